@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+const (
+	// probeDelay is how far ahead the probe is scheduled: so far that no clock is wrong
+	// by as much, so near that a probe which could not be cancelled goes away.
+	probeDelay = 24 * time.Hour
+	// probeTTL lets a probe that was left behind expire right after its activation.
+	probeTTL = time.Second
+	// Drift is what two undisciplined clocks part in a second at most, with a margin.
+	driftPerSecond = 200 * time.Microsecond
+	// stampGrain is the resolution of an AMQP timestamp.
+	stampGrain = time.Millisecond
+)
+
+// Instant is a reading of the broker's clock.
+type Instant struct {
+	Time        time.Time     // UTC
+	Measured    bool          // false: Time is our own clock, which may be wrong by any amount
+	Uncertainty time.Duration // of Time, either way, when Measured
+}
+
+// clock is the broker's clock as seen from here: a stamp of the broker, carried on by
+// our monotonic clock. A step of our wall clock does not move it.
+type clock struct {
+	mu       sync.Mutex
+	measured bool
+	at       time.Time     // our clock, with its monotonic reading, at the measurement
+	broker   time.Time     // the broker's clock at that instant
+	err      time.Duration // half of what the measurement left open
+}
+
+func (c *clock) now() Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.measured {
+		return Instant{Time: time.Now().UTC()}
+	}
+	age := time.Since(c.at)
+	return Instant{Time: c.broker.Add(age).UTC(), Measured: true, Uncertainty: c.err + drift(age)}
+}
+
+// set takes the stamp that the broker made between the instants sent and received of
+// our clock, unless what is known is still sharper.
+func (c *clock) set(stamp, sent, received time.Time) {
+	open := received.Sub(sent) + stampGrain
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.measured && c.err+drift(received.Sub(c.at)) < open/2 {
+		return
+	}
+	// The stamp was made somewhere between the two instants and rounded down.
+	c.measured, c.at, c.err = true, received, open/2
+	c.broker = stamp.Add(open / 2)
+}
+
+func drift(age time.Duration) time.Duration {
+	return time.Duration(age.Seconds() * float64(driftPerSecond))
+}
+
+// Now reads the broker's clock, as far as it has been measured.
+func (s *Scheduler) Now() Instant { return s.clock.now() }
+
+// MeasureClock measures the broker's clock: it schedules a message far ahead on the
+// monitor queue, peeks at the enqueued-time that the broker stamped on it, and cancels
+// it. It needs the Listen right. Until it has succeeded once, Now is our own clock.
+//
+// That a message which waits for its activation shows its send time as enqueued-time
+// was seen on a live namespace, and is not documented. Should a broker show
+// something else, the stamp lies outside of what is plausible and the clock stays
+// unmeasured.
+func (s *Scheduler) MeasureClock(ctx context.Context) error {
+	receiver, err := s.cfg.Client.NewReceiverForQueue(s.cfg.MonitorQueue, nil)
+	if err != nil {
+		return fmt.Errorf("scheduler: receiver for %s: %w", s.cfg.MonitorQueue, err)
+	}
+	defer func() { _ = receiver.Close(context.WithoutCancel(ctx)) }()
+
+	probe := &azservicebus.Message{
+		Body:        []byte(`{"version":0}`),
+		Subject:     to.Ptr("clock-probe"),
+		ContentType: to.Ptr(ContentType),
+		TimeToLive:  to.Ptr(probeTTL),
+	}
+	due := s.Now().Time.Add(probeDelay)
+	var numbers []int64
+	var sent, received time.Time
+	for range 2 { // the first may have to open the links, which would blur its measurement
+		sent = time.Now()
+		scheduled, err := s.sender.ScheduleMessages(ctx, []*azservicebus.Message{probe}, due, nil)
+		received = time.Now()
+		if err != nil {
+			return fmt.Errorf("scheduler: schedule a clock probe on %s: %w", s.cfg.MonitorQueue, err)
+		}
+		numbers = append(numbers, scheduled...)
+	}
+	last := numbers[len(numbers)-1]
+	peeked, err := receiver.PeekMessages(ctx, 1, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &last})
+	cancelErr := s.sender.CancelScheduledMessages(ctx, numbers, nil)
+	if err != nil {
+		return fmt.Errorf("scheduler: peek at the clock probe on %s: %w", s.cfg.MonitorQueue, err)
+	}
+	if cancelErr != nil {
+		return fmt.Errorf("scheduler: cancel the clock probe on %s: %w", s.cfg.MonitorQueue, cancelErr)
+	}
+	if len(peeked) == 0 || peeked[0].SequenceNumber == nil || *peeked[0].SequenceNumber != last || peeked[0].EnqueuedTime == nil {
+		return errors.New("scheduler: the broker shows no enqueued-time on a scheduled message; its clock stays unmeasured")
+	}
+	stamp := *peeked[0].EnqueuedTime
+	if ahead := due.Sub(stamp); ahead < time.Hour {
+		return errors.New("scheduler: the broker stamps a scheduled message with its activation time; its clock stays unmeasured")
+	}
+	s.clock.set(stamp, sent, received)
+	return nil
+}
