@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import "time"
+
+// Expiry says when a waiting message that has outlived its time to live leaves the queue. In every mode an expired
+// message is never delivered, and a locked one is left alone until its lock ends.
+type Expiry int
+
+const (
+	// Lazy moves nothing until somebody receives; then everything expired is moved before anything is delivered.
+	Lazy Expiry = iota
+	// LazyHead moves nothing until somebody receives, and then only what stands before the first live message.
+	LazyHead
+	// Eager moves a message at the moment it expires.
+	Eager
+)
+
+// Defaults of Config, those of Service Bus.
+const (
+	DefaultLockDuration     = time.Minute
+	DefaultMaxDeliveryCount = 10
+)
+
+// Config says how a queue behaves. The zero value is a lazy queue with the defaults of Service Bus.
+type Config struct {
+	// Name is how the queue is called; the engine only keeps it.
+	Name string
+	// LockDuration is how long a delivery stays locked. 0 or less means DefaultLockDuration.
+	LockDuration time.Duration
+	// MaxDeliveryCount is how many deliveries may fail before the message is dead-lettered. 0 or less means
+	// DefaultMaxDeliveryCount.
+	MaxDeliveryCount int
+	// DefaultMessageTimeToLive caps the time to live of every message. 0 or less means no cap.
+	DefaultMessageTimeToLive time.Duration
+	// DeadLetteringOnMessageExpiration moves expired messages to the dead-letter queue. Otherwise they are dropped.
+	DeadLetteringOnMessageExpiration bool
+	// Expiry is when expired messages leave the queue.
+	Expiry Expiry
+	// MaxSize bounds the bytes held, those of the dead-letter queue included. 0 or less means no bound.
+	MaxSize int64
+	// Now is the broker's clock, nil means time.Now. It may be skewed against the machine's and may step. It is
+	// called with the queue's mutex held, so it must not call the queue.
+	Now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if c.LockDuration <= 0 {
+		c.LockDuration = DefaultLockDuration
+	}
+	if c.MaxDeliveryCount <= 0 {
+		c.MaxDeliveryCount = DefaultMaxDeliveryCount
+	}
+	c.DefaultMessageTimeToLive = max(c.DefaultMessageTimeToLive, 0)
+	c.MaxSize = max(c.MaxSize, 0)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}

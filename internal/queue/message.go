@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import "time"
+
+// State is the state of a message as a peek tells it. The values are those of Service Bus.
+type State int
+
+const (
+	Active    State = iota // waiting or locked
+	Deferred               // set aside, received by sequence number only
+	Scheduled              // waiting for its scheduled enqueue time
+)
+
+// LockToken proves one delivery. Its bytes are in RFC 4122 order. The zero token locks nothing.
+type LockToken [16]byte
+
+// Property is one application property set after the message was sent.
+type Property struct {
+	Key   string
+	Value any // opaque to the queue, must not be changed afterwards
+}
+
+// Message is what a sender hands in. The queue owns Body from then on.
+type Message struct {
+	Body                 []byte // opaque, must not be changed afterwards
+	MessageID            string
+	SessionID            string
+	TTL                  time.Duration // 0 or less: none. Capped by Config.DefaultMessageTimeToLive
+	ScheduledEnqueueTime time.Time     // zero or past: enqueued at once
+}
+
+// View is a message as it stands in a queue. It is a copy: it does not change when the message does.
+// Times are UTC with a resolution of one microsecond.
+type View struct {
+	Message // TTL is the capped one
+
+	SequenceNumber int64
+	EnqueuedTime   time.Time // of a scheduled message: when it was sent
+	ExpiresAt      time.Time // zero: never
+	DeliveryCount  int       // failed deliveries before this one, 0 on the first
+	State          State
+
+	// Properties were set by settlements, oldest first, each key once. Shared: do not modify.
+	Properties []Property
+
+	// Of dead-lettered messages only.
+	DeadLetterReason           string
+	DeadLetterErrorDescription string
+	DeadLetterSource           string    // only when forwarded to another queue
+	DeadLetteredTime           time.Time // when it was moved
+}
+
+// Delivery is a message handed to one consumer.
+type Delivery struct {
+	View
+	LockToken   LockToken // zero in mode ReceiveAndDelete
+	LockedUntil time.Time // broker's clock; zero in mode ReceiveAndDelete
+}
+
+// Counts is what a queue holds. Expired messages that were not moved yet are counted where they are.
+type Counts struct {
+	Active     int   // waiting or locked
+	Deferred   int   // locked ones included
+	Scheduled  int   //
+	DeadLetter int   // everything in the dead-letter queue; 0 on a dead-letter queue
+	Size       int64 // bytes of all of them
+}
