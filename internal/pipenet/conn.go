@@ -107,7 +107,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	if err == io.EOF && !c.isDead() {
+	if errors.Is(err, io.EOF) && !c.isDead() {
 		// The peer closed; a stalled direction keeps that news back too.
 		if err := c.pass(1-c.out, c.readDeadline.done()); err != nil {
 			return n, c.fail("read", err)

@@ -77,7 +77,7 @@ func TestBytesArriveInBothDirections(t *testing.T) {
 			t.Errorf("Conns = %d, want 1", got)
 		}
 		_ = d.Close()
-		if _, err := a.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("Read after the peer closed = %v, want io.EOF", err)
 		}
 		if _, err := a.Write([]byte{1}); !errors.Is(err, syscall.EPIPE) {
@@ -281,7 +281,7 @@ func TestStallHidesACloseFromThePeer(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.Resume(Both)
-		if _, err := a.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("Read after Resume = %v, want io.EOF", err)
 		}
 	})
