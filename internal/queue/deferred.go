@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+// ReceiveDeferred locks the deferred messages with these sequence numbers, or removes them in mode ReceiveAndDelete;
+// all or none. Each counts as a delivery. In a peek they stay deferred, and stay so when abandoned or released. A
+// deferred message that has expired is only noticed here: it is dead-lettered or dropped, and the call fails.
+// Errors: ErrMessageNotFound when one of them is not deferred, is locked, expired or named twice; ErrClosed.
+func (q *Queue) ReceiveDeferred(mode Mode, seqs ...int64) ([]Delivery, error) {
+	now, err := q.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer q.leave(now)
+	es, ok := q.find(seqs, func(e *entry) bool { return e.state == Deferred && !e.locked })
+	for _, e := range es {
+		if q.expired(e, now) {
+			q.expire(e)
+			ok = false
+		}
+	}
+	if !ok {
+		return nil, ErrMessageNotFound
+	}
+	ds := make([]Delivery, len(es))
+	for i, e := range es {
+		if !q.frozen() {
+			e.count++
+		}
+		if mode == ReceiveAndDelete {
+			ds[i] = e.delivery(mode)
+			q.drop(e)
+			continue
+		}
+		q.lock(e, mode, now)
+		ds[i] = e.delivery(mode)
+	}
+	return ds, nil
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package queue is one queue as a value: messages in sequence order, locks with tokens and a time limit, a schedule,
+// expiry, deferral and a dead-letter queue, with the semantics of Azure Service Bus. It knows no network and no wire
+// format; a message body is opaque.
+//
+//	            Send                    receive                  Complete
+//	sender ───────────────▶ waiting ───────────────▶ locked ───────────────▶ gone
+//	   │                     ▲  │  ◀─────────────────  │ │
+//	   │ Schedule            │  │   Abandon, Release,  │ │ Defer
+//	   ▼        activation   │  │   lock lapses        │ ▼
+//	scheduled ───────────────┘  │ expires              │ deferred ──▶ locked by number
+//	                            ▼                      ▼
+//	                     dead-letter queue ◀── DeadLetter, too many deliveries
+//
+// # Structure
+//
+// One mutex guards a queue. Every message is one entry, and the entry stands in an index by sequence number (a B+tree),
+// and in at most two heaps: the waiting by sequence number, the locked by end of lock or the scheduled by enqueue time;
+// and, when it waits and can expire, in the heap by expiry. It knows its places in them, so every operation costs
+// O(log n). A dead-letter queue is a queue of its own with its own mutex; the order is queue first, dead-letter queue
+// second, and never the other way round.
+//
+// # Time
+//
+// Every operation first does what has become due by the broker's clock: locks lapse, scheduled messages are activated
+// and, when eager, messages expire. The queue's one timer only causes the same for an idle queue: it is a wake-up,
+// never the truth. So the state that an operation sees is never behind the clock, whenever the timer runs.
+//
+// # Consumers
+//
+// Deliveries are assigned inside the mutex and put in the consumer's outbox, from where its owner fetches them with
+// Take. Nothing is called back under the mutex and a slow consumer stops nobody else: its outbox is bounded, what it
+// leaves there goes back to the queue when the lock lapses, and it gets no more before the next Take.
+package queue

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// lock takes e, which must not be waiting any more, for one delivery. A token is for those who settle: without one the
+// lock only keeps the message from others.
+func (q *Queue) lock(e *entry, mode Mode, now instant) {
+	e.locked = true
+	e.lockedUntil = now.add(q.cfg.LockDuration)
+	q.locks.push(e, int64(e.lockedUntil))
+	if mode == PeekLock {
+		e.token = q.newToken()
+		q.tokens[e.token] = e
+		q.tokenPeak = max(q.tokenPeak, len(q.tokens))
+	}
+}
+
+// unlock ends the lock and leaves e nowhere but in the index.
+func (q *Queue) unlock(e *entry) {
+	q.locks.remove(e)
+	if e.token != (LockToken{}) {
+		delete(q.tokens, e.token)
+		e.token = LockToken{}
+		q.shrinkTokens()
+	}
+	e.locked, e.holder = false, nil
+}
+
+// newToken is a random UUID, version 4.
+func (q *Queue) newToken() (t LockToken) {
+	binary.BigEndian.PutUint64(t[:8], q.random.Uint64())
+	binary.BigEndian.PutUint64(t[8:], q.random.Uint64())
+	t[6] = t[6]&0x0f | 0x40
+	t[8] = t[8]&0x3f | 0x80
+	return t
+}
+
+// shrinkTokens gives the memory of the map back after a peak, which the map itself never does.
+func (q *Queue) shrinkTokens() {
+	if len(q.tokens) == 0 && q.tokenPeak > 4096 {
+		q.tokens, q.tokenPeak = make(map[LockToken]*entry), 0
+	}
+}
+
+// giveBack ends the lock of e without settling it. It returns to its original place, unless it has expired meanwhile,
+// which then takes effect at once, or has failed too often; that is asked only when this delivery counts as failed. A
+// deferred message stays deferred.
+func (q *Queue) giveBack(e *entry, failed bool, now instant) {
+	q.unlock(e)
+	failed = failed && !q.frozen()
+	if failed {
+		e.count++
+	}
+	switch {
+	case q.expired(e, now):
+		q.expire(e)
+	case failed && int(e.count) >= q.cfg.MaxDeliveryCount:
+		q.deadLetter(e, reasonMaxDelivery, q.maxDeliveryDescription())
+	case e.state == Active:
+		q.wait(e)
+	}
+}
+
+// lapse ends the locks that are due. A delivery that was never taken out of the outbox did not fail; it was not made.
+func (q *Queue) lapse(now instant) {
+	for {
+		e, until := q.locks.min()
+		if e == nil || instant(until) > now {
+			return
+		}
+		c := e.holder
+		if c != nil {
+			c.lose(e)
+		}
+		q.giveBack(e, c == nil, now)
+	}
+}
+
+// RenewLock extends a lock to LockDuration from now and says until when it holds. Errors: ErrLockLost, ErrClosed.
+func (q *Queue) RenewLock(t LockToken) (time.Time, error) {
+	until, err := q.RenewLocks([]LockToken{t})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return until[0], nil
+}
+
+// RenewLocks renews all locks or, when one of them is lost, none. Errors: ErrLockLost, ErrClosed.
+func (q *Queue) RenewLocks(ts []LockToken) ([]time.Time, error) {
+	now, err := q.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer q.leave(now)
+	for _, t := range ts {
+		if q.tokens[t] == nil {
+			return nil, ErrLockLost
+		}
+	}
+	until := now.add(q.cfg.LockDuration)
+	times := make([]time.Time, len(ts))
+	for i, t := range ts {
+		e := q.tokens[t]
+		e.lockedUntil = until
+		q.locks.move(e, int64(until))
+		times[i] = until.time()
+	}
+	return times, nil
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+// MaxPropertiesSize bounds, in bytes, the properties that settlements can set on one message, and separately the
+// reason and description of a dead-lettering. A dead-letter queue allows any number of abandons, so without a bound
+// one message could grow for ever.
+const MaxPropertiesSize = 64 << 10
+
+// setProperties merges properties into those that e has: a known key gets the new value, at its old position. Views
+// share the slice, so it is built anew. Its cost is bounded by MaxPropertiesSize.
+func (q *Queue) setProperties(e *entry, properties []Property) error {
+	x := *e.more()
+	merged := make([]Property, len(x.properties), len(x.properties)+len(properties))
+	copy(merged, x.properties)
+	at := make(map[string]int, cap(merged))
+	for i, p := range merged {
+		at[p.Key] = i
+	}
+	size := x.propertiesSize
+	for _, p := range properties {
+		size += propertySize(p)
+		if i, known := at[p.Key]; known {
+			size -= propertySize(merged[i])
+			merged[i] = p
+			continue
+		}
+		at[p.Key] = len(merged)
+		merged = append(merged, p)
+	}
+	if size > MaxPropertiesSize {
+		return ErrPropertiesTooLarge
+	}
+	x.properties = merged
+	x.size += size - x.propertiesSize
+	x.propertiesSize = size
+	q.setExtra(e, &x)
+	return nil
+}
+
+// setExtra replaces what e has beyond the ordinary and keeps the sizes right.
+func (q *Queue) setExtra(e *entry, x *extra) {
+	grown := x.size - e.more().size
+	e.extra = x
+	q.size += grown
+	q.used.Add(grown)
+}
+
+// propertySize is the cost of a property: key and value, and something for their place.
+func propertySize(p Property) int64 {
+	const place = 32
+	switch v := p.Value.(type) {
+	case string:
+		return place + int64(len(p.Key)+len(v))
+	case []byte:
+		return place + int64(len(p.Key)+len(v))
+	}
+	return place + int64(len(p.Key))
+}

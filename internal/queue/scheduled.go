@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+// Schedule is Send for a caller who wants the sequence numbers, to cancel by them. A number is good until the message
+// is activated, which gives it a new one. A message whose ScheduledEnqueueTime is not in the future is enqueued at
+// once, and its number is that of an active message.
+func (q *Queue) Schedule(ms ...Message) ([]int64, error) {
+	first, err := q.Send(ms...)
+	if err != nil {
+		return nil, err
+	}
+	seqs := make([]int64, len(ms))
+	for i := range seqs {
+		seqs[i] = first + int64(i)
+	}
+	return seqs, nil
+}
+
+// CancelScheduled removes scheduled messages, all or none. Errors: ErrMessageNotFound when one of them is not scheduled,
+// or no longer, or named twice; ErrClosed.
+func (q *Queue) CancelScheduled(seqs ...int64) error {
+	now, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer q.leave(now)
+	es, ok := q.find(seqs, func(e *entry) bool { return e.state == Scheduled })
+	if !ok {
+		return ErrMessageNotFound
+	}
+	for _, e := range es {
+		q.schedule.remove(e)
+		q.drop(e)
+	}
+	return nil
+}
+
+// find is the entries with these numbers when each exists, is fit and is named once.
+func (q *Queue) find(seqs []int64, fit func(*entry) bool) (es []*entry, ok bool) {
+	es = make([]*entry, 0, len(seqs))
+	seen := make(map[int64]struct{}, len(seqs))
+	ok = true
+	for _, seq := range seqs {
+		if _, twice := seen[seq]; twice {
+			ok = false
+			continue
+		}
+		seen[seq] = struct{}{}
+		if e := q.byNumber.get(seq); e != nil && fit(e) {
+			es = append(es, e)
+		} else {
+			ok = false
+		}
+	}
+	return es, ok
+}
+
+// activate enqueues what is due, in the order of the schedule. Activation is a new enqueueing: a new sequence number, a
+// new enqueued time, and the time to live runs from here.
+func (q *Queue) activate(now instant) {
+	for {
+		e, at := q.schedule.min()
+		if e == nil || instant(at) > now {
+			return
+		}
+		q.schedule.remove(e)
+		q.byNumber.remove(e.seq)
+		q.lastSeq++
+		e.seq = q.lastSeq
+		q.byNumber.insert(e)
+		e.enqueue(now)
+		q.wait(e)
+	}
+}

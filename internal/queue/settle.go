@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+// Outcome is a way to settle a delivery.
+type Outcome int
+
+const (
+	Complete   Outcome = iota // done: remove the message
+	Abandon                   // failed: count the delivery and give the message back
+	Release                   // not used: give the message back and count nothing
+	Defer                     // set the message aside
+	DeadLetter                // move the message to the dead-letter queue
+)
+
+// Settlement says how to settle. Fields that do not belong to the outcome are ignored.
+type Settlement struct {
+	Outcome                    Outcome
+	Properties                 []Property // set on the message; with Abandon, Defer, DeadLetter
+	DeadLetterReason           string     // with DeadLetter
+	DeadLetterErrorDescription string     // with DeadLetter
+}
+
+// Settle settles many deliveries the same way in one go. errs[i] belongs to tokens[i]; errs is nil when all succeeded.
+// A token that fails does not keep the others from being settled. Errors: ErrLockLost; ErrPropertiesTooLarge and
+// ErrDeadLetterQueue, which leave the message locked; ErrClosed.
+func (q *Queue) Settle(s Settlement, tokens ...LockToken) (errs []error) {
+	now, err := q.enter()
+	if err == nil {
+		defer q.leave(now)
+	}
+	for i, t := range tokens {
+		failure := err
+		if failure == nil {
+			failure = q.settle(s, t, now)
+		}
+		if failure != nil {
+			if errs == nil {
+				errs = make([]error, len(tokens))
+			}
+			errs[i] = failure
+		}
+	}
+	return errs
+}
+
+func (q *Queue) settle(s Settlement, t LockToken, now instant) error {
+	e := q.tokens[t]
+	if e == nil {
+		return ErrLockLost
+	}
+	if s.Outcome == DeadLetter {
+		if q.frozen() {
+			return ErrDeadLetterQueue
+		}
+		if len(s.DeadLetterReason)+len(s.DeadLetterErrorDescription) > MaxPropertiesSize {
+			return ErrPropertiesTooLarge
+		}
+	}
+	if s.Outcome != Complete && s.Outcome != Release && len(s.Properties) > 0 {
+		if err := q.setProperties(e, s.Properties); err != nil {
+			return err
+		}
+	}
+	switch s.Outcome {
+	case Complete:
+		q.unlock(e)
+		q.drop(e)
+	case Abandon:
+		q.giveBack(e, true, now)
+	case Release:
+		q.giveBack(e, false, now)
+	case Defer:
+		q.unlock(e)
+		if e.state != Deferred {
+			e.state = Deferred
+			q.deferred++
+		}
+	case DeadLetter:
+		q.unlock(e)
+		q.deadLetter(e, s.DeadLetterReason, s.DeadLetterErrorDescription)
+	}
+	return nil
+}
+
+func (q *Queue) settleOne(s Settlement, t LockToken) error {
+	if errs := q.Settle(s, t); errs != nil {
+		return errs[0]
+	}
+	return nil
+}
+
+// Complete removes the message. Errors: ErrLockLost, ErrClosed.
+func (q *Queue) Complete(t LockToken) error {
+	return q.settleOne(Settlement{Outcome: Complete}, t)
+}
+
+// CompleteAll is Complete for many, see Settle.
+func (q *Queue) CompleteAll(ts []LockToken) []error {
+	return q.Settle(Settlement{Outcome: Complete}, ts...)
+}
+
+// Abandon gives the message back to its original place and counts the delivery. Errors: see Settle.
+func (q *Queue) Abandon(t LockToken, properties ...Property) error {
+	return q.settleOne(Settlement{Outcome: Abandon, Properties: properties}, t)
+}
+
+// Release gives the message back to its original place as if it had never been delivered. Errors: ErrLockLost,
+// ErrClosed.
+func (q *Queue) Release(t LockToken) error {
+	return q.settleOne(Settlement{Outcome: Release}, t)
+}
+
+// ReleaseAll is Release for many, see Settle.
+func (q *Queue) ReleaseAll(ts []LockToken) []error {
+	return q.Settle(Settlement{Outcome: Release}, ts...)
+}
+
+// Defer sets the message aside. From now on only ReceiveDeferred gives it out. Errors: see Settle.
+func (q *Queue) Defer(t LockToken, properties ...Property) error {
+	return q.settleOne(Settlement{Outcome: Defer, Properties: properties}, t)
+}
+
+// DeadLetter moves the message to the dead-letter queue. Errors: see Settle.
+func (q *Queue) DeadLetter(t LockToken, reason, description string, properties ...Property) error {
+	return q.settleOne(Settlement{
+		Outcome:                    DeadLetter,
+		Properties:                 properties,
+		DeadLetterReason:           reason,
+		DeadLetterErrorDescription: description,
+	}, t)
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import "time"
+
+// maxNap bounds how long the timer sleeps. The broker's clock may be stepped while it does, and the machine may be
+// suspended, which stops the timer but not the clock.
+const maxNap = time.Minute
+
+// catchUp does what has become due since the last operation, or the timer, looked at the clock.
+func (q *Queue) catchUp(now instant) {
+	q.lapse(now)
+	q.activate(now)
+	if q.cfg.Expiry == Eager {
+		q.flush(now)
+	}
+}
+
+// next is when something becomes due by itself.
+func (q *Queue) next() instant {
+	next := never
+	if e, at := q.locks.min(); e != nil {
+		next = min(next, instant(at))
+	}
+	if e, at := q.schedule.min(); e != nil {
+		next = min(next, instant(at))
+	}
+	if e, at := q.expiry.min(); e != nil && q.cfg.Expiry == Eager {
+		next = min(next, instant(at))
+	}
+	return next
+}
+
+// arm makes sure that the timer runs no later than something becomes due. A timer that runs too early, because what it
+// was armed for is gone, finds nothing to do: cheaper than to set it anew with every message.
+func (q *Queue) arm(now instant) {
+	next := q.next()
+	if next == never || now < q.armedFor && q.armedFor <= next {
+		return
+	}
+	nap := next.until(now, maxNap)
+	q.armedFor = now.add(nap)
+	if q.timer == nil {
+		q.timer = time.AfterFunc(nap, q.ring)
+		return
+	}
+	q.timer.Reset(nap)
+}
+
+// ring is what the timer calls.
+func (q *Queue) ring() {
+	q.mu.Lock()
+	q.armedFor = never
+	q.mu.Unlock()
+	if now, err := q.enter(); err == nil {
+		q.leave(now)
+	}
+}
