@@ -95,3 +95,34 @@ func AsError(err error) *Error {
 	}
 	return &Error{Condition: condition, Description: err.Error()}
 }
+
+// Append appends the encoded error.
+func (e *Error) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeError)
+	if e.Condition != "" {
+		dst = AppendSymbol(dst, e.Condition)
+	} else {
+		dst = AppendSymbol(dst, ErrCondInternalError) // go-amqp ends the connection over an error without one
+	}
+	dst = appendOptionalString(dst, e.Description)
+	dst = appendOptionalMap(dst, e.Info)
+	return EndList(dst, start, 3)
+}
+
+// Decode reads an error. One without a condition is taken as it is: it is the peer's way of
+// saying that something went wrong, and not worth ending a connection for.
+func (e *Error) Decode(r *Reader) error {
+	f := composite(r, CodeError, "error")
+	*e = Error{}
+	e.Condition = f.symbol()
+	e.Description = f.string()
+	e.Info = f.pairs()
+	return f.done()
+}
+
+func appendError(dst []byte, e *Error) []byte {
+	if e == nil {
+		return AppendNull(dst)
+	}
+	return e.Append(dst)
+}

@@ -2,6 +2,8 @@
 
 package amqp
 
+import "fmt"
+
 // BatchMessageFormat is the message format of a batch: every data section of the body is itself
 // an encoded message.
 const BatchMessageFormat = 0x80013700
@@ -19,34 +21,99 @@ type Message struct {
 	Footer                Raw    // map
 }
 
-// Header is the header section of a message (part 3 section 2.1).
-type Header struct {
-	Durable       bool
-	Priority      uint8  // absent is read as DefaultPriority; always written
-	TTL           uint32 // milliseconds
-	HasTTL        bool
-	FirstAcquirer bool
-	DeliveryCount uint32 // always written: .NET clients fail on an absent one
+// ParseMessage cuts an encoded message into its sections. It checks their order, that none but a
+// data or a sequence section comes twice, that the body is of one kind and that each section is of
+// its type and ends within b. It does not look at the elements. A message without a body is taken,
+// though the standard wants one: go-amqp sends them.
+func ParseMessage(b []byte) (Message, error) {
+	var m Message
+	r := NewReader(b)
+	last, body := uint64(0), -1
+	for !r.Done() {
+		begin := len(b) - r.Len()
+		code := r.Descriptor()
+		if err := checkOrder(&r, last, code); err != nil {
+			return Message{}, err
+		}
+		last = code
+		v := section(&r, code)
+		switch code {
+		case CodeHeader:
+			m.Header = v
+		case CodeDeliveryAnnotations:
+			m.DeliveryAnnotations = v
+		case CodeMessageAnnotations:
+			m.MessageAnnotations = v
+		case CodeProperties:
+			m.Properties = v
+		case CodeApplicationProperties:
+			m.ApplicationProperties = v
+		case CodeFooter:
+			m.Footer = v
+		default:
+			if body < 0 {
+				body = begin
+			}
+			end := len(b) - r.Len()
+			m.Body = b[body:end:end]
+		}
+	}
+	if r.err != nil {
+		return Message{}, r.err
+	}
+	return m, nil
 }
 
-// DefaultPriority is the priority of a message that states none.
-const DefaultPriority = 4
+// checkOrder uses that the descriptors of the sections rise in the order the sections have to be in.
+func checkOrder(r *Reader, last, code uint64) error {
+	switch {
+	case r.err != nil:
+		return r.err
+	case code < CodeHeader || code > CodeFooter:
+		return fmt.Errorf("%w: descriptor 0x%02x is no section of a message", ErrMalformed, code)
+	case code == last && (code == CodeData || code == CodeAMQPSequence):
+		return nil
+	case code <= last || isBody(last) && isBody(code):
+		return fmt.Errorf("%w: section 0x%02x after section 0x%02x", ErrMalformed, code, last)
+	}
+	return nil
+}
 
-// Properties is the properties section of a message (part 3 section 2.4). The zero value of a
-// field means absent.
-type Properties struct {
-	MessageID             any // nil, uint64, UUID, []byte or string
-	UserID                []byte
-	To, Subject, ReplyTo  *string
-	CorrelationID         any // nil, uint64, UUID, []byte or string
-	ContentType           Symbol
-	ContentEncoding       Symbol
-	AbsoluteExpiryTime    Timestamp
-	HasAbsoluteExpiryTime bool
-	CreationTime          Timestamp
-	HasCreationTime       bool
-	GroupID               *string
-	GroupSequence         uint32
-	HasGroupSequence      bool
-	ReplyToGroupID        *string
+func isBody(code uint64) bool { return code >= CodeData && code <= CodeAMQPValue }
+
+// section consumes the value of a section after checking that its type and its count can be right.
+func section(r *Reader, code uint64) Raw {
+	look := *r
+	switch code {
+	case CodeHeader, CodeProperties, CodeAMQPSequence:
+		look.List()
+	case CodeData:
+		look.Binary()
+	case CodeAMQPValue:
+	default:
+		look.Map()
+	}
+	if r.Fail(look.err); r.err != nil {
+		return nil
+	}
+	return r.Raw()
+}
+
+// Append appends the encoded message: what ParseMessage was given, byte for byte, unless that had
+// descriptors in another form than ours.
+func (m *Message) Append(dst []byte) []byte {
+	dst = appendSection(dst, CodeHeader, m.Header)
+	dst = appendSection(dst, CodeDeliveryAnnotations, m.DeliveryAnnotations)
+	dst = appendSection(dst, CodeMessageAnnotations, m.MessageAnnotations)
+	dst = appendSection(dst, CodeProperties, m.Properties)
+	dst = appendSection(dst, CodeApplicationProperties, m.ApplicationProperties)
+	dst = append(dst, m.Body...)
+	return appendSection(dst, CodeFooter, m.Footer)
+}
+
+func appendSection(dst []byte, code uint64, v Raw) []byte {
+	if v == nil {
+		return dst
+	}
+	return append(AppendDescriptor(dst, code), v...)
 }

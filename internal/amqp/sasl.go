@@ -2,6 +2,8 @@
 
 package amqp
 
+import "bytes"
+
 // The codes of a SASLOutcome.
 const (
 	SASLOK      uint8 = 0
@@ -34,3 +36,91 @@ type (
 		AdditionalData []byte // nil = absent
 	}
 )
+
+// Append appends the encoded performative.
+func (m *SASLMechanisms) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeSASLMechanisms)
+	return EndList(AppendSymbols(dst, m.Mechanisms...), start, 1)
+}
+
+// Decode reads the performative.
+func (m *SASLMechanisms) Decode(r *Reader) error {
+	f := composite(r, CodeSASLMechanisms, "sasl-mechanisms")
+	m.Mechanisms = nil
+	if f.must("sasl-server-mechanisms") {
+		m.Mechanisms = f.Symbols()
+	}
+	return f.done()
+}
+
+// Append appends the encoded performative.
+func (i *SASLInit) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeSASLInit)
+	dst = AppendSymbol(dst, i.Mechanism)
+	dst = appendOptionalBinary(dst, i.InitialResponse)
+	dst = appendOptionalString(dst, i.Hostname)
+	return EndList(dst, start, 3)
+}
+
+// Decode reads the performative.
+func (i *SASLInit) Decode(r *Reader) error {
+	f := composite(r, CodeSASLInit, "sasl-init")
+	*i = SASLInit{}
+	if f.must("mechanism") {
+		i.Mechanism = f.Symbol()
+	}
+	i.InitialResponse = f.binary()
+	i.Hostname = f.string()
+	return f.done()
+}
+
+// Append appends the encoded performative.
+func (c *SASLChallenge) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeSASLChallenge)
+	return EndList(AppendBinary(dst, c.Challenge), start, 1)
+}
+
+// Decode reads the performative.
+func (c *SASLChallenge) Decode(r *Reader) error {
+	f := composite(r, CodeSASLChallenge, "sasl-challenge")
+	c.Challenge = nil
+	if f.must("challenge") {
+		c.Challenge = bytes.Clone(f.Binary())
+	}
+	return f.done()
+}
+
+// Append appends the encoded performative.
+func (p *SASLResponse) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeSASLResponse)
+	return EndList(AppendBinary(dst, p.Response), start, 1)
+}
+
+// Decode reads the performative.
+func (p *SASLResponse) Decode(r *Reader) error {
+	f := composite(r, CodeSASLResponse, "sasl-response")
+	p.Response = nil
+	if f.must("response") {
+		p.Response = bytes.Clone(f.Binary())
+	}
+	return f.done()
+}
+
+// Append appends the encoded performative.
+func (o *SASLOutcome) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeSASLOutcome)
+	dst = AppendUbyte(dst, o.Code)
+	dst = appendOptionalBinary(dst, o.AdditionalData)
+	return EndList(dst, start, 2)
+}
+
+// Decode reads the performative.
+func (o *SASLOutcome) Decode(r *Reader) error {
+	f := composite(r, CodeSASLOutcome, "sasl-outcome")
+	*o = SASLOutcome{}
+	if f.must("code") {
+		o.Code = f.Ubyte()
+	}
+	o.AdditionalData = f.binary()
+	return f.done()
+}

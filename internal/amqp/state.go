@@ -2,6 +2,8 @@
 
 package amqp
 
+import "bytes"
+
 // A DeliveryState is what one end of a link says about a delivery: one of Accepted, Released,
 // *Received, *Rejected, *Modified, *Declared, *TransactionalState. Those without fields are
 // values, so that the common ones cost no allocation.
@@ -50,3 +52,137 @@ func (*Rejected) deliveryState()           {}
 func (*Modified) deliveryState()           {}
 func (*Declared) deliveryState()           {}
 func (*TransactionalState) deliveryState() {}
+
+// Append appends the encoded outcome.
+func (Accepted) Append(dst []byte) []byte {
+	return append(AppendDescriptor(dst, CodeAccepted), codeList0)
+}
+
+// Append appends the encoded outcome.
+func (Released) Append(dst []byte) []byte {
+	return append(AppendDescriptor(dst, CodeReleased), codeList0)
+}
+
+// Append appends the encoded state.
+func (s *Received) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeReceived)
+	dst = AppendUint(dst, s.SectionNumber)
+	dst = AppendUlong(dst, s.SectionOffset)
+	return EndList(dst, start, 2)
+}
+
+// Append appends the encoded outcome.
+func (s *Rejected) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeRejected)
+	return EndList(appendError(dst, s.Error), start, 1)
+}
+
+// Append appends the encoded outcome.
+func (s *Modified) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeModified)
+	dst = AppendBool(dst, s.DeliveryFailed)
+	dst = AppendBool(dst, s.UndeliverableHere)
+	dst = appendOptionalMap(dst, s.MessageAnnotations)
+	return EndList(dst, start, 3)
+}
+
+// Append appends the encoded outcome.
+func (s *Declared) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeDeclared)
+	return EndList(AppendBinary(dst, s.TxnID), start, 1)
+}
+
+// Append appends the encoded state.
+func (s *TransactionalState) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeTransactionalState)
+	dst = AppendBinary(dst, s.TxnID)
+	dst = appendState(dst, s.Outcome)
+	return EndList(dst, start, 2)
+}
+
+func appendState(dst []byte, s DeliveryState) []byte {
+	if s == nil {
+		return AppendNull(dst)
+	}
+	return s.Append(dst)
+}
+
+// DecodeState consumes a delivery state. It returns nil for a null, and when r has an error.
+func DecodeState(r *Reader) DeliveryState { return decodeState(r, false) }
+
+func decodeState(r *Reader, inTransaction bool) DeliveryState {
+	if r.Null() {
+		return nil
+	}
+	code := r.Descriptor()
+	if r.err != nil {
+		return nil
+	}
+	if inTransaction && (code < CodeAccepted || code > CodeModified) {
+		r.failf("descriptor 0x%02x is no outcome that a transaction can hold", code)
+		return nil
+	}
+	var s DeliveryState
+	switch code {
+	case CodeAccepted:
+		r.List()
+		s = Accepted{}
+	case CodeReleased:
+		r.List()
+		s = Released{}
+	case CodeReceived:
+		s = decodeReceived(r)
+	case CodeRejected:
+		f := fieldList(r, "rejected")
+		s = &Rejected{Error: f.error()}
+		r.Fail(f.err)
+	case CodeModified:
+		s = decodeModified(r)
+	case CodeDeclared:
+		f := fieldList(r, "declared")
+		s = &Declared{TxnID: f.txnID()}
+		r.Fail(f.err)
+	case CodeTransactionalState:
+		s = decodeTransactional(r)
+	default:
+		r.failf("descriptor 0x%02x is no delivery state", code)
+	}
+	if r.err != nil {
+		return nil
+	}
+	return s
+}
+
+func decodeReceived(r *Reader) *Received {
+	f := fieldList(r, "received")
+	s := &Received{SectionNumber: f.mustUint("section-number")}
+	if f.must("section-offset") {
+		s.SectionOffset = f.Ulong()
+	}
+	r.Fail(f.err)
+	return s
+}
+
+func decodeModified(r *Reader) *Modified {
+	f := fieldList(r, "modified")
+	s := &Modified{DeliveryFailed: f.bool(), UndeliverableHere: f.bool(), MessageAnnotations: f.pairs()}
+	r.Fail(f.err)
+	return s
+}
+
+func decodeTransactional(r *Reader) *TransactionalState {
+	f := fieldList(r, "transactional-state")
+	s := &TransactionalState{TxnID: f.txnID()}
+	if f.has() {
+		s.Outcome = decodeState(&f.Reader, true)
+	}
+	r.Fail(f.err)
+	return s
+}
+
+func (f *fields) txnID() []byte {
+	if !f.must("txn-id") {
+		return nil
+	}
+	return bytes.Clone(f.Binary())
+}

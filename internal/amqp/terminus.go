@@ -2,6 +2,8 @@
 
 package amqp
 
+import "bytes"
+
 // Source is the node that messages of a link come from (part 3 section 5.3).
 type Source struct {
 	Address    string
@@ -44,4 +46,125 @@ type Declare struct{ GlobalID Raw }
 type Discharge struct {
 	TxnID []byte
 	Fail  bool // true = roll back
+}
+
+// Append appends the encoded source.
+func (s *Source) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeSource)
+	dst = appendAddress(dst, s.Address, s.HasAddress, s.OtherAddress)
+	dst = AppendUint(dst, s.Durable)
+	dst = appendOptionalSymbol(dst, s.ExpiryPolicy)
+	dst = AppendUint(dst, s.Timeout)
+	dst = AppendBool(dst, s.Dynamic)
+	dst = AppendRaw(dst, s.DynamicNodeProperties)
+	dst = appendOptionalSymbol(dst, s.DistributionMode)
+	dst = AppendRaw(dst, s.Filter)
+	dst = AppendRaw(dst, s.DefaultOutcome)
+	dst = AppendRaw(dst, s.Outcomes)
+	dst = AppendRaw(dst, s.Capabilities)
+	return EndList(dst, start, 11)
+}
+
+// Decode reads a source.
+func (s *Source) Decode(r *Reader) error {
+	f := composite(r, CodeSource, "source")
+	*s = Source{}
+	s.Address, s.HasAddress, s.OtherAddress = f.address()
+	s.Durable = f.uint(0)
+	s.ExpiryPolicy = f.symbol()
+	s.Timeout = f.uint(0)
+	s.Dynamic = f.bool()
+	s.DynamicNodeProperties = f.raw()
+	s.DistributionMode = f.symbol()
+	s.Filter = f.raw()
+	s.DefaultOutcome = f.raw()
+	s.Outcomes = f.raw()
+	s.Capabilities = f.raw()
+	return f.done()
+}
+
+// Append appends the encoded target.
+func (t *Target) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeTarget)
+	dst = appendAddress(dst, t.Address, t.HasAddress, t.OtherAddress)
+	dst = AppendUint(dst, t.Durable)
+	dst = appendOptionalSymbol(dst, t.ExpiryPolicy)
+	dst = AppendUint(dst, t.Timeout)
+	dst = AppendBool(dst, t.Dynamic)
+	dst = AppendRaw(dst, t.DynamicNodeProperties)
+	dst = AppendRaw(dst, t.Capabilities)
+	return EndList(dst, start, 7)
+}
+
+// Decode reads a target.
+func (t *Target) Decode(r *Reader) error {
+	f := composite(r, CodeTarget, "target")
+	*t = Target{}
+	t.Address, t.HasAddress, t.OtherAddress = f.address()
+	t.Durable = f.uint(0)
+	t.ExpiryPolicy = f.symbol()
+	t.Timeout = f.uint(0)
+	t.Dynamic = f.bool()
+	t.DynamicNodeProperties = f.raw()
+	t.Capabilities = f.raw()
+	return f.done()
+}
+
+// Append appends the encoded coordinator.
+func (c *Coordinator) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeCoordinator)
+	return EndList(AppendRaw(dst, c.Capabilities), start, 1)
+}
+
+// Decode reads a coordinator.
+func (c *Coordinator) Decode(r *Reader) error {
+	f := composite(r, CodeCoordinator, "coordinator")
+	c.Capabilities = f.raw()
+	return f.done()
+}
+
+// Append appends the encoded declare.
+func (d *Declare) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeDeclare)
+	return EndList(AppendRaw(dst, d.GlobalID), start, 1)
+}
+
+// Decode reads a declare.
+func (d *Declare) Decode(r *Reader) error {
+	f := composite(r, CodeDeclare, "declare")
+	d.GlobalID = f.raw()
+	return f.done()
+}
+
+// Append appends the encoded discharge.
+func (d *Discharge) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeDischarge)
+	dst = AppendBinary(dst, d.TxnID)
+	dst = AppendBool(dst, d.Fail)
+	return EndList(dst, start, 2)
+}
+
+// Decode reads a discharge.
+func (d *Discharge) Decode(r *Reader) error {
+	f := composite(r, CodeDischarge, "discharge")
+	*d = Discharge{TxnID: f.txnID()}
+	d.Fail = f.bool()
+	return f.done()
+}
+
+func (f *fields) address() (address string, has bool, other Raw) {
+	if !f.has() {
+		return "", false, nil
+	}
+	if c := f.Next(); c != codeString8 && c != codeString32 {
+		return "", false, bytes.Clone(f.Raw())
+	}
+	return f.String(), true, nil
+}
+
+func appendAddress(dst []byte, address string, has bool, other Raw) []byte {
+	if has || address != "" {
+		return AppendString(dst, address)
+	}
+	return AppendRaw(dst, other)
 }

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package amqp
+
+import "fmt"
+
+// The constructors of the primitive types (part 1 section 1.6). The high nibble tells how wide the
+// value is and the low one which type it has.
+const (
+	codeDescribed  byte = 0x00
+	codeNull       byte = 0x40
+	codeTrue       byte = 0x41
+	codeFalse      byte = 0x42
+	codeUint0      byte = 0x43
+	codeUlong0     byte = 0x44
+	codeList0      byte = 0x45
+	codeUbyte      byte = 0x50
+	codeByte       byte = 0x51
+	codeSmallUint  byte = 0x52
+	codeSmallUlong byte = 0x53
+	codeSmallInt   byte = 0x54
+	codeSmallLong  byte = 0x55
+	codeBool       byte = 0x56
+	codeUshort     byte = 0x60
+	codeShort      byte = 0x61
+	codeUint       byte = 0x70
+	codeInt        byte = 0x71
+	codeFloat      byte = 0x72
+	codeChar       byte = 0x73
+	codeDecimal32  byte = 0x74
+	codeUlong      byte = 0x80
+	codeLong       byte = 0x81
+	codeDouble     byte = 0x82
+	codeTimestamp  byte = 0x83
+	codeDecimal64  byte = 0x84
+	codeDecimal128 byte = 0x94
+	codeUUID       byte = 0x98
+	codeBinary8    byte = 0xa0
+	codeString8    byte = 0xa1
+	codeSymbol8    byte = 0xa3
+	codeBinary32   byte = 0xb0
+	codeString32   byte = 0xb1
+	codeSymbol32   byte = 0xb3
+	codeList8      byte = 0xc0
+	codeMap8       byte = 0xc1
+	codeList32     byte = 0xd0
+	codeMap32      byte = 0xd1
+	codeArray8     byte = 0xe0
+	codeArray32    byte = 0xf0
+)
+
+// form is what the bytes behind a constructor look like.
+type form struct {
+	name  string // empty = not a constructor of AMQP 1.0
+	fixed int8   // bytes of the value, when size is 0
+	size  int8   // bytes of the length that comes first: 0, 1 or 4
+	count int8   // bytes of the element count behind the length: 0, 1 or 4
+}
+
+// forms holds the constructors that exist. The rest is refused even where the high nibble says how
+// to skip it: what we would pass on, the next reader fails on.
+var forms = [256]form{
+	codeDescribed:  {name: "described value"},
+	codeNull:       {name: "null"},
+	codeTrue:       {name: "boolean"},
+	codeFalse:      {name: "boolean"},
+	codeUint0:      {name: "uint"},
+	codeUlong0:     {name: "ulong"},
+	codeList0:      {name: "list"},
+	codeUbyte:      {name: "ubyte", fixed: 1},
+	codeByte:       {name: "byte", fixed: 1},
+	codeSmallUint:  {name: "uint", fixed: 1},
+	codeSmallUlong: {name: "ulong", fixed: 1},
+	codeSmallInt:   {name: "int", fixed: 1},
+	codeSmallLong:  {name: "long", fixed: 1},
+	codeBool:       {name: "boolean", fixed: 1},
+	codeUshort:     {name: "ushort", fixed: 2},
+	codeShort:      {name: "short", fixed: 2},
+	codeUint:       {name: "uint", fixed: 4},
+	codeInt:        {name: "int", fixed: 4},
+	codeFloat:      {name: "float", fixed: 4},
+	codeChar:       {name: "char", fixed: 4},
+	codeDecimal32:  {name: "decimal32", fixed: 4},
+	codeUlong:      {name: "ulong", fixed: 8},
+	codeLong:       {name: "long", fixed: 8},
+	codeDouble:     {name: "double", fixed: 8},
+	codeTimestamp:  {name: "timestamp", fixed: 8},
+	codeDecimal64:  {name: "decimal64", fixed: 8},
+	codeDecimal128: {name: "decimal128", fixed: 16},
+	codeUUID:       {name: "uuid", fixed: 16},
+	codeBinary8:    {name: "binary", size: 1},
+	codeString8:    {name: "string", size: 1},
+	codeSymbol8:    {name: "symbol", size: 1},
+	codeBinary32:   {name: "binary", size: 4},
+	codeString32:   {name: "string", size: 4},
+	codeSymbol32:   {name: "symbol", size: 4},
+	codeList8:      {name: "list", size: 1, count: 1},
+	codeMap8:       {name: "map", size: 1, count: 1},
+	codeList32:     {name: "list", size: 4, count: 4},
+	codeMap32:      {name: "map", size: 4, count: 4},
+	codeArray8:     {name: "array", size: 1, count: 1},
+	codeArray32:    {name: "array", size: 4, count: 4},
+}
+
+// least returns the fewest bytes that a value of this form has behind its constructor.
+func (f *form) least() int { return int(f.fixed) + int(f.size) + int(f.count) }
+
+// codeName names a constructor for an error message.
+func codeName(c byte) string {
+	if name := forms[c].name; name != "" {
+		return name
+	}
+	return fmt.Sprintf("unknown constructor 0x%02x", c)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package amqp
+
+import "fmt"
+
+// decodable is a performative that can be read. Decode expects the descriptor first, accepts
+// short field lists, and leaves the receiver in no particular state when it fails. What it decodes
+// shares no memory with the input, but for the DeliveryTag of a Transfer.
+type decodable interface {
+	Performative
+	Decode(r *Reader) error
+}
+
+// DecodePerformative decodes the body of a frame, AMQP or SASL. The payload is what follows the
+// performative and aliases body.
+func DecodePerformative(body []byte) (p Performative, payload []byte, err error) {
+	var d Decoder
+	return d.Decode(body)
+}
+
+// Decoder decodes performatives into structs of its own for the three that come in numbers:
+// Transfer, Disposition and Flow. The zero value is ready. It is not safe for concurrent use.
+type Decoder struct {
+	transfer    Transfer
+	disposition Disposition
+	flow        Flow
+}
+
+// Decode is DecodePerformative, but a *Transfer, *Disposition or *Flow that it returns is valid
+// until the next call only.
+func (d *Decoder) Decode(body []byte) (p Performative, payload []byte, err error) {
+	r := NewReader(body)
+	code := r.PeekDescriptor()
+	v := d.place(code)
+	if v == nil {
+		r.Descriptor() // gives the better error when there is none
+		r.Fail(fmt.Errorf("%w: descriptor 0x%02x is no performative", ErrMalformed, code))
+		return nil, nil, r.err
+	}
+	if err := v.Decode(&r); err != nil {
+		return nil, nil, err
+	}
+	return v, r.Rest(), nil
+}
+
+// place returns where to decode the performative with this descriptor, nil if there is none.
+func (d *Decoder) place(code uint64) decodable {
+	switch code {
+	case CodeTransfer:
+		return &d.transfer
+	case CodeDisposition:
+		return &d.disposition
+	case CodeFlow:
+		return &d.flow
+	case CodeOpen:
+		return new(Open)
+	case CodeBegin:
+		return new(Begin)
+	case CodeAttach:
+		return new(Attach)
+	case CodeDetach:
+		return new(Detach)
+	case CodeEnd:
+		return new(End)
+	case CodeClose:
+		return new(Close)
+	case CodeSASLMechanisms:
+		return new(SASLMechanisms)
+	case CodeSASLInit:
+		return new(SASLInit)
+	case CodeSASLChallenge:
+		return new(SASLChallenge)
+	case CodeSASLResponse:
+		return new(SASLResponse)
+	case CodeSASLOutcome:
+		return new(SASLOutcome)
+	}
+	return nil
+}

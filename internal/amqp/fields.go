@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package amqp
+
+import "bytes"
+
+// fields reads the field list of a composite type, one field after the other. Fields that are
+// null or that the list is too short for are absent. More fields than the type has are ignored.
+type fields struct {
+	Reader
+	left int
+	of   *Reader // what the composite was read from; it takes over the error
+	name string  // of the composite type, for errors
+}
+
+// composite consumes a described list whose descriptor has to be code.
+func composite(r *Reader, code uint64, name string) fields {
+	if got := r.Descriptor(); r.err == nil && got != code {
+		r.failf("want %s, got descriptor 0x%02x", name, got)
+	}
+	return fieldList(r, name)
+}
+
+// fieldList consumes the list of a composite type whose descriptor was consumed before.
+func fieldList(r *Reader, name string) fields {
+	sub, n := r.List()
+	return fields{Reader: sub, left: n, of: r, name: name}
+}
+
+// has moves to the next field and reports whether it is there to be read.
+func (f *fields) has() bool {
+	if f.left == 0 || f.err != nil {
+		return false
+	}
+	f.left--
+	return !f.Null()
+}
+
+// must is has for a field that the standard makes mandatory.
+func (f *fields) must(field string) bool {
+	if f.has() {
+		return true
+	}
+	f.failf("%s without %s", f.name, field)
+	return false
+}
+
+// done hands the error to the Reader the composite was read from, and returns it.
+func (f *fields) done() error {
+	f.of.Fail(f.err)
+	return f.of.err
+}
+
+func (f *fields) bool() bool { return f.has() && f.Bool() }
+
+func (f *fields) uint(absent uint32) uint32 {
+	if f.has() {
+		return f.Uint()
+	}
+	return absent
+}
+
+func (f *fields) optionalUint() (v uint32, has bool) {
+	if f.has() {
+		return f.Uint(), true
+	}
+	return 0, false
+}
+
+func (f *fields) mustUint(field string) uint32 {
+	if f.must(field) {
+		return f.Uint()
+	}
+	return 0
+}
+
+func (f *fields) string() string {
+	if f.has() {
+		return f.String()
+	}
+	return ""
+}
+
+func (f *fields) symbol() Symbol {
+	if f.has() {
+		return f.Symbol()
+	}
+	return ""
+}
+
+// raw copies, so that what was decoded outlives the buffer of the frame.
+func (f *fields) raw() Raw {
+	if f.has() {
+		return bytes.Clone(f.Raw())
+	}
+	return nil
+}
+
+// binary copies, like raw.
+func (f *fields) binary() []byte {
+	if f.has() {
+		return bytes.Clone(f.Binary())
+	}
+	return nil
+}
+
+func (f *fields) error() *Error {
+	if !f.has() {
+		return nil
+	}
+	e := new(Error)
+	f.Fail(e.Decode(&f.Reader))
+	return e
+}
+
+func (f *fields) state() DeliveryState {
+	if !f.has() {
+		return nil
+	}
+	return DecodeState(&f.Reader)
+}
+
+// pairs reads a map field whole.
+func (f *fields) pairs() Map {
+	if !f.has() {
+		return nil
+	}
+	v := f.Value()
+	m, ok := v.(Map)
+	if !ok && f.err == nil {
+		f.failf("want map, got %T in %s", v, f.name)
+	}
+	return m
+}
+
+// choice reads a field that is there, a ubyte of at most most.
+func (f *fields) choice(field string, most uint8) uint8 {
+	v := f.Ubyte()
+	if v > most {
+		f.failf("%s of %s is %d", field, f.name, v)
+	}
+	return v
+}
+
+func appendOptionalUint(dst []byte, v uint32, has bool) []byte {
+	if has {
+		return AppendUint(dst, v)
+	}
+	return AppendNull(dst)
+}
+
+func appendOptionalString(dst []byte, v string) []byte {
+	if v == "" {
+		return AppendNull(dst)
+	}
+	return AppendString(dst, v)
+}
+
+func appendOptionalSymbol(dst []byte, v Symbol) []byte {
+	if v == "" {
+		return AppendNull(dst)
+	}
+	return AppendSymbol(dst, v)
+}
+
+func appendOptionalBinary(dst, v []byte) []byte {
+	if v == nil {
+		return AppendNull(dst)
+	}
+	return AppendBinary(dst, v)
+}
+
+// appendOptionalMap leaves out the pairs that cannot be encoded. The map is an addition to an
+// outcome or an error, which has to arrive with it or without it, and nothing that was decoded is
+// affected: only a Go type that is no AMQP value, which is a mistake of the code that put it there.
+func appendOptionalMap(dst []byte, m Map) []byte {
+	if m == nil {
+		return AppendNull(dst)
+	}
+	dst, start := BeginMap(dst)
+	pairs := 0
+	for _, p := range m {
+		out, err := appendPair(dst, p)
+		if err == nil {
+			dst = out
+			pairs++
+		}
+	}
+	return EndMap(dst, start, pairs)
+}
+
+func appendPair(dst []byte, p Pair) ([]byte, error) {
+	dst, err := AppendValue(dst, p.Key)
+	if err != nil {
+		return dst, err
+	}
+	return AppendValue(dst, p.Value)
+}
+
+// beginComposite begins a described list. Every composite is written with all its fields, because
+// Python's SDK finds fields, and the payload of a transfer, by counting from the front.
+func beginComposite(dst []byte, code uint64) (out []byte, start int) {
+	return BeginList(AppendDescriptor(dst, code))
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package amqp
+
+// MapLookup finds the value of the first pair whose key is the string or symbol key, without
+// decoding or allocating anything, and returns a Reader over that value alone. It reports false if
+// raw is nil, no such pair is there, or the map is malformed before it.
+func MapLookup(raw Raw, key string) (Reader, bool) {
+	r := NewReader(raw)
+	sub, n := r.Map()
+	for ; n > 0 && sub.err == nil; n-- {
+		if sub.isKey(key) {
+			v := sub.Raw()
+			return Reader{b: v}, sub.err == nil
+		}
+		sub.Skip()
+	}
+	return Reader{}, false
+}
+
+// isKey consumes a key and compares it.
+func (r *Reader) isKey(key string) bool {
+	switch r.Next() {
+	case codeString8, codeString32, codeSymbol8, codeSymbol32:
+		return string(r.StringBytes()) == key && r.err == nil
+	}
+	r.Skip()
+	return false
+}
+
+// ListField finds element i of a list, such as a field of Message.Properties, and returns a Reader
+// over that value alone. It reports false if raw is nil, the list is shorter, the element is null,
+// or the list is malformed before it.
+func ListField(raw Raw, i int) (Reader, bool) {
+	r := NewReader(raw)
+	sub, n := r.List()
+	if i < 0 || i >= n {
+		return Reader{}, false
+	}
+	for range i {
+		sub.Skip()
+	}
+	if sub.Null() {
+		return Reader{}, false
+	}
+	v := sub.Raw()
+	return Reader{b: v}, sub.err == nil
+}
+
+// OverlayMap appends the map base with the pairs of over set: pairs of base whose string or symbol
+// key is also in over are left out, the others are copied as they are. A nil base is an empty
+// one. On an error, which wraps ErrMalformed or ErrUnencodable, it returns dst unchanged.
+func OverlayMap(dst []byte, base Raw, over Map) ([]byte, error) {
+	out, start := BeginMap(dst)
+	pairs := 0
+	if base != nil {
+		r := NewReader(base)
+		sub, n := r.Map()
+		for range n {
+			pair := sub.b
+			replaced := sub.isAnyKey(over)
+			sub.Skip()
+			if sub.err == nil && !replaced {
+				out = append(out, pair[:len(pair)-len(sub.b)]...)
+				pairs++
+			}
+		}
+		if r.leave(&sub); r.err != nil {
+			return dst, r.err
+		}
+	}
+	for _, p := range over {
+		var err error
+		if out, err = appendPair(out, p); err != nil {
+			return dst, err
+		}
+	}
+	return EndMap(out, start, pairs+len(over)), nil
+}
+
+// isAnyKey consumes a key and reports whether it is one of m's.
+func (r *Reader) isAnyKey(m Map) bool {
+	switch r.Next() {
+	case codeString8, codeString32, codeSymbol8, codeSymbol32:
+		key := r.StringBytes()
+		for i := range m {
+			switch k := m[i].Key.(type) {
+			case string:
+				if k == string(key) {
+					return true
+				}
+			case Symbol:
+				if string(k) == string(key) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	r.Skip()
+	return false
+}

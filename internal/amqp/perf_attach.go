@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package amqp
+
+// Append appends the encoded attach.
+func (a *Attach) Append(dst []byte) []byte {
+	dst, start := beginComposite(dst, CodeAttach)
+	dst = AppendString(dst, a.Name)
+	dst = AppendUint(dst, a.Handle)
+	dst = AppendBool(dst, bool(a.Role))
+	dst = AppendUbyte(dst, uint8(a.SndSettleMode))
+	dst = AppendUbyte(dst, uint8(a.RcvSettleMode))
+	if a.Source != nil {
+		dst = a.Source.Append(dst)
+	} else {
+		dst = AppendNull(dst)
+	}
+	switch {
+	case a.Coordinator != nil:
+		dst = a.Coordinator.Append(dst)
+	case a.Target != nil:
+		dst = a.Target.Append(dst)
+	default:
+		dst = AppendNull(dst)
+	}
+	dst = AppendRaw(dst, a.Unsettled)
+	dst = AppendBool(dst, a.IncompleteUnsettled)
+	dst = appendOptionalUint(dst, a.InitialDeliveryCount, a.Role == RoleSender)
+	if a.MaxMessageSize != 0 {
+		dst = AppendUlong(dst, a.MaxMessageSize)
+	} else {
+		dst = AppendNull(dst)
+	}
+	dst = AppendRaw(dst, a.OfferedCapabilities)
+	dst = AppendRaw(dst, a.DesiredCapabilities)
+	dst = AppendRaw(dst, a.Properties)
+	return EndList(dst, start, 14)
+}
+
+// Decode reads an attach. A sender's attach without initial-delivery-count is read as 0, for the
+// .NET clients that leave it out.
+func (a *Attach) Decode(r *Reader) error {
+	f := composite(r, CodeAttach, "attach")
+	*a = Attach{}
+	if f.must("name") {
+		a.Name = f.String()
+	}
+	a.Handle = f.mustUint("handle")
+	if f.must("role") {
+		a.Role = Role(f.Bool())
+	}
+	if a.SndSettleMode = SndMixed; f.has() {
+		a.SndSettleMode = SndSettleMode(f.choice("snd-settle-mode", uint8(SndMixed)))
+	}
+	if f.has() {
+		a.RcvSettleMode = RcvSettleMode(f.choice("rcv-settle-mode", uint8(RcvSecond)))
+	}
+	if f.has() {
+		a.Source = new(Source)
+		f.Fail(a.Source.Decode(&f.Reader))
+	}
+	if f.has() {
+		f.Fail(a.decodeTarget(&f.Reader))
+	}
+	a.Unsettled = f.raw()
+	a.IncompleteUnsettled = f.bool()
+	a.InitialDeliveryCount = f.uint(0)
+	if f.has() {
+		a.MaxMessageSize = f.Ulong()
+	}
+	a.OfferedCapabilities = f.raw()
+	a.DesiredCapabilities = f.raw()
+	a.Properties = f.raw()
+	return f.done()
+}
+
+func (a *Attach) decodeTarget(r *Reader) error {
+	if r.PeekDescriptor() == CodeCoordinator {
+		a.Coordinator = new(Coordinator)
+		return a.Coordinator.Decode(r)
+	}
+	a.Target = new(Target)
+	return a.Target.Decode(r)
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package amqp
+
+import (
+	"encoding/binary"
+	"math"
+	"unicode/utf8"
+)
+
+// fixed consumes a value of one of the constructors a and b, which share a type; each says how
+// many bytes come behind it. It returns them as a number, unsigned, and which constructor it was.
+func (r *Reader) fixed(a, b byte) (uint64, byte) {
+	c := r.code()
+	if c != a && c != b {
+		r.wrongOrTruncated(a, c)
+		return 0, 0
+	}
+	v := r.take(uint64(forms[c].fixed))
+	switch len(v) {
+	case 1:
+		return uint64(v[0]), c
+	case 2:
+		return uint64(binary.BigEndian.Uint16(v)), c
+	case 4:
+		return uint64(binary.BigEndian.Uint32(v)), c
+	case 8:
+		return binary.BigEndian.Uint64(v), c
+	}
+	return 0, 0
+}
+
+// wrongOrTruncated reports the type error unless code has reported that nothing was there.
+func (r *Reader) wrongOrTruncated(want, got byte) {
+	if r.err == nil {
+		r.wrong(forms[want].name, got)
+	}
+}
+
+// Bool consumes a boolean.
+func (r *Reader) Bool() bool {
+	switch c := r.code(); c {
+	case codeTrue:
+		return r.err == nil
+	case codeFalse:
+		return false
+	case codeBool:
+		v := r.take(1)
+		if r.err == nil && v[0] > 1 {
+			r.failf("boolean of value %d", v[0])
+		}
+		return r.err == nil && v[0] == 1
+	default:
+		r.wrongOrTruncated(codeBool, c)
+		return false
+	}
+}
+
+// Ubyte consumes a ubyte.
+func (r *Reader) Ubyte() uint8 { v, _ := r.fixed(codeUbyte, codeUbyte); return uint8(v) }
+
+// Ushort consumes a ushort.
+func (r *Reader) Ushort() uint16 { v, _ := r.fixed(codeUshort, codeUshort); return uint16(v) }
+
+// Uint consumes a uint.
+func (r *Reader) Uint() uint32 {
+	if r.Next() == codeUint0 {
+		r.code()
+		return 0
+	}
+	v, _ := r.fixed(codeUint, codeSmallUint)
+	return uint32(v)
+}
+
+// Ulong consumes a ulong.
+func (r *Reader) Ulong() uint64 {
+	if r.Next() == codeUlong0 {
+		r.code()
+		return 0
+	}
+	v, _ := r.fixed(codeUlong, codeSmallUlong)
+	return v
+}
+
+// Byte consumes a byte, which has a sign in AMQP.
+func (r *Reader) Byte() int8 { v, _ := r.fixed(codeByte, codeByte); return int8(v) }
+
+// Short consumes a short.
+func (r *Reader) Short() int16 { v, _ := r.fixed(codeShort, codeShort); return int16(v) }
+
+// Int consumes an int.
+func (r *Reader) Int() int32 {
+	v, c := r.fixed(codeInt, codeSmallInt)
+	if c == codeSmallInt {
+		return int32(int8(v))
+	}
+	return int32(v)
+}
+
+// Long consumes a long.
+func (r *Reader) Long() int64 {
+	v, c := r.fixed(codeLong, codeSmallLong)
+	if c == codeSmallLong {
+		return int64(int8(v))
+	}
+	return int64(v)
+}
+
+// Integer consumes an integer of any of the eight types, for fields that peers do not agree on. A
+// ulong above the largest int64 is an error.
+func (r *Reader) Integer() int64 {
+	switch r.Next() {
+	case codeUbyte:
+		return int64(r.Ubyte())
+	case codeUshort:
+		return int64(r.Ushort())
+	case codeUint, codeSmallUint, codeUint0:
+		return int64(r.Uint())
+	case codeByte:
+		return int64(r.Byte())
+	case codeShort:
+		return int64(r.Short())
+	case codeInt, codeSmallInt:
+		return int64(r.Int())
+	case codeLong, codeSmallLong:
+		return r.Long()
+	case codeUlong, codeSmallUlong, codeUlong0:
+		v := r.Ulong()
+		if v > math.MaxInt64 {
+			r.failf("integer %d is too large", v)
+			return 0
+		}
+		return int64(v)
+	}
+	if c := r.code(); r.err == nil {
+		r.wrong("integer", c)
+	}
+	return 0
+}
+
+// Float consumes a float.
+func (r *Reader) Float() float32 {
+	v, _ := r.fixed(codeFloat, codeFloat)
+	return math.Float32frombits(uint32(v))
+}
+
+// Double consumes a double.
+func (r *Reader) Double() float64 {
+	v, _ := r.fixed(codeDouble, codeDouble)
+	return math.Float64frombits(v)
+}
+
+// Char consumes a char. Anything but a Unicode scalar value is an error.
+func (r *Reader) Char() Char {
+	v, _ := r.fixed(codeChar, codeChar)
+	if v > utf8.MaxRune || !utf8.ValidRune(rune(v)) {
+		r.failf("char 0x%x", v)
+		return 0
+	}
+	return Char(v)
+}
+
+// Timestamp consumes a timestamp.
+func (r *Reader) Timestamp() Timestamp {
+	v, _ := r.fixed(codeTimestamp, codeTimestamp)
+	return Timestamp(v)
+}
+
+// UUID consumes a uuid.
+func (r *Reader) UUID() UUID { return UUID(r.sixteen(codeUUID)) }
+
+// Decimal32 consumes a decimal32.
+func (r *Reader) Decimal32() (d Decimal32) {
+	v, _ := r.fixed(codeDecimal32, codeDecimal32)
+	binary.BigEndian.PutUint32(d[:], uint32(v))
+	return d
+}
+
+// Decimal64 consumes a decimal64.
+func (r *Reader) Decimal64() (d Decimal64) {
+	v, _ := r.fixed(codeDecimal64, codeDecimal64)
+	binary.BigEndian.PutUint64(d[:], v)
+	return d
+}
+
+// Decimal128 consumes a decimal128.
+func (r *Reader) Decimal128() Decimal128 { return Decimal128(r.sixteen(codeDecimal128)) }
+
+func (r *Reader) sixteen(want byte) (v [16]byte) {
+	if c := r.code(); c != want {
+		r.wrongOrTruncated(want, c)
+		return v
+	}
+	copy(v[:], r.take(16))
+	return v
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package amqp
+
+import "bytes"
+
+// few bounds what is allocated ahead for the elements of one list. The count is the peer's word;
+// the rest is allocated as elements turn out to be there.
+const few = 16
+
+// Value consumes one value of any type and returns it as one of the types that types.go lists,
+// never Raw. It shares no memory with the input. Nesting beyond MaxDepth is an error, and so is a
+// list, map or array whose bytes do not end with its last element.
+//
+// What it allocates is at most about 50 times the bytes it reads, and 4 KiB.
+func (r *Reader) Value() any {
+	zeros := MaxZeroWidth
+	v := r.value(0, &zeros)
+	if r.err != nil {
+		return nil
+	}
+	return v
+}
+
+func (r *Reader) value(depth int, zeros *int) any {
+	switch c := r.Next(); c {
+	case codeDescribed:
+		return r.describedValue(depth, zeros)
+	case codeNull:
+		r.code()
+		return nil
+	case codeTrue, codeFalse, codeBool:
+		return r.Bool()
+	case codeUbyte:
+		return r.Ubyte()
+	case codeUshort:
+		return r.Ushort()
+	case codeUint0, codeSmallUint, codeUint:
+		return r.Uint()
+	case codeUlong0, codeSmallUlong, codeUlong:
+		return r.Ulong()
+	case codeByte:
+		return r.Byte()
+	case codeShort:
+		return r.Short()
+	case codeSmallInt, codeInt:
+		return r.Int()
+	case codeSmallLong, codeLong:
+		return r.Long()
+	case codeFloat:
+		return r.Float()
+	case codeDouble:
+		return r.Double()
+	case codeChar:
+		return r.Char()
+	case codeTimestamp:
+		return r.Timestamp()
+	case codeUUID:
+		return r.UUID()
+	case codeDecimal32:
+		return r.Decimal32()
+	case codeDecimal64:
+		return r.Decimal64()
+	case codeDecimal128:
+		return r.Decimal128()
+	case codeBinary8, codeBinary32:
+		return bytes.Clone(r.Binary())
+	case codeString8, codeString32:
+		return r.String()
+	case codeSymbol8, codeSymbol32:
+		return r.Symbol()
+	default:
+		return r.compoundValue(c, depth, zeros)
+	}
+}
+
+func (r *Reader) describedValue(depth int, zeros *int) any {
+	if r.Done() {
+		r.failf("value missing")
+		return nil
+	}
+	if depth >= MaxDepth {
+		r.failf("values nested deeper than %d", MaxDepth)
+		return nil
+	}
+	d := r.descriptor()
+	descriptor := d.value(depth+1, zeros)
+	r.afterDescriptor(d)
+	value := r.value(depth+1, zeros)
+	if r.err != nil {
+		return nil
+	}
+	return Described{Descriptor: descriptor, Value: value}
+}
+
+func (r *Reader) compoundValue(c byte, depth int, zeros *int) any {
+	if depth >= MaxDepth {
+		r.failf("values nested deeper than %d", MaxDepth)
+		return nil
+	}
+	switch c {
+	case codeList0, codeList8, codeList32:
+		sub, n := r.List()
+		return List(r.elements(sub, n, depth, zeros))
+	case codeMap8, codeMap32:
+		sub, n := r.Map()
+		return r.pairs(sub, n, depth, zeros)
+	case codeArray8, codeArray32:
+		sub, n := r.Array()
+		if sub.ctor != nil && forms[sub.ctor[len(sub.ctor)-1]].least() == 0 {
+			if *zeros -= n; *zeros < 0 {
+				r.failf("more than %d elements without bytes", MaxZeroWidth)
+				return nil
+			}
+		}
+		return Array(r.elements(sub, n, depth, zeros))
+	}
+	r.failf("%s", codeName(c))
+	return nil
+}
+
+func (r *Reader) elements(sub Reader, n, depth int, zeros *int) []any {
+	all := make([]any, 0, min(n, few))
+	for i := 0; i < n && sub.err == nil; i++ {
+		all = append(all, sub.value(depth+1, zeros))
+	}
+	r.leave(&sub)
+	return all
+}
+
+func (r *Reader) pairs(sub Reader, n, depth int, zeros *int) Map {
+	all := make(Map, 0, min(n, few))
+	for i := 0; i < n && sub.err == nil; i++ {
+		key := sub.value(depth+1, zeros)
+		all = append(all, Pair{Key: key, Value: sub.value(depth+1, zeros)})
+	}
+	r.leave(&sub)
+	return all
+}
+
+// leave takes over the error of a list that was entered, or reports the bytes behind its last element.
+func (r *Reader) leave(sub *Reader) {
+	if r.Fail(sub.err); r.err == nil && len(sub.b) != 0 {
+		r.failf("%d bytes behind the last element", len(sub.b))
+	}
+}
