@@ -9,7 +9,8 @@ import "slices"
 const fanout = 128
 
 // An index holds entries by sequence number. It is a B+tree: entries are in the leaves, which are linked in order.
-// keys[i] of an inner node is a lower bound for everything below kids[i], except that kids[0] has none.
+// keys[i] of an inner node is a lower bound for everything below kids[i]. Only keys[0] means nothing: what is below
+// kids[0] is bounded further up, or not at all.
 type index struct {
 	root *node
 	n    int
@@ -70,9 +71,9 @@ func (x *index) leaf(seq int64) *node {
 
 // child is the position of the kid under which seq belongs.
 func (n *node) child(seq int64) int {
-	i, found := slices.BinarySearch(n.keys, seq)
-	if !found && i > 0 {
-		i--
+	i, found := slices.BinarySearch(n.keys[1:], seq)
+	if found {
+		i++
 	}
 	return i
 }
@@ -183,7 +184,7 @@ func (n *node) even(i int) {
 	l, r := n.kids[i], n.kids[i+1]
 	total := len(l.keys) + len(r.keys)
 	if r.kids != nil && len(r.keys) > 0 {
-		r.keys[0] = n.keys[i+1] // what was the first kid of a node, without bound, now needs one
+		r.keys[0] = n.keys[i+1] // its first kid may become a later one, which needs its bound
 	}
 	want := total / 2
 	if total <= fanout {

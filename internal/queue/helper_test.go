@@ -3,10 +3,7 @@
 package queue
 
 import (
-	"errors"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // receive gives c credit for n and takes what comes of it.
@@ -54,31 +51,3 @@ func bodies[T interface{ text() string }](vs []T) []string {
 }
 
 func (v View) text() string { return string(v.Body) }
-
-func TestSmoke(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := New(Config{LockDuration: time.Minute, DeadLetteringOnMessageExpiration: true})
-		defer q.Close()
-		send(t, q, text("a"), text("b"))
-		c := q.NewConsumer(PeekLock)
-		ds := receive(c, 1)
-		if len(ds) != 1 || ds[0].text() != "a" {
-			t.Fatalf("got %v", bodies(ds))
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if err := q.Complete(ds[0].LockToken); !errors.Is(err, ErrLockLost) {
-			t.Errorf("Complete after the lock lapsed = %v, want ErrLockLost", err)
-		}
-		ds = drain(t, c, 10)
-		if len(ds) != 2 || ds[0].DeliveryCount != 1 {
-			t.Fatalf("got %v", bodies(ds))
-		}
-		if errs := q.CompleteAll([]LockToken{ds[0].LockToken, ds[1].LockToken}); errs != nil {
-			t.Fatal(errs)
-		}
-		if n := q.Counts(); n != (Counts{}) {
-			t.Fatal(n)
-		}
-	})
-}
