@@ -93,10 +93,11 @@ type Delivery struct {
 	State   amqp.DeliveryState // what the peer attached to the transfer, such as a transactional state; usually nil
 	Payload []byte             // the whole message, never reused by this package
 
-	link *SinkLink
-	id   uint32
-	done bool     // settled by the sink; guarded by the connection's mutex
-	tag  [32]byte // room for Tag, so that it costs no allocation
+	link   *SinkLink
+	id     uint32
+	second bool     // the peer settles second, see Settle
+	done   bool     // settled by the sink, or by the peer; guarded by the connection's mutex
+	tag    [32]byte // room for Tag, so that it costs no allocation
 }
 
 // Link returns the link that d came on.
