@@ -21,6 +21,7 @@ const outboxLimit = 256
 type Consumer struct {
 	q     *Queue
 	mode  Mode
+	limit int // outboxLimit; tests make it small
 	ready chan struct{}
 
 	// The rest is guarded by q.mu.
@@ -36,7 +37,7 @@ type Consumer struct {
 
 // NewConsumer makes a consumer without credit. Close must be called. On a closed queue it is closed from the start.
 func (q *Queue) NewConsumer(mode Mode) *Consumer {
-	c := &Consumer{q: q, mode: mode, ready: make(chan struct{}, 1)}
+	c := &Consumer{q: q, mode: mode, limit: outboxLimit, ready: make(chan struct{}, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -116,7 +117,7 @@ func (c *Consumer) Drain() {
 // endDrain ends a drain when nothing is left to assign. Messages can only be left over by an outbox that is full; then
 // the next Take goes on.
 func (c *Consumer) endDrain() {
-	if !c.draining || c.credit > 0 && len(c.outbox) >= outboxLimit {
+	if !c.draining || c.credit > 0 && len(c.outbox) >= c.limit {
 		return
 	}
 	c.draining, c.drained = false, true
@@ -175,5 +176,5 @@ func (c *Consumer) lose(e *entry) {
 
 // able: c can be given a message.
 func (c *Consumer) able() bool {
-	return !c.closed && c.credit > 0 && c.lapsed == 0 && len(c.outbox) < outboxLimit
+	return !c.closed && c.credit > 0 && c.lapsed == 0 && len(c.outbox) < c.limit
 }

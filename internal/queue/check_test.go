@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import "pgregory.net/rapid"
+
+// check fails unless every entry stands exactly where its state says, and everything that is counted adds up.
+func (q *Queue) check(t *rapid.T) {
+	t.Helper()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var size int64
+	var waiting, expiring, locked, scheduled, deferred, tokens, outboxes int
+	in := func(h *entryHeap, e *entry) bool {
+		i := int(e.pos[h.slot])
+		return i >= 0 && i < h.len() && h.items[i].e == e
+	}
+	q.byNumber.ascend(-1<<63, func(e *entry) bool {
+		size += e.size()
+		where := map[*entryHeap]bool{
+			&q.waiting:  e.state == Active && !e.locked,
+			&q.expiry:   e.state == Active && !e.locked && e.expiresAt != never && !q.frozen(),
+			&q.locks:    e.locked,
+			&q.schedule: e.state == Scheduled,
+		}
+		for h, want := range where {
+			if in(h, e) != want {
+				t.Fatalf("entry %d (state %d, locked %v): in heap %p = %v", e.seq, e.state, e.locked, h, !want)
+			}
+		}
+		for h, n := range map[*entryHeap]*int{
+			&q.waiting: &waiting, &q.expiry: &expiring, &q.locks: &locked, &q.schedule: &scheduled,
+		} {
+			if where[h] {
+				*n++
+			}
+		}
+		if e.state == Deferred {
+			deferred++
+		}
+		if e.token != (LockToken{}) {
+			tokens++
+			if q.tokens[e.token] != e || !e.locked {
+				t.Fatalf("entry %d: its token leads elsewhere, or it is not locked", e.seq)
+			}
+		}
+		if e.holder != nil {
+			outboxes++
+		}
+		return true
+	})
+	got := []int{q.waiting.len(), q.expiry.len(), q.locks.len(), q.schedule.len(), q.deferred, len(q.tokens)}
+	want := []int{waiting, expiring, locked, scheduled, deferred, tokens}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("waiting, expiry, locks, schedule, deferred, tokens = %d, want %d", got, want)
+		}
+	}
+	if q.size != size {
+		t.Fatalf("size = %d, want %d", q.size, size)
+	}
+	if len(q.dying) != 0 {
+		t.Fatalf("%d dead are not buried", len(q.dying))
+	}
+	for c := range q.consumers.all {
+		outboxes -= len(c.outbox)
+		var sum int64
+		for i, g := range c.grants {
+			sum += g.n
+			if g.n <= 0 || i > 0 && g.ordinal <= c.grants[i-1].ordinal {
+				t.Fatalf("grants %v", c.grants)
+			}
+		}
+		if sum != max(c.credit, 0) {
+			t.Fatalf("grants %v with credit %d", c.grants, c.credit)
+		}
+		if c.queued != c.able() {
+			t.Fatalf("consumer is in line: %v, want %v", c.queued, c.able())
+		}
+	}
+	if outboxes != 0 {
+		t.Fatalf("%d entries have a holder without being in an outbox, or the reverse", outboxes)
+	}
+	for i, c := range q.consumers.line {
+		if i > 0 && c.grants[0].ordinal <= q.consumers.line[i-1].grants[0].ordinal {
+			t.Fatalf("line of consumers is out of order at %d", i)
+		}
+	}
+}
