@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sblink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/Azure/go-amqp"
+)
+
+// settleMargin is how long the mux of the AMQP client gets to put granted credit on
+// the wire before a drain is asked for. Asked for earlier, the client would drop the
+// credit. It is no round trip: only a goroutine has to run.
+const settleMargin = 2 * time.Millisecond
+
+// closeTimeout bounds the closing of a receiver, whose caller may be in a hurry.
+const closeTimeout = 5 * time.Second
+
+// A Receiver takes messages of one entity under lock. It is for one goroutine.
+type Receiver struct {
+	ns      *Namespace
+	conn    *conn
+	session *amqp.Session
+	link    *amqp.Receiver
+}
+
+// Receiver opens a receiver with no credit. entity may be a sub-queue's path.
+func (n *Namespace) Receiver(ctx context.Context, entity string) (*Receiver, error) {
+	c, err := n.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Receiver{ns: n, conn: c}
+	if err := r.open(ctx, entity); err != nil {
+		// A link that was refused says nothing about the connection, and a connection that
+		// went down is seen as such. All else leaves it in doubt.
+		var refused *amqp.LinkError
+		var claim *ClaimError
+		if !errors.As(err, &refused) && !errors.As(err, &claim) {
+			n.drop(c)
+		} else if r.session != nil {
+			r.Close(ctx)
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Receiver) open(ctx context.Context, entity string) (err error) {
+	if err := r.ns.claim(ctx, r.conn, entity); err != nil {
+		return err
+	}
+	if r.session, err = r.conn.amqp.NewSession(ctx, nil); err != nil {
+		return fmt.Errorf("sblink: open session: %w", err)
+	}
+	// Mode second is what makes Service Bus lock a message instead of handing it over,
+	// and what makes it answer a settlement.
+	r.link, err = r.session.NewReceiver(ctx, entity, &amqp.ReceiverOptions{
+		Credit:         -1, // granted by hand
+		SettlementMode: amqp.ReceiverSettleModeSecond.Ptr(),
+	})
+	if err != nil {
+		return fmt.Errorf("sblink: open receiver on %s: %w", entity, err)
+	}
+	return nil
+}
+
+// Grant lets the broker send n messages more.
+func (r *Receiver) Grant(n uint32) error { return r.link.IssueCredit(n) }
+
+// Receive waits for one message, at most as long as wait. It returns nil without an
+// error when none came.
+func (r *Receiver) Receive(ctx context.Context, wait time.Duration) (*amqp.Message, error) {
+	timed, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	m, err := r.link.Receive(timed, nil)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil
+	}
+	return m, err
+}
+
+// Next grants one credit and returns the message that the broker has for it, or nil
+// when it has none. It does not wait for one: the credit is drained at once.
+//
+// The AMQP client drains with a link-credit of zero. A broker that looks for messages
+// as soon as credit arrives has done so by then; for one that does not, Next may come
+// back empty although there was something, so a caller must look at the queue again.
+func (r *Receiver) Next(ctx context.Context) (*amqp.Message, error) {
+	if err := r.Grant(1); err != nil {
+		return nil, err
+	}
+	m, err := r.Receive(ctx, settleMargin)
+	if m != nil || err != nil {
+		return m, err
+	}
+	if err := r.Drain(ctx); err != nil {
+		return nil, err
+	}
+	return r.link.Prefetched(), nil
+}
+
+// Drain takes back what is left of the granted credit. Messages that the broker sent
+// before are still to be received.
+func (r *Receiver) Drain(ctx context.Context) error {
+	if err := r.link.DrainCredit(ctx, nil); err != nil {
+		return fmt.Errorf("sblink: drain %s: %w", r.link.Address(), err)
+	}
+	return nil
+}
+
+// Prefetched is a message that has arrived already, or nil.
+func (r *Receiver) Prefetched() *amqp.Message { return r.link.Prefetched() }
+
+// Release gives m back as if it had never been taken: its delivery count stays.
+func (r *Receiver) Release(ctx context.Context, m *amqp.Message) error {
+	return r.link.ReleaseMessage(ctx, m)
+}
+
+// Conditions of Service Bus that a dead-lettering meets.
+const (
+	conditionDeadLetter = "com.microsoft:dead-letter"
+	// ConditionLockLost: the lock lapsed, or somebody else has settled the message.
+	ConditionLockLost = "com.microsoft:message-lock-lost"
+)
+
+// DeadLetter moves m to the dead-letter queue with a reason and a description.
+func (r *Receiver) DeadLetter(ctx context.Context, m *amqp.Message, reason, description string) error {
+	return r.link.RejectMessage(ctx, m, &amqp.Error{
+		Condition: conditionDeadLetter,
+		Info:      map[string]any{"DeadLetterReason": reason, "DeadLetterErrorDescription": description},
+	})
+}
+
+// Close detaches the link. Messages that it holds and did not settle stay locked
+// until their locks lapse, which costs each a delivery: so settle them first.
+func (r *Receiver) Close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := r.session.Close(ctx); err != nil {
+		r.ns.drop(r.conn) // or the half-closed session would stay
+	}
+}
+
+// Condition is the AMQP condition with which the broker refused or ended something,
+// or "" when err is of another kind.
+func Condition(err error) string {
+	var remote *amqp.Error
+	if errors.As(err, &remote) {
+		return string(remote.Condition)
+	}
+	var link *amqp.LinkError
+	if errors.As(err, &link) && link.RemoteErr != nil {
+		return string(link.RemoteErr.Condition)
+	}
+	return ""
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"overdue/scheduler"
+
+	"github.com/cenkalti/backoff/v5"
+	"go.uber.org/zap"
+)
+
+const (
+	// tellTime bounds the tries to tell one event before its companion is written anew.
+	tellTime = 10 * time.Second
+	// maxTelling bounds the events that are being told at once.
+	maxTelling = 64
+)
+
+// An Alerter takes events to those who have to know. Alert returns nil once the sink has
+// taken the event for good. An error made with backoff.Permanent or backoff.RetryAfter says
+// when it is worth trying again.
+type Alerter interface {
+	Name() string // in logs and metrics
+	Alert(ctx context.Context, e Event) error
+}
+
+// tell takes the missed deadline of wt to every sink, then ends wt. It does not block: a
+// slow sink must not hold up the next pass.
+func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
+	w.running.Add(1)
+	go func() {
+		defer w.running.Done()
+		e := w.event(entity, wt)
+		if !w.told.begin(e.ID) {
+			wt.held.done(ctx, nil) // another companion has seen to it
+			return
+		}
+		if wt.ref.Missed == nil {
+			w.metrics.missed(entity, e.Data.Lag())
+		}
+		w.log.Info("deadline missed", zap.String("work_queue", entity), zap.String("message_id", e.Subject),
+			zap.Int64("sequence_number", e.Data.SequenceNumber), zap.Time("deadline", e.Data.Deadline),
+			zap.Duration("lag", e.Data.Lag()), zap.String("strategy", e.Data.Strategy))
+		err := w.fanOut(ctx, e)
+		if err == nil {
+			wt.held.done(ctx, nil)
+			return
+		}
+		w.told.forget(e.ID)
+		w.retell(ctx, entity, wt, err)
+	}()
+}
+
+// fanOut hands e to all sinks side by side, each with its own retries.
+func (w *Worker) fanOut(ctx context.Context, e Event) error {
+	errs := make([]error, len(w.cfg.Alerters))
+	var sinks sync.WaitGroup
+	for i, a := range w.cfg.Alerters {
+		sinks.Go(func() {
+			_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, a.Alert(ctx, e) },
+				backoff.WithMaxElapsedTime(tellTime), backoff.WithBackOff(backoff.NewExponentialBackOff()))
+			if err != nil {
+				errs[i] = fmt.Errorf("%s: %w", a.Name(), err)
+			}
+			w.metrics.alert(a.Name(), err)
+		})
+	}
+	sinks.Wait()
+	return errors.Join(errs...)
+}
+
+// retell has the event told later: a companion written anew carries all that is known, so
+// it needs neither this process nor the dead-letter queue. When the budget is spent the
+// companion goes to the dead-letter queue of the monitor queue.
+func (w *Worker) retell(ctx context.Context, entity string, wt *watch, err error) {
+	attempt := wt.held.companion.Attempt + 1
+	log := w.log.With(zap.String("work_queue", entity), zap.String("message_id", wt.ref.MessageID), zap.Int("attempt", attempt), zap.Error(err))
+	if attempt > maxAttempts {
+		log.Error("alert undeliverable")
+		wt.held.refuse(ctx, reasonUndeliverable, err.Error())
+		return
+	}
+	wait := attemptDelay(attempt)
+	log.Warn("alert not taken", zap.Duration("retry_in", wait))
+	ref := wt.ref
+	ref.Missed = wt.missed
+	wt.held.done(ctx, &scheduler.Companion{
+		Kind: scheduler.KindEach, Entity: entity, Due: w.clock.now().Add(wait),
+		References: []scheduler.Reference{ref}, Attempt: attempt,
+	})
+}
+
+// eventID is the same for one message whichever companion, worker or attempt speaks of it.
+func eventID(source string, number int64, enqueued time.Time) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d", source, number, enqueued.UnixMilli()))
+	return hex.EncodeToString(sum[:16])
+}
+
+// maxTold bounds the events remembered. The memory only spares repeats; what is
+// forgotten may be told twice.
+const maxTold = 1 << 16
+
+// toldEvents remembers which events have been told, or are being told.
+type toldEvents struct {
+	mu    sync.Mutex
+	ids   map[string]struct{}
+	order []string // oldest first, from next on in a ring
+	next  int
+}
+
+// begin reports whether id is new, and remembers it.
+func (t *toldEvents) begin(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.ids[id]; ok {
+		return false
+	}
+	if t.ids == nil {
+		t.ids = map[string]struct{}{}
+	}
+	t.ids[id] = struct{}{}
+	if len(t.order) < maxTold {
+		t.order = append(t.order, id)
+		return true
+	}
+	delete(t.ids, t.order[t.next])
+	t.order[t.next] = id
+	t.next = (t.next + 1) % maxTold
+	return true
+}
+
+func (t *toldEvents) has(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.ids[id]
+	return ok
+}
+
+func (t *toldEvents) forget(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.ids, id)
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"fmt"
+
+	"overdue/scheduler"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// reasonExpired is the dead-letter reason of messages that the broker has expired itself
+// (servicebus-facts: dead-letter queues).
+const reasonExpired = "TTLExpiredException"
+
+// reckon tells for messages that are gone from the work queue whether their deadlines
+// were met or missed: missed is what expired into the dead-letter queue. A message that is
+// there for another reason has been received before.
+//
+// Numbers in a dead-letter queue are those of the work queue, and not in order of arrival,
+// so there is no tail to read: it is looked at where the message must stand.
+func (e *entity) reckon(ctx context.Context, gone []*watch) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	wants := make([]*want, len(gone))
+	for i, wt := range gone {
+		w := wt.want
+		w.found, w.spare = nil, nil
+		w.messageID = wt.ref.MessageID
+		wants[i] = &w
+	}
+	// With a message-id that repeats, the one that is not told yet is the one.
+	err := e.dead.find(ctx, wants, func(m *azservicebus.ReceivedMessage) bool {
+		return expired(m) && !e.w.told.has(e.eventID(sequenceNumber(m), enqueuedTime(m)))
+	})
+	if err != nil {
+		return err
+	}
+	for i, wt := range gone {
+		m := wants[i].found
+		if m == nil {
+			m = wants[i].spare
+		}
+		switch {
+		case m != nil && expired(m):
+			wt.missed = e.missed(wt, m)
+		case m == nil && wt.want.found != nil && !wt.vanished:
+			// It was overdue a moment ago. Should the broker take its time to move it, the next
+			// look finds it.
+			wt.vanished = true
+			wt.judgement.verdict = InFlight
+		}
+	}
+	return nil
+}
+
+// expired reports whether m is in the dead-letter queue because nobody received it in time.
+func expired(m *azservicebus.ReceivedMessage) bool {
+	return m.DeadLetterReason != nil && (*m.DeadLetterReason == reasonExpired || *m.DeadLetterReason == reasonDeadline)
+}
+
+// missed is what there is to tell about message m on the dead-letter queue.
+func (e *entity) missed(wt *watch, m *azservicebus.ReceivedMessage) *scheduler.Missed {
+	strategy := strategyNative
+	if *m.DeadLetterReason == reasonDeadline {
+		strategy = strategyScan
+	}
+	return &scheduler.Missed{
+		SequenceNumber: sequenceNumber(m), EnqueuedTime: enqueuedTime(m),
+		Deadline: deadlineOf(&wt.ref, m, e.settings), DeadLetteredTime: e.w.clock.now(),
+		DeadLetterReason: *m.DeadLetterReason, Strategy: strategy,
+		CorrelationID: correlationID(m), DeliveryCount: m.DeliveryCount,
+	}
+}
+
+// correlationID is the correlation-id as text, whatever its AMQP type.
+func correlationID(m *azservicebus.ReceivedMessage) string {
+	if m.CorrelationID == nil {
+		return ""
+	}
+	return fmt.Sprint(*m.CorrelationID)
+}

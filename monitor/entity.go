@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"overdue/scheduler"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.uber.org/zap"
+)
+
+const (
+	// nearDeadline is how far off a deadline may be for the companion to stay in hand until
+	// then. Beyond that it is written anew, which costs three operations.
+	nearDeadline = 5 * time.Second
+	// A message in flight is looked at again after lookAgainMin, then ever later up to
+	// lookAgainMax, so that it is told within a second of being given back.
+	lookAgainMin = 200 * time.Millisecond
+	lookAgainMax = 750 * time.Millisecond
+	// idleLinks is how long the links to an entity stay open with nothing to look for.
+	idleLinks = 2 * time.Second
+	// A pass that failed is tried again after retryMin, doubling up to retryMax.
+	retryMin = 100 * time.Millisecond
+	retryMax = 10 * time.Second
+)
+
+// entity makes the passes over one work queue. Its goroutine lives while there is
+// something to look for, and owns every field but those of the worker's mutex.
+type entity struct {
+	w    *Worker
+	key  string // in the worker's map
+	name string
+
+	inbox    []*watch // under the worker's mutex
+	stopping atomic.Bool
+	woken    chan struct{}
+
+	watches  []*watch
+	work     view
+	dead     view
+	settings Settings
+	failures int
+	log      *zap.Logger
+}
+
+func newEntity(w *Worker, key, name string) *entity {
+	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
+	e.work = view{client: w.cfg.Client, queue: name, metrics: w.metrics}
+	e.dead = view{client: w.cfg.Client, queue: name, sub: azservicebus.SubQueueDeadLetter, metrics: w.metrics}
+	return e
+}
+
+func (e *entity) poke() {
+	select {
+	case e.woken <- struct{}{}:
+	default:
+	}
+}
+
+// run makes a pass whenever a watch is due, and ends when there has been none for a while.
+func (e *entity) run(ctx context.Context) {
+	defer e.w.running.Done()
+	defer e.work.close(ctx)
+	defer e.dead.close(ctx)
+	for {
+		if !e.collect(ctx) {
+			return
+		}
+		if due := e.due(time.Now()); len(due) > 0 {
+			e.attempt(ctx, due)
+			continue
+		}
+		wait := idleLinks
+		if len(e.watches) > 0 {
+			wait = time.Until(e.earliest())
+		}
+		select {
+		case <-e.woken:
+		case <-time.After(wait):
+			if len(e.watches) == 0 && e.leave() {
+				return
+			}
+		}
+	}
+}
+
+// collect takes what has come in. It reports false when the worker stops, after having
+// handed back everything.
+func (e *entity) collect(ctx context.Context) bool {
+	e.w.mu.Lock()
+	e.watches = append(e.watches, e.inbox...)
+	e.inbox = nil
+	stopping := e.stopping.Load()
+	if stopping && e.w.entities[e.key] == e {
+		delete(e.w.entities, e.key)
+	}
+	e.w.mu.Unlock()
+	if !stopping {
+		return true
+	}
+	back := map[*held]bool{}
+	for _, wt := range e.watches {
+		if !back[wt.held] {
+			back[wt.held] = true
+			wt.held.handBack(ctx)
+		}
+	}
+	return false
+}
+
+// leave takes the entity out of the worker's map, unless something has just come in.
+func (e *entity) leave() bool {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	if len(e.inbox) > 0 {
+		return false
+	}
+	delete(e.w.entities, e.key)
+	return true
+}
+
+// due takes the watches out of the list whose time has come. Those of a companion that
+// can be held no longer are due as well.
+func (e *entity) due(now time.Time) []*watch {
+	var due []*watch
+	rest := e.watches[:0]
+	for _, wt := range e.watches {
+		if wt.next.After(now) && wt.held.until.After(now) {
+			rest = append(rest, wt)
+		} else {
+			due = append(due, wt)
+		}
+	}
+	clear(e.watches[len(rest):])
+	e.watches = rest
+	return due
+}
+
+func (e *entity) earliest() time.Time {
+	first := time.Now().Add(time.Hour)
+	for _, wt := range e.watches {
+		for _, t := range []time.Time{wt.next, wt.held.until} {
+			if t.Before(first) {
+				first = t
+			}
+		}
+	}
+	return first
+}
+
+// attempt makes a pass and sorts its watches: done, told elsewhere, or to be looked at
+// again. A pass that fails is made again; nothing has been decided by it.
+func (e *entity) attempt(ctx context.Context, due []*watch) {
+	e.settings = e.w.cfg.Settings(e.name)
+	err := e.pass(ctx, due)
+	switch {
+	case err == nil:
+		e.failures = 0
+		return
+	case entityMissing(err):
+		e.log.Warn("companions name a queue that does not exist", zap.Int("messages", len(due)), zap.Error(err))
+		for _, wt := range due {
+			wt.held.refuse(ctx, reasonEntityMissing, err.Error())
+		}
+		return
+	}
+	e.failures++
+	wait := min(retryMin<<min(e.failures-1, 10), retryMax)
+	e.log.Warn("pass failed", zap.Int("messages", len(due)), zap.Duration("retry_in", wait), zap.Error(err))
+	e.work.close(ctx)
+	e.dead.close(ctx)
+	for _, wt := range due {
+		e.later(ctx, wt, wait)
+	}
+}
+
+// entityMissing: the broker says that the work queue does not exist. So no message of it
+// does either.
+func entityMissing(err error) bool {
+	var sb *azservicebus.Error
+	return errors.As(err, &sb) && sb.Code == azservicebus.CodeNotFound
+}
+
+// later looks at wt again after wait, from hand if its companion can be held for so
+// long, and by a companion written anew otherwise.
+func (e *entity) later(ctx context.Context, wt *watch, wait time.Duration) {
+	wt.next = time.Now().Add(wait)
+	if wt.next.Before(wt.held.until) {
+		e.watches = append(e.watches, wt)
+		return
+	}
+	e.anew(ctx, wt, e.w.clock.now().Add(wait))
+}
+
+// anew ends wt and has a companion written that takes over, due at the given instant of the
+// broker's clock.
+func (e *entity) anew(ctx context.Context, wt *watch, due time.Time) {
+	ref := wt.ref
+	ref.Missed = wt.missed
+	wt.held.done(ctx, &scheduler.Companion{
+		Kind: scheduler.KindEach, Entity: e.name, Due: due,
+		References: []scheduler.Reference{ref}, Attempt: wt.held.companion.Attempt,
+	})
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"overdue/scheduler"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.uber.org/zap"
+)
+
+// Reasons with which companions go to the dead-letter queue of the monitor queue.
+const (
+	reasonMalformed     = "CompanionMalformed"
+	reasonEntityMissing = "EntityNotFound"
+	reasonUndeliverable = "AlertUndeliverable"
+)
+
+// maxHold bounds how long a companion stays under its lock: less than the default lock
+// duration of a minute, so that there is time to write it anew.
+const maxHold = 40 * time.Second
+
+// maxAttempts is how often a companion is written anew because an alert found no
+// taker. With attemptDelay that is about a day.
+const maxAttempts = 300
+
+// held is a companion in hand, under lock. It is settled once, when the last of its
+// watches is done.
+type held struct {
+	w         *Worker
+	message   *azservicebus.ReceivedMessage
+	companion scheduler.Companion
+	until     time.Time // by our clock: settle it or write it anew by then
+
+	mu    sync.Mutex
+	open  int                   // watches that are not done
+	again []scheduler.Companion // what has to be written before the message may be completed
+	fatal *refusal              // set: nobody can ever do anything with this companion
+}
+
+type refusal struct{ reason, description string }
+
+// watch is one message to be looked for: a reference and what became of it so far. It
+// belongs to its entity's goroutine until it is done.
+type watch struct {
+	ref  scheduler.Reference
+	held *held
+	next time.Time // by our clock: when to look
+
+	want      want // where it was last looked for, and what was found
+	judgement judgement
+	missed    *scheduler.Missed // it has been expired; only the telling is left
+
+	vanished   bool      // it was overdue, then gone, and not yet found in the dead-letter queue
+	looks      int       // passes that found it in flight
+	climbed    time.Time // by our clock: when its expiry was last tried; zero = never
+	climbDelay time.Duration
+	climbCount uint32 // the delivery count at that time
+}
+
+func holdUntil(m *azservicebus.ReceivedMessage, brokerNow time.Time) time.Time {
+	hold := maxHold
+	if m.LockedUntil != nil {
+		hold = min(hold, m.LockedUntil.Sub(brokerNow)*2/3)
+	}
+	return time.Now().Add(max(hold, 0))
+}
+
+// split makes a watch of each reference.
+func (h *held) split() []*watch {
+	now := time.Now()
+	watches := make([]*watch, len(h.companion.References))
+	for i, r := range h.companion.References {
+		watches[i] = &watch{ref: r, held: h, next: now, missed: r.Missed}
+	}
+	h.open = len(watches)
+	return watches
+}
+
+// done ends one watch. again, if any, names it anew.
+func (h *held) done(ctx context.Context, again *scheduler.Companion) {
+	h.mu.Lock()
+	if again != nil {
+		h.again = append(h.again, *again)
+	}
+	h.open--
+	last := h.open == 0
+	h.mu.Unlock()
+	if last {
+		h.settle(ctx)
+	}
+}
+
+// refuse ends one watch of a companion that must not come back.
+func (h *held) refuse(ctx context.Context, reason, description string) {
+	h.mu.Lock()
+	h.fatal = &refusal{reason, description}
+	h.mu.Unlock()
+	h.done(ctx, nil)
+}
+
+// settle writes what has to be written anew, then completes the companion. If either
+// fails the lock lapses and the companion comes back: a look more, nothing lost.
+func (h *held) settle(ctx context.Context) {
+	w := h.w
+	w.metrics.outstanding(h.companion.Entity, -len(h.companion.References))
+	for _, c := range h.merged() {
+		if err := w.cfg.Scheduler.Schedule(ctx, c); err != nil {
+			w.log.Warn("companion not written anew, it will come back", zap.String("work_queue", c.Entity), zap.Error(err))
+			h.release()
+			return
+		}
+		w.metrics.operation("schedule", 1)
+	}
+	if h.fatal != nil {
+		h.deadLetter(ctx, h.fatal.reason, h.fatal.description)
+		return
+	}
+	defer h.release()
+	if err := w.receiver.Load().CompleteMessage(ctx, h.message, nil); err != nil {
+		w.log.Warn("companion not completed, it will come back", zap.String("work_queue", h.companion.Entity), zap.Error(err))
+	}
+	w.metrics.operation("complete", 1)
+}
+
+// merged joins what is to be written anew for the same instant.
+func (h *held) merged() []scheduler.Companion {
+	var out []scheduler.Companion
+	for _, c := range h.again {
+		i := slices.IndexFunc(out, func(o scheduler.Companion) bool { return o.Due.Equal(c.Due) && o.Attempt == c.Attempt })
+		if i < 0 {
+			out = append(out, c)
+			continue
+		}
+		out[i].References = append(out[i].References, c.References...)
+	}
+	return out
+}
+
+// deadLetter puts the companion where an operator finds it.
+func (h *held) deadLetter(ctx context.Context, reason, description string) {
+	defer h.release()
+	err := h.w.receiver.Load().DeadLetterMessage(ctx, h.message, &azservicebus.DeadLetterOptions{
+		Reason: to.Ptr(reason), ErrorDescription: to.Ptr(description),
+	})
+	if err != nil {
+		h.w.log.Warn("companion not dead-lettered, it will come back", zap.String("reason", reason), zap.Error(err))
+	}
+	h.w.metrics.operation("dead-letter", 1)
+}
+
+// handBack gives the companion to whichever worker is next, at once. It costs the
+// companion a delivery, which the monitor queue allows plenty of.
+func (h *held) handBack(ctx context.Context) {
+	defer h.release()
+	h.w.metrics.outstanding(h.companion.Entity, -len(h.companion.References))
+	if err := h.w.receiver.Load().AbandonMessage(ctx, h.message, nil); err != nil {
+		h.w.log.Warn("companion not handed back, it comes back when its lock lapses", zap.Error(err))
+	}
+	h.w.metrics.operation("abandon", 1)
+}
+
+// release makes room for another companion.
+func (h *held) release() { <-h.w.room }
+
+// attemptDelay is how long an alert that found no taker rests before attempt n, n ≥ 1.
+func attemptDelay(n int) time.Duration {
+	if n > 9 {
+		return 5 * time.Minute
+	}
+	return time.Second << (n - 1)
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"time"
+
+	"overdue/scheduler"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// Verdict is what a look at a message comes to.
+type Verdict int
+
+const (
+	// NotDue: its deadline is still to come.
+	NotDue Verdict = iota
+	// Gone: it is not on the work queue any more.
+	Gone
+	// InFlight: it is overdue but a consumer holds it, as far as one can tell.
+	InFlight
+	// Overdue: its deadline has passed.
+	Overdue
+)
+
+// judgement is a verdict with the stamps that it rests on.
+type judgement struct {
+	verdict  Verdict
+	deadline time.Time // by the broker's clock
+	native   bool      // the message's own time-to-live has passed: the broker itself will not deliver it
+}
+
+// judge decides about message m that r names, at the instant now of the broker's clock,
+// which must not be ahead of it.
+func judge(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Settings, now time.Time) judgement {
+	enqueued := enqueuedTime(m)
+	deadline := deadlineOf(r, m, s)
+	expiry, mortal := nativeExpiry(m, s, enqueued)
+	switch {
+	case m.State == azservicebus.MessageStateScheduled:
+		// Its clock starts when it is activated, with a stamp that does not exist yet.
+		start := now
+		if m.ScheduledEnqueueTime != nil && m.ScheduledEnqueueTime.After(now) {
+			start = *m.ScheduledEnqueueTime
+		}
+		return judgement{verdict: NotDue, deadline: start.Add(max(r.Within, lookAgainMin))}
+	case deadline.After(now):
+		return judgement{verdict: NotDue, deadline: deadline}
+	case m.State == azservicebus.MessageStateDeferred:
+		// A consumer has received it and has it set aside.
+		return judgement{verdict: InFlight, deadline: deadline}
+	}
+	return judgement{verdict: Overdue, deadline: deadline, native: mortal && !expiry.After(now)}
+}
+
+// deadlineOf is the deadline as m states it itself, by the rules of the proxy. The
+// reference is not enough: where a message-id repeats, it may speak of another message,
+// whose deadline is not this one's. Only what a message cannot state, a deadline that its
+// entity gives it, is taken from the reference.
+func deadlineOf(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Settings) time.Time {
+	enqueued := enqueuedTime(m)
+	at, within, err := scheduler.StatedDeadline(m.ApplicationProperties)
+	if err == nil && !at.IsZero() {
+		return at
+	}
+	if err == nil && within > 0 {
+		return enqueued.Add(within)
+	}
+	if expiry, mortal := nativeExpiry(m, s, enqueued); mortal {
+		return expiry
+	}
+	if s.Deadline > 0 {
+		return enqueued.Add(s.Deadline)
+	}
+	return r.DeadlineAt(enqueued)
+}
+
+// nativeExpiry is when the broker stops delivering m: its time-to-live, capped by the
+// entity's default. A peek hides a time-to-live that comes from the default alone, so
+// the cap is applied here (servicebus-facts: message-expiration).
+func nativeExpiry(m *azservicebus.ReceivedMessage, s Settings, enqueued time.Time) (time.Time, bool) {
+	ttl := s.DefaultMessageTimeToLive
+	if m.TimeToLive != nil && *m.TimeToLive > 0 && (ttl == 0 || *m.TimeToLive < ttl) {
+		ttl = *m.TimeToLive
+	}
+	if ttl == 0 {
+		return time.Time{}, false
+	}
+	return enqueued.Add(ttl), true
+}
+
+func enqueuedTime(m *azservicebus.ReceivedMessage) time.Time {
+	if m.EnqueuedTime == nil {
+		return time.Time{}
+	}
+	return m.EnqueuedTime.UTC()
+}
+
+func sequenceNumber(m *azservicebus.ReceivedMessage) int64 {
+	if m.SequenceNumber == nil {
+		return 0
+	}
+	return *m.SequenceNumber
+}

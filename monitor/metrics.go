@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// maxLabels bounds the entities that have series of their own: names come from companions,
+// and those from anybody who may write to the monitor queue.
+const maxLabels = 1000
+
+// otherEntities is the label of those beyond the bound.
+const otherEntities = "other"
+
+// metrics are those of the room. All are safe for concurrent use.
+type metrics struct {
+	operations *prometheus.CounterVec
+	deadlines  *prometheus.CounterVec
+	lag        *prometheus.HistogramVec
+	waiting    *prometheus.GaugeVec
+	alerts     *prometheus.CounterVec
+
+	mu     sync.Mutex
+	labels map[string]struct{}
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "overdue_broker_operations_total",
+			Help: "Operations on the broker beyond the sends themselves, as a namespace would bill them.",
+		}, []string{"operation"}),
+		deadlines: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "overdue_deadlines_total",
+			Help: "Deadlines that have passed, by what became of them: met or missed.",
+		}, []string{"entity", "verdict"}),
+		lag: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "overdue_deadline_lag_seconds",
+			Help:    "How long after its deadline a message was dead-lettered, by the broker's clock.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
+		}, []string{"entity"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "overdue_waitingdeadlines",
+			Help: "Messages whose deadlines have come and that this process has not settled, expired or told yet.",
+		}, []string{"entity"}),
+		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "overdue_alerts_total",
+			Help: "Events handed to a sink, by result: ok or error.",
+		}, []string{"sink", "result"}),
+		labels: map[string]struct{}{},
+	}
+	if r != nil {
+		r.MustRegister(m.operations, m.deadlines, m.lag, m.waiting, m.alerts)
+	}
+	return m
+}
+
+// entity is the label for a name.
+func (m *metrics) entity(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.labels[name]; ok {
+		return name
+	}
+	if len(m.labels) == maxLabels {
+		return otherEntities
+	}
+	m.labels[name] = struct{}{}
+	return name
+}
+
+func (m *metrics) operation(name string, n int) {
+	m.operations.WithLabelValues(name).Add(float64(n))
+}
+
+func (m *metrics) verdict(entity, verdict string) {
+	m.deadlines.WithLabelValues(m.entity(entity), verdict).Inc()
+}
+
+func (m *metrics) missed(entity string, lag time.Duration) {
+	m.verdict(entity, "missed")
+	m.lag.WithLabelValues(m.entity(entity)).Observe(lag.Seconds())
+}
+
+func (m *metrics) outstanding(entity string, n int) {
+	m.waiting.WithLabelValues(m.entity(entity)).Add(float64(n))
+}
+
+func (m *metrics) alert(sink string, err error) {
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	m.alerts.WithLabelValues(sink, result).Inc()
+}

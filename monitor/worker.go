@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"overdue/internal/sblink"
+	"overdue/scheduler"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/cenkalti/backoff/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// Config holds the settings of a Worker. Client, Links, Scheduler and MonitorQueue
+// are needed.
+type Config struct {
+	Client       *azservicebus.Client
+	Links        *sblink.Namespace
+	Scheduler    *scheduler.Scheduler // writes companions anew
+	MonitorQueue string
+	Namespace    string                       // names the source of events: sb://<namespace>/<entity>
+	Settings     func(entity string) Settings // nil: all entities have the zero Settings
+	Alerters     []Alerter
+	Log          *zap.Logger           // nil: none
+	Registerer   prometheus.Registerer // nil: none
+}
+
+// Settings is what is known of an entity. The zero value means nothing is.
+type Settings struct {
+	Strategy                 string        // "auto" or "", "native", "scan"
+	Deadline                 time.Duration // of messages that state none; 0 = none
+	DefaultMessageTimeToLive time.Duration // caps the messages' own; 0 = unlimited or unknown
+}
+
+const (
+	// maxHeld bounds the companions in hand. More stay on the monitor queue, which is made for it.
+	maxHeld = 5000
+	// receiveBatch is how many companions one receive brings at most.
+	receiveBatch = 500
+	// stopGrace is what a pass in hand gets to end when the worker stops.
+	stopGrace = 10 * time.Second
+)
+
+// A Worker honours the companions of one monitor queue. Any number of workers may
+// share it: each companion is locked by one of them at a time.
+type Worker struct {
+	cfg     Config
+	log     *zap.Logger
+	metrics *metrics
+	clock   brokerClock
+	told    toldEvents
+
+	receiver atomic.Pointer[azservicebus.Receiver]
+	attached atomic.Bool
+
+	mu       sync.Mutex
+	entities map[string]*entity // by lower-case name; each has a goroutine while it is in the map
+	room     chan struct{}      // one token for each companion in hand
+	running  sync.WaitGroup     // entities and tellers
+}
+
+// New makes a Worker. Run starts it.
+func New(cfg Config) (*Worker, error) {
+	if cfg.Client == nil || cfg.Links == nil || cfg.Scheduler == nil || cfg.MonitorQueue == "" {
+		return nil, errors.New("monitor: a client, links, a scheduler and the name of the monitor queue are needed")
+	}
+	if cfg.Settings == nil {
+		cfg.Settings = func(string) Settings { return Settings{} }
+	}
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	return &Worker{
+		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer),
+		entities: map[string]*entity{}, room: make(chan struct{}, maxHeld),
+	}, nil
+}
+
+// Attached reports whether the monitor queue could be reached when it was last tried.
+func (w *Worker) Attached() bool { return w.attached.Load() }
+
+// Run receives companions and makes passes until ctx ends. Then it takes no more,
+// gives the passes in hand time to end, hands back what it still holds and returns nil.
+func (w *Worker) Run(ctx context.Context) error {
+	// Work in hand outlives ctx by the grace.
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval, retry.MaxInterval = 200*time.Millisecond, 15*time.Second
+	for ctx.Err() == nil {
+		err := w.receive(ctx, work, retry)
+		if ctx.Err() != nil {
+			break
+		}
+		w.attached.Store(false)
+		wait := retry.NextBackOff()
+		w.log.Warn("monitor queue unreachable", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.Duration("retry_in", wait), zap.Error(err))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+	w.stop(work, stopWork)
+	return nil
+}
+
+// receive takes companions from one receiver until it fails or ctx ends.
+func (w *Worker) receive(ctx, work context.Context, retry *backoff.ExponentialBackOff) error {
+	r, err := w.cfg.Client.NewReceiverForQueue(w.cfg.MonitorQueue, nil)
+	if err != nil {
+		return err
+	}
+	// Companions that it brought are settled through whichever receiver is there: a lock
+	// does not belong to the link.
+	if old := w.receiver.Swap(r); old != nil {
+		_ = old.Close(work)
+	}
+	// A receive waits for a message; a peek tells at once whether the queue is there.
+	if _, err := r.PeekMessages(ctx, 1, &azservicebus.PeekMessagesOptions{FromSequenceNumber: to.Ptr[int64](0)}); err != nil {
+		return err
+	}
+	w.attached.Store(true)
+	retry.Reset()
+	for {
+		n, err := w.takeRoom(ctx)
+		if err != nil {
+			return err
+		}
+		ms, err := r.ReceiveMessages(ctx, n, nil)
+		for range n - len(ms) {
+			<-w.room
+		}
+		if err != nil && len(ms) == 0 {
+			return fmt.Errorf("monitor: receive from %s: %w", w.cfg.MonitorQueue, err)
+		}
+		w.metrics.operation("receive", len(ms))
+		for _, m := range ms {
+			w.take(work, m)
+		}
+	}
+}
+
+// takeRoom waits until there is room for a companion, and takes as much as there is, up
+// to a batch.
+func (w *Worker) takeRoom(ctx context.Context) (int, error) {
+	select {
+	case w.room <- struct{}{}:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	n := 1
+	for n < receiveBatch {
+		select {
+		case w.room <- struct{}{}:
+			n++
+		default:
+			return n, nil
+		}
+	}
+	return n, nil
+}
+
+// take hands a companion to the goroutine of its entity. What cannot be read goes to the
+// monitor queue's dead-letter queue, with the reason.
+func (w *Worker) take(work context.Context, m *azservicebus.ReceivedMessage) {
+	w.clock.observe(enqueuedTime(m))
+	c, err := scheduler.ParseCompanion(m.Body)
+	if err == nil && c.Kind == scheduler.KindSlot {
+		err = errors.New("companions of kind slot are not understood by this version")
+	}
+	h := &held{w: w, message: m, companion: c, until: holdUntil(m, w.clock.now())}
+	if err != nil {
+		w.log.Warn("companion refused", zap.String("message_id", m.MessageID), zap.Error(err))
+		w.running.Add(1)
+		go func() { // a flood of them must not keep the good ones waiting
+			defer w.running.Done()
+			h.deadLetter(work, reasonMalformed, err.Error())
+		}()
+		return
+	}
+	watches := h.split()
+	w.metrics.outstanding(c.Entity, len(watches))
+	key := strings.ToLower(c.Entity)
+	w.mu.Lock()
+	e := w.entities[key]
+	if e == nil {
+		e = newEntity(w, key, c.Entity)
+		w.entities[key] = e
+		w.running.Add(1)
+		go e.run(work)
+	}
+	e.inbox = append(e.inbox, watches...)
+	w.mu.Unlock()
+	e.poke()
+}
+
+// stop lets the passes in hand end, then hands back the companions that are left.
+func (w *Worker) stop(work context.Context, stopWork context.CancelFunc) {
+	w.attached.Store(false)
+	w.mu.Lock()
+	for _, e := range w.entities {
+		e.stopping.Store(true)
+		e.poke()
+	}
+	w.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		w.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(stopGrace):
+		stopWork()
+		<-ended
+	}
+	if r := w.receiver.Load(); r != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(work), 5*time.Second)
+		defer cancel()
+		_ = r.Close(closing) // what it still holds comes back when the locks lapse
+	}
+}
