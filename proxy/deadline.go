@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"math"
+	"time"
+
+	"overdue/scheduler"
+)
+
+// The properties by which a message states its deadline, in the order in which they
+// are looked at. They stay on the message.
+const (
+	propDeadline = "overdue-deadline" // an instant: AMQP timestamp or RFC 3339
+	propWithin   = "overdue-within"   // a duration: 30s or PT30S
+	propExpiry   = "ce-expirytime"    // CloudEvents' extension in binary mode: RFC 3339
+)
+
+const (
+	// maxTTL is the longest TTL that a message header can hold: milliseconds in 32 bits,
+	// about 49.7 days. A TTL beyond it is clamped to it, as the SDKs do. A deadline
+	// beyond it is kept, with no TTL stamped.
+	maxTTL = (1<<32 - 1) * time.Millisecond
+	// maxDeadline is how far ahead a deadline may be. It is what a companion can say.
+	maxDeadline = 100 * 365 * 24 * time.Hour
+
+	// sendWindow is how long after the send the broker's stamp is looked for. A send that
+	// takes longer gets a second companion.
+	sendWindow = 2 * time.Second
+	// activationWindow is how late a scheduled message may be enqueued and still be found.
+	activationWindow = 5 * time.Minute
+	// unknownClock is how wrong our clock is taken to be, while it has not been compared
+	// with the broker's, before a deadline is refused for being past.
+	unknownClock = time.Hour
+)
+
+// How a deadline was stated, as the companion says it.
+const (
+	byDeadline = "deadline"
+	byWithin   = "within"
+	byTTL      = "ttl"
+	byEntity   = "entity"
+	byDefault  = "default"
+)
+
+// A promise is what the companion of one message will hold the monitor to.
+type promise struct {
+	ref       scheduler.Reference
+	scheduled time.Time // of the message; zero = at once
+}
+
+// A statement is a deadline as it was stated: absolute, or relative to the instant at
+// which the broker enqueues the message.
+type statement struct {
+	at     time.Time
+	within time.Duration
+	by     string // "" = there is no deadline
+}
+
+// promiseOf works out the deadline of m and stamps its TTL. ok is false when m has none.
+func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bool, err error) {
+	// life is how long the broker keeps the message anyway; 0 = for ever.
+	life := shorter(m.TTL, s.DefaultMessageTimeToLive)
+	st, err := statedBy(m, s, life)
+	if err != nil || st.by == "" {
+		return promise{}, false, err
+	}
+	pr = promise{scheduled: m.ScheduledEnqueueTime, ref: scheduler.Reference{
+		MessageID: m.ID, SessionID: m.SessionID, PartitionKey: m.PartitionKey,
+		Sent: now.Time, Within: st.within, Stated: st.by,
+	}}
+	earliest, known := earliestEnqueue(m, now)
+	if now.Measured {
+		pr.ref.From, pr.ref.Until = earliest, now.Time.Add(now.Uncertainty+sendWindow)
+		if m.ScheduledEnqueueTime.After(now.Time) {
+			pr.ref.Until = later(pr.ref.Until, m.ScheduledEnqueueTime.Add(activationWindow))
+		}
+	}
+
+	// ttl is what the message's TTL would have to be to end at the deadline.
+	ttl := st.within
+	if st.within > 0 {
+		pr.ref.Deadline = later(now.Time, m.ScheduledEnqueueTime).Add(st.within)
+	} else {
+		if err := plausible(st.at, m, now); err != nil {
+			return promise{}, false, err
+		}
+		pr.ref.Deadline = st.at
+		// Reckoned from the earliest stamp that the broker can make: whatever it makes of the
+		// clocks, enqueued-time + TTL is not before the deadline. While the broker's clock is
+		// unknown nothing bounds its stamp, and no TTL is safe.
+		if ttl = 0; known {
+			ttl = max(roundUp(st.at.Sub(earliest)), time.Millisecond)
+		}
+	}
+	if s.StampTTL && ttl > 0 && ttl <= maxTTL && (life == 0 || ttl < life) {
+		m.Stamp = ttl
+	}
+	return pr, true, nil
+}
+
+// statedBy finds the statement that counts. life is the message's own TTL or the
+// entity's default, whichever is shorter.
+func statedBy(m *message, s Settings, life time.Duration) (statement, error) {
+	if st, err := statedByProperty(m); err != nil || st.by != "" {
+		return st, err
+	}
+	switch {
+	case m.TTL > 0:
+		return statement{within: roundUp(life), by: byTTL}, nil
+	case s.Deadline > 0:
+		return statement{within: roundUp(min(s.Deadline, maxDeadline)), by: byEntity}, nil
+	case s.DefaultMessageTimeToLive > 0 && s.DefaultMessageTimeToLive < maxDeadline:
+		return statement{within: roundUp(s.DefaultMessageTimeToLive), by: byDefault}, nil
+	}
+	return statement{}, nil
+}
+
+// statedByProperty reads the properties by which a message states its deadline. One that
+// cannot be read is an error: to pass it over would leave a message unwatched whose
+// sender believes otherwise.
+func statedByProperty(m *message) (statement, error) {
+	for _, name := range []string{propDeadline, propWithin, propExpiry} {
+		v := m.Property(name)
+		if v == nil {
+			continue
+		}
+		if name == propWithin {
+			return statedWithin(v)
+		}
+		return statedAt(name, v)
+	}
+	return statement{}, nil
+}
+
+func statedAt(name string, v any) (statement, error) {
+	switch v := v.(type) {
+	case time.Time:
+		return statement{at: v.UTC(), by: byDeadline}, nil
+	case string:
+		if t, err := time.Parse(time.RFC3339Nano, v); err == nil {
+			return statement{at: t.UTC(), by: byDeadline}, nil
+		}
+	}
+	return statement{}, badRequest("%s is %s; an instant is written as in 2026-01-31T12:00:00Z.", name, quoted(v))
+}
+
+func statedWithin(v any) (statement, error) {
+	s, ok := v.(string)
+	if !ok {
+		return statement{}, badRequest("%s is %s; a duration is written with its unit, as 30s or PT30S.", propWithin, quoted(v))
+	}
+	d, err := parseDuration(s)
+	if err != nil {
+		return statement{}, badRequest("%s is %s; a duration is written as 30s or PT30S.", propWithin, quoted(v))
+	}
+	if d <= 0 || d > maxDeadline {
+		return statement{}, badRequest("%s is %s; it has to be more than nothing and at most 100 years.", propWithin, quoted(v))
+	}
+	return statement{within: roundUp(d), by: byWithin}, nil
+}
+
+// plausible refuses an absolute deadline that has passed for certain, or is absurd.
+func plausible(at time.Time, m *message, now scheduler.Instant) error {
+	doubt := now.Uncertainty
+	if !now.Measured {
+		doubt = unknownClock
+	}
+	switch {
+	case at.Before(now.Time.Add(-doubt)):
+		return badRequest("The deadline %s has passed.", at.Format(time.RFC3339Nano))
+	case !at.After(m.ScheduledEnqueueTime):
+		return badRequest("The deadline %s is not after the scheduled enqueue time %s.",
+			at.Format(time.RFC3339Nano), m.ScheduledEnqueueTime.Format(time.RFC3339Nano))
+	case at.Sub(now.Time) > maxDeadline:
+		return badRequest("The deadline %s is more than 100 years ahead.", at.Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// earliestEnqueue is the earliest enqueued-time that the broker can stamp on m; known is
+// false when there is no telling. The broker never enqueues before the scheduled time,
+// so that is a bound even when its clock is unknown. Stamps are whole milliseconds, cut.
+func earliestEnqueue(m *message, now scheduler.Instant) (t time.Time, known bool) {
+	t = m.ScheduledEnqueueTime
+	if now.Measured {
+		t = later(t, now.Time.Add(-now.Uncertainty).Truncate(time.Millisecond))
+	}
+	return t, !t.IsZero()
+}
+
+// widened is the reference for the second companion of a message that may have been
+// enqueued as late as now, after its window. ok is false when the window covers it.
+func (pr *promise) widened(now scheduler.Instant) (ref scheduler.Reference, ok bool) {
+	ref = pr.ref
+	latest := now.Time.Add(now.Uncertainty)
+	if ref.Until.IsZero() || !latest.After(ref.Until) {
+		return scheduler.Reference{}, false
+	}
+	ref.Until = latest
+	if ref.Within > 0 {
+		ref.Deadline = later(now.Time, pr.scheduled).Add(ref.Within)
+	}
+	return ref, true
+}
+
+// agrees reports whether two messages are due at the same time when they are enqueued
+// at the same time.
+func (pr *promise) agrees(other *promise) bool {
+	return pr.ref.Within == other.ref.Within && pr.ref.Deadline.Equal(other.ref.Deadline)
+}
+
+// shorter is the shorter of two spans, where 0 means for ever.
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// roundUp rounds to whole milliseconds, the grain of a TTL. What is too long for that
+// stays as it is.
+func roundUp(d time.Duration) time.Duration {
+	whole := d.Truncate(time.Millisecond)
+	if whole >= d || whole > math.MaxInt64-time.Millisecond {
+		return whole
+	}
+	return whole + time.Millisecond
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Values of the label result.
+const (
+	resultMonitored   = "monitored"   // accepted, and so is its companion
+	resultUnmonitored = "unmonitored" // accepted; it has no deadline
+	resultRefused     = "refused"     // sending it again as it is does not help
+	resultFailed      = "failed"      // sending it again may help
+)
+
+// Entity names come from outside, so they are labels only once the broker has taken a
+// message for them, and only so many.
+const (
+	maxEntityLabels = 256
+	otherEntities   = "(other)"
+)
+
+// metrics are those of the room.
+type metrics struct {
+	sends *prometheus.CounterVec
+
+	mu       sync.RWMutex
+	entities map[string]string // name in lower case → label
+}
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		entities: map[string]string{},
+		sends: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "overdue_sends_total",
+			Help: "Messages sent through the proxy, by entity, door (rest) and result (monitored, unmonitored, refused, failed).",
+		}, []string{"entity", "door", "result"}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	return m, r.Register(m.sends)
+}
+
+// sent counts the outcome of one send of n messages, of which promised have a deadline.
+func (m *metrics) sent(door, entity string, n, promised int, err error) {
+	label := m.label(entity, err == nil)
+	if err == nil {
+		m.add(label, door, resultMonitored, promised)
+		m.add(label, door, resultUnmonitored, n-promised)
+		return
+	}
+	result := resultRefused
+	if status, retryAfter, _ := answer(err, entity); retryAfter > 0 || status == http.StatusInternalServerError {
+		result = resultFailed
+	}
+	if errors.Is(err, errBadRequest) {
+		n = max(n, 1) // a request that could not be read counts, too
+	}
+	m.add(label, door, result, n)
+}
+
+func (m *metrics) add(entity, door, result string, n int) {
+	if n > 0 {
+		m.sends.WithLabelValues(entity, door, result).Add(float64(n))
+	}
+}
+
+// label is the entity's name as it was spelled first, or otherEntities.
+func (m *metrics) label(entity string, exists bool) string {
+	key := strings.ToLower(entity)
+	m.mu.RLock()
+	label, ok := m.entities[key]
+	m.mu.RUnlock()
+	if ok {
+		return label
+	}
+	if !exists {
+		return otherEntities
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if label, ok := m.entities[key]; ok {
+		return label
+	}
+	if len(m.entities) == maxEntityLabels {
+		return otherEntities
+	}
+	m.entities[key] = entity
+	return entity
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.uber.org/zap"
+)
+
+const (
+	// maxSenders bounds the links that are kept open, since entity names come from outside.
+	// More are open only while more entities are being sent to.
+	maxSenders = 256
+	// idleSender is how long an unused link is kept. The service detaches one that was idle
+	// for 10 minutes, and finding that out would cost the next send a round of recovery.
+	idleSender = 9 * time.Minute
+	// closeTimeout bounds the goodbye to a link.
+	closeTimeout = 10 * time.Second
+)
+
+// senders keeps one open link per entity.
+type senders struct {
+	client *azservicebus.Client
+	log    *zap.Logger
+
+	mu      sync.Mutex
+	byName  map[string]*sender // by the entity's name in lower case
+	sweep   *time.Timer        // armed while an idle sender is kept; a wake-up, never the truth
+	closed  bool
+	closing sync.WaitGroup // of links that say goodbye
+}
+
+// sender is the link to one entity, with the number of sends that use it.
+type sender struct {
+	sdk  *azservicebus.Sender
+	name string // in lower case
+
+	opened  atomic.Bool   // the link is open, as far as is known
+	opening chan struct{} // holds one token while somebody opens it
+	refused error         // what the broker said when it refused the link; guarded by opening
+
+	// Guarded by senders.mu.
+	users    int
+	lastUsed time.Time
+	dropped  bool // no longer in byName; closed by its last user
+}
+
+func newSenders(client *azservicebus.Client, log *zap.Logger) *senders {
+	return &senders{client: client, log: log, byName: map[string]*sender{}}
+}
+
+// acquire returns the sender for an entity, for one send. It opens no link.
+func (s *senders) acquire(entity string) (*sender, error) {
+	name := strings.ToLower(entity)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	if sn := s.byName[name]; sn != nil {
+		sn.users++
+		return sn, nil
+	}
+	sdk, err := s.client.NewSender(entity, nil) // makes a value; it does not dial
+	if err != nil {
+		return nil, classify(err)
+	}
+	if len(s.byName) >= maxSenders {
+		s.dropOldestLocked()
+	}
+	sn := &sender{sdk: sdk, name: name, users: 1, opening: make(chan struct{}, 1)}
+	s.byName[name] = sn
+	return sn, nil
+}
+
+// release hands sn back with the outcome of the send. A sender that has no future is
+// dropped, one whose link was lost is opened anew by the next send.
+func (s *senders) release(sn *sender, err error) {
+	if errors.Is(err, errConnection) || errors.Is(err, errTimeout) {
+		sn.opened.Store(false)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sn.users--
+	sn.lastUsed = time.Now()
+	if hopeless(err) {
+		s.dropLocked(sn)
+	}
+	switch {
+	case sn.dropped && sn.users == 0:
+		s.goodbyeLocked(sn)
+	case sn.users == 0 && s.sweep == nil && !s.closed:
+		s.sweep = time.AfterFunc(idleSender, s.closeIdle)
+	}
+}
+
+// hopeless reports whether a sender that failed with err is of no more use: its entity
+// is gone, its rights are, or it was closed, which the SDK never undoes.
+func hopeless(err error) bool {
+	var sb *azservicebus.Error
+	return errors.Is(err, errGone) || errors.Is(err, errUnauthorized) ||
+		errors.As(err, &sb) && sb.Code == azservicebus.CodeClosed
+}
+
+// dropLocked takes sn out of the map, so that the next send starts afresh.
+func (s *senders) dropLocked(sn *sender) {
+	if sn.dropped {
+		return
+	}
+	sn.dropped = true
+	delete(s.byName, sn.name)
+}
+
+// dropOldestLocked closes the sender that was unused the longest, if any is unused.
+func (s *senders) dropOldestLocked() {
+	var oldest *sender
+	for _, sn := range s.byName {
+		if sn.users == 0 && (oldest == nil || sn.lastUsed.Before(oldest.lastUsed)) {
+			oldest = sn
+		}
+	}
+	if oldest != nil {
+		s.dropLocked(oldest)
+		s.goodbyeLocked(oldest)
+	}
+}
+
+// closeIdle closes what has been idle for long enough and looks again when the next is.
+func (s *senders) closeIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep = nil
+	if s.closed {
+		return
+	}
+	next := time.Duration(-1)
+	for _, sn := range s.byName {
+		if sn.users > 0 {
+			continue
+		}
+		left := idleSender - time.Since(sn.lastUsed)
+		if left <= 0 {
+			s.dropLocked(sn)
+			s.goodbyeLocked(sn)
+		} else if next < 0 || left < next {
+			next = left
+		}
+	}
+	if next > 0 {
+		s.sweep = time.AfterFunc(next, s.closeIdle)
+	}
+}
+
+// goodbyeLocked closes the link beside the caller: the SDK waits for whoever holds its
+// lock, and for the broker.
+func (s *senders) goodbyeLocked(sn *sender) {
+	s.closing.Add(1)
+	go func() {
+		defer s.closing.Done()
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		if err := sn.sdk.Close(ctx); err != nil {
+			s.log.Debug("link did not close in order", zap.String("work_queue", sn.name), zap.Error(err))
+		}
+	}()
+}
+
+// close closes every link. It is called when no send is in flight.
+func (s *senders) close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	if s.sweep != nil {
+		s.sweep.Stop()
+	}
+	for _, sn := range s.byName {
+		s.dropLocked(sn)
+		s.goodbyeLocked(sn)
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		s.closing.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// open opens the link. The SDK opens it at the first use, and twice when two come first
+// together, which leaks a session and the goroutine that renews its token: so one opens
+// it and the others wait.
+func (sn *sender) open(ctx context.Context) error {
+	if sn.opened.Load() {
+		return nil
+	}
+	select {
+	case sn.opening <- struct{}{}:
+		defer func() { <-sn.opening }()
+	case <-ctx.Done():
+		return classify(ctx.Err())
+	}
+	if sn.opened.Load() || sn.refused != nil {
+		return sn.refused
+	}
+	if _, err := sn.sdk.NewMessageBatch(ctx, nil); err != nil {
+		err = classify(err)
+		if hopeless(err) {
+			sn.refused = err // whoever waits here need not hear it for himself
+		}
+		return err
+	}
+	sn.opened.Store(true)
+	return nil
+}
