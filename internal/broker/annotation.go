@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"bytes"
+	"math"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/queue"
+)
+
+// The annotations of Service Bus. The broker alone states them, but for the
+// first three, which a sender sets.
+const (
+	annScheduledEnqueueTime = "x-opt-scheduled-enqueue-time" // timestamp
+	annPartitionKey         = "x-opt-partition-key"          // string
+	annViaPartitionKey      = "x-opt-via-partition-key"      // string
+
+	annSequenceNumber        = "x-opt-sequence-number"         // long
+	annEnqueuedTime          = "x-opt-enqueued-time"           // timestamp
+	annLockedUntil           = "x-opt-locked-until"            // timestamp, only while locked
+	annMessageState          = "x-opt-message-state"           // int
+	annDeadLetterSource      = "x-opt-deadletter-source"       // string
+	annEnqueueSequenceNumber = "x-opt-enqueue-sequence-number" // long, only after auto-forward
+
+	annLockToken = "x-opt-lock-token" // uuid; a delivery annotation
+)
+
+// The application properties that tell why a message was dead-lettered. Strings:
+// the Go client panics at anything else.
+const (
+	propDeadLetterReason      = "DeadLetterReason"
+	propDeadLetterDescription = "DeadLetterErrorDescription"
+)
+
+// ownAnnotation reports whether only the broker may state it. A message that
+// was received and sent again carries them from its first life.
+func ownAnnotation(name []byte) bool {
+	if !bytes.HasPrefix(name, []byte("x-opt-")) {
+		return false
+	}
+	switch string(name) {
+	case annSequenceNumber, annEnqueuedTime, annLockedUntil, annMessageState,
+		annDeadLetterSource, annEnqueueSequenceNumber, annLockToken:
+		return true
+	}
+	return false
+}
+
+// fieldAbsoluteExpiryTime is the place of absolute-expiry-time in the
+// properties section (AMQP part 3 section 2.4).
+const fieldAbsoluteExpiryTime = 8
+
+// An overlay says how a stored message is shown.
+type overlay struct {
+	lock     queue.LockToken // zero: not locked by this delivery
+	until    time.Time       // when the lock lapses
+	peeked   bool            // seen in passing: the time to live is the message's own
+	omitBody bool            // an empty body instead of the message's
+}
+
+// delivered is the overlay of a message handed out under a lock.
+func delivered(d *queue.Delivery) overlay { return overlay{lock: d.LockToken, until: d.LockedUntil} }
+
+// appendMessage appends the encoded message v as a client gets it: header,
+// annotations and what settlements have set laid over the sender's bytes. It
+// fails only for bytes that ingest has not seen.
+func appendMessage(dst []byte, v *queue.View, o overlay) ([]byte, error) {
+	m, err := amqp.ParseMessage(v.Body)
+	if err != nil {
+		return dst, err
+	}
+	h, err := amqp.DecodeHeader(m.Header)
+	if err != nil {
+		return dst, err
+	}
+	ttl := v.TTL
+	if o.peeked && ownTTL(&m, &h) <= 0 {
+		// What the entity's default does to a message is decided on the receive
+		// path; a peek does not show it.
+		ttl = 0
+	}
+	h.DeliveryCount, h.FirstAcquirer = uint32(v.DeliveryCount), false
+	h.TTL, h.HasTTL = milliseconds(ttl), ttl > 0
+	dst = h.Append(dst)
+
+	if o.lock != (queue.LockToken{}) {
+		dst = amqp.AppendDescriptor(dst, amqp.CodeDeliveryAnnotations)
+		var start int
+		dst, start = amqp.BeginMap(dst)
+		dst = amqp.AppendSymbol(dst, annLockToken)
+		dst = amqp.AppendUUID(dst, amqp.UUID(o.lock))
+		dst = amqp.EndMap(dst, start, 1)
+	}
+	dst = appendAnnotations(dst, m.MessageAnnotations, v, o)
+	dst = appendProperties(dst, m.Properties, v, ttl)
+	if dst, err = appendApplicationProperties(dst, m.ApplicationProperties, v); err != nil {
+		return dst, err
+	}
+	if o.omitBody {
+		dst = amqp.AppendData(dst, nil)
+	} else {
+		dst = append(dst, m.Body...)
+	}
+	return appendSection(dst, amqp.CodeFooter, m.Footer), nil
+}
+
+// appendSection appends a section verbatim, and nothing when it is absent.
+func appendSection(dst []byte, code uint64, raw amqp.Raw) []byte {
+	if raw == nil {
+		return dst
+	}
+	return append(amqp.AppendDescriptor(dst, code), raw...)
+}
+
+// appendAnnotations appends the message annotations: the sender's, which hold
+// none of ours since ingest, and ours behind them. Nothing is decoded.
+func appendAnnotations(dst []byte, base amqp.Raw, v *queue.View, o overlay) []byte {
+	var foreign []byte
+	pairs := 0
+	if base != nil {
+		r := amqp.NewReader(base)
+		sub, n := r.Map()
+		foreign, pairs = sub.Rest(), n
+	}
+	dst = amqp.AppendDescriptor(dst, amqp.CodeMessageAnnotations)
+	dst, start := amqp.BeginMap(dst)
+	dst = append(dst, foreign...)
+
+	dst = amqp.AppendSymbol(dst, annEnqueuedTime)
+	dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(v.EnqueuedTime))
+	dst = amqp.AppendSymbol(dst, annSequenceNumber)
+	dst = amqp.AppendLong(dst, v.SequenceNumber)
+	dst = amqp.AppendSymbol(dst, annMessageState)
+	dst = amqp.AppendInt(dst, int32(v.State))
+	pairs += 3
+	if !o.until.IsZero() {
+		dst = amqp.AppendSymbol(dst, annLockedUntil)
+		dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(o.until))
+		pairs++
+	}
+	if v.DeadLetterSource != "" {
+		dst = amqp.AppendSymbol(dst, annDeadLetterSource)
+		dst = amqp.AppendString(dst, v.DeadLetterSource)
+		pairs++
+	}
+	return amqp.EndMap(dst, start, pairs)
+}
+
+// appendProperties appends the properties section. Where the message has a time
+// to live the broker's word on its end replaces the sender's: clients trust it
+// more than enqueued time plus time to live.
+func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duration) []byte {
+	if ttl <= 0 || v.ExpiresAt.IsZero() {
+		return appendSection(dst, amqp.CodeProperties, base)
+	}
+	var fields amqp.Reader
+	n := 0
+	if base != nil {
+		r := amqp.NewReader(base)
+		fields, n = r.List()
+	}
+	dst = amqp.AppendDescriptor(dst, amqp.CodeProperties)
+	dst, start := amqp.BeginList(dst)
+	count := max(n, fieldAbsoluteExpiryTime+1)
+	for i := range count {
+		var field amqp.Raw
+		if i < n {
+			field = fields.Raw()
+		}
+		if i == fieldAbsoluteExpiryTime {
+			dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(v.ExpiresAt))
+			continue
+		}
+		dst = amqp.AppendRaw(dst, field)
+	}
+	return amqp.EndList(dst, start, count)
+}
+
+// appendApplicationProperties appends the sender's application properties, with
+// those over them that settlements have set.
+func appendApplicationProperties(dst []byte, base amqp.Raw, v *queue.View) ([]byte, error) {
+	over := make(amqp.Map, 0, len(v.Properties)+2)
+	for _, p := range v.Properties {
+		over = append(over, amqp.Pair{Key: p.Key, Value: p.Value})
+	}
+	if v.DeadLetterReason != "" {
+		over = append(over, amqp.Pair{Key: propDeadLetterReason, Value: v.DeadLetterReason})
+	}
+	if v.DeadLetterErrorDescription != "" {
+		over = append(over, amqp.Pair{Key: propDeadLetterDescription, Value: v.DeadLetterErrorDescription})
+	}
+	if len(over) == 0 {
+		return appendSection(dst, amqp.CodeApplicationProperties, base), nil
+	}
+	return amqp.OverlayMap(amqp.AppendDescriptor(dst, amqp.CodeApplicationProperties), base, over)
+}
+
+// milliseconds is d as the header's ttl has it, which ends after 49.7 days.
+func milliseconds(d time.Duration) uint32 {
+	return uint32(min(max(d.Milliseconds(), 0), math.MaxUint32))
+}
+
+// tag returns a lock token as delivery tag: in the byte order of a .NET GUID,
+// whose first three parts are little-endian. Clients turn it back.
+func tag(t queue.LockToken) [16]byte {
+	return [16]byte{
+		t[3], t[2], t[1], t[0],
+		t[5], t[4],
+		t[7], t[6],
+		t[8], t[9], t[10], t[11], t[12], t[13], t[14], t[15],
+	}
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"overdue/internal/amqp"
+	"overdue/internal/queue"
+)
+
+// management answers the requests on the $management node of one entity, or of
+// its dead-letter queue.
+type management struct {
+	b    *Broker
+	node address
+}
+
+// operations are what $management can do, one file each.
+var operations = map[string]func(management, *queue.Queue, *arguments) response{
+	"com.microsoft:peek-message":               management.peek,
+	"com.microsoft:schedule-message":           management.schedule,
+	"com.microsoft:cancel-scheduled-message":   management.cancelScheduled,
+	"com.microsoft:renew-lock":                 management.renewLock,
+	"com.microsoft:update-disposition":         management.updateDisposition,
+	"com.microsoft:receive-by-sequence-number": management.receiveDeferred,
+}
+
+// answer works out the response to one request. The entity is looked up each
+// time: where AutoCreate makes entities, the link may be older than it.
+func (m management) answer(req *request) response {
+	operate := operations[req.operation]
+	if operate == nil {
+		return unsupported(req.operation)
+	}
+	args, isMap := req.arguments()
+	if !isMap {
+		return badRequest("The body of the request is no map.")
+	}
+	find := m.b.look
+	if req.operation == "com.microsoft:schedule-message" && !m.node.deadLetter {
+		find = m.b.open // the one operation that puts something into a queue
+	}
+	e, err := find(m.node.name)
+	if err != nil {
+		return response{status: statusNotFound, condition: err.Condition, description: err.Description}
+	}
+	return operate(m, e.node(m.node.deadLetter), &args)
+}
+
+// maxTokens bounds the lock tokens and sequence numbers of one request.
+const maxTokens = 1000
+
+// lockTokens reads the argument of that name.
+func (a *arguments) lockTokens() (tokens []queue.LockToken) {
+	a.elements("lock-tokens", maxTokens, func(r *amqp.Reader) {
+		tokens = append(tokens, queue.LockToken(r.UUID()))
+	})
+	return tokens
+}
+
+// sequenceNumbers reads the argument of that name.
+func (a *arguments) sequenceNumbers(most int) (numbers []int64) {
+	a.elements("sequence-numbers", most, func(r *amqp.Reader) {
+		numbers = append(numbers, r.Integer())
+	})
+	return numbers
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"errors"
+
+	"overdue/internal/queue"
+)
+
+// cancelScheduled removes scheduled messages, all or none.
+func (m management) cancelScheduled(q *queue.Queue, a *arguments) response {
+	numbers := a.sequenceNumbers(maxBatchMessages)
+	if a.err != nil {
+		return invalid(a.err)
+	}
+	err := q.CancelScheduled(numbers...)
+	if errors.Is(err, queue.ErrMessageNotFound) {
+		return response{status: statusNotFound, condition: condMessageNotFound,
+			description: "One or more of the messages are not scheduled, or not any more."}
+	}
+	if err != nil {
+		return failure(err)
+	}
+	return ok(nil)
+}

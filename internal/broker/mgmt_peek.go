@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"math"
+
+	"overdue/internal/amqp"
+	"overdue/internal/queue"
+)
+
+// maxPeek is the most messages that one peek returns.
+const maxPeek = 250
+
+// peek shows what exists from a sequence number upwards and changes nothing. A
+// page ends early where it would be larger than the largest message.
+func (m management) peek(q *queue.Queue, a *arguments) response {
+	from := a.integer("from-sequence-number", true)
+	count := a.integer("message-count", true)
+	omitBody := a.bool("omit-message-body")
+	switch {
+	case a.err != nil:
+		return invalid(a.err)
+	case count <= 0 || count > math.MaxInt32:
+		return response{status: statusBadRequest, condition: condOutOfRange,
+			description: "The argument 'message-count' has to be positive."}
+	}
+	views := q.Peek(nil, from, int(min(count, maxPeek)))
+	page := newPage(m.b.cfg.MaxMessageSize)
+	for i := range views {
+		v := &views[i]
+		if !omitBody && !page.fits(len(v.Body)) {
+			break
+		}
+		if err := page.add(v, overlay{peeked: true, omitBody: omitBody}, nil); err != nil {
+			return failure(err)
+		}
+	}
+	return page.response()
+}
+
+// A page is a list of encoded messages in a response:
+// {"messages": [{"message": binary, "lock-token": uuid}, …]}.
+type page struct {
+	out     []byte
+	outer   int // start of the map
+	list    int // start of the list
+	count   int
+	limit   int // bytes, about
+	scratch []byte
+}
+
+func newPage(limit uint64) *page {
+	p := &page{limit: int(limit)}
+	p.out, p.outer = amqp.BeginMap(nil)
+	p.out = amqp.AppendString(p.out, "messages")
+	p.out, p.list = amqp.BeginList(p.out)
+	return p
+}
+
+// perMessage is what a message on a page has beyond its own bytes, about.
+const perMessage = 200
+
+// fits reports whether a message of size bytes has room. The first always has:
+// a client that gets nothing asks again for ever.
+func (p *page) fits(size int) bool {
+	return p.count == 0 || len(p.out)+size+perMessage <= p.limit
+}
+
+// add appends a message; lock is its token, nil for none.
+func (p *page) add(v *queue.View, o overlay, lock *queue.LockToken) error {
+	var err error
+	if p.scratch, err = appendMessage(p.scratch[:0], v, o); err != nil {
+		return err
+	}
+	var start int
+	p.out, start = amqp.BeginMap(p.out)
+	p.out = amqp.AppendString(p.out, "message")
+	p.out = amqp.AppendBinary(p.out, p.scratch)
+	pairs := 1
+	if lock != nil {
+		p.out = amqp.AppendString(p.out, "lock-token")
+		p.out = amqp.AppendUUID(p.out, amqp.UUID(*lock))
+		pairs++
+	}
+	p.out = amqp.EndMap(p.out, start, pairs)
+	p.count++
+	return nil
+}
+
+// response closes the page.
+func (p *page) response() response {
+	if p.count == 0 {
+		return noContent()
+	}
+	p.out = amqp.EndList(p.out, p.list, p.count)
+	return ok(amqp.EndMap(p.out, p.outer, 1))
+}

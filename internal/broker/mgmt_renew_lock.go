@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"overdue/internal/amqp"
+	"overdue/internal/queue"
+)
+
+// renewLock lets locks run anew, all or none, whichever connection they were
+// given to.
+func (m management) renewLock(q *queue.Queue, a *arguments) response {
+	tokens := a.lockTokens()
+	if a.err != nil {
+		return invalid(a.err)
+	}
+	until, err := q.RenewLocks(tokens)
+	if err != nil {
+		return failure(err)
+	}
+	all := make(amqp.Array, len(until))
+	for i, t := range until {
+		all[i] = amqp.TimestampOf(t)
+	}
+	return okArray("expirations", all)
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"errors"
+	"sync"
+
+	"overdue/internal/amqp"
+	"overdue/internal/amqpserver"
+)
+
+// Bounds of the requests that wait for one link to return their responses. A
+// client that asks and does not read is refused beyond that. Their number is
+// more than one link may have unanswered; requests sent settled are not held
+// back by credit.
+const (
+	maxPending      = 4 * requestCredit
+	maxPendingBytes = 4 << 20
+)
+
+// A responder answers requests and returns the responses on its link. Requests
+// are worked on one after the other, and only while the client takes responses,
+// so that nobody can make the broker hold more than one.
+type responder struct {
+	conn     *conn
+	link     *amqpserver.SourceLink
+	node     address
+	detached func() // told of the end, may be nil
+
+	wake chan struct{} // something in pending, credit, or the end
+
+	mu      sync.Mutex
+	pending []job
+	bytes   int // of pending
+	over    bool
+}
+
+// A job is a request with the way back to its delivery.
+type job struct {
+	delivery *amqpserver.Delivery
+	from     *requests
+	request  *request
+}
+
+func newResponder(c *conn, l *amqpserver.SourceLink, node address) *responder {
+	r := &responder{conn: c, link: l, node: node.folded(), wake: make(chan struct{}, 1)}
+	c.replies.add(r)
+	c.b.links.Go(r.run)
+	return r
+}
+
+// called reports whether a request that names replyTo means this link.
+func (r *responder) called(replyTo string) bool {
+	if replyTo == "" {
+		return false
+	}
+	a := r.link.Attach()
+	return a.Target != nil && a.Target.Address == replyTo || a.Name == replyTo
+}
+
+// accept takes over a job, or says why not.
+func (r *responder) accept(j job) *amqp.Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	size := len(j.delivery.Payload)
+	if r.over || len(r.pending) == maxPending || r.bytes+size > maxPendingBytes && r.bytes > 0 {
+		return amqp.Errorf(condServerBusy, "Too many requests wait for their responses to be read.")
+	}
+	r.pending = append(r.pending, j)
+	r.bytes += size
+	r.signal()
+	return nil
+}
+
+// Flow may bring the credit that a response waits for.
+func (r *responder) Flow(f amqpserver.Flow) {
+	r.signal()
+	if f.Drain {
+		r.link.Drained()
+	}
+}
+
+// Disposition has nothing to do: responses are sent settled.
+func (r *responder) Disposition([]*amqpserver.Outgone, amqp.DeliveryState, bool) {}
+
+// Detached ends run.
+func (r *responder) Detached(*amqp.Error) {
+	r.conn.replies.remove(r)
+	if r.detached != nil {
+		r.detached()
+	}
+	r.mu.Lock()
+	r.over = true
+	r.mu.Unlock()
+	r.signal()
+}
+
+func (r *responder) signal() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // said already
+	}
+}
+
+// run answers until the link is detached.
+func (r *responder) run() {
+	for range r.wake {
+		for r.link.Credit() > 0 {
+			j, ok := r.next()
+			if !ok {
+				break
+			}
+			res := j.from.answer(j.request)
+			j.from.settle(j.delivery, amqp.Accepted{})
+			if !r.send(res.encode(j.request)) {
+				break
+			}
+		}
+		if r.end() {
+			return
+		}
+	}
+}
+
+func (r *responder) next() (job, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over || len(r.pending) == 0 {
+		return job{}, false
+	}
+	j := r.pending[0]
+	r.pending[0] = job{}
+	r.pending = r.pending[1:]
+	r.bytes -= len(j.delivery.Payload)
+	return j, true
+}
+
+// send returns one response. It reports false when the link is gone.
+func (r *responder) send(payload []byte) bool {
+	for {
+		// Responses are settled, so a tag need not be unique.
+		_, err := r.link.SendOut(amqpserver.Outgoing{Tag: []byte{0}, Payload: payload, Settled: true})
+		switch {
+		case err == nil:
+			return true
+		case !errors.Is(err, amqpserver.ErrNoCredit):
+			return false
+		}
+		// Credit was taken back; wait for more. The wake-up spent here is not
+		// missed: run looks at everything again afterwards.
+		<-r.wake
+		r.mu.Lock()
+		over := r.over
+		r.mu.Unlock()
+		if over {
+			r.signal()
+			return false
+		}
+	}
+}
+
+// end reports whether the link is over, and refuses what is left.
+func (r *responder) end() bool {
+	r.mu.Lock()
+	over, left := r.over, r.pending
+	if over {
+		r.pending, r.bytes = nil, 0
+	}
+	r.mu.Unlock()
+	if !over {
+		return false
+	}
+	for _, j := range left {
+		j.from.settle(j.delivery, &amqp.Rejected{Error: amqp.Errorf(amqp.ErrCondNotFound, "The link for the response is gone.")})
+	}
+	return true
+}

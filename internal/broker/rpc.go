@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"slices"
+
+	"overdue/internal/amqp"
+	"overdue/internal/amqpserver"
+)
+
+// $management and $cbs are asked in messages: a link takes requests, another
+// one of the same connection returns the responses. A request names the link
+// for its response in reply-to: by the target address of that link (Go, .NET,
+// Python) or by its name (JavaScript).
+
+// requestCredit is how many requests a link may have unanswered.
+const requestCredit = 100
+
+// An answerer works out the response to one request. It must not wait.
+type answerer func(*request) response
+
+// requests takes the requests of one link.
+type requests struct {
+	conn     *conn
+	link     *amqpserver.SinkLink
+	node     address
+	answer   answerer
+	detached func() // told of the end, may be nil
+}
+
+func newRequests(c *conn, l *amqpserver.SinkLink, node address, answer answerer) *requests {
+	l.Reply.Credit = requestCredit
+	return &requests{conn: c, link: l, node: node.folded(), answer: answer}
+}
+
+// Deliver hands the request to the link that returns the response. A request
+// that cannot be answered is rejected, because its client would wait for ever.
+func (r *requests) Deliver(d *amqpserver.Delivery) {
+	req, err := readRequest(d.Payload)
+	if err == nil {
+		to := r.conn.replies.find(req.replyTo, r.node, r.link.Session())
+		if to == nil {
+			err = amqp.Errorf(amqp.ErrCondNotFound, "No link of this connection returns the responses to '%.260s'.", req.replyTo)
+		} else {
+			err = to.accept(job{d, r, req})
+		}
+	}
+	if err != nil {
+		r.settle(d, &amqp.Rejected{Error: err})
+	}
+}
+
+// Detached forgets the link. Requests it has delivered are still answered.
+func (r *requests) Detached(*amqp.Error) {
+	if r.detached != nil {
+		r.detached()
+	}
+}
+
+func (r *requests) settle(d *amqpserver.Delivery, st amqp.DeliveryState) {
+	if !d.Settled {
+		r.link.Settle(d, st)
+	}
+}
+
+// replies are the links of one connection that return responses.
+type replies struct{ all []*responder }
+
+// find returns the link that a response goes to, nil if there is none. One in
+// the session of the request is preferred. A client that names none that exists
+// gets the response on the only one in its session.
+func (rs *replies) find(replyTo string, node address, session *amqpserver.Session) *responder {
+	var named, near *responder
+	neighbours := 0
+	for _, r := range rs.all {
+		if r.node != node {
+			continue
+		}
+		isNear := r.link.Session() == session
+		if r.called(replyTo) {
+			if isNear {
+				return r
+			}
+			named = r
+		}
+		if isNear {
+			near = r
+			neighbours++
+		}
+	}
+	if named == nil && neighbours == 1 {
+		return near
+	}
+	return named
+}
+
+func (rs *replies) add(r *responder) { rs.all = append(rs.all, r) }
+
+func (rs *replies) remove(r *responder) {
+	if i := slices.Index(rs.all, r); i >= 0 {
+		rs.all = slices.Delete(rs.all, i, i+1)
+	}
+}

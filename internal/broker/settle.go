@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"overdue/internal/amqp"
+	"overdue/internal/amqpserver"
+	"overdue/internal/queue"
+)
+
+// Disposition settles deliveries the way their client says, all in one go. A
+// client that waits for it is answered with the outcome it stated, or with
+// rejected and the reason.
+func (r *receiver) Disposition(ds []*amqpserver.Outgone, st amqp.DeliveryState, settled bool) {
+	how, answer, refusal := settlementOf(st)
+	switch {
+	case refusal != nil:
+		if !settled {
+			r.link.Settle(ds, &amqp.Rejected{Error: refusal})
+		}
+		return
+	case answer == nil:
+		return // no outcome yet
+	}
+	tokens := make([]queue.LockToken, len(ds))
+	for i, d := range ds {
+		tokens[i] = d.Token.(queue.LockToken)
+	}
+	errs := r.queue.Settle(how, tokens...)
+	if settled {
+		return // nobody waits, and a lost lock is what the client did not care to hear of
+	}
+	for len(ds) > 0 {
+		n := run(errs, len(ds))
+		state := answer
+		if errs != nil {
+			if errs[0] != nil {
+				err, _ := wireError(errs[0])
+				state = &amqp.Rejected{Error: err}
+			}
+			errs = errs[n:]
+		}
+		r.link.Settle(ds[:n], state)
+		ds = ds[n:]
+	}
+}
+
+// run returns how many of n deliveries, from the first, fared like the first.
+func run(errs []error, n int) int {
+	if errs == nil {
+		return n
+	}
+	i := 1
+	for i < n && errs[i] == errs[0] { //nolint:errorlint // equal values get equal answers, whatever they wrap
+		i++
+	}
+	return i
+}
+
+// settlementOf translates an outcome. answer is what the client is told when it
+// worked; nil says that st is no outcome.
+func settlementOf(st amqp.DeliveryState) (how queue.Settlement, answer amqp.DeliveryState, refusal *amqp.Error) {
+	switch st := st.(type) {
+	case amqp.Accepted:
+		return queue.Settlement{Outcome: queue.Complete}, st, nil
+	case amqp.Released:
+		return queue.Settlement{Outcome: queue.Release}, st, nil
+	case nil:
+		// Settled without an outcome: the client let go of it.
+		return queue.Settlement{Outcome: queue.Release}, amqp.Released{}, nil
+	case *amqp.Modified:
+		// delivery-failed says nothing here: Go sends false and means abandon.
+		how.Outcome = queue.Abandon
+		if st.UndeliverableHere {
+			how.Outcome = queue.Defer
+		}
+		how.Properties, refusal = properties(st.MessageAnnotations)
+		return how, &amqp.Modified{DeliveryFailed: st.DeliveryFailed, UndeliverableHere: st.UndeliverableHere}, refusal
+	case *amqp.Rejected:
+		how, refusal = deadLettering(st.Error)
+		// Without an error: a rejected that carries one means failure to a client.
+		return how, &amqp.Rejected{}, refusal
+	case *amqp.TransactionalState:
+		return how, nil, amqp.Errorf(amqp.ErrCondNotImplemented, "Transactions are not supported.")
+	}
+	return how, nil, nil
+}
+
+// deadLettering reads what a rejected outcome says. The SDKs put reason,
+// description and properties into the error's info; for other clients the
+// error itself is the reason.
+func deadLettering(e *amqp.Error) (how queue.Settlement, refusal *amqp.Error) {
+	how.Outcome = queue.DeadLetter
+	if e == nil {
+		return how, nil
+	}
+	rest := make(amqp.Map, 0, len(e.Info))
+	for _, p := range e.Info {
+		switch name, _ := text(p.Key); name {
+		case propDeadLetterReason:
+			how.DeadLetterReason, _ = text(p.Value)
+		case propDeadLetterDescription:
+			how.DeadLetterErrorDescription, _ = text(p.Value)
+		default:
+			rest = append(rest, p)
+		}
+	}
+	if e.Condition != condDeadLetter && how.DeadLetterReason == "" && how.DeadLetterErrorDescription == "" {
+		how.DeadLetterReason, how.DeadLetterErrorDescription = string(e.Condition), e.Description
+	}
+	how.Properties, refusal = properties(rest)
+	return how, refusal
+}
+
+// properties reads properties to modify, which become application properties:
+// names with scalar values.
+func properties(m amqp.Map) ([]queue.Property, *amqp.Error) {
+	if len(m) == 0 {
+		return nil, nil
+	}
+	ps := make([]queue.Property, 0, len(m))
+	for _, p := range m {
+		name, ok := text(p.Key)
+		if !ok {
+			return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "The name of a property to modify is no string.")
+		}
+		value := p.Value
+		switch v := value.(type) {
+		case amqp.Symbol:
+			value = string(v) // what a client reads back is text, and the queue knows its size
+		case amqp.List, amqp.Map, amqp.Array, amqp.Described, amqp.Raw:
+			return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "The value of the property '%.128s' is no simple type.", name)
+		}
+		ps = append(ps, queue.Property{Key: name, Value: value})
+	}
+	return ps, nil
+}
+
+// text returns a string or symbol as string.
+func text(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case amqp.Symbol:
+		return string(v), true
+	}
+	return "", false
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package brokertest gives tests a Service Bus namespace of their own, and
+// states how a namespace behaves.
+//
+// [New] starts an embedded broker on a network in memory; the real azservicebus
+// client talks to it. It works inside a synctest bubble, where an hour of locks
+// and deadlines passes at once, and outside of one.
+//
+// [Exercise] is the conformance suite. Its cases use nothing but the protocol,
+// so any namespace can be put to them.
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/amqpserver"
+	"overdue/internal/broker"
+	"overdue/internal/pipenet"
+)
+
+// host is the name of every namespace that New makes.
+const host = "overdue.test"
+
+// A Namespace is an embedded broker on a network of its own.
+type Namespace struct {
+	Broker *broker.Broker
+	Net    *pipenet.Network // its faults hit every connection to the broker
+}
+
+// New starts a broker for a test and stops it when the test ends. Unless
+// configure says otherwise queues come into being when they are first used.
+// Inside a synctest bubble t has to be the bubble's.
+func New(t testing.TB, configure ...func(*broker.Config)) *Namespace {
+	t.Helper()
+	cfg := broker.Config{AutoCreate: true}
+	for _, f := range configure {
+		f(&cfg)
+	}
+	b, err := broker.New(cfg)
+	if err != nil {
+		t.Fatalf("brokertest: %v", err)
+	}
+	ns := &Namespace{Broker: b, Net: pipenet.New()}
+	ln, err := ns.Net.Listen(host)
+	if err != nil {
+		t.Fatalf("brokertest: %v", err)
+	}
+	serve(t, b, ln)
+	t.Cleanup(func() {
+		// What a test has stalled must not hold the clean-up; those that ran
+		// before this one closed their clients.
+		ns.Net.Resume(pipenet.Both)
+	})
+	return ns
+}
+
+// serve runs b on ln until the test ends.
+func serve(t testing.TB, b *broker.Broker, ln net.Listener) {
+	done := make(chan error, 1)
+	go func() { done <- b.Serve(ln) }()
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("brokertest: closing the broker: %v", err)
+		}
+		if err := <-done; !errors.Is(err, amqpserver.ErrServerClosed) {
+			t.Errorf("brokertest: Serve = %v, want ErrServerClosed", err)
+		}
+	})
+}
+
+// ConnectionString is what an application would be given.
+func (ns *Namespace) ConnectionString() string { return connectionString(host) }
+
+func connectionString(endpoint string) string {
+	return "Endpoint=sb://" + endpoint +
+		";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true"
+}
+
+// Dial opens a connection to the broker, without a word of AMQP on it.
+func (ns *Namespace) Dial(ctx context.Context) (net.Conn, error) { return ns.Net.Dial(ctx, host) }
+
+// ClientOptions lead a client to the broker. They may be changed.
+func (ns *Namespace) ClientOptions() *azservicebus.ClientOptions {
+	return &azservicebus.ClientOptions{
+		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+			return ns.Dial(ctx)
+		},
+	}
+}
+
+// Client returns a client on a connection of its own, which is closed when the
+// test ends.
+func (ns *Namespace) Client(t testing.TB) *azservicebus.Client {
+	t.Helper()
+	return newClient(t, ns.ConnectionString(), ns.ClientOptions())
+}
+
+func newClient(t testing.TB, connectionString string, options *azservicebus.ClientOptions) *azservicebus.Client {
+	t.Helper()
+	client, err := azservicebus.NewClientFromConnectionString(connectionString, options)
+	if err != nil {
+		t.Fatalf("brokertest: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		// A connection that the test has broken cannot be closed in order.
+		_ = client.Close(ctx)
+	})
+	return client
+}
