@@ -60,7 +60,7 @@ func judge(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Settings, 
 // entity gives it, is taken from the reference.
 func deadlineOf(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Settings) time.Time {
 	enqueued := enqueuedTime(m)
-	at, within, err := scheduler.StatedDeadline(m.ApplicationProperties)
+	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.ApplicationProperties[name] })
 	if err == nil && !at.IsZero() {
 		return at
 	}

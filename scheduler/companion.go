@@ -37,7 +37,7 @@ const (
 	// KindEach asks to look for every message that it names.
 	KindEach Kind = "each"
 	// KindSlot names no message: it is an alarm for the entity at the end of a slot of
-	// time. It is read and obeyed; nothing writes it yet.
+	// time. Its form is settled; nothing writes it yet, and the monitor refuses it.
 	KindSlot Kind = "slot"
 )
 

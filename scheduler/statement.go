@@ -9,42 +9,68 @@ import (
 	"time"
 )
 
-// Application properties by which a message states its own deadline.
+// Application properties by which a message states its own deadline, in the order in
+// which they count.
 const (
 	propertyDeadline = "overdue-deadline" // an instant: AMQP timestamp or RFC 3339
 	propertyWithin   = "overdue-within"   // a duration from the enqueued-time: 30s or PT30S
+	propertyExpiry   = "ce-expirytime"    // an instant: the expirytime extension of CloudEvents in binary mode
 )
 
-// StatedDeadline reads the deadline that a message states in its application
-// properties: an instant, or a duration from its enqueued-time, or neither. The proxy
-// reads it to schedule the companion and the monitor to judge the message, so both
-// mean the same. The instant wins where both are given.
-func StatedDeadline(properties map[string]any) (at time.Time, within time.Duration, err error) {
-	if v, ok := properties[propertyDeadline]; ok {
-		switch v := v.(type) {
-		case time.Time:
-			return v.UTC(), 0, nil
-		case string:
-			at, err := time.Parse(time.RFC3339Nano, v)
-			if err != nil {
-				return time.Time{}, 0, fmt.Errorf("%s is %q, want an instant such as 2006-01-02T15:04:05Z", propertyDeadline, v)
-			}
-			return at.UTC(), 0, nil
+// StatedDeadline reads the deadline that a message states in its application properties,
+// by the value of each name: an instant, or a duration from its enqueued-time, or neither.
+// The proxy reads it to schedule the companion and the monitor to judge the message, so that both
+// mean the same. The error is a sentence for the sender of the message.
+func StatedDeadline(property func(name string) any) (at time.Time, within time.Duration, err error) {
+	for _, name := range []string{propertyDeadline, propertyWithin, propertyExpiry} {
+		v := property(name)
+		if v == nil {
+			continue
 		}
-		return time.Time{}, 0, fmt.Errorf("%s is a %T, want a timestamp or a string", propertyDeadline, v)
-	}
-	if v, ok := properties[propertyWithin]; ok {
-		s, isString := v.(string)
-		if !isString {
-			return time.Time{}, 0, fmt.Errorf("%s is a %T, want a string such as 30s or PT30S", propertyWithin, v)
+		if name == propertyWithin {
+			within, err = statedWithin(v)
+		} else {
+			at, err = statedAt(name, v)
 		}
-		within, err := parseDuration(s)
-		if err != nil || within <= 0 || within > maxWithin {
-			return time.Time{}, 0, fmt.Errorf("%s is %q, want a positive duration such as 30s or PT30S", propertyWithin, s)
-		}
-		return time.Time{}, within, nil
+		return at, within, err
 	}
 	return time.Time{}, 0, nil
+}
+
+func statedAt(name string, v any) (time.Time, error) {
+	switch v := v.(type) {
+	case time.Time:
+		return v.UTC(), nil
+	case string:
+		if t, err := time.Parse(time.RFC3339Nano, v); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%s is %s; an instant is written as in 2026-01-31T12:00:00Z", name, quoted(v))
+}
+
+func statedWithin(v any) (time.Duration, error) {
+	s, isString := v.(string)
+	within, err := parseDuration(s)
+	switch {
+	case !isString || err != nil:
+		return 0, fmt.Errorf("%s is %s; a duration is written with its unit, as 30s or PT30S", propertyWithin, quoted(v))
+	case within <= 0 || within > maxWithin:
+		return 0, fmt.Errorf("%s is %s; it has to be more than nothing and at most 100 years", propertyWithin, quoted(v))
+	}
+	return within, nil
+}
+
+// quoted is a value from outside as an error shows it: short, and without line breaks.
+func quoted(v any) string {
+	s, ok := v.(string)
+	if !ok {
+		return fmt.Sprintf("a value of type %T", v)
+	}
+	if len(s) > 64 {
+		s = s[:64] + "…"
+	}
+	return strconv.Quote(s)
 }
 
 // parseDuration reads 30s, 1h30m, or ISO 8601 with days and smaller parts: PT30S, P1DT2H.

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+// golden is the wire form as it is documented. Readers in other languages depend on it:
+// changing this test means raising the version.
+const golden = `{"version":1,"kind":"each","entity":"orders","references":[` +
+	`{"messageId":"m-1","sent":"2026-01-31T12:00:00Z","from":"2026-01-31T11:59:59.99Z","until":"2026-01-31T12:00:02Z",` +
+	`"deadline":"2026-01-31T12:00:30Z","withinMs":30000,"stated":"ttl"},` +
+	`{"messageId":"m-2","sessionId":"s","partitionKey":"s","sent":"2026-01-31T12:00:00Z","deadline":"2026-01-31T13:00:00Z","stated":"deadline"}]}`
+
+func goldenCompanion() Companion {
+	return Companion{Kind: KindEach, Entity: "orders", References: []Reference{
+		{MessageID: "m-1", Sent: noon, From: noon.Add(-10 * time.Millisecond), Until: noon.Add(2 * time.Second),
+			Deadline: noon.Add(30 * time.Second), Within: 30 * time.Second, Stated: "ttl"},
+		{MessageID: "m-2", SessionID: "s", PartitionKey: "s", Sent: noon, Deadline: noon.Add(time.Hour), Stated: "deadline"},
+	}}
+}
+
+func TestCompanionHasItsDocumentedWireForm(t *testing.T) {
+	c := goldenCompanion()
+	body, _, err := c.marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(golden, string(body)); diff != "" {
+		t.Errorf("wire form (-want +got):\n%s", diff)
+	}
+	got, err := ParseCompanion([]byte(golden))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(goldenCompanion(), got); diff != "" {
+		t.Errorf("ParseCompanion (-want +got):\n%s", diff)
+	}
+}
+
+func TestCompanionComesBackAsItWasWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := Companion{Kind: KindEach, Entity: rapid.StringMatching(`[a-z/]{1,50}`).Draw(t, "entity"), Attempt: rapid.IntRange(0, 9).Draw(t, "attempt")}
+		for range rapid.IntRange(1, 20).Draw(t, "references") {
+			ms := func(label string) time.Duration {
+				return time.Duration(rapid.Int64Range(1, 1e9).Draw(t, label)) * time.Millisecond
+			}
+			r := Reference{MessageID: rapid.StringN(1, 128, -1).Draw(t, "id"), Sent: noon.Add(ms("sent")), Deadline: noon.Add(ms("deadline"))}
+			if rapid.Bool().Draw(t, "relative") {
+				r.Within = ms("within")
+			}
+			if rapid.Bool().Draw(t, "measured") {
+				r.From = r.Sent.Add(-ms("before"))
+				r.Until = r.Sent.Add(ms("after"))
+			}
+			if rapid.Bool().Draw(t, "missed") {
+				r.Missed = &Missed{SequenceNumber: rapid.Int64().Draw(t, "number"), EnqueuedTime: r.Sent, Strategy: "native"}
+			}
+			want.References = append(want.References, r)
+		}
+		body, _, err := want.marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ParseCompanion(body)
+		if err != nil {
+			t.Fatalf("ParseCompanion(%s): %v", body, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("came back changed (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestCompanionThatCannotBeReadSaysWhy(t *testing.T) {
+	reference := `{"messageId":"m","deadline":"2026-01-31T12:00:30Z"}`
+	for _, tc := range []struct{ name, body, want string }{
+		{"empty", ``, "not the JSON"},
+		{"not JSON", `<xml/>`, "not the JSON"},
+		{"null", `null`, "version 0"},
+		{"later version", `{"version":2,"kind":"each","entity":"q","references":[` + reference + `]}`, "version 2"},
+		{"no entity", `{"version":1,"kind":"each","references":[` + reference + `]}`, "entity has 0 characters"},
+		{"long entity", `{"version":1,"kind":"each","entity":"` + strings.Repeat("q", 261) + `","references":[` + reference + `]}`, "entity has 261 characters"},
+		{"unknown kind", `{"version":1,"kind":"some","entity":"q"}`, `kind "some"`},
+		{"each of none", `{"version":1,"kind":"each","entity":"q"}`, "names no message"},
+		{"slot of some", `{"version":1,"kind":"slot","entity":"q","references":[` + reference + `]}`, "names messages"},
+		{"too many", `{"version":1,"kind":"each","entity":"q","references":[` + strings.Repeat(reference+",", 1000) + reference + `]}`, "names 1001 messages"},
+		{"negative attempt", `{"version":1,"kind":"each","entity":"q","attempt":-1,"references":[` + reference + `]}`, "attempt -1"},
+		{"no message-id", `{"version":1,"kind":"each","entity":"q","references":[{"deadline":"2026-01-31T12:00:30Z"}]}`, "messageId is empty"},
+		{"long message-id", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"` + strings.Repeat("m", 129) + `","withinMs":1}]}`, "messageId has 129 characters"},
+		{"no deadline", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m"}]}`, "states no deadline"},
+		{"negative within", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m","withinMs":-1}]}`, "withinMs is -1"},
+		{"absurd within", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m","withinMs":9223372036854775807}]}`, "withinMs is 9223372036854775807"},
+		{"half a window", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m","withinMs":1,"from":"2026-01-31T12:00:30Z"}]}`, "go together"},
+		{"window backwards", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m","withinMs":1,"from":"2026-01-31T12:00:30Z","until":"2026-01-31T12:00:29Z"}]}`, "until is before from"},
+		{"too large", `{"version":1,"kind":"each","entity":"` + strings.Repeat("q", maxBody) + `"}`, "bytes, at most"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := ParseCompanion([]byte(tc.body))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("ParseCompanion = %v, want an error with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestFieldsOfLaterWritersAreIgnored(t *testing.T) {
+	c, err := ParseCompanion([]byte(`{"version":1,"colour":"red","kind":"each","entity":"q","references":[{"messageId":"m","withinMs":1,"priority":9}]}`))
+	if err != nil || c.References[0].MessageID != "m" {
+		t.Errorf("ParseCompanion = %+v, %v, want the companion without the fields it does not know", c, err)
+	}
+}
+
+func TestMessageIDOfACompanionFollowsItsContent(t *testing.T) {
+	id := func(change func(*Companion)) string {
+		c := goldenCompanion()
+		c.Due = noon
+		change(&c)
+		_, id, err := c.marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	same := id(func(*Companion) {})
+	if again := id(func(*Companion) {}); again != same {
+		t.Errorf("the same companion has ids %s and %s, want one", same, again)
+	}
+	for name, change := range map[string]func(*Companion){
+		"due":       func(c *Companion) { c.Due = c.Due.Add(time.Millisecond) },
+		"entity":    func(c *Companion) { c.Entity = "other" },
+		"reference": func(c *Companion) { c.References[0].MessageID = "m-3" },
+		"attempt":   func(c *Companion) { c.Attempt++ },
+	} {
+		if id(change) == same {
+			t.Errorf("another %s gives the same id, want another", name)
+		}
+	}
+}
+
+func FuzzParseCompanion(f *testing.F) {
+	f.Add([]byte(golden))
+	f.Add([]byte(`{"version":1,"kind":"slot","entity":"q"}`))
+	f.Add(fmt.Appendf(nil, `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m","missed":{"sequenceNumber":1}}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		c, err := ParseCompanion(body)
+		if err != nil {
+			return
+		}
+		out, _, err := c.marshal()
+		if err != nil {
+			return // a year that JSON cannot hold
+		}
+		again, err := ParseCompanion(out)
+		if err != nil {
+			t.Fatalf("what was read and written cannot be read again: %v\n%s", err, out)
+		}
+		if diff := cmp.Diff(c, again); diff != "" {
+			t.Errorf("reading and writing changes it (-first +second):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+func newTicket(c Companion) *ticket {
+	if c.Kind == "" {
+		c.Kind = KindEach
+	}
+	return &ticket{c: c, done: make(chan struct{})}
+}
+
+func refs(deadlines ...time.Duration) []Reference {
+	out := make([]Reference, len(deadlines))
+	for i, d := range deadlines {
+		out[i] = Reference{MessageID: fmt.Sprint(i), Deadline: noon.Add(d)}
+	}
+	return out
+}
+
+func isDone(t *ticket) bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestReferencesOfOneSlotShareACompanion(t *testing.T) {
+	a := newTicket(Companion{Entity: "orders", References: refs(time.Millisecond, 15*time.Millisecond)})
+	b := newTicket(Companion{Entity: "orders", References: refs(20 * time.Millisecond)})
+	other := newTicket(Companion{Entity: "bills", References: refs(time.Millisecond)})
+	groups := compose([]*ticket{a, b, other})
+	if len(groups) != 2 {
+		t.Fatalf("compose makes %d companions, want 2: one for each entity", len(groups))
+	}
+	if got := len(groups[0].c.References); got != 3 {
+		t.Errorf("the companion for orders has %d references, want 3", got)
+	}
+	if want := noon.Add(slot); !groups[0].c.Due.Equal(want) {
+		t.Errorf("it is due at %v, want the end of the slot %v", groups[0].c.Due, want)
+	}
+}
+
+func TestCompanionIsNeverDueBeforeItsDeadlines(t *testing.T) {
+	for _, d := range []time.Duration{0, 1, time.Millisecond, slot - 1, slot, slot + 1} {
+		due := slotEnd(noon.Add(d))
+		if due.Before(noon.Add(d)) || due.Sub(noon.Add(d)) >= slot {
+			t.Errorf("deadline %v after noon: due %v after it, want 0 to less than %v", d, due.Sub(noon.Add(d)), slot)
+		}
+	}
+}
+
+func TestSendIsSafeWhenAllItsCompanionsAre(t *testing.T) {
+	tk := newTicket(Companion{Entity: "orders", References: refs(0, time.Second)})
+	groups := compose([]*ticket{tk})
+	if len(groups) != 2 {
+		t.Fatalf("compose makes %d companions, want 2: one for each slot", len(groups))
+	}
+	groups[0].settle(nil)
+	if isDone(tk) {
+		t.Error("done after the first of two companions, want both")
+	}
+	failure := errors.New("full")
+	groups[1].settle(failure)
+	if !isDone(tk) || !errors.Is(tk.err, failure) {
+		t.Errorf("done %v with error %v after the second failed, want done with that failure", isDone(tk), tk.err)
+	}
+}
+
+func TestCompanionsStaySmall(t *testing.T) {
+	var tickets []*ticket
+	for range 250 {
+		tickets = append(tickets, newTicket(Companion{Entity: "orders", References: refs(0)}))
+	}
+	groups := compose(tickets)
+	if len(groups) != 3 {
+		t.Fatalf("250 references make %d companions, want 3 of at most %d", len(groups), groupSize)
+	}
+	for _, g := range groups {
+		g.settle(nil)
+	}
+	for i, tk := range tickets {
+		if !isDone(tk) {
+			t.Fatalf("ticket %d is not done although all companions are written", i)
+		}
+	}
+}
+
+func TestCompanionWithItsOwnDueTimeIsNotShared(t *testing.T) {
+	due := noon.Add(time.Hour)
+	a := newTicket(Companion{Entity: "orders", Due: due, References: refs(0), Attempt: 3})
+	b := newTicket(Companion{Entity: "orders", Due: due, References: refs(0)})
+	groups := compose([]*ticket{a, b})
+	if len(groups) != 2 || groups[0].c.Attempt != 3 || !groups[0].c.Due.Equal(due) {
+		t.Errorf("compose = %d companions, first %+v; want both as they are", len(groups), groups[0].c)
+	}
+}

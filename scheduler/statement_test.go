@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestStatedDeadline(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		properties map[string]any
+		at         time.Time
+		within     time.Duration
+		err        string
+	}{
+		{name: "none", properties: map[string]any{"colour": "red"}},
+		{name: "RFC 3339", properties: map[string]any{"overdue-deadline": "2026-01-31T13:00:00+01:00"}, at: noon},
+		{name: "timestamp", properties: map[string]any{"overdue-deadline": noon}, at: noon},
+		{name: "Go duration", properties: map[string]any{"overdue-within": "1m30s"}, within: 90 * time.Second},
+		{name: "ISO duration", properties: map[string]any{"overdue-within": "PT1M30S"}, within: 90 * time.Second},
+		{name: "ISO days", properties: map[string]any{"overdue-within": "P1DT2H"}, within: 26 * time.Hour},
+		{name: "ISO fraction", properties: map[string]any{"overdue-within": "PT0.5S"}, within: 500 * time.Millisecond},
+		{name: "CloudEvents", properties: map[string]any{"ce-expirytime": "2026-01-31T12:00:00Z"}, at: noon},
+		{name: "instant before duration", properties: map[string]any{"overdue-within": "1s", "overdue-deadline": noon}, at: noon},
+		{name: "duration before CloudEvents", properties: map[string]any{"overdue-within": "1s", "ce-expirytime": noon}, within: time.Second},
+		{name: "no instant", properties: map[string]any{"overdue-deadline": "tomorrow"}, err: `"tomorrow"`},
+		{name: "number", properties: map[string]any{"overdue-deadline": int64(5)}, err: "int64"},
+		{name: "no unit", properties: map[string]any{"overdue-within": "30"}, err: `"30"`},
+		{name: "negative", properties: map[string]any{"overdue-within": "-30s"}, err: "more than nothing"},
+		{name: "nothing", properties: map[string]any{"overdue-within": "0s"}, err: "more than nothing"},
+		{name: "for ever", properties: map[string]any{"overdue-within": "P36501D"}, err: "duration"},
+		{name: "long text", properties: map[string]any{"overdue-within": strings.Repeat("x", 1000)}, err: "…"},
+		{name: "bare P", properties: map[string]any{"overdue-within": "P"}, err: "duration"},
+		{name: "bare PT", properties: map[string]any{"overdue-within": "PT"}, err: "duration"},
+		{name: "ISO with Go units", properties: map[string]any{"overdue-within": "PT5ms"}, err: "duration"},
+		{name: "NaN days", properties: map[string]any{"overdue-within": "PNaND"}, err: "duration"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			at, within, err := StatedDeadline(func(name string) any { return tc.properties[name] })
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) || len(err.Error()) > 200 {
+					t.Errorf("StatedDeadline error = %v, want a short one with %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil || !at.Equal(tc.at) || within != tc.within {
+				t.Errorf("StatedDeadline = %v, %v, %v, want %v, %v", at, within, err, tc.at, tc.within)
+			}
+		})
+	}
+}
