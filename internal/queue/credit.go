@@ -109,11 +109,11 @@ func (c *Consumer) revoke(n int64) {
 
 // reduce is AddCredit(-n).
 func (c *Consumer) reduce(n int64, now instant) {
-	k := min(n, c.lapsed)
-	c.lapsed -= k
-	n -= k
-	k = min(n, max(c.credit, 0))
+	k := min(n, max(c.credit, 0))
 	c.revoke(k)
+	n -= k
+	k = min(n, c.lapsed) // after the rest: while some has lapsed, the consumer waits for its Take
+	c.lapsed -= k
 	n -= k
 	k = min(n, int64(len(c.outbox)))
 	for range k {

@@ -193,10 +193,10 @@ func (m *model) addCredit(c *modelConsumer, n int) {
 			last--
 		}
 		switch {
-		case c.lapsed > 0:
-			c.lapsed--
 		case last >= 0:
 			m.credit = slices.Delete(m.credit, last, last+1)
+		case c.lapsed > 0:
+			c.lapsed--
 		case len(c.outbox) > 0:
 			x := c.outbox[len(c.outbox)-1]
 			c.outbox = c.outbox[:len(c.outbox)-1]
