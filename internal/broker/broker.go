@@ -216,7 +216,9 @@ func (b *Broker) open(name string) (*entity, *amqp.Error) {
 	if e := b.entities[key(name)]; e != nil {
 		return e, nil // somebody was faster
 	}
-	e, err := b.addLocked(QueueConfig{Name: name})
+	cfg := b.cfg.AutoCreateConfig
+	cfg.Name = name
+	e, err := b.addLocked(cfg)
 	if err != nil {
 		return nil, amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The messaging entity '%.260s' could not be created: %v.", name, err)
 	}

@@ -28,9 +28,12 @@ const (
 type Config struct {
 	// Queues exist from the start.
 	Queues []QueueConfig
-	// AutoCreate makes a queue with the defaults of QueueConfig exist from the
+	// AutoCreate makes a queue like AutoCreateConfig exist from the
 	// moment a client opens a link to it or schedules a message on it.
 	AutoCreate bool
+	// AutoCreateConfig is what such a queue is like; its Name is not used. The
+	// zero value is a queue with the defaults, which drops what expires.
+	AutoCreateConfig QueueConfig
 	// MaxQueues bounds AutoCreate and AddQueue. 0 means DefaultMaxQueues.
 	MaxQueues int
 	// Expiry says when expired messages leave their queue. The zero value is
@@ -82,6 +85,9 @@ func (c *Config) check() error {
 	if c.Expiry < queue.Lazy || c.Expiry > queue.Eager {
 		errs = append(errs, fmt.Errorf("broker: Expiry %d does not exist", c.Expiry))
 	}
+	auto := c.AutoCreateConfig
+	auto.Name = "auto" // any that is valid: it gets the one that a client names
+	errs = append(errs, auto.check())
 	return errors.Join(errs...)
 }
 
