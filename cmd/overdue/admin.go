@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+)
+
+// outboundTimeout bounds all checks of one /healthz/outbound together.
+const outboundTimeout = 3 * time.Second
+
+// A check answers whether something is as it should be; the error is a sentence.
+type check struct {
+	name string
+	ok   func(context.Context) error
+}
+
+// admin is the operator's view of a running process.
+type admin struct {
+	life     *lifecycle
+	level    zap.AtomicLevel
+	metrics  prometheus.Gatherer
+	cfg      *config
+	ready    []check       // ask for a state; they do not go out
+	outbound []check       // go out and ask
+	quit     chan struct{} // gets a value when somebody wants the process to end
+}
+
+// handler serves probes and metrics to everybody, the rest to this machine only.
+func (a *admin) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /startupz", a.startupz)
+	mux.HandleFunc("GET /readyz", a.readyz)
+	mux.HandleFunc("GET /healthz/outbound", a.healthzOutbound)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 8}))
+
+	mux.Handle("POST /drain", local(a.drain))
+	mux.Handle("POST /quitquitquit", local(a.quitquitquit))
+	mux.Handle("PUT /loglevel", local(a.level.ServeHTTP))
+	mux.Handle("GET /configz", local(a.configz))
+	mux.Handle("GET /debug/pprof/", local(pprof.Index))
+	mux.Handle("GET /debug/pprof/cmdline", local(pprof.Cmdline))
+	mux.Handle("GET /debug/pprof/profile", local(pprof.Profile))
+	mux.Handle("GET /debug/pprof/symbol", local(pprof.Symbol))
+	mux.Handle("GET /debug/pprof/trace", local(pprof.Trace))
+	return mux
+}
+
+// local lets only callers on this machine through, and no web page that a browser on this
+// machine shows: such a page could otherwise stop the process, or read its
+// configuration through a name that it has pointed at loopback.
+func local(h http.HandlerFunc) http.Handler {
+	guarded := http.NewCrossOriginProtection().Handler(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !caller.Addr().Unmap().IsLoopback() || !isLoopback(r.Host) {
+			answer(w, http.StatusForbidden, "this endpoint answers only to this machine, under the name localhost or a loopback address")
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
+		guarded.ServeHTTP(w, r)
+	})
+}
+
+// isLoopback reports whether a Host header names this machine by a loopback name.
+func isLoopback(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// answer writes one line of text. An error to write it is the caller's loss only.
+func answer(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, text)
+}
+
+func (a *admin) startupz(w http.ResponseWriter, _ *http.Request) {
+	if a.life.current() == stateStarting {
+		answer(w, http.StatusServiceUnavailable, "starting")
+		return
+	}
+	answer(w, http.StatusOK, "started")
+}
+
+// readyz is about this process and its namespace. That a sink of alerts is down must not
+// take the doors out of service, so nothing of the sort is asked here.
+func (a *admin) readyz(w http.ResponseWriter, r *http.Request) {
+	checks := append([]check{{"state", func(context.Context) error {
+		if s := a.life.current(); s != stateServing {
+			return errors.New(string(s))
+		}
+		return nil
+	}}}, a.ready...)
+	report(w, r, checks, "ready")
+}
+
+func (a *admin) healthzOutbound(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), outboundTimeout)
+	defer cancel()
+	report(w, r.WithContext(ctx), a.outbound, "reachable")
+}
+
+// report asks every check. The details come with ?verbose, and always when one fails.
+func report(w http.ResponseWriter, r *http.Request, checks []check, well string) {
+	var text bytes.Buffer
+	status := http.StatusOK
+	for _, c := range checks {
+		if err := c.ok(r.Context()); err != nil {
+			status = http.StatusServiceUnavailable
+			fmt.Fprintf(&text, "[-] %s: %v\n", c.name, err)
+			continue
+		}
+		fmt.Fprintf(&text, "[+] %s\n", c.name)
+	}
+	if _, verbose := r.URL.Query()["verbose"]; !verbose && status == http.StatusOK {
+		answer(w, status, well)
+		return
+	}
+	if status != http.StatusOK {
+		well = "not " + well
+	}
+	answer(w, status, text.String()+well)
+}
+
+// drain stops the rooms and answers when they are stopped. The process and its admin port
+// stay, so that the last metrics can be read; quitquitquit or a signal ends it.
+func (a *admin) drain(w http.ResponseWriter, r *http.Request) {
+	// Draining is bounded, by a setting that may be longer than what other answers take. A
+	// writer without deadlines, as in a test, needs none lifted.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.cfg.ShutdownTimeout + time.Second))
+	if err := a.life.drain(); err != nil {
+		answer(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	answer(w, http.StatusOK, string(a.life.current()))
+}
+
+func (a *admin) quitquitquit(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusAccepted, "stopping")
+	select {
+	case a.quit <- struct{}{}:
+	default: // somebody has asked already
+	}
+}

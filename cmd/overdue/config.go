@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "time"
+
+// config holds every setting. Names, defaults, bounds and help are in the table of
+// settings.go; the tags here are checked against it by a test.
+type config struct {
+	Namespace       string        `koanf:"namespace"`
+	NamespaceFile   string        `koanf:"namespaceFile"`
+	MonitorQueue    string        `koanf:"monitorQueue"`
+	Listen          listenConfig  `koanf:"listen"`
+	Broker          brokerConfig  `koanf:"broker"`
+	Monitor         monitorConfig `koanf:"monitor"`
+	Alerts          []alertConfig `koanf:"alerts"`
+	Proxy           proxyConfig   `koanf:"proxy"`
+	Log             logConfig     `koanf:"log"`
+	ShutdownTimeout time.Duration `koanf:"shutdownTimeout"`
+
+	// raw is what the settings were read into, by key, and origin says where each value
+	// that is not a default came from. Both are for /configz.
+	raw    map[string]any
+	origin map[string]string
+}
+
+type listenConfig struct {
+	AMQP  string `koanf:"amqp"`
+	HTTP  string `koanf:"http"`
+	Admin string `koanf:"admin"`
+}
+
+type brokerConfig struct {
+	Listen         string        `koanf:"listen"`
+	Expiry         string        `koanf:"expiry"`
+	AutoCreate     bool          `koanf:"autoCreate"`
+	ClockOffset    time.Duration `koanf:"clockOffset"`
+	MaxMessageSize int64         `koanf:"maxMessageSize"`
+	Queues         []queueConfig `koanf:"queues"`
+}
+
+type queueConfig struct {
+	Name                             string        `koanf:"name"`
+	DeadLetteringOnMessageExpiration bool          `koanf:"deadLetteringOnMessageExpiration"`
+	DefaultMessageTimeToLive         time.Duration `koanf:"defaultMessageTimeToLive"`
+	LockDuration                     time.Duration `koanf:"lockDuration"`
+	MaxDeliveryCount                 int64         `koanf:"maxDeliveryCount"`
+}
+
+type monitorConfig struct {
+	Entities []entityConfig `koanf:"entities"`
+}
+
+type entityConfig struct {
+	Queue                    string        `koanf:"queue"`
+	Deadline                 time.Duration `koanf:"deadline"`
+	Expire                   string        `koanf:"expire"`
+	StampTTL                 bool          `koanf:"stampTTL"`
+	DefaultMessageTimeToLive time.Duration `koanf:"defaultMessageTimeToLive"`
+}
+
+type alertConfig struct {
+	Webhook webhookConfig `koanf:"webhook"`
+}
+
+type webhookConfig struct {
+	URL     string        `koanf:"url"`
+	Timeout time.Duration `koanf:"timeout"`
+}
+
+type proxyConfig struct {
+	MaxInFlight int64 `koanf:"maxInFlight"`
+	MaxBodySize int64 `koanf:"maxBodySize"`
+}
+
+type logConfig struct {
+	Level  string `koanf:"level"`
+	Format string `koanf:"format"`
+}
+
+// embedded reports whether the broker runs in this process instead of in a namespace.
+func (c *config) embedded() bool { return c.Namespace == "" }

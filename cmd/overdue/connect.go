@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/sblink"
+)
+
+const dialTimeout = 10 * time.Second
+
+// namespace is what the setting of that name says. It holds secrets: nothing but host
+// may be shown.
+type namespace struct {
+	host string // fully qualified, with the port if one was given
+	dial string // host:port of its AMQP endpoint
+	// plain means AMQP without TLS, as emulators and the embedded broker speak it.
+	plain bool
+
+	// One of three: a key, a signature that somebody made with one, or (both empty) the
+	// Azure identity of the machine.
+	keyName, key     string
+	signature        string
+	connectionString string // "" with the identity
+}
+
+// parseNamespace reads the name of a namespace or a connection string. Its errors
+// name keys and never show a value.
+func parseNamespace(text string) (*namespace, error) {
+	if text = strings.TrimSpace(text); strings.Contains(text, "=") {
+		return parseConnectionString(text)
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(text, "sb://"), "/")
+	if hostName.MatchString(host) && !strings.Contains(host, ".") {
+		return nil, fmt.Errorf("%q is not a fully qualified name; write %s.servicebus.windows.net, or a connection string", clip(host), clip(host))
+	}
+	if !hostName.MatchString(host) {
+		// What is neither may be half of a connection string, and so a secret.
+		return nil, errors.New("the value is neither the name of a namespace, such as contoso.servicebus.windows.net, nor a connection string")
+	}
+	return &namespace{host: host, dial: net.JoinHostPort(host, "5671")}, nil
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+
+func parseConnectionString(text string) (*namespace, error) {
+	parts := map[string]string{}
+	for i, part := range strings.Split(text, ";") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part, "=")
+		if !ok {
+			return nil, fmt.Errorf("part %d of the connection string is not key=value", i+1)
+		}
+		key = strings.ToLower(strings.TrimSpace(key))
+		if _, twice := parts[key]; twice {
+			return nil, fmt.Errorf("part %d of the connection string repeats a key", i+1)
+		}
+		parts[key] = strings.TrimSpace(value)
+	}
+	n := &namespace{
+		keyName: parts["sharedaccesskeyname"], key: parts["sharedaccesskey"],
+		signature: parts["sharedaccesssignature"], connectionString: text,
+	}
+	endpoint, ok := parts["endpoint"]
+	if !ok {
+		return nil, errors.New("the connection string lacks Endpoint=sb://…; copy it whole")
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "sb" || u.Hostname() == "" || u.User != nil {
+		return nil, errors.New("the Endpoint of the connection string is not of the form sb://host/")
+	}
+	switch {
+	case parts["entitypath"] != "":
+		return nil, errors.New("the connection string is for one entity (EntityPath); take one for the whole namespace, because the monitor queue is in it too")
+	case n.signature == "" && (n.keyName == "" || n.key == ""):
+		return nil, errors.New("the connection string lacks SharedAccessKeyName and SharedAccessKey, or SharedAccessSignature; copy it whole")
+	case n.signature != "" && n.key != "":
+		return nil, errors.New("the connection string has both SharedAccessKey and SharedAccessSignature; keep one")
+	}
+	if flag, given := parts["usedevelopmentemulator"]; given {
+		if n.plain, err = strconv.ParseBool(flag); err != nil {
+			return nil, errors.New("UseDevelopmentEmulator in the connection string is neither true nor false")
+		}
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[bool]string{true: "5672", false: "5671"}[n.plain]
+	}
+	n.host, n.dial = u.Host, net.JoinHostPort(u.Hostname(), port)
+	return n, nil
+}
+
+// embeddedConnectionString is what an app pastes to reach the embedded broker at addr.
+// The key is not checked there; the SDKs only want one.
+func embeddedConnectionString(addr string) string {
+	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+}
+
+// connect makes the two clients of a namespace. Neither dials yet.
+func (n *namespace) connect() (*azservicebus.Client, *sblink.Namespace, error) {
+	options := &azservicebus.ClientOptions{
+		ApplicationID: "overdue/" + version(),
+		// The defaults wait 4 s before the first retry and up to two minutes later on: an
+		// app behind a sidecar has given up by then.
+		RetryOptions: azservicebus.RetryOptions{MaxRetries: 4, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second},
+	}
+	links := sblink.Config{Host: n.host, Plain: n.plain, Dial: n.open}
+	var client *azservicebus.Client
+	if n.connectionString == "" {
+		credential, err := azidentity.NewDefaultAzureCredential(nil)
+		if err != nil {
+			return nil, nil, fmt.Errorf("no Azure identity is at hand: %w", err)
+		}
+		if client, err = azservicebus.NewClient(n.host, credential, options); err != nil {
+			return nil, nil, fmt.Errorf("make a client for %s: %w", n.host, err)
+		}
+		links.Tokens = sblink.Credential(credential)
+		return client, sblink.New(links), nil
+	}
+	client, err := azservicebus.NewClientFromConnectionString(n.connectionString, options)
+	if err != nil {
+		// The SDK may quote what it could not read.
+		return nil, nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.host)
+	}
+	links.Tokens = sblink.SAS(n.keyName, n.key)
+	if n.signature != "" {
+		links.Tokens = sblink.Signature(n.signature)
+	}
+	return client, sblink.New(links), nil
+}
+
+// open dials the namespace and does TLS where it has to.
+func (n *namespace) open(ctx context.Context) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	if n.plain {
+		return d.DialContext(ctx, "tcp", n.dial)
+	}
+	return (&tls.Dialer{NetDialer: &d}).DialContext(ctx, "tcp", n.dial)
+}

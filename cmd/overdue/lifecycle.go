@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// state is where a process stands between its start and its end.
+type state string
+
+const (
+	stateStarting state = "starting"
+	stateServing  state = "serving"
+	stateDraining state = "draining"
+	stateStopped  state = "stopped"
+)
+
+// A lifecycle starts rooms in order and stops them in reverse, each by name.
+//
+//	starting ─▶ serving ─▶ draining ─▶ stopped
+//	    └────────────────────▲
+type lifecycle struct {
+	log     *zap.Logger
+	timeout time.Duration // of drain as a whole
+
+	failed  chan error    // the first room that ended by itself
+	drained chan struct{} // closed when drain is done
+
+	mu    sync.Mutex
+	state state
+	steps []step
+	err   error // of drain; MUST only be read after drained is closed
+}
+
+// step is a room that has been started.
+type step struct {
+	name string
+	stop func(context.Context) error
+}
+
+func newLifecycle(log *zap.Logger, timeout time.Duration) *lifecycle {
+	return &lifecycle{
+		log: log, timeout: timeout, state: stateStarting,
+		failed: make(chan error, 1), drained: make(chan struct{}),
+	}
+}
+
+// started registers how a room is stopped. It is called right after the room's start, so
+// that a start which fails later on finds it. stop may be called when the room has
+// already ended, and MUST return when its context ends.
+func (l *lifecycle) started(name string, stop func(context.Context) error) {
+	l.mu.Lock()
+	l.steps = append(l.steps, step{name, stop})
+	l.mu.Unlock()
+	l.log.Debug("room started", zap.String("room", name))
+}
+
+// room runs a room that blocks until its stop is called, and registers the stop. A room
+// that ends before that fails the process, with or without an error.
+func (l *lifecycle) room(name string, run func() error, stop func(context.Context) error) {
+	var stopping atomic.Bool
+	var err error // written before done is closed
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err = run(); !stopping.Load() {
+			l.fail(name, err)
+		}
+	}()
+	l.started(name, func(ctx context.Context) error {
+		stopping.Store(true)
+		stopErr := stop(ctx)
+		select {
+		case <-done:
+			return errors.Join(stopErr, err)
+		case <-ctx.Done():
+			return errors.Join(stopErr, context.Cause(ctx))
+		}
+	})
+}
+
+// background is a room that ends when its context does.
+func (l *lifecycle) background(name string, run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	l.room(name, func() error { return run(ctx) }, func(context.Context) error {
+		cancel()
+		return nil
+	})
+}
+
+// fail reports a room that ended by itself.
+func (l *lifecycle) fail(name string, err error) {
+	if err == nil {
+		err = errors.New("it ended for no stated reason")
+	}
+	select {
+	case l.failed <- fmt.Errorf("%s: %w", name, err):
+	default: // the first failure is the reason; the others follow from it
+	}
+}
+
+// serving says that every room has been started.
+func (l *lifecycle) serving() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == stateStarting {
+		l.state = stateServing
+	}
+}
+
+func (l *lifecycle) current() state {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
+// drain stops all rooms, the last one first, and returns their errors. Whoever calls it
+// a second time waits for the first.
+func (l *lifecycle) drain() error {
+	l.mu.Lock()
+	if l.state == stateDraining || l.state == stateStopped {
+		l.mu.Unlock()
+		<-l.drained
+		return l.err
+	}
+	l.state = stateDraining
+	steps := slices.Clone(l.steps)
+	l.mu.Unlock()
+
+	deadline := time.Now().Add(l.timeout)
+	var errs []error
+	for i, s := range slices.Backward(steps) {
+		// What is left of the time is shared out evenly, so that a room which hangs does
+		// not take it from those that come after.
+		bound := time.Until(deadline) / time.Duration(i+1)
+		began := time.Now()
+		ctx, cancel := context.WithTimeoutCause(context.Background(), bound,
+			fmt.Errorf("not done within %s", bound.Round(time.Millisecond)))
+		err := s.stop(ctx)
+		cancel()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", s.name, err))
+		}
+		l.log.Debug("room stopped", zap.String("room", s.name), zap.Duration("took", time.Since(began)), zap.Error(err))
+	}
+	l.err = errors.Join(errs...)
+	l.mu.Lock()
+	l.state = stateStopped
+	l.mu.Unlock()
+	close(l.drained)
+	return l.err
+}

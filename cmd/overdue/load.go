@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
+)
+
+// configError is a mistake in the configuration or on the command line: exit code 2.
+type configError struct{ err error }
+
+func (e *configError) Error() string { return e.err.Error() }
+func (e *configError) Unwrap() error { return e.err }
+
+var byPath = func() map[string]*setting {
+	m := map[string]*setting{}
+	for _, s := range settings {
+		m[s.path] = s
+	}
+	return m
+}()
+
+// standard is the default as a value. The table's defaults parse: a test sees to it.
+func (s *setting) standard() any {
+	if s.kind == kindList {
+		return []any{}
+	}
+	if s.def == "" {
+		return ""
+	}
+	v, err := s.parse(s.def)
+	if err != nil {
+		panic(fmt.Sprintf("default of %s: %v", s.path, err))
+	}
+	return v
+}
+
+// children are the keys that may stand under path, which is empty or ends in a dot.
+func children(path string) []string {
+	var keys []string
+	for _, s := range settings {
+		rest, ok := strings.CutPrefix(s.path, path)
+		if !ok {
+			continue
+		}
+		key, _, _ := strings.Cut(rest, ".")
+		if key = strings.TrimSuffix(key, "[]"); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// put and has reach into nested maps by a dotted key.
+func put(m map[string]any, key string, v any) {
+	head, rest, nested := strings.Cut(key, ".")
+	if !nested {
+		m[head] = v
+		return
+	}
+	inner, ok := m[head].(map[string]any)
+	if !ok {
+		inner = map[string]any{}
+		m[head] = inner
+	}
+	put(inner, rest, v)
+}
+
+func has(m map[string]any, key string) bool {
+	head, rest, nested := strings.Cut(key, ".")
+	if !nested {
+		_, ok := m[head]
+		return ok
+	}
+	inner, ok := m[head].(map[string]any)
+	return ok && has(inner, rest)
+}
+
+// loadConfig merges the sources, the strongest last: defaults, file, environment,
+// flags (by key). Its errors are of type *configError.
+func loadConfig(file string, getenv func(string) string, flags map[string]string) (*config, error) {
+	layers := []*layer{defaults(file == "")}
+	if file != "" {
+		l, err := readFile(file)
+		if err != nil {
+			return nil, &configError{err}
+		}
+		layers = append(layers, l)
+	}
+	env, flag := newLayer(nil), newLayer(nil)
+	for _, s := range settings {
+		if s.element() {
+			continue
+		}
+		if text := getenv(s.env()); text != "" {
+			env.scalar(s, s.env(), text)
+		}
+		if text, ok := flags[s.path]; ok {
+			flag.scalar(s, "--"+s.flag, text)
+		}
+	}
+	if err := errors.Join(append(env.errs, flag.errs...)...); err != nil {
+		return nil, &configError{err}
+	}
+	c, err := merge(append(layers, env, flag))
+	if err != nil {
+		return nil, &configError{err}
+	}
+	if err := c.complete(); err != nil {
+		return nil, &configError{err}
+	}
+	return c, nil
+}
+
+// defaults is the layer under everything. Somebody without a file has no queues either,
+// so the embedded broker makes them on demand then.
+func defaults(noFile bool) *layer {
+	l := newLayer(nil)
+	for _, s := range settings {
+		if !s.element() {
+			put(l.values, s.path, s.standard())
+		}
+	}
+	if noFile {
+		put(l.values, "broker.autoCreate", true)
+	}
+	return l
+}
+
+// scalar takes a value from a variable or a flag. That of a list is written in YAML.
+func (l *layer) scalar(s *setting, place, text string) {
+	l.place = func(int) string { return place }
+	if s.kind == kindList {
+		root, err := parseYAML([]byte(text))
+		if err != nil {
+			l.fail(0, "%w", err)
+			return
+		}
+		if root == nil {
+			return
+		}
+		if list, ok := l.list(root, s.path, s.path); ok {
+			put(l.values, s.path, list)
+			l.origin[s.path] = place
+		}
+		return
+	}
+	v, err := s.parse(text)
+	if err != nil {
+		l.fail(0, "%s: %w", s.path, err)
+		return
+	}
+	put(l.values, s.path, v)
+	l.origin[s.path] = place
+}
+
+func merge(layers []*layer) (*config, error) {
+	k := koanf.New(".")
+	c := &config{origin: map[string]string{}}
+	for _, l := range layers {
+		if err := k.Load(confmap.Provider(l.values, ""), nil); err != nil {
+			return nil, fmt.Errorf("merge settings: %w", err)
+		}
+		for key, place := range l.origin {
+			c.origin[key] = place
+		}
+	}
+	if err := k.Unmarshal("", c); err != nil {
+		return nil, fmt.Errorf("read settings: %w", err)
+	}
+	c.raw = k.Raw()
+	return c, nil
+}

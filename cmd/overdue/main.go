@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command overdue makes the expiry of Azure Service Bus messages eager: a message that
+// nobody has received by its deadline is dead-lettered then, and somebody is told,
+// although no consumer is connected.
+//
+// The package is wiring. settings.go is the table of everything that can be set,
+// connect.go makes the clients, rooms.go starts proxy, monitor and embedded broker,
+// lifecycle.go stops them in reverse, admin.go shows how they are. Each command has a
+// file of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitFailure = 1
+	exitUsage   = 2 // bad usage or configuration
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// Once the first signal has been taken, a second one has its usual effect: the end.
+	context.AfterFunc(ctx, stop)
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	os.Exit(exitCode(err, os.Stderr))
+}
+
+// run is the whole program. It returns when the command is done or when ctx has ended
+// and everything has been stopped.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
+	root := p.rootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	// What cobra finds wrong with the arguments comes before any command has run.
+	if err != nil && !p.running {
+		return &configError{err}
+	}
+	return err
+}
+
+// exitCode tells the error on stderr, one line for each mistake, and what to exit with.
+func exitCode(err error, stderr io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintf(stderr, "overdue: %s\n", line)
+	}
+	if usage := (*configError)(nil); errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// program is what the commands share.
+type program struct {
+	getenv         func(string) string
+	stdout, stderr io.Writer
+	running        bool // a command has begun
+}
+
+func (p *program) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "overdue",
+		Short: "Eager expiry for Azure Service Bus",
+		Long: "Overdue dead-letters Service Bus messages at their deadline, also while no consumer is\n" +
+			"connected, and tells somebody. Try `overdue demo` first: it needs no Azure.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+		PersistentPreRun: func(*cobra.Command, []string) { p.running = true },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(
+		p.roleCommand(roleRun), p.roleCommand(roleProxy), p.roleCommand(roleMonitor), p.roleCommand(roleBroker),
+		p.healthcheckCommand(), p.versionCommand(),
+	)
+	return root
+}
+
+// configFlags gives a command --config and those flags of the table that it wants.
+// The result loads the configuration once the flags have been parsed.
+func (p *program) configFlags(cmd *cobra.Command, want func(path string) bool) func() (*config, error) {
+	file := cmd.Flags().String("config", "", "configuration file, YAML [OVERDUE_CONFIG]")
+	texts := map[string]*string{}
+	for _, s := range settings {
+		if s.flag == "" || !want(s.path) {
+			continue
+		}
+		help, _, _ := strings.Cut(s.help, ": ")
+		help, _, _ = strings.Cut(help, ". ")
+		texts[s.path] = cmd.Flags().String(s.flag, "", fmt.Sprintf("%s [%s] (default %q)",
+			strings.TrimSuffix(strings.ReplaceAll(help, "`", ""), "."), s.env(), s.def))
+	}
+	return func() (*config, error) {
+		flags := map[string]string{}
+		for path, text := range texts {
+			if cmd.Flags().Changed(byPath[path].flag) {
+				flags[path] = *text
+			}
+		}
+		if *file == "" {
+			*file = p.getenv("OVERDUE_CONFIG")
+		}
+		return loadConfig(*file, p.getenv, flags)
+	}
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"overdue/scheduler"
+)
+
+// newRegistry is a registry with the metrics of the process itself. The rooms add theirs.
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "overdue_build_info", Help: "Always 1; the labels say what runs.",
+	}, []string{"version", "revision", "goversion"})
+	build.WithLabelValues(version(), revision(), runtime.Version()).Set(1)
+	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// companionCounter counts what the scheduler writes; it goes into scheduler.Config.Written.
+func companionCounter(r prometheus.Registerer) func(n int, err error) {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "overdue_companions_total",
+		Help: "Companions by how their write to the monitor queue ended: accepted or failed.",
+	}, []string{"result"})
+	r.MustRegister(c)
+	accepted, failed := c.WithLabelValues("accepted"), c.WithLabelValues("failed")
+	return func(n int, err error) {
+		if err != nil {
+			failed.Add(float64(n))
+			return
+		}
+		accepted.Add(float64(n))
+	}
+}
+
+// registerClock shows how far the broker's clock is ahead of ours. It is NaN until it has
+// been measured.
+func registerClock(r prometheus.Registerer, s *scheduler.Scheduler) {
+	gauge := func(name, help string, read func(scheduler.Instant) time.Duration) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			now := s.Now()
+			if !now.Measured {
+				return math.NaN()
+			}
+			return read(now).Seconds()
+		}))
+	}
+	gauge("overdue_broker_clock_offset_seconds", "The broker's clock minus this machine's; NaN while it is not measured.",
+		func(i scheduler.Instant) time.Duration { return time.Until(i.Time) })
+	gauge("overdue_broker_clock_uncertainty_seconds", "How wrong the measured clock of the broker can be, either way.",
+		func(i scheduler.Instant) time.Duration { return i.Uncertainty })
+}

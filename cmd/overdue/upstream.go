@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/cenkalti/backoff/v5"
+	"go.uber.org/zap"
+)
+
+const attachTimeout = 15 * time.Second
+
+// upstream knows whether the monitor queue can be written. It tries until it can, and
+// tries again when somebody doubts.
+type upstream struct {
+	ns     *namespace
+	client *azservicebus.Client
+	queue  string // the monitor queue
+	log    *zap.Logger
+	doubt  chan struct{} // somebody saw a write fail
+
+	mu  sync.Mutex
+	err error // why it is not attached; nil when it is
+}
+
+// errNotTried is the state before the first answer.
+var errNotTried = errors.New("not reached yet")
+
+func newUpstream(ns *namespace, client *azservicebus.Client, queue string, log *zap.Logger) *upstream {
+	return &upstream{ns: ns, client: client, queue: queue, log: log, doubt: make(chan struct{}, 1), err: errNotTried}
+}
+
+// attached is a readiness check.
+func (u *upstream) attached(context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.err
+}
+
+func (u *upstream) set(err error) {
+	u.mu.Lock()
+	u.err = err
+	u.mu.Unlock()
+}
+
+// doubted asks for another look.
+func (u *upstream) doubted() {
+	select {
+	case u.doubt <- struct{}{}:
+	default: // a look is on its way
+	}
+}
+
+// run keeps the state until ctx ends. It fails when the namespace answers and says
+// what no waiting will change.
+func (u *upstream) run(ctx context.Context) error {
+	sender, err := u.client.NewSender(u.queue, nil)
+	if err != nil {
+		return fmt.Errorf("sender for %s: %w", u.queue, err)
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = sender.Close(closing) // the connection goes next
+	}()
+	for ctx.Err() == nil {
+		if err := u.attach(ctx, sender); err != nil {
+			return err
+		}
+		select {
+		case <-u.doubt:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// attach tries until the monitor queue takes messages, ctx ends (nil) or there is no hope.
+func (u *upstream) attach(ctx context.Context, sender *azservicebus.Sender) error {
+	wait := newBackOff(200*time.Millisecond, 15*time.Second)
+	for told := false; ; {
+		err := u.try(ctx, sender)
+		if ctx.Err() != nil {
+			return nil
+		}
+		u.set(err)
+		if err == nil {
+			u.log.Info("namespace attached", zap.String("namespace", u.ns.host), zap.String("monitor_queue", u.queue))
+			return nil
+		}
+		if final := (*hopeless)(nil); errors.As(err, &final) {
+			return err
+		}
+		if !told {
+			told = true
+			u.log.Warn("namespace unreachable", zap.String("namespace", u.ns.host), zap.Error(err),
+				zap.String("next", "trying on; /readyz says 503 until it succeeds"))
+		}
+		select {
+		case <-time.After(wait.NextBackOff()):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// try makes the errors of one attempt sentences. Dialling first tells a network that is
+// down from a namespace that refuses.
+func (u *upstream) try(ctx context.Context, sender *azservicebus.Sender) error {
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	if err := u.reachable(ctx); err != nil {
+		return err
+	}
+	_, err := sender.NewMessageBatch(ctx, nil)
+	return explain(err, u.ns.host, u.queue)
+}
+
+// reachable is the outbound check: can a connection be opened at all.
+func (u *upstream) reachable(ctx context.Context) error {
+	c, err := u.ns.open(ctx)
+	if err != nil {
+		return fmt.Errorf("the namespace %s cannot be reached: %w; check the setting namespace and the network", u.ns.host, err)
+	}
+	_ = c.Close() // it was opened for the asking
+	return nil
+}
+
+// hopeless marks an error that does not go away by itself.
+type hopeless struct{ error }
+
+func explain(err error, host, queue string) error {
+	if err == nil {
+		return nil
+	}
+	var sb *azservicebus.Error
+	if errors.As(err, &sb) {
+		switch sb.Code {
+		case azservicebus.CodeNotFound:
+			return &hopeless{fmt.Errorf("the namespace %s has no queue %q; create it (lock duration 1 minute or more, "+
+				"max delivery count 2000), or name another with monitorQueue", host, queue)}
+		case azservicebus.CodeUnauthorizedAccess:
+			return &hopeless{fmt.Errorf("the namespace %s refuses access to the queue %q: %w; "+
+				"give the key or the identity the rights Send and Listen", host, queue, err)}
+		}
+	}
+	var auth *azidentity.AuthenticationFailedError
+	if errors.As(err, &auth) {
+		return fmt.Errorf("signing in to %s failed: %w", host, err)
+	}
+	return fmt.Errorf("the queue %q of %s cannot be written: %w", queue, host, err)
+}
+
+func newBackOff(first, longest time.Duration) *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = first, longest
+	return b
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// kind says what the values of a setting look like.
+type kind int
+
+const (
+	kindString kind = iota
+	kindEntity
+	kindAddress
+	kindURL
+	kindDuration
+	kindSize
+	kindCount
+	kindBool
+	kindChoice
+	kindList
+)
+
+// String names the kind for docs/configuration.md.
+func (k kind) String() string {
+	return [...]string{"string", "queue name", "address", "URL", "duration", "size", "number", "bool", "choice", "list"}[k]
+}
+
+// parse reads one value as somebody wrote it, in the file, a variable or a flag. The
+// error says what is allowed; the caller adds the key and the place.
+func (s *setting) parse(text string) (any, error) {
+	switch s.kind {
+	case kindBool:
+		if text != "true" && text != "false" {
+			return nil, fmt.Errorf("%s is not a bool; write true or false", s.quote(text))
+		}
+		return text == "true", nil
+	case kindChoice:
+		if !slices.Contains(s.enum, text) {
+			return nil, fmt.Errorf("%s is not one of %s", s.quote(text), strings.Join(s.enum, ", "))
+		}
+		return text, nil
+	case kindDuration:
+		d, err := parseDuration(text)
+		if err != nil {
+			return nil, err
+		}
+		return d, s.bounds(int64(d), func(n int64) string { return time.Duration(n).String() })
+	case kindSize:
+		n, err := parseSize(text)
+		if err != nil {
+			return nil, err
+		}
+		return n, s.bounds(n, formatSize)
+	case kindCount:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a whole number", clip(text))
+		}
+		return n, s.bounds(n, func(n int64) string { return strconv.FormatInt(n, 10) })
+	case kindAddress:
+		return text, checkAddress(text)
+	case kindEntity:
+		return text, checkEntity(text)
+	case kindURL:
+		return text, checkURL(text)
+	default:
+		return text, nil
+	}
+}
+
+// quote shows a value in a message, unless it is a secret.
+func (s *setting) quote(text string) string {
+	if s.secret {
+		return "the value"
+	}
+	return strconv.Quote(clip(text))
+}
+
+// clip keeps a message readable whatever somebody wrote.
+func clip(text string) string {
+	if len(text) <= 60 {
+		return text
+	}
+	return strings.ToValidUTF8(text[:60], "") + "…"
+}
+
+func (s *setting) bounds(n int64, format func(int64) string) error {
+	if s.min == 0 && s.max == 0 || n >= s.min && n <= s.max {
+		return nil
+	}
+	if s.max == math.MaxInt64 {
+		return fmt.Errorf("%s is too small; it must be at least %s", format(n), format(s.min))
+	}
+	return fmt.Errorf("%s is out of bounds; it must be between %s and %s", format(n), format(s.min), format(s.max))
+}
+
+// isoDuration is the form of the Service Bus API. Years and months have no fixed
+// length and are not allowed there either.
+var isoDuration = regexp.MustCompile(`^P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?$`)
+
+// unlimited is what a duration longer than time.Duration can hold becomes. Azure says
+// "no time to live" with P10675199DT2H48M5.4775807S.
+const unlimited = time.Duration(math.MaxInt64)
+
+// parseDuration reads 1m30s as Go writes it and PT1M30S as Service Bus does.
+func parseDuration(text string) (time.Duration, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		return d, nil
+	}
+	bare, negative := strings.CutPrefix(text, "-")
+	m := isoDuration.FindStringSubmatch(bare)
+	if m == nil || strings.HasSuffix(bare, "P") || strings.HasSuffix(bare, "T") {
+		if _, err := strconv.ParseFloat(text, 64); err == nil {
+			return 0, fmt.Errorf("%q has no unit; write %ss or PT%sS if seconds are meant", clip(text), clip(text), clip(text))
+		}
+		return 0, fmt.Errorf("%q is not a duration; write one like 30s, 1h30m or PT30S", clip(text))
+	}
+	var seconds float64
+	for i, unit := range []float64{86400, 3600, 60, 1} {
+		if m[i+1] == "" {
+			continue
+		}
+		n, err := strconv.ParseFloat(m[i+1], 64)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a duration: %w", clip(text), err)
+		}
+		seconds += n * unit
+	}
+	if seconds >= unlimited.Seconds() {
+		return unlimited, nil
+	}
+	if negative {
+		seconds = -seconds
+	}
+	return time.Duration(math.Round(seconds * float64(time.Second))), nil
+}
+
+var sizeUnits = []struct {
+	suffix string
+	bytes  int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"B", 1}, {"", 1}}
+
+// parseSize reads 262144, 256KiB and 1MiB.
+func parseSize(text string) (int64, error) {
+	for _, u := range sizeUnits {
+		digits, ok := strings.CutSuffix(text, u.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+		if err != nil || n < 0 || n > math.MaxInt64/u.bytes {
+			break
+		}
+		return n * u.bytes, nil
+	}
+	return 0, fmt.Errorf("%q is not a size; write one like 262144, 256KiB or 1MiB", clip(text))
+}
+
+func formatSize(n int64) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return strconv.FormatInt(n>>20, 10) + "MiB"
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return strconv.FormatInt(n>>10, 10) + "KiB"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// checkAddress demands host:port on loopback: TLS and authentication, without which
+// nothing may be reachable from elsewhere, come in a later release.
+func checkAddress(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return fmt.Errorf("%q is not an address; write host:port, such as 127.0.0.1:5300", clip(text))
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return fmt.Errorf("%q has no port between 0 and 65535", clip(text))
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("%q is not on loopback; this release has no TLS and no authentication yet, "+
+			"so it listens on 127.0.0.1, [::1] or localhost only", clip(text))
+	}
+	return nil
+}
+
+// checkEntity keeps to what Service Bus allows in the name of a queue.
+func checkEntity(text string) error {
+	if text == "" {
+		return fmt.Errorf("%q is empty; give the name of a queue", text)
+	}
+	if n := utf8.RuneCountInString(text); n > 260 {
+		return fmt.Errorf("%q has %d characters; a queue name has at most 260", clip(text), n)
+	}
+	if !entityName.MatchString(text) {
+		return fmt.Errorf("%q is not the name of a queue; use letters, digits, '.', '-', '_' and '/', with a letter or digit at both ends", clip(text))
+	}
+	return nil
+}
+
+var entityName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
+
+// checkURL keeps the value out of its errors: a webhook's URL often is its password.
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("the value is not a URL; write one like https://example.com/hook")
+	}
+	return nil
+}
