@@ -25,12 +25,14 @@ type Decoder struct {
 	transfer    Transfer
 	disposition Disposition
 	flow        Flow
+	reader      Reader // here, because a call through an interface moves its arguments to the heap
 }
 
 // Decode is DecodePerformative, but a *Transfer, *Disposition or *Flow that it returns is valid
 // until the next call only.
 func (d *Decoder) Decode(body []byte) (p Performative, payload []byte, err error) {
-	r := NewReader(body)
+	r := &d.reader
+	*r = NewReader(body)
 	code := r.PeekDescriptor()
 	v := d.place(code)
 	if v == nil {
@@ -38,7 +40,7 @@ func (d *Decoder) Decode(body []byte) (p Performative, payload []byte, err error
 		r.Fail(fmt.Errorf("%w: descriptor 0x%02x is no performative", ErrMalformed, code))
 		return nil, nil, r.err
 	}
-	if err := v.Decode(&r); err != nil {
+	if err := v.Decode(r); err != nil {
 		return nil, nil, err
 	}
 	return v, r.Rest(), nil

@@ -117,7 +117,7 @@ func (e *Error) Decode(r *Reader) error {
 	e.Condition = f.symbol()
 	e.Description = f.string()
 	e.Info = f.pairs()
-	return f.done()
+	return f.done(r)
 }
 
 func appendError(dst []byte, e *Error) []byte {

@@ -9,8 +9,7 @@ import "bytes"
 type fields struct {
 	Reader
 	left int
-	of   *Reader // what the composite was read from; it takes over the error
-	name string  // of the composite type, for errors
+	name string // of the composite type, for errors
 }
 
 // composite consumes a described list whose descriptor has to be code.
@@ -24,7 +23,7 @@ func composite(r *Reader, code uint64, name string) fields {
 // fieldList consumes the list of a composite type whose descriptor was consumed before.
 func fieldList(r *Reader, name string) fields {
 	sub, n := r.List()
-	return fields{Reader: sub, left: n, of: r, name: name}
+	return fields{Reader: sub, left: n, name: name}
 }
 
 // has moves to the next field and reports whether it is there to be read.
@@ -45,10 +44,11 @@ func (f *fields) must(field string) bool {
 	return false
 }
 
-// done hands the error to the Reader the composite was read from, and returns it.
-func (f *fields) done() error {
-	f.of.Fail(f.err)
-	return f.of.err
+// done hands the error to r, which the composite was read from, and returns it. That f holds no
+// pointer to r is what lets a decoding stay on the stack.
+func (f *fields) done(r *Reader) error {
+	r.Fail(f.err)
+	return r.err
 }
 
 func (f *fields) bool() bool { return f.has() && f.Bool() }

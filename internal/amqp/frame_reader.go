@@ -121,8 +121,8 @@ func (fr *FrameReader) makeRoom(n int) {
 	switch {
 	case kept == size:
 		size = min(2*size, max(n, fastBuffer)) // it holds nothing but a part of this frame
-	case kept == 0 && fr.full && size < fastBuffer:
-		size *= 2
+	case fr.full && size < fastBuffer:
+		size *= 2 // more comes than we took at once
 	case fr.r > 0 && n > size-fr.r:
 		copy(fr.buf, fr.buf[fr.r:fr.w])
 		fr.r, fr.w = 0, kept

@@ -2,7 +2,10 @@
 
 package amqp
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // BatchMessageFormat is the message format of a batch: every data section of the body is itself
 // an encoded message.
@@ -37,6 +40,9 @@ func ParseMessage(b []byte) (Message, error) {
 		}
 		last = code
 		v := section(&r, code)
+		if r.err != nil {
+			return Message{}, r.err
+		}
 		switch code {
 		case CodeHeader:
 			m.Header = v
@@ -58,9 +64,6 @@ func ParseMessage(b []byte) (Message, error) {
 			m.Body = b[body:end:end]
 		}
 	}
-	if r.err != nil {
-		return Message{}, r.err
-	}
 	return m, nil
 }
 
@@ -81,22 +84,39 @@ func checkOrder(r *Reader, last, code uint64) error {
 
 func isBody(code uint64) bool { return code >= CodeData && code <= CodeAMQPValue }
 
-// section consumes the value of a section after checking that its type and its count can be right.
+// section consumes the value of a section and checks that its type and its count can be right.
 func section(r *Reader, code uint64) Raw {
-	look := *r
+	v := r.Raw()
+	if r.err != nil || code == CodeAMQPValue {
+		return v
+	}
+	c := v[0]
 	switch code {
 	case CodeHeader, CodeProperties, CodeAMQPSequence:
-		look.List()
+		if c != codeList8 && c != codeList32 && c != codeList0 {
+			r.wrong("list", c)
+		}
 	case CodeData:
-		look.Binary()
-	case CodeAMQPValue:
+		if c != codeBinary8 && c != codeBinary32 {
+			r.wrong("binary", c)
+		}
+		return v
 	default:
-		look.Map()
+		if c != codeMap8 && c != codeMap32 {
+			r.wrong("map", c)
+		}
 	}
-	if r.Fail(look.err); r.err != nil {
-		return nil
+	count, room := 0, 0
+	switch forms[c].count {
+	case 1:
+		count, room = int(v[2]), len(v)-narrowHeader
+	case 4:
+		count, room = int(binary.BigEndian.Uint32(v[5:])), len(v)-wideHeader
 	}
-	return r.Raw()
+	if odd := count%2 != 0 && (c == codeMap8 || c == codeMap32); odd || count > room || count < 0 {
+		r.failf("%s of %d elements in %d bytes", forms[c].name, count, room)
+	}
+	return v
 }
 
 // Append appends the encoded message: what ParseMessage was given, byte for byte, unless that had

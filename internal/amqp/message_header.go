@@ -30,7 +30,7 @@ func DecodeHeader(raw Raw) (Header, error) {
 	h.TTL, h.HasTTL = f.optionalUint()
 	h.FirstAcquirer = f.bool()
 	h.DeliveryCount = f.uint(0)
-	return h, f.done()
+	return h, f.done(&r)
 }
 
 // Append appends the header section, descriptor included.

@@ -60,7 +60,7 @@ func DecodeProperties(raw Raw) (Properties, error) {
 	p.GroupID = f.stringPointer()
 	p.GroupSequence, p.HasGroupSequence = f.optionalUint()
 	p.ReplyToGroupID = f.stringPointer()
-	return p, f.done()
+	return p, f.done(&r)
 }
 
 // Append appends the properties section, descriptor included. A MessageID or CorrelationID of a

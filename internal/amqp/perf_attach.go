@@ -71,7 +71,7 @@ func (a *Attach) Decode(r *Reader) error {
 	a.OfferedCapabilities = f.raw()
 	a.DesiredCapabilities = f.raw()
 	a.Properties = f.raw()
-	return f.done()
+	return f.done(r)
 }
 
 func (a *Attach) decodeTarget(r *Reader) error {

@@ -37,7 +37,7 @@ func (o *Open) Decode(r *Reader) error {
 	o.OfferedCapabilities = f.raw()
 	o.DesiredCapabilities = f.raw()
 	o.Properties = f.raw()
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded begin.
@@ -72,7 +72,7 @@ func (b *Begin) Decode(r *Reader) error {
 	b.OfferedCapabilities = f.raw()
 	b.DesiredCapabilities = f.raw()
 	b.Properties = f.raw()
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded detach.
@@ -91,7 +91,7 @@ func (d *Detach) Decode(r *Reader) error {
 	d.Handle = f.mustUint("handle")
 	d.Closed = f.bool()
 	d.Error = f.error()
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded end.
@@ -104,7 +104,7 @@ func (e *End) Append(dst []byte) []byte {
 func (e *End) Decode(r *Reader) error {
 	f := composite(r, CodeEnd, "end")
 	e.Error = f.error()
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded close.
@@ -117,5 +117,5 @@ func (c *Close) Append(dst []byte) []byte {
 func (c *Close) Decode(r *Reader) error {
 	f := composite(r, CodeClose, "close")
 	c.Error = f.error()
-	return f.done()
+	return f.done(r)
 }

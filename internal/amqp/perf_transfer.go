@@ -2,6 +2,8 @@
 
 package amqp
 
+import "math"
+
 // maxDeliveryTag is the most bytes of a delivery tag (part 2 section 2.8.7).
 const maxDeliveryTag = 32
 
@@ -33,9 +35,46 @@ func (t *Transfer) Append(dst []byte) []byte {
 // Room returns how many bytes of payload fit behind t into a frame of at most maxFrameSize bytes.
 // It returns at least 1, so that a loop that cuts a payload always ends.
 func (t *Transfer) Room(maxFrameSize uint32) int {
-	var scratch [128]byte
-	room := int64(maxFrameSize) - FrameHeaderSize - int64(len(t.Append(scratch[:0])))
-	return int(max(room, 1))
+	return int(max(int64(maxFrameSize)-FrameHeaderSize-int64(t.size()), 1))
+}
+
+// size returns the length of what Append appends. Counting is cheaper than encoding twice, and
+// only a state with fields is encoded for it.
+func (t *Transfer) size() int {
+	const descriptor, constants = 3, 5 // settled, more, resume, aborted, batchable
+	n := constants + uintSize(t.Handle, true) + uintSize(t.DeliveryID, t.HasDeliveryID) +
+		uintSize(t.MessageFormat, t.HasMessageFormat) + 1
+	if t.DeliveryTag != nil {
+		n += 1 + len(t.DeliveryTag)
+		if len(t.DeliveryTag) > math.MaxUint8 {
+			n += 3
+		}
+	}
+	if n++; t.HasRcvSettleMode {
+		n++
+	}
+	switch t.State.(type) {
+	case nil:
+		n++
+	case Accepted, Released:
+		n += descriptor + 1
+	default:
+		n += len(appendState(nil, t.State))
+	}
+	if n+1 > math.MaxUint8 {
+		return descriptor + wideHeader + n
+	}
+	return descriptor + narrowHeader + n
+}
+
+func uintSize(v uint32, has bool) int {
+	switch {
+	case !has || v == 0:
+		return 1
+	case v <= math.MaxUint8:
+		return 2
+	}
+	return 5
 }
 
 // Decode reads a transfer, up to its payload, which is the Rest of r. DeliveryTag aliases what r
@@ -62,7 +101,7 @@ func (t *Transfer) Decode(r *Reader) error {
 	t.Resume = f.bool()
 	t.Aborted = f.bool()
 	t.Batchable = f.bool()
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded disposition.
@@ -90,7 +129,7 @@ func (d *Disposition) Decode(r *Reader) error {
 	d.Settled = f.bool()
 	d.State = f.state()
 	d.Batchable = f.bool()
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded flow.
@@ -125,5 +164,5 @@ func (w *Flow) Decode(r *Reader) error {
 	w.Drain = f.bool()
 	w.Echo = f.bool()
 	w.Properties = f.raw()
-	return f.done()
+	return f.done(r)
 }

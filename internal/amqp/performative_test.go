@@ -264,12 +264,19 @@ func TestErrorsAlwaysHaveACondition(t *testing.T) {
 }
 
 func TestRoomIsWhatFitsIntoAFrame(t *testing.T) {
-	x := Transfer{Handle: 300, DeliveryID: 1 << 30, HasDeliveryID: true, DeliveryTag: make([]byte, 32), State: Accepted{}}
-	room := x.Room(512)
-	if got := len(AppendFrame(nil, 0, &x, make([]byte, room))); got != 512 {
-		t.Errorf("frame with %d bytes of payload has %d bytes, want 512", room, got)
+	transfers := []*Transfer{{}, {DeliveryTag: make([]byte, 32)}, {DeliveryTag: make([]byte, 300), State: Accepted{}}}
+	for _, p := range fullPerformatives() {
+		if x, ok := p.(*Transfer); ok {
+			transfers = append(transfers, x)
+		}
 	}
-	if got := x.Room(10); got != 1 {
+	for _, x := range transfers {
+		room := x.Room(1024)
+		if got := len(AppendFrame(nil, 0, x, make([]byte, room))); got != 1024 {
+			t.Errorf("%s: frame with %d bytes of payload has %d bytes, want 1024", Trace(x, room), room, got)
+		}
+	}
+	if got := transfers[0].Room(10); got != 1 {
 		t.Errorf("Room of a frame that is too small = %d, want 1", got)
 	}
 }

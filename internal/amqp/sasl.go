@@ -50,7 +50,7 @@ func (m *SASLMechanisms) Decode(r *Reader) error {
 	if f.must("sasl-server-mechanisms") {
 		m.Mechanisms = f.Symbols()
 	}
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded performative.
@@ -71,7 +71,7 @@ func (i *SASLInit) Decode(r *Reader) error {
 	}
 	i.InitialResponse = f.binary()
 	i.Hostname = f.string()
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded performative.
@@ -87,7 +87,7 @@ func (c *SASLChallenge) Decode(r *Reader) error {
 	if f.must("challenge") {
 		c.Challenge = bytes.Clone(f.Binary())
 	}
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded performative.
@@ -103,7 +103,7 @@ func (p *SASLResponse) Decode(r *Reader) error {
 	if f.must("response") {
 		p.Response = bytes.Clone(f.Binary())
 	}
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded performative.
@@ -122,5 +122,5 @@ func (o *SASLOutcome) Decode(r *Reader) error {
 		o.Code = f.Ubyte()
 	}
 	o.AdditionalData = f.binary()
-	return f.done()
+	return f.done(r)
 }

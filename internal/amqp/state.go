@@ -100,11 +100,26 @@ func (s *TransactionalState) Append(dst []byte) []byte {
 	return EndList(dst, start, 2)
 }
 
+// appendState calls the methods by their types rather than through the interface, which would move
+// dst to the heap.
 func appendState(dst []byte, s DeliveryState) []byte {
-	if s == nil {
-		return AppendNull(dst)
+	switch s := s.(type) {
+	case Accepted:
+		return s.Append(dst)
+	case Released:
+		return s.Append(dst)
+	case *Received:
+		return s.Append(dst)
+	case *Rejected:
+		return s.Append(dst)
+	case *Modified:
+		return s.Append(dst)
+	case *Declared:
+		return s.Append(dst)
+	case *TransactionalState:
+		return s.Append(dst)
 	}
-	return s.Append(dst)
+	return AppendNull(dst)
 }
 
 // DecodeState consumes a delivery state. It returns nil for a null, and when r has an error.

@@ -80,7 +80,7 @@ func (s *Source) Decode(r *Reader) error {
 	s.DefaultOutcome = f.raw()
 	s.Outcomes = f.raw()
 	s.Capabilities = f.raw()
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded target.
@@ -107,7 +107,7 @@ func (t *Target) Decode(r *Reader) error {
 	t.Dynamic = f.bool()
 	t.DynamicNodeProperties = f.raw()
 	t.Capabilities = f.raw()
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded coordinator.
@@ -120,7 +120,7 @@ func (c *Coordinator) Append(dst []byte) []byte {
 func (c *Coordinator) Decode(r *Reader) error {
 	f := composite(r, CodeCoordinator, "coordinator")
 	c.Capabilities = f.raw()
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded declare.
@@ -133,7 +133,7 @@ func (d *Declare) Append(dst []byte) []byte {
 func (d *Declare) Decode(r *Reader) error {
 	f := composite(r, CodeDeclare, "declare")
 	d.GlobalID = f.raw()
-	return f.done()
+	return f.done(r)
 }
 
 // Append appends the encoded discharge.
@@ -149,7 +149,7 @@ func (d *Discharge) Decode(r *Reader) error {
 	f := composite(r, CodeDischarge, "discharge")
 	*d = Discharge{TxnID: f.txnID()}
 	d.Fail = f.bool()
-	return f.done()
+	return f.done(r)
 }
 
 func (f *fields) address() (address string, has bool, other Raw) {
