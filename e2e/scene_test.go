@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+	"overdue/internal/pipenet"
+	"overdue/internal/queue"
+	"overdue/internal/sblink"
+	"overdue/monitor"
+	"overdue/proxy"
+	"overdue/scheduler"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+)
+
+const (
+	workQueue    = "orders"
+	otherQueue   = "unwatched"
+	monitorQueue = "overdue-monitor"
+)
+
+// scene is a namespace, a proxy and a monitor in front of it, and a webhook.
+type scene struct {
+	*testing.T
+	ns        *brokertest.Namespace
+	client    *azservicebus.Client // the app's and the consumer's own
+	scheduler *scheduler.Scheduler
+	proxy     *proxy.Proxy
+	settings  monitor.Settings
+	stamp     bool // whether the proxy stamps TTLs
+	hook      *hook
+	sinks     *pipenet.Network
+}
+
+// play runs a scene on fake time.
+func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{T: t, stamp: true}
+		s.ns = brokertest.New(t, func(c *broker.Config) {
+			c.AutoCreate = false
+			work := broker.QueueConfig{Name: workQueue, DeadLetteringOnMessageExpiration: true, LockDuration: time.Minute}
+			other := work
+			other.Name = otherQueue
+			c.Queues = []broker.QueueConfig{work, other, {Name: monitorQueue, MaxDeliveryCount: 2000}}
+			for _, f := range configure {
+				f(s, c)
+			}
+		})
+		s.client = s.ns.Client(t)
+		s.scheduler = s.newScheduler()
+		var err error
+		s.proxy, err = proxy.New(proxy.Config{
+			Client: s.ns.Client(t), Scheduler: s.scheduler, Log: s.logger(),
+			Settings: func(entity string) proxy.Settings {
+				return proxy.Settings{
+					Monitored: entity == workQueue, StampTTL: s.stamp,
+					Deadline: s.settings.Deadline, DefaultMessageTimeToLive: s.settings.DefaultMessageTimeToLive,
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.proxy.Close(context.Background()); err != nil {
+				t.Errorf("closing the proxy: %v", err)
+			}
+		})
+		s.sinks = pipenet.New()
+		s.hook = newHook(t, s.sinks)
+		act(s)
+	})
+}
+
+func (s *scene) logger() *zap.Logger {
+	return zaptest.NewLogger(s.T, zaptest.Level(zap.WarnLevel))
+}
+
+func (s *scene) newScheduler() *scheduler.Scheduler {
+	s.Helper()
+	sc, err := scheduler.New(scheduler.Config{Client: s.ns.Client(s.T), MonitorQueue: monitorQueue})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = sc.Close(context.Background()) }) // a test may have broken its connection
+	return sc
+}
+
+// measure lets the proxy know the broker's clock, as a running one does.
+func (s *scene) measure() {
+	s.Helper()
+	if err := s.scheduler.MeasureClock(s.Context()); err != nil {
+		s.Fatalf("MeasureClock: %v", err)
+	}
+}
+
+// startMonitor runs a monitor until the returned function is called, or the scene ends.
+func (s *scene) startMonitor() (stop func()) {
+	s.Helper()
+	webhook, err := monitor.NewWebhook(monitor.WebhookConfig{URL: "http://hook/", Client: &http.Client{
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.sinks.Dial(ctx, "hook") }, IdleConnTimeout: time.Second},
+	}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: s.ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
+	w, err := monitor.New(monitor.Config{
+		Client: s.ns.Client(s.T), Links: links, Scheduler: s.newScheduler(), MonitorQueue: monitorQueue,
+		Namespace: "overdue.test", Settings: func(string) monitor.Settings { return s.settings },
+		Alerters: []monitor.Alerter{webhook}, Log: s.logger(),
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.Errorf("Run = %v, want nil after a stop", err)
+		}
+		_ = links.Close() // its connection may be broken
+	})
+	s.Cleanup(stop)
+	return stop
+}
+
+// send posts one message to a queue through the REST door.
+func (s *scene) send(queue, id string, properties string, headers ...string) {
+	s.Helper()
+	if code, body := s.post(queue, id, properties, headers...); code != http.StatusCreated {
+		s.Fatalf("send %s = %d %s, want 201", id, code, body)
+	}
+}
+
+func (s *scene) post(queue, id string, properties string, headers ...string) (int, string) {
+	r := httptest.NewRequest(http.MethodPost, "/"+queue+"/messages", strings.NewReader("body of "+id))
+	if properties != "" {
+		properties = "," + properties
+	}
+	r.Header.Set("BrokerProperties", fmt.Sprintf(`{"MessageId":%q%s}`, id, properties))
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.proxy.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+func ttl(d time.Duration) string { return fmt.Sprintf(`"TimeToLive":%g`, d.Seconds()) }
+
+// queue is the engine's queue, to look behind the protocol.
+func (s *scene) queue(name string) *queue.Queue {
+	s.Helper()
+	q, ok := s.ns.Broker.Queue(name)
+	if !ok {
+		s.Fatalf("the broker has no queue %s", name)
+	}
+	return q
+}
+
+// waiting and dead are what stands in a queue and in its dead-letter queue.
+func (s *scene) waiting(name string) []queue.View { return s.queue(name).Peek(nil, 0, 1<<20) }
+func (s *scene) dead(name string) []queue.View {
+	return s.queue(name).DeadLetterQueue().Peek(nil, 0, 1<<20)
+}
+
+// lags are how long after their deadlines the dead letters of a queue were moved, in order.
+// All of them have to have died of their time-to-live, none of them early.
+func (s *scene) lags(name string) []time.Duration {
+	s.Helper()
+	var lags []time.Duration
+	for _, m := range s.dead(name) {
+		if m.DeadLetterReason != "TTLExpiredException" {
+			s.Errorf("%s: dead-letter reason %q, want TTLExpiredException", m.MessageID, m.DeadLetterReason)
+		}
+		lag := m.DeadLetteredTime.Sub(m.ExpiresAt)
+		if lag < 0 {
+			s.Errorf("%s was dead-lettered %v early", m.MessageID, -lag)
+		}
+		lags = append(lags, lag)
+	}
+	slices.Sort(lags)
+	return lags
+}
+
+// receive takes one message under lock, as a consumer would.
+func (s *scene) receive(queue string) (*azservicebus.Receiver, *azservicebus.ReceivedMessage) {
+	s.Helper()
+	r, err := s.client.NewReceiverForQueue(queue, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = r.Close(context.Background()) })
+	ms, err := r.ReceiveMessages(s.Context(), 1, nil)
+	if err != nil || len(ms) != 1 {
+		s.Fatalf("receive from %s = %d messages, %v", queue, len(ms), err)
+	}
+	return r, ms[0]
+}
+
+// settled waits until the monitor queue holds no companion any more.
+func (s *scene) settled(within time.Duration) {
+	s.Helper()
+	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
+		c := s.queue(monitorQueue).Counts()
+		if c.Active+c.Scheduled == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			s.Fatalf("the monitor queue still holds %d active and %d scheduled companions after %v", c.Active, c.Scheduled, within)
+		}
+	}
+}
+
+// hook is a webhook that remembers what it was told.
+type hook struct {
+	mu     sync.Mutex
+	events []event
+	status int // to answer with
+}
+
+type event struct {
+	ID, Type, Source, Subject string
+	Data                      struct {
+		SequenceNumber   int64
+		LagMs            int64
+		Strategy         string
+		DeadLetterReason string
+		Deadline         time.Time
+		DeadLetteredTime time.Time
+	}
+}
+
+func newHook(t *testing.T, network *pipenet.Network) *hook {
+	h := &hook{status: http.StatusOK}
+	ln, err := network.Listen("hook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: h}
+	go func() { _ = srv.Serve(ln) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	return h
+}
+
+func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var e event
+	if err == nil {
+		err = json.Unmarshal(body, &e)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if h.status == http.StatusOK {
+		h.events = append(h.events, e)
+	}
+	w.WriteHeader(h.status)
+}
+
+func (h *hook) answer(status int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.status = status
+}
+
+// told are the events so far.
+func (h *hook) told() []event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.events)
+}
+
+// subjects are the message-ids that were told, sorted, with repetitions.
+func (h *hook) subjects() []string {
+	var ids []string
+	for _, e := range h.told() {
+		ids = append(ids, e.Subject)
+	}
+	slices.Sort(ids)
+	return ids
+}
