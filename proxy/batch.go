@@ -10,6 +10,8 @@ import (
 	"io"
 	"net/http"
 	"unicode/utf8"
+
+	"overdue/scheduler"
 )
 
 // maxBatch is the most messages that Service Bus takes in one batch (Standard). It also
@@ -27,10 +29,14 @@ type batchEntry struct {
 func parseBatch(h http.Header, body []byte) ([]*restMessage, error) {
 	// The properties of a batch are in its body. A deadline in a header would be passed over
 	// in silence, and leave messages unwatched whose sender believes otherwise.
-	for _, name := range []string{propDeadline, propWithin, propExpiry} {
-		if h.Get(name) != "" {
-			return nil, badRequest("The header %s does not apply to a batch; state it in the UserProperties of each message.", name)
+	at, within, err := scheduler.StatedDeadline(func(name string) any {
+		if v := h.Get(name); v != "" {
+			return v
 		}
+		return nil
+	})
+	if err != nil || within > 0 || !at.IsZero() {
+		return nil, badRequest("A deadline in a header does not apply to a batch; state it in the UserProperties of each message.")
 	}
 	if !utf8.Valid(body) {
 		return nil, badRequest("The body of the batch is not UTF-8.")

@@ -9,14 +9,6 @@ import (
 	"overdue/scheduler"
 )
 
-// The properties by which a message states its deadline, in the order in which they
-// are looked at. They stay on the message.
-const (
-	propDeadline = "overdue-deadline" // an instant: AMQP timestamp or RFC 3339
-	propWithin   = "overdue-within"   // a duration: 30s or PT30S
-	propExpiry   = "ce-expirytime"    // CloudEvents' extension in binary mode: RFC 3339
-)
-
 const (
 	// maxTTL is the longest TTL that a message header can hold: milliseconds in 32 bits,
 	// about 49.7 days. A TTL beyond it is clamped to it, as the SDKs do. A deadline
@@ -103,10 +95,15 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 // statedBy finds the statement that counts. life is the message's own TTL or the
 // entity's default, whichever is shorter.
 func statedBy(m *message, s Settings, life time.Duration) (statement, error) {
-	if st, err := statedByProperty(m); err != nil || st.by != "" {
-		return st, err
-	}
+	at, within, err := scheduler.StatedDeadline(m.Property)
 	switch {
+	case err != nil:
+		// To pass it over would leave a message unwatched whose sender believes otherwise.
+		return statement{}, badRequest("%s.", err)
+	case !at.IsZero():
+		return statement{at: at, by: byDeadline}, nil
+	case within > 0:
+		return statement{within: roundUp(within), by: byWithin}, nil
 	case m.TTL > 0:
 		return statement{within: roundUp(life), by: byTTL}, nil
 	case s.Deadline > 0:
@@ -115,50 +112,6 @@ func statedBy(m *message, s Settings, life time.Duration) (statement, error) {
 		return statement{within: roundUp(s.DefaultMessageTimeToLive), by: byDefault}, nil
 	}
 	return statement{}, nil
-}
-
-// statedByProperty reads the properties by which a message states its deadline. One that
-// cannot be read is an error: to pass it over would leave a message unwatched whose
-// sender believes otherwise.
-func statedByProperty(m *message) (statement, error) {
-	for _, name := range []string{propDeadline, propWithin, propExpiry} {
-		v := m.Property(name)
-		if v == nil {
-			continue
-		}
-		if name == propWithin {
-			return statedWithin(v)
-		}
-		return statedAt(name, v)
-	}
-	return statement{}, nil
-}
-
-func statedAt(name string, v any) (statement, error) {
-	switch v := v.(type) {
-	case time.Time:
-		return statement{at: v.UTC(), by: byDeadline}, nil
-	case string:
-		if t, err := time.Parse(time.RFC3339Nano, v); err == nil {
-			return statement{at: t.UTC(), by: byDeadline}, nil
-		}
-	}
-	return statement{}, badRequest("%s is %s; an instant is written as in 2026-01-31T12:00:00Z.", name, quoted(v))
-}
-
-func statedWithin(v any) (statement, error) {
-	s, ok := v.(string)
-	if !ok {
-		return statement{}, badRequest("%s is %s; a duration is written with its unit, as 30s or PT30S.", propWithin, quoted(v))
-	}
-	d, err := parseDuration(s)
-	if err != nil {
-		return statement{}, badRequest("%s is %s; a duration is written as 30s or PT30S.", propWithin, quoted(v))
-	}
-	if d <= 0 || d > maxDeadline {
-		return statement{}, badRequest("%s is %s; it has to be more than nothing and at most 100 years.", propWithin, quoted(v))
-	}
-	return statement{within: roundUp(d), by: byWithin}, nil
 }
 
 // plausible refuses an absolute deadline that has passed for certain, or is absurd.
@@ -203,12 +156,6 @@ func (pr *promise) widened(now scheduler.Instant) (ref scheduler.Reference, ok b
 		ref.Deadline = later(now.Time, pr.scheduled).Add(ref.Within)
 	}
 	return ref, true
-}
-
-// agrees reports whether two messages are due at the same time when they are enqueued
-// at the same time.
-func (pr *promise) agrees(other *promise) bool {
-	return pr.ref.Within == other.ref.Within && pr.ref.Deadline.Equal(other.ref.Deadline)
 }
 
 // shorter is the shorter of two spans, where 0 means for ever.

@@ -33,17 +33,17 @@ func TestEveryKeyOfBrokerPropertiesIsRead(t *testing.T) {
 
 func TestTimesOfBrokerPropertiesAreRead(t *testing.T) {
 	for text, want := range map[string]brokerProperties{
-		`{}`:                              {},
-		`{"TimeToLive":null,"To":null}`:   {},
-		`{"TimeToLive":10}`:               {timeToLive: 10 * time.Second},
-		`{"TimeToLive":0.3}`:              {timeToLive: 300 * time.Millisecond},
-		`{"TimeToLive":0.0001}`:           {timeToLive: time.Millisecond},
-		`{"TimeToLive":1e-30}`:            {timeToLive: time.Millisecond},
-		`{"TimeToLive":4294967.295}`:      {timeToLive: maxTTL},
-		`{"TimeToLive":4294968}`:          {timeToLive: maxTTL},
-		`{"TimeToLive":9.2233720368e11}`:  {}, // TimeSpan.MaxValue, as a received message shows it
-		`{"TimeToLiveTimeSpan":"0:0:40"}`: {timeToLive: 40 * time.Second},
-		`{"TimeToLiveTimeSpan":"10675199.02:48:05.4775807"}`:           {},
+		`{}`:                                                 {},
+		`{"TimeToLive":null,"To":null}`:                      {},
+		`{"TimeToLive":10}`:                                  {timeToLive: 10 * time.Second},
+		`{"TimeToLive":0.3}`:                                 {timeToLive: 300 * time.Millisecond},
+		`{"TimeToLive":0.0001}`:                              {timeToLive: time.Millisecond},
+		`{"TimeToLive":1e-30}`:                               {timeToLive: time.Millisecond},
+		`{"TimeToLive":4294967.295}`:                         {timeToLive: maxTTL},
+		`{"TimeToLive":4294968}`:                             {timeToLive: maxTTL},
+		`{"TimeToLive":9.2233720368e11}`:                     {}, // TimeSpan.MaxValue, as a received message shows it
+		`{"TimeToLiveTimeSpan":"0:0:40"}`:                    {timeToLive: 40 * time.Second},
+		`{"TimeToLiveTimeSpan":"10675199.02:48:05.4775807"}`: {},
 		`{"ScheduledEnqueueTimeUtc":"2033-11-06T08:49:37.0019999Z"}`:   {scheduledEnqueueTime: time.Date(2033, 11, 6, 8, 49, 37, 1e6, time.UTC)},
 		`{"ScheduledEnqueueTimeUtc":"2033-11-06T08:49:37","Label":""}`: {scheduledEnqueueTime: time.Date(2033, 11, 6, 8, 49, 37, 0, time.UTC)},
 	} {
@@ -58,12 +58,12 @@ func TestTimesOfBrokerPropertiesAreRead(t *testing.T) {
 
 func TestBrokerPropertiesThatCannotBeReadAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		`{`:              "not a JSON object",
-		`[]`:             "not a JSON object",
-		`"Label"`:        "not a JSON object",
-		`{'Label':'a'}`:  "not a JSON object",
-		`{} {}`:          "not a JSON object",
-		"{\"To\":\"\xff": "UTF-8",
+		`{`:                   "not a JSON object",
+		`[]`:                  "not a JSON object",
+		`"Label"`:             "not a JSON object",
+		`{'Label':'a'}`:       "not a JSON object",
+		`{} {}`:               "not a JSON object",
+		"{\"To\":\"\xff":      "UTF-8",
 		`{"CorrelationId":1}`: "CorrelationId", `{"ForcePersistence":"yes"}`: "ForcePersistence", `{"Label":{}}`: "Label",
 		`{"MessageId":7}`: "MessageId", `{"PartitionKey":[]}`: "PartitionKey", `{"ReplyTo":true}`: "ReplyTo",
 		`{"ReplyToSessionId":0}`: "ReplyToSessionId", `{"SessionId":1.5}`: "SessionId", `{"To":1}`: "To",

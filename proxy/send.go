@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"overdue/scheduler"
@@ -131,24 +130,14 @@ func (p *Proxy) promiseAgain(ctx context.Context, entity string, promises []prom
 // promiseAll works out the promise of every message that has a deadline.
 func promiseAll(ms []*message, settings Settings, now scheduler.Instant) ([]promise, error) {
 	var promises []promise
-	named := map[string]int{} // message-id and session-id → index in promises
 	for i, m := range ms {
 		pr, ok, err := promiseOf(m, settings, now)
 		if err != nil {
 			return nil, ofBatch(err, i, len(ms))
 		}
-		if !ok {
-			continue
+		if ok {
+			promises = append(promises, pr)
 		}
-		// Two messages of one name that were stamped in the same instant cannot be told
-		// apart. It does no harm as long as their deadlines are the same.
-		key := strings.Join([]string{m.ID, m.SessionID, m.PartitionKey}, "\x00")
-		if j, repeated := named[key]; !repeated {
-			named[key] = len(promises)
-		} else if !promises[j].agrees(&pr) {
-			return nil, badRequest("The message-id %q is repeated in the batch with another deadline.", m.ID)
-		}
-		promises = append(promises, pr)
 	}
 	return promises, nil
 }

@@ -3,11 +3,9 @@
 package proxy
 
 import (
-	"errors"
 	"math"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -34,85 +32,29 @@ func parseTime(s string) (t time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-var (
-	isoDuration = regexp.MustCompile(`^P(?:([0-9.]+)W|(?:([0-9.]+)D)?(T(?:([0-9.]+)H)?(?:([0-9.]+)M)?(?:([0-9.]+)S)?)?)$`)
-	// timeSpan is .NET's: [d.]hh:mm[:ss[.fffffff]].
-	timeSpan = regexp.MustCompile(`^(?:([0-9]{1,8})\.)?([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2}(?:\.[0-9]{1,7})?))?$`)
+// timeSpan is how .NET writes a span: [d.]hh:mm[:ss[.fffffff]].
+var timeSpan = regexp.MustCompile(`^(?:([0-9]{1,8})\.)?([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,7}))?)?$`)
 
-	errNoDuration = errors.New("proxy: not a duration")
-)
-
-// longestSpan is how long a duration from outside may be written. It keeps the digits few.
-const longestSpan = 64
-
-// parseDuration reads a duration, written as in Go (1m30s) or in ISO 8601 (PT1M30S). Years and
-// months have no fixed length and are refused. It may be negative or zero in Go's form.
-func parseDuration(s string) (time.Duration, error) {
-	s = strings.TrimSpace(s)
-	if len(s) > longestSpan {
-		return 0, errNoDuration
-	}
-	if !strings.HasPrefix(s, "P") {
-		return time.ParseDuration(s)
-	}
-	g := isoDuration.FindStringSubmatch(s)
-	if g == nil || strings.HasSuffix(s, "T") || s == "P" {
-		return 0, errNoDuration
-	}
-	d, ok := sum(g[1], 7*24*time.Hour, g[2], 24*time.Hour, g[4], time.Hour, g[5], time.Minute, g[6], time.Second)
-	if !ok {
-		return 0, errNoDuration
-	}
-	return d, nil
-}
-
-// parseTimeSpan reads a span as .NET writes it, 1.02:03:04.5 for a day and more. The
-// longest TimeSpan of .NET, and whatever a Duration cannot hold, is the longest Duration.
+// parseTimeSpan reads a span as .NET writes it, 1.02:03:04.5 for a day and more. What a
+// Duration cannot hold, like the longest TimeSpan of .NET, is the longest Duration.
 func parseTimeSpan(s string) (d time.Duration, ok bool) {
-	s = strings.TrimSpace(s)
-	if strings.HasPrefix(s, "P") { // what the administration API writes
-		d, err := parseDuration(s)
-		return d, err == nil
-	}
-	g := timeSpan.FindStringSubmatch(s)
-	if g == nil || len(s) > longestSpan {
+	g := timeSpan.FindStringSubmatch(strings.TrimSpace(s))
+	if g == nil {
 		return 0, false
 	}
-	return sum(g[1], 24*time.Hour, g[2], time.Hour, g[3], time.Minute, g[4], time.Second)
+	days, hours, minutes, seconds := digits(g[1]), digits(g[2]), digits(g[3]), digits(g[4])
+	if days > int64(math.MaxInt64/(24*time.Hour))-100 { // hh:mm:ss are less than 100 hours and a bit
+		return math.MaxInt64, true
+	}
+	ticks := digits((g[5] + "0000000")[:7]) // of 100 ns
+	return time.Duration(days)*24*time.Hour + time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute +
+		time.Duration(seconds)*time.Second + time.Duration(ticks)*100*time.Nanosecond, true
 }
 
-// sum adds up pairs of a decimal number, as text, and its unit. A sum that a Duration
-// cannot hold is the longest Duration. ok is false when a text is no number.
-func sum(pairs ...any) (d time.Duration, ok bool) {
-	total := 0.0
-	exact := time.Duration(0)
-	for i := 0; i < len(pairs); i += 2 {
-		text, unit := pairs[i].(string), pairs[i+1].(time.Duration)
-		if text == "" {
-			continue
-		}
-		whole, fraction, _ := strings.Cut(text, ".")
-		f, err := strconv.ParseFloat(text, 64)
-		if err != nil || whole == "" {
-			return 0, false
-		}
-		total += f * float64(unit)
-		if total >= math.MaxInt64 {
-			return math.MaxInt64, true
-		}
-		n, err := strconv.ParseInt(whole, 10, 64)
-		if err != nil {
-			return 0, false
-		}
-		// The whole part is exact; the fraction needs no more than a float gives.
-		exact += time.Duration(n) * unit
-		if fraction != "" {
-			part, err := strconv.ParseFloat("0."+fraction, 64)
-			if err != nil {
-				return 0, false
-			}
-			exact += time.Duration(math.Round(part * float64(unit)))
-		}
+// digits is the number that a few digits make, 0 for none.
+func digits(s string) (n int64) {
+	for _, c := range s {
+		n = 10*n + int64(c-'0')
 	}
-	return exact, true
+	return n
 }

@@ -8,39 +8,16 @@ import (
 	"time"
 )
 
-func TestDurationsAreReadInBothForms(t *testing.T) {
-	const bad = time.Duration(math.MinInt64)
-	for text, want := range map[string]time.Duration{
-		"30s": 30 * time.Second, "1m30s": 90 * time.Second, "-1s": -time.Second, "250ms": 250 * time.Millisecond,
-		" 30s ": 30 * time.Second,
-		"PT30S": 30 * time.Second, "PT1M30S": 90 * time.Second, "PT0.5S": 500 * time.Millisecond, "P1D": 24 * time.Hour,
-		"P1DT2H3M4.005S": 26*time.Hour + 3*time.Minute + 4005*time.Millisecond, "P2W": 14 * 24 * time.Hour, "PT0S": 0,
-		"P10675199DT2H48M5.4775807S": math.MaxInt64,
-		"":                           bad, "30": bad, "s": bad, "P": bad, "PT": bad, "P1DT": bad, "P1Y": bad, "P1M": bad,
-		"PT1H1H": bad, "-PT1S": bad, "pt1s": bad, "PT.S": bad, "PT1..5S": bad, "PT.5S": bad, "PT1S ": time.Second,
-		"P99999999999999999999D": math.MaxInt64, "999999999h": bad,
-	} {
-		got, err := parseDuration(text)
-		if want == bad {
-			if err == nil {
-				t.Errorf("parseDuration(%q) = %v, want an error", text, got)
-			}
-		} else if err != nil || got != want {
-			t.Errorf("parseDuration(%q) = %v, %v, want %v", text, got, err, want)
-		}
-	}
-}
-
 func TestTimeSpansAreReadAsDotNetWritesThem(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"00:00:40": 40 * time.Second, "0.00:00:40": 40 * time.Second, "1.02:03:04.5": 26*time.Hour + 3*time.Minute + 4500*time.Millisecond,
-		"00:10": 10 * time.Minute, "0:0:1": time.Second, "10675199.02:48:05.4775807": math.MaxInt64, "PT40S": 40 * time.Second,
+		"00:10": 10 * time.Minute, "0:0:1": time.Second, "10675199.02:48:05.4775807": math.MaxInt64,
 	} {
 		if got, ok := parseTimeSpan(text); !ok || got != want {
 			t.Errorf("parseTimeSpan(%q) = %v, %v, want %v", text, got, ok, want)
 		}
 	}
-	for _, text := range []string{"", "40", "40s", "00:00:40:00:00", "a:b:c", "-00:00:40", "00:00:"} {
+	for _, text := range []string{"", "40", "PT40S", "40s", "00:00:40:00:00", "a:b:c", "-00:00:40", "00:00:"} {
 		if got, ok := parseTimeSpan(text); ok {
 			t.Errorf("parseTimeSpan(%q) = %v, want that it is none", text, got)
 		}
