@@ -166,7 +166,8 @@ func (c *Conn) serve() error {
 	go func() {
 		err := c.writeLoop()
 		if err != nil {
-			c.nc.Close() // ends the read loop
+			c.die() // nobody may wait for room in an output that nobody writes
+			c.nc.Close()
 		}
 		wrote <- err
 	}()
@@ -189,6 +190,13 @@ func (c *Conn) serve() error {
 		return fmt.Errorf("before open: %w", err)
 	}
 	return err
+}
+
+func (c *Conn) die() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state = connDead
+	c.releaseLocked()
 }
 
 // readLoop handles frames until the connection ends; nil means that both sides have closed without an error.
