@@ -102,7 +102,7 @@ func loadConfig(file string, getenv func(string) string, flags map[string]string
 			env.scalar(s, s.env(), text)
 		}
 		if text, ok := flags[s.path]; ok {
-			flag.scalar(s, "--"+s.flag, text)
+			flag.scalar(s, s.flagName(), text)
 		}
 	}
 	if err := errors.Join(append(env.errs, flag.errs...)...); err != nil {

@@ -46,6 +46,14 @@ func (s *setting) env() string {
 	return b.String()
 }
 
+// flagName is the setting as a flag. The demo sets some that have none by their keys.
+func (s *setting) flagName() string {
+	if s.flag == "" {
+		return s.path
+	}
+	return "--" + s.flag
+}
+
 // element reports whether the setting belongs to the elements of a list.
 func (s *setting) element() bool { return strings.Contains(s.path, "[].") }
 

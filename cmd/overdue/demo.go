@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+)
+
+// The two queues of the demo. They are made alike; only the first is monitored.
+const (
+	demoEager = "eager"
+	demoLazy  = "lazy"
+)
+
+const (
+	demoFirstTTL = 2 * time.Second
+	demoLastTTL  = 8 * time.Second
+	// demoGrace is how long after the last deadline the watched queue may take.
+	demoGrace = 5 * time.Second
+	// demoReceive bounds the one receive that moves the other queue's messages.
+	demoReceive = 5 * time.Second
+	// demoSettle lets the screen show the end of a phase.
+	demoSettle = 700 * time.Millisecond
+	demoTick   = 100 * time.Millisecond
+)
+
+// demo is one run: the same sends to two queues of an embedded broker, no consumer.
+type demo struct {
+	proc   *process
+	client *azservicebus.Client
+	n      int // messages per queue
+	began  time.Time
+	screen screen
+}
+
+func (p *program) demoCommand() *cobra.Command {
+	var asJSON bool
+	var n int
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show lazy and eager expiry side by side, on an embedded broker",
+		Long: "Starts an embedded broker and Overdue in this process, on free ports of loopback, sends the\n" +
+			"same messages to a watched and an unwatched queue that nobody receives from, and shows\n" +
+			"when they reach the dead-letter queue. Takes about ten seconds and leaves nothing behind.",
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print nothing but the result, as JSON")
+	cmd.Flags().IntVar(&n, "messages", 300, "messages per queue, 1 to 5000")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if n < 1 || n > 5000 {
+			return &configError{fmt.Errorf("--messages is %d; it must be between 1 and 5000", n)}
+		}
+		screen := newScreen(p.stdout, p.getenv)
+		if asJSON {
+			screen = noScreen{}
+		}
+		result, err := p.runDemo(cmd.Context(), n, screen)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			err = result.writeJSON(p.stdout)
+		} else {
+			err = result.writeTable(p.stdout)
+		}
+		return errors.Join(err, result.verdict())
+	}
+	return cmd
+}
+
+// runDemo starts everything, runs the demo and stops everything.
+func (p *program) runDemo(ctx context.Context, n int, s screen) (_ *demoResult, err error) {
+	proc, err := p.startDemo()
+	if err != nil {
+		return nil, fmt.Errorf("start the demo: %w", err)
+	}
+	defer func() { err = errors.Join(err, proc.stop()) }()
+	// A client of its own stands for the app; it does not know of Overdue.
+	client, err := azservicebus.NewClientFromConnectionString(embeddedConnectionString(proc.brokerAddr), nil)
+	if err != nil {
+		return nil, fmt.Errorf("make the demo's client: %w", err)
+	}
+	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // the broker goes next
+	d := &demo{proc: proc, client: client, n: n, screen: s}
+	return d.run(ctx)
+}
+
+// startDemo starts the rooms of `overdue run` on free ports, for two queues.
+func (p *program) startDemo() (*process, error) {
+	const queue = "deadLetteringOnMessageExpiration: true"
+	// The caller's own settings must not reach into the demo.
+	none := func(string) string { return "" }
+	c, err := loadConfig("", none, map[string]string{
+		"listen.http": "127.0.0.1:0", "listen.admin": "127.0.0.1:0", "broker.listen": "127.0.0.1:0",
+		"broker.autoCreate": "false",
+		"broker.queues":     fmt.Sprintf("[{name: %s, %s}, {name: %s, %s}]", demoEager, queue, demoLazy, queue),
+		"monitor.entities":  fmt.Sprintf("[{queue: %s}]", demoEager),
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Every message of the watched queue raises an alert; that is not news here.
+	log, level, err := newLog(p.stderr, logConfig{Level: zap.ErrorLevel.String(), Format: "auto"})
+	if err != nil {
+		return nil, err
+	}
+	return start(roleRun, c, log, level)
+}
+
+func (d *demo) run(ctx context.Context) (*demoResult, error) {
+	d.screen.say("An embedded broker that expires lazily, as Azure Service Bus does. Two queues, no consumer.")
+	d.screen.say(fmt.Sprintf("%d messages to each, times to live between %s and %s.", d.n, demoFirstTTL, demoLastTTL))
+	d.screen.say("The watched queue is fed through Overdue's REST door (the AMQP door comes in a later release), the other one directly with the SDK.")
+	d.screen.say("")
+	d.began = time.Now()
+	if err := d.sendAll(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.watchUntil(ctx, time.Now().Add(demoLastTTL+demoGrace), d.eagerDone); err != nil {
+		return nil, err
+	}
+	r := &demoResult{waited: time.Since(d.began)}
+	r.Eager.Sent, r.Lazy.Sent = d.n, d.n
+	r.Lazy.DeadLetteredBeforeReceive = d.counts(demoLazy).dead
+	if err := d.measure(r); err != nil {
+		return nil, err
+	}
+	d.screen.say("")
+	d.screen.say("Now somebody receives from the unwatched queue, once:")
+	if err := d.receiveOnce(ctx); err != nil {
+		return nil, err
+	}
+	r.Lazy.DeadLetteredAfterReceive = d.counts(demoLazy).dead
+	return r, nil
+}
+
+// eagerDone reports whether every deadline has passed and the watched queue is empty.
+func (d *demo) eagerDone() bool {
+	return time.Since(d.began) > demoLastTTL+demoSettle && d.counts(demoEager).dead == d.n
+}
+
+// watchUntil shows the queues until done, the deadline or the end of ctx.
+func (d *demo) watchUntil(ctx context.Context, deadline time.Time, done func() bool) error {
+	tick := time.NewTicker(demoTick)
+	defer tick.Stop()
+	for {
+		finished := done() || time.Now().After(deadline)
+		d.screen.show(frame{
+			elapsed: time.Since(d.began), total: d.n, last: finished,
+			eager: d.counts(demoEager), lazy: d.counts(demoLazy),
+		})
+		if finished {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-d.proc.life.failed:
+			return errors.New("the demo's own Overdue has failed")
+		case <-ctx.Done():
+			return errors.New("interrupted before the end")
+		}
+	}
+}
+
+// counts looks into the broker from behind: it is no receive and moves nothing.
+func (d *demo) counts(name string) queueCounts {
+	q, ok := d.proc.broker.Queue(name)
+	if !ok {
+		return queueCounts{}
+	}
+	c := q.Counts()
+	return queueCounts{waiting: c.Active, dead: c.DeadLetter}
+}
+
+// measure takes the lag of every message of the watched queue by the broker's clock.
+func (d *demo) measure(r *demoResult) error {
+	q, ok := d.proc.broker.Queue(demoEager)
+	if !ok {
+		return fmt.Errorf("the broker has lost the queue %s", demoEager)
+	}
+	var lags []time.Duration
+	for _, v := range q.DeadLetterQueue().Peek(nil, 0, d.n) {
+		lags = append(lags, v.DeadLetteredTime.Sub(v.EnqueuedTime.Add(v.TTL)))
+	}
+	r.Eager.DeadLettered = len(lags)
+	r.setLags(lags)
+	return nil
+}
+
+// receiveOnce is what it takes to get expired messages out of a lazy queue: somebody who
+// wants to receive. There is nothing left for it to get.
+func (d *demo) receiveOnce(ctx context.Context) error {
+	receiver, err := d.client.NewReceiverForQueue(demoLazy, nil)
+	if err != nil {
+		return fmt.Errorf("receiver for %s: %w", demoLazy, err)
+	}
+	receiving, stop := context.WithTimeout(ctx, demoReceive)
+	defer stop()
+	received := make(chan error, 1)
+	go func() {
+		ms, err := receiver.ReceiveMessages(receiving, 1, nil)
+		if err == nil && len(ms) > 0 {
+			err = errors.New("an expired message was delivered")
+		}
+		received <- err
+	}()
+	began := time.Now()
+	err = d.watchUntil(ctx, began.Add(demoReceive), func() bool {
+		return time.Since(began) > demoSettle && d.counts(demoLazy).waiting == 0
+	})
+	stop()
+	if receiveErr := <-received; err == nil && receiveErr != nil && !isContextEnd(receiveErr) {
+		err = fmt.Errorf("receive from %s: %w", demoLazy, receiveErr)
+	}
+	return errors.Join(err, receiver.Close(context.WithoutCancel(ctx)))
+}
+
+// isContextEnd reports that an operation ended because its context did.
+func isContextEnd(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// demoResult is what --json prints.
+type demoResult struct {
+	Eager struct {
+		Sent         int     `json:"sent"`
+		DeadLettered int     `json:"deadLettered"`
+		LagMs        demoLag `json:"lagMs"`
+	} `json:"eager"`
+	Lazy struct {
+		Sent                      int `json:"sent"`
+		DeadLetteredBeforeReceive int `json:"deadLetteredBeforeReceive"`
+		DeadLetteredAfterReceive  int `json:"deadLetteredAfterReceive"`
+	} `json:"lazy"`
+
+	waited time.Duration // from the first send to the one receive
+	early  int           // dead-lettered before their deadline
+}
+
+// demoLag is how long after their deadline messages were dead-lettered, in milliseconds.
+type demoLag struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// setLags fills in the percentiles (nearest rank) and counts what came too early.
+func (r *demoResult) setLags(lags []time.Duration) {
+	if len(lags) == 0 {
+		return
+	}
+	slices.Sort(lags)
+	rank := func(p float64) float64 {
+		i := max(0, int(math.Ceil(p*float64(len(lags))))-1)
+		return float64(lags[i].Round(10*time.Microsecond).Microseconds()) / 1000
+	}
+	r.Eager.LagMs = demoLag{P50: rank(0.5), P99: rank(0.99), Max: rank(1)}
+	for _, lag := range lags {
+		if lag < 0 {
+			r.early++
+		}
+	}
+}
+
+// verdict is an error unless every watched message was dead-lettered, and none early.
+func (r *demoResult) verdict() error {
+	switch {
+	case r.Eager.DeadLettered != r.Eager.Sent:
+		return fmt.Errorf("of %d watched messages %d were dead-lettered in time", r.Eager.Sent, r.Eager.DeadLettered)
+	case r.early > 0:
+		return fmt.Errorf("%d watched messages were dead-lettered before their deadline", r.early)
+	}
+	return nil
+}
+
+func (r *demoResult) writeJSON(w io.Writer) error {
+	if err := json.NewEncoder(w).Encode(r); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}
+
+func (r *demoResult) writeTable(w io.Writer) error {
+	var b strings.Builder
+	row := func(cells ...any) { fmt.Fprintf(&b, "  %-30s %-22v %v\n", cells...) }
+	ms := func(v float64) string { return fmt.Sprintf("%.1f ms", v) }
+	still := fmt.Sprintf("still waiting after %.0f s", r.waited.Seconds())
+	if r.Lazy.DeadLetteredBeforeReceive > 0 {
+		still = "not measured"
+	}
+	b.WriteString("\n")
+	row("", "watched by Overdue", "left to itself")
+	row("sent", r.Eager.Sent, r.Lazy.Sent)
+	row("received by a consumer", 0, 0)
+	row("dead-lettered by themselves", r.Eager.DeadLettered, r.Lazy.DeadLetteredBeforeReceive)
+	row("how late: half of them within", ms(r.Eager.LagMs.P50), still)
+	row("          99 of 100 within", ms(r.Eager.LagMs.P99), "")
+	row("          the last within", ms(r.Eager.LagMs.Max), "")
+	row("what it took to get them out", "nothing", fmt.Sprintf("one receive, then %d", r.Lazy.DeadLetteredAfterReceive))
+	b.WriteString("\nTo try it with an app: overdue run\n")
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// queueCounts is what the demo shows of a queue.
+type queueCounts struct{ waiting, dead int }
+
+// frame is one moment of the demo.
+type frame struct {
+	elapsed     time.Duration
+	total       int // messages per queue
+	eager, lazy queueCounts
+	last        bool // of its phase
+}
+
+// A screen shows the demo while it runs.
+type screen interface {
+	say(text string)
+	show(f frame)
+}
+
+// Columns and rows that the live picture takes.
+const (
+	screenWidth = 78
+	barWidth    = 30
+)
+
+// newScreen draws in place on a terminal that is wide enough, and writes a line per
+// second elsewhere.
+func newScreen(w io.Writer, getenv func(string) string) screen {
+	if f, ok := w.(*os.File); ok && isTerminal(f) && getenv("TERM") != "dumb" {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width >= screenWidth {
+			return &liveScreen{w: w, color: getenv("NO_COLOR") == ""}
+		}
+	}
+	return &lineScreen{w: w}
+}
+
+// noScreen shows nothing.
+type noScreen struct{}
+
+func (noScreen) say(string) {}
+func (noScreen) show(frame) {}
+
+// lineScreen writes one line per second, and one at the end of a phase.
+type lineScreen struct {
+	w    io.Writer
+	next time.Duration
+}
+
+func (s *lineScreen) say(text string) { _, _ = fmt.Fprintln(s.w, text) } // a screen that is gone is no failure
+
+func (s *lineScreen) show(f frame) {
+	if f.elapsed < s.next && !f.last {
+		return
+	}
+	s.next = f.elapsed.Truncate(time.Second) + time.Second
+	s.say(fmt.Sprintf("%5.1fs  watched: %4d waiting %4d dead-lettered   unwatched: %4d waiting %4d dead-lettered",
+		f.elapsed.Seconds(), f.eager.waiting, f.eager.dead, f.lazy.waiting, f.lazy.dead))
+}
+
+// liveScreen redraws five rows in place.
+type liveScreen struct {
+	w     io.Writer
+	color bool
+	drawn int // rows of the picture that the cursor stands below
+}
+
+func (s *liveScreen) say(text string) {
+	s.drawn = 0 // the picture above stays
+	for len(text) > screenWidth {
+		cut := strings.LastIndexByte(text[:screenWidth], ' ')
+		if cut <= 0 {
+			break
+		}
+		_, _ = fmt.Fprintln(s.w, text[:cut]) // a screen that is gone is no failure
+		text = text[cut+1:]
+	}
+	_, _ = fmt.Fprintln(s.w, text)
+}
+
+func (s *liveScreen) show(f frame) {
+	var b strings.Builder
+	if s.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", s.drawn)
+	}
+	rows := []string{
+		fmt.Sprintf("%5.1f s after the first send", f.elapsed.Seconds()),
+		s.row("watched by Overdue", "waiting", f.eager.waiting, f.total, "36"),
+		s.row("", "dead-lettered", f.eager.dead, f.total, "32"),
+		s.row("left to itself", "waiting", f.lazy.waiting, f.total, "36"),
+		s.row("", "dead-lettered", f.lazy.dead, f.total, "32"),
+	}
+	for _, row := range rows {
+		b.WriteString("\x1b[2K" + row + "\n") // clear the line first
+	}
+	s.drawn = len(rows)
+	_, _ = io.WriteString(s.w, b.String()) // a screen that is gone is no failure
+}
+
+func (s *liveScreen) row(queue, what string, n, total int, color string) string {
+	full := min(barWidth, (n*barWidth+total-1)/max(1, total))
+	bar := strings.Repeat("█", full)
+	if s.color {
+		bar = "\x1b[" + color + "m" + bar + "\x1b[0m"
+	}
+	return fmt.Sprintf("%-19s %-13s %s%s %5d", queue, what, bar, strings.Repeat("·", barWidth-full), n)
+}
