@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/broker"
+	"overdue/internal/queue"
+)
+
+var expiries = map[string]queue.Expiry{"lazy": queue.Lazy, "lazy-head": queue.LazyHead, "eager": queue.Eager}
+
+// creator makes the queues of the suite on an embedded broker.
+func creator(b *broker.Broker) func(*testing.T, broker.QueueConfig) string {
+	var n atomic.Int64
+	return func(t *testing.T, cfg broker.QueueConfig) string {
+		t.Helper()
+		cfg.Name = fmt.Sprintf("queue-%d", n.Add(1))
+		if err := b.AddQueue(cfg); err != nil {
+			t.Fatal(err)
+		}
+		return cfg.Name
+	}
+}
+
+func TestEmbeddedBrokerOnFakeTime(t *testing.T) {
+	for name, expiry := range expiries {
+		t.Run(name, func(t *testing.T) {
+			Exercise(t, synctest.Test, func(t *testing.T) *Target {
+				ns := New(t, func(c *broker.Config) { c.AutoCreate, c.Expiry = false, expiry })
+				return &Target{
+					ConnectionString: ns.ConnectionString(),
+					ClientOptions:    ns.ClientOptions(),
+					Dial:             ns.Dial,
+					CreateQueue:      creator(ns.Broker),
+					LockDuration:     30 * time.Second,
+					Expiry:           expiry,
+					Wait: func(d time.Duration) {
+						time.Sleep(d)
+						synctest.Wait()
+					},
+					Cut: func() { ns.Net.Cut() },
+				}
+			})
+		})
+	}
+}
+
+func TestEmbeddedBrokerOverTCP(t *testing.T) {
+	Exercise(t, RealTime, func(t *testing.T) *Target {
+		b, addr := listen(t, broker.Config{})
+		var ahead time.Duration
+		return &Target{
+			ConnectionString: connectionString(addr),
+			ClientOptions:    &azservicebus.ClientOptions{},
+			Dial: func(ctx context.Context) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, "tcp", addr)
+			},
+			CreateQueue:  creator(b),
+			LockDuration: 30 * time.Second,
+			Expiry:       queue.Lazy,
+			// The broker's clock goes ahead instead of the test falling asleep.
+			Wait: func(d time.Duration) {
+				ahead += d
+				b.SetClockOffset(ahead)
+			},
+		}
+	})
+}
+
+// listen starts a broker on a port of its own.
+func listen(t testing.TB, cfg broker.Config) (*broker.Broker, string) {
+	t.Helper()
+	b, err := broker.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, b, ln)
+	return b, ln.Addr().String()
+}
