@@ -26,7 +26,7 @@ type Message struct {
 
 // ParseMessage cuts an encoded message into its sections. It checks their order, that none but a
 // data or a sequence section comes twice, that the body is of one kind and that each section is of
-// its type and ends within b. It does not look at the elements. A message without a body is taken,
+// its type, and that lists and maps hold the elements that they state. It does not look into those. A message without a body is taken,
 // though the standard wants one: go-amqp sends them.
 func ParseMessage(b []byte) (Message, error) {
 	var m Message
@@ -84,7 +84,7 @@ func checkOrder(r *Reader, last, code uint64) error {
 
 func isBody(code uint64) bool { return code >= CodeData && code <= CodeAMQPValue }
 
-// section consumes the value of a section and checks that its type and its count can be right.
+// section consumes the value of a section after checking its type and its elements.
 func section(r *Reader, code uint64) Raw {
 	v := r.Raw()
 	if r.err != nil || code == CodeAMQPValue {
@@ -106,17 +106,38 @@ func section(r *Reader, code uint64) Raw {
 			r.wrong("map", c)
 		}
 	}
-	count, room := 0, 0
-	switch forms[c].count {
-	case 1:
-		count, room = int(v[2]), len(v)-narrowHeader
-	case 4:
-		count, room = int(binary.BigEndian.Uint32(v[5:])), len(v)-wideHeader
-	}
-	if odd := count%2 != 0 && (c == codeMap8 || c == codeMap32); odd || count > room || count < 0 {
-		r.failf("%s of %d elements in %d bytes", forms[c].name, count, room)
+	if err := checkElements(v); err != nil {
+		r.Fail(err)
+		return nil
 	}
 	return v
+}
+
+// checkElements checks that a list or map ends where its last element does. Readers that go by the
+// count and readers that go by the size would otherwise see different messages.
+func checkElements(v Raw) error {
+	f := &forms[v[0]]
+	count, content := uint32(0), v[1+f.size+f.count:]
+	switch f.count {
+	case 1:
+		count = uint32(v[2])
+	case 4:
+		count = binary.BigEndian.Uint32(v[5:])
+	}
+	if count%2 != 0 && f.name == "map" {
+		return fmt.Errorf("%w: map of %d elements, which is odd", ErrMalformed, count)
+	}
+	for range count { // ends at the end of content at the latest
+		n, err := sizeOf(content, 0)
+		if err != nil {
+			return err
+		}
+		content = content[n:]
+	}
+	if len(content) != 0 {
+		return fmt.Errorf("%w: %d bytes behind the last element", ErrMalformed, len(content))
+	}
+	return nil
 }
 
 // Append appends the encoded message: what ParseMessage was given, byte for byte, unless that had

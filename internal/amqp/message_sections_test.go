@@ -49,6 +49,8 @@ func TestSectionsOutOfOrderAreRefused(t *testing.T) {
 		"sequence of a value":   {"005376 40", false},
 		"odd map":               {"005374 c1020140", false},
 		"lying count":           {"005370 c00105", false},
+		"tail in a map":         {"005374 c107 02 a10161 41 " + "41" + value, false},
+		"fewer elements":        {"005372 c103 04 4040", false},
 		"cut short":             {"005375 a0ff01", false},
 		"descriptor only":       {"005377", false},
 	} {
