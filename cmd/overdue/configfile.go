@@ -103,6 +103,10 @@ func parseYAML(text []byte) (*yaml.Node, error) {
 		if m := yamlLine.FindStringSubmatch(message); m != nil {
 			line, _ = strconv.Atoi(m[1]) // the expression allows digits only; 0 would do
 			message = message[len(m[0]):]
+			// The library counts the lines of its scanner from 1 and those of its parser from 0.
+			if strings.HasPrefix(message, "did not find expected") {
+				line++
+			}
 		}
 		return nil, &yamlError{line, "this is not YAML: " + strings.TrimPrefix(message, "yaml: ")}
 	}

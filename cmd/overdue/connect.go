@@ -144,6 +144,12 @@ func (n *namespace) connect() (*azservicebus.Client, *sblink.Namespace, error) {
 	return client, sblink.New(links), nil
 }
 
+// signInFailed reports that the machine's identity could not get a token.
+func signInFailed(err error) bool {
+	var failed *azidentity.AuthenticationFailedError
+	return errors.As(err, &failed)
+}
+
 // open dials the namespace and does TLS where it has to.
 func (n *namespace) open(ctx context.Context) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout}

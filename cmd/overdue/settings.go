@@ -69,6 +69,8 @@ var settings = []*setting{
 		help: "A file that holds what namespace would, such as a mounted secret. Give one of the two."},
 	{path: "monitorQueue", kind: kindEntity, def: "overdue-monitor", flag: "monitor-queue",
 		help: "The queue that holds the companions. The embedded broker makes it by itself; in a namespace it has to exist."},
+	{path: "shutdownTimeout", kind: kindDuration, def: "25s", min: int64(time.Second), max: int64(10 * time.Minute),
+		help: "How long a clean stop may take before it is a failure."},
 
 	{path: "listen.amqp", kind: kindAddress, def: "127.0.0.1:5672",
 		help: "Reserved for the drop-in AMQP endpoint, which comes in a later release. Nothing listens there yet."},
@@ -131,8 +133,6 @@ var settings = []*setting{
 		help: "The least level that is logged, on stderr. `PUT /loglevel` changes it at run time."},
 	{path: "log.format", kind: kindChoice, def: "auto", enum: []string{"auto", "json", "console"}, flag: "log-format",
 		help: "`auto` is console on a terminal and JSON elsewhere."},
-	{path: "shutdownTimeout", kind: kindDuration, def: "25s", min: int64(time.Second), max: int64(10 * time.Minute),
-		help: "How long a clean stop may take before it is a failure."},
 }
 
 // later are keys that the design knows and this release does not, with the word for what is missing.

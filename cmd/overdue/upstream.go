@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
@@ -151,8 +150,7 @@ func explain(err error, host, queue string) error {
 				"give the key or the identity the rights Send and Listen", host, queue, err)}
 		}
 	}
-	var auth *azidentity.AuthenticationFailedError
-	if errors.As(err, &auth) {
+	if signInFailed(err) {
 		return fmt.Errorf("signing in to %s failed: %w", host, err)
 	}
 	return fmt.Errorf("the queue %q of %s cannot be written: %w", queue, host, err)

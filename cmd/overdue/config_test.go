@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// load writes text to overdue.yaml (no file when it is empty) and loads it with the
+// given variables and flags.
+func load(t *testing.T, text string, env, flags map[string]string) (*config, error) {
+	t.Helper()
+	file := ""
+	if text != "" {
+		t.Chdir(t.TempDir())
+		file = "overdue.yaml"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return loadConfig(file, func(name string) string { return env[name] }, flags)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func TestWrongConfigurationIsOneSentence(t *testing.T) {
+	tests := map[string]struct {
+		text, want string
+	}{
+		"unknown key":               {"lisen:\n  http: 127.0.0.1:1", "overdue.yaml:1: lisen is not a known key; did you mean listen?"},
+		"unknown nested key":        {"listen:\n  htp: 127.0.0.1:1", "overdue.yaml:2: listen.htp is not a known key; did you mean http?"},
+		"key of another place":      {"lockDuration: 1m", "overdue.yaml:1: lockDuration is not a known key; did you mean broker.queues[].lockDuration?"},
+		"key like none":             {"log:\n  qqqqqqqq: 1", "overdue.yaml:2: log.qqqqqqqq is not a known key; the keys here are level, format"},
+		"unknown key in a list":     {"broker:\n  queues:\n    - name: orders\n      lockduration: 1m", "overdue.yaml:4: broker.queues[0].lockduration is not a known key; did you mean lockDuration?"},
+		"key given twice":           {"log:\n  level: info\n  level: warn", "overdue.yaml:3: log.level is given a second time, after line 2; keep one"},
+		"not YAML":                  {"log:\n  level: [info\n", "overdue.yaml:2: this is not YAML: "},
+		"bad indentation":           {"log:\n  level: info\n    format: json\n", "overdue.yaml:3: this is not YAML: mapping values are not allowed in this context"},
+		"a tab":                     {"log:\n\tlevel: info\n", "overdue.yaml:2: this is not YAML: found character that cannot start any token"},
+		"two documents":             {"log: {}\n---\nlog: {}\n", "there is more than one YAML document; keep one"},
+		"a list at the top":         {"- listen\n", `overdue.yaml:1: the configuration has to be a mapping of keys such as "namespace"`},
+		"scalar for a section":      {"listen: 5\n", `overdue.yaml:1: listen has to be a mapping of keys such as "amqp"`},
+		"section for a scalar":      {"monitorQueue: {a: b}\n", "overdue.yaml:1: monitorQueue has to be a single value of kind queue name"},
+		"mapping for a list":        {"alerts: {webhook: x}\n", "overdue.yaml:1: alerts has to be a list; begin each element with a dash"},
+		"scalar in a list":          {"broker:\n  queues: [orders]\n", `overdue.yaml:2: broker.queues[0] has to be a mapping of keys such as "name"`},
+		"element without its key":   {"broker:\n  queues:\n    - {lockDuration: 1m}\n", "overdue.yaml:3: broker.queues[0] lacks name"},
+		"alert of no kind":          {"alerts: [{}]\n", "overdue.yaml:1: alerts[0] lacks webhook.url"},
+		"duration without unit":     {"shutdownTimeout: 30\n", `overdue.yaml:1: shutdownTimeout: "30" has no unit; write 30s or PT30S if seconds are meant`},
+		"not a duration":            {"shutdownTimeout: soon\n", `overdue.yaml:1: shutdownTimeout: "soon" is not a duration; write one like 30s, 1h30m or PT30S`},
+		"duration out of bounds":    {"broker:\n  queues: [{name: q, lockDuration: 1h}]\n", "overdue.yaml:2: broker.queues[0].lockDuration: 1h0m0s is out of bounds; it must be between 1s and 5m0s"},
+		"negative duration":         {"broker:\n  queues: [{name: q, defaultMessageTimeToLive: -1s}]\n", "broker.queues[0].defaultMessageTimeToLive: -1s is too small; it must be at least 0s"},
+		"count out of bounds":       {"broker:\n  queues: [{name: q, maxDeliveryCount: 0}]\n", "broker.queues[0].maxDeliveryCount: 0 is out of bounds; it must be between 1 and 2000"},
+		"not a count":               {"proxy: {maxInFlight: many}\n", `proxy.maxInFlight: "many" is not a whole number`},
+		"not a size":                {"proxy: {maxBodySize: 1GB}\n", `proxy.maxBodySize: "1GB" is not a size; write one like 262144, 256KiB or 1MiB`},
+		"size out of bounds":        {"broker: {maxMessageSize: 1}\n", "broker.maxMessageSize: 1 is out of bounds; it must be between 1KiB and 100MiB"},
+		"not a bool":                {"broker: {autoCreate: yes}\n", `broker.autoCreate: "yes" is not a bool; write true or false`},
+		"not a choice":              {"broker: {expiry: soon}\n", `broker.expiry: "soon" is not one of lazy, lazy-head, eager`},
+		"strategy of later":         {"monitor: {entities: [{queue: q, expire: session}]}\n", `monitor.entities[0].expire: "session" is not one of auto, native, scan`},
+		"not an address":            {"listen: {http: nowhere}\n", `listen.http: "nowhere" is not an address; write host:port, such as 127.0.0.1:5300`},
+		"no such port":              {"listen: {http: \"127.0.0.1:65536\"}\n", `listen.http: "127.0.0.1:65536" has no port between 0 and 65535`},
+		"address off loopback":      {"listen: {http: \"0.0.0.0:5300\"}\n", `listen.http: "0.0.0.0:5300" is not on loopback; this release has no TLS and no authentication yet`},
+		"address of everything":     {"broker: {listen: \":5673\"}\n", `broker.listen: ":5673" is not on loopback`},
+		"two listeners on one port": {"listen: {http: \"127.0.0.1:5300\", admin: \"127.0.0.1:5300\"}\n", "overdue.yaml:1: listen.admin is 127.0.0.1:5300, which listen.http has already; give them different ports"},
+		"not a URL":                 {"alerts: [{webhook: {url: \"ftp://x/secret\"}}]\n", "alerts[0].webhook.url: the value is not a URL; write one like https://example.com/hook"},
+		"bad queue name":            {"broker: {queues: [{name: \"a b\"}]}\n", `broker.queues[0].name: "a b" is not the name of a queue`},
+		"queue given twice":         {"broker: {queues: [{name: q}, {name: Q}]}\n", `overdue.yaml:1: broker.queues[1].name: there is another queue "Q"`},
+		"queue named as monitor's":  {"broker: {queues: [{name: Overdue-Monitor}]}\n", `broker.queues[0].name is "Overdue-Monitor", the monitor queue`},
+		"monitor monitored":         {"monitor: {entities: [{queue: overdue-monitor}]}\n", "the monitor queue, which cannot monitor itself"},
+		"entity without queue":      {"monitor: {entities: [{queue: orders}]}\n", `overdue.yaml:1: monitor.entities[0].queue: the embedded broker has no queue "orders"; add it to broker.queues or set broker.autoCreate: true`},
+		"entity given twice":        {"broker: {autoCreate: true}\nmonitor: {entities: [{queue: q}, {queue: Q}]}\n", `monitor.entities[1].queue: "Q" is in the list already; keep one`},
+		"native that drops":         {"broker: {queues: [{name: q}]}\nmonitor: {entities: [{queue: q, expire: native}]}\n", `expire is native, but queue "q" drops what expires`},
+		"redis":                     {"redis: redis://localhost\n", "overdue.yaml:1: redis is for a later release: this one does not know Redis yet; remove the key"},
+		"topics":                    {"broker:\n  topics: []\n", "overdue.yaml:2: broker.topics is for a later release: this one does not know topics yet; remove the key"},
+		"topic as entity":           {"monitor: {entities: [{topic: events}]}\n", "monitor.entities[0].topic is for a later release"},
+		"sessions":                  {"broker: {queues: [{name: q, requiresSession: true}]}\n", "broker.queues[0].requiresSession is for a later release: this one does not know sessions yet"},
+		"emulator's file":           {"broker: {emulatorConfig: Config.json}\n", "broker.emulatorConfig is for a later release"},
+		"namespace of no form":      {"namespace: contoso\n", `overdue.yaml:1: namespace: "contoso" is not a fully qualified name; write contoso.servicebus.windows.net, or a connection string`},
+		"namespace twice":           {"namespace: a.b\nnamespaceFile: x\n", "overdue.yaml:1: namespace and overdue.yaml:2: namespaceFile are both given; keep one"},
+		"namespace file missing":    {"namespaceFile: nowhere\n", "overdue.yaml:1: namespaceFile: open nowhere: no such file or directory"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := load(t, tt.text, nil, nil)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got error %v, want one with %q", err, tt.want)
+			}
+			if got := exitCode(err, new(strings.Builder)); got != exitUsage {
+				t.Errorf("exit code %d, want %d", got, exitUsage)
+			}
+		})
+	}
+}
+
+func TestEveryMistakeOfAFileIsTold(t *testing.T) {
+	_, err := load(t, "lisen: {}\nredis: x\nlog: {level: loud}\n", nil, nil)
+	var b strings.Builder
+	exitCode(err, &b)
+	want := `overdue: overdue.yaml:1: lisen is not a known key; did you mean listen?
+overdue: overdue.yaml:2: redis is for a later release: this one does not know Redis yet; remove the key
+overdue: overdue.yaml:3: log.level: "loud" is not one of debug, info, warn, error
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("stderr (-want +got):\n%s", diff)
+	}
+}
+
+func TestWrongVariablesAndFlagsNameThemselves(t *testing.T) {
+	tests := map[string]struct {
+		env, flags map[string]string
+		want       string
+	}{
+		"variable":          {map[string]string{"OVERDUE_LOG_LEVEL": "loud"}, nil, `OVERDUE_LOG_LEVEL: log.level: "loud" is not one of`},
+		"flag":              {nil, map[string]string{"listen.http": "x"}, `--listen-http: listen.http: "x" is not an address`},
+		"list in a mess":    {map[string]string{"OVERDUE_ALERTS": "[{"}, nil, "OVERDUE_ALERTS: this is not YAML"},
+		"list of no list":   {map[string]string{"OVERDUE_ALERTS": "{}"}, nil, "OVERDUE_ALERTS: alerts has to be a list"},
+		"list with mistake": {map[string]string{"OVERDUE_BROKER_QUEUES": "[{nam: q}]"}, nil, "OVERDUE_BROKER_QUEUES: broker.queues[0].nam is not a known key; did you mean name?"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := load(t, "", tt.env, tt.flags)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestFlagsBeatVariablesBeatFileBeatsDefaults(t *testing.T) {
+	text := "monitorQueue: of-file\nlog: {level: warn, format: json}\nproxy: {maxInFlight: 7}\n"
+	env := map[string]string{"OVERDUE_MONITOR_QUEUE": "of-env", "OVERDUE_LOG_LEVEL": "error"}
+	c, err := load(t, text, env, map[string]string{"monitorQueue": "of-flag"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{c.MonitorQueue, c.Log.Level, c.Log.Format, c.Proxy.MaxInFlight, c.Proxy.MaxBodySize}
+	want := []any{"of-flag", "error", "json", int64(7), int64(1 << 20)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	wantOrigin := map[string]string{
+		"monitorQueue": "--monitor-queue", "log.level": "OVERDUE_LOG_LEVEL",
+		"log.format": "overdue.yaml:2", "proxy.maxInFlight": "overdue.yaml:3",
+	}
+	if diff := cmp.Diff(wantOrigin, c.origin); diff != "" {
+		t.Errorf("origins (-want +got):\n%s", diff)
+	}
+}
+
+func TestQueuesAreMadeOnDemandOnlyWithoutAFile(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		env  map[string]string
+		want bool
+	}{
+		"no file":                {"", nil, true},
+		"no file, variable":      {"", map[string]string{"OVERDUE_BROKER_AUTO_CREATE": "false"}, false},
+		"empty file":             {"# nothing\n", nil, false},
+		"file with null section": {"broker:\n", nil, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := load(t, tt.text, tt.env, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Broker.AutoCreate != tt.want {
+				t.Errorf("autoCreate = %v, want %v", c.Broker.AutoCreate, tt.want)
+			}
+		})
+	}
+}
+
+func TestElementsOfListsHaveTheirDefaults(t *testing.T) {
+	c, err := load(t, `
+broker:
+  autoCreate: true
+  queues:
+    - {name: orders, defaultMessageTimeToLive: P10675199DT2H48M5.4775807S}
+    - {name: bills, defaultMessageTimeToLive: P1DT2H, lockDuration: 90s, maxDeliveryCount: 3, deadLetteringOnMessageExpiration: true}
+monitor:
+  entities: [{queue: orders, deadline: PT0.5S}]
+alerts: [{webhook: {url: "https://example.com/hook"}}]
+`, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantQueues := []queueConfig{
+		{Name: "orders", LockDuration: time.Minute, MaxDeliveryCount: 10},
+		{Name: "bills", DefaultMessageTimeToLive: 26 * time.Hour, LockDuration: 90 * time.Second, MaxDeliveryCount: 3, DeadLetteringOnMessageExpiration: true},
+	}
+	if diff := cmp.Diff(wantQueues, c.Broker.Queues); diff != "" {
+		t.Errorf("queues (-want +got):\n%s", diff)
+	}
+	wantEntities := []entityConfig{{Queue: "orders", Deadline: 500 * time.Millisecond, Expire: "auto", StampTTL: true}}
+	if diff := cmp.Diff(wantEntities, c.Monitor.Entities); diff != "" {
+		t.Errorf("entities (-want +got):\n%s", diff)
+	}
+	wantAlerts := []alertConfig{{webhookConfig{URL: "https://example.com/hook", Timeout: 5 * time.Second}}}
+	if diff := cmp.Diff(wantAlerts, c.Alerts); diff != "" {
+		t.Errorf("alerts (-want +got):\n%s", diff)
+	}
+}
+
+func TestNamespaceFileHoldsTheSecret(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "sb")
+	if err := os.WriteFile(secret, []byte(embeddedConnectionString("127.0.0.1:1")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := load(t, "", map[string]string{"OVERDUE_NAMESPACE_FILE": secret}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := embeddedConnectionString("127.0.0.1:1"); c.Namespace != want {
+		t.Errorf("namespace = %q, want %q", c.Namespace, want)
+	}
+	if err := os.WriteFile(secret, []byte(" \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = load(t, "", map[string]string{"OVERDUE_NAMESPACE_FILE": secret}, nil)
+	if err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("with an empty file: got error %v, want one that says it is empty", err)
+	}
+}
+
+// A file of a few lines that unfolds to a billion values must cost an error and no more.
+func TestAliasesDoNotUnfoldWithoutBound(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("a0: &a0 {name: q}\n")
+	for i := 1; i < 12; i++ {
+		n := string(rune('a' + i))
+		prev := "*a0"
+		if i > 1 {
+			prev = "*" + string(rune('a'+i-1))
+		}
+		b.WriteString(n + ": &" + n + " [" + strings.TrimSuffix(strings.Repeat(prev+", ", 10), ", ") + "]\n")
+	}
+	b.WriteString("broker: {queues: *l}\n")
+	began := time.Now()
+	if _, err := load(t, b.String(), nil, nil); err == nil {
+		t.Error("no error for a file of aliases")
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestTableAndConfigAreTheSame(t *testing.T) {
+	want := map[string]bool{}
+	for _, s := range settings {
+		want[s.path] = true
+	}
+	got := map[string]bool{}
+	var walk func(typ reflect.Type, path string)
+	walk = func(typ reflect.Type, path string) {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			tag, ok := f.Tag.Lookup("koanf")
+			if !ok {
+				continue
+			}
+			key := path + tag
+			switch {
+			case f.Type.Kind() == reflect.Slice:
+				got[key] = true
+				walk(f.Type.Elem(), key+"[].")
+			case f.Type.Kind() == reflect.Struct:
+				walk(f.Type, key+".")
+			default:
+				got[key] = true
+			}
+		}
+	}
+	walk(reflect.TypeFor[config](), "")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("keys (-table +config):\n%s", diff)
+	}
+}
+
+func TestVariablesAndFlagsAreUnique(t *testing.T) {
+	seen := map[string]string{}
+	for _, s := range settings {
+		for _, name := range []string{s.env(), s.flag} {
+			if name == "" {
+				continue
+			}
+			if other, ok := seen[name]; ok {
+				t.Errorf("%s is the name of both %s and %s", name, other, s.path)
+			}
+			seen[name] = s.path
+		}
+	}
+	for path, want := range map[string]string{
+		"listen.amqp": "OVERDUE_LISTEN_AMQP", "namespace": "OVERDUE_NAMESPACE", "broker.autoCreate": "OVERDUE_BROKER_AUTO_CREATE",
+	} {
+		if got := byPath[path].env(); got != want {
+			t.Errorf("variable of %s = %s, want %s", path, got, want)
+		}
+	}
+}

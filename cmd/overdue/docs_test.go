@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+var update = flag.Bool("update", false, "write docs/configuration.md instead of comparing with it")
+
+const docFile = "../../docs/configuration.md"
+
+func TestConfigurationDocIsTheTable(t *testing.T) {
+	want := document()
+	if *update {
+		if err := os.WriteFile(docFile, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(docFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("docs/configuration.md is stale; run `make docs` (-table +file):\n%s", diff)
+	}
+}
+
+// The example in the doc is what people copy, so it has to load.
+func TestExampleInTheDocLoads(t *testing.T) {
+	_, rest, ok := strings.Cut(document(), "```yaml\n")
+	text, _, closed := strings.Cut(rest, "```")
+	if !ok || !closed {
+		t.Fatal("no ```yaml block in the document")
+	}
+	c, err := load(t, text, nil, nil)
+	if err != nil {
+		t.Fatalf("the example does not load: %v", err)
+	}
+	if len(c.Broker.Queues) == 0 || len(c.Monitor.Entities) == 0 || len(c.Alerts) == 0 {
+		t.Errorf("the example shows no queue, entity or alert: %+v", c)
+	}
+}
+
+const docHead = `# Configuration
+
+<!-- Generated from the table in cmd/overdue/settings.go by make docs. A test fails when it is stale. -->
+
+Settings come from four sources; the later ones win: defaults, the file that --config (or ` + "`OVERDUE_CONFIG`" + `)
+names, environment variables, flags. An empty variable counts as not set. An unknown key, an impossible value and a
+file that cannot be read are errors, which name the key and the line; the exit code is 2 then.
+
+- **duration**: ` + "`30s`, `1h30m`, or `PT30S`" + ` as Service Bus writes it.
+- **size**: bytes, or with a unit: ` + "`256KiB`, `1MiB`" + `.
+- **address**: ` + "`host:port`" + `, on loopback in this release. Port 0 takes any free port.
+- **list**: in the file as usual; in a variable as YAML on one line, ` + "`OVERDUE_MONITOR_ENTITIES='[{queue: orders}]'`" + `.
+
+` + "```yaml" + `
+listen:
+  http: 127.0.0.1:5300
+  admin: 127.0.0.1:9095
+broker:
+  queues:
+    - {name: orders, deadLetteringOnMessageExpiration: true, defaultMessageTimeToLive: 1h, lockDuration: PT30S}
+monitor:
+  entities:
+    - queue: orders
+      deadline: 30s
+alerts:
+  - webhook: {url: "http://127.0.0.1:9999/hook"}
+` + "```" + `
+`
+
+func document() string {
+	var b strings.Builder
+	b.WriteString(docHead)
+	section := "\x00"
+	for _, s := range settings {
+		head := ""
+		if i := strings.LastIndexByte(s.path, '.'); i >= 0 {
+			head = s.path[:i]
+		}
+		if s.kind == kindList && head == "" {
+			head = s.path
+		}
+		if head = strings.TrimSuffix(head, "[].webhook"); strings.HasPrefix(head, section+"[]") {
+			head = section
+		}
+		if head != section {
+			section = head
+			title := "`" + head + "`"
+			if head == "" {
+				title = "General"
+			}
+			fmt.Fprintf(&b, "\n## %s\n\n| key | kind | default | variable, flag | |\n|---|---|---|---|---|\n", title)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.path, s.documentedKind(), s.documentedDefault(), s.documentedSources(), s.help)
+	}
+	b.WriteString("\n## Keys of later releases\n\nThe design has them, this release does not; giving one is an error that says so.\n\n")
+	for _, key := range sortedKeys(later) {
+		fmt.Fprintf(&b, "- `%s`\n", key)
+	}
+	return b.String()
+}
+
+func (s *setting) documentedKind() string {
+	text := s.kind.String()
+	if s.kind == kindChoice {
+		text = "`" + strings.Join(s.enum, "` `") + "`"
+	}
+	format := func(n int64) string {
+		switch s.kind {
+		case kindDuration:
+			return shortDuration(time.Duration(n))
+		case kindSize:
+			return formatSize(n)
+		}
+		return fmt.Sprint(n)
+	}
+	switch {
+	case s.max == 1<<63-1:
+		text += ", at least " + format(s.min)
+	case s.max != 0:
+		text += ", " + format(s.min) + " to " + format(s.max)
+	}
+	return text
+}
+
+// shortDuration writes 1m0s as 1m and 12h0m0s as 12h.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+func (s *setting) documentedDefault() string {
+	switch {
+	case s.need:
+		return "required"
+	case s.def == "":
+		return "none"
+	}
+	return "`" + s.def + "`"
+}
+
+func (s *setting) documentedSources() string {
+	if s.element() {
+		return "–"
+	}
+	text := "`" + s.env() + "`"
+	if s.flag != "" {
+		text += " `--" + s.flag + "`"
+	}
+	return text
+}
+
+// The example, and every default, must be what YAML says it is.
+func TestDefaultsReadBackAsYAML(t *testing.T) {
+	for _, s := range settings {
+		if s.kind == kindList || s.def == "" {
+			continue
+		}
+		var n yaml.Node
+		if err := yaml.Unmarshal([]byte(s.def), &n); err != nil {
+			t.Errorf("default of %s: %v", s.path, err)
+			continue
+		}
+		got, err := s.parse(n.Content[0].Value)
+		if err != nil {
+			t.Errorf("default of %s: %v", s.path, err)
+		}
+		if want := s.standard(); got != want {
+			t.Errorf("default of %s = %v through YAML, want %v", s.path, got, want)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package arch holds no code: its test keeps the direction of the imports, which
+// ARCHITECTURE.md draws.
+package arch
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "overdue"
+
+// Third-party modules that rooms may name.
+const (
+	azcore       = "github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	azidentity   = "github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	azservicebus = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	goamqp       = "github.com/Azure/go-amqp"
+	backoff      = "github.com/cenkalti/backoff/v5"
+	cobra        = "github.com/spf13/cobra"
+	koanf        = "github.com/knadh/koanf"
+	prometheus   = "github.com/prometheus/client_golang"
+	sync         = "golang.org/x/sync"
+	term         = "golang.org/x/term"
+	yaml         = "go.yaml.in/yaml/v3"
+	zap          = "go.uber.org/zap"
+)
+
+// A room may import what stands here, the standard library, and nothing else.
+type room struct {
+	ours   []string // rooms, by folder
+	others []string // modules
+}
+
+var rooms = map[string]room{
+	"cmd/overdue": {
+		ours:   []string{"proxy", "monitor", "scheduler", "internal/broker", "internal/queue", "internal/sblink"},
+		others: []string{azcore, azidentity, azservicebus, backoff, cobra, koanf, prometheus, sync, term, yaml, zap},
+	},
+	"proxy":               {[]string{"scheduler", "internal/amqp"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
+	"monitor":             {[]string{"scheduler", "internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, prometheus, sync, zap}},
+	"scheduler":           {nil, []string{azcore, azservicebus}},
+	"internal/sblink":     {nil, []string{azcore, goamqp}},
+	"internal/amqp":       {},
+	"internal/amqpserver": {ours: []string{"internal/amqp"}},
+	"internal/queue":      {},
+	"internal/broker":     {ours: []string{"internal/amqp", "internal/amqpserver", "internal/queue"}},
+	"internal/pipenet":    {},
+	"internal/brokertest": {
+		[]string{"internal/amqpserver", "internal/broker", "internal/pipenet", "internal/queue"},
+		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
+	},
+	"internal/arch": {},
+}
+
+// What the tests of every room may import on top. A test builds the scene around its
+// room; only proxy and monitor still never meet.
+var inTests = room{
+	ours: []string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/brokertest", "internal/pipenet",
+		"internal/queue", "internal/sblink", "scheduler"},
+	others: []string{azcore, azservicebus, goamqp, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
+		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},
+}
+
+// Whole-flow tests and load, and a file that only keeps modules in go.mod.
+var unbound = []string{"e2e", "bench", "deploy", "internal/deps"}
+
+// The tests of what the rooms stand on must not need the rooms.
+var plainTests = []string{"internal/queue", "internal/amqp", "internal/pipenet"}
+
+// It parses the files instead of asking `go list`, whose answer the test cache
+// would not see change.
+func TestImportsKeepTheirDirection(t *testing.T) {
+	root := filepath.Join("..", "..")
+	seen := map[string]bool{}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() && (d.Name() == "testdata" || rel == "bin" || strings.HasPrefix(d.Name(), ".") && rel != ".") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(rel, ".go") {
+			return nil
+		}
+		folder := path.Dir(rel)
+		if slices.ContainsFunc(unbound, func(u string) bool { return folder == u || strings.HasPrefix(folder, u+"/") }) {
+			return nil
+		}
+		r, ok := rooms[folder]
+		if !ok {
+			t.Errorf("%s: the folder %s is no room; give it a row in this test and in ARCHITECTURE.md", rel, folder)
+			return nil
+		}
+		seen[folder] = true
+		checkFile(t, file, rel, folder, r)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder := range rooms {
+		if !seen[folder] {
+			t.Errorf("room %s has no Go file; take its row out", folder)
+		}
+	}
+}
+
+func checkFile(t *testing.T, file, rel, folder string, r room) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	ours, others := slices.Concat(r.ours, []string{folder}), r.others
+	if strings.HasSuffix(rel, "_test.go") {
+		others = slices.Concat(others, inTests.others)
+		if !slices.Contains(plainTests, folder) {
+			ours = slices.Concat(ours, inTests.ours)
+		}
+	}
+	for _, spec := range parsed.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Errorf("%s: %v", rel, err)
+			continue
+		}
+		switch {
+		case imported == azidentity && rel != "cmd/overdue/connect.go":
+			t.Errorf("%s imports azidentity; only cmd/overdue/connect.go may", rel)
+		case strings.HasPrefix(imported, module+"/"):
+			if !slices.Contains(ours, strings.TrimPrefix(imported, module+"/")) {
+				t.Errorf("%s imports %s, which %s may not", rel, imported, folder)
+			}
+		case strings.Contains(strings.Split(imported, "/")[0], "."):
+			if !slices.ContainsFunc(others, func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") }) {
+				t.Errorf("%s imports %s, which %s may not", rel, imported, folder)
+			}
+		}
+	}
+}
+
+func TestEveryGoFileHasItsLicence(t *testing.T) {
+	const want = "// SPDX-License-Identifier: Apache-2.0\n"
+	root := os.DirFS(filepath.Join("..", ".."))
+	err := fs.WalkDir(root, ".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") {
+			return err
+		}
+		text, err := fs.ReadFile(root, file)
+		if err == nil && !strings.HasPrefix(string(text), want) {
+			t.Errorf("%s does not begin with %q", file, want)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
