@@ -27,6 +27,8 @@ const (
 	// A pass that failed is tried again after retryMin, doubling up to retryMax.
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
+	// passTime bounds a pass, so that a broker that stalls cannot keep it for ever.
+	passTime = 30 * time.Second
 )
 
 // entity makes the passes over one work queue. Its goroutine lives while there is
@@ -157,10 +159,15 @@ func (e *entity) earliest() time.Time {
 // again. A pass that fails is made again; nothing has been decided by it.
 func (e *entity) attempt(ctx context.Context, due []*watch) {
 	e.settings = e.w.cfg.Settings(e.name)
-	err := e.pass(ctx, due)
+	timed, cancel := context.WithTimeout(ctx, passTime)
+	err := e.pass(timed, due)
+	cancel()
 	switch {
 	case err == nil:
 		e.failures = 0
+		for _, wt := range due {
+			e.conclude(ctx, wt)
+		}
 		return
 	case entityMissing(err):
 		e.log.Warn("companions name a queue that does not exist", zap.Int("messages", len(due)), zap.Error(err))

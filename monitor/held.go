@@ -10,8 +10,6 @@ import (
 
 	"overdue/scheduler"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
 )
 
@@ -34,7 +32,7 @@ const maxAttempts = 300
 // watches is done.
 type held struct {
 	w         *Worker
-	message   *azservicebus.ReceivedMessage
+	lease     *lease
 	companion scheduler.Companion
 	until     time.Time // by our clock: settle it or write it anew by then
 
@@ -64,10 +62,10 @@ type watch struct {
 	climbCount uint32 // the delivery count at that time
 }
 
-func holdUntil(m *azservicebus.ReceivedMessage, brokerNow time.Time) time.Time {
+func holdUntil(l *lease, brokerNow time.Time) time.Time {
 	hold := maxHold
-	if m.LockedUntil != nil {
-		hold = min(hold, m.LockedUntil.Sub(brokerNow)*2/3)
+	if until, ok := l.lockedUntil(); ok {
+		hold = min(hold, until.Sub(brokerNow)*2/3)
 	}
 	return time.Now().Add(max(hold, 0))
 }
@@ -123,10 +121,9 @@ func (h *held) settle(ctx context.Context) {
 		return
 	}
 	defer h.release()
-	if err := w.receiver.Load().CompleteMessage(ctx, h.message, nil); err != nil {
+	if err := h.lease.complete(ctx); err != nil {
 		w.log.Warn("companion not completed, it will come back", zap.String("work_queue", h.companion.Entity), zap.Error(err))
 	}
-	w.metrics.operation("complete", 1)
 }
 
 // merged joins what is to be written anew for the same instant.
@@ -146,24 +143,18 @@ func (h *held) merged() []scheduler.Companion {
 // deadLetter puts the companion where an operator finds it.
 func (h *held) deadLetter(ctx context.Context, reason, description string) {
 	defer h.release()
-	err := h.w.receiver.Load().DeadLetterMessage(ctx, h.message, &azservicebus.DeadLetterOptions{
-		Reason: to.Ptr(reason), ErrorDescription: to.Ptr(description),
-	})
-	if err != nil {
+	if err := h.lease.deadLetter(ctx, reason, description); err != nil {
 		h.w.log.Warn("companion not dead-lettered, it will come back", zap.String("reason", reason), zap.Error(err))
 	}
-	h.w.metrics.operation("dead-letter", 1)
 }
 
-// handBack gives the companion to whichever worker is next, at once. It costs the
-// companion a delivery, which the monitor queue allows plenty of.
+// handBack gives the companion to whichever worker is next.
 func (h *held) handBack(ctx context.Context) {
 	defer h.release()
 	h.w.metrics.outstanding(h.companion.Entity, -len(h.companion.References))
-	if err := h.w.receiver.Load().AbandonMessage(ctx, h.message, nil); err != nil {
+	if err := h.lease.handBack(ctx); err != nil {
 		h.w.log.Warn("companion not handed back, it comes back when its lock lapses", zap.Error(err))
 	}
-	h.w.metrics.operation("abandon", 1)
 }
 
 // release makes room for another companion.

@@ -13,9 +13,9 @@ import (
 // broker need not agree to the millisecond.
 const windowMargin = time.Second
 
-// pass looks, judges, expires, looks again, and tells, for all the watches given. When it
-// returns an error none of them has been decided, except for what was expired by hand:
-// that is found in the dead-letter queue the next time.
+// pass looks, judges, expires and looks again, for all the watches given, so that
+// each has a verdict. When it returns an error none has, except for what was expired by hand:
+// that only has to be told.
 func (e *entity) pass(ctx context.Context, due []*watch) error {
 	looking := make([]*watch, 0, len(due))
 	for _, wt := range due {
@@ -48,14 +48,7 @@ func (e *entity) pass(ctx context.Context, due []*watch) error {
 			gone = append(gone, wt)
 		}
 	}
-	if err := e.reckon(ctx, gone); err != nil {
-		return err
-	}
-	// ⑥ tell
-	for _, wt := range due {
-		e.conclude(ctx, wt)
-	}
-	return nil
+	return e.reckon(ctx, gone)
 }
 
 // look finds the messages of the watches in v. A message that another watch of this
@@ -94,7 +87,7 @@ func (e *entity) look(ctx context.Context, v *view, watches []*watch) error {
 	return err
 }
 
-// conclude acts upon the verdict about one watch.
+// conclude acts upon the verdict about one watch: ⑥ tell, or let go, or look again.
 func (e *entity) conclude(ctx context.Context, wt *watch) {
 	switch v := wt.judgement.verdict; {
 	case wt.missed != nil:

@@ -5,7 +5,6 @@ package monitor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"overdue/internal/sblink"
 	"overdue/scheduler"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/cenkalti/backoff/v5"
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,8 +43,6 @@ type Settings struct {
 const (
 	// maxHeld bounds the companions in hand. More stay on the monitor queue, which is made for it.
 	maxHeld = 5000
-	// receiveBatch is how many companions one receive brings at most.
-	receiveBatch = 500
 	// stopGrace is what a pass in hand gets to end when the worker stops.
 	stopGrace = 10 * time.Second
 )
@@ -60,13 +56,16 @@ type Worker struct {
 	clock   brokerClock
 	told    toldEvents
 
-	receiver atomic.Pointer[azservicebus.Receiver]
 	attached atomic.Bool
 
 	mu       sync.Mutex
 	entities map[string]*entity // by lower-case name; each has a goroutine while it is in the map
 	room     chan struct{}      // one token for each companion in hand
 	running  sync.WaitGroup     // entities and tellers
+
+	last     *sblink.Receiver // the link that was open when the worker was stopped; of Run's goroutine
+	settleMu sync.Mutex
+	settleBy *azservicebus.Receiver // see settler
 }
 
 // New makes a Worker. Run starts it.
@@ -96,13 +95,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	retry := backoff.NewExponentialBackOff()
-	retry.InitialInterval, retry.MaxInterval = 200*time.Millisecond, 15*time.Second
+	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 15*time.Second
 	for ctx.Err() == nil {
-		err := w.receive(ctx, work, retry)
+		began := time.Now()
+		err := w.receive(ctx, work)
 		if ctx.Err() != nil {
 			break
 		}
 		w.attached.Store(false)
+		if time.Since(began) > retry.MaxInterval {
+			retry.Reset() // it was fine for a while
+		}
 		wait := retry.NextBackOff()
 		w.log.Warn("monitor queue unreachable", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.Duration("retry_in", wait), zap.Error(err))
 		select {
@@ -114,73 +117,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// receive takes companions from one receiver until it fails or ctx ends.
-func (w *Worker) receive(ctx, work context.Context, retry *backoff.ExponentialBackOff) error {
-	r, err := w.cfg.Client.NewReceiverForQueue(w.cfg.MonitorQueue, nil)
-	if err != nil {
-		return err
-	}
-	// Companions that it brought are settled through whichever receiver is there: a lock
-	// does not belong to the link.
-	if old := w.receiver.Swap(r); old != nil {
-		_ = old.Close(work)
-	}
-	// A receive waits for a message; a peek tells at once whether the queue is there.
-	if _, err := r.PeekMessages(ctx, 1, &azservicebus.PeekMessagesOptions{FromSequenceNumber: to.Ptr[int64](0)}); err != nil {
-		return err
-	}
-	w.attached.Store(true)
-	retry.Reset()
-	for {
-		n, err := w.takeRoom(ctx)
-		if err != nil {
-			return err
-		}
-		ms, err := r.ReceiveMessages(ctx, n, nil)
-		for range n - len(ms) {
-			<-w.room
-		}
-		if err != nil && len(ms) == 0 {
-			return fmt.Errorf("monitor: receive from %s: %w", w.cfg.MonitorQueue, err)
-		}
-		w.metrics.operation("receive", len(ms))
-		for _, m := range ms {
-			w.take(work, m)
-		}
-	}
-}
-
-// takeRoom waits until there is room for a companion, and takes as much as there is, up
-// to a batch.
-func (w *Worker) takeRoom(ctx context.Context) (int, error) {
-	select {
-	case w.room <- struct{}{}:
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	n := 1
-	for n < receiveBatch {
-		select {
-		case w.room <- struct{}{}:
-			n++
-		default:
-			return n, nil
-		}
-	}
-	return n, nil
-}
-
 // take hands a companion to the goroutine of its entity. What cannot be read goes to the
 // monitor queue's dead-letter queue, with the reason.
-func (w *Worker) take(work context.Context, m *azservicebus.ReceivedMessage) {
-	w.clock.observe(enqueuedTime(m))
-	c, err := scheduler.ParseCompanion(m.Body)
+func (w *Worker) take(work context.Context, l *lease) {
+	w.clock.observe(l.enqueuedTime())
+	c, err := scheduler.ParseCompanion(l.message.GetData())
 	if err == nil && c.Kind == scheduler.KindSlot {
 		err = errors.New("companions of kind slot are not understood by this version")
 	}
-	h := &held{w: w, message: m, companion: c, until: holdUntil(m, w.clock.now())}
+	h := &held{w: w, lease: l, companion: c, until: holdUntil(l, w.clock.now())}
 	if err != nil {
-		w.log.Warn("companion refused", zap.String("message_id", m.MessageID), zap.Error(err))
+		w.log.Warn("companion refused", zap.String("message_id", l.id()), zap.Error(err))
 		w.running.Add(1)
 		go func() { // a flood of them must not keep the good ones waiting
 			defer w.running.Done()
@@ -224,9 +171,14 @@ func (w *Worker) stop(work context.Context, stopWork context.CancelFunc) {
 		stopWork()
 		<-ended
 	}
-	if r := w.receiver.Load(); r != nil {
+	if w.last != nil {
+		w.last.Close(work)
+	}
+	w.settleMu.Lock()
+	defer w.settleMu.Unlock()
+	if w.settleBy != nil {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(work), 5*time.Second)
 		defer cancel()
-		_ = r.Close(closing) // what it still holds comes back when the locks lapse
+		_ = w.settleBy.Close(closing) // nothing is locked through it
 	}
 }

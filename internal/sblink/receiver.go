@@ -19,22 +19,29 @@ const settleMargin = 2 * time.Millisecond
 // closeTimeout bounds the closing of a receiver, whose caller may be in a hurry.
 const closeTimeout = 5 * time.Second
 
-// A Receiver takes messages of one entity under lock. It is for one goroutine.
+// openTimeout bounds the opening of a receiver, the connection included.
+const openTimeout = 30 * time.Second
+
+// A Receiver takes messages of one entity under lock. One goroutine grants, receives
+// and drains; messages may be settled from any.
 type Receiver struct {
 	ns      *Namespace
 	conn    *conn
+	entity  string
 	session *amqp.Session
 	link    *amqp.Receiver
 }
 
 // Receiver opens a receiver with no credit. entity may be a sub-queue's path.
 func (n *Namespace) Receiver(ctx context.Context, entity string) (*Receiver, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	c, err := n.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &Receiver{ns: n, conn: c}
-	if err := r.open(ctx, entity); err != nil {
+	r := &Receiver{ns: n, conn: c, entity: entity}
+	if err := r.open(ctx); err != nil {
 		// A link that was refused says nothing about the connection, and a connection that
 		// went down is seen as such. All else leaves it in doubt.
 		var refused *amqp.LinkError
@@ -49,8 +56,8 @@ func (n *Namespace) Receiver(ctx context.Context, entity string) (*Receiver, err
 	return r, nil
 }
 
-func (r *Receiver) open(ctx context.Context, entity string) (err error) {
-	if err := r.ns.claim(ctx, r.conn, entity); err != nil {
+func (r *Receiver) open(ctx context.Context) (err error) {
+	if err := r.Claim(ctx); err != nil {
 		return err
 	}
 	if r.session, err = r.conn.amqp.NewSession(ctx, nil); err != nil {
@@ -58,15 +65,19 @@ func (r *Receiver) open(ctx context.Context, entity string) (err error) {
 	}
 	// Mode second is what makes Service Bus lock a message instead of handing it over,
 	// and what makes it answer a settlement.
-	r.link, err = r.session.NewReceiver(ctx, entity, &amqp.ReceiverOptions{
+	r.link, err = r.session.NewReceiver(ctx, r.entity, &amqp.ReceiverOptions{
 		Credit:         -1, // granted by hand
 		SettlementMode: amqp.ReceiverSettleModeSecond.Ptr(),
 	})
 	if err != nil {
-		return fmt.Errorf("sblink: open receiver on %s: %w", entity, err)
+		return fmt.Errorf("sblink: open receiver on %s: %w", r.entity, err)
 	}
 	return nil
 }
+
+// Claim renews the right to use the entity when it is about to expire; otherwise it does
+// nothing. A receiver that stays open has to call it now and then, or the service detaches it.
+func (r *Receiver) Claim(ctx context.Context) error { return r.ns.claim(ctx, r.conn, r.entity) }
 
 // Grant lets the broker send n messages more.
 func (r *Receiver) Grant(n uint32) error { return r.link.IssueCredit(n) }
@@ -115,6 +126,16 @@ func (r *Receiver) Drain(ctx context.Context) error {
 // Prefetched is a message that has arrived already, or nil.
 func (r *Receiver) Prefetched() *amqp.Message { return r.link.Prefetched() }
 
+// Complete settles m: it is gone from the queue.
+func (r *Receiver) Complete(ctx context.Context, m *amqp.Message) error {
+	return r.link.AcceptMessage(ctx, m)
+}
+
+// Abandon gives m back and counts the delivery as failed.
+func (r *Receiver) Abandon(ctx context.Context, m *amqp.Message) error {
+	return r.link.ModifyMessage(ctx, m, nil)
+}
+
 // Release gives m back as if it had never been taken: its delivery count stays.
 func (r *Receiver) Release(ctx context.Context, m *amqp.Message) error {
 	return r.link.ReleaseMessage(ctx, m)
@@ -157,4 +178,18 @@ func Condition(err error) string {
 		return string(link.RemoteErr.Condition)
 	}
 	return ""
+}
+
+// LockToken is the token of the lock under which m was delivered, in the byte order of
+// RFC 4122. It settles m through $management when the link is gone. The delivery tag holds it
+// in the byte order of .NET.
+func LockToken(m *amqp.Message) (token [16]byte, ok bool) {
+	if len(m.DeliveryTag) != len(token) {
+		return token, false
+	}
+	copy(token[:], m.DeliveryTag)
+	for _, swap := range [][2]int{{0, 3}, {1, 2}, {4, 5}, {6, 7}} {
+		token[swap[0]], token[swap[1]] = token[swap[1]], token[swap[0]]
+	}
+	return token, true
 }

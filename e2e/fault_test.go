@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"overdue/internal/pipenet"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// A sink that is down holds nothing up and loses nothing: the events come when it is back.
+func TestSinkThatIsDown(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.hook.answer(http.StatusInternalServerError)
+		const n = 20
+		for i := range n {
+			s.send(workQueue, fmt.Sprint("m-", i), ttl(2*time.Second))
+		}
+		time.Sleep(3 * time.Second)
+		if lags := s.lags(workQueue); len(lags) != n {
+			s.Errorf("%d dead letters while the sink is down, want all %d", len(lags), n)
+		}
+		time.Sleep(5 * time.Minute)
+		s.emptyDeadLetters(n) // what is still to be told does not live there
+		s.hook.answer(http.StatusOK)
+		time.Sleep(6 * time.Minute)
+		toldOnceEach(s, n)
+	})
+}
+
+// emptyDeadLetters takes n messages out of the dead-letter queue, as an operator would.
+func (s *scene) emptyDeadLetters(n int) {
+	s.Helper()
+	r, err := s.client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{
+		SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete,
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = r.Close(s.Context()) }()
+	for n > 0 {
+		ms, err := r.ReceiveMessages(s.Context(), n, nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		n -= len(ms)
+	}
+}
+
+// A monitor that stops hands back what it holds; the next one goes on at once.
+func TestMonitorThatIsReplaced(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		const n = 200
+		stop := s.startMonitor()
+		for i := range n {
+			s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(1000+20*i)*time.Millisecond))
+		}
+		_, locked := s.receive(workQueue) // stays in flight over every change
+		for range 5 {
+			time.Sleep(time.Second)
+			stop()
+			stop = s.startMonitor()
+		}
+		time.Sleep(5 * time.Second)
+		if lags := s.lags(workQueue); len(lags) != n-1 || lags[n-2] > time.Second {
+			s.Errorf("%d dead letters, the latest %v late, want %d and a second at most", len(lags), lags[max(len(lags)-1, 0)], n-1)
+		}
+		time.Sleep(time.Until(*locked.LockedUntil) + time.Second)
+		toldAtLeastOnce(s, n)
+	})
+}
+
+// Every connection to the broker is cut, stalled or refused, again and again, while
+// deadlines are due. Acknowledged sends are the ones that count: each of them is expired and told.
+func TestConnectionsThatFail(t *testing.T) {
+	for range 5 {
+		seed := uint64(time.Now().UnixNano())
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			play(t, func(s *scene) {
+				s.measure()
+				s.startMonitor()
+				var acknowledged []string
+				for i := range 300 {
+					id := fmt.Sprint("m-", i)
+					if code, _ := s.post(workQueue, id, ttl(time.Duration(1000+rng.IntN(4000))*time.Millisecond)); code == http.StatusCreated {
+						acknowledged = append(acknowledged, id)
+					}
+					time.Sleep(time.Duration(rng.IntN(40)) * time.Millisecond)
+					switch rng.IntN(30) {
+					case 0:
+						s.ns.Net.Cut()
+					case 1:
+						s.ns.Net.Stall(pipenet.Both)
+						time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
+						s.ns.Net.Resume(pipenet.Both)
+					case 2:
+						s.ns.Net.Refuse(true)
+						s.ns.Net.Cut()
+						time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
+						s.ns.Net.Refuse(false)
+					}
+				}
+				time.Sleep(10 * time.Minute)
+				for _, m := range s.dead(workQueue) {
+					if m.DeadLetteredTime.Before(m.ExpiresAt) {
+						s.Errorf("%s was dead-lettered early", m.MessageID)
+					}
+				}
+				told := s.hook.subjects()
+				for _, id := range acknowledged {
+					if _, ok := slices.BinarySearch(told, id); !ok {
+						s.Errorf("%s was acknowledged and never told", id)
+					}
+				}
+				s.settled(time.Minute)
+			})
+		})
+	}
+}
+
+// toldAtLeastOnce wants all of n messages told.
+func toldAtLeastOnce(s *scene, n int) {
+	s.Helper()
+	if told := slices.Compact(s.hook.subjects()); len(told) != n {
+		s.Errorf("%d messages were told, want %d", len(told), n)
+	}
+	s.settled(5 * time.Second)
+}

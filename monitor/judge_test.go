@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"testing"
+	"time"
+
+	"overdue/scheduler"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+func message(change func(*azservicebus.ReceivedMessage)) *azservicebus.ReceivedMessage {
+	m := &azservicebus.ReceivedMessage{MessageID: "m", EnqueuedTime: to.Ptr(noon), SequenceNumber: to.Ptr[int64](7)}
+	if change != nil {
+		change(m)
+	}
+	return m
+}
+
+func TestJudge(t *testing.T) {
+	ttl := func(d time.Duration) func(*azservicebus.ReceivedMessage) {
+		return func(m *azservicebus.ReceivedMessage) { m.TimeToLive = &d }
+	}
+	property := func(name string, v any) func(*azservicebus.ReceivedMessage) {
+		return func(m *azservicebus.ReceivedMessage) { m.ApplicationProperties = map[string]any{name: v} }
+	}
+	both := func(a, b func(*azservicebus.ReceivedMessage)) func(*azservicebus.ReceivedMessage) {
+		return func(m *azservicebus.ReceivedMessage) { a(m); b(m) }
+	}
+	within := func(d time.Duration) scheduler.Reference { return scheduler.Reference{MessageID: "m", Within: d} }
+	for _, tc := range []struct {
+		name     string
+		ref      scheduler.Reference
+		message  func(*azservicebus.ReceivedMessage)
+		settings Settings
+		at       time.Duration // after the enqueued-time
+		verdict  Verdict
+		deadline time.Duration // after the enqueued-time
+		native   bool
+	}{
+		{name: "a moment before its time-to-live ends", ref: within(30 * time.Second), message: ttl(30 * time.Second), at: 30*time.Second - 1, verdict: NotDue, deadline: 30 * time.Second},
+		{name: "at the end of its time-to-live", ref: within(30 * time.Second), message: ttl(30 * time.Second), at: 30 * time.Second, verdict: Overdue, deadline: 30 * time.Second, native: true},
+		{name: "the default caps the time-to-live", ref: within(30 * time.Second), message: ttl(30 * time.Second), settings: Settings{DefaultMessageTimeToLive: 10 * time.Second}, at: 10 * time.Second, verdict: Overdue, deadline: 10 * time.Second, native: true},
+		{name: "the default stands in for a time-to-live", ref: within(10 * time.Second), settings: Settings{DefaultMessageTimeToLive: 10 * time.Second}, at: 10 * time.Second, verdict: Overdue, deadline: 10 * time.Second, native: true},
+		{name: "deadline before the time-to-live", ref: within(10 * time.Second), message: both(ttl(time.Minute), property("overdue-within", "10s")), at: 10 * time.Second, verdict: Overdue, deadline: 10 * time.Second},
+		{name: "instant, no time-to-live", message: property("overdue-deadline", noon.Add(5*time.Second)), at: 5 * time.Second, verdict: Overdue, deadline: 5 * time.Second},
+		{name: "instant, not yet", message: property("overdue-deadline", noon.Add(5*time.Second)), at: 4 * time.Second, verdict: NotDue, deadline: 5 * time.Second},
+		{name: "deadline of the entity", ref: within(3 * time.Second), settings: Settings{Deadline: 3 * time.Second}, at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second},
+		{name: "deadline that only the reference knows", ref: within(3 * time.Second), at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second},
+		{name: "the companion of another send with this id does not shorten it", ref: within(time.Second), message: ttl(time.Minute), at: 2 * time.Second, verdict: NotDue, deadline: time.Minute},
+		{name: "a companion that came too early by a skewed clock", ref: scheduler.Reference{Deadline: noon.Add(-10 * time.Minute), Within: 30 * time.Second}, message: ttl(30 * time.Second), at: time.Second, verdict: NotDue, deadline: 30 * time.Second},
+		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *azservicebus.ReceivedMessage) { m.State = azservicebus.MessageStateDeferred }), at: 2 * time.Second, verdict: InFlight, deadline: time.Second},
+		{name: "still scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *azservicebus.ReceivedMessage) {
+			m.State, m.ScheduledEnqueueTime = azservicebus.MessageStateScheduled, to.Ptr(noon.Add(time.Hour))
+		}), at: 2 * time.Second, verdict: NotDue, deadline: time.Hour + time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := judge(&tc.ref, message(tc.message), tc.settings, noon.Add(tc.at))
+			want := judgement{verdict: tc.verdict, deadline: noon.Add(tc.deadline), native: tc.native}
+			if got.verdict != want.verdict || !got.deadline.Equal(want.deadline) || got.native != want.native {
+				t.Errorf("judge = %+v, want %+v", got, want)
+			}
+		})
+	}
+}

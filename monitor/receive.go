@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"overdue/internal/sblink"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
+)
+
+const (
+	// creditWindow is how many companions may be on their way to the worker at once.
+	creditWindow = 500
+	// claimEvery is how often the right to use the monitor queue is looked after while
+	// nothing comes.
+	claimEvery = time.Minute
+	// settleTime bounds one settlement of a companion.
+	settleTime = 10 * time.Second
+)
+
+// receive takes companions over one link until it fails or ctx ends. The SDK's receiver
+// would gather companions for a while before it hands them on, and could not give back
+// what is on its way when the worker stops.
+func (w *Worker) receive(ctx, work context.Context) error {
+	r, err := w.cfg.Links.Receiver(ctx, w.cfg.MonitorQueue)
+	if err != nil {
+		return err
+	}
+	w.attached.Store(true)
+	credit := 0
+	defer func() {
+		for range credit {
+			<-w.room
+		}
+	}()
+	for {
+		if credit < creditWindow/2 {
+			n, err := w.takeRoom(ctx, creditWindow-credit, credit == 0)
+			if err != nil {
+				return w.retire(ctx, work, r, err)
+			}
+			if n > 0 {
+				credit += n
+				if err := r.Grant(uint32(n)); err != nil {
+					return w.retire(ctx, work, r, err)
+				}
+			}
+			if err := r.Claim(ctx); err != nil {
+				return w.retire(ctx, work, r, err)
+			}
+		}
+		m, err := r.Receive(ctx, claimEvery)
+		if err != nil {
+			return w.retire(ctx, work, r, fmt.Errorf("monitor: receive from %s: %w", w.cfg.MonitorQueue, err))
+		}
+		if m == nil {
+			if err := r.Claim(ctx); err != nil {
+				return w.retire(ctx, work, r, err)
+			}
+			continue
+		}
+		credit--
+		w.metrics.operation("receive", 1)
+		w.take(work, &lease{w: w, link: r, message: m})
+	}
+}
+
+// takeRoom takes room for up to n companions, as much as there is. With wait it waits for
+// some.
+func (w *Worker) takeRoom(ctx context.Context, n int, wait bool) (taken int, err error) {
+	if wait {
+		select {
+		case w.room <- struct{}{}:
+			taken++
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+	for taken < n {
+		select {
+		case w.room <- struct{}{}:
+			taken++
+		default:
+			return taken, nil
+		}
+	}
+	return taken, nil
+}
+
+// retire ends the receiving over a link. When the worker stops it takes back the credit
+// and gives back what came for it meanwhile, so that another worker gets it at once; the link
+// stays open for the settlement of what is in hand. Otherwise the link is closed, and what
+// is in hand is settled by lock token.
+func (w *Worker) retire(ctx, work context.Context, r *sblink.Receiver, cause error) error {
+	if ctx.Err() == nil {
+		r.Close(work)
+		return cause
+	}
+	w.last = r
+	drain, cancel := context.WithTimeout(work, settleTime)
+	defer cancel()
+	if err := r.Drain(drain); err != nil {
+		return cause // the link is gone, and its credit with it
+	}
+	for m := r.Prefetched(); m != nil; m = r.Prefetched() {
+		if err := r.Release(drain, m); err != nil {
+			return errors.Join(cause, err)
+		}
+	}
+	return cause
+}
+
+// lease is a companion's message under lock.
+type lease struct {
+	w       *Worker
+	link    *sblink.Receiver
+	message *amqp.Message
+}
+
+func (l *lease) id() string {
+	if l.message.Properties == nil {
+		return ""
+	}
+	return fmt.Sprint(l.message.Properties.MessageID)
+}
+
+func (l *lease) enqueuedTime() time.Time {
+	t, _ := l.message.Annotations["x-opt-enqueued-time"].(time.Time)
+	return t
+}
+
+func (l *lease) lockedUntil() (time.Time, bool) {
+	t, ok := l.message.Annotations["x-opt-locked-until"].(time.Time)
+	return t, ok
+}
+
+// complete takes the companion off the monitor queue.
+func (l *lease) complete(ctx context.Context) error {
+	l.w.metrics.operation("complete", 1)
+	return l.settle(ctx, l.link.Complete, func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
+		return r.CompleteMessage(ctx, m, nil)
+	})
+}
+
+// handBack gives the companion to whichever worker is next, at once. It costs the companion a
+// delivery, which the monitor queue allows plenty of.
+func (l *lease) handBack(ctx context.Context) error {
+	l.w.metrics.operation("abandon", 1)
+	return l.settle(ctx, l.link.Abandon, func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
+		return r.AbandonMessage(ctx, m, nil)
+	})
+}
+
+// deadLetter puts the companion where an operator finds it.
+func (l *lease) deadLetter(ctx context.Context, reason, description string) error {
+	l.w.metrics.operation("dead-letter", 1)
+	onLink := func(ctx context.Context, m *amqp.Message) error {
+		return l.link.DeadLetter(ctx, m, reason, description)
+	}
+	return l.settle(ctx, onLink, func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
+		return r.DeadLetterMessage(ctx, m, &azservicebus.DeadLetterOptions{Reason: &reason, ErrorDescription: &description})
+	})
+}
+
+// settle settles on the link, or through $management when the link is gone: a lock does not
+// belong to a link.
+func (l *lease) settle(ctx context.Context, onLink func(context.Context, *amqp.Message) error, byToken func(*azservicebus.Receiver, *azservicebus.ReceivedMessage) error) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	err := onLink(ctx, l.message)
+	if err == nil || sblink.Condition(err) == sblink.ConditionLockLost {
+		return err
+	}
+	token, ok := sblink.LockToken(l.message)
+	if !ok {
+		return err
+	}
+	r, err := l.w.settler()
+	if err != nil {
+		return err
+	}
+	return byToken(r, &azservicebus.ReceivedMessage{LockToken: token})
+}
+
+// settler is a receiver that settles by lock token alone.
+func (w *Worker) settler() (*azservicebus.Receiver, error) {
+	w.settleMu.Lock()
+	defer w.settleMu.Unlock()
+	if w.settleBy == nil {
+		r, err := w.cfg.Client.NewReceiverForQueue(w.cfg.MonitorQueue, nil)
+		if err != nil {
+			return nil, fmt.Errorf("monitor: receiver for %s: %w", w.cfg.MonitorQueue, err)
+		}
+		w.settleBy = r
+	}
+	return w.settleBy, nil
+}
