@@ -39,6 +39,7 @@ func (s *Session) onAttach(a *amqp.Attach) error {
 		p.source = source
 	}
 	s.links[a.Handle] = p
+	s.known = max(s.known, a.Handle+1)
 	c.nlinks++
 	switch {
 	case c.nlinks > 2*c.cfg.MaxLinks:

@@ -81,7 +81,7 @@ const (
 	maxSenderRange    = 64        // deliveries per disposition to a receiver; see appendAcks
 	maxDescription    = 300       // bytes of an error's description where the frame is tight
 	maxLinkCredit     = 1 << 30   // deliveries; more means without bound
-	assemblyKeep      = 64 << 10  // bytes of capacity that a link keeps between multi-frame deliveries
+	assemblyKeep      = 1 << 20   // bytes of capacity that a connection keeps between multi-frame deliveries
 	halvesPerWindow   = 2         // a session window is replenished when less than its half is left
 	creditSteps       = 8         // credit is topped up in steps of at least an eighth of what the link may have
 	noHandle          = ^uint32(0)

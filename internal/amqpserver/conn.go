@@ -58,10 +58,9 @@ type Conn struct {
 	state    connState
 	closeErr *amqp.Error // of our close
 	deadline time.Time   // of the handshake, then of the answer to our close
-	waits    time.Time   // since when the read loop waits for the peer
-	idle     bool        // the read loop waits for the peer, so others have to flush what they queue
-	tasks    []func()    // calls of the handler that other goroutines leave to the read loop
-	poked    bool        // a read deadline in the past is a call to run tasks, not a time-out
+	idle     bool        // the read loop rests, so others have to flush what they queue
+	calling  bool        // the writer calls the handler while the read loop rests
+	tasks    []func()    // calls of the handler that are due
 
 	sessions   map[uint16]*Session // by the peer's channel
 	channels   []*Session          // by ours
@@ -70,6 +69,7 @@ type Conn struct {
 	nlinks     int                 // handles of the peer in use
 	dirty      []*Session          // sessions with dispositions or flows to write
 	posting    []*Session          // sessions whose posted messages wait for room in the output
+	assembly   []byte              // room for the next delivery that comes in pieces
 	unfinished uint64              // bytes of deliveries whose last frame has not come
 
 	output
@@ -141,9 +141,8 @@ func (c *Conn) closeNowLocked(e *amqp.Error) {
 		c.putLocked(0, &amqp.Close{Error: e})
 		c.state = connClosing
 		c.deadline = time.Now().Add(c.cfg.CloseTimeout)
-		// A write that is stalled already must not hold up the end; its failure shows in the writer.
-		_ = c.nc.SetWriteDeadline(c.deadline)
-		c.pokeLocked()
+		// What is stalled already must not hold up the end. Failures show in the read and in the write.
+		_ = c.nc.SetDeadline(c.deadline)
 	}
 	c.releaseLocked()
 }

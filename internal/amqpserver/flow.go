@@ -21,6 +21,8 @@ func (s *Session) onFlow(f *amqp.Flow) {
 	}
 	l := s.links[f.Handle]
 	switch {
+	case l == nil && f.Handle < s.known:
+		// go-amqp may send a last flow behind its detach. Ending the session would cost it the other links there.
 	case l == nil:
 		s.endLocked(amqp.Errorf(amqp.ErrCondSessionUnattachedHandle, "Flow names handle %d, which is not attached.", f.Handle))
 	case l.source != nil:

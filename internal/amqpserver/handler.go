@@ -22,16 +22,17 @@ var ErrTooManyPosted = errors.New("amqpserver: too many posted messages are wait
 
 // A Handler says what the connections of a server mean.
 type Handler interface {
-	// Connect is called from the connection's read loop when the peer's open has arrived and ours is about to be sent.
+	// Connect is called when the peer's open has arrived and ours is about to be sent.
 	// An error refuses the connection: open is answered by open and close with that error.
 	Connect(c *Conn) (ConnHandler, *amqp.Error)
 }
 
 // A ConnHandler says what the links of one connection mean.
 //
-// The methods of ConnHandler, Sink and Source are called from the connection's read loop, one at a time, without any
-// lock of this package held: they may call every method of Conn, Session, SinkLink and SourceLink except
-// SendOut, which may wait for the peer. They must not block, because nothing is read from the peer meanwhile.
+// The methods of ConnHandler, Sink and Source are called one at a time, by the connection's read loop or by its writer
+// while the read loop waits for the peer, without any lock of this package held: they may call every method of Conn,
+// Session, SinkLink and SourceLink except SendOut, which may wait for the peer. They must not block, because the
+// connection stands still meanwhile.
 type ConnHandler interface {
 	// AttachSink is called when the peer wants to send to l.Attach().Target, or to the transaction coordinator if
 	// l.Attach().Coordinator is set. It returns the Sink that takes the deliveries, or an error that refuses the link:

@@ -52,7 +52,7 @@ func (l *link) Done() <-chan struct{} {
 }
 
 // Detach closes the link with e, or without an error if e is nil. It may be called from any goroutine and does not wait;
-// Detached follows soon, from the read loop. It has no effect on a link that is gone.
+// Detached follows soon. It has no effect on a link that is gone.
 func (l *link) Detach(e *amqp.Error) {
 	l.s.c.mu.Lock()
 	defer l.s.c.mu.Unlock()
@@ -169,7 +169,7 @@ type SinkLink struct {
 	dirty         bool   // in Session.sinks
 
 	current *Delivery // whose last frame has not come
-	partial []byte    // what has come of it
+	partial []byte    // what has come of it; taken from Conn.assembly and given back
 }
 
 // Accept attaches a link whose answer AttachSink has deferred, from any goroutine. It reports false if the peer has gone

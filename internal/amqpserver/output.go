@@ -174,6 +174,7 @@ func (c *Conn) writeLoop() error {
 func (c *Conn) takeOutput() (buf []byte, keepAlive time.Duration, dead bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.callWhileIdleLocked()
 	if c.idle {
 		c.flushLocked() // else the read loop does it, with more to merge
 	}

@@ -322,6 +322,51 @@ func TestLimitsOfLinks(t *testing.T) {
 	}, func(c *Config) { c.MaxLinks = 3 })
 }
 
+func TestUnfinishedDeliveriesAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, sc *scene) {
+		p := sc.raw()
+		p.open()
+		p.begin(0)
+		for h := range uint32(4) {
+			p.attach(0, h, amqp.RoleSender, "hold")
+			m := message(h, h)
+			m.More = true
+			p.send(0, m, make([]byte, 300))
+		}
+		if d := expect[*amqp.Detach](p); d.Handle != 3 || cond(d.Error) != string(amqp.ErrCondResourceLimitExceeded) {
+			t.Errorf("detach = %s, want handle 3 and resource-limit-exceeded", amqp.Trace(d, 0))
+		}
+		p.send(0, &amqp.Transfer{Handle: 0, Aborted: true}, nil) // makes room
+		p.send(0, &amqp.Transfer{Handle: 1, More: true}, make([]byte, 300))
+		p.send(0, &amqp.Transfer{Handle: 1}, make([]byte, 300))
+		if got := len(sc.awaitHeld(1)[0].Payload); got != 900 {
+			t.Errorf("delivery has %d bytes, want 900", got)
+		}
+	}, func(c *Config) { c.MaxBuffered = 1000 })
+}
+
+func TestHandlerIsToldOfItsDetachThoughThePeerIsSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, sc *scene) {
+		p := sc.raw()
+		p.open()
+		p.begin(0)
+		p.attach(0, 0, amqp.RoleSender, "hold")
+		p.attach(0, 1, amqp.RoleReceiver, "q")
+		p.send(0, message(0, 0), []byte("x"))
+		d := sc.awaitHeld(1)[0]
+		d.Link().Detach(nil)
+		synctest.Wait()
+		if got := fmt.Sprint(sc.echo.notes()); got != "[sink hold: -]" {
+			t.Errorf("handler noted %s, want [sink hold: -]", got)
+		}
+		d.Link().Session().End(nil)
+		synctest.Wait()
+		if got := fmt.Sprint(sc.echo.notes()); got != "[sink hold: - source q: -]" {
+			t.Errorf("handler noted %s, want the source's end too", got)
+		}
+	})
+}
+
 func TestHeaderNegotiation(t *testing.T) {
 	tests := []struct {
 		name, sent string

@@ -14,27 +14,23 @@ type connReader Conn
 // Read waits for input until the deadline of the connection's state.
 func (r *connReader) Read(p []byte) (int, error) {
 	c := (*Conn)(r)
-	for first := true; ; first = false {
-		c.beforeRead(first)
-		n, err := c.nc.Read(p)
-		if n == 0 && c.pokedAwake(err) {
-			continue
-		}
-		c.mu.Lock()
-		c.idle = false
-		if n > 0 {
-			err = nil // it comes again with the next read
-		}
-		c.mu.Unlock()
-		return n, err
+	c.beforeRead()
+	n, err := c.nc.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resumeLocked()
+	if n > 0 {
+		err = nil // it comes again with the next read
 	}
+	return n, err
 }
 
 // beforeRead brings the connection to rest: the handler's calls are made, the output is complete and not too long.
-func (c *Conn) beforeRead(first bool) {
+func (c *Conn) beforeRead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
+		c.resumeLocked()
 		c.runTasksLocked()
 		c.idle = true
 		c.flushLocked()
@@ -47,60 +43,54 @@ func (c *Conn) beforeRead(first bool) {
 		// The peer asks faster than it takes the answers. The writer has a deadline, so this ends.
 		c.room.Wait()
 	}
-	c.poked = false
-	if first {
-		c.waits = time.Now()
-	}
-	c.armLocked()
-}
-
-// armLocked sets the read deadline that the state calls for. Its error is left to the read that follows.
-func (c *Conn) armLocked() {
 	deadline := c.deadline
 	if c.state == connOpen {
-		deadline = c.waits.Add(idleTimeoutFactor * c.cfg.IdleTimeout)
+		// From now on, because while it waited for room the peer could not be heard.
+		deadline = time.Now().Add(idleTimeoutFactor * c.cfg.IdleTimeout)
 	}
-	_ = c.nc.SetReadDeadline(deadline)
+	_ = c.nc.SetReadDeadline(deadline) // a failure shows in the read
 }
 
-// pokeLocked makes the read loop look at its tasks and its deadline, now if it waits for input.
-func (c *Conn) pokeLocked() {
-	if c.idle && !c.poked {
-		c.poked = true
-		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // a failure shows in the read
+// resumeLocked ends the read loop's rest, during which the writer may be making calls in its place.
+func (c *Conn) resumeLocked() {
+	for c.calling {
+		c.room.Wait()
 	}
+	c.idle = false
 }
 
-// pokedAwake reports whether a read failed only because of pokeLocked.
-func (c *Conn) pokedAwake(err error) bool {
-	if !isTimeout(err) {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.poked
-}
-
-// laterLocked has the read loop call f, which is about the handler, soon.
-func (c *Conn) laterLocked(fs ...func()) {
-	if len(fs) > 0 {
-		c.tasks = append(c.tasks, fs...)
-		c.pokeLocked()
+// laterLocked has the handler called soon: by the read loop when it comes to rest, or by the writer while it rests.
+func (c *Conn) laterLocked(calls ...func()) {
+	c.tasks = append(c.tasks, calls...)
+	if c.idle && len(calls) > 0 {
+		c.signalLocked()
 	}
 }
 
-// runTasksLocked runs the tasks without the lock.
+// runTasksLocked makes the calls, without the lock. The read loop must not rest, so that the handler is called by one
+// goroutine at a time.
 func (c *Conn) runTasksLocked() {
 	for len(c.tasks) > 0 {
 		tasks := c.tasks
 		c.tasks = nil
-		c.idle = false
 		c.mu.Unlock()
 		for _, f := range tasks {
 			f()
 		}
 		c.mu.Lock()
 	}
+}
+
+// callWhileIdleLocked makes the calls in the writer while the read loop rests. It is what makes a call prompt though
+// the peer is silent, and needs no trick with the transport to interrupt a read.
+func (c *Conn) callWhileIdleLocked() {
+	if !c.idle || len(c.tasks) == 0 {
+		return
+	}
+	c.calling = true
+	c.runTasksLocked()
+	c.calling = false
+	c.room.Broadcast()
 }
 
 // drainInput reads until the peer hangs up, at most until the deadline.

@@ -18,7 +18,7 @@ type outgoing struct {
 
 // SendOut sends one message, in as many frames as the peer's max-frame-size asks for, and returns what its disposition
 // will name, nil for a pre-settled one. It waits for the session window and for room in the output, so it may be called
-// from any goroutine but the read loop. It does not wait for credit: without it, the error is ErrNoCredit. On
+// from any goroutine but not within a call of the handler. It does not wait for credit: without it, the error is ErrNoCredit. On
 // ErrLinkGone a part may have been sent; the peer discards it. The Outgone may be in a disposition before SendOut returns.
 func (l *SourceLink) SendOut(o Outgoing) (*Outgone, error) {
 	if err := o.check(); err != nil {
@@ -74,7 +74,7 @@ func (l *SourceLink) SendOut(o Outgoing) (*Outgone, error) {
 }
 
 // Post queues one message without waiting: it is sent in its turn as soon as credit, the session window and the output
-// allow, or never if the link goes first. It is for answers given from the read loop, and takes over o.Payload.
+// allow, or never if the link goes first. It is for answers given within a call of the handler, and takes over o.Payload.
 // At most 1024 messages per link may wait; then the error is ErrTooManyPosted.
 func (l *SourceLink) Post(o Outgoing) error {
 	if err := o.check(); err != nil {

@@ -30,8 +30,11 @@ type Server struct {
 	gone      chan struct{} // made by the first waiter, closed when the last connection of a closed server ends
 }
 
-// New returns a server; cfg.Handler must be set.
+// New returns a server. It panics if cfg.Handler is nil, which no configuration file can cause.
 func New(cfg Config) *Server {
+	if cfg.Handler == nil {
+		panic("amqpserver: Config.Handler is nil")
+	}
 	return &Server{
 		cfg:       cfg.withDefaults(),
 		conns:     make(map[*Conn]struct{}),

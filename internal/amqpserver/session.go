@@ -26,6 +26,7 @@ type Session struct {
 	ready     *sync.Cond // the window opened, or a link became free to send or is gone
 
 	links   map[uint32]*link // by the peer's handle
+	known   uint32           // every handle below it the peer may have attached once
 	handles []*link          // by ours
 
 	// What the peer sends.

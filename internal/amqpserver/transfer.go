@@ -57,12 +57,15 @@ func (s *Session) takeTransferLocked(t *amqp.Transfer, payload []byte) (*Deliver
 	}
 	switch {
 	case t.Aborted:
-		l.abortLocked(d)
+		l.dropPartialLocked() // and it counts as settled
+		l.topUpLocked()
 		return nil, nil
-	case !l.roomLocked(len(payload)):
+	case !l.roomLocked(len(payload), t.More):
 		return nil, nil
 	case t.More:
-		l.current = d
+		if l.current = d; l.partial == nil {
+			l.partial, s.c.assembly = s.c.assembly, nil
+		}
 		l.partial = append(l.partial, payload...)
 		s.c.unfinished += uint64(len(payload))
 		return nil, nil
@@ -117,25 +120,18 @@ func (d *Delivery) continues(t *amqp.Transfer) *amqp.Error {
 	return nil
 }
 
-// roomLocked reports whether n more bytes may be taken; otherwise it detaches the link.
-func (l *SinkLink) roomLocked(n int) bool {
+// roomLocked reports whether n more bytes may be taken, and stored if more are to follow; otherwise it detaches the link.
+func (l *SinkLink) roomLocked(n int, more bool) bool {
 	size := uint64(len(l.partial)) + uint64(n)
 	if limit := l.Reply.MaxMessageSize; limit > 0 && size > limit {
 		l.detachLocked(amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The message has more than %d bytes, which is max-message-size.", limit))
 		return false
 	}
-	// A message that comes in one frame is never stored here.
-	if limit := l.s.c.cfg.MaxBuffered; len(l.partial) > 0 && l.s.c.unfinished+uint64(n) > limit {
+	if limit := l.s.c.cfg.MaxBuffered; more && l.s.c.unfinished+uint64(n) > limit {
 		l.detachLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection's unfinished deliveries have more than %d bytes.", limit))
 		return false
 	}
 	return true
-}
-
-// abortLocked forgets a delivery that its sender gave up; it counts as settled.
-func (l *SinkLink) abortLocked(*Delivery) {
-	l.dropPartialLocked()
-	l.topUpLocked()
 }
 
 // finishLocked completes d. Its payload is copied once more when it came in pieces, into exactly the space it needs:
@@ -155,11 +151,16 @@ func (l *SinkLink) finishLocked(d *Delivery, last []byte) {
 	}
 }
 
+// dropPartialLocked forgets what has come of a delivery. One buffer per connection is kept for the next: links are many
+// and most of their messages come in one frame.
 func (l *SinkLink) dropPartialLocked() {
 	l.current = nil
-	l.s.c.unfinished -= uint64(len(l.partial))
-	if cap(l.partial) > assemblyKeep {
-		l.partial = nil
+	if l.partial == nil {
+		return
 	}
-	l.partial = l.partial[:0]
+	l.s.c.unfinished -= uint64(len(l.partial))
+	if cap(l.partial) <= assemblyKeep {
+		l.s.c.assembly = l.partial[:0]
+	}
+	l.partial = nil
 }
