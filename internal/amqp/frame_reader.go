@@ -4,6 +4,7 @@ package amqp
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -104,7 +105,7 @@ func (fr *FrameReader) fill(n int) error {
 		} else if empty++; err == nil && empty >= emptyReads {
 			err = io.ErrNoProgress
 		}
-		if err == io.EOF && fr.w > fr.r {
+		if errors.Is(err, io.EOF) && fr.w > fr.r {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil && fr.w-fr.r < n {

@@ -67,7 +67,7 @@ func TestFramesAreReadHoweverTheyArrive(t *testing.T) {
 				t.Fatalf("frame %d was ready, but was read", i)
 			}
 		}
-		if _, err := fr.Next(); err != io.EOF {
+		if _, err := fr.Next(); !errors.Is(err, io.EOF) {
 			t.Fatalf("after the last frame: %v, want io.EOF", err)
 		}
 		if len(fr.buf) > fastBuffer {
@@ -110,11 +110,11 @@ func TestEndOfTheSourceIsToldApart(t *testing.T) {
 		{io.MultiReader(bytes.NewReader(whole[:9]), iotest.ErrReader(broken)), broken},
 		{nothing{}, io.ErrNoProgress},
 	} {
-		if _, err := NewFrameReader(c.src, 512).Next(); err != c.want {
+		if _, err := NewFrameReader(c.src, 512).Next(); !errors.Is(err, c.want) {
 			t.Errorf("Next = %v, want %v", err, c.want)
 		}
 	}
-	if _, err := NewFrameReader(bytes.NewReader(ProtoAMQP[:5]), 512).ReadProto(); err != io.ErrUnexpectedEOF {
+	if _, err := NewFrameReader(bytes.NewReader(ProtoAMQP[:5]), 512).ReadProto(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("ReadProto of half a header: %v", err)
 	}
 }
@@ -143,7 +143,7 @@ func TestBufferGrowsWithWhatArrived(t *testing.T) {
 	for _, arrived := range []int{8, 5000, 1 << 20} {
 		wire := append([]byte{0x04, 0, 0, 0, 2, 0, 0, 0}, make([]byte, arrived-8)...)
 		fr := NewFrameReader(bytes.NewReader(wire), max)
-		if _, err := fr.Next(); err != io.ErrUnexpectedEOF {
+		if _, err := fr.Next(); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("Next of %d bytes of a frame: %v", arrived, err)
 		}
 		if limit := 2 * arrived; len(fr.buf) > limit && len(fr.buf) > firstBuffer {

@@ -35,10 +35,9 @@ func (t *line) attach(a *Attach) {
 	t.number("snd", uint64(a.SndSettleMode))
 	t.number("rcv", uint64(a.RcvSettleMode))
 	t.key("source")
-	switch {
-	case a.Source == nil:
+	if a.Source == nil {
 		t.word("null")
-	default:
+	} else {
 		t.address(a.Source.Address, a.Source.HasAddress, a.Source.Dynamic)
 	}
 	t.key("target")

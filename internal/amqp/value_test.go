@@ -174,7 +174,7 @@ func TestFirstErrorSticks(t *testing.T) {
 	r := NewReader(b)
 	r.Bool()
 	first := r.Err()
-	if r.Uint() != 0 || r.Raw() != nil || r.Value() != nil || !r.Done() || r.Err() != first {
+	if r.Uint() != 0 || r.Raw() != nil || r.Value() != nil || !r.Done() || !errors.Is(r.Err(), first) {
 		t.Errorf("after %v the reader went on, error now %v", first, r.Err())
 	}
 }
