@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
+)
+
+func TestEveryFailureHasItsStatus(t *testing.T) {
+	remote := func(condition amqp.ErrCond, description string) error {
+		return fmt.Errorf("send: %w", &amqp.LinkError{RemoteErr: &amqp.Error{Condition: condition, Description: description}})
+	}
+	for _, tt := range []struct {
+		name   string
+		err    error
+		status int
+		retry  bool
+		want   string // in the sentence
+	}{
+		{"entity missing at the link", remote(amqp.ErrCondNotFound, ""), http.StatusGone, false, "'orders' could not be found"},
+		{"entity missing at $cbs", &azservicebus.Error{Code: azservicebus.CodeNotFound}, http.StatusGone, false, "'orders' could not be found"},
+		{"rights", &azservicebus.Error{Code: azservicebus.CodeUnauthorizedAccess}, http.StatusUnauthorized, false, "credentials"},
+		{"rights at the link", remote(amqp.ErrCondUnauthorizedAccess, ""), http.StatusUnauthorized, false, "credentials"},
+		{"timeout", &azservicebus.Error{Code: azservicebus.CodeTimeout}, http.StatusServiceUnavailable, true, "in time"},
+		{"our own timeout", fmt.Errorf("send: %w", context.DeadlineExceeded), http.StatusServiceUnavailable, true, "in time"},
+		{"connection", &azservicebus.Error{Code: azservicebus.CodeConnectionLost}, http.StatusServiceUnavailable, true, "connection"},
+		{"closed", &azservicebus.Error{Code: azservicebus.CodeClosed}, http.StatusServiceUnavailable, true, "connection"},
+		{"too large", azservicebus.ErrMessageTooLarge, http.StatusForbidden, false, "larger"},
+		{"batch too large", remote(amqp.ErrCondMessageSizeExceeded, ""), http.StatusForbidden, false, "larger"},
+		{"full", remote(amqp.ErrCondResourceLimitExceeded, ""), http.StatusForbidden, false, "quota"},
+		{"disabled", remote("com.microsoft:entity-disabled", ""), http.StatusForbidden, false, "disabled"},
+		{"throttled", remote("com.microsoft:server-busy", ""), http.StatusServiceUnavailable, true, "busy"},
+		{"no session-id", remote(amqp.ErrCondNotAllowed, "A session id is needed."), http.StatusBadRequest, false, "refused the message: A session id is needed."},
+		{"refused without a word", remote(amqp.ErrCondInvalidField, ""), http.StatusBadRequest, false, "The broker refused the message."},
+		{"forced detach", remote(amqp.ErrCondDetachForced, ""), http.StatusServiceUnavailable, true, "connection"},
+		{"companion", fmt.Errorf("%w: %w", errCompanion, remote(amqp.ErrCondNotFound, "")), http.StatusServiceUnavailable, true, "monitor queue"},
+		{"companion timed out", fmt.Errorf("%w: %w", errCompanion, context.DeadlineExceeded), http.StatusServiceUnavailable, true, "monitor queue"},
+		{"no place", fmt.Errorf("proxy: %w", errBusy), http.StatusServiceUnavailable, true, "in flight"},
+		{"stopping", fmt.Errorf("proxy: %w", errClosed), http.StatusServiceUnavailable, true, "stopping"},
+		{"unknown condition", remote("acme:odd", "secret detail"), http.StatusInternalServerError, true, "could not be sent"},
+		{"unknown", errors.New("odd"), http.StatusInternalServerError, true, "could not be sent"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.err
+			if !errors.Is(err, errCompanion) && !errors.Is(err, errBusy) && !errors.Is(err, errClosed) {
+				err = classify(err)
+			}
+			if !errors.Is(err, tt.err) {
+				t.Errorf("classify lost the error: %v", err)
+			}
+			status, retryAfter, sentence := answer(err, "orders")
+			if status != tt.status || retryAfter > 0 != tt.retry || !strings.Contains(sentence, tt.want) {
+				t.Errorf("answer = %d, retry after %d, %q, want %d, retry %v, a sentence with %q",
+					status, retryAfter, sentence, tt.status, tt.retry, tt.want)
+			}
+			if strings.Contains(sentence, "secret") || strings.Contains(sentence, "%s") {
+				t.Errorf("the sentence %q says more or less than it should", sentence)
+			}
+		})
+	}
+	if err := classify(nil); err != nil {
+		t.Errorf("classify(nil) = %v, want nil", err)
+	}
+}
+
+func TestErrorBodiesAreXML(t *testing.T) {
+	got := errorBody(400, `a <b> & "c"`)
+	want := `<Error><Code>400</Code><Detail>a &lt;b&gt; &amp; &#34;c&#34;</Detail></Error>`
+	if got != want {
+		t.Errorf("errorBody = %s, want %s", got, want)
+	}
+}
+
+func TestValuesFromOutsideAreShownShort(t *testing.T) {
+	if got := quoted(strings.Repeat("ä", 1000)); len(got) > 200 {
+		t.Errorf("quoted = %d bytes, want at most 200", len(got))
+	}
+	if got := quoted("a\nb"); strings.Contains(got, "\n") {
+		t.Errorf("quoted = %s, want one line", got)
+	}
+}
