@@ -14,6 +14,8 @@ import (
 // operations is what consumers do, on a queue or its dead-letter queue.
 func (mc *machine) operations() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
+		"receive":          mc.receive,
+		"receive again":    mc.receive,
 		"new consumer":     mc.newConsumer,
 		"close consumer":   mc.onConsumer(mc.closeConsumer),
 		"credit":           mc.onConsumer(mc.addCredit),
@@ -41,6 +43,15 @@ func (mc *machine) newConsumer(t *rapid.T) {
 	c.limit = rapid.IntRange(1, 4).Draw(t, "outbox limit")
 	mc.consumers = append(mc.consumers, c)
 	mc.m.consumers = append(mc.m.consumers, &modelConsumer{mode: mode, limit: c.limit})
+}
+
+// receive is what a client does most: credit, and what comes of it.
+func (mc *machine) receive(t *rapid.T) {
+	if len(mc.consumers) == 0 {
+		mc.newConsumer(t)
+	}
+	mc.onConsumer(mc.addCredit)(t)
+	mc.onConsumer(mc.take)(t)
 }
 
 func (mc *machine) onConsumer(op func(*rapid.T, *Consumer, *modelConsumer)) func(*rapid.T) {

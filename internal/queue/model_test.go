@@ -4,6 +4,7 @@ package queue
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -101,7 +102,8 @@ func (m *model) giveBack(x *modelMsg, failed bool) {
 	if m.expired(x) {
 		m.expire(x)
 	} else if failed && m.dead != nil && x.DeliveryCount >= m.cfg.MaxDeliveryCount {
-		m.deadLetter(x, "MaxDeliveryCountExceeded", "Message could not be consumed after 3 delivery attempts.")
+		m.deadLetter(x, "MaxDeliveryCountExceeded", fmt.Sprintf(
+			"Message could not be consumed after %d delivery attempts.", m.cfg.MaxDeliveryCount))
 	}
 }
 
