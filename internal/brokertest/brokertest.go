@@ -31,13 +31,48 @@ const host = "overdue.test"
 // A Namespace is an embedded broker on a network of its own.
 type Namespace struct {
 	Broker *broker.Broker
-	Net    *pipenet.Network // its faults hit every connection to the broker
+	Net    *pipenet.Network // its faults hit every connection to the broker; nil over TCP
+
+	endpoint string // as in a connection string
+	dial     func(context.Context) (net.Conn, error)
 }
 
 // New starts a broker for a test and stops it when the test ends. Unless
 // configure says otherwise queues come into being when they are first used.
 // Inside a synctest bubble t has to be the bubble's.
 func New(t testing.TB, configure ...func(*broker.Config)) *Namespace {
+	t.Helper()
+	network := pipenet.New()
+	ln, err := network.Listen(host)
+	if err != nil {
+		t.Fatalf("brokertest: %v", err)
+	}
+	ns := start(t, ln, configure)
+	ns.Net, ns.endpoint = network, host
+	ns.dial = func(ctx context.Context) (net.Conn, error) { return network.Dial(ctx, host) }
+	// What a test has stalled must not hold up the end of it.
+	t.Cleanup(func() { network.Resume(pipenet.Both) })
+	return ns
+}
+
+// NewTCP is New on a port of the loopback interface. It does not work in a
+// bubble.
+func NewTCP(t testing.TB, configure ...func(*broker.Config)) *Namespace {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("brokertest: %v", err)
+	}
+	ns := start(t, ln, configure)
+	ns.endpoint = ln.Addr().String()
+	ns.dial = func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", ns.endpoint)
+	}
+	return ns
+}
+
+func start(t testing.TB, ln net.Listener, configure []func(*broker.Config)) *Namespace {
 	t.Helper()
 	cfg := broker.Config{AutoCreate: true}
 	for _, f := range configure {
@@ -47,18 +82,8 @@ func New(t testing.TB, configure ...func(*broker.Config)) *Namespace {
 	if err != nil {
 		t.Fatalf("brokertest: %v", err)
 	}
-	ns := &Namespace{Broker: b, Net: pipenet.New()}
-	ln, err := ns.Net.Listen(host)
-	if err != nil {
-		t.Fatalf("brokertest: %v", err)
-	}
 	serve(t, b, ln)
-	t.Cleanup(func() {
-		// What a test has stalled must not hold the clean-up; those that ran
-		// before this one closed their clients.
-		ns.Net.Resume(pipenet.Both)
-	})
-	return ns
+	return &Namespace{Broker: b}
 }
 
 // serve runs b on ln until the test ends.
@@ -76,18 +101,19 @@ func serve(t testing.TB, b *broker.Broker, ln net.Listener) {
 }
 
 // ConnectionString is what an application would be given.
-func (ns *Namespace) ConnectionString() string { return connectionString(host) }
-
-func connectionString(endpoint string) string {
-	return "Endpoint=sb://" + endpoint +
+func (ns *Namespace) ConnectionString() string {
+	return "Endpoint=sb://" + ns.endpoint +
 		";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true"
 }
 
 // Dial opens a connection to the broker, without a word of AMQP on it.
-func (ns *Namespace) Dial(ctx context.Context) (net.Conn, error) { return ns.Net.Dial(ctx, host) }
+func (ns *Namespace) Dial(ctx context.Context) (net.Conn, error) { return ns.dial(ctx) }
 
 // ClientOptions lead a client to the broker. They may be changed.
 func (ns *Namespace) ClientOptions() *azservicebus.ClientOptions {
+	if ns.Net == nil {
+		return &azservicebus.ClientOptions{} // the connection string leads there
+	}
 	return &azservicebus.ClientOptions{
 		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
 			return ns.Dial(ctx)

@@ -147,6 +147,9 @@ var sendSpecs = []spec{
 		s.wantCondition("PeekMessages", err, amqp.ErrCondNotFound)
 	}},
 	{name: "many senders at once lose nothing", check: func(s *scene) {
+		// The SDK opens a link for every caller that finds none, and leaks all but
+		// one of them with their goroutines. So the first send is alone.
+		s.text("first")
 		const senders, each = 16, 20
 		var wg sync.WaitGroup
 		errs := make(chan error, senders)
@@ -170,8 +173,8 @@ var sendSpecs = []spec{
 		for _, m := range s.peek(s.receiver()) {
 			seen[string(m.Body)] = true
 		}
-		if len(seen) != senders*each {
-			s.Errorf("%d different messages arrived, want %d", len(seen), senders*each)
+		if want := 1 + senders*each; len(seen) != want {
+			s.Errorf("%d different messages arrived, want %d", len(seen), want)
 		}
 	}},
 }

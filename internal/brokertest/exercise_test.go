@@ -3,15 +3,11 @@
 package brokertest
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/broker"
 	"overdue/internal/queue"
@@ -57,38 +53,20 @@ func TestEmbeddedBrokerOnFakeTime(t *testing.T) {
 
 func TestEmbeddedBrokerOverTCP(t *testing.T) {
 	Exercise(t, RealTime, func(t *testing.T) *Target {
-		b, addr := listen(t, broker.Config{})
+		ns := NewTCP(t, func(c *broker.Config) { c.AutoCreate = false })
 		var ahead time.Duration
 		return &Target{
-			ConnectionString: connectionString(addr),
-			ClientOptions:    &azservicebus.ClientOptions{},
-			Dial: func(ctx context.Context) (net.Conn, error) {
-				var d net.Dialer
-				return d.DialContext(ctx, "tcp", addr)
-			},
-			CreateQueue:  creator(b),
-			LockDuration: 30 * time.Second,
-			Expiry:       queue.Lazy,
+			ConnectionString: ns.ConnectionString(),
+			ClientOptions:    ns.ClientOptions(),
+			Dial:             ns.Dial,
+			CreateQueue:      creator(ns.Broker),
+			LockDuration:     30 * time.Second,
+			Expiry:           queue.Lazy,
 			// The broker's clock goes ahead instead of the test falling asleep.
 			Wait: func(d time.Duration) {
 				ahead += d
-				b.SetClockOffset(ahead)
+				ns.Broker.SetClockOffset(ahead)
 			},
 		}
 	})
-}
-
-// listen starts a broker on a port of its own.
-func listen(t testing.TB, cfg broker.Config) (*broker.Broker, string) {
-	t.Helper()
-	b, err := broker.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, b, ln)
-	return b, ln.Addr().String()
 }
