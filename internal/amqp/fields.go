@@ -81,11 +81,20 @@ func (f *fields) string() string {
 	return ""
 }
 
+// symbol takes a string as well: several clients write content-types and conditions as one, and
+// go-amqp reads either. What it decodes is written as the symbol it should have been.
 func (f *fields) symbol() Symbol {
-	if f.has() {
+	if !f.has() {
+		return ""
+	}
+	if c := f.Next(); c != codeString8 && c != codeString32 {
 		return f.Symbol()
 	}
-	return ""
+	s := f.String()
+	if !isASCII(s) {
+		f.failf("symbol that is not ASCII in %s", f.name)
+	}
+	return Symbol(s)
 }
 
 // raw copies, so that what was decoded outlives the buffer of the frame.

@@ -83,14 +83,24 @@ func (t *line) boolean(name string, v bool) {
 	t.b = strconv.AppendBool(t.b, v)
 }
 
-// text quotes what is not a plain word: names come from the peer, and a trace stays on one line.
+// maxTraceText is how many bytes of a text of the peer's a trace shows.
+const maxTraceText = 200
+
+// text quotes what is not a plain word: texts come from the peer, and a trace stays on one line.
 func (t *line) text(name, v string) {
 	t.key(name)
-	if v != "" && !strings.ContainsFunc(v, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' }) {
+	if v != "" && len(v) <= maxTraceText && !strings.ContainsFunc(v, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' }) {
 		t.b = append(t.b, v...)
 		return
 	}
-	t.b = strconv.AppendQuoteToASCII(t.b, v)
+	t.quoted(v)
+}
+
+func (t *line) quoted(v string) {
+	t.b = strconv.AppendQuoteToASCII(t.b, v[:min(len(v), maxTraceText)])
+	if len(v) > maxTraceText {
+		t.b = append(t.b, "..."...)
+	}
 }
 
 func (t *line) error(e *Error) {

@@ -61,7 +61,7 @@ func (t *line) address(address string, has, dynamic bool) {
 	case dynamic:
 		t.word("dynamic")
 	case has:
-		t.b = fmt.Appendf(t.b, "%+q", address)
+		t.quoted(address)
 	default:
 		t.word("none")
 	}

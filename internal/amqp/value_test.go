@@ -201,6 +201,34 @@ func TestTextIsCheckedWhereItIsRead(t *testing.T) {
 	}
 }
 
+func TestSymbolsAreReadOneOrMany(t *testing.T) {
+	for hex, want := range map[string][]Symbol{
+		"40":                   nil,
+		"a30161":               {"a"},
+		"e006 02 a3 0161 0162": {"a", "b"},
+		"e001 00":              {},
+	} {
+		r := NewReader(unhex(t, hex))
+		if diff := cmp.Diff(want, r.Symbols()); diff != "" || r.Err() != nil || !r.Done() {
+			t.Errorf("Symbols of %s: %v (-want +got):\n%s", hex, r.Err(), diff)
+		}
+	}
+	for _, hex := range []string{"", "a10161", "e006 02 a1 0161 0162", "e005 02 a3 0161 05", "a301ff"} {
+		r := NewReader(unhex(t, hex))
+		if got := r.Symbols(); got != nil || !errors.Is(r.Err(), ErrMalformed) {
+			t.Errorf("Symbols of %q = %v, %v, want ErrMalformed", hex, got, r.Err())
+		}
+	}
+	// Whole composites are read the way clients write them, which is not always as symbols.
+	p, err := DecodeProperties(unhex(t, "c0 0f 07 40404040 4040 a106 746578742f78"))
+	if err != nil || p.ContentType != "text/x" {
+		t.Errorf("content-type as a string: %q, %v", p.ContentType, err)
+	}
+	if p, err := DecodeProperties(unhex(t, "c0 0b 07 40404040 4040 a102 c3bc")); !errors.Is(err, ErrMalformed) {
+		t.Errorf("content-type that is not ASCII: %q, %v", p.ContentType, err)
+	}
+}
+
 func TestAnyIntegerTypeIsRead(t *testing.T) {
 	for _, v := range []any{uint8(9), uint16(9), uint32(9), uint64(9), int8(9), int16(9), int32(9), int64(9)} {
 		raw, err := Encode(v)
