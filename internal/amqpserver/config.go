@@ -3,6 +3,7 @@
 package amqpserver
 
 import (
+	"cmp"
 	"time"
 
 	"overdue/internal/amqp"
@@ -60,9 +61,10 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-func setDefault[T comparable](field *T, value T) {
+// setDefault replaces what is zero, or below, where that makes no sense.
+func setDefault[T cmp.Ordered](field *T, value T) {
 	var zero T
-	if *field == zero {
+	if *field <= zero {
 		*field = value
 	}
 }
@@ -85,6 +87,6 @@ const (
 	halvesPerWindow   = 2         // a session window is replenished when less than its half is left
 	creditSteps       = 8         // credit is topped up in steps of at least an eighth of what the link may have
 	noHandle          = ^uint32(0)
-	maxDeliveryTag    = 32 // bytes
-	idleTimeoutFactor = 2
+	maxDeliveryTag    = 32 // bytes, part 2 section 8.7
+	idleTimeoutFactor = 2  // part 2 section 4.5: what is advertised should be half of what is enforced
 )

@@ -51,7 +51,8 @@ func (l *SinkLink) forgetLocked(d *Delivery) {
 }
 
 // Settle settles ds with the peer, in answer to Source.Disposition or unasked, when the source gives up waiting for an
-// outcome. It may be called from any goroutine. Deliveries that are settled already are passed over.
+// outcome. It may be called from any goroutine. Deliveries that are settled already are passed over. Unasked is a last
+// resort with go-amqp: a receiver of it that states an outcome afterwards waits for an answer in vain.
 func (l *SourceLink) Settle(ds []*Outgone, st amqp.DeliveryState) {
 	s := l.s
 	s.c.mu.Lock()

@@ -34,8 +34,11 @@ func (s *Session) takeTransferLocked(t *amqp.Transfer, payload []byte) (*Deliver
 		s.endLocked(amqp.Errorf(amqp.ErrCondSessionUnattachedHandle, "Transfer names handle %d, which is not attached.", t.Handle))
 		return nil, nil
 	}
+	if link.state == linkAttaching {
+		link.refuseLocked(amqp.Errorf(amqp.ErrCondLinkTransferLimitExceeded, "Delivery %d came before credit was granted.", t.DeliveryID))
+	}
 	if link.state != linkAttached {
-		return nil, nil // it crossed our detach, or did not wait for our attach and so for credit
+		return nil, nil // it crossed our detach
 	}
 	if link.sink == nil {
 		link.detachLocked(&amqp.Error{Condition: amqp.ErrCondNotAllowed, Description: "A transfer came from the link's receiver."})
