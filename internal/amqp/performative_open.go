@@ -26,7 +26,9 @@ func (o *Open) Decode(r *Reader) error {
 		o.ContainerID = f.String()
 	}
 	o.Hostname = f.string()
-	o.MaxFrameSize = f.uint(DefaultMaxFrameSize)
+	if o.MaxFrameSize = f.uint(DefaultMaxFrameSize); o.MaxFrameSize == 0 {
+		f.failf("max-frame-size of 0") // which would be written as absent, and so as no limit
+	}
 	o.ChannelMax = DefaultChannelMax
 	if f.has() {
 		o.ChannelMax = f.Ushort()

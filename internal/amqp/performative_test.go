@@ -218,6 +218,7 @@ func TestMalformedPerformativesAreRefused(t *testing.T) {
 		"section of a message":           "00537045",
 		"no list":                        "00531440",
 		"open without container-id":      "00531045",
+		"open of frames of no size":      "005310 c0 06 03 a10163 40 43",
 		"attach without name":            "005312 c0 04 03 404342",
 		"attach without role":            "005312 c0 06 03 a1016c 43 40",
 		"attach of settle mode 3":        "005312 c0 08 04 a1016c 43 42 5003",
