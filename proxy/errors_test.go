@@ -72,8 +72,8 @@ func TestEveryFailureHasItsStatus(t *testing.T) {
 }
 
 func TestErrorBodiesAreXML(t *testing.T) {
-	got := errorBody(400, `a <b> & "c"`)
-	want := `<Error><Code>400</Code><Detail>a &lt;b&gt; &amp; &#34;c&#34;</Detail></Error>`
+	got := errorBody(400, "a <b> & 'c'\x00\xff")
+	want := `<Error><Code>400</Code><Detail>a &lt;b&gt; &amp; 'c'</Detail></Error>`
 	if got != want {
 		t.Errorf("errorBody = %s, want %s", got, want)
 	}

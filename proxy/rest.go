@@ -4,7 +4,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +32,10 @@ const (
 // ServeHTTP is the REST door: it takes POST /{entity}/messages as the Service Bus REST
 // API defines it. The parameters timeout and api-version are accepted and make no difference.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A read does not end with a context, only with the connection or its deadline. A
+	// writer without deadlines is a test's or a middleware's, whose server bounds reads itself.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.cfg.SendTimeout))
+
 	entity, isSend, err := sendTarget(r)
 	switch {
 	case err != nil:
@@ -172,17 +175,13 @@ func (p *Proxy) body(w http.ResponseWriter, r *http.Request) (body []byte, done 
 			p.bodies.Release(size)
 		}
 	}()
-	// A read does not end with a context, only with the connection or its deadline. The
-	// deadline is lifted again: it would cut the wait for the broker short as well.
-	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(p.cfg.SendTimeout)); err == nil {
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	} // a writer without deadlines is a test's or a middleware's, whose server bounds reads itself
-
 	body, err = readBody(http.MaxBytesReader(w, r.Body, p.cfg.MaxBodySize), r.ContentLength)
 	if err != nil {
 		return nil, nil, err
 	}
+	// Left in place, the deadline would cut the wait for the broker short as well. Where
+	// the body did not come it stays: net/http would otherwise wait for the rest of it.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // see ServeHTTP
 	return body, func() { p.bodies.Release(size) }, nil
 }
 
@@ -236,11 +235,16 @@ func (p *Proxy) refuse(w http.ResponseWriter, entity string, err error) {
 	_, _ = io.WriteString(w, errorBody(status, sentence)) // the client may be gone
 }
 
-// errorBody is the body of an error answer.
+var xmlText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// errorBody is the body of an error answer. The sentence may hold what a client sent, or
+// the broker's own words: what XML cannot hold is left out.
 func errorBody(status int, sentence string) string {
-	var detail strings.Builder
-	if err := xml.EscapeText(&detail, []byte(sentence)); err != nil {
-		return "" // a strings.Builder takes everything
-	}
-	return "<Error><Code>" + strconv.Itoa(status) + "</Code><Detail>" + detail.String() + "</Detail></Error>"
+	sentence = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, sentence)
+	return "<Error><Code>" + strconv.Itoa(status) + "</Code><Detail>" + xmlText.Replace(sentence) + "</Detail></Error>"
 }

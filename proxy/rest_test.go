@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"overdue/internal/broker"
+	"overdue/internal/pipenet"
+)
+
+func TestAMessageArrivesAsItWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		body := "\x00\xff binary"
+		sc.want(sc.post("/orders/messages?timeout=60&api-version=2017-04", body,
+			"BrokerProperties", `{"CorrelationId":"c","ForcePersistence":true,"Label":"l","MessageId":"m","PartitionKey":"s","ReplyTo":"r",
+				"ReplyToSessionId":"rs","SessionId":"s","TimeToLive":90,"To":"t","ViaPartitionKey":"v"}`,
+			"Content-Type", "application/json;type=entry;charset=utf-8", "Priority", "High", "Count", "42", "overdue-within", "1h",
+			"Authorization", "SharedAccessSignature secret", "User-Agent", "test"), http.StatusCreated, "")
+		receiver, err := sc.client.NewReceiverForQueue("orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := receiver.ReceiveMessages(t.Context(), 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &azservicebus.ReceivedMessage{
+			ApplicationProperties: map[string]any{"Priority": "High", "Count": int32(42), "overdue-within": "1h"},
+			Body:                  []byte(body), ContentType: to.Ptr("application/json;type=entry;charset=utf-8"), CorrelationID: to.Ptr("c"),
+			DeliveryCount: 1, MessageID: "m", PartitionKey: to.Ptr("s"), ReplyTo: to.Ptr("r"), ReplyToSessionID: to.Ptr("rs"),
+			SessionID: to.Ptr("s"), Subject: to.Ptr("l"), TimeToLive: to.Ptr(90 * time.Second), To: to.Ptr("t"), SequenceNumber: to.Ptr(int64(1)),
+		}
+		if diff := cmp.Diff(want, got[0], cmpopts.IgnoreUnexported(azservicebus.ReceivedMessage{}),
+			cmpopts.IgnoreFields(azservicebus.ReceivedMessage{}, "RawAMQPMessage", "EnqueuedTime", "ExpiresAt", "LockedUntil", "LockToken")); diff != "" {
+			t.Errorf("message (-want +got):\n%s", diff)
+		}
+		if via := got[0].RawAMQPMessage.MessageAnnotations[annotationViaPartitionKey]; via != "v" {
+			t.Errorf("via partition key %v, want v", via)
+		}
+		if err := receiver.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRequestsThatAreNoSendAreAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		do := func(method, path string) *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			sc.proxy.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+			return w
+		}
+		if w := do(http.MethodGet, "/"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "Overdue") {
+			t.Errorf("GET / = %d %s, want 200 and what this is", w.Code, w.Body)
+		}
+		for _, r := range []struct{ method, path string }{
+			{http.MethodPost, "/orders/messages/head"}, {http.MethodDelete, "/orders/messages/head"}, {http.MethodGet, "/orders/messages"},
+			{http.MethodPut, "/orders/messages/1/token"}, {http.MethodDelete, "/orders/messages/1/token"}, {http.MethodPost, "/topic/subscriptions/s/messages/head"},
+			{http.MethodGet, "/$Resources/Queues"}, {http.MethodPut, "/orders"}, {http.MethodPost, "/"}, {http.MethodOptions, "/orders/messages"},
+		} {
+			sc.want(do(r.method, r.path), http.StatusNotImplemented, "namespace itself")
+		}
+	})
+}
+
+func TestBadRequestsAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		long := strings.Repeat("x", 129)
+		for _, tt := range []struct {
+			path, body string
+			headers    []string
+			want       string
+		}{
+			{"/messages", "a", nil, "0 characters"},
+			{"//messages", "a", nil, "0 characters"},
+			{"/" + strings.Repeat("q", 261) + "/messages", "a", nil, "261 characters"},
+			{"/a//b/messages", "a", nil, "not the name"},
+			{"/$cbs/messages", "a", nil, "not the name"},
+			{"/orders/$management/messages", "a", nil, "not the name"},
+			{"/orders/%24DeadLetterQueue/messages", "a", nil, "not the name"},
+			{"/or%00ders/messages", "a", nil, "not allowed"},
+			{"/or%FFders/messages", "a", nil, "not allowed"},
+			{"/orders/messages", "a", []string{"BrokerProperties", "{"}, "BrokerProperties"},
+			{"/orders/messages", "a", []string{"BrokerProperties", `{"MessageId":"` + long + `"}`}, "MessageId"},
+			{"/orders/messages", "a", []string{"BrokerProperties", `{"SessionId":"a","PartitionKey":"b"}`}, "differ"},
+			{"/orders/messages", "a", []string{"overdue-within", "soon"}, "overdue-within"},
+			{"/orders/messages", "a", []string{"overdue-within", "30"}, "overdue-within"},
+			{"/orders/messages", "a", []string{"overdue-deadline", "1999-01-01T00:00:00Z"}, "has passed"},
+			{"/orders/messages", "a", []string{"ce-expirytime", "never"}, "ce-expirytime"},
+			{"/orders/messages", "[{]", []string{"Content-Type", batchContentType}, "Message 1"},
+			{"/orders/messages", `[{},{"UserProperties":{"overdue-within":"x"}}]`, []string{"Content-Type", batchContentType}, "Message 2 of 2: overdue-within"},
+		} {
+			sc.want(sc.post(tt.path, tt.body, tt.headers...), http.StatusBadRequest, tt.want)
+		}
+		if held := sc.held("orders"); len(held) != 0 {
+			t.Errorf("orders holds %d messages, want none", len(held))
+		}
+	})
+}
+
+func TestWhatTheBrokerRefusesHasItsStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) {
+			s.broker.Queues = append(s.broker.Queues, broker.QueueConfig{Name: "small", MaxSize: 2000})
+			s.proxy.MaxBodySize = 1 << 20
+			s.proxy.Settings = func(entity string) Settings {
+				return Settings{Monitored: true, StampTTL: true, MaxMessageSize: map[string]int64{"small": 1000}[entity]}
+			}
+		})
+		sc.want(sc.post("/missing/messages", "a", "overdue-within", "30s"), http.StatusGone, "'missing' could not be found")
+		sc.want(sc.post("/missing/messages", `[{"Body":"a"}]`, "Content-Type", batchContentType), http.StatusGone, "'missing'")
+		if n := len(sc.proxy.senders.byName); n != 0 {
+			t.Errorf("%d senders are kept for an entity that does not exist, want none", n)
+		}
+		sc.want(sc.post("/orders/messages", strings.Repeat("x", 300<<10)), http.StatusForbidden, "larger") // the broker's limit
+		sc.want(sc.post("/orders/messages", strings.Repeat("x", 2<<20)), http.StatusForbidden, "larger")   // the door's
+		sc.want(sc.post("/small/messages", strings.Repeat("x", 1001)), http.StatusForbidden, "larger")     // the entity's
+		for i := range 10 {
+			if w := sc.post("/small/messages", strings.Repeat("x", 900)); w.Code != http.StatusCreated {
+				sc.want(w, http.StatusForbidden, "quota")
+				break
+			} else if i == 9 {
+				t.Error("the queue takes more than its size")
+			}
+		}
+		sc.want(sc.post("/orders/messages", "still fine"), http.StatusCreated, "")
+	})
+}
+
+// chunked is a body whose length is not known.
+type chunked struct{ io.Reader }
+
+func TestABodyOfUnknownLengthIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.proxy.MaxBodySize = 1000 })
+		for size, status := range map[int]int{1000: http.StatusCreated, 1001: http.StatusForbidden} {
+			w := httptest.NewRecorder()
+			sc.proxy.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/orders/messages", chunked{strings.NewReader(strings.Repeat("x", size))}))
+			if w.Code != status {
+				t.Errorf("a body of %d = %d %s, want %d", size, w.Code, w.Body, status)
+			}
+		}
+	})
+}
+
+func TestEntityNamesMayContainSlashes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.queues = []string{monitorQueue, "team/a/orders"} })
+		sc.want(sc.post("/team/a/orders/messages", "a"), http.StatusCreated, "")
+		sc.want(sc.post("/Team/A/Orders/messages/", "b"), http.StatusCreated, "")
+		if held := sc.held("team/a/orders"); len(held) != 2 {
+			t.Errorf("the queue holds %d messages, want 2", len(held))
+		}
+		if n := len(sc.proxy.senders.byName); n != 1 {
+			t.Errorf("%d senders for one entity, want 1", n)
+		}
+	})
+}
+
+// serve runs a real HTTP server for the proxy on the scene's network, and returns a
+// connection to it.
+func (sc *scene) serve() net.Conn {
+	sc.Helper()
+	ln, err := sc.ns.Net.Listen("proxy.test")
+	if err != nil {
+		sc.Fatal(err)
+	}
+	server := &http.Server{Handler: sc.proxy}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ln) }()
+	conn, err := sc.ns.Net.Dial(sc.Context(), "proxy.test")
+	if err != nil {
+		sc.Fatal(err)
+	}
+	sc.Cleanup(func() {
+		_ = conn.Close()        // the server may have closed it first
+		time.Sleep(time.Second) // net/http lingers for 500 ms over a connection that it closes
+		if err := server.Close(); err != nil {
+			sc.Error(err)
+		}
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			sc.Errorf("Serve = %v, want ErrServerClosed", err)
+		}
+	})
+	return conn
+}
+
+func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
+	for _, tt := range []struct {
+		name, head string
+		status     int
+	}{
+		{"of known length", "POST /orders/messages HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc", http.StatusRequestTimeout},
+		{"of unknown length", "POST /orders/messages HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", http.StatusRequestTimeout},
+		{"too long", "POST /orders/messages HTTP/1.1\r\nHost: h\r\nContent-Length: 2000000\r\n\r\nabc", http.StatusForbidden},
+		{"that nobody wants", "PUT /orders HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc", http.StatusNotImplemented},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sc := setup(t, func(s *setting) { s.proxy.SendTimeout = 5 * time.Second })
+				conn := sc.serve()
+				start := time.Now()
+				if _, err := io.WriteString(conn, tt.head); err != nil {
+					t.Fatal(err)
+				}
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resp.StatusCode != tt.status {
+					t.Errorf("status %d, want %d", resp.StatusCode, tt.status)
+				}
+				if took := time.Since(start); took > 5*time.Second {
+					t.Errorf("the answer took %v, want at most 5 s", took)
+				}
+				if !sc.proxy.bodies.TryAcquire(bodyBudget) {
+					t.Error("the budget for bodies is not given back")
+				}
+			})
+		})
+	}
+}
+
+func TestABodyThatEndsEarlyIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		r := httptest.NewRequest(http.MethodPost, "/orders/messages", strings.NewReader("abc"))
+		r.ContentLength = 10
+		w := httptest.NewRecorder()
+		sc.proxy.ServeHTTP(w, r)
+		sc.want(w, http.StatusBadRequest, "ended early")
+	})
+}
+
+// The deadline for the body must not reach the wait for the broker, nor the next request
+// on the connection.
+func TestASlowBrokerDoesNotBreakTheConnectionOfTheApp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.proxy.SendTimeout = 5 * time.Second })
+		sc.warm()
+		conn := sc.serve()
+		in := bufio.NewReader(conn)
+		for i := range 3 {
+			if _, err := fmt.Fprintf(conn, "POST /orders/messages HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab%d", i); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != http.StatusCreated {
+				t.Errorf("status %d, want 201", resp.StatusCode)
+			}
+			time.Sleep(6 * time.Second)
+		}
+	})
+}
+
+func TestLargeUploadsWaitForTheirShareOfMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.proxy.SendTimeout = 5 * time.Second })
+		if !sc.proxy.bodies.TryAcquire(bodyBudget) {
+			t.Fatal("the budget for bodies is not free")
+		}
+		sc.want(sc.post("/orders/messages", "hello"), http.StatusServiceUnavailable, "in flight")
+		sc.proxy.bodies.Release(bodyBudget)
+		sc.want(sc.post("/orders/messages", "hello"), http.StatusCreated, "")
+	})
+}
+
+func TestNewChecksItsConfig(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		for name, c := range map[string]Config{
+			"no client":    {Scheduler: sc.scheduler},
+			"no scheduler": {Client: sc.client},
+			"negative":     {Client: sc.client, Scheduler: sc.scheduler, MaxInFlight: -1},
+			"twice":        {Client: sc.client, Scheduler: sc.scheduler, Registerer: sc.registry},
+		} {
+			if _, err := New(c); err == nil {
+				t.Errorf("%s: New = nil, want an error", name)
+			}
+		}
+	})
+}
+
+func TestAClientThatWasClosedIsNotRetriedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		sc.warm()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := sc.client.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		sc.want(sc.post("/orders/messages", "hello"), http.StatusServiceUnavailable, "")
+		sc.ns.Net.Resume(pipenet.Both)
+	})
+}
