@@ -3,6 +3,7 @@
 package amqpserver
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -80,7 +81,7 @@ func BenchmarkTransfersOutRaw(b *testing.B) {
 				if err == nil {
 					break
 				}
-				if err != ErrNoCredit {
+				if !errors.Is(err, ErrNoCredit) {
 					b.Fatalf("SendOut: %v", err)
 				}
 				<-h.credit
@@ -224,7 +225,7 @@ func (p *pump) read(role amqp.Role) {
 		p.mu.Unlock()
 	}
 	p.mu.Lock()
-	if p.err = err; err == io.EOF {
+	if p.err = err; errors.Is(err, io.EOF) {
 		p.err = io.ErrUnexpectedEOF
 	}
 	p.cond.Broadcast()
@@ -279,10 +280,10 @@ func BenchmarkReceiveGoAMQP(b *testing.B) {
 		sent := make(chan error, 1)
 		go func() {
 			for i := 0; i < b.N; {
-				switch _, err := l.SendOut(Outgoing{Tag: []byte("t"), Payload: payload, Settled: true}); err {
-				case nil:
+				switch _, err := l.SendOut(Outgoing{Tag: []byte("t"), Payload: payload, Settled: true}); {
+				case err == nil:
 					i++
-				case ErrNoCredit:
+				case errors.Is(err, ErrNoCredit):
 					<-h.credit
 				default:
 					sent <- err

@@ -87,7 +87,7 @@ func newConn(s *Server, nc net.Conn, id uint64) *Conn {
 		sessions: make(map[uint16]*Session),
 		links:    make(map[linkKey]*link),
 	}
-	c.output.init(&c.mu)
+	c.initOutput()
 	c.in = amqp.NewFrameReader((*connReader)(c), s.cfg.MaxFrameSize)
 	return c
 }
@@ -290,6 +290,7 @@ func (c *Conn) finish(err error) (linger bool) {
 	}
 	c.state = connDead
 	c.deadline = time.Now().Add(c.cfg.CloseTimeout)
+	_ = c.nc.SetWriteDeadline(c.deadline) // of a write that is stalled already; a failure shows in the write
 	c.releaseLocked()
 	return linger
 }

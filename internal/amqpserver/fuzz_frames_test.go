@@ -3,6 +3,7 @@
 package amqpserver
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -131,7 +132,7 @@ func checkServer(t *testing.T, fr *amqp.FrameReader) {
 	for {
 		f, err := fr.Next()
 		if err != nil {
-			if err != io.EOF && err != io.ErrClosedPipe {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
 				t.Errorf("server's frame: %v", err)
 			}
 			return

@@ -27,9 +27,9 @@ type output struct {
 	ack       amqp.Disposition
 }
 
-func (o *output) init(mu sync.Locker) {
-	o.wake = make(chan struct{}, 1)
-	o.room = sync.NewCond(mu)
+func (c *Conn) initOutput() {
+	c.wake = make(chan struct{}, 1)
+	c.room = sync.NewCond(&c.mu)
 }
 
 // signalLocked wakes the writer.

@@ -17,7 +17,6 @@ import (
 type rawPeer struct {
 	t      testing.TB
 	nc     net.Conn
-	out    chan []byte
 	frames chan amqp.Performative // what comes, keep-alives as nil; closed at the end
 	err    error                  // why it ended
 }
@@ -53,8 +52,12 @@ func (p *rawPeer) listen() {
 	fr := amqp.NewFrameReader(p.nc, 1<<20)
 	go func() {
 		defer close(p.frames)
-		if proto, err := fr.ReadProto(); err != nil || proto != amqp.ProtoAMQP {
-			p.err = fmt.Errorf("header % x: %v", proto, err)
+		proto, err := fr.ReadProto()
+		if err == nil && proto != amqp.ProtoAMQP {
+			err = fmt.Errorf("header % x, want AMQP", proto)
+		}
+		if err != nil {
+			p.err = err
 			return
 		}
 		for {
