@@ -126,8 +126,7 @@ func (p *peer) answer(ch uint16, said Performative, payload []byte) bool {
 	case *End:
 		p.send(AppendFrame(nil, ch, &End{}, nil))
 	case *Close:
-		p.send(AppendFrame(nil, 0, &Close{Error: Errorf(ErrCondConnectionForced, "done")}, nil))
-		return false
+		return false // the client does not wait for an answer
 	}
 	return true
 }
@@ -202,16 +201,15 @@ func TestConversationWithGoAMQP(t *testing.T) {
 		if diff := cmp.Diff(wantError, state.Error); diff != "" {
 			t.Errorf("error of the outcome (-want +got):\n%s", diff)
 		}
+		synctest.Wait() // until the client has granted the next credit
 		if err := receiver.Close(ctx); err != nil {
 			t.Error(err)
 		}
 		if err := session.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		var forced *goamqp.ConnError
-		if err := conn.Close(); errors.As(err, &forced) && forced.RemoteErr.Condition != goamqp.ErrCondConnectionForced {
-			t.Errorf("close: %v", err)
-		}
+		// What Close returns depends on who is first to shut the pipe; go-amqp calls it diagnostic.
+		t.Logf("Close: %v", conn.Close())
 		synctest.Wait()
 
 		for i, want := range []string{
