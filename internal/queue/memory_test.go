@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// heapInUse is what is reachable, in bytes.
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC() // the first only starts to sweep
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestAMessageCostsAtMostFourHundredBytesBesidesItsBody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a queue with a million messages")
+	}
+	const n, body, limit = 1_000_000, 100, 400
+	for name, m := range map[string]func(now time.Time) Message{
+		"waiting": func(time.Time) Message { return Message{} },
+		"waiting with a time to live": func(time.Time) Message {
+			return Message{TTL: time.Hour}
+		},
+		"scheduled": func(now time.Time) Message { return Message{ScheduledEnqueueTime: now.Add(time.Hour)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := heapInUse()
+			b := newBench(n, Config{}).fill(func(int) Message { return m(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) })
+			each := (heapInUse()-before)/n - body
+			t.Logf("%d bytes per message besides its body of %d", each, body)
+			if each > limit {
+				t.Errorf("bytes per message besides its body = %d, want at most %d", each, limit)
+			}
+			b.Close()
+		})
+	}
+}
+
+func TestMemoryIsGivenBackAfterAPeak(t *testing.T) {
+	const n = 100_000
+	before := heapInUse()
+	b := newBench(n, Config{}).fill(func(int) Message { return Message{TTL: time.Hour} })
+	if errs := b.CompleteAll(b.lockAll(0)); errs != nil {
+		t.Fatalf("CompleteAll: %v", errs[0])
+	}
+	if left := heapInUse() - before; left > 200_000 {
+		t.Errorf("an empty queue holds %d bytes after a peak of %d messages, want at most 200000", left, n)
+	}
+	b.Close()
+}
