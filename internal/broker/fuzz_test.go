@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	sdk "github.com/Azure/go-amqp"
+
+	"overdue/internal/amqp"
+	"overdue/internal/queue"
+)
+
+// operationNames are the operations in an order that does not change, and one
+// that does not exist.
+func operationNames() []string {
+	names := []string{"no such operation"}
+	for name := range operations {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// fuzzBroker has a queue with a message in every state.
+func fuzzBroker(t testing.TB) *Broker {
+	t.Helper()
+	b, err := New(Config{Queues: []QueueConfig{{Name: "q", MaxSize: 1 << 20}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, _ := b.Queue("q")
+	body := queue.Message{Body: encode(t, sdk.NewMessage([]byte("x")))}
+	later := body
+	later.ScheduledEnqueueTime = time.Now().Add(time.Hour)
+	if _, err := q.Send(body, body, body, later); err != nil {
+		t.Fatal(err)
+	}
+	c := q.NewConsumer(queue.PeekLock)
+	c.SetCredit(2)
+	ds, _ := c.Take(nil)
+	c.Close()
+	if err := q.Defer(ds[0].LockToken); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// respond is what the client gets for a request with this body, as go-amqp
+// reads it.
+func respond(t testing.TB, answer answerer, operation string, body []byte) *sdk.Message {
+	t.Helper()
+	properties, err := amqp.Encode(amqp.Map{{Key: "operation", Value: operation}, {Key: "name", Value: "audience"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := amqp.Message{
+		Properties:            (&amqp.Properties{MessageID: "id", ReplyTo: new("me")}).Raw(),
+		ApplicationProperties: properties,
+	}
+	payload := message.Append(nil)
+	req, refusal := readRequest(append(amqp.AppendDescriptor(payload, amqp.CodeAMQPValue), body...))
+	if refusal != nil {
+		return nil
+	}
+	res := answer(req)
+	encoded := res.encode(req)
+	var m sdk.Message
+	if err := m.UnmarshalBinary(encoded); err != nil {
+		t.Fatalf("%s: go-amqp cannot read the response %x: %v", operation, encoded, err)
+	}
+	return &m
+}
+
+func FuzzManagement(f *testing.F) {
+	token := amqp.UUID{1}
+	message := encode(f, &sdk.Message{Annotations: sdk.Annotations{annScheduledEnqueueTime: time.Now().Add(time.Hour)}})
+	for _, body := range []amqp.Map{
+		{{Key: "from-sequence-number", Value: int64(1)}, {Key: "message-count", Value: int32(10)}},
+		{{Key: "messages", Value: amqp.List{amqp.Map{{Key: "message", Value: message}}}}},
+		{{Key: "sequence-numbers", Value: amqp.Array{int64(1), int64(4)}}, {Key: "receiver-settle-mode", Value: uint32(1)}},
+		{{Key: "lock-tokens", Value: amqp.Array{token}}, {Key: "disposition-status", Value: "suspended"},
+			{Key: "properties-to-modify", Value: amqp.Map{{Key: "k", Value: "v"}}}},
+	} {
+		raw, err := amqp.Encode(body)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for i := range operationNames() {
+			f.Add(uint8(i), []byte(raw))
+		}
+	}
+	names := operationNames()
+	f.Fuzz(func(t *testing.T, operation uint8, body []byte) {
+		b := fuzzBroker(t)
+		defer b.Close()
+		name := names[int(operation)%len(names)]
+		for _, node := range []address{{name: "q", management: true}, {name: "q", deadLetter: true, management: true}} {
+			m := respond(t, management{b, node}.answer, name, body)
+			if m == nil {
+				return // no message, which the link refuses
+			}
+			status, _ := m.ApplicationProperties["statusCode"].(int32)
+			_, failed := m.ApplicationProperties["errorCondition"]
+			if status < 200 || status == statusInternal || failed != (status >= 300) || m.Properties.CorrelationID != "id" {
+				t.Errorf("%s: response %+v with %+v", name, m.ApplicationProperties, m.Properties)
+			}
+		}
+		// Whatever it was, everybody else can go on.
+		q, _ := b.Queue("q")
+		for _, v := range q.Peek(nil, 0, 1000) {
+			if _, err := appendMessage(nil, &v, overlay{}); err != nil {
+				t.Errorf("%s left a message that cannot be delivered: %v", name, err)
+			}
+		}
+	})
+}
+
+func FuzzCBS(f *testing.F) {
+	token, err := amqp.Encode("SharedAccessSignature sr=x&sig=y&se=1&skn=z")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("put-token", []byte(token))
+	f.Add("put-token", []byte{0x40})
+	f.Add("delete-token", []byte{0xc1, 0xff})
+	f.Fuzz(func(t *testing.T, operation string, body []byte) {
+		m := respond(t, putToken, operation, body)
+		if m == nil {
+			return
+		}
+		status, ok := m.ApplicationProperties["status-code"].(int32)
+		if want := operation == "put-token"; !ok || (status == statusAccepted) != want {
+			t.Errorf("%q: status-code %v, accepted should be %v", operation, m.ApplicationProperties["status-code"], want)
+		}
+	})
+}
+
+// FuzzMessage: what a sender may store, every receiver can have.
+func FuzzMessage(f *testing.F) {
+	f.Add(encode(f, &sdk.Message{
+		Header:                &sdk.MessageHeader{TTL: time.Minute},
+		Annotations:           sdk.Annotations{annSequenceNumber: int64(1), "x": "y"},
+		Properties:            &sdk.MessageProperties{MessageID: "id", GroupID: new("s")},
+		ApplicationProperties: map[string]any{"k": "v"},
+		Value:                 "v",
+	}))
+	f.Fuzz(func(t *testing.T, encoded []byte) {
+		m, refusal := ingest(encoded)
+		if refusal != nil {
+			return
+		}
+		v := queue.View{Message: m, SequenceNumber: 1, EnqueuedTime: time.Now(), ExpiresAt: time.Now()}
+		v.Properties = []queue.Property{{Key: "k", Value: "w"}}
+		out, err := appendMessage(nil, &v, overlay{lock: queue.LockToken{1}, until: time.Now()})
+		if err != nil {
+			t.Fatalf("taken, but cannot be delivered: %v", err)
+		}
+		again, refusal := ingest(out)
+		if refusal != nil {
+			t.Fatalf("delivered as %x, which is refused: %v", out, refusal)
+		}
+		if again.MessageID != m.MessageID || again.SessionID != m.SessionID || !again.ScheduledEnqueueTime.Equal(m.ScheduledEnqueueTime) {
+			t.Errorf("resent as %+v, was %+v", again, m)
+		}
+	})
+}

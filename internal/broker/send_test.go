@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/Azure/go-amqp"
+
+	"overdue/internal/amqp"
+	"overdue/internal/amqpserver"
+	"overdue/internal/queue"
+)
+
+// encode encodes a message with go-amqp, which knows nothing of our codec.
+func encode(t testing.TB, m *sdk.Message) []byte {
+	t.Helper()
+	b, err := m.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestTimeToLiveIsReadFromHeaderFirst(t *testing.T) {
+	made := time.Unix(1_700_000_000, 0)
+	ends := made.Add(time.Minute)
+	both := &sdk.MessageProperties{CreationTime: &made, AbsoluteExpiryTime: &ends}
+	tests := []struct {
+		name string
+		m    *sdk.Message
+		want time.Duration
+	}{
+		{"none", &sdk.Message{}, 0},
+		{"header", &sdk.Message{Header: &sdk.MessageHeader{TTL: time.Hour}}, time.Hour},
+		{"header and properties", &sdk.Message{Header: &sdk.MessageHeader{TTL: time.Hour}, Properties: both}, time.Hour},
+		{"properties", &sdk.Message{Properties: both}, time.Minute},
+		{"no creation time", &sdk.Message{Properties: &sdk.MessageProperties{AbsoluteExpiryTime: &ends}}, 0},
+		{"ends before it begins", &sdk.Message{Properties: &sdk.MessageProperties{CreationTime: &ends, AbsoluteExpiryTime: &made}}, 0},
+	}
+	for _, tc := range tests {
+		got, err := ingest(encode(t, tc.m))
+		if err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if got.TTL != tc.want {
+			t.Errorf("%s: time to live = %v, want %v", tc.name, got.TTL, tc.want)
+		}
+	}
+}
+
+func TestIdentifiersOfEveryTypeAreRead(t *testing.T) {
+	for _, tc := range []struct {
+		id   any
+		want string
+	}{
+		{"id", "id"},
+		{uint64(42), "42"},
+		{sdk.UUID{0xab, 15: 1}, "ab000000-0000-0000-0000-000000000001"},
+		{[]byte("bin"), "bin"},
+		{nil, ""},
+		{strings.Repeat("ä", maxIDLength), strings.Repeat("ä", maxIDLength)},
+	} {
+		got, err := ingest(encode(t, &sdk.Message{Properties: &sdk.MessageProperties{MessageID: tc.id, GroupID: new("s")}}))
+		if err != nil {
+			t.Errorf("message-id %v: %v", tc.id, err)
+		}
+		if got.MessageID != tc.want || got.SessionID != "s" {
+			t.Errorf("message-id %v: got %q, session %q; want %q, session s", tc.id, got.MessageID, got.SessionID, tc.want)
+		}
+	}
+}
+
+func TestScheduledEnqueueTimeIsReadFromTheAnnotation(t *testing.T) {
+	at := time.UnixMilli(1_700_000_000_123).UTC()
+	got, err := ingest(encode(t, &sdk.Message{Annotations: sdk.Annotations{annScheduledEnqueueTime: at}}))
+	if err != nil || !got.ScheduledEnqueueTime.Equal(at) {
+		t.Errorf("scheduled for %v, %v; want %v", got.ScheduledEnqueueTime, err, at)
+	}
+}
+
+func TestMessagesThatClientsWouldChokeOnAreRefused(t *testing.T) {
+	section := func(code uint64, v any) []byte {
+		b, err := amqp.AppendValue(amqp.AppendDescriptor(nil, code), v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	annotated := func(k, v any) []byte {
+		return section(amqp.CodeMessageAnnotations, amqp.Map{{Key: k, Value: v}})
+	}
+	long := strings.Repeat("x", maxIDLength+1)
+	for name, b := range map[string][]byte{
+		"no message":                 {0xff},
+		"scheduled time of no time":  annotated(amqp.Symbol(annScheduledEnqueueTime), int64(1)),
+		"partition key of no string": annotated(amqp.Symbol(annPartitionKey), int64(1)),
+		"partition key too long":     annotated(amqp.Symbol(annPartitionKey), long),
+		"annotation under a list":    annotated(amqp.List{int64(1)}, "x"),
+		"property under a number":    section(amqp.CodeApplicationProperties, amqp.Map{{Key: int64(1), Value: "x"}}),
+		"message-id of no id":        section(amqp.CodeProperties, amqp.List{true}),
+		"message-id too long":        section(amqp.CodeProperties, amqp.List{long}),
+		// A map of 5 bytes with one pair, of which the value is cut off.
+		"half a pair":     {0x00, 0x53, 0x74, 0xc1, 0x05, 0x02, 0xa1, 0x01, 'k', 0xa1},
+		"bytes left over": {0x00, 0x53, 0x72, 0xc1, 0x02, 0x00, 0x40},
+	} {
+		if _, err := ingest(b); err == nil {
+			t.Errorf("%s: ingest(%x) took it", name, b)
+		} else if err.Condition != amqp.ErrCondNotAllowed || err.Description == "" {
+			t.Errorf("%s: refused with %v, want not-allowed and a sentence", name, err)
+		}
+	}
+}
+
+func TestABatchIsReadWholeOrNotAtAll(t *testing.T) {
+	good := encode(t, sdk.NewMessage([]byte("good")))
+	batch := func(inner ...[]byte) []byte {
+		var b []byte
+		for _, m := range inner {
+			b = amqp.AppendData(b, m)
+		}
+		return b
+	}
+	got, err := ingestBatch(batch(good, good))
+	if err != nil || len(got) != 2 || !bytes.Equal(got[1].Body, good) {
+		t.Errorf("two messages: got %d, %v", len(got), err)
+	}
+	var many [][]byte
+	for range maxBatchMessages + 1 {
+		many = append(many, good)
+	}
+	for name, b := range map[string][]byte{
+		"second message is bad": batch(good, []byte{0xff}),
+		"no message":            batch(),
+		"a value body":          encode(t, &sdk.Message{Value: "x"}),
+		"too many messages":     batch(many...),
+	} {
+		if got, err := ingestBatch(b); err == nil {
+			t.Errorf("%s: took %d messages", name, len(got))
+		}
+	}
+}
+
+func TestTransfersOfAnotherKindAreRefused(t *testing.T) {
+	q := queue.New(queue.Config{})
+	defer q.Close()
+	s := &sender{queue: q}
+	body := encode(t, sdk.NewMessage(nil))
+	for name, d := range map[string]*amqpserver.Delivery{
+		"in a transaction": {Payload: body, State: &amqp.TransactionalState{}},
+		"of a format":      {Payload: body, Format: 7},
+	} {
+		if err := s.store(d); err == nil || err.Condition != amqp.ErrCondNotImplemented {
+			t.Errorf("a transfer %s: %v, want not-implemented", name, err)
+		}
+	}
+	if n := q.Counts().Active; n != 0 {
+		t.Errorf("%d messages were stored, want none", n)
+	}
+}
