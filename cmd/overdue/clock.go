@@ -15,12 +15,22 @@ const (
 	clockTimeout  = 30 * time.Second
 )
 
-// keepClock measures the broker's clock at once and every five minutes, a little early
-// or late so that sidecars which started together do not ask together. Until a
-// measurement succeeds, deadlines are reckoned on this machine's clock.
-func keepClock(ctx context.Context, measure func(context.Context) error, log *zap.Logger) error {
+// keepClock measures the broker's clock whenever the namespace has been attached, and every
+// five minutes, a little early or late so that sidecars which started together do not
+// ask together. Until a measurement succeeds, deadlines are reckoned on this machine's
+// clock.
+func keepClock(ctx context.Context, attached <-chan struct{}, measure func(context.Context) error, log *zap.Logger) error {
 	wait := newBackOff(time.Second, clockInterval)
-	for warned := false; ; {
+	warned := false
+	var due <-chan time.Time // nil until there is a namespace to ask
+	for {
+		select {
+		case <-attached:
+			wait.Reset()
+		case <-due:
+		case <-ctx.Done():
+			return nil
+		}
 		trial, cancel := context.WithTimeout(ctx, clockTimeout)
 		err := measure(trial)
 		cancel()
@@ -45,10 +55,6 @@ func keepClock(ctx context.Context, measure func(context.Context) error, log *za
 			log.Debug("broker clock not measured", zap.Error(err))
 			next = wait.NextBackOff()
 		}
-		select {
-		case <-time.After(next):
-		case <-ctx.Done():
-			return nil
-		}
+		due = time.After(next)
 	}
 }

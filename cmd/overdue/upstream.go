@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 )
@@ -24,6 +25,7 @@ type upstream struct {
 	queue  string // the monitor queue
 	log    *zap.Logger
 	doubt  chan struct{} // somebody saw a write fail
+	up     chan struct{} // gets a value whenever it has been attached
 
 	mu  sync.Mutex
 	err error // why it is not attached; nil when it is
@@ -33,7 +35,7 @@ type upstream struct {
 var errNotTried = errors.New("not reached yet")
 
 func newUpstream(ns *namespace, client *azservicebus.Client, queue string, log *zap.Logger) *upstream {
-	return &upstream{ns: ns, client: client, queue: queue, log: log, doubt: make(chan struct{}, 1), err: errNotTried}
+	return &upstream{ns: ns, client: client, queue: queue, log: log, doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
 }
 
 // attached is a readiness check.
@@ -91,6 +93,10 @@ func (u *upstream) attach(ctx context.Context, sender *azservicebus.Sender) erro
 		}
 		u.set(err)
 		if err == nil {
+			select {
+			case u.up <- struct{}{}:
+			default: // whom it concerns has not looked since the last time
+			}
 			u.log.Info("namespace attached", zap.String("namespace", u.ns.host), zap.String("monitor_queue", u.queue))
 			return nil
 		}
@@ -135,25 +141,33 @@ func (u *upstream) reachable(ctx context.Context) error {
 // hopeless marks an error that does not go away by itself.
 type hopeless struct{ error }
 
+// explain makes a sentence of what the namespace said about its queue.
 func explain(err error, host, queue string) error {
 	if err == nil {
 		return nil
 	}
-	var sb *azservicebus.Error
-	if errors.As(err, &sb) {
-		switch sb.Code {
-		case azservicebus.CodeNotFound:
-			return &hopeless{fmt.Errorf("the namespace %s has no queue %q; create it (lock duration 1 minute or more, "+
-				"max delivery count 2000), or name another with monitorQueue", host, queue)}
-		case azservicebus.CodeUnauthorizedAccess:
-			return &hopeless{fmt.Errorf("the namespace %s refuses access to the queue %q: %w; "+
-				"give the key or the identity the rights Send and Listen", host, queue, err)}
-		}
+	var code azservicebus.Code
+	if sb := (*azservicebus.Error)(nil); errors.As(err, &sb) {
+		code = sb.Code
 	}
-	if signInFailed(err) {
+	reason := err
+	// The SDK leaves some errors of the broker as they are, and prints those like a struct.
+	var condition amqp.ErrCond
+	if remote := (*amqp.Error)(nil); errors.As(err, &remote) {
+		condition = remote.Condition
+		reason = fmt.Errorf("%s (%s)", remote.Description, remote.Condition)
+	}
+	switch {
+	case code == azservicebus.CodeNotFound || condition == amqp.ErrCondNotFound:
+		return &hopeless{fmt.Errorf("the namespace %s has no queue %q; create it (lock duration 1 minute or more, "+
+			"max delivery count 2000), or name another with monitorQueue", host, queue)}
+	case code == azservicebus.CodeUnauthorizedAccess || condition == amqp.ErrCondUnauthorizedAccess:
+		return &hopeless{fmt.Errorf("the namespace %s refuses access to the queue %q: %w; "+
+			"give the key or the identity the rights Send and Listen", host, queue, reason)}
+	case signInFailed(err):
 		return fmt.Errorf("signing in to %s failed: %w", host, err)
 	}
-	return fmt.Errorf("the queue %q of %s cannot be written: %w", queue, host, err)
+	return fmt.Errorf("the queue %q of %s cannot be written: %w", queue, host, reason)
 }
 
 func newBackOff(first, longest time.Duration) *backoff.ExponentialBackOff {

@@ -52,7 +52,7 @@ func (p *process) startRooms(door net.Listener) error {
 	}
 	p.life.started("scheduler", s.Close)
 	registerClock(p.registry, s)
-	p.life.background("broker clock", func(ctx context.Context) error { return keepClock(ctx, s.MeasureClock, p.log) })
+	p.life.background("broker clock", func(ctx context.Context) error { return keepClock(ctx, up.up, s.MeasureClock, p.log) })
 	p.life.background("upstream", up.run)
 	p.admin.ready = append(p.admin.ready, check{"upstream", up.attached})
 	p.admin.outbound = append(p.admin.outbound, check{"namespace", up.reachable})

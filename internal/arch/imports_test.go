@@ -44,7 +44,7 @@ type room struct {
 var rooms = map[string]room{
 	"cmd/overdue": {
 		ours:   []string{"proxy", "monitor", "scheduler", "internal/broker", "internal/queue", "internal/sblink"},
-		others: []string{azcore, azidentity, azservicebus, backoff, cobra, koanf, prometheus, sync, term, yaml, zap},
+		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":               {[]string{"scheduler", "internal/amqp"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":             {[]string{"scheduler", "internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, prometheus, sync, zap}},

@@ -11,7 +11,10 @@ import (
 	_ "github.com/Azure/go-amqp"
 	_ "github.com/HdrHistogram/hdrhistogram-go"
 	_ "github.com/cenkalti/backoff/v5"
+	_ "github.com/cloudevents/sdk-go/v2/event"
 	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/knadh/koanf/providers/confmap"
+	_ "github.com/knadh/koanf/providers/structs"
 	_ "github.com/knadh/koanf/v2"
 	_ "github.com/prometheus/client_golang/prometheus"
 	_ "github.com/prometheus/client_golang/prometheus/collectors"
@@ -25,7 +28,4 @@ import (
 	_ "golang.org/x/sync/errgroup"
 	_ "golang.org/x/term"
 	_ "pgregory.net/rapid"
-	_ "github.com/knadh/koanf/providers/confmap"
-	_ "github.com/knadh/koanf/providers/structs"
-	_ "github.com/cloudevents/sdk-go/v2/event"
 )

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"overdue/internal/broker"
+)
+
+// watchUpstream runs an upstream against addr until the test ends.
+func watchUpstream(t *testing.T, addr string) (*upstream, *observer.ObservedLogs, <-chan error) {
+	t.Helper()
+	ns, err := parseNamespace(embeddedConnectionString(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, links, err := ns.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.InfoLevel)
+	u := newUpstream(ns, client, "overdue-monitor", zap.New(core))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- u.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		_ = links.Close()
+		_ = client.Close(context.Background())
+	})
+	return u, logs, ended
+}
+
+func serveBroker(t *testing.T, ln net.Listener, queues ...broker.QueueConfig) {
+	t.Helper()
+	b, err := broker.New(broker.Config{Queues: queues})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = b.Serve(ln) }() // it ends with the test
+	t.Cleanup(func() { _ = b.Close() })
+}
+
+// eventually polls, because what it waits for happens on real sockets.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("not within 20s: %s", what)
+		}
+	}
+}
+
+func TestUpstreamAttachesOnceTheNamespaceIsThere(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ln.Close() // nobody answers for now
+	u, logs, ended := watchUpstream(t, addr)
+	eventually(t, "the first attempt has failed", func() bool {
+		err := u.attached(t.Context())
+		return err != nil && !errors.Is(err, errNotTried)
+	})
+	err = u.attached(t.Context())
+	if want := "the namespace " + addr + " cannot be reached: "; !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("attached = %v, want a sentence that begins with %q", err, want)
+	}
+	if ln, err = net.Listen("tcp", addr); err != nil {
+		t.Skipf("somebody else has taken %s meanwhile: %v", addr, err)
+	}
+	serveBroker(t, ln, broker.QueueConfig{Name: "overdue-monitor"})
+	eventually(t, "attached", func() bool { return u.attached(t.Context()) == nil })
+	if n := logs.FilterMessage("namespace unreachable").Len(); n != 1 {
+		t.Errorf("%d warnings, want 1 for all attempts", n)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("run ended with %v", err)
+	default:
+	}
+}
+
+func TestRefusalsAreSentences(t *testing.T) {
+	tests := map[string]struct {
+		err      error
+		want     string
+		hopeless bool
+	}{
+		"no right": {
+			&amqp.Error{Condition: amqp.ErrCondUnauthorizedAccess, Description: "'Send' claim(s) are required"},
+			`the namespace a.b refuses access to the queue "m": 'Send' claim(s) are required (amqp:unauthorized-access); give the key`, true,
+		},
+		"anything else": {errors.New("reset by peer"), `the queue "m" of a.b cannot be written: attach: reset by peer`, false},
+		"no queue":      {&amqp.Error{Condition: amqp.ErrCondNotFound}, `the namespace a.b has no queue "m"`, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := explain(fmt.Errorf("attach: %w", tt.err), "a.b", "m")
+			if !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("got %q, want it to begin with %q", err, tt.want)
+			}
+			if got := errors.As(err, new(*hopeless)); got != tt.hopeless {
+				t.Errorf("hopeless %v, want %v", got, tt.hopeless)
+			}
+		})
+	}
+}
+
+func TestUpstreamGivesUpOnAQueueThatIsNotThere(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveBroker(t, ln)
+	_, _, ended := watchUpstream(t, ln.Addr().String())
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), `has no queue "overdue-monitor"; create it`) {
+			t.Errorf("run = %v, want a sentence that names the queue and says to create it", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("run still tries after 20s")
+	}
+}
