@@ -41,7 +41,7 @@ func customProperties(h http.Header) (map[string]any, error) {
 		}
 		v, ok := propertyValue(strings.Join(values, ", "))
 		if !ok {
-			return nil, badRequest("The value of the HTTP header '%s' is not UTF-8.", header)
+			return nil, badRequest("The value of the HTTP header %s is not UTF-8.", quoted(header))
 		}
 		if properties == nil {
 			properties = make(map[string]any)
