@@ -84,11 +84,11 @@ func TestClockThatCannotBeMeasuredWarnsOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var failing atomic.Bool
 		failing.Store(true)
-		tries := 0
+		var tries atomic.Int32
 		done := make(chan error)
 		go func() {
 			done <- keepClock(ctx, attachedNow(), func(context.Context) error {
-				tries++
+				tries.Add(1)
 				if failing.Load() {
 					return errors.New("not allowed to listen")
 				}
@@ -97,8 +97,8 @@ func TestClockThatCannotBeMeasuredWarnsOnce(t *testing.T) {
 		}()
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if tries < 10 || tries > 100 {
-			t.Errorf("%d tries in two hours, want some with growing waits", tries)
+		if n := tries.Load(); n < 10 || n > 100 {
+			t.Errorf("%d tries in two hours, want some with growing waits", n)
 		}
 		if n := logs.FilterMessage("broker clock not measured").Len(); n != 1 {
 			t.Errorf("%d warnings, want 1", n)
@@ -117,19 +117,19 @@ func TestClockThatCannotBeMeasuredWarnsOnce(t *testing.T) {
 func TestMeasurementThatHangsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		tries := 0
+		var tries atomic.Int32
 		done := make(chan error)
 		go func() {
 			done <- keepClock(ctx, attachedNow(), func(ctx context.Context) error {
-				tries++
+				tries.Add(1)
 				<-ctx.Done()
 				return ctx.Err()
 			}, zap.NewNop())
 		}()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if tries < 2 {
-			t.Errorf("%d tries in ten minutes, want a hanging one given up", tries)
+		if n := tries.Load(); n < 2 {
+			t.Errorf("%d tries in ten minutes, want a hanging one given up", n)
 		}
 		cancel()
 		if err := <-done; err != nil {

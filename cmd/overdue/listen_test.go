@@ -105,7 +105,7 @@ func TestLimitedListenerClosesWhileFull(t *testing.T) {
 func TestNearestKey(t *testing.T) {
 	candidates := []string{"lockDuration", "name", "maxDeliveryCount"}
 	for word, want := range map[string]string{
-		"lockduration": "lockDuration", "lock_duration": "lockDuration", "nmae": "name", "nam": "name", "max-delivery-count": "maxDeliveryCount",
+		"lockduration": "lockDuration", "lock_duration": "lockDuration", "anme": "name", "nam": "name", "max-delivery-count": "maxDeliveryCount",
 		"maxDeliverycuont": "maxDeliveryCount", "colour": "", "": "", strings.Repeat("x", 1000): "",
 	} {
 		if got := nearest(word, candidates); got != want {
