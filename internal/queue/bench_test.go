@@ -109,12 +109,10 @@ var steady = []struct {
 		return b, func() { vs = b.Peek(vs[:0], 1+b.rand.Int64N(int64(n)), 1) }
 	}},
 	{"schedule, cancel anywhere", func(n int) (*bench, func()) {
-		at := func(int) Message { return Message{} }
-		b := newBench(0, Config{})
-		at = func(int) Message {
+		b := newBench(n, Config{})
+		at := func(int) Message {
 			return Message{ScheduledEnqueueTime: b.now.Add(time.Hour + time.Duration(b.rand.Int64N(int64(time.Hour))))}
 		}
-		b.n = n
 		b.fill(at)
 		seqs := make([]int64, n)
 		for i := range seqs {
