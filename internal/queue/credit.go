@@ -20,7 +20,7 @@ const (
 // AddCredit lets the consumer receive n more, or fewer when n is negative: then credit that is not used yet goes first,
 // the latest before the earliest, then deliveries that lie in the outbox go back to the queue, uncounted, and what
 // remains is owed by credit to come. A taken delivery that could not be passed on is made good by Release and
-// AddCredit(1). New credit withdraws a drain that Take has not told of.
+// AddCredit(1), or else its credit is gone. New credit withdraws a drain that Take has not told of.
 func (c *Consumer) AddCredit(n int64) {
 	now, ok := c.enter()
 	if !ok {
