@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"overdue/monitor"
+	"overdue/proxy"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// startTest starts the rooms of `overdue run` on free ports, with text as configuration.
+func startTest(t *testing.T, text string) *process {
+	t.Helper()
+	c, err := load(t, text, map[string]string{
+		"OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := start(roleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return p
+}
+
+func TestStopFinishesTheSendInFlight(t *testing.T) {
+	p := startTest(t, "")
+	c, err := net.Dial("tcp", p.doorAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// Half of a request: the door has it in hand when the stop comes.
+	if _, err := io.WriteString(c, "POST /orders/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(c)
+	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		t.Fatalf("the door says %q, %v; want 100 Continue", line, err)
+	}
+	stopped := make(chan error)
+	go func() { stopped <- p.stop() }()
+	eventually(t, "the door is closed", func() bool {
+		c, err := net.Dial("tcp", p.doorAddr)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	if got := p.life.current(); got != stateDraining {
+		t.Errorf("state %s with a send in flight, want %s", got, stateDraining)
+	}
+	if _, err := io.WriteString(c, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := answers.ReadString('\n'); err != nil { // the blank line after 100 Continue
+		t.Fatal(err)
+	}
+	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "201 Created") {
+		t.Errorf("the send in flight got %q, %v; want 201 Created", line, err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("stop = %v, want nil", err)
+	}
+}
+
+func TestAProcessLeavesNothingBehind(t *testing.T) {
+	warm := startTest(t, "") // what the runtime and the libraries start once
+	if err := warm.stop(); err != nil {
+		t.Fatal(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	before := runtime.NumGoroutine()
+	for range 5 {
+		p := startTest(t, "")
+		resp, err := http.Post("http://"+p.doorAddr+"/orders/messages", "text/plain", strings.NewReader("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if err := p.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	eventually(t, fmt.Sprintf("no more than %d goroutines", before), func() bool { return runtime.NumGoroutine() <= before })
+}
+
+func TestAStartThatFailsGivesItsPortsBack(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := free.Addr().String()
+	free.Close()
+	c, err := load(t, "", map[string]string{
+		"OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": admin, "OVERDUE_BROKER_LISTEN": taken.Addr().String(),
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = start(roleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	if err == nil || !strings.Contains(err.Error(), "broker.listen: "+taken.Addr().String()+" is in use") {
+		t.Errorf("start = %v, want an error that names the port in use", err)
+	}
+	again, err := net.Listen("tcp", admin)
+	if err != nil {
+		t.Fatalf("the admin port is still held: %v", err)
+	}
+	again.Close()
+}
+
+func TestAProcessEndsWithTheRoomThatFailed(t *testing.T) {
+	p := startTest(t, "")
+	p.life.fail("monitor", errors.New("no such queue"))
+	if err := p.wait(context.Background()); err == nil || err.Error() != "monitor: no such queue" {
+		t.Errorf("wait = %v, want the failure of the room", err)
+	}
+	if got := p.life.current(); got != stateStopped {
+		t.Errorf("state %s, want %s", got, stateStopped)
+	}
+}
+
+func TestSettingsOfEntities(t *testing.T) {
+	const queues = `
+broker:
+  autoCreate: true
+  queues: [{name: orders, defaultMessageTimeToLive: 1h, deadLetteringOnMessageExpiration: true}]
+`
+	listed := startTest(t, queues+"monitor: {entities: [{queue: Orders, deadline: 30s, expire: native, stampTTL: false}]}\n")
+	all := startTest(t, queues)
+	remote := &process{cfg: &config{Namespace: "a.b", MonitorQueue: "m", Monitor: monitorConfig{
+		Entities: []entityConfig{{Queue: "orders", Expire: "scan", DefaultMessageTimeToLive: time.Minute}},
+	}}}
+	tests := []struct {
+		name, queue string
+		p           *process
+		proxy       proxy.Settings
+		monitor     monitor.Settings
+	}{
+		{"listed", "ORDERS", listed, proxy.Settings{Monitored: true, Deadline: 30 * time.Second, DefaultMessageTimeToLive: time.Hour},
+			monitor.Settings{Strategy: "native", Deadline: 30 * time.Second, DefaultMessageTimeToLive: time.Hour}},
+		{"not listed", "bills", listed, proxy.Settings{StampTTL: true}, monitor.Settings{}},
+		{"no list", "orders", all, proxy.Settings{Monitored: true, StampTTL: true, DefaultMessageTimeToLive: time.Hour},
+			monitor.Settings{DefaultMessageTimeToLive: time.Hour}},
+		{"no list, unknown queue", "bills", all, proxy.Settings{Monitored: true, StampTTL: true}, monitor.Settings{}},
+		{"the monitor queue", "Overdue-Monitor", all, proxy.Settings{StampTTL: true}, monitor.Settings{}},
+		{"of a namespace", "orders", remote, proxy.Settings{Monitored: true, DefaultMessageTimeToLive: time.Minute},
+			monitor.Settings{Strategy: "scan", DefaultMessageTimeToLive: time.Minute}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.proxy, tt.p.proxySettings(tt.queue)); diff != "" {
+				t.Errorf("proxy (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.monitor, tt.p.monitorSettings(tt.queue)); diff != "" {
+				t.Errorf("monitor (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Every role says what listens where, and nothing that is secret.
+func TestBannerNamesWhatListens(t *testing.T) {
+	p := startTest(t, "broker: {autoCreate: true}\nmonitor: {entities: [{queue: orders}]}\n")
+	var b strings.Builder
+	p.banner(&b)
+	for _, want := range []string{
+		"http://" + p.doorAddr, "http://" + p.adminAddr, "amqp://" + p.brokerAddr, "monitored: orders",
+		"comes in a later release", embeddedConnectionString(p.brokerAddr),
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the banner lacks %q:\n%s", want, b.String())
+		}
+	}
+	b.Reset()
+	remote := &process{role: roleMonitor, adminAddr: "127.0.0.1:1", cfg: &config{Namespace: "x", MonitorQueue: "m"},
+		namespace: &namespace{host: "contoso.servicebus.windows.net", keyName: "k", key: "s3cr3t"}}
+	remote.banner(&b)
+	if !strings.Contains(b.String(), "contoso.servicebus.windows.net") || strings.Contains(b.String(), "s3cr3t") {
+		t.Errorf("the banner of a namespace:\n%s", b.String())
+	}
+}
+
+func TestEmbeddedBrokerIsReadyQuickly(t *testing.T) {
+	began := time.Now()
+	p := startTest(t, "")
+	eventually(t, "ready", func() bool {
+		resp, err := http.Get(fmt.Sprintf("http://%s/readyz", p.adminAddr))
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	t.Logf("ready after %v", time.Since(began).Round(time.Millisecond))
+}
