@@ -88,6 +88,9 @@ func TestConnectionsThatFail(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 0))
 			play(t, func(s *scene) {
+				// A line under delay takes bytes while it is stalled, as a socket does. Without, the
+				// client would wait for it with a lock held, and fake time could not pass.
+				s.ns.Net.Delay(pipenet.Both, time.Millisecond)
 				s.measure()
 				s.startMonitor()
 				var acknowledged []string

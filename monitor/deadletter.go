@@ -29,12 +29,12 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 	for i, wt := range gone {
 		w := wt.want
 		w.found, w.spare = nil, nil
-		w.messageID = wt.ref.MessageID
+		w.ref, w.messageID = &wt.ref, wt.ref.MessageID
 		wants[i] = &w
 	}
-	// With a message-id that repeats, the one that is not told yet is the one.
-	err := e.dead.find(ctx, wants, func(m *azservicebus.ReceivedMessage) bool {
-		return expired(m) && !e.w.told.has(e.eventID(sequenceNumber(m), enqueuedTime(m)))
+	// With a message-id that repeats, one that is not told yet is the one.
+	err := e.dead.find(ctx, wants, func(w *want, m *azservicebus.ReceivedMessage) bool {
+		return expired(m) && !e.w.told.has(e.eventID(sequenceNumber(m), enqueuedTime(m))) && agrees(w.ref, m, e.settings)
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"overdue/internal/sblink"
 	"overdue/scheduler"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -187,10 +188,10 @@ func (e *entity) attempt(ctx context.Context, due []*watch) {
 }
 
 // entityMissing: the broker says that the work queue does not exist. So no message of it
-// does either.
+// does either. The SDK translates the condition in some places and not in others.
 func entityMissing(err error) bool {
 	var sb *azservicebus.Error
-	return errors.As(err, &sb) && sb.Code == azservicebus.CodeNotFound
+	return errors.As(err, &sb) && sb.Code == azservicebus.CodeNotFound || sblink.Condition(err) == sblink.ConditionNotFound
 }
 
 // later looks at wt again after wait, from hand if its companion can be held for so

@@ -47,9 +47,10 @@ type refusal struct{ reason, description string }
 // watch is one message to be looked for: a reference and what became of it so far. It
 // belongs to its entity's goroutine until it is done.
 type watch struct {
-	ref  scheduler.Reference
-	held *held
-	next time.Time // by our clock: when to look
+	ref   scheduler.Reference
+	held  *held
+	since time.Time // by our clock: when the companion came
+	next  time.Time // by our clock: when to look
 
 	want      want // where it was last looked for, and what was found
 	judgement judgement
@@ -60,6 +61,22 @@ type watch struct {
 	climbed    time.Time // by our clock: when its expiry was last tried; zero = never
 	climbDelay time.Duration
 	climbCount uint32 // the delivery count at that time
+}
+
+// sendTime is how long the send of a message may take beside its companion, when the
+// companion does not say so itself. A send that takes longer gets a second companion.
+const sendTime = 3 * time.Second
+
+// open is for how long the message of wt may still arrive on the work queue, at the instant
+// now of the broker's clock. Only after that does its absence mean anything.
+func (wt *watch) open(now time.Time) time.Duration {
+	if wt.want.number != 0 {
+		return 0 // it has been seen
+	}
+	if wt.ref.Until.IsZero() {
+		return time.Until(wt.since.Add(sendTime))
+	}
+	return wt.ref.Until.Add(windowMargin).Sub(now)
 }
 
 func holdUntil(l *lease, brokerNow time.Time) time.Time {
@@ -75,7 +92,7 @@ func (h *held) split() []*watch {
 	now := time.Now()
 	watches := make([]*watch, len(h.companion.References))
 	for i, r := range h.companion.References {
-		watches[i] = &watch{ref: r, held: h, next: now, missed: r.Missed}
+		watches[i] = &watch{ref: r, held: h, since: now, next: now, missed: r.Missed}
 	}
 	h.open = len(watches)
 	return watches

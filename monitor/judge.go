@@ -76,6 +76,12 @@ func deadlineOf(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Setti
 	return r.DeadlineAt(enqueued)
 }
 
+// agrees reports whether m has the deadline that r says its message has. If not, m may be
+// another message with the same message-id.
+func agrees(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Settings) bool {
+	return deadlineOf(r, m, s).Sub(r.DeadlineAt(enqueuedTime(m))).Abs() <= time.Millisecond
+}
+
 // nativeExpiry is when the broker stops delivering m: its time-to-live, capped by the
 // entity's default. A peek hides a time-to-live that comes from the default alone, so
 // the cap is applied here (servicebus-facts: message-expiration).

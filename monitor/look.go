@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"overdue/scheduler"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
@@ -20,18 +22,19 @@ const firstPage = 50
 
 // want is one message that is looked for.
 type want struct {
-	number      int64     // its sequence number where it is known, else 0
-	messageID   string    // otherwise this,
-	from, until time.Time // enqueued within this window
+	number      int64                // its sequence number where it is known, else 0
+	ref         *scheduler.Reference // that it stands for
+	messageID   string               // otherwise this,
+	from, until time.Time            // enqueued within this window
 	found       *azservicebus.ReceivedMessage
 	spare       *azservicebus.ReceivedMessage // would do if nothing better turns up
 }
 
 // find looks for the wanted messages and sets found on those that are there. One read of
 // a stretch of the queue serves all whose windows it covers, and ends as soon as they
-// are found. better says whether a message that matches is the one, or only
-// a spare in case that there is no other; nil takes the first.
-func (v *view) find(ctx context.Context, wants []*want, better func(*azservicebus.ReceivedMessage) bool) error {
+// are found. better says whether a message that matches is the one that w means, or only a
+// spare in case that there is no other.
+func (v *view) find(ctx context.Context, wants []*want, better func(*want, *azservicebus.ReceivedMessage) bool) error {
 	numbered := make([]*want, 0, len(wants))
 	named := make([]*want, 0, len(wants))
 	for _, w := range wants {
@@ -84,7 +87,7 @@ func (v *view) findNumbered(ctx context.Context, wants []*want) error {
 
 // findNamed seeks to the window of the first want and reads on while windows follow
 // each other closely, then seeks again.
-func (v *view) findNamed(ctx context.Context, wants []*want, better func(*azservicebus.ReceivedMessage) bool) error {
+func (v *view) findNamed(ctx context.Context, wants []*want, better func(*want, *azservicebus.ReceivedMessage) bool) error {
 	slices.SortFunc(wants, func(a, b *want) int { return a.from.Compare(b.from) })
 	byID := map[string][]*want{}
 	for _, w := range wants {
@@ -126,13 +129,13 @@ func (v *view) findNamed(ctx context.Context, wants []*want, better func(*azserv
 
 // match gives m to the first of the wants that it fits and that has none yet. To the
 // others it is a spare: two companions may speak of one message.
-func match(wants []*want, m *azservicebus.ReceivedMessage, better func(*azservicebus.ReceivedMessage) bool) {
+func match(wants []*want, m *azservicebus.ReceivedMessage, better func(*want, *azservicebus.ReceivedMessage) bool) {
 	enqueued := enqueuedTime(m)
-	given := better != nil && !better(m)
+	given := false
 	for _, w := range wants {
 		switch {
 		case enqueued.Before(w.from) || enqueued.After(w.until):
-		case w.found == nil && !given:
+		case w.found == nil && !given && better(w, m):
 			w.found, given = m, true
 		case w.spare == nil:
 			w.spare = m

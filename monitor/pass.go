@@ -13,6 +13,9 @@ import (
 // broker need not agree to the millisecond.
 const windowMargin = time.Second
 
+// stampGrain is what an AMQP timestamp is cut to: the instant itself may be later by that.
+const stampGrain = time.Millisecond
+
 // pass looks, judges, expires and looks again, for all the watches given, so that
 // each has a verdict. When it returns an error none has, except for what was expired by hand:
 // that only has to be told.
@@ -27,7 +30,7 @@ func (e *entity) pass(ctx context.Context, due []*watch) error {
 	if err := e.look(ctx, &e.work, looking); err != nil {
 		return err
 	}
-	now := e.w.clock.now()
+	now := e.w.clock.now().Add(-stampGrain)
 	var overdue []*watch
 	for _, wt := range looking {
 		wt.judgement = judgement{verdict: Gone}
@@ -51,9 +54,9 @@ func (e *entity) pass(ctx context.Context, due []*watch) error {
 	return e.reckon(ctx, gone)
 }
 
-// look finds the messages of the watches in v. A message that another watch of this
-// entity follows already is left to that one, so that two sends with one message-id are not
-// taken for the same.
+// look finds the messages of the watches in v. Where a message-id repeats, a watch takes
+// the message whose deadline is the one that it was sent with, and leaves one that another watch
+// of this entity follows already to that one.
 func (e *entity) look(ctx context.Context, v *view, watches []*watch) error {
 	taken := map[int64]*watch{}
 	for _, wt := range e.watches {
@@ -66,7 +69,7 @@ func (e *entity) look(ctx context.Context, v *view, watches []*watch) error {
 		w := &wt.want
 		w.found, w.spare = nil, nil
 		if w.number == 0 {
-			w.messageID = wt.ref.MessageID
+			w.ref, w.messageID = &wt.ref, wt.ref.MessageID
 			if !wt.ref.From.IsZero() {
 				w.from, w.until = wt.ref.From.Add(-windowMargin), wt.ref.Until.Add(windowMargin)
 			}
@@ -75,7 +78,9 @@ func (e *entity) look(ctx context.Context, v *view, watches []*watch) error {
 		}
 		wants[i] = w
 	}
-	err := v.find(ctx, wants, func(m *azservicebus.ReceivedMessage) bool { return taken[sequenceNumber(m)] == nil })
+	err := v.find(ctx, wants, func(w *want, m *azservicebus.ReceivedMessage) bool {
+		return taken[sequenceNumber(m)] == nil && agrees(w.ref, m, e.settings)
+	})
 	for _, w := range wants {
 		if w.found == nil {
 			w.found = w.spare
@@ -92,6 +97,10 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 	switch v := wt.judgement.verdict; {
 	case wt.missed != nil:
 		e.w.tell(ctx, e.name, wt)
+	case v == Gone && wt.open(e.w.clock.now()) > 0:
+		// Its send may still be under way: the companion can be the faster of the two.
+		wt.looks++
+		e.later(ctx, wt, min(wt.open(e.w.clock.now()), lookAgainMin<<min(wt.looks, 10)))
 	case v == Gone:
 		e.w.metrics.verdict(e.name, "met")
 		wt.held.done(ctx, nil)
@@ -107,7 +116,7 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 // postpone looks again at the deadline: from hand if it is near, else by a companion
 // that is due then.
 func (e *entity) postpone(ctx context.Context, wt *watch) {
-	wait := wt.judgement.deadline.Sub(e.w.clock.now())
+	wait := wt.judgement.deadline.Add(stampGrain).Sub(e.w.clock.now())
 	if wait <= nearDeadline {
 		e.later(ctx, wt, max(wait, time.Millisecond))
 		return

@@ -10,7 +10,6 @@ import (
 
 	"overdue/internal/sblink"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 )
 
@@ -95,8 +94,8 @@ func (w *Worker) takeRoom(ctx context.Context, n int, wait bool) (taken int, err
 
 // retire ends the receiving over a link. When the worker stops it takes back the credit
 // and gives back what came for it meanwhile, so that another worker gets it at once; the link
-// stays open for the settlement of what is in hand. Otherwise the link is closed, and what
-// is in hand is settled by lock token.
+// stays open for the settlement of what is in hand. Otherwise the link is closed: what is in
+// hand comes back when its lock lapses, and is settled then without being told again.
 func (w *Worker) retire(ctx, work context.Context, r *sblink.Receiver, cause error) error {
 	if ctx.Err() == nil {
 		r.Close(work)
@@ -116,7 +115,7 @@ func (w *Worker) retire(ctx, work context.Context, r *sblink.Receiver, cause err
 	return cause
 }
 
-// lease is a companion's message under lock.
+// lease is a companion's message under lock. It is settled on the link that it came on.
 type lease struct {
 	w       *Worker
 	link    *sblink.Receiver
@@ -142,62 +141,25 @@ func (l *lease) lockedUntil() (time.Time, bool) {
 
 // complete takes the companion off the monitor queue.
 func (l *lease) complete(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
 	l.w.metrics.operation("complete", 1)
-	return l.settle(ctx, l.link.Complete, func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
-		return r.CompleteMessage(ctx, m, nil)
-	})
+	return l.link.Complete(ctx, l.message)
 }
 
 // handBack gives the companion to whichever worker is next, at once. It costs the companion a
 // delivery, which the monitor queue allows plenty of.
 func (l *lease) handBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
 	l.w.metrics.operation("abandon", 1)
-	return l.settle(ctx, l.link.Abandon, func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
-		return r.AbandonMessage(ctx, m, nil)
-	})
+	return l.link.Abandon(ctx, l.message)
 }
 
 // deadLetter puts the companion where an operator finds it.
 func (l *lease) deadLetter(ctx context.Context, reason, description string) error {
-	l.w.metrics.operation("dead-letter", 1)
-	onLink := func(ctx context.Context, m *amqp.Message) error {
-		return l.link.DeadLetter(ctx, m, reason, description)
-	}
-	return l.settle(ctx, onLink, func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
-		return r.DeadLetterMessage(ctx, m, &azservicebus.DeadLetterOptions{Reason: &reason, ErrorDescription: &description})
-	})
-}
-
-// settle settles on the link, or through $management when the link is gone: a lock does not
-// belong to a link.
-func (l *lease) settle(ctx context.Context, onLink func(context.Context, *amqp.Message) error, byToken func(*azservicebus.Receiver, *azservicebus.ReceivedMessage) error) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	err := onLink(ctx, l.message)
-	if err == nil || sblink.Condition(err) == sblink.ConditionLockLost {
-		return err
-	}
-	token, ok := sblink.LockToken(l.message)
-	if !ok {
-		return err
-	}
-	r, err := l.w.settler()
-	if err != nil {
-		return err
-	}
-	return byToken(r, &azservicebus.ReceivedMessage{LockToken: token})
-}
-
-// settler is a receiver that settles by lock token alone.
-func (w *Worker) settler() (*azservicebus.Receiver, error) {
-	w.settleMu.Lock()
-	defer w.settleMu.Unlock()
-	if w.settleBy == nil {
-		r, err := w.cfg.Client.NewReceiverForQueue(w.cfg.MonitorQueue, nil)
-		if err != nil {
-			return nil, fmt.Errorf("monitor: receiver for %s: %w", w.cfg.MonitorQueue, err)
-		}
-		w.settleBy = r
-	}
-	return w.settleBy, nil
+	l.w.metrics.operation("dead-letter", 1)
+	return l.link.DeadLetter(ctx, l.message, reason, description)
 }

@@ -62,8 +62,7 @@ type Worker struct {
 	entities map[string]*entity // by lower-case name; each has a goroutine while it is in the map
 	room     chan struct{}      // one token for each companion in hand
 	running  sync.WaitGroup     // entities and tellers
-
-	last     *sblink.Receiver // the link that was open when the worker was stopped; of Run's goroutine
+	last     *sblink.Receiver   // the link that was open when the worker was stopped; of Run's goroutine
 	settleMu sync.Mutex
 	settleBy *azservicebus.Receiver // see settler
 }
@@ -173,12 +172,5 @@ func (w *Worker) stop(work context.Context, stopWork context.CancelFunc) {
 	}
 	if w.last != nil {
 		w.last.Close(work)
-	}
-	w.settleMu.Lock()
-	defer w.settleMu.Unlock()
-	if w.settleBy != nil {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(work), 5*time.Second)
-		defer cancel()
-		_ = w.settleBy.Close(closing) // nothing is locked through it
 	}
 }

@@ -18,10 +18,6 @@ import (
 // slot after the deadline and never before it.
 const slot = 20 * time.Millisecond
 
-// Transfers in flight at once. One would make a send wait for a whole transfer of
-// others; many would undo the batching.
-const maxInFlight = 4
-
 // groupSize bounds the references of one companion that the scheduler composes: a
 // pass over a companion holds its lock, so it should stay short.
 const groupSize = 100
@@ -43,11 +39,11 @@ type Scheduler struct {
 	sender *azservicebus.Sender
 	clock  clock
 
-	mu       sync.Mutex
-	pending  []*ticket // what waits for a transfer to come free
-	inFlight int
-	closed   bool
-	flights  sync.WaitGroup
+	mu      sync.Mutex
+	pending []*ticket // what waits for the transfer in flight to end
+	flying  bool
+	closed  bool
+	flights sync.WaitGroup
 }
 
 // ticket is one caller's companion on its way to the monitor queue.
@@ -104,14 +100,15 @@ func (s *Scheduler) Schedule(ctx context.Context, c Companion) error {
 // ErrClosed says that Close has been called.
 var ErrClosed = errors.New("scheduler is closed")
 
-// takeOffLocked sends what is pending with a transfer of its own when one is free.
+// takeOffLocked sends what is pending, unless a transfer is in flight: then it leaves
+// together with whatever else comes until that one ends.
 func (s *Scheduler) takeOffLocked() {
-	if len(s.pending) == 0 || s.inFlight == maxInFlight {
+	if len(s.pending) == 0 || s.flying {
 		return
 	}
 	tickets := s.pending
 	s.pending = nil
-	s.inFlight++
+	s.flying = true
 	s.flights.Add(1)
 	go s.fly(tickets)
 }
@@ -126,7 +123,7 @@ func (s *Scheduler) fly(tickets []*ticket) {
 	cancel()
 
 	s.mu.Lock()
-	s.inFlight--
+	s.flying = false
 	s.takeOffLocked()
 	s.mu.Unlock()
 }

@@ -17,8 +17,10 @@ import (
 // still lasts was put before.
 func (n *Namespace) claim(ctx context.Context, c *conn, entity string) error {
 	audience := n.audience(entity)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.claiming.take(ctx); err != nil {
+		return err
+	}
+	defer c.claiming.give()
 	if until, ok := c.claims[audience]; ok && (until.IsZero() || time.Now().Before(until)) {
 		return nil
 	}

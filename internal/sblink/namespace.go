@@ -25,17 +25,35 @@ type Config struct {
 type Namespace struct {
 	cfg Config
 
-	mu     sync.Mutex // held while dialling: all who come meanwhile want that very connection
+	dialing turn // all who come meanwhile want that very connection
+
+	mu     sync.Mutex
 	conn   *conn
 	closed bool
 }
+
+// turn lets one through at a time. Unlike a mutex it can be waited for under a context.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) give() { <-t }
 
 // conn is one connection and what was negotiated on it.
 type conn struct {
 	amqp *amqp.Conn
 
-	mu     sync.Mutex           // $cbs takes one pair of links per connection, so claims go one by one
-	claims map[string]time.Time // when to claim an audience again
+	claiming turn                 // $cbs takes one pair of links per connection, so claims go one by one
+	claims   map[string]time.Time // when to claim an audience again; of whose turn it is
 }
 
 // ErrClosed says that the Namespace has been closed.
@@ -45,23 +63,58 @@ var ErrClosed = errors.New("sblink: namespace is closed")
 const claimMargin = 5 * time.Minute
 
 // New makes a Namespace. It dials when the first receiver is opened.
-func New(cfg Config) *Namespace { return &Namespace{cfg: cfg} }
+func New(cfg Config) *Namespace { return &Namespace{cfg: cfg, dialing: newTurn()} }
 
 // Close closes the connection. Receivers that are open fail.
 func (n *Namespace) Close() error {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.closed = true
-	if n.conn == nil {
+	c := n.conn
+	n.conn, n.closed = nil, true
+	n.mu.Unlock()
+	if c == nil {
 		return nil
 	}
-	c := n.conn
-	n.conn = nil
 	return c.amqp.Close()
 }
 
 // connect is the connection that is up, or a new one.
 func (n *Namespace) connect(ctx context.Context) (*conn, error) {
+	if err := n.dialing.take(ctx); err != nil {
+		return nil, err
+	}
+	defer n.dialing.give()
+	if c, err := n.current(); c != nil || err != nil {
+		return c, err
+	}
+	socket, err := n.cfg.Dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sblink: dial %s: %w", n.cfg.Host, err)
+	}
+	opened, err := amqp.NewConn(ctx, socket, &amqp.ConnOptions{
+		HostName:    n.cfg.Host,
+		SASLType:    amqp.SASLTypeAnonymous(),
+		MaxSessions: 5000, // of Service Bus, see its channel-max
+	})
+	if err != nil {
+		_ = socket.Close() // the error that counts is the one of the handshake
+		return nil, fmt.Errorf("sblink: open connection to %s: %w", n.cfg.Host, err)
+	}
+	c := &conn{amqp: opened, claiming: newTurn(), claims: map[string]time.Time{}}
+	n.mu.Lock()
+	closed := n.closed
+	if !closed {
+		n.conn = c
+	}
+	n.mu.Unlock()
+	if closed {
+		_ = opened.Close() // nobody uses it
+		return nil, ErrClosed
+	}
+	return c, nil
+}
+
+// current is the connection that is up, nil when there is none.
+func (n *Namespace) current() (*conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -72,23 +125,8 @@ func (n *Namespace) connect(ctx context.Context) (*conn, error) {
 		case <-n.conn.amqp.Done():
 			n.conn = nil
 		default:
-			return n.conn, nil
 		}
 	}
-	socket, err := n.cfg.Dial(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("sblink: dial %s: %w", n.cfg.Host, err)
-	}
-	c, err := amqp.NewConn(ctx, socket, &amqp.ConnOptions{
-		HostName:    n.cfg.Host,
-		SASLType:    amqp.SASLTypeAnonymous(),
-		MaxSessions: 5000, // of Service Bus, see its channel-max
-	})
-	if err != nil {
-		_ = socket.Close() // the error that counts is the one of the handshake
-		return nil, fmt.Errorf("sblink: open connection to %s: %w", n.cfg.Host, err)
-	}
-	n.conn = &conn{amqp: c, claims: map[string]time.Time{}}
 	return n.conn, nil
 }
 

@@ -141,9 +141,11 @@ func (r *Receiver) Release(ctx context.Context, m *amqp.Message) error {
 	return r.link.ReleaseMessage(ctx, m)
 }
 
-// Conditions of Service Bus that a dead-lettering meets.
 const (
 	conditionDeadLetter = "com.microsoft:dead-letter"
+
+	// ConditionNotFound: there is no such entity.
+	ConditionNotFound = "amqp:not-found"
 	// ConditionLockLost: the lock lapsed, or somebody else has settled the message.
 	ConditionLockLost = "com.microsoft:message-lock-lost"
 )
@@ -178,18 +180,4 @@ func Condition(err error) string {
 		return string(link.RemoteErr.Condition)
 	}
 	return ""
-}
-
-// LockToken is the token of the lock under which m was delivered, in the byte order of
-// RFC 4122. It settles m through $management when the link is gone. The delivery tag holds it
-// in the byte order of .NET.
-func LockToken(m *amqp.Message) (token [16]byte, ok bool) {
-	if len(m.DeliveryTag) != len(token) {
-		return token, false
-	}
-	copy(token[:], m.DeliveryTag)
-	for _, swap := range [][2]int{{0, 3}, {1, 2}, {4, 5}, {6, 7}} {
-		token[swap[0]], token[swap[1]] = token[swap[1]], token[swap[0]]
-	}
-	return token, true
 }
