@@ -21,7 +21,7 @@ const (
 	annSequenceNumber        = "x-opt-sequence-number"         // long
 	annEnqueuedTime          = "x-opt-enqueued-time"           // timestamp
 	annLockedUntil           = "x-opt-locked-until"            // timestamp, only while locked
-	annMessageState          = "x-opt-message-state"           // int
+	annMessageState          = "x-opt-message-state"           // int, only when not active
 	annDeadLetterSource      = "x-opt-deadletter-source"       // string
 	annEnqueueSequenceNumber = "x-opt-enqueue-sequence-number" // long, only after auto-forward
 
@@ -86,14 +86,7 @@ func appendMessage(dst []byte, v *queue.View, o overlay) ([]byte, error) {
 	h.TTL, h.HasTTL = milliseconds(ttl), ttl > 0
 	dst = h.Append(dst)
 
-	if o.lock != (queue.LockToken{}) {
-		dst = amqp.AppendDescriptor(dst, amqp.CodeDeliveryAnnotations)
-		var start int
-		dst, start = amqp.BeginMap(dst)
-		dst = amqp.AppendSymbol(dst, annLockToken)
-		dst = amqp.AppendUUID(dst, amqp.UUID(o.lock))
-		dst = amqp.EndMap(dst, start, 1)
-	}
+	dst = appendDeliveryAnnotations(dst, m.DeliveryAnnotations, o)
 	dst = appendAnnotations(dst, m.MessageAnnotations, v, o)
 	dst = appendProperties(dst, m.Properties, v, ttl)
 	if dst, err = appendApplicationProperties(dst, m.ApplicationProperties, v); err != nil {
@@ -115,27 +108,44 @@ func appendSection(dst []byte, code uint64, raw amqp.Raw) []byte {
 	return append(amqp.AppendDescriptor(dst, code), raw...)
 }
 
-// appendAnnotations appends the message annotations: the sender's, which hold
-// none of ours since ingest, and ours behind them. Nothing is decoded.
-func appendAnnotations(dst []byte, base amqp.Raw, v *queue.View, o overlay) []byte {
+// beginOver begins a map with the pairs of the sender's map base, which holds
+// none of ours since ingest, for ours to follow. Nothing is decoded.
+func beginOver(dst []byte, base amqp.Raw) (out []byte, start, pairs int) {
 	var foreign []byte
-	pairs := 0
 	if base != nil {
 		r := amqp.NewReader(base)
 		sub, n := r.Map()
 		foreign, pairs = sub.Rest(), n
 	}
-	dst = amqp.AppendDescriptor(dst, amqp.CodeMessageAnnotations)
-	dst, start := amqp.BeginMap(dst)
-	dst = append(dst, foreign...)
+	dst, start = amqp.BeginMap(dst)
+	return append(dst, foreign...), start, pairs
+}
 
+// appendDeliveryAnnotations appends the delivery annotations. The service keeps
+// those of the sender, though they are meant for one hop.
+func appendDeliveryAnnotations(dst []byte, base amqp.Raw, o overlay) []byte {
+	if o.lock == (queue.LockToken{}) {
+		return appendSection(dst, amqp.CodeDeliveryAnnotations, base)
+	}
+	dst, start, pairs := beginOver(amqp.AppendDescriptor(dst, amqp.CodeDeliveryAnnotations), base)
+	dst = amqp.AppendSymbol(dst, annLockToken)
+	dst = amqp.AppendUUID(dst, amqp.UUID(o.lock))
+	return amqp.EndMap(dst, start, pairs+1)
+}
+
+// appendAnnotations appends the message annotations.
+func appendAnnotations(dst []byte, base amqp.Raw, v *queue.View, o overlay) []byte {
+	dst, start, pairs := beginOver(amqp.AppendDescriptor(dst, amqp.CodeMessageAnnotations), base)
 	dst = amqp.AppendSymbol(dst, annEnqueuedTime)
 	dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(v.EnqueuedTime))
 	dst = amqp.AppendSymbol(dst, annSequenceNumber)
 	dst = amqp.AppendLong(dst, v.SequenceNumber)
-	dst = amqp.AppendSymbol(dst, annMessageState)
-	dst = amqp.AppendInt(dst, int32(v.State))
-	pairs += 3
+	pairs += 2
+	if v.State != queue.Active { // which the service leaves unsaid
+		dst = amqp.AppendSymbol(dst, annMessageState)
+		dst = amqp.AppendInt(dst, int32(v.State))
+		pairs++
+	}
 	if !o.until.IsZero() {
 		dst = amqp.AppendSymbol(dst, annLockedUntil)
 		dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(o.until))

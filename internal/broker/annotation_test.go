@@ -41,7 +41,7 @@ func shown(t testing.TB, v queue.View, o overlay) *sdk.Message {
 func TestOverlayStatesWhatTheBrokerKnows(t *testing.T) {
 	v := stored(t, &sdk.Message{
 		Header:              &sdk.MessageHeader{Durable: true, Priority: 9, DeliveryCount: 99, FirstAcquirer: true},
-		DeliveryAnnotations: sdk.Annotations{"x-hop": "gone"},
+		DeliveryAnnotations: sdk.Annotations{"x-hop": "kept", annLockToken: sdk.UUID{9}},
 		Annotations:         sdk.Annotations{"x-mine": "kept", annSequenceNumber: int64(1), annDeadLetterSource: "lie"},
 		Properties:          &sdk.MessageProperties{MessageID: "id", Subject: new("subject")},
 		ApplicationProperties: map[string]any{
@@ -56,7 +56,7 @@ func TestOverlayStatesWhatTheBrokerKnows(t *testing.T) {
 	got := shown(t, v, overlay{lock: token, until: until})
 	want := &sdk.Message{
 		Header:              &sdk.MessageHeader{Durable: true, Priority: 9, DeliveryCount: 3},
-		DeliveryAnnotations: sdk.Annotations{annLockToken: sdk.UUID(token)},
+		DeliveryAnnotations: sdk.Annotations{"x-hop": "kept", annLockToken: sdk.UUID(token)},
 		Annotations: sdk.Annotations{
 			"x-mine": "kept", annSequenceNumber: int64(7), annEnqueuedTime: v.EnqueuedTime,
 			annMessageState: int32(1), annLockedUntil: until,

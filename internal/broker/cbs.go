@@ -15,7 +15,7 @@ func (c *conn) attachCBSRequests(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp
 		return nil, errSecondCBS()
 	}
 	c.cbs.sink = true
-	r := newRequests(c, l, address{cbs: true}, putToken)
+	r := newRequests(c, l, address{cbs: true}, c.b.putToken)
 	r.detached = func() { c.cbs.sink = false }
 	return r, nil
 }
@@ -36,12 +36,19 @@ func errSecondCBS() *amqp.Error {
 
 // putToken answers a request on $cbs. Every token is good: whoever can reach
 // this broker may use it. The token is not read, so nothing in it can do harm.
-func putToken(req *request) response {
+// The audience is: here the service tells clients that an entity does not exist.
+func (b *Broker) putToken(req *request) response {
 	if req.operation != "put-token" {
 		return unsupported(req.operation)
 	}
-	if audience, ok := req.property("name"); !ok || audience == "" {
+	audience, ok := req.property("name")
+	if !ok || audience == "" {
 		return badRequest("The put-token request names no audience.")
+	}
+	if a := parseAddress(audience); a.name != "" {
+		if _, err := b.look(a.name); err != nil {
+			return response{status: statusNotFound, condition: err.Condition, description: err.Description}
+		}
 	}
 	return response{status: statusAccepted, description: "Accepted"}
 }

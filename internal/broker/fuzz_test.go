@@ -52,7 +52,7 @@ func fuzzBroker(t testing.TB) *Broker {
 // reads it.
 func respond(t testing.TB, answer answerer, operation string, body []byte) *sdk.Message {
 	t.Helper()
-	properties, err := amqp.Encode(amqp.Map{{Key: "operation", Value: operation}, {Key: "name", Value: "audience"}})
+	properties, err := amqp.Encode(amqp.Map{{Key: "operation", Value: operation}, {Key: "name", Value: "amqp://host/Q/$management"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +126,10 @@ func FuzzCBS(f *testing.F) {
 	f.Add("put-token", []byte(token))
 	f.Add("put-token", []byte{0x40})
 	f.Add("delete-token", []byte{0xc1, 0xff})
+	b := fuzzBroker(f)
+	f.Cleanup(func() { _ = b.Close() })
 	f.Fuzz(func(t *testing.T, operation string, body []byte) {
-		m := respond(t, putToken, operation, body)
+		m := respond(t, b.putToken, operation, body)
 		if m == nil {
 			return
 		}

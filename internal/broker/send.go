@@ -109,15 +109,22 @@ func ingest(encoded []byte) (queue.Message, *amqp.Error) {
 	if err != nil {
 		return queue.Message{}, refusal(err)
 	}
-	if m.MessageAnnotations != nil {
-		foreign, err := ingestAnnotations(m.MessageAnnotations, &out)
+	rebuild := false
+	var unasked queue.Message // what delivery annotations say asks for nothing
+	for _, s := range [...]struct {
+		raw *amqp.Raw
+		out *queue.Message
+	}{{&m.MessageAnnotations, &out}, {&m.DeliveryAnnotations, &unasked}} {
+		foreign, err := ingestAnnotations(*s.raw, s.out)
 		if err != nil {
 			return queue.Message{}, refusal(err)
 		}
 		if foreign != nil {
-			m.MessageAnnotations = foreign
-			out.Body = m.Append(make([]byte, 0, len(encoded)))
+			*s.raw, rebuild = foreign, true
 		}
+	}
+	if rebuild {
+		out.Body = m.Append(make([]byte, 0, len(encoded)))
 	}
 	return out, nil
 }
@@ -210,6 +217,9 @@ func nameField(properties amqp.Raw, field int, name string) (string, error) {
 // ingestAnnotations notes what the sender's annotations ask for. It returns
 // the map without those that only the broker states, or nil when it has none.
 func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
+	if raw == nil {
+		return nil, nil
+	}
 	r := amqp.NewReader(raw)
 	pairs, n := r.Map()
 	own := 0

@@ -80,6 +80,10 @@ func TestScheduledEnqueueTimeIsReadFromTheAnnotation(t *testing.T) {
 	if err != nil || !got.ScheduledEnqueueTime.Equal(at) {
 		t.Errorf("scheduled for %v, %v; want %v", got.ScheduledEnqueueTime, err, at)
 	}
+	got, err = ingest(encode(t, &sdk.Message{DeliveryAnnotations: sdk.Annotations{annScheduledEnqueueTime: at}}))
+	if err != nil || !got.ScheduledEnqueueTime.IsZero() {
+		t.Errorf("by a delivery annotation: scheduled for %v, %v; want no schedule", got.ScheduledEnqueueTime, err)
+	}
 }
 
 func TestMessagesThatClientsWouldChokeOnAreRefused(t *testing.T) {

@@ -70,7 +70,9 @@ var sendSpecs = []spec{
 	{name: "annotations of the sender are kept, those of the broker are its own", check: func(s *scene) {
 		stale := time.Unix(1, 0)
 		s.must(s.sender.SendAMQPAnnotatedMessage(s.ctx, &azservicebus.AMQPAnnotatedMessage{
-			Body: azservicebus.AMQPAnnotatedMessageBody{Data: [][]byte{[]byte("x")}},
+			Body:                azservicebus.AMQPAnnotatedMessageBody{Data: [][]byte{[]byte("x")}},
+			DeliveryAnnotations: map[any]any{"x-hop": "kept"},
+			Footer:              map[any]any{"x-foot": "kept"},
 			MessageAnnotations: map[any]any{
 				"x-mine":                "kept",
 				"x-opt-sequence-number": int64(-7),
@@ -80,8 +82,18 @@ var sendSpecs = []spec{
 			},
 		}, nil))
 		m := s.one(s.receiver())
-		if got := m.RawAMQPMessage.MessageAnnotations["x-mine"]; got != "kept" {
-			s.Errorf("annotation of the sender = %v, want kept", got)
+		raw := m.RawAMQPMessage
+		for what, got := range map[string]any{
+			"delivery annotation": raw.DeliveryAnnotations["x-hop"],
+			"message annotation":  raw.MessageAnnotations["x-mine"],
+			"footer":              raw.Footer["x-foot"],
+		} {
+			if got != "kept" {
+				s.Errorf("%s of the sender = %v, want it kept", what, got)
+			}
+		}
+		if state, said := raw.MessageAnnotations["x-opt-message-state"]; said {
+			s.Errorf("state of an active message is said to be %v, want it unsaid", state)
 		}
 		if *m.SequenceNumber <= 0 || m.EnqueuedTime.Equal(stale) || m.LockedUntil.Equal(stale) || m.State != azservicebus.MessageStateActive {
 			s.Errorf("sequence number %d, enqueued %v, locked until %v, state %d: some are the sender's",
@@ -135,16 +147,16 @@ var sendSpecs = []spec{
 		sender, err := s.client.NewSender("no-such-queue", nil)
 		s.must(err)
 		err = sender.SendMessage(s.soon(), &azservicebus.Message{}, nil)
-		s.wantCondition("SendMessage", err, amqp.ErrCondNotFound)
+		s.wantCode("SendMessage", err, azservicebus.CodeNotFound)
 		if err != nil && !strings.Contains(err.Error(), "could not be found") {
 			s.Errorf("SendMessage = %q, want the sentence of the service", err)
 		}
 		r, err := s.client.NewReceiverForQueue("no-such-queue", nil)
 		s.must(err)
 		_, err = r.ReceiveMessages(s.soon(), 1, nil)
-		s.wantCondition("ReceiveMessages", err, amqp.ErrCondNotFound)
+		s.wantCode("ReceiveMessages", err, azservicebus.CodeNotFound)
 		_, err = r.PeekMessages(s.soon(), 1, nil)
-		s.wantCondition("PeekMessages", err, amqp.ErrCondNotFound)
+		s.wantCode("PeekMessages", err, azservicebus.CodeNotFound)
 	}},
 	{name: "many senders at once lose nothing", check: func(s *scene) {
 		// The SDK opens a link for every caller that finds none, and leaks all but
