@@ -119,6 +119,10 @@ func (n *namespace) connect() (*azservicebus.Client, *sblink.Namespace, error) {
 		// app behind a sidecar has given up by then.
 		RetryOptions: azservicebus.RetryOptions{MaxRetries: 4, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second},
 	}
+	if host, _, err := net.SplitHostPort(n.host); err == nil && !n.plain {
+		// The SDK would look for the port in the certificate.
+		options.TLSConfig = &tls.Config{ServerName: host}
+	}
 	links := sblink.Config{Host: n.host, Plain: n.plain, Dial: n.open}
 	var client *azservicebus.Client
 	if n.connectionString == "" {

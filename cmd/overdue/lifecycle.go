@@ -64,6 +64,20 @@ func (l *lifecycle) started(name string, stop func(context.Context) error) {
 	l.log.Debug("room started", zap.String("room", name))
 }
 
+// links registers the close of something that holds links to the namespace. What went
+// over them has been told to whoever sent it by then, so a namespace that is gone, or that
+// hangs up in the middle of the goodbyes, is no failure. Running out of time is one.
+func (l *lifecycle) links(name string, closeLinks func(context.Context) error) {
+	l.started(name, func(ctx context.Context) error {
+		err := closeLinks(ctx)
+		if err != nil && ctx.Err() == nil {
+			l.log.Info("links not closed cleanly", zap.String("room", name), zap.Error(err))
+			return nil
+		}
+		return err
+	})
+}
+
 // room runs a room that blocks until its stop is called, and registers the stop. A room
 // that ends before that fails the process, with or without an error.
 func (l *lifecycle) room(name string, run func() error, stop func(context.Context) error) {

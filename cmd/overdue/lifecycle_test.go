@@ -112,6 +112,21 @@ func TestDrainIsOnceHoweverManyAsk(t *testing.T) {
 	})
 }
 
+func TestLinksThatCannotBeClosedAreNoFailureWithinTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLifecycle(zap.NewNop(), 10*time.Second)
+		l.links("gone", func(context.Context) error { return errors.New("connection reset by peer") })
+		if err := l.drain(); err != nil {
+			t.Errorf("drain = %v, want nil", err)
+		}
+		l = newLifecycle(zap.NewNop(), 10*time.Second)
+		l.links("stalled", func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
+		if err := l.drain(); err == nil || err.Error() != "stop stalled: not done within 10s" {
+			t.Errorf("drain = %v, want an error that names what ran out of time", err)
+		}
+	})
+}
+
 func TestServingDoesNotUndoADrain(t *testing.T) {
 	l := newLifecycle(zap.NewNop(), time.Minute)
 	if err := l.drain(); err != nil {

@@ -3,25 +3,21 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -39,6 +35,18 @@ func TestScripts(t *testing.T) {
 			env.Values["hook"] = &hook{}
 			return nil
 		},
+		// [free:ADDR]: nobody listens there.
+		Condition: func(cond string) (bool, error) {
+			addr, ok := strings.CutPrefix(cond, "free:")
+			if !ok {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			ln, err := net.Listen("tcp", addr)
+			if err != nil {
+				return false, nil
+			}
+			return true, ln.Close()
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":      scriptExits,
 			"freeport":   scriptFreePort,
@@ -47,7 +55,9 @@ func TestScripts(t *testing.T) {
 			"http":       scriptHTTP,
 			"garbage":    scriptGarbage,
 			"hook":       scriptHook,
+			"identity":   scriptIdentity,
 			"terminate":  scriptTerminate,
+			"tlsfront":   scriptTLSFront,
 			"told":       scriptTold,
 			"deadletter": scriptDeadLetter,
 		},
@@ -168,71 +178,15 @@ func scriptGarbage(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// A hook is a webhook that remembers what it was told.
-type hook struct {
-	mu   sync.Mutex
-	told []string
-}
-
-func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.told = append(h.told, string(body))
-}
-
-// terminate: SIGTERM to everything that runs in the background.
-func scriptTerminate(ts *testscript.TestScript, _ bool, _ []string) {
+// terminate [COMMAND…]: SIGTERM to what runs one of these commands of overdue in the
+// background, or to everything that runs there.
+func scriptTerminate(ts *testscript.TestScript, _ bool, args []string) {
 	for _, cmd := range ts.BackgroundCmds() {
+		if len(args) > 0 && !slices.Contains(args, cmd.Args[1]) {
+			continue
+		}
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			ts.Fatalf("%v", err)
 		}
 	}
-}
-
-// hook NAME: starts a webhook and puts its URL into the variable.
-func scriptHook(ts *testscript.TestScript, _ bool, args []string) {
-	s := httptest.NewServer(ts.Value("hook").(*hook))
-	ts.Defer(s.Close)
-	ts.Setenv(args[0], s.URL+"/hook")
-}
-
-// told N: waits until the webhook was told N events and prints them.
-func scriptTold(ts *testscript.TestScript, _ bool, args []string) {
-	h := ts.Value("hook").(*hook)
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	var all bytes.Buffer
-	await(ts, args[0]+" events", func() (bool, string) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		all.Reset()
-		for _, event := range h.told {
-			all.WriteString(event + "\n")
-		}
-		return len(h.told) >= want, all.String()
-	})
-	_, err = all.WriteTo(ts.Stdout())
-	ts.Check(err)
-}
-
-// deadletter ADDR QUEUE: receives one message from the dead-letter queue with the SDK and
-// prints its id and reason.
-func scriptDeadLetter(ts *testscript.TestScript, _ bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
-	defer cancel()
-	client, err := azservicebus.NewClientFromConnectionString(embeddedConnectionString(args[0]), nil)
-	ts.Check(err)
-	defer func() { ts.Check(client.Close(ctx)) }()
-	r, err := client.NewReceiverForQueue(args[1], &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
-	ts.Check(err)
-	ms, err := r.ReceiveMessages(ctx, 1, nil)
-	ts.Check(err)
-	ts.Check(r.CompleteMessage(ctx, ms[0], nil))
-	_, err = fmt.Fprintf(ts.Stdout(), "%s %s %s\n", ms[0].MessageID, *ms[0].DeadLetterReason, ms[0].Body)
-	ts.Check(err)
 }

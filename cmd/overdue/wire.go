@@ -33,8 +33,8 @@ func (p *process) startRooms(door net.Listener) error {
 		return err
 	}
 	p.namespace = ns
-	p.life.started("namespace client", client.Close)
-	p.life.started("namespace links", func(context.Context) error { return links.Close() })
+	p.life.links("namespace client", client.Close)
+	p.life.links("namespace links", func(context.Context) error { return links.Close() })
 
 	up := newUpstream(ns, client, p.cfg.MonitorQueue, p.log)
 	count := companionCounter(p.registry)
@@ -50,7 +50,7 @@ func (p *process) startRooms(door net.Listener) error {
 	if err != nil {
 		return fmt.Errorf("make the scheduler: %w", err)
 	}
-	p.life.started("scheduler", s.Close)
+	p.life.links("scheduler", s.Close)
 	registerClock(p.registry, s)
 	p.life.background("broker clock", func(ctx context.Context) error { return keepClock(ctx, up.up, s.MeasureClock, p.log) })
 	p.life.background("upstream", up.run)
@@ -82,7 +82,7 @@ func (p *process) startRooms(door net.Listener) error {
 	if err != nil {
 		return fmt.Errorf("make the proxy: %w", err)
 	}
-	p.life.started("proxy", px.Close)
+	p.life.links("proxy", px.Close)
 	p.doorAddr = door.Addr().String()
 	p.life.serveHTTP("REST door", newServer(px, doorReadTimeout, doorWriteTimeout, p.log), door, maxDoorConns)
 	return nil

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// A hook is a webhook that remembers what it was told.
+type hook struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told = append(h.told, string(body))
+}
+
+// hook NAME: starts a webhook and puts its URL into the variable.
+func scriptHook(ts *testscript.TestScript, _ bool, args []string) {
+	s := httptest.NewServer(ts.Value("hook").(*hook))
+	ts.Defer(s.Close)
+	ts.Setenv(args[0], s.URL+"/hook")
+}
+
+// told N: waits until the webhook was told N events and prints them.
+func scriptTold(ts *testscript.TestScript, _ bool, args []string) {
+	h := ts.Value("hook").(*hook)
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	var all bytes.Buffer
+	await(ts, args[0]+" events", func() (bool, string) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		all.Reset()
+		for _, event := range h.told {
+			all.WriteString(event + "\n")
+		}
+		return len(h.told) >= want, all.String()
+	})
+	_, err = all.WriteTo(ts.Stdout())
+	ts.Check(err)
+}
+
+// deadletter ADDR QUEUE: receives one message from the dead-letter queue with the SDK and
+// prints its id and reason.
+func scriptDeadLetter(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
+	defer cancel()
+	client, err := azservicebus.NewClientFromConnectionString(embeddedConnectionString(args[0]), nil)
+	ts.Check(err)
+	defer func() { ts.Check(client.Close(ctx)) }()
+	r, err := client.NewReceiverForQueue(args[1], &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+	ts.Check(err)
+	ms, err := r.ReceiveMessages(ctx, 1, nil)
+	ts.Check(err)
+	ts.Check(r.CompleteMessage(ctx, ms[0], nil))
+	_, err = fmt.Fprintf(ts.Stdout(), "%s %s %s\n", ms[0].MessageID, *ms[0].DeadLetterReason, ms[0].Body)
+	ts.Check(err)
+}
+
+// tlsfront ADDR TARGET NAME: does TLS on ADDR for the plain TARGET, as a namespace does.
+// Puts the address into the variable and the certificate into ca.pem.
+func scriptTLSFront(ts *testscript.TestScript, _ bool, args []string) {
+	// The certificate of httptest is for 127.0.0.1.
+	s := httptest.NewTLSServer(nil)
+	s.Close()
+	pemBytes := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	ts.Check(os.WriteFile(ts.MkAbs("ca.pem"), pemBytes, 0o600))
+	ln, err := tls.Listen("tcp", args[0], &tls.Config{Certificates: s.TLS.Certificates})
+	ts.Check(err)
+	ts.Defer(func() { _ = ln.Close() })
+	ts.Setenv(args[2], ln.Addr().String())
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return // closed
+			}
+			go forward(c, args[1])
+		}
+	}()
+}
+
+// forward copies both ways until one side ends.
+func forward(c net.Conn, target string) {
+	defer c.Close()
+	up, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	ended := make(chan struct{}, 2)
+	pipe := func(dst, src net.Conn) {
+		_, _ = io.Copy(dst, src) // that it ends is all there is to know
+		ended <- struct{}{}
+	}
+	go pipe(up, c)
+	go pipe(c, up)
+	<-ended
+}
+
+// identity NAME: gives out tokens as the managed identity endpoint of a machine does.
+func scriptIdentity(ts *testscript.TestScript, _ bool, args []string) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"access_token":"s3cr3t","expires_on":"%d","resource":%q,"token_type":"Bearer"}`,
+			time.Now().Add(time.Hour).Unix(), r.URL.Query().Get("resource")) // who hangs up gets no token
+	}))
+	ts.Defer(s.Close)
+	ts.Setenv(args[0], s.URL+"/token")
+}
