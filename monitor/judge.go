@@ -67,11 +67,14 @@ func deadlineOf(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Setti
 	if err == nil && within > 0 {
 		return enqueued.Add(within)
 	}
-	if expiry, mortal := nativeExpiry(m, s, enqueued); mortal {
+	expiry, mortal := nativeExpiry(m, s, enqueued)
+	switch {
+	case timeToLive(m) > 0:
 		return expiry
-	}
-	if s.Deadline > 0 {
+	case s.Deadline > 0:
 		return enqueued.Add(s.Deadline)
+	case mortal:
+		return expiry
 	}
 	return r.DeadlineAt(enqueued)
 }
@@ -87,13 +90,21 @@ func agrees(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Settings)
 // the cap is applied here (servicebus-facts: message-expiration).
 func nativeExpiry(m *azservicebus.ReceivedMessage, s Settings, enqueued time.Time) (time.Time, bool) {
 	ttl := s.DefaultMessageTimeToLive
-	if m.TimeToLive != nil && *m.TimeToLive > 0 && (ttl == 0 || *m.TimeToLive < ttl) {
-		ttl = *m.TimeToLive
+	if own := timeToLive(m); own > 0 && (ttl == 0 || own < ttl) {
+		ttl = own
 	}
 	if ttl == 0 {
 		return time.Time{}, false
 	}
 	return enqueued.Add(ttl), true
+}
+
+// timeToLive is what m states itself, 0 when it states none.
+func timeToLive(m *azservicebus.ReceivedMessage) time.Duration {
+	if m.TimeToLive == nil {
+		return 0
+	}
+	return max(*m.TimeToLive, 0)
 }
 
 func enqueuedTime(m *azservicebus.ReceivedMessage) time.Time {

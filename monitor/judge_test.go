@@ -51,6 +51,8 @@ func TestJudge(t *testing.T) {
 		{name: "instant, no time-to-live", message: property("overdue-deadline", noon.Add(5*time.Second)), at: 5 * time.Second, verdict: Overdue, deadline: 5 * time.Second},
 		{name: "instant, not yet", message: property("overdue-deadline", noon.Add(5*time.Second)), at: 4 * time.Second, verdict: NotDue, deadline: 5 * time.Second},
 		{name: "deadline of the entity", ref: within(3 * time.Second), settings: Settings{Deadline: 3 * time.Second}, at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second},
+		{name: "deadline of the entity before its default time-to-live", ref: within(3 * time.Second), settings: Settings{Deadline: 3 * time.Second, DefaultMessageTimeToLive: time.Minute}, at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second},
+		{name: "its own time-to-live before the deadline of the entity", ref: within(time.Minute), message: ttl(time.Minute), settings: Settings{Deadline: 3 * time.Second}, at: 3 * time.Second, verdict: NotDue, deadline: time.Minute},
 		{name: "deadline that only the reference knows", ref: within(3 * time.Second), at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second},
 		{name: "the companion of another send with this id does not shorten it", ref: within(time.Second), message: ttl(time.Minute), at: 2 * time.Second, verdict: NotDue, deadline: time.Minute},
 		{name: "a companion that came too early by a skewed clock", ref: scheduler.Reference{Deadline: noon.Add(-10 * time.Minute), Within: 30 * time.Second}, message: ttl(30 * time.Second), at: time.Second, verdict: NotDue, deadline: 30 * time.Second},
