@@ -153,9 +153,12 @@ func (l *lifecycle) drain() error {
 	deadline := time.Now().Add(l.timeout)
 	var errs []error
 	for i, s := range slices.Backward(steps) {
-		// What is left of the time is shared out evenly, so that a room which hangs does
-		// not take it from those that come after.
-		bound := time.Until(deadline) / time.Duration(i+1)
+		// Every room may use half of what is left, so that one which hangs does not take it
+		// all from those that come after; and the first ones are those with work in hand.
+		bound := time.Until(deadline)
+		if i > 0 {
+			bound /= 2
+		}
 		began := time.Now()
 		ctx, cancel := context.WithTimeoutCause(context.Background(), bound,
 			fmt.Errorf("not done within %s", bound.Round(time.Millisecond)))
