@@ -153,7 +153,7 @@ func (s *setting) documentedDefault() string {
 	case s.def == "":
 		return "none"
 	}
-	return "`" + s.def + "`"
+	return "`" + s.def + "`" + s.defNote
 }
 
 func (s *setting) documentedSources() string {

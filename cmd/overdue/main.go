@@ -103,21 +103,23 @@ func (p *program) rootCommand() *cobra.Command {
 // The result loads the configuration once the flags have been parsed.
 func (p *program) configFlags(cmd *cobra.Command, want func(path string) bool) func() (*config, error) {
 	file := cmd.Flags().String("config", "", "configuration file, YAML [OVERDUE_CONFIG]")
-	texts := map[string]*string{}
+	values := map[string]*flagValue{}
 	for _, s := range settings {
 		if s.flag == "" || !want(s.path) {
 			continue
 		}
-		help, _, _ := strings.Cut(s.help, ": ")
-		help, _, _ = strings.Cut(help, ". ")
-		texts[s.path] = cmd.Flags().String(s.flag, "", fmt.Sprintf("%s [%s] (default %q)",
-			strings.TrimSuffix(strings.ReplaceAll(help, "`", ""), "."), s.env(), s.def))
+		v := &flagValue{setting: s}
+		values[s.path] = v
+		cmd.Flags().Var(v, s.flag, s.flagHelp())
+		if s.kind == kindBool {
+			cmd.Flags().Lookup(s.flag).NoOptDefVal = "true" // --flag alone means yes
+		}
 	}
 	return func() (*config, error) {
 		flags := map[string]string{}
-		for path, text := range texts {
-			if cmd.Flags().Changed(byPath[path].flag) {
-				flags[path] = *text
+		for path, v := range values {
+			if v.given {
+				flags[path] = v.text
 			}
 		}
 		if *file == "" {
@@ -125,4 +127,36 @@ func (p *program) configFlags(cmd *cobra.Command, want func(path string) bool) f
 		}
 		return loadConfig(*file, p.getenv, flags)
 	}
+}
+
+// flagValue keeps what was typed. It is read with the other sources, so that a mistake in
+// a flag and one in a file make the same sentence.
+type flagValue struct {
+	setting *setting
+	text    string
+	given   bool
+}
+
+// String, Set and Type are what a flag of pflag needs.
+func (v *flagValue) String() string { return v.text }
+func (v *flagValue) Set(text string) error {
+	v.text, v.given = text, true
+	return nil
+}
+func (v *flagValue) Type() string {
+	if v.setting.kind == kindChoice {
+		return strings.Join(v.setting.enum, "|")
+	}
+	return strings.ReplaceAll(v.setting.kind.String(), " ", "-")
+}
+
+// flagHelp is the first sentence of the help, with the variable and the default.
+func (s *setting) flagHelp() string {
+	help, _, _ := strings.Cut(s.help, ": ")
+	help, _, _ = strings.Cut(help, ". ")
+	help = strings.TrimSuffix(strings.ReplaceAll(help, "`", ""), ".") + " [" + s.env() + "]"
+	if s.def == "" {
+		return help
+	}
+	return help + " (default " + s.def + s.defNote + ")"
 }

@@ -17,6 +17,8 @@ type setting struct {
 	help string // one or two sentences
 	flag string // "" = none
 
+	defNote string // what else there is to say of the default
+
 	min, max int64    // of durations (nanoseconds), sizes (bytes) and counts; both 0 = unbounded
 	enum     []string // of a choice
 	need     bool     // an element of the list cannot do without
@@ -84,8 +86,8 @@ var settings = []*setting{
 	{path: "broker.expiry", kind: kindChoice, def: "lazy", enum: []string{"lazy", "lazy-head", "eager"}, flag: "broker-expiry",
 		help: "When expired messages leave a queue of the embedded broker: `lazy`, as in Azure, moves all of them when somebody receives; " +
 			"`lazy-head` then moves only what stands before the first live message; `eager` moves each at once."},
-	{path: "broker.autoCreate", kind: kindBool, def: "false", flag: "broker-auto-create",
-		help: "Whether a queue exists from the moment a client names it. Such a queue dead-letters what expires. Without a configuration file the default is `true`."},
+	{path: "broker.autoCreate", kind: kindBool, def: "false", defNote: "; true without a file", flag: "broker-auto-create",
+		help: "Whether a queue exists from the moment a client names it. Such a queue dead-letters what expires."},
 	{path: "broker.clockOffset", kind: kindDuration, def: "0s", min: -day / 2, max: day / 2,
 		help: "How far the embedded broker's clock is ahead of the machine's. For tests of skewed clocks."},
 	{path: "broker.maxMessageSize", kind: kindSize, def: "256KiB", min: 1 << 10, max: 100 << 20,
