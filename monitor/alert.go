@@ -46,9 +46,6 @@ func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
 		if wt.ref.Missed == nil {
 			w.metrics.missed(entity, e.Data.Lag())
 		}
-		w.log.Info("deadline missed", zap.String("work_queue", entity), zap.String("message_id", e.Subject),
-			zap.Int64("sequence_number", e.Data.SequenceNumber), zap.Time("deadline", e.Data.Deadline),
-			zap.Duration("lag", e.Data.Lag()), zap.String("strategy", e.Data.Strategy))
 		err := w.fanOut(ctx, e)
 		if err == nil {
 			wt.held.done(ctx, nil)

@@ -72,8 +72,14 @@ func (e *entity) missed(wt *watch, m *azservicebus.ReceivedMessage) *scheduler.M
 		SequenceNumber: sequenceNumber(m), EnqueuedTime: enqueuedTime(m),
 		Deadline: deadlineOf(&wt.ref, m, e.settings), DeadLetteredTime: e.w.clock.now(),
 		DeadLetterReason: *m.DeadLetterReason, Strategy: strategy,
-		CorrelationID: correlationID(m), DeliveryCount: m.DeliveryCount,
+		CorrelationID: correlationID(m), DeliveryCount: deliveries(m),
 	}
+}
+
+// deliveries is how often m has been delivered. The SDK counts one more: on a message that was
+// received, the delivery at hand.
+func deliveries(m *azservicebus.ReceivedMessage) uint32 {
+	return m.DeliveryCount - min(m.DeliveryCount, 1)
 }
 
 // correlationID is the correlation-id as text, whatever its AMQP type.

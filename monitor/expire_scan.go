@@ -142,7 +142,7 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool, err erro
 	wt.missed = &scheduler.Missed{
 		SequenceNumber: number, EnqueuedTime: enqueuedTime(seen), Deadline: deadline,
 		DeadLetteredTime: s.e.w.clock.now(), DeadLetterReason: reasonDeadline, Strategy: strategyScan,
-		CorrelationID: correlationID(seen), DeliveryCount: seen.DeliveryCount,
+		CorrelationID: correlationID(seen), DeliveryCount: deliveries(seen),
 	}
 	return len(s.ours) == 0, nil
 }
