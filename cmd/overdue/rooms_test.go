@@ -12,15 +12,16 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
 	"overdue/monitor"
 	"overdue/proxy"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // startTest starts the rooms of `overdue run` on free ports, with text as configuration.
@@ -220,4 +221,59 @@ func TestEmbeddedBrokerIsReadyQuickly(t *testing.T) {
 		return resp.StatusCode == http.StatusOK
 	})
 	t.Logf("ready after %v", time.Since(began).Round(time.Millisecond))
+}
+
+// A stop in the middle of traffic loses nothing that was acknowledged, and no companion.
+func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
+	space := startTest(t, "broker: {autoCreate: true}\n") // only its broker is used here
+	c, err := load(t, "", map[string]string{
+		"OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0",
+		"OVERDUE_NAMESPACE": embeddedConnectionString(space.brokerAddr),
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Companions stay where they can be counted: the broker has been told of no monitor
+	// queue of this name, so it makes one, and nobody receives from it.
+	c.MonitorQueue = "companions"
+	p, err := start(roleProxy, c, zap.NewNop(), zap.NewAtomicLevel())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var acknowledged atomic.Int64
+	var senders sync.WaitGroup
+	for range 8 {
+		senders.Go(func() {
+			for {
+				req, err := http.NewRequest(http.MethodPost, "http://"+p.doorAddr+"/orders/messages", strings.NewReader("hello"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				req.Header.Set("BrokerProperties", `{"TimeToLive": 3600}`)
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
+					return // the door is closed
+				}
+				resp.Body.Close()
+				if resp.StatusCode == http.StatusCreated {
+					acknowledged.Add(1)
+				}
+			}
+		})
+	}
+	eventually(t, "some traffic", func() bool { return acknowledged.Load() > 200 })
+	if err := p.stop(); err != nil {
+		t.Errorf("stop = %v, want nil", err)
+	}
+	senders.Wait()
+	orders, _ := space.broker.Queue("orders")
+	companions, _ := space.broker.Queue("companions")
+	references := 0
+	for _, v := range companions.Peek(nil, 0, 100_000) {
+		references += strings.Count(string(v.Body), `"messageId"`)
+	}
+	if got, want := orders.Counts().Active, int(acknowledged.Load()); got < want || references < want {
+		t.Errorf("%d messages and %d references in companions, want at least the %d that were acknowledged", got, references, want)
+	}
 }
