@@ -47,6 +47,9 @@ func New(t testing.TB, configure ...func(*broker.Config)) *Namespace {
 	if err != nil {
 		t.Fatalf("brokertest: %v", err)
 	}
+	// The last thing to happen: bytes under a delay wait for time to pass, which
+	// it no longer does when the test function of a bubble has returned.
+	t.Cleanup(func() { network.Cut() })
 	ns := start(t, ln, configure)
 	ns.Net, ns.endpoint = network, host
 	ns.dial = func(ctx context.Context) (net.Conn, error) { return network.Dial(ctx, host) }

@@ -103,6 +103,9 @@ func (c *conn) pass(dir int, late <-chan struct{}) error {
 
 // Read reads what the other end wrote.
 func (c *conn) Read(b []byte) (int, error) {
+	if c.line.isClosing() {
+		return 0, c.fail("read", net.ErrClosed)
+	}
 	n, err := c.inner.Read(b)
 	if err == nil {
 		return n, nil
@@ -177,21 +180,12 @@ func (c *conn) SetDeadline(t time.Time) error {
 
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.readDeadline.set(t)
-	return c.deadlineError(c.inner.SetReadDeadline(t))
+	return c.line.setDeadline(c.inner.SetReadDeadline, t)
 }
 
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.writeDeadline.set(t)
-	return c.deadlineError(c.inner.SetWriteDeadline(t))
-}
-
-// deadlineError hides that a pipe refuses deadlines once the other side has
-// closed: TCP does not, and the close may be news that a stall holds back.
-func (c *conn) deadlineError(err error) error {
-	if err != nil && c.isDead() {
-		return opError("set", c.remote, c.err)
-	}
-	return nil
+	return c.line.setDeadline(c.inner.SetWriteDeadline, t)
 }
 
 // A deadline is a channel that closes at a time that can be moved.

@@ -107,6 +107,22 @@ func (l *line) finish() bool {
 	return true
 }
 
+// setDeadline sets a deadline of the pipe, unless finish has set the last one:
+// a reader that sets its own before every read would sleep through the close.
+func (l *line) setDeadline(set func(time.Time) error, t time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closing {
+		return opError("set", l.c.remote, net.ErrClosed)
+	}
+	if err := set(t); err != nil && l.c.isDead() {
+		return opError("set", l.c.remote, l.c.err)
+	}
+	// A pipe refuses deadlines once the other side has closed. TCP does not, and
+	// the close may be news that a stall holds back.
+	return nil
+}
+
 // run delivers chunks when they are due until none is left.
 func (l *line) run() {
 	timer := time.NewTimer(0)

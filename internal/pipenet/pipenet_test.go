@@ -340,6 +340,14 @@ func TestDelayedBytesSurviveACloseAndFillUp(t *testing.T) {
 		if _, err := d.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Write after Close = %v, want net.ErrClosed", err)
 		}
+		// Nor does a deadline set late revive it.
+		if err := d.SetReadDeadline(time.Now().Add(time.Hour)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("SetReadDeadline after Close = %v, want net.ErrClosed", err)
+		}
+		start := time.Now()
+		if _, err := d.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) || time.Since(start) > 0 {
+			t.Errorf("Read after Close = %v after %v, want net.ErrClosed at once", err, time.Since(start))
+		}
 		rest, err := io.ReadAll(a)
 		if string(rest) != "tail" || err != nil {
 			t.Errorf("read %q, %v behind the close, want tail and no error", rest, err)

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"overdue/internal/amqp"
+	"overdue/internal/queue"
+)
+
+// ingestBatch reads the messages of a batch. What the envelope says of itself
+// is a copy of the first message and means nothing. All of it is refused when
+// one message is.
+func ingestBatch(payload []byte) ([]queue.Message, *amqp.Error) {
+	envelope, err := amqp.ParseMessage(payload)
+	if err != nil {
+		return nil, malformed(err)
+	}
+	var messages []queue.Message
+	for inner, err := range amqp.DataSections(envelope.Body) {
+		if err != nil {
+			return nil, malformed(err)
+		}
+		if len(messages) == maxBatchMessages {
+			return nil, amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "A batch holds at most %d messages.", maxBatchMessages)
+		}
+		// A copy, so that one message that stays does not keep the whole batch.
+		m, refusal := ingest(bytes.Clone(inner))
+		if refusal != nil {
+			return nil, refusal
+		}
+		messages = append(messages, m)
+	}
+	if len(messages) == 0 {
+		return nil, amqp.Errorf(condArgumentError, "The batch holds no message.")
+	}
+	return messages, nil
+}
+
+// ingest checks one encoded message, which the queue will own, and says what a
+// queue must know of it. After that delivering it cannot fail.
+func ingest(encoded []byte) (queue.Message, *amqp.Error) {
+	m, err := amqp.ParseMessage(encoded)
+	if err != nil {
+		return queue.Message{}, malformed(err)
+	}
+	h, err := amqp.DecodeHeader(m.Header)
+	if err != nil {
+		return queue.Message{}, malformed(err)
+	}
+	if err := errors.Join(checkNames(m.ApplicationProperties), checkList(m.Properties)); err != nil {
+		return queue.Message{}, malformed(err)
+	}
+	out := queue.Message{Body: encoded, TTL: ownTTL(&m, &h)}
+	if out.MessageID, err = nameField(m.Properties, fieldMessageID, "message-id"); err == nil {
+		out.SessionID, err = nameField(m.Properties, fieldGroupID, "group-id")
+	}
+	if err != nil {
+		return queue.Message{}, refusal(err)
+	}
+	rebuild := false
+	var unasked queue.Message // what delivery annotations say asks for nothing
+	for _, s := range [...]struct {
+		raw *amqp.Raw
+		out *queue.Message
+	}{{&m.MessageAnnotations, &out}, {&m.DeliveryAnnotations, &unasked}} {
+		foreign, err := ingestAnnotations(*s.raw, s.out)
+		if err != nil {
+			return queue.Message{}, refusal(err)
+		}
+		if foreign != nil {
+			*s.raw, rebuild = foreign, true
+		}
+	}
+	if rebuild {
+		out.Body = m.Append(make([]byte, 0, len(encoded)))
+	}
+	return out, nil
+}
+
+// Parsing a message looks at its sections from outside only. The following
+// look at the elements of those that are taken apart again on delivery.
+
+// checkNames checks a map whose keys are names. nil is an empty one.
+func checkNames(raw amqp.Raw) error {
+	if raw == nil {
+		return nil
+	}
+	r := amqp.NewReader(raw)
+	pairs, n := r.Map()
+	for range n {
+		pairs.StringBytes()
+		pairs.Skip()
+	}
+	return whole(&r, &pairs)
+}
+
+// checkList checks a list. nil is an empty one.
+func checkList(raw amqp.Raw) error {
+	if raw == nil {
+		return nil
+	}
+	r := amqp.NewReader(raw)
+	fields, n := r.List()
+	for range n {
+		fields.Skip()
+	}
+	return whole(&r, &fields)
+}
+
+// whole reports what went wrong while the elements of a compound were read, be
+// it that bytes are left over.
+func whole(compound, elements *amqp.Reader) error {
+	compound.Fail(elements.Err())
+	if compound.Err() == nil && elements.Len() > 0 {
+		compound.Fail(fmt.Errorf("%w: %d bytes behind the last element", amqp.ErrMalformed, elements.Len()))
+	}
+	return compound.Err()
+}
+
+// readName consumes the key of an annotation: a symbol, a string where a client
+// is careless, or a ulong, which is no name and gives nil. Anything else is an
+// error, because clients put annotations into hash maps and fail on lists.
+func readName(pairs *amqp.Reader) []byte {
+	probe := *pairs
+	if name := probe.StringBytes(); probe.Err() == nil {
+		*pairs = probe
+		return name
+	}
+	pairs.Ulong()
+	return nil
+}
+
+// Places in the properties section.
+const (
+	fieldMessageID    = 0
+	fieldCreationTime = 9
+	fieldGroupID      = 10
+)
+
+// nameField reads an identifier as text, whatever type the client gave it.
+func nameField(properties amqp.Raw, field int, name string) (string, error) {
+	r, ok := amqp.ListField(properties, field)
+	if !ok {
+		return "", nil
+	}
+	var text string
+	switch v := r.Value().(type) {
+	case string:
+		text = v
+	case uint64:
+		text = strconv.FormatUint(v, 10)
+	case amqp.UUID:
+		text = v.String()
+	case []byte:
+		text = string(v)
+	default:
+		r.Fail(fmt.Errorf("%w: %s is no string, ulong, uuid or binary", amqp.ErrMalformed, name))
+	}
+	if r.Err() == nil && len(text) > maxIDLength && utf8.RuneCountInString(text) > maxIDLength {
+		return "", errTooLong{name}
+	}
+	return text, r.Err()
+}
+
+// ingestAnnotations notes what the sender's annotations ask for. It returns
+// the map without those that only the broker states, or nil when it has none.
+func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	r := amqp.NewReader(raw)
+	pairs, n := r.Map()
+	own := 0
+	for range n {
+		name := readName(&pairs)
+		value := amqp.NewReader(pairs.Raw())
+		switch {
+		case string(name) == annScheduledEnqueueTime:
+			if !value.Null() {
+				out.ScheduledEnqueueTime = value.Timestamp().Time()
+			}
+		case string(name) == annPartitionKey, string(name) == annViaPartitionKey:
+			if !value.Null() && utf8.RuneCountInString(value.String()) > maxIDLength {
+				return nil, errTooLong{string(name)}
+			}
+		case ownAnnotation(name):
+			own++
+		}
+		pairs.Fail(value.Err())
+	}
+	if err := whole(&r, &pairs); own == 0 || err != nil {
+		return nil, err
+	}
+	return withoutOwn(raw, own), nil
+}
+
+// withoutOwn copies the map without its own entries of ours.
+func withoutOwn(raw amqp.Raw, own int) amqp.Raw {
+	r := amqp.NewReader(raw)
+	pairs, n := r.Map()
+	out, start := amqp.BeginMap(make([]byte, 0, len(raw)))
+	for range n {
+		pair := pairs.Rest()
+		name := readName(&pairs)
+		pairs.Skip()
+		if !ownAnnotation(name) {
+			out = append(out, pair[:len(pair)-pairs.Len()]...)
+		}
+	}
+	return amqp.EndMap(out, start, n-own)
+}
+
+// ownTTL returns how long the sender lets the message live, 0 for ever. The
+// header counts; clients that state only when the message ends say when they
+// made it, too, and the difference does not depend on whose clock is right.
+func ownTTL(m *amqp.Message, h *amqp.Header) time.Duration {
+	if h.HasTTL {
+		return time.Duration(h.TTL) * time.Millisecond
+	}
+	expiry, ok := amqp.ListField(m.Properties, fieldAbsoluteExpiryTime)
+	if !ok {
+		return 0
+	}
+	creation, ok := amqp.ListField(m.Properties, fieldCreationTime)
+	if !ok {
+		return 0
+	}
+	from, to := creation.Timestamp().Time(), expiry.Timestamp().Time()
+	if creation.Err() != nil || expiry.Err() != nil {
+		return 0
+	}
+	return max(to.Sub(from), 0)
+}
+
+// errTooLong is an identifier above the limit of the service.
+type errTooLong struct{ name string }
+
+func (e errTooLong) Error() string {
+	return fmt.Sprintf("The %s is longer than %d characters.", e.name, maxIDLength)
+}
+
+// refusal is what a sender is told of err, found in its message. Not-allowed is
+// final in every SDK: sending the same bytes again would not help.
+func refusal(err error) *amqp.Error {
+	if tooLong := (errTooLong{}); errors.As(err, &tooLong) {
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "%v", tooLong)
+	}
+	return malformed(err)
+}
+
+func malformed(err error) *amqp.Error {
+	return amqp.Errorf(amqp.ErrCondNotAllowed, "The message cannot be read: %v.", err)
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/amqp"
+	"overdue/internal/brokertest"
+)
+
+// A wire is a receiving link spoken frame by frame, for what go-amqp does not
+// do: it settles one delivery at a time and drains with a link-credit of zero.
+type wire struct {
+	t    *testing.T
+	send func(amqp.Performative)
+	in   chan amqp.Performative
+}
+
+// receiveOver attaches a receiver of mode second to q.
+func receiveOver(t *testing.T, ns *brokertest.Namespace) *wire {
+	t.Helper()
+	nc, err := ns.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{t: t, in: make(chan amqp.Performative, 1000)}
+	w.send = func(p amqp.Performative) {
+		t.Helper()
+		if _, err := nc.Write(amqp.AppendFrame(nil, 0, p, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fr := amqp.NewFrameReader(nc, 1<<20)
+		if _, err := fr.ReadProto(); err != nil {
+			return
+		}
+		for {
+			f, err := fr.Next()
+			if err != nil {
+				return // the test closes the connection
+			}
+			if p, _, err := amqp.DecodePerformative(f.Body); err == nil {
+				w.in <- p
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = nc.Close()
+		<-done
+	})
+	if _, err := nc.Write(amqp.ProtoAMQP[:]); err != nil {
+		t.Fatal(err)
+	}
+	w.send(&amqp.Open{ContainerID: "wire"})
+	w.send(&amqp.Begin{IncomingWindow: 1000, OutgoingWindow: 1000, HandleMax: 10})
+	w.send(&amqp.Attach{
+		Name: "link", Role: amqp.RoleReceiver, SndSettleMode: amqp.SndUnsettled, RcvSettleMode: amqp.RcvSecond,
+		Source: &amqp.Source{Address: "q", HasAddress: true}, Target: &amqp.Target{},
+	})
+	return w
+}
+
+// flow grants credit, counted from the beginning of the link plus seen.
+func (w *wire) flow(seen, credit uint32, drain bool) {
+	w.t.Helper()
+	w.send(&amqp.Flow{
+		IncomingWindow: 1000, OutgoingWindow: 1000, HasHandle: true,
+		DeliveryCount: seen, HasDeliveryCount: true, LinkCredit: credit, HasLinkCredit: true, Drain: drain,
+	})
+}
+
+// next returns the next performative of that type.
+func next[T amqp.Performative](w *wire) T {
+	w.t.Helper()
+	for {
+		select {
+		case p := <-w.in:
+			if got, ok := p.(T); ok {
+				return got
+			}
+		case <-w.t.Context().Done():
+			var want T
+			w.t.Fatalf("no %T came", want)
+		}
+	}
+}
+
+// fillQueue sends empty messages to q.
+func fillQueue(t *testing.T, ns *brokertest.Namespace, n int) {
+	t.Helper()
+	client := ns.Client(t)
+	for range n {
+		if err := send(t, client, "q", &azservicebus.Message{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestADrainIsAnsweredBehindTheMessagesItAsksFor(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
+		fillQueue(t, ns, 3)
+		w := receiveOver(t, ns)
+		w.flow(0, 2, true) // fewer than there are
+		for want := range uint32(2) {
+			if got := next[*amqp.Transfer](w).DeliveryID; got != want {
+				t.Errorf("delivery-id = %d, want %d", got, want)
+			}
+		}
+		f := next[*amqp.Flow](w)
+		if !f.Drain || f.LinkCredit != 0 || f.DeliveryCount != 2 {
+			t.Errorf("answer = %+v, want drain, no credit, delivery-count 2", f)
+		}
+		w.flow(2, 10, true) // more than there are
+		next[*amqp.Transfer](w)
+		f = next[*amqp.Flow](w)
+		if !f.Drain || f.LinkCredit != 0 || f.DeliveryCount != 12 {
+			t.Errorf("answer = %+v, want drain, no credit, delivery-count 12", f)
+		}
+		// The credit that was drained is gone.
+		fillQueue(t, ns, 1)
+		synctest.Wait()
+		if n := len(w.in); n != 0 {
+			t.Errorf("%d performatives came without credit", n)
+		}
+		w.flow(12, 1, false)
+		next[*amqp.Transfer](w)
+	})
+}
+
+func TestOneDispositionSettlesMany(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
+		const n = 10
+		fillQueue(t, ns, n)
+		w := receiveOver(t, ns)
+		w.flow(0, n, false)
+		for range n {
+			next[*amqp.Transfer](w)
+		}
+		// One of them is lost behind the client's back.
+		q, _ := ns.Broker.Queue("q")
+		token := deliveredToken(t, w, ns)
+		if err := q.Complete(token); err != nil {
+			t.Fatal(err)
+		}
+		w.send(&amqp.Disposition{Role: amqp.RoleReceiver, First: 0, Last: n, State: amqp.Accepted{}})
+		accepted, lost := 0, 0
+		for accepted+lost < n+1 {
+			d := next[*amqp.Disposition](w)
+			if d.Role != amqp.RoleSender || !d.Settled {
+				t.Fatalf("answer = %+v, want settled by the sender", d)
+			}
+			k := int(d.Last-d.First) + 1
+			switch st := d.State.(type) {
+			case amqp.Accepted:
+				accepted += k
+			case *amqp.Rejected:
+				if st.Error == nil || st.Error.Condition != "com.microsoft:message-lock-lost" {
+					t.Errorf("deliveries %d to %d: %v, want message-lock-lost", d.First, d.Last, st.Error)
+				}
+				lost += k
+			default:
+				t.Fatalf("state = %T, want accepted or rejected", st)
+			}
+		}
+		if accepted != n || lost != 1 {
+			t.Errorf("%d accepted, %d lost; want %d and 1", accepted, lost, n)
+		}
+		if c := q.Counts(); c.Active != 0 {
+			t.Errorf("%d messages are left, want none", c.Active)
+		}
+	})
+}
+
+// deliveredToken has one more message delivered and returns its lock token, in
+// the order of RFC 4122.
+func deliveredToken(t *testing.T, w *wire, ns *brokertest.Namespace) (token [16]byte) {
+	t.Helper()
+	fillQueue(t, ns, 1)
+	w.flow(10, 1, false)
+	tag := next[*amqp.Transfer](w).DeliveryTag
+	if len(tag) != len(token) {
+		t.Fatalf("tag of %d bytes, want %d", len(tag), len(token))
+	}
+	for i, j := range [...]int{3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15} {
+		token[i] = tag[j]
+	}
+	return token
+}
