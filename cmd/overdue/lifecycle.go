@@ -41,6 +41,12 @@ type lifecycle struct {
 	err   error // of drain; MUST only be read after drained is closed
 }
 
+// lastWords is what a stop gets to return once its time is over.
+const lastWords = 100 * time.Millisecond
+
+// goodbye is what the close of a connection may take.
+const goodbye = time.Second
+
 // step is a room that has been started.
 type step struct {
 	name string
@@ -56,7 +62,7 @@ func newLifecycle(log *zap.Logger, timeout time.Duration) *lifecycle {
 
 // started registers how a room is stopped. It is called right after the room's start, so
 // that a start which fails later on finds it. stop may be called when the room has
-// already ended, and MUST return when its context ends.
+// already ended, and should return when its context ends.
 func (l *lifecycle) started(name string, stop func(context.Context) error) {
 	l.mu.Lock()
 	l.steps = append(l.steps, step{name, stop})
@@ -75,6 +81,19 @@ func (l *lifecycle) links(name string, closeLinks func(context.Context) error) {
 			return nil
 		}
 		return err
+	})
+}
+
+// connection registers the close of a connection, of which nothing depends any more when
+// its turn comes. It gets a moment, and what comes of it is only worth a line.
+func (l *lifecycle) connection(name string, closeConnection func(context.Context) error) {
+	l.started(name, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, goodbye)
+		defer cancel()
+		if err := bounded(ctx, closeConnection); err != nil {
+			l.log.Info("connection not closed cleanly", zap.String("room", name), zap.Error(err))
+		}
+		return nil
 	})
 }
 
@@ -137,6 +156,27 @@ func (l *lifecycle) current() state {
 	return l.state
 }
 
+// bounded gives a stop up when its time is over. The SDK's Close, for one, waits for a
+// dial of another goroutine whatever its context says; it ends when that does.
+func bounded(ctx context.Context, stop func(context.Context) error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- stop(ctx) }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		select {
+		case err = <-ended: // it may know better what is not done
+		case <-time.After(lastWords):
+			err = ctx.Err()
+		}
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return context.Cause(ctx) // the same in better words
+	}
+	return err
+}
+
 // drain stops all rooms, the last one first, and returns their errors. Whoever calls it
 // a second time waits for the first.
 func (l *lifecycle) drain() error {
@@ -162,7 +202,7 @@ func (l *lifecycle) drain() error {
 		began := time.Now()
 		ctx, cancel := context.WithTimeoutCause(context.Background(), bound,
 			fmt.Errorf("not done within %s", bound.Round(time.Millisecond)))
-		err := s.stop(ctx)
+		err := bounded(ctx, s.stop)
 		cancel()
 		if err != nil {
 			errs = append(errs, fmt.Errorf("stop %s: %w", s.name, err))

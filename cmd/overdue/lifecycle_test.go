@@ -127,6 +127,26 @@ func TestLinksThatCannotBeClosedAreNoFailureWithinTheTime(t *testing.T) {
 	})
 }
 
+// A Close that heeds no context must not hold up the stop.
+func TestAStopThatDoesNotReturnIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLifecycle(zap.NewNop(), 10*time.Second)
+		dial := make(chan struct{})
+		deaf := func(context.Context) error { <-dial; return nil }
+		l.started("room", deaf)
+		l.connection("connection", deaf)
+		began := time.Now()
+		err := l.drain()
+		if err == nil || err.Error() != "stop room: not done within 8.9s" {
+			t.Errorf("drain = %v, want the room named and the connection not", err)
+		}
+		if took := time.Since(began); took != 10*time.Second+lastWords {
+			t.Errorf("drain took %v, want 10s and last words", took)
+		}
+		close(dial)
+	})
+}
+
 func TestServingDoesNotUndoADrain(t *testing.T) {
 	l := newLifecycle(zap.NewNop(), time.Minute)
 	if err := l.drain(); err != nil {

@@ -62,15 +62,10 @@ func (u *upstream) doubted() {
 // run keeps the state until ctx ends. It fails when the namespace answers and says
 // what no waiting will change.
 func (u *upstream) run(ctx context.Context) error {
-	sender, err := u.client.NewSender(u.queue, nil)
+	sender, err := u.client.NewSender(u.queue, nil) // the client closes it
 	if err != nil {
 		return fmt.Errorf("sender for %s: %w", u.queue, err)
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = sender.Close(closing) // the connection goes next
-	}()
 	for ctx.Err() == nil {
 		if err := u.attach(ctx, sender); err != nil {
 			return err
@@ -124,8 +119,18 @@ func (u *upstream) try(ctx context.Context, sender *azservicebus.Sender) error {
 	if err := u.reachable(ctx); err != nil {
 		return err
 	}
-	_, err := sender.NewMessageBatch(ctx, nil)
-	return explain(err, u.ns.host, u.queue)
+	// The SDK may wait for a dial of somebody else, whatever ctx says.
+	answered := make(chan error, 1)
+	go func() {
+		_, err := sender.NewMessageBatch(ctx, nil)
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		return explain(err, u.ns.host, u.queue)
+	case <-ctx.Done():
+		return fmt.Errorf("the queue %q of %s does not answer: %w", u.queue, u.ns.host, ctx.Err())
+	}
 }
 
 // reachable is the outbound check: can a connection be opened at all.

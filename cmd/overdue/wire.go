@@ -33,8 +33,8 @@ func (p *process) startRooms(door net.Listener) error {
 		return err
 	}
 	p.namespace = ns
-	p.life.links("namespace client", client.Close)
-	p.life.links("namespace links", func(context.Context) error { return links.Close() })
+	p.life.connection("namespace client", client.Close)
+	p.life.connection("namespace links", func(context.Context) error { return links.Close() })
 
 	up := newUpstream(ns, client, p.cfg.MonitorQueue, p.log)
 	count := companionCounter(p.registry)
