@@ -7,6 +7,12 @@
 // client talks to it. It works inside a synctest bubble, where an hour of locks
 // and deadlines passes at once, and outside of one.
 //
+// Two habits of the SDK show in a bubble. The first use of a Sender or Receiver
+// must be alone: callers that find no link open one each, and all but one leak
+// with their goroutines. And after a receive that got fewer messages than it
+// asked for, the rest of its credit stays out and takes what comes, to release
+// it again.
+//
 // [Exercise] is the conformance suite. Its cases use nothing but the protocol,
 // so any namespace can be put to them.
 package brokertest
