@@ -46,6 +46,7 @@ func (c *config) at(key string) string {
 	return key
 }
 
+// readNamespace puts what the namespace's file holds in its place, and checks it there.
 func (c *config) readNamespace() error {
 	if c.NamespaceFile != "" {
 		if c.Namespace != "" {
@@ -95,6 +96,7 @@ func (c *config) checkAddresses() error {
 	return nil
 }
 
+// checkQueues refuses what the embedded broker would refuse, in the words of the file.
 func (c *config) checkQueues() error {
 	seen := map[string]bool{}
 	for i, q := range c.Broker.Queues {
@@ -111,6 +113,7 @@ func (c *config) checkQueues() error {
 	return nil
 }
 
+// checkEntities refuses a list of monitored queues that cannot be meant as it stands.
 func (c *config) checkEntities() error {
 	seen := map[string]bool{}
 	for i, e := range c.Monitor.Entities {

@@ -24,12 +24,15 @@ type config struct {
 	origin map[string]string
 }
 
+// listenConfig says where this process listens, always on loopback; port 0 is any free one.
 type listenConfig struct {
 	AMQP  string `koanf:"amqp"`
 	HTTP  string `koanf:"http"`
 	Admin string `koanf:"admin"`
 }
 
+// brokerConfig is for the embedded broker. With a namespace it has no effect, so that one
+// file can serve both development and production.
 type brokerConfig struct {
 	Listen         string        `koanf:"listen"`
 	Expiry         string        `koanf:"expiry"`
@@ -39,6 +42,7 @@ type brokerConfig struct {
 	Queues         []queueConfig `koanf:"queues"`
 }
 
+// queueConfig is one queue of the embedded broker, in the words of Service Bus.
 type queueConfig struct {
 	Name                             string        `koanf:"name"`
 	DeadLetteringOnMessageExpiration bool          `koanf:"deadLetteringOnMessageExpiration"`
@@ -47,6 +51,7 @@ type queueConfig struct {
 	MaxDeliveryCount                 int64         `koanf:"maxDeliveryCount"`
 }
 
+// monitorConfig lists the monitored queues; an empty list means all.
 type monitorConfig struct {
 	Entities []entityConfig `koanf:"entities"`
 }
@@ -59,20 +64,24 @@ type entityConfig struct {
 	DefaultMessageTimeToLive time.Duration `koanf:"defaultMessageTimeToLive"`
 }
 
+// alertConfig is one sink of alerts. Each kind of sink has a field; so far there is one.
 type alertConfig struct {
 	Webhook webhookConfig `koanf:"webhook"`
 }
 
+// webhookConfig is a sink that gets a POST for each event. The URL may hold a secret.
 type webhookConfig struct {
 	URL     string        `koanf:"url"`
 	Timeout time.Duration `koanf:"timeout"`
 }
 
+// proxyConfig bounds what apps can make the proxy hold.
 type proxyConfig struct {
 	MaxInFlight int64 `koanf:"maxInFlight"`
 	MaxBodySize int64 `koanf:"maxBodySize"`
 }
 
+// logConfig says what is logged and how it looks.
 type logConfig struct {
 	Level  string `koanf:"level"`
 	Format string `koanf:"format"`

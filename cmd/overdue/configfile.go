@@ -64,6 +64,7 @@ func readFile(name string) (*layer, error) {
 	return l, errors.Join(l.errs...)
 }
 
+// readBounded is os.ReadFile with a bound: the name may be that of a device or a pipe.
 func readBounded(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -145,6 +146,7 @@ func (l *layer) section(n *yaml.Node, path, shown string, into map[string]any) {
 	}
 }
 
+// key reads one key of a mapping into what the table says that it is.
 func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]any) {
 	name := path + key.Value
 	if what, ok := later[name]; ok {

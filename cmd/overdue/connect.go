@@ -54,8 +54,11 @@ func parseNamespace(text string) (*namespace, error) {
 	return &namespace{host: host, dial: net.JoinHostPort(host, "5671")}, nil
 }
 
+// hostName is a DNS name or an IPv4 address; what of it exists, a dial will tell.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 
+// parseConnectionString reads what the portal shows. Keys that it does not know are left
+// to the SDK; keys that would lead it astray are errors.
 func parseConnectionString(text string) (*namespace, error) {
 	parts := map[string]string{}
 	for i, part := range strings.Split(text, ";") {

@@ -40,6 +40,8 @@ type demo struct {
 	screen screen
 }
 
+// demoCommand prints the result on stdout, as a table or as JSON, and fails when the
+// watched half did not do its job.
 func (p *program) demoCommand() *cobra.Command {
 	var asJSON bool
 	var n int
@@ -114,6 +116,8 @@ func (p *program) startDemo() (*process, error) {
 	return start(roleRun, c, log, level)
 }
 
+// run is the demo from the first send to the one receive. The measurement is taken from
+// the broker's own stamps, so the demo's clock and its polling do not blur it.
 func (d *demo) run(ctx context.Context) (*demoResult, error) {
 	d.screen.say("An embedded broker that expires lazily, as Azure Service Bus does. Two queues, no consumer.")
 	d.screen.say(fmt.Sprintf("%d messages to each, times to live between %s and %s.", d.n, demoFirstTTL, demoLastTTL))

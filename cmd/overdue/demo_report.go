@@ -65,6 +65,7 @@ func (r *demoResult) verdict() error {
 	return nil
 }
 
+// writeJSON is a contract: scripts read it. Fields are added, never renamed.
 func (r *demoResult) writeJSON(w io.Writer) error {
 	if err := json.NewEncoder(w).Encode(r); err != nil {
 		return fmt.Errorf("write the result: %w", err)
@@ -72,6 +73,7 @@ func (r *demoResult) writeJSON(w io.Writer) error {
 	return nil
 }
 
+// writeTable is for somebody who sees all this for the first time.
 func (r *demoResult) writeTable(w io.Writer) error {
 	var b strings.Builder
 	row := func(cells ...any) { fmt.Fprintf(&b, "  %-30s %-22v %v\n", cells...) }

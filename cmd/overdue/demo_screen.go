@@ -60,6 +60,7 @@ type lineScreen struct {
 
 func (s *lineScreen) say(text string) { _, _ = fmt.Fprintln(s.w, text) } // a screen that is gone is no failure
 
+// show keeps quiet between full seconds: the output may be a log of a CI job.
 func (s *lineScreen) show(f frame) {
 	if f.elapsed < s.next && !f.last {
 		return
@@ -76,6 +77,8 @@ type liveScreen struct {
 	drawn int // rows of the picture that the cursor stands below
 }
 
+// say writes text below the picture, broken at spaces, since a line that the terminal
+// breaks would upset the count of rows.
 func (s *liveScreen) say(text string) {
 	s.drawn = 0 // the picture above stays
 	for len(text) > screenWidth {
@@ -89,6 +92,7 @@ func (s *liveScreen) say(text string) {
 	_, _ = fmt.Fprintln(s.w, text)
 }
 
+// show writes the whole picture in one go, so that no half of it is ever seen.
 func (s *liveScreen) show(f frame) {
 	var b strings.Builder
 	if s.drawn > 0 {
@@ -108,6 +112,8 @@ func (s *liveScreen) show(f frame) {
 	_, _ = io.WriteString(s.w, b.String()) // a screen that is gone is no failure
 }
 
+// row is one bar. Every message is worth a part of a block, so a queue that is not empty
+// never looks it.
 func (s *liveScreen) row(queue, what string, n, total int, color string) string {
 	full := min(barWidth, (n*barWidth+total-1)/max(1, total))
 	bar := strings.Repeat("█", full)

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// healthcheckCommand asks the process that was started with the same settings, which is
+// how it finds the port. What is wrong goes to stderr, check by check.
 func (p *program) healthcheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",

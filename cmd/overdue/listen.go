@@ -20,8 +20,8 @@ const (
 	maxHeaderBytes    = 32 << 10
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 2 * time.Minute
-	maxAdminConns     = 128
-	maxDoorConns      = 4096
+	maxAdminConns     = 128  // probes, scrapers and an operator
+	maxDoorConns      = 4096 // apps; each holds some 10 KiB
 )
 
 // listen opens the address of a setting. Its errors say how to change it.
@@ -66,6 +66,7 @@ func (l *lifecycle) serveHTTP(name string, s *http.Server, ln net.Listener, maxC
 	}, func(ctx context.Context) error { return shutdown(ctx, s) })
 }
 
+// shutdown closes what is left when ctx ends before the requests in flight do.
 func shutdown(ctx context.Context, s *http.Server) error {
 	if err := s.Shutdown(ctx); err != nil {
 		return errors.Join(err, s.Close())
@@ -82,6 +83,7 @@ type limitListener struct {
 	closed chan struct{}
 }
 
+// limit makes ln wait with the next connection while n are open.
 func limit(ln net.Listener, n int) net.Listener {
 	return &limitListener{Listener: ln, places: make(chan struct{}, n), closed: make(chan struct{})}
 }

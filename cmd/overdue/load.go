@@ -160,6 +160,8 @@ func (l *layer) scalar(s *setting, place, text string) {
 	l.origin[s.path] = place
 }
 
+// merge lays the layers over each other, the strongest last. Lists are replaced, not
+// joined: what is listed in a variable is the whole list.
 func merge(layers []*layer) (*config, error) {
 	k := koanf.New(".")
 	c := &config{origin: map[string]string{}}

@@ -74,6 +74,8 @@ type program struct {
 	running        bool // a command has begun
 }
 
+// rootCommand is the tree of commands. Errors and usage are printed by exitCode alone, so
+// that a mistake is one sentence and not a page of help.
 func (p *program) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "overdue",

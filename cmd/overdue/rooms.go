@@ -105,6 +105,8 @@ func (p *process) bind() (map[string]net.Listener, error) {
 	return bound, nil
 }
 
+// startAll starts what the role has. The admin port is served last, though bound first: it
+// answers for rooms that are there, and nobody who connects earlier is refused.
 func (p *process) startAll(listeners map[string]net.Listener) error {
 	if ln := listeners["broker.listen"]; ln != nil {
 		if err := p.startBroker(ln); err != nil {
@@ -143,6 +145,8 @@ func (p *process) stop() error {
 	return err
 }
 
+// startBroker serves the embedded broker on ln. Config.check has seen to what broker.New
+// might object to; if it objects all the same, that is a matter of configuration.
 func (p *process) startBroker(ln net.Listener) error {
 	cfg := broker.Config{
 		AutoCreate: p.cfg.Broker.AutoCreate,

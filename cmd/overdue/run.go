@@ -51,6 +51,7 @@ func (r *role) wants(path string) bool {
 	return true
 }
 
+// roleCommand is the command of one role, with the flags that mean something to it.
 func (p *program) roleCommand(r role) *cobra.Command {
 	cmd := &cobra.Command{Use: r.name, Short: r.short, Long: r.long, Args: cobra.NoArgs}
 	load := p.configFlags(cmd, r.wants)

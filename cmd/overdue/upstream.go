@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 )
 
+// attachTimeout bounds one attempt: dial, TLS, sign-in and attach.
 const attachTimeout = 15 * time.Second
 
 // upstream knows whether the monitor queue can be written. It tries until it can, and
@@ -175,6 +176,7 @@ func explain(err error, host, queue string) error {
 	return fmt.Errorf("the queue %q of %s cannot be written: %w", queue, host, reason)
 }
 
+// newBackOff grows by half each time, with jitter, and never ends by itself.
 func newBackOff(first, longest time.Duration) *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = first, longest

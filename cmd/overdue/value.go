@@ -19,16 +19,16 @@ import (
 type kind int
 
 const (
-	kindString kind = iota
-	kindEntity
-	kindAddress
-	kindURL
-	kindDuration
-	kindSize
-	kindCount
-	kindBool
-	kindChoice
-	kindList
+	kindString   kind = iota // anything
+	kindEntity               // the path of a queue, as Service Bus allows them
+	kindAddress              // host:port on loopback
+	kindURL                  // http or https, with a host
+	kindDuration             // 30s or PT30S, between min and max
+	kindSize                 // bytes, with or without a unit, between min and max
+	kindCount                // a whole number between min and max
+	kindBool                 // true or false; the yes and no of old YAML are refused
+	kindChoice               // one of enum
+	kindList                 // elements of the keys below path + "[]."
 )
 
 // String names the kind for docs/configuration.md.
@@ -95,6 +95,8 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:60], "") + "…"
 }
 
+// bounds checks a number, which format shows in the error. Both bounds belong to what is
+// allowed.
 func (s *setting) bounds(n int64, format func(int64) string) error {
 	if s.min == 0 && s.max == 0 || n >= s.min && n <= s.max {
 		return nil
@@ -146,6 +148,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.Duration(math.Round(seconds * float64(time.Second))), nil
 }
 
+// sizeUnits is in the order of trying: "B" ends the others too.
 var sizeUnits = []struct {
 	suffix string
 	bytes  int64
@@ -167,6 +170,7 @@ func parseSize(text string) (int64, error) {
 	return 0, fmt.Errorf("%q is not a size; write one like 262144, 256KiB or 1MiB", clip(text))
 }
 
+// formatSize writes n as somebody would have written it.
 func formatSize(n int64) string {
 	switch {
 	case n >= 1<<20 && n%(1<<20) == 0:
@@ -208,6 +212,7 @@ func checkEntity(text string) error {
 	return nil
 }
 
+// entityName bounds what a name is made of; checkEntity bounds its length.
 var entityName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
 
 // checkURL keeps the value out of its errors: a webhook's URL often is its password.

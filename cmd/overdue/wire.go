@@ -102,6 +102,7 @@ func (p *process) warnOfDrops() {
 	}
 }
 
+// newMonitor gives the monitor its sinks: the log always, then those of the configuration.
 func (p *process) newMonitor(c monitor.Config) (*monitor.Worker, error) {
 	c.MonitorQueue = p.cfg.MonitorQueue
 	c.Settings = p.monitorSettings
@@ -143,8 +144,8 @@ func webhookCheck(i int, raw string) check {
 	}}
 }
 
-// proxySettings and monitorSettings join what the configuration says of a queue with what
-// the embedded broker knows of it. Both are asked for every send and every pass.
+// proxySettings joins what the configuration says of a queue with what the embedded broker
+// knows of it. It is asked for every send.
 func (p *process) proxySettings(name string) proxy.Settings {
 	e, listed := p.cfg.entity(name)
 	if !listed {
@@ -158,6 +159,8 @@ func (p *process) proxySettings(name string) proxy.Settings {
 	}
 }
 
+// monitorSettings answers for every queue that has a companion, listed or not: the list may
+// be shorter now than when the companion was written.
 func (p *process) monitorSettings(name string) monitor.Settings {
 	e, _ := p.cfg.entity(name) // the zero value means: nothing was said
 	return monitor.Settings{Strategy: e.Expire, Deadline: e.Deadline, DefaultMessageTimeToLive: p.defaultTTL(name, e)}
