@@ -56,6 +56,8 @@ type monitorConfig struct {
 	Entities []entityConfig `koanf:"entities"`
 }
 
+// entityConfig is one monitored queue. The last field says how the queue was made, for a
+// namespace that we do not ask.
 type entityConfig struct {
 	Queue                    string        `koanf:"queue"`
 	Deadline                 time.Duration `koanf:"deadline"`

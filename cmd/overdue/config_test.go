@@ -252,6 +252,21 @@ func TestAliasesDoNotUnfoldWithoutBound(t *testing.T) {
 	}
 }
 
+func TestAFileOfTooManyValuesIsOneError(t *testing.T) {
+	_, err := load(t, "x: &e {name: q}\nbroker: {queues: ["+strings.Repeat("*e, ", 100_000)+"]}\n", nil, nil)
+	want := "the file unfolds to more than 50000 values"
+	if err == nil || strings.Count(err.Error(), want) != 1 {
+		t.Errorf("got error %.300v, want one with %q once", err, want)
+	}
+}
+
+func TestAFileThatIsTooLongIsNotRead(t *testing.T) {
+	_, err := load(t, strings.Repeat("# nothing\n", 110_000), nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "overdue.yaml is longer than 1MiB") {
+		t.Errorf("got error %v, want one that names the bound", err)
+	}
+}
+
 func TestTableAndConfigAreTheSame(t *testing.T) {
 	want := map[string]bool{}
 	for _, s := range settings {

@@ -76,7 +76,9 @@ func (r *demoResult) writeJSON(w io.Writer) error {
 // writeTable is for somebody who sees all this for the first time.
 func (r *demoResult) writeTable(w io.Writer) error {
 	var b strings.Builder
-	row := func(cells ...any) { fmt.Fprintf(&b, "  %-30s %-22v %v\n", cells...) }
+	row := func(cells ...any) {
+		b.WriteString(strings.TrimRight(fmt.Sprintf("  %-30s %-22v %v", cells...), " ") + "\n")
+	}
 	ms := func(v float64) string { return fmt.Sprintf("%.1f ms", v) }
 	still := fmt.Sprintf("still waiting after %.0f s", r.waited.Seconds())
 	if r.Lazy.DeadLetteredBeforeReceive > 0 {

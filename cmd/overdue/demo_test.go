@@ -34,6 +34,31 @@ func TestDemoResultAsJSON(t *testing.T) {
 	}
 }
 
+func TestDemoResultAsTable(t *testing.T) {
+	r := &demoResult{waited: 9 * time.Second}
+	r.Eager.Sent, r.Lazy.Sent, r.Eager.DeadLettered, r.Lazy.DeadLetteredAfterReceive = 300, 300, 300, 300
+	r.Eager.LagMs = demoLag{P50: 11.8, P99: 43.8, Max: 61.6}
+	var b strings.Builder
+	if err := r.writeTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+                                 watched by Overdue     left to itself
+  sent                           300                    300
+  received by a consumer         0                      0
+  dead-lettered by themselves    300                    0
+  how late: half of them within  11.8 ms                still waiting after 9 s
+            99 of 100 within     43.8 ms
+            the last within      61.6 ms
+  what it took to get them out   nothing                one receive, then 300
+
+To try it with an app: overdue run
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
 func TestDemoFailsWhenTheWatchedHalfDoes(t *testing.T) {
 	missing := &demoResult{}
 	missing.Eager.Sent, missing.Eager.DeadLettered = 300, 299

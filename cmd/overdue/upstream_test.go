@@ -122,6 +122,38 @@ func TestRefusalsAreSentences(t *testing.T) {
 	}
 }
 
+func TestUpstreamLooksAgainWhenAWriteHasFailed(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	b, err := broker.New(broker.Config{Queues: []broker.QueueConfig{{Name: "overdue-monitor"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = b.Serve(ln) }() // it ends with Close
+	u, _, _ := watchUpstream(t, addr)
+	eventually(t, "attached", func() bool { return u.attached(t.Context()) == nil })
+	<-u.up
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.attached(t.Context()); err != nil {
+		t.Errorf("attached = %v before anybody doubts, want nil", err)
+	}
+	for range 3 { // many writes fail at once
+		u.doubted()
+	}
+	eventually(t, "not attached", func() bool { return u.attached(t.Context()) != nil })
+	if ln, err = net.Listen("tcp", addr); err != nil {
+		t.Skipf("somebody else has taken %s meanwhile: %v", addr, err)
+	}
+	serveBroker(t, ln, broker.QueueConfig{Name: "overdue-monitor"})
+	eventually(t, "attached again", func() bool { return u.attached(t.Context()) == nil })
+	<-u.up // the clock is to be measured anew
+}
+
 func TestUpstreamGivesUpOnAQueueThatIsNotThere(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
