@@ -27,16 +27,11 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 	}
 	wants := make([]*want, len(gone))
 	for i, wt := range gone {
-		w := wt.want
-		w.found, w.spare = nil, nil
-		w.ref, w.messageID = &wt.ref, wt.ref.MessageID
-		wants[i] = &w
+		w := &want{number: wt.want.number, hint: wt.want.hint}
+		w.sought(&wt.ref)
+		wants[i] = w
 	}
-	// With a message-id that repeats, one that is not told yet is the one.
-	err := e.dead.find(ctx, wants, func(w *want, m *azservicebus.ReceivedMessage) bool {
-		return expired(m) && !e.w.told.has(e.eventID(sequenceNumber(m), enqueuedTime(m))) && agrees(w.ref, m, e.settings)
-	})
-	if err != nil {
+	if err := e.dead.find(ctx, wants, e.untold); err != nil {
 		return err
 	}
 	for i, wt := range gone {
@@ -55,6 +50,36 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 		}
 	}
 	return nil
+}
+
+// recall looks into the dead-letter queue for those of the watches whose messages were seen on
+// the work queue while others were looked for, and are there no more.
+func (e *entity) recall(ctx context.Context, watches []*watch) error {
+	var wants []*want
+	var hinted []*watch
+	for _, wt := range watches {
+		if wt.want.number == 0 && wt.want.found == nil && wt.want.hint != 0 {
+			w := &want{hint: wt.want.hint}
+			w.sought(&wt.ref)
+			wants, hinted = append(wants, w), append(hinted, wt)
+		}
+	}
+	if len(wants) == 0 {
+		return nil
+	}
+	err := e.dead.findNumbered(ctx, wants, e.untold)
+	for i, wt := range hinted {
+		if m := wants[i].found; m != nil {
+			wt.missed = e.missed(wt, m)
+		}
+	}
+	return err
+}
+
+// untold chooses the dead letter of a missed deadline that is not told yet, where a
+// message-id repeats.
+func (e *entity) untold(w *want, m *azservicebus.ReceivedMessage) bool {
+	return expired(m) && !e.w.told.has(e.eventID(sequenceNumber(m), enqueuedTime(m))) && agrees(w.ref, m, e.settings)
 }
 
 // expired reports whether m is in the dead-letter queue because nobody received it in time.

@@ -46,6 +46,7 @@ type entity struct {
 	watches  []*watch
 	work     view
 	dead     view
+	memory   memory // of both views: numbers are the same in the dead-letter queue
 	settings Settings
 	failures int
 	log      *zap.Logger
@@ -53,8 +54,8 @@ type entity struct {
 
 func newEntity(w *Worker, key, name string) *entity {
 	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
-	e.work = view{client: w.cfg.Client, queue: name, metrics: w.metrics}
-	e.dead = view{client: w.cfg.Client, queue: name, sub: azservicebus.SubQueueDeadLetter, metrics: w.metrics}
+	e.work = view{client: w.cfg.Client, queue: name, metrics: w.metrics, memory: &e.memory}
+	e.dead = view{client: w.cfg.Client, queue: name, sub: azservicebus.SubQueueDeadLetter, metrics: w.metrics, memory: &e.memory}
 	return e
 }
 

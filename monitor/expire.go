@@ -90,7 +90,7 @@ func (e *entity) lookAgain(ctx context.Context, watches []*watch) error {
 	for i, wt := range watches {
 		before[i] = wt.want
 	}
-	err := e.look(ctx, &e.work, watches)
+	err := e.look(ctx, watches)
 	for i, wt := range watches {
 		if wt.want.found == nil {
 			wt.judgement.verdict = Gone

@@ -16,79 +16,110 @@ import (
 // farAhead ends the window of a reference whose sender did not know the broker's clock.
 var farAhead = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// firstPage is the size of the first peek after a seek: what is looked for mostly
-// stands within a few messages of its send time.
-const firstPage = 50
+// firstPage is the size of the first peek after a seek, and pages grow by pageGrowth: what is
+// looked for mostly stands within a few messages of its send time.
+const (
+	firstPage  = 16
+	pageGrowth = 4
+)
 
 // want is one message that is looked for.
 type want struct {
 	number      int64                // its sequence number where it is known, else 0
+	hint        int64                // the number where it probably stands, else 0
 	ref         *scheduler.Reference // that it stands for
 	messageID   string               // otherwise this,
-	from, until time.Time            // enqueued within this window
+	from, until time.Time            // enqueued within this window,
+	likely      time.Time            // and most likely not before this
 	found       *azservicebus.ReceivedMessage
 	spare       *azservicebus.ReceivedMessage // would do if nothing better turns up
 }
 
-// find looks for the wanted messages and sets found on those that are there. One read of
-// a stretch of the queue serves all whose windows it covers, and ends as soon as they
-// are found. better says whether a message that matches is the one that w means, or only a
-// spare in case that there is no other.
-func (v *view) find(ctx context.Context, wants []*want, better func(*want, *azservicebus.ReceivedMessage) bool) error {
-	numbered := make([]*want, 0, len(wants))
-	named := make([]*want, 0, len(wants))
-	for _, w := range wants {
-		if w.number != 0 {
-			numbered = append(numbered, w)
-		} else {
-			if w.until.IsZero() {
-				w.until = farAhead
-			}
-			named = append(named, w)
-		}
-	}
-	if err := v.findNumbered(ctx, numbered); err != nil {
+// A chooser says whether a message that matches is the one that w means, or only a spare in
+// case that there is no other.
+type chooser func(w *want, m *azservicebus.ReceivedMessage) bool
+
+// find looks for the wanted messages and sets found on those that are there: by their
+// numbers where these are known or guessed, then by name.
+func (v *view) find(ctx context.Context, wants []*want, better chooser) error {
+	if err := v.findNumbered(ctx, wants, better); err != nil {
 		return err
 	}
-	return v.findNamed(ctx, named, better)
+	return v.findNamed(ctx, wants, better)
 }
 
-// findNumbered reads the pages on which the wanted numbers stand.
-func (v *view) findNumbered(ctx context.Context, wants []*want) error {
-	slices.SortFunc(wants, func(a, b *want) int { return cmp.Compare(a.number, b.number) })
+// position is where to look first.
+func (w *want) position() int64 {
+	if w.number != 0 {
+		return w.number
+	}
+	return w.hint
+}
+
+// pageGap is how many messages that nobody looks for are read rather than making another
+// peek: a round trip costs about as much as bringing so many.
+const pageGap = 16
+
+// findNumbered reads the pages on which the wanted numbers stand, and those that are guessed.
+func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) error {
+	wants := slices.DeleteFunc(slices.Clone(all), func(w *want) bool { return w.position() == 0 })
+	slices.SortFunc(wants, func(a, b *want) int { return cmp.Compare(a.position(), b.position()) })
 	for i := 0; i < len(wants); {
-		// As many as may stand on one page: the numbers say how far apart they are at most.
-		j := i + 1
-		for j < len(wants) && wants[j].number-wants[i].number < pageSize {
-			j++
+		first, last := wants[i].position(), wants[i].position()
+		for _, w := range wants[i+1:] {
+			if n := w.position(); n-last > pageGap || n-first >= pageSize {
+				break
+			}
+			last = w.position()
 		}
-		page, err := v.peek(ctx, wants[i].number, int(wants[j-1].number-wants[i].number)+1)
+		page, err := v.peek(ctx, first, int(last-first)+1)
 		if err != nil {
 			return err
 		}
 		if len(page) == 0 {
 			return nil // nothing from here on
 		}
-		last := sequenceNumber(page[len(page)-1])
+		reached := sequenceNumber(page[len(page)-1])
 		for _, m := range page {
-			for i < len(wants) && wants[i].number < sequenceNumber(m) {
+			for i < len(wants) && wants[i].position() < sequenceNumber(m) {
 				i++
 			}
-			for k := i; k < len(wants) && wants[k].number == sequenceNumber(m); k++ {
-				wants[k].found = m
+			for j := i; j < len(wants) && wants[j].position() == sequenceNumber(m); j++ {
+				if w := wants[j]; w.number != 0 || w.fits(m) && better(w, m) {
+					w.found = m
+				}
 			}
 		}
-		for i < len(wants) && wants[i].number <= last {
+		for i < len(wants) && wants[i].position() <= reached {
 			i++
 		}
 	}
 	return nil
 }
 
-// findNamed seeks to the window of the first want and reads on while windows follow
+// fits reports whether m has the message-id and an enqueued-time within the window.
+func (w *want) fits(m *azservicebus.ReceivedMessage) bool {
+	enqueued := enqueuedTime(m)
+	return m.MessageID == w.messageID && !enqueued.Before(w.from) && !enqueued.After(w.until)
+}
+
+// findNamed looks for those whose numbers are not known in their windows. One read of a stretch
+// of the queue serves all whose windows it covers, and ends as soon as they are found.
+func (v *view) findNamed(ctx context.Context, all []*want, better chooser) error {
+	wants := slices.DeleteFunc(slices.Clone(all), func(w *want) bool { return w.number != 0 || w.found != nil })
+	if err := v.readWindows(ctx, wants, better, func(w *want) (from, until time.Time) { return w.likely, w.until }); err != nil {
+		return err
+	}
+	// What is not found where it should be is looked for in the margin before.
+	wants = slices.DeleteFunc(wants, func(w *want) bool { return w.found != nil || !w.from.Before(w.likely) })
+	return v.readWindows(ctx, wants, better, func(w *want) (from, until time.Time) { return w.from, w.likely })
+}
+
+// readWindows seeks to the window of the first want and reads on while windows follow
 // each other closely, then seeks again.
-func (v *view) findNamed(ctx context.Context, wants []*want, better func(*want, *azservicebus.ReceivedMessage) bool) error {
-	slices.SortFunc(wants, func(a, b *want) int { return a.from.Compare(b.from) })
+func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, window func(*want) (from, until time.Time)) error {
+	from := func(w *want) time.Time { t, _ := window(w); return t }
+	slices.SortFunc(wants, func(a, b *want) int { return from(a).Compare(from(b)) })
 	byID := map[string][]*want{}
 	for _, w := range wants {
 		byID[w.messageID] = append(byID[w.messageID], w)
@@ -98,11 +129,11 @@ func (v *view) findNamed(ctx context.Context, wants []*want, better func(*want, 
 			i++
 			continue
 		}
-		number, err := v.seek(ctx, wants[i].from)
+		number, err := v.seek(ctx, from(wants[i]))
 		if err != nil {
 			return err
 		}
-		for size := firstPage; i < len(wants); size = pageSize {
+		for size := firstPage; i < len(wants); size = min(size*pageGrowth, pageSize) {
 			page, err := v.peek(ctx, number, size)
 			if err != nil {
 				return err
@@ -116,10 +147,13 @@ func (v *view) findNamed(ctx context.Context, wants []*want, better func(*want, 
 			last := page[len(page)-1]
 			number = sequenceNumber(last) + 1
 			reached := enqueuedTime(last)
-			for i < len(wants) && (wants[i].found != nil || wants[i].until.Before(reached)) {
+			for i < len(wants) {
+				if _, until := window(wants[i]); wants[i].found == nil && !until.Before(reached) {
+					break
+				}
 				i++
 			}
-			if i < len(wants) && wants[i].from.After(reached) {
+			if i < len(wants) && from(wants[i]).After(reached) {
 				break // a gap: seek across it
 			}
 		}
@@ -129,12 +163,11 @@ func (v *view) findNamed(ctx context.Context, wants []*want, better func(*want, 
 
 // match gives m to the first of the wants that it fits and that has none yet. To the
 // others it is a spare: two companions may speak of one message.
-func match(wants []*want, m *azservicebus.ReceivedMessage, better func(*want, *azservicebus.ReceivedMessage) bool) {
-	enqueued := enqueuedTime(m)
+func match(wants []*want, m *azservicebus.ReceivedMessage, better chooser) {
 	given := false
 	for _, w := range wants {
 		switch {
-		case enqueued.Before(w.from) || enqueued.After(w.until):
+		case !w.fits(m):
 		case w.found == nil && !given && better(w, m):
 			w.found, given = m, true
 		case w.spare == nil:

@@ -44,7 +44,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
 		}, []string{"entity"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "overdue_waitingdeadlines",
+			Name: "overdue_outstanding_deadlines",
 			Help: "Messages whose deadlines have come and that this process has not settled, expired or told yet.",
 		}, []string{"entity"}),
 		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{

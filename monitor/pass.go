@@ -6,12 +6,14 @@ import (
 	"context"
 	"time"
 
+	"overdue/scheduler"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 // windowMargin widens the window in which a message is looked for, since the nodes of a
 // broker need not agree to the millisecond.
-const windowMargin = time.Second
+const windowMargin = 250 * time.Millisecond
 
 // stampGrain is what an AMQP timestamp is cut to: the instant itself may be later by that.
 const stampGrain = time.Millisecond
@@ -27,11 +29,11 @@ func (e *entity) pass(ctx context.Context, due []*watch) error {
 		}
 	}
 	// ④ look and judge
-	if err := e.look(ctx, &e.work, looking); err != nil {
+	if err := e.look(ctx, looking); err != nil {
 		return err
 	}
 	now := e.w.clock.now().Add(-stampGrain)
-	var overdue []*watch
+	var overdue, gone []*watch
 	for _, wt := range looking {
 		wt.judgement = judgement{verdict: Gone}
 		if m := wt.want.found; m != nil {
@@ -45,7 +47,6 @@ func (e *entity) pass(ctx context.Context, due []*watch) error {
 	if err := e.expire(ctx, overdue); err != nil {
 		return err
 	}
-	var gone []*watch
 	for _, wt := range looking {
 		if wt.judgement.verdict == Gone && wt.missed == nil {
 			gone = append(gone, wt)
@@ -54,33 +55,37 @@ func (e *entity) pass(ctx context.Context, due []*watch) error {
 	return e.reckon(ctx, gone)
 }
 
-// look finds the messages of the watches in v. Where a message-id repeats, a watch takes
-// the message whose deadline is the one that it was sent with, and leaves one that another watch
-// of this entity follows already to that one.
-func (e *entity) look(ctx context.Context, v *view, watches []*watch) error {
-	taken := map[int64]*watch{}
-	for _, wt := range e.watches {
-		if n := wt.want.number; n != 0 {
-			taken[n] = wt
-		}
-	}
+// look finds the messages of the watches on the work queue. Those that are seen to be in the
+// dead-letter queue on the way have their missed set.
+func (e *entity) look(ctx context.Context, watches []*watch) error {
 	wants := make([]*want, len(watches))
 	for i, wt := range watches {
 		w := &wt.want
 		w.found, w.spare = nil, nil
 		if w.number == 0 {
-			w.ref, w.messageID = &wt.ref, wt.ref.MessageID
-			if !wt.ref.From.IsZero() {
-				w.from, w.until = wt.ref.From.Add(-windowMargin), wt.ref.Until.Add(windowMargin)
-			}
-		} else {
-			taken[w.number] = wt
+			w.sought(&wt.ref)
+			w.hint = e.memory.hint(w.messageID)
 		}
 		wants[i] = w
 	}
-	err := v.find(ctx, wants, func(w *want, m *azservicebus.ReceivedMessage) bool {
-		return taken[sequenceNumber(m)] == nil && agrees(w.ref, m, e.settings)
-	})
+	better := e.chooser(watches)
+	if err := e.work.findNumbered(ctx, wants, better); err != nil {
+		return err
+	}
+	// A pass expires whatever is overdue, so what was seen on the work queue and is there no
+	// more is probably a dead letter: its number tells, and spares a search.
+	if err := e.recall(ctx, watches); err != nil {
+		return err
+	}
+	wants = wants[:0]
+	for _, wt := range watches {
+		if wt.missed == nil {
+			wants = append(wants, &wt.want)
+		}
+	}
+	if err := e.work.findNamed(ctx, wants, better); err != nil {
+		return err
+	}
 	for _, w := range wants {
 		if w.found == nil {
 			w.found = w.spare
@@ -89,7 +94,31 @@ func (e *entity) look(ctx context.Context, v *view, watches []*watch) error {
 			w.number = sequenceNumber(w.found)
 		}
 	}
-	return err
+	return nil
+}
+
+// chooser prefers, where a message-id repeats, the message whose deadline is the one that the
+// watch was sent with, and leaves one that another watch of this entity follows to that one.
+func (e *entity) chooser(watches []*watch) chooser {
+	followed := map[int64]bool{}
+	for _, list := range [][]*watch{e.watches, watches} {
+		for _, wt := range list {
+			if n := wt.want.number; n != 0 {
+				followed[n] = true
+			}
+		}
+	}
+	return func(w *want, m *azservicebus.ReceivedMessage) bool {
+		return !followed[sequenceNumber(m)] && agrees(w.ref, m, e.settings)
+	}
+}
+
+// sought sets what is known of a message that has not been seen yet.
+func (w *want) sought(r *scheduler.Reference) {
+	w.ref, w.messageID, w.until = r, r.MessageID, farAhead
+	if !r.From.IsZero() {
+		w.from, w.likely, w.until = r.From.Add(-windowMargin), r.From, r.Until.Add(windowMargin)
+	}
 }
 
 // conclude acts upon the verdict about one watch: ⑥ tell, or let go, or look again.

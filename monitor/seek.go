@@ -55,9 +55,13 @@ func (l landmarks) around(t time.Time) (before, after mark, hasBefore, hasAfter 
 	return before, after, hasBefore, hasAfter
 }
 
+// seekGrain is how many messages before the wanted instant a seek leaves: reading them costs
+// less than coming closer.
+const seekGrain = 32
+
 // seek returns a sequence number from which on everything is found that was enqueued
-// at t or later, with less than a page of older messages before it. It costs about
-// log2(numbers ÷ page) peeks of one message on a queue it knows nothing of, and fewer where
+// at t or later, with at most seekGrain older messages before it. It costs about
+// log2(numbers ÷ seekGrain) peeks of one message on a queue it knows nothing of, and fewer where
 // landmarks are near. A zero t means the beginning.
 func (v *view) seek(ctx context.Context, t time.Time) (int64, error) {
 	if t.IsZero() {
@@ -78,7 +82,7 @@ func (v *view) seek(ctx context.Context, t time.Time) (int64, error) {
 			return 0, err
 		}
 	}
-	for hi.number-lo.number > pageSize {
+	for hi.number-lo.number > seekGrain {
 		guess := between(lo, hi, t)
 		m, err := v.markAt(ctx, guess)
 		switch {

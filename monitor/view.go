@@ -23,6 +23,7 @@ type view struct {
 	metrics  *metrics
 	receiver *azservicebus.Receiver // nil until the next peek
 	marks    landmarks
+	memory   *memory
 }
 
 // peek brings up to n messages from sequence number from on. An empty page means that
@@ -44,6 +45,7 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*azservicebus.Rec
 		if sequenceNumber(m) < from {
 			return nil, fmt.Errorf("monitor: peek at %s from %d brought number %d", v, from, sequenceNumber(m))
 		}
+		v.memory.add(m.MessageID, sequenceNumber(m))
 	}
 	if len(page) > 0 {
 		v.marks.add(mark{sequenceNumber(page[0]), enqueuedTime(page[0])})
