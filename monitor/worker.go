@@ -63,8 +63,6 @@ type Worker struct {
 	room     chan struct{}      // one token for each companion in hand
 	running  sync.WaitGroup     // entities and tellers
 	last     *sblink.Receiver   // the link that was open when the worker was stopped; of Run's goroutine
-	settleMu sync.Mutex
-	settleBy *azservicebus.Receiver // see settler
 }
 
 // New makes a Worker. Run starts it.

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+	"overdue/internal/pipenet"
+	"overdue/internal/queue"
+	"overdue/scheduler"
+)
+
+const monitorQueue = "overdue-monitor"
+
+// setup is a scheduler on a namespace that has a monitor queue, on fake time.
+func setup(t *testing.T, act func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler), configure ...func(*broker.Config, *scheduler.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := scheduler.Config{MonitorQueue: monitorQueue}
+		ns := brokertest.New(t, func(c *broker.Config) {
+			c.AutoCreate = false
+			c.Queues = []broker.QueueConfig{{Name: monitorQueue}}
+			for _, f := range configure {
+				f(c, &cfg)
+			}
+		})
+		cfg.Client = ns.Client(t)
+		s, err := scheduler.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close(context.Background()) }) // some tests have closed it
+		act(t, ns, s)
+	})
+}
+
+// companions are what stands on the monitor queue.
+func companions(t *testing.T, ns *brokertest.Namespace) []queue.View {
+	t.Helper()
+	q, ok := ns.Broker.Queue(monitorQueue)
+	if !ok {
+		t.Fatal("there is no monitor queue")
+	}
+	return q.Peek(nil, 0, 10_000)
+}
+
+func one(id string, deadline time.Time) scheduler.Companion {
+	return scheduler.Companion{Entity: "orders", References: []scheduler.Reference{{MessageID: id, Sent: time.Now(), Deadline: deadline, Stated: "ttl"}}}
+}
+
+func TestCompanionIsHeldBackByTheBrokerUntilItIsDue(t *testing.T) {
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+		deadline := time.Now().Add(30 * time.Second)
+		if err := s.Schedule(t.Context(), one("m", deadline)); err != nil {
+			t.Fatal(err)
+		}
+		got := companions(t, ns)
+		if len(got) != 1 || got[0].State != queue.Scheduled {
+			t.Fatalf("the monitor queue holds %+v, want one scheduled companion", got)
+		}
+		if due := got[0].ScheduledEnqueueTime; due.Before(deadline) || due.Sub(deadline) > 20*time.Millisecond {
+			t.Errorf("it is due %v after the deadline, want at most a slot of 20ms", due.Sub(deadline))
+		}
+		time.Sleep(31 * time.Second)
+		if got := companions(t, ns); got[0].State != queue.Active {
+			t.Errorf("its state after the deadline is %v, want active", got[0].State)
+		}
+	})
+}
+
+// What comes while a transfer is in flight leaves together with the next one.
+func TestSendsShareTransfers(t *testing.T) {
+	var transfers, written atomic.Int64
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+		if err := s.Schedule(t.Context(), one("first", time.Now().Add(time.Minute))); err != nil {
+			t.Fatal(err)
+		}
+		ns.Net.Delay(pipenet.Both, 5*time.Millisecond)
+		transfers.Store(0)
+		written.Store(0)
+		const n = 1000
+		began := time.Now()
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				if err := s.Schedule(t.Context(), one(fmt.Sprint("m-", i), time.Now().Add(time.Duration(i)*time.Second))); err != nil {
+					t.Errorf("Schedule: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		took := time.Since(began)
+		if got := transfers.Load(); got > 5 {
+			t.Errorf("%d companions took %d transfers, want a handful", n, got)
+		}
+		if written.Load() != n {
+			t.Errorf("%d companions were written, want %d", written.Load(), n)
+		}
+		if took > 100*time.Millisecond {
+			t.Errorf("they took %v at a round trip of 10ms, want a few round trips", took)
+		}
+		if got := len(companions(t, ns)); got != n+1 {
+			t.Errorf("the monitor queue holds %d, want %d", got, n+1)
+		}
+		ns.Net.Delay(pipenet.Both, 0)
+	}, func(_ *broker.Config, c *scheduler.Config) {
+		c.Written = func(n int, err error) {
+			transfers.Add(1)
+			if err == nil {
+				written.Add(int64(n))
+			}
+		}
+	})
+}
+
+func TestCallerIsToldWhatKeptItsCompanionFromTheQueue(t *testing.T) {
+	setup(t, func(t *testing.T, _ *brokertest.Namespace, s *scheduler.Scheduler) {
+		if err := s.Schedule(t.Context(), one("m", time.Now())); err == nil {
+			t.Error("Schedule on a monitor queue that does not exist = nil, want an error")
+		}
+	}, func(b *broker.Config, _ *scheduler.Config) { b.Queues = nil })
+}
+
+func TestCallerThatGivesUpDoesNotTakeTheOthersAlong(t *testing.T) {
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+		if err := s.Schedule(t.Context(), one("first", time.Now().Add(time.Minute))); err != nil {
+			t.Fatal(err)
+		}
+		ns.Net.Delay(pipenet.Both, 50*time.Millisecond)
+		hasty, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := s.Schedule(hasty, one("hasty", time.Now().Add(time.Minute))); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the hasty caller got %v, want its own deadline", err)
+			}
+		})
+		wg.Go(func() {
+			if err := s.Schedule(t.Context(), one("patient", time.Now().Add(time.Minute))); err != nil {
+				t.Errorf("the patient caller got %v, want nil", err)
+			}
+		})
+		wg.Wait()
+		ns.Net.Delay(pipenet.Both, 0)
+	})
+}
+
+func TestCloseWaitsForWhatIsInFlight(t *testing.T) {
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+		ns.Net.Delay(pipenet.Both, 50*time.Millisecond)
+		result := make(chan error, 1)
+		go func() { result <- s.Schedule(t.Context(), one("m", time.Now().Add(time.Minute))) }()
+		time.Sleep(10 * time.Millisecond)
+		if err := s.Close(t.Context()); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+		if err := <-result; err != nil {
+			t.Errorf("the companion in flight = %v, want it written", err)
+		}
+		if err := s.Schedule(t.Context(), one("late", time.Now())); !errors.Is(err, scheduler.ErrClosed) {
+			t.Errorf("Schedule after Close = %v, want ErrClosed", err)
+		}
+		ns.Net.Delay(pipenet.Both, 0)
+	})
+}
+
+func TestBrokersClockIsMeasured(t *testing.T) {
+	for _, offset := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
+		t.Run(offset.String(), func(t *testing.T) {
+			setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+				if s.Now().Measured {
+					t.Error("the clock is measured before MeasureClock")
+				}
+				ns.Net.Delay(pipenet.Both, 7*time.Millisecond)
+				if err := s.MeasureClock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				ns.Net.Delay(pipenet.Both, 0)
+				got := s.Now()
+				if off := got.Time.Sub(ns.Broker.Now()).Abs(); !got.Measured || off > got.Uncertainty || got.Uncertainty > 20*time.Millisecond {
+					t.Errorf("off by %v with an uncertainty of %v, want within it, and at most 20ms at a round trip of 14ms", off, got.Uncertainty)
+				}
+				if left := companions(t, ns); len(left) != 0 {
+					t.Errorf("%d probes are left on the monitor queue, want none", len(left))
+				}
+			}, func(c *broker.Config, _ *scheduler.Config) { c.ClockOffset = offset })
+		})
+	}
+}
+
+func TestClockStaysOursWhereItCannotBeMeasured(t *testing.T) {
+	setup(t, func(t *testing.T, _ *brokertest.Namespace, s *scheduler.Scheduler) {
+		if err := s.MeasureClock(t.Context()); err == nil {
+			t.Error("MeasureClock without a monitor queue = nil, want an error")
+		}
+		if s.Now().Measured {
+			t.Error("the clock is taken for measured after a failure")
+		}
+	}, func(b *broker.Config, _ *scheduler.Config) { b.Queues = nil })
+}
