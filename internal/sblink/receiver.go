@@ -179,5 +179,9 @@ func Condition(err error) string {
 	if errors.As(err, &link) && link.RemoteErr != nil {
 		return string(link.RemoteErr.Condition)
 	}
+	var claim *ClaimError
+	if errors.As(err, &claim) && claim.Code == 404 {
+		return ConditionNotFound
+	}
 	return ""
 }

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sblink_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+	"overdue/internal/queue"
+	"overdue/internal/sblink"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// countingTokens counts what it is asked for; its tokens last for an hour.
+type countingTokens struct{ n atomic.Int64 }
+
+func (c *countingTokens) Token(context.Context, string) (sblink.Token, error) {
+	c.n.Add(1)
+	return sblink.Token{Value: "t", Type: "jwt", Expires: time.Now().Add(time.Hour)}, nil
+}
+
+type scene struct {
+	*testing.T
+	ns     *brokertest.Namespace
+	links  *sblink.Namespace
+	tokens *countingTokens
+	orders *queue.Queue
+}
+
+// play runs a scene with a queue orders that dead-letters what expires, on fake time.
+func play(t *testing.T, act func(*scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{T: t, tokens: &countingTokens{}}
+		s.ns = brokertest.New(t, func(c *broker.Config) {
+			c.AutoCreate = false
+			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}}
+		})
+		s.links = sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: s.ns.Dial, Tokens: s.tokens})
+		t.Cleanup(func() { _ = s.links.Close() }) // a test may have broken the connection
+		s.orders, _ = s.ns.Broker.Queue("orders")
+		act(s)
+	})
+}
+
+func (s *scene) send(n int, life time.Duration) {
+	s.Helper()
+	sender, err := s.ns.Client(s.T).NewSender("orders", nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i := range n {
+		if err := sender.SendMessage(s.Context(), &azservicebus.Message{MessageID: to.Ptr(fmt.Sprint(i)), TimeToLive: &life}, nil); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+func (s *scene) receiver(entity string) *sblink.Receiver {
+	s.Helper()
+	r, err := s.links.Receiver(s.Context(), entity)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return r
+}
+
+func TestNextDoesNotWait(t *testing.T) {
+	play(t, func(s *scene) {
+		r := s.receiver("orders")
+		defer r.Close(s.Context())
+		began := time.Now()
+		m, err := r.Next(s.Context())
+		if m != nil || err != nil {
+			s.Errorf("Next on an empty queue = %v, %v, want nothing", m, err)
+		}
+		if took := time.Since(began); took > 5*time.Millisecond {
+			s.Errorf("it took %v, want no wait for a message", took)
+		}
+		s.send(1, time.Hour)
+		if m, err := r.Next(s.Context()); m == nil || err != nil {
+			s.Errorf("Next on a queue with a message = %v, %v, want it", m, err)
+		}
+	})
+}
+
+// The credit that Next grants makes a lazy broker clear away what is expired, and is taken
+// back: the link does not compete for what comes later.
+func TestNextWakesALazyBrokerAndLeavesNoCredit(t *testing.T) {
+	play(t, func(s *scene) {
+		s.send(10, time.Second)
+		time.Sleep(2 * time.Second)
+		if c := s.orders.Counts(); c.Active != 10 {
+			s.Fatalf("%d messages are active, want all 10: the broker is lazy", c.Active)
+		}
+		r := s.receiver("orders")
+		defer r.Close(s.Context())
+		if m, err := r.Next(s.Context()); m != nil || err != nil {
+			s.Errorf("Next = %v, %v, want nothing: all is expired", m, err)
+		}
+		if c := s.orders.Counts(); c.Active != 0 || c.DeadLetter != 10 {
+			s.Errorf("%d active and %d dead letters afterwards, want 0 and 10", c.Active, c.DeadLetter)
+		}
+		s.send(1, time.Hour)
+		time.Sleep(time.Minute)
+		if m := r.Prefetched(); m != nil {
+			s.Error("a message came for credit that should have been taken back")
+		}
+	})
+}
+
+func TestReleasedMessageIsAsItWas(t *testing.T) {
+	play(t, func(s *scene) {
+		s.send(1, time.Hour)
+		r := s.receiver("orders")
+		defer r.Close(s.Context())
+		for range 20 {
+			m, err := r.Next(s.Context())
+			if m == nil || err != nil {
+				s.Fatalf("Next = %v, %v", m, err)
+			}
+			if m.Header.DeliveryCount != 0 {
+				s.Fatalf("delivery count %d after releases only, want 0", m.Header.DeliveryCount)
+			}
+			if err := r.Release(s.Context(), m); err != nil {
+				s.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestSettlements(t *testing.T) {
+	play(t, func(s *scene) {
+		s.send(3, time.Hour)
+		r := s.receiver("orders")
+		defer r.Close(s.Context())
+		if err := r.Grant(3); err != nil {
+			s.Fatal(err)
+		}
+		for i := range 3 {
+			m, err := r.Receive(s.Context(), time.Second)
+			if m == nil || err != nil {
+				s.Fatalf("Receive = %v, %v", m, err)
+			}
+			switch i {
+			case 0:
+				err = r.Complete(s.Context(), m)
+			case 1:
+				err = r.DeadLetter(s.Context(), m, "DeadlineExceeded", "It was not received.")
+			case 2:
+				err = r.Abandon(s.Context(), m)
+			}
+			if err != nil {
+				s.Errorf("settlement %d: %v", i, err)
+			}
+		}
+		left := s.orders.Peek(nil, 0, 10)
+		if len(left) != 1 || left[0].MessageID != "2" || left[0].DeliveryCount != 1 {
+			s.Errorf("left is %+v, want the abandoned message with one failed delivery", left)
+		}
+		dead := s.orders.DeadLetterQueue().Peek(nil, 0, 10)
+		if len(dead) != 1 || dead[0].DeadLetterReason != "DeadlineExceeded" || dead[0].DeadLetterErrorDescription != "It was not received." {
+			s.Errorf("dead letters are %+v, want one with its reason and description", dead)
+		}
+		if m, err := r.Receive(s.Context(), time.Second); m != nil || err != nil {
+			s.Errorf("Receive without credit = %v, %v, want nothing and no error", m, err)
+		}
+	})
+}
+
+func TestSettlingAfterTheLockLapsedSaysSo(t *testing.T) {
+	play(t, func(s *scene) {
+		s.send(1, time.Hour)
+		r := s.receiver("orders")
+		defer r.Close(s.Context())
+		m, err := r.Next(s.Context())
+		if m == nil || err != nil {
+			s.Fatalf("Next = %v, %v", m, err)
+		}
+		time.Sleep(2 * time.Minute)
+		if err := r.DeadLetter(s.Context(), m, "r", "d"); sblink.Condition(err) != sblink.ConditionLockLost {
+			s.Errorf("DeadLetter = %v, want condition %s", err, sblink.ConditionLockLost)
+		}
+	})
+}
+
+func TestQueueThatDoesNotExist(t *testing.T) {
+	play(t, func(s *scene) {
+		_, err := s.links.Receiver(s.Context(), "nowhere")
+		if sblink.Condition(err) != sblink.ConditionNotFound {
+			s.Errorf("Receiver = %v, want condition %s", err, sblink.ConditionNotFound)
+		}
+		s.receiver("orders").Close(s.Context()) // and the connection is still good
+		if n := s.ns.Net.Conns(); n != 1 {
+			s.Errorf("%d connections, want the one", n)
+		}
+	})
+}
+
+// A refusal by $cbs comes before any link. Nothing of it may be left behind.
+func TestClaimIsMadeOnceAndRenewedInTime(t *testing.T) {
+	play(t, func(s *scene) {
+		for range 5 {
+			s.receiver("orders").Close(s.Context())
+		}
+		if n := s.tokens.n.Load(); n != 1 {
+			s.Errorf("%d tokens for five receivers, want 1", n)
+		}
+		r := s.receiver("orders")
+		defer r.Close(s.Context())
+		time.Sleep(50 * time.Minute)
+		if err := r.Claim(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+		if n := s.tokens.n.Load(); n != 1 {
+			s.Errorf("%d tokens after 50 minutes of an hour, want still 1", n)
+		}
+		time.Sleep(6 * time.Minute)
+		if err := r.Claim(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+		if n := s.tokens.n.Load(); n != 2 {
+			s.Errorf("%d tokens after 56 minutes, want a second one", n)
+		}
+	})
+}
+
+func TestConnectionThatIsCutIsMadeAnew(t *testing.T) {
+	play(t, func(s *scene) {
+		r := s.receiver("orders")
+		s.ns.Net.Cut()
+		if _, err := r.Receive(s.Context(), time.Second); err == nil {
+			s.Error("Receive on a cut connection = nil, want an error")
+		}
+		r.Close(s.Context())
+		s.send(1, time.Hour)
+		again := s.receiver("orders")
+		defer again.Close(s.Context())
+		if m, err := again.Next(s.Context()); m == nil || err != nil {
+			s.Errorf("Next on a new connection = %v, %v, want the message", m, err)
+		}
+	})
+}
+
+func TestClosedNamespaceOpensNothing(t *testing.T) {
+	play(t, func(s *scene) {
+		if err := s.links.Close(); err != nil {
+			s.Fatal(err)
+		}
+		if _, err := s.links.Receiver(s.Context(), "orders"); !errors.Is(err, sblink.ErrClosed) {
+			s.Errorf("Receiver = %v, want ErrClosed", err)
+		}
+	})
+}
+
+// The form is the one that the service checks: sr is the lower-case, url-encoded audience, and
+// the signature covers it and the expiry.
+func TestSharedAccessSignature(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the clock stands at 2000-01-01
+		token, err := sblink.SAS("RootManageSharedAccessKey", "secret").Token(t.Context(), "amqps://Contoso.servicebus.windows.net/Orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest, ok := strings.CutPrefix(token.Value, "SharedAccessSignature ")
+		if !ok || token.Type != "servicebus.windows.net:sastoken" {
+			t.Fatalf("token %q of type %q", token.Value, token.Type)
+		}
+		q, err := url.ParseQuery(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := url.Values{
+			"sr": {"amqps://contoso.servicebus.windows.net/orders"}, "se": {"946688400"}, "skn": {"RootManageSharedAccessKey"},
+			// openssl dgst -sha256 -hmac secret over "amqps%3a%2f%2fcontoso.servicebus.windows.net%2forders\n946688400"
+			"sig": {"wgADZTKLBCSdjfk606aLw3dTHh31JKtG3krKaLGWPys="},
+		}
+		for k := range want {
+			if q.Get(k) != want.Get(k) {
+				t.Errorf("%s is %q, want %q", k, q.Get(k), want.Get(k))
+			}
+		}
+	})
+}
