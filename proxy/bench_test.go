@@ -3,6 +3,8 @@
 package proxy
 
 import (
+	"bufio"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,19 +23,7 @@ func BenchmarkServeHTTP(b *testing.B) {
 		within string
 	}{{"unmonitored", ""}, {"monitored", "1h"}} {
 		b.Run(bm.name, func(b *testing.B) {
-			ns := brokertest.New(b, func(c *broker.Config) { c.AutoCreate = true })
-			client := ns.Client(b)
-			s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := s.MeasureClock(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-			p, err := New(Config{Client: client, Scheduler: s})
-			if err != nil {
-				b.Fatal(err)
-			}
+			p := benchProxy(b)
 			post := func() int {
 				r := httptest.NewRequest(http.MethodPost, "/orders/messages", strings.NewReader("hello"))
 				if bm.within != "" {
@@ -59,4 +49,71 @@ func BenchmarkServeHTTP(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkServe sends through the REST door over TCP, with properties, each client on a
+// connection that it keeps. The difference between the two is the price of the spelling.
+func BenchmarkServe(b *testing.B) {
+	request := []byte(postLine + "Content-Length: 5\r\nBrokerProperties: {\"TimeToLive\":90}\r\norderId: 7\r\ntenantId: t\r\n\r\nhello")
+	for _, bm := range []struct {
+		name  string
+		serve func(*Proxy, *http.Server, net.Listener) error
+	}{
+		{"as HTTP spells", func(p *Proxy, s *http.Server, ln net.Listener) error {
+			s.Handler = p
+			return s.Serve(ln)
+		}},
+		{"as sent", (*Proxy).Serve},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			p := benchProxy(b)
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			server := &http.Server{}
+			go func() { _ = bm.serve(p, server, ln) }() // that it serves, the answers show
+			b.Cleanup(func() { _ = server.Close() })
+			b.ReportAllocs()
+			b.SetParallelism(8)
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				conn, err := net.Dial("tcp", ln.Addr().String())
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				defer conn.Close()
+				in := bufio.NewReader(conn)
+				for pb.Next() {
+					if _, err := conn.Write(request); err != nil {
+						b.Error(err)
+						return
+					}
+					if status, body, err := answered(in); err != nil || status != http.StatusCreated {
+						b.Errorf("status %d %s, %v; want 201", status, body, err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// benchProxy is a proxy before an embedded broker that makes queues on demand.
+func benchProxy(b *testing.B) *Proxy {
+	ns := brokertest.New(b, func(c *broker.Config) { c.AutoCreate = true })
+	client := ns.Client(b)
+	s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := s.MeasureClock(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	p, err := New(Config{Client: client, Scheduler: s})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p
 }

@@ -8,8 +8,9 @@
 //	AMQP 1.0 (a later door) ─────────┘         └─▶ companion ────▶ scheduler
 //
 // Drop-in means: the app changes its endpoint and nothing else. What it sends arrives as
-// it was sent, body and properties; the codes and the errors are those of the Service
-// Bus REST API. Two things are added, and only to a message with a deadline: a TTL where
+// it was sent, body and properties, names included: Serve reads the connections along with
+// net/http, which would spell them its own way. The codes and the errors are those of the
+// Service Bus REST API. Two things are added, and only to a message with a deadline: a TTL where
 // the deadline comes before the one that it has, and a message-id where it has none.
 //
 // A message states its deadline, first match wins, by the property overdue-deadline

@@ -63,14 +63,20 @@ func isProperty(header string) bool {
 	return true
 }
 
-// propertyName is the name of the property that a header carries. net/http has changed
-// the case of the header by then. For ours and CloudEvents' the case that they are
-// defined with is known; other names stay as net/http spells them.
+// propertyName is the name of the property that a header carries, as far as its name tells
+// when net/http has changed its case. For ours and CloudEvents' the case that they are
+// defined with is known. keepSpelling knows better of all but ours.
 func propertyName(header string) string {
 	if strings.HasPrefix(header, "Overdue-") || strings.HasPrefix(header, "Ce-") {
 		return strings.ToLower(header)
 	}
 	return header
+}
+
+// isOurs reports whether a property is one that states a deadline. Those are found however
+// they are spelled, and have one spelling on the message, which the monitor reads as well.
+func isOurs(property string) bool {
+	return strings.HasPrefix(property, "overdue-") || property == "ce-expirytime"
 }
 
 // propertyValue reads the value of a property: a quoted string, a number, true or false,

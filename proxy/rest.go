@@ -97,6 +97,9 @@ func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, entity string)
 		ms, err = parseSingle(r.Header, body)
 	}
 	if err == nil {
+		if !batch {
+			keepSpelling(r, ms[0].properties)
+		}
 		err = p.checkSize(entity, ms)
 	}
 	if err != nil {

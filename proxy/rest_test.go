@@ -5,9 +5,7 @@ package proxy
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -174,34 +172,6 @@ func TestEntityNamesMayContainSlashes(t *testing.T) {
 			t.Errorf("%d senders for one entity, want 1", n)
 		}
 	})
-}
-
-// serve runs a real HTTP server for the proxy on the scene's network, and returns a
-// connection to it.
-func (sc *scene) serve() net.Conn {
-	sc.Helper()
-	ln, err := sc.ns.Net.Listen("proxy.test")
-	if err != nil {
-		sc.Fatal(err)
-	}
-	server := &http.Server{Handler: sc.proxy}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
-	conn, err := sc.ns.Net.Dial(sc.Context(), "proxy.test")
-	if err != nil {
-		sc.Fatal(err)
-	}
-	sc.Cleanup(func() {
-		_ = conn.Close()        // the server may have closed it first
-		time.Sleep(time.Second) // net/http lingers for 500 ms over a connection that it closes
-		if err := server.Close(); err != nil {
-			sc.Error(err)
-		}
-		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-			sc.Errorf("Serve = %v, want ErrServerClosed", err)
-		}
-	})
-	return conn
 }
 
 func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+const doorAddr = "proxy.test"
+
+// serve opens the REST door on the scene's network, and returns a connection to it.
+func (sc *scene) serve(change ...func(*http.Server)) net.Conn {
+	sc.Helper()
+	ln, err := sc.ns.Net.Listen(doorAddr)
+	if err != nil {
+		sc.Fatal(err)
+	}
+	server := &http.Server{MaxHeaderBytes: 32 << 10}
+	for _, f := range change {
+		f(server)
+	}
+	done := make(chan error, 1)
+	go func() { done <- sc.proxy.Serve(server, ln) }()
+	sc.Cleanup(func() {
+		time.Sleep(time.Second) // net/http lingers for 500 ms over a connection that it closes
+		if err := server.Close(); err != nil {
+			sc.Error(err)
+		}
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			sc.Errorf("Serve = %v, want ErrServerClosed", err)
+		}
+	})
+	return sc.knock()
+}
+
+// knock is one more connection to a door that serve has opened.
+func (sc *scene) knock() net.Conn {
+	sc.Helper()
+	conn, err := sc.ns.Net.Dial(sc.Context(), doorAddr)
+	if err != nil {
+		sc.Fatal(err)
+	}
+	sc.Cleanup(func() { _ = conn.Close() }) // the server may have closed it first
+	return conn
+}
+
+// knockOrServe is serve for the first connection and knock for others.
+func (sc *scene) knockOrServe(i int) net.Conn {
+	if i == 0 {
+		return sc.serve()
+	}
+	return sc.knock()
+}
+
+// answered reads one answer that is final, and returns its status and its body.
+func (sc *scene) answered(in *bufio.Reader) (status int, body string) {
+	sc.Helper()
+	status, body, err := answered(in)
+	if err != nil {
+		sc.Fatal(err)
+	}
+	return status, body
+}
+
+func answered(in *bufio.Reader) (status int, body string, err error) {
+	for status < http.StatusOK {
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			return 0, "", err
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return 0, "", err
+		}
+		status, body = resp.StatusCode, string(text)
+	}
+	return status, body, nil
+}
