@@ -70,7 +70,9 @@ func (r *receiver) send(buf []byte, d *queue.Delivery) ([]byte, error) {
 	}
 	if r.delete {
 		if err := r.queue.Complete(d.LockToken); err != nil {
-			return payload, nil // it lapsed while the client did not read: no longer ours to give
+			// It lapsed while the client did not read: no longer ours to give, unlike the credit.
+			r.consumer.AddCredit(1)
+			return payload, nil
 		}
 	}
 	t := tag(d.LockToken)
@@ -92,8 +94,14 @@ func (r *receiver) giveBack(err error, ds []queue.Delivery) {
 	}
 	// A token that is lost has lapsed or was completed by send: nothing to do.
 	_ = r.queue.ReleaseAll(tokens)
-	if errors.Is(err, amqpserver.ErrLinkGone) || errors.Is(err, amqpserver.ErrNoCredit) {
-		return // the end; or credit taken back meanwhile, and the queue counted on it once too often
+	switch {
+	case errors.Is(err, amqpserver.ErrLinkGone):
+		return
+	case errors.Is(err, amqpserver.ErrNoCredit):
+		// The client has taken back what the queue had spent already, and the queue would
+		// set it off against the credit that comes next.
+		r.consumer.AddCredit(int64(len(ds)))
+		return
 	}
 	r.link.Detach(amqp.Errorf(amqp.ErrCondInternalError, "The message cannot be delivered: %v.", err))
 }

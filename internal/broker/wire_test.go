@@ -134,6 +134,40 @@ func TestADrainIsAnsweredBehindTheMessagesItAsksFor(t *testing.T) {
 	})
 }
 
+// Credit that the client takes back while deliveries wait for its window is not lost for the
+// credit that it grants later.
+func TestCreditTakenBackIsGrantedAnew(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
+		const n = 10
+		fillQueue(t, ns, n)
+		w := receiveOver(t, ns)
+		flow := func(seen, credit, window uint32) {
+			w.send(&amqp.Flow{
+				NextIncomingID: seen, HasNextIncomingID: true, IncomingWindow: window, OutgoingWindow: 1000, HasHandle: true,
+				DeliveryCount: seen, HasDeliveryCount: true, LinkCredit: credit, HasLinkCredit: true,
+			})
+		}
+		flow(0, n, 3)
+		for range 3 {
+			next[*amqp.Transfer](w)
+		}
+		synctest.Wait() // the other seven wait for the window
+		flow(3, 0, 1000)
+		synctest.Wait()
+		if got := len(w.in); got != 0 {
+			t.Errorf("%d performatives came after the credit was taken back", got)
+		}
+		flow(3, n-3, 1000)
+		synctest.Wait()
+		for i := range n - 3 {
+			if len(w.in) == 0 {
+				t.Fatalf("%d messages came for the new credit, want %d", i, n-3)
+			}
+			next[*amqp.Transfer](w)
+		}
+	})
+}
+
 func TestOneDispositionSettlesMany(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
 		const n = 10
