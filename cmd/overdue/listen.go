@@ -55,11 +55,11 @@ func newServer(h http.Handler, read, write time.Duration, log *zap.Logger) *http
 	}
 }
 
-// serveHTTP is a room that serves ln. Its stop finishes the requests in flight and cuts
-// what is left when the time is up.
-func (l *lifecycle) serveHTTP(name string, s *http.Server, ln net.Listener, maxConns int) {
+// serveHTTP is a room in which serve runs s. Its stop finishes the requests in flight and
+// cuts what is left when the time is up.
+func (l *lifecycle) serveHTTP(name string, s *http.Server, serve func() error) {
 	l.room(name, func() error {
-		if err := s.Serve(limit(ln, maxConns)); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

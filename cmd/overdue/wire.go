@@ -84,7 +84,8 @@ func (p *process) startRooms(door net.Listener) error {
 	}
 	p.life.links("proxy", px.Close)
 	p.doorAddr = door.Addr().String()
-	p.life.serveHTTP("REST door", newServer(px, doorReadTimeout, doorWriteTimeout, p.log), door, maxDoorConns)
+	server := newServer(px, doorReadTimeout, doorWriteTimeout, p.log)
+	p.life.serveHTTP("REST door", server, func() error { return px.Serve(server, limit(door, maxDoorConns)) })
 	return nil
 }
 
