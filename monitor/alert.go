@@ -35,9 +35,7 @@ type Alerter interface {
 // tell takes the missed deadline of wt to every sink, then ends wt. It does not block: a
 // slow sink must not hold up the next pass.
 func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
-	w.running.Add(1)
-	go func() {
-		defer w.running.Done()
+	w.running.Go(func() {
 		e := w.event(entity, wt)
 		if !w.told.begin(e.ID) {
 			wt.held.done(ctx, nil) // another companion has seen to it
@@ -53,7 +51,7 @@ func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
 		}
 		w.told.forget(e.ID)
 		w.retell(ctx, entity, wt, err)
-	}()
+	})
 }
 
 // fanOut hands e to all sinks side by side, each with its own retries.

@@ -68,7 +68,6 @@ func (e *entity) poke() {
 
 // run makes a pass whenever a watch is due, and ends when there has been none for a while.
 func (e *entity) run(ctx context.Context) {
-	defer e.w.running.Done()
 	defer e.work.close(ctx)
 	defer e.dead.close(ctx)
 	for {

@@ -108,7 +108,8 @@ func (h *held) done(ctx context.Context, again *scheduler.Companion) {
 	last := h.open == 0
 	h.mu.Unlock()
 	if last {
-		h.settle(ctx)
+		// A goroutine of its own: these are round trips, and whoever ends a watch has others to see to.
+		h.w.running.Go(func() { h.settle(ctx) })
 	}
 }
 
@@ -165,13 +166,15 @@ func (h *held) deadLetter(ctx context.Context, reason, description string) {
 	}
 }
 
-// handBack gives the companion to whichever worker is next.
+// handBack gives the companion to whichever worker is next. It does not wait for it.
 func (h *held) handBack(ctx context.Context) {
-	defer h.release()
 	h.w.metrics.outstanding(h.companion.Entity, -len(h.companion.References))
-	if err := h.lease.handBack(ctx); err != nil {
-		h.w.log.Warn("companion not handed back, it comes back when its lock lapses", zap.Error(err))
-	}
+	h.w.running.Go(func() {
+		defer h.release()
+		if err := h.lease.handBack(ctx); err != nil {
+			h.w.log.Warn("companion not handed back, it comes back when its lock lapses", zap.Error(err))
+		}
+	})
 }
 
 // release makes room for another companion.

@@ -61,7 +61,7 @@ type Worker struct {
 	mu       sync.Mutex
 	entities map[string]*entity // by lower-case name; each has a goroutine while it is in the map
 	room     chan struct{}      // one token for each companion in hand
-	running  sync.WaitGroup     // entities and tellers
+	running  sync.WaitGroup     // entities, tellers and settlements
 	last     *sblink.Receiver   // the link that was open when the worker was stopped; of Run's goroutine
 }
 
@@ -125,11 +125,8 @@ func (w *Worker) take(work context.Context, l *lease) {
 	h := &held{w: w, lease: l, companion: c, until: holdUntil(l, w.clock.now())}
 	if err != nil {
 		w.log.Warn("companion refused", zap.String("message_id", l.id()), zap.Error(err))
-		w.running.Add(1)
-		go func() { // a flood of them must not keep the good ones waiting
-			defer w.running.Done()
-			h.deadLetter(work, reasonMalformed, err.Error())
-		}()
+		// A flood of them must not keep the good ones waiting.
+		w.running.Go(func() { h.deadLetter(work, reasonMalformed, err.Error()) })
 		return
 	}
 	watches := h.split()
@@ -140,8 +137,7 @@ func (w *Worker) take(work context.Context, l *lease) {
 	if e == nil {
 		e = newEntity(w, key, c.Entity)
 		w.entities[key] = e
-		w.running.Add(1)
-		go e.run(work)
+		w.running.Go(func() { e.run(work) })
 	}
 	e.inbox = append(e.inbox, watches...)
 	w.mu.Unlock()
