@@ -56,6 +56,58 @@ func TestRepeatedMessageIDs(t *testing.T) {
 	}
 }
 
+// A look at another message has shown the monitor where these stand, but their id says so of
+// the last one only.
+func TestRepeatedMessageIDsThatWereSeenBefore(t *testing.T) {
+	for _, stamp := range []bool{true, false} {
+		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.stamp = stamp
+				s.measure()
+				s.startMonitor()
+				s.send(workQueue, "first", "", "Overdue-Within", `"1s"`)
+				for range 3 {
+					s.send(workQueue, "same", "", "Overdue-Within", `"3s"`)
+				}
+				time.Sleep(10 * time.Second)
+				if got := len(s.waiting(workQueue)); got != 0 {
+					s.Errorf("%d messages wait, want none", got)
+				}
+				toldOnceEach(s, 4)
+			})
+		})
+	}
+}
+
+// The dead letter of yesterday's message with the same id is not the one that is due today, not
+// even to a monitor that has only just seen it and cannot tell when the other was sent.
+func TestRepeatedMessageIDOfADeadLetter(t *testing.T) {
+	play(t, func(s *scene) {
+		stop := s.startMonitor()
+		s.send(workQueue, "same", ttl(2*time.Second))
+		time.Sleep(5 * time.Second)
+		stop()
+		s.startMonitor()
+		s.send(workQueue, "received", ttl(time.Second))
+		r, m := s.receive(workQueue)
+		if err := r.CompleteMessage(s.Context(), m, nil); err != nil {
+			s.Fatal(err)
+		}
+		if err := r.Close(s.Context()); err != nil { // or its credit would expire what is overdue
+			s.Fatal(err)
+		}
+		s.send(workQueue, "same", ttl(2*time.Second))
+		time.Sleep(10 * time.Second)
+		if got := len(s.waiting(workQueue)); got != 0 {
+			s.Errorf("%d messages wait, want none", got)
+		}
+		if told := s.hook.told(); len(told) == 0 || told[len(told)-1].Data.SequenceNumber != 3 {
+			s.Errorf("told %v, want message 3 at last", told)
+		}
+		s.settled(5 * time.Second)
+	})
+}
+
 // toldOnceEach wants n events, each about another message.
 func toldOnceEach(s *scene, n int) {
 	s.Helper()

@@ -31,7 +31,7 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 		w.sought(&wt.ref)
 		wants[i] = w
 	}
-	if err := e.dead.find(ctx, wants, e.untold); err != nil {
+	if err := e.dead.find(ctx, wants, e.chooser(e.untold)); err != nil {
 		return err
 	}
 	for i, wt := range gone {
@@ -52,22 +52,25 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 	return nil
 }
 
-// recall looks into the dead-letter queue for those of the watches whose messages were seen on
-// the work queue while others were looked for, and are there no more.
+// recall looks into the dead-letter queue for those of the watches whose messages were seen
+// while others were looked for, and are not on the work queue any more. What it finds is not looked
+// for there by name, so it must not be an older message with the same id: it takes none that
+// may have been there before the send, and needs to know when that was.
 func (e *entity) recall(ctx context.Context, watches []*watch) error {
 	var wants []*want
 	var hinted []*watch
 	for _, wt := range watches {
-		if wt.want.number == 0 && wt.want.found == nil && wt.want.hint != 0 {
+		if wt.want.number == 0 && wt.want.found == nil && wt.want.hint != 0 && !wt.ref.From.IsZero() {
 			w := &want{hint: wt.want.hint}
 			w.sought(&wt.ref)
+			w.from = w.likely
 			wants, hinted = append(wants, w), append(hinted, wt)
 		}
 	}
 	if len(wants) == 0 {
 		return nil
 	}
-	err := e.dead.findNumbered(ctx, wants, e.untold)
+	err := e.dead.findNumbered(ctx, wants, e.chooser(e.untold))
 	for i, wt := range hinted {
 		if m := wants[i].found; m != nil {
 			wt.missed = e.missed(wt, m)
@@ -76,10 +79,9 @@ func (e *entity) recall(ctx context.Context, watches []*watch) error {
 	return err
 }
 
-// untold chooses the dead letter of a missed deadline that is not told yet, where a
-// message-id repeats.
-func (e *entity) untold(w *want, m *azservicebus.ReceivedMessage) bool {
-	return expired(m) && !e.w.told.has(e.eventID(sequenceNumber(m), enqueuedTime(m))) && agrees(w.ref, m, e.settings)
+// untold reports whether m is the dead letter of a missed deadline that is not told yet.
+func (e *entity) untold(m *azservicebus.ReceivedMessage) bool {
+	return expired(m) && !e.w.told.has(e.eventID(sequenceNumber(m), enqueuedTime(m)))
 }
 
 // expired reports whether m is in the dead-letter queue because nobody received it in time.

@@ -44,6 +44,7 @@ type entity struct {
 	woken    chan struct{}
 
 	watches  []*watch
+	passing  []*watch // taken out of watches for the pass that is made
 	work     view
 	dead     view
 	memory   memory // of both views: numbers are the same in the dead-letter queue

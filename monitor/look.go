@@ -35,8 +35,8 @@ type want struct {
 	spare       *azservicebus.ReceivedMessage // would do if nothing better turns up
 }
 
-// A chooser says whether a message that matches is the one that w means, or only a spare in
-// case that there is no other.
+// A chooser says whether a message that matches is the one that w means, which is then w's
+// alone, or only a spare in case that there is no other.
 type chooser func(w *want, m *azservicebus.ReceivedMessage) bool
 
 // find looks for the wanted messages and sets found on those that are there: by their
@@ -164,12 +164,11 @@ func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, w
 // match gives m to the first of the wants that it fits and that has none yet. To the
 // others it is a spare: two companions may speak of one message.
 func match(wants []*want, m *azservicebus.ReceivedMessage, better chooser) {
-	given := false
 	for _, w := range wants {
 		switch {
 		case !w.fits(m):
-		case w.found == nil && !given && better(w, m):
-			w.found, given = m, true
+		case w.found == nil && better(w, m):
+			w.found = m
 		case w.spare == nil:
 			w.spare = m
 		}

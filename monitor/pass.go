@@ -22,6 +22,8 @@ const stampGrain = time.Millisecond
 // each has a verdict. When it returns an error none has, except for what was expired by hand:
 // that only has to be told.
 func (e *entity) pass(ctx context.Context, due []*watch) error {
+	e.passing = due
+	defer func() { e.passing = nil }()
 	looking := make([]*watch, 0, len(due))
 	for _, wt := range due {
 		if wt.missed == nil {
@@ -68,7 +70,7 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 		}
 		wants[i] = w
 	}
-	better := e.chooser(watches)
+	better := e.chooser(nil)
 	if err := e.work.findNumbered(ctx, wants, better); err != nil {
 		return err
 	}
@@ -98,18 +100,24 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 }
 
 // chooser prefers, where a message-id repeats, the message whose deadline is the one that the
-// watch was sent with, and leaves one that another watch of this entity follows to that one.
-func (e *entity) chooser(watches []*watch) chooser {
-	followed := map[int64]bool{}
-	for _, list := range [][]*watch{e.watches, watches} {
+// watch was sent with and that suits, and gives each message to one watch of this entity.
+func (e *entity) chooser(suits func(*azservicebus.ReceivedMessage) bool) chooser {
+	taken := map[int64]bool{}
+	for _, list := range [][]*watch{e.watches, e.passing} {
 		for _, wt := range list {
-			if n := wt.want.number; n != 0 {
-				followed[n] = true
+			taken[wt.want.number] = true
+			if wt.missed != nil {
+				taken[wt.missed.SequenceNumber] = true
 			}
 		}
 	}
 	return func(w *want, m *azservicebus.ReceivedMessage) bool {
-		return !followed[sequenceNumber(m)] && agrees(w.ref, m, e.settings)
+		n := sequenceNumber(m)
+		if taken[n] || !agrees(w.ref, m, e.settings) || suits != nil && !suits(m) {
+			return false
+		}
+		taken[n] = true
+		return true
 	}
 }
 
