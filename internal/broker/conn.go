@@ -64,6 +64,9 @@ func (c *conn) AttachSource(l *amqpserver.SourceLink) (amqpserver.Source, *amqp.
 	if source == nil {
 		return nil, amqp.Errorf(amqp.ErrCondInvalidField, "The link has no source.")
 	}
+	// A client holds what it receives to the size that we state. A message as large as the
+	// sender's link allows grows by our annotations, and a page of a peek by its envelope.
+	l.Reply.MaxMessageSize = 0 // no limit
 	a := parseAddress(source.Address)
 	switch {
 	case a.cbs:

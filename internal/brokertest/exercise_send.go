@@ -143,6 +143,26 @@ var sendSpecs = []spec{
 		s.text("small")
 		s.wantBodies("peeked", s.peek(s.receiver()), "small")
 	}},
+	{name: "the largest message that can be sent can be peeked and received", check: func(s *scene) {
+		size := 256 << 10
+		for ; ; size-- {
+			err := s.sender.SendMessage(s.soon(), &azservicebus.Message{Body: make([]byte, size)}, nil)
+			if errors.Is(err, azservicebus.ErrMessageTooLarge) {
+				continue
+			}
+			s.must(err)
+			break
+		}
+		s.text("behind it")
+		r := s.receiver()
+		peeked := s.peek(r)
+		if len(peeked) != 2 || len(peeked[0].Body) != size {
+			s.Fatalf("%d messages were peeked, want the large one and the one behind it", len(peeked))
+		}
+		if m := s.one(r); len(m.Body) != size {
+			s.Errorf("a body of %d bytes was received, want %d", len(m.Body), size)
+		}
+	}},
 	{name: "an unknown queue is refused at once", check: func(s *scene) {
 		sender, err := s.client.NewSender("no-such-queue", nil)
 		s.must(err)
