@@ -194,6 +194,10 @@ func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duratio
 func appendApplicationProperties(dst []byte, base amqp.Raw, v *queue.View) ([]byte, error) {
 	over := make(amqp.Map, 0, len(v.Properties)+2)
 	for _, p := range v.Properties {
+		if p.Key == propDeadLetterReason && v.DeadLetterReason != "" ||
+			p.Key == propDeadLetterDescription && v.DeadLetterErrorDescription != "" {
+			continue // each key once, and the later word counts
+		}
 		over = append(over, amqp.Pair{Key: p.Key, Value: p.Value})
 	}
 	if v.DeadLetterReason != "" {

@@ -74,6 +74,17 @@ func TestOverlayStatesWhatTheBrokerKnows(t *testing.T) {
 	}
 }
 
+func TestANullScheduledTimeIsNotHandedOn(t *testing.T) {
+	v := stored(t, &sdk.Message{Annotations: sdk.Annotations{annScheduledEnqueueTime: nil, "x-mine": nil}})
+	got := shown(t, v, overlay{}).Annotations
+	if _, has := got[annScheduledEnqueueTime]; has {
+		t.Errorf("annotations = %v: the Go SDK panics at a scheduled time of null", got)
+	}
+	if _, has := got["x-mine"]; !has {
+		t.Errorf("annotations = %v, want the sender's others", got)
+	}
+}
+
 func TestBytesThatTheBrokerDoesNotStateStayAsTheyWere(t *testing.T) {
 	// Wide encodings and a symbolic section name, as another library may choose.
 	body := []byte{0x00, 0xa3, 0x10}
@@ -149,6 +160,25 @@ func TestSettlementsShowInApplicationProperties(t *testing.T) {
 		"DeadLetterReason": "Reason", "DeadLetterErrorDescription": "A sentence.",
 	}
 	if diff := cmp.Diff(want, shown(t, v, overlay{}).ApplicationProperties); diff != "" {
+		t.Errorf("application properties (-want +got):\n%s", diff)
+	}
+}
+
+func TestAReasonOfTheClientAndOneOfTheBrokerAreNotBothShown(t *testing.T) {
+	v := stored(t, sdk.NewMessage(nil))
+	v.Properties = []queue.Property{{Key: propDeadLetterReason, Value: "Early"}, {Key: propDeadLetterDescription, Value: "Early."}}
+	v.DeadLetterReason = "Late"
+	b, err := appendMessage(nil, &v, overlay{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := amqp.ParseMessage(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := amqp.NewReader(m.ApplicationProperties)
+	want := amqp.Map{{Key: propDeadLetterDescription, Value: "Early."}, {Key: propDeadLetterReason, Value: "Late"}}
+	if diff := cmp.Diff(any(want), r.Value()); diff != "" {
 		t.Errorf("application properties (-want +got):\n%s", diff)
 	}
 }

@@ -4,6 +4,7 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -54,7 +55,7 @@ func ingest(encoded []byte) (queue.Message, *amqp.Error) {
 	if err != nil {
 		return queue.Message{}, malformed(err)
 	}
-	if err := errors.Join(checkNames(m.ApplicationProperties), checkList(m.Properties)); err != nil {
+	if err := cmp.Or(amqp.CheckProperties(m.Properties), checkNamed(m.ApplicationProperties), checkFooter(m.Footer)); err != nil {
 		return queue.Message{}, malformed(err)
 	}
 	out := queue.Message{Body: encoded, TTL: ownTTL(&m, &h)}
@@ -87,31 +88,45 @@ func ingest(encoded []byte) (queue.Message, *amqp.Error) {
 // Parsing a message looks at its sections from outside only. The following
 // look at the elements of those that are taken apart again on delivery.
 
-// checkNames checks a map whose keys are names. nil is an empty one.
-func checkNames(raw amqp.Raw) error {
+// checkNamed checks application properties. nil is an empty map. Those that say
+// why a message was dead-lettered are strings or the Go SDK panics, in whoever
+// receives or peeks.
+func checkNamed(raw amqp.Raw) error {
 	if raw == nil {
 		return nil
 	}
 	r := amqp.NewReader(raw)
 	pairs, n := r.Map()
 	for range n {
-		pairs.StringBytes()
-		pairs.Skip()
+		name := pairs.StringBytes()
+		switch {
+		case !utf8.Valid(name):
+			pairs.Fail(fmt.Errorf("%w: name of a property that is not UTF-8", amqp.ErrMalformed))
+		case string(name) == propDeadLetterReason, string(name) == propDeadLetterDescription:
+			value := amqp.NewReader(pairs.Raw())
+			if _ = value.String(); value.Err() != nil {
+				pairs.Fail(fmt.Errorf("the property %s: %w", name, value.Err()))
+			}
+		default:
+			pairs.Check()
+		}
 	}
 	return whole(&r, &pairs)
 }
 
-// checkList checks a list. nil is an empty one.
-func checkList(raw amqp.Raw) error {
+// checkFooter checks a footer, whose keys are those of annotations. nil is an
+// empty one.
+func checkFooter(raw amqp.Raw) error {
 	if raw == nil {
 		return nil
 	}
 	r := amqp.NewReader(raw)
-	fields, n := r.List()
+	pairs, n := r.Map()
 	for range n {
-		fields.Skip()
+		readName(&pairs)
+		pairs.Check()
 	}
-	return whole(&r, &fields)
+	return whole(&r, &pairs)
 }
 
 // whole reports what went wrong while the elements of a compound were read, be
@@ -183,15 +198,19 @@ func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 		value := amqp.NewReader(pairs.Raw())
 		switch {
 		case string(name) == annScheduledEnqueueTime:
-			if !value.Null() {
-				out.ScheduledEnqueueTime = value.Timestamp().Time()
+			if value.Null() {
+				own++ // not handed on: the Go SDK panics at it
+				break
 			}
+			out.ScheduledEnqueueTime = value.Timestamp().Time()
 		case string(name) == annPartitionKey, string(name) == annViaPartitionKey:
 			if !value.Null() && utf8.RuneCountInString(value.String()) > maxIDLength {
 				return nil, errTooLong{string(name)}
 			}
 		case ownAnnotation(name):
 			own++
+		default:
+			value.Check()
 		}
 		pairs.Fail(value.Err())
 	}
@@ -201,7 +220,8 @@ func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 	return withoutOwn(raw, own), nil
 }
 
-// withoutOwn copies the map without its own entries of ours.
+// withoutOwn copies the map without its own entries of ours, and without a null
+// for a scheduled time.
 func withoutOwn(raw amqp.Raw, own int) amqp.Raw {
 	r := amqp.NewReader(raw)
 	pairs, n := r.Map()
@@ -209,8 +229,11 @@ func withoutOwn(raw amqp.Raw, own int) amqp.Raw {
 	for range n {
 		pair := pairs.Rest()
 		name := readName(&pairs)
-		pairs.Skip()
-		if !ownAnnotation(name) {
+		unsaid := string(name) == annScheduledEnqueueTime && pairs.Null()
+		if !unsaid {
+			pairs.Skip()
+		}
+		if !unsaid && !ownAnnotation(name) {
 			out = append(out, pair[:len(pair)-pairs.Len()]...)
 		}
 	}

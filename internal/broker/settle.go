@@ -131,6 +131,9 @@ func properties(m amqp.Map) ([]queue.Property, *amqp.Error) {
 		case amqp.List, amqp.Map, amqp.Array, amqp.Described, amqp.Raw:
 			return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "The value of the property '%.128s' is no simple type.", name)
 		}
+		if _, isText := value.(string); !isText && (name == propDeadLetterReason || name == propDeadLetterDescription) {
+			return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "The value of the property '%s' is no string.", name)
+		}
 		ps = append(ps, queue.Property{Key: name, Value: value})
 	}
 	return ps, nil

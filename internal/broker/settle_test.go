@@ -60,6 +60,8 @@ func TestOutcomesThatCannotBeAreRefused(t *testing.T) {
 		"transaction":                &amqp.TransactionalState{Outcome: amqp.Accepted{}},
 		"property of no simple type": &amqp.Modified{MessageAnnotations: amqp.Map{{Key: "k", Value: amqp.List{}}}},
 		"property without a name":    &amqp.Modified{MessageAnnotations: amqp.Map{{Key: int64(1), Value: "v"}}},
+		"reason that is a number":    &amqp.Modified{MessageAnnotations: amqp.Map{{Key: propDeadLetterReason, Value: int64(1)}}},
+		"description that is null":   &amqp.Modified{MessageAnnotations: amqp.Map{{Key: propDeadLetterDescription}}},
 	} {
 		if _, _, refusal := settlementOf(st); refusal == nil {
 			t.Errorf("%s: not refused", name)
