@@ -48,6 +48,20 @@ func TestDrainedComesAfterTheDeliveriesBeforeIt(t *testing.T) {
 	}
 }
 
+func TestCreditThatMakesGoodWhatIsOwedIsNotNewCredit(t *testing.T) {
+	q, c := setup(t, Config{}, "a")
+	ds := receive(c, 1) // on its way to a peer
+	c.AddCredit(-1)     // that takes its credit back meanwhile
+	c.Drain()
+	if err := q.Release(ds[0].LockToken); err != nil {
+		t.Fatal(err)
+	}
+	c.AddCredit(1) // the delivery was not made
+	if ds, drained := c.Take(nil); len(ds) != 0 || !drained || c.Credit() != 0 {
+		t.Errorf("Take = %q, drained %v, credit %d, want drained with nothing", bodies(ds), drained, c.Credit())
+	}
+}
+
 func TestDrainOfMoreThanAnOutboxHolds(t *testing.T) {
 	q, c := setup(t, Config{})
 	const n = 3*outboxLimit + 7

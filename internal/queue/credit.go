@@ -56,8 +56,10 @@ func (c *Consumer) total() int64 { return c.credit + int64(len(c.outbox)) + c.la
 func (c *Consumer) change(n int64, now instant) {
 	n = min(max(n, -maxCredit), maxCredit)
 	if n > 0 {
-		c.draining, c.drained = false, false
 		c.grant(n)
+		if c.credit > 0 { // what only makes good a debt is no new credit
+			c.draining, c.drained = false, false
+		}
 		c.q.consumers.queue(c)
 	}
 	if n < 0 {

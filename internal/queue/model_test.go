@@ -185,10 +185,10 @@ func (m *model) creditOf(c *modelConsumer) (n int) {
 }
 
 func (m *model) addCredit(c *modelConsumer, n int) {
-	if n > 0 {
+	m.grant(c, n)
+	if n > 0 && m.creditOf(c) > 0 {
 		c.draining, c.drained = false, false
 	}
-	m.grant(c, n)
 	for ; n < 0; n++ {
 		last := len(m.credit) - 1
 		for last >= 0 && m.credit[last] != c {
