@@ -159,32 +159,44 @@ func appendAnnotations(dst []byte, base amqp.Raw, v *queue.View, o overlay) []by
 	return amqp.EndMap(dst, start, pairs)
 }
 
-// appendProperties appends the properties section. Where the message has a time
-// to live the broker's word on its end replaces the sender's: clients trust it
-// more than enqueued time plus time to live.
+// appendProperties appends the properties section. A message whose sender gave
+// it no name has the broker's. Where it has a time to live the broker's word on
+// its end replaces the sender's: clients trust it more than enqueued time plus
+// time to live.
 func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duration) []byte {
-	if ttl <= 0 || v.ExpiresAt.IsZero() {
-		return appendSection(dst, amqp.CodeProperties, base)
-	}
 	var fields amqp.Reader
-	n := 0
+	n, unnamed := 0, true
 	if base != nil {
 		r := amqp.NewReader(base)
 		fields, n = r.List()
+		_, has := amqp.ListField(base, fieldMessageID)
+		unnamed = !has
+	}
+	count := n
+	name, end := unnamed && v.MessageID != "", ttl > 0 && !v.ExpiresAt.IsZero()
+	switch {
+	case end:
+		count = max(n, fieldAbsoluteExpiryTime+1)
+	case name:
+		count = max(n, fieldMessageID+1)
+	default:
+		return appendSection(dst, amqp.CodeProperties, base)
 	}
 	dst = amqp.AppendDescriptor(dst, amqp.CodeProperties)
 	dst, start := amqp.BeginList(dst)
-	count := max(n, fieldAbsoluteExpiryTime+1)
 	for i := range count {
 		var field amqp.Raw
 		if i < n {
 			field = fields.Raw()
 		}
-		if i == fieldAbsoluteExpiryTime {
+		switch {
+		case i == fieldMessageID && name:
+			dst = amqp.AppendString(dst, v.MessageID)
+		case i == fieldAbsoluteExpiryTime && end:
 			dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(v.ExpiresAt))
-			continue
+		default:
+			dst = amqp.AppendRaw(dst, field)
 		}
-		dst = amqp.AppendRaw(dst, field)
 	}
 	return amqp.EndList(dst, start, count)
 }

@@ -151,6 +151,35 @@ func TestTheSendersWordOnExpiryIsReplacedAndTheRestKept(t *testing.T) {
 	}
 }
 
+func TestAMessageWithoutANameGetsOneThatStays(t *testing.T) {
+	for name, m := range map[string]*sdk.Message{
+		"no properties":     {},
+		"no message-id":     {Properties: &sdk.MessageProperties{Subject: new("s")}},
+		"with time to live": {Header: &sdk.MessageHeader{TTL: time.Minute}},
+	} {
+		v := stored(t, m)
+		v.ExpiresAt = v.EnqueuedTime.Add(v.TTL)
+		p := shown(t, v, overlay{}).Properties
+		id, _ := p.MessageID.(string)
+		if len(id) != 32 || id != v.MessageID {
+			t.Errorf("%s: message-id = %v, want %q, a GUID", name, p.MessageID, v.MessageID)
+		}
+		if again := shown(t, v, overlay{peeked: true}).Properties.MessageID; again != id {
+			t.Errorf("%s: message-id = %v when peeked, want %v", name, again, id)
+		}
+		if m.Properties != nil && (p.Subject == nil || *p.Subject != "s") {
+			t.Errorf("%s: properties = %+v, want the subject kept", name, p)
+		}
+		if stored(t, m).MessageID == id {
+			t.Errorf("%s: two messages got the name %s", name, id)
+		}
+	}
+	empty := shown(t, stored(t, &sdk.Message{Properties: &sdk.MessageProperties{MessageID: ""}}), overlay{})
+	if got := empty.Properties.MessageID; got != "" {
+		t.Errorf("message-id = %v, want the empty one that the sender gave", got)
+	}
+}
+
 func TestSettlementsShowInApplicationProperties(t *testing.T) {
 	v := stored(t, &sdk.Message{ApplicationProperties: map[string]any{"old": int32(1), "kept": true}})
 	v.Properties = []queue.Property{{Key: "old", Value: "2"}, {Key: "new", Value: int64(3)}}

@@ -5,8 +5,11 @@ package broker
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -64,6 +67,9 @@ func ingest(encoded []byte) (queue.Message, *amqp.Error) {
 	}
 	if err != nil {
 		return queue.Message{}, refusal(err)
+	}
+	if _, named := amqp.ListField(m.Properties, fieldMessageID); !named {
+		out.MessageID = newMessageID()
 	}
 	rebuild := false
 	var unasked queue.Message // what delivery annotations say asks for nothing
@@ -158,6 +164,17 @@ const (
 	fieldCreationTime = 9
 	fieldGroupID      = 10
 )
+
+// newMessageID names a message that its sender did not, as the service does; the
+// JavaScript SDK cannot settle one without a name. It is shown on delivery, and
+// the sender's bytes stay as they are.
+func newMessageID() string {
+	var id [16]byte
+	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // a GUID, version 4
+	return hex.EncodeToString(id[:])
+}
 
 // nameField reads an identifier as text, whatever type the client gave it.
 func nameField(properties amqp.Raw, field int, name string) (string, error) {

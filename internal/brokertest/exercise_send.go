@@ -37,6 +37,18 @@ var sendSpecs = []spec{
 			s.Errorf("received message (-sent +got):\n%s", diff)
 		}
 	}},
+	{name: "a message without a message-id gets one", check: func(s *scene) {
+		s.send(&azservicebus.Message{Body: []byte("nameless")})
+		r := s.receiver()
+		peeked, err := r.PeekMessages(s.ctx, 1, nil)
+		s.must(err)
+		if len(peeked) != 1 || peeked[0].MessageID == "" {
+			s.Fatalf("peeked %d messages, want one with a message-id", len(peeked))
+		}
+		if got := s.one(r).MessageID; got != peeked[0].MessageID {
+			s.Errorf("message-id = %q when received, %q when peeked; want the same", got, peeked[0].MessageID)
+		}
+	}},
 	{name: "application properties keep their AMQP types", check: func(s *scene) {
 		sent := map[string]any{
 			"bool": true, "byte": int8(-1), "short": int16(-2), "int": int32(-3), "long": int64(-1 << 40),
