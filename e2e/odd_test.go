@@ -252,6 +252,30 @@ func TestScheduledWorkMessage(t *testing.T) {
 	})
 }
 
+// A queue may be deleted while an alert about one of its messages still finds no taker.
+func TestMissedDeadlineOfAQueueThatIsGoneIsTold(t *testing.T) {
+	play(t, func(s *scene) {
+		s.startMonitor()
+		now := time.Now()
+		fresh := scheduler.Reference{MessageID: "fresh", Sent: now, Deadline: now}
+		missed := scheduler.Reference{MessageID: "missed", Sent: now, Deadline: now, Missed: &scheduler.Missed{
+			SequenceNumber: 7, EnqueuedTime: now, Deadline: now, DeadLetteredTime: now, DeadLetterReason: "TTLExpiredException", Strategy: "native",
+		}}
+		err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: "nowhere", Due: now, References: []scheduler.Reference{fresh, missed}})
+		if err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if got := s.hook.subjects(); len(got) != 1 || got[0] != "missed" {
+			s.Errorf("told of %v, want of the one that was missed", got)
+		}
+		if dead := s.dead(monitorQueue); len(dead) != 1 || dead[0].DeadLetterReason != "EntityNotFound" {
+			s.Errorf("%d companions were dead-lettered, want the one for lack of its queue", len(dead))
+		}
+		s.settled(time.Second)
+	})
+}
+
 func TestCompanionThatCannotBeReadIsDeadLettered(t *testing.T) {
 	play(t, func(s *scene) {
 		s.startMonitor()

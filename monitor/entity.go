@@ -158,34 +158,45 @@ func (e *entity) earliest() time.Time {
 }
 
 // attempt makes a pass and sorts its watches: done, told elsewhere, or to be looked at
-// again. A pass that fails is made again; nothing has been decided by it.
+// again. A pass that fails is made again, and has decided nothing; but what it or another
+// has expired is told.
 func (e *entity) attempt(ctx context.Context, due []*watch) {
 	e.settings = e.w.cfg.Settings(e.name)
 	timed, cancel := context.WithTimeout(ctx, passTime)
 	err := e.pass(timed, due)
 	cancel()
+	missing := entityMissing(err)
+	wait := e.retryAfter(err)
 	switch {
-	case err == nil:
-		e.failures = 0
-		for _, wt := range due {
+	case missing:
+		e.log.Warn("companions name a queue that does not exist", zap.Int("messages", len(due)), zap.Error(err))
+	case err != nil:
+		e.log.Warn("pass failed", zap.Int("messages", len(due)), zap.Duration("retry_in", wait), zap.Error(err))
+		e.work.close(ctx)
+		e.dead.close(ctx)
+	}
+	for _, wt := range due {
+		switch {
+		case wt.missed != nil:
+			e.w.tell(ctx, e.name, wt) // ⑥
+		case missing:
+			wt.held.refuse(ctx, reasonEntityMissing, err.Error())
+		case err != nil:
+			e.later(ctx, wt, wait)
+		default:
 			e.conclude(ctx, wt)
 		}
-		return
-	case entityMissing(err):
-		e.log.Warn("companions name a queue that does not exist", zap.Int("messages", len(due)), zap.Error(err))
-		for _, wt := range due {
-			wt.held.refuse(ctx, reasonEntityMissing, err.Error())
-		}
-		return
+	}
+}
+
+// retryAfter is how long to wait after a pass that ended with err: the longer the more have failed.
+func (e *entity) retryAfter(err error) time.Duration {
+	if err == nil {
+		e.failures = 0
+		return 0
 	}
 	e.failures++
-	wait := min(retryMin<<min(e.failures-1, 10), retryMax)
-	e.log.Warn("pass failed", zap.Int("messages", len(due)), zap.Duration("retry_in", wait), zap.Error(err))
-	e.work.close(ctx)
-	e.dead.close(ctx)
-	for _, wt := range due {
-		e.later(ctx, wt, wait)
-	}
+	return min(retryMin<<min(e.failures-1, 10), retryMax)
 }
 
 // entityMissing: the broker says that the work queue does not exist. So no message of it

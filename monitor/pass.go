@@ -129,11 +129,10 @@ func (w *want) sought(r *scheduler.Reference) {
 	}
 }
 
-// conclude acts upon the verdict about one watch: ⑥ tell, or let go, or look again.
+// conclude acts upon the verdict about one watch that is not missed:
+// let go, or look again.
 func (e *entity) conclude(ctx context.Context, wt *watch) {
 	switch v := wt.judgement.verdict; {
-	case wt.missed != nil:
-		e.w.tell(ctx, e.name, wt)
 	case v == Gone && wt.open(e.w.clock.now()) > 0:
 		// Its send may still be under way: the companion can be the faster of the two.
 		wt.looks++
