@@ -179,6 +179,33 @@ func TestSkewedClocks(t *testing.T) {
 	}
 }
 
+// The monitor's clock gains eight seconds on the broker's in a day without companions. One that
+// comes early then must not find its message overdue.
+func TestMonitorWhoseClockRunsFast(t *testing.T) {
+	play(t, func(s *scene) {
+		s.stamp = false // or the broker would not let it happen
+		s.startMonitor()
+		s.send(workQueue, "before", "", "Overdue-Within", `"1s"`)
+		time.Sleep(24 * time.Hour)
+		s.ns.Broker.SetClockOffset(-8 * time.Second)
+		s.send(workQueue, "m", "", "Overdue-Within", `"6s"`) // its companion comes late
+		err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: s.ns.Broker.Now(), References: []scheduler.Reference{{
+			MessageID: "m", Sent: time.Now(), Within: 6 * time.Second, Deadline: time.Now(), Stated: "within",
+		}}})
+		if err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		dead := s.dead(workQueue)
+		if len(dead) != 2 {
+			s.Fatalf("%d dead letters, want 2", len(dead))
+		}
+		if lag := dead[1].DeadLetteredTime.Sub(dead[1].EnqueuedTime.Add(6 * time.Second)); lag < 0 || lag > time.Second {
+			s.Errorf("dead-lettered %v after its deadline, want 0 to 1s", lag)
+		}
+	})
+}
+
 // An absolute deadline names an instant of the true time. A sidecar whose clock is wrong, and
 // knows it, still keeps it.
 func TestAbsoluteDeadlineOnASkewedClock(t *testing.T) {

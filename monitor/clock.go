@@ -7,9 +7,13 @@ import (
 	"time"
 )
 
+// driftPerSecond is what our clock gains on the broker's in a second at most.
+const driftPerSecond = 200 * time.Microsecond
+
 // brokerClock is a lower bound of the broker's clock: the latest stamp that it was
-// seen to make, carried on by our monotonic clock. It is behind by the time that a companion
-// took to get here, and never ahead, so what is overdue by it is overdue.
+// seen to make, carried on by our monotonic clock as if that ran fast. It is behind by the time
+// that a companion took to get here, by a little more the longer none has come, and never
+// ahead, so what is overdue by it is overdue.
 type brokerClock struct {
 	mu    sync.Mutex
 	stamp time.Time
@@ -20,14 +24,18 @@ type brokerClock struct {
 func (c *brokerClock) observe(stamp time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	if c.at.IsZero() || stamp.After(c.stamp.Add(now.Sub(c.at))) {
-		c.stamp, c.at = stamp, now
+	if c.at.IsZero() || stamp.After(c.nowLocked()) {
+		c.stamp, c.at = stamp, time.Now()
 	}
 }
 
 func (c *brokerClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.stamp.Add(time.Since(c.at))
+	return c.nowLocked()
+}
+
+func (c *brokerClock) nowLocked() time.Time {
+	age := time.Since(c.at)
+	return c.stamp.Add(age - time.Duration(age.Seconds()*float64(driftPerSecond)))
 }

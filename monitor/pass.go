@@ -129,8 +129,7 @@ func (w *want) sought(r *scheduler.Reference) {
 	}
 }
 
-// conclude acts upon the verdict about one watch that is not missed:
-// let go, or look again.
+// conclude acts upon the verdict about a watch that is not missed: let go, or look again.
 func (e *entity) conclude(ctx context.Context, wt *watch) {
 	switch v := wt.judgement.verdict; {
 	case v == Gone && wt.open(e.w.clock.now()) > 0:
