@@ -79,7 +79,7 @@ func TestMessagesOfEverySizePassBothWays(t *testing.T) {
 	}
 }
 
-func TestMessageAboveMaxMessageSizeDetachesTheLink(t *testing.T) {
+func TestMessageAboveMaxMessageSizeIsRejectedAndDetachesTheLink(t *testing.T) {
 	bubble(t, func(t *testing.T, sc *scene) {
 		// go-amqp refuses by itself what exceeds the limit it was told, so the raw peer sends this.
 		p := sc.raw()
@@ -88,6 +88,10 @@ func TestMessageAboveMaxMessageSizeDetachesTheLink(t *testing.T) {
 		p.attach(0, 0, amqp.RoleSender, "hold")
 		p.send(0, &amqp.Transfer{Handle: 0, DeliveryID: 0, HasDeliveryID: true, DeliveryTag: []byte("a"), More: true}, make([]byte, 800))
 		p.send(0, &amqp.Transfer{Handle: 0, More: true}, make([]byte, 300))
+		outcome := expect[*amqp.Disposition](p)
+		if r, _ := outcome.State.(*amqp.Rejected); r == nil || cond(r.Error) != string(amqp.ErrCondLinkMessageSizeExceeded) || !outcome.Settled || outcome.First != 0 {
+			t.Errorf("disposition = %+v, want delivery 0 rejected and settled with amqp:link:message-size-exceeded", outcome)
+		}
 		d := expect[*amqp.Detach](p)
 		if got := cond(d.Error); got != string(amqp.ErrCondLinkMessageSizeExceeded) || !d.Closed {
 			t.Errorf("detach closed=%v %s, want closed=true amqp:link:message-size-exceeded", d.Closed, got)

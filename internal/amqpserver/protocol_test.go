@@ -237,6 +237,9 @@ func TestUnfinishedDeliveriesAreBounded(t *testing.T) {
 			m.More = true
 			p.send(0, m, make([]byte, 300))
 		}
+		if o := expect[*amqp.Disposition](p); o.First != 3 || !o.Settled {
+			t.Errorf("disposition = %s, want delivery 3 settled", amqp.Trace(o, 0))
+		}
 		if d := expect[*amqp.Detach](p); d.Handle != 3 || cond(d.Error) != string(amqp.ErrCondResourceLimitExceeded) {
 			t.Errorf("detach = %s, want handle 3 and resource-limit-exceeded", amqp.Trace(d, 0))
 		}

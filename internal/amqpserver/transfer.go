@@ -63,7 +63,7 @@ func (s *Session) takeTransferLocked(t *amqp.Transfer, payload []byte) (*Deliver
 		l.dropPartialLocked() // and it counts as settled
 		l.topUpLocked()
 		return nil, nil
-	case !l.roomLocked(len(payload), t.More):
+	case !l.roomLocked(d, len(payload), t.More):
 		return nil, nil
 	case t.More:
 		if l.current = d; l.partial == nil {
@@ -123,18 +123,24 @@ func (d *Delivery) continues(t *amqp.Transfer) *amqp.Error {
 	return nil
 }
 
-// roomLocked reports whether n more bytes may be taken, and stored if more are to follow; otherwise it detaches the link.
-func (l *SinkLink) roomLocked(n int, more bool) bool {
-	size := uint64(len(l.partial)) + uint64(n)
-	if limit := l.Reply.MaxMessageSize; limit > 0 && size > limit {
-		l.detachLocked(amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The message has more than %d bytes, which is max-message-size.", limit))
-		return false
+// roomLocked reports whether n more bytes of d may be taken, and stored if more are to follow. Otherwise it rejects d and
+// detaches the link: the detach says it to the link's owner, but senders wait for the outcome of the delivery, and rhea's
+// would until its timeout.
+func (l *SinkLink) roomLocked(d *Delivery, n int, more bool) bool {
+	var e *amqp.Error
+	if limit := l.Reply.MaxMessageSize; limit > 0 && uint64(len(l.partial))+uint64(n) > limit {
+		e = amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The message has more than %d bytes, which is max-message-size.", limit)
+	} else if limit := l.s.c.cfg.MaxBuffered; more && l.s.c.unfinished+uint64(n) > limit {
+		e = amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection's unfinished deliveries have more than %d bytes.", limit)
 	}
-	if limit := l.s.c.cfg.MaxBuffered; more && l.s.c.unfinished+uint64(n) > limit {
-		l.detachLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection's unfinished deliveries have more than %d bytes.", limit))
-		return false
+	if e == nil {
+		return true
 	}
-	return true
+	if !d.Settled {
+		l.s.ackLocked(amqp.RoleReceiver, d.id, true, &amqp.Rejected{Error: e})
+	}
+	l.detachLocked(e)
+	return false
 }
 
 // finishLocked completes d. Its payload is copied once more when it came in pieces, into exactly the space it needs:
