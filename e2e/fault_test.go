@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"overdue/internal/broker"
 	"overdue/internal/pipenet"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -35,6 +36,26 @@ func TestSinkThatIsDown(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		toldOnceEach(s, n)
 	})
+}
+
+// An alert may take longer than the lock of its companion lasts. The companion that comes back
+// meanwhile must not be taken for another one: it is all that is left of the alert.
+func TestAlertThatOutlastsItsLock(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.hook.answer(http.StatusInternalServerError)
+		s.send(workQueue, "m", ttl(time.Second))
+		for range 300 {
+			time.Sleep(100 * time.Millisecond)
+			if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled == 0 {
+				s.Fatalf("no companion is left of an alert that nobody has taken")
+			}
+		}
+		s.hook.answer(http.StatusOK)
+		time.Sleep(time.Minute)
+		toldOnceEach(s, 1)
+	}, func(_ *scene, c *broker.Config) { c.Queues[2].LockDuration = 5 * time.Second })
 }
 
 // emptyDeadLetters takes n messages out of the dead-letter queue, as an operator would.

@@ -35,22 +35,24 @@ type Alerter interface {
 // tell takes the missed deadline of wt to every sink, then ends wt. It does not block: a
 // slow sink must not hold up the next pass.
 func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
+	e := w.event(entity, wt)
+	t, first := w.told.begin(e.ID)
+	if first && wt.ref.Missed == nil {
+		w.metrics.missed(entity, e.Data.Lag())
+	}
 	w.running.Go(func() {
-		e := w.event(entity, wt)
-		if !w.told.begin(e.ID) {
-			wt.held.done(ctx, nil) // another companion has seen to it
+		if first {
+			err := w.fanOut(ctx, e)
+			w.told.end(e.ID, t, err)
+		}
+		// Another companion may be seeing to it. That this one is done as well rests on how that ends:
+		// it may be the same one, come back, and the only one that is left.
+		<-t.done
+		if t.err != nil {
+			w.retell(ctx, entity, wt, t.err)
 			return
 		}
-		if wt.ref.Missed == nil {
-			w.metrics.missed(entity, e.Data.Lag())
-		}
-		err := w.fanOut(ctx, e)
-		if err == nil {
-			wt.held.done(ctx, nil)
-			return
-		}
-		w.told.forget(e.ID)
-		w.retell(ctx, entity, wt, err)
+		wt.held.done(ctx, nil)
 	})
 }
 
@@ -97,50 +99,4 @@ func (w *Worker) retell(ctx context.Context, entity string, wt *watch, err error
 func eventID(source string, number int64, enqueued time.Time) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d", source, number, enqueued.UnixMilli()))
 	return hex.EncodeToString(sum[:16])
-}
-
-// maxTold bounds the events remembered. The memory only spares repeats; what is
-// forgotten may be told twice.
-const maxTold = 1 << 16
-
-// toldEvents remembers which events have been told, or are being told.
-type toldEvents struct {
-	mu    sync.Mutex
-	ids   map[string]struct{}
-	order []string // oldest first, from next on in a ring
-	next  int
-}
-
-// begin reports whether id is new, and remembers it.
-func (t *toldEvents) begin(id string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, ok := t.ids[id]; ok {
-		return false
-	}
-	if t.ids == nil {
-		t.ids = map[string]struct{}{}
-	}
-	t.ids[id] = struct{}{}
-	if len(t.order) < maxTold {
-		t.order = append(t.order, id)
-		return true
-	}
-	delete(t.ids, t.order[t.next])
-	t.order[t.next] = id
-	t.next = (t.next + 1) % maxTold
-	return true
-}
-
-func (t *toldEvents) has(id string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, ok := t.ids[id]
-	return ok
-}
-
-func (t *toldEvents) forget(id string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.ids, id)
 }

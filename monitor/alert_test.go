@@ -75,20 +75,35 @@ func TestEventIDIsOneForEachMessage(t *testing.T) {
 }
 
 func TestToldEventsForgetTheOldest(t *testing.T) {
-	var told toldEvents
+	var events toldEvents
 	for i := range maxTold + 10 {
-		if !told.begin(fmt.Sprint(i)) {
+		begun, first := events.begin(fmt.Sprint(i))
+		if !first {
 			t.Fatalf("event %d is taken for told", i)
 		}
+		events.end(fmt.Sprint(i), begun, nil)
 	}
-	if told.has("9") || !told.has("10") || !told.has(fmt.Sprint(maxTold+9)) {
+	if events.has("9") || !events.has("10") || !events.has(fmt.Sprint(maxTold+9)) {
 		t.Error("want the oldest ten forgotten and no others")
 	}
-	if told.begin("11") {
-		t.Error("an event that was told begins again")
+	if begun, first := events.begin("11"); first || begun != told {
+		t.Errorf("an event that was told begins again: first %v", first)
 	}
-	told.forget("11")
-	if !told.begin("11") {
+}
+
+func TestAnEventThatFoundNoTakerBeginsAgain(t *testing.T) {
+	var events toldEvents
+	begun, _ := events.begin("e")
+	joined, first := events.begin("e")
+	if first || joined != begun {
+		t.Error("an event that is being told begins again")
+	}
+	noTaker := errors.New("no taker")
+	events.end("e", begun, noTaker)
+	if <-joined.done; joined.err != noTaker {
+		t.Errorf("whoever waits for the telling gets %v, want %v", joined.err, noTaker)
+	}
+	if _, first := events.begin("e"); !first {
 		t.Error("an event that found no taker does not begin again")
 	}
 }
