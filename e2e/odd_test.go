@@ -279,6 +279,33 @@ func TestScheduledWorkMessage(t *testing.T) {
 	})
 }
 
+// A message has another number once it is activated. One that was seen before then is not gone.
+func TestScheduledWorkMessageThatIsSeenBeforeItsActivation(t *testing.T) {
+	play(t, func(s *scene) {
+		s.startMonitor()
+		sender, err := s.client.NewSender(workQueue, nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		at := time.Now().Add(2 * time.Second)
+		life := time.Second
+		if _, err := sender.ScheduleMessages(s.Context(), []*azservicebus.Message{{MessageID: to.Ptr("m"), TimeToLive: &life}}, at, nil); err != nil {
+			s.Fatal(err)
+		}
+		err = s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: time.Now(), References: []scheduler.Reference{{
+			MessageID: "m", Sent: time.Now(), Within: life, Deadline: at.Add(life), Stated: "ttl",
+		}}})
+		if err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if lags := s.lags(workQueue); len(lags) != 1 {
+			s.Errorf("%d dead letters, want 1", len(lags))
+		}
+		toldOnceEach(s, 1)
+	})
+}
+
 // A queue may be deleted while an alert about one of its messages still finds no taker.
 func TestMissedDeadlineOfAQueueThatIsGoneIsTold(t *testing.T) {
 	play(t, func(s *scene) {

@@ -38,7 +38,7 @@ func judge(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Settings, 
 	deadline := deadlineOf(r, m, s)
 	expiry, mortal := nativeExpiry(m, s, enqueued)
 	switch {
-	case m.State == azservicebus.MessageStateScheduled:
+	case pending(m):
 		// Its clock starts when it is activated, with a stamp that does not exist yet.
 		start := now
 		if m.ScheduledEnqueueTime != nil && m.ScheduledEnqueueTime.After(now) {
@@ -97,6 +97,16 @@ func nativeExpiry(m *azservicebus.ReceivedMessage, s Settings, enqueued time.Tim
 		return time.Time{}, false
 	}
 	return enqueued.Add(ttl), true
+}
+
+// pending reports whether m still waits for its activation. The state alone does not tell: it
+// may stay "scheduled" afterwards. The stamp does: until then it is that of the send
+// (servicebus-facts: sequence numbers).
+func pending(m *azservicebus.ReceivedMessage) bool {
+	if m.State != azservicebus.MessageStateScheduled {
+		return false
+	}
+	return m.ScheduledEnqueueTime == nil || enqueuedTime(m).Before(*m.ScheduledEnqueueTime)
 }
 
 // timeToLive is what m states itself, 0 when it states none.

@@ -60,6 +60,9 @@ func TestJudge(t *testing.T) {
 		{name: "still scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *azservicebus.ReceivedMessage) {
 			m.State, m.ScheduledEnqueueTime = azservicebus.MessageStateScheduled, to.Ptr(noon.Add(time.Hour))
 		}), at: 2 * time.Second, verdict: NotDue, deadline: time.Hour + time.Second},
+		{name: "activated, and still said to be scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *azservicebus.ReceivedMessage) {
+			m.State, m.ScheduledEnqueueTime = azservicebus.MessageStateScheduled, to.Ptr(noon)
+		}), at: 2 * time.Second, verdict: Overdue, deadline: time.Second, native: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := judge(&tc.ref, message(tc.message), tc.settings, noon.Add(tc.at))

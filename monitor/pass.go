@@ -92,7 +92,8 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 		if w.found == nil {
 			w.found = w.spare
 		}
-		if w.found != nil {
+		// A scheduled message gets another number when it is activated.
+		if w.found != nil && !pending(w.found) {
 			w.number = sequenceNumber(w.found)
 		}
 	}
