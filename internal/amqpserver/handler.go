@@ -137,4 +137,7 @@ type Reply struct {
 	MaxMessageSize       uint64            // bytes, both sent and enforced; default Config.MaxMessageSize
 	Credit               uint32            // sink links: deliveries outstanding or unsettled at a time; default 1000
 	InitialDeliveryCount uint32            // source links
+	// SettleFirst, of sink links: Settle settles at once, also where the peer asked for rcv-settle-mode second. For
+	// dialects whose senders ask for it and then wait for the receiver all the same.
+	SettleFirst bool
 }

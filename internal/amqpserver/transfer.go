@@ -105,7 +105,7 @@ func (l *SinkLink) firstLocked(t *amqp.Transfer) *Delivery {
 	l.deliveryCount++
 	l.credit--
 	d := &Delivery{Format: t.MessageFormat, link: l, id: t.DeliveryID}
-	d.second = l.attach.RcvSettleMode == amqp.RcvSecond && (!t.HasRcvSettleMode || t.RcvSettleMode == amqp.RcvSecond)
+	d.second = !l.Reply.SettleFirst && l.attach.RcvSettleMode == amqp.RcvSecond && (!t.HasRcvSettleMode || t.RcvSettleMode == amqp.RcvSecond)
 	d.Tag = d.tag[:copy(d.tag[:], t.DeliveryTag)]
 	return d
 }

@@ -36,6 +36,8 @@ func (c *conn) AttachSink(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp.Error)
 	if target == nil {
 		return nil, amqp.Errorf(amqp.ErrCondNotImplemented, "Transactions are not supported.")
 	}
+	// The Python SDK asks for rcv-settle-mode second and never settles: it waits for us to.
+	l.Reply.SettleFirst = true
 	a := parseAddress(target.Address)
 	switch {
 	case a.cbs:

@@ -3,6 +3,7 @@
 package broker_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -226,4 +227,23 @@ func deliveredToken(t *testing.T, w *wire, ns *brokertest.Namespace) (token [16]
 		token[i] = tag[j]
 	}
 	return token
+}
+
+func TestASenderNeverHasToSettle(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
+		w := receiveOver(t, ns)
+		for i, mode := range []amqp.RcvSettleMode{amqp.RcvFirst, amqp.RcvSecond} {
+			handle := uint32(i + 1)
+			w.send(&amqp.Attach{
+				Name: fmt.Sprint("sender ", i), Handle: handle, Role: amqp.RoleSender, RcvSettleMode: mode,
+				Source: &amqp.Source{}, Target: &amqp.Target{Address: "q", HasAddress: true},
+			})
+			synctest.Wait()
+			w.send(&amqp.Transfer{Handle: handle, DeliveryID: uint32(i), HasDeliveryID: true, DeliveryTag: []byte{1}})
+			d := next[*amqp.Disposition](w)
+			if _, accepted := d.State.(amqp.Accepted); !accepted || !d.Settled || d.First != uint32(i) {
+				t.Errorf("rcv-settle-mode %v: %s, want delivery %d accepted and settled", mode, amqp.Trace(d, 0), i)
+			}
+		}
+	})
 }
