@@ -26,8 +26,9 @@ type Message struct {
 
 // ParseMessage cuts an encoded message into its sections. It checks their order, that none but a
 // data or a sequence section comes twice, that the body is of one kind and that each section is of
-// its type, and that lists and maps hold the elements that they state. It does not look into those. A message without a body is taken,
-// though the standard wants one: go-amqp sends them.
+// its type, and that lists and maps hold the elements that they state. It does not look into those.
+// Two liberties are taken because clients take them: a message may have no body (go-amqp), and
+// delivery annotations may be the last section (the Python SDKs).
 func ParseMessage(b []byte) (Message, error) {
 	var m Message
 	r := NewReader(b)
@@ -35,10 +36,14 @@ func ParseMessage(b []byte) (Message, error) {
 	for !r.Done() {
 		begin := len(b) - r.Len()
 		code := r.Descriptor()
-		if err := checkOrder(&r, last, code); err != nil {
-			return Message{}, err
+		if code == CodeDeliveryAnnotations && last > code && m.DeliveryAnnotations == nil {
+			last = CodeFooter // nothing may follow
+		} else {
+			if err := checkOrder(&r, last, code); err != nil {
+				return Message{}, err
+			}
+			last = code
 		}
-		last = code
 		v := section(&r, code)
 		if r.err != nil {
 			return Message{}, r.err
@@ -141,7 +146,7 @@ func checkElements(v Raw) error {
 }
 
 // Append appends the encoded message: what ParseMessage was given, byte for byte, unless that had
-// descriptors in another form than ours.
+// descriptors in another form than ours, or a section out of its place.
 func (m *Message) Append(dst []byte) []byte {
 	dst = appendSection(dst, CodeHeader, m.Header)
 	dst = appendSection(dst, CodeDeliveryAnnotations, m.DeliveryAnnotations)
