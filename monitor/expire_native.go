@@ -4,7 +4,10 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/Azure/go-amqp"
 )
 
 // nudge makes the broker expire what has passed its time-to-live: it grants one credit,
@@ -22,15 +25,14 @@ func (e *entity) nudge(ctx context.Context) error {
 	defer r.Close(ctx)
 	m, err := r.Next(ctx)
 	e.w.metrics.operation("nudge", 1)
-	if err != nil {
+	var live []*amqp.Message
+	if m != nil {
+		live = append(live, m)
+	}
+	released, releaseErr := r.GiveBack(ctx, live...)
+	e.w.metrics.operation("release", released)
+	if err = errors.Join(err, releaseErr); err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", e.name, err)
 	}
-	if m == nil {
-		return nil
-	}
-	if err := r.Release(ctx, m); err != nil {
-		return fmt.Errorf("monitor: release after nudge of %s: %w", e.name, err)
-	}
-	e.w.metrics.operation("release", 1)
 	return nil
 }

@@ -4,6 +4,7 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 	"overdue/scheduler"
 
 	"github.com/Azure/go-amqp"
-	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -47,11 +47,14 @@ func (e *entity) scan(ctx context.Context, watches []*watch) (err error) {
 	// What was taken is given back whatever happens, and only at the end: given back
 	// earlier it would be the head again.
 	defer func() {
-		if releaseErr := s.giveBack(ctx); err == nil {
-			err = releaseErr
-		}
+		released, releaseErr := r.GiveBack(ctx, s.live...)
+		e.w.metrics.operation("release", released)
+		err = errors.Join(err, releaseErr)
 	}()
-	return s.run(ctx)
+	if err := s.run(ctx); err != nil {
+		return fmt.Errorf("monitor: scan %s: %w", e.name, err)
+	}
+	return nil
 }
 
 // scan is the state of one scan.
@@ -134,7 +137,7 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool, err erro
 		if sblink.Condition(err) == sblink.ConditionLockLost {
 			return len(s.ours) == 0, nil // the next look tells what became of it
 		}
-		return false, fmt.Errorf("monitor: dead-letter on %s: %w", s.e.name, err)
+		return false, fmt.Errorf("dead-letter: %w", err)
 	}
 	s.e.w.metrics.operation("dead-letter", 1)
 	seen := wt.want.found
@@ -145,21 +148,4 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool, err erro
 		CorrelationID: correlationID(seen), DeliveryCount: deliveries(seen),
 	}
 	return len(s.ours) == 0, nil
-}
-
-// giveBack releases the messages that were taken and are none of ours.
-func (s *scan) giveBack(ctx context.Context) error {
-	// A worker that stops still gives back.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	var g errgroup.Group
-	g.SetLimit(64)
-	for _, m := range s.live {
-		g.Go(func() error { return s.r.Release(ctx, m) })
-	}
-	s.e.w.metrics.operation("release", len(s.live))
-	if err := g.Wait(); err != nil {
-		return fmt.Errorf("monitor: release after scan of %s: %w", s.e.name, err)
-	}
-	return nil
 }

@@ -102,17 +102,8 @@ func (w *Worker) retire(ctx, work context.Context, r *sblink.Receiver, cause err
 		return cause
 	}
 	w.last = r
-	drain, cancel := context.WithTimeout(work, settleTime)
-	defer cancel()
-	if err := r.Drain(drain); err != nil {
-		return cause // the link is gone, and its credit with it
-	}
-	for m := r.Prefetched(); m != nil; m = r.Prefetched() {
-		if err := r.Release(drain, m); err != nil {
-			return errors.Join(cause, err)
-		}
-	}
-	return cause
+	_, err := r.GiveBack(work) // when it fails the link is gone, and its credit with it
+	return errors.Join(cause, err)
 }
 
 // lease is a companion's message under lock. It is settled on the link that it came on.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
+	"golang.org/x/sync/errgroup"
 )
 
 // settleMargin is how long the mux of the AMQP client gets to put granted credit on
@@ -18,6 +19,13 @@ const settleMargin = 2 * time.Millisecond
 
 // closeTimeout bounds the closing of a receiver, whose caller may be in a hurry.
 const closeTimeout = 5 * time.Second
+
+const (
+	// giveBackTimeout bounds each half of giving back: the drain, and the releases.
+	giveBackTimeout = 5 * time.Second
+	// maxReleasing bounds the releases under way at once.
+	maxReleasing = 64
+)
 
 // openTimeout bounds the opening of a receiver, the connection included.
 const openTimeout = 30 * time.Second
@@ -30,6 +38,7 @@ type Receiver struct {
 	entity  string
 	session *amqp.Session
 	link    *amqp.Receiver
+	credit  uint32 // granted, and neither used nor taken back
 }
 
 // Receiver opens a receiver with no credit. entity may be a sub-queue's path.
@@ -80,7 +89,13 @@ func (r *Receiver) open(ctx context.Context) (err error) {
 func (r *Receiver) Claim(ctx context.Context) error { return r.ns.claim(ctx, r.conn, r.entity) }
 
 // Grant lets the broker send n messages more.
-func (r *Receiver) Grant(n uint32) error { return r.link.IssueCredit(n) }
+func (r *Receiver) Grant(n uint32) error {
+	if err := r.link.IssueCredit(n); err != nil {
+		return err
+	}
+	r.credit += n
+	return nil
+}
 
 // Receive waits for one message, at most as long as wait. It returns nil without an
 // error when none came.
@@ -91,8 +106,14 @@ func (r *Receiver) Receive(ctx context.Context, wait time.Duration) (*amqp.Messa
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, nil
 	}
+	if m != nil {
+		r.arrived()
+	}
 	return m, err
 }
+
+// arrived notes that a message has used up credit, unless that was taken back with it.
+func (r *Receiver) arrived() { r.credit -= min(r.credit, 1) }
 
 // Next grants one credit and returns the message that the broker has for it, or nil
 // when it has none. It does not wait for one: the credit is drained at once.
@@ -111,20 +132,55 @@ func (r *Receiver) Next(ctx context.Context) (*amqp.Message, error) {
 	if err := r.Drain(ctx); err != nil {
 		return nil, err
 	}
-	return r.link.Prefetched(), nil
+	return r.Prefetched(), nil
 }
 
 // Drain takes back what is left of the granted credit. Messages that the broker sent
-// before are still to be received.
+// before are still to be received. It is bounded, but not ended by ctx: one that is given up leaves
+// open what is still to come.
 func (r *Receiver) Drain(ctx context.Context) error {
-	if err := r.link.DrainCredit(ctx, nil); err != nil {
-		return fmt.Errorf("sblink: drain %s: %w", r.link.Address(), err)
+	if r.credit == 0 {
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	if err := r.link.DrainCredit(ctx, nil); err != nil {
+		return fmt.Errorf("sblink: drain %s: %w", r.entity, err)
+	}
+	r.credit = 0
 	return nil
 }
 
 // Prefetched is a message that has arrived already, or nil.
-func (r *Receiver) Prefetched() *amqp.Message { return r.link.Prefetched() }
+func (r *Receiver) Prefetched() *amqp.Message {
+	m := r.link.Prefetched()
+	if m != nil {
+		r.arrived()
+	}
+	return m
+}
+
+// GiveBack releases ms, takes back the credit that is left and releases what came for it,
+// so that the link holds nothing any more but what else was received over it. It does so although ctx
+// has ended: a lock that is left to lapse costs its message a delivery. It returns how many
+// messages it has released, or tried to.
+func (r *Receiver) GiveBack(ctx context.Context, ms ...*amqp.Message) (n int, err error) {
+	drainErr := r.Drain(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	for m := r.Prefetched(); m != nil; m = r.Prefetched() {
+		ms = append(ms, m)
+	}
+	var g errgroup.Group
+	g.SetLimit(maxReleasing)
+	for _, m := range ms {
+		g.Go(func() error { return r.Release(ctx, m) })
+	}
+	if err := g.Wait(); err != nil {
+		return len(ms), fmt.Errorf("sblink: release on %s: %w", r.entity, err)
+	}
+	return len(ms), drainErr
+}
 
 // Complete settles m: it is gone from the queue.
 func (r *Receiver) Complete(ctx context.Context, m *amqp.Message) error {

@@ -15,6 +15,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/brokertest"
+	"overdue/internal/pipenet"
 	"overdue/internal/queue"
 	"overdue/internal/sblink"
 
@@ -116,6 +117,43 @@ func TestNextWakesALazyBrokerAndLeavesNoCredit(t *testing.T) {
 		time.Sleep(time.Minute)
 		if m := r.Prefetched(); m != nil {
 			s.Error("a message came for credit that should have been taken back")
+		}
+	})
+}
+
+// Whoever stops in the middle gives back what has come, what is on its way, and the credit.
+func TestGiveBackLeavesNothingLocked(t *testing.T) {
+	play(t, func(s *scene) {
+		s.ns.Net.Delay(pipenet.Both, 10*time.Millisecond)
+		s.send(10, time.Hour)
+		r := s.receiver("orders")
+		defer r.Close(s.Context())
+		ctx, cancel := context.WithCancel(s.Context())
+		if err := r.Grant(20); err != nil {
+			s.Fatal(err)
+		}
+		first, err := r.Receive(ctx, time.Second)
+		if first == nil || err != nil {
+			s.Fatalf("Receive = %v, %v, want a message", first, err)
+		}
+		cancel()
+		if m, err := r.Next(ctx); m == nil && err == nil {
+			s.Error("Next with a context that has ended = nothing and no error")
+		} else if m != nil {
+			_ = r.Release(s.Context(), m)
+		}
+		if n, err := r.GiveBack(ctx, first); n < 9 || err != nil {
+			s.Errorf("GiveBack = %d, %v, want the rest of the 10 messages", n, err)
+		}
+		s.send(1, time.Hour)
+		time.Sleep(5 * time.Minute) // locks would lapse
+		for _, m := range s.orders.Peek(nil, 0, 100) {
+			if m.DeliveryCount != 0 {
+				s.Errorf("message %s has been delivered %d times, want 0", m.MessageID, m.DeliveryCount)
+			}
+		}
+		if c := s.orders.Counts(); c.Active != 11 {
+			s.Errorf("%d messages are active, want 11", c.Active)
 		}
 	})
 }
