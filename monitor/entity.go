@@ -107,14 +107,28 @@ func (e *entity) collect(ctx context.Context) bool {
 	if !stopping {
 		return true
 	}
-	back := map[*held]bool{}
+	e.handBack(ctx)
+	return false
+}
+
+// handBack gives the companions in hand to whichever worker is next. Of one that is done in part,
+// or being told, only the rest is given on: the next worker would tell of the others again.
+func (e *entity) handBack(ctx context.Context) {
+	left := map[*held]int{}
 	for _, wt := range e.watches {
-		if !back[wt.held] {
-			back[wt.held] = true
+		left[wt.held]++
+	}
+	now := e.w.clock.now()
+	for _, wt := range e.watches {
+		switch n := left[wt.held]; n {
+		case 0: // handed back with another watch
+		case len(wt.held.companion.References):
+			left[wt.held] = 0
 			wt.held.handBack(ctx)
+		default:
+			e.anew(ctx, wt, now)
 		}
 	}
-	return false
 }
 
 // leave takes the entity out of the worker's map, unless something has just come in.

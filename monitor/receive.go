@@ -138,13 +138,12 @@ func (l *lease) complete(ctx context.Context) error {
 	return l.link.Complete(ctx, l.message)
 }
 
-// handBack gives the companion to whichever worker is next, at once. It costs the companion a
-// delivery, which the monitor queue allows plenty of.
+// handBack gives the companion to whichever worker is next, at once and as it was.
 func (l *lease) handBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	l.w.metrics.operation("abandon", 1)
-	return l.link.Abandon(ctx, l.message)
+	l.w.metrics.operation("release", 1)
+	return l.link.Release(ctx, l.message)
 }
 
 // deadLetter puts the companion where an operator finds it.
