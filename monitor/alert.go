@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,8 +96,9 @@ func (w *Worker) retell(ctx context.Context, entity string, wt *watch, err error
 	})
 }
 
-// eventID is the same for one message whichever companion, worker or attempt speaks of it.
+// eventID is the same for one message whichever companion, worker or attempt speaks of it, and
+// however they spell its queue.
 func eventID(source string, number int64, enqueued time.Time) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d", source, number, enqueued.UnixMilli()))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d", strings.ToLower(source), number, enqueued.UnixMilli()))
 	return hex.EncodeToString(sum[:16])
 }

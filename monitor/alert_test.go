@@ -69,8 +69,10 @@ func TestEventIDIsOneForEachMessage(t *testing.T) {
 			t.Errorf("another %s gives the same id", name)
 		}
 	}
-	if again := eventID("sb://n/q", 7, noon); again != id {
-		t.Errorf("the same message has ids %s and %s", id, again)
+	for _, source := range []string{"sb://n/q", "sb://N/Q"} { // names of entities have no case
+		if again := eventID(source, 7, noon); again != id {
+			t.Errorf("the same message has ids %s and %s", id, again)
+		}
 	}
 }
 
