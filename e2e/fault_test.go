@@ -59,6 +59,39 @@ func TestAlertThatOutlastsItsLock(t *testing.T) {
 	}, func(_ *scene, c *broker.Config) { c.Queues[2].LockDuration = 5 * time.Second })
 }
 
+// What one companion names stays together when it is written anew: a companion for each
+// message would make a sink that is down for a day cost far more than the sends did.
+func TestCompanionWrittenAnewStaysWhole(t *testing.T) {
+	play(t, func(s *scene) {
+		s.startMonitor()
+		s.hook.answer(http.StatusInternalServerError)
+		sender, err := s.client.NewSender(workQueue, nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		const n = 100
+		life := time.Second
+		var refs []scheduler.Reference
+		for i := range n {
+			id := fmt.Sprint("m-", i)
+			if err := sender.SendMessage(s.Context(), &azservicebus.Message{MessageID: &id, TimeToLive: &life}, nil); err != nil {
+				s.Fatal(err)
+			}
+			refs = append(refs, scheduler.Reference{MessageID: id, Sent: time.Now(), Within: life, Deadline: time.Now().Add(life), Stated: "ttl"})
+		}
+		if err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: time.Now().Add(life), References: refs}); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled > n/4 {
+			s.Errorf("%d companions are left of one", c.Active+c.Scheduled)
+		}
+		s.hook.answer(http.StatusOK)
+		time.Sleep(6 * time.Minute)
+		toldOnceEach(s, n)
+	})
+}
+
 // emptyDeadLetters takes n messages out of the dead-letter queue, as an operator would.
 func (s *scene) emptyDeadLetters(n int) {
 	s.Helper()

@@ -5,6 +5,7 @@ package monitor
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"overdue/scheduler"
 
@@ -109,10 +110,15 @@ func deliveries(m *azservicebus.ReceivedMessage) uint32 {
 	return m.DeliveryCount - min(m.DeliveryCount, 1)
 }
 
-// correlationID is the correlation-id as text, whatever its AMQP type.
+// maxCorrelationID bounds what of a correlation-id goes into companions and events, in bytes. Unlike
+// the other ids it has no bound of its own.
+const maxCorrelationID = 512
+
+// correlationID is the correlation-id as text, whatever its AMQP type, cut to its bound.
 func correlationID(m *azservicebus.ReceivedMessage) string {
 	if m.CorrelationID == nil {
 		return ""
 	}
-	return fmt.Sprint(*m.CorrelationID)
+	id := fmt.Sprint(*m.CorrelationID)
+	return strings.ToValidUTF8(id[:min(len(id), maxCorrelationID)], "")
 }

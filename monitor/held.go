@@ -3,7 +3,9 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -126,13 +128,10 @@ func (h *held) refuse(ctx context.Context, reason, description string) {
 func (h *held) settle(ctx context.Context) {
 	w := h.w
 	w.metrics.outstanding(h.companion.Entity, -len(h.companion.References))
-	for _, c := range h.merged() {
-		if err := w.cfg.Scheduler.Schedule(ctx, c); err != nil {
-			w.log.Warn("companion not written anew, it will come back", zap.String("work_queue", c.Entity), zap.Error(err))
-			h.release()
-			return
-		}
-		w.metrics.operation("schedule", 1)
+	if err := h.writeAnew(ctx); err != nil {
+		w.log.Warn("companion not written anew, it will come back", zap.String("work_queue", h.companion.Entity), zap.Error(err))
+		h.release()
+		return
 	}
 	if h.fatal != nil {
 		h.deadLetter(ctx, h.fatal.reason, h.fatal.description)
@@ -144,16 +143,48 @@ func (h *held) settle(ctx context.Context) {
 	}
 }
 
-// merged joins what is to be written anew for the same instant.
+// writeAnew writes side by side what has to be written anew, so that it shares a transfer.
+func (h *held) writeAnew(ctx context.Context) error {
+	companions := h.merged()
+	errs := make([]error, len(companions))
+	var writing sync.WaitGroup
+	for i, c := range companions {
+		writing.Go(func() { errs[i] = h.w.cfg.Scheduler.Schedule(ctx, c) })
+	}
+	writing.Wait()
+	h.w.metrics.operation("schedule", len(companions))
+	return errors.Join(errs...)
+}
+
+const (
+	// mergeSpan is how far apart companions may be due that are written anew as one, which is due with
+	// the last of them: as far as those that share a slot of the scheduler.
+	mergeSpan = 20 * time.Millisecond
+	// mergeMost bounds the references of such a one, so that it stays well below the
+	// largest message that a namespace takes.
+	mergeMost = 100
+)
+
+// merged joins what is to be written anew for about the same instant. What only has to be told again
+// is in no such hurry: the events of one companion stay together, or in the end each of them
+// would have one of its own.
 func (h *held) merged() []scheduler.Companion {
+	again := h.again
+	slices.SortFunc(again, func(a, b scheduler.Companion) int {
+		return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), a.Due.Compare(b.Due))
+	})
 	var out []scheduler.Companion
-	for _, c := range h.again {
-		i := slices.IndexFunc(out, func(o scheduler.Companion) bool { return o.Due.Equal(c.Due) && o.Attempt == c.Attempt })
-		if i < 0 {
-			out = append(out, c)
-			continue
+	var first time.Time // due time of the first that went into the last of out
+	for _, c := range again {
+		if n := len(out); n > 0 {
+			last, telling := &out[n-1], c.Attempt > h.companion.Attempt
+			if last.Attempt == c.Attempt && (telling || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
+				last.Due = c.Due
+				last.References = append(last.References, c.References...)
+				continue
+			}
 		}
-		out[i].References = append(out[i].References, c.References...)
+		out, first = append(out, c), c.Due
 	}
 	return out
 }
