@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// ContentType is the content type of a companion on the monitor queue. Its body is
+// JSON; the field "version" tells readers whether they understand it.
+const ContentType = "application/vnd.overdue.companion+json"
+
+// wireVersion is raised when a reader of the old form would misjudge the new one.
+// Fields that a reader may ignore are added without raising it.
+const wireVersion = 1
+
+// Bounds of a companion. The monitor queue can be written by anybody who has the
+// right to send, so a companion is input from outside.
+const (
+	maxReferences = 1000
+	maxBody       = 256 << 10
+	maxEntity     = 260 // of a Service Bus entity path, in characters
+	maxID         = 128 // of a message-id, session-id or partition key, in characters
+	maxWithin     = 100 * 365 * 24 * time.Hour
+)
+
+type wireCompanion struct {
+	Version    int             `json:"version"`
+	Kind       Kind            `json:"kind"`
+	Entity     string          `json:"entity"`
+	Attempt    int             `json:"attempt,omitempty"`
+	References []wireReference `json:"references,omitempty"`
+}
+
+type wireReference struct {
+	MessageID    string     `json:"messageId"`
+	SessionID    string     `json:"sessionId,omitempty"`
+	PartitionKey string     `json:"partitionKey,omitempty"`
+	Sent         time.Time  `json:"sent"`
+	From         *time.Time `json:"from,omitempty"`
+	Until        *time.Time `json:"until,omitempty"`
+	Deadline     time.Time  `json:"deadline"`
+	WithinMs     int64      `json:"withinMs,omitempty"`
+	Stated       string     `json:"stated,omitempty"`
+	Missed       *Missed    `json:"missed,omitempty"`
+}
+
+// marshal is the wire form of c and the message-id that is derived from it, so that
+// a monitor queue with duplicate detection absorbs a transfer that was retried.
+func (c *Companion) marshal() (body []byte, messageID string, err error) {
+	w := wireCompanion{Version: wireVersion, Kind: c.Kind, Entity: c.Entity, Attempt: c.Attempt}
+	for _, r := range c.References {
+		wr := wireReference{
+			MessageID: r.MessageID, SessionID: r.SessionID, PartitionKey: r.PartitionKey,
+			Sent: r.Sent.UTC(), Deadline: r.Deadline.UTC(), WithinMs: r.Within.Milliseconds(),
+			Stated: r.Stated, Missed: r.Missed,
+		}
+		if !r.From.IsZero() {
+			from, until := r.From.UTC(), r.Until.UTC()
+			wr.From, wr.Until = &from, &until
+		}
+		w.References = append(w.References, wr)
+	}
+	if body, err = json.Marshal(w); err != nil {
+		return nil, "", fmt.Errorf("scheduler: encode companion for %s: %w", c.Entity, err)
+	}
+	// The due time is part of the identity: a companion that is written again for a
+	// later look must not be taken for its own duplicate.
+	h := sha256.New()
+	h.Write(body)
+	fmt.Fprintf(h, "%d", c.Due.UnixMilli())
+	return body, "overdue-" + hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// ParseCompanion reads the wire form. Due is not part of it: it is the companion's
+// own scheduled enqueue time. Every error means that the body can never be read, by
+// this version at least; its text is a sentence for whoever finds the companion in
+// the dead-letter queue.
+func ParseCompanion(body []byte) (Companion, error) {
+	if len(body) > maxBody {
+		return Companion{}, fmt.Errorf("scheduler: companion of %d bytes, at most %d are read", len(body), maxBody)
+	}
+	var w wireCompanion
+	if err := json.Unmarshal(body, &w); err != nil {
+		return Companion{}, fmt.Errorf("scheduler: companion is not the JSON of %s: %w", ContentType, err)
+	}
+	if w.Version != wireVersion {
+		return Companion{}, fmt.Errorf("scheduler: companion version %d, this program reads version %d", w.Version, wireVersion)
+	}
+	if w.Entity == "" || utf8.RuneCountInString(w.Entity) > maxEntity {
+		return Companion{}, fmt.Errorf("scheduler: companion entity has %d characters, want 1 to %d", utf8.RuneCountInString(w.Entity), maxEntity)
+	}
+	if w.Attempt < 0 {
+		return Companion{}, fmt.Errorf("scheduler: companion attempt %d is negative", w.Attempt)
+	}
+	switch {
+	case w.Kind != KindEach && w.Kind != KindSlot:
+		return Companion{}, fmt.Errorf("scheduler: companion kind %q, want %q or %q", w.Kind, KindEach, KindSlot)
+	case w.Kind == KindEach && len(w.References) == 0:
+		return Companion{}, errors.New("scheduler: companion of kind each names no message")
+	case w.Kind == KindSlot && len(w.References) > 0:
+		return Companion{}, errors.New("scheduler: companion of kind slot names messages")
+	case len(w.References) > maxReferences:
+		return Companion{}, fmt.Errorf("scheduler: companion names %d messages, at most %d are read", len(w.References), maxReferences)
+	}
+	c := Companion{Kind: w.Kind, Entity: w.Entity, Attempt: w.Attempt, References: make([]Reference, len(w.References))}
+	for i := range w.References {
+		r, err := w.References[i].reference()
+		if err != nil {
+			return Companion{}, fmt.Errorf("scheduler: companion reference %d: %w", i, err)
+		}
+		c.References[i] = r
+	}
+	return c, nil
+}
+
+func (w *wireReference) reference() (Reference, error) {
+	for _, id := range []struct{ name, value string }{
+		{"messageId", w.MessageID}, {"sessionId", w.SessionID}, {"partitionKey", w.PartitionKey},
+	} {
+		if n := utf8.RuneCountInString(id.value); n > maxID {
+			return Reference{}, fmt.Errorf("%s has %d characters, at most %d are allowed", id.name, n, maxID)
+		}
+	}
+	r := Reference{
+		MessageID: w.MessageID, SessionID: w.SessionID, PartitionKey: w.PartitionKey,
+		Sent: w.Sent.UTC(), Deadline: w.Deadline.UTC(), Stated: w.Stated, Missed: w.Missed,
+	}
+	if w.MessageID == "" {
+		return Reference{}, errors.New("messageId is empty")
+	}
+	if w.WithinMs < 0 || w.WithinMs > maxWithin.Milliseconds() {
+		return Reference{}, fmt.Errorf("withinMs is %d, want 0 to %d", w.WithinMs, maxWithin.Milliseconds())
+	}
+	r.Within = time.Duration(w.WithinMs) * time.Millisecond
+	if w.Deadline.IsZero() && r.Within == 0 {
+		return Reference{}, errors.New("it states no deadline")
+	}
+	if (w.From == nil) != (w.Until == nil) {
+		return Reference{}, errors.New("from and until go together")
+	}
+	if w.From != nil {
+		r.From, r.Until = w.From.UTC(), w.Until.UTC()
+		if r.Until.Before(r.From) {
+			return Reference{}, errors.New("until is before from")
+		}
+	}
+	return r, nil
+}
