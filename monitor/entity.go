@@ -28,8 +28,6 @@ const (
 	// A pass that failed is tried again after retryMin, doubling up to retryMax.
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
-	// passTime bounds a pass, so that a broker that stalls cannot keep it for ever.
-	passTime = 30 * time.Second
 )
 
 // entity makes the passes over one work queue. Its goroutine lives while there is
@@ -176,9 +174,7 @@ func (e *entity) earliest() time.Time {
 // has expired is told.
 func (e *entity) attempt(ctx context.Context, due []*watch) {
 	e.settings = e.w.cfg.Settings(e.name)
-	timed, cancel := context.WithTimeout(ctx, passTime)
-	err := e.pass(timed, due)
-	cancel()
+	err := e.pass(ctx, due)
 	missing := entityMissing(err)
 	wait := e.retryAfter(err)
 	switch {

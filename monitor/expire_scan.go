@@ -133,6 +133,8 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool, err erro
 	delete(s.ours, number)
 	deadline := wt.judgement.deadline
 	description := fmt.Sprintf("The message was not received by its deadline %s.", deadline.UTC().Format(time.RFC3339Nano))
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
 	if err := s.r.DeadLetter(ctx, m, reasonDeadline, description); err != nil {
 		if sblink.Condition(err) == sblink.ConditionLockLost {
 			return len(s.ours) == 0, nil // the next look tells what became of it

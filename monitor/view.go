@@ -15,6 +15,11 @@ import (
 // (servicebus-facts: message-browsing).
 const pageSize = 250
 
+// peekTime bounds one peek, the opening of its link included. Every operation of a pass is bounded,
+// so that a broker that stalls cannot keep it for ever; the pass is not, or it would begin anew
+// again and again on a line that is only slow.
+const peekTime = 30 * time.Second
+
 // view peeks at one queue, or at its dead-letter queue. It is for one goroutine.
 type view struct {
 	client   *azservicebus.Client
@@ -36,6 +41,8 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*azservicebus.Rec
 		}
 		v.receiver = r
 	}
+	ctx, cancel := context.WithTimeout(ctx, peekTime)
+	defer cancel()
 	page, err := v.receiver.PeekMessages(ctx, n, &azservicebus.PeekMessagesOptions{FromSequenceNumber: to.Ptr(from)})
 	v.metrics.operation("peek", 1)
 	if err != nil {
