@@ -87,13 +87,16 @@ func (u *upstream) attach(ctx context.Context, sender *azservicebus.Sender) erro
 		if ctx.Err() != nil {
 			return nil
 		}
+		news := u.attached(ctx) != nil // unless somebody doubted for nothing, or too late
 		u.set(err)
 		if err == nil {
+			if news {
+				u.log.Info("namespace attached", zap.String("namespace", u.ns.host), zap.String("monitor_queue", u.queue))
+			}
 			select {
 			case u.up <- struct{}{}:
 			default: // whom it concerns has not looked since the last time
 			}
-			u.log.Info("namespace attached", zap.String("namespace", u.ns.host), zap.String("monitor_queue", u.queue))
 			return nil
 		}
 		if final := (*hopeless)(nil); errors.As(err, &final) {

@@ -154,6 +154,23 @@ func TestUpstreamLooksAgainWhenAWriteHasFailed(t *testing.T) {
 	<-u.up // the clock is to be measured anew
 }
 
+func TestUpstreamThatWasDoubtedForNothingSaysNothing(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveBroker(t, ln, broker.QueueConfig{Name: "overdue-monitor"})
+	u, logs, _ := watchUpstream(t, ln.Addr().String())
+	<-u.up
+	for range 3 {
+		u.doubted()
+		<-u.up // it has looked
+	}
+	if n := logs.FilterMessage("namespace attached").Len(); n != 1 {
+		t.Errorf("told %d times that the namespace is attached, want once", n)
+	}
+}
+
 func TestUpstreamGivesUpOnAQueueThatIsNotThere(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
