@@ -132,7 +132,7 @@ var settings = []*setting{
 		help: "The largest request body that the REST door reads."},
 
 	{path: "log.level", kind: kindChoice, def: "info", enum: []string{"debug", "info", "warn", "error"}, flag: "log-level",
-		help: "The least level that is logged, on stderr. `PUT /loglevel` changes it at run time."},
+		help: "The least level that is logged, on stderr. `PUT /loglevel` with the body `level=debug` changes it at run time."},
 	{path: "log.format", kind: kindChoice, def: "auto", enum: []string{"auto", "json", "console"}, flag: "log-format",
 		help: "`auto` is console on a terminal and JSON elsewhere."},
 }
