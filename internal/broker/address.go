@@ -57,17 +57,20 @@ func key(name string) string { return strings.ToLower(name) }
 // validName reports whether a queue may be called so. The path of a
 // subscription is none: it would shadow the real one.
 func validName(name string) bool {
-	if name == "" || len(name) > maxNameLength || name[0] == '/' || name[len(name)-1] == '/' {
+	if name == "" || len(name) > maxNameLength || !alphanumeric(name[0]) || !alphanumeric(name[len(name)-1]) {
 		return false
 	}
 	for i := range len(name) {
 		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '.', c == '-', c == '_':
+		case alphanumeric(c), c == '.', c == '-', c == '_':
 		case c == '/' && name[i-1] != '/':
 		default:
 			return false
 		}
 	}
 	return !strings.Contains(key(name), subscriptionSegment)
+}
+
+func alphanumeric(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
