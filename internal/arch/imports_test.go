@@ -49,7 +49,7 @@ var rooms = map[string]room{
 	"proxy":               {[]string{"scheduler", "internal/amqp"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":             {[]string{"scheduler", "internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, prometheus, zap}},
 	"scheduler":           {nil, []string{azcore, azservicebus}},
-	"internal/sblink":     {nil, []string{azcore, goamqp, sync}},
+	"internal/sblink":     {[]string{"internal/amqp"}, []string{azcore, goamqp, sync}},
 	"internal/amqp":       {},
 	"internal/amqpserver": {ours: []string{"internal/amqp"}},
 	"internal/queue":      {},

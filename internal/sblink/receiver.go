@@ -51,11 +51,7 @@ func (n *Namespace) Receiver(ctx context.Context, entity string) (*Receiver, err
 	}
 	r := &Receiver{ns: n, conn: c, entity: entity}
 	if err := r.open(ctx); err != nil {
-		// A link that was refused says nothing about the connection, and a connection that
-		// went down is seen as such. All else leaves it in doubt.
-		var refused *amqp.LinkError
-		var claim *ClaimError
-		if !errors.As(err, &refused) && !errors.As(err, &claim) {
+		if !refused(err) {
 			n.drop(c)
 		} else if r.session != nil {
 			r.Close(ctx)
@@ -235,9 +231,20 @@ func Condition(err error) string {
 	if errors.As(err, &link) && link.RemoteErr != nil {
 		return string(link.RemoteErr.Condition)
 	}
-	var claim *ClaimError
-	if errors.As(err, &claim) && claim.Code == 404 {
-		return ConditionNotFound
+	var answer *StatusError
+	if errors.As(err, &answer) {
+		if answer.Condition == "" && answer.Code == 404 {
+			return ConditionNotFound
+		}
+		return answer.Condition
 	}
 	return ""
+}
+
+// refused reports whether err is a refusal by the peer. Such a one says nothing about the
+// connection, and a connection that went down is seen as such. All else leaves it in doubt.
+func refused(err error) bool {
+	var link *amqp.LinkError
+	var answer *StatusError
+	return errors.As(err, &link) || errors.As(err, &answer)
 }

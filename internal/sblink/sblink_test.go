@@ -330,3 +330,78 @@ func TestSharedAccessSignature(t *testing.T) {
 		}
 	})
 }
+
+func (s *scene) peeker(entity string) *sblink.Peeker {
+	s.Helper()
+	p, err := s.links.Peeker(s.Context(), entity)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { p.Close(context.Background()) })
+	return p
+}
+
+func TestPeekShowsWhatTheMonitorJudgesBy(t *testing.T) {
+	play(t, func(s *scene) {
+		sender, err := s.ns.Client(s.T).NewSender("orders", nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		life, later := time.Minute, time.Now().Add(time.Hour).UTC()
+		for _, m := range []*azservicebus.Message{
+			{MessageID: to.Ptr("plain"), CorrelationID: to.Ptr("c"), TimeToLive: &life, Body: make([]byte, 1000),
+				ApplicationProperties: map[string]any{"overdue-within": "5s", "overdue-deadline": later, "n": int32(5)}},
+			{MessageID: to.Ptr("scheduled"), ScheduledEnqueueTime: &later},
+		} {
+			if err := sender.SendMessage(s.Context(), m, nil); err != nil {
+				s.Fatal(err)
+			}
+		}
+		page, err := s.peeker("orders").Peek(s.Context(), 0, 10)
+		if err != nil || len(page) != 2 {
+			s.Fatalf("Peek = %d messages, %v, want 2", len(page), err)
+		}
+		m := page[0]
+		if m.SequenceNumber != 1 || m.MessageID != "plain" || m.CorrelationID != "c" || m.TimeToLive != life || m.State != sblink.Active ||
+			!m.EnqueuedTime.Equal(time.Now()) || m.DeliveryCount != 0 || m.DeadLetterReason != "" {
+			s.Errorf("the plain message is shown as %+v", m)
+		}
+		if m.Property("overdue-within") != "5s" || m.Property("overdue-deadline") != later || m.Property("n") != int32(5) || m.Property("none") != nil {
+			s.Errorf("its properties are %v, %v, %v", m.Property("overdue-within"), m.Property("overdue-deadline"), m.Property("n"))
+		}
+		if m := page[1]; m.State != sblink.Scheduled || !m.ScheduledEnqueueTime.Equal(later) {
+			s.Errorf("the scheduled message is shown as %+v", m)
+		}
+		if page, err := s.peeker("orders/$DeadLetterQueue").Peek(s.Context(), 0, 10); err != nil || len(page) != 0 {
+			s.Errorf("Peek at no dead letters = %d, %v, want none", len(page), err)
+		}
+	})
+}
+
+func TestPeekAtDeadLetters(t *testing.T) {
+	play(t, func(s *scene) {
+		s.send(3, time.Second)
+		time.Sleep(2 * time.Second)
+		r := s.receiver("orders")
+		defer r.Close(s.Context())
+		if _, err := r.Next(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+		page, err := s.peeker("orders/$DeadLetterQueue").Peek(s.Context(), 2, 10)
+		if err != nil || len(page) != 2 || page[0].SequenceNumber != 2 || page[0].DeadLetterReason != "TTLExpiredException" {
+			s.Errorf("Peek = %+v, %v, want the dead letters 2 and 3 with their reason", page, err)
+		}
+	})
+}
+
+func TestPeekAtAQueueThatDoesNotExist(t *testing.T) {
+	play(t, func(s *scene) {
+		p, err := s.links.Peeker(s.Context(), "nowhere")
+		if err == nil {
+			_, err = p.Peek(s.Context(), 0, 1)
+		}
+		if sblink.Condition(err) != sblink.ConditionNotFound {
+			s.Errorf("Peeker = %v, want condition %s", err, sblink.ConditionNotFound)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sblink
+
+import (
+	"fmt"
+	"time"
+
+	"overdue/internal/amqp"
+)
+
+// State is what a message on a queue waits for.
+type State int32
+
+// The states of messages (servicebus-facts: x-opt-message-state).
+const (
+	Active    State = 0
+	Deferred  State = 1
+	Scheduled State = 2
+)
+
+// Message is what a peek shows of a message, without its body. Times are UTC; a zero one is not
+// stated.
+type Message struct {
+	SequenceNumber       int64
+	EnqueuedTime         time.Time
+	ScheduledEnqueueTime time.Time
+	State                State
+	TimeToLive           time.Duration // 0 = none of its own
+	DeliveryCount        uint32        // failed deliveries so far
+	MessageID            string        // an id of another type is written out
+	CorrelationID        string        // likewise
+	DeadLetterReason     string        // "" = not a dead letter
+
+	properties amqp.Raw // application properties
+}
+
+// Property is an application property, as a string, a time.Time or whatever else it is; nil when
+// the message has none of that name.
+func (m *Message) Property(name string) any {
+	r, ok := amqp.MapLookup(m.properties, name)
+	if !ok {
+		return nil
+	}
+	v := r.Value()
+	if t, isTime := v.(amqp.Timestamp); isTime {
+		return t.Time()
+	}
+	return v
+}
+
+// parseMessage reads an encoded message. Only what Message holds is decoded: go-amqp fails on
+// some types, and a message with one of them must not keep the others of its queue from
+// being looked at.
+func parseMessage(b []byte) (*Message, error) {
+	raw, err := amqp.ParseMessage(b)
+	if err != nil {
+		return nil, err
+	}
+	header, err := amqp.DecodeHeader(raw.Header)
+	if err != nil {
+		return nil, err
+	}
+	m := &Message{
+		TimeToLive:    time.Duration(header.TTL) * time.Millisecond,
+		DeliveryCount: header.DeliveryCount,
+		properties:    raw.ApplicationProperties,
+	}
+	number, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-sequence-number")
+	if !ok {
+		return nil, fmt.Errorf("sblink: a peeked message has no sequence number")
+	}
+	m.SequenceNumber = number.Long()
+	if err := number.Err(); err != nil {
+		return nil, fmt.Errorf("sblink: sequence number of a peeked message: %w", err)
+	}
+	m.EnqueuedTime = timestamp(raw.MessageAnnotations, "x-opt-enqueued-time")
+	m.ScheduledEnqueueTime = timestamp(raw.MessageAnnotations, "x-opt-scheduled-enqueue-time")
+	if r, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-message-state"); ok {
+		m.State = State(r.Integer())
+	}
+	m.MessageID = identifier(raw.Properties, amqp.PropertyMessageID)
+	m.CorrelationID = identifier(raw.Properties, amqp.PropertyCorrelationID)
+	m.DeadLetterReason, _ = m.Property("DeadLetterReason").(string)
+	return m, nil
+}
+
+// timestamp is an annotation of the broker, the zero time when it is not there.
+func timestamp(annotations amqp.Raw, key string) time.Time {
+	r, ok := amqp.MapLookup(annotations, key)
+	if !ok || r.Null() {
+		return time.Time{}
+	}
+	t := r.Timestamp()
+	if r.Err() != nil {
+		return time.Time{}
+	}
+	return t.Time()
+}
+
+// identifier is a message-id or correlation-id as text.
+func identifier(properties amqp.Raw, field int) string {
+	r, ok := amqp.ListField(properties, field)
+	if !ok {
+		return ""
+	}
+	switch v := r.Value().(type) {
+	case string:
+		return v
+	case nil:
+		return ""
+	default:
+		return fmt.Sprint(v)
+	}
+}

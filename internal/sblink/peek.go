@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sblink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/Azure/go-amqp"
+)
+
+// A Peeker peeks at one queue, or at a sub-queue, through its $management node: it opens no link
+// to the queue itself. It is for one goroutine.
+type Peeker struct {
+	ns     *Namespace
+	conn   *conn
+	entity string
+	rpc    *rpc
+}
+
+// Peeker opens a Peeker. entity may be a sub-queue's path.
+func (n *Namespace) Peeker(ctx context.Context, entity string) (*Peeker, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	c, err := n.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &Peeker{ns: n, conn: c, entity: entity}
+	node := entity + "/$management"
+	if err = n.claim(ctx, c, node); err == nil {
+		p.rpc, err = openRPC(ctx, c.amqp, node)
+	}
+	if err != nil {
+		if !refused(err) {
+			n.drop(c)
+		}
+		return nil, fmt.Errorf("sblink: open %s: %w", node, err)
+	}
+	return p, nil
+}
+
+// Peek brings up to n messages, 250 at most, from sequence number from on, without their bodies.
+// None means that there is none from there on. After an error the Peeker is closed.
+func (p *Peeker) Peek(ctx context.Context, from int64, n int) ([]*Message, error) {
+	if err := p.ns.claim(ctx, p.conn, p.entity+"/$management"); err != nil {
+		p.Close(ctx)
+		return nil, err
+	}
+	reply, err := p.rpc.call(ctx, map[string]any{"operation": "com.microsoft:peek-message"}, map[string]any{
+		"from-sequence-number": from, "message-count": int32(n), "omit-message-body": true,
+	})
+	if none := (*StatusError)(nil); errors.As(err, &none) && none.Condition == "com.microsoft:message-not-found" {
+		return nil, nil
+	}
+	if err != nil {
+		p.Close(ctx)
+		return nil, fmt.Errorf("sblink: peek at %s: %w", p.entity, err)
+	}
+	return parsePage(reply)
+}
+
+// parsePage reads {"messages": [{"message": binary}, …]}.
+func parsePage(reply *amqp.Message) ([]*Message, error) {
+	body, _ := reply.Value.(map[string]any)
+	list, _ := body["messages"].([]any)
+	page := make([]*Message, 0, len(list))
+	for _, item := range list {
+		entry, _ := item.(map[string]any)
+		encoded, ok := entry["message"].([]byte)
+		if !ok {
+			return nil, errors.New("sblink: a peeked message is not binary")
+		}
+		m, err := parseMessage(encoded)
+		if err != nil {
+			return nil, err
+		}
+		page = append(page, m)
+	}
+	return page, nil
+}
+
+// Close closes the links.
+func (p *Peeker) Close(ctx context.Context) {
+	if err := p.rpc.close(ctx); err != nil {
+		p.ns.drop(p.conn) // or the half-closed session would stay
+	}
+}
