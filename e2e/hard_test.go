@@ -140,6 +140,41 @@ func TestTimeToLiveShorterThanTheSend(t *testing.T) {
 	}
 }
 
+// The acknowledgement of a send is lost, wherever its bytes are cut. The SDK sends again, and two
+// messages may lie behind one companion: neither of them outlives its deadline.
+func TestSendThatIsMadeTwice(t *testing.T) {
+	twice := 0
+	for cut := int64(0); cut < 80; cut += 4 {
+		for _, stamp := range []bool{true, false} {
+			t.Run(fmt.Sprintf("cut %d, stamp %v", cut, stamp), func(t *testing.T) {
+				play(t, func(s *scene) {
+					s.stamp = stamp
+					s.measure()
+					s.startMonitor()
+					s.send(workQueue, "first", "", "Overdue-Within", `"1s"`) // opens the links
+					time.Sleep(5 * time.Second)
+					s.ns.Net.CutAfter(pipenet.ToDialer, cut)
+					s.send(workQueue, "m", "", "Overdue-Within", `"5s"`)
+					copies := len(s.waiting(workQueue))
+					if copies > 1 {
+						twice++
+					}
+					time.Sleep(5 * time.Minute)
+					if got := len(s.waiting(workQueue)); got != 0 {
+						s.Errorf("%d of %d messages wait, want none", got, copies)
+					}
+					if told := s.hook.told(); len(told) < 1+copies {
+						s.Errorf("%d events, want at least one for each of %d messages", len(told), 1+copies)
+					}
+				})
+			})
+		}
+	}
+	if twice == 0 {
+		t.Error("no send was made twice, so nothing has been tested")
+	}
+}
+
 // The shortest locks, on both queues: a companion in flight goes round quickly and is not lost.
 func TestShortLocksOnTheMonitorQueue(t *testing.T) {
 	play(t, func(s *scene) {

@@ -71,9 +71,15 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 		})
 		s.client = s.ns.Client(t)
 		s.scheduler = s.newScheduler()
-		var err error
+		options := s.ns.ClientOptions()
+		options.RetryOptions = azservicebus.RetryOptions{MaxRetries: 4, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second} // those of the binary
+		sending, err := azservicebus.NewClientFromConnectionString(s.ns.ConnectionString(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = sending.Close(context.Background()) }) // a test may have broken its connection
 		s.proxy, err = proxy.New(proxy.Config{
-			Client: s.ns.Client(t), Scheduler: s.scheduler, Log: s.logger(),
+			Client: sending, Scheduler: s.scheduler, Log: s.logger(),
 			Settings: func(entity string) proxy.Settings {
 				return proxy.Settings{
 					Monitored: entity == workQueue, StampTTL: s.stamp,

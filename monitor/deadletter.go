@@ -37,7 +37,7 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 	}
 	for i, wt := range gone {
 		m := wants[i].found
-		if m == nil {
+		if m == nil && !wt.want.sole {
 			m = wants[i].spare
 		}
 		switch {

@@ -5,6 +5,7 @@ package monitor
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -120,7 +121,7 @@ func (e *entity) handBack(ctx context.Context) {
 	for _, wt := range e.watches {
 		switch n := left[wt.held]; n {
 		case 0: // handed back with another watch
-		case len(wt.held.companion.References):
+		case wt.held.watches:
 			left[wt.held] = 0
 			wt.held.handBack(ctx)
 		default:
@@ -186,6 +187,9 @@ func (e *entity) attempt(ctx context.Context, due []*watch) {
 		e.dead.close(ctx)
 	}
 	for _, wt := range due {
+		if err == nil {
+			e.followCopy(wt, due)
+		}
 		switch {
 		case wt.missed != nil:
 			e.w.tell(ctx, e.name, wt) // ⑥
@@ -197,6 +201,25 @@ func (e *entity) attempt(ctx context.Context, due []*watch) {
 			e.conclude(ctx, wt)
 		}
 	}
+}
+
+// followCopy adds a watch where a message with the id of wt, which is one of due, was seen behind
+// its own. A send whose acknowledgement is lost is made again by the SDK, and leaves two messages
+// behind one companion. That takes a window: without, any message with this id would be a copy.
+func (e *entity) followCopy(wt *watch, due []*watch) {
+	number, n := wt.want.number, e.memory.hint(wt.ref.MessageID)
+	if number == 0 && wt.missed != nil {
+		number = wt.missed.SequenceNumber
+	}
+	if wt.ref.From.IsZero() || number == 0 || n <= max(number, wt.copied) {
+		return
+	}
+	follows := func(o *watch) bool { return o.want.number == n || o.held == wt.held && o.copied == n }
+	if slices.ContainsFunc(e.watches, follows) || slices.ContainsFunc(due, follows) {
+		return
+	}
+	wt.copied = n
+	e.watches = append(e.watches, wt.held.another(wt, n))
 }
 
 // retryAfter is how long to wait after a pass that ended with err: the longer the more have failed.

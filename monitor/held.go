@@ -37,6 +37,7 @@ type held struct {
 	lease     *lease
 	companion scheduler.Companion
 	until     time.Time // by our clock: settle it or write it anew by then
+	watches   int       // made for it so far; of its entity's goroutine
 
 	mu    sync.Mutex
 	open  int                   // watches that are not done
@@ -58,6 +59,7 @@ type watch struct {
 	judgement judgement
 	missed    *scheduler.Missed // it has been expired; only the telling is left
 
+	copied     int64     // the highest number of a message with its id that is looked after; 0 = only its own
 	vanished   bool      // it was overdue, then gone, and not yet found in the dead-letter queue
 	looks      int       // passes that found it in flight
 	climbed    time.Time // by our clock: when its expiry was last tried; zero = never
@@ -96,8 +98,17 @@ func (h *held) split() []*watch {
 	for i, r := range h.companion.References {
 		watches[i] = &watch{ref: r, held: h, since: now, next: now, missed: r.Missed}
 	}
-	h.open = len(watches)
+	h.open, h.watches = len(watches), len(watches)
 	return watches
+}
+
+// another is a watch over the message with that number, which the reference of wt fits as well.
+func (h *held) another(wt *watch, number int64) *watch {
+	h.mu.Lock()
+	h.open++
+	h.mu.Unlock()
+	h.watches++
+	return &watch{ref: wt.ref, held: h, since: wt.since, next: time.Now(), copied: number, want: want{sole: true}}
 }
 
 // done ends one watch. again, if any, names it anew.

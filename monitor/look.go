@@ -31,6 +31,7 @@ type want struct {
 	messageID   string               // otherwise this,
 	from, until time.Time            // enqueued within this window,
 	likely      time.Time            // and most likely not before this
+	sole        bool                 // nothing but what a chooser picks will do
 	found       *azservicebus.ReceivedMessage
 	spare       *azservicebus.ReceivedMessage // would do if nothing better turns up
 }

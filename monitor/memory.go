@@ -25,10 +25,11 @@ func (m *memory) add(id string, number int64) {
 	if len(m.young) == memorySize {
 		m.old, m.young = m.young, make(map[uint64]int64, memorySize)
 	}
-	m.young[maphash.String(m.seed, id)] = number
+	h := maphash.String(m.seed, id)
+	m.young[h] = max(number, m.young[h], m.old[h])
 }
 
-// hint is the number at which id was seen last, 0 when it was not, or too long ago.
+// hint is the highest number at which id was seen, 0 when it was not, or too long ago.
 func (m *memory) hint(id string) int64 {
 	if !m.remembers {
 		return 0

@@ -89,7 +89,7 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 		return err
 	}
 	for _, w := range wants {
-		if w.found == nil {
+		if w.found == nil && !w.sole {
 			w.found = w.spare
 		}
 		// A scheduled message gets another number when it is activated.
