@@ -218,8 +218,16 @@ func (d *deadline) set(t time.Time) {
 	if t.IsZero() {
 		return
 	}
+	left := time.Until(t)
+	if left <= 0 {
+		// Not by a timer: under the race detector, one that is due from the start can crash the
+		// runtime (go1.26) in a synctest bubble. net/http sets such deadlines.
+		d.closed = true
+		close(d.expired)
+		return
+	}
 	var timer *time.Timer
-	timer = time.AfterFunc(time.Until(t), func() {
+	timer = time.AfterFunc(left, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if d.timer == timer { // else it fired while set was replacing it
