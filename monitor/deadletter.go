@@ -4,12 +4,10 @@ package monitor
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
+	"overdue/internal/sblink"
 	"overdue/scheduler"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 // reasonExpired is the dead-letter reason of messages that the broker has expired itself
@@ -81,44 +79,34 @@ func (e *entity) recall(ctx context.Context, watches []*watch) error {
 }
 
 // untold reports whether m is the dead letter of a missed deadline that is not told yet.
-func (e *entity) untold(m *azservicebus.ReceivedMessage) bool {
-	return expired(m) && !e.w.told.has(e.eventID(sequenceNumber(m), enqueuedTime(m)))
+func (e *entity) untold(m *sblink.Message) bool {
+	return expired(m) && !e.w.told.has(e.eventID(m.SequenceNumber, m.EnqueuedTime))
 }
 
 // expired reports whether m is in the dead-letter queue because nobody received it in time.
-func expired(m *azservicebus.ReceivedMessage) bool {
-	return m.DeadLetterReason != nil && (*m.DeadLetterReason == reasonExpired || *m.DeadLetterReason == reasonDeadline)
+func expired(m *sblink.Message) bool {
+	return m.DeadLetterReason == reasonExpired || m.DeadLetterReason == reasonDeadline
 }
 
 // missed is what there is to tell about message m on the dead-letter queue.
-func (e *entity) missed(wt *watch, m *azservicebus.ReceivedMessage) *scheduler.Missed {
+func (e *entity) missed(wt *watch, m *sblink.Message) *scheduler.Missed {
 	strategy := strategyNative
-	if *m.DeadLetterReason == reasonDeadline {
+	if m.DeadLetterReason == reasonDeadline {
 		strategy = strategyScan
 	}
 	return &scheduler.Missed{
-		SequenceNumber: sequenceNumber(m), EnqueuedTime: enqueuedTime(m),
+		SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime,
 		Deadline: deadlineOf(&wt.ref, m, e.settings), DeadLetteredTime: e.w.clock.now(),
-		DeadLetterReason: *m.DeadLetterReason, Strategy: strategy,
-		CorrelationID: correlationID(m), DeliveryCount: deliveries(m),
+		DeadLetterReason: m.DeadLetterReason, Strategy: strategy,
+		CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,
 	}
-}
-
-// deliveries is how often m has been delivered. The SDK counts one more: on a message that was
-// received, the delivery at hand.
-func deliveries(m *azservicebus.ReceivedMessage) uint32 {
-	return m.DeliveryCount - min(m.DeliveryCount, 1)
 }
 
 // maxCorrelationID bounds what of a correlation-id goes into companions and events, in bytes. Unlike
 // the other ids it has no bound of its own.
 const maxCorrelationID = 512
 
-// correlationID is the correlation-id as text, whatever its AMQP type, cut to its bound.
-func correlationID(m *azservicebus.ReceivedMessage) string {
-	if m.CorrelationID == nil {
-		return ""
-	}
-	id := fmt.Sprint(*m.CorrelationID)
+// bounded cuts a correlation-id to its bound.
+func bounded(id string) string {
 	return strings.ToValidUTF8(id[:min(len(id), maxCorrelationID)], "")
 }

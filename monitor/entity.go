@@ -4,7 +4,6 @@ package monitor
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"overdue/internal/sblink"
 	"overdue/scheduler"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
 )
 
@@ -54,8 +52,8 @@ type entity struct {
 
 func newEntity(w *Worker, key, name string) *entity {
 	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
-	e.work = view{client: w.cfg.Client, queue: name, metrics: w.metrics, memory: &e.memory}
-	e.dead = view{client: w.cfg.Client, queue: name, sub: azservicebus.SubQueueDeadLetter, metrics: w.metrics, memory: &e.memory}
+	e.work = view{links: w.cfg.Links, path: name, metrics: w.metrics, memory: &e.memory}
+	e.dead = view{links: w.cfg.Links, path: name + "/$DeadLetterQueue", metrics: w.metrics, memory: &e.memory}
 	return e
 }
 
@@ -233,11 +231,8 @@ func (e *entity) retryAfter(err error) time.Duration {
 }
 
 // entityMissing: the broker says that the work queue does not exist. So no message of it
-// does either. The SDK translates the condition in some places and not in others.
-func entityMissing(err error) bool {
-	var sb *azservicebus.Error
-	return errors.As(err, &sb) && sb.Code == azservicebus.CodeNotFound || sblink.Condition(err) == sblink.ConditionNotFound
-}
+// does either.
+func entityMissing(err error) bool { return sblink.Condition(err) == sblink.ConditionNotFound }
 
 // later looks at wt again after wait, from hand if its companion can be held for so
 // long, and by a companion written anew otherwise.

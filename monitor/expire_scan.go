@@ -145,9 +145,9 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool, err erro
 	seen := wt.want.found
 	wt.judgement.verdict = Gone
 	wt.missed = &scheduler.Missed{
-		SequenceNumber: number, EnqueuedTime: enqueuedTime(seen), Deadline: deadline,
+		SequenceNumber: number, EnqueuedTime: seen.EnqueuedTime, Deadline: deadline,
 		DeadLetteredTime: s.e.w.clock.now(), DeadLetterReason: reasonDeadline, Strategy: strategyScan,
-		CorrelationID: correlationID(seen), DeliveryCount: deliveries(seen),
+		CorrelationID: bounded(seen.CorrelationID), DeliveryCount: seen.DeliveryCount,
 	}
 	return len(s.ours) == 0, nil
 }

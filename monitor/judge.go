@@ -5,9 +5,8 @@ package monitor
 import (
 	"time"
 
+	"overdue/internal/sblink"
 	"overdue/scheduler"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 // Verdict is what a look at a message comes to.
@@ -33,21 +32,21 @@ type judgement struct {
 
 // judge decides about message m that r names, at the instant now of the broker's clock,
 // which must not be ahead of it.
-func judge(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Settings, now time.Time) judgement {
-	enqueued := enqueuedTime(m)
+func judge(r *scheduler.Reference, m *sblink.Message, s Settings, now time.Time) judgement {
+	enqueued := m.EnqueuedTime
 	deadline := deadlineOf(r, m, s)
 	expiry, mortal := nativeExpiry(m, s, enqueued)
 	switch {
 	case pending(m):
 		// Its clock starts when it is activated, with a stamp that does not exist yet.
 		start := now
-		if m.ScheduledEnqueueTime != nil && m.ScheduledEnqueueTime.After(now) {
-			start = *m.ScheduledEnqueueTime
+		if m.ScheduledEnqueueTime.After(now) {
+			start = m.ScheduledEnqueueTime
 		}
 		return judgement{verdict: NotDue, deadline: start.Add(max(r.Within, lookAgainMin))}
 	case deadline.After(now):
 		return judgement{verdict: NotDue, deadline: deadline}
-	case m.State == azservicebus.MessageStateDeferred:
+	case m.State == sblink.Deferred:
 		// A consumer has received it and has it set aside.
 		return judgement{verdict: InFlight, deadline: deadline}
 	}
@@ -58,9 +57,9 @@ func judge(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Settings, 
 // reference is not enough: where a message-id repeats, it may speak of another message,
 // whose deadline is not this one's. Only what a message cannot state, a deadline that its
 // entity gives it, is taken from the reference.
-func deadlineOf(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Settings) time.Time {
-	enqueued := enqueuedTime(m)
-	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.ApplicationProperties[name] })
+func deadlineOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
+	enqueued := m.EnqueuedTime
+	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	if err == nil && !at.IsZero() {
 		return at
 	}
@@ -69,7 +68,7 @@ func deadlineOf(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Setti
 	}
 	expiry, mortal := nativeExpiry(m, s, enqueued)
 	switch {
-	case timeToLive(m) > 0:
+	case m.TimeToLive > 0:
 		return expiry
 	case s.Deadline > 0:
 		return enqueued.Add(s.Deadline)
@@ -81,16 +80,16 @@ func deadlineOf(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Setti
 
 // agrees reports whether m has the deadline that r says its message has. If not, m may be
 // another message with the same message-id.
-func agrees(r *scheduler.Reference, m *azservicebus.ReceivedMessage, s Settings) bool {
-	return deadlineOf(r, m, s).Sub(r.DeadlineAt(enqueuedTime(m))).Abs() <= time.Millisecond
+func agrees(r *scheduler.Reference, m *sblink.Message, s Settings) bool {
+	return deadlineOf(r, m, s).Sub(r.DeadlineAt(m.EnqueuedTime)).Abs() <= time.Millisecond
 }
 
 // nativeExpiry is when the broker stops delivering m: its time-to-live, capped by the
 // entity's default. A peek hides a time-to-live that comes from the default alone, so
 // the cap is applied here (servicebus-facts: message-expiration).
-func nativeExpiry(m *azservicebus.ReceivedMessage, s Settings, enqueued time.Time) (time.Time, bool) {
+func nativeExpiry(m *sblink.Message, s Settings, enqueued time.Time) (time.Time, bool) {
 	ttl := s.DefaultMessageTimeToLive
-	if own := timeToLive(m); own > 0 && (ttl == 0 || own < ttl) {
+	if own := m.TimeToLive; own > 0 && (ttl == 0 || own < ttl) {
 		ttl = own
 	}
 	if ttl == 0 {
@@ -102,31 +101,6 @@ func nativeExpiry(m *azservicebus.ReceivedMessage, s Settings, enqueued time.Tim
 // pending reports whether m still waits for its activation. The state alone does not tell: it
 // may stay "scheduled" afterwards. The stamp does: until then it is that of the send
 // (servicebus-facts: sequence numbers).
-func pending(m *azservicebus.ReceivedMessage) bool {
-	if m.State != azservicebus.MessageStateScheduled {
-		return false
-	}
-	return m.ScheduledEnqueueTime == nil || enqueuedTime(m).Before(*m.ScheduledEnqueueTime)
-}
-
-// timeToLive is what m states itself, 0 when it states none.
-func timeToLive(m *azservicebus.ReceivedMessage) time.Duration {
-	if m.TimeToLive == nil {
-		return 0
-	}
-	return max(*m.TimeToLive, 0)
-}
-
-func enqueuedTime(m *azservicebus.ReceivedMessage) time.Time {
-	if m.EnqueuedTime == nil {
-		return time.Time{}
-	}
-	return m.EnqueuedTime.UTC()
-}
-
-func sequenceNumber(m *azservicebus.ReceivedMessage) int64 {
-	if m.SequenceNumber == nil {
-		return 0
-	}
-	return *m.SequenceNumber
+func pending(m *sblink.Message) bool {
+	return m.State == sblink.Scheduled && m.EnqueuedTime.Before(m.ScheduledEnqueueTime)
 }

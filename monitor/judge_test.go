@@ -6,16 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"overdue/internal/sblink"
 	"overdue/scheduler"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-func message(change func(*azservicebus.ReceivedMessage)) *azservicebus.ReceivedMessage {
-	m := &azservicebus.ReceivedMessage{MessageID: "m", EnqueuedTime: to.Ptr(noon), SequenceNumber: to.Ptr[int64](7)}
+func message(change func(*sblink.Message)) *sblink.Message {
+	m := &sblink.Message{MessageID: "m", EnqueuedTime: noon, SequenceNumber: 7}
 	if change != nil {
 		change(m)
 	}
@@ -23,20 +21,20 @@ func message(change func(*azservicebus.ReceivedMessage)) *azservicebus.ReceivedM
 }
 
 func TestJudge(t *testing.T) {
-	ttl := func(d time.Duration) func(*azservicebus.ReceivedMessage) {
-		return func(m *azservicebus.ReceivedMessage) { m.TimeToLive = &d }
+	ttl := func(d time.Duration) func(*sblink.Message) {
+		return func(m *sblink.Message) { m.TimeToLive = d }
 	}
-	property := func(name string, v any) func(*azservicebus.ReceivedMessage) {
-		return func(m *azservicebus.ReceivedMessage) { m.ApplicationProperties = map[string]any{name: v} }
+	property := func(name string, v any) func(*sblink.Message) {
+		return func(m *sblink.Message) { m.Properties = map[string]any{name: v} }
 	}
-	both := func(a, b func(*azservicebus.ReceivedMessage)) func(*azservicebus.ReceivedMessage) {
-		return func(m *azservicebus.ReceivedMessage) { a(m); b(m) }
+	both := func(a, b func(*sblink.Message)) func(*sblink.Message) {
+		return func(m *sblink.Message) { a(m); b(m) }
 	}
 	within := func(d time.Duration) scheduler.Reference { return scheduler.Reference{MessageID: "m", Within: d} }
 	for _, tc := range []struct {
 		name     string
 		ref      scheduler.Reference
-		message  func(*azservicebus.ReceivedMessage)
+		message  func(*sblink.Message)
 		settings Settings
 		at       time.Duration // after the enqueued-time
 		verdict  Verdict
@@ -56,12 +54,12 @@ func TestJudge(t *testing.T) {
 		{name: "deadline that only the reference knows", ref: within(3 * time.Second), at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second},
 		{name: "the companion of another send with this id does not shorten it", ref: within(time.Second), message: ttl(time.Minute), at: 2 * time.Second, verdict: NotDue, deadline: time.Minute},
 		{name: "a companion that came too early by a skewed clock", ref: scheduler.Reference{Deadline: noon.Add(-10 * time.Minute), Within: 30 * time.Second}, message: ttl(30 * time.Second), at: time.Second, verdict: NotDue, deadline: 30 * time.Second},
-		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *azservicebus.ReceivedMessage) { m.State = azservicebus.MessageStateDeferred }), at: 2 * time.Second, verdict: InFlight, deadline: time.Second},
-		{name: "still scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *azservicebus.ReceivedMessage) {
-			m.State, m.ScheduledEnqueueTime = azservicebus.MessageStateScheduled, to.Ptr(noon.Add(time.Hour))
+		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *sblink.Message) { m.State = sblink.Deferred }), at: 2 * time.Second, verdict: InFlight, deadline: time.Second},
+		{name: "still scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *sblink.Message) {
+			m.State, m.ScheduledEnqueueTime = sblink.Scheduled, noon.Add(time.Hour)
 		}), at: 2 * time.Second, verdict: NotDue, deadline: time.Hour + time.Second},
-		{name: "activated, and still said to be scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *azservicebus.ReceivedMessage) {
-			m.State, m.ScheduledEnqueueTime = azservicebus.MessageStateScheduled, to.Ptr(noon)
+		{name: "activated, and still said to be scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *sblink.Message) {
+			m.State, m.ScheduledEnqueueTime = sblink.Scheduled, noon
 		}), at: 2 * time.Second, verdict: Overdue, deadline: time.Second, native: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

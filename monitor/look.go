@@ -8,9 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"overdue/internal/sblink"
 	"overdue/scheduler"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 // farAhead ends the window of a reference whose sender did not know the broker's clock.
@@ -32,13 +31,13 @@ type want struct {
 	from, until time.Time            // enqueued within this window,
 	likely      time.Time            // and most likely not before this
 	sole        bool                 // nothing but what a chooser picks will do
-	found       *azservicebus.ReceivedMessage
-	spare       *azservicebus.ReceivedMessage // would do if nothing better turns up
+	found       *sblink.Message
+	spare       *sblink.Message // would do if nothing better turns up
 }
 
 // A chooser says whether a message that matches is the one that w means, which is then w's
 // alone, or only a spare in case that there is no other.
-type chooser func(w *want, m *azservicebus.ReceivedMessage) bool
+type chooser func(w *want, m *sblink.Message) bool
 
 // find looks for the wanted messages and sets found on those that are there: by their
 // numbers where these are known or guessed, then by name.
@@ -80,12 +79,12 @@ func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) er
 		if len(page) == 0 {
 			return nil // nothing from here on
 		}
-		reached := sequenceNumber(page[len(page)-1])
+		reached := page[len(page)-1].SequenceNumber
 		for _, m := range page {
-			for i < len(wants) && wants[i].position() < sequenceNumber(m) {
+			for i < len(wants) && wants[i].position() < m.SequenceNumber {
 				i++
 			}
-			for j := i; j < len(wants) && wants[j].position() == sequenceNumber(m); j++ {
+			for j := i; j < len(wants) && wants[j].position() == m.SequenceNumber; j++ {
 				if w := wants[j]; w.number != 0 || w.fits(m) && better(w, m) {
 					w.found = m
 				}
@@ -99,8 +98,8 @@ func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) er
 }
 
 // fits reports whether m has the message-id and an enqueued-time within the window.
-func (w *want) fits(m *azservicebus.ReceivedMessage) bool {
-	enqueued := enqueuedTime(m)
+func (w *want) fits(m *sblink.Message) bool {
+	enqueued := m.EnqueuedTime
 	return m.MessageID == w.messageID && !enqueued.Before(w.from) && !enqueued.After(w.until)
 }
 
@@ -146,8 +145,8 @@ func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, w
 				match(byID[m.MessageID], m, better)
 			}
 			last := page[len(page)-1]
-			number = sequenceNumber(last) + 1
-			reached := enqueuedTime(last)
+			number = last.SequenceNumber + 1
+			reached := last.EnqueuedTime
 			for i < len(wants) {
 				if _, until := window(wants[i]); wants[i].found == nil && !until.Before(reached) {
 					break
@@ -164,7 +163,7 @@ func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, w
 
 // match gives m to the first of the wants that it fits and that has none yet. To the
 // others it is a spare: two companions may speak of one message.
-func match(wants []*want, m *azservicebus.ReceivedMessage, better chooser) {
+func match(wants []*want, m *sblink.Message, better chooser) {
 	for _, w := range wants {
 		switch {
 		case !w.fits(m):

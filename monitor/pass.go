@@ -6,9 +6,8 @@ import (
 	"context"
 	"time"
 
+	"overdue/internal/sblink"
 	"overdue/scheduler"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 // windowMargin widens the window in which a message is looked for, since the nodes of a
@@ -94,7 +93,7 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 		}
 		// A scheduled message gets another number when it is activated.
 		if w.found != nil && !pending(w.found) {
-			w.number = sequenceNumber(w.found)
+			w.number = w.found.SequenceNumber
 		}
 	}
 	return nil
@@ -102,7 +101,7 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 
 // chooser prefers, where a message-id repeats, the message whose deadline is the one that the
 // watch was sent with and that suits, and gives each message to one watch of this entity.
-func (e *entity) chooser(suits func(*azservicebus.ReceivedMessage) bool) chooser {
+func (e *entity) chooser(suits func(*sblink.Message) bool) chooser {
 	taken := map[int64]bool{}
 	for _, list := range [][]*watch{e.watches, e.passing} {
 		for _, wt := range list {
@@ -112,8 +111,8 @@ func (e *entity) chooser(suits func(*azservicebus.ReceivedMessage) bool) chooser
 			}
 		}
 	}
-	return func(w *want, m *azservicebus.ReceivedMessage) bool {
-		n := sequenceNumber(m)
+	return func(w *want, m *sblink.Message) bool {
+		n := m.SequenceNumber
 		if taken[n] || !agrees(w.ref, m, e.settings) || suits != nil && !suits(m) {
 			return false
 		}

@@ -127,7 +127,7 @@ func (v *view) markAt(ctx context.Context, number int64) (*mark, error) {
 	if err != nil || len(page) == 0 {
 		return nil, err
 	}
-	return &mark{sequenceNumber(page[0]), enqueuedTime(page[0])}, nil
+	return &mark{page[0].SequenceNumber, page[0].EnqueuedTime}, nil
 }
 
 // between guesses where in the open interval t lies. Messages rarely arrive at an even

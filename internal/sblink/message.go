@@ -32,21 +32,9 @@ type Message struct {
 	CorrelationID        string        // likewise
 	DeadLetterReason     string        // "" = not a dead letter
 
-	properties amqp.Raw // application properties
-}
-
-// Property is an application property, as a string, a time.Time or whatever else it is; nil when
-// the message has none of that name.
-func (m *Message) Property(name string) any {
-	r, ok := amqp.MapLookup(m.properties, name)
-	if !ok {
-		return nil
-	}
-	v := r.Value()
-	if t, isTime := v.(amqp.Timestamp); isTime {
-		return t.Time()
-	}
-	return v
+	// Properties are the application properties that are strings or timestamps, as string and
+	// time.Time; nil when there are none.
+	Properties map[string]any
 }
 
 // parseMessage reads an encoded message. Only what Message holds is decoded: go-amqp fails on
@@ -64,7 +52,7 @@ func parseMessage(b []byte) (*Message, error) {
 	m := &Message{
 		TimeToLive:    time.Duration(header.TTL) * time.Millisecond,
 		DeliveryCount: header.DeliveryCount,
-		properties:    raw.ApplicationProperties,
+		Properties:    texts(raw.ApplicationProperties),
 	}
 	number, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-sequence-number")
 	if !ok {
@@ -81,8 +69,33 @@ func parseMessage(b []byte) (*Message, error) {
 	}
 	m.MessageID = identifier(raw.Properties, amqp.PropertyMessageID)
 	m.CorrelationID = identifier(raw.Properties, amqp.PropertyCorrelationID)
-	m.DeadLetterReason, _ = m.Property("DeadLetterReason").(string)
+	m.DeadLetterReason, _ = m.Properties["DeadLetterReason"].(string)
 	return m, nil
+}
+
+// texts decodes the application properties that are strings or timestamps, and skips the
+// others.
+func texts(raw amqp.Raw) map[string]any {
+	if raw == nil {
+		return nil
+	}
+	properties := map[string]any{}
+	r := amqp.NewReader(raw)
+	pairs, n := r.Map()
+	for range n {
+		name, isString := pairs.Value().(string)
+		value := pairs.Value()
+		if !isString {
+			continue
+		}
+		switch v := value.(type) {
+		case string:
+			properties[name] = v
+		case amqp.Timestamp:
+			properties[name] = v.Time()
+		}
+	}
+	return properties
 }
 
 // timestamp is an annotation of the broker, the zero time when it is not there.
