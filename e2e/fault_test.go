@@ -92,6 +92,31 @@ func TestCompanionWrittenAnewStaysWhole(t *testing.T) {
 	})
 }
 
+// While one sink is down the others are told once, also over a change of monitors.
+func TestSinkThatIsDownDoesNotRepeatTheOthers(t *testing.T) {
+	play(t, func(s *scene) {
+		down := newHook(s.T, s.sinks, "down")
+		down.answer(http.StatusInternalServerError)
+		s.moreHooks = []string{"down"}
+		s.measure()
+		stop := s.startMonitor()
+		s.send(workQueue, "m", ttl(2*time.Second))
+		time.Sleep(time.Minute)
+		stop()
+		s.startMonitor()
+		time.Sleep(4 * time.Minute)
+		if got := len(s.hook.told()); got != 1 {
+			s.Errorf("the sink that is well was told %d times, want once", got)
+		}
+		down.answer(http.StatusOK)
+		time.Sleep(6 * time.Minute)
+		if got := len(down.told()); got != 1 {
+			s.Errorf("the sink that was down was told %d times, want once", got)
+		}
+		toldOnceEach(s, 1)
+	})
+}
+
 // emptyDeadLetters takes n messages out of the dead-letter queue, as an operator would.
 func (s *scene) emptyDeadLetters(n int) {
 	s.Helper()

@@ -32,7 +32,7 @@ func TestMessageOfAnotherSDK(t *testing.T) {
 				s.Fatal(err)
 			}
 		}
-		send("live", time.Hour) // at the head, where a nudge meets it
+		send("live", time.Hour)       // at the head, where a nudge meets it
 		send("mortal", 3*time.Second) // and no companion
 		const n = 20
 		for i := range n {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -327,6 +328,19 @@ func TestMissedDeadlineOfAQueueThatIsGoneIsTold(t *testing.T) {
 			s.Errorf("%d companions were dead-lettered, want the one for lack of its queue", len(dead))
 		}
 		s.settled(time.Second)
+	})
+}
+
+func TestDoorDoesNotTakeCompanions(t *testing.T) {
+	play(t, func(s *scene) {
+		for _, name := range []string{monitorQueue, strings.ToUpper(monitorQueue)} {
+			if code, body := s.post(name, "m", ""); code != http.StatusBadRequest || !strings.Contains(body, "monitor queue") {
+				s.Errorf("a send to %s = %d %s, want 400 with a sentence about the monitor queue", name, code, body)
+			}
+		}
+		if got := len(s.waiting(monitorQueue)); got != 0 {
+			s.Errorf("%d messages on the monitor queue, want none", got)
+		}
 	})
 }
 

@@ -48,6 +48,7 @@ type scene struct {
 	stamp     bool // whether the proxy stamps TTLs
 	hook      *hook
 	sinks     *pipenet.Network
+	moreHooks []string // hosts of further webhooks
 }
 
 // play runs a scene on fake time.
@@ -79,7 +80,7 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 		}
 		t.Cleanup(func() { _ = sending.Close(context.Background()) }) // a test may have broken its connection
 		s.proxy, err = proxy.New(proxy.Config{
-			Client: sending, Scheduler: s.scheduler, Log: s.logger(),
+			Client: sending, Scheduler: s.scheduler, MonitorQueue: monitorQueue, Log: s.logger(),
 			Settings: func(entity string) proxy.Settings {
 				return proxy.Settings{
 					Monitored: entity == workQueue, StampTTL: s.stamp,
@@ -96,7 +97,7 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 			}
 		})
 		s.sinks = pipenet.New()
-		s.hook = newHook(t, s.sinks)
+		s.hook = newHook(t, s.sinks, "hook")
 		act(s)
 	})
 }
@@ -123,20 +124,30 @@ func (s *scene) measure() {
 	}
 }
 
-// startMonitor runs a monitor until the returned function is called, or the scene ends.
-func (s *scene) startMonitor() (stop func()) {
+// webhook is a sink that posts to the host of that name.
+func (s *scene) webhook(host string) monitor.Alerter {
 	s.Helper()
-	webhook, err := monitor.NewWebhook(monitor.WebhookConfig{URL: "http://hook/", Client: &http.Client{
-		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.sinks.Dial(ctx, "hook") }, IdleConnTimeout: time.Second},
+	a, err := monitor.NewWebhook(monitor.WebhookConfig{Name: host, URL: "http://" + host + "/", Client: &http.Client{
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.sinks.Dial(ctx, host) }, IdleConnTimeout: time.Second},
 	}})
 	if err != nil {
 		s.Fatal(err)
+	}
+	return a
+}
+
+// startMonitor runs a monitor until the returned function is called, or the scene ends.
+func (s *scene) startMonitor() (stop func()) {
+	s.Helper()
+	alerters := []monitor.Alerter{s.webhook("hook")}
+	for _, name := range s.moreHooks {
+		alerters = append(alerters, s.webhook(name))
 	}
 	links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: s.ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 	w, err := monitor.New(monitor.Config{
 		Client: s.ns.Client(s.T), Links: links, Scheduler: s.newScheduler(), MonitorQueue: monitorQueue,
 		Namespace: "overdue.test", Settings: func(string) monitor.Settings { return s.settings },
-		Alerters: []monitor.Alerter{webhook}, Log: s.logger(),
+		Alerters: alerters, Log: s.logger(),
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -262,9 +273,9 @@ type event struct {
 	}
 }
 
-func newHook(t *testing.T, network *pipenet.Network) *hook {
+func newHook(t *testing.T, network *pipenet.Network, host string) *hook {
 	h := &hook{status: http.StatusOK}
-	ln, err := network.Listen("hook")
+	ln, err := network.Listen(host)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,7 +30,7 @@ const (
 // taken the event for good. An error made with backoff.Permanent or backoff.RetryAfter says
 // when it is worth trying again.
 type Alerter interface {
-	Name() string // in logs and metrics
+	Name() string // in logs, metrics and companions; each sink has its own
 	Alert(ctx context.Context, e Event) error
 }
 
@@ -43,13 +44,16 @@ func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
 	}
 	w.running.Go(func() {
 		if first {
-			err := w.fanOut(ctx, e)
-			w.told.end(e.ID, t, err)
+			taken, err := w.fanOut(ctx, e, wt.missed.TakenBy)
+			w.told.end(e.ID, t, taken, err)
 		}
 		// Another companion may be seeing to it. That this one is done as well rests on how that ends:
 		// it may be the same one, come back, and the only one that is left.
 		<-t.done
 		if t.err != nil {
+			untaken := *wt.missed
+			untaken.TakenBy = t.taken
+			wt.missed = &untaken
 			w.retell(ctx, entity, wt, t.err)
 			return
 		}
@@ -57,11 +61,15 @@ func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
 	})
 }
 
-// fanOut hands e to all sinks side by side, each with its own retries.
-func (w *Worker) fanOut(ctx context.Context, e Event) error {
+// fanOut hands e to all sinks side by side, each with its own retries, but for those that
+// have taken it before. It returns the names of all that have taken it now.
+func (w *Worker) fanOut(ctx context.Context, e Event, before []string) (taken []string, err error) {
 	errs := make([]error, len(w.cfg.Alerters))
 	var sinks sync.WaitGroup
 	for i, a := range w.cfg.Alerters {
+		if slices.Contains(before, a.Name()) {
+			continue
+		}
 		sinks.Go(func() {
 			_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, a.Alert(ctx, e) },
 				backoff.WithMaxElapsedTime(tellTime), backoff.WithBackOff(backoff.NewExponentialBackOff()))
@@ -72,7 +80,12 @@ func (w *Worker) fanOut(ctx context.Context, e Event) error {
 		})
 	}
 	sinks.Wait()
-	return errors.Join(errs...)
+	for i, a := range w.cfg.Alerters {
+		if errs[i] == nil {
+			taken = append(taken, a.Name())
+		}
+	}
+	return taken, errors.Join(errs...)
 }
 
 // retell has the event told later: a companion written anew carries all that is known, so

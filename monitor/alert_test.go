@@ -83,7 +83,7 @@ func TestToldEventsForgetTheOldest(t *testing.T) {
 		if !first {
 			t.Fatalf("event %d is taken for told", i)
 		}
-		events.end(fmt.Sprint(i), begun, nil)
+		events.end(fmt.Sprint(i), begun, nil, nil)
 	}
 	if events.has("9") || !events.has("10") || !events.has(fmt.Sprint(maxTold+9)) {
 		t.Error("want the oldest ten forgotten and no others")
@@ -101,8 +101,8 @@ func TestAnEventThatFoundNoTakerBeginsAgain(t *testing.T) {
 		t.Error("an event that is being told begins again")
 	}
 	noTaker := errors.New("no taker")
-	events.end("e", begun, noTaker)
-	if <-joined.done; joined.err != noTaker {
+	events.end("e", begun, nil, noTaker)
+	if <-joined.done; !errors.Is(joined.err, noTaker) {
 		t.Errorf("whoever waits for the telling gets %v, want %v", joined.err, noTaker)
 	}
 	if _, first := events.begin("e"); !first {

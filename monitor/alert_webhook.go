@@ -4,6 +4,7 @@ package monitor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 
 // WebhookConfig says where events are posted.
 type WebhookConfig struct {
+	Name    string        // "" = webhook; several need names of their own
 	URL     string        // http or https
 	Timeout time.Duration // of one request; 0 = 5 s
 	Client  *http.Client  // nil: one of its own
@@ -27,6 +29,7 @@ type WebhookConfig struct {
 // webhook posts each event as a structured CloudEvent, by the CloudEvents HTTP webhook
 // specification: any 2xx takes it, 429 says when to come again.
 type webhook struct {
+	name    string
 	url     string
 	host    string
 	timeout time.Duration
@@ -40,7 +43,7 @@ func NewWebhook(cfg WebhookConfig) (Alerter, error) {
 		// The URL itself may hold a secret.
 		return nil, errors.New("monitor: a webhook needs an http or https URL with a host")
 	}
-	a := &webhook{url: cfg.URL, host: u.Host, timeout: cfg.Timeout, client: cfg.Client}
+	a := &webhook{name: cmp.Or(cfg.Name, "webhook"), url: cfg.URL, host: u.Host, timeout: cfg.Timeout, client: cfg.Client}
 	if a.timeout == 0 {
 		a.timeout = 5 * time.Second
 	}
@@ -53,7 +56,7 @@ func NewWebhook(cfg WebhookConfig) (Alerter, error) {
 	return a, nil
 }
 
-func (a *webhook) Name() string { return "webhook" }
+func (a *webhook) Name() string { return a.name }
 
 func (a *webhook) Alert(ctx context.Context, e Event) error {
 	body, err := json.Marshal(e)

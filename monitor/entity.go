@@ -22,6 +22,8 @@ const (
 	// lookAgainMax, so that it is told within a second of being given back.
 	lookAgainMin = 200 * time.Millisecond
 	lookAgainMax = 750 * time.Millisecond
+	// crowdedWait takes the place of both while the worker has its hands full.
+	crowdedWait = 5 * time.Second
 	// idleLinks is how long the links to an entity stay open with nothing to look for.
 	idleLinks = 2 * time.Second
 	// A pass that failed is tried again after retryMin, doubling up to retryMax.

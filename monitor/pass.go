@@ -141,6 +141,8 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 		wt.held.done(ctx, nil)
 	case v == NotDue:
 		e.postpone(ctx, wt)
+	case e.w.crowded():
+		e.anew(ctx, wt, e.w.clock.now().Add(crowdedWait))
 	default:
 		wt.looks++
 		wait := lookAgainMin * time.Duration(wt.looks)

@@ -18,8 +18,9 @@ type toldEvents struct {
 
 // telling is how the telling of one event goes.
 type telling struct {
-	done chan struct{} // closed when err is final
-	err  error         // MUST only be read after done is closed
+	done  chan struct{} // closed when the rest is final, which MUST NOT be read before
+	taken []string      // the sinks that have taken it
+	err   error         // why the others have not
 }
 
 // told is the telling of all events that have been told.
@@ -53,7 +54,7 @@ func (t *toldEvents) begin(id string) (_ *telling, first bool) {
 }
 
 // end says how the telling of id ended. One that failed is forgotten, so that the next is new.
-func (t *toldEvents) end(id string, begun *telling, err error) {
+func (t *toldEvents) end(id string, begun *telling, taken []string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ids[id] == begun { // or it is forgotten already
@@ -62,7 +63,7 @@ func (t *toldEvents) end(id string, begun *telling, err error) {
 			delete(t.ids, id)
 		}
 	}
-	begun.err = err
+	begun.taken, begun.err = taken, err
 	close(begun.done)
 }
 

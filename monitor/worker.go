@@ -93,18 +93,21 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stopWork()
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 15*time.Second
-	for ctx.Err() == nil {
+	for first := true; ctx.Err() == nil; {
 		began := time.Now()
 		err := w.receive(ctx, work)
 		if ctx.Err() != nil {
 			break
 		}
-		w.attached.Store(false)
+		say := w.log.Debug
+		if w.attached.Swap(false) || first {
+			say, first = w.log.Warn, false // once for each loss, not for each try
+		}
 		if time.Since(began) > retry.MaxInterval {
 			retry.Reset() // it was fine for a while
 		}
 		wait := retry.NextBackOff()
-		w.log.Warn("monitor queue unreachable", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.Duration("retry_in", wait), zap.Error(err))
+		say("monitor queue unreachable", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.Duration("retry_in", wait), zap.Error(err))
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -113,6 +116,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.stop(work, stopWork)
 	return nil
 }
+
+// crowded reports whether so many companions are in hand that those that only wait should make
+// room: else messages that consumers hold would keep others from being looked at.
+func (w *Worker) crowded() bool { return len(w.room) > maxHeld/2+creditWindow }
 
 // take hands a companion to the goroutine of its entity. What cannot be read goes to the
 // monitor queue's dead-letter queue, with the reason.

@@ -29,6 +29,10 @@ type Config struct {
 	// not block. nil monitors every entity and stamps TTLs.
 	Settings func(entity string) Settings
 
+	// MonitorQueue is refused as the entity of a send: who may send work may not write
+	// companions, which anybody could forge. "" refuses none.
+	MonitorQueue string
+
 	MaxInFlight int           // sends at once, a batch counts as one; more wait. 0 = 1024
 	MaxBodySize int64         // bytes of one request's body; 0 = 1 MiB
 	SendTimeout time.Duration // of one send, retries included; also the longest wait for a free place. 0 = 30 s

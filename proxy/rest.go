@@ -83,6 +83,9 @@ func sendTarget(r *http.Request) (entity string, isSend bool, err error) {
 
 // serveSend takes the message or the batch out of the request and sends it.
 func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, entity string) error {
+	if p.cfg.MonitorQueue != "" && strings.EqualFold(entity, p.cfg.MonitorQueue) {
+		return badRequest("%s is the monitor queue, which takes no messages of apps.", quoted(entity))
+	}
 	body, done, err := p.body(w, r)
 	if err != nil {
 		p.metrics.sent(doorREST, entity, 1, 0, err)

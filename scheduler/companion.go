@@ -58,6 +58,7 @@ type Missed struct {
 	Strategy         string    `json:"strategy"`
 	CorrelationID    string    `json:"correlationId,omitempty"`
 	DeliveryCount    uint32    `json:"deliveryCount"`
+	TakenBy          []string  `json:"takenBy,omitempty"` // the sinks that need not be told any more
 }
 
 // DeadlineAt is the deadline of the message by the broker's clock, given the

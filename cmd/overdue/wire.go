@@ -75,7 +75,7 @@ func (p *process) startRooms(door net.Listener) error {
 		return nil
 	}
 	px, err := proxy.New(proxy.Config{
-		Client: client, Scheduler: s, Settings: p.proxySettings,
+		Client: client, Scheduler: s, Settings: p.proxySettings, MonitorQueue: p.cfg.MonitorQueue,
 		MaxInFlight: int(p.cfg.Proxy.MaxInFlight), MaxBodySize: p.cfg.Proxy.MaxBodySize,
 		Log: p.log.Named("proxy"), Registerer: p.registry,
 	})
@@ -111,7 +111,11 @@ func (p *process) newMonitor(c monitor.Config) (*monitor.Worker, error) {
 	c.Registerer = p.registry
 	c.Alerters = []monitor.Alerter{monitor.NewLog(p.log.Named("alert"))}
 	for i, a := range p.cfg.Alerts {
-		hook, err := monitor.NewWebhook(monitor.WebhookConfig{URL: a.Webhook.URL, Timeout: a.Webhook.Timeout})
+		name := "webhook"
+		if i > 0 {
+			name = fmt.Sprintf("webhook-%d", i+1) // as the file lists them
+		}
+		hook, err := monitor.NewWebhook(monitor.WebhookConfig{Name: name, URL: a.Webhook.URL, Timeout: a.Webhook.Timeout})
 		if err != nil {
 			return nil, &configError{fmt.Errorf("alerts[%d].webhook: %w", i, err)}
 		}
