@@ -145,7 +145,7 @@ func (s *scene) startMonitor() (stop func()) {
 	}
 	links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: s.ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 	w, err := monitor.New(monitor.Config{
-		Client: s.ns.Client(s.T), Links: links, Scheduler: s.newScheduler(), MonitorQueue: monitorQueue,
+		Links: links, Scheduler: s.newScheduler(), MonitorQueue: monitorQueue,
 		Namespace: "overdue.test", Settings: func(string) monitor.Settings { return s.settings },
 		Alerters: alerters, Log: s.logger(),
 	})

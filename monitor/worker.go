@@ -13,16 +13,14 @@ import (
 	"overdue/internal/sblink"
 	"overdue/scheduler"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/cenkalti/backoff/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
 
-// Config holds the settings of a Worker. Client, Links, Scheduler and MonitorQueue
+// Config holds the settings of a Worker. Links, Scheduler and MonitorQueue
 // are needed.
 type Config struct {
-	Client       *azservicebus.Client
 	Links        *sblink.Namespace
 	Scheduler    *scheduler.Scheduler // writes companions anew
 	MonitorQueue string
@@ -67,8 +65,8 @@ type Worker struct {
 
 // New makes a Worker. Run starts it.
 func New(cfg Config) (*Worker, error) {
-	if cfg.Client == nil || cfg.Links == nil || cfg.Scheduler == nil || cfg.MonitorQueue == "" {
-		return nil, errors.New("monitor: a client, links, a scheduler and the name of the monitor queue are needed")
+	if cfg.Links == nil || cfg.Scheduler == nil || cfg.MonitorQueue == "" {
+		return nil, errors.New("monitor: links, a scheduler and the name of the monitor queue are needed")
 	}
 	if cfg.Settings == nil {
 		cfg.Settings = func(string) Settings { return Settings{} }

@@ -59,7 +59,7 @@ func (p *process) startRooms(door net.Listener) error {
 
 	p.warnOfDrops()
 	if p.role.monitor {
-		w, err := p.newMonitor(monitor.Config{Client: client, Links: links, Scheduler: s, Namespace: ns.host})
+		w, err := p.newMonitor(monitor.Config{Links: links, Scheduler: s, Namespace: ns.host})
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ var rooms = map[string]room{
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":               {[]string{"scheduler", "internal/amqp"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
-	"monitor":             {[]string{"scheduler", "internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, prometheus, zap}},
+	"monitor":             {[]string{"scheduler", "internal/sblink"}, []string{backoff, goamqp, prometheus, sync, zap}},
 	"scheduler":           {nil, []string{azcore, azservicebus}},
 	"internal/sblink":     {[]string{"internal/amqp"}, []string{azcore, goamqp, sync}},
 	"internal/amqp":       {},
