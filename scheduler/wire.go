@@ -23,7 +23,7 @@ const wireVersion = 1
 // Bounds of a companion. The monitor queue can be written by anybody who has the
 // right to send, so a companion is input from outside.
 const (
-	maxReferences = 1000
+	maxReferences = groupSize // more would let a few companions fill a monitor's memory
 	maxBody       = 256 << 10
 	maxEntity     = 260 // of a Service Bus entity path, in characters
 	maxID         = 128 // of a message-id, session-id or partition key, in characters

@@ -183,11 +183,6 @@ func (r *Receiver) Complete(ctx context.Context, m *amqp.Message) error {
 	return r.link.AcceptMessage(ctx, m)
 }
 
-// Abandon gives m back and counts the delivery as failed.
-func (r *Receiver) Abandon(ctx context.Context, m *amqp.Message) error {
-	return r.link.ModifyMessage(ctx, m, nil)
-}
-
 // Release gives m back as if it had never been taken: its delivery count stays.
 func (r *Receiver) Release(ctx context.Context, m *amqp.Message) error {
 	return r.link.ReleaseMessage(ctx, m)

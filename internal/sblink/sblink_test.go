@@ -197,15 +197,15 @@ func TestSettlements(t *testing.T) {
 			case 1:
 				err = r.DeadLetter(s.Context(), m, "DeadlineExceeded", "It was not received.")
 			case 2:
-				err = r.Abandon(s.Context(), m)
+				err = r.Release(s.Context(), m)
 			}
 			if err != nil {
 				s.Errorf("settlement %d: %v", i, err)
 			}
 		}
 		left := s.orders.Peek(nil, 0, 10)
-		if len(left) != 1 || left[0].MessageID != "2" || left[0].DeliveryCount != 1 {
-			s.Errorf("left is %+v, want the abandoned message with one failed delivery", left)
+		if len(left) != 1 || left[0].MessageID != "2" || left[0].DeliveryCount != 0 {
+			s.Errorf("left is %+v, want the released message as it was", left)
 		}
 		dead := s.orders.DeadLetterQueue().Peek(nil, 0, 10)
 		if len(dead) != 1 || dead[0].DeadLetterReason != "DeadlineExceeded" || dead[0].DeadLetterErrorDescription != "It was not received." {
