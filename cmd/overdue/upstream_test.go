@@ -82,7 +82,7 @@ func TestUpstreamAttachesOnceTheNamespaceIsThere(t *testing.T) {
 		t.Errorf("attached = %v, want a sentence that begins with %q", err, want)
 	}
 	if ln, err = net.Listen("tcp", addr); err != nil {
-		t.Skipf("somebody else has taken %s meanwhile: %v", addr, err)
+		t.Fatalf("somebody else has taken %s meanwhile: %v", addr, err)
 	}
 	serveBroker(t, ln, broker.QueueConfig{Name: "overdue-monitor"})
 	eventually(t, "attached", func() bool { return u.attached(t.Context()) == nil })
@@ -147,7 +147,7 @@ func TestUpstreamLooksAgainWhenAWriteHasFailed(t *testing.T) {
 	}
 	eventually(t, "not attached", func() bool { return u.attached(t.Context()) != nil })
 	if ln, err = net.Listen("tcp", addr); err != nil {
-		t.Skipf("somebody else has taken %s meanwhile: %v", addr, err)
+		t.Fatalf("somebody else has taken %s meanwhile: %v", addr, err)
 	}
 	serveBroker(t, ln, broker.QueueConfig{Name: "overdue-monitor"})
 	eventually(t, "attached again", func() bool { return u.attached(t.Context()) == nil })
