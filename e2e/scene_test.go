@@ -56,10 +56,6 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scene{T: t, stamp: true}
-		t.Cleanup(func() { // the last one
-			s.ns.Net.Cut()
-			time.Sleep(time.Minute) // whatever is still ending ends; fake time stops with the test
-		})
 		s.ns = brokertest.New(t, func(c *broker.Config) {
 			c.AutoCreate = false
 			work := broker.QueueConfig{Name: workQueue, DeadLetteringOnMessageExpiration: true, LockDuration: time.Minute}

@@ -19,12 +19,8 @@ import (
 	"go.uber.org/zap"
 )
 
-const (
-	// tellTime bounds the tries to tell one event before its companion is written anew.
-	tellTime = 10 * time.Second
-	// maxTelling bounds the events that are being told at once.
-	maxTelling = 64
-)
+// tellTime bounds the tries to tell one event before its companion is written anew.
+const tellTime = 10 * time.Second
 
 // An Alerter takes events to those who have to know. Alert returns nil once the sink has
 // taken the event for good. An error made with backoff.Permanent or backoff.RetryAfter says

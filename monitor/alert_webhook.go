@@ -18,6 +18,9 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
+// maxConns bounds the connections to one webhook; further events wait for one to come free.
+const maxConns = 64
+
 // WebhookConfig says where events are posted.
 type WebhookConfig struct {
 	Name    string        // "" = webhook; several need names of their own
@@ -49,8 +52,8 @@ func NewWebhook(cfg WebhookConfig) (Alerter, error) {
 	}
 	if a.client == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.MaxIdleConnsPerHost = maxTelling
-		transport.MaxConnsPerHost = maxTelling
+		transport.MaxIdleConnsPerHost = maxConns
+		transport.MaxConnsPerHost = maxConns
 		a.client = &http.Client{Transport: transport}
 	}
 	return a, nil

@@ -16,9 +16,9 @@ const (
 	climbMax = time.Minute
 )
 
-// Strategies, as they are configured and as events name them.
+// Strategies, as they are configured and as events name them. Any other means auto: both, in
+// this order.
 const (
-	strategyAuto   = "auto"
 	strategyNative = "native"
 	strategyScan   = "scan"
 )
