@@ -6,15 +6,24 @@ SHELL := /bin/bash
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 FUZZTIME ?= 10s
+ROUNDS ?= 1
 VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo devel)
 
-.PHONY: build test lint fuzz bench docs clean
+.PHONY: build test conformance sdks lint fuzz soak bench docs clean
 
 build: ## the binary, in bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.release=$(VERSION)" -o bin/overdue ./cmd/overdue
 
-test: lint ## everything that has to pass
+test: lint sdks ## everything that has to pass
 	go test -race -timeout 10m ./...
+	go test ./proxy -run Soak -soak.seeds 1000
+	$(MAKE) --no-print-directory conformance
+
+sdks: ## what the scenarios with other SDKs and other brokers need; as root, Debian packages too
+	e2e/sdk/install.sh --tools
+
+conformance: ## the live tests of the Go SDK against the embedded broker, directly and through the relay
+	go run ./conformance
 
 lint: $(GOLANGCI)
 	@unformatted="$$(gofmt -l .)"; \
@@ -33,6 +42,9 @@ fuzz: ## every fuzz target for FUZZTIME, one after the other
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
 		done; \
 	done
+
+soak: ## the tests with other seeds than usual, ROUNDS times
+	@for i in $$(seq $(ROUNDS)); do OVERDUE_SEED=random go test -race -count 1 -timeout 30m ./...; done
 
 bench: ## every benchmark of the packages
 	go test -run '^$$' -bench . -benchmem ./...

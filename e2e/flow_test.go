@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"overdue/internal/testseed"
 )
 
 // The whole promise in one test: nobody consumes, and yet each message is in the
@@ -15,8 +17,7 @@ import (
 // a queue that is not watched stay where they are until somebody receives.
 func TestMissedDeadlinesAreDeadLetteredAndTold(t *testing.T) {
 	const n = 1000
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	play(t, func(s *scene) {
 		s.measure()

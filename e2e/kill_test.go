@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/testseed"
 )
 
 // The broker, the proxy and the monitor as processes of their own. The monitor is killed
@@ -27,8 +29,7 @@ import (
 //
 // This is one of the few tests on the real clock: a process cannot be killed in fake time.
 func TestMonitorIsKilledAndStartedAnew(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	h := &hook{status: http.StatusOK}
 	sink := httptest.NewServer(h)
@@ -96,7 +97,7 @@ func TestMonitorIsKilledAndStartedAnew(t *testing.T) {
 type processes struct {
 	*testing.T
 	binary, config, door string
-	namespace            string
+	broker, namespace    string
 	client               *azservicebus.Client
 }
 
@@ -106,17 +107,17 @@ func newProcesses(t *testing.T, webhook string) *processes {
 	if out, err := exec.Command("go", "build", "-o", p.binary, "overdue/cmd/overdue").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	broker := freeAddress(t)
+	p.broker = freeAddress(t)
 	config := fmt.Sprintf(`
-listen: {http: %q}
+listen: {amqp: "127.0.0.1:0", http: %q}
 broker: {listen: %q}
 alerts:
   - webhook: {url: %q}
-`, p.door, broker, webhook)
+`, p.door, p.broker, webhook)
 	if err := os.WriteFile(p.config, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.namespace = "Endpoint=sb://" + broker + ";SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true"
+	p.namespace = "Endpoint=sb://" + p.broker + ";SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true"
 	client, err := azservicebus.NewClientFromConnectionString(p.namespace, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -126,9 +127,9 @@ alerts:
 	return p
 }
 
-// start runs one role and waits until it is ready. kill ends it with SIGKILL; it is
+// start runs one role, with settings as variables, and waits until it is ready. kill ends it with SIGKILL; it is
 // killed at the latest when the test ends.
-func (p *processes) start(role string) (kill func()) {
+func (p *processes) start(role string, settings ...string) (kill func()) {
 	p.Helper()
 	admin := freeAddress(p.T)
 	cmd := exec.Command(p.binary, role, "--config", p.config)
@@ -139,6 +140,7 @@ func (p *processes) start(role string) (kill func()) {
 		// Not the monitor queue that the broker makes by itself: its locks last a minute.
 		cmd.Env = append(cmd.Env, "OVERDUE_NAMESPACE="+p.namespace, "OVERDUE_MONITOR_QUEUE=companions")
 	}
+	cmd.Env = append(cmd.Env, settings...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {

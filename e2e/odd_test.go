@@ -80,6 +80,30 @@ func TestRepeatedMessageIDsThatWereSeenBefore(t *testing.T) {
 	}
 }
 
+// A message without a deadline is not the one that a companion of another with its id speaks of, whatever became of that.
+func TestMessageWithoutADeadlineThatSharesAnID(t *testing.T) {
+	for _, stamp := range []bool{true, false} {
+		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.stamp = stamp
+				s.startMonitor()
+				for range 2 {
+					s.send(workQueue, "same", "", "Overdue-Within", `"2s"`)
+					r, m := s.receive(workQueue)
+					s.must(r.CompleteMessage(s.Context(), m, nil))
+					s.must(r.Close(s.Context()))
+				}
+				s.send(workQueue, "same", "")
+				time.Sleep(time.Minute)
+				if got := len(s.waiting(workQueue)); got != 1 || len(s.hook.told()) != 0 {
+					s.Errorf("%d messages wait and %d were told, want the one without a deadline, and none", got, len(s.hook.told()))
+				}
+				s.settled(time.Second)
+			})
+		})
+	}
+}
+
 // The dead letter of yesterday's message with the same id is not the one that is due today, not
 // even to a monitor that has only just seen it and cannot tell when the other was sent.
 func TestRepeatedMessageIDOfADeadLetter(t *testing.T) {
@@ -128,7 +152,7 @@ func TestCompanionThatComesTwice(t *testing.T) {
 		s.measure()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(3*time.Second))
-		again := s.newScheduler()
+		again := s.newScheduler(nil)
 		now := s.scheduler.Now()
 		for _, due := range []time.Duration{time.Second, 3 * time.Second, 3 * time.Second, 5 * time.Second} {
 			err := again.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: now.Time.Add(due), References: []scheduler.Reference{{

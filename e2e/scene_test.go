@@ -13,20 +13,25 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/brokertest"
+	"overdue/internal/operations"
 	"overdue/internal/pipenet"
 	"overdue/internal/queue"
+	"overdue/internal/relay"
 	"overdue/internal/sblink"
 	"overdue/monitor"
 	"overdue/proxy"
 	"overdue/scheduler"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 )
@@ -45,17 +50,31 @@ type scene struct {
 	scheduler *scheduler.Scheduler
 	proxy     *proxy.Proxy
 	settings  monitor.Settings
-	stamp     bool // whether the proxy stamps TTLs
+	sent      int             // by sendBatch
+	written   atomic.Int64    // companions
+	slots     bool            // whether slots stand for messages wherever they can
+	stamp     bool            // whether the proxy stamps TTLs
+	monitored map[string]bool // what the proxy writes companions for
+	blind     bool            // the monitor is not told how entities were made
+	shortest  time.Duration   // of the times to live of a topic's subscriptions, as the proxy knows it
+	expiry    queue.Expiry    // as inModes has set it
+	metrics   []*prometheus.Registry
+	oneHouse  bool                // proxy and monitor share a process, and with it what is known of settlements
+	counter   *operations.Counter // of such processes
+	deadlines *operations.Deadlines
+	journal   string // directory of the proxy's journal; "" = it has none
 	hook      *hook
 	sinks     *pipenet.Network
-	moreHooks []string // hosts of further webhooks
+	moreHooks []string                                 // hosts of further webhooks
+	groups    func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
+	forward   func(*sblink.Namespace) *alert.Forward   // likewise
 }
 
 // play runs a scene on fake time.
 func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{T: t, stamp: true}
+		s := &scene{T: t, stamp: true, monitored: map[string]bool{workQueue: true}}
 		s.ns = brokertest.New(t, func(c *broker.Config) {
 			c.AutoCreate = false
 			work := broker.QueueConfig{Name: workQueue, DeadLetteringOnMessageExpiration: true, LockDuration: time.Minute}
@@ -67,46 +86,77 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 			}
 		})
 		s.client = s.ns.Client(t)
-		s.scheduler = s.newScheduler()
-		options := s.ns.ClientOptions()
-		options.RetryOptions = azservicebus.RetryOptions{MaxRetries: 4, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second} // those of the binary
-		sending, err := azservicebus.NewClientFromConnectionString(s.ns.ConnectionString(), options)
-		if err != nil {
-			t.Fatal(err)
+		if s.oneHouse {
+			s.metrics = []*prometheus.Registry{prometheus.NewRegistry()}
+			s.counter, s.deadlines = operations.New(s.metrics[0]), operations.NewDeadlines(s.metrics[0])
 		}
-		t.Cleanup(func() { _ = sending.Close(context.Background()) }) // a test may have broken its connection
-		s.proxy, err = proxy.New(proxy.Config{
-			Client: sending, Scheduler: s.scheduler, MonitorQueue: monitorQueue, Log: s.logger(),
-			Settings: func(entity string) proxy.Settings {
-				return proxy.Settings{
-					Monitored: entity == workQueue, StampTTL: s.stamp,
-					Deadline: s.settings.Deadline, DefaultMessageTimeToLive: s.settings.DefaultMessageTimeToLive,
-				}
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.proxy.Close(context.Background()); err != nil {
-				t.Errorf("closing the proxy: %v", err)
-			}
-		})
+		s.scheduler = s.newScheduler(s.counter)
+		s.proxy = s.newProxy(s.scheduler)
 		s.sinks = pipenet.New()
 		s.hook = newHook(t, s.sinks, "hook")
 		act(s)
 	})
 }
 
+// newProxy is a proxy in front of the namespace, with its own connection for what comes by REST.
+func (s *scene) newProxy(sc *scheduler.Scheduler) *proxy.Proxy {
+	s.Helper()
+	options := s.ns.ClientOptions()
+	options.RetryOptions = azservicebus.RetryOptions{MaxRetries: 4, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second} // those of the binary
+	sending, err := azservicebus.NewClientFromConnectionString(s.ns.ConnectionString(), options)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = sending.Close(context.Background()) }) // a test may have broken its connection
+	p, err := proxy.New(proxy.Config{
+		Client: sending, Scheduler: sc, Journal: s.openJournal(sc), MonitorQueue: monitorQueue, Log: s.logger(),
+		AMQP: relay.Config{Dial: s.ns.Dial, Hostname: "overdue.test"},
+		Settings: func(entity string) proxy.Settings {
+			return proxy.Settings{
+				Monitored: s.monitored[entity], StampTTL: s.stamp,
+				Deadline: s.settings.Deadline, DefaultMessageTimeToLive: s.settings.DefaultMessageTimeToLive, SubscriptionTimeToLive: s.shortest,
+				Findable: s.slots,
+			}
+		},
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			s.Errorf("closing the proxy: %v", err)
+		}
+	})
+	return p
+}
+
 func (s *scene) logger() *zap.Logger {
 	return zaptest.NewLogger(s.T, zaptest.Level(zap.WarnLevel))
 }
 
-func (s *scene) newScheduler() *scheduler.Scheduler {
+func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
-	sc, err := scheduler.New(scheduler.Config{Client: s.ns.Client(s.T), MonitorQueue: monitorQueue})
+	cfg := scheduler.Config{
+		Client: s.ns.Client(s.T), MonitorQueue: monitorQueue, Operations: o,
+		Companions: scheduler.CompanionsSlot, Written: func(n int, _ error) { s.written.Add(int64(n)) },
+	}
+	if s.oneHouse {
+		cfg.Index, cfg.Links, cfg.Deadlines = scheduler.NewMemoryIndex(0), s.links(), s.deadlines
+	}
+	sc, err := scheduler.New(cfg)
 	if err != nil {
 		s.Fatal(err)
+	}
+	if s.oneHouse {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- sc.RunCancel(ctx) }()
+		s.Cleanup(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				s.Errorf("RunCancel = %v, want nil after a stop", err)
+			}
+		})
 	}
 	s.Cleanup(func() { _ = sc.Close(context.Background()) }) // a test may have broken its connection
 	return sc
@@ -121,9 +171,9 @@ func (s *scene) measure() {
 }
 
 // webhook is a sink that posts to the host of that name.
-func (s *scene) webhook(host string) monitor.Alerter {
+func (s *scene) webhook(host string) alert.Alerter {
 	s.Helper()
-	a, err := monitor.NewWebhook(monitor.WebhookConfig{Name: host, URL: "http://" + host + "/", Client: &http.Client{
+	a, err := alert.NewWebhook(host, alert.HTTP{URL: "http://" + host + "/", Client: &http.Client{
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.sinks.Dial(ctx, host) }, IdleConnTimeout: time.Second},
 	}})
 	if err != nil {
@@ -135,16 +185,34 @@ func (s *scene) webhook(host string) monitor.Alerter {
 // startMonitor runs a monitor until the returned function is called, or the scene ends.
 func (s *scene) startMonitor() (stop func()) {
 	s.Helper()
-	alerters := []monitor.Alerter{s.webhook("hook")}
+	alerters := []alert.Alerter{s.webhook("hook")}
 	for _, name := range s.moreHooks {
 		alerters = append(alerters, s.webhook(name))
 	}
-	links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: s.ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
-	w, err := monitor.New(monitor.Config{
-		Links: links, Scheduler: s.newScheduler(), MonitorQueue: monitorQueue,
-		Namespace: "overdue.test", Settings: func(string) monitor.Settings { return s.settings },
-		Alerters: alerters, Log: s.logger(),
-	})
+	registry, sc, counter := prometheus.NewRegistry(), s.scheduler, s.counter
+	s.metrics = append(s.metrics, registry)
+	if !s.oneHouse {
+		counter = operations.New(registry)
+		sc = s.newScheduler(counter)
+	}
+	if s.groups != nil {
+		alerters = append(alerters, s.groups(sc))
+	}
+	links := s.links()
+	if s.forward != nil {
+		f := s.forward(links)
+		alerters = append(alerters, f)
+		s.Cleanup(func() { _ = f.Close(context.Background()) })
+	}
+	cfg := monitor.Config{
+		Links: links, Scheduler: sc, MonitorQueue: monitorQueue,
+		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settings },
+		Describe: s.describe, Alerters: alerters, Log: s.logger(), Registerer: registry, Operations: counter, Deadlines: s.deadlines,
+	}
+	if s.blind {
+		cfg.Describe = nil
+	}
+	w, err := monitor.New(cfg)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -156,10 +224,16 @@ func (s *scene) startMonitor() (stop func()) {
 		if err := <-ended; err != nil {
 			s.Errorf("Run = %v, want nil after a stop", err)
 		}
-		_ = links.Close() // its connection may be broken
 	})
 	s.Cleanup(stop)
 	return stop
+}
+
+// links lead to the namespace until the scene ends.
+func (s *scene) links() *sblink.Namespace {
+	links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: s.ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
+	s.Cleanup(func() { _ = links.Close() }) // its connection may be broken
+	return links
 }
 
 // send posts one message to a queue through the REST door.
@@ -262,6 +336,9 @@ type event struct {
 	Data                      struct {
 		SequenceNumber   int64
 		LagMs            int64
+		Entity           string
+		Subscription     string
+		SessionID        string
 		Strategy         string
 		DeadLetterReason string
 		Deadline         time.Time

@@ -33,6 +33,7 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 	if err := e.dead.find(ctx, wants, e.chooser(e.untold)); err != nil {
 		return err
 	}
+	var nowhere []*watch
 	for i, wt := range gone {
 		m := wants[i].found
 		if m == nil && !wt.want.sole {
@@ -41,14 +42,38 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 		switch {
 		case m != nil && expired(m):
 			wt.missed = e.missed(wt, m)
-		case m == nil && wt.want.found != nil && !wt.vanished:
-			// It was overdue a moment ago. Should the broker take its time to move it, the next
-			// look finds it.
-			wt.vanished = true
-			wt.judgement.verdict = InFlight
+		case m == nil:
+			nowhere = append(nowhere, wt)
 		}
 	}
-	return nil
+	return e.unburied(ctx, nowhere)
+}
+
+// buried finds those of the watches whose messages are dead letters by now. Where an expiry has just worked that
+// spares the look at the work queue, and it is early enough to see a dead letter that somebody is about to take away.
+func (e *entity) buried(ctx context.Context, watches []*watch) error {
+	if len(watches) == 0 || e.traits.forwardDead != "" {
+		return nil
+	}
+	wants := make([]*want, len(watches))
+	for i, wt := range watches {
+		wants[i] = &want{number: wt.want.number}
+	}
+	err := e.dead.findNumbered(ctx, wants, nil)
+	kept := false
+	for i, wt := range watches {
+		if m := wants[i].found; m != nil {
+			kept = true
+			wt.judgement.verdict = Gone
+			if expired(m) {
+				wt.missed = e.missed(wt, m)
+			}
+		}
+	}
+	if kept && e.w.facts.of(e.key).vanished > 0 {
+		e.w.facts.learn(e.key, func(f *fact) { f.vanished = max(f.vanished-1, 0) })
+	}
+	return err
 }
 
 // recall looks into the dead-letter queue for those of the watches whose messages were seen
@@ -96,7 +121,7 @@ func (e *entity) missed(wt *watch, m *sblink.Message) *scheduler.Missed {
 	}
 	return &scheduler.Missed{
 		SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime,
-		Deadline: deadlineOf(&wt.ref, m, e.settings), DeadLetteredTime: e.w.clock.now(),
+		Deadline: deadlineOf(&wt.ref, m, e.traits.Settings), DeadLetteredTime: e.w.clock.now(),
 		DeadLetterReason: m.DeadLetterReason, Strategy: strategy,
 		CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,
 	}

@@ -10,6 +10,9 @@
 //	                       └─▶ overdue   ─▶ expire ─┬─▶ it went
 //	                                                └─▶ it stayed: in flight ─▶ look again soon
 //
+// A topic has no messages of its own: what comes for it is handed to each of its subscriptions, which are looked at
+// as queues are. What has left for where its entity forwards is looked for there.
+//
 // One pass over an entity serves all of its companions that are due. What a pass
 // knows is what the broker has stamped; the companion only said when to look and
 // where. A companion is completed last, when every message that it names is settled,

@@ -31,12 +31,13 @@ const (
 	retryMax = 10 * time.Second
 )
 
-// entity makes the passes over one work queue. Its goroutine lives while there is
-// something to look for, and owns every field but those of the worker's mutex.
+// entity makes the passes over one work queue or subscription; that of a topic hands what comes in to its
+// subscriptions. Its goroutine lives while there is something to look for, and owns every field but
+// those of the worker's mutex.
 type entity struct {
 	w    *Worker
 	key  string // in the worker's map
-	name string
+	name string // its path
 
 	inbox    []*watch // under the worker's mutex
 	stopping atomic.Bool
@@ -46,8 +47,11 @@ type entity struct {
 	passing  []*watch // taken out of watches for the pass that is made
 	work     view
 	dead     view
+	transfer view   // of what it could not forward
+	heir     view   // of what its dead letters are forwarded to; opened when they are
 	memory   memory // of both views: numbers are the same in the dead-letter queue
-	settings Settings
+	traits   traits
+	looked   time.Duration // what the last look took
 	failures int
 	log      *zap.Logger
 }
@@ -56,6 +60,7 @@ func newEntity(w *Worker, key, name string) *entity {
 	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
 	e.work = view{links: w.cfg.Links, path: name, metrics: w.metrics, memory: &e.memory}
 	e.dead = view{links: w.cfg.Links, path: name + "/$DeadLetterQueue", metrics: w.metrics, memory: &e.memory}
+	e.transfer = view{links: w.cfg.Links, path: name + "/$Transfer/$DeadLetterQueue", metrics: w.metrics, memory: &e.memory}
 	return e
 }
 
@@ -70,6 +75,8 @@ func (e *entity) poke() {
 func (e *entity) run(ctx context.Context) {
 	defer e.work.close(ctx)
 	defer e.dead.close(ctx)
+	defer e.transfer.close(ctx)
+	defer e.heir.close(ctx)
 	for {
 		if !e.collect(ctx) {
 			return
@@ -121,11 +128,13 @@ func (e *entity) handBack(ctx context.Context) {
 	for _, wt := range e.watches {
 		switch n := left[wt.held]; n {
 		case 0: // handed back with another watch
-		case wt.held.watches:
+		default:
+			if !wt.held.all(n) {
+				e.anew(ctx, wt, now)
+				continue
+			}
 			left[wt.held] = 0
 			wt.held.handBack(ctx)
-		default:
-			e.anew(ctx, wt, now)
 		}
 	}
 }
@@ -174,33 +183,73 @@ func (e *entity) earliest() time.Time {
 // again. A pass that fails is made again, and has decided nothing; but what it or another
 // has expired is told.
 func (e *entity) attempt(ctx context.Context, due []*watch) {
-	e.settings = e.w.cfg.Settings(e.name)
-	err := e.pass(ctx, due)
+	if due = e.spare(ctx, due); len(due) == 0 {
+		return
+	}
+	err := e.describe(ctx, due)
+	if err == nil {
+		due, err = e.unfold(ctx, due)
+	}
+	if err == nil && e.traits.topic {
+		e.failures = 0
+		e.spread(ctx, due)
+		return
+	}
+	if err == nil {
+		err = e.pass(ctx, due)
+	}
 	missing := entityMissing(err)
 	wait := e.retryAfter(err)
 	switch {
 	case missing:
-		e.log.Warn("companions name a queue that does not exist", zap.Int("messages", len(due)), zap.Error(err))
+		e.log.Warn("companions name an entity that does not exist", zap.Int("messages", len(due)), zap.Error(err))
 	case err != nil:
 		e.log.Warn("pass failed", zap.Int("messages", len(due)), zap.Duration("retry_in", wait), zap.Error(err))
 		e.work.close(ctx)
 		e.dead.close(ctx)
+		e.transfer.close(ctx)
+		e.heir.close(ctx)
 	}
 	for _, wt := range due {
-		if err == nil {
+		if err == nil && wt.slot == nil {
 			e.followCopy(wt, due)
 		}
 		switch {
 		case wt.missed != nil:
 			e.w.tell(ctx, e.name, wt) // ⑥
 		case missing:
-			wt.held.refuse(ctx, reasonEntityMissing, err.Error())
+			e.forsake(ctx, wt, err)
 		case err != nil:
 			e.later(ctx, wt, wait)
 		default:
 			e.conclude(ctx, wt)
 		}
 	}
+}
+
+// spare ends the watches over messages that the doors of this process know to be settled, and returns the
+// others.
+func (e *entity) spare(ctx context.Context, due []*watch) []*watch {
+	return slices.DeleteFunc(due, func(wt *watch) bool {
+		if wt.slot != nil || wt.missed != nil || wt.copied != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
+			return false
+		}
+		e.w.metrics.verdict(e.name, verdictMet)
+		wt.held.done(ctx, nil)
+		return true
+	})
+}
+
+// forsake ends a watch over a message of an entity that does not exist. A subscription that is gone has
+// taken its messages with it, and so has what a message was forwarded to; a companion that names any other
+// entity was written by mistake.
+func (e *entity) forsake(ctx context.Context, wt *watch, cause error) {
+	if _, subscription := splitPath(e.name); subscription != "" || wt.hops > 0 {
+		e.w.metrics.verdict(e.name, verdictUnknown)
+		wt.held.done(ctx, nil)
+		return
+	}
+	wt.held.refuse(ctx, reasonEntityMissing, cause.Error())
 }
 
 // followCopy adds a watch where a message with the id of wt, which is one of due, was seen behind
@@ -250,6 +299,12 @@ func (e *entity) later(ctx context.Context, wt *watch, wait time.Duration) {
 // anew ends wt and has a companion written that takes over, due at the given instant of the
 // broker's clock.
 func (e *entity) anew(ctx context.Context, wt *watch, due time.Time) {
+	if wt.slot != nil {
+		c := *wt.slot
+		c.Due = due
+		wt.held.done(ctx, &c)
+		return
+	}
 	ref := wt.ref
 	ref.Missed = wt.missed
 	wt.held.done(ctx, &scheduler.Companion{

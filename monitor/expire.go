@@ -4,81 +4,107 @@ package monitor
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
+
+	"overdue/internal/operations"
+	"overdue/scheduler"
 )
 
+// Strategies, as they are configured and as events name them. Any other means auto: native, then scan. What is in a
+// session is expired in its session, and what is deferred by its number, whichever of them was chosen.
 const (
-	// A message that could not be expired is in flight, or out of reach. Its expiry is
-	// tried again at once when its delivery count shows that it came back, and otherwise
-	// after climbMin, doubling up to climbMax: every try may disturb live messages for
-	// a moment.
-	climbMin = 2 * time.Second
-	climbMax = time.Minute
-)
-
-// Strategies, as they are configured and as events name them. Any other means auto: both, in
-// this order.
-const (
-	strategyNative = "native"
-	strategyScan   = "scan"
+	strategyNative   = "native"
+	strategyScan     = "scan"
+	strategySession  = "session"
+	strategyDeferred = "deferred"
 )
 
 // expire takes overdue messages off the work queue. It climbs: nudge, look, scan, look.
 // Afterwards the verdict of each watch is Gone or InFlight, and missed is set on those
-// that were dead-lettered by hand.
+// that were dead-lettered by hand, or seen in the dead-letter queue.
 func (e *entity) expire(ctx context.Context, overdue []*watch) error {
-	if len(overdue) == 0 {
-		return nil
-	}
-	var try []*watch
+	var try, deferred, spared []*watch
 	for _, wt := range overdue {
-		if wt.mayClimb(time.Now()) {
-			try = append(try, wt)
-		} else {
+		switch {
+		case !wt.mayClimb(time.Now()):
 			wt.judgement.verdict = InFlight
+		case e.spares(wt):
+			spared = append(spared, wt)
+		case wt.judgement.deferred:
+			deferred = append(deferred, wt)
+		default:
+			try = append(try, wt)
 		}
 	}
-	left := try
-	if e.settings.Strategy != strategyScan && anyNative(left) {
-		if err := e.nudge(ctx); err != nil {
-			return err
-		}
-		if err := e.lookAgain(ctx, left); err != nil {
-			return err
-		}
-		left = present(left)
+	if err := e.expireDeferred(ctx, deferred); err != nil {
+		return err
 	}
-	if e.settings.Strategy != strategyNative && len(left) > 0 {
-		if err := e.scan(ctx, left); err != nil {
-			return err
-		}
-		left = unaccounted(left)
-		if err := e.lookAgain(ctx, left); err != nil {
-			return err
-		}
+	if err := e.expireActive(ctx, try); err != nil {
+		return err
 	}
-	for _, wt := range present(left) {
+	left := present(slices.Concat(try, deferred, spared))
+	quiet := len(filter(left, (*watch).quiet))
+	for _, wt := range left {
 		wt.judgement.verdict = InFlight
-		wt.triedToClimb(time.Now())
+		wt.triedToClimb(time.Now(), quiet)
 	}
 	return nil
 }
 
-// mayClimb reports whether to try to expire the message of wt now.
-func (wt *watch) mayClimb(now time.Time) bool {
-	if wt.climbed.IsZero() || wt.want.found.DeliveryCount != wt.climbCount {
-		return true
+// expireActive expires what waits on the queue.
+func (e *entity) expireActive(ctx context.Context, try []*watch) error {
+	left := try
+	if e.traits.Strategy != strategyScan && anyNative(left) {
+		if err := e.wake(ctx, left); err != nil {
+			return err
+		}
+		left = present(left)
 	}
-	return !now.Before(wt.climbed.Add(wt.climbDelay))
+	if e.traits.Strategy == strategyNative || len(left) == 0 {
+		return nil
+	}
+	if err := e.eachLine(ctx, e.lines(left), e.scan); err != nil {
+		return err
+	}
+	return e.lookAgain(ctx, unaccounted(left))
 }
 
-func (wt *watch) triedToClimb(now time.Time) {
-	if wt.climbed.IsZero() || wt.want.found.DeliveryCount != wt.climbCount {
-		wt.climbDelay = climbMin
-	} else {
-		wt.climbDelay = min(wt.climbDelay*2, climbMax)
+// wake nudges the lines in which something has passed its time-to-live, and looks what has gone. One nudge may wake
+// the whole entity, or only the session that it receives from: hence one first, and then those that are left.
+func (e *entity) wake(ctx context.Context, watches []*watch) error {
+	lines := e.lines(watches)
+	first := 0
+	for i, l := range lines {
+		if anyNative(l.watches) {
+			first = i
+			break
+		}
 	}
-	wt.climbed, wt.climbCount = now, wt.want.found.DeliveryCount
+	lines[0], lines[first] = lines[first], lines[0]
+	for _, round := range [][]line{lines[:1], lines[1:]} {
+		var nudged []line
+		for _, l := range round {
+			if l.watches = present(l.watches); anyNative(l.watches) {
+				nudged = append(nudged, l)
+			}
+		}
+		if len(nudged) == 0 {
+			continue
+		}
+		if err := e.eachLine(ctx, nudged, e.nudge); err != nil {
+			return err
+		}
+		left := present(watches)
+		if err := e.buried(ctx, left); err != nil {
+			return err
+		}
+		if err := e.lookAgain(ctx, present(left)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lookAgain sets the verdict of the watches whose messages have gone meanwhile.
@@ -95,9 +121,31 @@ func (e *entity) lookAgain(ctx context.Context, watches []*watch) error {
 		if wt.want.found == nil {
 			wt.judgement.verdict = Gone
 			wt.want.found = before[i].found // as it was last seen
+			// One whose expiry was tried before may have been in flight, and settled since. Any other was there
+			// a moment ago, overdue, and is gone after what was done here.
+			if err == nil && wt.missed == nil && wt.judgement.native && wt.climbed.IsZero() {
+				wt.swept = wt.want.found
+			}
 		}
 	}
 	return err
+}
+
+// expiredByHand notes that this worker has dead-lettered the message of wt.
+func (e *entity) expiredByHand(wt *watch, strategy string) {
+	seen := wt.want.found
+	wt.judgement.verdict = Gone
+	wt.missed = &scheduler.Missed{
+		SequenceNumber: seen.SequenceNumber, EnqueuedTime: seen.EnqueuedTime, Deadline: wt.judgement.deadline,
+		DeadLetteredTime: e.w.clock.now(), DeadLetterReason: reasonDeadline, Strategy: strategy,
+		CorrelationID: bounded(seen.CorrelationID), DeliveryCount: seen.DeliveryCount,
+	}
+	e.w.metrics.operation(operations.DeadLetter, 1)
+}
+
+// description is what a message that is dead-lettered by hand says of why.
+func description(deadline time.Time) string {
+	return fmt.Sprintf("The message was not received by its deadline %s.", deadline.UTC().Format(time.RFC3339Nano))
 }
 
 func anyNative(watches []*watch) bool {
@@ -114,7 +162,7 @@ func present(watches []*watch) []*watch {
 	return filter(watches, func(wt *watch) bool { return wt.judgement.verdict != Gone })
 }
 
-// unaccounted are those that a scan has not dead-lettered.
+// unaccounted are those that were not dead-lettered by hand.
 func unaccounted(watches []*watch) []*watch {
 	return filter(watches, func(wt *watch) bool { return wt.missed == nil })
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"overdue/internal/operations"
+
 	"github.com/Azure/go-amqp"
 )
 
@@ -17,20 +19,23 @@ import (
 //
 // Whether one receive clears away all that is expired, or only what stands before the
 // first live message, is not documented. So a nudge is always followed by a look.
-func (e *entity) nudge(ctx context.Context) error {
-	r, err := e.w.cfg.Links.Receiver(ctx, e.name)
+func (e *entity) nudge(ctx context.Context, l line) error {
+	r, err := e.receiver(ctx, l)
 	if err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", e.name, err)
 	}
+	if r == nil {
+		return nil
+	}
 	defer r.Close(ctx)
 	m, err := r.Next(ctx)
-	e.w.metrics.operation("nudge", 1)
+	e.w.metrics.operation(operations.Nudge, 1)
 	var live []*amqp.Message
 	if m != nil {
 		live = append(live, m)
 	}
 	released, releaseErr := r.GiveBack(ctx, live...)
-	e.w.metrics.operation("release", released)
+	e.w.metrics.operation(operations.Release, released)
 	if err = errors.Join(err, releaseErr); err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", e.name, err)
 	}

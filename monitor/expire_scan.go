@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"overdue/internal/operations"
 	"overdue/internal/sblink"
 	"overdue/scheduler"
 
 	"github.com/Azure/go-amqp"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -28,19 +31,27 @@ const (
 	// scanTime bounds a scan, well below the shortest lock duration (5 s), so that no lock
 	// lapses under it: that would cost an innocent message a delivery.
 	scanTime = 2 * time.Second
+
+	maxSettling = 64 // dead-letterings under way at once
 )
 
-// scan receives from the head of the work queue until it has met every message of the
-// watches, dead-letters those, and gives the others back with released, which changes
-// nothing about them. A message that it does not meet is locked by somebody else.
-func (e *entity) scan(ctx context.Context, watches []*watch) (err error) {
-	r, err := e.w.cfg.Links.Receiver(ctx, e.name)
+// scan receives from the head of a line until it has met every message of the watches, dead-letters those, and gives
+// the others back with released, which changes nothing about them. A message that it does not meet is locked by
+// somebody else.
+func (e *entity) scan(ctx context.Context, l line) (err error) {
+	r, err := e.receiver(ctx, l)
 	if err != nil {
 		return fmt.Errorf("monitor: scan %s: %w", e.name, err)
 	}
+	if r == nil {
+		return nil
+	}
 	defer r.Close(ctx)
-	s := scan{e: e, r: r, ours: map[int64]*watch{}}
-	for _, wt := range watches {
+	s := scan{e: e, r: r, ours: map[int64]*watch{}, strategy: strategyScan, now: e.w.clock.now().Add(-stampGrain)}
+	if l.session != nil {
+		s.strategy = strategySession
+	}
+	for _, wt := range l.watches {
 		s.ours[wt.want.number] = wt
 		s.last = max(s.last, wt.want.number)
 	}
@@ -48,10 +59,20 @@ func (e *entity) scan(ctx context.Context, watches []*watch) (err error) {
 	// earlier it would be the head again.
 	defer func() {
 		released, releaseErr := r.GiveBack(ctx, s.live...)
-		e.w.metrics.operation("release", released)
+		e.w.metrics.operation(operations.Release, released)
 		err = errors.Join(err, releaseErr)
 	}()
-	if err := s.run(ctx); err != nil {
+	s.settling.SetLimit(maxSettling)
+	err = errors.Join(s.run(ctx), s.settling.Wait())
+	for _, wt := range s.dead {
+		e.expiredByHand(wt, s.strategy)
+	}
+	if s.cut && len(s.dead) > 0 {
+		for _, wt := range l.watches {
+			wt.unreached = s.ours[wt.want.number] == wt
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("monitor: scan %s: %w", e.name, err)
 	}
 	return nil
@@ -59,11 +80,18 @@ func (e *entity) scan(ctx context.Context, watches []*watch) (err error) {
 
 // scan is the state of one scan.
 type scan struct {
-	e    *entity
-	r    *sblink.Receiver
-	ours map[int64]*watch // by sequence number, until they are met
-	last int64            // the highest of those numbers
-	live []*amqp.Message  // taken, to be given back
+	e        *entity
+	r        *sblink.Receiver
+	ours     map[int64]*watch // by sequence number, until they are met
+	last     int64            // the highest of those numbers
+	live     []*amqp.Message  // taken, to be given back
+	strategy string
+	now      time.Time // by the broker's clock, and not ahead of it
+	cut      bool      // it has ended before the queue did, and before all of ours were met
+
+	settling errgroup.Group
+	mu       sync.Mutex
+	dead     []*watch // dead-lettered
 }
 
 func (s *scan) run(ctx context.Context) error {
@@ -76,10 +104,11 @@ func (s *scan) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if met < scanBatch || passed {
-			return nil // the end of the queue, or beyond the last of ours
+		if passed || met < scanBatch && time.Now().Before(end) {
+			return nil // beyond the last of ours, or the end of the queue
 		}
 	}
+	s.cut = len(s.ours) > 0
 	return nil
 }
 
@@ -97,11 +126,8 @@ func (s *scan) batch(ctx context.Context, end time.Time) (met int, passed bool, 
 		}
 		wait = scanGap
 		met++
-		done, err := s.meet(ctx, m)
-		if err != nil {
-			return met, passed, err
-		}
-		if passed = passed || done; passed {
+		if s.meet(ctx, m) {
+			passed = true
 			break
 		}
 	}
@@ -113,41 +139,65 @@ func (s *scan) batch(ctx context.Context, end time.Time) (met int, passed bool, 
 	}
 	for m := s.r.Prefetched(); m != nil; m = s.r.Prefetched() {
 		met++
-		if _, err := s.meet(ctx, m); err != nil {
-			return met, passed, err
-		}
+		s.meet(ctx, m)
 	}
 	return met, passed, nil
 }
 
-// meet dead-letters m if it is one of ours, and keeps it to be given back otherwise. It
+// meet has m dead-lettered if it is one of ours, and keeps it to be given back otherwise. It
 // reports whether all of ours are behind.
-func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool, err error) {
+func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 	number, _ := m.Annotations["x-opt-sequence-number"].(int64)
-	s.e.w.metrics.operation("scan", 1)
+	s.e.w.metrics.operation(operations.Scan, 1)
 	wt := s.ours[number]
+	if deadline, stated := s.overdue(m); wt == nil && stated {
+		s.settling.Go(func() error { return s.deadLetter(ctx, nil, m, deadline) })
+		return number > s.last && !s.e.traits.partitioned
+	}
 	if wt == nil {
 		s.live = append(s.live, m)
-		return number > s.last, nil
+		// The numbers of a partitioned entity are not in order of arrival.
+		return number > s.last && !s.e.traits.partitioned
 	}
 	delete(s.ours, number)
-	deadline := wt.judgement.deadline
-	description := fmt.Sprintf("The message was not received by its deadline %s.", deadline.UTC().Format(time.RFC3339Nano))
+	s.settling.Go(func() error { return s.deadLetter(ctx, wt, m, wt.judgement.deadline) })
+	return len(s.ours) == 0
+}
+
+// overdue reports whether m, which nobody has asked for, states a deadline itself that has passed: its companion is
+// with another monitor, or about to come. One scan serves all that are due, or each would have its own and be in the way
+// of the others. Whoever has the companion finds the dead letter, and tells.
+func (s *scan) overdue(m *amqp.Message) (deadline time.Time, yes bool) {
+	enqueued, ok := m.Annotations["x-opt-enqueued-time"].(time.Time)
+	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.ApplicationProperties[name] })
+	switch {
+	case !ok || err != nil:
+		return time.Time{}, false
+	case within > 0:
+		at = enqueued.Add(within)
+	case at.IsZero():
+		return time.Time{}, false
+	}
+	return at, !at.After(s.now)
+}
+
+// deadLetter dead-letters m, which is the message of wt, or of nobody here.
+func (s *scan) deadLetter(ctx context.Context, wt *watch, m *amqp.Message, deadline time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	if err := s.r.DeadLetter(ctx, m, reasonDeadline, description); err != nil {
-		if sblink.Condition(err) == sblink.ConditionLockLost {
-			return len(s.ours) == 0, nil // the next look tells what became of it
-		}
-		return false, fmt.Errorf("dead-letter: %w", err)
+	err := s.r.DeadLetter(ctx, m, reasonDeadline, description(deadline))
+	switch c := sblink.Condition(err); {
+	case c == sblink.ConditionLockLost || c == sblink.ConditionSessionLost:
+		return nil // the next look tells what became of it
+	case err != nil:
+		return fmt.Errorf("dead-letter: %w", err)
 	}
-	s.e.w.metrics.operation("dead-letter", 1)
-	seen := wt.want.found
-	wt.judgement.verdict = Gone
-	wt.missed = &scheduler.Missed{
-		SequenceNumber: number, EnqueuedTime: seen.EnqueuedTime, Deadline: deadline,
-		DeadLetteredTime: s.e.w.clock.now(), DeadLetterReason: reasonDeadline, Strategy: strategyScan,
-		CorrelationID: bounded(seen.CorrelationID), DeliveryCount: seen.DeliveryCount,
+	if wt == nil {
+		s.e.w.metrics.operation(operations.DeadLetter, 1)
+		return nil
 	}
-	return len(s.ours) == 0, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = append(s.dead, wt)
+	return nil
 }

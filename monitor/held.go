@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"overdue/internal/sblink"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -37,12 +38,12 @@ type held struct {
 	lease     *lease
 	companion scheduler.Companion
 	until     time.Time // by our clock: settle it or write it anew by then
-	watches   int       // made for it so far; of its entity's goroutine
 
-	mu    sync.Mutex
-	open  int                   // watches that are not done
-	again []scheduler.Companion // what has to be written before the message may be completed
-	fatal *refusal              // set: nobody can ever do anything with this companion
+	mu      sync.Mutex
+	watches int                   // made for it so far
+	open    int                   // of these, those that are not done
+	again   []scheduler.Companion // what has to be written before the message may be completed
+	fatal   *refusal              // set: nobody can ever do anything with this companion
 }
 
 type refusal struct{ reason, description string }
@@ -51,6 +52,7 @@ type refusal struct{ reason, description string }
 // belongs to its entity's goroutine until it is done.
 type watch struct {
 	ref   scheduler.Reference
+	slot  *scheduler.Companion // it is over a slot, and not over a message yet
 	held  *held
 	since time.Time // by our clock: when the companion came
 	next  time.Time // by our clock: when to look
@@ -59,12 +61,18 @@ type watch struct {
 	judgement judgement
 	missed    *scheduler.Missed // it has been expired; only the telling is left
 
-	copied     int64     // the highest number of a message with its id that is looked after; 0 = only its own
-	vanished   bool      // it was overdue, then gone, and not yet found in the dead-letter queue
-	looks      int       // passes that found it in flight
-	climbed    time.Time // by our clock: when its expiry was last tried; zero = never
+	hops       int             // how often it was forwarded, as far as it was followed
+	copied     int64           // the highest number of a message with its id that is looked after; 0 = only its own
+	swept      *sblink.Message // as it was, overdue, just before this worker let the broker expire what is; after that it was gone
+	vanished   time.Time       // by our clock: when it was first found in no dead-letter queue either; zero = it was not
+	unreached  bool            // the last scan has made progress, and was ended before it came to it
+	shut       bool            // nobody could receive it when its expiry was last tried
+	doomed     bool            // it has expired, and the entity drops what expires
+	looks      int             // passes that found it in flight
+	climbed    time.Time       // by our clock: when its expiry was last tried; zero = never
 	climbDelay time.Duration
-	climbCount uint32 // the delivery count at that time
+	retryAt    time.Time // by our clock: when to try again
+	climbCount uint32    // the delivery count at that time
 }
 
 // sendTime is how long the send of a message may take beside its companion, when the
@@ -94,21 +102,38 @@ func holdUntil(l *lease, brokerNow time.Time) time.Time {
 // split makes a watch of each reference.
 func (h *held) split() []*watch {
 	now := time.Now()
+	if h.companion.Kind == scheduler.KindSlot {
+		h.add(1)
+		return []*watch{{slot: &h.companion, ref: scheduler.Reference{Sent: h.companion.SlotStart()}, held: h, since: now, next: now}}
+	}
 	watches := make([]*watch, len(h.companion.References))
 	for i, r := range h.companion.References {
 		watches[i] = &watch{ref: r, held: h, since: now, next: now, missed: r.Missed}
 	}
-	h.open, h.watches = len(watches), len(watches)
+	h.add(len(watches))
 	return watches
 }
 
 // another is a watch over the message with that number, which the reference of wt fits as well.
 func (h *held) another(wt *watch, number int64) *watch {
-	h.mu.Lock()
-	h.open++
-	h.mu.Unlock()
-	h.watches++
+	h.add(1)
 	return &watch{ref: wt.ref, held: h, since: wt.since, next: time.Now(), copied: number, want: want{sole: true}}
+}
+
+// add counts n watches more.
+func (h *held) add(n int) {
+	h.w.watching.Add(int64(n))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open += n
+	h.watches += n
+}
+
+// all reports whether n watches are all that were made for it so far.
+func (h *held) all(n int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.watches == n
 }
 
 // done ends one watch. again, if any, names it anew.
@@ -120,6 +145,7 @@ func (h *held) done(ctx context.Context, again *scheduler.Companion) {
 	h.open--
 	last := h.open == 0
 	h.mu.Unlock()
+	h.w.watching.Add(-1)
 	if last {
 		// A goroutine of its own: these are round trips, and whoever ends a watch has others to see to.
 		h.w.running.Go(func() { h.settle(ctx) })
@@ -163,7 +189,6 @@ func (h *held) writeAnew(ctx context.Context) error {
 		writing.Go(func() { errs[i] = h.w.cfg.Scheduler.Schedule(ctx, c) })
 	}
 	writing.Wait()
-	h.w.metrics.operation("schedule", len(companions))
 	return errors.Join(errs...)
 }
 
@@ -182,14 +207,14 @@ const (
 func (h *held) merged() []scheduler.Companion {
 	again := h.again
 	slices.SortFunc(again, func(a, b scheduler.Companion) int {
-		return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), a.Due.Compare(b.Due))
+		return cmp.Or(cmp.Compare(a.Entity, b.Entity), cmp.Compare(a.Attempt, b.Attempt), a.Due.Compare(b.Due))
 	})
 	var out []scheduler.Companion
 	var first time.Time // due time of the first that went into the last of out
 	for _, c := range again {
 		if n := len(out); n > 0 {
 			last, telling := &out[n-1], c.Attempt > h.companion.Attempt
-			if last.Attempt == c.Attempt && (telling || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
+			if c.Kind == scheduler.KindEach && last.Kind == c.Kind && last.Entity == c.Entity && last.Attempt == c.Attempt && (telling || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
 				last.Due = c.Due
 				last.References = append(last.References, c.References...)
 				continue
@@ -210,6 +235,9 @@ func (h *held) deadLetter(ctx context.Context, reason, description string) {
 
 // handBack gives the companion to whichever worker is next. It does not wait for it.
 func (h *held) handBack(ctx context.Context) {
+	h.mu.Lock()
+	h.w.watching.Add(-int64(h.open))
+	h.mu.Unlock()
 	h.w.metrics.outstanding(h.companion.Entity, -len(h.companion.References))
 	h.w.running.Go(func() {
 		defer h.release()

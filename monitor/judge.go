@@ -28,6 +28,7 @@ type judgement struct {
 	verdict  Verdict
 	deadline time.Time // by the broker's clock
 	native   bool      // the message's own time-to-live has passed: the broker itself will not deliver it
+	deferred bool      // a consumer has set it aside, and the broker does not expire it by itself
 }
 
 // judge decides about message m that r names, at the instant now of the broker's clock,
@@ -46,11 +47,8 @@ func judge(r *scheduler.Reference, m *sblink.Message, s Settings, now time.Time)
 		return judgement{verdict: NotDue, deadline: start.Add(max(r.Within, lookAgainMin))}
 	case deadline.After(now):
 		return judgement{verdict: NotDue, deadline: deadline}
-	case m.State == sblink.Deferred:
-		// A consumer has received it and has it set aside.
-		return judgement{verdict: InFlight, deadline: deadline}
 	}
-	return judgement{verdict: Overdue, deadline: deadline, native: mortal && !expiry.After(now)}
+	return judgement{verdict: Overdue, deadline: deadline, native: mortal && !expiry.After(now), deferred: m.State == sblink.Deferred}
 }
 
 // deadlineOf is the deadline as m states it itself, by the rules of the proxy. The

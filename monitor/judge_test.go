@@ -40,6 +40,7 @@ func TestJudge(t *testing.T) {
 		verdict  Verdict
 		deadline time.Duration // after the enqueued-time
 		native   bool
+		deferred bool
 	}{
 		{name: "a moment before its time-to-live ends", ref: within(30 * time.Second), message: ttl(30 * time.Second), at: 30*time.Second - 1, verdict: NotDue, deadline: 30 * time.Second},
 		{name: "at the end of its time-to-live", ref: within(30 * time.Second), message: ttl(30 * time.Second), at: 30 * time.Second, verdict: Overdue, deadline: 30 * time.Second, native: true},
@@ -54,7 +55,7 @@ func TestJudge(t *testing.T) {
 		{name: "deadline that only the reference knows", ref: within(3 * time.Second), at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second},
 		{name: "the companion of another send with this id does not shorten it", ref: within(time.Second), message: ttl(time.Minute), at: 2 * time.Second, verdict: NotDue, deadline: time.Minute},
 		{name: "a companion that came too early by a skewed clock", ref: scheduler.Reference{Deadline: noon.Add(-10 * time.Minute), Within: 30 * time.Second}, message: ttl(30 * time.Second), at: time.Second, verdict: NotDue, deadline: 30 * time.Second},
-		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *sblink.Message) { m.State = sblink.Deferred }), at: 2 * time.Second, verdict: InFlight, deadline: time.Second},
+		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *sblink.Message) { m.State = sblink.Deferred }), at: 2 * time.Second, verdict: Overdue, deadline: time.Second, native: true, deferred: true},
 		{name: "still scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *sblink.Message) {
 			m.State, m.ScheduledEnqueueTime = sblink.Scheduled, noon.Add(time.Hour)
 		}), at: 2 * time.Second, verdict: NotDue, deadline: time.Hour + time.Second},
@@ -64,8 +65,8 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := judge(&tc.ref, message(tc.message), tc.settings, noon.Add(tc.at))
-			want := judgement{verdict: tc.verdict, deadline: noon.Add(tc.deadline), native: tc.native}
-			if got.verdict != want.verdict || !got.deadline.Equal(want.deadline) || got.native != want.native {
+			want := judgement{verdict: tc.verdict, deadline: noon.Add(tc.deadline), native: tc.native, deferred: tc.deferred}
+			if got.verdict != want.verdict || !got.deadline.Equal(want.deadline) || got.native != want.native || got.deferred != want.deferred {
 				t.Errorf("judge = %+v, want %+v", got, want)
 			}
 		})

@@ -5,6 +5,8 @@ package monitor
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -31,6 +33,7 @@ type want struct {
 	from, until time.Time            // enqueued within this window,
 	likely      time.Time            // and most likely not before this
 	sole        bool                 // nothing but what a chooser picks will do
+	endless     bool                 // it stands where no message has a time to live but its own
 	found       *sblink.Message
 	spare       *sblink.Message // would do if nothing better turns up
 }
@@ -42,7 +45,7 @@ type chooser func(w *want, m *sblink.Message) bool
 // find looks for the wanted messages and sets found on those that are there: by their
 // numbers where these are known or guessed, then by name.
 func (v *view) find(ctx context.Context, wants []*want, better chooser) error {
-	if err := v.findNumbered(ctx, wants, better); err != nil {
+	if err := v.findNumbered(ctx, wants, better); err != nil && !errors.Is(err, errPartitioned) {
 		return err
 	}
 	return v.findNamed(ctx, wants, better)
@@ -58,7 +61,7 @@ func (w *want) position() int64 {
 
 // pageGap is how many messages that nobody looks for are read rather than making another
 // peek: a round trip costs about as much as bringing so many.
-const pageGap = 16
+const pageGap = 64
 
 // findNumbered reads the pages on which the wanted numbers stand, and those that are guessed.
 func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) error {
@@ -90,6 +93,9 @@ func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) er
 				}
 			}
 		}
+		if reached < first {
+			i++ // the page of a partitioned entity, perhaps, whose order is another
+		}
 		for i < len(wants) && wants[i].position() <= reached {
 			i++
 		}
@@ -97,15 +103,44 @@ func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) er
 	return nil
 }
 
-// fits reports whether m has the message-id and an enqueued-time within the window.
+// fits reports whether m has the message-id, an enqueued-time within the window, and a deadline.
 func (w *want) fits(m *sblink.Message) bool {
 	enqueued := m.EnqueuedTime
-	return m.MessageID == w.messageID && !enqueued.Before(w.from) && !enqueued.After(w.until)
+	return m.MessageID == w.messageID && !enqueued.Before(w.from) && !enqueued.After(w.until) && !w.spared(m)
+}
+
+// spared reports whether m, which waits, states no deadline where the message that is looked for does: it has the same id,
+// and never becomes overdue. What a dead letter states is not asked, since it was expired.
+func (w *want) spared(m *sblink.Message) bool {
+	if m.DeadLetterReason != "" || m.TimeToLive > 0 {
+		return false
+	}
+	switch w.ref.Stated {
+	case "deadline", "within", "ttl":
+	case "default": // of another subscription, or of other times
+		if !w.endless {
+			return false
+		}
+	default:
+		return false
+	}
+	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
+	return err == nil && at.IsZero() && within <= 0
 }
 
 // findNamed looks for those whose numbers are not known in their windows. One read of a stretch
 // of the queue serves all whose windows it covers, and ends as soon as they are found.
 func (v *view) findNamed(ctx context.Context, all []*want, better chooser) error {
+	if !v.cursor {
+		if err := v.findInWindows(ctx, all, better); !errors.Is(err, errPartitioned) {
+			return err
+		}
+	}
+	return v.readAll(ctx, all, better)
+}
+
+// findInWindows does so where numbers are in the order of time.
+func (v *view) findInWindows(ctx context.Context, all []*want, better chooser) error {
 	wants := slices.DeleteFunc(slices.Clone(all), func(w *want) bool { return w.number != 0 || w.found != nil })
 	if err := v.readWindows(ctx, wants, better, func(w *want) (from, until time.Time) { return w.likely, w.until }); err != nil {
 		return err
@@ -113,6 +148,39 @@ func (v *view) findNamed(ctx context.Context, all []*want, better chooser) error
 	// What is not found where it should be is looked for in the margin before.
 	wants = slices.DeleteFunc(wants, func(w *want) bool { return w.found != nil || !w.from.Before(w.likely) })
 	return v.readWindows(ctx, wants, better, func(w *want) (from, until time.Time) { return w.from, w.likely })
+}
+
+// readAll reads from the beginning until all are found, those whose numbers are known as well: in a partitioned entity
+// the partition stands in front of the number, so numbers say nothing of the time, and whether a peek finds one that it
+// is given is not documented.
+func (v *view) readAll(ctx context.Context, all []*want, better chooser) error {
+	wants := slices.DeleteFunc(slices.Clone(all), func(w *want) bool { return w.found != nil })
+	byID, byNumber := map[string][]*want{}, map[int64][]*want{}
+	for _, w := range wants {
+		if w.number != 0 {
+			byNumber[w.number] = append(byNumber[w.number], w)
+		} else {
+			byID[w.messageID] = append(byID[w.messageID], w)
+		}
+	}
+	for from := int64(0); slices.ContainsFunc(wants, func(w *want) bool { return w.found == nil }); {
+		page, err := v.peek(ctx, from, pageSize)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, m := range page {
+			for _, w := range byNumber[m.SequenceNumber] {
+				w.found = m
+			}
+			match(byID[m.MessageID], m, better)
+		}
+		next := page[len(page)-1].SequenceNumber + 1
+		if next <= from {
+			return fmt.Errorf("monitor: peek at %s from %d comes back to %d", v.path, from, next)
+		}
+		from = next
+	}
+	return nil
 }
 
 // readWindows seeks to the window of the first want and reads on while windows follow

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"overdue/internal/operations"
 )
 
 // maxLabels bounds the entities that have series of their own: names come from companions,
@@ -16,10 +18,17 @@ const maxLabels = 1000
 // otherEntities is the label of those beyond the bound.
 const otherEntities = "other"
 
+// Verdicts as the metrics name them.
+const (
+	verdictMet     = operations.Met
+	verdictMissed  = "missed"
+	verdictUnknown = "unknown"
+)
+
 // metrics are those of the room. All are safe for concurrent use.
 type metrics struct {
-	operations *prometheus.CounterVec
-	deadlines  *prometheus.CounterVec
+	operations *operations.Counter
+	deadlines  *operations.Deadlines
 	lag        *prometheus.HistogramVec
 	waiting    *prometheus.GaugeVec
 	alerts     *prometheus.CounterVec
@@ -28,16 +37,13 @@ type metrics struct {
 	labels map[string]struct{}
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines) *metrics {
+	if d == nil {
+		d = operations.NewDeadlines(r)
+	}
 	m := &metrics{
-		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "overdue_broker_operations_total",
-			Help: "Operations on the broker beyond the sends themselves, as a namespace would bill them.",
-		}, []string{"operation"}),
-		deadlines: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "overdue_deadlines_total",
-			Help: "Deadlines that have passed, by what became of them: met or missed.",
-		}, []string{"entity", "verdict"}),
+		operations: o,
+		deadlines:  d,
 		lag: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "overdue_deadline_lag_seconds",
 			Help:    "How long after its deadline a message was dead-lettered, by the broker's clock.",
@@ -54,7 +60,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		labels: map[string]struct{}{},
 	}
 	if r != nil {
-		r.MustRegister(m.operations, m.deadlines, m.lag, m.waiting, m.alerts)
+		r.MustRegister(m.lag, m.waiting, m.alerts)
 	}
 	return m
 }
@@ -73,16 +79,14 @@ func (m *metrics) entity(name string) string {
 	return name
 }
 
-func (m *metrics) operation(name string, n int) {
-	m.operations.WithLabelValues(name).Add(float64(n))
-}
+func (m *metrics) operation(name string, n int) { m.operations.Add(name, n) }
 
 func (m *metrics) verdict(entity, verdict string) {
-	m.deadlines.WithLabelValues(m.entity(entity), verdict).Inc()
+	m.deadlines.Add(entity, verdict, 1)
 }
 
 func (m *metrics) missed(entity string, lag time.Duration) {
-	m.verdict(entity, "missed")
+	m.verdict(entity, verdictMissed)
 	m.lag.WithLabelValues(m.entity(entity)).Observe(lag.Seconds())
 }
 

@@ -10,7 +10,7 @@ import (
 	"overdue/scheduler"
 )
 
-// windowMargin widens the window in which a message is looked for, since the nodes of a
+// windowMargin MUST NOT be less than the scheduler's takeWindow: decision 0010. It widens the window in which a message is looked for, since the nodes of a
 // broker need not agree to the millisecond.
 const windowMargin = 250 * time.Millisecond
 
@@ -30,15 +30,17 @@ func (e *entity) pass(ctx context.Context, due []*watch) error {
 		}
 	}
 	// ④ look and judge
+	began := time.Now()
 	if err := e.look(ctx, looking); err != nil {
 		return err
 	}
+	e.looked = time.Since(began)
 	now := e.w.clock.now().Add(-stampGrain)
 	var overdue, gone []*watch
 	for _, wt := range looking {
 		wt.judgement = judgement{verdict: Gone}
 		if m := wt.want.found; m != nil {
-			wt.judgement = judge(&wt.ref, m, e.settings, now)
+			wt.judgement = judge(&wt.ref, m, e.traits.Settings, now)
 		}
 		if wt.judgement.verdict == Overdue {
 			overdue = append(overdue, wt)
@@ -66,6 +68,7 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 		if w.number == 0 {
 			w.sought(&wt.ref)
 			w.hint = e.memory.hint(w.messageID)
+			w.endless = e.traits.known && e.traits.DefaultMessageTimeToLive == 0
 		}
 		wants[i] = w
 	}
@@ -113,7 +116,7 @@ func (e *entity) chooser(suits func(*sblink.Message) bool) chooser {
 	}
 	return func(w *want, m *sblink.Message) bool {
 		n := m.SequenceNumber
-		if taken[n] || !agrees(w.ref, m, e.settings) || suits != nil && !suits(m) {
+		if taken[n] || !agrees(w.ref, m, e.traits.Settings) || suits != nil && !suits(m) {
 			return false
 		}
 		taken[n] = true
@@ -136,17 +139,26 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 		// Its send may still be under way: the companion can be the faster of the two.
 		wt.looks++
 		e.later(ctx, wt, min(wt.open(e.w.clock.now()), lookAgainMin<<min(wt.looks, 10)))
+	case v == Gone && e.traits.forwardTo != "":
+		e.follow(ctx, wt)
 	case v == Gone:
-		e.w.metrics.verdict(e.name, "met")
+		e.w.metrics.verdict(e.name, e.whenGone(wt))
 		wt.held.done(ctx, nil)
 	case v == NotDue:
 		e.postpone(ctx, wt)
+	case wt.doomed:
+		e.later(ctx, wt, e.doomedWait(wt))
+	case !wt.vanished.IsZero():
+		e.later(ctx, wt, vanishAgain)
 	case e.w.crowded():
 		e.anew(ctx, wt, e.w.clock.now().Add(crowdedWait))
 	default:
 		wt.looks++
-		wait := lookAgainMin * time.Duration(wt.looks)
-		e.later(ctx, wt, min(wait, lookAgainMax))
+		wait := min(lookAgainMin*time.Duration(wt.looks), lookAgainMax)
+		if e.traits.partitioned {
+			wait = max(wait, 4*e.looked) // it may have read the whole queue
+		}
+		e.later(ctx, wt, wait)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"overdue/internal/operations"
 	"overdue/internal/sblink"
 
 	"github.com/Azure/go-amqp"
@@ -65,7 +66,7 @@ func (w *Worker) receive(ctx, work context.Context) error {
 			continue
 		}
 		credit--
-		w.metrics.operation("receive", 1)
+		w.metrics.operation(operations.Receive, 1)
 		w.take(work, &lease{w: w, link: r, message: m})
 	}
 }
@@ -120,6 +121,13 @@ func (l *lease) id() string {
 	return fmt.Sprint(l.message.Properties.MessageID)
 }
 
+func (l *lease) contentType() string {
+	if l.message.Properties == nil || l.message.Properties.ContentType == nil {
+		return ""
+	}
+	return *l.message.Properties.ContentType
+}
+
 func (l *lease) enqueuedTime() time.Time {
 	t, _ := l.message.Annotations["x-opt-enqueued-time"].(time.Time)
 	return t
@@ -134,7 +142,7 @@ func (l *lease) lockedUntil() (time.Time, bool) {
 func (l *lease) complete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	l.w.metrics.operation("complete", 1)
+	l.w.metrics.operation(operations.Complete, 1)
 	return l.link.Complete(ctx, l.message)
 }
 
@@ -142,7 +150,7 @@ func (l *lease) complete(ctx context.Context) error {
 func (l *lease) handBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	l.w.metrics.operation("release", 1)
+	l.w.metrics.operation(operations.Release, 1)
 	return l.link.Release(ctx, l.message)
 }
 
@@ -150,6 +158,6 @@ func (l *lease) handBack(ctx context.Context) error {
 func (l *lease) deadLetter(ctx context.Context, reason, description string) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	l.w.metrics.operation("dead-letter", 1)
+	l.w.metrics.operation(operations.DeadLetter, 1)
 	return l.link.DeadLetter(ctx, l.message, reason, description)
 }

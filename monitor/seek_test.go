@@ -6,11 +6,12 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"overdue/internal/testseed"
 )
 
 func TestLandmarksStayInOrderAndBounded(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var l landmarks
 	for range 5000 {
@@ -33,14 +34,13 @@ func TestLandmarksStayInOrderAndBounded(t *testing.T) {
 }
 
 func TestGuessLiesStrictlyBetween(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 10_000 {
 		lo := mark{rng.Int64N(1 << 60), noon.Add(time.Duration(rng.Int64N(1e12)))}
 		hi := mark{lo.number + 2 + rng.Int64N(1<<60), noon.Add(time.Duration(rng.Int64N(1e12)))}
 		if g := between(lo, hi, noon.Add(time.Duration(rng.Int64N(1e12)))); g <= lo.number || g >= hi.number {
-			t.Fatalf("seed %d: guess %d between %d and %d", seed, g, lo.number, hi.number)
+			t.Fatalf("guess %d between %d and %d", g, lo.number, hi.number)
 		}
 	}
 }

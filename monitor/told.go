@@ -73,3 +73,10 @@ func (t *toldEvents) has(id string) bool {
 	_, ok := t.ids[id]
 	return ok
 }
+
+// over reports whether id has been told for good.
+func (t *toldEvents) over(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ids[id] == told
+}

@@ -4,9 +4,11 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"overdue/internal/operations"
 	"overdue/internal/sblink"
 )
 
@@ -19,12 +21,20 @@ const pageSize = 250
 // again and again on a line that is only slow.
 const peekTime = 30 * time.Second
 
+// partitionAt is the bit from which on a number names its partition. Where nobody tells that an entity is partitioned, one
+// beyond it does; in all others it would take a message per microsecond for nine years to get there.
+const partitionAt = 48
+
+// errPartitioned says that it has just been noticed, so that whoever seeks begins anew.
+var errPartitioned = errors.New("the entity is partitioned, which nobody has told")
+
 // view peeks at one queue, or at its dead-letter queue. It is for one goroutine.
 type view struct {
 	links   *sblink.Namespace
 	path    string // of the queue or sub-queue
 	metrics *metrics
 	peeker  *sblink.Peeker // nil until the next peek
+	cursor  bool           // numbers say nothing of the time: what is not where its number says is looked for everywhere
 	marks   landmarks
 	memory  *memory
 }
@@ -34,31 +44,63 @@ type view struct {
 func (v *view) peek(ctx context.Context, from int64, n int) ([]*sblink.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
-	if v.peeker == nil {
-		p, err := v.links.Peeker(ctx, v.path)
-		if err != nil {
-			return nil, fmt.Errorf("monitor: open %s: %w", v.path, err)
-		}
-		v.peeker = p
+	if err := v.open(ctx); err != nil {
+		return nil, err
 	}
 	page, err := v.peeker.Peek(ctx, from, n)
-	v.metrics.operation("peek", 1)
+	v.metrics.operation(operations.Peek, 1)
 	if err != nil {
 		v.peeker = nil // it has closed itself
 		return nil, fmt.Errorf("monitor: peek at %s: %w", v.path, err)
 	}
 	for _, m := range page {
-		if m.SequenceNumber < from {
+		if m.SequenceNumber>>partitionAt != 0 && !v.cursor {
+			v.cursor = true
+			return nil, fmt.Errorf("monitor: peek at %s: %w", v.path, errPartitioned)
+		}
+		if m.SequenceNumber < from && !v.cursor {
 			return nil, fmt.Errorf("monitor: peek at %s from %d brought number %d", v.path, from, m.SequenceNumber)
 		}
 		v.memory.add(m.MessageID, m.SequenceNumber)
 	}
-	if len(page) > 0 {
+	if len(page) > 0 && !v.cursor {
 		for _, m := range []*sblink.Message{page[0], page[len(page)-1]} {
 			v.marks.add(mark{m.SequenceNumber, m.EnqueuedTime})
 		}
 	}
 	return page, nil
+}
+
+func (v *view) open(ctx context.Context) error {
+	if v.peeker != nil {
+		return nil
+	}
+	p, err := v.links.Peeker(ctx, v.path)
+	if err != nil {
+		return fmt.Errorf("monitor: open %s: %w", v.path, err)
+	}
+	v.peeker = p
+	return nil
+}
+
+// deadLetterDeferred dead-letters the deferred message with that number, if it is to be had. session is that whose
+// lock is held, nil where there are none.
+func (v *view) deadLetterDeferred(ctx context.Context, number int64, session *string, description string) (dead bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, peekTime)
+	defer cancel()
+	if err := v.open(ctx); err != nil {
+		return false, err
+	}
+	lock, ok, err := v.peeker.TakeDeferred(ctx, number, session)
+	v.metrics.operation(operations.Deferred, 1)
+	if ok {
+		dead, err = v.peeker.DeadLetter(ctx, lock, session, reasonDeadline, description)
+	}
+	if err != nil {
+		v.peeker = nil // it has closed itself
+		return false, fmt.Errorf("monitor: expire deferred message %d of %s: %w", number, v.path, err)
+	}
+	return dead, nil
 }
 
 // close gives up the links, so that an idle entity costs none.

@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"overdue/alert"
+	"overdue/internal/entities"
+	"overdue/internal/operations"
 	"overdue/internal/sblink"
 	"overdue/scheduler"
 
@@ -24,16 +27,23 @@ type Config struct {
 	Links        *sblink.Namespace
 	Scheduler    *scheduler.Scheduler // writes companions anew
 	MonitorQueue string
-	Namespace    string                       // names the source of events: sb://<namespace>/<entity>
-	Settings     func(entity string) Settings // nil: all entities have the zero Settings
-	Alerters     []Alerter
-	Log          *zap.Logger           // nil: none
-	Registerer   prometheus.Registerer // nil: none
+	Namespace    string // names the source of events: sb://<namespace>/<entity>
+	// Settings, of a queue or topic, is asked at every pass and may wait for what it does not know, until ctx ends. nil: all
+	// entities have the zero Settings.
+	Settings func(ctx context.Context, name string) Settings
+	// Describe says how a queue or topic was made, as it was at the instant since of our clock or later; a zero one means
+	// that what is remembered will do. Its errors are those of entities.Source. nil: nothing is known.
+	Describe   func(ctx context.Context, name string, since time.Time) (entities.Info, error)
+	Alerters   []alert.Alerter
+	Log        *zap.Logger           // nil: none
+	Registerer prometheus.Registerer // nil: none
+	Operations *operations.Counter   // nil: they are not counted
+	Deadlines  *operations.Deadlines // nil: made and registered here
 }
 
-// Settings is what is known of an entity. The zero value means nothing is.
+// Settings is what an operator says of an entity. The zero value means nothing.
 type Settings struct {
-	Strategy                 string        // "auto" or "", "native", "scan"
+	Strategy                 string        // "auto" or "", "native", "scan", "session"
 	Deadline                 time.Duration // of messages that state none; 0 = none
 	DefaultMessageTimeToLive time.Duration // caps the messages' own; 0 = unlimited or unknown
 }
@@ -53,11 +63,15 @@ type Worker struct {
 	metrics *metrics
 	clock   brokerClock
 	told    toldEvents
+	groups  map[string]*alert.Groups // of Alerters, by name
+	facts   facts
 
 	attached atomic.Bool
+	watching atomic.Int64 // watches that are not done
 
 	mu       sync.Mutex
-	entities map[string]*entity // by lower-case name; each has a goroutine while it is in the map
+	stopping bool
+	entities map[string]*entity // by lower-case path; each has a goroutine while it is in the map
 	room     chan struct{}      // one token for each companion in hand
 	running  sync.WaitGroup     // entities, tellers and settlements
 	last     *sblink.Receiver   // the link that was open when the worker was stopped; of Run's goroutine
@@ -69,15 +83,22 @@ func New(cfg Config) (*Worker, error) {
 		return nil, errors.New("monitor: links, a scheduler and the name of the monitor queue are needed")
 	}
 	if cfg.Settings == nil {
-		cfg.Settings = func(string) Settings { return Settings{} }
+		cfg.Settings = func(context.Context, string) Settings { return Settings{} }
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Worker{
-		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer),
+	w := &Worker{
+		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Operations, cfg.Deadlines), groups: map[string]*alert.Groups{},
 		entities: map[string]*entity{}, room: make(chan struct{}, maxHeld),
-	}, nil
+	}
+	for _, a := range cfg.Alerters {
+		if g := alert.GroupsOf(a); g != nil {
+			w.groups[g.Name()] = g
+			g.Told(func(err error) { w.metrics.alert(g.Name(), err) })
+		}
+	}
+	return w, nil
 }
 
 // Attached reports whether the monitor queue could be reached when it was last tried.
@@ -123,10 +144,11 @@ func (w *Worker) crowded() bool { return len(w.room) > maxHeld/2+creditWindow }
 // monitor queue's dead-letter queue, with the reason.
 func (w *Worker) take(work context.Context, l *lease) {
 	w.clock.observe(l.enqueuedTime())
-	c, err := scheduler.ParseCompanion(l.message.GetData())
-	if err == nil && c.Kind == scheduler.KindSlot {
-		err = errors.New("companions of kind slot are not understood by this version")
+	if l.contentType() == digestType {
+		w.digest(work, l)
+		return
 	}
+	c, err := scheduler.ParseCompanion(l.message.GetData())
 	h := &held{w: w, lease: l, companion: c, until: holdUntil(l, w.clock.now())}
 	if err != nil {
 		w.log.Warn("companion refused", zap.String("message_id", l.id()), zap.Error(err))
@@ -135,12 +157,18 @@ func (w *Worker) take(work context.Context, l *lease) {
 		return
 	}
 	watches := h.split()
-	w.metrics.outstanding(c.Entity, len(watches))
-	key := strings.ToLower(c.Entity)
+	w.metrics.outstanding(c.Entity, len(c.References))
+	w.route(work, c.Entity, watches...)
+}
+
+// route hands watches to the goroutine of an entity.
+func (w *Worker) route(work context.Context, path string, watches ...*watch) {
+	key := strings.ToLower(path)
 	w.mu.Lock()
 	e := w.entities[key]
 	if e == nil {
-		e = newEntity(w, key, c.Entity)
+		e = newEntity(w, key, path)
+		e.stopping.Store(w.stopping)
 		w.entities[key] = e
 		w.running.Go(func() { e.run(work) })
 	}
@@ -153,6 +181,7 @@ func (w *Worker) take(work context.Context, l *lease) {
 func (w *Worker) stop(work context.Context, stopWork context.CancelFunc) {
 	w.attached.Store(false)
 	w.mu.Lock()
+	w.stopping = true
 	for _, e := range w.entities {
 		e.stopping.Store(true)
 		e.poke()
@@ -160,6 +189,9 @@ func (w *Worker) stop(work context.Context, stopWork context.CancelFunc) {
 	w.mu.Unlock()
 	ended := make(chan struct{})
 	go func() {
+		for _, g := range w.groups {
+			g.Close()
+		}
 		w.running.Wait()
 		close(ended)
 	}()

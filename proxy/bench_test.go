@@ -12,6 +12,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/brokertest"
+	"overdue/internal/sbrest"
 	"overdue/scheduler"
 )
 
@@ -63,7 +64,10 @@ func BenchmarkServe(b *testing.B) {
 			s.Handler = p
 			return s.Serve(ln)
 		}},
-		{"as sent", (*Proxy).Serve},
+		{"as sent", func(p *Proxy, s *http.Server, ln net.Listener) error {
+			s.Handler = p
+			return sbrest.Serve(s, ln)
+		}},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			p := benchProxy(b)

@@ -6,14 +6,14 @@ import (
 	"math"
 	"time"
 
+	"overdue/internal/sbrest"
 	"overdue/scheduler"
 )
 
 const (
-	// maxTTL is the longest TTL that a message header can hold: milliseconds in 32 bits,
-	// about 49.7 days. A TTL beyond it is clamped to it, as the SDKs do. A deadline
-	// beyond it is kept, with no TTL stamped.
-	maxTTL = (1<<32 - 1) * time.Millisecond
+	// A TTL is at most what a message header can hold. A deadline beyond it is kept, with no
+	// TTL stamped.
+	maxTTL = sbrest.MaxTTL
 	// maxDeadline is how far ahead a deadline may be. It is what a companion can say.
 	maxDeadline = 100 * 365 * 24 * time.Hour
 
@@ -40,6 +40,8 @@ const (
 type promise struct {
 	ref       scheduler.Reference
 	scheduled time.Time // of the message; zero = at once
+	// findable: the broker expires the message itself at its deadline, so that it is found by that and when it was enqueued.
+	findable bool
 }
 
 // A statement is a deadline as it was stated: absolute, or relative to the instant at
@@ -54,7 +56,7 @@ type statement struct {
 func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bool, err error) {
 	// life is how long the broker keeps the message anyway; 0 = for ever.
 	life := shorter(m.TTL, s.DefaultMessageTimeToLive)
-	st, err := statedBy(m, s, life)
+	st, err := statedBy(m, s)
 	if err != nil || st.by == "" {
 		return promise{}, false, err
 	}
@@ -64,9 +66,9 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 	}}
 	earliest, known := earliestEnqueue(m, now)
 	if now.Measured {
-		pr.ref.From, pr.ref.Until = earliest, now.Time.Add(now.Uncertainty+sendWindow)
+		pr.ref.From, pr.ref.Until = earliest, now.Time.Add(now.Uncertainty+sendWindow+m.Delay)
 		if m.ScheduledEnqueueTime.After(now.Time) {
-			pr.ref.Until = later(pr.ref.Until, m.ScheduledEnqueueTime.Add(activationWindow))
+			pr.ref.Until = later(pr.ref.Until, m.ScheduledEnqueueTime.Add(activationWindow+m.Delay))
 		}
 	}
 
@@ -74,6 +76,9 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 	ttl := st.within
 	if st.within > 0 {
 		pr.ref.Deadline = later(now.Time, m.ScheduledEnqueueTime).Add(st.within)
+		if pr.ref.Deadline.Sub(now.Time) > maxDeadline {
+			return promise{}, false, nil // scheduled for never, as some say it; nothing can be late
+		}
 	} else {
 		if err := plausible(st.at, m, now); err != nil {
 			return promise{}, false, err
@@ -86,30 +91,40 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 			ttl = max(roundUp(st.at.Sub(earliest)), time.Millisecond)
 		}
 	}
-	if s.StampTTL && ttl > 0 && ttl <= maxTTL && (life == 0 || ttl < life) {
+	// Of a deadline that is the end of a TTL there is nothing to stamp: the one of a copy in a
+	// subscription is not that of the others.
+	stamps := s.StampTTL && st.by != byTTL && st.by != byDefault
+	if stamps && ttl > 0 && ttl <= maxTTL && (life == 0 || ttl < life) {
 		m.Stamp = ttl
 	}
+	pr.findable = pr.ref.Within > 0 && (!stamps || m.Stamp == ttl || life == ttl) && (st.by != byEntity || stamps) && (st.by != byWithin || stamps) &&
+		now.Measured && m.SessionID == "" && m.ScheduledEnqueueTime.IsZero() && m.Delay == 0
 	return pr, true, nil
 }
 
-// statedBy finds the statement that counts. life is the message's own TTL or the
-// entity's default, whichever is shorter.
-func statedBy(m *message, s Settings, life time.Duration) (statement, error) {
-	at, within, err := scheduler.StatedDeadline(m.Property)
+// statedBy finds the statement that counts.
+func statedBy(m *message, s Settings) (statement, error) {
+	byEntities := shorter(s.DefaultMessageTimeToLive, s.SubscriptionTimeToLive)
+	var at time.Time
+	var within time.Duration
+	var err error
+	if m.Property != nil {
+		at, within, err = scheduler.StatedDeadline(m.Property)
+	}
 	switch {
 	case err != nil:
 		// To pass it over would leave a message unwatched whose sender believes otherwise.
-		return statement{}, badRequest("%s.", err)
+		return statement{}, sbrest.BadRequest("%s.", err)
 	case !at.IsZero():
 		return statement{at: at, by: byDeadline}, nil
 	case within > 0:
 		return statement{within: roundUp(within), by: byWithin}, nil
 	case m.TTL > 0:
-		return statement{within: roundUp(life), by: byTTL}, nil
+		return statement{within: roundUp(shorter(m.TTL, byEntities)), by: byTTL}, nil
 	case s.Deadline > 0:
 		return statement{within: roundUp(min(s.Deadline, maxDeadline)), by: byEntity}, nil
-	case s.DefaultMessageTimeToLive > 0 && s.DefaultMessageTimeToLive < maxDeadline:
-		return statement{within: roundUp(s.DefaultMessageTimeToLive), by: byDefault}, nil
+	case byEntities > 0 && byEntities < maxDeadline:
+		return statement{within: roundUp(byEntities), by: byDefault}, nil
 	}
 	return statement{}, nil
 }
@@ -122,12 +137,12 @@ func plausible(at time.Time, m *message, now scheduler.Instant) error {
 	}
 	switch {
 	case at.Before(now.Time.Add(-doubt)):
-		return badRequest("The deadline %s has passed.", at.Format(time.RFC3339Nano))
+		return sbrest.BadRequest("The deadline %s has passed.", at.Format(time.RFC3339Nano))
 	case !at.After(m.ScheduledEnqueueTime):
-		return badRequest("The deadline %s is not after the scheduled enqueue time %s.",
+		return sbrest.BadRequest("The deadline %s is not after the scheduled enqueue time %s.",
 			at.Format(time.RFC3339Nano), m.ScheduledEnqueueTime.Format(time.RFC3339Nano))
 	case at.Sub(now.Time) > maxDeadline:
-		return badRequest("The deadline %s is more than 100 years ahead.", at.Format(time.RFC3339Nano))
+		return sbrest.BadRequest("The deadline %s is more than 100 years ahead.", at.Format(time.RFC3339Nano))
 	}
 	return nil
 }

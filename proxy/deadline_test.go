@@ -57,6 +57,8 @@ func TestTheFirstStatementOfADeadlineCounts(t *testing.T) {
 		{"entity and below", nil, 0, settings, byEntity, 50 * time.Second},
 		{"default TTL alone", nil, 0, Settings{DefaultMessageTimeToLive: time.Minute}, byDefault, time.Minute},
 		{"TTL above the default TTL", nil, time.Hour, Settings{DefaultMessageTimeToLive: time.Minute}, byTTL, time.Minute},
+		{"TTL of a copy before that of the message", nil, time.Hour, Settings{SubscriptionTimeToLive: time.Minute, DefaultMessageTimeToLive: 2 * time.Minute}, byTTL, time.Minute},
+		{"TTL of a copy alone", nil, 0, Settings{SubscriptionTimeToLive: time.Minute}, byDefault, time.Minute},
 		{"TTL with a default TTL that is none", nil, time.Hour, Settings{DefaultMessageTimeToLive: math.MaxInt64}, byTTL, time.Hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -81,6 +83,9 @@ func TestTheFirstStatementOfADeadlineCounts(t *testing.T) {
 			}
 			if got != tt.want {
 				t.Errorf("deadline in %v, want %v", got, tt.want)
+			}
+			if m.Stamp != 0 {
+				t.Errorf("TTL of %v stamped without StampTTL, want none", m.Stamp)
 			}
 		})
 	}
@@ -122,6 +127,8 @@ func TestTheTTLIsStampedWhereTheDeadlineComesFirst(t *testing.T) {
 		{"relative, equal TTL", propWithin, "30s", 30 * time.Second, time.Time{}, Settings{StampTTL: true}, measured(0), 0},
 		{"relative, shorter default TTL", propWithin, "30s", 0, time.Time{}, Settings{StampTTL: true, DefaultMessageTimeToLive: time.Second}, measured(0), 0},
 		{"relative, longer default TTL", propWithin, "30s", 0, time.Time{}, Settings{StampTTL: true, DefaultMessageTimeToLive: time.Hour}, measured(0), 30 * time.Second},
+		{"relative, before the end of a copy", propWithin, "30s", time.Hour, time.Time{}, Settings{StampTTL: true, SubscriptionTimeToLive: time.Second}, measured(0), 30 * time.Second},
+		{"none but the end of a copy", "", nil, time.Hour, time.Time{}, Settings{StampTTL: true, SubscriptionTimeToLive: time.Second}, measured(0), 0},
 		{"relative, stamping is off", propWithin, "30s", 0, time.Time{}, Settings{}, measured(0), 0},
 		{"relative, scheduled", propWithin, "30s", 0, scheduled, Settings{StampTTL: true}, measured(0), 30 * time.Second},
 		{"relative, longer than a header holds", propWithin, "1200h", 0, time.Time{}, Settings{StampTTL: true}, measured(0), 0},

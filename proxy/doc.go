@@ -5,10 +5,17 @@
 //
 //	POST /{entity}/messages ─▶ rest ─┐
 //	                                 ├─▶ send ─┬─▶ work message ─▶ the entity
-//	AMQP 1.0 (a later door) ─────────┘         └─▶ companion ────▶ scheduler
+//	AMQP 1.0 ──▶ internal/relay ─────┘         └─▶ companion ────▶ scheduler
+//
+// Through the AMQP door everything passes, performative by performative; what sends to a monitored entity
+// is watched on the way (amqp_link.go), completed in place (amqp_message.go) and answered when
+// its companion is accepted (amqp_held.go).
+//
+// Through the REST door every request that is not a send passes too, and its answer comes back as it is written
+// (relay.go). What would touch the monitor queue passes neither door.
 //
 // Drop-in means: the app changes its endpoint and nothing else. What it sends arrives as
-// it was sent, body and properties, names included: Serve reads the connections along with
+// it was sent, body and properties, names included: sbrest.Serve reads the connections along with
 // net/http, which would spell them its own way. The codes and the errors are those of the
 // Service Bus REST API. Two things are added, and only to a message with a deadline: a TTL where
 // the deadline comes before the one that it has, and a message-id where it has none.

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"overdue/internal/sbrest"
 )
 
 const doorAddr = "proxy.test"
@@ -20,12 +22,12 @@ func (sc *scene) serve(change ...func(*http.Server)) net.Conn {
 	if err != nil {
 		sc.Fatal(err)
 	}
-	server := &http.Server{MaxHeaderBytes: 32 << 10}
+	server := &http.Server{Handler: sc.proxy, MaxHeaderBytes: 32 << 10}
 	for _, f := range change {
 		f(server)
 	}
 	done := make(chan error, 1)
-	go func() { done <- sc.proxy.Serve(server, ln) }()
+	go func() { done <- sbrest.Serve(server, ln) }()
 	sc.Cleanup(func() {
 		time.Sleep(time.Second) // net/http lingers for 500 ms over a connection that it closes
 		if err := server.Close(); err != nil {
@@ -47,14 +49,6 @@ func (sc *scene) knock() net.Conn {
 	}
 	sc.Cleanup(func() { _ = conn.Close() }) // the server may have closed it first
 	return conn
-}
-
-// knockOrServe is serve for the first connection and knock for others.
-func (sc *scene) knockOrServe(i int) net.Conn {
-	if i == 0 {
-		return sc.serve()
-	}
-	return sc.knock()
 }
 
 // answered reads one answer that is final, and returns its status and its body.

@@ -70,20 +70,3 @@ func TestEveryFailureHasItsStatus(t *testing.T) {
 		t.Errorf("classify(nil) = %v, want nil", err)
 	}
 }
-
-func TestErrorBodiesAreXML(t *testing.T) {
-	got := errorBody(400, "a <b> & 'c'\x00\xff")
-	want := `<Error><Code>400</Code><Detail>a &lt;b&gt; &amp; 'c'</Detail></Error>`
-	if got != want {
-		t.Errorf("errorBody = %s, want %s", got, want)
-	}
-}
-
-func TestValuesFromOutsideAreShownShort(t *testing.T) {
-	if got := quoted(strings.Repeat("ä", 1000)); len(got) > 200 {
-		t.Errorf("quoted = %d bytes, want at most 200", len(got))
-	}
-	if got := quoted("a\nb"); strings.Contains(got, "\n") {
-		t.Errorf("quoted = %s, want one line", got)
-	}
-}

@@ -39,7 +39,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		entities: map[string]string{},
 		sends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_sends_total",
-			Help: "Messages sent through the proxy, by entity, door (rest) and result (monitored, unmonitored, refused, failed).",
+			Help: "Messages sent through the proxy, by entity, door (amqp or rest) and result (monitored, unmonitored, refused, failed).",
 		}, []string{"entity", "door", "result"}),
 	}
 	if r == nil {

@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync"
@@ -15,6 +16,11 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
+	"overdue/internal/door"
+	"overdue/internal/operations"
+	"overdue/internal/relay"
+	"overdue/internal/sas"
+	"overdue/internal/sbrest"
 	"overdue/scheduler"
 )
 
@@ -23,11 +29,20 @@ import (
 type Config struct {
 	Client    *azservicebus.Client
 	Scheduler *scheduler.Scheduler
+	// Journal keeps the companions that the monitor queue does not take, so that their sends go through.
+	// nil refuses those sends.
+	Journal *scheduler.Journal
 
 	// Settings says what holds for an entity, whose name is spelled as the app spells it
 	// (Service Bus ignores case). It is asked at every send, from many goroutines, and must
 	// not block. nil monitors every entity and stamps TTLs.
 	Settings func(entity string) Settings
+	// Learn is asked where Settings does not know yet, and waits until it does or somebody has
+	// decided what to assume. It fails only when ctx ends before that. nil: Settings always knows.
+	Learn func(ctx context.Context, entity string) (Settings, error)
+	// Excluded reports that an entity is never monitored, whatever becomes of it: the AMQP door does
+	// not look into links to it. nil excludes none.
+	Excluded func(entity string) bool
 
 	// MonitorQueue is refused as the entity of a send: who may send work may not write
 	// companions, which anybody could forge. "" refuses none.
@@ -37,12 +52,32 @@ type Config struct {
 	MaxBodySize int64         // bytes of one request's body; 0 = 1 MiB
 	SendTimeout time.Duration // of one send, retries included; also the longest wait for a free place. 0 = 30 s
 
+	// AMQP says where the AMQP door relays to and as whom, and how much it takes; its MaxConns holds
+	// for both doors together. Without its Dial there is no AMQP door. Refuse, Watch and, where there are
+	// Keys, Admit are set by New; a nil ErrorLog writes to Log.
+	AMQP relay.Config
+	// Upstream is where requests of the REST API go that are no sends.
+	Upstream Upstream
+	// ClientTokens: AMQP.Tokens is nil on purpose. What clients prove themselves with is for the
+	// namespace to judge, which hears it over AMQP alone: sends through the REST door are refused,
+	// because it would judge the proxy in their place.
+	ClientTokens bool
+	// Keys are those of the doors: clients have to know one that is good for what they do. None let
+	// everybody in. They exclude ClientTokens.
+	Keys sas.Keys
+	// TLS serves clients that begin with it. nil turns them away.
+	TLS *tls.Config
+
 	Log        *zap.Logger           // nil = none
 	Registerer prometheus.Registerer // nil = metrics are kept and not registered
+	Operations *operations.Counter   // nil = they are not counted
 }
 
 // Settings say what holds for one entity.
 type Settings struct {
+	// Unknown: what holds is not known yet, and a send has to wait for it. The other fields mean
+	// nothing then.
+	Unknown bool
 	// Monitored is false for an entity whose messages pass through untouched.
 	Monitored bool
 	// Deadline applies to messages that state none and have no TTL; 0 = none.
@@ -50,12 +85,23 @@ type Settings struct {
 	// DefaultMessageTimeToLive is the entity's own, as the broker has it: it caps the TTL of
 	// every message. 0 = unlimited.
 	DefaultMessageTimeToLive time.Duration
+	// SubscriptionTimeToLive is the shortest default of the subscriptions of a topic: the copy that
+	// expires first is the first deadline. 0 = unlimited.
+	SubscriptionTimeToLive time.Duration
 	// StampTTL puts a TTL on a message whose deadline comes before the TTL that it has, so
 	// that the broker does not deliver it late even while no monitor runs.
 	StampTTL bool
+	// Findable says that the broker dead-letters what expires there by itself, and numbers messages in the order in which it
+	// enqueues them: a queue without sessions and partitions that dead-letters on expiry and forwards nothing.
+	Findable bool
 	// MaxMessageSize bounds the body of a message, in bytes; 0 = what the broker allows.
 	MaxMessageSize int64
 }
+
+func (p *Proxy) excluded(entity string) bool { return p.cfg.Excluded != nil && p.cfg.Excluded(entity) }
+
+// passes reports that messages pass untouched, for certain.
+func (s *Settings) passes() bool { return !s.Monitored && !s.Unknown }
 
 const (
 	defaultMaxInFlight = 1024
@@ -64,6 +110,9 @@ const (
 	// bodyBudget bounds the bytes of all request bodies held at once, so that many slow or
 	// large uploads cost waiting and not memory.
 	bodyBudget = 64 << 20
+	// maxRelayed bounds the requests that are relayed at once, most of which wait for a message. Service Bus
+	// takes 5,000 receives of an entity.
+	maxRelayed = 5000
 )
 
 // A Proxy sends messages to Service Bus and promises their deadlines. It is safe for
@@ -74,6 +123,13 @@ type Proxy struct {
 	metrics *metrics
 	places  chan struct{} // one per send in flight
 	bodies  *semaphore.Weighted
+	behind  *relay.Relay // the AMQP door; nil = there is none
+	port    *door.Server
+
+	upstream *sbrest.Transport // to the namespace, for the REST API; nil = none
+	relays   chan struct{}     // one per relayed request
+	waits    context.Context   // ends when nobody is to wait for a message any more
+	endWaits context.CancelFunc
 
 	// companionFirst is set while the last word of the monitor queue was an error. Then the
 	// companion goes before the work message instead of beside it: an app that retries would
@@ -94,9 +150,14 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, errors.New("proxy: a scheduler is needed")
 	case cfg.MaxInFlight < 0, cfg.MaxBodySize < 0, cfg.SendTimeout < 0:
 		return nil, errors.New("proxy: a bound is negative")
+	case cfg.ClientTokens && (cfg.AMQP.Tokens != nil || len(cfg.Keys) > 0):
+		return nil, errors.New("proxy: the tokens of clients are judged by the namespace or here, not both")
 	}
 	if cfg.Settings == nil {
 		cfg.Settings = func(string) Settings { return Settings{Monitored: true, StampTTL: true} }
+	}
+	if cfg.Learn == nil {
+		cfg.Learn = func(_ context.Context, entity string) (Settings, error) { return cfg.Settings(entity), nil }
 	}
 	if cfg.MaxInFlight == 0 {
 		cfg.MaxInFlight = defaultMaxInFlight
@@ -114,18 +175,26 @@ func New(cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: register metrics: %w", err)
 	}
-	return &Proxy{
+	p := &Proxy{
 		cfg:     cfg,
 		senders: newSenders(cfg.Client, cfg.Log),
 		metrics: m,
 		places:  make(chan struct{}, cfg.MaxInFlight),
 		bodies:  semaphore.NewWeighted(max(bodyBudget, cfg.MaxBodySize)),
-	}, nil
+	}
+	p.waits, p.endWaits = context.WithCancel(context.Background())
+	if cfg.Upstream.Dial != nil {
+		p.upstream = sbrest.NewTransport(cfg.Upstream.Dial)
+		p.relays = make(chan struct{}, maxRelayed)
+	}
+	p.behind = p.newRelay()
+	p.port = p.newPort()
+	return p, nil
 }
 
-// enter takes a place among the sends in flight. It waits for one until ctx ends or
-// SendTimeout has passed, and fails with errBusy then, or with errClosed after Close.
-func (p *Proxy) enter(ctx context.Context) (leave func(), err error) {
+// enter takes a place among the sends in flight, which leave gives back. It waits for one until
+// ctx ends or SendTimeout has passed, and fails with errBusy then, or with errClosed after Close.
+func (p *Proxy) enter(ctx context.Context) error {
 	select {
 	case p.places <- struct{}{}:
 	default:
@@ -134,25 +203,44 @@ func (p *Proxy) enter(ctx context.Context) (leave func(), err error) {
 		select {
 		case p.places <- struct{}{}:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("proxy: %w", errBusy)
+			return fmt.Errorf("proxy: %w", errBusy)
 		}
 	}
+	return p.entered()
+}
+
+// tryEnter is enter for who cannot wait. ok is false when no place is free.
+func (p *Proxy) tryEnter() (ok bool, err error) {
+	select {
+	case p.places <- struct{}{}:
+		return true, p.entered()
+	default:
+		return false, nil
+	}
+}
+
+// entered counts the send of whoever has just taken a place, or takes the place away again.
+func (p *Proxy) entered() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		<-p.places
-		return nil, fmt.Errorf("proxy: %w", errClosed)
+		return fmt.Errorf("proxy: %w", errClosed)
 	}
 	p.sends.Add(1)
-	return func() {
-		<-p.places
-		p.sends.Done()
-	}, nil
+	return nil
 }
 
-// Close refuses new sends, waits for those in flight and closes the links. The client
-// and the scheduler stay open: they belong to the caller.
+func (p *Proxy) leave() {
+	<-p.places
+	p.sends.Done()
+}
+
+// Close does what Shutdown does, closes the connections of the AMQP door, refuses new sends, waits for
+// those in flight and closes the links. The client and the scheduler stay open: they belong to the caller.
 func (p *Proxy) Close(ctx context.Context) error {
+	defer p.port.Close() // of what has nothing to lose any more; how the doors ended, the others say
+	doorErr := errors.Join(p.Shutdown(ctx), p.closeAMQP(ctx))
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
@@ -166,5 +254,5 @@ func (p *Proxy) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("proxy: sends still in flight: %w", context.Cause(ctx))
 	}
-	return p.senders.close(ctx)
+	return errors.Join(doorErr, p.senders.close(ctx))
 }

@@ -3,13 +3,263 @@
 package proxy
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"overdue/internal/sbrest"
 )
 
-// relay is where every request of the REST API goes that is not a send: peek-lock,
-// receive, settle, the administration of entities. The embedded broker speaks AMQP only, so
-// there is nothing behind this door to relay them to.
-func (p *Proxy) relay(r *http.Request) error {
-	return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, quoted(r.URL.Path))
+const (
+	// relayGrace is how much longer the namespace may take for an answer than it was asked to wait.
+	relayGrace = 30 * time.Second
+	// defaultReceiveWait is how long a receive waits that does not say, and longestReceiveWait what is
+	// believed of one that does.
+	defaultReceiveWait = time.Minute
+	longestReceiveWait = time.Hour
+	// relayStall is how long the body of an answer may stand still.
+	relayStall = 2 * time.Minute
+)
+
+// Upstream is where the requests of the REST API go that are no sends.
+type Upstream struct {
+	// Dial opens a connection to the namespace's HTTP endpoint, TLS included. nil: there is none, and such
+	// requests are refused.
+	Dial func(context.Context) (net.Conn, error)
+	// Host is the name of the namespace, with a port where it is not the usual one.
+	Host string
+	// Authorize makes an Authorization header for what is at an address, such as
+	// https://contoso.servicebus.windows.net/orders. nil passes on what the client shows.
+	Authorize func(ctx context.Context, address string) (string, error)
+}
+
+// relay passes on every request of the REST API that is not a send, and its answer: peek-lock, receive,
+// settle, the administration of entities. It returns nil when the answer has begun.
+func (p *Proxy) relay(w http.ResponseWriter, r *http.Request) error {
+	if p.upstream == nil || !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, r.Method) {
+		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, sbrest.Quoted(r.URL.Path))
+	}
+	select {
+	case p.relays <- struct{}{}:
+		defer func() { <-p.relays }()
+	default:
+		return errBusy
+	}
+	wait, isReceive := waitOf(r)
+	body, done, err := p.body(w, r, p.cfg.MaxBodySize)
+	if err != nil {
+		return err
+	}
+	defer func() { done() }()
+	if isReceive || len(body) == 0 {
+		// A receive needs no body, and may wait for long: what others need for theirs it does not keep.
+		done()
+		body, done = nil, func() {}
+	}
+	if err := p.refuseOfMonitorQueue(r); err != nil {
+		return err
+	}
+	if err := p.refuseForward(r, body); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	if isReceive {
+		// A stop does not wait for a message that may not come for a minute.
+		defer context.AfterFunc(p.waits, func() { cancel(errClosed) })()
+	}
+	silent := time.AfterFunc(wait+relayGrace, func() { cancel(errNoAnswer) })
+	defer silent.Stop()
+	out, err := p.passedOn(ctx, r, body)
+	if err != nil {
+		return err
+	}
+	resp, err := p.upstream.RoundTrip(out)
+	if err != nil {
+		return relayError(ctx, r, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
+	silent.Reset(relayStall)
+	p.passAnswer(w, r, resp, func() { silent.Reset(relayStall) })
+	return nil
+}
+
+// relayError is why there is no answer. A client that has hung up gets none: its request is given up, so that no
+// message is locked for it.
+func relayError(ctx context.Context, r *http.Request, err error) error {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // net/http ends the connection
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", errUpstream, err)
+}
+
+// waitOf is how long the namespace is asked to wait before it answers.
+func waitOf(r *http.Request) (wait time.Duration, isReceive bool) {
+	if !strings.HasSuffix(strings.ToLower(strings.TrimRight(r.URL.Path, "/")), "/messages/head") {
+		return 0, false
+	}
+	seconds, err := strconv.ParseUint(r.URL.Query().Get("timeout"), 10, 32)
+	if err != nil {
+		return defaultReceiveWait, true
+	}
+	return min(time.Duration(seconds)*time.Second, longestReceiveWait), true
+}
+
+// passedOn is the request as the namespace gets it.
+func (p *Proxy) passedOn(ctx context.Context, r *http.Request, body []byte) (*http.Request, error) {
+	host := p.cfg.Upstream.Host
+	out, err := http.NewRequestWithContext(ctx, r.Method, "http://namespace/", bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUpstream, err)
+	}
+	out.URL = &url.URL{Scheme: "http", Host: host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
+	out.Host = host
+	out.Header = endToEnd(sbrest.RequestHeader(r))
+	for _, name := range []string{"Expect", "Host", "Content-Length"} {
+		delete(out.Header, name) // written anew, or done with
+	}
+	if _, ok := out.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = []string{""} // then net/http adds none
+	}
+	if p.cfg.Upstream.Authorize == nil {
+		return out, nil
+	}
+	return out, p.introduce(out)
+}
+
+// What clients prove themselves with: for the request, and for the entities that one is to forward to.
+const (
+	authorization              = "Authorization"
+	supplementaryAuthorization = "ServiceBusSupplementaryAuthorization"
+	deadLetterAuthorization    = "ServiceBusDlqSupplementaryAuthorization"
+)
+
+// introduce puts the proxy's own proof in the place of the client's, which was for the door.
+func (p *Proxy) introduce(out *http.Request) error {
+	address := "https://" + out.Host + "/"
+	for _, header := range []struct{ name, about string }{
+		{authorization, entityPath(out.URL.Path)}, {supplementaryAuthorization, ""}, {deadLetterAuthorization, ""},
+	} {
+		shown := false
+		for name := range out.Header {
+			if strings.EqualFold(name, header.name) {
+				shown = true
+				delete(out.Header, name)
+			}
+		}
+		if !shown && header.name != authorization {
+			continue
+		}
+		value, err := p.cfg.Upstream.Authorize(out.Context(), address+header.about)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUpstream, err)
+		}
+		out.Header[header.name] = []string{value}
+	}
+	return nil
+}
+
+// entityPath is the path that a token has to be for: an entity's where a request is about its messages, and
+// otherwise the whole.
+func entityPath(path string) string {
+	path = strings.Trim(path, "/")
+	if i := strings.LastIndex(strings.ToLower(path), "/messages/"); i > 0 {
+		return path[:i]
+	}
+	return path
+}
+
+// passAnswer answers with what the namespace says, and tells of every step. A body that does not come to its end
+// ends the connection, so that nobody takes it for whole.
+func (p *Proxy) passAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response, step func()) {
+	h := w.Header()
+	for name, values := range endToEnd(resp.Header) {
+		if strings.EqualFold(name, "Location") {
+			values = []string{p.ownLocation(r, strings.Join(values, ","))}
+		}
+		h[name] = values
+	}
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // then net/http does not guess one
+	}
+	w.WriteHeader(resp.StatusCode)
+	if r.Method == http.MethodHead {
+		return
+	}
+	if _, err := io.Copy(w, stepping{resp.Body, step}); err != nil {
+		p.cfg.Log.Debug("answer ended early", zap.String("door", doorREST), zap.Error(err))
+		panic(http.ErrAbortHandler) // as net/http asks for
+	}
+}
+
+// stepping is a reader that tells of each read.
+type stepping struct {
+	io.Reader
+	step func()
+}
+
+func (s stepping) Read(b []byte) (int, error) {
+	s.step()
+	return s.Reader.Read(b)
+}
+
+// ownLocation is where a client that came to this door finds what the namespace has at location: a message that
+// it has locked is settled there.
+func (p *Proxy) ownLocation(r *http.Request, location string) string {
+	u, err := url.Parse(location)
+	if err != nil || r.Host == "" || !strings.EqualFold(u.Hostname(), hostname(p.cfg.Upstream.Host)) {
+		return location
+	}
+	_, rest, ok := strings.Cut(location, "://"+u.Host)
+	if !ok {
+		return location
+	}
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
+	return scheme + r.Host + rest
+}
+
+// hostname is a host without its port.
+func hostname(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		return h
+	}
+	return host
+}
+
+// hopByHop are the headers that are about one connection (RFC 9110, section 7.6.1).
+var hopByHop = []string{
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// endToEnd is a copy of h without what is about one connection.
+func endToEnd(h http.Header) http.Header {
+	out := h.Clone()
+	drop := slices.Clone(hopByHop)
+	for _, value := range h["Connection"] {
+		for name := range strings.SplitSeq(value, ",") {
+			drop = append(drop, strings.TrimSpace(name))
+		}
+	}
+	for name := range out {
+		if slices.ContainsFunc(drop, func(d string) bool { return strings.EqualFold(name, d) }) {
+			delete(out, name)
+		}
+	}
+	return out
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,27 +16,33 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
+
+	"overdue/internal/operations"
+	"overdue/internal/sbrest"
+	"overdue/scheduler"
 )
 
 const (
 	doorREST = "rest"
-	// batchContentType marks a body that is a JSON array of messages.
-	batchContentType = "application/vnd.microsoft.servicebus.json"
 	// maxEntityName is the longest entity path of Service Bus, in characters.
 	maxEntityName = 260
 
-	about = "Overdue: the REST door of Service Bus. Send with POST /{queue or topic}/messages.\n"
+	about = "Overdue: the REST door of Service Bus. Send with POST /{queue or topic}/messages; other requests are passed on.\n"
 )
 
 // ServeHTTP is the REST door: it takes POST /{entity}/messages as the Service Bus REST
-// API defines it. The parameters timeout and api-version are accepted and make no difference.
+// API defines it, and relays every other request of that API, see relay. Of a send, the parameters timeout and api-version are accepted and make no difference.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A read does not end with a context, only with the connection or its deadline. A
 	// writer without deadlines is a test's or a middleware's, whose server bounds reads itself.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.cfg.SendTimeout))
 
 	entity, isSend, err := sendTarget(r)
+	if denied := p.authorize(r); denied != nil {
+		err = denied
+	}
 	switch {
+	case errors.Is(err, errDenied):
 	case err != nil:
 		p.metrics.sent(doorREST, entity, 1, 0, err)
 	case isSend:
@@ -47,10 +52,13 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, about) // the client may be gone
 		return
 	default:
-		err = p.relay(r)
+		if err = p.relay(w, r); err != nil {
+			p.refuse(w, "relayed request failed", strings.Trim(r.URL.Path, "/"), err)
+		}
+		return
 	}
 	if err != nil {
-		p.refuse(w, entity, err)
+		p.refuse(w, "send failed", entity, err)
 		return
 	}
 	w.WriteHeader(http.StatusCreated)
@@ -66,16 +74,16 @@ func sendTarget(r *http.Request) (entity string, isSend bool, err error) {
 	}
 	entity = strings.TrimPrefix(name, "/")
 	if n := utf8.RuneCountInString(entity); n == 0 || n > maxEntityName {
-		return "", true, badRequest("The name of the entity has %d characters; 1 to %d are allowed.", n, maxEntityName)
+		return "", true, sbrest.BadRequest("The name of the entity has %d characters; 1 to %d are allowed.", n, maxEntityName)
 	}
 	if !utf8.ValidString(entity) || strings.ContainsFunc(entity, unicode.IsControl) {
-		return "", true, badRequest("The name of the entity has characters that are not allowed.")
+		return "", true, sbrest.BadRequest("The name of the entity has characters that are not allowed.")
 	}
 	for segment := range strings.SplitSeq(entity, "/") {
 		// $cbs, $management, $DeadLetterQueue: nodes of the broker that take requests or take
 		// nothing. Our credentials would open them to everybody who can reach this port.
 		if segment == "" || strings.HasPrefix(segment, "$") {
-			return "", true, badRequest("%s is not the name of a queue or topic.", quoted(entity))
+			return "", true, sbrest.BadRequest("%s is not the name of a queue or topic.", sbrest.Quoted(entity))
 		}
 	}
 	return entity, true, nil
@@ -83,27 +91,21 @@ func sendTarget(r *http.Request) (entity string, isSend bool, err error) {
 
 // serveSend takes the message or the batch out of the request and sends it.
 func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, entity string) error {
-	if p.cfg.MonitorQueue != "" && strings.EqualFold(entity, p.cfg.MonitorQueue) {
-		return badRequest("%s is the monitor queue, which takes no messages of apps.", quoted(entity))
+	if p.cfg.ClientTokens {
+		return errClientTokens
 	}
-	body, done, err := p.body(w, r)
+	if p.cfg.MonitorQueue != "" && strings.EqualFold(entity, p.cfg.MonitorQueue) {
+		return sbrest.BadRequest("%s is the monitor queue, which takes no messages of apps.", sbrest.Quoted(entity))
+	}
+	body, done, err := p.body(w, r, p.cfg.MaxBodySize)
 	if err != nil {
 		p.metrics.sent(doorREST, entity, 1, 0, err)
 		return err
 	}
 	defer done()
-	var ms []*restMessage
-	batch := mediaType(r.Header.Get("Content-Type")) == batchContentType
-	if batch {
-		ms, err = parseBatch(r.Header, body)
-	} else {
-		ms, err = parseSingle(r.Header, body)
-	}
-	if err == nil {
-		if !batch {
-			keepSpelling(r, ms[0].properties)
-		}
-		err = p.checkSize(entity, ms)
+	ms, batch, err := sbrest.ParseSend(r, body, isOurs)
+	if err == nil && batch {
+		err = checkHead(r.Header)
 	}
 	if err != nil {
 		p.metrics.sent(doorREST, entity, len(ms), 0, err)
@@ -111,33 +113,36 @@ func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, entity string)
 	}
 	known := make([]*message, len(ms))
 	for i, m := range ms {
-		known[i] = m.known()
+		known[i] = knownOf(m)
 	}
 	return p.send(r.Context(), doorREST, entity, known, func(ctx context.Context) error {
 		out := make([]*azservicebus.AMQPAnnotatedMessage, len(ms))
 		for i, m := range ms {
-			out[i] = m.amqp(known[i].Stamp)
+			out[i] = amqpOf(m, known[i].Stamp)
 		}
 		return p.transmit(ctx, entity, out, batch)
 	})
 }
 
-// checkSize holds the bodies against the entity's own bound, where there is one.
-func (p *Proxy) checkSize(entity string, ms []*restMessage) error {
-	limit := p.cfg.Settings(entity).MaxMessageSize
-	if limit == 0 {
-		return nil
-	}
-	for _, m := range ms {
-		if int64(len(m.body)) > limit {
-			return fmt.Errorf("%w: body of %d bytes, at most %d", errTooLarge, len(m.body), limit)
+// checkHead refuses a batch with a deadline in a header of its request: the properties of a
+// batch are in its body, so it would be passed over in silence and leave messages unwatched
+// whose sender believes otherwise.
+func checkHead(h http.Header) error {
+	at, within, err := scheduler.StatedDeadline(func(name string) any {
+		if v := h.Get(name); v != "" {
+			return v
 		}
+		return nil
+	})
+	if err != nil || within > 0 || !at.IsZero() {
+		return sbrest.BadRequest("A deadline in a header does not apply to a batch; state it in the UserProperties of each message.")
 	}
 	return nil
 }
 
 // transmit hands the messages to the broker, a batch as one transfer.
 func (p *Proxy) transmit(ctx context.Context, entity string, ms []*azservicebus.AMQPAnnotatedMessage, batch bool) (err error) {
+	p.cfg.Operations.Add(operations.Send, len(ms))
 	sn, err := p.senders.acquire(entity)
 	if err != nil {
 		return err
@@ -161,15 +166,15 @@ func (p *Proxy) transmit(ctx context.Context, entity string, ms []*azservicebus.
 	return classify(sn.sdk.SendMessageBatch(ctx, b, nil))
 }
 
-// body reads the body of a request. It takes as much of the budget for bodies as the body
-// may be long; done gives it back.
-func (p *Proxy) body(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
+// body reads the body of a request, which may have most bytes. It takes as much of the budget for bodies as
+// the body may be long; done gives it back.
+func (p *Proxy) body(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), err error) {
 	size := r.ContentLength
-	if size > p.cfg.MaxBodySize {
-		return nil, nil, fmt.Errorf("%w: body of %d bytes, at most %d", errTooLarge, size, p.cfg.MaxBodySize)
+	if size > most {
+		return nil, nil, fmt.Errorf("%w: body of %d bytes, at most %d", errTooLarge, size, most)
 	}
 	if size < 0 {
-		size = p.cfg.MaxBodySize
+		size = most
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), p.cfg.SendTimeout)
 	defer cancel()
@@ -181,7 +186,7 @@ func (p *Proxy) body(w http.ResponseWriter, r *http.Request) (body []byte, done 
 			p.bodies.Release(size)
 		}
 	}()
-	body, err = readBody(http.MaxBytesReader(w, r.Body, p.cfg.MaxBodySize), r.ContentLength)
+	body, err = readBody(http.MaxBytesReader(w, r.Body, most), r.ContentLength)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -211,46 +216,24 @@ func readBody(r io.Reader, length int64) ([]byte, error) {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return nil, fmt.Errorf("%w: %w", errSlowBody, err)
 	}
-	return nil, badRequest("The body of the request ended early.")
-}
-
-// mediaType is the media type of a Content-Type header without its parameters.
-func mediaType(header string) string {
-	if t, _, err := mime.ParseMediaType(header); err == nil {
-		return t
-	}
-	return strings.ToLower(strings.TrimSpace(header))
+	return nil, sbrest.BadRequest("The body of the request ended early.")
 }
 
 // refuse answers with an error, in the form of Service Bus. The log has what the client
 // is not told; it is where an error of a send ends.
-func (p *Proxy) refuse(w http.ResponseWriter, entity string, err error) {
+func (p *Proxy) refuse(w http.ResponseWriter, event, entity string, err error) {
 	status, retryAfter, sentence := answer(err, entity)
 	log := p.cfg.Log.Debug
 	if status >= http.StatusInternalServerError && status != http.StatusNotImplemented {
 		log = p.cfg.Log.Warn
 	}
-	log("send failed", zap.String("work_queue", entity), zap.String("door", doorREST),
+	log(event, zap.String("work_queue", entity), zap.String("door", doorREST),
 		zap.Int("status", status), zap.Error(err))
 	h := w.Header()
-	h.Set("Content-Type", "application/xml; charset=utf-8")
+	h.Set("Content-Type", sbrest.ErrorContentType)
 	if retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(retryAfter))
 	}
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, errorBody(status, sentence)) // the client may be gone
-}
-
-var xmlText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-
-// errorBody is the body of an error answer. The sentence may hold what a client sent, or
-// the broker's own words: what XML cannot hold is left out.
-func errorBody(status int, sentence string) string {
-	sentence = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == utf8.RuneError {
-			return -1
-		}
-		return r
-	}, sentence)
-	return "<Error><Code>" + strconv.Itoa(status) + "</Code><Detail>" + xmlText.Replace(sentence) + "</Detail></Error>"
+	_, _ = io.WriteString(w, sbrest.ErrorBody(status, sentence)) // the client may be gone
 }

@@ -20,6 +20,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/pipenet"
+	"overdue/internal/sbrest"
 )
 
 func TestAMessageArrivesAsItWasSent(t *testing.T) {
@@ -104,8 +105,8 @@ func TestBadRequestsAreRefused(t *testing.T) {
 			{"/orders/messages", "a", []string{"overdue-within", "30"}, "overdue-within"},
 			{"/orders/messages", "a", []string{"overdue-deadline", "1999-01-01T00:00:00Z"}, "has passed"},
 			{"/orders/messages", "a", []string{"ce-expirytime", "never"}, "ce-expirytime"},
-			{"/orders/messages", "[{]", []string{"Content-Type", batchContentType}, "Message 1"},
-			{"/orders/messages", `[{},{"UserProperties":{"overdue-within":"x"}}]`, []string{"Content-Type", batchContentType}, "Message 2 of 2: overdue-within"},
+			{"/orders/messages", "[{]", []string{"Content-Type", sbrest.BatchContentType}, "Message 1"},
+			{"/orders/messages", `[{},{"UserProperties":{"overdue-within":"x"}}]`, []string{"Content-Type", sbrest.BatchContentType}, "Message 2 of 2: overdue-within"},
 		} {
 			sc.want(sc.post(tt.path, tt.body, tt.headers...), http.StatusBadRequest, tt.want)
 		}
@@ -125,7 +126,7 @@ func TestWhatTheBrokerRefusesHasItsStatus(t *testing.T) {
 			}
 		})
 		sc.want(sc.post("/missing/messages", "a", "overdue-within", "30s"), http.StatusGone, "'missing' could not be found")
-		sc.want(sc.post("/missing/messages", `[{"Body":"a"}]`, "Content-Type", batchContentType), http.StatusGone, "'missing'")
+		sc.want(sc.post("/missing/messages", `[{"Body":"a"}]`, "Content-Type", sbrest.BatchContentType), http.StatusGone, "'missing'")
 		if n := len(sc.proxy.senders.byName); n != 0 {
 			t.Errorf("%d senders are kept for an entity that does not exist, want none", n)
 		}

@@ -54,7 +54,7 @@ func setup(t *testing.T, change ...func(*setting)) *scene {
 	sc.ns = brokertest.New(t, func(c *broker.Config) { *c = s.broker })
 	sc.client = sc.ns.Client(t)
 	var err error
-	if sc.scheduler, err = scheduler.New(scheduler.Config{Client: sc.client, MonitorQueue: monitorQueue}); err != nil {
+	if sc.scheduler, err = scheduler.New(scheduler.Config{Client: sc.client, MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0)}); err != nil {
 		t.Fatal(err)
 	}
 	if s.measure {

@@ -20,8 +20,13 @@ type message struct {
 
 	TTL                  time.Duration // of its header, whole milliseconds; 0 = none
 	ScheduledEnqueueTime time.Time     // whole milliseconds; zero = at once
+	Size                 int64         // bytes of its body
+	// Delay is how much later than any other message the broker may enqueue this one: at the end of
+	// its transaction, say.
+	Delay time.Duration
 
-	// Property is the application property of that name, nil when there is none.
+	// Property is the application property of that name, nil when there is none. It is nil itself when
+	// the message has none at all.
 	Property func(name string) any
 
 	// Stamp is set by send: the TTL that the door has to put on the message. 0 leaves it
@@ -29,107 +34,254 @@ type message struct {
 	Stamp time.Duration
 }
 
-// send brings messages to an entity, all of them or none, and promises their deadlines.
-// Both doors end here. transmit carries the messages to the broker with the TTLs that
-// are stamped on them by then, and returns when they are accepted.
+// A sending is one send on its way: some messages for one entity, all of them or none, and
+// the promise of their deadlines. Both doors take the same steps: promise, then carry. The REST door takes
+// them in the goroutine of its request, see send; the AMQP door where a delivery comes in, see
+// amqp_link.go.
+type sending struct {
+	p        *Proxy
+	door     string
+	entity   string
+	settings Settings
+	n        int        // messages
+	ms       []*message // until they are promised
+	// unreadable is why there are no messages. Where nothing is monitored that is the broker's business.
+	unreadable error
+	promises   []promise
+	refs       []scheduler.Reference // of the promises
+	// findable says that slots stand for the messages, instead of references.
+	findable bool
+	// once says that the broker has each message once, stamped by then, when it has accepted them. That
+	// is what lets their settlement be told from that of others.
+	once bool
+	// companionFirst makes the companions go before the messages instead of beside them.
+	companionFirst bool
+}
+
+func (p *Proxy) newSending(door, entity string, settings Settings, ms []*message) *sending {
+	return &sending{p: p, door: door, entity: entity, settings: settings, n: len(ms), ms: ms}
+}
+
+// send takes all the steps of one send, one after the other. transmit carries the messages to the
+// broker with the TTLs that are stamped on them by then, and returns when they are accepted.
 //
 // When send returns nil, the messages and the companions of those that have a deadline
 // are accepted. When it returns an error, the messages may be in the queue nevertheless:
 // an acknowledgement was lost, or the companion failed beside a work message that did
 // not. Every such error is one to retry, so a send is delivered at least once.
 func (p *Proxy) send(ctx context.Context, door, entity string, ms []*message, transmit func(context.Context) error) (err error) {
-	leave, err := p.enter(ctx)
-	if err != nil {
-		p.metrics.sent(door, entity, len(ms), 0, err)
+	s := p.newSending(door, entity, p.cfg.Settings(entity), ms)
+	defer func() { s.count(err) }()
+	if err := s.learn(ctx); err != nil {
 		return err
 	}
-	defer leave()
+	if err := p.enter(ctx); err != nil {
+		return err
+	}
+	defer p.leave()
 	// From here on the send runs to its end whether or not the app still waits: a caller
 	// that hangs up between the work message and its companion must not part them.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.SendTimeout)
 	defer cancel()
-
-	var promises []promise
-	defer func() { p.metrics.sent(door, entity, len(ms), len(promises), err) }()
-
-	if settings := p.cfg.Settings(entity); settings.Monitored {
-		// The clock is read before anything leaves, so that the broker's stamp cannot be earlier.
-		promises, err = promiseAll(ms, settings, p.cfg.Scheduler.Now())
-		if err != nil {
-			return err
-		}
-	}
-	if len(promises) == 0 {
-		return transmit(ctx)
-	}
-	if err := p.transmitPromised(ctx, entity, promises, transmit); err != nil {
+	if err := s.promise(); err != nil {
 		return err
 	}
-	return p.promiseAgain(ctx, entity, promises)
+	return s.carry(ctx, transmit)
 }
 
-// transmitPromised writes the work messages and their companions. Both are in flight
-// together, which costs the send no more than the slower of the two.
-func (p *Proxy) transmitPromised(ctx context.Context, entity string, promises []promise, transmit func(context.Context) error) error {
-	refs := make([]scheduler.Reference, len(promises))
-	for i := range promises {
-		refs[i] = promises[i].ref
-	}
-	if p.companionFirst.Load() {
-		if err := p.schedule(ctx, entity, refs); err != nil {
-			return err
-		}
-		return transmit(ctx)
-	}
-	companionCtx, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	companion := make(chan error, 1)
-	go func() { companion <- p.schedule(companionCtx, entity, refs) }()
-
-	if err := transmit(ctx); err != nil {
-		// The companion may still be written; it costs one needless look. The scheduler must
-		// not keep the app waiting for it.
-		giveUp()
-		<-companion
-		return err
-	}
-	return <-companion
-}
-
-// schedule writes the companions and remembers how it went.
-func (p *Proxy) schedule(ctx context.Context, entity string, refs []scheduler.Reference) error {
-	err := p.cfg.Scheduler.Schedule(ctx, scheduler.Companion{Entity: entity, References: refs})
-	if err == nil {
-		p.companionFirst.Store(false)
+// learn waits until it is known what holds for the entity, if it is not yet: a message whose
+// deadline only the entity states must not go unwatched because the answer was late. It needs no
+// place, so that one entity without an answer holds up no other.
+func (s *sending) learn(ctx context.Context) (err error) {
+	if !s.settings.Unknown {
 		return nil
 	}
-	if !errors.Is(ctx.Err(), context.Canceled) { // then it was the work message that failed
-		p.companionFirst.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, s.p.cfg.SendTimeout)
+	defer cancel()
+	if s.settings, err = s.p.cfg.Learn(ctx, s.entity); err != nil {
+		return fmt.Errorf("%w: %w", errUnknown, err)
 	}
-	return fmt.Errorf("%w: %w", errCompanion, err)
+	return nil
+}
+
+// promise works out what the messages are promised and stamps their TTLs. It takes no time, so
+// that a send needs its place from here on and not before. The clock is read before anything
+// leaves: the broker's stamp cannot be earlier.
+func (s *sending) promise() (err error) {
+	if err := s.checkSize(); err != nil || !s.settings.Monitored {
+		return err
+	}
+	if s.unreadable != nil {
+		return s.unreadable
+	}
+	s.companionFirst = s.companionFirst || s.p.companionFirst.Load()
+	now := s.p.cfg.Scheduler.Now()
+	if s.promises, err = promiseAll(s.ms, s.settings, now); err != nil || len(s.promises) == 0 {
+		return err
+	}
+	s.refs = make([]scheduler.Reference, len(s.promises))
+	for i := range s.promises {
+		s.refs[i] = s.promises[i].ref
+	}
+	if s.findable = s.slots(now); s.findable {
+		until := now.Time.Add(now.Uncertainty + scheduler.SlotWindow)
+		for i := range s.refs {
+			s.promises[i].ref.Until, s.refs[i].Until = until, until
+		}
+		s.p.cfg.Scheduler.ExpectInSlots(s.entity, until.Add(sendWindow))
+		return nil
+	}
+	s.p.cfg.Scheduler.Expect(s.entity, s.refs)
+	return nil
+}
+
+// slots reports whether slots are to stand for the messages: where all are found without a name, and many come. The journal
+// keeps references alone.
+func (s *sending) slots(now scheduler.Instant) bool {
+	if !s.settings.Findable || s.p.cfg.Journal != nil {
+		return false
+	}
+	for i := range s.promises {
+		if !s.promises[i].findable {
+			return false
+		}
+	}
+	return s.p.cfg.Scheduler.Pays(s.entity, s.refs, now)
+}
+
+// companion asks for what the messages with these references need.
+func (s *sending) companion(refs []scheduler.Reference) scheduler.Companion {
+	return scheduler.Companion{Entity: s.entity, References: refs, Findable: s.findable}
+}
+
+// prepare takes the promise of a delivery, and has complete put on it what is stamped. sentSettled says that its app
+// does not want to hear of failures.
+func (s *sending) prepare(sentSettled bool, complete func() error) error {
+	if err := s.promise(); err != nil {
+		return err
+	}
+	// A companion that fails cannot stop what was sent settled, so it need not go first.
+	s.companionFirst = s.companionFirst && !sentSettled
+	s.ms = nil // what is in flight must not keep payloads in memory
+	if len(s.promises) == 0 {
+		return nil
+	}
+	return complete()
+}
+
+// checkSize holds the bodies against the entity's own bound, where there is one.
+func (s *sending) checkSize() error {
+	limit := s.settings.MaxMessageSize
+	if limit == 0 {
+		return nil
+	}
+	for _, m := range s.ms {
+		if m.Size > limit {
+			return fmt.Errorf("%w: body of %d bytes, at most %d", errTooLarge, m.Size, limit)
+		}
+	}
+	return nil
+}
+
+// carry brings the messages to the broker and their companions to the monitor queue. Both are in
+// flight together, which costs the send no more than the slower of the two.
+func (s *sending) carry(ctx context.Context, transmit func(context.Context) error) error {
+	if len(s.promises) == 0 {
+		return transmit(ctx)
+	}
+	companions := s.p.schedule(s.companion(s.refs))
+	if s.companionFirst {
+		if err := companions(ctx); err != nil {
+			return err
+		}
+		if err := s.transmit(ctx, transmit); err != nil {
+			return err
+		}
+		return s.promiseAgain(ctx)
+	}
+	if err := s.transmit(ctx, transmit); err != nil {
+		return err // the companions may still be written; that costs one needless look
+	}
+	if err := companions(ctx); err != nil {
+		return err
+	}
+	return s.promiseAgain(ctx)
+}
+
+// transmit carries the messages to the broker.
+func (s *sending) transmit(ctx context.Context, transmit func(context.Context) error) error {
+	if err := transmit(ctx); err != nil {
+		return err
+	}
+	s.confirm()
+	return nil
+}
+
+// confirm follows the acceptance of the messages.
+func (s *sending) confirm() {
+	if s.once && !s.findable {
+		s.p.cfg.Scheduler.Confirm(s.entity, s.refs)
+	}
 }
 
 // promiseAgain looks at the clock once more now that the messages are accepted. The
 // companions name the window in which the broker has stamped the messages. A send that
 // was retried may have been stamped later: those messages get a second companion, with a
 // window up to now, before the app is told.
-func (p *Proxy) promiseAgain(ctx context.Context, entity string, promises []promise) error {
-	now := p.cfg.Scheduler.Now()
-	var late []scheduler.Reference
-	for i := range promises {
-		if ref, ok := promises[i].widened(now); ok {
-			late = append(late, ref)
-		}
-	}
+func (s *sending) promiseAgain(ctx context.Context) error {
+	late := s.late()
 	if len(late) == 0 {
 		return nil
 	}
-	return p.schedule(ctx, entity, late)
+	return s.p.schedule(s.companion(late))(ctx)
+}
+
+// late are the references for the second companions of messages that may have been stamped late.
+func (s *sending) late() (late []scheduler.Reference) {
+	now := s.p.cfg.Scheduler.Now()
+	for i := range s.promises {
+		if ref, ok := s.promises[i].widened(now); ok {
+			late = append(late, ref)
+		}
+	}
+	return late
+}
+
+// count counts how the send ended.
+func (s *sending) count(err error) {
+	s.p.metrics.sent(s.door, s.entity, s.n, len(s.promises), err)
+}
+
+// schedule hands the companions over. wait returns when they are accepted, or safe in the journal where there
+// is one, and remembers how it went.
+func (p *Proxy) schedule(c scheduler.Companion) (wait func(context.Context) error) {
+	begin := p.cfg.Scheduler.Begin
+	if p.cfg.Journal != nil {
+		begin = p.cfg.Journal.Begin
+	}
+	companions := begin(c)
+	return func(ctx context.Context) error {
+		err := companions(ctx)
+		if !errors.Is(ctx.Err(), context.Canceled) { // then it was whoever waits that left
+			p.noteCompanions(err)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", errCompanion, err)
+		}
+		return nil
+	}
+}
+
+// noteCompanions remembers the last word of the monitor queue.
+func (p *Proxy) noteCompanions(err error) {
+	if first := err != nil; p.companionFirst.Load() != first { // mostly it is what it was
+		p.companionFirst.Store(first)
+	}
 }
 
 // promiseAll works out the promise of every message that has a deadline.
 func promiseAll(ms []*message, settings Settings, now scheduler.Instant) ([]promise, error) {
-	var promises []promise
+	promises := make([]promise, 0, len(ms))
 	for i, m := range ms {
 		pr, ok, err := promiseOf(m, settings, now)
 		if err != nil {

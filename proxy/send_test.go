@@ -18,6 +18,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/pipenet"
+	"overdue/internal/sbrest"
 	"overdue/scheduler"
 )
 
@@ -331,7 +332,7 @@ func TestABatchIsAllOrNothingAndEachMessageHasItsPromise(t *testing.T) {
 			{"Body":"c","BrokerProperties":{"MessageId":"c"}},
 			{"Body":"b","BrokerProperties":{"MessageId":"b"},"UserProperties":{"overdue-within":"20s"}}
 		]`
-		sc.want(sc.post("/orders/messages", batch, "Content-Type", batchContentType+"; charset=utf-8"), http.StatusCreated, "")
+		sc.want(sc.post("/orders/messages", batch, "Content-Type", sbrest.BatchContentType+"; charset=utf-8"), http.StatusCreated, "")
 		got := map[string]time.Duration{}
 		for _, m := range sc.held("orders") {
 			ttl := time.Duration(0)
@@ -352,7 +353,7 @@ func TestABatchIsAllOrNothingAndEachMessageHasItsPromise(t *testing.T) {
 		}
 
 		tooLarge := `[{"Body":"` + strings.Repeat("x", 200_000) + `"},{"Body":"` + strings.Repeat("y", 200_000) + `"}]`
-		sc.want(sc.post("/orders/messages", tooLarge, "Content-Type", batchContentType), http.StatusForbidden, "larger")
+		sc.want(sc.post("/orders/messages", tooLarge, "Content-Type", sbrest.BatchContentType), http.StatusForbidden, "larger")
 		if got := len(sc.held("orders")); got != 4 {
 			t.Errorf("orders holds %d messages after a batch that was refused, want still 4", got)
 		}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/operations"
 )
 
 const (
@@ -99,7 +101,7 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	var sent, received time.Time
 	for range 2 { // the first may have to open the links, which would blur its measurement
 		sent = time.Now()
-		scheduled, err := s.sender.ScheduleMessages(ctx, []*azservicebus.Message{probe}, due, nil)
+		scheduled, err := s.link().ScheduleMessages(ctx, []*azservicebus.Message{probe}, due, nil)
 		received = time.Now()
 		if err != nil {
 			return fmt.Errorf("scheduler: schedule a clock probe on %s: %w", s.cfg.MonitorQueue, err)
@@ -107,8 +109,9 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 		numbers = append(numbers, scheduled...)
 	}
 	last := numbers[len(numbers)-1]
+	s.cfg.Operations.Add(operations.Probe, 4)
 	peeked, err := receiver.PeekMessages(ctx, 1, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &last})
-	cancelErr := s.sender.CancelScheduledMessages(ctx, numbers, nil)
+	cancelErr := s.link().CancelScheduledMessages(ctx, numbers, nil)
 	if err != nil {
 		return fmt.Errorf("scheduler: peek at the clock probe on %s: %w", s.cfg.MonitorQueue, err)
 	}
@@ -123,5 +126,6 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 		return errors.New("scheduler: the broker stamps a scheduled message with its activation time; its clock stays unmeasured")
 	}
 	s.clock.set(stamp, sent, received)
+	s.probes.add(last, received)
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"overdue/internal/testseed"
 )
 
 func TestClockThatWasNeverMeasuredIsOurs(t *testing.T) {
@@ -21,8 +23,7 @@ func TestClockThatWasNeverMeasuredIsOurs(t *testing.T) {
 // The broker's true time has to lie within the uncertainty, whatever the offset, the
 // round trips and the drift between measurements.
 func TestTrueTimeLiesWithinTheUncertainty(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	synctest.Test(t, func(t *testing.T) {
 		for range 200 {
@@ -42,7 +43,7 @@ func TestTrueTimeLiesWithinTheUncertainty(t *testing.T) {
 				time.Sleep(time.Duration(rng.Int64N(int64(10 * time.Minute))))
 				got := c.now()
 				if off := got.Time.Sub(broker()).Abs(); !got.Measured || off > got.Uncertainty {
-					t.Fatalf("seed %d: off by %v with an uncertainty of %v", seed, off, got.Uncertainty)
+					t.Fatalf("off by %v with an uncertainty of %v", off, got.Uncertainty)
 				}
 			}
 		}

@@ -10,19 +10,31 @@ type Kind string
 const (
 	// KindEach asks to look for every message that it names.
 	KindEach Kind = "each"
-	// KindSlot names no message: it is an alarm for the entity at the end of a slot of
-	// time. Its form is settled; nothing writes it yet, and the monitor refuses it.
+	// KindSlot names no message: it is an alarm for the entity at the end of a slot of time. Whoever expires after
+	// one of its times to live and has its deadline in the slot was enqueued in a window of the same length, which is
+	// where it is found.
 	KindSlot Kind = "slot"
 )
 
 // A Companion asks the monitor to look at one entity when it becomes due.
 type Companion struct {
 	Kind       Kind
-	Entity     string    // queue or topic that holds the monitored messages
+	Entity     string    // queue, topic, or the path of one subscription: where the monitored messages are
 	Due        time.Time // when it becomes due, by the broker's clock; zero: after the last of its deadlines
 	References []Reference
 	Attempt    int // how often it was written again because an alert found no taker
+
+	// Findable says, of a companion that is asked for, that each of its messages has its time to live for a deadline, so
+	// that slots may stand for them, see [Scheduler.Pays].
+	Findable bool
+
+	// Of KindSlot:
+	SlotEnd time.Time       // the slot ends there, by the broker's clock; Due is later when it is looked at again
+	Lives   []time.Duration // the times to live that it stands for
 }
+
+// SlotStart is where the slot begins, which is not part of it.
+func (c *Companion) SlotStart() time.Time { return c.SlotEnd.Add(-slot) }
 
 // A Reference names one monitored message and says when it has to be received.
 type Reference struct {

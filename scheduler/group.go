@@ -2,12 +2,19 @@
 
 package scheduler
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // group is one companion to be written and the callers who wait for it.
 type group struct {
 	c       Companion
+	id      companionID // once it is encoded
 	tickets []*ticket
+	// composed: it is the first that is written for its references. Those that are written anew are not
+	// cancelled: they carry what became of a message.
+	composed bool
 }
 
 // compose turns the tickets of one transfer into companions: references of one entity
@@ -19,21 +26,43 @@ func compose(tickets []*ticket) []*group {
 		due    int64
 	}
 	var groups []*group
+	slots := map[key]*group{}
 	shared := map[key]*group{}
+	var last struct { // mostly the next one's too
+		key
+		g *group
+	}
 	for _, t := range tickets {
-		if !t.c.Due.IsZero() || t.c.Kind == KindSlot {
+		if t.c.Kind == KindSlot {
+			k := key{t.c.Entity, t.c.SlotEnd.UnixNano()}
+			g := slots[k]
+			if g == nil || !t.c.Due.Equal(g.c.Due) || len(g.c.Lives)+len(t.c.Lives) > maxLives {
+				g = &group{c: t.c}
+				slots[k] = g
+				groups = append(groups, g)
+			} else {
+				g.c.Lives = slices.Concat(g.c.Lives, t.c.Lives)
+			}
+			g.join(t)
+			continue
+		}
+		if !t.c.Due.IsZero() {
 			g := &group{c: t.c}
 			g.join(t)
 			groups = append(groups, g)
 			continue
 		}
-		for _, r := range t.c.References {
+		for i, r := range t.c.References {
 			due := slotEnd(r.Deadline)
 			k := key{t.c.Entity, due.UnixNano()}
-			g := shared[k]
+			if k != last.key {
+				last.key, last.g = k, shared[k]
+			}
+			g := last.g
 			if g == nil || len(g.c.References) == groupSize {
-				g = &group{c: Companion{Kind: KindEach, Entity: t.c.Entity, Due: due}}
-				shared[k] = g
+				g = &group{c: Companion{Kind: KindEach, Entity: t.c.Entity, Due: due}, composed: true}
+				g.c.References = make([]Reference, 0, min(len(t.c.References)-i, groupSize))
+				shared[k], last.g = g, g
 				groups = append(groups, g)
 			}
 			g.c.References = append(g.c.References, r)
@@ -60,7 +89,7 @@ func (g *group) settle(err error) {
 			t.err = err
 		}
 		if t.groups--; t.groups == 0 {
-			close(t.done)
+			t.finish()
 		}
 	}
 }

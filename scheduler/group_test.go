@@ -9,13 +9,6 @@ import (
 	"time"
 )
 
-func newTicket(c Companion) *ticket {
-	if c.Kind == "" {
-		c.Kind = KindEach
-	}
-	return &ticket{c: c, done: make(chan struct{})}
-}
-
 func refs(deadlines ...time.Duration) []Reference {
 	out := make([]Reference, len(deadlines))
 	for i, d := range deadlines {
@@ -24,19 +17,10 @@ func refs(deadlines ...time.Duration) []Reference {
 	return out
 }
 
-func isDone(t *ticket) bool {
-	select {
-	case <-t.done:
-		return true
-	default:
-		return false
-	}
-}
-
 func TestReferencesOfOneSlotShareACompanion(t *testing.T) {
-	a := newTicket(Companion{Entity: "orders", References: refs(time.Millisecond, 15*time.Millisecond)})
-	b := newTicket(Companion{Entity: "orders", References: refs(20 * time.Millisecond)})
-	other := newTicket(Companion{Entity: "bills", References: refs(time.Millisecond)})
+	a := ticketFor(Companion{Entity: "orders", References: refs(time.Millisecond, 15*time.Millisecond)})
+	b := ticketFor(Companion{Entity: "orders", References: refs(20 * time.Millisecond)})
+	other := ticketFor(Companion{Entity: "bills", References: refs(time.Millisecond)})
 	groups := compose([]*ticket{a, b, other})
 	if len(groups) != 2 {
 		t.Fatalf("compose makes %d companions, want 2: one for each entity", len(groups))
@@ -59,26 +43,26 @@ func TestCompanionIsNeverDueBeforeItsDeadlines(t *testing.T) {
 }
 
 func TestSendIsSafeWhenAllItsCompanionsAre(t *testing.T) {
-	tk := newTicket(Companion{Entity: "orders", References: refs(0, time.Second)})
+	tk := ticketFor(Companion{Entity: "orders", References: refs(0, time.Second)})
 	groups := compose([]*ticket{tk})
 	if len(groups) != 2 {
 		t.Fatalf("compose makes %d companions, want 2: one for each slot", len(groups))
 	}
 	groups[0].settle(nil)
-	if isDone(tk) {
+	if tk.over() {
 		t.Error("done after the first of two companions, want both")
 	}
 	failure := errors.New("full")
 	groups[1].settle(failure)
-	if !isDone(tk) || !errors.Is(tk.err, failure) {
-		t.Errorf("done %v with error %v after the second failed, want done with that failure", isDone(tk), tk.err)
+	if !tk.over() || !errors.Is(tk.err, failure) {
+		t.Errorf("done %v with error %v after the second failed, want done with that failure", tk.over(), tk.err)
 	}
 }
 
 func TestCompanionsStaySmall(t *testing.T) {
 	var tickets []*ticket
 	for range 250 {
-		tickets = append(tickets, newTicket(Companion{Entity: "orders", References: refs(0)}))
+		tickets = append(tickets, ticketFor(Companion{Entity: "orders", References: refs(0)}))
 	}
 	groups := compose(tickets)
 	if len(groups) != 3 {
@@ -88,7 +72,7 @@ func TestCompanionsStaySmall(t *testing.T) {
 		g.settle(nil)
 	}
 	for i, tk := range tickets {
-		if !isDone(tk) {
+		if !tk.over() {
 			t.Fatalf("ticket %d is not done although all companions are written", i)
 		}
 	}
@@ -96,8 +80,8 @@ func TestCompanionsStaySmall(t *testing.T) {
 
 func TestCompanionWithItsOwnDueTimeIsNotShared(t *testing.T) {
 	due := noon.Add(time.Hour)
-	a := newTicket(Companion{Entity: "orders", Due: due, References: refs(0), Attempt: 3})
-	b := newTicket(Companion{Entity: "orders", Due: due, References: refs(0)})
+	a := ticketFor(Companion{Entity: "orders", Due: due, References: refs(0), Attempt: 3})
+	b := ticketFor(Companion{Entity: "orders", Due: due, References: refs(0)})
 	groups := compose([]*ticket{a, b})
 	if len(groups) != 2 || groups[0].c.Attempt != 3 || !groups[0].c.Due.Equal(due) {
 		t.Errorf("compose = %d companions, first %+v; want both as they are", len(groups), groups[0].c)

@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/operations"
+	"overdue/internal/sblink"
 )
 
 // slot is the grain of due times. Deadlines of one entity in one slot share a
@@ -31,12 +35,23 @@ type Config struct {
 
 	// Written is told of every transfer: n companions, and how it ended. May be nil.
 	Written func(n int, err error)
+
+	// Index makes that companions of messages which were settled in time are not looked at. nil: all are.
+	Index Index
+	// Links lead to the monitor queue, for finding companions there that are to be cancelled. nil: none is.
+	Links *sblink.Namespace
+	// Cancelled is told of every round of RunCancel: n companions, and what ended it. May be nil.
+	Cancelled func(n int, err error)
+
+	Companions Companions            // "" = auto
+	Operations *operations.Counter   // nil: they are not counted
+	Deadlines  *operations.Deadlines // nil: those that are met early are not counted
 }
 
 // A Scheduler writes companions to the monitor queue. It is safe for concurrent use.
 type Scheduler struct {
 	cfg    Config
-	sender *azservicebus.Sender
+	sender atomic.Pointer[azservicebus.Sender] // see link
 	clock  clock
 
 	mu      sync.Mutex
@@ -44,14 +59,20 @@ type Scheduler struct {
 	flying  bool
 	closed  bool
 	flights sync.WaitGroup
+
+	covers   covers
+	needless chan struct{} // one token: Index.Needless may have something to tell
+	probes   probes
+	slotted  slotted
 }
 
 // ticket is one caller's companion on its way to the monitor queue.
 type ticket struct {
 	c      Companion
-	done   chan struct{} // closed when err is final
-	err    error         // the first one; ONLY written by the flight, MUST only be read after done is closed
-	groups int           // companions that it still waits for; the flight's own
+	told   interface{ Scheduled(err error) } // what is called when err is final; nil: done is closed
+	done   chan struct{}
+	err    error // the first one; ONLY written by the flight, MUST only be read after done is closed
+	groups int   // companions that it still waits for; the flight's own
 }
 
 // New makes a Scheduler. It opens no link yet: the first companion does.
@@ -62,11 +83,13 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = 30 * time.Second
 	}
-	sender, err := cfg.Client.NewSender(cfg.MonitorQueue, nil)
+	s := &Scheduler{cfg: cfg, needless: make(chan struct{}, 1)}
+	sender, err := s.newSender()
 	if err != nil {
-		return nil, fmt.Errorf("scheduler: sender for %s: %w", cfg.MonitorQueue, err)
+		return nil, err
 	}
-	return &Scheduler{cfg: cfg, sender: sender}, nil
+	s.sender.Store(sender)
+	return s, nil
 }
 
 // Schedule returns when the broker has accepted a companion for c, or with the error
@@ -74,26 +97,95 @@ func New(cfg Config) (*Scheduler, error) {
 // a companion with those of other callers, unless c.Due is set. When ctx ends
 // first the companion may still be written, which costs one needless look.
 func (s *Scheduler) Schedule(ctx context.Context, c Companion) error {
-	if c.Kind == "" {
-		c.Kind = KindEach
+	return s.Begin(c)(ctx)
+}
+
+// Begin is Schedule for who has other things to do meanwhile: it hands c over without
+// blocking, and wait returns what Schedule would. wait need not be called; it may be called
+// more than once, from any goroutine.
+func (s *Scheduler) Begin(c Companion) (wait func(context.Context) error) {
+	return s.enter(ticketFor(c)).wait
+}
+
+// Start is Begin for who would rather be called than wait: a is told once what wait would return, from a
+// goroutine that it must not hold up, or before Start returns.
+func (s *Scheduler) Start(c Companion, a interface{ Scheduled(err error) }) {
+	t := &ticket{c: c, told: a}
+	if t.asks() {
+		s.enter(t)
+	} else {
+		t.finish()
 	}
-	if c.Kind == KindEach && len(c.References) == 0 {
-		return nil
-	}
+}
+
+// ticketFor is a ticket for c. One that asks for nothing is done already.
+func ticketFor(c Companion) *ticket {
 	t := &ticket{c: c, done: make(chan struct{})}
+	if !t.asks() {
+		t.finish()
+	}
+	return t
+}
+
+// asks reports whether there is anything to ask for.
+func (t *ticket) asks() bool {
+	if t.c.Kind == "" {
+		t.c.Kind = KindEach
+	}
+	return t.c.Kind != KindEach || len(t.c.References) > 0
+}
+
+// finish tells the caller that err is final.
+func (t *ticket) finish() {
+	if t.told != nil {
+		t.told.Scheduled(t.err)
+	} else {
+		close(t.done)
+	}
+}
+
+// enter lets t leave with the next transfer, unless it is done, or slots stand for it.
+func (s *Scheduler) enter(t *ticket) *ticket {
+	if t.c.Findable && !t.over() {
+		s.cover(t)
+		return t
+	}
+	if !t.over() && !s.takeIn(t) {
+		t.err = fmt.Errorf("scheduler: schedule companion for %s: %w", t.c.Entity, ErrClosed)
+		t.finish()
+	}
+	return t
+}
+
+// takeIn reports false when the scheduler is closed.
+func (s *Scheduler) takeIn(t *ticket) bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
-		s.mu.Unlock()
-		return fmt.Errorf("scheduler: schedule companion for %s: %w", c.Entity, ErrClosed)
+		return false
 	}
 	s.pending = append(s.pending, t)
 	s.takeOffLocked()
-	s.mu.Unlock()
+	return true
+}
+
+// over reports whether t is done.
+func (t *ticket) over() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns how the ticket's companions fared.
+func (t *ticket) wait(ctx context.Context) error {
 	select {
 	case <-t.done:
 		return t.err
 	case <-ctx.Done():
-		return fmt.Errorf("scheduler: schedule companion for %s: %w", c.Entity, context.Cause(ctx))
+		return fmt.Errorf("scheduler: schedule companion for %s: %w", t.c.Entity, context.Cause(ctx))
 	}
 }
 
@@ -106,50 +198,76 @@ func (s *Scheduler) takeOffLocked() {
 	if len(s.pending) == 0 || s.flying {
 		return
 	}
-	tickets := s.pending
-	s.pending = nil
 	s.flying = true
 	s.flights.Add(1)
-	go s.fly(tickets)
+	go s.fly()
 }
 
-// fly writes the companions of tickets, then lets those take off that came meanwhile.
-func (s *Scheduler) fly(tickets []*ticket) {
+// fly writes the companions of what is pending, then of what came meanwhile, until nothing has.
+func (s *Scheduler) fly() {
 	defer s.flights.Done()
-	// The callers' contexts do not reach the transfer: one caller that gives up must not
-	// take the others' companions with it.
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
-	s.write(ctx, compose(tickets))
-	cancel()
-
-	s.mu.Lock()
-	s.flying = false
-	s.takeOffLocked()
-	s.mu.Unlock()
+	var enc encoder
+	for {
+		s.mu.Lock()
+		tickets := s.pending
+		s.pending = nil
+		s.flying = len(tickets) > 0
+		s.mu.Unlock()
+		if len(tickets) == 0 {
+			return
+		}
+		// The callers' contexts do not reach the transfer: one caller that gives up must not
+		// take the others' companions with it.
+		ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
+		s.write(ctx, &enc, compose(tickets))
+		cancel()
+	}
 }
 
 // write sends the groups in as few transfers as their sizes allow.
-func (s *Scheduler) write(ctx context.Context, groups []*group) {
+func (s *Scheduler) write(ctx context.Context, enc *encoder, groups []*group) {
 	for len(groups) > 0 {
-		n, err := s.transfer(ctx, groups)
+		n, err := s.transfer(ctx, enc, groups)
 		if s.cfg.Written != nil {
 			s.cfg.Written(n, err)
 		}
+		s.cfg.Operations.Add(operations.Schedule, n)
 		for _, g := range groups[:n] {
 			g.settle(err)
+		}
+		if err == nil {
+			s.carried(groups[:n])
 		}
 		groups = groups[n:]
 	}
 }
 
+// aloneSize is how many bytes the body of a companion may have that goes alone: so few that every queue takes
+// them. It needs no batch then, which would ask the link how much it takes and be a message around the message.
+const aloneSize = 32 << 10
+
 // transfer sends the first n groups, n ≥ 1, as one transfer.
-func (s *Scheduler) transfer(ctx context.Context, groups []*group) (n int, err error) {
-	batch, err := s.sender.NewMessageBatch(ctx, nil)
+func (s *Scheduler) transfer(ctx context.Context, enc *encoder, groups []*group) (n int, err error) {
+	sender := s.link()
+	defer func() { s.renew(sender, err) }()
+	if len(groups) == 1 {
+		m, err := message(enc, groups[0])
+		if err != nil {
+			return 1, err
+		}
+		if len(m.Body) <= aloneSize {
+			if err := sender.SendMessage(ctx, m, nil); err != nil {
+				return 1, fmt.Errorf("scheduler: write to monitor queue %s: %w", s.cfg.MonitorQueue, err)
+			}
+			return 1, nil
+		}
+	}
+	batch, err := sender.NewMessageBatch(ctx, nil)
 	if err != nil {
 		return len(groups), fmt.Errorf("scheduler: reach monitor queue %s: %w", s.cfg.MonitorQueue, err)
 	}
 	for n < len(groups) {
-		m, err := message(&groups[n].c)
+		m, err := message(enc, groups[n])
 		if err != nil {
 			if n > 0 {
 				break // the ones before it leave now, then its error is told alone
@@ -165,18 +283,20 @@ func (s *Scheduler) transfer(ctx context.Context, groups []*group) (n int, err e
 		}
 		n++
 	}
-	if err := s.sender.SendMessageBatch(ctx, batch, nil); err != nil {
+	if err := sender.SendMessageBatch(ctx, batch, nil); err != nil {
 		return n, fmt.Errorf("scheduler: write to monitor queue %s: %w", s.cfg.MonitorQueue, err)
 	}
 	return n, nil
 }
 
-// message is the companion as the monitor queue gets it.
-func message(c *Companion) (*azservicebus.Message, error) {
-	body, id, err := c.marshal()
+// message is the companion as the monitor queue gets it. Its body is e's, until its next use.
+func message(e *encoder, g *group) (*azservicebus.Message, error) {
+	c := &g.c
+	body, id, err := c.marshal(e)
 	if err != nil {
 		return nil, err
 	}
+	g.id, _ = parseCompanionID(id) // it has just been made
 	return &azservicebus.Message{
 		Body:                 body,
 		MessageID:            &id,
@@ -201,5 +321,5 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("scheduler: companions still in flight: %w", context.Cause(ctx))
 	}
-	return s.sender.Close(ctx)
+	return s.link().Close(ctx)
 }

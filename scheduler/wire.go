@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 	"unicode/utf8"
 )
@@ -25,8 +26,9 @@ const wireVersion = 1
 const (
 	maxReferences = groupSize // more would let a few companions fill a monitor's memory
 	maxBody       = 256 << 10
-	maxEntity     = 260 // of a Service Bus entity path, in characters
-	maxID         = 128 // of a message-id, session-id or partition key, in characters
+	maxEntity     = 260 + len("/Subscriptions/") + 50 // of the path of a subscription, in characters
+	maxID         = 128                               // of a message-id, session-id or partition key, in characters
+	maxLives      = groupSize
 	maxWithin     = 100 * 365 * 24 * time.Hour
 )
 
@@ -35,6 +37,8 @@ type wireCompanion struct {
 	Kind       Kind            `json:"kind"`
 	Entity     string          `json:"entity"`
 	Attempt    int             `json:"attempt,omitempty"`
+	SlotEnd    *time.Time      `json:"slotEnd,omitempty"`
+	LivesMs    []int64         `json:"livesMs,omitempty"`
 	References []wireReference `json:"references,omitempty"`
 }
 
@@ -51,31 +55,21 @@ type wireReference struct {
 	Missed       *Missed    `json:"missed,omitempty"`
 }
 
+// errEncode says that a companion has no wire form.
+var errEncode = errors.New("it cannot be encoded")
+
 // marshal is the wire form of c and the message-id that is derived from it, so that
-// a monitor queue with duplicate detection absorbs a transfer that was retried.
-func (c *Companion) marshal() (body []byte, messageID string, err error) {
-	w := wireCompanion{Version: wireVersion, Kind: c.Kind, Entity: c.Entity, Attempt: c.Attempt}
-	for _, r := range c.References {
-		wr := wireReference{
-			MessageID: r.MessageID, SessionID: r.SessionID, PartitionKey: r.PartitionKey,
-			Sent: r.Sent.UTC(), Deadline: r.Deadline.UTC(), WithinMs: r.Within.Milliseconds(),
-			Stated: r.Stated, Missed: r.Missed,
-		}
-		if !r.From.IsZero() {
-			from, until := r.From.UTC(), r.Until.UTC()
-			wr.From, wr.Until = &from, &until
-		}
-		w.References = append(w.References, wr)
-	}
-	if body, err = json.Marshal(w); err != nil {
-		return nil, "", fmt.Errorf("scheduler: encode companion for %s: %w", c.Entity, err)
+// a monitor queue with duplicate detection absorbs a transfer that was retried. The body
+// is e's, until its next use.
+func (c *Companion) marshal(e *encoder) (body []byte, messageID string, err error) {
+	if body, err = e.encode(c); err != nil {
+		return nil, "", fmt.Errorf("scheduler: companion for %s: %w: %w", c.Entity, errEncode, err)
 	}
 	// The due time is part of the identity: a companion that is written again for a
 	// later look must not be taken for its own duplicate.
-	h := sha256.New()
-	h.Write(body)
-	fmt.Fprintf(h, "%d", c.Due.UnixMilli())
-	return body, "overdue-" + hex.EncodeToString(h.Sum(nil)[:16]), nil
+	e.body = strconv.AppendInt(body, c.Due.UnixMilli(), 10)
+	sum := sha256.Sum256(e.body)
+	return body, "overdue-" + hex.EncodeToString(sum[:16]), nil
 }
 
 // ParseCompanion reads the wire form. Due is not part of it: it is the companion's
@@ -104,8 +98,8 @@ func ParseCompanion(body []byte) (Companion, error) {
 		return Companion{}, fmt.Errorf("scheduler: companion kind %q, want %q or %q", w.Kind, KindEach, KindSlot)
 	case w.Kind == KindEach && len(w.References) == 0:
 		return Companion{}, errors.New("scheduler: companion of kind each names no message")
-	case w.Kind == KindSlot && len(w.References) > 0:
-		return Companion{}, errors.New("scheduler: companion of kind slot names messages")
+	case w.Kind == KindSlot:
+		return w.slot()
 	case len(w.References) > maxReferences:
 		return Companion{}, fmt.Errorf("scheduler: companion names %d messages, at most %d are read", len(w.References), maxReferences)
 	}
@@ -116,6 +110,26 @@ func ParseCompanion(body []byte) (Companion, error) {
 			return Companion{}, fmt.Errorf("scheduler: companion reference %d: %w", i, err)
 		}
 		c.References[i] = r
+	}
+	return c, nil
+}
+
+// slot is a companion of that kind.
+func (w *wireCompanion) slot() (Companion, error) {
+	switch {
+	case len(w.References) > 0:
+		return Companion{}, errors.New("scheduler: companion of kind slot names messages")
+	case w.SlotEnd == nil || len(w.LivesMs) == 0:
+		return Companion{}, errors.New("scheduler: companion of kind slot does not say when the slot ends, or for which times to live it stands")
+	case len(w.LivesMs) > maxLives:
+		return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for %d times to live, at most %d are read", len(w.LivesMs), maxLives)
+	}
+	c := Companion{Kind: KindSlot, Entity: w.Entity, Attempt: w.Attempt, SlotEnd: w.SlotEnd.UTC()}
+	for _, ms := range w.LivesMs {
+		if ms <= 0 || ms > maxWithin.Milliseconds() {
+			return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for a time to live of %d ms, want 1 to %d", ms, maxWithin.Milliseconds())
+		}
+		c.Lives = append(c.Lives, time.Duration(ms)*time.Millisecond)
 	}
 	return c, nil
 }

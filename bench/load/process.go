@@ -44,7 +44,7 @@ func (l *load) start(ctx context.Context, webhook string) (*process, error) {
 		return nil, err
 	}
 	config := fmt.Sprintf(`
-listen: {http: %q, admin: %q}
+listen: {amqp: "127.0.0.1:0", http: %q, admin: %q}
 broker:
   listen: %q
   queues:

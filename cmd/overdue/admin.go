@@ -125,7 +125,12 @@ func report(w http.ResponseWriter, r *http.Request, checks []check, well string)
 	var text bytes.Buffer
 	status := http.StatusOK
 	for _, c := range checks {
-		if err := c.ok(r.Context()); err != nil {
+		err := c.ok(r.Context())
+		if said := remark(""); errors.As(err, &said) {
+			fmt.Fprintf(&text, "[+] %s: %s\n", c.name, said)
+			continue
+		}
+		if err != nil {
 			status = http.StatusServiceUnavailable
 			fmt.Fprintf(&text, "[-] %s: %v\n", c.name, err)
 			continue

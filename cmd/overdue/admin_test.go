@@ -91,7 +91,7 @@ func TestASinkThatIsDownIsOutboundAndNotReadiness(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	url := s.URL
 	s.Close()
-	a.outbound = []check{webhookCheck(0, url+"/secret-path")}
+	a.outbound = []check{sinkCheck("alerts[0].webhook", url+"/secret-path")}
 	if code, body := ask(a, http.MethodGet, "/readyz", ""); code != 200 {
 		t.Errorf("GET /readyz = %d %q, want 200", code, body)
 	}
@@ -194,7 +194,11 @@ func TestConfigzShowsNoSecret(t *testing.T) {
 	var err error
 	a.cfg, err = load(t, `
 namespace: Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=KEYNAME;SharedAccessKey=s3cr3t=
-alerts: [{webhook: {url: "https://user:s3cr3t@hooks.example/s3cr3t?token=s3cr3t", timeout: 3s}}]
+alerts:
+  - webhook: {url: "https://user:s3cr3t@hooks.example/s3cr3t?token=s3cr3t", timeout: 3s}
+  - pagerduty: {routingKey: s3cr3t}
+  - email: {host: mail, from: o@example.com, to: a@example.com, username: u, password: s3cr3t}
+  - shoutrrr: {url: "ntfy://s3cr3t@s3cr3t/s3cr3t"}
 `, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -211,9 +215,10 @@ alerts: [{webhook: {url: "https://user:s3cr3t@hooks.example/s3cr3t?token=s3cr3t"
 		t.Fatal(err)
 	}
 	want := []any{"Endpoint=sb://contoso.servicebus.windows.net;(hidden)",
-		[]any{map[string]any{"webhook": map[string]any{"url": "https://hooks.example/(hidden)", "timeout": "3s"}}},
+		map[string]any{"url": "https://hooks.example/(hidden)", "urlFile": "", "timeout": "3s", "grouped": false},
 		"overdue.yaml:2"}
-	if diff := cmp.Diff(want, []any{got.Settings["namespace"], got.Settings["alerts"], got.Origin["namespace"]}); diff != "" {
+	webhook := got.Settings["alerts"].([]any)[0].(map[string]any)["webhook"]
+	if diff := cmp.Diff(want, []any{got.Settings["namespace"], webhook, got.Origin["namespace"]}); diff != "" {
 		t.Errorf("configz (-want +got):\n%s", diff)
 	}
 }
@@ -222,13 +227,16 @@ func TestMetricsNameTheBuild(t *testing.T) {
 	a := testAdmin(t)
 	registry := newRegistry()
 	a.metrics = registry
-	count := companionCounter(registry)
+	count, kept, cancelled := companionCounter(registry)
 	count(3, nil)
+	cancelled(1)
 	count(2, errors.New("gone"))
+	kept(4)
 	_, body := ask(a, "GET", "/metrics", "")
 	for _, want := range []string{
 		`overdue_build_info{`, `go_goroutines `, `process_start_time_seconds `,
-		`overdue_companions_total{result="accepted"} 3`, `overdue_companions_total{result="failed"} 2`,
+		`overdue_companions_total{result="accepted"} 3`, `overdue_companions_total{result="failed"} 2`, `overdue_companions_total{result="journaled"} 4`,
+		`overdue_companions_total{result="cancelled"} 1`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("GET /metrics lacks %s", want)

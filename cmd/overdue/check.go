@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/entities"
 )
 
 // maxSecretFile bounds a namespaceFile. A connection string has a few hundred bytes.
@@ -19,22 +23,59 @@ func (c *config) complete() error {
 		return err
 	}
 	c.normalise()
-	return errors.Join(c.checkAddresses(), c.checkQueues(), c.checkEntities())
+	c.choosePorts()
+	if err := c.readEmulatorConfig(); err != nil {
+		return err
+	}
+	return errors.Join(c.checkBrokerAddresses(), c.readKeys(), c.checkQueues(), c.checkRules(), c.checkForwards(), c.checkEntities(), c.completeAlerts(), c.completeWatch())
 }
+
+// century is from when on a time to live is none.
+const century = 100 * 365 * 24 * time.Hour
 
 // normalise turns the ways to say "unlimited" into one. Azure writes a duration of some
 // 29,000 years for it.
 func (c *config) normalise() {
-	const century = 100 * 365 * 24 * time.Hour
 	for i := range c.Broker.Queues {
 		if q := &c.Broker.Queues[i]; q.DefaultMessageTimeToLive > century {
 			q.DefaultMessageTimeToLive = 0
 		}
 	}
+	for i := range c.Broker.Topics {
+		t := &c.Broker.Topics[i]
+		if t.DefaultMessageTimeToLive > century {
+			t.DefaultMessageTimeToLive = 0
+		}
+		for j := range t.Subscriptions {
+			if s := &t.Subscriptions[j]; s.DefaultMessageTimeToLive > century {
+				s.DefaultMessageTimeToLive = 0
+			}
+		}
+	}
 	for i := range c.Monitor.Entities {
-		if e := &c.Monitor.Entities[i]; e.DefaultMessageTimeToLive > century {
+		e := &c.Monitor.Entities[i]
+		if e.DefaultMessageTimeToLive > century {
 			e.DefaultMessageTimeToLive = 0
 		}
+		for j := range e.Subscriptions {
+			if s := &e.Subscriptions[j]; s.DefaultMessageTimeToLive > century {
+				s.DefaultMessageTimeToLive = 0
+			}
+		}
+	}
+}
+
+// choosePorts gives an embedded broker on any free port nothing that two of them would
+// fight for: the other listeners that have a port by default.
+func (c *config) choosePorts() {
+	if _, port, err := net.SplitHostPort(c.Broker.Listen); err != nil || port != "0" || !c.embedded() {
+		return
+	}
+	if _, given := c.origin["listen.admin"]; !given {
+		c.Listen.Admin = "127.0.0.1:0"
+	}
+	if _, given := c.origin["broker.tls.listen"]; !given {
+		c.Broker.TLS.Listen = "" // broker.listen speaks TLS too
 	}
 }
 
@@ -75,12 +116,18 @@ func (c *config) readNamespace() error {
 }
 
 // checkAddresses refuses two listeners on one address, which would otherwise end as
-// "address already in use" by ourselves.
-func (c *config) checkAddresses() error {
+// "address already in use" by ourselves. What a role does not listen on, another may.
+func (c *config) checkAddresses(r role) error {
 	taken := map[string]string{}
-	for _, a := range []struct{ key, addr string }{
-		{"listen.http", c.Listen.HTTP}, {"listen.admin", c.Listen.Admin}, {"broker.listen", c.Broker.Listen},
-	} {
+	var all []address
+	if r.proxy {
+		all = append(all, c.doors()...)
+	}
+	all = append(all, address{"listen.admin", c.Listen.Admin})
+	if r.broker && c.embedded() {
+		all = append(all, c.brokerAddresses()...)
+	}
+	for _, a := range all {
 		_, port, err := net.SplitHostPort(a.addr)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.at(a.key), err)
@@ -99,63 +146,199 @@ func (c *config) checkAddresses() error {
 // checkQueues refuses what the embedded broker would refuse, in the words of the file.
 func (c *config) checkQueues() error {
 	seen := map[string]bool{}
-	for i, q := range c.Broker.Queues {
-		key := fmt.Sprintf("broker.queues[%d].name", i)
-		name := strings.ToLower(q.Name)
-		if seen[name] {
-			return fmt.Errorf("%s: there is another queue %q; names differ by more than upper and lower case", c.at(key), q.Name)
+	one := func(key, name string) error {
+		folded := strings.ToLower(name)
+		if seen[folded] {
+			return fmt.Errorf("%s: there is another queue or topic %q; names differ by more than upper and lower case", c.at(key), name)
 		}
-		seen[name] = true
-		if name == strings.ToLower(c.MonitorQueue) {
-			return fmt.Errorf("%s is %q, the monitor queue, which the broker makes by itself; remove it or change monitorQueue", c.at(key), q.Name)
+		seen[folded] = true
+		if folded == strings.ToLower(c.MonitorQueue) {
+			return fmt.Errorf("%s is %q, the monitor queue, which the broker makes by itself; remove it or change monitorQueue", c.at(key), name)
+		}
+		return nil
+	}
+	if e := c.Broker.emulator; e != nil {
+		for _, q := range e.Queues {
+			if err := one("broker.emulatorConfig", q.Name); err != nil {
+				return err
+			}
+		}
+		for _, t := range e.Topics {
+			if err := one("broker.emulatorConfig", t.Name); err != nil {
+				return err
+			}
+		}
+	}
+	for i, q := range c.Broker.Queues {
+		if err := one(fmt.Sprintf("broker.queues[%d].name", i), q.Name); err != nil {
+			return err
+		}
+	}
+	for i, t := range c.Broker.Topics {
+		if err := one(fmt.Sprintf("broker.topics[%d].name", i), t.Name); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// checkEntities refuses a list of monitored queues that cannot be meant as it stands.
+// checkRules refuses rules with two filters, which may have been meant as both or as either.
+func (c *config) checkRules() error {
+	for i, t := range c.Broker.Topics {
+		for j, s := range t.Subscriptions {
+			for k, r := range s.Rules {
+				if r.SQL != "" && r.broker().Filter.Correlation != nil {
+					return fmt.Errorf("%s: rule %q has both sql and correlation; keep one, or make two rules of them, of which either may match",
+						c.at(fmt.Sprintf("broker.topics[%d].subscriptions[%d].rules[%d].sql", i, j, k)), r.Name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkForwards refuses to forward to what will not be there. The broker takes it, as
+// the service does when the target is deleted later, and every message would end in a
+// transfer dead-letter queue.
+func (c *config) checkForwards() error {
+	if c.Broker.AutoCreate {
+		return nil
+	}
+	known := map[string]bool{strings.ToLower(c.MonitorQueue): true}
+	for _, q := range c.brokerQueues() {
+		known[strings.ToLower(q.Name)] = true
+	}
+	for _, t := range c.brokerTopics() {
+		known[strings.ToLower(t.Name)] = true
+	}
+	one := func(key, target string) error {
+		name := entities.Target(target)
+		if target == "" || known[strings.ToLower(name)] {
+			return nil
+		}
+		return fmt.Errorf("%s: there is no queue or topic %q; add it to broker.queues or broker.topics", c.at(key), name)
+	}
+	for i, q := range c.Broker.Queues {
+		key := fmt.Sprintf("broker.queues[%d].", i)
+		if err := errors.Join(one(key+"forwardTo", q.ForwardTo), one(key+"forwardDeadLetteredMessagesTo", q.ForwardDeadLetteredMessagesTo)); err != nil {
+			return err
+		}
+	}
+	for i, t := range c.Broker.Topics {
+		for j, s := range t.Subscriptions {
+			key := fmt.Sprintf("broker.topics[%d].subscriptions[%d].", i, j)
+			if err := errors.Join(one(key+"forwardTo", s.ForwardTo), one(key+"forwardDeadLetteredMessagesTo", s.ForwardDeadLetteredMessagesTo)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkEntities refuses a list of monitored queues and topics that cannot be meant as it stands.
 func (c *config) checkEntities() error {
 	seen := map[string]bool{}
-	for i, e := range c.Monitor.Entities {
-		key := fmt.Sprintf("monitor.entities[%d].queue", i)
-		name := strings.ToLower(e.Queue)
+	for i := range c.Monitor.Entities {
+		e := &c.Monitor.Entities[i]
+		key := fmt.Sprintf("monitor.entities[%d]", i)
+		if (e.Queue == "") == (e.Topic == "") {
+			return fmt.Errorf("%s: an element has either queue or topic; give one of them", c.at(key))
+		}
+		kind := "queue"
+		if e.Topic != "" {
+			kind = "topic"
+		}
+		place := c.at(key + "." + kind)
+		name := strings.ToLower(e.name())
 		if seen[name] {
-			return fmt.Errorf("%s: %q is in the list already; keep one", c.at(key), e.Queue)
+			return fmt.Errorf("%s: %q is in the list already; keep one", place, e.name())
 		}
 		seen[name] = true
 		if name == strings.ToLower(c.MonitorQueue) {
-			return fmt.Errorf("%s is %q, the monitor queue, which cannot monitor itself", c.at(key), e.Queue)
+			return fmt.Errorf("%s is %q, the monitor queue, which cannot monitor itself", place, e.name())
+		}
+		if err := errors.Join(c.checkMade(e, key), c.checkForwardMissed(e, key)); err != nil {
+			return err
 		}
 		if !c.embedded() {
 			continue
 		}
-		q, known := c.queue(e.Queue)
-		if !known && !c.Broker.AutoCreate {
-			return fmt.Errorf("%s: the embedded broker has no queue %q; add it to broker.queues or set broker.autoCreate: true", c.at(key), e.Queue)
-		}
-		if known && e.Expire == "native" && !q.DeadLetteringOnMessageExpiration {
-			return fmt.Errorf("%s: expire is native, but queue %q drops what expires; set its deadLetteringOnMessageExpiration: true or choose expire: scan", c.at(key), e.Queue)
+		q, isQueue := c.queue(e.name())
+		isTopic := slices.ContainsFunc(c.brokerTopics(), func(t broker.TopicSetup) bool { return strings.EqualFold(t.Name, e.name()) })
+		switch {
+		case e.Topic != "" && isQueue || e.Queue != "" && isTopic:
+			return fmt.Errorf("%s: %q of the embedded broker is not a %s; write it under the other key", place, e.name(), kind)
+		case e.Topic != "" && !isTopic:
+			return fmt.Errorf("%s: the embedded broker has no topic %q; add it to broker.topics", place, e.Topic)
+		case e.Queue != "" && !isQueue && !c.Broker.AutoCreate:
+			return fmt.Errorf("%s: the embedded broker has no queue %q; add it to broker.queues or set broker.autoCreate: true", place, e.Queue)
+		case isQueue && e.Expire == "native" && !q.DeadLetteringOnMessageExpiration:
+			return fmt.Errorf("%s: expire is native, but queue %q drops what expires; set its deadLetteringOnMessageExpiration: true or choose expire: scan", place, e.Queue)
 		}
 	}
 	return nil
 }
 
+// checkForwardMissed refuses to send missed messages where they came from, or among the companions.
+func (c *config) checkForwardMissed(e *entityConfig, key string) error {
+	to, place := e.ForwardMissedTo, c.at(key+".forwardMissedTo")
+	switch {
+	case to == "":
+		return nil
+	case strings.EqualFold(to, e.name()):
+		return fmt.Errorf("%s is %q, where the messages come from; give another queue or topic", place, to)
+	case strings.EqualFold(to, c.MonitorQueue):
+		return fmt.Errorf("%s is %q, the monitor queue; give another queue or topic", place, to)
+	}
+	if err := checkEntity(to); err != nil {
+		return fmt.Errorf("%s: %w", place, err)
+	}
+	_, isQueue := c.queue(to)
+	isTopic := slices.ContainsFunc(c.brokerTopics(), func(t broker.TopicSetup) bool { return strings.EqualFold(t.Name, to) })
+	if c.embedded() && !isQueue && !isTopic && !c.Broker.AutoCreate {
+		return fmt.Errorf("%s: the embedded broker has no queue or topic %q; add it to broker.queues or broker.topics", place, to)
+	}
+	return nil
+}
+
+// checkMade refuses words about how an entity was made that no entity can be made like.
+func (c *config) checkMade(e *entityConfig, key string) error {
+	if e.Queue != "" && len(e.Subscriptions) > 0 {
+		return fmt.Errorf("%s: %q is a queue and has no subscriptions; write it under topic", c.at(key+".subscriptions"), e.Queue)
+	}
+	seen := map[string]bool{}
+	for i, s := range e.Subscriptions {
+		if name := strings.ToLower(s.Name); seen[name] {
+			return fmt.Errorf("%s: %q is in the list already; keep one", c.at(fmt.Sprintf("%s.subscriptions[%d].name", key, i)), s.Name)
+		} else {
+			seen[name] = true
+		}
+	}
+	for _, field := range []string{"requiresSession", "deadLetteringOnMessageExpiration"} {
+		if e.Topic != "" && c.given(key+"."+field) {
+			return fmt.Errorf("%s: a topic has no such setting; its subscriptions have", c.at(key+"."+field))
+		}
+	}
+	return nil
+}
+
+// given reports whether somebody has set the key, to whatever value.
+func (c *config) given(key string) bool {
+	_, ok := c.origin[key]
+	return ok
+}
+
 // queue is the embedded broker's queue of that name.
-func (c *config) queue(name string) (queueConfig, bool) {
-	for _, q := range c.Broker.Queues {
+func (c *config) queue(name string) (broker.QueueConfig, bool) {
+	for _, q := range c.brokerQueues() {
 		if strings.EqualFold(q.Name, name) {
 			return q, true
 		}
 	}
-	return queueConfig{}, false
+	return broker.QueueConfig{}, false
 }
 
-// entity is the monitored queue of that name, as it was listed.
-func (c *config) entity(name string) (entityConfig, bool) {
-	for _, e := range c.Monitor.Entities {
-		if strings.EqualFold(e.Queue, name) {
-			return e, true
-		}
-	}
-	return entityConfig{}, false
+// lists reports whether a name is on the list of monitored queues and topics.
+func (c *config) lists(name string) bool {
+	return slices.ContainsFunc(c.Monitor.Entities, func(e entityConfig) bool { return strings.EqualFold(e.name(), name) })
 }

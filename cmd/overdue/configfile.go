@@ -161,6 +161,13 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 			into[key.Value] = list
 			l.origin[shown+key.Value] = l.place(key.Line)
 		}
+	case s != nil && s.kind == kindMap:
+		if m, ok := l.mapping(value, shown+key.Value); ok {
+			into[key.Value] = m
+			l.origin[shown+key.Value] = l.place(key.Line)
+		}
+	case s != nil && value.Kind == yaml.SequenceNode && (s.kind == kindDoors || s.kind == kindStrings):
+		l.sequence(s, value, key.Value, shown, into)
 	case s != nil && value.Kind != yaml.ScalarNode:
 		l.fail(value.Line, "%s has to be a single value of kind %s", shown+key.Value, s.kind)
 	case s != nil:
@@ -178,6 +185,50 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 	default:
 		l.fail(key.Line, "%s is not a known key%s", clip(shown+key.Value), l.hint(key.Value, path))
 	}
+}
+
+// sequence reads what may be written as a list, too.
+func (l *layer) sequence(s *setting, n *yaml.Node, key, shown string, into map[string]any) {
+	all := []string{}
+	for _, e := range n.Content {
+		if e = l.follow(e); e == nil {
+			return
+		}
+		if e.Kind != yaml.ScalarNode {
+			l.fail(e.Line, "%s has to be a list of single values", shown+key)
+			return
+		}
+		v, err := s.parse(e.Value)
+		if err != nil {
+			l.fail(e.Line, "%s: %w", shown+key, err)
+			return
+		}
+		all = append(all, v.([]string)...) // what both kinds parse to
+	}
+	into[key] = all
+	l.origin[shown+key] = l.place(n.Line)
+}
+
+// mapping reads names that are the user's own. Values are what YAML takes them for.
+func (l *layer) mapping(n *yaml.Node, shown string) (map[string]any, bool) {
+	if n.Kind != yaml.MappingNode {
+		l.fail(n.Line, "%s has to be a mapping of names to values", shown)
+		return nil, false
+	}
+	m := map[string]any{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], l.follow(n.Content[i+1])
+		if value == nil {
+			return nil, false
+		}
+		var v any
+		if value.Kind != yaml.ScalarNode || value.Decode(&v) != nil {
+			l.fail(value.Line, "%s.%s has to be a single value", shown, clip(key.Value))
+			return nil, false
+		}
+		m[key.Value] = v
+	}
+	return m, true
 }
 
 // hint suggests the key that was meant: a neighbour, or one that is at home elsewhere.
@@ -205,13 +256,16 @@ func (l *layer) list(n *yaml.Node, path, shown string) ([]any, bool) {
 		l.section(e, path+"[].", name, element)
 		for _, s := range settings {
 			key, ok := strings.CutPrefix(s.path, path+"[].")
-			if !ok || has(element, key) {
+			if !ok || has(element, key) || strings.Contains(key, "[].") {
 				continue
 			}
 			if s.need {
 				if len(l.errs) == 0 {
 					l.fail(e.Line, "%s[%d] lacks %s", shown, i, key)
 				}
+				continue
+			}
+			if section, _, _ := strings.Cut(key, "."); s.optional && !has(element, section) {
 				continue
 			}
 			put(element, key, s.standard())

@@ -108,14 +108,20 @@ func parseConnectionString(text string) (*namespace, error) {
 	return n, nil
 }
 
-// embeddedConnectionString is what an app pastes to reach the embedded broker at addr.
-// The key is not checked there; the SDKs only want one.
-func embeddedConnectionString(addr string) string {
-	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+// A broker without keys checks none; the SDKs only want one.
+const (
+	anyKeyName = "RootManageSharedAccessKey"
+	anyKey     = "SAS_KEY_VALUE"
+)
+
+// connectionString is how a client reaches the embedded broker at addr, without TLS.
+func connectionString(addr, keyName, key string) string {
+	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + key + ";UseDevelopmentEmulator=true;"
 }
 
-// connect makes the two clients of a namespace. Neither dials yet.
-func (n *namespace) connect() (*azservicebus.Client, *sblink.Namespace, error) {
+// connect makes the two clients of a namespace, neither of which dials yet, and what proves
+// to it who we are.
+func (n *namespace) connect() (*azservicebus.Client, *sblink.Namespace, sblink.TokenSource, error) {
 	options := &azservicebus.ClientOptions{
 		ApplicationID: "overdue/" + version(),
 		// The defaults wait 4 s before the first retry and up to two minutes later on: an
@@ -131,24 +137,24 @@ func (n *namespace) connect() (*azservicebus.Client, *sblink.Namespace, error) {
 	if n.connectionString == "" {
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
-			return nil, nil, fmt.Errorf("no Azure identity is at hand: %w", err)
+			return nil, nil, nil, fmt.Errorf("no Azure identity is at hand: %w", err)
 		}
 		if client, err = azservicebus.NewClient(n.host, credential, options); err != nil {
-			return nil, nil, fmt.Errorf("make a client for %s: %w", n.host, err)
+			return nil, nil, nil, fmt.Errorf("make a client for %s: %w", n.host, err)
 		}
 		links.Tokens = sblink.Credential(credential)
-		return client, sblink.New(links), nil
+		return client, sblink.New(links), links.Tokens, nil
 	}
 	client, err := azservicebus.NewClientFromConnectionString(n.connectionString, options)
 	if err != nil {
 		// The SDK may quote what it could not read.
-		return nil, nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.host)
+		return nil, nil, nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.host)
 	}
 	links.Tokens = sblink.SAS(n.keyName, n.key)
 	if n.signature != "" {
 		links.Tokens = sblink.Signature(n.signature)
 	}
-	return client, sblink.New(links), nil
+	return client, sblink.New(links), links.Tokens, nil
 }
 
 // signInFailed reports that the machine's identity could not get a token.
@@ -158,10 +164,21 @@ func signInFailed(err error) bool {
 }
 
 // open dials the namespace and does TLS where it has to.
-func (n *namespace) open(ctx context.Context) (net.Conn, error) {
+func (n *namespace) open(ctx context.Context) (net.Conn, error) { return n.openAt(ctx, n.dial) }
+
+// openHTTP is open for the namespace's HTTP endpoint. Where a port is given, it is there for everything, as that
+// of `overdue broker` is.
+func (n *namespace) openHTTP(ctx context.Context) (net.Conn, error) {
+	if _, _, err := net.SplitHostPort(n.host); err == nil || n.plain {
+		return n.openAt(ctx, n.dial)
+	}
+	return n.openAt(ctx, net.JoinHostPort(n.host, "443"))
+}
+
+func (n *namespace) openAt(ctx context.Context, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout}
 	if n.plain {
-		return d.DialContext(ctx, "tcp", n.dial)
+		return d.DialContext(ctx, "tcp", address)
 	}
-	return (&tls.Dialer{NetDialer: &d}).DialContext(ctx, "tcp", n.dial)
+	return (&tls.Dialer{NetDialer: &d}).DialContext(ctx, "tcp", address)
 }

@@ -85,7 +85,7 @@ func (p *program) runDemo(ctx context.Context, n int, s screen) (_ *demoResult, 
 	}
 	defer func() { err = errors.Join(err, proc.stop()) }()
 	// A client of its own stands for the app; it does not know of Overdue.
-	client, err := azservicebus.NewClientFromConnectionString(embeddedConnectionString(proc.brokerAddr), nil)
+	client, err := azservicebus.NewClientFromConnectionString(proc.ownConnectionString(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("make the demo's client: %w", err)
 	}
@@ -100,7 +100,7 @@ func (p *program) startDemo() (*process, error) {
 	// The caller's own settings must not reach into the demo.
 	none := func(string) string { return "" }
 	c, err := loadConfig("", none, map[string]string{
-		"listen.http": "127.0.0.1:0", "listen.admin": "127.0.0.1:0", "broker.listen": "127.0.0.1:0",
+		"listen.amqp": "127.0.0.1:0", "listen.http": "127.0.0.1:0", "listen.admin": "127.0.0.1:0", "broker.listen": "127.0.0.1:0",
 		"broker.autoCreate": "false",
 		"broker.queues":     fmt.Sprintf("[{name: %s, %s}, {name: %s, %s}]", demoEager, queue, demoLazy, queue),
 		"monitor.entities":  fmt.Sprintf("[{queue: %s}]", demoEager),
@@ -121,7 +121,7 @@ func (p *program) startDemo() (*process, error) {
 func (d *demo) run(ctx context.Context) (*demoResult, error) {
 	d.screen.say("An embedded broker that expires lazily, as Azure Service Bus does. Two queues, no consumer.")
 	d.screen.say(fmt.Sprintf("%d messages to each, times to live between %s and %s.", d.n, demoFirstTTL, demoLastTTL))
-	d.screen.say("The watched queue is fed through Overdue's REST door (the AMQP door comes in a later release), the other one directly with the SDK.")
+	d.screen.say("The watched queue is fed through Overdue's REST door, the other one directly with the SDK.")
 	d.screen.say("")
 	d.began = time.Now()
 	if err := d.sendAll(ctx); err != nil {

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
-	"slices"
 	"strings"
 	"time"
 )
@@ -15,9 +13,9 @@ import (
 // demoResult is what --json prints.
 type demoResult struct {
 	Eager struct {
-		Sent         int     `json:"sent"`
-		DeadLettered int     `json:"deadLettered"`
-		LagMs        demoLag `json:"lagMs"`
+		Sent         int   `json:"sent"`
+		DeadLettered int   `json:"deadLettered"`
+		LagMs        lagMs `json:"lagMs"`
 	} `json:"eager"`
 	Lazy struct {
 		Sent                      int `json:"sent"`
@@ -29,29 +27,9 @@ type demoResult struct {
 	early  int           // dead-lettered before their deadline
 }
 
-// demoLag is how long after their deadline messages were dead-lettered, in milliseconds.
-type demoLag struct {
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
-}
-
-// setLags fills in the percentiles (nearest rank) and counts what came too early.
+// setLags fills in the percentiles and counts what came too early.
 func (r *demoResult) setLags(lags []time.Duration) {
-	if len(lags) == 0 {
-		return
-	}
-	slices.Sort(lags)
-	rank := func(p float64) float64 {
-		i := max(0, int(math.Ceil(p*float64(len(lags))))-1)
-		return float64(lags[i].Round(10*time.Microsecond).Microseconds()) / 1000
-	}
-	r.Eager.LagMs = demoLag{P50: rank(0.5), P99: rank(0.99), Max: rank(1)}
-	for _, lag := range lags {
-		if lag < 0 {
-			r.early++
-		}
-	}
+	r.Eager.LagMs, r.early = lagOf(lags), earlyOf(lags)
 }
 
 // verdict is an error unless every watched message was dead-lettered, and none early.

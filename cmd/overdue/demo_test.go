@@ -37,7 +37,7 @@ func TestDemoResultAsJSON(t *testing.T) {
 func TestDemoResultAsTable(t *testing.T) {
 	r := &demoResult{waited: 9 * time.Second}
 	r.Eager.Sent, r.Lazy.Sent, r.Eager.DeadLettered, r.Lazy.DeadLetteredAfterReceive = 300, 300, 300, 300
-	r.Eager.LagMs = demoLag{P50: 11.8, P99: 43.8, Max: 61.6}
+	r.Eager.LagMs = lagMs{P50: 11.8, P99: 43.8, Max: 61.6}
 	var b strings.Builder
 	if err := r.writeTable(&b); err != nil {
 		t.Fatal(err)

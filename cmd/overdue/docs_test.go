@@ -6,12 +6,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
+
+	"overdue/internal/broker"
 )
 
 var update = flag.Bool("update", false, "write docs/configuration.md instead of comparing with it")
@@ -50,6 +54,31 @@ func TestExampleInTheDocLoads(t *testing.T) {
 	}
 }
 
+func TestExampleOfTheBrokerIsAccepted(t *testing.T) {
+	page, err := os.ReadFile("../../docs/broker.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(page), "```yaml\n")
+	text, _, closed := strings.Cut(rest, "```")
+	if !ok || !closed {
+		t.Fatal("no ```yaml block in docs/broker.md")
+	}
+	c, err := load(t, text, nil, nil)
+	if err != nil {
+		t.Fatalf("the example does not load: %v", err)
+	}
+	p := &process{role: roleBroker, cfg: c, log: zap.NewNop()}
+	b, err := broker.New(p.brokerConfig())
+	if err != nil {
+		t.Fatalf("the broker refuses the example: %v", err)
+	}
+	defer b.Close()
+	if n := len(b.Default().Entities()); n != 6 {
+		t.Errorf("the example makes %d entities, want two queues, a topic and its three subscriptions", n)
+	}
+}
+
 const docHead = `# Configuration
 
 <!-- Generated from the table in cmd/overdue/settings.go by make docs. A test fails when it is stale. -->
@@ -60,7 +89,8 @@ file that cannot be read are errors, which name the key and the line; the exit c
 
 - **duration**: ` + "`30s`, `1h30m`, or `PT30S`" + ` as Service Bus writes it.
 - **size**: bytes, or with a unit: ` + "`256KiB`, `1MiB`" + `.
-- **address**: ` + "`host:port`" + `, on loopback in this release. Port 0 takes any free port.
+- **address**: ` + "`host:port`" + `, on loopback, unless its row says otherwise. Port 0 takes any free port.
+- **addresses**, **names**: separated by commas, or a list in the file.
 - **list**: in the file as usual; in a variable as YAML on one line, ` + "`OVERDUE_MONITOR_ENTITIES='[{queue: orders}]'`" + `.
 
 ` + "```yaml" + `
@@ -76,6 +106,9 @@ monitor:
       deadline: 30s
 alerts:
   - webhook: {url: "http://127.0.0.1:9999/hook"}
+  - email: {host: mail.example.com, from: overdue@example.com, to: ops@example.com}
+    entities: [orders*]
+    group: {wait: 30s, interval: 10m}
 ` + "```" + `
 `
 
@@ -170,7 +203,7 @@ func (s *setting) documentedSources() string {
 // The example, and every default, must be what YAML says it is.
 func TestDefaultsReadBackAsYAML(t *testing.T) {
 	for _, s := range settings {
-		if s.kind == kindList || s.def == "" {
+		if s.kind == kindList || s.kind == kindMap || s.def == "" {
 			continue
 		}
 		var n yaml.Node
@@ -182,7 +215,7 @@ func TestDefaultsReadBackAsYAML(t *testing.T) {
 		if err != nil {
 			t.Errorf("default of %s: %v", s.path, err)
 		}
-		if want := s.standard(); got != want {
+		if want := s.standard(); !reflect.DeepEqual(got, want) {
 			t.Errorf("default of %s = %v through YAML, want %v", s.path, got, want)
 		}
 	}

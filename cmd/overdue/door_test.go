@@ -14,7 +14,7 @@ import (
 // what is sent through it.
 func TestPropertiesPassTheDoorAsTheyAreSpelled(t *testing.T) {
 	p := startTest(t, "")
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.doorAddr+"/orders/messages", strings.NewReader("hello"))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.restAddr()+"/orders/messages", strings.NewReader("hello"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestPropertiesPassTheDoorAsTheyAreSpelled(t *testing.T) {
 	if resp.StatusCode != http.StatusCreated {
 		t.Fatalf("status %d, want 201", resp.StatusCode)
 	}
-	client, links, err := p.namespace.connect()
+	client, links, _, err := p.namespace.connect()
 	if err != nil {
 		t.Fatal(err)
 	}

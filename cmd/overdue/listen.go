@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -15,13 +14,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// Bounds of both HTTP listeners.
+// Bounds of the admin port.
 const (
 	maxHeaderBytes    = 32 << 10
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 2 * time.Minute
-	maxAdminConns     = 128  // probes, scrapers and an operator
-	maxDoorConns      = 4096 // apps; each holds some 10 KiB
+	maxAdminConns     = 128 // probes, scrapers and an operator
 )
 
 // listen opens the address of a setting. Its errors say how to change it.
@@ -53,25 +51,6 @@ func newServer(h http.Handler, read, write time.Duration, log *zap.Logger) *http
 		Handler: h, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout: read, WriteTimeout: write, IdleTimeout: idleTimeout, ErrorLog: quiet,
 	}
-}
-
-// serveHTTP is a room in which serve runs s. Its stop finishes the requests in flight and
-// cuts what is left when the time is up.
-func (l *lifecycle) serveHTTP(name string, s *http.Server, serve func() error) {
-	l.room(name, func() error {
-		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	}, func(ctx context.Context) error { return shutdown(ctx, s) })
-}
-
-// shutdown closes what is left when ctx ends before the requests in flight do.
-func shutdown(ctx context.Context, s *http.Server) error {
-	if err := s.Shutdown(ctx); err != nil {
-		return errors.Join(err, s.Close())
-	}
-	return nil
 }
 
 // A limitListener accepts no more than so many connections at a time. Others wait in the

@@ -28,10 +28,16 @@ var byPath = func() map[string]*setting {
 
 // standard is the default as a value. The table's defaults parse: a test sees to it.
 func (s *setting) standard() any {
-	if s.kind == kindList {
+	switch s.kind {
+	case kindList:
 		return []any{}
+	case kindMap:
+		return map[string]any{}
 	}
 	if s.def == "" {
+		if s.kind == kindDoors || s.kind == kindStrings {
+			return []string{}
+		}
 		return ""
 	}
 	v, err := s.parse(s.def)

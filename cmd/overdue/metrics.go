@@ -24,21 +24,25 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// companionCounter counts what the scheduler writes; it goes into scheduler.Config.Written.
-func companionCounter(r prometheus.Registerer) func(n int, err error) {
+// companionCounter counts what the scheduler writes and cancels and what goes to the journal; it makes
+// scheduler.Config.Written and Cancelled, and JournalConfig.Kept.
+func companionCounter(r prometheus.Registerer) (written func(n int, err error), kept, cancelled func(n int)) {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "overdue_companions_total",
-		Help: "Companions by how their write to the monitor queue ended: accepted or failed.",
+		Help: "Companions by how their write to the monitor queue ended (accepted, failed), or journaled: kept in the journal, and accepted later; " +
+			"cancelled: taken back before they were due, because all their messages were settled.",
 	}, []string{"result"})
 	r.MustRegister(c)
 	accepted, failed := c.WithLabelValues("accepted"), c.WithLabelValues("failed")
-	return func(n int, err error) {
+	journaled, early := c.WithLabelValues("journaled"), c.WithLabelValues("cancelled")
+	written = func(n int, err error) {
 		if err != nil {
 			failed.Add(float64(n))
 			return
 		}
 		accepted.Add(float64(n))
 	}
+	return written, func(n int) { journaled.Add(float64(n)) }, func(n int) { early.Add(float64(n)) }
 }
 
 // registerClock shows how far the broker's clock is ahead of ours. It is NaN until it has

@@ -5,24 +5,18 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"overdue/internal/broker"
-	"overdue/internal/queue"
+	"overdue/internal/door"
 )
 
 const (
-	// A send may take proxy.Config.SendTimeout after its body has been read.
-	doorReadTimeout  = 30 * time.Second
-	doorWriteTimeout = 90 * time.Second
-
 	adminReadTimeout = 10 * time.Second
 	// adminWriteTimeout leaves room for a profile of a minute.
 	adminWriteTimeout = 2 * time.Minute
@@ -31,7 +25,7 @@ const (
 
 // A process is the rooms of one role, wired. Started in this order, stopped in reverse:
 //
-//	admin ─ embedded broker ─ clients ─ scheduler ─ clock, upstream ─ monitor ─ proxy ─ REST door
+//	admin ─ embedded broker ─ clients ─ scheduler ─ clock, upstream ─ monitor ─ proxy ─ doors
 //
 // Admin stays up until everything else has been stopped.
 type process struct {
@@ -44,11 +38,26 @@ type process struct {
 	admin       *admin
 	adminServer *http.Server
 
-	broker    *broker.Broker // nil when there is a namespace
-	namespace *namespace
+	broker      *broker.Broker           // nil when there is a namespace
+	brokerKey   broker.AuthorizationRule // our own, where the broker has keys
+	certificate *door.Certificate        // of the embedded broker; nil without TLS
+	namespace   *namespace
+	knowledge   *knowledge // of entities
 
-	adminAddr, doorAddr, brokerAddr string // as bound; "" where nothing listens
+	adminAddr       string            // as bound, like all of these
+	doorAddrs       []string          // of config.doors; none without a proxy
+	doorCertificate *door.Certificate // nil without TLS
+	brokerAddrs     []string          // the first is that of broker.listen
+
+	headroom []byte // see heapHeadroom
 }
+
+// heapHeadroom is how much garbage may gather, in bytes, beyond what Go lets gather anyway, which is as much again
+// as is in use. A busy sidecar has some 8 MB in use and fills as much again twenty times a second; each collection
+// wakes every processor. It is memory that counts as in use and is never touched, so that
+// none stands behind it. Unlike a higher GOGC it adds the same to a small heap and to that of a broker in
+// which a million messages wait. bench/README.md has what it is worth.
+const heapHeadroom = 24 << 20
 
 // start makes and starts the rooms of a role. What had been started is stopped again
 // when a later one cannot be.
@@ -57,16 +66,15 @@ func start(r role, c *config, log *zap.Logger, level zap.AtomicLevel) (*process,
 		role: r, cfg: c, log: log,
 		life:     newLifecycle(log, c.ShutdownTimeout),
 		registry: newRegistry(),
+		headroom: make([]byte, heapHeadroom),
 	}
 	p.admin = &admin{life: p.life, level: level, metrics: p.registry, cfg: c, quit: make(chan struct{}, 1)}
-	listeners, err := p.bind()
+	ls, err := p.bind()
 	if err != nil {
 		return nil, err
 	}
-	if err := p.startAll(listeners); err != nil {
-		for _, ln := range listeners {
-			_ = ln.Close() // those that were served are closed already
-		}
+	if err := p.startAll(ls); err != nil {
+		ls.close()
 		// The start's own error is the one to tell.
 		if stopErr := p.stop(); stopErr != nil {
 			log.Warn("stop after a failed start", zap.Error(stopErr))
@@ -77,48 +85,68 @@ func start(r role, c *config, log *zap.Logger, level zap.AtomicLevel) (*process,
 	return p, nil
 }
 
+// listeners are what a role listens on, as bound.
+type listeners struct {
+	admin  net.Listener
+	doors  []net.Listener // of config.doors
+	broker []net.Listener // of config.brokerAddresses
+	all    []net.Listener
+}
+
+func (ls *listeners) close() {
+	for _, ln := range ls.all {
+		_ = ln.Close() // those that were served are closed already
+	}
+}
+
 // bind opens every listener before anything runs, so that a port in use is told at once.
-// The result is by setting.
-func (p *process) bind() (map[string]net.Listener, error) {
-	want := map[string]string{"listen.admin": p.cfg.Listen.Admin}
-	if p.role.proxy {
-		want["listen.http"] = p.cfg.Listen.HTTP
-	}
-	if p.role.broker && p.cfg.embedded() {
-		want["broker.listen"] = p.cfg.Broker.Listen
-	}
-	bound := map[string]net.Listener{}
-	for _, key := range []string{"listen.admin", "listen.http", "broker.listen"} {
-		addr, ok := want[key]
-		if !ok {
-			continue
+func (p *process) bind() (*listeners, error) {
+	ls := &listeners{}
+	var failure error
+	open := func(key, addr string) net.Listener {
+		if failure != nil {
+			return nil
 		}
 		ln, err := p.cfg.listen(key, addr)
 		if err != nil {
-			for _, other := range bound {
-				_ = other.Close() // nobody has connected yet
-			}
-			return nil, err
+			failure = err
+			return nil
 		}
-		bound[key] = ln
+		ls.all = append(ls.all, ln)
+		return ln
 	}
-	return bound, nil
+	ls.admin = open("listen.admin", p.cfg.Listen.Admin)
+	if p.role.proxy {
+		for _, d := range p.cfg.doors() {
+			ls.doors = append(ls.doors, open(d.key, d.addr))
+		}
+	}
+	if p.role.broker && p.cfg.embedded() {
+		for _, d := range p.cfg.brokerAddresses() {
+			ls.broker = append(ls.broker, open(d.key, d.addr))
+		}
+	}
+	if failure != nil {
+		ls.close()
+		return nil, failure
+	}
+	return ls, nil
 }
 
 // startAll starts what the role has. The admin port is served last, though bound first: it
 // answers for rooms that are there, and nobody who connects earlier is refused.
-func (p *process) startAll(listeners map[string]net.Listener) error {
-	if ln := listeners["broker.listen"]; ln != nil {
-		if err := p.startBroker(ln); err != nil {
+func (p *process) startAll(ls *listeners) error {
+	if len(ls.broker) > 0 {
+		if err := p.startBroker(ls.broker); err != nil {
 			return err
 		}
 	}
 	if p.role.proxy || p.role.monitor {
-		if err := p.startRooms(listeners["listen.http"]); err != nil {
+		if err := p.startRooms(ls.doors); err != nil {
 			return err
 		}
 	}
-	ln := listeners["listen.admin"]
+	ln := ls.admin
 	p.adminAddr = ln.Addr().String()
 	p.adminServer = newServer(p.admin.handler(), adminReadTimeout, adminWriteTimeout, p.log)
 	go func() {
@@ -143,47 +171,4 @@ func (p *process) stop() error {
 		_ = p.adminServer.Close() // the listener is closed already
 	}
 	return err
-}
-
-// startBroker serves the embedded broker on ln. Config.check has seen to what broker.New
-// might object to; if it objects all the same, that is a matter of configuration.
-func (p *process) startBroker(ln net.Listener) error {
-	cfg := broker.Config{
-		AutoCreate: p.cfg.Broker.AutoCreate,
-		// A queue that nobody described should show what became of its messages.
-		AutoCreateConfig: broker.QueueConfig{DeadLetteringOnMessageExpiration: true},
-		ClockOffset:      p.cfg.Broker.ClockOffset,
-		MaxMessageSize:   uint64(p.cfg.Broker.MaxMessageSize),
-		Expiry:           map[string]queue.Expiry{"lazy": queue.Lazy, "lazy-head": queue.LazyHead, "eager": queue.Eager}[p.cfg.Broker.Expiry],
-		ErrorLog:         func(err error) { p.log.Debug("broker connection ended", zap.Error(err)) },
-		Queues: []broker.QueueConfig{{
-			Name: p.cfg.MonitorQueue,
-			// What companions want: a lock that outlasts a pass over them, and no end of
-			// deliveries, because one is given back whenever a monitor stops.
-			LockDuration: time.Minute, MaxDeliveryCount: 2000,
-		}},
-	}
-	for _, q := range p.cfg.Broker.Queues {
-		cfg.Queues = append(cfg.Queues, broker.QueueConfig{
-			Name: q.Name, LockDuration: q.LockDuration, MaxDeliveryCount: int(q.MaxDeliveryCount),
-			DefaultMessageTimeToLive:         q.DefaultMessageTimeToLive,
-			DeadLetteringOnMessageExpiration: q.DeadLetteringOnMessageExpiration,
-		})
-	}
-	b, err := broker.New(cfg)
-	if err != nil {
-		return &configError{fmt.Errorf("the embedded broker cannot be made: %w", err)}
-	}
-	p.broker, p.brokerAddr = b, ln.Addr().String()
-	var stopping atomic.Bool
-	p.life.room("embedded broker", func() error {
-		if err := b.Serve(ln); !stopping.Load() {
-			return err
-		}
-		return nil // that it was closed is what stopping means
-	}, func(ctx context.Context) error {
-		stopping.Store(true)
-		return b.Shutdown(ctx)
-	})
-	return nil
 }

@@ -17,18 +17,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
-
-	"overdue/monitor"
-	"overdue/proxy"
 )
 
 // startTest starts the rooms of `overdue run` on free ports, with text as configuration.
 func startTest(t *testing.T, text string) *process {
 	t.Helper()
 	c, err := load(t, text, map[string]string{
-		"OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
+		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +44,7 @@ func startTest(t *testing.T, text string) *process {
 
 func TestStopFinishesTheSendInFlight(t *testing.T) {
 	p := startTest(t, "")
-	c, err := net.Dial("tcp", p.doorAddr)
+	c, err := net.Dial("tcp", p.restAddr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +60,7 @@ func TestStopFinishesTheSendInFlight(t *testing.T) {
 	stopped := make(chan error)
 	go func() { stopped <- p.stop() }()
 	eventually(t, "the door is closed", func() bool {
-		c, err := net.Dial("tcp", p.doorAddr)
+		c, err := net.Dial("tcp", p.restAddr())
 		if err == nil {
 			c.Close()
 		}
@@ -95,7 +92,7 @@ func TestAProcessLeavesNothingBehind(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 5 {
 		p := startTest(t, "")
-		resp, err := http.Post("http://"+p.doorAddr+"/orders/messages", "text/plain", strings.NewReader("hello"))
+		resp, err := http.Post("http://"+p.restAddr()+"/orders/messages", "text/plain", strings.NewReader("hello"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,53 +145,14 @@ func TestAProcessEndsWithTheRoomThatFailed(t *testing.T) {
 	}
 }
 
-func TestSettingsOfEntities(t *testing.T) {
-	const queues = `
-broker:
-  autoCreate: true
-  queues: [{name: orders, defaultMessageTimeToLive: 1h, deadLetteringOnMessageExpiration: true}]
-`
-	listed := startTest(t, queues+"monitor: {entities: [{queue: Orders, deadline: 30s, expire: native, stampTTL: false}]}\n")
-	all := startTest(t, queues)
-	remote := &process{cfg: &config{Namespace: "a.b", MonitorQueue: "m", Monitor: monitorConfig{
-		Entities: []entityConfig{{Queue: "orders", Expire: "scan", DefaultMessageTimeToLive: time.Minute}},
-	}}}
-	tests := []struct {
-		name, queue string
-		p           *process
-		proxy       proxy.Settings
-		monitor     monitor.Settings
-	}{
-		{"listed", "ORDERS", listed, proxy.Settings{Monitored: true, Deadline: 30 * time.Second, DefaultMessageTimeToLive: time.Hour},
-			monitor.Settings{Strategy: "native", Deadline: 30 * time.Second, DefaultMessageTimeToLive: time.Hour}},
-		{"not listed", "bills", listed, proxy.Settings{StampTTL: true}, monitor.Settings{}},
-		{"no list", "orders", all, proxy.Settings{Monitored: true, StampTTL: true, DefaultMessageTimeToLive: time.Hour},
-			monitor.Settings{DefaultMessageTimeToLive: time.Hour}},
-		{"no list, unknown queue", "bills", all, proxy.Settings{Monitored: true, StampTTL: true}, monitor.Settings{}},
-		{"the monitor queue", "Overdue-Monitor", all, proxy.Settings{StampTTL: true}, monitor.Settings{}},
-		{"of a namespace", "orders", remote, proxy.Settings{Monitored: true, DefaultMessageTimeToLive: time.Minute},
-			monitor.Settings{Strategy: "scan", DefaultMessageTimeToLive: time.Minute}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.proxy, tt.p.proxySettings(tt.queue)); diff != "" {
-				t.Errorf("proxy (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tt.monitor, tt.p.monitorSettings(tt.queue)); diff != "" {
-				t.Errorf("monitor (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // Every role says what listens where, and nothing that is secret.
 func TestBannerNamesWhatListens(t *testing.T) {
 	p := startTest(t, "broker: {autoCreate: true}\nmonitor: {entities: [{queue: orders}]}\n")
 	var b strings.Builder
 	p.banner(&b)
 	for _, want := range []string{
-		"http://" + p.doorAddr, "http://" + p.adminAddr, "amqp://" + p.brokerAddr, "monitored: orders",
-		"comes in a later release", embeddedConnectionString(p.brokerAddr),
+		"http://" + p.restAddr(), "http://" + p.adminAddr, "amqp://" + p.brokerAddrs[0], "monitored: orders",
+		"AMQP door", "Endpoint=sb://" + p.amqpAddr(), p.shownConnectionString(),
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the banner lacks %q:\n%s", want, b.String())
@@ -228,7 +186,7 @@ func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
 	space := startTest(t, "broker: {autoCreate: true}\n") // only its broker is used here
 	c, err := load(t, "", map[string]string{
 		"OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0",
-		"OVERDUE_NAMESPACE": embeddedConnectionString(space.brokerAddr),
+		"OVERDUE_NAMESPACE": space.shownConnectionString(), "OVERDUE_COMPANIONS": "each", // which are counted
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +203,7 @@ func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
 	for range 8 {
 		senders.Go(func() {
 			for {
-				req, err := http.NewRequest(http.MethodPost, "http://"+p.doorAddr+"/orders/messages", strings.NewReader("hello"))
+				req, err := http.NewRequest(http.MethodPost, "http://"+p.restAddr()+"/orders/messages", strings.NewReader("hello"))
 				if err != nil {
 					t.Error(err)
 					return
@@ -275,5 +233,40 @@ func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
 	}
 	if got, want := orders.Counts().Active, int(acknowledged.Load()); got < want || references < want {
 		t.Errorf("%d messages and %d references in companions, want at least the %d that were acknowledged", got, references, want)
+	}
+}
+
+// Drop-in: the app changes its connection string, and nothing else.
+func TestAnAppNeedsOnlyAnotherConnectionString(t *testing.T) {
+	p := startTest(t, "")
+	client, err := azservicebus.NewClientFromConnectionString(connectionString(p.amqpAddr(), "app", "any"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	sender, err := client.NewSender("orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ttl := 100 * time.Millisecond
+	if err := sender.SendMessage(t.Context(), &azservicebus.Message{Body: []byte("x"), TimeToLive: &ttl}, nil); err != nil {
+		t.Fatal(err)
+	}
+	q, ok := p.broker.Queue("orders")
+	if !ok {
+		t.Fatal("the message has not come to its queue")
+	}
+	eventually(t, "dead-lettered with nobody receiving", func() bool { return q.Counts().DeadLetter == 1 })
+	received, err := client.NewReceiverForQueue("orders", &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms, err := received.ReceiveMessages(t.Context(), 1, nil)
+	if err != nil || len(ms) != 1 || string(ms[0].Body) != "x" {
+		t.Errorf("ReceiveMessages through the door = %d messages, %v; want the one that was sent", len(ms), err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 type role struct {
 	name        string
 	short, long string
+	example     string
 	proxy       bool
 	monitor     bool
 	broker      bool // the embedded broker when no namespace is configured
@@ -34,8 +36,13 @@ var (
 		short: "Run the monitor alone: once per namespace, in any number of replicas",
 		long:  "Runs the monitor alone, against a namespace."}
 	roleBroker = role{name: "broker", broker: true,
-		short: "Run the embedded broker alone",
-		long:  "Runs the embedded broker alone, for tests and local development. Nothing is monitored."}
+		short: "Run the embedded broker alone: a Service Bus namespace on this machine",
+		long: "Runs the embedded broker alone: a Service Bus namespace in memory, for tests and local\n" +
+			"development. Nothing is monitored. When it serves, it prints a line that begins with\n" +
+			"Endpoint= and is the connection string. docs/broker.md has more.",
+		example: "  overdue broker                                        # queues are made when they are named\n" +
+			"  overdue broker --broker-listen 127.0.0.1:0 --isolate  # for tests: any free port, a namespace for each key name\n" +
+			"  overdue broker --emulator-config Config.json --broker-listen 127.0.0.1:5672 --broker-also-listen 127.0.0.1:5300"}
 )
 
 // wants reports whether a setting has a meaning for the role.
@@ -43,9 +50,9 @@ func (r *role) wants(path string) bool {
 	switch {
 	case strings.HasPrefix(path, "broker."):
 		return r.broker
-	case path == "listen.http" || strings.HasPrefix(path, "proxy."):
+	case path == "onMonitorDown" || strings.HasPrefix(path, "journal.") || path == "listen.amqp" || path == "listen.http" || strings.HasPrefix(path, "proxy."):
 		return r.proxy
-	case path == "namespace" || path == "monitorQueue":
+	case path == "namespace":
 		return r.proxy || r.monitor
 	}
 	return true
@@ -53,8 +60,10 @@ func (r *role) wants(path string) bool {
 
 // roleCommand is the command of one role, with the flags that mean something to it.
 func (p *program) roleCommand(r role) *cobra.Command {
-	cmd := &cobra.Command{Use: r.name, Short: r.short, Long: r.long, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: r.name, Short: r.short, Long: r.long, Example: r.example, Args: cobra.NoArgs}
 	load := p.configFlags(cmd, r.wants)
+	withStdin := cmd.Flags().Bool("stop-with-stdin", false,
+		"stop when standard input is closed, as it is when whoever started this process has ended, however")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := load()
 		if err != nil {
@@ -63,12 +72,28 @@ func (p *program) roleCommand(r role) *cobra.Command {
 		if err := c.fit(r); err != nil {
 			return &configError{err}
 		}
-		return p.serve(cmd.Context(), r, c)
+		ctx := cmd.Context()
+		if *withStdin {
+			ctx = untilClosed(ctx, cmd.InOrStdin())
+		}
+		return p.serve(ctx, r, c)
 	}
 	return cmd
 }
 
-// fit checks the namespace against the role.
+// untilClosed is a context that ends with r, too. Its goroutine may outlive ctx: a read
+// of standard input ends when the process does.
+func untilClosed(ctx context.Context, r io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, r) // an error is an end, too
+		cancel()
+	}()
+	return ctx
+}
+
+// fit checks what depends on the role: the namespace, and what it listens on. The files of a door
+// need not be there where there is none.
 func (c *config) fit(r role) error {
 	switch {
 	case !r.broker && c.embedded():
@@ -76,8 +101,15 @@ func (c *config) fit(r role) error {
 			r.name, byPath["namespace"].env())
 	case !r.proxy && !r.monitor && !c.embedded():
 		return fmt.Errorf("%s is given, but `overdue broker` is a namespace itself; remove it, or use `overdue run`", c.at("namespace"))
+	case r.proxy && c.OnMonitorDown == passOn && c.Journal.Directory == "":
+		return fmt.Errorf("%s is %s, which needs journal.directory: a directory on a disk, for the companions that the monitor queue does not take", c.at("onMonitorDown"), passOn)
 	}
-	return nil
+	if r.proxy {
+		if err := errors.Join(c.checkListen(), c.readDoorKeys()); err != nil {
+			return err
+		}
+	}
+	return c.checkAddresses(r)
 }
 
 // serve runs a role until ctx ends, somebody asks it to quit or a room fails.
@@ -103,7 +135,7 @@ func (p *process) wait(ctx context.Context) error {
 	var failure error
 	select {
 	case <-ctx.Done():
-		p.log.Info("stopping", zap.String("reason", "signal"))
+		p.log.Info("stopping", zap.String("reason", "signal, or the end of standard input"))
 	case <-p.admin.quit:
 		p.log.Info("stopping", zap.String("reason", "quitquitquit"))
 	case failure = <-p.life.failed:

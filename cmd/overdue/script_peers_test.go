@@ -69,7 +69,7 @@ func scriptTold(ts *testscript.TestScript, _ bool, args []string) {
 func scriptDeadLetter(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
 	defer cancel()
-	client, err := azservicebus.NewClientFromConnectionString(embeddedConnectionString(args[0]), nil)
+	client, err := azservicebus.NewClientFromConnectionString(connectionString(args[0], anyKeyName, anyKey), nil)
 	ts.Check(err)
 	defer func() { ts.Check(client.Close(ctx)) }()
 	r, err := client.NewReceiverForQueue(args[1], &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
@@ -79,6 +79,18 @@ func scriptDeadLetter(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(r.CompleteMessage(ctx, ms[0], nil))
 	_, err = fmt.Fprintf(ts.Stdout(), "%s %s %s\n", ms[0].MessageID, *ms[0].DeadLetterReason, ms[0].Body)
 	ts.Check(err)
+}
+
+// send ADDR QUEUE ID: sends one message without a time to live with the SDK.
+func scriptSend(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
+	defer cancel()
+	client, err := azservicebus.NewClientFromConnectionString(connectionString(args[0], anyKeyName, anyKey), nil)
+	ts.Check(err)
+	defer func() { ts.Check(client.Close(ctx)) }()
+	s, err := client.NewSender(args[1], nil)
+	ts.Check(err)
+	ts.Check(s.SendMessage(ctx, &azservicebus.Message{MessageID: &args[2], Body: []byte("hello")}, nil))
 }
 
 // tlsfront ADDR TARGET NAME: does TLS on ADDR for the plain TARGET, as a namespace does.

@@ -33,6 +33,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Values["hook"] = &hook{}
+			env.Setenv("OVERDUE_LISTEN_AMQP", "127.0.0.1:0") // a script that wants another says so
 			return nil
 		},
 		// [free:ADDR]: nobody listens there.
@@ -56,6 +57,7 @@ func TestScripts(t *testing.T) {
 			"garbage":    scriptGarbage,
 			"hook":       scriptHook,
 			"identity":   scriptIdentity,
+			"send":       scriptSend,
 			"terminate":  scriptTerminate,
 			"tlsfront":   scriptTLSFront,
 			"told":       scriptTold,

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -23,6 +24,7 @@ type setting struct {
 	enum     []string // of a choice
 	need     bool     // an element of the list cannot do without
 	secret   bool     // never shown
+	optional bool     // it belongs to a section that an element of the list may do without
 }
 
 // env is the environment variable of the setting: OVERDUE_LISTEN_ADMIN for
@@ -62,88 +64,125 @@ func (s *setting) element() bool { return strings.Contains(s.path, "[].") }
 const day = int64(24 * time.Hour)
 
 // settings is the table, in the order of docs/configuration.md.
-var settings = []*setting{
+var settings = slices.Concat(processSettings, brokerSettings, queueSettings, topicSettings, roomSettings, alertSettings, watchSettings)
+
+var processSettings = []*setting{
 	{path: "namespace", kind: kindString, secret: true, flag: "namespace",
 		help: "Which Service Bus namespace to work with: empty for the embedded broker, a name such as `contoso.servicebus.windows.net` " +
 			"to sign in with the machine's Azure identity, or a connection string. A connection string on the command line shows in the process list; " +
 			"better give it by environment variable or namespaceFile."},
 	{path: "namespaceFile", kind: kindString,
 		help: "A file that holds what namespace would, such as a mounted secret. Give one of the two."},
+	{path: "namespaceAdmin", kind: kindURL, defNote: "HTTPS at the namespace's name; of an emulator HTTP at its port, or at 5300",
+		help: "Where the administration API of the namespace is, if it is elsewhere, such as `http://localhost:5301`. It is asked how queues and topics were made."},
 	{path: "monitorQueue", kind: kindEntity, def: "overdue-monitor", flag: "monitor-queue",
-		help: "The queue that holds the companions. The embedded broker makes it by itself; in a namespace it has to exist."},
+		help: "The queue that holds the companions. The embedded broker of `overdue run` makes it by itself, that of `overdue broker` when it is named here; in a namespace it has to exist."},
+	{path: "companions", kind: kindChoice, def: "auto", enum: []string{"auto", "each", "slot"},
+		help: "What is written for a message with a deadline. `each` names it; `slot` is an alarm that all messages of a queue share whose deadlines fall into the same 20 ms, and costs next to nothing at high rates. `auto` takes slots from 100 messages per second of one queue and time to live on. " +
+			"Slots are for queues without sessions, partitions and forwarding that dead-letter on expiry, and for messages whose deadline is their time to live; everything else is named."},
+	{path: "onMonitorDown", kind: kindChoice, def: "refuse", enum: []string{"refuse", passOn},
+		help: "What becomes of a send with a deadline while the monitor queue cannot be written: `refuse` fails it with an error after which apps try again; " +
+			"`pass` lets it through and keeps its companion in the journal, on disk, until the monitor queue is back."},
 	{path: "shutdownTimeout", kind: kindDuration, def: "25s", min: int64(time.Second), max: int64(10 * time.Minute),
 		help: "How long a clean stop may take before it is a failure."},
 
-	{path: "listen.amqp", kind: kindAddress, def: "127.0.0.1:5672",
-		help: "Reserved for the drop-in AMQP endpoint, which comes in a later release. Nothing listens there yet."},
-	{path: "listen.http", kind: kindAddress, def: "127.0.0.1:5300", flag: "listen-http",
+	{path: "listen.amqp", kind: kindDoor, def: "127.0.0.1:5672", flag: "listen-amqp",
+		help: "Where the AMQP door listens, the drop-in endpoint for the Service Bus SDKs. Port 0 takes any free one. " +
+			"This address, that of listen.http and that of listen.amqps take the same: AMQP, AMQP over WebSocket and REST, told apart by their first bytes. " +
+			"Beyond loopback they need TLS and keys, and take nothing but TLS."},
+	{path: "listen.http", kind: kindDoor, def: "127.0.0.1:5300", flag: "listen-http",
 		help: "Where the REST door listens: `POST /{queue}/messages`. Port 0 takes any free one."},
-	{path: "listen.admin", kind: kindAddress, def: "127.0.0.1:9095", flag: "listen-admin",
+	{path: "listen.amqps", kind: kindDoor, flag: "listen-amqps",
+		help: "One more address of the doors, for TLS alone, such as `127.0.0.1:5671`: the port that clients choose by themselves. It makes the other doors speak TLS, too."},
+	{path: "listen.tls.enabled", kind: kindBool, def: "false", defNote: "; true with listen.amqps",
+		help: "Whether the doors speak TLS. Without certFile Overdue makes itself a certificate, and prints where it is."},
+	{path: "listen.tls.certFile", kind: kindString,
+		help: "A certificate of your own, in PEM, with its chain. It is read again when it has been replaced."},
+	{path: "listen.tls.keyFile", kind: kindString,
+		help: "The key of the certificate, in PEM."},
+	{path: "listen.tls.hosts", kind: kindStrings,
+		help: "Further names and addresses that a certificate of our own is for, separated by commas; localhost always is."},
+	{path: "listen.tls.directory", kind: kindString, defNote: "a folder of the user's cache",
+		help: "Where a certificate of our own is kept."},
+	{path: "listen.keys", kind: kindList,
+		help: "The keys of the doors, for the apps that use them; they are no keys of the namespace. Without this list, which is for loopback only, every key is good, and none is needed."},
+	{path: "listen.keys[].name", kind: kindString, need: true,
+		help: "The SharedAccessKeyName."},
+	{path: "listen.keys[].key", kind: kindString, secret: true,
+		help: "The SharedAccessKey."},
+	{path: "listen.keys[].keyFile", kind: kindString,
+		help: "A file that holds the key. Give one of the two."},
+	{path: "listen.keys[].send", kind: kindBool, def: "false",
+		help: "Whether the key is good for sending."},
+	{path: "listen.keys[].listen", kind: kindBool, def: "false",
+		help: "Whether the key is good for receiving."},
+	{path: "listen.keys[].manage", kind: kindBool, def: "false",
+		help: "Whether the key is good for everything."},
+	{path: "listen.keys[].entity", kind: kindString,
+		help: "The queue or topic that the key is good for, and what lies below its name; every one if this is empty."},
+	{path: "listen.maxConnections", kind: kindCount, def: "10000", min: 1, max: 1_000_000,
+		help: "How many connections the doors take at a time, together. A connection of AMQP has another one to the namespace."},
+	{path: "listen.admin", kind: kindAddress, def: "127.0.0.1:9095", defNote: "; any free port when broker.listen takes one", flag: "listen-admin",
 		help: "Where probes, metrics and the operator's endpoints listen."},
+}
 
-	{path: "broker.listen", kind: kindAddress, def: "127.0.0.1:5673", flag: "broker-listen",
-		help: "Where the embedded broker listens for AMQP. What is sent there directly is not monitored."},
-	{path: "broker.expiry", kind: kindChoice, def: "lazy", enum: []string{"lazy", "lazy-head", "eager"}, flag: "broker-expiry",
-		help: "When expired messages leave a queue of the embedded broker: `lazy`, as in Azure, moves all of them when somebody receives; " +
-			"`lazy-head` then moves only what stands before the first live message; `eager` moves each at once."},
-	{path: "broker.autoCreate", kind: kindBool, def: "false", defNote: "; true without a file", flag: "broker-auto-create",
-		help: "Whether a queue exists from the moment a client names it. Such a queue dead-letters what expires."},
-	{path: "broker.clockOffset", kind: kindDuration, def: "0s", min: -day / 2, max: day / 2,
-		help: "How far the embedded broker's clock is ahead of the machine's. For tests of skewed clocks."},
-	{path: "broker.maxMessageSize", kind: kindSize, def: "256KiB", min: 1 << 10, max: 100 << 20,
-		help: "The largest message that the embedded broker takes. 256 KiB is that of the Standard tier."},
-	{path: "broker.queues", kind: kindList,
-		help: "The queues of the embedded broker."},
-	{path: "broker.queues[].name", kind: kindEntity, need: true,
-		help: "What the queue is called. Upper and lower case are the same."},
-	{path: "broker.queues[].deadLetteringOnMessageExpiration", kind: kindBool, def: "false",
-		help: "Whether an expired message goes to the dead-letter queue. Otherwise it is dropped."},
-	{path: "broker.queues[].defaultMessageTimeToLive", kind: kindDuration, def: "0s", max: 1<<63 - 1,
-		help: "The time to live of messages that state none, and a cap for those that do. 0 = unlimited."},
-	{path: "broker.queues[].lockDuration", kind: kindDuration, def: "1m", min: int64(time.Second), max: int64(5 * time.Minute),
-		help: "How long a received message stays locked."},
-	{path: "broker.queues[].maxDeliveryCount", kind: kindCount, def: "10", min: 1, max: 2000,
-		help: "How often a message is delivered before it is dead-lettered."},
-
+var roomSettings = []*setting{
 	{path: "monitor.entities", kind: kindList,
-		help: "The monitored queues. Without this list, every queue that a send passes through to; with it, exactly these."},
-	{path: "monitor.entities[].queue", kind: kindEntity, need: true,
+		help: "The monitored queues and topics. Without this list, every one that a send passes through to; with it, exactly these."},
+	{path: "monitor.entities[].queue", kind: kindEntity,
 		help: "What the queue is called."},
+	{path: "monitor.entities[].topic", kind: kindEntity,
+		help: "What the topic is called. Each element has one of queue and topic."},
 	{path: "monitor.entities[].deadline", kind: kindDuration, def: "0s", max: 366 * day,
 		help: "How soon a message has to be received that states no deadline and no time to live itself. 0 = the time to live decides."},
-	{path: "monitor.entities[].expire", kind: kindChoice, def: "auto", enum: []string{"auto", "native", "scan"},
+	{path: "monitor.entities[].expire", kind: kindChoice, def: "auto", enum: []string{"auto", "native", "scan", "session"},
 		help: "How an overdue message is taken off the queue: `native` wakes the broker's own expiry (the queue must dead-letter on expiry), " +
-			"`scan` receives from the head and dead-letters, `auto` picks by the queue's settings."},
+			"`scan` receives from the head and dead-letters, `session` does so session by session, `auto` picks by the queue's settings."},
 	{path: "monitor.entities[].stampTTL", kind: kindBool, def: "true",
-		help: "Whether a message whose deadline comes before the end of its time to live gets the deadline as its time to live."},
+		help: "Whether a message whose deadline comes before the end of its time to live gets the deadline as its time to live. Never where the broker drops what expires."},
 	{path: "monitor.entities[].defaultMessageTimeToLive", kind: kindDuration, def: "0s", max: 1<<63 - 1,
-		help: "The queue's own setting of that name, for queues of a namespace. Not needed with the embedded broker."},
+		help: "The queue's or topic's own setting of that name. Like those that follow it is needed only where the namespace does not tell: without the right Manage. What the namespace says counts before it."},
+	{path: "monitor.entities[].requiresSession", kind: kindBool, def: "false",
+		help: "The same, of the queue's setting of that name."},
+	{path: "monitor.entities[].deadLetteringOnMessageExpiration", kind: kindBool, def: "true",
+		help: "The same. Where it is false the broker drops what expires."},
+	{path: "monitor.entities[].forwardMissedTo", kind: kindString,
+		help: "A queue or topic of the same namespace that gets a copy of each message that has missed its deadline; the dead letter is completed then. docs/alerts.md says what the copy looks like. Empty = it stays a dead letter."},
+	{path: "monitor.entities[].reportToSender", kind: kindBool, def: "false",
+		help: "Whether a message that has missed its deadline is reported to its reply-to, a queue or topic of the same namespace."},
+	{path: "monitor.entities[].subscriptions", kind: kindList,
+		help: "The same, of a topic: its subscriptions, which the monitor looks into one by one."},
+	{path: "monitor.entities[].subscriptions[].name", kind: kindString, need: true,
+		help: "What the subscription is called."},
+	{path: "monitor.entities[].subscriptions[].defaultMessageTimeToLive", kind: kindDuration, def: "0s", max: 1<<63 - 1,
+		help: "The subscription's own setting of that name."},
+	{path: "monitor.entities[].subscriptions[].requiresSession", kind: kindBool, def: "false",
+		help: "The subscription's own setting of that name."},
+	{path: "monitor.entities[].subscriptions[].deadLetteringOnMessageExpiration", kind: kindBool, def: "true",
+		help: "The subscription's own setting of that name."},
 
-	{path: "alerts", kind: kindList,
-		help: "Who is told of a missed deadline, beside the log."},
-	{path: "alerts[].webhook.url", kind: kindURL, need: true, secret: true,
-		help: "Where a CloudEvent is posted for each missed deadline."},
-	{path: "alerts[].webhook.timeout", kind: kindDuration, def: "5s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
-		help: "How long one attempt may take."},
-
+	{path: "proxy.credentials", kind: kindChoice, def: ownCredentials, enum: []string{ownCredentials, clientCredentials},
+		help: "As whom the AMQP door is with the namespace: `own`, as this process, with what namespace says; `client`, as the app, whose token or key is passed on for the namespace to judge. " +
+			"For `client` the app keeps the connection string of the namespace and is given the door as its SDK's custom endpoint address, which takes TLS; companions are written as this process all the same, and the REST door takes no sends."},
 	{path: "proxy.maxInFlight", kind: kindCount, def: "1024", min: 1, max: 100_000,
 		help: "How many sends may be under way at once. More have to wait."},
 	{path: "proxy.maxBodySize", kind: kindSize, def: "1MiB", min: 1 << 10, max: 100 << 20,
-		help: "The largest request body that the REST door reads."},
+		help: "The largest request body that the REST door reads, and the largest message that the AMQP door takes to a monitored entity."},
+
+	{path: "journal.directory", kind: kindString,
+		help: "Where the journal is: a directory of this process alone, on a disk that outlives it. `onMonitorDown: pass` needs it. With `refuse` a journal that is there is emptied to the monitor queue and takes nothing more."},
+	{path: "journal.maxSize", kind: kindSize, def: "64MiB", min: 1 << 20, max: 4 << 30,
+		help: "How much the journal holds at most; its file takes about twice as much. A full journal refuses sends. A companion has about 250 bytes, and a start reads them all: 64 MiB take a second."},
 
 	{path: "log.level", kind: kindChoice, def: "info", enum: []string{"debug", "info", "warn", "error"}, flag: "log-level",
 		help: "The least level that is logged, on stderr. `PUT /loglevel` with the body `level=debug` changes it at run time."},
 	{path: "log.format", kind: kindChoice, def: "auto", enum: []string{"auto", "json", "console"}, flag: "log-format",
 		help: "`auto` is console on a terminal and JSON elsewhere."},
+	{path: "log.frames", kind: kindBool, def: "false",
+		help: "Whether every AMQP frame of the AMQP door is logged, at level `debug`: what it says of connections, links, credit and outcomes, and nothing of messages, tokens or locks."},
 }
 
 // later are keys that the design knows and this release does not, with the word for what is missing.
 var later = map[string]string{
-	"redis":                           "Redis",
-	"onMonitorDown":                   "a choice of what to do when the monitor queue is down",
-	"companions":                      "a choice of the kind of companion",
-	"broker.topics":                   "topics",
-	"broker.emulatorConfig":           "reading the official emulator's file",
-	"broker.queues[].requiresSession": "sessions",
-	"monitor.entities[].topic":        "topics",
+	"redis": "Redis",
 }

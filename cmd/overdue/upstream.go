@@ -27,9 +27,11 @@ type upstream struct {
 	log    *zap.Logger
 	doubt  chan struct{} // somebody saw a write fail
 	up     chan struct{} // gets a value whenever it has been attached
+	goesOn bool          // a monitor queue that is not there, or closed to us, is no reason to end
 
-	mu  sync.Mutex
-	err error // why it is not attached; nil when it is
+	mu      sync.Mutex
+	err     error // why it is not attached; nil when it is
+	reached bool  // the namespace has answered once
 }
 
 // errNotTried is the state before the first answer.
@@ -52,6 +54,13 @@ func (u *upstream) set(err error) {
 	u.mu.Unlock()
 }
 
+// wasReached reports whether the namespace has answered once, whatever it said.
+func (u *upstream) wasReached() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.reached
+}
+
 // doubted asks for another look.
 func (u *upstream) doubted() {
 	select {
@@ -63,12 +72,8 @@ func (u *upstream) doubted() {
 // run keeps the state until ctx ends. It fails when the namespace answers and says
 // what no waiting will change.
 func (u *upstream) run(ctx context.Context) error {
-	sender, err := u.client.NewSender(u.queue, nil) // the client closes it
-	if err != nil {
-		return fmt.Errorf("sender for %s: %w", u.queue, err)
-	}
 	for ctx.Err() == nil {
-		if err := u.attach(ctx, sender); err != nil {
+		if err := u.attach(ctx); err != nil {
 			return err
 		}
 		select {
@@ -80,10 +85,10 @@ func (u *upstream) run(ctx context.Context) error {
 }
 
 // attach tries until the monitor queue takes messages, ctx ends (nil) or there is no hope.
-func (u *upstream) attach(ctx context.Context, sender *azservicebus.Sender) error {
+func (u *upstream) attach(ctx context.Context) error {
 	wait := newBackOff(200*time.Millisecond, 15*time.Second)
 	for told := false; ; {
-		err := u.try(ctx, sender)
+		err := u.try(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -99,13 +104,13 @@ func (u *upstream) attach(ctx context.Context, sender *azservicebus.Sender) erro
 			}
 			return nil
 		}
-		if final := (*hopeless)(nil); errors.As(err, &final) {
+		if final := (*hopeless)(nil); errors.As(err, &final) && !u.goesOn {
 			return err
 		}
 		if !told {
 			told = true
 			u.log.Warn("namespace unreachable", zap.String("namespace", u.ns.host), zap.Error(err),
-				zap.String("next", "trying on; /readyz says 503 until it succeeds"))
+				zap.String("next", u.next()))
 		}
 		select {
 		case <-time.After(wait.NextBackOff()):
@@ -115,26 +120,46 @@ func (u *upstream) attach(ctx context.Context, sender *azservicebus.Sender) erro
 	}
 }
 
+// next is what comes after a failure.
+func (u *upstream) next() string {
+	if u.goesOn && u.wasReached() {
+		return "trying on; companions go to the journal until it succeeds"
+	}
+	return "trying on; /readyz says 503 until it succeeds"
+}
+
 // try makes the errors of one attempt sentences. Dialling first tells a network that is
 // down from a namespace that refuses.
-func (u *upstream) try(ctx context.Context, sender *azservicebus.Sender) error {
+func (u *upstream) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
 	if err := u.reachable(ctx); err != nil {
 		return err
 	}
+	u.mu.Lock()
+	u.reached = true
+	u.mu.Unlock()
 	// The SDK may wait for a dial of somebody else, whatever ctx says.
 	answered := make(chan error, 1)
-	go func() {
-		_, err := sender.NewMessageBatch(ctx, nil)
-		answered <- err
-	}()
+	go func() { answered <- u.attachOnce(ctx) }()
 	select {
 	case err := <-answered:
 		return explain(err, u.ns.host, u.queue)
 	case <-ctx.Done():
 		return fmt.Errorf("the queue %q of %s does not answer: %w", u.queue, u.ns.host, ctx.Err())
 	}
+}
+
+// attachOnce opens a link to the monitor queue and closes it again. It is a new one each time: the SDK takes one
+// for open that was detached, as when the queue is deleted.
+func (u *upstream) attachOnce(ctx context.Context) error {
+	sender, err := u.client.NewSender(u.queue, nil)
+	if err != nil {
+		return err
+	}
+	_, err = sender.NewMessageBatch(ctx, nil)
+	_ = sender.Close(ctx) // what matters is whether it could be opened
+	return err
 }
 
 // reachable is the outbound check: can a connection be opened at all.
@@ -164,7 +189,7 @@ func explain(err error, host, queue string) error {
 	var condition amqp.ErrCond
 	if remote := (*amqp.Error)(nil); errors.As(err, &remote) {
 		condition = remote.Condition
-		reason = fmt.Errorf("%s (%s)", remote.Description, remote.Condition)
+		reason = errors.New(plainly(err))
 	}
 	switch {
 	case code == azservicebus.CodeNotFound || condition == amqp.ErrCondNotFound:
@@ -177,6 +202,14 @@ func explain(err error, host, queue string) error {
 		return fmt.Errorf("signing in to %s failed: %w", host, err)
 	}
 	return fmt.Errorf("the queue %q of %s cannot be written: %w", queue, host, reason)
+}
+
+// plainly is what the broker says in err, where it says something, and err otherwise.
+func plainly(err error) string {
+	if remote := (*amqp.Error)(nil); errors.As(err, &remote) {
+		return fmt.Sprintf("%s (%s)", remote.Description, remote.Condition)
+	}
+	return err.Error()
 }
 
 // newBackOff grows by half each time, with jitter, and never ends by itself.

@@ -21,11 +21,11 @@ import (
 // watchUpstream runs an upstream against addr until the test ends.
 func watchUpstream(t *testing.T, addr string) (*upstream, *observer.ObservedLogs, <-chan error) {
 	t.Helper()
-	ns, err := parseNamespace(embeddedConnectionString(addr))
+	ns, err := parseNamespace(connectionString(addr, anyKeyName, anyKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, links, err := ns.connect()
+	client, links, _, err := ns.connect()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,9 @@ const (
 	kindString   kind = iota // anything
 	kindEntity               // the path of a queue, as Service Bus allows them
 	kindAddress              // host:port on loopback
+	kindDoor                 // host:port; what is not on loopback needs TLS and keys
+	kindDoors                // several of them, separated by commas
+	kindStrings              // several, separated by commas
 	kindURL                  // http or https, with a host
 	kindDuration             // 30s or PT30S, between min and max
 	kindSize                 // bytes, with or without a unit, between min and max
@@ -29,11 +32,12 @@ const (
 	kindBool                 // true or false; the yes and no of old YAML are refused
 	kindChoice               // one of enum
 	kindList                 // elements of the keys below path + "[]."
+	kindMap                  // names of the user's own, with single values
 )
 
 // String names the kind for docs/configuration.md.
 func (k kind) String() string {
-	return [...]string{"string", "queue name", "address", "URL", "duration", "size", "number", "bool", "choice", "list"}[k]
+	return [...]string{"string", "queue name", "address", "address", "addresses", "names", "URL", "duration", "size", "number", "bool", "choice", "list", "mapping"}[k]
 }
 
 // parse reads one value as somebody wrote it, in the file, a variable or a flag. The
@@ -70,6 +74,19 @@ func (s *setting) parse(text string) (any, error) {
 		return n, s.bounds(n, func(n int64) string { return strconv.FormatInt(n, 10) })
 	case kindAddress:
 		return text, checkAddress(text)
+	case kindDoor:
+		_, err := splitAddress(text)
+		return text, err
+	case kindDoors:
+		doors := splitList(text)
+		for _, d := range doors {
+			if _, err := splitAddress(d); err != nil {
+				return nil, err
+			}
+		}
+		return doors, nil
+	case kindStrings:
+		return splitList(text), nil
 	case kindEntity:
 		return text, checkEntity(text)
 	case kindURL:
@@ -181,19 +198,43 @@ func formatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// checkAddress demands host:port on loopback: TLS and authentication, without which
-// nothing may be reachable from elsewhere, come in a later release.
-func checkAddress(text string) error {
+// splitList is the parts of text between commas, without the space around them.
+func splitList(text string) []string {
+	list := []string{}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			list = append(list, part)
+		}
+	}
+	return list
+}
+
+// splitAddress demands host:port and returns the host.
+func splitAddress(text string) (host string, err error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return fmt.Errorf("%q is not an address; write host:port, such as 127.0.0.1:5300", clip(text))
+		return "", fmt.Errorf("%q is not an address; write host:port, such as 127.0.0.1:5300", clip(text))
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		return fmt.Errorf("%q has no port between 0 and 65535", clip(text))
+		return "", fmt.Errorf("%q has no port between 0 and 65535", clip(text))
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("%q is not on loopback; this release has no TLS and no authentication yet, "+
-			"so it listens on 127.0.0.1, [::1] or localhost only", clip(text))
+	return host, nil
+}
+
+// onLoopback reports whether only this machine can reach a host.
+func onLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// checkAddress demands host:port on loopback, of what asks nobody who they are.
+func checkAddress(text string) error {
+	host, err := splitAddress(text)
+	if err != nil {
+		return err
+	}
+	if !onLoopback(host) {
+		return fmt.Errorf("%q is not on loopback; what listens there asks nobody for a key, so it has to be 127.0.0.1, [::1] or localhost", clip(text))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 	"strings"
+	"unicode/utf8"
 )
 
 // The encoders append a value in its smallest width. They cannot fail: a string that is not UTF-8
@@ -183,7 +184,12 @@ func narrowOrWide(code8, code32 byte, wide bool) byte {
 	return code8
 }
 
-func validUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+func validUTF8(s string) string {
+	if utf8.ValidString(s) { // which is much faster than to look for what to replace
+		return s
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
 
 // validASCII replaces byte by byte, so that the length stays.
 func validASCII(s Symbol) Symbol {

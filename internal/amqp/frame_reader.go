@@ -7,23 +7,30 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 )
 
 const (
 	firstBuffer = 4 << 10  // bytes; enough for an idle connection
 	fastBuffer  = 64 << 10 // bytes that a busy connection reads at once
 	emptyReads  = 100      // reads of nothing in a row before the source counts as broken
+	quietReads  = 4        // reads in a row that firstBuffer would have done for, before it does
 )
+
+// fastBuffers are those of connections that are quiet again, as *[fastBuffer]byte. What comes in
+// bursts takes one and gives it back, again and again.
+var fastBuffers = sync.Pool{New: func() any { return new([fastBuffer]byte) }}
 
 // FrameReader reads frames into one buffer that it reuses. The buffer grows with the bytes that
 // have arrived, never with the size that a peer states, and never beyond twice the larger of the
-// maximal frame size and 64 KiB.
+// maximal frame size and 64 KiB. When little comes any more, be it keep-alives, it is small again.
 type FrameReader struct {
-	src  io.Reader
-	max  uint32
-	buf  []byte
-	r, w int  // buf[r:w] holds what was read and not yet returned
-	full bool // the last read filled the buffer: there is more to come at once
+	src   io.Reader
+	max   uint32
+	buf   []byte
+	r, w  int  // buf[r:w] holds what was read and not yet returned
+	full  bool // the last read filled the buffer: there is more to come at once
+	quiet int  // reads since the last that was not small
 }
 
 // NewFrameReader returns a FrameReader that refuses frames of more than max bytes. It reads ahead:
@@ -100,6 +107,9 @@ func (fr *FrameReader) fill(n int) error {
 		m, err := fr.src.Read(fr.buf[fr.w:])
 		fr.w += m
 		fr.full = fr.w == len(fr.buf)
+		if fr.quiet++; m > firstBuffer {
+			fr.quiet = 0
+		}
 		if m > 0 {
 			empty = 0
 		} else if empty++; err == nil && empty >= emptyReads {
@@ -120,10 +130,12 @@ func (fr *FrameReader) makeRoom(n int) {
 	kept := fr.w - fr.r
 	size := len(fr.buf)
 	switch {
+	case kept == 0 && fr.quiet >= quietReads && size > firstBuffer:
+		size = firstBuffer
 	case kept == size:
 		size = min(2*size, max(n, fastBuffer)) // it holds nothing but a part of this frame
 	case fr.full && size < fastBuffer:
-		size *= 2 // more comes than we took at once
+		size = fastBuffer // more comes than we took at once
 	case fr.r > 0 && n > size-fr.r:
 		copy(fr.buf, fr.buf[fr.r:fr.w])
 		fr.r, fr.w = 0, kept
@@ -134,7 +146,21 @@ func (fr *FrameReader) makeRoom(n int) {
 		}
 		return
 	}
-	buf := make([]byte, size)
-	copy(buf, fr.buf[fr.r:fr.w])
-	fr.buf, fr.r, fr.w = buf, 0, kept
+	fr.resize(size)
+}
+
+// resize moves what is kept to a buffer of another size.
+func (fr *FrameReader) resize(size int) {
+	var buf []byte
+	if size == fastBuffer {
+		buf = fastBuffers.Get().(*[fastBuffer]byte)[:]
+	} else {
+		buf = make([]byte, size)
+	}
+	fr.w = copy(buf, fr.buf[fr.r:fr.w])
+	old := fr.buf
+	fr.buf, fr.r = buf, 0
+	if len(old) == fastBuffer {
+		fastBuffers.Put((*[fastBuffer]byte)(old))
+	}
 }

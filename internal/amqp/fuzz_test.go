@@ -164,11 +164,14 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// plainDescriptors reports whether all sections have their descriptors the way we write them.
+// plainDescriptors reports whether all sections have their descriptors the way we write them, in our order.
 func plainDescriptors(b []byte) bool {
+	last := byte(0)
 	for r := NewReader(b); !r.Done(); {
-		if next := r.Rest(); len(next) < 3 || next[0] != codeDescribed || next[1] != codeSmallUlong {
+		if next := r.Rest(); len(next) < 3 || next[0] != codeDescribed || next[1] != codeSmallUlong || next[2] < last {
 			return false
+		} else {
+			last = next[2]
 		}
 		r.Skip()
 	}

@@ -6,6 +6,9 @@ package amqp
 // decoding or allocating anything, and returns a Reader over that value alone. It reports false if
 // raw is nil, no such pair is there, or the map is malformed before it.
 func MapLookup(raw Raw, key string) (Reader, bool) {
+	if len(raw) == 0 { // to find nothing must not cost the making of an error
+		return Reader{}, false
+	}
 	r := NewReader(raw)
 	sub, n := r.Map()
 	for ; n > 0 && sub.err == nil; n-- {
@@ -32,6 +35,9 @@ func (r *Reader) isKey(key string) bool {
 // over that value alone. It reports false if raw is nil, the list is shorter, the element is null,
 // or the list is malformed before it.
 func ListField(raw Raw, i int) (Reader, bool) {
+	if len(raw) == 0 { // to find nothing must not cost the making of an error
+		return Reader{}, false
+	}
 	r := NewReader(raw)
 	sub, n := r.List()
 	if i < 0 || i >= n {

@@ -27,8 +27,8 @@ type Message struct {
 // ParseMessage cuts an encoded message into its sections. It checks their order, that none but a
 // data or a sequence section comes twice, that the body is of one kind and that each section is of
 // its type, and that lists and maps hold the elements that they state. It does not look into those.
-// Two liberties are taken because clients take them: a message may have no body (go-amqp), and
-// delivery annotations may be the last section (the Python SDKs).
+// Three liberties are taken because clients take them: a message may have no body (go-amqp), delivery
+// annotations may be the last section (the Python SDKs), and the footer may come before the body (rhea).
 func ParseMessage(b []byte) (Message, error) {
 	var m Message
 	r := NewReader(b)
@@ -36,9 +36,14 @@ func ParseMessage(b []byte) (Message, error) {
 	for !r.Done() {
 		begin := len(b) - r.Len()
 		code := r.Descriptor()
-		if code == CodeDeliveryAnnotations && last > code && m.DeliveryAnnotations == nil {
+		switch {
+		case code == CodeDeliveryAnnotations && last > code && m.DeliveryAnnotations == nil:
 			last = CodeFooter // nothing may follow
-		} else {
+		case code == CodeFooter && m.Footer != nil:
+			return Message{}, fmt.Errorf("%w: section 0x%02x comes twice", ErrMalformed, code)
+		case code == CodeFooter && body < 0 && last < CodeFooter:
+			last = CodeApplicationProperties // nothing but a body may follow
+		default:
 			if err := checkOrder(&r, last, code); err != nil {
 				return Message{}, err
 			}

@@ -15,6 +15,9 @@ type Header struct {
 	DeliveryCount uint32 // always written: .NET clients fail on an absent one
 }
 
+// HeaderTTL is the place of the TTL in Message.Header, for ListField.
+const HeaderTTL = 2
+
 // DecodeHeader decodes Message.Header. A nil raw gives what an absent header means.
 func DecodeHeader(raw Raw) (Header, error) {
 	h := Header{Priority: DefaultPriority}

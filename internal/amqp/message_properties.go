@@ -2,6 +2,11 @@
 
 package amqp
 
+import (
+	"encoding/hex"
+	"fmt"
+)
+
 // Properties is the properties section of a message (part 3 section 2.4). The zero value of a
 // field means absent.
 type Properties struct {
@@ -116,6 +121,25 @@ func appendMessageID(dst []byte, id any) []byte {
 		return AppendString(dst, id)
 	}
 	return AppendNull(dst)
+}
+
+// maxIDBytes is how much of a binary id IDText shows: as text it is as long as the longest id of
+// Service Bus then.
+const maxIDBytes = 64
+
+// IDText is a message-id or a correlation-id as text, for logs and for whoever looks a message up
+// by its id: a string as it is, a binary in hexadecimal digits, of its first 64 bytes at most. It
+// is "" for nil.
+func IDText(id any) string {
+	switch id := id.(type) {
+	case nil:
+		return ""
+	case string:
+		return id
+	case []byte:
+		return hex.EncodeToString(id[:min(len(id), maxIDBytes)])
+	}
+	return fmt.Sprint(id)
 }
 
 func (f *fields) stringPointer() *string {

@@ -221,3 +221,16 @@ func unmarshal(b []byte) (m *goamqp.Message, err error) {
 }
 
 var errPanicked = errors.New("go-amqp panicked")
+
+// rhea, and with it the JavaScript SDK, writes the footer before the body.
+func TestFooterBeforeTheBodyGoesBehindIt(t *testing.T) {
+	const (
+		properties = "\x00\x53\x73\x45"
+		body       = "\x00\x53\x75\xa0\x01x"
+		footer     = "\x00\x53\x78\xc1\x01\x00"
+	)
+	m, err := ParseMessage([]byte(properties + footer + body + body))
+	if got, want := string(m.Append(nil)), properties+body+body+footer; err != nil || got != want {
+		t.Errorf("written again as %x, %v, want %x", got, err, want)
+	}
+}

@@ -34,6 +34,15 @@ func (r *Reader) String() string {
 	}
 }
 
+// IsText reports whether the next value is a string or a symbol.
+func (r *Reader) IsText() bool {
+	switch r.Next() {
+	case codeString8, codeString32, codeSymbol8, codeSymbol32:
+		return true
+	}
+	return false
+}
+
 // StringBytes consumes a string or a symbol, for comparing it where it stands. It aliases the
 // input, and its characters are not checked.
 func (r *Reader) StringBytes() []byte {

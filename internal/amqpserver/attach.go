@@ -109,6 +109,8 @@ func (l *link) attachedLocked() bool {
 		return false
 	}
 	l.state = linkAttached
+	l.s.c.rules.hadLink = true
+	l.touchLocked()
 	return true
 }
 

@@ -13,11 +13,15 @@ import (
 type Config struct {
 	Handler Handler
 
-	Mechanisms  []amqp.Symbol // SASL mechanisms in the order offered, all of them accepted unchecked; default ANONYMOUS
-	SASLWelcome string        // additional-data of the SASL outcome; default none
-	ContainerID string        // of our open; default "overdue"
+	Mechanisms []amqp.Symbol // SASL mechanisms in the order offered; default ANONYMOUS
+	// Authenticate says whether the peer may come in with what it gave: one of Mechanisms and its initial response, nil
+	// if there was none. The SASL outcome is auth else, and the connection ends. Called by the read loop, it must not
+	// block; nil lets everybody in, and a peer without a SASL layer is never asked.
+	Authenticate func(mechanism amqp.Symbol, initialResponse []byte) bool
+	SASLWelcome  string // additional-data of the SASL outcome; default none
+	ContainerID  string // of our open; default "overdue"
 
-	MaxFrameSize   uint32 // bytes, of frames that we accept; at least 512; default 65536
+	MaxFrameSize   uint32 // bytes, of frames that we accept; at least 512; default 65536. A peer that takes less is told less
 	MaxMessageSize uint64 // bytes, of links whose Reply says nothing; default 1 MiB
 	MaxBuffered    uint64 // bytes per connection, of deliveries whose last frame has not come; default 64 MiB
 	ChannelMax     uint16 // highest channel of a connection; default 4999
@@ -25,6 +29,9 @@ type Config struct {
 	MaxConns       int    // default 10000
 	MaxUnsettled   int    // deliveries per session and direction; default 100000
 	IncomingWindow uint32 // transfer frames per session; default 5000
+
+	LinkIdleTimeout time.Duration // a link over which nothing passes for so long is detached; default never
+	ConnIdleTimeout time.Duration // a connection without links for so long is closed, and one that has none after a minute; default never
 
 	IdleTimeout      time.Duration // advertised; a peer silent for twice as long is dropped; default 4 min
 	HandshakeTimeout time.Duration // from the first byte to the peer's open; default 30 s
@@ -81,7 +88,6 @@ const (
 	defaultCredit     = 1000      // deliveries outstanding or unsettled on a sink link
 	maxPosted         = 1024      // messages posted and waiting, per link
 	maxSenderRange    = 64        // deliveries per disposition to a receiver; see appendAcks
-	maxDescription    = 300       // bytes of an error's description where the frame is tight
 	maxLinkCredit     = 1 << 30   // deliveries; more means without bound
 	assemblyKeep      = 1 << 20   // bytes of capacity that a connection keeps between multi-frame deliveries
 	halvesPerWindow   = 2         // a session window is replenished when less than its half is left

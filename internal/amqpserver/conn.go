@@ -20,6 +20,9 @@ var errHungUp = errors.New("peer hung up")
 // errSilent is why a connection ended when nothing, not even a keep-alive, came for twice Config.IdleTimeout.
 var errSilent = errors.New("peer was silent for too long")
 
+// errCredentials is why a connection ended that Config.Authenticate refused.
+var errCredentials = errors.New("wrong credentials")
+
 // errCloseUnanswered is why a connection ended when the peer did not answer our close within Config.CloseTimeout.
 var errCloseUnanswered = errors.New("peer did not answer close")
 
@@ -72,6 +75,8 @@ type Conn struct {
 	assembly   []byte              // room for the next delivery that comes in pieces
 	unfinished uint64              // bytes of deliveries whose last frame has not come
 
+	rules idleRules
+
 	output
 }
 
@@ -110,8 +115,29 @@ func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 // NetConn returns the transport, for its addresses and its TLS state; it must not be read, written or closed.
 func (c *Conn) NetConn() net.Conn { return c.nc }
 
-// SASL returns the mechanism that the peer chose and its initial response, unchecked; "" without a SASL layer.
+// Cut ends the connection without a word to the peer, from any goroutine.
+func (c *Conn) Cut() { c.nc.Close() }
+
+// SASL returns the mechanism that the peer chose and its initial response; "" without a SASL layer.
 func (c *Conn) SASL() (mechanism amqp.Symbol, initialResponse []byte) { return c.mechanism, c.response }
+
+// A Link is a SinkLink or a SourceLink.
+type Link interface {
+	Attach() *amqp.Attach
+	Detach(e *amqp.Error)
+}
+
+// Links returns the links that are attached, or whose attach waits for an answer, in no order. It may be called from
+// any goroutine.
+func (c *Conn) Links() []Link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]Link, 0, len(c.links))
+	for _, l := range c.links {
+		all = append(all, l)
+	}
+	return all
+}
 
 // Close closes the connection with e, or without an error if e is nil. It does not wait, and may be called from any goroutine.
 // The links' Detached and Closed follow when the peer has answered, at the latest after Config.CloseTimeout.
@@ -258,7 +284,7 @@ func (c *Conn) readError(err error) error {
 		return errors.New("handshake took too long")
 	case timeout:
 		return errSilent
-	case c.srv.isClosed() && (errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)):
+	case c.srv.conns.Closed() && (errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)):
 		return ErrServerClosed
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return errHungUp
@@ -289,6 +315,7 @@ func (c *Conn) finish(err error) (linger bool) {
 		linger = !errors.Is(err, errHungUp) && !isTimeout(err)
 	}
 	c.state = connDead
+	c.endIdleLocked()
 	c.deadline = time.Now().Add(c.cfg.CloseTimeout)
 	_ = c.nc.SetWriteDeadline(c.deadline) // of a write that is stalled already; a failure shows in the write
 	c.releaseLocked()

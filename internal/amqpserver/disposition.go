@@ -169,6 +169,9 @@ func (s *Session) onDisposition(d *amqp.Disposition) {
 		o.settled = d.Settled
 		return d.Settled
 	})
+	if len(stated) > 0 {
+		stated[0].link.touchLocked() // the others, if any, are the same client's
+	}
 	c.mu.Unlock()
 	tellStated(stated, d.State, d.Settled)
 	clear(stated)

@@ -84,6 +84,7 @@ func (s *Session) usedWindowLocked() bool {
 // onFlowLocked takes the credit that the peer grants. Credit is reckoned in deliveries since the link began, so that
 // neither the wrap-around of delivery-count nor a nonsensical one can grant more than link-credit says.
 func (l *SourceLink) onFlowLocked(f *amqp.Flow) {
+	l.touchLocked()
 	if l.state == linkAttached || l.state == linkAttaching {
 		behind := int64(0)
 		if f.HasDeliveryCount {
@@ -157,6 +158,7 @@ func (l *SourceLink) answerDrainLocked() {
 
 // onFlowLocked takes what the peer says about a link on which it sends: it may have given up credit.
 func (l *SinkLink) onFlowLocked(f *amqp.Flow) {
+	l.touchLocked()
 	if f.HasDeliveryCount {
 		if given := f.DeliveryCount - l.deliveryCount; given > 0 && given <= l.credit {
 			l.deliveryCount += given

@@ -16,6 +16,9 @@ var ErrLinkGone = errors.New("amqpserver: link is gone")
 // taken back, or drained, between the moment the source counted on it and now. Nothing was sent.
 var ErrNoCredit = errors.New("amqpserver: link has no credit")
 
+// ErrWithheld is returned by SourceLink.SendOut when Outgoing.Commit said no. Nothing was sent, and no credit was used.
+var ErrWithheld = errors.New("amqpserver: message withheld")
+
 // ErrTooManyPosted is returned by SourceLink.Post when the peer leaves so many posted messages waiting for its credit
 // or its session window that one more would cost memory without bound.
 var ErrTooManyPosted = errors.New("amqpserver: too many posted messages are waiting for the peer")
@@ -111,6 +114,10 @@ type Outgoing struct {
 	Format  uint32 // message-format
 	Settled bool   // pre-settled: the peer states no outcome
 	Token   any    // handed back with the disposition, as Outgone.Token
+	// Commit, of SendOut, is asked once there is credit and room, right before the first frame is queued: whatever must
+	// have happened when the peer gets the message, and must not when it does not. It is called with the connection
+	// locked, so it must not wait, or call anything of this package. false withholds the message. nil is true.
+	Commit func() bool
 }
 
 // An Outgone is a delivery that has been sent and is not settled.

@@ -3,17 +3,11 @@
 package amqpserver
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"overdue/internal/amqp"
 )
@@ -207,7 +201,7 @@ func TestErrorsAreCutToTheSmallestFrame(t *testing.T) {
 		&amqp.Detach{Handle: 1<<32 - 1, Closed: true, Error: e}, &amqp.End{Error: e}, &amqp.Close{Error: e},
 		&amqp.Disposition{Role: amqp.RoleSender, First: 1 << 31, Last: 1<<32 - 1, Settled: true, State: &amqp.Rejected{Error: e}},
 	} {
-		b := amqp.AppendFrame(nil, 65535, shortened(p), nil)
+		b := amqp.AppendFrame(nil, 65535, amqp.Shortened(p), nil)
 		if len(b) > 512 {
 			t.Errorf("%T has %d bytes, want 512 at most", p, len(b))
 		}
@@ -215,7 +209,7 @@ func TestErrorsAreCutToTheSmallestFrame(t *testing.T) {
 			t.Errorf("%T: %v", p, err)
 		}
 	}
-	if got := shortened(&amqp.End{}); got != nil {
+	if got := amqp.Shortened(&amqp.End{}); got != nil {
 		t.Errorf("shortened without an error = %v, want nil", got)
 	}
 }
@@ -250,85 +244,6 @@ func TestTraceNamesEveryFrameAndNoPayload(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			lines = append(lines, dir+" "+line)
-		}
-	})
-}
-
-// flakyListener fails a few times before it gives out a connection.
-type flakyListener struct {
-	net.Listener
-	errs  []error
-	conns chan net.Conn
-	once  sync.Once
-}
-
-func (l *flakyListener) Accept() (net.Conn, error) {
-	if len(l.errs) > 0 {
-		err := l.errs[0]
-		l.errs = l.errs[1:]
-		return nil, err
-	}
-	nc, ok := <-l.conns
-	if !ok {
-		return nil, net.ErrClosed
-	}
-	return nc, nil
-}
-
-func (l *flakyListener) Close() error {
-	l.once.Do(func() { close(l.conns) })
-	return nil
-}
-
-func TestServeOutlivesAShortageOfDescriptors(t *testing.T) {
-	var mu sync.Mutex
-	var logged []error
-	bubble(t, func(t *testing.T, sc *scene) {
-		ln := &flakyListener{conns: make(chan net.Conn, 1), errs: []error{
-			&net.OpError{Op: "accept", Err: syscall.EMFILE}, &net.OpError{Op: "accept", Err: syscall.EMFILE},
-		}}
-		client, server := net.Pipe()
-		ln.conns <- server
-		served := make(chan error, 1)
-		start := time.Now()
-		go func() { served <- sc.srv.Serve(ln) }()
-		p := sc.rawOver(client)
-		p.open()
-		if got, want := time.Since(start), 3*acceptPause; got != want {
-			t.Errorf("accepted after %v, want %v", got, want)
-		}
-		p.write([]byte{0x7f, 0, 0, 0, 2, 0, 0, 0})
-		expect[*amqp.Close](p)
-		client.Close()
-		synctest.Wait()
-		mu.Lock()
-		if n := len(logged); n != 3 || !slices.ContainsFunc(logged, func(err error) bool { return errors.Is(err, amqp.ErrFraming) }) {
-			t.Errorf("logged %v, want two failures to accept and one frame", logged)
-		}
-		mu.Unlock()
-		if err := sc.srv.Close(); err != nil {
-			t.Errorf("Close = %v, want nil", err)
-		}
-		if err := <-served; !errors.Is(err, ErrServerClosed) {
-			t.Errorf("Serve = %v, want ErrServerClosed", err)
-		}
-		if err := sc.srv.Serve(&flakyListener{conns: make(chan net.Conn)}); !errors.Is(err, ErrServerClosed) {
-			t.Errorf("Serve after Close = %v, want ErrServerClosed", err)
-		}
-	}, func(c *Config) {
-		c.ErrorLog = func(err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			logged = append(logged, err)
-		}
-	})
-}
-
-func TestServeReturnsWhatBreaksItsListener(t *testing.T) {
-	bubble(t, func(t *testing.T, sc *scene) {
-		want := errors.New("cable cut")
-		if err := sc.srv.Serve(&flakyListener{conns: make(chan net.Conn), errs: []error{want}}); !errors.Is(err, want) {
-			t.Errorf("Serve = %v, want %v", err, want)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func (c *Conn) handshake() error {
 	return c.negotiate()
 }
 
-// authenticate lets the peer choose a mechanism and welcomes it: who it is, is not this layer's question.
+// authenticate lets the peer choose a mechanism and welcomes it, if Config.Authenticate has nothing against it.
 func (c *Conn) authenticate() error {
 	c.putHeader(amqp.ProtoSASL)
 	c.putSASL(&amqp.SASLMechanisms{Mechanisms: c.cfg.Mechanisms})
@@ -61,6 +61,10 @@ func (c *Conn) authenticate() error {
 	if !slices.Contains(c.cfg.Mechanisms, init.Mechanism) {
 		c.putSASL(&amqp.SASLOutcome{Code: amqp.SASLAuth})
 		return fmt.Errorf("SASL mechanism %q is not offered", init.Mechanism)
+	}
+	if c.cfg.Authenticate != nil && !c.cfg.Authenticate(init.Mechanism, init.InitialResponse) {
+		c.putSASL(&amqp.SASLOutcome{Code: amqp.SASLAuth})
+		return fmt.Errorf("SASL %s: %w", init.Mechanism, errCredentials)
 	}
 	c.mechanism, c.response = init.Mechanism, init.InitialResponse
 	outcome := &amqp.SASLOutcome{Code: amqp.SASLOK}
@@ -117,6 +121,7 @@ func (c *Conn) negotiate() error {
 		return refusal // becomes our close
 	}
 	c.handler = handler
+	c.beginIdleLocked()
 	return nil
 }
 
@@ -133,10 +138,15 @@ func (c *Conn) openAnyway(err error) {
 	}
 }
 
+// putOpenLocked tells the peer what we take. Like the service we take no larger frames than the peer does.
 func (c *Conn) putOpenLocked() {
+	most := c.cfg.MaxFrameSize
+	if c.open != nil {
+		most = min(most, c.open.MaxFrameSize)
+	}
 	c.putLocked(0, &amqp.Open{
 		ContainerID:  c.cfg.ContainerID,
-		MaxFrameSize: c.cfg.MaxFrameSize,
+		MaxFrameSize: most,
 		ChannelMax:   c.cfg.ChannelMax,
 		IdleTimeout:  uint32(min(c.cfg.IdleTimeout.Milliseconds(), 1<<32-1)),
 	})

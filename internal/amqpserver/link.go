@@ -2,7 +2,11 @@
 
 package amqpserver
 
-import "overdue/internal/amqp"
+import (
+	"time"
+
+	"overdue/internal/amqp"
+)
 
 type linkState uint8
 
@@ -20,6 +24,7 @@ type link struct {
 	key    linkKey
 	handle uint32 // ours; noHandle until the attach is answered and after our detach
 	state  linkState
+	used   time.Time     // see Config.LinkIdleTimeout; not kept without
 	done   chan struct{} // made by the first Done
 
 	sink   *SinkLink   // one of the two is set
@@ -103,6 +108,9 @@ func (l *link) overLocked(why *amqp.Error) []func() {
 	s, c := l.s, l.s.c
 	if c.links[l.key] == l {
 		delete(c.links, l.key)
+		if c.rules.timer != nil && len(c.links) == 0 {
+			c.rules.since = time.Now()
+		}
 	}
 	if l.handle != noHandle && int(l.handle) < len(s.handles) && s.handles[l.handle] == l {
 		s.handles[l.handle] = nil

@@ -102,7 +102,7 @@ func TestSASL(t *testing.T) {
 				if proto, err := fr.ReadProto(); err != nil || proto != amqp.ProtoAMQP {
 					t.Fatalf("header % x, %v, want AMQP", proto, err)
 				}
-				if open, ok := read().(*amqp.Open); !ok || open.ChannelMax != 4999 || open.IdleTimeout != 240000 || open.MaxFrameSize != 65536 {
+				if open, ok := read().(*amqp.Open); !ok || open.ChannelMax != 4999 || open.IdleTimeout != 240000 || open.MaxFrameSize != 512 {
 					t.Errorf("open = %+v", open)
 				}
 			})

@@ -58,7 +58,7 @@ func (c *Conn) putLocked(ch uint16, p amqp.Performative) {
 	c.out = amqp.AppendFrame(c.out, ch, p, nil)
 	if size := len(c.out) - start; size > int(c.maxFrame) {
 		c.out = c.out[:start]
-		short := shortened(p)
+		short := amqp.Shortened(p)
 		if short == nil {
 			c.closeNowLocked(amqp.Errorf(amqp.ErrCondFrameSizeTooSmall,
 				"A frame of %d bytes is due and max-frame-size is %d.", size, c.maxFrame))
@@ -69,46 +69,6 @@ func (c *Conn) putLocked(ch uint16, p amqp.Performative) {
 	}
 	c.trace("out", ch, p, 0)
 	c.queuedLocked()
-}
-
-// shortened returns p with a short error, which fits into the smallest frame, or nil if p has no error.
-func shortened(p amqp.Performative) amqp.Performative {
-	switch p := p.(type) {
-	case *amqp.Detach:
-		if p.Error != nil {
-			return &amqp.Detach{Handle: p.Handle, Closed: p.Closed, Error: shortError(p.Error)}
-		}
-	case *amqp.End:
-		if p.Error != nil {
-			return &amqp.End{Error: shortError(p.Error)}
-		}
-	case *amqp.Close:
-		if p.Error != nil {
-			return &amqp.Close{Error: shortError(p.Error)}
-		}
-	case *amqp.Disposition:
-		if st, ok := p.State.(*amqp.Rejected); ok && st.Error != nil {
-			d := *p
-			d.State = &amqp.Rejected{Error: shortError(st.Error)}
-			return &d
-		}
-	}
-	return nil
-}
-
-func shortError(e *amqp.Error) *amqp.Error {
-	short := &amqp.Error{Condition: e.Condition, Description: e.Description}
-	if len(short.Condition) > maxDescription/3 {
-		short.Condition = amqp.ErrCondInternalError
-	}
-	if len(short.Description) > maxDescription {
-		cut := maxDescription
-		for cut > 0 && short.Description[cut]&0xC0 == 0x80 {
-			cut-- // not within a rune
-		}
-		short.Description = short.Description[:cut]
-	}
-	return short
 }
 
 // flushLocked queues what is owed but not yet encoded: dispositions and flows, merged.

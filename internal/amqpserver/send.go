@@ -46,6 +46,9 @@ func (l *SourceLink) SendOut(o Outgoing) (*Outgone, error) {
 		}
 		break
 	}
+	if d.Commit != nil && !d.Commit() {
+		return nil, ErrWithheld
+	}
 	if !l.beginOutLocked(&d) {
 		return nil, ErrLinkGone
 	}
@@ -106,6 +109,7 @@ func (o *Outgoing) check() error {
 // It reports false when too much is unsettled, which ends the link: the peer grants credit and never settles.
 func (l *SourceLink) beginOutLocked(d *outgoing) bool {
 	s := l.s
+	l.touchLocked()
 	if !d.Settled {
 		if s.sent.live >= s.c.cfg.MaxUnsettled {
 			l.detachLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The session has %d unsettled deliveries.", s.sent.live))

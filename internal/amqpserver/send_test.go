@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"overdue/internal/amqp"
+	"overdue/internal/testseed"
 )
 
 func TestFrameThatThePeerCannotTakeClosesTheConnection(t *testing.T) {
@@ -21,8 +22,8 @@ func TestFrameThatThePeerCannotTakeClosesTheConnection(t *testing.T) {
 		a.Name, a.Source = "n", nil
 		p.send(0, a, nil) // refused at length: the description is cut
 		expect[*amqp.Attach](p)
-		if d := expect[*amqp.Detach](p); cond(d.Error) != "amqp:not-found" || len(d.Error.Description) != maxDescription {
-			t.Errorf("detach with %d bytes of description, want %d", len(d.Error.Description), maxDescription)
+		if d := expect[*amqp.Detach](p); cond(d.Error) != "amqp:not-found" || len(d.Error.Description) != amqp.MaxShortDescription {
+			t.Errorf("detach with %d bytes of description, want %d", len(d.Error.Description), amqp.MaxShortDescription)
 		}
 		a = rawAttach(1, amqp.RoleSender, "sink"+string(make([]byte, 2000)))
 		p.send(0, a, nil) // the echoed target does not fit
@@ -157,8 +158,7 @@ func TestUnsettledDeliveriesAreLimited(t *testing.T) {
 // Many goroutines send on few links of one session, large and small, settle and post, while the peer settles in ranges:
 // every delivery arrives whole and once, on the wire ids rise.
 func TestConcurrentSendersOnOneSession(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testseed.Of(t)
 	bubble(t, func(t *testing.T, sc *scene) {
 		h := setupSource(t, sc)
 		p := sc.raw()

@@ -80,6 +80,7 @@ func (s *Session) takeTransferLocked(t *amqp.Transfer, payload []byte) (*Deliver
 // firstLocked begins a delivery. What is wrong with it ends the link or the session, and nil is returned.
 func (l *SinkLink) firstLocked(t *amqp.Transfer) *Delivery {
 	s := l.s
+	l.touchLocked()
 	var e *amqp.Error
 	switch {
 	case !t.HasDeliveryID:

@@ -10,37 +10,145 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// Every test that docs/guarantees.md names has to exist: a promise without one is a wish.
-func TestGuaranteesNameTestsThatExist(t *testing.T) {
-	page, err := os.ReadFile("../../docs/guarantees.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// Every test that a page names has to exist: a promise without one is a wish.
+func TestPagesNameTestsThatExist(t *testing.T) {
 	tests := map[string]bool{}
 	walk(t, "_test.go", func(path string) {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range file.Decls {
+		for _, d := range parse(t, path).Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
 				tests[f.Name.Name] = true
 			}
 		}
 	})
-	named := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`).FindAllString(string(page), -1)
-	if len(named) < 20 {
-		t.Errorf("docs/guarantees.md names %d tests, want those of every promise", len(named))
-	}
-	for _, name := range named {
-		if !tests[name] {
-			t.Errorf("docs/guarantees.md names %s, which does not exist", name)
+	live := regexp.MustCompile(`live [^;|]*`) // the tests of the Go SDK, in its module
+	for name, least := range map[string]int{"guarantees.md": 20, "protocol.md": 50, "broker.md": 30} {
+		body, _, _ := strings.Cut(page(t, name), "\n```go\n") // code that is quoted names what it likes
+		body = live.ReplaceAllString(body, "")
+		named := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`).FindAllString(body, -1)
+		if len(named) < least {
+			t.Errorf("docs/%s names %d tests, want those of every promise", name, len(named))
+		}
+		for _, test := range named {
+			if !tests[test] {
+				t.Errorf("docs/%s names %s, which does not exist", name, test)
+			}
 		}
 	}
+}
+
+// Every statement of Exercise that docs/protocol.md names has to be one, and
+// every file has to be there.
+func TestTheProtocolPageNamesWhatThereIs(t *testing.T) {
+	page := page(t, "protocol.md")
+	stated := statements(t)
+	named := regexp.MustCompile("`([A-Z]\\w+/[^`]+)`").FindAllStringSubmatch(page, -1)
+	if len(named) < 50 {
+		t.Errorf("docs/protocol.md names %d statements of Exercise, want those of its facts", len(named))
+	}
+	for _, m := range named {
+		if !stated[m[1]] {
+			t.Errorf("docs/protocol.md names %q, which Exercise does not state", m[1])
+		}
+	}
+	for _, path := range regexp.MustCompile(`\binternal/\w+/\w+\.go\b`).FindAllString(page, -1) {
+		if _, err := os.Stat(filepath.Join("../..", path)); err != nil {
+			t.Errorf("docs/protocol.md names %s, which does not exist", path)
+		}
+	}
+}
+
+// statements returns what brokertest.Exercise states, as group/name.
+func statements(t *testing.T) map[string]bool {
+	t.Helper()
+	names, groups := map[string][]string{}, map[string]string{} // by the variable of the specs
+	files, err := filepath.Glob("../brokertest/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		ast.Inspect(parse(t, path), func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ValueSpec:
+				for _, v := range n.Values {
+					names[n.Names[0].Name] = append(names[n.Names[0].Name], specNames(v)...)
+				}
+			case *ast.CompositeLit: // {"Group", specs}
+				if len(n.Elts) == 2 {
+					group, isGroup := text(n.Elts[0])
+					if specs, isVar := n.Elts[1].(*ast.Ident); isGroup && isVar {
+						groups[specs.Name] = group
+					}
+				}
+			}
+			return true
+		})
+	}
+	all := map[string]bool{}
+	for specs, group := range groups {
+		for _, name := range names[specs] {
+			all[group+"/"+name] = true
+		}
+	}
+	return all
+}
+
+// specNames returns the names in a literal of type []spec.
+func specNames(v ast.Expr) (names []string) {
+	list, ok := v.(*ast.CompositeLit)
+	if !ok {
+		return nil
+	}
+	for _, e := range list.Elts {
+		one, ok := e.(*ast.CompositeLit)
+		if !ok {
+			continue
+		}
+		for _, f := range one.Elts {
+			field, ok := f.(*ast.KeyValueExpr)
+			if !ok {
+				continue
+			}
+			key, isField := field.Key.(*ast.Ident)
+			if name, isText := text(field.Value); isField && key.Name == "name" && isText {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// text returns the value of a string literal.
+func text(e ast.Expr) (string, bool) {
+	l, ok := e.(*ast.BasicLit)
+	if !ok || l.Kind != token.STRING {
+		return "", false
+	}
+	s, err := strconv.Unquote(l.Value)
+	return s, err == nil
+}
+
+func parse(t *testing.T, path string) *ast.File {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// page returns a page of docs.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("../../docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // Every link between the project's own pages has to lead somewhere.

@@ -25,9 +25,14 @@ const (
 	azidentity   = "github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	azservicebus = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	goamqp       = "github.com/Azure/go-amqp"
+	hujson       = "github.com/tailscale/hujson"
+	bbolt        = "go.etcd.io/bbolt"
 	backoff      = "github.com/cenkalti/backoff/v5"
 	cobra        = "github.com/spf13/cobra"
+	websocket    = "github.com/coder/websocket"
 	koanf        = "github.com/knadh/koanf"
+	mail         = "github.com/wneessen/go-mail"
+	shoutrrr     = "github.com/nicholas-fedor/shoutrrr"
 	prometheus   = "github.com/prometheus/client_golang"
 	sync         = "golang.org/x/sync"
 	term         = "golang.org/x/term"
@@ -43,31 +48,49 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"proxy", "monitor", "scheduler", "internal/broker", "internal/queue", "internal/sblink"},
+		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/relay", "internal/sas", "internal/sblink"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, koanf, prometheus, sync, term, yaml, zap},
 	},
-	"proxy":               {[]string{"scheduler", "internal/amqp"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
-	"monitor":             {[]string{"scheduler", "internal/sblink"}, []string{backoff, goamqp, prometheus, sync, zap}},
-	"scheduler":           {nil, []string{azcore, azservicebus}},
-	"internal/sblink":     {[]string{"internal/amqp"}, []string{azcore, goamqp, sync}},
+	"proxy":               {[]string{"scheduler", "internal/amqp", "internal/door", "internal/operations", "internal/relay", "internal/sas", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
+	"monitor":             {[]string{"alert", "scheduler", "internal/entities", "internal/operations", "internal/sblink"}, []string{backoff, goamqp, prometheus, sync, zap}},
+	"alert":               {[]string{"internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
+	"scheduler":           {[]string{"internal/operations", "internal/sblink"}, []string{azcore, azservicebus, bbolt, goamqp}},
+	"internal/operations": {others: []string{prometheus}},
+	"internal/sas":        {},
+	"internal/sblink":     {[]string{"internal/amqp", "internal/sas"}, []string{azcore, goamqp, sync}},
+	"internal/entities":   {ours: []string{"internal/iso8601"}},
 	"internal/amqp":       {},
-	"internal/amqpserver": {ours: []string{"internal/amqp"}},
+	"internal/accept":     {},
+	"internal/amqpserver": {ours: []string{"internal/accept", "internal/amqp"}},
 	"internal/queue":      {},
-	"internal/broker":     {ours: []string{"internal/amqp", "internal/amqpserver", "internal/queue"}},
-	"internal/pipenet":    {},
+	"internal/broker":     {ours: []string{"internal/amqp", "internal/amqpserver", "internal/queue", "internal/sas", "internal/sqlfilter"}},
+	"internal/sqlfilter":  {},
+	"internal/sbrest":     {},
+	"internal/atom":       {ours: []string{"internal/broker", "internal/iso8601", "internal/queue"}},
+	"internal/iso8601":    {},
+	"internal/brokerhttp": {
+		ours: []string{"internal/accept", "internal/broker", "internal/door", "internal/queue", "internal/amqp", "internal/atom", "internal/sbrest", "internal/sas"},
+	},
+	"internal/door":     {[]string{"internal/accept", "internal/sbrest"}, []string{websocket}},
+	"internal/relay":    {ours: []string{"internal/accept", "internal/amqp", "internal/sas"}},
+	"internal/pipenet":  {},
+	"internal/emulator": {[]string{"internal/broker"}, []string{hujson}},
 	"internal/brokertest": {
-		[]string{"internal/amqpserver", "internal/broker", "internal/pipenet", "internal/queue"},
+		[]string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/pipenet", "internal/queue", "internal/sas"},
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
-	"internal/arch": {},
+	"internal/canary":   {others: []string{azservicebus, prometheus, zap}},
+	"internal/testseed": {},
+	"internal/arch":     {},
+	"conformance":       {[]string{"internal/amqp", "internal/door"}, []string{sync}},
 }
 
 // What the tests of every room may import on top. A test builds the scene around its
 // room; only proxy and monitor still never meet.
 var inTests = room{
-	ours: []string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/brokertest", "internal/pipenet",
-		"internal/queue", "internal/sblink", "scheduler"},
-	others: []string{azcore, azservicebus, goamqp, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
+	ours: []string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/brokerhttp", "internal/brokertest", "internal/door", "internal/pipenet",
+		"internal/operations", "internal/queue", "internal/sas", "internal/sblink", "internal/sbrest", "scheduler"},
+	others: []string{azcore, azservicebus, goamqp, websocket, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},
 }
 
@@ -75,7 +98,7 @@ var inTests = room{
 var unbound = []string{"e2e", "bench", "deploy", "internal/deps"}
 
 // The tests of what the rooms stand on must not need the rooms.
-var plainTests = []string{"internal/queue", "internal/amqp", "internal/pipenet"}
+var plainTests = []string{"internal/queue", "internal/sqlfilter", "internal/amqp", "internal/pipenet"}
 
 // It parses the files instead of asking `go list`, whose answer the test cache
 // would not see change.
@@ -129,6 +152,7 @@ func checkFile(t *testing.T, file, rel, folder string, r room) {
 	}
 	ours, others := slices.Concat(r.ours, []string{folder}), r.others
 	if strings.HasSuffix(rel, "_test.go") {
+		ours = append(ours, "internal/testseed")
 		others = slices.Concat(others, inTests.others)
 		if !slices.Contains(plainTests, folder) {
 			ours = slices.Concat(ours, inTests.ours)

@@ -9,6 +9,7 @@ const (
 	cbsNode             = "$cbs"
 	managementSuffix    = "/$management"
 	deadLetterSuffix    = "/$deadletterqueue"
+	transferSuffix      = "/$transfer"
 	subscriptionSegment = "/subscriptions/"
 )
 
@@ -16,6 +17,7 @@ const (
 type address struct {
 	name       string // of the entity, as the client spells it; empty for $cbs
 	deadLetter bool   // its dead-letter queue
+	transfer   bool   // with deadLetter: its transfer dead-letter queue
 	management bool   // its $management node
 	cbs        bool   // the namespace's $cbs node
 }
@@ -34,6 +36,9 @@ func parseAddress(s string) address {
 	a := address{name: s}
 	a.name, a.management = cutSuffixFold(a.name, managementSuffix)
 	a.name, a.deadLetter = cutSuffixFold(a.name, deadLetterSuffix)
+	if a.deadLetter {
+		a.name, a.transfer = cutSuffixFold(a.name, transferSuffix)
+	}
 	return a
 }
 
@@ -45,6 +50,21 @@ func cutSuffixFold(s, suffix string) (string, bool) {
 	return s[:head], true
 }
 
+// path is a as it is written, without slashes around it.
+func (a address) path() string {
+	p := a.name
+	if a.transfer {
+		p += transferSuffix
+	}
+	if a.deadLetter {
+		p += deadLetterSuffix
+	}
+	if a.management {
+		p += managementSuffix
+	}
+	return p
+}
+
 // folded returns a so that == compares without case.
 func (a address) folded() address {
 	a.name = key(a.name)
@@ -54,7 +74,15 @@ func (a address) folded() address {
 // key is what names are looked up by.
 func key(name string) string { return strings.ToLower(name) }
 
-// validName reports whether a queue may be called so. The path of a
+// subscriptionPath is the path of a subscription, as the service spells it.
+func subscriptionPath(topic, name string) string { return topic + "/Subscriptions/" + name }
+
+// validShortName reports whether a subscription may be called so.
+func validShortName(name string) bool {
+	return len(name) <= maxShortName && validName(name) && !strings.Contains(name, "/")
+}
+
+// validName reports whether a queue or topic may be called so. The path of a
 // subscription is none: it would shadow the real one.
 func validName(name string) bool {
 	if name == "" || len(name) > maxNameLength || !alphanumeric(name[0]) || !alphanumeric(name[len(name)-1]) {

@@ -22,6 +22,8 @@ func TestAddressesOfEveryClientAreUnderstood(t *testing.T) {
 		"q/$DeadLetterQueue/$management": {
 			name: "q", deadLetter: true, management: true,
 		},
+		"t/Subscriptions/s/$Transfer/$DeadLetterQueue": {name: "t/Subscriptions/s", deadLetter: true, transfer: true},
+		"q/$transfer":    {name: "q/$transfer"},
 		"$cbs":           {cbs: true},
 		"/$CBS":          {cbs: true},
 		"amqps://h/$cbs": {cbs: true},

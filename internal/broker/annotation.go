@@ -77,7 +77,7 @@ func appendMessage(dst []byte, v *queue.View, o overlay) ([]byte, error) {
 		return dst, err
 	}
 	ttl := v.TTL
-	if o.peeked && ownTTL(&m, &h) <= 0 {
+	if o.peeked && v.EntityTTL {
 		// What the entity's default does to a message is decided on the receive
 		// path; a peek does not show it.
 		ttl = 0
@@ -156,13 +156,19 @@ func appendAnnotations(dst []byte, base amqp.Raw, v *queue.View, o overlay) []by
 		dst = amqp.AppendString(dst, v.DeadLetterSource)
 		pairs++
 	}
+	if v.EnqueuedSequenceNumber != 0 {
+		dst = amqp.AppendSymbol(dst, annEnqueueSequenceNumber)
+		dst = amqp.AppendLong(dst, v.EnqueuedSequenceNumber)
+		pairs++
+	}
 	return amqp.EndMap(dst, start, pairs)
 }
 
 // appendProperties appends the properties section. A message whose sender gave
 // it no name has the broker's. Where it has a time to live the broker's word on
 // its end replaces the sender's: clients trust it more than enqueued time plus
-// time to live.
+// time to live. A creation time moves along, because some take the difference of
+// the two for the time to live, which has to be what the sender stated.
 func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duration) []byte {
 	var fields amqp.Reader
 	n, unnamed := 0, true
@@ -174,6 +180,7 @@ func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duratio
 	}
 	count := n
 	name, end := unnamed && v.MessageID != "", ttl > 0 && !v.ExpiresAt.IsZero()
+	_, made := amqp.ListField(base, fieldCreationTime)
 	switch {
 	case end:
 		count = max(n, fieldAbsoluteExpiryTime+1)
@@ -194,6 +201,8 @@ func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duratio
 			dst = amqp.AppendString(dst, v.MessageID)
 		case i == fieldAbsoluteExpiryTime && end:
 			dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(v.ExpiresAt))
+		case i == fieldCreationTime && end && made:
+			dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(v.ExpiresAt)-amqp.Timestamp(ttl.Milliseconds()))
 		default:
 			dst = amqp.AppendRaw(dst, field)
 		}
@@ -204,6 +213,9 @@ func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duratio
 // appendApplicationProperties appends the sender's application properties, with
 // those over them that settlements have set.
 func appendApplicationProperties(dst []byte, base amqp.Raw, v *queue.View) ([]byte, error) {
+	if len(v.Properties) == 0 && v.DeadLetterReason == "" && v.DeadLetterErrorDescription == "" {
+		return appendSection(dst, amqp.CodeApplicationProperties, base), nil
+	}
 	over := make(amqp.Map, 0, len(v.Properties)+2)
 	for _, p := range v.Properties {
 		if p.Key == propDeadLetterReason && v.DeadLetterReason != "" ||
@@ -217,9 +229,6 @@ func appendApplicationProperties(dst []byte, base amqp.Raw, v *queue.View) ([]by
 	}
 	if v.DeadLetterErrorDescription != "" {
 		over = append(over, amqp.Pair{Key: propDeadLetterDescription, Value: v.DeadLetterErrorDescription})
-	}
-	if len(over) == 0 {
-		return appendSection(dst, amqp.CodeApplicationProperties, base), nil
 	}
 	return amqp.OverlayMap(amqp.AppendDescriptor(dst, amqp.CodeApplicationProperties), base, over)
 }

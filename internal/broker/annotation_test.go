@@ -109,6 +109,7 @@ func TestBytesThatTheBrokerDoesNotStateStayAsTheyWere(t *testing.T) {
 
 func TestTimeToLiveIsShownAsTheServiceShowsIt(t *testing.T) {
 	own, none := stored(t, &sdk.Message{Header: &sdk.MessageHeader{TTL: time.Minute}}), stored(t, &sdk.Message{})
+	none.EntityTTL = true
 	for name, tc := range map[string]struct {
 		v    queue.View
 		ttl  time.Duration // as the queue has capped it
@@ -146,8 +147,8 @@ func TestTheSendersWordOnExpiryIsReplacedAndTheRestKept(t *testing.T) {
 	})
 	v.ExpiresAt = v.EnqueuedTime.Add(time.Minute)
 	p := shown(t, v, overlay{}).Properties
-	if !p.AbsoluteExpiryTime.Equal(v.ExpiresAt) || !p.CreationTime.Equal(made) || p.MessageID != "id" || *p.GroupID != "group" || *p.ReplyToGroupID != "reply" {
-		t.Errorf("properties = %+v, want only absolute-expiry-time changed", p)
+	if !p.AbsoluteExpiryTime.Equal(v.ExpiresAt) || !p.CreationTime.Equal(v.EnqueuedTime) || p.MessageID != "id" || *p.GroupID != "group" || *p.ReplyToGroupID != "reply" {
+		t.Errorf("properties = %+v, want only absolute-expiry-time changed, and creation-time a minute before it", p)
 	}
 }
 

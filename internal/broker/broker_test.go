@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,13 +89,20 @@ func counts(t *testing.T, ns *brokertest.Namespace, name string) queue.Counts {
 	return c
 }
 
+func queueNames(ns *brokertest.Namespace) (names []string) {
+	for _, q := range ns.Broker.Default().Queues() {
+		names = append(names, q.Config.Name)
+	}
+	return names
+}
+
 func TestAutoCreateMakesAQueueWhenItIsUsed(t *testing.T) {
-	bubble(t, func(c *broker.Config) { c.MaxQueues = 3 }, func(t *testing.T, ns *brokertest.Namespace) {
+	bubble(t, func(c *broker.Config) { c.MaxEntities = 3 }, func(t *testing.T, ns *brokertest.Namespace) {
 		s := session(t, ns)
 		if _, err := s.NewSender(t.Context(), "asked/$management", nil); err != nil {
 			t.Fatalf("a link to $management of a queue to come: %v", err)
 		}
-		if names := ns.Broker.QueueNames(); len(names) != 0 {
+		if names := queueNames(ns); len(names) != 0 {
 			t.Errorf("queues %q exist, want none: nobody has used one", names)
 		}
 		for _, name := range []string{"sent", "SENT"} {
@@ -112,7 +120,7 @@ func TestAutoCreateMakesAQueueWhenItIsUsed(t *testing.T) {
 		if _, err := sender.ScheduleMessages(t.Context(), []*azservicebus.Message{{}}, time.Now().Add(time.Hour), nil); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := fmt.Sprint(ns.Broker.QueueNames()), "[dead sent]"; got != want {
+		if got, want := fmt.Sprint(queueNames(ns)), "[dead sent]"; got != want {
 			t.Errorf("queues %s exist, want %s", got, want)
 		}
 		for _, name := range []string{"bad name", "$what", "t/Subscriptions/s", "q/$management/x"} {
@@ -177,6 +185,28 @@ func TestAFullQueueRefusesSends(t *testing.T) {
 		wantCondition(t, "SendMessage", err, amqp.ErrCondResourceLimitExceeded)
 		if got := counts(t, ns, "q"); got != (queue.Counts{Active: 1}) {
 			t.Errorf("counts = %+v, want the first message only", got)
+		}
+	})
+}
+
+// The link to $management takes what the namespace allows, which may be more.
+func TestAMessageToScheduleIsNoLargerThanItsEntityAllows(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
+		if err := ns.Broker.AddQueue(broker.QueueConfig{Name: "q", MaxMessageSize: 2048}); err != nil {
+			t.Fatal(err)
+		}
+		sender, err := ns.Client(t).NewSender("q", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for size, want := range map[int]int{1000: 1, 2048: 0} {
+			numbers, err := sender.ScheduleMessages(t.Context(), []*azservicebus.Message{{Body: make([]byte, size)}}, time.Now().Add(time.Hour), nil)
+			if len(numbers) != want {
+				t.Errorf("schedule of %d bytes = %d, %v, want %d scheduled", size, len(numbers), err, want)
+			}
+			if want == 0 && (err == nil || !strings.Contains(err.Error(), "2048 is the most")) {
+				t.Errorf("schedule of %d bytes = %v, want to be told the limit", size, err)
+			}
 		}
 	})
 }

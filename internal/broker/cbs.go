@@ -3,6 +3,8 @@
 package broker
 
 import (
+	"strings"
+
 	"overdue/internal/amqp"
 	"overdue/internal/amqpserver"
 )
@@ -15,7 +17,7 @@ func (c *conn) attachCBSRequests(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp
 		return nil, errSecondCBS()
 	}
 	c.cbs.sink = true
-	r := newRequests(c, l, address{cbs: true}, c.b.putToken)
+	r := newRequests(c, l, address{cbs: true}, c.putToken)
 	r.detached = func() { c.cbs.sink = false }
 	return r, nil
 }
@@ -34,10 +36,11 @@ func errSecondCBS() *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondNotAllowed, "A link to '$cbs' is open on this connection already.")
 }
 
-// putToken answers a request on $cbs. Every token is good: whoever can reach
-// this broker may use it. The token is not read, so nothing in it can do harm.
-// The audience is: here the service tells clients that an entity does not exist.
-func (b *Broker) putToken(req *request) response {
+// putToken answers a request on $cbs. Without keys every token is good, and not
+// read, but for the namespace that it may name. The audience is read: here the
+// service tells clients that an entity does not exist, after it has told them
+// whether they may know.
+func (c *conn) putToken(req *request) response {
 	if req.operation != "put-token" {
 		return unsupported(req.operation)
 	}
@@ -45,10 +48,48 @@ func (b *Broker) putToken(req *request) response {
 	if !ok || audience == "" {
 		return badRequest("The put-token request names no audience.")
 	}
-	if a := parseAddress(audience); a.name != "" {
-		if _, err := b.look(a.name); err != nil {
-			return response{status: statusNotFound, condition: err.Condition, description: err.Description}
+	a := parseAddress(audience)
+	token := req.text()
+	ns := c.access.namespaceBy(token)
+	var proven grant
+	if c.b.secured() {
+		var err error
+		kind, _ := req.property("type")
+		if proven, err = ns.prove(token, strings.EqualFold(kind, tokenSAS) || isSAS(token), a.path()); err != nil {
+			return response{status: statusUnauthorized, condition: condAuthFailed, description: err.Error()}
+		}
+	}
+	if a.name != "" {
+		if _, err := ns.look(a.name); err != nil {
+			return refused(err)
+		}
+	}
+	if c.b.secured() {
+		if err := c.access.put(a.path(), proven); err != nil {
+			return refused(err)
 		}
 	}
 	return response{status: statusAccepted, description: "Accepted"}
+}
+
+// tokenSAS is the type of token that a shared access signature is. What has
+// another is a JSON Web Token, unless it looks like a signature: Python says jwt
+// of those, too.
+const tokenSAS = "servicebus.windows.net:sastoken"
+
+// text returns the body of a request that is a string, or the bytes of one
+// (Python); "" for any other.
+func (req *request) text() string {
+	r, ok := req.message.Value()
+	if !ok {
+		return ""
+	}
+	probe := r
+	if s := r.String(); r.Err() == nil {
+		return s
+	}
+	if b := probe.Binary(); probe.Err() == nil {
+		return string(b)
+	}
+	return ""
 }

@@ -14,28 +14,52 @@ import (
 const (
 	// DefaultMaxMessageSize is the largest message, in bytes.
 	DefaultMaxMessageSize = 256 << 10
-	// DefaultMaxQueues is how many queues a namespace holds.
-	DefaultMaxQueues = 10_000
+	// DefaultMaxEntities is how many queues and topics a namespace holds.
+	DefaultMaxEntities = 10_000
+	// MaxSubscriptions is how many subscriptions a topic holds.
+	MaxSubscriptions = 2_000
+	// DefaultDuplicateDetectionWindow is for how long message-ids are remembered.
+	DefaultDuplicateDetectionWindow = 10 * time.Minute
 
 	minMaxMessageSize = 1 << 10 // less has no room for a reply
 	maxMaxMessageSize = 100 << 20
-	maxBatchMessages  = 4500 // messages per batch and per schedule request
-	maxNameLength     = 260  // of an entity path
-	maxIDLength       = 128  // characters of a message-id, session-id or partition key
+	maxBatchMessages  = 4500    // messages per batch and per schedule request
+	maxBatchSize      = 1 << 20 // bytes per batch, however large one message may be
+	maxNameLength     = 260     // of an entity path
+	maxShortName      = 50      // of a subscription or a rule
+	// Bytes of one application property, and of all that is said of a message
+	// beside its body. The service documents the bounds, not how it refuses.
+	maxPropertySize = 32 << 10
+	maxHeaderSize   = 64 << 10
+	maxIDLength     = 128 // characters of a message-id, session-id or partition key
 )
 
-// Config configures a Broker. The zero value is a namespace without queues.
+// Config configures a Broker. The zero value is a namespace without entities.
 type Config struct {
-	// Queues exist from the start.
+	// Queues exist from the start, in every namespace.
 	Queues []QueueConfig
+	// Topics exist from the start, in every namespace.
+	Topics []TopicSetup
+	// Isolate lets clients name a namespace of their own. Otherwise there is one.
+	Isolate bool
+	// Keys are the authorization rules of the namespace. As long as there are none
+	// the broker is open: every token is good, and none is needed, whatever rules
+	// entities have. With keys, what a client may do is what its tokens say, and
+	// the rules of entities count too.
+	Keys []AuthorizationRule
+	// AcceptJWT lets every JSON Web Token in, unread, with all claims: whose they
+	// are, only Microsoft Entra could tell. It is for tests of clients that have
+	// nothing else. Only with Keys.
+	AcceptJWT bool
 	// AutoCreate makes a queue like AutoCreateConfig exist from the
 	// moment a client opens a link to it or schedules a message on it.
 	AutoCreate bool
 	// AutoCreateConfig is what such a queue is like; its Name is not used. The
 	// zero value is a queue with the defaults, which drops what expires.
 	AutoCreateConfig QueueConfig
-	// MaxQueues bounds AutoCreate and AddQueue. 0 means DefaultMaxQueues.
-	MaxQueues int
+	// MaxEntities bounds the queues and topics of a namespace, however they are
+	// made. 0 means DefaultMaxEntities.
+	MaxEntities int
 	// Expiry says when expired messages leave their queue. The zero value is
 	// lazy, like the service.
 	Expiry queue.Expiry
@@ -44,32 +68,15 @@ type Config struct {
 	// MaxMessageSize bounds a message, and a batch, in bytes. It is advertised on
 	// every link. 0 means DefaultMaxMessageSize; at most 100 MiB.
 	MaxMessageSize uint64
+	// LinkIdleTimeout detaches a link over which nothing passes for so long, and
+	// ConnectionIdleTimeout closes a connection without links. The service allows
+	// ten and five minutes. 0 means for ever.
+	LinkIdleTimeout, ConnectionIdleTimeout time.Duration
 	// ErrorLog is told why connections ended, unless they ended cleanly. It may
 	// be called from several goroutines at once. nil drops the errors.
 	ErrorLog func(error)
 	// Trace, if set, is told every AMQP performative, see amqpserver.Config.
 	Trace func(dir, line string)
-}
-
-// QueueConfig says how one queue behaves. The names are those of the service.
-type QueueConfig struct {
-	// Name is the path of the queue: letters, digits, '.', '-', '_' and '/', at
-	// most 260 bytes. Names that differ only in case are one name.
-	Name string
-	// LockDuration is how long a delivery stays locked. 0 means one minute.
-	LockDuration time.Duration
-	// MaxDeliveryCount is after how many failed deliveries a message is
-	// dead-lettered. 0 means 10.
-	MaxDeliveryCount int
-	// DefaultMessageTimeToLive caps the time to live of every message. 0 means
-	// no cap.
-	DefaultMessageTimeToLive time.Duration
-	// DeadLetteringOnMessageExpiration moves expired messages to the dead-letter
-	// queue. Otherwise they are dropped.
-	DeadLetteringOnMessageExpiration bool
-	// MaxSize bounds the bytes held, the dead-letter queue included. 0 means no
-	// bound.
-	MaxSize int64
 }
 
 // check returns what is wrong with c, all of it.
@@ -79,12 +86,13 @@ func (c *Config) check() error {
 		errs = append(errs, fmt.Errorf("broker: MaxMessageSize %d is not within %d and %d bytes",
 			size, minMaxMessageSize, maxMaxMessageSize))
 	}
-	if c.MaxQueues < 0 {
-		errs = append(errs, fmt.Errorf("broker: MaxQueues %d is negative", c.MaxQueues))
+	if c.MaxEntities < 0 {
+		errs = append(errs, fmt.Errorf("broker: MaxEntities %d is negative", c.MaxEntities))
 	}
 	if c.Expiry < queue.Lazy || c.Expiry > queue.Eager {
 		errs = append(errs, fmt.Errorf("broker: Expiry %d does not exist", c.Expiry))
 	}
+	errs = append(errs, checkKeys(c.Keys))
 	auto := c.AutoCreateConfig
 	auto.Name = "auto" // any that is valid: it gets the one that a client names
 	errs = append(errs, auto.check())
@@ -95,44 +103,8 @@ func (c Config) withDefaults() Config {
 	if c.MaxMessageSize == 0 {
 		c.MaxMessageSize = DefaultMaxMessageSize
 	}
-	if c.MaxQueues == 0 {
-		c.MaxQueues = DefaultMaxQueues
-	}
-	return c
-}
-
-// check returns what is wrong with c, all of it.
-func (c *QueueConfig) check() error {
-	var errs []error
-	if !validName(c.Name) {
-		errs = append(errs, fmt.Errorf("broker: %.300q is no name for a queue", c.Name))
-	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"LockDuration", c.LockDuration},
-		{"DefaultMessageTimeToLive", c.DefaultMessageTimeToLive},
-	} {
-		if d.value < 0 {
-			errs = append(errs, fmt.Errorf("broker: queue %.300q: %s %v is negative", c.Name, d.name, d.value))
-		}
-	}
-	if c.MaxDeliveryCount < 0 {
-		errs = append(errs, fmt.Errorf("broker: queue %.300q: MaxDeliveryCount %d is negative", c.Name, c.MaxDeliveryCount))
-	}
-	if c.MaxSize < 0 {
-		errs = append(errs, fmt.Errorf("broker: queue %.300q: MaxSize %d is negative", c.Name, c.MaxSize))
-	}
-	return errors.Join(errs...)
-}
-
-func (c QueueConfig) withDefaults() QueueConfig {
-	if c.LockDuration == 0 {
-		c.LockDuration = queue.DefaultLockDuration
-	}
-	if c.MaxDeliveryCount == 0 {
-		c.MaxDeliveryCount = queue.DefaultMaxDeliveryCount
+	if c.MaxEntities == 0 {
+		c.MaxEntities = DefaultMaxEntities
 	}
 	return c
 }

@@ -3,38 +3,54 @@
 package broker
 
 import (
+	"time"
+
 	"overdue/internal/amqp"
 	"overdue/internal/amqpserver"
 	"overdue/internal/queue"
 )
 
-// sessionFilter is the filter of a source that wants a session.
-const sessionFilter = "com.microsoft:session-filter"
-
 // handler is the Broker as amqpserver sees it; apart, so that its methods are
 // not the Broker's.
 type handler struct{ b *Broker }
 
-// Connect lets everybody in.
-func (h handler) Connect(*amqpserver.Conn) (amqpserver.ConnHandler, *amqp.Error) {
-	return &conn{b: h.b}, nil
+// Connect lets everybody in, for the time being: see access.
+func (h handler) Connect(peer *amqpserver.Conn) (amqpserver.ConnHandler, *amqp.Error) {
+	c := &conn{b: h.b, peer: peer, ns: h.b.Default()}
+	c.txns.now = func() time.Time { return c.ns.Now() }
+	c.access.begin(h.b, peer)
+	return c, nil
 }
 
 // A conn is one connection of a client. Its fields belong to the read loop.
 type conn struct {
 	b       *Broker
+	peer    *amqpserver.Conn
+	late    late       // what a fault delays
+	ns      *Namespace // constant once a link leads into it, see settle
+	access  access
 	replies replies
+	txns    transactions
 	cbs     struct{ sink, source bool } // the one pair of $cbs links that a connection has
 }
 
-// Closed has nothing to do: every link has been detached before.
-func (c *conn) Closed(error) {}
+// Closed ends what outlives the links, which have been detached before.
+func (c *conn) Closed(error) {
+	c.access.end()
+	c.late.close()
+}
 
 // AttachSink opens a link on which the client sends.
 func (c *conn) AttachSink(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp.Error) {
+	if err := c.admit(l.Attach()); err != nil {
+		return nil, err
+	}
+	if l.Attach().Coordinator != nil {
+		return c.attachCoordinator(l)
+	}
 	target := l.Attach().Target
 	if target == nil {
-		return nil, amqp.Errorf(amqp.ErrCondNotImplemented, "Transactions are not supported.")
+		return nil, amqp.Errorf(amqp.ErrCondInvalidField, "The link has no target.")
 	}
 	// The Python SDK asks for rcv-settle-mode second and never settles: it waits for us to.
 	l.Reply.SettleFirst = true
@@ -43,25 +59,41 @@ func (c *conn) AttachSink(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp.Error)
 	case a.cbs:
 		return c.attachCBSRequests(l)
 	case a.management:
-		if _, err := c.b.look(a.name); err != nil {
+		if _, err := c.ns.look(a.name); err != nil {
 			return nil, err
 		}
-		return newRequests(c, l, a, management{c.b, a}.answer), nil
+		return newRequests(c, l, a, c.guarded(a, management{c.ns, a, &c.txns}.answer)), nil
 	case a.deadLetter:
-		if _, err := c.b.look(a.name); err != nil {
+		if _, err := c.ns.look(a.name); err != nil {
 			return nil, err
 		}
 		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to a dead-letter queue.")
 	}
-	e, err := c.b.open(a.name)
+	if f := c.ns.faults.hit(OnAttach, a.name, ""); f != nil {
+		return sufferAttach(c, f, l.Refuse, l.Accept, func() (amqpserver.Sink, *amqp.Error) { return c.attachSender(l, a) })
+	}
+	return c.attachSender(l, a)
+}
+
+// attachSender opens a link on which the client sends to an entity.
+func (c *conn) attachSender(l *amqpserver.SinkLink, a address) (amqpserver.Sink, *amqp.Error) {
+	e, err := c.openTarget(l, a)
 	if err != nil {
 		return nil, err
 	}
-	return &sender{link: l, queue: e.queue}, nil
+	if !e.links.add(l) {
+		return nil, notFound(a.name)
+	}
+	l.Reply.MaxMessageSize = e.MaxMessageSize()
+	l.Reply.Properties = batchProperties(e.maxBatchSize())
+	return &sender{conn: c, link: l, entity: e}, nil
 }
 
 // AttachSource opens a link on which the client receives.
 func (c *conn) AttachSource(l *amqpserver.SourceLink) (amqpserver.Source, *amqp.Error) {
+	if err := c.admit(l.Attach()); err != nil {
+		return nil, err
+	}
 	source := l.Attach().Source
 	if source == nil {
 		return nil, amqp.Errorf(amqp.ErrCondInvalidField, "The link has no source.")
@@ -74,30 +106,53 @@ func (c *conn) AttachSource(l *amqpserver.SourceLink) (amqpserver.Source, *amqp.
 	case a.cbs:
 		return c.attachCBSReplies(l)
 	case a.management:
-		if _, err := c.b.look(a.name); err != nil {
+		if _, err := c.ns.look(a.name); err != nil {
 			return nil, err
 		}
 		return newResponder(c, l, a), nil
 	}
-	e, err := c.b.open(a.name)
+	if f := c.ns.faults.hit(OnAttach, a.name, ""); f != nil {
+		return sufferAttach(c, f, l.Refuse, l.Accept, func() (amqpserver.Source, *amqp.Error) { return c.attachReceiver(l, a) })
+	}
+	return c.attachReceiver(l, a)
+}
+
+// attachReceiver opens a link on which the client receives from an entity.
+func (c *conn) attachReceiver(l *amqpserver.SourceLink, a address) (amqpserver.Source, *amqp.Error) {
+	e, err := c.ns.open(a.name)
 	if err != nil {
 		return nil, err
 	}
-	if _, wantsSession := amqp.MapLookup(source.Filter, sessionFilter); wantsSession {
-		return nil, amqp.Errorf(amqp.ErrCondNotAllowed,
-			"A sessionful message receiver cannot be created on an entity that does not require sessions.")
+	if err := e.join(l, a); err != nil {
+		return nil, err
 	}
-	return c.b.receive(l, e.node(a.deadLetter)), nil
+	source, err := c.receive(l, e, a)
+	if err != nil {
+		e.links.remove(l)
+	}
+	return source, err
 }
 
-// receive starts a receiver on q.
-func (b *Broker) receive(l *amqpserver.SourceLink, q *queue.Queue) *receiver {
+// receive is attachReceiver, once the link is one of the entity's.
+func (c *conn) receive(l *amqpserver.SourceLink, e *Entity, a address) (amqpserver.Source, *amqp.Error) {
+	sessionful := e.RequiresSession() && !a.deadLetter // the dead are in no session
+	switch filter, wantsSession := amqp.MapLookup(l.Attach().Source.Filter, sessionFilter); {
+	case sessionful && wantsSession:
+		return c.attachSession(l, e, filter.Raw())
+	case sessionful:
+		return nil, errSessionRequired()
+	case wantsSession:
+		return nil, errSessionNotPossible()
+	}
+	q := e.node(a)
 	r := &receiver{
+		conn:     c,
 		link:     l,
+		entity:   e,
 		queue:    q,
 		consumer: q.NewConsumer(queue.PeekLock),
 		delete:   l.Attach().SndSettleMode == amqp.SndSettled,
 	}
-	b.links.Go(r.pump)
-	return r
+	c.b.links.Go(r.pump)
+	return r, nil
 }

@@ -11,12 +11,19 @@ import (
 
 // Conditions of Service Bus that AMQP does not have.
 const (
+	condAuthFailed      amqp.Symbol = "com.microsoft:auth-failed"
 	condArgumentError   amqp.Symbol = "com.microsoft:argument-error"
 	condOutOfRange      amqp.Symbol = "com.microsoft:argument-out-of-range"
 	condDeadLetter      amqp.Symbol = "com.microsoft:dead-letter"
+	condEntityExists    amqp.Symbol = "com.microsoft:entity-already-exists"
+	condEntityDisabled  amqp.Symbol = "com.microsoft:entity-disabled"
 	condLockLost        amqp.Symbol = "com.microsoft:message-lock-lost"
 	condMessageNotFound amqp.Symbol = "com.microsoft:message-not-found"
 	condServerBusy      amqp.Symbol = "com.microsoft:server-busy"
+	condTimeout         amqp.Symbol = "com.microsoft:timeout"
+
+	condSessionCannotBeLocked amqp.Symbol = "com.microsoft:session-cannot-be-locked"
+	condSessionLockLost       amqp.Symbol = "com.microsoft:session-lock-lost"
 )
 
 // Status codes of request/response links. They are those of HTTP.
@@ -25,8 +32,11 @@ const (
 	statusAccepted       int32 = 202
 	statusNoContent      int32 = 204
 	statusBadRequest     int32 = 400
+	statusUnauthorized   int32 = 401
 	statusForbidden      int32 = 403
 	statusNotFound       int32 = 404
+	statusTimeout        int32 = 408
+	statusConflict       int32 = 409
 	statusGone           int32 = 410
 	statusInternal       int32 = 500
 	statusNotImplemented int32 = 501
@@ -45,6 +55,17 @@ var failures = []struct {
 		"The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue."},
 	{queue.ErrMessageNotFound, statusNotFound, condMessageNotFound,
 		"Failed to lock one or more specified messages. Either the message is already locked or does not exist."},
+	{queue.ErrSessionLockLost, statusGone, condSessionLockLost,
+		"The session lock has expired on the MessageSession. Accept a new MessageSession."},
+	{queue.ErrSessionRequired, statusBadRequest, amqp.ErrCondNotAllowed,
+		"The SessionId was not set on a message, and it cannot be sent to the entity. " +
+			"Entities that have session support enabled can only receive messages that have the SessionId set to a valid value."},
+	{queue.ErrLockedBySession, statusBadRequest, amqp.ErrCondNotAllowed,
+		"A message of a session is locked as long as its session is. Renew the lock of the session."},
+	{queue.ErrNotSessionful, statusBadRequest, amqp.ErrCondNotAllowed,
+		"The operation needs an entity that requires sessions."},
+	{queue.ErrSessionStateTooLarge, statusForbidden, amqp.ErrCondLinkMessageSizeExceeded,
+		"The state of the session is too large."},
 	{queue.ErrFull, statusForbidden, amqp.ErrCondResourceLimitExceeded,
 		"The maximum entity size has been reached or exceeded."},
 	{queue.ErrPropertiesTooLarge, statusForbidden, amqp.ErrCondResourceLimitExceeded,
@@ -66,6 +87,58 @@ func wireError(err error) (*amqp.Error, int32) {
 	return &amqp.Error{Condition: amqp.ErrCondInternalError, Description: err.Error()}, statusInternal
 }
 
+// refusalOf is wireError for a disposition.
+func refusalOf(err error) *amqp.Error {
+	refusal, _ := wireError(err)
+	return refusal
+}
+
+// refused answers a request with what a link would be refused with.
+func refused(e *amqp.Error) response {
+	status := statusInternal
+	switch e.Condition {
+	case amqp.ErrCondNotFound, condMessageNotFound:
+		status = statusNotFound
+	case amqp.ErrCondTransactionUnknownID, amqp.ErrCondTransactionRollback, amqp.ErrCondTransactionTimeout,
+		amqp.ErrCondNotAllowed, condEntityDisabled, condArgumentError, condOutOfRange:
+		status = statusBadRequest
+	case condTimeout:
+		status = statusTimeout
+	case condEntityExists:
+		status = statusConflict
+	case amqp.ErrCondUnauthorizedAccess, condAuthFailed:
+		status = statusUnauthorized
+	case amqp.ErrCondResourceLimitExceeded, amqp.ErrCondLinkMessageSizeExceeded:
+		status = statusForbidden
+	case amqp.ErrCondNotImplemented:
+		status = statusNotImplemented
+	case condServerBusy:
+		status = statusServerBusy
+	case condLockLost, condSessionLockLost, condSessionCannotBeLocked:
+		status = statusGone
+	}
+	return response{status: status, condition: e.Condition, description: e.Description}
+}
+
 func notFound(name string) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondNotFound, "The messaging entity '%.260s' could not be found.", name)
+}
+
+func errDisabled(path, verb string) *amqp.Error {
+	return amqp.Errorf(condEntityDisabled, "It is not possible to %s the messaging entity '%.260s': it is disabled.", verb, path)
+}
+
+func errDeleted(path string) *amqp.Error {
+	return amqp.Errorf(amqp.ErrCondNotFound, "The messaging entity '%.260s' has been deleted.", path)
+}
+
+// errByRequest is what a link is told that a test parts with.
+func errByRequest() *amqp.Error {
+	return amqp.Errorf(amqp.ErrCondLinkDetachForced, "The link is force detached, by request.")
+}
+
+// errUpdated is how the service parts with its links when an entity changes;
+// clients connect again.
+func errUpdated(path string) *amqp.Error {
+	return amqp.Errorf(amqp.ErrCondLinkDetachForced, "The link is force detached: the messaging entity '%.260s' was updated.", path)
 }

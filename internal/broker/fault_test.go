@@ -4,7 +4,6 @@ package broker_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -15,22 +14,16 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/brokertest"
 	"overdue/internal/pipenet"
+	"overdue/internal/testseed"
 )
-
-var seed = flag.Uint64("seed", 0, "replay TestAcknowledgedMessagesSurviveCutConnections with this seed")
 
 // impatient retries fast, so that a run of many cuts stays short.
 var impatient = azservicebus.RetryOptions{MaxRetries: 10, RetryDelay: 10 * time.Millisecond, MaxRetryDelay: 100 * time.Millisecond}
 
 func TestAcknowledgedMessagesSurviveCutConnections(t *testing.T) {
-	seeds := make([]uint64, 20)
-	for i := range seeds {
-		seeds[i] = rand.Uint64()
-	}
-	if *seed != 0 {
-		seeds = []uint64{*seed}
-	}
-	for _, seed := range seeds {
+	first := testseed.Of(t)
+	for i := range uint64(20) {
+		seed := first + i
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			bubble(t, func(c *broker.Config) {
 				c.AutoCreateConfig = broker.QueueConfig{LockDuration: 5 * time.Second, MaxDeliveryCount: 1000}

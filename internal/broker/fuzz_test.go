@@ -27,7 +27,10 @@ func operationNames() []string {
 // fuzzBroker has a queue with a message in every state.
 func fuzzBroker(t testing.TB) *Broker {
 	t.Helper()
-	b, err := New(Config{Queues: []QueueConfig{{Name: "q", MaxSize: 1 << 20}}})
+	b, err := New(Config{
+		Queues: []QueueConfig{{Name: "q", MaxSize: 1 << 20}, {Name: "sessions", MaxSize: 1 << 20, RequiresSession: true}},
+		Topics: []TopicSetup{{TopicConfig{Name: "t"}, []SubscriptionSetup{{SubscriptionConfig: SubscriptionConfig{Name: "s"}}}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +46,14 @@ func fuzzBroker(t testing.TB) *Broker {
 	ds, _ := c.Take(nil)
 	c.Close()
 	if err := q.Defer(ds[0].LockToken); err != nil {
+		t.Fatal(err)
+	}
+	sessions, _ := b.Queue("sessions")
+	body.SessionID, body.HasSession = "a", true
+	if _, err := sessions.Send(body, body); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sessions.AcceptSession("a"); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -83,6 +94,13 @@ func FuzzManagement(f *testing.F) {
 		{{Key: "sequence-numbers", Value: amqp.Array{int64(1), int64(4)}}, {Key: "receiver-settle-mode", Value: uint32(1)}},
 		{{Key: "lock-tokens", Value: amqp.Array{token}}, {Key: "disposition-status", Value: "suspended"},
 			{Key: "properties-to-modify", Value: amqp.Map{{Key: "k", Value: "v"}}}},
+		{{Key: "session-id", Value: "a"}, {Key: "session-state", Value: []byte("s")}, {Key: "last-updated-time", Value: amqp.Timestamp(253402300800000)},
+			{Key: "skip", Value: int32(0)}, {Key: "top", Value: int32(100)}},
+		{{Key: "session-id", Value: "a"}, {Key: "from-sequence-number", Value: int64(1)}, {Key: "message-count", Value: int32(10)}},
+		{{Key: "rule-name", Value: "r"}, {Key: "top", Value: int32(1)}, {Key: "rule-description", Value: amqp.Map{
+			{Key: "sql-filter", Value: amqp.Map{{Key: "expression", Value: "a = 1"}}}, {Key: "sql-rule-action", Value: "SET a = 1"}}}},
+		{{Key: "rule-name", Value: "r"}, {Key: "rule-description", Value: amqp.Described{Descriptor: codeRuleDescription, Value: amqp.List{
+			amqp.Described{Descriptor: codeCorrelationFilter, Value: amqp.List{"c"}}, nil, "r"}}}},
 	} {
 		raw, err := amqp.Encode(body)
 		if err != nil {
@@ -97,8 +115,11 @@ func FuzzManagement(f *testing.F) {
 		b := fuzzBroker(t)
 		defer b.Close()
 		name := names[int(operation)%len(names)]
-		for _, node := range []address{{name: "q", management: true}, {name: "q", deadLetter: true, management: true}} {
-			m := respond(t, management{b, node}.answer, name, body)
+		for _, node := range []address{
+			{name: "q", management: true}, {name: "q", deadLetter: true, management: true}, {name: "t/subscriptions/s", management: true},
+			{name: "sessions", management: true},
+		} {
+			m := respond(t, management{b.Default(), node, new(transactions)}.answer, name, body)
 			if m == nil {
 				return // no message, which the link refuses
 			}
@@ -128,14 +149,22 @@ func FuzzCBS(f *testing.F) {
 	f.Add("delete-token", []byte{0xc1, 0xff})
 	b := fuzzBroker(f)
 	f.Cleanup(func() { _ = b.Close() })
+	secured, err := New(Config{AutoCreate: true, Keys: []AuthorizationRule{{KeyName: "k", PrimaryKey: "a key that nobody has", Manage: true}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = secured.Close() })
 	f.Fuzz(func(t *testing.T, operation string, body []byte) {
-		m := respond(t, b.putToken, operation, body)
-		if m == nil {
-			return
-		}
-		status, ok := m.ApplicationProperties["status-code"].(int32)
-		if want := operation == "put-token"; !ok || (status == statusAccepted) != want {
-			t.Errorf("%q: status-code %v, accepted should be %v", operation, m.ApplicationProperties["status-code"], want)
+		for _, b := range []*Broker{b, secured} {
+			c := &conn{b: b, ns: b.Default(), access: access{b: b}}
+			m := respond(t, c.putToken, operation, body)
+			if m == nil {
+				return
+			}
+			status, ok := m.ApplicationProperties["status-code"].(int32)
+			if want := operation == "put-token" && b != secured; !ok || (status == statusAccepted) != want {
+				t.Errorf("%q: status-code %v, accepted should be %v", operation, m.ApplicationProperties["status-code"], want)
+			}
 		}
 	})
 }

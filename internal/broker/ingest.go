@@ -26,14 +26,17 @@ func ingestBatch(payload []byte) ([]queue.Message, *amqp.Error) {
 	if err != nil {
 		return nil, malformed(err)
 	}
-	var messages []queue.Message
-	for inner, err := range amqp.DataSections(envelope.Body) {
+	n := 0
+	for _, err := range amqp.DataSections(envelope.Body) {
 		if err != nil {
 			return nil, malformed(err)
 		}
-		if len(messages) == maxBatchMessages {
+		if n++; n > maxBatchMessages {
 			return nil, amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "A batch holds at most %d messages.", maxBatchMessages)
 		}
+	}
+	messages := make([]queue.Message, 0, n) // they are large: to grow would cost more than to count
+	for inner := range amqp.DataSections(envelope.Body) {
 		// A copy, so that one message that stays does not keep the whole batch.
 		m, refusal := ingest(bytes.Clone(inner))
 		if refusal != nil {
@@ -59,11 +62,15 @@ func ingest(encoded []byte) (queue.Message, *amqp.Error) {
 		return queue.Message{}, malformed(err)
 	}
 	if err := cmp.Or(amqp.CheckProperties(m.Properties), checkNamed(m.ApplicationProperties), checkFooter(m.Footer)); err != nil {
-		return queue.Message{}, malformed(err)
+		return queue.Message{}, refusal(err)
+	}
+	if n := len(m.Properties) + len(m.MessageAnnotations) + len(m.ApplicationProperties); n > maxHeaderSize {
+		return queue.Message{}, amqp.Errorf(amqp.ErrCondNotAllowed, "The properties of the message have %d bytes, %d is the most.", n, maxHeaderSize)
 	}
 	out := queue.Message{Body: encoded, TTL: ownTTL(&m, &h)}
 	if out.MessageID, err = nameField(m.Properties, fieldMessageID, "message-id"); err == nil {
 		out.SessionID, err = nameField(m.Properties, fieldGroupID, "group-id")
+		_, out.HasSession = amqp.ListField(m.Properties, fieldGroupID)
 	}
 	if err != nil {
 		return queue.Message{}, refusal(err)
@@ -114,7 +121,11 @@ func checkNamed(raw amqp.Raw) error {
 				pairs.Fail(fmt.Errorf("the property %s: %w", name, value.Err()))
 			}
 		default:
+			before := pairs.Len()
 			pairs.Check()
+			if n := before - pairs.Len(); n > maxPropertySize && pairs.Err() == nil {
+				return errPropertyTooLarge{string(name), n}
+			}
 		}
 	}
 	return whole(&r, &pairs)
@@ -221,8 +232,15 @@ func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 			}
 			out.ScheduledEnqueueTime = value.Timestamp().Time()
 		case string(name) == annPartitionKey, string(name) == annViaPartitionKey:
-			if !value.Null() && utf8.RuneCountInString(value.String()) > maxIDLength {
+			if value.Null() {
+				break
+			}
+			key := value.String()
+			if utf8.RuneCountInString(key) > maxIDLength {
 				return nil, errTooLong{string(name)}
+			}
+			if string(name) == annPartitionKey {
+				out.PartitionKey = key
 			}
 		case ownAnnotation(name):
 			own++
@@ -235,6 +253,19 @@ func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 		return nil, err
 	}
 	return withoutOwn(raw, own), nil
+}
+
+// partitionKey reads the partition key of a message that ingest has seen.
+func partitionKey(encoded []byte) string {
+	m, err := amqp.ParseMessage(encoded)
+	if err != nil || m.MessageAnnotations == nil {
+		return ""
+	}
+	value, ok := amqp.MapLookup(m.MessageAnnotations, annPartitionKey)
+	if !ok || value.Null() {
+		return ""
+	}
+	return value.String()
 }
 
 // withoutOwn copies the map without its own entries of ours, and without a null
@@ -286,11 +317,24 @@ func (e errTooLong) Error() string {
 	return fmt.Sprintf("The %s is longer than %d characters.", e.name, maxIDLength)
 }
 
+// errPropertyTooLarge is an application property above the limit of the service.
+type errPropertyTooLarge struct {
+	name string
+	size int
+}
+
+func (e errPropertyTooLarge) Error() string {
+	return fmt.Sprintf("The property '%.128s' has %d bytes, %d is the most.", e.name, e.size, maxPropertySize)
+}
+
 // refusal is what a sender is told of err, found in its message. Not-allowed is
 // final in every SDK: sending the same bytes again would not help.
 func refusal(err error) *amqp.Error {
 	if tooLong := (errTooLong{}); errors.As(err, &tooLong) {
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "%v", tooLong)
+	}
+	if tooLarge := (errPropertyTooLarge{}); errors.As(err, &tooLarge) {
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "%v", tooLarge)
 	}
 	return malformed(err)
 }

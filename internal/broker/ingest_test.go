@@ -12,7 +12,6 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqpserver"
-	"overdue/internal/queue"
 )
 
 // encode encodes a message with go-amqp, which knows nothing of our codec.
@@ -96,7 +95,7 @@ func TestMessagesThatClientsWouldChokeOnAreRefused(t *testing.T) {
 	annotated := func(k, v any) []byte {
 		return section(amqp.CodeMessageAnnotations, amqp.Map{{Key: k, Value: v}})
 	}
-	long := strings.Repeat("x", maxIDLength+1)
+	long, half := strings.Repeat("x", maxIDLength+1), strings.Repeat("x", maxPropertySize-10)
 	for name, b := range map[string][]byte{
 		"no message":                 {0xff},
 		"scheduled time of no time":  annotated(amqp.Symbol(annScheduledEnqueueTime), int64(1)),
@@ -107,13 +106,20 @@ func TestMessagesThatClientsWouldChokeOnAreRefused(t *testing.T) {
 		"property under a number":    section(amqp.CodeApplicationProperties, amqp.Map{{Key: int64(1), Value: "x"}}),
 		"message-id of no id":        section(amqp.CodeProperties, amqp.List{true}),
 		"message-id too long":        section(amqp.CodeProperties, amqp.List{long}),
-		"subject of no string":       section(amqp.CodeProperties, amqp.List{nil, nil, nil, int64(1)}),
-		"map under a list within":    annotated(amqp.Symbol("x"), amqp.Map{{Key: amqp.List{}, Value: "x"}}),
-		"the same in a property":     section(amqp.CodeApplicationProperties, amqp.Map{{Key: "k", Value: amqp.Map{{Key: amqp.List{}, Value: "x"}}}}),
-		"reason that is a number":    section(amqp.CodeApplicationProperties, amqp.Map{{Key: propDeadLetterReason, Value: int64(1)}}),
-		"reason that is null":        section(amqp.CodeApplicationProperties, amqp.Map{{Key: propDeadLetterDescription, Value: nil}}),
-		"property not in UTF-8":      {0x00, 0x53, 0x74, 0xc1, 0x07, 0x02, 0xa1, 0x01, 'k', 0xa1, 0x01, 0xff},
-		"name not in UTF-8":          {0x00, 0x53, 0x74, 0xc1, 0x07, 0x02, 0xa1, 0x01, 0xff, 0xa1, 0x01, 'v'},
+		"session-id too long":        section(amqp.CodeProperties, amqp.List{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, long}),
+		"a property too large":       section(amqp.CodeApplicationProperties, amqp.Map{{Key: "k", Value: strings.Repeat("x", maxPropertySize)}}),
+		"a binary too large":         section(amqp.CodeApplicationProperties, amqp.Map{{Key: "k", Value: make([]byte, maxPropertySize)}}),
+		"properties too large": section(amqp.CodeApplicationProperties, amqp.Map{
+			{Key: "a", Value: half}, {Key: "b", Value: half}, {Key: "c", Value: half[:100]},
+		}),
+		"annotations too large":   annotated(amqp.Symbol("x"), strings.Repeat("x", maxHeaderSize)),
+		"subject of no string":    section(amqp.CodeProperties, amqp.List{nil, nil, nil, int64(1)}),
+		"map under a list within": annotated(amqp.Symbol("x"), amqp.Map{{Key: amqp.List{}, Value: "x"}}),
+		"the same in a property":  section(amqp.CodeApplicationProperties, amqp.Map{{Key: "k", Value: amqp.Map{{Key: amqp.List{}, Value: "x"}}}}),
+		"reason that is a number": section(amqp.CodeApplicationProperties, amqp.Map{{Key: propDeadLetterReason, Value: int64(1)}}),
+		"reason that is null":     section(amqp.CodeApplicationProperties, amqp.Map{{Key: propDeadLetterDescription, Value: nil}}),
+		"property not in UTF-8":   {0x00, 0x53, 0x74, 0xc1, 0x07, 0x02, 0xa1, 0x01, 'k', 0xa1, 0x01, 0xff},
+		"name not in UTF-8":       {0x00, 0x53, 0x74, 0xc1, 0x07, 0x02, 0xa1, 0x01, 0xff, 0xa1, 0x01, 'v'},
 		// A map of 5 bytes with one pair, of which the value is cut off.
 		"half a pair":     {0x00, 0x53, 0x74, 0xc1, 0x05, 0x02, 0xa1, 0x01, 'k', 0xa1},
 		"bytes left over": {0x00, 0x53, 0x72, 0xc1, 0x02, 0x00, 0x40},
@@ -123,6 +129,14 @@ func TestMessagesThatClientsWouldChokeOnAreRefused(t *testing.T) {
 		} else if err.Condition != amqp.ErrCondNotAllowed || err.Description == "" {
 			t.Errorf("%s: refused with %v, want not-allowed and a sentence", name, err)
 		}
+	}
+}
+
+func TestPropertiesUpToTheBoundsAreTaken(t *testing.T) {
+	most := strings.Repeat("x", maxPropertySize-5) // a string of that length has five bytes more
+	m := &sdk.Message{ApplicationProperties: map[string]any{"a": most, "b": most[:len(most)-50]}}
+	if _, err := ingest(encode(t, m)); err != nil {
+		t.Errorf("properties of nearly %d bytes: %v", maxHeaderSize, err)
 	}
 }
 
@@ -156,17 +170,20 @@ func TestABatchIsReadWholeOrNotAtAll(t *testing.T) {
 }
 
 func TestTransfersOfAnotherKindAreRefused(t *testing.T) {
-	q := queue.New(queue.Config{})
-	defer q.Close()
-	s := &sender{queue: q}
+	b, err := New(Config{Queues: []QueueConfig{{Name: "q"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	q, _ := b.Queue("q")
+	s := &sender{entity: b.Default().find("q")}
 	body := encode(t, sdk.NewMessage(nil))
-	for name, d := range map[string]*amqpserver.Delivery{
-		"in a transaction": {Payload: body, State: &amqp.TransactionalState{}},
-		"of a format":      {Payload: body, Format: 7},
-	} {
-		if err := s.store(d); err == nil || err.Condition != amqp.ErrCondNotImplemented {
-			t.Errorf("a transfer %s: %v, want not-implemented", name, err)
-		}
+	d := &amqpserver.Delivery{Payload: body, Format: 7}
+	if err := s.store(d); err == nil || err.Condition != amqp.ErrCondNotImplemented {
+		t.Errorf("a transfer of another format: %v, want not-implemented", err)
+	}
+	if _, err := transactionOf(&amqp.Received{}); err == nil || err.Condition != amqp.ErrCondNotImplemented {
+		t.Errorf("a transfer with the state received: %v, want not-implemented", err)
 	}
 	if n := q.Counts().Active; n != 0 {
 		t.Errorf("%d messages were stored, want none", n)

@@ -10,18 +10,27 @@ import (
 // management answers the requests on the $management node of one entity, or of
 // its dead-letter queue.
 type management struct {
-	b    *Broker
+	ns   *Namespace
 	node address
+	txns *transactions
 }
 
 // operations are what $management can do, one file each.
-var operations = map[string]func(management, *queue.Queue, *arguments) response{
+var operations = map[string]func(management, *Entity, *queue.Queue, *arguments) response{
 	"com.microsoft:peek-message":               management.peek,
 	"com.microsoft:schedule-message":           management.schedule,
 	"com.microsoft:cancel-scheduled-message":   management.cancelScheduled,
 	"com.microsoft:renew-lock":                 management.renewLock,
 	"com.microsoft:update-disposition":         management.updateDisposition,
 	"com.microsoft:receive-by-sequence-number": management.receiveDeferred,
+	"com.microsoft:batch-delete-messages":      management.batchDelete,
+	"com.microsoft:renew-session-lock":         management.renewSessionLock,
+	"com.microsoft:get-session-state":          management.sessionState,
+	"com.microsoft:set-session-state":          management.setSessionState,
+	"com.microsoft:get-message-sessions":       management.sessions,
+	"com.microsoft:add-rule":                   management.addRule,
+	"com.microsoft:remove-rule":                management.removeRule,
+	"com.microsoft:enumerate-rules":            management.enumerateRules,
 }
 
 // answer works out the response to one request. The entity is looked up each
@@ -35,15 +44,17 @@ func (m management) answer(req *request) response {
 	if !isMap {
 		return badRequest("The body of the request is no map.")
 	}
-	find := m.b.look
+	find := m.ns.look
 	if req.operation == "com.microsoft:schedule-message" && !m.node.deadLetter {
-		find = m.b.open // the one operation that puts something into a queue
+		find = m.ns.open // the one operation that puts something into a queue
 	}
 	e, err := find(m.node.name)
 	if err != nil {
-		return response{status: statusNotFound, condition: err.Condition, description: err.Description}
+		return refused(err)
 	}
-	return operate(m, e.node(m.node.deadLetter), &args)
+	e.touch()
+	args.txn = req.txn
+	return operate(m, e, e.node(m.node), &args)
 }
 
 // maxTokens bounds the lock tokens and sequence numbers of one request.

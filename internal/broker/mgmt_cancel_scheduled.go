@@ -9,10 +9,16 @@ import (
 )
 
 // cancelScheduled removes scheduled messages, all or none.
-func (m management) cancelScheduled(q *queue.Queue, a *arguments) response {
+func (m management) cancelScheduled(_ *Entity, q *queue.Queue, a *arguments) response {
 	numbers := a.sequenceNumbers(maxBatchMessages)
 	if a.err != nil {
 		return invalid(a.err)
+	}
+	if a.txn != nil {
+		if refusal := m.txns.cancelScheduled(a.txn.TxnID, q, numbers); refusal != nil {
+			return refused(refusal)
+		}
+		return ok(nil)
 	}
 	err := q.CancelScheduled(numbers...)
 	if errors.Is(err, queue.ErrMessageNotFound) {

@@ -14,19 +14,29 @@ const maxPeek = 250
 
 // peek shows what exists from a sequence number upwards and changes nothing. A
 // page ends early where it would be larger than the largest message.
-func (m management) peek(q *queue.Queue, a *arguments) response {
+func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 	from := a.integer("from-sequence-number", true)
 	count := a.integer("message-count", true)
 	omitBody := a.bool("omit-message-body")
+	session, ofSession := a.session(false)
 	switch {
 	case a.err != nil:
 		return invalid(a.err)
 	case count <= 0 || count > math.MaxInt32:
 		return response{status: statusBadRequest, condition: condOutOfRange,
 			description: "The argument 'message-count' has to be positive."}
+	case ofSession && !q.Config().RequiresSession:
+		return failure(queue.ErrNotSessionful)
 	}
-	views := q.Peek(nil, from, int(min(count, maxPeek)))
-	page := newPage(m.b.cfg.MaxMessageSize)
+	// Without a session the messages of all are shown, also over the receiver of one: the Go SDK does not say which it
+	// means, and every other does.
+	var views []queue.View
+	if most := int(min(count, maxPeek)); ofSession {
+		views = q.PeekSession(nil, session, from, most)
+	} else {
+		views = q.Peek(nil, from, most)
+	}
+	page := newPage(m.ns.b.cfg.MaxMessageSize)
 	for i := range views {
 		v := &views[i]
 		if !omitBody && !page.fits(len(v.Body)) {

@@ -4,13 +4,15 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 
 	"overdue/internal/amqp"
 	"overdue/internal/queue"
 )
 
 const (
-	// maxDeferred is the most messages received by number in one go.
+	// maxDeferred is the most messages that are received for deletion by number
+	// in one go. Under locks it is what one request can name.
 	maxDeferred = 250
 	// maxDeferredBytes bounds the response, which has to hold all of them.
 	maxDeferredBytes = 8 << 20
@@ -18,14 +20,24 @@ const (
 
 // receiveDeferred locks deferred messages by number, or removes them, all or
 // none.
-func (m management) receiveDeferred(q *queue.Queue, a *arguments) response {
-	numbers := a.sequenceNumbers(maxDeferred)
+func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) response {
 	settleMode := a.integer("receiver-settle-mode", false)
+	most := maxTokens
+	if settleMode == 0 {
+		most = maxDeferred
+	}
+	numbers := a.sequenceNumbers(most)
+	session, ofSession := a.session(false) // which the Go SDK does not state
 	if a.err == nil && (settleMode < 0 || settleMode > 1) {
 		a.fail("The argument 'receiver-settle-mode' is neither 0 nor 1.")
 	}
 	if a.err != nil {
 		return invalid(a.err)
+	}
+	if q.Config().Partitioned && slices.ContainsFunc(numbers, func(n int64) bool { return n>>48 != numbers[0]>>48 }) {
+		// The service refuses, too; its words are not known.
+		return response{status: statusBadRequest, condition: amqp.ErrCondNotAllowed,
+			description: "The sequence numbers are of more than one partition."}
 	}
 	mode := queue.PeekLock
 	if settleMode == 0 {
@@ -37,7 +49,13 @@ func (m management) receiveDeferred(q *queue.Queue, a *arguments) response {
 		return response{status: statusForbidden, condition: amqp.ErrCondLinkMessageSizeExceeded,
 			description: fmt.Sprintf("The messages have %d bytes, %d is the most for one request.", size, maxDeferredBytes)}
 	}
-	ds, err := q.ReceiveDeferred(mode, numbers...)
+	var ds []queue.Delivery
+	var err error
+	if ofSession {
+		ds, err = q.ReceiveSessionDeferred(mode, session, numbers...)
+	} else {
+		ds, err = q.ReceiveDeferred(mode, numbers...)
+	}
 	if err != nil {
 		return failure(err)
 	}

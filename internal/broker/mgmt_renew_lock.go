@@ -9,7 +9,7 @@ import (
 
 // renewLock lets locks run anew, all or none, whichever connection they were
 // given to.
-func (m management) renewLock(q *queue.Queue, a *arguments) response {
+func (m management) renewLock(_ *Entity, q *queue.Queue, a *arguments) response {
 	tokens := a.lockTokens()
 	if a.err != nil {
 		return invalid(a.err)
@@ -22,5 +22,5 @@ func (m management) renewLock(q *queue.Queue, a *arguments) response {
 	for i, t := range until {
 		all[i] = amqp.TimestampOf(t)
 	}
-	return okArray("expirations", all)
+	return okOne("expirations", all)
 }

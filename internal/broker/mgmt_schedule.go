@@ -11,13 +11,19 @@ import (
 
 // schedule stores messages that become active later, all or none, and returns
 // the sequence numbers to cancel them by. The time stands in each message.
-func (m management) schedule(q *queue.Queue, a *arguments) response {
+func (m management) schedule(e *Entity, q *queue.Queue, a *arguments) response {
+	if q != e.queue {
+		return failure(queue.ErrDeadLetterQueue)
+	}
 	var messages []queue.Message
 	a.elements("messages", maxBatchMessages, func(r *amqp.Reader) {
 		entry := arguments{raw: r.Raw()}
 		var encoded []byte
 		entry.read("message", true, func(r *amqp.Reader) { encoded = r.Binary() })
 		if a.err = entry.err; a.err != nil {
+			return
+		}
+		if a.err = e.hasRoomFor(encoded); a.err != nil { // the link may allow more
 			return
 		}
 		// A copy: the queue keeps it, the request goes.
@@ -29,22 +35,26 @@ func (m management) schedule(q *queue.Queue, a *arguments) response {
 		messages = append(messages, message)
 	})
 	if a.err != nil {
-		return invalid(a.err)
+		return refused(a.err)
 	}
-	numbers, err := q.Schedule(messages...)
+	schedule := e.schedule
+	if a.txn != nil {
+		schedule = func(ms ...queue.Message) ([]int64, *amqp.Error) { return m.txns.schedule(a.txn.TxnID, e, ms) }
+	}
+	numbers, err := schedule(messages...)
 	if err != nil {
-		return failure(err)
+		return refused(err)
 	}
 	all := make(amqp.Array, len(numbers))
 	for i, n := range numbers {
 		all[i] = n
 	}
-	return okArray("sequence-numbers", all)
+	return okOne("sequence-numbers", all)
 }
 
-// okArray answers with a map of one array. Clients insist on an array, a list
-// will not do.
-func okArray(name string, all amqp.Array) response {
+// okOne answers with a map of one entry. Where it holds numbers or times clients
+// insist on an array, a list will not do; where it holds rules, on a list.
+func okOne(name string, all any) response {
 	body, start := amqp.BeginMap(nil)
 	body = amqp.AppendString(body, name)
 	body, err := amqp.AppendValue(body, all)

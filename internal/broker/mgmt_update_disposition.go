@@ -3,6 +3,8 @@
 package broker
 
 import (
+	"errors"
+
 	"overdue/internal/amqp"
 	"overdue/internal/queue"
 )
@@ -18,9 +20,10 @@ var dispositions = map[string]queue.Outcome{
 
 // updateDisposition settles by lock token, over any connection. That is how
 // deferred messages are settled, and those whose link is gone.
-func (m management) updateDisposition(q *queue.Queue, a *arguments) response {
+func (m management) updateDisposition(_ *Entity, q *queue.Queue, a *arguments) response {
 	status := a.text("disposition-status")
 	tokens := a.lockTokens()
+	session, ofSession := a.session(false)
 	how := queue.Settlement{
 		DeadLetterReason:           a.text("deadletter-reason"),
 		DeadLetterErrorDescription: a.text("deadletter-description"),
@@ -44,7 +47,16 @@ func (m management) updateDisposition(q *queue.Queue, a *arguments) response {
 		return badRequest("The argument 'disposition-status' is not valid.")
 	}
 	how.Outcome = outcome
+	if a.txn != nil {
+		if refusal := m.txns.settle(a.txn.TxnID, q, how, tokens); refusal != nil {
+			return refused(refusal)
+		}
+		return ok(nil)
+	}
 	for _, err := range q.Settle(how, tokens...) {
+		if errors.Is(err, queue.ErrLockLost) && ofSession {
+			err = lockLost(q, session, err)
+		}
 		if err != nil {
 			return failure(err)
 		}

@@ -4,6 +4,7 @@ package broker
 
 import (
 	"errors"
+	"time"
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqpserver"
@@ -13,17 +14,22 @@ import (
 // A receiver gives the messages of a queue to a client.
 //
 // In receive-and-delete mode the queue locks a message for the receiver, too,
-// and the pump completes it right before it is sent: a link that goes away
-// takes at most the message under way with it, not what lay ready behind it.
+// and it is completed at the moment it is sent: a link that goes away takes at
+// most the message under way with it, not what lay ready behind it, and one that
+// takes its credit back takes nothing.
 type receiver struct {
+	conn     *conn
 	link     *amqpserver.SourceLink
-	queue    *queue.Queue
+	entity   *Entity
+	queue    *queue.Queue   // the entity's, or one of its dead-letter queues
+	session  *queue.Session // whose messages they are, nil: the queue has none
 	consumer *queue.Consumer
 	delete   bool // receive-and-delete
 }
 
 // Flow passes the client's credit on to the queue.
 func (r *receiver) Flow(f amqpserver.Flow) {
+	r.entity.touch()
 	if f.Added != 0 {
 		r.consumer.AddCredit(f.Added)
 	}
@@ -33,11 +39,19 @@ func (r *receiver) Flow(f amqpserver.Flow) {
 }
 
 // Detached ends the pump. What the client has not settled stays locked: it may
-// settle over another link until the lock lapses.
-func (r *receiver) Detached(*amqp.Error) { r.consumer.Close() }
+// settle over another link until the lock lapses. Only the lock of a session ends
+// with its link, and takes those of its messages along.
+func (r *receiver) Detached(*amqp.Error) {
+	r.entity.links.remove(r.link)
+	r.entity.touch()
+	r.consumer.Close()
+	if r.session != nil {
+		r.session.Close()
+	}
+}
 
 // pump moves deliveries from the queue to the client until the consumer is
-// closed, which Detached does.
+// closed, which Detached does, or the end of a session's lock.
 func (r *receiver) pump() {
 	var ds []queue.Delivery
 	var payload []byte
@@ -45,8 +59,11 @@ func (r *receiver) pump() {
 		var drained bool
 		ds, drained = r.consumer.Take(ds[:0])
 		for i := range ds {
-			var err error
-			if payload, err = r.send(payload[:0], &ds[i]); err != nil {
+			err := r.fault()
+			if err == nil {
+				payload, err = r.send(payload[:0], &ds[i])
+			}
+			if err != nil {
 				r.giveBack(err, ds[i:])
 				break
 			}
@@ -56,6 +73,36 @@ func (r *receiver) pump() {
 		}
 		clear(ds) // bodies are not kept for a receiver that waits
 	}
+	if r.session != nil && r.session.Lapsed() {
+		r.link.Detach(refusalOf(queue.ErrSessionLockLost))
+	}
+}
+
+// fault carries out what a delivery is to suffer. An error says that nothing is
+// delivered any more.
+func (r *receiver) fault() error {
+	f := r.conn.ns.faults.hit(OnReceive, r.entity.path, "")
+	if f == nil {
+		return nil
+	}
+	if f.Delay > 0 {
+		t := time.NewTimer(f.Delay)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-r.link.Done():
+			return amqpserver.ErrLinkGone
+		}
+	}
+	switch {
+	case f.Cut:
+		r.conn.peer.Cut()
+	case f.Detach, f.Error != nil:
+		r.link.Detach(f.Error)
+	default:
+		return nil
+	}
+	return amqpserver.ErrLinkGone
 }
 
 // send transmits one delivery, encoded into buf, which it returns.
@@ -68,20 +115,17 @@ func (r *receiver) send(buf []byte, d *queue.Delivery) ([]byte, error) {
 	if err != nil {
 		return buf, err
 	}
-	if r.delete {
-		if err := r.queue.Complete(d.LockToken); err != nil {
-			// It lapsed while the client did not read: no longer ours to give, unlike the credit.
-			r.consumer.AddCredit(1)
-			return payload, nil
-		}
-	}
 	t := tag(d.LockToken)
-	_, err = r.link.SendOut(amqpserver.Outgoing{
-		Tag:     t[:],
-		Payload: payload,
-		Settled: r.delete,
-		Token:   d.LockToken,
-	})
+	out := amqpserver.Outgoing{Tag: t[:], Payload: payload, Settled: r.delete, Token: d.LockToken}
+	if r.delete {
+		out.Commit = func() bool { return r.queue.Complete(d.LockToken) == nil }
+	}
+	_, err = r.link.SendOut(out)
+	if errors.Is(err, amqpserver.ErrWithheld) {
+		// Its lock lapsed while the client did not read: no longer ours to give, unlike the credit.
+		r.consumer.AddCredit(1)
+		err = nil
+	}
 	return payload, err
 }
 

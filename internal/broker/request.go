@@ -14,6 +14,7 @@ type request struct {
 	operation string
 	replyTo   string
 	messageID amqp.Raw // as the client encoded it, nil = null
+	txn       *amqp.TransactionalState
 }
 
 // Places in the properties section.
@@ -70,6 +71,7 @@ func (req *request) arguments() (arguments, bool) {
 type arguments struct {
 	raw amqp.Raw
 	err *amqp.Error
+	txn *amqp.TransactionalState // in which the operation takes part, nil: in none
 }
 
 // read looks name up and lets f read it. A null counts as missing.

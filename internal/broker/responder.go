@@ -5,6 +5,7 @@ package broker
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqpserver"
@@ -24,6 +25,7 @@ const (
 // so that nobody can make the broker hold more than one.
 type responder struct {
 	conn     *conn
+	ns       *Namespace // of conn when the link was attached
 	link     *amqpserver.SourceLink
 	node     address
 	detached func() // told of the end, may be nil
@@ -44,7 +46,7 @@ type job struct {
 }
 
 func newResponder(c *conn, l *amqpserver.SourceLink, node address) *responder {
-	r := &responder{conn: c, link: l, node: node.folded(), wake: make(chan struct{}, 1)}
+	r := &responder{conn: c, ns: c.ns, link: l, node: node.folded(), wake: make(chan struct{}, 1)}
 	c.replies.add(r)
 	c.b.links.Go(r.run)
 	return r
@@ -111,9 +113,9 @@ func (r *responder) run() {
 			if !ok {
 				break
 			}
-			res := j.from.answer(j.request)
-			j.from.settle(j.delivery, amqp.Accepted{})
-			if !r.send(res.encode(j.request)) {
+			res, say := r.work(j)
+			j.from.settle(j.delivery, acceptedIn(j.request.txn))
+			if say && !r.send(res.encode(j.request)) {
 				break
 			}
 		}
@@ -121,6 +123,45 @@ func (r *responder) run() {
 			return
 		}
 	}
+}
+
+// work answers one request, and says whether the client is to hear of it.
+func (r *responder) work(j job) (res response, say bool) {
+	f := r.fault(j.request)
+	if f == nil {
+		return j.from.answer(j.request), true
+	}
+	if f.Delay > 0 {
+		t := time.NewTimer(f.Delay)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-r.link.Done():
+			return response{}, false
+		}
+	}
+	switch {
+	case f.Cut:
+		r.conn.peer.Cut()
+		return response{}, false
+	case f.Detach:
+		r.link.Detach(f.Error)
+		return response{}, false
+	case f.Error != nil:
+		return refused(f.Error), !f.Silent
+	}
+	return j.from.answer(j.request), !f.Silent
+}
+
+// fault returns what a request suffers, nil for nothing. A token names the
+// namespace and the entity that it is for; its link has neither.
+func (r *responder) fault(req *request) *Fault {
+	if !r.node.cbs {
+		return r.ns.faults.hit(OnManagement, r.node.name, req.operation)
+	}
+	audience, _ := req.property("name")
+	ns := r.conn.access.namespaceBy(req.text())
+	return ns.faults.hit(OnToken, parseAddress(audience).name, req.operation)
 }
 
 func (r *responder) next() (job, bool) {

@@ -39,6 +39,12 @@ func newRequests(c *conn, l *amqpserver.SinkLink, node address, answer answerer)
 func (r *requests) Deliver(d *amqpserver.Delivery) {
 	req, err := readRequest(d.Payload)
 	if err == nil {
+		if name, named := req.property("associated-link-name"); named {
+			r.conn.peer.Touch(name)
+		}
+		req.txn, err = transactionOf(d.State)
+	}
+	if err == nil {
 		to := r.conn.replies.find(req.replyTo, r.node, r.link.Session())
 		if to == nil {
 			err = amqp.Errorf(amqp.ErrCondNotFound, "No link of this connection returns the responses to '%.260s'.", req.replyTo)

@@ -8,37 +8,71 @@ import (
 	"overdue/internal/queue"
 )
 
-// A sender takes what a client sends to a queue.
+// A sender takes what a client sends to a queue or a topic.
 type sender struct {
-	link  *amqpserver.SinkLink
-	queue *queue.Queue
+	conn   *conn
+	link   *amqpserver.SinkLink
+	entity *Entity
+}
+
+// linkMaxBatchSize is the link property that says how large a batch may be. Go
+// prefers it to max-message-size. Only Premium is known to state it; where it
+// equals max-message-size it changes nothing.
+const linkMaxBatchSize = "com.microsoft:max-message-batch-size"
+
+func batchProperties(size uint64) amqp.Raw {
+	properties, start := amqp.BeginMap(nil)
+	properties = amqp.AppendSymbol(properties, linkMaxBatchSize)
+	properties = amqp.AppendUlong(properties, size)
+	return amqp.EndMap(properties, start, 1)
 }
 
 // Deliver stores one message or one batch and says what became of it.
 func (s *sender) Deliver(d *amqpserver.Delivery) {
-	state := amqp.DeliveryState(amqp.Accepted{})
-	if err := s.store(d); err != nil {
-		state = &amqp.Rejected{Error: err}
+	if f := s.conn.ns.faults.hit(OnSend, s.entity.path, ""); f != nil {
+		s.conn.suffer(f, s.link, func(refusal *amqp.Error) {
+			if refusal == nil {
+				refusal = s.store(d)
+			}
+			if !f.Silent {
+				s.settle(d, refusal)
+			}
+		})
+		return
 	}
-	if !d.Settled {
-		s.link.Settle(d, state)
+	s.settle(d, s.store(d))
+}
+
+func (s *sender) settle(d *amqpserver.Delivery, refusal *amqp.Error) {
+	txn, _ := d.State.(*amqp.TransactionalState)
+	switch {
+	case d.Settled && txn != nil && refusal != nil:
+		s.conn.txns.doom(txn.TxnID, refusal)
+	case d.Settled: // nobody asks
+	case refusal != nil:
+		s.link.Settle(d, &amqp.Rejected{Error: refusal})
+	default:
+		s.link.Settle(d, acceptedIn(txn))
 	}
 }
 
-// Detached has nothing to do: nothing of a sender outlives its deliveries.
-func (s *sender) Detached(*amqp.Error) {}
+// Detached forgets the link: nothing of a sender outlives its deliveries.
+func (s *sender) Detached(*amqp.Error) { s.entity.links.remove(s.link) }
 
 func (s *sender) store(d *amqpserver.Delivery) *amqp.Error {
-	if d.State != nil {
-		return amqp.Errorf(amqp.ErrCondNotImplemented, "Transactions are not supported.")
+	txn, err := transactionOf(d.State)
+	if err != nil {
+		return err
 	}
-	var err *amqp.Error
 	var one [1]queue.Message
 	messages := one[:]
 	switch d.Format {
 	case 0:
 		one[0], err = ingest(d.Payload)
 	case amqp.BatchMessageFormat:
+		if most := s.entity.maxBatchSize(); uint64(len(d.Payload)) > most {
+			return amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The batch has %d bytes, %d is the most.", len(d.Payload), most)
+		}
 		messages, err = ingestBatch(d.Payload)
 	default:
 		err = amqp.Errorf(amqp.ErrCondNotImplemented, "The message format 0x%x is not supported.", d.Format)
@@ -46,8 +80,8 @@ func (s *sender) store(d *amqpserver.Delivery) *amqp.Error {
 	if err != nil {
 		return err
 	}
-	if _, failure := s.queue.Send(messages...); failure != nil {
-		err, _ = wireError(failure)
+	if txn != nil {
+		return s.conn.txns.send(txn.TxnID, s.entity, messages)
 	}
-	return err
+	return s.entity.send(false, messages...)
 }

@@ -3,6 +3,9 @@
 package broker
 
 import (
+	"errors"
+	"slices"
+
 	"overdue/internal/amqp"
 	"overdue/internal/amqpserver"
 	"overdue/internal/queue"
@@ -12,6 +15,26 @@ import (
 // client that waits for it is answered with the outcome it stated, or with
 // rejected and the reason.
 func (r *receiver) Disposition(ds []*amqpserver.Outgone, st amqp.DeliveryState, settled bool) {
+	if f := r.conn.ns.faults.hit(OnSettle, r.entity.path, ""); f != nil {
+		ds = slices.Clone(ds) // they are ours during the call only
+		r.conn.suffer(f, r.link, func(refusal *amqp.Error) {
+			switch {
+			case refusal == nil:
+				r.dispose(ds, st, settled || f.Silent)
+			case !settled:
+				r.link.Settle(ds, &amqp.Rejected{Error: refusal})
+			}
+		})
+		return
+	}
+	r.dispose(ds, st, settled)
+}
+
+func (r *receiver) dispose(ds []*amqpserver.Outgone, st amqp.DeliveryState, settled bool) {
+	if txn, ok := st.(*amqp.TransactionalState); ok {
+		r.dispositionIn(txn, ds, settled)
+		return
+	}
 	how, answer, refusal := settlementOf(st)
 	switch {
 	case refusal != nil:
@@ -35,8 +58,11 @@ func (r *receiver) Disposition(ds []*amqpserver.Outgone, st amqp.DeliveryState, 
 		state := answer
 		if errs != nil {
 			if errs[0] != nil {
-				err, _ := wireError(errs[0])
-				state = &amqp.Rejected{Error: err}
+				err := errs[0]
+				if r.session != nil && errors.Is(err, queue.ErrLockLost) {
+					err = lockLost(r.queue, r.session.ID(), err)
+				}
+				state = &amqp.Rejected{Error: refusalOf(err)}
 			}
 			errs = errs[n:]
 		}
@@ -80,8 +106,6 @@ func settlementOf(st amqp.DeliveryState) (how queue.Settlement, answer amqp.Deli
 		how, refusal = deadLettering(st.Error)
 		// Without an error: a rejected that carries one means failure to a client.
 		return how, &amqp.Rejected{}, refusal
-	case *amqp.TransactionalState:
-		return how, nil, amqp.Errorf(amqp.ErrCondNotImplemented, "Transactions are not supported.")
 	}
 	return how, nil, nil
 }

@@ -57,7 +57,6 @@ var ignoreEmpty = cmp.FilterValues(func(a, b []queue.Property) bool { return len
 
 func TestOutcomesThatCannotBeAreRefused(t *testing.T) {
 	for name, st := range map[string]amqp.DeliveryState{
-		"transaction":                &amqp.TransactionalState{Outcome: amqp.Accepted{}},
 		"property of no simple type": &amqp.Modified{MessageAnnotations: amqp.Map{{Key: "k", Value: amqp.List{}}}},
 		"property without a name":    &amqp.Modified{MessageAnnotations: amqp.Map{{Key: int64(1), Value: "v"}}},
 		"reason that is a number":    &amqp.Modified{MessageAnnotations: amqp.Map{{Key: propDeadLetterReason, Value: int64(1)}}},

@@ -24,6 +24,23 @@ type wire struct {
 // receiveOver attaches a receiver of mode second to q.
 func receiveOver(t *testing.T, ns *brokertest.Namespace) *wire {
 	t.Helper()
+	return attachOver(t, ns, &amqp.Source{Address: "q", HasAddress: true}, nil)
+}
+
+// attachOver attaches a receiver of mode second to a source.
+func attachOver(t *testing.T, ns *brokertest.Namespace, source *amqp.Source, properties amqp.Raw) *wire {
+	t.Helper()
+	w := connectOver(t, ns)
+	w.send(&amqp.Attach{
+		Name: "link", Role: amqp.RoleReceiver, SndSettleMode: amqp.SndUnsettled, RcvSettleMode: amqp.RcvSecond,
+		Source: source, Target: &amqp.Target{}, Properties: properties,
+	})
+	return w
+}
+
+// connectOver opens a connection and a session.
+func connectOver(t *testing.T, ns *brokertest.Namespace) *wire {
+	t.Helper()
 	nc, err := ns.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -61,10 +78,6 @@ func receiveOver(t *testing.T, ns *brokertest.Namespace) *wire {
 	}
 	w.send(&amqp.Open{ContainerID: "wire"})
 	w.send(&amqp.Begin{IncomingWindow: 1000, OutgoingWindow: 1000, HandleMax: 10})
-	w.send(&amqp.Attach{
-		Name: "link", Role: amqp.RoleReceiver, SndSettleMode: amqp.SndUnsettled, RcvSettleMode: amqp.RcvSecond,
-		Source: &amqp.Source{Address: "q", HasAddress: true}, Target: &amqp.Target{},
-	})
 	return w
 }
 
@@ -136,12 +149,22 @@ func TestADrainIsAnsweredBehindTheMessagesItAsksFor(t *testing.T) {
 }
 
 // Credit that the client takes back while deliveries wait for its window is not lost for the
-// credit that it grants later.
+// credit that it grants later, and no message is, whatever becomes of messages that are sent.
 func TestCreditTakenBackIsGrantedAnew(t *testing.T) {
+	for mode, name := range map[amqp.SndSettleMode]string{amqp.SndUnsettled: "peek-lock", amqp.SndSettled: "receive-and-delete"} {
+		t.Run(name, func(t *testing.T) { takeCreditBack(t, mode) })
+	}
+}
+
+func takeCreditBack(t *testing.T, mode amqp.SndSettleMode) {
 	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
 		const n = 10
 		fillQueue(t, ns, n)
-		w := receiveOver(t, ns)
+		w := connectOver(t, ns)
+		w.send(&amqp.Attach{
+			Name: "link", Role: amqp.RoleReceiver, SndSettleMode: mode,
+			Source: &amqp.Source{Address: "q", HasAddress: true}, Target: &amqp.Target{},
+		})
 		flow := func(seen, credit, window uint32) {
 			w.send(&amqp.Flow{
 				NextIncomingID: seen, HasNextIncomingID: true, IncomingWindow: window, OutgoingWindow: 1000, HasHandle: true,

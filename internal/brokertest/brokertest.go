@@ -109,6 +109,12 @@ func serve(t testing.TB, b *broker.Broker, ln net.Listener) {
 	})
 }
 
+// Key is the key of ConnectionString, with all rights: for Config.Keys of a
+// namespace that asks for tokens.
+func Key() broker.AuthorizationRule {
+	return broker.AuthorizationRule{KeyName: "RootManageSharedAccessKey", PrimaryKey: "c2VjcmV0", Manage: true}
+}
+
 // ConnectionString is what an application would be given.
 func (ns *Namespace) ConnectionString() string {
 	return "Endpoint=sb://" + ns.endpoint +

@@ -5,6 +5,7 @@ package brokertest
 import (
 	"context"
 	"net"
+	"net/http"
 	"testing"
 	"time"
 
@@ -22,12 +23,37 @@ type Target struct {
 	// Dial opens a connection on which AMQP can begin, for what the SDK hides.
 	Dial func(context.Context) (net.Conn, error)
 
-	// CreateQueue makes a queue for one case and returns its name.
+	// CreateQueue makes a queue for one case and returns its name, which is the
+	// configuration's where that has one.
 	CreateQueue func(*testing.T, broker.QueueConfig) string
+
+	// UpdateQueue changes how a queue is set up, and DeleteQueue deletes it.
+	UpdateQueue func(*testing.T, broker.QueueConfig)
+	DeleteQueue func(t *testing.T, name string)
+
+	// CreateTopic makes a topic and returns its name; CreateSubscription makes a
+	// subscription, with these rules or the default one. nil skips the cases that
+	// need them.
+	CreateTopic        func(*testing.T, broker.TopicConfig) string
+	CreateSubscription func(t *testing.T, topic string, cfg broker.SubscriptionConfig, rules ...broker.RuleConfig)
+
+	// HTTP sends a request of the REST runtime API, and adds whatever authorises it.
+	// The host of a request counts only where an answer named it. nil skips the
+	// cases that need it.
+	HTTP func(*http.Request) (*http.Response, error)
 
 	// LockDuration is what the queues of the suite get: as short as waiting for
 	// it is dear.
 	LockDuration time.Duration
+
+	// Secured says that the namespace wants tokens, and that the key of the
+	// connection string is good for everything. Otherwise the cases about tokens
+	// are skipped.
+	Secured bool
+
+	// Strict says that entities can only be set up within the bounds of the
+	// service; cases that need others are skipped.
+	Strict bool
 
 	// Expiry is how the namespace takes expired messages out of a queue.
 	Expiry queue.Expiry
@@ -64,7 +90,21 @@ func Exercise(t *testing.T, in func(*testing.T, func(*testing.T)), connect func(
 		{"Schedule", scheduleSpecs},
 		{"Peek", peekSpecs},
 		{"Defer", deferSpecs},
+		{"Session", sessionSpecs},
+		{"SessionLock", sessionLockSpecs},
+		{"SessionManagement", sessionManageSpecs},
 		{"Link", linkSpecs},
+		{"Forward", forwardSpecs},
+		{"Entity", entitySpecs},
+		{"Topic", topicSpecs},
+		{"Rule", ruleSpecs},
+		{"Transaction", txnSpecs},
+		{"TransactionManagement", txnManageSpecs},
+		{"Duplicate", duplicateSpecs},
+		{"Delete", deleteSpecs},
+		{"Partition", partitionSpecs},
+		{"REST", restSpecs},
+		{"Authorize", authSpecs},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, sp := range group.specs {
@@ -76,8 +116,12 @@ func Exercise(t *testing.T, in func(*testing.T, func(*testing.T)), connect func(
 	}
 }
 
-// RealTime runs f as it is.
-func RealTime(t *testing.T, f func(*testing.T)) { f(t) }
+// RealTime runs f as it is, beside the other cases: they have entities of their
+// own, and much of their time is waiting.
+func RealTime(t *testing.T, f func(*testing.T)) {
+	t.Parallel()
+	f(t)
+}
 
 // caseTime bounds a case, by the clock of the clients: in a bubble a wait
 // without an end would otherwise spin through years of keep-alives.

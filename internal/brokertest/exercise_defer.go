@@ -3,6 +3,8 @@
 package brokertest
 
 import (
+	"strings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
@@ -56,6 +58,10 @@ var deferSpecs = []spec{
 		number := s.deferOne(r, "x")
 		_, err := r.ReceiveDeferredMessages(s.soon(), []int64{number, number + 1000}, nil)
 		s.wantCode("ReceiveDeferredMessages", err, azservicebus.CodeNotFound)
+		if want := "Failed to lock one or more specified messages. Either the message is already locked or does not exist."; err != nil &&
+			!strings.Contains(err.Error(), want) {
+			s.Errorf("ReceiveDeferredMessages = %v, want the sentence of the service", err)
+		}
 		s.wantBodies("afterwards", s.receiveDeferred(r, number), "x") // it was not locked
 	}},
 	{name: "a deferred message that is locked cannot be received", check: func(s *scene) {

@@ -35,6 +35,9 @@ var expirySpecs = []spec{
 		if *m.SequenceNumber != *before.SequenceNumber || !m.EnqueuedTime.Equal(*before.EnqueuedTime) {
 			s.Errorf("number %d enqueued %v, want %d and %v as before", *m.SequenceNumber, m.EnqueuedTime, *before.SequenceNumber, before.EnqueuedTime)
 		}
+		if want := m.EnqueuedTime.Add(ttl); m.ExpiresAt == nil || !m.ExpiresAt.Equal(want) {
+			s.Errorf("expires %v, want %v as before", m.ExpiresAt, want)
+		}
 		s.wantCount("dead-lettered", m, 1)
 	}},
 	{name: "an expired message is dropped where expiry does not dead-letter", check: func(s *scene) {
@@ -135,6 +138,21 @@ var expirySpecs = []spec{
 		s.expire()
 		s.wantDeliverable("after the entity's time to live")
 		s.wantBodies("dead-lettered", s.peek(s.deadLetters()), "long", "none")
+	}},
+	{name: "a time to live of the entity alone shows on receipt, not on a peek", queue: broker.QueueConfig{
+		DefaultMessageTimeToLive: time.Hour,
+	}, check: func(s *scene) {
+		s.text("x")
+		r := s.receiver()
+		// The Go SDK takes a header without a time to live for one of zero.
+		p := s.peek(r)[0]
+		if at := p.RawAMQPMessage.Properties.AbsoluteExpiryTime; p.TimeToLive != nil && *p.TimeToLive != 0 || at != nil {
+			s.Errorf("peeked: time to live %v, expires %v; want neither", p.TimeToLive, at)
+		}
+		m := s.one(r)
+		if want := m.EnqueuedTime.Add(time.Hour); m.TimeToLive == nil || *m.TimeToLive != time.Hour || m.ExpiresAt == nil || !m.ExpiresAt.Equal(want) {
+			s.Errorf("received: time to live %v, expires %v; want 1h and %v", m.TimeToLive, m.ExpiresAt, want)
+		}
 	}},
 	{name: "a message says when it expires", check: func(s *scene) {
 		s.mortal(time.Minute, "x")

@@ -18,7 +18,11 @@ func (s *scene) session() *amqp.Session {
 	s.Helper()
 	nc, err := s.target.Dial(s.ctx)
 	s.must(err)
-	c, err := amqp.NewConn(s.ctx, nc, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous(), HostName: host})
+	credentials := amqp.SASLTypeAnonymous()
+	if s.target.Secured {
+		credentials = amqp.SASLTypePlain(s.key())
+	}
+	c, err := amqp.NewConn(s.ctx, nc, &amqp.ConnOptions{SASLType: credentials, HostName: host})
 	s.must(err)
 	s.Cleanup(func() { _ = c.Close() }) // a test may have cut it
 	session, err := c.NewSession(s.ctx, nil)

@@ -48,6 +48,9 @@ var scheduleSpecs = []spec{
 		if m.ScheduledEnqueueTime == nil || m.ScheduledEnqueueTime.Sub(at).Abs() > time.Millisecond {
 			s.Errorf("scheduled for %v, want %v", m.ScheduledEnqueueTime, at)
 		}
+		if !m.EnqueuedTime.Before(at) {
+			s.Errorf("enqueued %v, want when it was sent", m.EnqueuedTime)
+		}
 	}},
 	{name: "activation enqueues the message anew", check: func(s *scene) {
 		at := s.now().Add(soonest)

@@ -10,37 +10,52 @@ import (
 // assign gives waiting messages, in sequence order, to consumers with credit, in the order in which the credit came.
 // This is what a receive is: it moves expired messages as Config.Expiry says, and never delivers one.
 func (q *Queue) assign(now instant) {
-	if len(q.consumers.line) == 0 {
+	if q.sessions != nil {
+		q.assignSessions(now)
 		return
 	}
-	if q.cfg.Expiry != LazyHead {
-		q.flush(now)
+	q.moving = false
+	if len(q.consumers.line) == 0 || q.cfg.Expiry != LazyHead && !q.flushWave(now) {
+		return
 	}
-	for c := q.consumers.first(); c != nil; c = q.consumers.first() {
-		e, _ := q.waiting.min()
+	q.serve(&q.waiting, &q.consumers, now)
+}
+
+// serve gives what is waiting to these consumers. It reports false when it has stopped for what has expired, see wave.
+func (q *Queue) serve(waiting *entryHeap, cs *consumers, now instant) bool {
+	for c, moved := cs.first(), 0; c != nil; c = cs.first() {
+		e, _ := waiting.min()
 		if e == nil {
-			return
+			break
 		}
-		q.unwait(e)
 		if q.expired(e, now) {
+			if moved++; moved > wave {
+				q.moving = true
+				return false
+			}
+			q.unwait(e)
 			q.expire(e)
 			continue
 		}
+		q.unwait(e)
 		ordinal := c.grants[0].ordinal
 		c.give(e, now)
 		if !c.able() || c.grants[0].ordinal != ordinal {
-			q.consumers.pop()
-			q.consumers.queue(c) // its next credit came later
+			cs.pop()
+			cs.queue(c) // its next credit came later
 		}
 	}
+	return true
 }
 
-// consumers is the consumers of a queue.
+// consumers is the consumers of a queue, or of one of its sessions.
 type consumers struct {
-	all     map[*Consumer]struct{}
-	line    []*Consumer // able to be given a message, by the ordinal of their first grant
-	ordinal uint64      // the latest given
-	latest  *Consumer   // to whom
+	all      map[*Consumer]struct{}
+	line     []*Consumer // able to be given a message, by the ordinal of their first grant
+	ordinal  uint64      // the latest given
+	latest   *Consumer   // to whom
+	session  *session    // nil: of the queue
+	sessions *sessions   // beside session
 }
 
 func (cs *consumers) add(c *Consumer) {
@@ -62,7 +77,8 @@ func (cs *consumers) closeAll() {
 	for c := range cs.all {
 		c.shut()
 	}
-	*cs = consumers{}
+	cs.lined(-len(cs.line))
+	*cs = consumers{session: cs.session, sessions: cs.sessions}
 }
 
 // nextOrdinal is the ordinal of a grant of c. It is the one before when nobody else was granted credit since.
@@ -85,6 +101,7 @@ func (cs *consumers) pop() {
 	cs.line[0].queued = false
 	cs.line[0] = nil
 	cs.line = cs.line[1:]
+	cs.lined(-1)
 }
 
 // queue puts c in the line, where its earliest credit belongs, if it is able and not there yet.
@@ -95,6 +112,17 @@ func (cs *consumers) queue(c *Consumer) {
 	i, _ := cs.find(c)
 	cs.line = slices.Insert(cs.line, i, c)
 	c.queued = true
+	cs.lined(1)
+	if cs.session != nil {
+		cs.sessions.touch(cs.session)
+	}
+}
+
+// lined says that n more consumers stand in the line.
+func (cs *consumers) lined(n int) {
+	if cs.sessions != nil {
+		cs.sessions.receiving += n
+	}
 }
 
 func (cs *consumers) unqueue(c *Consumer) {
@@ -104,6 +132,7 @@ func (cs *consumers) unqueue(c *Consumer) {
 	c.queued = false
 	if i, ok := cs.find(c); ok {
 		cs.line = slices.Delete(cs.line, i, i+1)
+		cs.lined(-1)
 	}
 }
 

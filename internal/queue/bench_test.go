@@ -3,7 +3,9 @@
 package queue
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -92,6 +94,16 @@ var steady = []struct {
 		return b, func() {
 			i++
 			b.send(ttl(i))
+			b.must(b.Complete(b.receive().LockToken))
+		}
+	}},
+	{"the same with n message-ids remembered", func(n int) (*bench, func()) {
+		named := func(i int) Message { return Message{MessageID: fmt.Sprintf("%032d", i)} }
+		b := newBench(n, Config{RequiresDuplicateDetection: true}).fill(named)
+		i := n
+		return b, func() {
+			b.send(named(i))
+			i++
 			b.must(b.Complete(b.receive().LockToken))
 		}
 	}},
@@ -269,7 +281,9 @@ func BenchmarkWave(b *testing.B) {
 					q := bm.setup(n)
 					q.now = q.now.Add(time.Hour)
 					start := time.Now()
-					q.Wake()
+					for range n/wave + 1 {
+						q.Wake()
+					}
 					took := float64(time.Since(start).Nanoseconds()) / float64(n)
 					if ns[i] = min(ns[i], took); round == 0 {
 						ns[i] = took
@@ -283,6 +297,67 @@ func BenchmarkWave(b *testing.B) {
 			b.ReportMetric(ns[0], "ns/1k")
 			b.ReportMetric(ns[1], "ns/1M")
 			b.ReportMetric(ns[1]/ns[0], "ratio")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkSession is the life of a session of one message, beside n others that wait.
+func BenchmarkSession(b *testing.B) {
+	for _, n := range []int{1_000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			q := newBench(n, Config{RequiresSession: true})
+			defer q.Close()
+			q.fill(func(i int) Message { return Message{SessionID: fmt.Sprint("session-", i), HasSession: true} })
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				q.send(Message{SessionID: fmt.Sprint("new-", i), HasSession: true})
+				h, err := q.NextSession(nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				q.c = h.NewConsumer(PeekLock)
+				if err := q.Complete(q.receive().LockToken); err != nil {
+					b.Fatal(err)
+				}
+				h.Close()
+			}
+		})
+	}
+}
+
+// BenchmarkWaitAmidWave prints for how long somebody else waits at most while a large wave is moved: of what a receive
+// finds expired, and of what is activated.
+func BenchmarkWaitAmidWave(b *testing.B) {
+	for _, bm := range []struct {
+		name string
+		m    func(now time.Time) Message
+		done func(c Counts, n int) bool
+	}{
+		{"receive amid expired", func(time.Time) Message { return Message{TTL: time.Hour} },
+			func(c Counts, n int) bool { return c.DeadLetter == n }},
+		{"activate", func(now time.Time) Message { return Message{ScheduledEnqueueTime: now.Add(time.Hour)} },
+			func(c Counts, _ int) bool { return c.Scheduled == 0 }},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			const n = 1_000_000
+			var longest, took time.Duration
+			for b.Loop() {
+				q := newBench(n, Config{DeadLetteringOnMessageExpiration: true})
+				now := q.now
+				q.fill(func(int) Message { return bm.m(now) })
+				runtime.GC()
+				q.now = q.now.Add(time.Hour)
+				start := time.Now()
+				q.c.AddCredit(1)
+				for last := time.Now(); !bm.done(q.Counts(), n); last = time.Now() {
+					longest = max(longest, time.Since(last))
+				}
+				took += time.Since(start)
+				q.Close()
+			}
+			b.ReportMetric(float64(longest.Microseconds())/1000, "ms/longest")
+			b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "ms/wave")
 			b.ReportMetric(0, "ns/op")
 		})
 	}

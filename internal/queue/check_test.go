@@ -11,17 +11,29 @@ func (q *Queue) check(t *rapid.T) {
 	defer q.mu.Unlock()
 	var size int64
 	var waiting, expiring, locked, scheduled, deferred, tokens, outboxes int
+	none := &entryHeap{}
 	in := func(h *entryHeap, e *entry) bool {
 		i := int(e.pos[h.slot])
 		return i >= 0 && i < h.len() && h.items[i].e == e
 	}
 	q.byNumber.ascend(-1<<63, func(e *entry) bool {
 		size += e.size()
+		waitsIn, locksIn := &q.waiting, &q.locks
+		if q.sessions != nil {
+			s := q.sessions.byID[e.sessionID]
+			if s == nil || s.byNumber.get(e.seq) != e {
+				t.Fatalf("entry %d is not in its session %q", e.seq, e.sessionID)
+			}
+			waitsIn, locksIn = &s.waiting, none
+			if s.lock != nil {
+				locksIn = &s.lock.locked
+			}
+		}
 		where := map[*entryHeap]bool{
-			&q.waiting:  e.state == Active && !e.locked,
+			waitsIn:     e.state == Active && !e.locked,
 			&q.expiry:   e.state == Active && !e.locked && e.expiresAt != never && !q.frozen(),
-			&q.locks:    e.locked,
-			&q.schedule: e.state == Scheduled,
+			locksIn:     e.locked && !e.held,
+			&q.schedule: pending(e),
 		}
 		for h, want := range where {
 			if in(h, e) != want {
@@ -29,7 +41,7 @@ func (q *Queue) check(t *rapid.T) {
 			}
 		}
 		for h, n := range map[*entryHeap]*int{
-			&q.waiting: &waiting, &q.expiry: &expiring, &q.locks: &locked, &q.schedule: &scheduled,
+			waitsIn: &waiting, &q.expiry: &expiring, locksIn: &locked, &q.schedule: &scheduled,
 		} {
 			if where[h] {
 				*n++
@@ -51,6 +63,7 @@ func (q *Queue) check(t *rapid.T) {
 	})
 	got := []int{q.waiting.len(), q.expiry.len(), q.locks.len(), q.schedule.len(), q.deferred, len(q.tokens)}
 	want := []int{waiting, expiring, locked, scheduled, deferred, tokens}
+	size += q.checkSessions(t, got)
 	for i := range got {
 		if got[i] != want[i] {
 			t.Fatalf("waiting, expiry, locks, schedule, deferred, tokens = %d, want %d", got, want)
@@ -59,11 +72,25 @@ func (q *Queue) check(t *rapid.T) {
 	if q.size != size {
 		t.Fatalf("size = %d, want %d", q.size, size)
 	}
-	if len(q.dying) != 0 {
-		t.Fatalf("%d dead are not buried", len(q.dying))
+	if len(q.dying)+len(q.dyingTransfer) != 0 {
+		t.Fatalf("%d dead are not buried", len(q.dying)+len(q.dyingTransfer))
 	}
-	for c := range q.consumers.all {
-		outboxes -= len(c.outbox)
+	outboxes -= q.consumers.check(t)
+	if q.sessions != nil {
+		for _, h := range q.sessions.locks {
+			outboxes -= h.consumers.check(t)
+		}
+	}
+	if outboxes != 0 {
+		t.Fatalf("%d entries have a holder without being in an outbox, or the reverse", outboxes)
+	}
+}
+
+// check reports how many entries are in outboxes.
+func (cs *consumers) check(t *rapid.T) (outboxes int) {
+	t.Helper()
+	for c := range cs.all {
+		outboxes += len(c.outbox)
 		var sum int64
 		for i, g := range c.grants {
 			sum += g.n
@@ -78,12 +105,10 @@ func (q *Queue) check(t *rapid.T) {
 			t.Fatalf("consumer is in line: %v, want %v", c.queued, c.able())
 		}
 	}
-	if outboxes != 0 {
-		t.Fatalf("%d entries have a holder without being in an outbox, or the reverse", outboxes)
-	}
-	for i, c := range q.consumers.line {
-		if i > 0 && c.grants[0].ordinal <= q.consumers.line[i-1].grants[0].ordinal {
+	for i, c := range cs.line {
+		if i > 0 && c.grants[0].ordinal <= cs.line[i-1].grants[0].ordinal {
 			t.Fatalf("line of consumers is out of order at %d", i)
 		}
 	}
+	return outboxes
 }

@@ -19,8 +19,15 @@ const (
 
 // Defaults of Config, those of Service Bus.
 const (
-	DefaultLockDuration     = time.Minute
-	DefaultMaxDeliveryCount = 10
+	DefaultLockDuration                        = time.Minute
+	DefaultMaxDeliveryCount                    = 10
+	DefaultDuplicateDetectionHistoryTimeWindow = 10 * time.Minute
+)
+
+// Bounds of Config.DuplicateDetectionHistoryTimeWindow, those of Service Bus.
+const (
+	MinDuplicateDetectionHistoryTimeWindow = 20 * time.Second
+	MaxDuplicateDetectionHistoryTimeWindow = 7 * 24 * time.Hour
 )
 
 // Config says how a queue behaves. The zero value is a lazy queue with the defaults of Service Bus.
@@ -36,13 +43,34 @@ type Config struct {
 	DefaultMessageTimeToLive time.Duration
 	// DeadLetteringOnMessageExpiration moves expired messages to the dead-letter queue. Otherwise they are dropped.
 	DeadLetteringOnMessageExpiration bool
+	// RequiresSession makes this a session queue: every message belongs to a session, and is received by who holds the
+	// session's lock. See Queue.AcceptSession.
+	RequiresSession bool
 	// Expiry is when expired messages leave the queue.
 	Expiry Expiry
-	// MaxSize bounds the bytes held, those of the dead-letter queue included. 0 or less means no bound.
+	// MaxSize bounds the bytes held, those of the dead-letter queues and of the history of message-ids included. 0 or less
+	// means no bound.
 	MaxSize int64
+	// Shared bounds the bytes of several queues together, instead of MaxSize.
+	Shared *Quota
+	// RequiresDuplicateDetection drops messages whose MessageID was sent before, within
+	// DuplicateDetectionHistoryTimeWindow of the first. The sender is not told.
+	RequiresDuplicateDetection bool
+	// DuplicateDetectionHistoryTimeWindow is brought within its bounds; 0 or less means the default.
+	DuplicateDetectionHistoryTimeWindow time.Duration
+	// Partitioned numbers messages as a partitioned entity does, see Partitions. Everything else stays as it is.
+	Partitioned bool
 	// Now is the broker's clock, nil means time.Now. It may be skewed against the machine's and may step. It is
 	// called with the queue's mutex held, so it must not call the queue.
 	Now func() time.Time
+}
+
+// frozen is the settings of a dead-letter queue. Nothing expires there, and nobody sends to it.
+func (c Config) frozen() Config {
+	c.DefaultMessageTimeToLive = 0
+	c.RequiresDuplicateDetection = false
+	c.RequiresSession = false // whoever looks after the dead takes them as they come
+	return c
 }
 
 func (c Config) withDefaults() Config {
@@ -54,6 +82,11 @@ func (c Config) withDefaults() Config {
 	}
 	c.DefaultMessageTimeToLive = max(c.DefaultMessageTimeToLive, 0)
 	c.MaxSize = max(c.MaxSize, 0)
+	if c.DuplicateDetectionHistoryTimeWindow <= 0 {
+		c.DuplicateDetectionHistoryTimeWindow = DefaultDuplicateDetectionHistoryTimeWindow
+	}
+	c.DuplicateDetectionHistoryTimeWindow = min(max(c.DuplicateDetectionHistoryTimeWindow,
+		MinDuplicateDetectionHistoryTimeWindow), MaxDuplicateDetectionHistoryTimeWindow)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -20,6 +20,7 @@ const outboxLimit = 256
 // from any goroutine, Take from one at a time if order matters.
 type Consumer struct {
 	q     *Queue
+	line  *consumers // those it shares messages with: of the queue, or of its session
 	mode  Mode
 	limit int // outboxLimit; tests make it small
 	ready chan struct{}
@@ -35,15 +36,21 @@ type Consumer struct {
 	closed   bool
 }
 
-// NewConsumer makes a consumer without credit. Close must be called. On a closed queue it is closed from the start.
+// NewConsumer makes a consumer without credit. Close must be called. On a closed queue it is closed from the start, and
+// so it is on a session queue, where Session.NewConsumer makes them.
 func (q *Queue) NewConsumer(mode Mode) *Consumer {
-	c := &Consumer{q: q, mode: mode, limit: outboxLimit, ready: make(chan struct{}, 1)}
+	return q.newConsumer(mode, &q.consumers, func() bool { return q.sessions != nil })
+}
+
+// newConsumer makes a consumer in line, which is guarded by q.mu, unless over.
+func (q *Queue) newConsumer(mode Mode, line *consumers, over func() bool) *Consumer {
+	c := &Consumer{q: q, line: line, mode: mode, limit: outboxLimit, ready: make(chan struct{}, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
+	if q.closed || over() {
 		c.shut()
 	} else {
-		q.consumers.add(c)
+		line.add(c)
 	}
 	return c
 }
@@ -97,9 +104,9 @@ func (c *Consumer) resume(now instant) {
 	lapsed := c.lapsed
 	c.lapsed = 0
 	c.grant(lapsed)
-	c.q.consumers.queue(c)
+	c.line.queue(c)
 	c.q.assign(now)
-	c.endDrain()
+	c.endDrain(now)
 }
 
 // Drain makes the consumer receive what is available, up to its credit, and then sets the credit to zero; Take tells
@@ -116,13 +123,31 @@ func (c *Consumer) Drain() {
 
 // endDrain ends a drain when nothing is left to assign. Messages can only be left over by an outbox that is full; then
 // the next Take goes on.
-func (c *Consumer) endDrain() {
-	if !c.draining || c.credit > 0 && len(c.outbox) >= c.limit {
+func (c *Consumer) endDrain(now instant) {
+	if !c.draining || c.closed || c.credit > 0 && len(c.outbox) >= c.limit {
+		return
+	}
+	if c.credit > 0 && c.q.behind(now) {
+		if !slices.Contains(c.q.undrained, c) {
+			c.q.undrained = append(c.q.undrained, c)
+		}
 		return
 	}
 	c.draining, c.drained = false, true
 	c.revoke(max(c.credit, 0))
 	c.signal()
+}
+
+// endDrains ends the drains that waited until the queue is up to date.
+func (q *Queue) endDrains(now instant) {
+	if len(q.undrained) == 0 || q.behind(now) {
+		return
+	}
+	cs := q.undrained
+	q.undrained = nil
+	for _, c := range cs {
+		c.endDrain(now)
+	}
 }
 
 // Close gives what lies in the outbox back to the queue, uncounted, and closes Ready. What was taken stays locked and
@@ -133,7 +158,7 @@ func (c *Consumer) Close() {
 		return
 	}
 	defer c.q.leave(now)
-	c.q.consumers.remove(c)
+	c.line.remove(c)
 	outbox := c.outbox
 	c.shut()
 	for _, e := range outbox {
@@ -171,7 +196,7 @@ func (c *Consumer) lose(e *entry) {
 	i := slices.Index(c.outbox, e)
 	c.outbox = slices.Delete(c.outbox, i, i+1)
 	c.lapsed++
-	c.q.consumers.unqueue(c)
+	c.line.unqueue(c)
 }
 
 // able: c can be given a message.

@@ -60,7 +60,7 @@ func (c *Consumer) change(n int64, now instant) {
 		if c.credit > 0 { // what only makes good a debt is no new credit
 			c.draining, c.drained = false, false
 		}
-		c.q.consumers.queue(c)
+		c.line.queue(c)
 	}
 	if n < 0 {
 		c.reduce(-n, now)
@@ -76,7 +76,7 @@ func (c *Consumer) grant(n int64) {
 	if n <= 0 {
 		return
 	}
-	ordinal := c.q.consumers.nextOrdinal(c)
+	ordinal := c.line.nextOrdinal(c)
 	last := len(c.grants) - 1
 	if last >= 0 && (c.grants[last].ordinal == ordinal || len(c.grants) == maxGrants) {
 		c.grants[last] = grant{ordinal, c.grants[last].n + n}
@@ -102,7 +102,7 @@ func (c *Consumer) revoke(n int64) {
 		n -= k
 		if c.grants[last].n -= k; c.grants[last].n == 0 {
 			if last == 0 {
-				c.q.consumers.unqueue(c) // needs the grant to find its place in the line
+				c.line.unqueue(c) // needs the grant to find its place in the line
 			}
 			c.grants = c.grants[:last]
 		}

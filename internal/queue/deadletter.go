@@ -9,41 +9,86 @@ const (
 	reasonExpired      = "TTLExpiredException"
 	descriptionExpired = "The message expired and was dead lettered."
 	reasonMaxDelivery  = "MaxDeliveryCountExceeded"
+
+	reasonNoSession      = "Session id is null."
+	descriptionNoSession = "Session enabled entity doesn't allow a message whose session identifier is null."
 )
+
+// TransferDeadLetterQueue is the queue of what could not be forwarded from here; nil on a dead-letter queue. It is like
+// the dead-letter queue, and made when somebody first asks for it.
+func (q *Queue) TransferDeadLetterQueue() *Queue {
+	if q.frozen() {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.transferQueue()
+}
+
+// transferQueue is TransferDeadLetterQueue with the mutex held.
+func (q *Queue) transferQueue() *Queue {
+	if q.transfer == nil {
+		q.transfer = newQueue(q.cfg.frozen(), q.quota)
+		q.transfer.closed = q.closed
+	}
+	return q.transfer
+}
 
 // deadLetter takes e, which must be unlocked and not waiting, out of the queue and leaves it to bury.
 func (q *Queue) deadLetter(e *entry, reason, description string) {
-	q.dismiss(e)
-	x := *e.more()
-	before := x.size
-	x.reason, x.description = reason, description
-	x.size = x.propertiesSize + int64(len(reason)+len(description))
-	q.used.Add(x.size - before)
-	e.extra = &x
+	q.condemn(e, reason, description)
 	q.dying = append(q.dying, e)
 }
 
-// bury moves the dead to the dead-letter queue, all with one lock of its mutex. The queue's own mutex is still held,
-// so nobody sees a message in neither place or in both.
-func (q *Queue) bury(now instant) {
-	if len(q.dying) == 0 {
+// transferDeadLetter is deadLetter to the transfer dead-letter queue.
+func (q *Queue) transferDeadLetter(e *entry, reason, description string) {
+	q.condemn(e, reason, description)
+	q.dyingTransfer = append(q.dyingTransfer, e)
+}
+
+// condemn takes e out of the queue and writes down why. Those of one critical section that die alike share what is
+// written: of a wave that would be most of what moving it costs.
+func (q *Queue) condemn(e *entry, reason, description string) {
+	q.dismiss(e)
+	if e.extra == nil {
+		if q.fate == nil || q.fate.reason != reason || q.fate.description != description {
+			q.fate = &extra{reason: reason, description: description, deadLetteredAt: unset}
+		}
+		e.extra = q.fate
+		q.quota.add(e.extra.size())
 		return
 	}
-	if d := q.dead; !d.inter(q.dying, now) {
-		for _, e := range q.dying {
-			q.used.Add(-e.size())
-		}
+	x := *e.more()
+	before := x.size()
+	x.reason, x.description = reason, description
+	q.quota.add(x.size() - before)
+	e.extra = &x
+}
+
+// bury moves the dead to their queues, all with one lock of the mutex there. The queue's own mutex is still held, so
+// nobody sees a message in neither place or in both.
+func (q *Queue) bury(now instant) {
+	q.fate = nil
+	if len(q.dying) > 0 {
+		q.dead.inter(q.dying, now)
+		q.dying = nil
 	}
-	q.dying = nil
+	if len(q.dyingTransfer) > 0 {
+		q.transferQueue().inter(q.dyingTransfer, now)
+		q.dyingTransfer = nil
+	}
 }
 
 // inter takes what another queue has dead-lettered. The sequence numbers are the other queue's, so they may arrive in
-// any order. It reports false when q is closed.
-func (q *Queue) inter(es []*entry, now instant) bool {
+// any order. When q is closed, the messages are gone.
+func (q *Queue) inter(es []*entry, now instant) {
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
-		return false
+		for _, e := range es {
+			q.quota.add(-e.size())
+		}
+		return
 	}
 	q.catchUp(now)
 	for _, e := range es {
@@ -53,7 +98,6 @@ func (q *Queue) inter(es []*entry, now instant) bool {
 		q.wait(e)
 	}
 	q.leave(now)
-	return true
 }
 
 func (q *Queue) maxDeliveryDescription() string {

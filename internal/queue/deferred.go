@@ -2,17 +2,28 @@
 
 package queue
 
+import "slices"
+
 // ReceiveDeferred locks the deferred messages with these sequence numbers, or removes them in mode ReceiveAndDelete;
 // all or none. Each counts as a delivery. In a peek they stay deferred, and stay so when abandoned or released. A
 // deferred message that has expired is only noticed here: it is dead-lettered or dropped, and the call fails.
-// Errors: ErrMessageNotFound when one of them is not deferred, is locked, expired or named twice; ErrClosed.
+// Errors: ErrMessageNotFound when one of them is not deferred, is locked, expired or named twice; ErrSessionLockLost when
+// nobody holds the lock of the session that one of them belongs to; ErrClosed.
 func (q *Queue) ReceiveDeferred(mode Mode, seqs ...int64) ([]Delivery, error) {
 	now, err := q.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer q.leave(now)
-	es, ok := q.find(seqs, func(e *entry) bool { return e.state == Deferred && !e.locked })
+	return q.receiveDeferred(mode, seqs, now, func(*entry) bool { return true })
+}
+
+// receiveDeferred is ReceiveDeferred, with the mutex held, of messages that are fit.
+func (q *Queue) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*entry) bool) ([]Delivery, error) {
+	es, ok := q.find(seqs, func(e *entry) bool { return e.state == Deferred && !e.locked && fit(e) })
+	if q.sessions != nil && slices.ContainsFunc(es, func(e *entry) bool { return q.sessionLock(e) == nil }) {
+		return nil, ErrSessionLockLost
+	}
 	for _, e := range es {
 		if q.expired(e, now) {
 			q.expire(e)

@@ -22,6 +22,9 @@ type entry struct {
 	pos         [slots]int32
 	state       State
 	locked      bool
+	held        bool // its lock does not lapse, see Hold
+	entityTTL   bool // ttl is the queue's default alone
+	hasSession  bool
 }
 
 // nowhere is the position of an entry in a heap that it is not in.
@@ -34,8 +37,13 @@ type extra struct {
 	description    string
 	source         string
 	deadLetteredAt instant
-	size           int64 // of properties, reason and description
-	propertiesSize int64 // of properties alone
+	enqueuedSeq    int64 // in the queue it was first sent to; 0: this one
+	hops           int
+	propertiesSize int64 // of properties, in bytes
+}
+
+func (x *extra) size() int64 {
+	return x.propertiesSize + int64(len(x.reason)+len(x.description)+len(x.source))
 }
 
 // noExtra stands in for a missing one when reading.
@@ -53,7 +61,37 @@ func (e *entry) more() *extra {
 const entryOverhead = 256
 
 func (e *entry) size() int64 {
-	return entryOverhead + int64(len(e.body)+len(e.messageID)+len(e.sessionID)) + e.more().size
+	return entryOverhead + int64(len(e.body)+len(e.messageID)+len(e.sessionID)) + e.more().size()
+}
+
+// size is what the entry of m will count.
+func (m *Message) size() int64 {
+	n := entryOverhead + int64(len(m.Body)+len(m.MessageID)+len(m.SessionID))
+	if x, has := m.extra(); has {
+		n += x.size()
+	}
+	return n
+}
+
+// extra is what m has beyond the ordinary, if it has.
+func (m *Message) extra() (x extra, has bool) {
+	if len(m.Properties) == 0 && m.DeadLetterReason == "" && m.DeadLetterErrorDescription == "" &&
+		m.DeadLetterSource == "" && m.EnqueuedSequenceNumber == 0 && m.Hops == 0 {
+		return extra{}, false
+	}
+	x = extra{
+		properties:     m.Properties,
+		reason:         m.DeadLetterReason,
+		description:    m.DeadLetterErrorDescription,
+		source:         m.DeadLetterSource,
+		enqueuedSeq:    m.EnqueuedSequenceNumber,
+		hops:           m.Hops,
+		deadLetteredAt: unset,
+	}
+	for _, p := range m.Properties {
+		x.propertiesSize += propertySize(p)
+	}
+	return x, true
 }
 
 func (q *Queue) newEntry(m *Message, seq int64, now instant) *entry {
@@ -62,14 +100,19 @@ func (q *Queue) newEntry(m *Message, seq int64, now instant) *entry {
 		body:        m.Body,
 		messageID:   m.MessageID,
 		sessionID:   m.SessionID,
+		hasSession:  m.HasSession,
 		ttl:         max(m.TTL, 0),
 		scheduledAt: unset,
 		enqueuedAt:  now,
 		expiresAt:   never,
 		pos:         [slots]int32{nowhere, nowhere},
 	}
+	if x, has := m.extra(); has {
+		kept := x // the one that is allocated: most messages have none
+		e.extra = &kept
+	}
 	if limit := q.cfg.DefaultMessageTimeToLive; limit > 0 && (e.ttl == 0 || e.ttl > limit) {
-		e.ttl = limit
+		e.ttl, e.entityTTL = limit, e.ttl == 0
 	}
 	if !m.ScheduledEnqueueTime.IsZero() {
 		e.scheduledAt = instantOf(m.ScheduledEnqueueTime)
@@ -93,19 +136,24 @@ func (e *entry) view() View {
 			Body:                 e.body,
 			MessageID:            e.messageID,
 			SessionID:            e.sessionID,
+			HasSession:           e.hasSession,
 			TTL:                  e.ttl,
 			ScheduledEnqueueTime: e.scheduledAt.time(),
+
+			EnqueuedSequenceNumber:     x.enqueuedSeq,
+			Hops:                       x.hops,
+			DeadLetterReason:           x.reason,
+			DeadLetterErrorDescription: x.description,
+			DeadLetterSource:           x.source,
+			Properties:                 x.properties,
 		},
-		SequenceNumber:             e.seq,
-		EnqueuedTime:               e.enqueuedAt.time(),
-		ExpiresAt:                  e.expiresAt.time(),
-		DeliveryCount:              int(e.count),
-		State:                      e.state,
-		Properties:                 x.properties,
-		DeadLetterReason:           x.reason,
-		DeadLetterErrorDescription: x.description,
-		DeadLetterSource:           x.source,
-		DeadLetteredTime:           x.deadLetteredAt.time(),
+		SequenceNumber:   e.seq,
+		EnqueuedTime:     e.enqueuedAt.time(),
+		ExpiresAt:        e.expiresAt.time(),
+		DeliveryCount:    int(e.count),
+		State:            e.state,
+		EntityTTL:        e.entityTTL,
+		DeadLetteredTime: x.deadLetteredAt.time(),
 	}
 }
 

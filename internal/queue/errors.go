@@ -15,6 +15,20 @@ var (
 	ErrClosed = errors.New("queue: closed")
 	// ErrDeadLetterQueue: a dead-letter queue takes no messages from senders and dead-letters none.
 	ErrDeadLetterQueue = errors.New("queue: not possible in a dead-letter queue")
+	// ErrSessionRequired: a message without a session was sent to a queue that requires one.
+	ErrSessionRequired = errors.New("queue: session required")
+	// ErrNotSessionful: a queue without Config.RequiresSession has no sessions, and neither has a dead-letter queue.
+	ErrNotSessionful = errors.New("queue: has no sessions")
+	// ErrSessionLocked: somebody holds the lock of the session.
+	ErrSessionLocked = errors.New("queue: session is locked")
+	// ErrSessionLockLost: the lock of the session lapsed or was given up, or nobody ever had it.
+	ErrSessionLockLost = errors.New("queue: session lock lost")
+	// ErrLockedBySession: a message of a session has no lock of its own that could be renewed.
+	ErrLockedBySession = errors.New("queue: locked by its session")
+	// ErrSessionStateTooLarge: the state of a session would exceed MaxSessionStateSize.
+	ErrSessionStateTooLarge = errors.New("queue: session state too large")
+	// ErrCanceled: the caller gave up waiting.
+	ErrCanceled = errors.New("queue: canceled")
 	// ErrPropertiesTooLarge: the properties set by settlements would exceed MaxPropertiesSize. The lock is kept.
 	ErrPropertiesTooLarge = errors.New("queue: properties too large")
 )

@@ -12,7 +12,7 @@ const (
 // arity of the heaps. Four children share a cache line, and the tree is half as deep as a binary one.
 const arity = 4
 
-// An entryHeap yields entries by ascending key, among equal keys by sequence number. Entries know their position, so
+// An entryHeap yields entries by ascending key, among equal keys by order of arrival. Entries know their position, so
 // that any of them can be taken out in O(log n).
 type entryHeap struct {
 	slot  int
@@ -26,7 +26,7 @@ type heapItem struct {
 }
 
 func (a heapItem) less(b heapItem) bool {
-	return a.key < b.key || a.key == b.key && a.e.seq < b.e.seq
+	return a.key < b.key || a.key == b.key && arrival(a.e.seq) < arrival(b.e.seq)
 }
 
 func (h *entryHeap) len() int { return len(h.items) }

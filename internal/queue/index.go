@@ -23,10 +23,6 @@ type node struct {
 	next    *node    // of a leaf: the leaf to the right
 }
 
-func newLeaf() *node {
-	return &node{keys: make([]int64, 0, fanout), entries: make([]*entry, 0, fanout)}
-}
-
 func newInner() *node {
 	return &node{keys: make([]int64, 0, fanout), kids: make([]*node, 0, fanout)}
 }
@@ -81,7 +77,7 @@ func (n *node) child(seq int64) int {
 // insert adds e under its sequence number, which must be new.
 func (x *index) insert(e *entry) {
 	if x.root == nil {
-		x.root = newLeaf()
+		x.root = &node{} // grows as needed: most sessions have few messages
 	}
 	if right, key := x.root.insert(e); right != nil {
 		root := newInner()

@@ -11,8 +11,9 @@ import (
 // lock only keeps the message from others.
 func (q *Queue) lock(e *entry, mode Mode, now instant) {
 	e.locked = true
-	e.lockedUntil = now.add(q.cfg.LockDuration)
-	q.locks.push(e, int64(e.lockedUntil))
+	locks, key, until := q.lockedWith(e, now)
+	e.lockedUntil = until
+	locks.push(e, key)
 	if mode == PeekLock {
 		e.token = q.newToken()
 		q.tokens[e.token] = e
@@ -22,7 +23,12 @@ func (q *Queue) lock(e *entry, mode Mode, now instant) {
 
 // unlock ends the lock and leaves e nowhere but in the index.
 func (q *Queue) unlock(e *entry) {
-	q.locks.remove(e)
+	if e.held {
+		q.setHeld(e, false)
+	} else {
+		locks, _, _ := q.lockedWith(e, 0)
+		locks.remove(e)
+	}
 	if e.token != (LockToken{}) {
 		delete(q.tokens, e.token)
 		e.token = LockToken{}
@@ -81,7 +87,8 @@ func (q *Queue) lapse(now instant) {
 	}
 }
 
-// RenewLock extends a lock to LockDuration from now and says until when it holds. Errors: ErrLockLost, ErrClosed.
+// RenewLock extends a lock to LockDuration from now and says until when it holds. Errors: ErrLockLost; in a session
+// queue, where the lock of the session is the one to renew, ErrLockedBySession; ErrClosed.
 func (q *Queue) RenewLock(t LockToken) (time.Time, error) {
 	until, err := q.RenewLocks([]LockToken{t})
 	if err != nil {
@@ -90,7 +97,7 @@ func (q *Queue) RenewLock(t LockToken) (time.Time, error) {
 	return until[0], nil
 }
 
-// RenewLocks renews all locks or, when one of them is lost, none. Errors: ErrLockLost, ErrClosed.
+// RenewLocks renews all locks or, when one of them is lost, none. Errors: see RenewLock.
 func (q *Queue) RenewLocks(ts []LockToken) ([]time.Time, error) {
 	now, err := q.enter()
 	if err != nil {
@@ -102,12 +109,17 @@ func (q *Queue) RenewLocks(ts []LockToken) ([]time.Time, error) {
 			return nil, ErrLockLost
 		}
 	}
+	if q.sessions != nil {
+		return nil, ErrLockedBySession
+	}
 	until := now.add(q.cfg.LockDuration)
 	times := make([]time.Time, len(ts))
 	for i, t := range ts {
 		e := q.tokens[t]
 		e.lockedUntil = until
-		q.locks.move(e, int64(until))
+		if !e.held {
+			q.locks.move(e, int64(until))
+		}
 		times[i] = until.time()
 	}
 	return times, nil

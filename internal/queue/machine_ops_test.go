@@ -29,6 +29,9 @@ func (mc *machine) operations() map[string]func(*rapid.T) {
 		"release":          mc.settle(Release),
 		"defer":            mc.settle(Defer),
 		"dead-letter":      mc.settle(DeadLetter),
+		"transfer":         mc.settle(TransferDeadLetter),
+		"hold":             mc.hold,
+		"end hold":         mc.endHold,
 		"renew":            mc.renew,
 		"receive deferred": mc.receiveDeferred,
 	}
@@ -39,10 +42,21 @@ func (mc *machine) newConsumer(t *rapid.T) {
 		t.Skip("enough")
 	}
 	mode := rapid.SampledFrom([]Mode{PeekLock, PeekLock, ReceiveAndDelete}).Draw(t, "mode")
-	c := mc.q.NewConsumer(mode)
+	var c *Consumer
+	o := &modelConsumer{mode: mode}
+	if mc.m.cfg.RequiresSession {
+		if len(mc.sessions) == 0 {
+			mc.acceptSession(t)
+		}
+		i := rapid.IntRange(0, len(mc.sessions)-1).Draw(t, "session")
+		c, o.under = mc.sessions[i].h.NewConsumer(mode), mc.sessions[i].l
+	} else {
+		c = mc.q.NewConsumer(mode)
+	}
 	c.limit = rapid.IntRange(1, 4).Draw(t, "outbox limit")
+	o.limit = c.limit
 	mc.consumers = append(mc.consumers, c)
-	mc.m.consumers = append(mc.m.consumers, &modelConsumer{mode: mode, limit: c.limit})
+	mc.m.consumers = append(mc.m.consumers, o)
 }
 
 // receive is what a client does most: credit, and what comes of it.
@@ -153,13 +167,7 @@ func (mc *machine) settle(outcome Outcome) func(*rapid.T) {
 			key := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key")
 			s.Properties = []Property{{key, rapid.StringN(0, 3, 9).Draw(t, "value")}}
 		}
-		var want error
-		switch {
-		case x == nil:
-			want = ErrLockLost
-		case outcome == DeadLetter && mc.m.dead == nil:
-			want = ErrDeadLetterQueue
-		}
+		want := mc.wantSettled(x, outcome)
 		var got error
 		if errs := mc.q.Settle(s, token); errs != nil {
 			got = errs[0]
@@ -192,6 +200,8 @@ func (m *model) settle(x *modelMsg, s Settlement) {
 		m.giveBack(x, s.Outcome == Abandon)
 	case Defer:
 		x.locked, x.State = false, Deferred
+	case TransferDeadLetter:
+		m.transferDeadLetter(x, s.DeadLetterReason, s.DeadLetterErrorDescription)
 	case DeadLetter:
 		m.deadLetter(x, s.DeadLetterReason, s.DeadLetterErrorDescription)
 	}
@@ -215,6 +225,12 @@ func (mc *machine) renew(t *rapid.T) {
 		}
 		return
 	}
+	if mc.m.cfg.RequiresSession {
+		if !errors.Is(err, ErrLockedBySession) {
+			t.Fatalf("RenewLock in a session = %v, want ErrLockedBySession", err)
+		}
+		return
+	}
 	x.until = mc.m.now.Add(mc.m.cfg.LockDuration)
 	if err != nil || !until.Equal(x.until) {
 		t.Fatalf("RenewLock = %v, %v, want %v", until, err, x.until)
@@ -227,10 +243,28 @@ func (mc *machine) receiveDeferred(t *rapid.T) {
 	var want []View
 	var wantErr error
 	var xs []*modelMsg
+	receive := mc.q.ReceiveDeferred
+	fit := func(*modelMsg) bool { return true }
+	if mc.m.cfg.RequiresSession {
+		id := anySession(t)
+		if x := mc.m.find(seqs[0]); x != nil && rapid.Bool().Draw(t, "its session") {
+			id = x.SessionID
+		}
+		receive = func(mode Mode, seqs ...int64) ([]Delivery, error) {
+			return mc.q.ReceiveSessionDeferred(mode, id, seqs...)
+		}
+		if mc.m.lockOf(id) == nil {
+			if _, err := receive(mode, seqs...); !errors.Is(err, ErrSessionLockLost) {
+				t.Fatalf("ReceiveSessionDeferred without the lock = %v, want ErrSessionLockLost", err)
+			}
+			return
+		}
+		fit = func(x *modelMsg) bool { return x.SessionID == id }
+	}
 	for _, seq := range seqs {
 		x := mc.m.find(seq)
 		switch {
-		case x == nil || x.State != Deferred || x.locked:
+		case x == nil || x.State != Deferred || x.locked || !fit(x):
 			wantErr = ErrMessageNotFound
 		case mc.m.expired(x):
 			wantErr = ErrMessageNotFound
@@ -240,7 +274,7 @@ func (mc *machine) receiveDeferred(t *rapid.T) {
 			xs = append(xs, x)
 		}
 	}
-	ds, err := mc.q.ReceiveDeferred(mode, seqs...)
+	ds, err := receive(mode, seqs...)
 	if !errors.Is(err, wantErr) {
 		t.Fatalf("ReceiveDeferred(%d) = %v, want %v", seqs, err, wantErr)
 	}

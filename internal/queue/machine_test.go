@@ -22,7 +22,11 @@ type machine struct {
 	m         *model
 	consumers []*Consumer // beside m.consumers
 	tokens    []LockToken // all ever seen
+	holds     []*modelHold
+	reserved  []*modelReserved
 	now       func() time.Time
+	sessions  []machineSession
+	waiters   []*waiter // beside m.waiters
 }
 
 // TestQueueAgreesWithASliceThatIsSearchedFromTheStart covers sequence order, delivery counts, credit in order of
@@ -30,28 +34,40 @@ type machine struct {
 func TestQueueAgreesWithASliceThatIsSearchedFromTheStart(t *testing.T) {
 	for name, expiry := range map[string]Expiry{"lazy": Lazy, "lazy-head": LazyHead, "eager": Eager} {
 		t.Run(name, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) { runMachine(t, expiry) })
+			rapid.Check(t, func(t *rapid.T) { runMachine(t, expiry, false) })
+		})
+		t.Run(name+" with sessions", func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) { runMachine(t, expiry, true) })
 		})
 	}
 }
 
-func runMachine(t *rapid.T, expiry Expiry) {
+func runMachine(t *rapid.T, expiry Expiry, sessions bool) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	cfg := Config{
 		LockDuration:                     10 * time.Second,
 		MaxDeliveryCount:                 rapid.IntRange(1, 3).Draw(t, "max delivery count"),
 		DefaultMessageTimeToLive:         time.Duration(rapid.IntRange(0, 1).Draw(t, "default ttl")) * 40 * time.Second,
 		DeadLetteringOnMessageExpiration: rapid.Bool().Draw(t, "dead-lettering"),
-		Expiry:                           expiry,
-		Now:                              func() time.Time { return now },
+		RequiresSession:                  sessions,
+		RequiresDuplicateDetection:       rapid.Bool().Draw(t, "duplicate detection"),
+		Partitioned:                      rapid.Bool().Draw(t, "partitioned"),
+
+		DuplicateDetectionHistoryTimeWindow: modelWindow,
+
+		Expiry: expiry,
+		Now:    func() time.Time { return now },
 	}
 	q := New(cfg)
 	defer q.Close()
 	dead := &model{cfg: cfg, now: now}
-	main := &machine{q: q, m: &model{cfg: cfg, now: now, dead: dead}, now: cfg.Now}
+	dead.cfg.RequiresSession = false
+	transfer := &model{cfg: dead.cfg, now: now}
+	main := &machine{q: q, m: &model{cfg: cfg, now: now, dead: dead, transfer: transfer}, now: cfg.Now}
 	dlq := &machine{q: q.DeadLetterQueue(), m: dead, now: cfg.Now}
+	tdlq := &machine{q: q.TransferDeadLetterQueue(), m: transfer, now: cfg.Now}
 	settle := func() {
-		main.m.now, dead.now = now, now
+		main.m.now, dead.now, transfer.now = now, now, now
 		main.m.settleTime()
 		dead.settleTime()
 	}
@@ -65,12 +81,14 @@ func runMachine(t *rapid.T, expiry Expiry) {
 			settle()
 			main.compare(t)
 			dlq.compare(t)
-			compareCounts(t, main, dlq)
+			tdlq.compare(t)
+			compareCounts(t, main, dlq, tdlq)
 		},
 	}
 	add := func(name string, op func(*rapid.T)) {
 		ops[name] = func(t *rapid.T) {
 			settle()
+			main.prune(t)
 			op(t)
 		}
 	}
@@ -79,6 +97,11 @@ func runMachine(t *rapid.T, expiry Expiry) {
 	}
 	for name, op := range main.senders() {
 		add(name, op)
+	}
+	if sessions {
+		for name, op := range main.sessionOperations() {
+			add(name, op)
+		}
 	}
 	// The dead-letter queue is one among them, or else half of all steps would go to what is mostly empty.
 	atDead := dlq.operations()
@@ -98,34 +121,44 @@ func (mc *machine) senders() map[string]func(*rapid.T) {
 				Body: fmt.Append(nil, n),
 				TTL:  time.Duration(rapid.SampledFrom([]int{0, 0, 2, 5, 60}).Draw(t, "ttl")) * time.Second,
 			}
+			if mc.m.cfg.RequiresDuplicateDetection {
+				msg.MessageID = rapid.SampledFrom([]string{"", "a", "b", "c", "d"}).Draw(t, "message-id")
+			}
+			if mc.m.cfg.Partitioned {
+				msg.PartitionKey = rapid.SampledFrom([]string{"", "k", "l"}).Draw(t, "partition key")
+			}
+			if mc.m.cfg.RequiresSession {
+				msg.SessionID, msg.HasSession = anySession(t), true
+			}
 			if scheduled {
 				at := rapid.IntRange(-1, 20).Draw(t, "scheduled in")
 				msg.ScheduledEnqueueTime = mc.now().Add(time.Duration(at) * time.Second)
 			}
 			ms = append(ms, msg)
-			mc.m.send(msg)
 		}
-		mc.m.assign()
 		return ms
 	}
-	return map[string]func(*rapid.T){
+	ops := mc.transactions(batch)
+	maps.Copy(ops, map[string]func(*rapid.T){
 		"send": func(t *rapid.T) {
-			want := mc.m.lastSeq + 1
-			if first, err := mc.q.Send(batch(t, false)...); err != nil || first != want {
-				t.Fatalf("Send = %d, %v, want %d", first, err, want)
+			ms := batch(t, false)
+			want := mc.m.send(ms...)
+			if first, err := mc.q.Send(ms...); err != nil || first != want[0] {
+				t.Fatalf("Send = %d, %v, want %d", first, err, want[0])
 			}
 		},
 		"schedule": func(t *rapid.T) {
-			want := mc.m.lastSeq + 1
-			if seqs, err := mc.q.Schedule(batch(t, true)...); err != nil || seqs[0] != want {
-				t.Fatalf("Schedule = %d, %v, want %d and following", seqs, err, want)
+			ms := batch(t, true)
+			want := mc.m.send(ms...)
+			if seqs, err := mc.q.Schedule(ms...); err != nil || !slices.Equal(seqs, want) {
+				t.Fatalf("Schedule = %d, %v, want %d", seqs, err, want)
 			}
 		},
 		"cancel": func(t *rapid.T) {
 			seqs := mc.someNumbers(t, Scheduled)
 			var want error
 			for _, seq := range seqs {
-				if x := mc.m.find(seq); x == nil || x.State != Scheduled {
+				if x := mc.m.find(seq); x == nil || x.State != Scheduled || x.held {
 					want = ErrMessageNotFound
 				}
 			}
@@ -138,19 +171,36 @@ func (mc *machine) senders() map[string]func(*rapid.T) {
 				}
 			}
 		},
-	}
+	})
+	return ops
 }
 
-func (m *model) send(msg Message) {
-	if limit := m.cfg.DefaultMessageTimeToLive; limit > 0 && (msg.TTL == 0 || msg.TTL > limit) {
-		msg.TTL = limit
+// send returns the sequence numbers.
+func (m *model) send(ms ...Message) (seqs []int64) {
+	for _, msg := range ms {
+		seqs = append(seqs, m.sendOne(msg))
 	}
-	m.lastSeq++
-	x := &modelMsg{View: View{Message: msg, SequenceNumber: m.lastSeq, EnqueuedTime: m.now, State: Scheduled}}
+	m.assign()
+	return seqs
+}
+
+func (m *model) sendOne(msg Message) int64 {
+	number := m.number(msg)
+	if m.duplicate(msg) {
+		return number
+	}
+	msg.PartitionKey = "" // not kept
+	entityTTL := false
+	if limit := m.cfg.DefaultMessageTimeToLive; limit > 0 && (msg.TTL == 0 || msg.TTL > limit) {
+		msg.TTL, entityTTL = limit, msg.TTL == 0
+	}
+	x := &modelMsg{View: View{Message: msg, SequenceNumber: number, EnqueuedTime: m.now, State: Scheduled, EntityTTL: entityTTL}}
 	m.msgs = append(m.msgs, x)
+	m.note()
 	if !msg.ScheduledEnqueueTime.After(m.now) {
 		m.enqueue(x)
 	}
+	return number
 }
 
 // someNumbers is one to three different sequence numbers, mostly of messages in that state.
@@ -169,6 +219,8 @@ func (mc *machine) someNumbers(t *rapid.T, state State) []int64 {
 // compare looks at everything in the queue, and at its structure.
 func (mc *machine) compare(t *rapid.T) {
 	t.Helper()
+	mc.prune(t)
+	mc.compareSessions(t)
 	var want []View
 	for _, x := range mc.m.sorted() {
 		want = append(want, x.View)
@@ -193,11 +245,11 @@ func (mc *machine) compare(t *rapid.T) {
 	mc.q.check(t)
 }
 
-func compareCounts(t *rapid.T, main, dlq *machine) {
+func compareCounts(t *rapid.T, main, dlq, tdlq *machine) {
 	t.Helper()
 	var want Counts
-	for _, x := range slices.Concat(main.m.msgs, dlq.m.msgs) {
-		want.Size += entryOverhead + int64(len(x.Body)+len(x.DeadLetterReason)+len(x.DeadLetterErrorDescription))
+	for _, x := range slices.Concat(main.m.msgs, dlq.m.msgs, tdlq.m.msgs) {
+		want.Size += entryOverhead + int64(len(x.Body)+len(x.MessageID)+len(x.SessionID)+len(x.DeadLetterReason)+len(x.DeadLetterErrorDescription))
 		for _, p := range x.Properties {
 			want.Size += propertySize(p)
 		}
@@ -212,11 +264,22 @@ func compareCounts(t *rapid.T, main, dlq *machine) {
 			want.Scheduled++
 		}
 	}
-	want.DeadLetter = len(dlq.m.msgs)
+	for id, s := range main.m.states {
+		want.Size += sessionStateOverhead + int64(len(id)+len(s.data))
+	}
+	want.DeadLetter, want.TransferDeadLetter = len(dlq.m.msgs), len(tdlq.m.msgs)
+	want.DuplicateHistory = len(main.m.sent)
 	if got := main.q.Counts(); got != want {
 		t.Fatalf("Counts = %+v, want %+v", got, want)
 	}
-	if got := main.q.used.Load(); got != want.Size {
-		t.Fatalf("bytes held = %d, want %d", got, want.Size)
+	used := want.Size
+	for _, s := range main.m.sent {
+		used += historyCost(s.key)
+	}
+	for _, o := range main.reserved {
+		used += o.size
+	}
+	if got := main.q.quota.Used(); got != used {
+		t.Fatalf("bytes held = %d, want %d", got, used)
 	}
 }

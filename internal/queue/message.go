@@ -5,7 +5,7 @@ package queue
 import "time"
 
 // State is the state of a message as a peek tells it. The values are those of Service Bus.
-type State int
+type State int8
 
 const (
 	Active    State = iota // waiting or locked
@@ -22,13 +22,24 @@ type Property struct {
 	Value any // opaque to the queue, must not be changed afterwards
 }
 
-// Message is what a sender hands in. The queue owns Body from then on.
+// Message is what a sender hands in. The queue owns Body and Properties from then on.
 type Message struct {
 	Body                 []byte // opaque, must not be changed afterwards
 	MessageID            string
 	SessionID            string
+	PartitionKey         string        // read at send alone: a view does not have it
+	HasSession           bool          // SessionID is meant: "" is a session, too
 	TTL                  time.Duration // 0 or less: none. Capped by Config.DefaultMessageTimeToLive
 	ScheduledEnqueueTime time.Time     // zero or past: enqueued at once
+
+	// What a message brings along that another queue has forwarded; nothing of it is refused here.
+	EnqueuedSequenceNumber     int64 // in the queue it was first sent to; 0: this one
+	Hops                       int   // how often it was forwarded
+	DeadLetterReason           string
+	DeadLetterErrorDescription string
+	DeadLetterSource           string // the entity that dead-lettered it
+	// Properties were set by settlements, oldest first, each key once. Shared: do not modify.
+	Properties []Property
 }
 
 // View is a message as it stands in a queue. It is a copy: it does not change when the message does.
@@ -41,15 +52,10 @@ type View struct {
 	ExpiresAt      time.Time // zero: never
 	DeliveryCount  int       // failed deliveries before this one, 0 on the first
 	State          State
-
-	// Properties were set by settlements, oldest first, each key once. Shared: do not modify.
-	Properties []Property
-
-	// Of dead-lettered messages only.
-	DeadLetterReason           string
-	DeadLetterErrorDescription string
-	DeadLetterSource           string    // only when forwarded to another queue
-	DeadLetteredTime           time.Time // when it was moved
+	// EntityTTL: the sender gave no time to live, TTL is the queue's default alone. Service Bus shows that to those who
+	// receive the message, and not to those who peek.
+	EntityTTL        bool
+	DeadLetteredTime time.Time // when it was moved to this dead-letter queue
 }
 
 // Delivery is a message handed to one consumer.
@@ -61,9 +67,11 @@ type Delivery struct {
 
 // Counts is what a queue holds. Expired messages that were not moved yet are counted where they are.
 type Counts struct {
-	Active     int   // waiting or locked
-	Deferred   int   // locked ones included
-	Scheduled  int   //
-	DeadLetter int   // everything in the dead-letter queue; 0 on a dead-letter queue
-	Size       int64 // bytes of all of them
+	Active             int   // waiting or locked
+	Deferred           int   // locked ones included
+	Scheduled          int   //
+	DeadLetter         int   // everything in the dead-letter queue; 0 on a dead-letter queue
+	TransferDeadLetter int   // everything in the transfer dead-letter queue
+	Size               int64 // bytes of all of them
+	DuplicateHistory   int   // message-ids remembered to tell duplicates
 }

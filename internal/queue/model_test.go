@@ -15,18 +15,24 @@ type model struct {
 	cfg       Config
 	now       time.Time
 	dead      *model // nil: a dead-letter queue
+	transfer  *model // dead letters that could not be forwarded
 	lastSeq   int64
+	turn      uint32
+	sent      []modelSent
 	msgs      []*modelMsg // unordered
 	consumers []*modelConsumer
 	credit    []*modelConsumer // one element per credit, by order of arrival
+	modelSessions
 }
 
 type modelMsg struct {
 	View
 	locked bool
+	held   bool
 	until  time.Time
 	token  LockToken // learnt when taken
 	holder *modelConsumer
+	under  *modelLock // of its session
 }
 
 type modelConsumer struct {
@@ -36,6 +42,7 @@ type modelConsumer struct {
 	debt, lapsed     int
 	draining, closed bool
 	drained          bool
+	under            *modelLock // nil: of the queue
 }
 
 func (m *model) expired(x *modelMsg) bool {
@@ -43,18 +50,27 @@ func (m *model) expired(x *modelMsg) bool {
 }
 
 func (m *model) waiting() []*modelMsg {
-	var ws []*modelMsg
-	for _, x := range m.sorted() {
-		if x.State == Active && !x.locked {
-			ws = append(ws, x)
-		}
-	}
-	return ws
+	return slices.DeleteFunc(m.arrived(), func(x *modelMsg) bool { return x.State != Active || x.locked })
+}
+
+// waitingFor is what c can be given.
+func (m *model) waitingFor(c *modelConsumer) []*modelMsg {
+	return slices.DeleteFunc(m.waiting(), func(x *modelMsg) bool {
+		return c.under != nil && x.SessionID != c.under.id
+	})
 }
 
 func (m *model) sorted() []*modelMsg {
 	return slices.SortedFunc(slices.Values(m.msgs), func(a, b *modelMsg) int {
 		return cmp.Compare(a.SequenceNumber, b.SequenceNumber)
+	})
+}
+
+// arrived is the messages in the order of their arrival.
+func (m *model) arrived() []*modelMsg {
+	const mask = 1<<48 - 1
+	return slices.SortedFunc(slices.Values(m.msgs), func(a, b *modelMsg) int {
+		return cmp.Compare(a.SequenceNumber&mask, b.SequenceNumber&mask)
 	})
 }
 
@@ -69,6 +85,7 @@ func (m *model) find(seq int64) *modelMsg {
 
 func (m *model) remove(x *modelMsg) {
 	m.msgs = slices.DeleteFunc(m.msgs, func(y *modelMsg) bool { return x == y })
+	m.note()
 }
 
 func (m *model) deadLetter(x *modelMsg, reason, description string) {
@@ -76,6 +93,12 @@ func (m *model) deadLetter(x *modelMsg, reason, description string) {
 	x.State, x.locked, x.holder = Active, false, nil
 	x.DeadLetterReason, x.DeadLetterErrorDescription, x.DeadLetteredTime = reason, description, m.now
 	m.dead.msgs = append(m.dead.msgs, x)
+}
+
+func (m *model) transferDeadLetter(x *modelMsg, reason, description string) {
+	m.deadLetter(x, reason, description)
+	m.dead.remove(x)
+	m.transfer.msgs = append(m.transfer.msgs, x)
 }
 
 func (m *model) expire(x *modelMsg) {
@@ -105,12 +128,14 @@ func (m *model) giveBack(x *modelMsg, failed bool) {
 		m.deadLetter(x, "MaxDeliveryCountExceeded", fmt.Sprintf(
 			"Message could not be consumed after %d delivery attempts.", m.cfg.MaxDeliveryCount))
 	}
+	m.note()
 }
 
 // settleTime does what is due: locks, schedule, expiry when eager, and then hands out what is there.
 func (m *model) settleTime() {
+	m.forget()
 	for _, x := range m.sorted() {
-		if x.locked && !x.until.After(m.now) {
+		if x.locked && !x.held && x.under == nil && !x.until.After(m.now) {
 			c := x.holder
 			if c != nil {
 				c.outbox = slices.DeleteFunc(c.outbox, func(y *modelMsg) bool { return x == y })
@@ -119,15 +144,18 @@ func (m *model) settleTime() {
 			m.giveBack(x, c == nil)
 		}
 	}
-	due := slices.DeleteFunc(m.sorted(), func(x *modelMsg) bool {
-		return x.State != Scheduled || x.ScheduledEnqueueTime.After(m.now)
+	m.lapseSessions()
+	due := slices.DeleteFunc(m.arrived(), func(x *modelMsg) bool {
+		return x.State != Scheduled || x.held || x.ScheduledEnqueueTime.After(m.now)
 	})
 	slices.SortStableFunc(due, func(a, b *modelMsg) int {
 		return a.ScheduledEnqueueTime.Compare(b.ScheduledEnqueueTime)
 	})
 	for _, x := range due {
+		m.remove(x)
 		m.lastSeq++
-		x.SequenceNumber = m.lastSeq
+		x.SequenceNumber = x.SequenceNumber>>48<<48 | m.lastSeq
+		m.msgs = append(m.msgs, x)
 		m.enqueue(x)
 	}
 	if m.cfg.Expiry == Eager {
@@ -141,38 +169,49 @@ func (m *model) enqueue(x *modelMsg) {
 	if x.TTL > 0 {
 		x.ExpiresAt = m.now.Add(x.TTL)
 	}
+	m.note()
 }
 
 // assign is one credit and one message at a time.
 func (m *model) assign() {
-	for {
-		i := slices.IndexFunc(m.credit, func(c *modelConsumer) bool {
-			return len(c.outbox) < c.limit && c.lapsed == 0
-		})
-		if i < 0 {
-			return
-		}
-		if m.cfg.Expiry == Lazy {
-			m.flush()
-		}
-		ws := m.waiting()
-		if len(ws) == 0 {
-			return
-		}
-		x, c := ws[0], m.credit[i]
-		if m.expired(x) {
-			m.expire(x)
+	for m.assignOne() {
+	}
+	m.serveWaiters()
+}
+
+func (m *model) assignOne() bool {
+	receiving := false
+	for i, c := range m.credit {
+		if len(c.outbox) >= c.limit || c.lapsed > 0 {
 			continue
 		}
+		if !receiving && m.cfg.Expiry == Lazy {
+			m.flush()
+		}
+		receiving = true
+		ws := m.waitingFor(c)
+		if len(ws) == 0 {
+			continue
+		}
+		if m.expired(ws[0]) {
+			m.expire(ws[0])
+			return true
+		}
 		m.credit = slices.Delete(m.credit, i, i+1)
-		m.lock(x)
-		x.holder = c
-		c.outbox = append(c.outbox, x)
+		m.lock(ws[0])
+		ws[0].holder = c
+		c.outbox = append(c.outbox, ws[0])
+		return true
 	}
+	return false
 }
 
 func (m *model) lock(x *modelMsg) {
 	x.locked, x.until = true, m.now.Add(m.cfg.LockDuration)
+	if x.under = m.lockOf(x.SessionID); x.under != nil {
+		x.until = x.under.until
+	}
+	m.note()
 }
 
 func (m *model) creditOf(c *modelConsumer) (n int) {

@@ -7,9 +7,9 @@ package queue
 // one message could grow for ever.
 const MaxPropertiesSize = 64 << 10
 
-// setProperties merges properties into those that e has: a known key gets the new value, at its old position. Views
-// share the slice, so it is built anew. Its cost is bounded by MaxPropertiesSize.
-func (q *Queue) setProperties(e *entry, properties []Property) error {
+// withProperties is what e has beyond the ordinary, with properties merged into those that it has: a known key gets the
+// new value, at its old position. Views share the slice, so it is built anew. Its cost is bounded by MaxPropertiesSize.
+func (e *entry) withProperties(properties []Property) (*extra, error) {
 	x := *e.more()
 	merged := make([]Property, len(x.properties), len(x.properties)+len(properties))
 	copy(merged, x.properties)
@@ -29,21 +29,18 @@ func (q *Queue) setProperties(e *entry, properties []Property) error {
 		merged = append(merged, p)
 	}
 	if size > MaxPropertiesSize {
-		return ErrPropertiesTooLarge
+		return nil, ErrPropertiesTooLarge
 	}
-	x.properties = merged
-	x.size += size - x.propertiesSize
-	x.propertiesSize = size
-	q.setExtra(e, &x)
-	return nil
+	x.properties, x.propertiesSize = merged, size
+	return &x, nil
 }
 
 // setExtra replaces what e has beyond the ordinary and keeps the sizes right.
 func (q *Queue) setExtra(e *entry, x *extra) {
-	grown := x.size - e.more().size
+	grown := x.size() - e.more().size()
 	e.extra = x
 	q.size += grown
-	q.used.Add(grown)
+	q.quota.add(grown)
 }
 
 // propertySize is the cost of a property: key and value, and something for their place.

@@ -6,65 +6,84 @@ import (
 	"crypto/rand"
 	mathrand "math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// Queue is one queue and its dead-letter queue. Its methods may be called from any goroutine. Make one with New.
+// Queue is one queue and its dead-letter queues. Its methods may be called from any goroutine. Make one with New.
 type Queue struct {
-	cfg  Config
-	dead *Queue        // nil: this is a dead-letter queue
-	used *atomic.Int64 // bytes held together with the dead-letter queue
+	dead  *Queue // nil: this is a dead-letter queue
+	quota *Quota // of the bytes held here and in the dead-letter queues, and elsewhere when it is shared
 
-	mu        sync.Mutex
-	closed    bool
-	lastSeq   int64
-	byNumber  index
-	waiting   entryHeap // active and unlocked, by sequence number
-	expiry    entryHeap // those of waiting that can expire, by expiresAt
-	locks     entryHeap // locked, by lockedUntil
-	schedule  entryHeap // scheduled, by scheduledAt
-	tokens    map[LockToken]*entry
-	tokenPeak int // of len(tokens) since the map was made
-	deferred  int
-	size      int64
-	dying     []*entry // on their way to dead, moved before the mutex is given up
-	consumers consumers
-	random    *mathrand.ChaCha8 // lock tokens
-	timer     *time.Timer
-	armedFor  instant // when timer runs, by the broker's clock; never: it does not
+	mu            sync.Mutex
+	cfg           Config // see Update; Now never changes
+	closed        bool
+	activated     instant // when a scheduled message was last activated, unset: never
+	lastSeq       int64   // without partition
+	turn          uint32  // of partitions, for messages that belong to none
+	byNumber      index
+	waiting       entryHeap // active and unlocked, by sequence number
+	expiry        entryHeap // those of waiting that can expire, by expiresAt
+	locks         entryHeap // locked, by lockedUntil
+	schedule      entryHeap // scheduled, by scheduledAt
+	tokens        map[LockToken]*entry
+	tokenPeak     int // of len(tokens) since the map was made
+	deferred      int
+	heldScheduled int // scheduled, and not in schedule, see HoldScheduled
+	size          int64
+	history       history  // of message-ids
+	transfer      *Queue   // transfer dead-letter queue, nil: nobody has asked yet
+	dying         []*entry // on their way to dead, moved before the mutex is given up
+	dyingTransfer []*entry // the same to transfer
+	fate          *extra   // why the last of them dies, see condemn
+	consumers     consumers
+	sessions      *sessions         // nil: this is no session queue
+	moving        bool              // a receive has left expired messages to the timer, see flushWave
+	undrained     []*Consumer       // their drains wait for what is due and was left to the timer
+	random        *mathrand.ChaCha8 // lock tokens
+	timer         *time.Timer
+	armedFor      instant // when timer runs, by the broker's clock; never: it does not
 }
 
 // New makes an empty queue. Close stops its timer.
 func New(cfg Config) *Queue {
 	cfg = cfg.withDefaults()
-	used := new(atomic.Int64)
-	q := newQueue(cfg, used)
-	// Nothing expires in a dead-letter queue, and its delivery counts are frozen (see frozen).
-	cfg.DefaultMessageTimeToLive = 0
-	q.dead = newQueue(cfg, used)
+	quota := cfg.Shared
+	if quota == nil {
+		quota = NewQuota(cfg.MaxSize)
+	}
+	q := newQueue(cfg, quota)
+	q.dead = newQueue(cfg.frozen(), quota)
 	return q
 }
 
-func newQueue(cfg Config, used *atomic.Int64) *Queue {
+func newQueue(cfg Config, quota *Quota) *Queue {
 	var seed [32]byte
 	// crypto/rand.Read never fails: it ends the program when the system has no randomness.
 	_, _ = rand.Read(seed[:])
-	return &Queue{
-		cfg:      cfg,
-		used:     used,
-		waiting:  entryHeap{slot: slotPlace},
-		expiry:   entryHeap{slot: slotExpiry},
-		locks:    entryHeap{slot: slotPlace},
-		schedule: entryHeap{slot: slotPlace},
-		tokens:   make(map[LockToken]*entry),
-		random:   mathrand.NewChaCha8(seed),
-		armedFor: never,
+	q := &Queue{
+		cfg:       cfg,
+		quota:     quota,
+		activated: unset,
+		waiting:   entryHeap{slot: slotPlace},
+		expiry:    entryHeap{slot: slotExpiry},
+		locks:     entryHeap{slot: slotPlace},
+		schedule:  entryHeap{slot: slotPlace},
+		tokens:    make(map[LockToken]*entry),
+		random:    mathrand.NewChaCha8(seed),
+		armedFor:  never,
 	}
+	if cfg.RequiresSession {
+		q.sessions = newSessions()
+	}
+	return q
 }
 
-// Config is what the queue was made with, defaults filled in.
-func (q *Queue) Config() Config { return q.cfg }
+// Config is what the queue was made with or updated to, defaults filled in.
+func (q *Queue) Config() Config {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.cfg
+}
 
 // DeadLetterQueue is the queue of what was dead-lettered here; nil on a dead-letter queue. There is nothing it expires,
 // and it counts no deliveries. Messages in it keep their sequence number, enqueued time and delivery count.
@@ -89,9 +108,17 @@ func (q *Queue) enter() (now instant, err error) {
 // the dead-letter queue, and the timer is armed.
 func (q *Queue) leave(now instant) {
 	q.assign(now)
+	q.endDrains(now)
 	q.bury(now)
 	q.arm(now)
 	q.mu.Unlock()
+}
+
+// Closed reports whether Close was called.
+func (q *Queue) Closed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
 }
 
 // Wake makes the queue look at the clock. Only a test or an operator who sets Config.Now forward needs it: the timer
@@ -100,9 +127,22 @@ func (q *Queue) Wake() {
 	if now, err := q.enter(); err == nil {
 		q.leave(now)
 	}
-	if q.dead != nil {
-		q.dead.Wake()
+	for _, d := range q.deadQueues() {
+		d.Wake()
 	}
+}
+
+// deadQueues is the dead-letter queues that there are.
+func (q *Queue) deadQueues() (ds []*Queue) {
+	if q.frozen() {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if ds = append(ds, q.dead); q.transfer != nil {
+		ds = append(ds, q.transfer)
+	}
+	return ds
 }
 
 // Counts is what the queue holds. When closed, it is zero.
@@ -113,23 +153,31 @@ func (q *Queue) Counts() Counts {
 	}
 	q.assign(now) // what catching up gave back is counted the same, but may expire here
 	q.bury(now)
+	scheduled := q.schedule.len() + q.heldScheduled
 	n := Counts{
-		Active:    q.byNumber.len() - q.deferred - q.schedule.len(),
+		Active:    q.byNumber.len() - q.deferred - scheduled,
 		Deferred:  q.deferred,
-		Scheduled: q.schedule.len(),
+		Scheduled: scheduled,
 		Size:      q.size,
+
+		DuplicateHistory: q.history.len(),
 	}
+	// Under both mutexes, so that a message on its way is counted exactly once.
 	if q.dead != nil {
-		// Under both mutexes, so that a message on its way is counted exactly once.
 		d := q.dead.Counts()
 		n.DeadLetter = d.Active + d.Deferred
+		n.Size += d.Size
+	}
+	if q.transfer != nil {
+		d := q.transfer.Counts()
+		n.TransferDeadLetter = d.Active + d.Deferred
 		n.Size += d.Size
 	}
 	q.leave(now)
 	return n
 }
 
-// Close ends the queue, its dead-letter queue and all their consumers. Every operation fails with ErrClosed from then
+// Close ends the queue, its dead-letter queues and all their consumers. Every operation fails with ErrClosed from then
 // on.
 func (q *Queue) Close() {
 	q.mu.Lock()
@@ -139,14 +187,16 @@ func (q *Queue) Close() {
 			q.timer.Stop()
 		}
 		q.consumers.closeAll()
-		q.used.Add(-q.size)
+		q.sessions.closeAll()
+		q.undrained = nil
+		q.quota.add(-q.size - q.history.size)
 		// Somebody may keep the queue by a consumer; the messages need not stay with it.
-		q.byNumber, q.tokens, q.size = index{}, nil, 0
+		q.byNumber, q.tokens, q.size, q.history = index{}, nil, 0, history{}
 		q.waiting, q.expiry, q.locks, q.schedule = entryHeap{}, entryHeap{}, entryHeap{}, entryHeap{}
 	}
 	q.mu.Unlock()
-	if q.dead != nil {
-		q.dead.Close()
+	for _, d := range q.deadQueues() {
+		d.Close()
 	}
 }
 
@@ -154,13 +204,17 @@ func (q *Queue) Close() {
 
 // admit puts e in the index; it waits nowhere yet.
 func (q *Queue) admit(e *entry) {
-	q.byNumber.insert(e)
+	q.enlist(e)
 	q.size += e.size()
 }
 
 // wait makes e available for consumers.
 func (q *Queue) wait(e *entry) {
-	q.waiting.push(e, e.seq)
+	if q.sessions != nil {
+		q.sessions.wait(e)
+	} else {
+		q.waiting.push(e, arrival(e.seq))
+	}
 	if e.expiresAt != never && !q.frozen() {
 		q.expiry.push(e, int64(e.expiresAt))
 	}
@@ -168,7 +222,11 @@ func (q *Queue) wait(e *entry) {
 
 // unwait is the opposite of wait.
 func (q *Queue) unwait(e *entry) {
-	q.waiting.remove(e)
+	if q.sessions != nil {
+		q.sessions.unwait(e)
+	} else {
+		q.waiting.remove(e)
+	}
 	if e.pos[slotExpiry] != nowhere {
 		q.expiry.remove(e)
 	}
@@ -176,7 +234,7 @@ func (q *Queue) unwait(e *entry) {
 
 // dismiss takes e, which must be unlocked, not waiting and not scheduled, out of the queue.
 func (q *Queue) dismiss(e *entry) {
-	q.byNumber.remove(e.seq)
+	q.strike(e)
 	q.size -= e.size()
 	if e.state == Deferred {
 		q.deferred--
@@ -186,5 +244,5 @@ func (q *Queue) dismiss(e *entry) {
 // drop is dismiss for good.
 func (q *Queue) drop(e *entry) {
 	q.dismiss(e)
-	q.used.Add(-e.size())
+	q.quota.add(-e.size())
 }

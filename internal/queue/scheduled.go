@@ -2,19 +2,14 @@
 
 package queue
 
+import "time"
+
 // Schedule is Send for a caller who wants the sequence numbers, to cancel by them. A number is good until the message
 // is activated, which gives it a new one. A message whose ScheduledEnqueueTime is not in the future is enqueued at
-// once, and its number is that of an active message.
+// once, and its number is that of an active message. That of a duplicate leads nowhere.
 func (q *Queue) Schedule(ms ...Message) ([]int64, error) {
-	first, err := q.Send(ms...)
-	if err != nil {
-		return nil, err
-	}
-	seqs := make([]int64, len(ms))
-	for i := range seqs {
-		seqs[i] = first + int64(i)
-	}
-	return seqs, nil
+	_, seqs, err := q.send(ms, true)
+	return seqs, err
 }
 
 // CancelScheduled removes scheduled messages, all or none. Errors: ErrMessageNotFound when one of them is not scheduled,
@@ -25,7 +20,7 @@ func (q *Queue) CancelScheduled(seqs ...int64) error {
 		return err
 	}
 	defer q.leave(now)
-	es, ok := q.find(seqs, func(e *entry) bool { return e.state == Scheduled })
+	es, ok := q.find(seqs, pending)
 	if !ok {
 		return ErrMessageNotFound
 	}
@@ -35,6 +30,9 @@ func (q *Queue) CancelScheduled(seqs ...int64) error {
 	}
 	return nil
 }
+
+// pending: e waits for its time, and nobody is about to cancel it.
+func pending(e *entry) bool { return e.state == Scheduled && !e.held }
 
 // find is the entries with these numbers when each exists, is fit and is named once.
 func (q *Queue) find(seqs []int64, fit func(*entry) bool) (es []*entry, ok bool) {
@@ -56,19 +54,31 @@ func (q *Queue) find(seqs []int64, fit func(*entry) bool) (es []*entry, ok bool)
 	return es, ok
 }
 
+// LastActivation is when a scheduled message last became active, by the broker's clock; zero: never.
+func (q *Queue) LastActivation() time.Time {
+	now, err := q.enter()
+	if err != nil {
+		return time.Time{}
+	}
+	defer q.leave(now)
+	return q.activated.time()
+}
+
 // activate enqueues what is due, in the order of the schedule. Activation is a new enqueueing: a new sequence number, a
-// new enqueued time, and the time to live runs from here.
+// new enqueued time, and the time to live runs from here. What is left of a large wave is due for the timer, or for who
+// comes before it.
 func (q *Queue) activate(now instant) {
-	for {
+	for range wave {
 		e, at := q.schedule.min()
 		if e == nil || instant(at) > now {
 			return
 		}
+		q.activated = now
 		q.schedule.remove(e)
-		q.byNumber.remove(e.seq)
+		q.strike(e)
 		q.lastSeq++
-		e.seq = q.lastSeq
-		q.byNumber.insert(e)
+		e.seq += q.lastSeq - arrival(e.seq) // in the same partition
+		q.enlist(e)
 		e.enqueue(now)
 		q.wait(e)
 	}

@@ -2,43 +2,121 @@
 
 package queue
 
-// Send stores all messages or none. Their sequence numbers are consecutive, first is that of the first. Those with a
-// ScheduledEnqueueTime in the future go to the schedule. Errors: ErrFull, ErrClosed, ErrDeadLetterQueue.
+// Send stores all messages or none. Their sequence numbers are consecutive, first is that of the first; but see
+// Config.Partitioned. Those with a ScheduledEnqueueTime in the future go to the schedule. A duplicate uses up a number
+// and is dropped. Errors: ErrFull, ErrClosed, ErrDeadLetterQueue;
+// ErrSessionRequired when the queue requires sessions and one of the messages has none.
 func (q *Queue) Send(ms ...Message) (first int64, err error) {
+	first, _, err = q.send(ms, false)
+	return first, err
+}
+
+// Pass is Send for messages that a topic has admitted for all its subscriptions: they count towards the quota, but are
+// not refused for it, and those without a session that the queue requires are dead-lettered.
+func (q *Queue) Pass(ms ...Message) error {
 	if q.frozen() {
-		return 0, ErrDeadLetterQueue
+		return ErrDeadLetterQueue
 	}
 	now, err := q.enter()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer q.leave(now)
-	return q.store(ms, now)
+	duplicate, _ := q.room(ms, now, func(n int64) bool { q.quota.add(n); return true })
+	q.store(ms, duplicate, nil, now)
+	return nil
 }
 
-// store is Send with the mutex held.
-func (q *Queue) store(ms []Message, now instant) (first int64, err error) {
-	var need int64
+// send is Send, or Schedule when all numbers are asked for.
+func (q *Queue) send(ms []Message, all bool) (first int64, seqs []int64, err error) {
+	if q.frozen() {
+		return 0, nil, ErrDeadLetterQueue
+	}
+	now, err := q.enter()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer q.leave(now)
+	if !q.sessionsKnown(ms) {
+		return 0, nil, ErrSessionRequired
+	}
+	duplicate, ok := q.room(ms, now, q.quota.take)
+	if !ok {
+		return 0, nil, ErrFull
+	}
+	if all {
+		seqs = q.number(ms)
+	}
+	return q.store(ms, duplicate, seqs, now), seqs, nil
+}
+
+// room finds out which of ms are duplicates, and asks take for the bytes that the others need; when it refuses, they
+// were not here.
+func (q *Queue) room(ms []Message, now instant, take func(int64) bool) (duplicate []bool, ok bool) {
+	duplicate, need, added := q.duplicates(ms, now)
 	for i := range ms {
-		need += entryOverhead + int64(len(ms[i].Body)+len(ms[i].MessageID)+len(ms[i].SessionID))
+		if duplicate == nil || !duplicate[i] {
+			need += ms[i].size()
+		}
 	}
-	// Only the holder of the queue's mutex adds to used, so that it cannot grow between the two lines.
-	if limit := q.cfg.MaxSize; limit > 0 && q.used.Load()+need > limit {
-		return 0, ErrFull
+	if !take(need) {
+		q.history.undo(added)
+		return nil, false
 	}
-	q.used.Add(need)
+	return duplicate, true
+}
+
+// store stores those of ms that are no duplicates, under seqs, or under new numbers when that is nil. It returns the
+// first of them.
+func (q *Queue) store(ms []Message, duplicate []bool, seqs []int64, now instant) (first int64) {
 	first = q.lastSeq + 1
 	for i := range ms {
-		q.lastSeq++
-		e := q.newEntry(&ms[i], q.lastSeq, now)
-		q.admit(e)
-		if e.scheduledAt > now {
-			e.state = Scheduled
-			q.schedule.push(e, int64(e.scheduledAt))
-			continue
+		var seq int64
+		if seqs != nil {
+			seq = seqs[i]
+		} else {
+			seq = q.nextNumber(&ms[i])
 		}
-		e.enqueue(now)
-		q.wait(e)
+		if i == 0 {
+			first = seq
+		}
+		if duplicate == nil || !duplicate[i] {
+			e := q.newEntry(&ms[i], seq, now)
+			if q.sessions != nil && !e.hasSession {
+				q.admit(e)
+				e.enqueue(now)
+				q.deadLetter(e, reasonNoSession, descriptionNoSession)
+				continue
+			}
+			q.insert(e, now)
+		}
 	}
-	return first, nil
+	return first
+}
+
+// number is the next sequence numbers, for ms.
+func (q *Queue) number(ms []Message) []int64 {
+	seqs := make([]int64, len(ms))
+	for i := range ms {
+		seqs[i] = q.nextNumber(&ms[i])
+	}
+	return seqs
+}
+
+// nextNumber is the next sequence number, for m.
+func (q *Queue) nextNumber(m *Message) int64 {
+	q.lastSeq++
+	return q.partition(m) | q.lastSeq
+}
+
+// insert starts e on its way: to the schedule or to those who wait.
+func (q *Queue) insert(e *entry, now instant) {
+	q.admit(e)
+	if e.scheduledAt > now {
+		e.state = Scheduled
+		q.schedule.push(e, int64(e.scheduledAt))
+		return
+	}
+	e.enqueue(now)
+	q.wait(e)
 }

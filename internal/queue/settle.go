@@ -6,19 +6,20 @@ package queue
 type Outcome int
 
 const (
-	Complete   Outcome = iota // done: remove the message
-	Abandon                   // failed: count the delivery and give the message back
-	Release                   // not used: give the message back and count nothing
-	Defer                     // set the message aside
-	DeadLetter                // move the message to the dead-letter queue
+	Complete           Outcome = iota // done: remove the message
+	Abandon                           // failed: count the delivery and give the message back
+	Release                           // not used: give the message back and count nothing
+	Defer                             // set the message aside
+	DeadLetter                        // move the message to the dead-letter queue
+	TransferDeadLetter                // move the message to the transfer dead-letter queue: it could not be forwarded
 )
 
 // Settlement says how to settle. Fields that do not belong to the outcome are ignored.
 type Settlement struct {
 	Outcome                    Outcome
-	Properties                 []Property // set on the message; with Abandon, Defer, DeadLetter
-	DeadLetterReason           string     // with DeadLetter
-	DeadLetterErrorDescription string     // with DeadLetter
+	Properties                 []Property // set on the message; not with Complete and Release
+	DeadLetterReason           string     // with DeadLetter and TransferDeadLetter
+	DeadLetterErrorDescription string     // with DeadLetter and TransferDeadLetter
 }
 
 // Settle settles many deliveries the same way in one go. errs[i] belongs to tokens[i]; errs is nil when all succeeded.
@@ -32,7 +33,7 @@ func (q *Queue) Settle(s Settlement, tokens ...LockToken) (errs []error) {
 	for i, t := range tokens {
 		failure := err
 		if failure == nil {
-			failure = q.settle(s, t, now)
+			failure = q.settle(&s, t, now)
 		}
 		if failure != nil {
 			if errs == nil {
@@ -44,23 +45,40 @@ func (q *Queue) Settle(s Settlement, tokens ...LockToken) (errs []error) {
 	return errs
 }
 
-func (q *Queue) settle(s Settlement, t LockToken, now instant) error {
-	e := q.tokens[t]
-	if e == nil {
-		return ErrLockLost
+func (q *Queue) settle(s *Settlement, t LockToken, now instant) error {
+	e, x, err := q.prepare(s, t)
+	if err == nil {
+		q.perform(s, e, x, now)
 	}
-	if s.Outcome == DeadLetter {
+	return err
+}
+
+// prepare is the half of a settlement that can fail; perform is the other. x is what e will have beyond the ordinary,
+// nil when that does not change.
+func (q *Queue) prepare(s *Settlement, t LockToken) (e *entry, x *extra, err error) {
+	e = q.tokens[t]
+	if e == nil || e.held {
+		return nil, nil, ErrLockLost
+	}
+	if s.Outcome == DeadLetter || s.Outcome == TransferDeadLetter {
 		if q.frozen() {
-			return ErrDeadLetterQueue
+			return nil, nil, ErrDeadLetterQueue
 		}
 		if len(s.DeadLetterReason)+len(s.DeadLetterErrorDescription) > MaxPropertiesSize {
-			return ErrPropertiesTooLarge
+			return nil, nil, ErrPropertiesTooLarge
 		}
 	}
 	if s.Outcome != Complete && s.Outcome != Release && len(s.Properties) > 0 {
-		if err := q.setProperties(e, s.Properties); err != nil {
-			return err
+		if x, err = e.withProperties(s.Properties); err != nil {
+			return nil, nil, err
 		}
+	}
+	return e, x, nil
+}
+
+func (q *Queue) perform(s *Settlement, e *entry, x *extra, now instant) {
+	if x != nil {
+		q.setExtra(e, x)
 	}
 	switch s.Outcome {
 	case Complete:
@@ -79,8 +97,10 @@ func (q *Queue) settle(s Settlement, t LockToken, now instant) error {
 	case DeadLetter:
 		q.unlock(e)
 		q.deadLetter(e, s.DeadLetterReason, s.DeadLetterErrorDescription)
+	case TransferDeadLetter:
+		q.unlock(e)
+		q.transferDeadLetter(e, s.DeadLetterReason, s.DeadLetterErrorDescription)
 	}
-	return nil
 }
 
 func (q *Queue) settleOne(s Settlement, t LockToken) error {

@@ -232,3 +232,33 @@ func length(q *Queue) int {
 	defer q.mu.Unlock()
 	return q.byNumber.len()
 }
+
+func TestALargeWaveIsActivatedInParts(t *testing.T) {
+	alone(t, Config{}, func(t *testing.T, q *Queue) {
+		const n = 3*wave + 1
+		ms := make([]Message, n)
+		for i := range ms {
+			ms[i].ScheduledEnqueueTime = time.Now().Add(time.Minute)
+		}
+		send(t, q, ms...)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		// Nobody but the timer has touched the queue.
+		q.mu.Lock()
+		waiting, scheduled := q.waiting.len(), q.schedule.len()
+		q.mu.Unlock()
+		if waiting != n || scheduled != 0 {
+			t.Errorf("%d are activated, %d still scheduled, want all %d", waiting, scheduled, n)
+		}
+	})
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	q, _ := setup(t, Config{Now: func() time.Time { return now }})
+	send(t, q, slices.Repeat([]Message{{ScheduledEnqueueTime: now.Add(time.Hour)}}, wave+1)...)
+	q.mu.Lock()
+	q.catchUp(instantOf(now.Add(time.Hour))) // as one operation does
+	waiting := q.waiting.len()
+	q.mu.Unlock()
+	if waiting != wave {
+		t.Errorf("one operation activates %d, want %d", waiting, wave)
+	}
+}

@@ -11,17 +11,27 @@ const maxNap = time.Minute
 // catchUp does what has become due since the last operation, or the timer, looked at the clock.
 func (q *Queue) catchUp(now instant) {
 	q.lapse(now)
+	if q.sessions != nil {
+		q.lapseSessions(now)
+	}
 	q.activate(now)
+	q.pruneHistory(now)
 	if q.cfg.Expiry == Eager {
-		q.flush(now)
+		q.flushWave(now)
 	}
 }
 
 // next is when something becomes due by itself.
 func (q *Queue) next() instant {
+	if q.moving {
+		return unset
+	}
 	next := never
 	if e, at := q.locks.min(); e != nil {
 		next = min(next, instant(at))
+	}
+	if q.sessions != nil && len(q.sessions.locks) > 0 {
+		next = min(next, q.sessions.locks[0].until)
 	}
 	if e, at := q.schedule.min(); e != nil {
 		next = min(next, instant(at))
@@ -29,8 +39,11 @@ func (q *Queue) next() instant {
 	if e, at := q.expiry.min(); e != nil && q.cfg.Expiry == Eager {
 		next = min(next, instant(at))
 	}
-	return next
+	return min(next, q.history.end(q.cfg.DuplicateDetectionHistoryTimeWindow))
 }
+
+// behind reports whether something is due that was left to the timer, see wave.
+func (q *Queue) behind(now instant) bool { return q.next() <= now }
 
 // arm makes sure that the timer runs no later than something becomes due. A timer that runs too early, because what it
 // was armed for is gone, finds nothing to do: cheaper than to set it anew with every message.

@@ -5,6 +5,8 @@
 //
 //   - a receiver that grants an exact number of credits, drains what is left of them and
 //     answers with released, the one outcome that costs an innocent message nothing;
+//   - messages that come bare over it, stripped before the AMQP client sees them, so that none is one that it cannot
+//     decode and give back;
 //   - a peek that opens no link to the queue and decodes only what the monitor judges by, so
 //     that no message, whatever it holds, keeps the others from being looked at.
 //

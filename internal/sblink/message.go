@@ -30,7 +30,9 @@ type Message struct {
 	DeliveryCount        uint32        // failed deliveries so far
 	MessageID            string        // an id of another type is written out
 	CorrelationID        string        // likewise
+	SessionID            string        // "" where it has none as well
 	DeadLetterReason     string        // "" = not a dead letter
+	DeadLetterSource     string        // where it was dead-lettered, once it was forwarded from there
 
 	// Properties are the application properties that are strings or timestamps, as string and
 	// time.Time; nil when there are none.
@@ -69,6 +71,8 @@ func parseMessage(b []byte) (*Message, error) {
 	}
 	m.MessageID = identifier(raw.Properties, amqp.PropertyMessageID)
 	m.CorrelationID = identifier(raw.Properties, amqp.PropertyCorrelationID)
+	m.SessionID = text(amqp.ListField(raw.Properties, amqp.PropertyGroupID))
+	m.DeadLetterSource = text(amqp.MapLookup(raw.MessageAnnotations, "x-opt-deadletter-source"))
 	m.DeadLetterReason, _ = m.Properties["DeadLetterReason"].(string)
 	return m, nil
 }
@@ -111,18 +115,20 @@ func timestamp(annotations amqp.Raw, key string) time.Time {
 	return t.Time()
 }
 
+// text is the string that r is at, "" when there is none.
+func text(r amqp.Reader, ok bool) string {
+	if !ok {
+		return ""
+	}
+	s, _ := r.Value().(string)
+	return s
+}
+
 // identifier is a message-id or correlation-id as text.
 func identifier(properties amqp.Raw, field int) string {
 	r, ok := amqp.ListField(properties, field)
 	if !ok {
 		return ""
 	}
-	switch v := r.Value().(type) {
-	case string:
-		return v
-	case nil:
-		return ""
-	default:
-		return fmt.Sprint(v)
-	}
+	return amqp.IDText(r.Value())
 }

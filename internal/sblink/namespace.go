@@ -90,7 +90,7 @@ func (n *Namespace) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sblink: dial %s: %w", n.cfg.Host, err)
 	}
-	opened, err := amqp.NewConn(ctx, socket, &amqp.ConnOptions{
+	opened, err := amqp.NewConn(ctx, newBareConn(socket), &amqp.ConnOptions{
 		HostName:    n.cfg.Host,
 		SASLType:    amqp.SASLTypeAnonymous(),
 		MaxSessions: 5000, // of Service Bus, see its channel-max

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/Azure/go-amqp"
 )
@@ -44,21 +45,34 @@ func (n *Namespace) Peeker(ctx context.Context, entity string) (*Peeker, error) 
 // Peek brings up to n messages, 250 at most, from sequence number from on, without their bodies.
 // None means that there is none from there on. After an error the Peeker is closed.
 func (p *Peeker) Peek(ctx context.Context, from int64, n int) ([]*Message, error) {
-	if err := p.ns.claim(ctx, p.conn, p.entity+"/$management"); err != nil {
-		p.Close(ctx)
+	reply, err := p.call(ctx, "com.microsoft:peek-message", map[string]any{
+		"from-sequence-number": from, "message-count": int32(n), "omit-message-body": true,
+	}, conditionMessageNotFound)
+	if reply == nil || err != nil {
 		return nil, err
 	}
-	reply, err := p.rpc.call(ctx, map[string]any{"operation": "com.microsoft:peek-message"}, map[string]any{
-		"from-sequence-number": from, "message-count": int32(n), "omit-message-body": true,
-	})
-	if none := (*StatusError)(nil); errors.As(err, &none) && none.Condition == "com.microsoft:message-not-found" {
+	return parsePage(reply)
+}
+
+// conditionMessageNotFound is how the broker says that a message which was asked for is not there to be had.
+const conditionMessageNotFound = "com.microsoft:message-not-found"
+
+// call makes one request. Where the broker refuses it with one of the conditions that are no error, the
+// reply is nil. After an error the Peeker is closed.
+func (p *Peeker) call(ctx context.Context, operation string, request map[string]any, noError ...string) (*amqp.Message, error) {
+	err := p.ns.claim(ctx, p.conn, p.entity+"/$management")
+	var reply *amqp.Message
+	if err == nil {
+		reply, err = p.rpc.call(ctx, map[string]any{"operation": operation}, request)
+	}
+	if answer := (*StatusError)(nil); errors.As(err, &answer) && slices.Contains(noError, answer.Condition) {
 		return nil, nil
 	}
 	if err != nil {
 		p.Close(ctx)
-		return nil, fmt.Errorf("sblink: peek at %s: %w", p.entity, err)
+		return nil, fmt.Errorf("sblink: %s on %s: %w", operation, p.entity, err)
 	}
-	return parsePage(reply)
+	return reply, nil
 }
 
 // parsePage reads {"messages": [{"message": binary}, …]}.

@@ -4,6 +4,7 @@ package sblink
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -30,12 +31,20 @@ const (
 // openTimeout bounds the opening of a receiver, the connection included.
 const openTimeout = 30 * time.Second
 
+// The filter of a source that wants one session, and its descriptor (servicebus-facts: session receiver).
+const (
+	sessionFilter     = "com.microsoft:session-filter"
+	sessionFilterCode = 0x137000000C
+)
+
 // A Receiver takes messages of one entity under lock. One goroutine grants, receives
 // and drains; messages may be settled from any.
 type Receiver struct {
 	ns      *Namespace
 	conn    *conn
 	entity  string
+	of      *string // the session that it has the lock of, nil where there are none
+	bare    bool    // see BareReceiver
 	session *amqp.Session
 	link    *amqp.Receiver
 	credit  uint32 // granted, and neither used nor taken back
@@ -43,13 +52,27 @@ type Receiver struct {
 
 // Receiver opens a receiver with no credit. entity may be a sub-queue's path.
 func (n *Namespace) Receiver(ctx context.Context, entity string) (*Receiver, error) {
+	return n.receiver(ctx, &Receiver{ns: n, entity: entity})
+}
+
+// BareReceiver is Receiver for who only has to get past the messages or settle them: they come without body, and with
+// nothing but their stamps and the deadlines that they state, so that none of them is one that the AMQP client cannot decode.
+//
+// In an entity that requires sessions it accepts the one that is named. While the receiver is open nobody else can have
+// that session; Close gives it up, and what it holds then goes back uncounted. Where somebody else has it the error has
+// ConditionSessionLocked.
+func (n *Namespace) BareReceiver(ctx context.Context, entity string, session *string) (*Receiver, error) {
+	return n.receiver(ctx, &Receiver{ns: n, entity: entity, of: session, bare: true})
+}
+
+func (n *Namespace) receiver(ctx context.Context, r *Receiver) (*Receiver, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	c, err := n.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &Receiver{ns: n, conn: c, entity: entity}
+	r.conn = c
 	if err := r.open(ctx); err != nil {
 		if !refused(err) {
 			n.drop(c)
@@ -70,10 +93,17 @@ func (r *Receiver) open(ctx context.Context) (err error) {
 	}
 	// Mode second is what makes Service Bus lock a message instead of handing it over,
 	// and what makes it answer a settlement.
-	r.link, err = r.session.NewReceiver(ctx, r.entity, &amqp.ReceiverOptions{
+	options := amqp.ReceiverOptions{
 		Credit:         -1, // granted by hand
 		SettlementMode: amqp.ReceiverSettleModeSecond.Ptr(),
-	})
+	}
+	if r.bare {
+		options.Name = barePrefix + rand.Text()
+	}
+	if r.of != nil {
+		options.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(sessionFilter, sessionFilterCode, *r.of)}
+	}
+	r.link, err = r.session.NewReceiver(ctx, r.entity, &options)
 	if err != nil {
 		return fmt.Errorf("sblink: open receiver on %s: %w", r.entity, err)
 	}
@@ -195,6 +225,12 @@ const (
 	ConditionNotFound = "amqp:not-found"
 	// ConditionLockLost: the lock lapsed, or somebody else has settled the message.
 	ConditionLockLost = "com.microsoft:message-lock-lost"
+	// ConditionSessionLost: the lock of the session lapsed, and those of its messages with it.
+	ConditionSessionLost = "com.microsoft:session-lock-lost"
+	// ConditionSessionLocked: somebody else has the session.
+	ConditionSessionLocked = "com.microsoft:session-cannot-be-locked"
+	// ConditionNotAllowed: a receiver without a session where they are required, say, or one of what forwards.
+	ConditionNotAllowed = "amqp:not-allowed"
 )
 
 // DeadLetter moves m to the dead-letter queue with a reason and a description.
@@ -241,5 +277,9 @@ func Condition(err error) string {
 func refused(err error) bool {
 	var link *amqp.LinkError
 	var answer *StatusError
-	return errors.As(err, &link) || errors.As(err, &answer)
+	var attach *amqp.Error // of an attach that is refused the client returns what the peer said, and nothing around it
+	var ended *amqp.SessionError
+	var closed *amqp.ConnError
+	return errors.As(err, &link) || errors.As(err, &answer) ||
+		errors.As(err, &attach) && !errors.As(err, &ended) && !errors.As(err, &closed)
 }

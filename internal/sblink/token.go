@@ -4,16 +4,12 @@ package sblink
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"fmt"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"overdue/internal/sas"
 )
 
 // Token is a claim to use one audience.
@@ -21,6 +17,14 @@ type Token struct {
 	Value   string
 	Type    string    // "servicebus.windows.net:sastoken" or "jwt"
 	Expires time.Time // zero: it cannot be renewed and is used as long as it lasts
+}
+
+// Authorization is the token as a header of that name has it.
+func (t Token) Authorization() string {
+	if t.Type == typeJWT {
+		return "Bearer " + t.Value
+	}
+	return t.Value
 }
 
 // A TokenSource makes tokens for audiences such as amqps://contoso.servicebus.windows.net/orders.
@@ -42,15 +46,9 @@ func SAS(keyName, key string) TokenSource { return sasKey{keyName, key} }
 
 type sasKey struct{ name, key string }
 
-// Token signs lower(urlencode(audience)) and the expiry, as the service checks it.
 func (k sasKey) Token(_ context.Context, audience string) (Token, error) {
 	expires := time.Now().Add(sasLifetime).Truncate(time.Second)
-	resource := strings.ToLower(url.QueryEscape(audience))
-	mac := hmac.New(sha256.New, []byte(k.key))
-	fmt.Fprintf(mac, "%s\n%d", resource, expires.Unix())
-	sig := url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-	value := fmt.Sprintf("SharedAccessSignature sr=%s&sig=%s&se=%d&skn=%s", resource, sig, expires.Unix(), k.name)
-	return Token{Value: value, Type: typeSAS, Expires: expires}, nil
+	return Token{Value: sas.Make(k.name, k.key, audience, expires), Type: typeSAS, Expires: expires}, nil
 }
 
 // Signature uses a shared access signature that somebody else made.

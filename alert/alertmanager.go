@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+)
+
+// AlertmanagerResend is how often an Alertmanager is told of an alert that goes on, as it wants to be.
+const AlertmanagerResend = time.Minute
+
+// alertmanager posts pages to the v2 API of Alertmanager, which does the grouping and the silences from there on.
+type alertmanager struct {
+	name string
+	text Text
+	*poster
+	now func() time.Time
+}
+
+// NewAlertmanager makes a Pager. The URL is that of the Alertmanager, without api/v2/alerts.
+func NewAlertmanager(name string, cfg HTTP, text Text) (Pager, error) {
+	cfg.URL = strings.TrimSuffix(cfg.URL, "/") + "/api/v2/alerts"
+	p, err := newPoster("alertmanager", cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &alertmanager{cmp.Or(name, "alertmanager"), text, p, time.Now}, nil
+}
+
+func (a *alertmanager) Name() string { return a.name }
+
+type postableAlert struct {
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+	StartsAt    time.Time         `json:"startsAt"`
+	EndsAt      time.Time         `json:"endsAt"`
+}
+
+func (a *alertmanager) Page(ctx context.Context, p Page) error {
+	title, text, err := a.text.of(p)
+	if err != nil {
+		return err
+	}
+	// Its identity is its labels. An alert that nobody sends again ends by itself, also when we do.
+	ends := a.now().Add(4 * AlertmanagerResend)
+	if p.Resolved {
+		ends = a.now()
+	}
+	return a.post(ctx, "application/json", []postableAlert{{
+		Labels: p.alertLabels(), Annotations: map[string]string{"summary": title, "description": text},
+		StartsAt: p.Since, EndsAt: ends.UTC(),
+	}})
+}

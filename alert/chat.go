@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"cmp"
+	"context"
+	"strings"
+)
+
+// chat posts pages to a room where people talk.
+type chat struct {
+	name string
+	text Text
+	form func(title, text string, resolved bool) any
+	*poster
+}
+
+func newChat(kind, name string, cfg HTTP, text Text, form func(title, text string, resolved bool) any) (Pager, error) {
+	p, err := newPoster(kind, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &chat{cmp.Or(name, kind), text, form, p}, nil
+}
+
+// NewSlack makes a Pager that posts to an incoming webhook of Slack.
+func NewSlack(name string, cfg HTTP, text Text) (Pager, error) {
+	return newChat("slack", name, cfg, text, slackMessage)
+}
+
+// NewTeams makes a Pager that posts an Adaptive Card to a workflow of Teams that starts "when a Teams webhook request is
+// received".
+func NewTeams(name string, cfg HTTP, text Text) (Pager, error) {
+	return newChat("teams", name, cfg, text, teamsMessage)
+}
+
+func (c *chat) Name() string { return c.name }
+
+func (c *chat) Page(ctx context.Context, p Page) error {
+	title, text, err := c.text.of(p)
+	if err != nil {
+		return err
+	}
+	return c.post(ctx, "application/json", c.form(title, text, p.Resolved))
+}
+
+type object = map[string]any
+
+// Slack takes at most 150 characters in a header and 3,000 in a section.
+const (
+	maxSlackHeader  = 150
+	maxSlackSection = 3000
+)
+
+func slackMessage(title, text string, _ bool) any {
+	blocks := []object{{"type": "header", "text": object{"type": "plain_text", "text": cut(title, maxSlackHeader), "emoji": false}}}
+	if text != "" {
+		// A plain text, since names of messages come from outside and must not become links or mentions.
+		blocks = append(blocks, object{"type": "section", "text": object{"type": "plain_text", "text": cut(text, maxSlackSection), "emoji": false}})
+	}
+	return object{"text": slackEscape.Replace(title), "blocks": blocks}
+}
+
+var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+func teamsMessage(title, text string, resolved bool) any {
+	color := "attention"
+	if resolved {
+		color = "good"
+	}
+	body := []object{{"type": "TextBlock", "text": teamsEscape.Replace(title), "weight": "bolder", "size": "medium", "wrap": true, "color": color}}
+	for line := range strings.Lines(text) {
+		body = append(body, object{"type": "TextBlock", "text": teamsEscape.Replace(strings.TrimSpace(line)), "wrap": true, "spacing": "small"})
+	}
+	return object{
+		"type": "message",
+		"attachments": []object{{
+			"contentType": "application/vnd.microsoft.card.adaptive",
+			"content": object{
+				"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": body,
+			},
+		}},
+	}
+}
+
+// A card reads Markdown.
+var teamsEscape = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;")

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// maxConns bounds the connections to one sink; further requests wait for one to come free.
+const maxConns = 64
+
+// maxComplaint is how much of an answer is quoted in an error.
+const maxComplaint = 200
+
+// HTTP says how a sink is reached that takes requests. The URL may hold a secret and is shown nowhere.
+type HTTP struct {
+	URL     string        // http or https
+	Timeout time.Duration // of one request; 0 = 5 s
+	Client  *http.Client  // nil: one of its own
+}
+
+// poster posts to one URL.
+type poster struct {
+	sink    string // the kind, for errors
+	url     string
+	host    string
+	timeout time.Duration
+	client  *http.Client
+}
+
+func newPoster(sink string, cfg HTTP) (*poster, error) {
+	u, err := url.Parse(cfg.URL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, fmt.Errorf("alert: %s needs an http or https URL with a host", sink)
+	}
+	p := &poster{sink: sink, url: cfg.URL, host: u.Host, timeout: cfg.Timeout, client: cfg.Client}
+	if p.timeout == 0 {
+		p.timeout = 5 * time.Second
+	}
+	if p.client == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.MaxIdleConnsPerHost = maxConns
+		transport.MaxConnsPerHost = maxConns
+		p.client = &http.Client{Transport: transport}
+	}
+	return p, nil
+}
+
+// post takes any 2xx for an acceptance. 429 and 503 say when to come again, other 4xx that it is of no use.
+func (p *poster) post(ctx context.Context, contentType string, body any) error {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return backoff.Permanent(fmt.Errorf("alert: %s: %w", p.sink, err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(b))
+	if err != nil {
+		return backoff.Permanent(fmt.Errorf("alert: %s at %s: the request cannot be made", p.sink, p.host))
+	}
+	req.Header.Set("Content-Type", contentType)
+	resp, err := p.client.Do(req)
+	if err != nil {
+		// The text of a url.Error names the whole URL, which may hold a secret.
+		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return fmt.Errorf("alert: %s at %s: %w", p.sink, p.host, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	complaint, _ := io.ReadAll(io.LimitReader(resp.Body, maxComplaint))
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again
+	if resp.StatusCode/100 == 2 {
+		return nil
+	}
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds >= 0 {
+			return backoff.RetryAfter(seconds)
+		}
+	}
+	err = fmt.Errorf("alert: %s at %s answered %s: %s", p.sink, p.host, resp.Status, strings.Join(strings.Fields(string(complaint)), " "))
+	if resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout {
+		return backoff.Permanent(err)
+	}
+	return err
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+)
+
+// PagerDutyURL takes events of the Events API v2. That of the service in Europe is another.
+const PagerDutyURL = "https://events.pagerduty.com/v2/enqueue"
+
+// PagerDutyConfig says which service of PagerDuty is alerted.
+type PagerDutyConfig struct {
+	HTTP              // "" = PagerDutyURL
+	RoutingKey string // the integration key, a secret
+	Severity   string // "" = error; critical, error, warning or info
+}
+
+type pagerDuty struct {
+	name string
+	text Text
+	cfg  PagerDutyConfig
+	*poster
+}
+
+// NewPagerDuty makes a Pager that opens an incident for each group, and resolves it.
+func NewPagerDuty(name string, cfg PagerDutyConfig, text Text) (Pager, error) {
+	if cfg.RoutingKey == "" {
+		return nil, errors.New("alert: pagerduty needs a routing key")
+	}
+	cfg.URL, cfg.Severity = cmp.Or(cfg.URL, PagerDutyURL), cmp.Or(cfg.Severity, "error")
+	p, err := newPoster("pagerduty", cfg.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	return &pagerDuty{cmp.Or(name, "pagerduty"), text, cfg, p}, nil
+}
+
+func (a *pagerDuty) Name() string { return a.name }
+
+func (a *pagerDuty) Page(ctx context.Context, p Page) error {
+	title, text, err := a.text.of(p)
+	if err != nil {
+		return err
+	}
+	event := object{"routing_key": a.cfg.RoutingKey, "dedup_key": p.Key, "event_action": "trigger"}
+	if p.Resolved {
+		event["event_action"] = "resolve"
+	}
+	details := object{"description": text, "events": p.Total, "new": p.Count, "since": p.Since.UTC(), "worst_lag": p.WorstLag.String()}
+	for name, value := range p.Labels {
+		details[name] = value
+	}
+	event["payload"] = object{
+		"summary": title, "source": p.Source, "severity": a.cfg.Severity, "timestamp": p.Last.UTC().Format(time.RFC3339),
+		"component": p.Where(), "class": p.Labels["type"], "custom_details": details,
+	}
+	return a.post(ctx, "application/json", event)
+}

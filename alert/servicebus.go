@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/cenkalti/backoff/v5"
+)
+
+// sendTime bounds one try to send an event to an entity.
+const sendTime = 5 * time.Second
+
+type serviceBus struct {
+	name, entity string
+	sender       *azservicebus.Sender
+}
+
+// NewServiceBus makes an Alerter that sends each event to a queue or topic as a CloudEvent: its id is the message-id, so
+// that duplicate detection absorbs what is told twice, and its type the subject, for rules of subscriptions.
+func NewServiceBus(name string, client *azservicebus.Client, entity string) (Alerter, error) {
+	sender, err := client.NewSender(entity, nil)
+	if err != nil {
+		return nil, fmt.Errorf("alert: sender for %s: %w", entity, err)
+	}
+	return &serviceBus{cmp.Or(name, "servicebus"), entity, sender}, nil
+}
+
+func (a *serviceBus) Name() string { return a.name }
+
+func (a *serviceBus) Alert(ctx context.Context, e Event) error {
+	m, err := eventMessage(e)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTime)
+	defer cancel()
+	if e.Data.SessionID != "" {
+		m.SessionID = &e.Data.SessionID
+	}
+	if err := a.sender.SendMessage(ctx, m, nil); err != nil {
+		err = fmt.Errorf("alert: send to %s: %w", a.entity, err)
+		if known := (*azservicebus.Error)(nil); errors.As(err, &known) && known.Code == azservicebus.CodeNotFound {
+			return backoff.Permanent(err)
+		}
+		return err
+	}
+	return nil
+}
+
+// eventMessage is e as a message of its own.
+func eventMessage(e Event) (*azservicebus.Message, error) {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return nil, backoff.Permanent(err)
+	}
+	m := &azservicebus.Message{
+		Body: body, ContentType: to.Ptr("application/cloudevents+json"), MessageID: &e.ID, Subject: &e.Type,
+		ApplicationProperties: map[string]any{"entity": e.Data.Entity, "messageId": e.Data.MessageID},
+	}
+	if e.Data.CorrelationID != "" {
+		m.CorrelationID = &e.Data.CorrelationID
+	}
+	return m, nil
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// hooked is a server that answers with 202 and hands over what was posted, and the path.
+func hooked(t *testing.T) (url string, posted func() (path string, body any)) {
+	t.Helper()
+	got := make(chan func() (string, any), 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		var body any
+		if err := json.Unmarshal(b, &body); err != nil || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s of %q as %q: %v", r.Method, b, r.Header.Get("Content-Type"), err)
+		}
+		got <- func() (string, any) { return r.URL.Path, body }
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, func() (string, any) { return (<-got)() }
+}
+
+// at is what lies in v under keys and indexes.
+func at(t *testing.T, v any, path ...any) any {
+	t.Helper()
+	for _, p := range path {
+		switch p := p.(type) {
+		case string:
+			m, ok := v.(map[string]any)
+			if !ok || m[p] == nil {
+				t.Errorf("%v has no %q", v, p)
+				return nil
+			}
+			v = m[p]
+		case int:
+			l, ok := v.([]any)
+			if !ok || p >= len(l) {
+				t.Errorf("%v has no element %d", v, p)
+				return nil
+			}
+			v = l[p]
+		}
+	}
+	return v
+}
+
+func firing() Page {
+	e := someEvent()
+	e.Data.Deadline, e.Data.SessionID, e.Data.CorrelationID = noon.Add(-time.Second), "s", "c"
+	return Page{
+		Key: "overdue-k", Source: "sb://n", Labels: map[string]string{"type": TypeMissed, "entity": "orders"},
+		Count: 3, Total: 10, Since: noon.Add(-time.Hour), Last: noon, Oldest: &e, WorstLag: 25 * time.Millisecond, Samples: []Event{e},
+	}
+}
+
+func resolved() Page {
+	p := firing()
+	p.Resolved, p.Count, p.Oldest, p.WorstLag, p.Samples = true, 0, nil, 0, nil
+	return p
+}
+
+const (
+	firingTitle   = "3 missed deadlines more on orders, 10 since 2026-01-31 11:00:00Z"
+	firingText    = "Oldest: m-1, due 2026-01-31 11:59:59Z\nWorst lag: 25ms\n- m-1 in session s, due 2026-01-31 11:59:59Z, correlation c\nand 2 more"
+	resolvedTitle = "Resolved: 10 missed deadlines on orders, none since 2026-01-31 12:00:00Z"
+)
+
+func TestAPageInWords(t *testing.T) {
+	one := firing()
+	one.Count, one.Total = 1, 1
+	reminder := firing()
+	reminder.Count = 0
+	for _, tc := range []struct {
+		p    Page
+		want string
+	}{
+		{firing(), firingTitle},
+		{resolved(), resolvedTitle},
+		{one, "1 missed deadline on orders"},
+		{reminder, "10 missed deadlines on orders since 2026-01-31 11:00:00Z"},
+		{Page{Source: "sb://n", Count: 2, Total: 2}, "2 events on n"},
+		{Page{Labels: map[string]string{"entity": "t", "subscription": "s"}, Count: 2, Total: 2}, "2 events on t/s"},
+	} {
+		if got := tc.p.Title(); got != tc.want {
+			t.Errorf("Title = %q, want %q", got, tc.want)
+		}
+	}
+	p := firing()
+	if got := p.Text(); got != firingText {
+		t.Errorf("Text = %q, want %q", got, firingText)
+	}
+	text, err := NewText("{{.Total}}\n in {{.Labels.entity}}", "{{range .Samples}}{{.Subject}};{{end}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if title, body, err := text.of(p); title != "10 in orders" || body != "m-1;" || err != nil {
+		t.Errorf("with templates: %q, %q, %v", title, body, err)
+	}
+	for _, bad := range []string{"{{", "{{.Nothing}}", "{{.Oldest.Data.Nothing}}"} {
+		if _, err := NewText(bad, ""); err == nil {
+			t.Errorf("template %q was taken", bad)
+		}
+	}
+}
+
+func TestAlertmanager(t *testing.T) {
+	url, posted := hooked(t)
+	a, err := NewAlertmanager("", HTTP{URL: url + "/am/"}, Text{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now()
+	for _, p := range []Page{firing(), resolved()} {
+		if err := a.Page(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		path, body := posted()
+		want := map[string]any{"alertname": "OverdueDeadlineMissed", "source": "sb://n", "entity": "orders"}
+		if diff := cmp.Diff(want, at(t, body, 0, "labels")); diff != "" || path != "/am/api/v2/alerts" {
+			t.Errorf("labels at %s (-want +got):\n%s", path, diff)
+		}
+		if got := at(t, body, 0, "startsAt"); got != "2026-01-31T11:00:00Z" {
+			t.Errorf("startsAt = %v", got)
+		}
+		ends, err := time.Parse(time.RFC3339, at(t, body, 0, "endsAt").(string))
+		if over := !ends.After(time.Now()); err != nil || over != p.Resolved || ends.Before(before) {
+			t.Errorf("endsAt = %v, %v, resolved %v", ends, err, p.Resolved)
+		}
+	}
+}
+
+func TestPagerDuty(t *testing.T) {
+	url, posted := hooked(t)
+	a, err := NewPagerDuty("", PagerDutyConfig{HTTP: HTTP{URL: url}, RoutingKey: "r"}, Text{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		p             Page
+		action, title string
+	}{{firing(), "trigger", firingTitle}, {resolved(), "resolve", resolvedTitle}} {
+		if err := a.Page(t.Context(), tc.p); err != nil {
+			t.Fatal(err)
+		}
+		_, body := posted()
+		for path, want := range map[string]any{
+			"routing_key": "r", "dedup_key": "overdue-k", "event_action": tc.action,
+		} {
+			if got := at(t, body, path); got != want {
+				t.Errorf("%s = %v, want %v", path, got, want)
+			}
+		}
+		for path, want := range map[string]any{
+			"summary": tc.title, "source": "sb://n", "severity": "error", "timestamp": "2026-01-31T12:00:00Z", "component": "orders", "class": TypeMissed,
+		} {
+			if got := at(t, body, "payload", path); got != want {
+				t.Errorf("payload.%s = %v, want %v", path, got, want)
+			}
+		}
+	}
+	if _, err := NewPagerDuty("", PagerDutyConfig{}, Text{}); err == nil {
+		t.Error("made without a routing key")
+	}
+}
+
+func TestChats(t *testing.T) {
+	hostile := firing()
+	hostile.Labels = map[string]string{"type": TypeMissed, "entity": "<!channel> *[x](http://x)*"}
+	for _, tc := range []struct {
+		make        func(string, HTTP, Text) (Pager, error)
+		title, text []any
+		hostile     string
+	}{
+		{NewSlack, []any{"blocks", 0, "text", "text"}, []any{"blocks", 1, "text", "text"}, "3 missed deadlines more on <!channel> *[x](http://x)*"},
+		{NewTeams, []any{"attachments", 0, "content", "body", 0, "text"}, []any{"attachments", 0, "content", "body", 1, "text"}, `3 missed deadlines more on &lt;!channel&gt; \*\[x\](http://x)\*`},
+	} {
+		url, posted := hooked(t)
+		c, err := tc.make("", HTTP{URL: url}, Text{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(c.Name(), func(t *testing.T) {
+			if err := c.Page(t.Context(), firing()); err != nil {
+				t.Fatal(err)
+			}
+			_, body := posted()
+			if got := at(t, body, tc.title...); got != firingTitle {
+				t.Errorf("title = %v, want %q", got, firingTitle)
+			}
+			if got := at(t, body, tc.text...); !strings.HasPrefix(got.(string), "Oldest: m-1") {
+				t.Errorf("text = %v", got)
+			}
+			if err := c.Page(t.Context(), hostile); err != nil {
+				t.Fatal(err)
+			}
+			_, body = posted()
+			if got := at(t, body, tc.title...).(string); !strings.HasPrefix(got, tc.hostile) {
+				t.Errorf("a hostile name is shown as %q, want %q", got, tc.hostile)
+			}
+			if fallback, ok := body.(map[string]any)["text"].(string); ok && strings.Contains(fallback, "<!channel>") {
+				t.Errorf("a hostile name alerts the channel: %q", fallback)
+			}
+			if err := c.Page(t.Context(), resolved()); err != nil {
+				t.Fatal(err)
+			}
+			_, body = posted()
+			if got := at(t, body, tc.title...); got != resolvedTitle {
+				t.Errorf("title = %v, want %q", got, resolvedTitle)
+			}
+		})
+	}
+}
+
+func TestWebhookPagerSpeaksAsAlertmanagerDoes(t *testing.T) {
+	url, posted := hooked(t)
+	a, err := NewWebhookPager("hook", HTTP{URL: url}, Text{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(a.Page(t.Context(), firing())); err != nil {
+		t.Fatal(err)
+	}
+	_, body := posted()
+	for path, want := range map[string]any{"version": "4", "status": "firing", "groupKey": "overdue-k", "receiver": "hook", "truncatedAlerts": 2.0} {
+		if got := at(t, body, path); got != want {
+			t.Errorf("%s = %v, want %v", path, got, want)
+		}
+	}
+	if got := at(t, body, "alerts", 0, "labels", "message_id"); got != "m-1" {
+		t.Errorf("message_id of the first alert = %v", got)
+	}
+	if got := at(t, body, "alerts", 0, "event", "data", "entity"); got != "orders" {
+		t.Errorf("entity in the event of the first alert = %v", got)
+	}
+	if err := a.Page(t.Context(), resolved()); err != nil {
+		t.Fatal(err)
+	}
+	_, body = posted()
+	if got := at(t, body, "alerts", 0, "status"); got != "resolved" {
+		t.Errorf("status of the alert in the end = %v", got)
+	}
+}
+
+func TestServiceBusSendsCloudEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "missed"}} })
+		client := ns.Client(t)
+		a, err := NewServiceBus("", client, "missed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := someEvent()
+		if err := a.Alert(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		r, err := client.NewReceiverForQueue("missed", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms, err := r.ReceiveMessages(t.Context(), 1, nil)
+		if err != nil || len(ms) != 1 {
+			t.Fatalf("ReceiveMessages = %d, %v", len(ms), err)
+		}
+		var got Event
+		if err := json.Unmarshal(ms[0].Body, &got); err != nil || got.ID != e.ID || ms[0].MessageID != e.ID || *ms[0].Subject != TypeMissed {
+			t.Errorf("received %q with id %s, %v", ms[0].Body, ms[0].MessageID, err)
+		}
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

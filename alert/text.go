@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"fmt"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Bounds of what is said, in characters.
+const (
+	maxTitle = 250
+	maxText  = 8000
+)
+
+// Text says a page in words. The zero value has words of its own.
+type Text struct{ title, text *template.Template }
+
+// NewText takes Go templates, which are given the [Page]; empty ones stand for the words of the zero value. It tries them
+// out, so that a wrong one is told at start and not when somebody has to be alerted.
+func NewText(title, text string) (t Text, err error) {
+	parse := func(name, s string) (*template.Template, error) {
+		if s == "" {
+			return nil, nil
+		}
+		return template.New(name).Option("missingkey=zero").Parse(s)
+	}
+	if t.title, err = parse("title", title); err != nil {
+		return Text{}, fmt.Errorf("alert: %w", err)
+	}
+	if t.text, err = parse("text", text); err != nil {
+		return Text{}, fmt.Errorf("alert: %w", err)
+	}
+	e := Event{Type: TypeMissed, Subject: "order-1"}
+	for _, p := range []Page{
+		{Labels: map[string]string{"entity": "orders"}, Count: 1, Total: 1, Oldest: &e, Samples: []Event{e}},
+		{Labels: map[string]string{"entity": "orders"}, Resolved: true, Total: 1},
+	} {
+		if _, _, err := t.of(p); err != nil {
+			return Text{}, err
+		}
+	}
+	return t, nil
+}
+
+// of is the page in words. An error comes from a template, and is final.
+func (t Text) of(p Page) (title, text string, err error) {
+	title, text = p.Title(), p.Text()
+	for _, part := range []struct {
+		t  *template.Template
+		to *string
+	}{{t.title, &title}, {t.text, &text}} {
+		if part.t == nil {
+			continue
+		}
+		var b strings.Builder
+		if err := part.t.Execute(&b, p); err != nil {
+			return "", "", backoff.Permanent(fmt.Errorf("alert: %w", err))
+		}
+		*part.to = b.String()
+	}
+	return cut(strings.Join(strings.Fields(title), " "), maxTitle), cut(text, maxText), nil
+}
+
+// cut shortens s to n characters.
+func cut(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
+}
+
+// Where is what the page is about, as far as its group says.
+func (p Page) Where() string {
+	entity, subscription := p.Labels["entity"], p.Labels["subscription"]
+	switch {
+	case entity == "":
+		return strings.TrimPrefix(p.Source, "sb://")
+	case subscription != "":
+		return entity + "/" + subscription
+	}
+	return entity
+}
+
+// noun is what has happened, once or more.
+func (p Page) noun(n int) string {
+	one, more := "event", "events"
+	if words, ok := nouns[p.Labels["type"]]; ok {
+		one, more = words[0], words[1]
+	}
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", more)
+}
+
+var nouns = map[string][2]string{
+	TypeMissed: {"missed deadline", "missed deadlines"},
+}
+
+// Title is the page in one line.
+func (p Page) Title() string {
+	switch {
+	case p.Resolved:
+		return fmt.Sprintf("Resolved: %s on %s, none since %s", p.noun(p.Total), p.Where(), stamp(p.Last))
+	case p.Count == 0:
+		return fmt.Sprintf("%s on %s since %s", p.noun(p.Total), p.Where(), stamp(p.Since))
+	case p.Total > p.Count:
+		return fmt.Sprintf("%s more on %s, %d since %s", p.noun(p.Count), p.Where(), p.Total, stamp(p.Since))
+	}
+	return fmt.Sprintf("%s on %s", p.noun(p.Count), p.Where())
+}
+
+// Text is what else there is to say, a line each; "" when there is nothing.
+func (p Page) Text() string {
+	var lines []string
+	if p.Oldest != nil {
+		lines = append(lines, fmt.Sprintf("Oldest: %s, due %s", p.Oldest.Subject, stamp(p.Oldest.Data.Deadline)))
+	}
+	if p.WorstLag > 0 {
+		lines = append(lines, fmt.Sprintf("Worst lag: %v", p.WorstLag))
+	}
+	for _, e := range p.Samples {
+		line := "- " + e.Subject
+		if e.Data.SessionID != "" {
+			line += " in session " + e.Data.SessionID
+		}
+		line += ", due " + stamp(e.Data.Deadline)
+		if e.Data.CorrelationID != "" {
+			line += ", correlation " + e.Data.CorrelationID
+		}
+		lines = append(lines, line)
+	}
+	if more := p.Count - len(p.Samples); more > 0 && len(p.Samples) > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+func (p Page) state() string {
+	if p.Resolved {
+		return "resolved"
+	}
+	return "firing"
+}
+
+// alertLabels are the labels that name the group as an alert of Prometheus.
+func (p Page) alertLabels() map[string]string {
+	labels := map[string]string{"alertname": "OverdueDeadlineMissed", "source": p.Source}
+	for name, value := range p.Labels {
+		if name == "type" {
+			labels["alertname"] = alertName(value)
+			continue
+		}
+		labels[name] = value
+	}
+	return labels
+}
+
+// alertName turns overdue.deadline.missed into OverdueDeadlineMissed.
+func alertName(eventType string) string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(eventType, ".") {
+		if part != "" {
+			b.WriteString(strings.ToUpper(part[:1]) + part[1:])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"time"
+)
+
+// webhook posts each event as a structured CloudEvent, by the CloudEvents HTTP webhook
+// specification: any 2xx takes it, 429 says when to come again.
+type webhook struct {
+	name string
+	*poster
+}
+
+// NewWebhook makes an Alerter that posts events to a URL. Several need names of their own.
+func NewWebhook(name string, cfg HTTP) (Alerter, error) {
+	p, err := newPoster("webhook", cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &webhook{cmp.Or(name, "webhook"), p}, nil
+}
+
+func (a *webhook) Name() string { return a.name }
+
+func (a *webhook) Alert(ctx context.Context, e Event) error {
+	return a.post(ctx, "application/cloudevents+json; charset=utf-8", e)
+}
+
+// webhookPager posts pages in the form in which Alertmanager posts to its webhooks, version 4, so that what reads those
+// reads these.
+type webhookPager struct {
+	name string
+	text Text
+	*poster
+}
+
+// NewWebhookPager makes a Pager that posts to a URL.
+func NewWebhookPager(name string, cfg HTTP, text Text) (Pager, error) {
+	p, err := newPoster("webhook", cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &webhookPager{cmp.Or(name, "webhook"), text, p}, nil
+}
+
+func (a *webhookPager) Name() string { return a.name }
+
+type hookMessage struct {
+	Version           string            `json:"version"`
+	GroupKey          string            `json:"groupKey"`
+	TruncatedAlerts   int               `json:"truncatedAlerts"`
+	Status            string            `json:"status"`
+	Receiver          string            `json:"receiver"`
+	GroupLabels       map[string]string `json:"groupLabels"`
+	CommonLabels      map[string]string `json:"commonLabels"`
+	CommonAnnotations map[string]string `json:"commonAnnotations"`
+	ExternalURL       string            `json:"externalURL"`
+	Alerts            []hookAlert       `json:"alerts"`
+}
+
+type hookAlert struct {
+	Status       string            `json:"status"`
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	StartsAt     time.Time         `json:"startsAt"`
+	EndsAt       time.Time         `json:"endsAt"`
+	GeneratorURL string            `json:"generatorURL"`
+	Fingerprint  string            `json:"fingerprint"`
+	Event        *Event            `json:"event,omitempty"` // ours: the whole of it
+}
+
+func (a *webhookPager) Page(ctx context.Context, p Page) error {
+	title, text, err := a.text.of(p)
+	if err != nil {
+		return err
+	}
+	m := hookMessage{
+		Version: "4", GroupKey: p.Key, Status: p.state(), Receiver: a.name, GroupLabels: p.Labels, CommonLabels: p.alertLabels(),
+		CommonAnnotations: map[string]string{"summary": title, "description": text},
+		TruncatedAlerts:   max(p.Count-len(p.Samples), 0),
+	}
+	one := hookAlert{Status: p.state(), Labels: p.alertLabels(), Annotations: m.CommonAnnotations, StartsAt: p.Since, Fingerprint: p.Key}
+	if p.Resolved {
+		one.EndsAt = p.Last
+	}
+	m.Alerts = append(m.Alerts, one)
+	if len(p.Samples) > 0 {
+		m.Alerts = m.Alerts[:0]
+	}
+	for i := range p.Samples {
+		e := p.Samples[i]
+		of := one
+		of.Labels = maps.Clone(one.Labels)
+		of.Labels["message_id"] = e.Subject
+		of.StartsAt, of.Fingerprint, of.Event = e.Time, e.ID, &e
+		m.Alerts = append(m.Alerts, of)
+	}
+	return a.post(ctx, "application/json", m)
+}

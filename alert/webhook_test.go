@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+func someEvent() Event {
+	return Event{
+		ID: IDOf("sb://n/orders", 7, noon), Type: TypeMissed, Source: "sb://n/orders", Subject: "m-1", Time: noon,
+		Data: EventData{Entity: "orders", MessageID: "m-1", SequenceNumber: 7, EnqueuedTime: noon},
+	}
+}
+
+func TestEventIDIsOneForEachMessage(t *testing.T) {
+	id := IDOf("sb://n/q", 7, noon)
+	for name, other := range map[string]string{
+		"queue": IDOf("sb://n/p", 7, noon), "number": IDOf("sb://n/q", 8, noon), "time": IDOf("sb://n/q", 7, noon.Add(time.Millisecond)),
+	} {
+		if other == id {
+			t.Errorf("another %s gives the same id", name)
+		}
+	}
+	for _, source := range []string{"sb://n/q", "sb://N/Q"} { // names of entities have no case
+		if again := IDOf(source, 7, noon); again != id {
+			t.Errorf("the same message has ids %s and %s", id, again)
+		}
+	}
+}
+
+func TestWebhook(t *testing.T) {
+	for _, tc := range []struct {
+		status     int
+		retryAfter string
+		want       func(error) bool
+	}{
+		{http.StatusOK, "", func(err error) bool { return err == nil }},
+		{http.StatusAccepted, "", func(err error) bool { return err == nil }},
+		{http.StatusInternalServerError, "", func(err error) bool { return err != nil && !isPermanent(err) }},
+		{http.StatusBadRequest, "", isPermanent},
+		{http.StatusGone, "", isPermanent},
+		{http.StatusTooManyRequests, "3", func(err error) bool {
+			var after *backoff.RetryAfterError
+			return errors.As(err, &after) && after.Duration == 3*time.Second
+		}},
+		{http.StatusTooManyRequests, "", func(err error) bool { return err != nil && !isPermanent(err) }},
+	} {
+		t.Run(fmt.Sprint(tc.status, tc.retryAfter), func(t *testing.T) {
+			var contentType, body string
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				b, _ := io.ReadAll(r.Body)
+				contentType, body = r.Header.Get("Content-Type"), string(b)
+				if tc.retryAfter != "" {
+					w.Header().Set("Retry-After", tc.retryAfter)
+				}
+				w.WriteHeader(tc.status)
+			}))
+			defer srv.Close()
+			a, err := NewWebhook("", HTTP{URL: srv.URL + "/hook?token=hunter2"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Alert(t.Context(), someEvent()); !tc.want(err) {
+				t.Errorf("Alert = %v", err)
+			}
+			if !strings.HasPrefix(contentType, "application/cloudevents+json") || !strings.Contains(body, `"specversion":"1.0"`) {
+				t.Errorf("posted %q as %q, want a structured CloudEvent", body, contentType)
+			}
+		})
+	}
+}
+
+func isPermanent(err error) bool {
+	var permanent *backoff.PermanentError
+	return errors.As(err, &permanent)
+}
+
+func TestWebhookErrorsDoNotShowTheURL(t *testing.T) {
+	srv := httptest.NewServer(nil)
+	url := srv.URL + "/hook?token=hunter2"
+	srv.Close()
+	a, err := NewWebhook("", HTTP{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Alert(t.Context(), someEvent()); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("Alert = %v, want an error without the secret", err)
+	}
+	for _, bad := range []string{"", "hunter2", "ftp://hunter2/", "http://", "http://hunter2\x00/"} {
+		if _, err := NewWebhook("", HTTP{URL: bad}); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("NewWebhook(%q) = %v, want an error without the URL", bad, err)
+		}
+	}
+}

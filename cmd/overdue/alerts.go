@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/alert"
+	"overdue/internal/sblink"
+)
+
+// alerters are the sinks of events: the log always, then those of the configuration.
+func (p *process) alerters(client *azservicebus.Client, links *sblink.Namespace, outbox alert.Outbox) ([]alert.Alerter, error) {
+	all := []alert.Alerter{alert.NewLog(p.log.Named("alert"))}
+	for i := range p.cfg.Alerts {
+		a := &p.cfg.Alerts[i]
+		sink, err := p.alerter(a, client, outbox)
+		if err == nil {
+			sink, err = alert.Only(sink, a.Entities)
+		}
+		if err != nil {
+			return nil, &configError{fmt.Errorf("%s: %w", p.cfg.at(a.key), err)}
+		}
+		all = append(all, sink)
+	}
+	if slices.ContainsFunc(p.cfg.Monitor.Entities, func(e entityConfig) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
+		f, err := alert.NewForward(alert.ForwardConfig{Client: client, Links: links, Handling: p.handling, Log: p.log.Named("alert")})
+		if err != nil {
+			return nil, err
+		}
+		p.life.links("forwarding", f.Close)
+		all = append(all, f)
+	}
+	if queue := p.cfg.Canary.Queue; queue != "" {
+		for i := range all {
+			all[i] = alert.Without(all[i], queue)
+		}
+	}
+	return all, nil
+}
+
+// handling is what becomes of a message that has missed its deadline, beside being told of.
+func (p *process) handling(entity string) alert.Handling {
+	e, _ := p.knowledge.entity(entity)
+	if e == nil {
+		return alert.Handling{}
+	}
+	return alert.Handling{ForwardTo: e.ForwardMissedTo, Report: e.ReportToSender}
+}
+
+// alerter is one sink: of events, or of pages behind groups.
+func (p *process) alerter(a *alertConfig, client *azservicebus.Client, outbox alert.Outbox) (alert.Alerter, error) {
+	text, err := alert.NewText(a.Title, a.Text)
+	if err != nil {
+		return nil, err
+	}
+	request := func(r *requestConfig) alert.HTTP {
+		p.reachable(a, r.URL)
+		return alert.HTTP{URL: r.URL, Timeout: r.Timeout}
+	}
+	var pager alert.Pager
+	group := alert.GroupsConfig{
+		Outbox: outbox, Source: "sb://" + p.namespace.host,
+		By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
+		Log: p.log.Named("alert"),
+	}
+	switch {
+	case a.ServiceBus != nil:
+		return alert.NewServiceBus(a.Name, client, a.ServiceBus.Entity)
+	case a.Webhook != nil && !a.Webhook.Grouped:
+		return alert.NewWebhook(a.Name, request(&a.Webhook.requestConfig))
+	case a.Webhook != nil:
+		pager, err = alert.NewWebhookPager(a.Name, request(&a.Webhook.requestConfig), text)
+	case a.Alertmanager != nil:
+		group.Resend = alert.AlertmanagerResend
+		pager, err = alert.NewAlertmanager(a.Name, request(a.Alertmanager), text)
+	case a.Slack != nil:
+		pager, err = alert.NewSlack(a.Name, request(a.Slack), text)
+	case a.Teams != nil:
+		pager, err = alert.NewTeams(a.Name, request(a.Teams), text)
+	case a.PagerDuty != nil:
+		d := a.PagerDuty
+		pager, err = alert.NewPagerDuty(a.Name, alert.PagerDutyConfig{
+			HTTP: request(&requestConfig{URL: d.URL, Timeout: d.Timeout}), RoutingKey: d.RoutingKey, Severity: d.Severity,
+		}, text)
+	case a.Email != nil:
+		e := a.Email
+		pager, err = alert.NewEmail(a.Name, alert.EmailConfig{
+			Host: e.Host, Port: int(e.Port), Security: e.Security, Username: e.Username, Password: e.Password,
+			From: e.From, To: e.To, Timeout: e.Timeout,
+		}, text)
+	case a.Shoutrrr != nil:
+		pager, err = alert.NewShoutrrr(a.Name, a.Shoutrrr.URL, text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	group.Sink = pager
+	return alert.NewGroups(group)
+}
+
+// reachable lets /healthz/outbound open a connection to where a sink lives. It sends nothing.
+func (p *process) reachable(a *alertConfig, raw string) {
+	p.admin.outbound = append(p.admin.outbound, sinkCheck(a.key, raw))
+}
+
+func sinkCheck(name, raw string) check {
+	return check{name, func(ctx context.Context) error {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return fmt.Errorf("its URL cannot be read") // the error would quote it
+		}
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		}
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}}
+}

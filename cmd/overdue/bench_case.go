@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// benchMonitorQueue is empty again when all that a case costs has been counted.
+	benchMonitorQueue = "overdue-monitor"
+	benchPoll         = 200 * time.Millisecond
+	// benchPatience is how long after the last deadline one is waited for before it counts as lost. It is longer
+	// than a lock, which a consumer may leave behind.
+	benchPatience = 90 * time.Second
+	// benchQuiet is how long after the last event a second one about the same message is waited for.
+	benchQuiet = time.Second
+)
+
+// A benchRun is one case under way.
+type benchRun struct {
+	plan  *benchPlan
+	child *benchChild
+	ttl   []time.Duration // of each message
+	peak  float64         // resident memory of the child, in bytes
+
+	mu        sync.Mutex
+	completed map[string]int // by consumers, by message-id
+}
+
+// consumed takes note that a consumer has completed a message.
+func (r *benchRun) consumed(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.completed[id]++
+}
+
+// measureExpiry is one case, in a child of its own.
+func (p *program) measureExpiry(ctx context.Context, plan *benchPlan, n int, mixed bool) (_ *benchCase, err error) {
+	child, err := startBenchChild(ctx, map[string]string{
+		"listen.amqp": "127.0.0.1:0", "listen.http": "127.0.0.1:0", "listen.admin": "127.0.0.1:0", "broker.listen": "127.0.0.1:0",
+		"broker.autoCreate": "false",
+		"broker.queues":     fmt.Sprintf("[{name: %s, deadLetteringOnMessageExpiration: true}]", benchQueue),
+		"monitor.entities":  fmt.Sprintf("[{queue: %s}]", benchQueue),
+		"monitorQueue":      benchMonitorQueue, "companions": plan.companions,
+		"log.level": "warn", "log.format": "json",
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, child.stop()) }()
+	r := &benchRun{plan: plan, child: child, ttl: plan.deadlines(n), completed: map[string]int{}}
+	return r.measure(ctx, mixed)
+}
+
+// deadlines are the times to live of n messages, uniform over the range. They are the same in every run.
+func (plan *benchPlan) deadlines(n int) []time.Duration {
+	random := rand.New(rand.NewPCG(1, uint64(n)))
+	all := make([]time.Duration, n)
+	for i := range all {
+		all[i] = (plan.shortest + time.Duration(random.Int64N(int64(plan.longest-plan.shortest)+1))).Truncate(time.Millisecond) // as on the wire
+	}
+	return all
+}
+
+// measure sends, waits until all deadlines have passed and been seen to, and adds up.
+func (r *benchRun) measure(ctx context.Context, mixed bool) (*benchCase, error) {
+	before, err := r.child.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &benchCase{Outstanding: len(r.ttl)}
+	if mixed {
+		c.Consumers = benchConsumers
+	}
+	if err := r.sendAndConsume(ctx, c); err != nil {
+		return nil, errors.Join(err, r.child.complaint())
+	}
+	if err := r.await(ctx, time.Now().Add(r.plan.longest+benchPatience)); err != nil {
+		return nil, err
+	}
+	after, err := r.child.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.account(before, after)
+	c.MemoryMiB.Idle, c.MemoryMiB.Peak = mebibytes(before[sampleMemory]), mebibytes(max(r.peak, after[sampleMemory]))
+	letters, err := r.child.deadLetters(ctx, benchQueue)
+	if err != nil {
+		return nil, err
+	}
+	r.child.mu.Lock()
+	told := maps.Clone(r.child.told)
+	r.child.mu.Unlock()
+	c.tally(r.ttl, r.completed, told, letters)
+	return c, nil
+}
+
+// sendAndConsume puts the messages into the queue. In the mixed case consumers work from the first send on, until
+// they have nine tenths of the messages or the last deadline has passed.
+func (r *benchRun) sendAndConsume(ctx context.Context, c *benchCase) error {
+	g, ctx := errgroup.WithContext(ctx)
+	consuming, stop := context.WithCancel(ctx)
+	defer stop()
+	begun := make(chan struct{})
+	g.Go(func() error {
+		var began time.Time
+		err := r.load(ctx, func() {
+			began = time.Now()
+			close(begun)
+		})
+		if err != nil {
+			return err
+		}
+		took := time.Since(began)
+		c.LoadMs = float64(took.Microseconds()) / 1000
+		c.SendsPerSecond = float64(len(r.ttl)) / took.Seconds()
+		c.LoadedBeforeFirstDue = took < r.plan.shortest
+		time.AfterFunc(r.plan.longest, stop)
+		samples, err := r.child.metrics(ctx)
+		c.MemoryMiB.Loaded = mebibytes(samples[sampleMemory])
+		return err
+	})
+	if c.Consumers > 0 {
+		g.Go(func() error {
+			select {
+			case <-begun:
+				return r.consume(consuming, len(r.ttl)*9/10)
+			case <-ctx.Done():
+				return nil // the sender has told why
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// await waits until every message has been consumed or is a dead letter that was told of, and no companion is left;
+// until the end at the latest. Then it waits a little more, for what comes twice.
+func (r *benchRun) await(ctx context.Context, end time.Time) error {
+	poll := time.NewTicker(benchPoll)
+	defer poll.Stop()
+	for n := 0; ; n++ {
+		done, err := r.settled(ctx)
+		if err != nil {
+			return err
+		}
+		if done || time.Now().After(end) {
+			break
+		}
+		if n%5 == 0 {
+			samples, err := r.child.metrics(ctx)
+			if err != nil {
+				return err
+			}
+			r.peak = max(r.peak, samples[sampleMemory])
+		}
+		if err := r.pause(ctx, poll.C); err != nil {
+			return err
+		}
+	}
+	return r.pause(ctx, time.After(benchQuiet))
+}
+
+// settled reports whether there is nothing left to wait for.
+func (r *benchRun) settled(ctx context.Context) (bool, error) {
+	queues, err := r.child.counts(ctx)
+	if err != nil {
+		return false, err
+	}
+	work, monitor := queues[benchQueue], queues[benchMonitorQueue]
+	r.child.mu.Lock()
+	defer r.child.mu.Unlock()
+	return work.Active+work.Deferred+work.Scheduled == 0 && len(r.child.told) >= work.DeadLetter && monitor.Active+monitor.Scheduled == 0, nil
+}
+
+// pause waits for a tick, unless ctx ends or the child does.
+func (r *benchRun) pause(ctx context.Context, tick <-chan time.Time) error {
+	select {
+	case <-tick:
+		return nil
+	case <-r.child.gone:
+		return errors.Join(errors.New("the measured overdue run has ended"), r.child.complaint())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Samples of /metrics that a case is made of.
+const (
+	sampleMemory     = "process_resident_memory_bytes"
+	sampleCPU        = "process_cpu_seconds_total"
+	sampleOperations = `overdue_broker_operations_total{operation="`
+)
+
+func mebibytes(bytes float64) float64 { return float64(int(bytes/(1<<20)*10+0.5)) / 10 }
+
+// account takes what the case has cost from the metrics before and after it.
+func (c *benchCase) account(before, after map[string]float64) {
+	c.Operations = map[string]int{}
+	total := 0
+	for name, v := range after {
+		if kind, ok := strings.CutPrefix(name, sampleOperations); ok {
+			if n := int(v - before[name]); n > 0 {
+				c.Operations[strings.TrimSuffix(kind, `"}`)] = n
+				total += n
+			}
+		}
+	}
+	c.OperationsPerMessage = float64(total) / float64(c.Outstanding)
+	c.CPUMicrosPerMessage = (after[sampleCPU] - before[sampleCPU]) * 1e6 / float64(c.Outstanding)
+}
+
+// tally says what became of each message: by its time to live, and by what consumers completed, what was told and
+// what the broker has stamped on the dead letters.
+func (c *benchCase) tally(ttl []time.Duration, completed, told map[string]int, letters []benchLetter) {
+	dead := make(map[string]int, len(letters))
+	stamps := make(map[string]benchLetter, len(letters))
+	for _, l := range letters {
+		dead[l.MessageID]++
+		stamps[l.MessageID] = l
+	}
+	var lags []time.Duration
+	for i := range ttl {
+		id := benchID(i)
+		if l, ok := stamps[id]; ok {
+			c.DeadLettered++
+			lags = append(lags, l.DeadLetteredTime.Sub(l.EnqueuedTime.Add(ttl[i])))
+		}
+		if completed[id] > 0 {
+			c.Consumed++
+		}
+		if told[id] > 0 {
+			c.Told++
+		}
+		switch ends := completed[id] + dead[id]; {
+		case ends == 0:
+			c.Lost++
+		case ends > 1 || told[id] > 1:
+			c.Twice++
+		case dead[id] > 0 && told[id] == 0:
+			c.Untold++
+		case dead[id] == 0 && told[id] > 0:
+			c.FalselyTold++
+		}
+	}
+	c.Early = earlyOf(lags)
+	c.LagMs = lagOf(lags)
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"overdue/internal/door"
+)
+
+// runBroker runs `overdue broker` with these arguments until the test ends, and returns
+// what it printed up to the line that says where it is, and the address from that line:
+// what every test suite does that starts a broker.
+func runBroker(t *testing.T, args ...string) (printed, addr string) {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	ctx, stop := context.WithCancel(context.Background())
+	stdout, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, append([]string{"broker"}, args...), func(string) string { return "" }, w, io.Discard)
+		w.Close()
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("overdue broker %s: %v", strings.Join(args, " "), err)
+		}
+	})
+	lines := bufio.NewScanner(stdout)
+	for addr == "" && lines.Scan() {
+		printed += lines.Text() + "\n"
+		if rest, ok := strings.CutPrefix(lines.Text(), "Endpoint=sb://"); ok {
+			addr, _, _ = strings.Cut(rest, ";")
+		}
+	}
+	if addr == "" {
+		t.Fatalf("no line begins with Endpoint=:\n%s", printed)
+	}
+	go func() { _, _ = io.Copy(io.Discard, stdout) }() // to the end of what it prints
+	return printed, addr
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(resp.StatusCode, " ", string(body))
+}
+
+// The ports that listeners have by default would be fought for.
+func TestBrokersOnAnyFreePortDoNotMeet(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1:9095", "127.0.0.1:5671"} {
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			continue // somebody has it, which is what is wanted
+		}
+		defer ln.Close()
+	}
+	_, one := runBroker(t, "--broker-listen", "127.0.0.1:0", "--tls", "--monitor-queue", "companions")
+	_, two := runBroker(t, "--broker-listen", "127.0.0.1:0", "--tls")
+	if got := get(t, "http://"+one+"/_overdue/entities"); !strings.Contains(got, `"companions"`) {
+		t.Errorf("entities of a broker that is told of a monitor queue: %s", got)
+	}
+	if got := get(t, "http://"+two+"/_overdue/entities"); got != "200 []\n" {
+		t.Errorf("entities of a broker that is told of nothing = %s, want none", got)
+	}
+}
+
+func TestBannerOfTheBrokerSaysHowNamespacesAndQueuesComeToBe(t *testing.T) {
+	printed, _ := runBroker(t, "--broker-listen", "127.0.0.1:0", "--isolate")
+	for _, want := range []string{"Queues are made when a client names them.", "Every SharedAccessKeyName but RootManageSharedAccessKey is a namespace of its own."} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("the banner lacks %q:\n%s", want, printed)
+		}
+	}
+	if strings.Contains(printed, "monitored") {
+		t.Errorf("the banner speaks of monitoring where nothing is monitored:\n%s", printed)
+	}
+	printed, _ = runBroker(t, "--broker-listen", "127.0.0.1:0", "--broker-auto-create=false")
+	if strings.Contains(printed, "are made") || strings.Contains(printed, "of its own") {
+		t.Errorf("the banner promises what was not asked for:\n%s", printed)
+	}
+}
+
+// A client may not choose a different name for a namespace than the certificate has.
+func TestSecureConnectionStringNamesWhatTheCertificateIsFor(t *testing.T) {
+	for _, tt := range []struct {
+		addr  string
+		names []string
+		want  string
+	}{
+		{"127.0.0.1:5673", []string{"localhost", "127.0.0.1"}, "localhost:5673"},
+		{"[::1]:5673", []string{"::1"}, "[::1]:5673"},
+		{"[::]:5673", []string{"build.example", "localhost"}, "localhost:5673"},
+		{"192.0.2.1:5673", []string{"*.example", "build.example"}, "build.example:5673"},
+	} {
+		p := &process{cfg: &config{}, brokerAddrs: []string{tt.addr}}
+		p.certificate = &door.Certificate{Names: tt.names}
+		want := "Endpoint=sb://" + tt.want + ";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE"
+		if got := p.shownSecureConnectionString(); got != want {
+			t.Errorf("at %s for %v: %s, want %s", tt.addr, tt.names, got, want)
+		}
+	}
+}
+
+// The ports of the official emulator are free for the broker, though one of them is
+// that of the REST door, which another role has.
+func TestTheBrokerTakesThePortsOfTheEmulator(t *testing.T) {
+	for r, want := range map[*role]string{&roleBroker: "", &roleRun: "broker.listen is 127.0.0.1:5672, which listen.amqp has already"} {
+		c, err := load(t, "", nil, map[string]string{"broker.listen": "127.0.0.1:5672", "broker.alsoListen": "127.0.0.1:5300"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := c.fit(*r); err != nil {
+			got = err.Error()
+		}
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("overdue %s: %q, want %q", r.name, got, want)
+		}
+	}
+}
+
+// Whoever brings a list of entities wants to hear of a name that is misspelt.
+func TestQueuesAreNotMadeOnDemandWithAFileOfTheEmulator(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "Config.json")
+	if err := os.WriteFile(file, []byte(`{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "orders"}]}]}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for asked, want := range map[string]bool{"": false, "true": true} {
+		flags := map[string]string{"broker.emulatorConfig": file}
+		if asked != "" {
+			flags["broker.autoCreate"] = asked
+		}
+		c, err := load(t, "", nil, flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Broker.AutoCreate != want {
+			t.Errorf("autoCreate asked for %q is %v, want %v", asked, c.Broker.AutoCreate, want)
+		}
+	}
+}

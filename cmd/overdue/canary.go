@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/canary"
+	"overdue/proxy"
+	"overdue/scheduler"
+)
+
+// canaryConfig is the deadline that Overdue misses on purpose.
+type canaryConfig struct {
+	Queue    string        `koanf:"queue"`
+	Interval time.Duration `koanf:"interval"`
+}
+
+// heartbeatConfig is an outside dead man's switch.
+type heartbeatConfig struct {
+	URL      string        `koanf:"url"`
+	URLFile  string        `koanf:"urlFile"`
+	Interval time.Duration `koanf:"interval"`
+}
+
+// completeWatch checks how Overdue watches itself. The canary's queue is monitored, also where others are listed.
+func (c *config) completeWatch() error {
+	if q := c.Canary.Queue; q != "" {
+		if err := checkEntity(q); err != nil {
+			return fmt.Errorf("%s: %w", c.at("canary.queue"), err)
+		}
+		if strings.EqualFold(q, c.MonitorQueue) {
+			return fmt.Errorf("%s is %q, the monitor queue; the canary needs a queue of its own", c.at("canary.queue"), q)
+		}
+		if !c.lists(q) && len(c.Monitor.Entities) > 0 {
+			c.Monitor.Entities = append(c.Monitor.Entities, entityConfig{Queue: q, Expire: "auto", StampTTL: true, DeadLetteringOnMessageExpiration: true})
+		}
+	}
+	if c.Heartbeat.URL == "" && c.Heartbeat.URLFile == "" {
+		return nil
+	}
+	if err := c.secret("heartbeat", "url", &c.Heartbeat.URL, "urlFile", c.Heartbeat.URLFile); err != nil {
+		return err
+	}
+	if err := checkURL(c.Heartbeat.URL); err != nil {
+		return fmt.Errorf("%s: %w", c.at("heartbeat.urlFile"), err)
+	}
+	return nil
+}
+
+// startWatch lets the canary fly and the heart beat. px is nil where there is no proxy.
+func (p *process) startWatch(client *azservicebus.Client, s *scheduler.Scheduler, px *proxy.Proxy) error {
+	if queue := p.cfg.Canary.Queue; queue != "" {
+		send, err := p.canarySend(client, s, px)
+		if err != nil {
+			return err
+		}
+		bird, err := canary.New(canary.Config{
+			Client: client, Queue: queue, Interval: p.cfg.Canary.Interval, Send: send,
+			Log: p.log.Named("canary"), Registerer: p.registry,
+		})
+		if err != nil {
+			return err
+		}
+		p.life.background("canary", bird.Run)
+		p.admin.outbound = append(p.admin.outbound, check{"canary", bird.Check})
+	}
+	if url := p.cfg.Heartbeat.URL; url != "" {
+		p.life.background("heartbeat", func(ctx context.Context) error {
+			return canary.Heartbeat(ctx, url, p.cfg.Heartbeat.Interval, p.well, p.log.Named("heartbeat"))
+		})
+	}
+	return nil
+}
+
+// well is nil when this process is ready and the canary, if there is one, comes back.
+func (p *process) well(ctx context.Context) error {
+	if s := p.life.current(); s != stateServing {
+		return fmt.Errorf("the process is %s", s)
+	}
+	checks := p.admin.ready
+	for _, c := range p.admin.outbound {
+		if c.name == "canary" {
+			checks = append(checks[:len(checks):len(checks)], c)
+		}
+	}
+	for _, c := range checks {
+		if err := c.ok(ctx); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// doorAnswer is what the door answers to us.
+type doorAnswer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *doorAnswer) Header() http.Header         { return a.header }
+func (a *doorAnswer) WriteHeader(status int)      { a.status = status }
+func (a *doorAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
+
+// canarySend sends a canary the way of any message: through the door, or, where there is none that lets us in without a
+// key, with a companion of our own making.
+func (p *process) canarySend(client *azservicebus.Client, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
+	queue := p.cfg.Canary.Queue
+	if px != nil && len(p.cfg.Listen.Keys) == 0 && !p.cfg.clientTokens() {
+		return func(ctx context.Context, id string, ttl time.Duration) error {
+			properties, err := json.Marshal(map[string]any{"MessageId": id, "TimeToLive": ttl.Seconds()})
+			if err != nil {
+				return err
+			}
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/"+queue+"/messages", strings.NewReader("canary"))
+			if err != nil {
+				return err
+			}
+			r.Header.Set("BrokerProperties", string(properties))
+			w := &doorAnswer{header: http.Header{}}
+			px.ServeHTTP(w, r)
+			if w.status != http.StatusCreated {
+				return fmt.Errorf("%d %s", w.status, clip(strings.TrimSpace(w.body.String())))
+			}
+			return nil
+		}, nil
+	}
+	sender, err := client.NewSender(queue, nil)
+	if err != nil {
+		return nil, fmt.Errorf("sender for %s: %w", queue, err)
+	}
+	p.life.links("canary", sender.Close)
+	return func(ctx context.Context, id string, ttl time.Duration) error {
+		now := s.Now().Time
+		err := s.Schedule(ctx, scheduler.Companion{Entity: queue, References: []scheduler.Reference{
+			{MessageID: id, Sent: now, Deadline: now.Add(ttl), Within: ttl, Stated: "ttl"},
+		}})
+		if err != nil {
+			return err
+		}
+		return sender.SendMessage(ctx, &azservicebus.Message{MessageID: &id, Body: []byte("canary"), TimeToLive: to.Ptr(ttl)}, nil)
+	}, nil
+}

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"overdue/internal/broker"
+	"overdue/internal/brokerhttp"
+	"overdue/internal/door"
+	"overdue/internal/emulator"
+	"overdue/internal/queue"
+	"overdue/internal/sas"
+)
+
+// The embedded broker: from settings to a namespace that is served.
+
+// An address is where to listen, and the setting that says so.
+type address struct{ key, addr string }
+
+// brokerAddresses are those of the embedded broker, that of broker.listen first.
+func (c *config) brokerAddresses() []address {
+	doors := []address{{"broker.listen", c.Broker.Listen}}
+	for _, addr := range c.Broker.AlsoListen {
+		doors = append(doors, address{"broker.alsoListen", addr})
+	}
+	if c.Broker.TLS.Enabled && c.Broker.TLS.Listen != "" {
+		doors = append(doors, address{"broker.tls.listen", c.Broker.TLS.Listen})
+	}
+	return doors
+}
+
+// checkBrokerAddresses demands TLS and keys of what others can reach.
+func (c *config) checkBrokerAddresses() error {
+	t := &c.Broker.TLS
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		return fmt.Errorf("%s and %s belong together; give both, or none for a certificate that the broker makes itself",
+			c.at("broker.tls.certFile"), c.at("broker.tls.keyFile"))
+	}
+	for _, d := range c.brokerAddresses() {
+		host, err := splitAddress(d.addr)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.at(d.key), err)
+		}
+		if !onLoopback(host) && (!t.Enabled || len(c.Broker.Keys) == 0) {
+			return fmt.Errorf("%s: %s is not on loopback, where others can reach it; set broker.tls.enabled and broker.keys, "+
+				"or listen on 127.0.0.1, [::1] or localhost", c.at(d.key), d.addr)
+		}
+	}
+	return nil
+}
+
+// readKeys puts what keyFiles hold in its place.
+func (c *config) readKeys() error {
+	check := c.newKeyCheck("broker.keys")
+	for i := range c.Broker.Keys {
+		k := &c.Broker.Keys[i]
+		if err := check(i, k.Name, &k.Key, k.KeyFile, rights(k.Send, k.Listen, k.Manage)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newKeyCheck returns what checks the keys of a list, one after the other, and puts what their
+// files hold in its place.
+func (c *config) newKeyCheck(list string) func(i int, name string, key *string, file string, rights sas.Rights) error {
+	seen := map[string]bool{}
+	return func(i int, name string, key *string, file string, rights sas.Rights) error {
+		at := func(field string) string { return c.at(fmt.Sprintf("%s[%d].%s", list, i, field)) }
+		if seen[name] {
+			return fmt.Errorf("%s: there is another key %q", at("name"), name)
+		}
+		seen[name] = true
+		if (*key == "") == (file == "") {
+			return fmt.Errorf("%s: %q needs one of key and keyFile", at("name"), name)
+		}
+		if file != "" {
+			text, err := readBounded(file, maxSecretFile)
+			if err != nil {
+				return fmt.Errorf("%s: %w", at("keyFile"), err)
+			}
+			if *key = strings.TrimSpace(string(text)); *key == "" {
+				return fmt.Errorf("%s: %s is empty; it has to hold a key", at("keyFile"), file)
+			}
+		}
+		if rights == 0 {
+			return fmt.Errorf("%s: %q is good for nothing; set send, listen or manage to true", at("name"), name)
+		}
+		return nil
+	}
+}
+
+// maxEmulatorConfig bounds the emulator's file. Fifty queues and topics have some 100 KiB.
+const maxEmulatorConfig = 4 << 20
+
+func (c *config) readEmulatorConfig() error {
+	name := c.Broker.EmulatorConfig
+	if name == "" {
+		return nil
+	}
+	if _, given := c.origin["broker.autoCreate"]; !given {
+		c.Broker.AutoCreate = false // it says what there is, as a file of ours does
+	}
+	text, err := readBounded(name, maxEmulatorConfig)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.at("broker.emulatorConfig"), err)
+	}
+	if c.Broker.emulator, err = emulator.Parse(text); err != nil {
+		return fmt.Errorf("%s: %s: %w", c.at("broker.emulatorConfig"), name, err)
+	}
+	return nil
+}
+
+// brokerQueues are the queues of the configuration and of the emulator's file.
+func (c *config) brokerQueues() []broker.QueueConfig {
+	var all []broker.QueueConfig
+	if c.Broker.emulator != nil {
+		all = append(all, c.Broker.emulator.Queues...)
+	}
+	for i := range c.Broker.Queues {
+		all = append(all, c.Broker.Queues[i].broker())
+	}
+	return all
+}
+
+func (c *config) brokerTopics() []broker.TopicSetup {
+	var all []broker.TopicSetup
+	if c.Broker.emulator != nil {
+		all = append(all, c.Broker.emulator.Topics...)
+	}
+	for i := range c.Broker.Topics {
+		all = append(all, c.Broker.Topics[i].broker())
+	}
+	return all
+}
+
+func (q *queueConfig) broker() broker.QueueConfig {
+	return broker.QueueConfig{
+		Name: q.Name, LockDuration: q.LockDuration, MaxDeliveryCount: int(q.MaxDeliveryCount),
+		DefaultMessageTimeToLive:            q.DefaultMessageTimeToLive,
+		DeadLetteringOnMessageExpiration:    q.DeadLetteringOnMessageExpiration,
+		RequiresSession:                     q.RequiresSession,
+		RequiresDuplicateDetection:          q.RequiresDuplicateDetection,
+		DuplicateDetectionHistoryTimeWindow: q.DuplicateDetectionHistoryTimeWindow,
+		ForwardTo:                           q.ForwardTo,
+		ForwardDeadLetteredMessagesTo:       q.ForwardDeadLetteredMessagesTo,
+		AutoDeleteOnIdle:                    q.AutoDeleteOnIdle,
+		EnablePartitioning:                  q.EnablePartitioning,
+		MaxSize:                             q.MaxSizeInMegabytes << 20,
+	}
+}
+
+func (t *topicConfig) broker() broker.TopicSetup {
+	setup := broker.TopicSetup{TopicConfig: broker.TopicConfig{
+		Name:                                t.Name,
+		DefaultMessageTimeToLive:            t.DefaultMessageTimeToLive,
+		RequiresDuplicateDetection:          t.RequiresDuplicateDetection,
+		DuplicateDetectionHistoryTimeWindow: t.DuplicateDetectionHistoryTimeWindow,
+		AutoDeleteOnIdle:                    t.AutoDeleteOnIdle,
+		EnablePartitioning:                  t.EnablePartitioning,
+		MaxSize:                             t.MaxSizeInMegabytes << 20,
+	}}
+	for _, s := range t.Subscriptions {
+		sub := broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{
+			Name: s.Name, LockDuration: s.LockDuration, MaxDeliveryCount: int(s.MaxDeliveryCount),
+			DefaultMessageTimeToLive:                  s.DefaultMessageTimeToLive,
+			DeadLetteringOnMessageExpiration:          s.DeadLetteringOnMessageExpiration,
+			DeadLetteringOnFilterEvaluationExceptions: s.DeadLetteringOnFilterEvaluationExceptions,
+			RequiresSession:                           s.RequiresSession,
+			ForwardTo:                                 s.ForwardTo,
+			ForwardDeadLetteredMessagesTo:             s.ForwardDeadLetteredMessagesTo,
+			AutoDeleteOnIdle:                          s.AutoDeleteOnIdle,
+		}}
+		for _, r := range s.Rules {
+			sub.Rules = append(sub.Rules, r.broker())
+		}
+		setup.Subscriptions = append(setup.Subscriptions, sub)
+	}
+	return setup
+}
+
+func (r *ruleConfig) broker() broker.RuleConfig {
+	cfg := broker.RuleConfig{Name: r.Name, Action: broker.Action{SQL: r.Action}}
+	// The broker refuses a rule with both; one with neither matches everything.
+	if r.SQL != "" {
+		cfg.Filter.SQL = &broker.SQLFilter{Expression: r.SQL}
+	}
+	some := len(r.Correlation.Properties) > 0
+	given := func(s string) *string {
+		if s == "" {
+			return nil
+		}
+		some = true
+		return &s
+	}
+	c := &r.Correlation
+	correlation := &broker.CorrelationFilter{
+		CorrelationID: given(c.CorrelationID), MessageID: given(c.MessageID), To: given(c.To), ReplyTo: given(c.ReplyTo),
+		Label: given(c.Subject), SessionID: given(c.SessionID), ReplyToSessionID: given(c.ReplyToSessionID),
+		ContentType: given(c.ContentType), Properties: c.Properties,
+	}
+	if some {
+		cfg.Filter.Correlation = correlation
+	}
+	if r.SQL == "" && cfg.Filter.Correlation == nil {
+		cfg.Filter.True = true
+	}
+	return cfg
+}
+
+// onDemand is how a queue is made that is named first by a client: one that nobody described should show what
+// became of its messages.
+var onDemand = broker.QueueConfig{DeadLetteringOnMessageExpiration: true}
+
+// brokerConfig is how the embedded broker is set up. What Config.check has not seen to,
+// broker.New objects to.
+func (p *process) brokerConfig() broker.Config {
+	b := &p.cfg.Broker
+	cfg := broker.Config{
+		AutoCreate:            b.AutoCreate,
+		AutoCreateConfig:      onDemand,
+		ClockOffset:           b.ClockOffset,
+		MaxMessageSize:        uint64(b.MaxMessageSize),
+		Expiry:                map[string]queue.Expiry{"lazy": queue.Lazy, "lazy-head": queue.LazyHead, "eager": queue.Eager}[b.Expiry],
+		Isolate:               b.Isolate,
+		AcceptJWT:             b.AcceptJWT,
+		LinkIdleTimeout:       b.LinkIdleTimeout,
+		ConnectionIdleTimeout: b.ConnectionIdleTimeout,
+		ErrorLog:              func(err error) { p.log.Debug("broker connection ended", zap.Error(err)) },
+		Queues:                p.cfg.brokerQueues(),
+		Topics:                p.cfg.brokerTopics(),
+	}
+	// Who uses the broker for itself wants to find there what they asked for and no more.
+	if _, named := p.cfg.origin["monitorQueue"]; named || p.role.proxy || p.role.monitor {
+		cfg.Queues = append(cfg.Queues, broker.QueueConfig{
+			Name: p.cfg.MonitorQueue,
+			// What companions want: a lock that outlasts a pass over them, and no end of
+			// deliveries, because one is given back whenever a monitor stops.
+			LockDuration: time.Minute, MaxDeliveryCount: 2000,
+		})
+	}
+	if name := p.cfg.Canary.Queue; name != "" && (p.role.proxy || p.role.monitor) {
+		if _, ok := p.cfg.queue(name); !ok {
+			cfg.Queues = append(cfg.Queues, broker.QueueConfig{Name: name, DeadLetteringOnMessageExpiration: true})
+		}
+	}
+	for _, k := range b.Keys {
+		cfg.Keys = append(cfg.Keys, broker.AuthorizationRule{
+			KeyName: k.Name, PrimaryKey: k.Key, Send: k.Send || k.Manage, Listen: k.Listen || k.Manage, Manage: k.Manage,
+		})
+	}
+	if len(cfg.Keys) > 0 && (p.role.proxy || p.role.monitor) {
+		// Our own rooms come in by the same door as everybody.
+		var secret [32]byte
+		_, _ = rand.Read(secret[:]) // it never fails
+		p.brokerKey = broker.AuthorizationRule{
+			KeyName: ownKeyName, PrimaryKey: base64.StdEncoding.EncodeToString(secret[:]), Send: true, Listen: true, Manage: true,
+		}
+		cfg.Keys = append(cfg.Keys, p.brokerKey)
+	}
+	return cfg
+}
+
+// ownKeyName is the key by which proxy and monitor use the embedded broker of their
+// process, where it has keys.
+const ownKeyName = "overdue-own"
+
+// certificate is what the embedded broker serves TLS with; nil without TLS. changed is told when
+// a certificate of the user's own has been replaced.
+func (c *config) certificate(changed func(error)) (*door.Certificate, error) {
+	t := &c.Broker.TLS
+	switch {
+	case !t.Enabled:
+		return nil, nil
+	case t.CertFile != "":
+		return door.LoadCertificate(t.CertFile, t.KeyFile, changed)
+	}
+	return c.selfMade(t.Directory)
+}
+
+// certificateChanged tells of the files of a certificate that have been replaced.
+func (p *process) certificateChanged(err error) {
+	if err != nil {
+		p.log.Warn("the new certificate is of no use; the one before is still served", zap.Error(err))
+		return
+	}
+	p.log.Info("the certificate has been read again")
+}
+
+// startBroker serves the embedded broker on all its doors.
+func (p *process) startBroker(doors []net.Listener) error {
+	cfg := p.brokerConfig()
+	cert, err := p.cfg.certificate(p.certificateChanged)
+	if err != nil {
+		return &configError{fmt.Errorf("the embedded broker has no certificate: %w", err)}
+	}
+	b, err := broker.New(cfg)
+	if err != nil {
+		return &configError{fmt.Errorf("the embedded broker cannot be made: %w", err)}
+	}
+	p.broker, p.certificate = b, cert
+	for _, ln := range doors {
+		p.brokerAddrs = append(p.brokerAddrs, ln.Addr().String())
+	}
+	if e := p.cfg.Broker.emulator; e != nil {
+		for _, w := range e.Warnings {
+			p.log.Warn("the emulator's configuration says something that has no effect",
+				zap.String("file", p.cfg.Broker.EmulatorConfig), zap.String("what", w))
+		}
+	}
+	web := brokerhttp.Config{Broker: b, Version: version(), ErrorLog: cfg.ErrorLog}
+	if cert != nil {
+		web.TLS = cert.TLS
+	}
+	server := brokerhttp.New(web)
+	var stopping atomic.Bool
+	p.life.room("embedded broker", func() error {
+		var all errgroup.Group
+		for _, ln := range doors {
+			all.Go(func() error { return server.Serve(ln) })
+		}
+		if err := all.Wait(); !stopping.Load() {
+			return err
+		}
+		return nil // that it was closed is what stopping means
+	}, func(ctx context.Context) error {
+		stopping.Store(true)
+		return errors.Join(server.Shutdown(ctx), b.Shutdown(ctx))
+	})
+	return nil
+}
+
+// ownConnectionString is how proxy and monitor reach the embedded broker.
+func (p *process) ownConnectionString() string {
+	return connectionString(p.brokerAddrs[0], cmp.Or(p.brokerKey.KeyName, anyKeyName), cmp.Or(p.brokerKey.PrimaryKey, anyKey))
+}
+
+// shownConnectionString is what a user pastes into an app. Keys are not shown.
+func (p *process) shownConnectionString() string {
+	name, key := p.shownKey()
+	return connectionString(reachable(p.brokerAddrs[0]), name, key)
+}
+
+// shownSecureConnectionString is the same for clients that use TLS.
+func (p *process) shownSecureConnectionString() string {
+	name, key := p.shownKey()
+	return secureConnectionString(p.brokerAddrs[0], p.certificate.Names, name, key)
+}
+
+// secureConnectionString is how a client reaches addr over TLS: without the flag of the emulator,
+// and by a name that the certificate there is for.
+func secureConnectionString(addr string, names []string, keyName, key string) string {
+	return "Endpoint=sb://" + named(addr, names) + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + key
+}
+
+// named is addr, with a name of a certificate for its host.
+func named(addr string, names []string) string {
+	host, port, err := net.SplitHostPort(reachable(addr))
+	if err != nil {
+		return addr // it was listened on
+	}
+	if onLoopback(host) && slices.Contains(names, "localhost") {
+		host = "localhost" // an address is no name, and some clients want one for TLS
+	}
+	if !slices.Contains(names, host) {
+		if i := slices.IndexFunc(names, func(n string) bool { return !strings.Contains(n, "*") }); i >= 0 {
+			host = names[i]
+		}
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func (p *process) shownKey() (name, key string) {
+	if keys := p.cfg.Broker.Keys; len(keys) > 0 {
+		return keys[0].Name, "<the key>"
+	}
+	return anyKeyName, anyKey
+}
+
+// reachable is an address that a client on this machine can connect to.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("localhost", port)
+	}
+	return addr
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// tier is what kind of namespace it is.
+type tier string
+
+const (
+	tierStandard tier = "Standard"
+	tierPremium  tier = "Premium"
+)
+
+// maxMessageSize is that of the tier.
+func (t tier) maxMessageSize() string {
+	if t == tierPremium {
+		return "100MiB"
+	}
+	return "256KiB"
+}
+
+// A way is how the tests reach a namespace.
+type way string
+
+const (
+	wayDirect way = "direct"
+	wayRelay  way = "relay" // through the AMQP door, every queue and topic monitored
+)
+
+// String names the way in the report.
+func (w way) String() string {
+	if w == wayRelay {
+		return "through the relay"
+	}
+	return string(w)
+}
+
+// The ports of Service Bus, and some of ours.
+const (
+	portHTTPS  = 443
+	portAMQPS  = 5671
+	portAdmin  = 9095
+	portAMQP   = 5672 // of a door that no test knocks at
+	portBroker = 5673 // of the broker behind the doors
+)
+
+// The keys of a namespace, by what they are called and may do.
+const (
+	keyRoot       = "RootManageSharedAccessKey"
+	keyNoManage   = "send-and-listen"
+	keySendOnly   = "send"
+	keyListenOnly = "listen"
+)
+
+// secret is the value of every key. Nothing is behind it that is worth guarding.
+const secret = "Y29uZm9ybWFuY2UtY29uZm9ybWFuY2UtY29uZm9ybWE="
+
+// directListen is where a broker that is reached directly listens. relayListen is where one
+// does that has the proxy before it: all that the tests say goes through a door, which passes on
+// whom they come as.
+const (
+	directListen = `listen: {admin: "%[1]s:%[2]d"}
+broker:
+  listen: "%[1]s:%[3]d"
+  tls: {enabled: true, listen: "%[1]s:%[4]d", hosts: ["%[5]s"], directory: %[6]q}
+`
+	relayListen = `listen:
+  admin: "%[1]s:%[2]d"
+  http: "%[1]s:%[3]d"
+  amqps: "%[1]s:%[4]d"
+  amqp: "%[1]s:%[7]d"
+  tls: {hosts: ["%[5]s"], directory: %[6]q}
+proxy: {credentials: client}
+broker:
+  listen: "%[1]s:%[8]d"
+`
+)
+
+// brokerConfig is the rest of the configuration. The queues are those that test-resources.bicep of the SDK
+// makes. Nobody here could sign a JSON Web Token.
+const brokerConfig = `  keys:
+    - {name: ` + keyRoot + `, key: "` + secret + `", manage: true}
+    - {name: ` + keyNoManage + `, key: "` + secret + `", send: true, listen: true}
+    - {name: ` + keySendOnly + `, key: "` + secret + `", send: true}
+    - {name: ` + keyListenOnly + `, key: "` + secret + `", listen: true}
+  acceptJwt: true
+  maxMessageSize: %s
+  queues:
+    - {name: testQueue}
+    - {name: testQueueWithSessions, requiresSession: true}
+`
+
+// namespace is a process of overdue that serves at addr.
+type namespace struct {
+	addr        netip.Addr
+	certificate []byte // of the authority to trust, PEM
+	cmd         *exec.Cmd
+	logFile     string
+	ended       chan error // how the process ended, once
+}
+
+func (n *namespace) connectionString(key string) string {
+	return fmt.Sprintf("Endpoint=sb://%s/;SharedAccessKeyName=%s;SharedAccessKey=%s", n.addr, key, secret)
+}
+
+// config is the configuration of a namespace at addr.
+func (w way) config(addr netip.Addr, home string, t tier, hosts []string) string {
+	args := []any{addr, portAdmin, portHTTPS, portAMQPS, strings.Join(hosts, `", "`), home}
+	head := directListen
+	if w == wayRelay {
+		head, args = relayListen, append(args, portAMQP, portBroker)
+	}
+	return fmt.Sprintf(head, args...) + fmt.Sprintf(brokerConfig, t.maxMessageSize())
+}
+
+// command is that of overdue which serves a namespace this way.
+func (w way) command() string {
+	if w == wayRelay {
+		return "run"
+	}
+	return "broker"
+}
+
+// startNamespace starts the prepared overdue at addr, on the ports of Service Bus, and
+// returns when it is ready. hosts are the other addresses that its certificate is for. What it
+// needs and says goes to laneDir.
+func startNamespace(ctx context.Context, w way, dir, laneDir string, addr netip.Addr, t tier, hosts ...string) (*namespace, error) {
+	home := filepath.Join(laneDir, string(t))
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return nil, err
+	}
+	configFile := filepath.Join(home, "overdue.yaml")
+	hosts = append(hosts, addr.String())
+	if err := os.WriteFile(configFile, []byte(w.config(addr, home, t, hosts)), 0o600); err != nil {
+		return nil, err
+	}
+	n := &namespace{addr: addr, logFile: filepath.Join(home, "log"), ended: make(chan error, 1)}
+	log, err := os.Create(n.logFile)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the process has it open
+	n.cmd = exec.Command(filepath.Join(dir, overdueFile), w.command(), "--config", configFile)
+	n.cmd.Stdout, n.cmd.Stderr = log, log
+	if err := n.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { n.ended <- n.cmd.Wait() }()
+	if err := n.awaitReady(ctx); err != nil {
+		return nil, errors.Join(err, n.stop())
+	}
+	n.certificate, err = os.ReadFile(filepath.Join(home, "ca.pem"))
+	if err != nil {
+		return nil, errors.Join(err, n.stop())
+	}
+	return n, nil
+}
+
+// How long a broker may take to start and to stop. It takes a fraction of a second.
+const patience = 30 * time.Second
+
+// awaitReady asks /readyz until it says yes.
+func (n *namespace) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	url := fmt.Sprintf("http://%s/readyz", netip.AddrPortFrom(n.addr, portAdmin))
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case err := <-n.ended:
+			n.ended <- err
+			return fmt.Errorf("the broker at %s ended before it was ready", n.addr)
+		case <-ctx.Done():
+			return fmt.Errorf("the broker at %s is not ready: %w", n.addr, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// relayed returns how many messages the tests have sent through the doors, and how many companions they have:
+// what the process itself has counted.
+func (n *namespace) relayed(ctx context.Context) (sent, companions int, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/metrics", netip.AddrPortFrom(n.addr, portAdmin)), nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, 0, err
+	}
+	sum := func(pattern string) (total int) {
+		for _, m := range regexp.MustCompile(pattern).FindAllSubmatch(text, -1) {
+			f, parseErr := strconv.ParseFloat(string(m[1]), 64)
+			err = errors.Join(err, parseErr)
+			total += int(f)
+		}
+		return total
+	}
+	sent = sum(`(?m)^overdue_sends_total\{door="amqp",[^}]*result="(?:un)?monitored"\} (\S+)$`)
+	companions = sum(`(?m)^overdue_companions_total\{result="accepted"\} (\S+)$`)
+	return sent, companions, err
+}
+
+// stop ends the broker. The error says that it did not end well, which a data race is, too,
+// and holds its log then.
+func (n *namespace) stop() error {
+	_ = n.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	var err error
+	select {
+	case err = <-n.ended:
+	case <-time.After(patience):
+		_ = n.cmd.Process.Kill()
+		err = fmt.Errorf("it did not stop: %w", <-n.ended)
+	}
+	if err == nil {
+		return nil
+	}
+	log, readErr := os.ReadFile(n.logFile)
+	return fmt.Errorf("the broker at %s: %w\n%s", n.addr, errors.Join(err, readErr), log)
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"overdue/alert"
+	"overdue/monitor"
+	"overdue/scheduler"
+)
+
+// pages is a sink for groups.
+type pages struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (*pages) Name() string { return "pages" }
+
+func (p *pages) Page(_ context.Context, page alert.Page) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	state := "firing"
+	if page.Resolved {
+		state = "resolved"
+	}
+	p.said = append(p.said, fmt.Sprintf("%s %s %d of %d", page.Labels["entity"], state, page.Count, page.Total))
+	return nil
+}
+
+func (p *pages) told() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.said)
+}
+
+// Many missed deadlines are one page, though the monitor that has found them is replaced before it is sent; and the next
+// one tells when it is over.
+func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
+	play(t, func(s *scene) {
+		sink := &pages{}
+		s.groups = func(sc *scheduler.Scheduler) *alert.Groups {
+			g, err := alert.NewGroups(alert.GroupsConfig{
+				Sink: sink, Outbox: monitor.NewOutbox(sc), Source: "sb://overdue.test",
+				Wait: 30 * time.Second, Interval: time.Minute, ResolveAfter: 2 * time.Minute,
+			})
+			if err != nil {
+				s.Fatal(err)
+			}
+			return g
+		}
+		s.measure()
+		stop := s.startMonitor()
+		const n = 250
+		for i := range n {
+			s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(1000+i*20)*time.Millisecond))
+		}
+		time.Sleep(15 * time.Second)
+		if got := len(s.hook.told()); got != n {
+			t.Errorf("events at the webhook = %d, want %d", got, n)
+		}
+		if got := sink.told(); len(got) != 0 {
+			t.Errorf("pages before the group has waited: %q", got)
+		}
+		stop()
+		time.Sleep(time.Minute)
+		s.startMonitor()
+		time.Sleep(30 * time.Second)
+		want := []string{"orders firing 250 of 250"}
+		if got := sink.told(); !slices.Equal(got, want) {
+			t.Errorf("pages = %q, want %q", got, want)
+		}
+		time.Sleep(5 * time.Minute)
+		want = append(want, "orders resolved 0 of 250")
+		if got := sink.told(); !slices.Equal(got, want) {
+			t.Errorf("pages = %q, want %q", got, want)
+		}
+		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled+c.DeadLetter != 0 {
+			t.Errorf("left on the monitor queue: %+v", c)
+		}
+		if got := len(s.hook.told()); got != n {
+			t.Errorf("events at the webhook in the end = %d, want %d", got, n)
+		}
+	})
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Messages for later.
+
+import assert from "node:assert/strict";
+import { bodies, failsWith, receive, receiveNothing, scenario } from "./harness.js";
+
+const inMs = (ms) => new Date(Date.now() + ms);
+
+scenario("schedule", async (scene) => {
+  const at = inMs(1500);
+  const numbers = await scene.sender().scheduleMessages([{ body: "a" }, { body: "b" }], at);
+  assert.equal(numbers.length, 2);
+  const peeked = await scene.receiver().peekMessages(10);
+  assert.deepEqual(peeked.map((m) => [m.body, m.state]), [["a", "scheduled"], ["b", "scheduled"]]);
+  assert.deepEqual(peeked.map((m) => m.sequenceNumber.toString()), numbers.map(String));
+  const receiver = scene.receiver();
+  await receiveNothing(receiver);
+  const got = await receive(receiver, 2);
+  assert.ok(Date.now() >= at.getTime() - 50, "came before its time");
+  assert.deepEqual(bodies(got).sort(), ["a", "b"]);
+  for (const m of got) {
+    assert.equal(m.scheduledEnqueueTimeUtc.getTime(), at.getTime());
+    await receiver.completeMessage(m);
+  }
+});
+
+scenario("schedule-by-property", async (scene) => {
+  const at = inMs(1000);
+  await scene.sender().sendMessages({ body: "later", scheduledEnqueueTimeUtc: at });
+  const receiver = scene.receiver();
+  await receiveNothing(receiver);
+  const [m] = await receive(receiver, 1);
+  assert.ok(Date.now() >= at.getTime() - 50, "came before its time");
+  await receiver.completeMessage(m);
+});
+
+scenario("cancel", async (scene) => {
+  const sender = scene.sender();
+  const at = inMs(60_000);
+  const numbers = await sender.scheduleMessages([{ body: "a" }, { body: "b" }, { body: "c" }], at);
+  await sender.cancelScheduledMessages([numbers[0], numbers[2]]);
+  assert.deepEqual(bodies(await scene.receiver().peekMessages(10)), ["b"]);
+  await sender.cancelScheduledMessages(numbers[1]);
+  assert.deepEqual(await scene.receiver().peekMessages(10), []);
+  await failsWith("MessageNotFound", () => sender.cancelScheduledMessages(numbers[1]));
+});

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks: kept, renewed by the SDK itself, and lost."""
+
+import time
+from datetime import datetime, timedelta, timezone
+from unittest import mock
+
+from azure.servicebus import AutoLockRenewer, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus.exceptions import MessageLockLostError
+
+from harness import equal, fails_with, receive, receive_nothing, scenario
+
+
+def sleep_past(when, seconds):
+    """Sleeps until so long after when."""
+    time.sleep(max(0, (when - datetime.now(timezone.utc)).total_seconds() + seconds))
+
+
+@scenario("renew-lock")
+def renew_lock(scene):
+    scene.sender().send_messages(ServiceBusMessage("mine"))
+    receiver = scene.receiver()
+    [m] = receive(receiver, 1)
+    first = m.locked_until_utc
+    time.sleep(2)
+    renewed = receiver.renew_message_lock(m)
+    equal(renewed >= first + timedelta(seconds=1.9), True, f"renewed to {renewed}, 2 s after {first}:")
+    equal(m.locked_until_utc, renewed, "locked until")
+    sleep_past(first, 0.5)
+    receiver.complete_message(m)
+    receive_nothing(scene.receiver())
+
+
+@scenario("auto-renew")
+def auto_renew(scene):
+    scene.sender().send_messages(ServiceBusMessage("mine"))
+    with AutoLockRenewer() as renewer:
+        receiver = scene.receiver(auto_lock_renewer=renewer)
+        [m] = receive(receiver, 1)
+        sleep_past(m.locked_until_utc, 1.5)
+        equal(m.auto_renew_error, None, "error of the renewal")
+        receiver.complete_message(m)
+    receive_nothing(scene.receiver())
+
+
+@scenario("lock-lost")
+def lock_lost(scene):
+    scene.sender().send_messages([ServiceBusMessage("slow"), ServiceBusMessage("slower")])
+    receiver = scene.receiver()
+    slow, slower = receive(receiver, 2)
+    sleep_past(slower.locked_until_utc, 0.3)
+    # The SDK looks at its own clock first, and asks nobody.
+    fails_with(MessageLockLostError, lambda: receiver.complete_message(slow))
+    # Without that it hears it from the broker.
+    with mock.patch.object(ServiceBusReceivedMessage, "_lock_expired", False):
+        fails_with(MessageLockLostError, lambda: receiver.complete_message(slow))
+        fails_with(MessageLockLostError, lambda: receiver.renew_message_lock(slower))
+    again = receive(scene.receiver(), 2)
+    equal([m.delivery_count for m in again], [1, 1], "delivery counts")
+
+
+@scenario("settle-over-management")
+def settle_over_management(scene):
+    scene.sender().send_messages([ServiceBusMessage("a"), ServiceBusMessage("b")])
+    receiver = scene.receiver()
+    a, b = receive(receiver, 2)
+    # As if the link of the delivery were gone: the SDK settles by lock token.
+    for m in (a, b):
+        m._is_deferred_message = True
+    receiver.complete_message(a)
+    receiver.dead_letter_message(b, reason="Late")
+    dead = scene.receiver(sub_queue=ServiceBusSubQueue.DEAD_LETTER)
+    [d] = receive(dead, 1)
+    equal(d.dead_letter_reason, "Late", "reason")
+    dead.complete_message(d)

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/broker"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// early has proxy and monitor in one process, which learns what is settled through its door.
+func early(s *scene, _ *broker.Config) { s.oneHouse = true }
+
+// traffic is an app that sends and one that receives, both through the AMQP door.
+type traffic struct {
+	*scene
+	client   *azservicebus.Client
+	sender   *azservicebus.Sender
+	receiver *azservicebus.Receiver
+}
+
+func (s *scene) traffic() *traffic {
+	s.Helper()
+	s.measure()
+	tr := &traffic{scene: s, client: s.atDoor(s.door())}
+	var err error
+	if tr.sender, err = tr.client.NewSender(workQueue, nil); err != nil {
+		s.Fatal(err)
+	}
+	tr.receiver = tr.consumer(tr.client, nil)
+	return tr
+}
+
+func (s *scene) consumer(c *azservicebus.Client, o *azservicebus.ReceiverOptions) *azservicebus.Receiver {
+	s.Helper()
+	r, err := c.NewReceiverForQueue(workQueue, o)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = r.Close(context.Background()) }) // the door may be closed
+	return r
+}
+
+func (s *scene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatalf("unexpected error: %v", err)
+	}
+}
+
+// send sends messages one by one.
+func (tr *traffic) send(life time.Duration, ids ...string) {
+	tr.Helper()
+	for _, id := range ids {
+		tr.must(tr.sender.SendMessage(tr.Context(), &azservicebus.Message{MessageID: &id, TimeToLive: &life, Body: []byte(id)}, nil))
+	}
+}
+
+// batch sends messages as one transfer, so that they share a companion.
+func (tr *traffic) batch(life time.Duration, ids ...string) {
+	tr.Helper()
+	b, err := tr.sender.NewMessageBatch(tr.Context(), nil)
+	tr.must(err)
+	for _, id := range ids {
+		tr.must(b.AddMessage(&azservicebus.Message{MessageID: &id, TimeToLive: &life, Body: []byte(id)}, nil))
+	}
+	tr.must(tr.sender.SendMessageBatch(tr.Context(), b, nil))
+}
+
+// receive takes n messages under lock.
+func (tr *traffic) receive(n int) []*azservicebus.ReceivedMessage {
+	tr.Helper()
+	var got []*azservicebus.ReceivedMessage
+	for len(got) < n {
+		ms, err := tr.receiver.ReceiveMessages(tr.Context(), n-len(got), nil)
+		tr.must(err)
+		got = append(got, ms...)
+	}
+	return got
+}
+
+// complete receives n messages and completes them.
+func (tr *traffic) complete(n int) {
+	tr.Helper()
+	for _, m := range tr.receive(n) {
+		tr.must(tr.receiver.CompleteMessage(tr.Context(), m, nil))
+	}
+}
+
+// waitingCompanions is how many are scheduled on the monitor queue.
+func (s *scene) waitingCompanions() int { return s.queue(monitorQueue).Counts().Scheduled }
+
+func numbered(prefix string, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("%s-%03d", prefix, i))
+	}
+	return ids
+}
+
+func TestMessageThatIsSettledInTimeTakesItsCompanionAlong(t *testing.T) {
+	for name, settle := range map[string]func(*traffic){
+		"completed": func(tr *traffic) { tr.complete(20) },
+		"dead-lettered": func(tr *traffic) {
+			for _, m := range tr.receive(20) {
+				tr.must(tr.receiver.DeadLetterMessage(tr.Context(), m, &azservicebus.DeadLetterOptions{Reason: to.Ptr("Bad")}))
+			}
+		},
+		"received and deleted": func(tr *traffic) {
+			tr.receiver = tr.consumer(tr.client, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
+			tr.receive(20)
+		},
+		"completed at the second delivery": func(tr *traffic) {
+			for _, m := range tr.receive(20) {
+				tr.must(tr.receiver.AbandonMessage(tr.Context(), m, nil))
+			}
+			tr.complete(20)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				tr := s.traffic()
+				s.startMonitor()
+				tr.send(time.Minute, numbered("single", 10)...)
+				tr.batch(time.Minute, numbered("batch", 10)...)
+				if s.waitingCompanions() == 0 {
+					t.Fatal("no companion waits, want some")
+				}
+				settle(tr)
+				time.Sleep(10 * time.Second)
+				if got := s.waitingCompanions(); got != 0 {
+					t.Errorf("%d companions wait after all messages were settled, want none", got)
+				}
+				if got := s.verdicts(workQueue, "met"); got != 20 {
+					t.Errorf("%v deadlines are counted as met, want 20", got)
+				}
+				time.Sleep(2 * time.Minute)
+				if got := s.operations("receive"); got != 0 {
+					t.Errorf("the monitor received %v companions, want none", got)
+				}
+				if told := s.hook.subjects(); len(told) != 0 {
+					t.Errorf("told %v, want nothing", told)
+				}
+			}, early)
+		})
+	}
+}
+
+func TestMessageThatIsNotSettledKeepsItsCompanion(t *testing.T) {
+	for name, leave := range map[string]func(*traffic){
+		"abandoned": func(tr *traffic) { tr.must(tr.receiver.AbandonMessage(tr.Context(), tr.receive(1)[0], nil)) },
+		"lapsed":    func(tr *traffic) { tr.receive(1) },
+		"settled too late": func(tr *traffic) {
+			m := tr.receive(1)[0]
+			time.Sleep(70 * time.Second) // the lock has lapsed
+			err := tr.receiver.CompleteMessage(tr.Context(), m, nil)
+			if code := (*azservicebus.Error)(nil); !errors.As(err, &code) || code.Code != azservicebus.CodeLockLost {
+				tr.Fatalf("CompleteMessage = %v, want a lost lock", err)
+			}
+		},
+		"refused by the broker": func(tr *traffic) {
+			m := tr.receive(1)[0]
+			defer tr.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSettle, Error: amqp.Errorf(amqp.ErrCondInternalError, "Not now.")})()
+			// The SDK tries again, finds that it has settled the message, and says that all is well.
+			_ = tr.receiver.CompleteMessage(tr.Context(), m, nil)
+		},
+		"left by a consumer that is gone": func(tr *traffic) {
+			tr.receive(1)
+			tr.must(tr.receiver.Close(tr.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				tr := s.traffic()
+				s.startMonitor()
+				tr.send(3*time.Minute, "m")
+				leave(tr)
+				time.Sleep(10 * time.Second)
+				if got := s.waitingCompanions(); got != 1 {
+					t.Errorf("%d companions wait, want the one", got)
+				}
+				time.Sleep(5 * time.Minute)
+				if got := s.hook.subjects(); !slices.Equal(got, []string{"m"}) {
+					t.Errorf("told %v, want that m was missed", got)
+				}
+			}, early)
+		})
+	}
+}
+
+func TestCompanionOfManyWaitsForTheLast(t *testing.T) {
+	play(t, func(s *scene) {
+		tr := s.traffic()
+		s.startMonitor()
+		ids := numbered("m", 30)
+		tr.batch(time.Minute, ids...)
+		got := tr.receive(30)
+		for _, m := range got[:29] {
+			tr.must(tr.receiver.CompleteMessage(tr.Context(), m, nil))
+		}
+		time.Sleep(10 * time.Second)
+		if got := s.waitingCompanions(); got != 1 {
+			t.Errorf("%d companions wait for the last message, want 1", got)
+		}
+		tr.must(tr.receiver.AbandonMessage(tr.Context(), got[29], nil))
+		time.Sleep(2 * time.Minute)
+		if got, want := s.hook.subjects(), []string{got[29].MessageID}; !slices.Equal(got, want) {
+			t.Errorf("told %v, want %v", got, want)
+		}
+		if lags := s.lags(workQueue); len(lags) != 1 || lags[0] > 250*time.Millisecond {
+			t.Errorf("lags %v, want one of at most 250ms", lags)
+		}
+	}, early)
+}
+
+// Two messages with one id: that one of them is settled does not say which.
+func TestSettlementThatCouldMeanTwoMeansNone(t *testing.T) {
+	play(t, func(s *scene) {
+		tr := s.traffic()
+		s.startMonitor()
+		tr.send(time.Minute, "twin", "twin")
+		tr.complete(1)
+		time.Sleep(10 * time.Second)
+		if got := s.waitingCompanions(); got == 0 {
+			t.Error("no companion waits for the twin that is left")
+		}
+		time.Sleep(2 * time.Minute)
+		if got := s.hook.subjects(); !slices.Equal(got, []string{"twin"}) {
+			t.Errorf("told %v, want the twin that nobody received", got)
+		}
+	}, early)
+}
+
+// An id that comes again later is another message.
+func TestSettlementOfAnEarlierMessageWithTheSameID(t *testing.T) {
+	play(t, func(s *scene) {
+		tr := s.traffic()
+		s.startMonitor()
+		tr.send(time.Minute, "again")
+		first := tr.receive(1)[0]
+		time.Sleep(10 * time.Second)
+		tr.send(time.Minute, "again")
+		tr.must(tr.receiver.CompleteMessage(tr.Context(), first, nil))
+		time.Sleep(10 * time.Second)
+		if got := s.waitingCompanions(); got != 1 {
+			t.Errorf("%d companions wait, want that of the second message alone", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if lags := s.lags(workQueue); len(lags) != 1 || lags[0] > 250*time.Millisecond {
+			t.Errorf("lags %v, want one of at most 250ms", lags)
+		}
+	}, early)
+}
+
+// What is due too soon to be cancelled rings, and is not looked for.
+func TestCompanionThatRingsForSettledMessagesCostsNoLook(t *testing.T) {
+	play(t, func(s *scene) {
+		tr := s.traffic()
+		s.startMonitor()
+		tr.send(2*time.Second, numbered("m", 20)...)
+		tr.complete(20)
+		time.Sleep(time.Minute)
+		if got := s.operations("peek"); got != 0 {
+			t.Errorf("%v peeks, want none", got)
+		}
+		if got := s.verdicts(workQueue, "met"); got != 20 {
+			t.Errorf("%v deadlines are counted as met, want 20", got)
+		}
+		if got := s.operations("receive"); got == 0 {
+			t.Error("the monitor received no companion, want those that rang")
+		}
+		s.settled(time.Second)
+	}, early)
+}
+
+// The same traffic, consumed through the door and past it.
+func TestEarlyCancelSparesOperations(t *testing.T) {
+	cost := func(t *testing.T, through bool) (perMessage float64) {
+		play(t, func(s *scene) {
+			tr := s.traffic()
+			if !through {
+				tr.receiver = s.consumer(s.client, nil)
+			}
+			s.startMonitor()
+			const seconds, rate = 20, 25
+			for i := range seconds * rate {
+				tr.send(30*time.Second, fmt.Sprint("m-", i))
+				if i%5 == 4 {
+					tr.complete(5)
+				}
+				time.Sleep(time.Second / rate)
+			}
+			time.Sleep(2 * time.Minute)
+			s.settled(time.Second)
+			schedules, all := s.operations("schedule")+s.operations("probe"), s.operations("")
+			perMessage = (all - schedules) / (seconds * rate)
+			t.Logf("consumed through the door %v: %.3f operations a message beyond writing its companion (receive %v, peek %v, complete %v, cancel %v)",
+				through, perMessage, s.operations("receive"), s.operations("peek"), s.operations("complete"), s.operations("cancel"))
+		}, early)
+		return perMessage
+	}
+	past, through := cost(t, false), cost(t, true)
+	if through > past/10 {
+		t.Errorf("%.3f operations a message when consumed through the door, %.3f past it; want a tenth at most", through, past)
+	}
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wiretap stands between an AMQP client and what it connects to, changes nothing, and
+// keeps every delivery as the bytes that went by. With one tap before a relay and one behind
+// it a test can say what the relay did to them.
+package wiretap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"overdue/internal/amqp"
+)
+
+// A Tap takes connections and passes each on to one of its own. What is no AMQP from its first
+// bytes on passes, too, and leaves nothing. Safe for concurrent use.
+type Tap struct {
+	Addr string // where it listens
+
+	dial func(context.Context) (net.Conn, error)
+
+	mu         sync.Mutex
+	conns      map[net.Conn]bool // both ends of each
+	count      int               // of connections so far
+	deliveries []*Delivery
+	broken     []error // what was no AMQP
+	done       sync.WaitGroup
+}
+
+// A Delivery is one that went by.
+type Delivery struct {
+	Conn       int    // the number of its connection, from 0 on
+	Link       string // name
+	Address    string // of the link's node: the target of a client that sends, the source of one that receives
+	FromClient bool
+
+	Tag      []byte
+	Format   uint32
+	Settled  bool // by its sender, as it was sent
+	Payload  []byte
+	Frames   int
+	Complete bool
+	Aborted  bool
+
+	Outcome string // the last state that its receiver gave it; "" = none
+	Done    bool   // settled by either
+}
+
+// Start listens on a free port of loopback and passes on what comes to the address to. It
+// ends with the test.
+func Start(t testing.TB, to string) *Tap {
+	t.Helper()
+	return StartDialing(t, func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", to) })
+}
+
+// StartDialing is Start for what is not at an address.
+func StartDialing(t testing.TB, dial func(context.Context) (net.Conn, error)) *Tap {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tap := &Tap{Addr: ln.Addr().String(), dial: dial, conns: map[net.Conn]bool{}}
+	tap.done.Go(func() { tap.accept(ln) })
+	t.Cleanup(func() {
+		if err := ln.Close(); err != nil {
+			t.Errorf("closing the tap: %v", err)
+		}
+		tap.Cut()
+		tap.done.Wait()
+		for _, err := range tap.broken {
+			t.Errorf("the tap at %s: %v", tap.Addr, err)
+		}
+	})
+	return tap
+}
+
+// Cut closes every connection.
+func (t *Tap) Cut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c := range t.conns {
+		_ = c.Close() // it is meant to end, and whoever copies from it says nothing either
+	}
+	clear(t.conns)
+}
+
+func (t *Tap) accept(ln net.Listener) {
+	for {
+		client, err := ln.Accept()
+		if err != nil {
+			return // closed
+		}
+		service, err := t.dial(context.Background())
+		if err != nil {
+			_ = client.Close() // which tells the client as much as its own dial would have
+			continue
+		}
+		t.mu.Lock()
+		t.conns[client], t.conns[service] = true, true
+		w := &wire{tap: t, number: t.count}
+		t.count++
+		t.mu.Unlock()
+		t.done.Go(func() { t.carry(w, fromClient, service, client) })
+		t.done.Go(func() { t.carry(w, fromService, client, service) })
+	}
+}
+
+// carry copies until one side ends, and then ends the other.
+func (t *Tap) carry(w *wire, d direction, to, from net.Conn) {
+	err := w.copy(d, to, from)
+	_ = to.Close()
+	_ = from.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.conns, to)
+	delete(t.conns, from)
+	if errors.Is(err, errNotAMQP) || errors.Is(err, amqp.ErrMalformed) {
+		t.broken = append(t.broken, err)
+	}
+}
+
+// Deliveries returns copies of what has gone by so far, by the address of their links, first what came
+// from there, then what went there; and by link, in the order of their first
+// deliveries. Those of links to $cbs, which are each hop's own affair, are left out.
+func (t *Tap) Deliveries() []Delivery {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	type link struct {
+		address    string
+		fromClient bool
+		name       string
+	}
+	of := func(d Delivery) link { return link{d.Address, d.FromClient, d.Link} }
+	out := make([]Delivery, 0, len(t.deliveries))
+	rank := map[link]int{}
+	for _, d := range t.deliveries {
+		if named(d.Address, "$cbs") {
+			continue
+		}
+		if _, seen := rank[of(*d)]; !seen {
+			rank[of(*d)] = len(rank)
+		}
+		out = append(out, *d)
+		out[len(out)-1].Payload = slices.Clone(d.Payload)
+	}
+	slices.SortStableFunc(out, func(a, b Delivery) int {
+		switch {
+		case a.Address != b.Address:
+			return strings.Compare(a.Address, b.Address)
+		case a.FromClient != b.FromClient && a.FromClient:
+			return 1
+		case a.FromClient != b.FromClient:
+			return -1
+		}
+		return rank[of(a)] - rank[of(b)]
+	})
+	return out
+}
+
+// Sent returns the complete deliveries that clients sent to an address, in their order.
+func (t *Tap) Sent(address string) []Delivery { return t.of(address, true) }
+
+// Received returns the complete deliveries that clients got from an address, in their order.
+func (t *Tap) Received(address string) []Delivery { return t.of(address, false) }
+
+func (t *Tap) of(address string, sent bool) []Delivery {
+	return slices.DeleteFunc(t.Deliveries(), func(d Delivery) bool {
+		return d.FromClient != sent || !d.Complete || !named(d.Address, address)
+	})
+}
+
+// named reports whether an address, which may be a URL, is that of a node.
+func named(address, node string) bool {
+	rest, ok := strings.CutSuffix(strings.ToLower(address), strings.ToLower(node))
+	return ok && (rest == "" || strings.HasSuffix(rest, "/") && strings.Contains(rest, "://"))
+}
+
+// Difference says what differs between what two taps have, link by link and in order; "" = nothing. How many
+// connections and frames it took is each hop's own affair.
+func Difference(a, b []Delivery) string {
+	for i := range min(len(a), len(b)) {
+		if x, y := a[i].text(), b[i].text(); x != y {
+			return fmt.Sprintf("of %d and %d deliveries number %d is the first that differs:\n- %.4000s\n+ %.4000s", len(a), len(b), i, x, y)
+		}
+	}
+	if len(a) != len(b) {
+		return fmt.Sprintf("%d deliveries here, %d there", len(a), len(b))
+	}
+	return ""
+}
+
+func (d Delivery) text() string {
+	d.Conn, d.Frames = 0, 0
+	payload := d.Payload
+	d.Payload = nil
+	return fmt.Sprintf("%+v, payload %q", d, payload)
+}
+
+// ended reports whether err is how connections end.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}

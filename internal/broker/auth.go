@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"overdue/internal/sas"
+)
+
+// Claims are what a token lets its bearer do, one or several of them.
+type Claims = sas.Rights
+
+// The claims of Service Bus. Manage includes the others.
+const (
+	ClaimSend   = sas.Send
+	ClaimListen = sas.Listen
+	ClaimManage = sas.Manage
+)
+
+func (r *AuthorizationRule) claims() (c Claims) {
+	if r.Manage {
+		return sas.All
+	}
+	if r.Send {
+		c |= ClaimSend
+	}
+	if r.Listen {
+		c |= ClaimListen
+	}
+	return c
+}
+
+// checkKeys returns what is wrong with the rules of a namespace, all of it, and
+// nothing of a key.
+func checkKeys(rules []AuthorizationRule) error {
+	var errs []error
+	taken := map[string]bool{}
+	for _, r := range rules {
+		switch {
+		case r.KeyName == "":
+			errs = append(errs, errors.New("broker: a key has no name"))
+		case taken[key(r.KeyName)]:
+			errs = append(errs, fmt.Errorf("broker: there are two keys named %.260q", r.KeyName))
+		case r.PrimaryKey == "":
+			errs = append(errs, fmt.Errorf("broker: the key %.260q is empty", r.KeyName))
+		case r.claims() == 0:
+			errs = append(errs, fmt.Errorf("broker: the key %.260q has none of the claims Send, Listen and Manage", r.KeyName))
+		}
+		taken[key(r.KeyName)] = true
+	}
+	return errors.Join(errs...)
+}
+
+// A grant is what a token has proven.
+type grant struct {
+	claims  Claims
+	expires time.Time // zero: never
+	owner   string    // key of the queue or topic whose own rule it comes from; "": of the namespace
+}
+
+// opens reports whether g counts for what belongs to owner. The names of queues
+// have slashes, so one may lie below another that it is no part of.
+func (g grant) opens(owner string) bool { return g.owner == "" || g.owner == owner }
+
+// ownerOf returns the key of the queue or topic that a path belongs to, be it
+// that of a subscription, of its rules or of a list of either.
+func ownerOf(path string) string {
+	owner, _, _ := strings.Cut(key(parseAddress(path).name)+"/", subscriptionSegment)
+	return strings.TrimSuffix(owner, "/")
+}
+
+func (g grant) holds(now time.Time) bool { return g.expires.IsZero() || now.Before(g.expires) }
+
+// secured reports whether clients have to prove what they may do.
+func (b *Broker) secured() bool { return len(b.cfg.Keys) > 0 }
+
+// Secured reports whether the broker has keys, so that clients need tokens.
+func (b *Broker) Secured() bool { return b.secured() }
+
+// judge says what a token is good for at path, the path of an entity or of a
+// node of one; "" is the namespace. The rules that can have signed it are those
+// of the namespace and those of the entity. The order of the checks is so that
+// nothing is told about a token that was not signed with a key of ours. The
+// error is a *sas.Refusal.
+func (n *Namespace) judge(token, path string) (grant, error) {
+	t, err := sas.Parse(token)
+	if err != nil {
+		return grant{}, sas.ErrMalformedToken
+	}
+	rule, owner := n.signer(t, path)
+	switch {
+	case rule == nil:
+		return grant{}, sas.ErrInvalidSignature
+	case t.Expired(time.Now()):
+		return grant{}, sas.Expired(t.Expires)
+	case !t.Covers(path):
+		return grant{}, sas.ErrInvalidAudience
+	}
+	return grant{rule.claims(), t.Expires, owner}, nil
+}
+
+// signer returns the rule whose key has signed t, nil if there is none, and
+// whose rule that is, see grant. A rule of an entity may have the name of one of
+// the namespace.
+func (n *Namespace) signer(t sas.Token, path string) (rule *AuthorizationRule, owner string) {
+	if r := signedWith(t, n.b.cfg.Keys); r != nil {
+		return r, ""
+	}
+	owner = ownerOf(path)
+	if e := n.find(owner); e != nil {
+		return signedWith(t, e.common().rights), owner
+	}
+	return nil, ""
+}
+
+func signedWith(t sas.Token, rules []AuthorizationRule) *AuthorizationRule {
+	for i := range rules {
+		r := &rules[i]
+		if strings.EqualFold(r.KeyName, t.KeyName) && (t.SignedWith(r.PrimaryKey) || t.SignedWith(r.SecondaryKey)) {
+			return r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/amqpserver"
+	"overdue/internal/sas"
+)
+
+// tokenTimeout is how long a connection may live until it has put a token.
+// Source: service-bus-amqp-protocol-guide.
+const tokenTimeout = 20 * time.Second
+
+// maxGrants bounds the audiences of one connection; a client needs two per
+// entity.
+const maxGrants = 20_000
+
+// access is what one connection has proven to be allowed, by audience. It is
+// used by the read loop and by the responder of $cbs.
+type access struct {
+	b    *Broker
+	peer *amqpserver.Conn
+
+	mu      sync.Mutex
+	over    bool
+	waiting bool             // for the first token
+	grants  map[string]grant // by key(path)
+	timer   *time.Timer      // a wake-up: the first token has to be there, or one may have expired
+	due     time.Time        // of timer
+	home    home
+}
+
+// begin takes in what the peer has proven by SASL, and starts waiting for its
+// first token.
+func (a *access) begin(b *Broker, peer *amqpserver.Conn) {
+	a.b, a.peer = b, peer
+	a.home.begin(b, peer)
+	if !b.secured() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.grants = make(map[string]grant)
+	if r := b.plainRule(peer.SASL()); r != nil {
+		a.grants[""] = grant{claims: r.claims()}
+		return
+	}
+	a.waiting = true
+	a.armLocked(time.Now().Add(tokenTimeout))
+}
+
+func (a *access) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// put adds what a token has proven for path. The latest one counts.
+func (a *access) put(path string, g grant) *amqp.Error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return nil
+	}
+	if _, again := a.grants[key(path)]; !again && len(a.grants) >= maxGrants {
+		return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "There are tokens for %d audiences on this connection.", len(a.grants))
+	}
+	a.grants[key(path)] = g
+	if a.waiting {
+		a.waiting = false
+		a.armLocked(g.expires)
+	} else if a.due.IsZero() || !g.expires.IsZero() && g.expires.Before(a.due) {
+		a.armLocked(g.expires)
+	}
+	return nil
+}
+
+// may reports whether one of the claims is proven for path: by a token for it or
+// for something that it lies below.
+func (a *access) may(path string, oneOf Claims) bool {
+	if !a.b.secured() {
+		return true
+	}
+	now, owner := time.Now(), ownerOf(path)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p := key(path); ; {
+		if g, ok := a.grants[p]; ok && g.claims&oneOf != 0 && g.holds(now) && g.opens(owner) {
+			return true
+		}
+		if p == "" {
+			return false
+		}
+		p = p[:max(strings.LastIndexByte(p, '/'), 0)]
+	}
+}
+
+// armLocked sets the timer; the zero time stops it.
+func (a *access) armLocked(due time.Time) {
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
+	if a.due = due; !due.IsZero() {
+		a.timer = time.AfterFunc(time.Until(due), a.look)
+	}
+}
+
+// look forgets the tokens that have expired, and parts with the links that are
+// no longer allowed. A client that has renewed its token keeps them.
+func (a *access) look() {
+	now := time.Now()
+	a.mu.Lock()
+	if a.over {
+		a.mu.Unlock()
+		return
+	}
+	never := a.waiting
+	var last, next time.Time // to expire
+	for p, g := range a.grants {
+		switch {
+		case !g.holds(now):
+			delete(a.grants, p)
+			if g.expires.After(last) {
+				last = g.expires
+			}
+		case !g.expires.IsZero() && (next.IsZero() || g.expires.Before(next)):
+			next = g.expires
+		}
+	}
+	a.armLocked(next)
+	a.mu.Unlock()
+	if never {
+		a.peer.Close(amqp.Errorf(amqp.ErrCondUnauthorizedAccess,
+			"The connection was closed: no valid token was put within %v of its opening. %s", tokenTimeout, tracking()))
+		return
+	}
+	for _, l := range a.peer.Links() {
+		path, oneOf := wants(l.Attach())
+		if oneOf != 0 && !a.may(path, oneOf) {
+			l.Detach(amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "%s %s", sas.Expired(last), tracking()))
+		}
+	}
+}
+
+// wants says where a link leads, and which claims open it, each alone. None are
+// needed for $cbs.
+func wants(at *amqp.Attach) (path string, oneOf Claims) {
+	sends := at.Role == amqp.RoleSender
+	switch {
+	case sends && at.Coordinator != nil:
+		return "", 0 // what is done in a transaction is sent and settled over links, which have been opened
+	case sends && at.Target != nil:
+		path = at.Target.Address
+	case !sends && at.Source != nil:
+		path = at.Source.Address
+	}
+	a := parseAddress(path)
+	switch {
+	case a.cbs:
+		return "", 0
+	case a.management:
+		oneOf = sas.All // each operation asks for its own
+	case sends:
+		oneOf = ClaimSend
+	default:
+		oneOf = ClaimListen
+	}
+	return a.path(), oneOf
+}
+
+// admit lets a link in, or says why not. Before it looks whether there is such
+// an entity, as the service does: who has no right to it is not told.
+func (c *conn) admit(at *amqp.Attach) *amqp.Error {
+	path, oneOf := wants(at)
+	if oneOf == 0 && at.Coordinator == nil {
+		return nil
+	}
+	c.settle()
+	if oneOf == 0 || c.access.may(path, oneOf) {
+		return nil
+	}
+	return c.denied(path, oneOf)
+}
+
+func (c *conn) denied(path string, oneOf Claims) *amqp.Error {
+	return amqp.Errorf(amqp.ErrCondUnauthorizedAccess,
+		"Unauthorized access. '%v' claim(s) are required to perform this operation. Resource: 'sb://%.260s/%.300s'. %s",
+		oneOf, c.peer.Hostname(), path, tracking())
+}
+
+// guarded asks for the claims of an operation before f answers.
+func (c *conn) guarded(a address, f answerer) answerer {
+	if !c.b.secured() {
+		return f
+	}
+	path := a.path()
+	return func(req *request) response {
+		if oneOf := sas.ForOperation(req.operation); !c.access.may(path, oneOf) {
+			return refused(c.denied(path, oneOf))
+		}
+		return f(req)
+	}
+}
+
+// authenticator judges what a client says by SASL: with PLAIN the name and the
+// key of a rule of the namespace. All other mechanisms say nothing here; their
+// clients put tokens.
+func (b *Broker) authenticator() func(amqp.Symbol, []byte) bool {
+	if !b.secured() {
+		return nil
+	}
+	return func(mechanism amqp.Symbol, response []byte) bool {
+		return mechanism != plain || b.plainRule(mechanism, response) != nil
+	}
+}
+
+const plain amqp.Symbol = "PLAIN"
+
+// plainRule returns the rule whose name and key are presented.
+func (b *Broker) plainRule(mechanism amqp.Symbol, response []byte) *AuthorizationRule {
+	parts := bytes.Split(response, []byte{0}) // who to be, who one is, password
+	if mechanism != plain || len(parts) != 3 {
+		return nil
+	}
+	for i := range b.cfg.Keys {
+		r := &b.cfg.Keys[i]
+		if strings.EqualFold(r.KeyName, string(parts[1])) && (sas.SameKey(string(parts[2]), r.PrimaryKey) || sas.SameKey(string(parts[2]), r.SecondaryKey)) {
+			return r
+		}
+	}
+	return nil
+}
+
+// tracking is what the service ends its sentences with; tools look for it.
+func tracking() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // it cannot fail, says its documentation
+	return fmt.Sprintf("TrackingId:%x_G0, SystemTracker:overdue, Timestamp:%s", id[:], time.Now().UTC().Format("2006-01-02T15:04:05"))
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"errors"
+	"strings"
+
+	"overdue/internal/sas"
+)
+
+// isSAS reports whether a token looks like a shared access signature.
+func isSAS(token string) bool {
+	scheme, _, _ := strings.Cut(token, " ")
+	return strings.EqualFold(scheme, sas.Scheme)
+}
+
+// prove says what a token is good for at path.
+func (n *Namespace) prove(token string, signature bool, path string) (grant, error) {
+	switch {
+	case signature:
+		return n.judge(token, path)
+	case token == "":
+		return grant{}, sas.ErrMalformedToken
+	case n.b.cfg.AcceptJWT:
+		return grant{claims: sas.All}, nil
+	}
+	return grant{}, sas.ErrNotSAS
+}
+
+// ErrClaimMissing is wrapped by what Authorize returns for a token that is good,
+// but not for this.
+var ErrClaimMissing = errors.New("broker: claim missing")
+
+// A claimError reads like the service and wraps ErrClaimMissing.
+type claimError struct{ *sas.Refusal }
+
+func (claimError) Unwrap() error { return ErrClaimMissing }
+
+// Authorize says whether a request over HTTP may do what any one of the claims
+// allows, at path, that of an entity; "" is the namespace. authorization is the
+// header of that name: a shared access signature, or a JSON Web Token, which the
+// administration clients send without a scheme. Without keys everything is
+// allowed. The error is a *sas.Refusal, or wraps ErrClaimMissing.
+func (n *Namespace) Authorize(authorization, path string, oneOf Claims) error {
+	if !n.b.secured() {
+		return nil
+	}
+	path = parseAddress(path).path()
+	if authorization == "" {
+		return sas.ErrMissingToken
+	}
+	g, err := n.prove(authorization, isSAS(authorization), path)
+	if err != nil {
+		return err
+	}
+	if g.claims&oneOf == 0 {
+		return claimError{sas.Missing(oneOf, path)}
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"overdue/internal/queue"
+)
+
+// Status says what an entity does.
+type Status int
+
+// The states of an entity.
+const (
+	Active          Status = iota
+	Disabled               // neither sends nor receives
+	SendDisabled           // receives only
+	ReceiveDisabled        // sends only
+)
+
+func (s Status) sends() bool    { return s == Active || s == ReceiveDisabled }
+func (s Status) receives() bool { return s == Active || s == SendDisabled }
+
+// An AuthorizationRule is a key pair and what it is good for.
+type AuthorizationRule struct {
+	KeyName                  string
+	PrimaryKey, SecondaryKey string
+	Send, Listen, Manage     bool
+	CreatedAt, ModifiedAt    time.Time
+}
+
+// QueueConfig says how one queue behaves. The names are those of the service.
+type QueueConfig struct {
+	// Name is the path of the queue: letters, digits, '.', '-', '_' and '/', at
+	// most 260 bytes. Names that differ only in case are one name.
+	Name string
+	// LockDuration is how long a delivery, or a session, stays locked. 0 means one
+	// minute.
+	LockDuration time.Duration
+	// MaxDeliveryCount is after how many failed deliveries a message is
+	// dead-lettered. 0 means 10.
+	MaxDeliveryCount int
+	// DefaultMessageTimeToLive caps the time to live of every message. 0 means
+	// no cap.
+	DefaultMessageTimeToLive time.Duration
+	// DeadLetteringOnMessageExpiration moves expired messages to the dead-letter
+	// queue. Otherwise they are dropped.
+	DeadLetteringOnMessageExpiration bool
+	// RequiresSession demands a session id of every message, and of receivers
+	// that they take one session after the other. It cannot be changed.
+	RequiresSession bool
+	// RequiresDuplicateDetection drops a message whose message-id was seen within
+	// the window. It cannot be changed.
+	RequiresDuplicateDetection bool
+	// DuplicateDetectionHistoryTimeWindow is for how long. 0 means ten minutes.
+	DuplicateDetectionHistoryTimeWindow time.Duration
+	// EnablePartitioning gives the queue the sequence numbers of a partitioned
+	// one. It cannot be changed.
+	EnablePartitioning bool
+	// MaxSize bounds the bytes held, the dead-letter queue included. 0 means no
+	// bound.
+	MaxSize int64
+	// MaxMessageSize bounds a message in bytes. 0 means the namespace's.
+	MaxMessageSize uint64
+	// ForwardTo is the path, or the URL, of the queue or topic that every message
+	// is passed on to. Empty: none.
+	ForwardTo string
+	// ForwardDeadLetteredMessagesTo is the same for dead letters.
+	ForwardDeadLetteredMessagesTo string
+	// AutoDeleteOnIdle deletes the queue when it has not been used for so long.
+	// 0 means never.
+	AutoDeleteOnIdle time.Duration
+	Status           Status
+	// The rest is kept for clients of the administration API.
+	AuthorizationRules       []AuthorizationRule
+	UserMetadata             string
+	DisableBatchedOperations bool
+	EnableExpress            bool
+}
+
+// TopicConfig says how one topic behaves. Fields as in QueueConfig.
+type TopicConfig struct {
+	Name                                string
+	DefaultMessageTimeToLive            time.Duration
+	RequiresDuplicateDetection          bool
+	DuplicateDetectionHistoryTimeWindow time.Duration
+	EnablePartitioning                  bool
+	MaxSize                             int64 // of the topic and all its subscriptions
+	MaxMessageSize                      uint64
+	AutoDeleteOnIdle                    time.Duration
+	Status                              Status
+	SupportOrdering                     bool
+	AuthorizationRules                  []AuthorizationRule
+	UserMetadata                        string
+	DisableBatchedOperations            bool
+	EnableExpress                       bool
+}
+
+// SubscriptionConfig says how one subscription behaves. Fields as in
+// QueueConfig.
+type SubscriptionConfig struct {
+	Name                             string // within its topic: at most 50 bytes, no '/'
+	LockDuration                     time.Duration
+	MaxDeliveryCount                 int
+	DefaultMessageTimeToLive         time.Duration
+	DeadLetteringOnMessageExpiration bool
+	// DeadLetteringOnFilterEvaluationExceptions dead-letters a message that a
+	// filter or an action fails on. Otherwise it does not match.
+	DeadLetteringOnFilterEvaluationExceptions bool
+	RequiresSession                           bool
+	ForwardTo                                 string
+	ForwardDeadLetteredMessagesTo             string
+	AutoDeleteOnIdle                          time.Duration
+	Status                                    Status
+	UserMetadata                              string
+	DisableBatchedOperations                  bool
+}
+
+// TopicSetup is a topic with what hangs on it.
+type TopicSetup struct {
+	TopicConfig
+	Subscriptions []SubscriptionSetup
+}
+
+// SubscriptionSetup is a subscription with its rules. Without rules it gets
+// everything.
+type SubscriptionSetup struct {
+	SubscriptionConfig
+	Rules []RuleConfig
+}
+
+// check returns what is wrong with c, all of it. The service has narrower
+// bounds, which the administration API keeps; tests want locks of a second.
+func (c *QueueConfig) check() error {
+	p := problems{what: fmt.Sprintf("queue %.300q", c.Name)}
+	p.want(validName(c.Name), "the name: letters, digits, '.', '-', '_' and '/', at most %d", maxNameLength)
+	p.durations(map[string]time.Duration{
+		"LockDuration":                        c.LockDuration,
+		"DefaultMessageTimeToLive":            c.DefaultMessageTimeToLive,
+		"DuplicateDetectionHistoryTimeWindow": c.DuplicateDetectionHistoryTimeWindow,
+		"AutoDeleteOnIdle":                    c.AutoDeleteOnIdle,
+	})
+	p.counts(c.MaxDeliveryCount, c.MaxSize)
+	p.size(c.MaxMessageSize)
+	p.status(c.Status)
+	p.forward("ForwardTo", c.Name, c.ForwardTo)
+	p.forward("ForwardDeadLetteredMessagesTo", c.Name, c.ForwardDeadLetteredMessagesTo)
+	p.want(!c.RequiresSession || c.ForwardTo == "", "ForwardTo: an entity that requires sessions cannot forward")
+	return p.err()
+}
+
+func (c *TopicConfig) check() error {
+	p := problems{what: fmt.Sprintf("topic %.300q", c.Name)}
+	p.want(validName(c.Name), "the name: letters, digits, '.', '-', '_' and '/', at most %d", maxNameLength)
+	p.durations(map[string]time.Duration{
+		"DefaultMessageTimeToLive":            c.DefaultMessageTimeToLive,
+		"DuplicateDetectionHistoryTimeWindow": c.DuplicateDetectionHistoryTimeWindow,
+		"AutoDeleteOnIdle":                    c.AutoDeleteOnIdle,
+	})
+	p.counts(0, c.MaxSize)
+	p.size(c.MaxMessageSize)
+	p.status(c.Status)
+	return p.err()
+}
+
+func (c *SubscriptionConfig) check(topic string) error {
+	p := problems{what: fmt.Sprintf("subscription %.300q of topic %.300q", c.Name, topic)}
+	p.want(validShortName(c.Name), "the name: letters, digits, '.', '-' and '_', at most %d", maxShortName)
+	p.durations(map[string]time.Duration{
+		"LockDuration":             c.LockDuration,
+		"DefaultMessageTimeToLive": c.DefaultMessageTimeToLive,
+		"AutoDeleteOnIdle":         c.AutoDeleteOnIdle,
+	})
+	p.counts(c.MaxDeliveryCount, 0)
+	p.status(c.Status)
+	p.forward("ForwardTo", subscriptionPath(topic, c.Name), c.ForwardTo)
+	p.forward("ForwardDeadLetteredMessagesTo", subscriptionPath(topic, c.Name), c.ForwardDeadLetteredMessagesTo)
+	// Every message would come back to all subscriptions of the topic, and multiply until the hops are used up.
+	p.want(key(parseAddress(c.ForwardTo).name) != key(topic), "ForwardTo leads to its own topic")
+	p.want(!c.RequiresSession || c.ForwardTo == "", "ForwardTo: an entity that requires sessions cannot forward")
+	return p.err()
+}
+
+// problems collects what is wrong with one entity.
+type problems struct {
+	what string
+	errs []error
+}
+
+func (p *problems) want(good bool, format string, args ...any) {
+	if !good {
+		p.errs = append(p.errs, fmt.Errorf("%w: %s: %s", ErrInvalidConfig, p.what, fmt.Sprintf(format, args...)))
+	}
+}
+
+func (p *problems) durations(ds map[string]time.Duration) {
+	for name, d := range ds {
+		p.want(d >= 0, "%s %v is negative", name, d)
+	}
+}
+
+func (p *problems) counts(maxDelivery int, maxSize int64) {
+	p.want(maxDelivery >= 0, "MaxDeliveryCount %d is negative", maxDelivery)
+	p.want(maxSize >= 0, "MaxSize %d is negative", maxSize)
+}
+
+func (p *problems) size(n uint64) {
+	p.want(n == 0 || n >= minMaxMessageSize && n <= maxMaxMessageSize,
+		"MaxMessageSize %d is not within %d and %d bytes", n, minMaxMessageSize, maxMaxMessageSize)
+}
+
+func (p *problems) status(s Status) {
+	p.want(s >= Active && s <= ReceiveDisabled, "Status %d does not exist", s)
+}
+
+func (p *problems) forward(field, from, to string) {
+	if to == "" {
+		return
+	}
+	name := parseAddress(to).name
+	p.want(validName(name), "%s %.300q is no path of a queue or topic", field, to)
+	p.want(key(name) != key(from), "%s leads to itself", field)
+}
+
+func (p *problems) err() error { return errors.Join(p.errs...) }
+
+func (c QueueConfig) withDefaults() QueueConfig {
+	c.LockDuration, c.MaxDeliveryCount = lockDefaults(c.LockDuration, c.MaxDeliveryCount)
+	c.DuplicateDetectionHistoryTimeWindow = windowDefault(c.DuplicateDetectionHistoryTimeWindow)
+	return c
+}
+
+func (c TopicConfig) withDefaults() TopicConfig {
+	c.DuplicateDetectionHistoryTimeWindow = windowDefault(c.DuplicateDetectionHistoryTimeWindow)
+	return c
+}
+
+func (c SubscriptionConfig) withDefaults() SubscriptionConfig {
+	c.LockDuration, c.MaxDeliveryCount = lockDefaults(c.LockDuration, c.MaxDeliveryCount)
+	return c
+}
+
+func lockDefaults(lock time.Duration, deliveries int) (time.Duration, int) {
+	if lock == 0 {
+		lock = queue.DefaultLockDuration
+	}
+	if deliveries == 0 {
+		deliveries = queue.DefaultMaxDeliveryCount
+	}
+	return lock, deliveries
+}
+
+func windowDefault(d time.Duration) time.Duration {
+	if d == 0 {
+		return DefaultDuplicateDetectionWindow
+	}
+	return d
+}

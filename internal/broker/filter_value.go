@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"math"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/sqlfilter"
+)
+
+// Types of .NET that AMQP does not have. They travel as described values.
+const (
+	typeTimeSpan amqp.Symbol = "com.microsoft:timespan"        // long, ticks of 100 ns
+	typeOffset   amqp.Symbol = "com.microsoft:datetime-offset" // long, ticks since the year 1
+	typeURI      amqp.Symbol = "com.microsoft:uri"             // string
+)
+
+// epochTicks is the Unix epoch in ticks since the year 1.
+const epochTicks = 621355968000000000
+
+// filterValue returns a value of a message, or of a filter's parameter, as
+// filters see it.
+func filterValue(v any) sqlfilter.Value {
+	switch v := v.(type) {
+	case amqp.Symbol:
+		return sqlfilter.StringValue(string(v))
+	case amqp.Char:
+		return sqlfilter.StringValue(string(rune(v)))
+	case amqp.UUID:
+		return sqlfilter.GUIDValue(v)
+	case amqp.Timestamp:
+		return sqlfilter.TimeValue(v.Time())
+	case amqp.Described:
+		return describedValue(v)
+	}
+	return sqlfilter.ValueOf(v)
+}
+
+func describedValue(v amqp.Described) sqlfilter.Value {
+	name, _ := v.Descriptor.(amqp.Symbol)
+	switch ticks, _ := v.Value.(int64); name {
+	case typeTimeSpan:
+		return sqlfilter.TicksValue(ticks)
+	case typeOffset:
+		const perSecond = int64(time.Second / 100)
+		since := ticks - epochTicks
+		return sqlfilter.TimeValue(time.Unix(since/perSecond, since%perSecond*100))
+	case typeURI:
+		if s, ok := v.Value.(string); ok {
+			return sqlfilter.StringValue(s)
+		}
+	}
+	return sqlfilter.OpaqueValue()
+}
+
+// wireValue returns v as a message carries it. Where the property had a value of
+// the same kind before, was, its type is kept.
+func wireValue(v sqlfilter.Value, was any) any {
+	switch v.Kind() {
+	case sqlfilter.Bool:
+		return v.Bool()
+	case sqlfilter.Int:
+		return wireInteger(v.Int(), was)
+	case sqlfilter.Uint:
+		return v.Uint()
+	case sqlfilter.Float:
+		if _, ok := was.(float32); ok {
+			return float32(v.Float())
+		}
+		return v.Float()
+	case sqlfilter.String:
+		return v.Text()
+	case sqlfilter.GUID:
+		return amqp.UUID(v.GUID())
+	case sqlfilter.Time:
+		return amqp.TimestampOf(v.Time())
+	case sqlfilter.Duration:
+		return amqp.Described{Descriptor: typeTimeSpan, Value: v.Ticks()}
+	}
+	return nil
+}
+
+// wireInteger keeps the type of was where n fits, and is a long else.
+func wireInteger(n int64, was any) any {
+	switch was.(type) {
+	case int8:
+		if int64(int8(n)) == n {
+			return int8(n)
+		}
+	case int16:
+		if int64(int16(n)) == n {
+			return int16(n)
+		}
+	case int32:
+		if int64(int32(n)) == n {
+			return int32(n)
+		}
+	case uint8:
+		if int64(uint8(n)) == n {
+			return uint8(n)
+		}
+	case uint16:
+		if int64(uint16(n)) == n {
+			return uint16(n)
+		}
+	case uint32:
+		if n >= 0 && n <= math.MaxUint32 {
+			return uint32(n)
+		}
+	case uint64:
+		if n >= 0 {
+			return uint64(n)
+		}
+	}
+	return n
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"sync"
+	"time"
+)
+
+// An idleTimer deletes an entity that has not been used for as long as its
+// AutoDeleteOnIdle says. In use is what holds links, scheduled messages or was
+// sent to, received from or peeked at. Source: message-expiration in the
+// documentation of Service Bus.
+type idleTimer struct {
+	mu    sync.Mutex
+	timer *time.Timer
+}
+
+// arm looks again after d; 0 ends it.
+func (t *idleTimer) arm(d time.Duration, look func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+	}
+	if d > 0 {
+		t.timer = time.AfterFunc(d, look)
+	}
+}
+
+func (t *idleTimer) stop() { t.arm(0, nil) }
+
+// watchIdle begins to watch, or begins anew after the settings have changed.
+func (e *Entity) watchIdle() {
+	after := e.common().autoDeleteOnIdle
+	if after <= 0 {
+		e.idle.stop()
+		return
+	}
+	e.idle.arm(e.idleFor(after), e.lookIdle)
+}
+
+// idleFor is how long the entity has to stay unused until it is deleted; at
+// most the whole of after, however the clock is set.
+func (e *Entity) idleFor(after time.Duration) time.Duration {
+	last := time.Unix(0, max(e.accessed.Load(), e.updated.Load()))
+	if at := e.queue.LastActivation(); at.After(last) {
+		last = at
+	}
+	left := after - e.ns.Now().Sub(last)
+	return min(max(left, 0), after)
+}
+
+// lookIdle deletes the entity if its time has come. A timer is a wake-up, not
+// the truth.
+func (e *Entity) lookIdle() {
+	after := e.common().autoDeleteOnIdle
+	if after <= 0 {
+		return
+	}
+	if e.queue.Counts().Scheduled > 0 || e.linked() {
+		e.touch()
+	}
+	if left := e.idleFor(after); left > 0 {
+		e.idle.arm(left, e.lookIdle)
+		return
+	}
+	e.ns.remove(e)
+}
+
+// linked: somebody has a link to the entity, or to a subscription of it.
+func (e *Entity) linked() bool {
+	if e.links.len() > 0 {
+		return true
+	}
+	for _, s := range e.subscriptions() {
+		if s.links.len() > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"fmt"
+	"slices"
+
+	"overdue/internal/queue"
+)
+
+// What tests and operators do to a namespace and no client can.
+
+// Entities returns all entities: queues, topics, subscriptions, each sorted by
+// path.
+func (n *Namespace) Entities() []*Entity {
+	return slices.Concat(n.all(KindQueue), n.all(KindTopic), n.all(KindSubscription))
+}
+
+// Peek returns up to most messages of the queue or subscription at path, or of
+// one of its dead-letter queues ("q/$DeadLetterQueue"), from a sequence number
+// upwards, and disturbs nothing. Errors: ErrEntityNotFound.
+func (n *Namespace) Peek(path string, from int64, most int) ([]queue.View, error) {
+	a := parseAddress(path)
+	e := n.find(a.name)
+	if e == nil {
+		return nil, fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
+	}
+	return e.node(a).Peek(nil, from, most), nil
+}
+
+// Detach detaches the links of an entity, as the service does from time to time;
+// clients connect again. Errors: ErrEntityNotFound.
+func (n *Namespace) Detach(path string) error {
+	e := n.find(parseAddress(path).name)
+	if e == nil {
+		return fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
+	}
+	e.links.detach(errByRequest())
+	return nil
+}
+
+// Reset makes the namespace as it was at the start: every entity goes, with its
+// messages, those of the configuration come back, faults are gone and its clock
+// is the broker's again. Between
+// the two there is no moment in which a client finds none of them. Errors:
+// ErrClosed.
+func (n *Namespace) Reset() error {
+	n.Heal()
+	n.offset.Store(0)
+	n.mu.Lock()
+	gone := n.clearLocked()
+	err := n.setUpLocked()
+	n.mu.Unlock()
+	closeAll(gone)
+	return err
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"bytes"
+	"cmp"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"overdue/internal/amqp"
+	"overdue/internal/amqpserver"
+	"overdue/internal/sas"
+)
+
+// defaultKeyName is the key that every namespace of Service Bus comes with, and
+// that every example uses. It names no namespace.
+const defaultKeyName = "RootManageSharedAccessKey"
+
+// A home is the namespace that a client names, as far as it has: by the name of
+// its key, which some SDKs give with SASL (JavaScript) and all with a token, or
+// by the host that it opens the connection to. The key counts for more: with
+// every SDK, it is the one that a test can choose without a name server.
+type home struct {
+	key, host string
+	settled   bool // links lead into it: what is named later does not count
+}
+
+func (h *home) begin(b *Broker, peer *amqpserver.Conn) {
+	h.host = b.homeOfHost(peer.Hostname())
+	h.key = b.homeOfKey(keyNameOf(peer.SASL()))
+}
+
+func (h *home) name() string { return cmp.Or(h.key, h.host) }
+
+// keyNameOf returns what a client calls itself by SASL.
+func keyNameOf(mechanism amqp.Symbol, response []byte) string {
+	parts := bytes.Split(response, []byte{0})
+	if mechanism == plain && len(parts) == 3 || mechanism == "ANONYMOUS" && len(parts) == 2 && len(parts[0]) == 0 {
+		return string(parts[1])
+	}
+	return ""
+}
+
+// namespaceBy returns the namespace of a connection on which token is put.
+func (a *access) namespaceBy(token string) *Namespace {
+	a.mu.Lock()
+	if a.home.key == "" && !a.home.settled {
+		a.home.key = a.b.homeOfToken(token)
+	}
+	name := a.home.name()
+	a.mu.Unlock()
+	return a.b.Namespace(name)
+}
+
+// settle decides for a namespace, now that a link is to lead into it.
+func (c *conn) settle() {
+	c.access.mu.Lock()
+	was, name := c.access.home.settled, c.access.home.name()
+	c.access.home.settled = true
+	c.access.mu.Unlock()
+	if !was {
+		c.ns = c.b.Namespace(name)
+	}
+}
+
+// NamespaceOf returns the namespace that a request over HTTP is for: that which
+// the key of its token names, else that of the host. Where there are keys, a
+// request that is not signed with one of them makes no namespace; it gets the
+// default one, which will not let it in either.
+func (b *Broker) NamespaceOf(host, authorization string) *Namespace {
+	name := cmp.Or(b.homeOfToken(authorization), b.homeOfHost(host))
+	if b.secured() && !b.exists(name) && !b.signed(authorization) {
+		return b.Default()
+	}
+	return b.Namespace(name)
+}
+
+func (b *Broker) exists(name string) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.spaces[key(namespaceName(name))] != nil
+}
+
+// signed reports whether a token is good for some namespace.
+func (b *Broker) signed(token string) bool {
+	if t, err := sas.Parse(token); err == nil {
+		return signedWith(t, b.cfg.Keys) != nil && !t.Expired(time.Now())
+	}
+	return b.cfg.AcceptJWT
+}
+
+// homeOfToken is the namespace that a token names, "" for none.
+func (b *Broker) homeOfToken(token string) string {
+	if !b.cfg.Isolate {
+		return ""
+	}
+	t, err := sas.Parse(token)
+	if err != nil {
+		return "" // whether that matters is not decided here
+	}
+	return b.homeOfKey(t.KeyName)
+}
+
+// homeOfKey is the namespace that the name of a key means, "" for none. Where
+// there are keys, their names are theirs. It may be any text, such as the name
+// of a test: what is refused here would silently be shared.
+func (b *Broker) homeOfKey(name string) string {
+	if !b.cfg.Isolate || b.secured() || strings.EqualFold(name, defaultKeyName) || !validNamespaceName(name) {
+		return ""
+	}
+	return name
+}
+
+// namespaceName is what a client means that names a namespace. In a token the
+// Python SDK encodes the name of its key twice, the Go SDK a space as a plus sign;
+// the JavaScript SDK gives the name as it is. All of them mean one namespace.
+func namespaceName(name string) string {
+	if plain, err := url.QueryUnescape(name); err == nil {
+		return plain
+	}
+	return name
+}
+
+// validNamespaceName reports whether clients may make a namespace of that name.
+func validNamespaceName(name string) bool {
+	return name != "" && len(name) <= maxNamespaceName && utf8.ValidString(name) && strings.IndexFunc(name, unicode.IsControl) < 0
+}
+
+// homeOfHost is the first label of a host name that has several: orders for
+// orders.localhost:5672, "" for localhost and for addresses.
+func (b *Broker) homeOfHost(host string) string {
+	if !b.cfg.Isolate {
+		return ""
+	}
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	label, rest, _ := strings.Cut(host, ".")
+	if rest == "" || net.ParseIP(strings.Trim(host, "[]")) != nil || !validShortName(label) {
+		return ""
+	}
+	return label
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"fmt"
+	"time"
+
+	"overdue/internal/queue"
+)
+
+// QueueInfo is a queue as it stands.
+type QueueInfo struct {
+	Config                           QueueConfig // defaults filled in
+	CreatedAt, UpdatedAt, AccessedAt time.Time   // broker's clock; AccessedAt is zero for a queue that was never used
+	Counts                           queue.Counts
+}
+
+// CreateQueue makes a queue. Errors: ErrEntityExists, ErrInvalidConfig,
+// ErrTooManyEntities, ErrClosed.
+func (n *Namespace) CreateQueue(cfg QueueConfig) (QueueInfo, error) {
+	n.mu.Lock()
+	e, err := n.createQueueLocked(cfg)
+	n.mu.Unlock()
+	if err != nil {
+		return QueueInfo{}, err
+	}
+	return e.queueInfo(), nil
+}
+
+func (n *Namespace) createQueueLocked(cfg QueueConfig) (*Entity, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	return n.addLocked(KindQueue, cfg.Name, nil, settings{queue: cfg.withDefaults()})
+}
+
+// UpdateQueue changes how a queue is set up. If anything is different then, its
+// links are detached. Errors: ErrEntityNotFound; ErrInvalidConfig, also for what
+// cannot be changed.
+func (n *Namespace) UpdateQueue(cfg QueueConfig) (QueueInfo, error) {
+	if err := cfg.check(); err != nil {
+		return QueueInfo{}, err
+	}
+	e, err := n.update(KindQueue, cfg.Name, func(s *settings) error {
+		was := s.queue
+		cfg.Name = was.Name
+		s.queue = cfg.withDefaults()
+		return unchanged("queue", cfg.Name, was.RequiresSession == cfg.RequiresSession,
+			was.RequiresDuplicateDetection == cfg.RequiresDuplicateDetection, was.EnablePartitioning == cfg.EnablePartitioning)
+	})
+	if err != nil {
+		return QueueInfo{}, err
+	}
+	return e.queueInfo(), nil
+}
+
+// unchanged is an error where one of the properties that are made for life is
+// to change.
+func unchanged(what, name string, sessions, duplicates, partitions bool) error {
+	for _, p := range []struct {
+		same bool
+		name string
+	}{
+		{sessions, "RequiresSession"}, {duplicates, "RequiresDuplicateDetection"}, {partitions, "EnablePartitioning"},
+	} {
+		if !p.same {
+			return fmt.Errorf("%w: %s %.300q: %s cannot be changed", ErrInvalidConfig, what, name, p.name)
+		}
+	}
+	return nil
+}
+
+// QueueInfo returns the queue of that name. Errors: ErrEntityNotFound.
+func (n *Namespace) QueueInfo(name string) (QueueInfo, error) {
+	e, err := n.findKind(KindQueue, name)
+	if err != nil {
+		return QueueInfo{}, err
+	}
+	return e.queueInfo(), nil
+}
+
+// Queues returns all queues, sorted by name.
+func (n *Namespace) Queues() []QueueInfo {
+	es := n.all(KindQueue)
+	infos := make([]QueueInfo, len(es))
+	for i, e := range es {
+		infos[i] = e.queueInfo()
+	}
+	return infos
+}
+
+// DeleteQueue deletes a queue with its messages. Errors: ErrEntityNotFound.
+func (n *Namespace) DeleteQueue(name string) error { return n.delete(KindQueue, name) }
+
+func (e *Entity) queueInfo() QueueInfo {
+	info := QueueInfo{Config: e.settings.Load().queue, Counts: e.queue.Counts()}
+	info.CreatedAt, info.UpdatedAt, info.AccessedAt = e.times()
+	return info
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"overdue/internal/queue"
+)
+
+// SubscriptionInfo is a subscription as it stands.
+type SubscriptionInfo struct {
+	Topic                            string
+	Config                           SubscriptionConfig // defaults filled in
+	CreatedAt, UpdatedAt, AccessedAt time.Time          // as in QueueInfo
+	Counts                           queue.Counts
+}
+
+// CreateSubscription makes a subscription with these rules; without any it gets
+// DefaultRuleName, which matches everything. Errors: ErrEntityNotFound for the
+// topic, and those of CreateQueue.
+func (n *Namespace) CreateSubscription(topic string, cfg SubscriptionConfig, rules ...RuleConfig) (SubscriptionInfo, error) {
+	n.mu.Lock()
+	e, err := n.createSubscriptionLocked(topic, cfg, rules)
+	n.mu.Unlock()
+	if err != nil {
+		return SubscriptionInfo{}, err
+	}
+	return e.subscriptionInfo(), nil
+}
+
+func (n *Namespace) createSubscriptionLocked(topic string, cfg SubscriptionConfig, rules []RuleConfig) (*Entity, error) {
+	if err := cfg.check(topic); err != nil {
+		return nil, err
+	}
+	compiled, err := newRules(rules, n.Now().UTC())
+	if err != nil {
+		return nil, err
+	}
+	t := n.entities[key(topic)]
+	if t == nil || t.kind != KindTopic {
+		return nil, fmt.Errorf("%w: topic %.300s", ErrEntityNotFound, topic)
+	}
+	e, err := n.addLocked(KindSubscription, subscriptionPath(t.path, cfg.Name), t, settings{subscription: cfg.withDefaults()})
+	if err != nil {
+		return nil, err
+	}
+	e.rules.Store(&compiled)
+	// The last step: from now on the topic sends here.
+	subs := append(slices.Clone(t.subscriptions()), e)
+	slices.SortFunc(subs, func(a, b *Entity) int { return cmp.Compare(key(a.path), key(b.path)) })
+	t.setSubscriptions(subs)
+	t.touch()
+	return e, nil
+}
+
+// newRules makes the rules of a new subscription.
+func newRules(cfgs []RuleConfig, now time.Time) ([]*rule, error) {
+	switch {
+	case len(cfgs) == 0:
+		cfgs = []RuleConfig{{Name: DefaultRuleName, Filter: Filter{True: true}}}
+	case len(cfgs) > maxRules:
+		return nil, fmt.Errorf("%w: %d rules, %d is the most", ErrTooManyEntities, len(cfgs), maxRules)
+	}
+	rules := make([]*rule, 0, len(cfgs))
+	for _, c := range cfgs {
+		r, err := newRule(c, now)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(rules, r.sameName) {
+			return nil, fmt.Errorf("%w: rule %.300s", ErrEntityExists, c.Name)
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// UpdateSubscription changes how a subscription is set up, and detaches its
+// links. Errors: as UpdateQueue.
+func (n *Namespace) UpdateSubscription(topic string, cfg SubscriptionConfig) (SubscriptionInfo, error) {
+	if err := cfg.check(topic); err != nil {
+		return SubscriptionInfo{}, err
+	}
+	e, err := n.update(KindSubscription, subscriptionPath(topic, cfg.Name), func(s *settings) error {
+		was := s.subscription
+		cfg.Name = was.Name
+		s.subscription = cfg.withDefaults()
+		return unchanged("subscription", cfg.Name, was.RequiresSession == cfg.RequiresSession, true, true)
+	})
+	if err != nil {
+		return SubscriptionInfo{}, err
+	}
+	return e.subscriptionInfo(), nil
+}
+
+// SubscriptionInfo returns a subscription. Errors: ErrEntityNotFound.
+func (n *Namespace) SubscriptionInfo(topic, name string) (SubscriptionInfo, error) {
+	e, err := n.findKind(KindSubscription, subscriptionPath(topic, name))
+	if err != nil {
+		return SubscriptionInfo{}, err
+	}
+	return e.subscriptionInfo(), nil
+}
+
+// Subscriptions returns those of one topic, sorted by name. Errors:
+// ErrEntityNotFound.
+func (n *Namespace) Subscriptions(topic string) ([]SubscriptionInfo, error) {
+	t, err := n.findKind(KindTopic, topic)
+	if err != nil {
+		return nil, err
+	}
+	subs := t.subscriptions()
+	infos := make([]SubscriptionInfo, len(subs))
+	for i, e := range subs {
+		infos[i] = e.subscriptionInfo()
+	}
+	return infos, nil
+}
+
+// DeleteSubscription deletes a subscription with its messages and rules. Errors:
+// ErrEntityNotFound.
+func (n *Namespace) DeleteSubscription(topic, name string) error {
+	return n.delete(KindSubscription, subscriptionPath(topic, name))
+}
+
+func (e *Entity) subscriptionInfo() SubscriptionInfo {
+	info := SubscriptionInfo{Topic: e.topic.path, Config: e.settings.Load().subscription, Counts: e.queue.Counts()}
+	info.CreatedAt, info.UpdatedAt, info.AccessedAt = e.times()
+	return info
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"overdue/internal/queue"
+)
+
+// TopicInfo is a topic as it stands.
+type TopicInfo struct {
+	Config                           TopicConfig // defaults filled in
+	CreatedAt, UpdatedAt, AccessedAt time.Time   // as in QueueInfo
+	Counts                           queue.Counts
+	Subscriptions                    int
+	SQLFilters, CorrelationFilters   int // rules of all its subscriptions that have such a filter
+}
+
+// CreateTopic makes a topic without subscriptions. Errors: as CreateQueue.
+func (n *Namespace) CreateTopic(cfg TopicConfig) (TopicInfo, error) {
+	n.mu.Lock()
+	e, err := n.createTopicLocked(cfg)
+	n.mu.Unlock()
+	if err != nil {
+		return TopicInfo{}, err
+	}
+	return e.topicInfo(), nil
+}
+
+func (n *Namespace) createTopicLocked(cfg TopicConfig) (*Entity, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	return n.addLocked(KindTopic, cfg.Name, nil, settings{topic: cfg.withDefaults()})
+}
+
+// setUpTopicLocked makes a topic with all that hangs on it.
+func (n *Namespace) setUpTopicLocked(t TopicSetup) error {
+	if _, err := n.createTopicLocked(t.TopicConfig); err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range t.Subscriptions {
+		if _, err := n.createSubscriptionLocked(t.Name, s.SubscriptionConfig, s.Rules); err != nil {
+			errs = append(errs, fmt.Errorf("topic %q, subscription %q: %w", t.Name, s.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// UpdateTopic changes how a topic is set up, and detaches its links. Errors: as
+// UpdateQueue.
+func (n *Namespace) UpdateTopic(cfg TopicConfig) (TopicInfo, error) {
+	if err := cfg.check(); err != nil {
+		return TopicInfo{}, err
+	}
+	e, err := n.update(KindTopic, cfg.Name, func(s *settings) error {
+		was := s.topic
+		cfg.Name = was.Name
+		s.topic = cfg.withDefaults()
+		return unchanged("topic", cfg.Name, true,
+			was.RequiresDuplicateDetection == cfg.RequiresDuplicateDetection, was.EnablePartitioning == cfg.EnablePartitioning)
+	})
+	if err != nil {
+		return TopicInfo{}, err
+	}
+	return e.topicInfo(), nil
+}
+
+// TopicInfo returns the topic of that name. Errors: ErrEntityNotFound.
+func (n *Namespace) TopicInfo(name string) (TopicInfo, error) {
+	e, err := n.findKind(KindTopic, name)
+	if err != nil {
+		return TopicInfo{}, err
+	}
+	return e.topicInfo(), nil
+}
+
+// Topics returns all topics, sorted by name.
+func (n *Namespace) Topics() []TopicInfo {
+	es := n.all(KindTopic)
+	infos := make([]TopicInfo, len(es))
+	for i, e := range es {
+		infos[i] = e.topicInfo()
+	}
+	return infos
+}
+
+// DeleteTopic deletes a topic with its subscriptions. Errors: ErrEntityNotFound.
+func (n *Namespace) DeleteTopic(name string) error { return n.delete(KindTopic, name) }
+
+func (e *Entity) topicInfo() TopicInfo {
+	subs := e.subscriptions()
+	info := TopicInfo{Config: e.settings.Load().topic, Counts: e.queue.Counts(), Subscriptions: len(subs)}
+	info.CreatedAt, info.UpdatedAt, info.AccessedAt = e.times()
+	for _, s := range subs {
+		info.Counts.Size += s.queue.Counts().Size
+		for _, r := range s.rulesNow() {
+			switch f := r.cfg.Filter; {
+			case f.Correlation != nil:
+				info.CorrelationFilters++
+			case f.Unknown == nil: // true and false are expressions to the service, 1=1 and 1=0
+				info.SQLFilters++
+			}
+		}
+	}
+	return info
+}
+
+// subscriptions of a topic, sorted by path. Read-only.
+func (e *Entity) subscriptions() []*Entity {
+	if subs := e.subs.Load(); subs != nil {
+		return *subs
+	}
+	return nil
+}
+
+// setSubscriptions needs ns.mu.
+func (e *Entity) setSubscriptions(subs []*Entity) {
+	e.subs.Store(&subs)
+	e.ns.changes.Add(1)
+}

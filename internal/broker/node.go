@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"overdue/internal/amqp"
+	"overdue/internal/queue"
+)
+
+// What doors that are not AMQP do with an address. They are refused what a link
+// would be.
+
+// Target returns the entity that messages for path are sent to. It makes a queue
+// where AutoCreate says so.
+func (n *Namespace) Target(path string) (*Entity, *amqp.Error) {
+	a := parseAddress(path)
+	if a.management || a.deadLetter || a.cbs {
+		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to '%.300s'.", path)
+	}
+	e, err := n.open(a.name)
+	if err != nil {
+		return nil, err
+	}
+	return e, e.mayBeSentTo()
+}
+
+// Source returns the queue that messages are received from at path: that of a
+// queue or a subscription, or what is dead-lettered there where the path ends
+// with /$DeadLetterQueue or /$Transfer/$DeadLetterQueue. It makes a queue where
+// AutoCreate says so. Who comes this way has no session, and is refused where one
+// is required.
+func (n *Namespace) Source(path string) (*queue.Queue, *amqp.Error) {
+	return n.source(path, n.open)
+}
+
+// Locked is Source for somebody who holds locks there: nothing is made.
+func (n *Namespace) Locked(path string) (*queue.Queue, *amqp.Error) {
+	return n.source(path, n.look)
+}
+
+func (n *Namespace) source(path string, find func(string) (*Entity, *amqp.Error)) (*queue.Queue, *amqp.Error) {
+	a := parseAddress(path)
+	if a.management || a.cbs {
+		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to receive from '%.300s'.", path)
+	}
+	e, err := find(a.name)
+	if err == nil {
+		err = e.mayBeReceivedFrom(a)
+	}
+	if err == nil && e.RequiresSession() && !a.deadLetter {
+		err = amqp.Errorf(amqp.ErrCondNotAllowed,
+			"It is not possible for an entity that requires sessions to create a non-sessionful message receiver: '%.260s'.", e.path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.touch()
+	return e.node(a), nil
+}

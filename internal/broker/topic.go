@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"cmp"
+	"fmt"
+
+	"overdue/internal/queue"
+)
+
+// Why a topic dead-letters a message in a subscription instead of giving it out.
+// The second is the service's; it documents that there is a reason in the first
+// case, but not its words.
+const (
+	reasonFilterException = "FilterEvaluationException"
+	reasonHeaderTooLarge  = "HeaderSizeExceeded"
+)
+
+// propRuleName is the property of a copy that an action has been at: the name of
+// the rule.
+const propRuleName = "RuleName"
+
+// A distributor takes messages from a topic to its subscriptions. It belongs to
+// one mover.
+type distributor struct {
+	topic   *Entity
+	subject subject
+	copies  []queue.Message
+}
+
+// distribute gives a message to the subscriptions whose rules match. There is
+// nothing that could keep it in the topic: where nobody wants it, it is gone.
+func (t *distributor) distribute(d *queue.Delivery) (reason, description string) {
+	t.subject.reset(&d.View)
+	m := onward(&d.View)
+	for _, s := range t.topic.subscriptions() {
+		t.give(s, m)
+	}
+	return "", ""
+}
+
+// give stores what the rules of s make of m: one copy for all rules without an
+// action that match, and one for each that has one.
+//
+// A subscription that is disabled collects messages nevertheless. The service
+// documents only that nobody can receive from it.
+func (t *distributor) give(s *Entity, m queue.Message) {
+	t.copies = t.copies[:0]
+	plain := false
+	var problem error
+	for _, r := range s.rulesNow() {
+		if plain && r.action == nil {
+			continue
+		}
+		matches, err := r.condition.Match(&t.subject)
+		switch {
+		case err != nil:
+			problem = cmp.Or(problem, fmt.Errorf("the filter of the rule '%s': %w", r.cfg.Name, err))
+		case !matches:
+		case r.action == nil:
+			plain = true
+			t.copies = append(t.copies, m)
+		default:
+			if err := t.change(r, s, m); err != nil {
+				problem = cmp.Or(problem, fmt.Errorf("the action of the rule '%s': %w", r.cfg.Name, err))
+			}
+		}
+	}
+	if problem != nil && s.settings.Load().subscription.DeadLetteringOnFilterEvaluationExceptions {
+		s.passDead(reasonFilterException, problem.Error(), m)
+	}
+	if len(t.copies) == 0 {
+		return
+	}
+	s.pass(t.copies...)
+	clear(t.copies)
+}
+
+// change appends the copy that the rule's action has been at.
+func (t *distributor) change(r *rule, s *Entity, m queue.Message) error {
+	c := altered{subject: &t.subject}
+	if err := r.action.Apply(&c); err != nil {
+		return err
+	}
+	m, fits, err := c.message(m, r.cfg.Name)
+	switch {
+	case err != nil:
+		return err
+	case !fits:
+		s.passDead(reasonHeaderTooLarge, "The action of the rule '"+r.cfg.Name+"' makes the properties too large.", m)
+	default:
+		t.copies = append(t.copies, m)
+	}
+	return nil
+}
+
+// pass stores messages of the topic, which has admitted them; without a session
+// that the subscription requires they are dead at once. A subscription that has
+// been deleted meanwhile does not want them. It is no use of the
+// subscription: without receivers it is idle.
+func (e *Entity) pass(ms ...queue.Message) {
+	if e.queue.Pass(ms...) == nil {
+		e.move(false)
+	}
+}
+
+// passDead is pass for messages that go to the dead-letter queue.
+func (e *Entity) passDead(reason, description string, m queue.Message) {
+	_ = e.queue.PassDead(reason, description, m) // an error: deleted
+}

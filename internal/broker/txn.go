@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/amqpserver"
+	"overdue/internal/queue"
+)
+
+const (
+	// transactionTimeout is how long a transaction lives, counted from its declaration.
+	transactionTimeout = 2 * time.Minute
+	// maxTransactionMessages is how many messages take part in one.
+	maxTransactionMessages = 100
+	// maxTransactions is how many of them a connection has open.
+	maxTransactions = 1000
+)
+
+// transactions are those of one connection: no transaction spans two.
+//
+// The mutex is held while queues are asked, and never the other way round.
+type transactions struct {
+	now func() time.Time // the broker's clock
+
+	mu   sync.Mutex
+	open map[string]*transaction // by id; declared and not discharged
+}
+
+// A transaction is work that is prepared and not done. Every part has been
+// checked when it came, and the queues keep for it what it needs: the locks of
+// the messages to settle, the room for the messages to send. So the end of a
+// transaction cannot fail halfway.
+type transaction struct {
+	coordinator *amqpserver.SinkLink // which declared it
+	parts       []part
+	messages    int
+	failed      *amqp.Error // why it cannot be committed any more, nil: it can
+	deadline    time.Time   // by the broker's clock
+	timer       *time.Timer // a wake-up: the deadline is looked at on every use
+}
+
+// A part is one prepared operation.
+type part interface {
+	possible() bool // whether commit would do it; not when the entity is gone
+	commit()
+	rollback()
+}
+
+// declare begins a transaction and returns its id.
+func (ts *transactions) declare(coordinator *amqpserver.SinkLink) ([]byte, *amqp.Error) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if len(ts.open) >= maxTransactions {
+		return nil, amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection has %d transactions open.", len(ts.open))
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	t := &transaction{coordinator: coordinator, deadline: ts.now().Add(transactionTimeout)}
+	t.timer = time.AfterFunc(transactionTimeout, func() { ts.timeout(string(id)) })
+	if ts.open == nil {
+		ts.open = make(map[string]*transaction)
+	}
+	ts.open[string(id)] = t
+	return id, nil
+}
+
+// timeout rolls a transaction back that has lived too long. The client hears of
+// it when it names the transaction next; one that never does is forgotten after
+// the same time once more.
+func (ts *transactions) timeout(id string) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.open[id]
+	switch {
+	case t == nil: // discharged meanwhile
+	case t.failed != nil:
+		delete(ts.open, id)
+	default:
+		// The broker's clock may have been set back; the client's time is over all the same.
+		t.fail(errTransactionTimeout())
+		t.timer.Reset(transactionTimeout)
+	}
+}
+
+// find returns a transaction, rolled back if its time is over; nil when there
+// is none.
+func (ts *transactions) find(id []byte) *transaction {
+	t := ts.open[string(id)]
+	if t != nil && t.failed == nil && !ts.now().Before(t.deadline) {
+		t.fail(errTransactionTimeout())
+	}
+	return t
+}
+
+// discharge ends a transaction: all of it is done, or, with fail, nothing. The
+// error says that nothing was, though it should have been.
+func (ts *transactions) discharge(id []byte, fail bool) *amqp.Error {
+	sent, err := ts.end(id, fail)
+	for _, e := range sent {
+		e.move(true)
+	}
+	return err
+}
+
+// end is discharge, but for what follows a send; sent are the entities where
+// that is due. It is not done under the mutex, because it may wait for others.
+func (ts *transactions) end(id []byte, fail bool) (sent []*Entity, err *amqp.Error) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.find(id)
+	if t == nil {
+		return nil, errUnknownTransaction()
+	}
+	delete(ts.open, string(id))
+	t.timer.Stop()
+	switch {
+	case fail:
+		t.rollback()
+		return nil, nil
+	case t.failed != nil:
+		return nil, t.failed
+	}
+	for _, p := range t.parts {
+		if !p.possible() {
+			t.rollback()
+			return nil, amqp.Errorf(amqp.ErrCondTransactionRollback,
+				"The transaction was rolled back: an entity that takes part in it has been deleted or disabled.")
+		}
+	}
+	for _, p := range t.parts {
+		p.commit()
+		if s, ok := p.(sending); ok {
+			sent = append(sent, s.entity)
+		}
+	}
+	return sent, nil
+}
+
+// abandon rolls back what was declared over a link that is gone: nobody can
+// discharge it any more.
+func (ts *transactions) abandon(coordinator *amqpserver.SinkLink) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for id, t := range ts.open {
+		if t.coordinator == coordinator {
+			delete(ts.open, id)
+			t.timer.Stop()
+			t.rollback()
+		}
+	}
+}
+
+// rollback gives back what was kept for the parts.
+func (t *transaction) rollback() {
+	for _, p := range t.parts {
+		p.rollback()
+	}
+	t.parts = nil
+}
+
+// fail rolls the transaction back before its end. The client is told why when it
+// names the transaction next.
+func (t *transaction) fail(why *amqp.Error) {
+	t.rollback()
+	t.failed = why
+}
+
+// enlist makes what prepare returns a part of the transaction.
+func (ts *transactions) enlist(id []byte, messages int, prepare func() (part, *amqp.Error)) *amqp.Error {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.find(id)
+	switch {
+	case t == nil:
+		return errUnknownTransaction()
+	case t.failed != nil:
+		return t.failed
+	case t.messages+messages > maxTransactionMessages:
+		return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "A transaction holds at most %d messages.", maxTransactionMessages)
+	}
+	p, err := prepare()
+	if err != nil {
+		return err
+	}
+	t.parts = append(t.parts, p)
+	t.messages += messages
+	return nil
+}
+
+// doom makes it impossible to commit a transaction, because a part of it has
+// failed and the client, which settled it beforehand, cannot be told otherwise.
+func (ts *transactions) doom(id []byte, why *amqp.Error) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.open[string(id)]; t != nil && t.failed == nil {
+		t.fail(amqp.Errorf(amqp.ErrCondTransactionRollback, "The transaction was rolled back, because a part of it failed: %s", why.Description))
+	}
+}
+
+func errUnknownTransaction() *amqp.Error {
+	return amqp.Errorf(amqp.ErrCondTransactionUnknownID, "The transaction does not exist, or has ended.")
+}
+
+func errTransactionTimeout() *amqp.Error {
+	return amqp.Errorf(amqp.ErrCondTransactionTimeout, "The transaction has not been completed within %v.", transactionTimeout)
+}
+
+// sending is messages on their way into an entity.
+type sending struct {
+	entity *Entity
+	*queue.Reserved
+}
+
+func (s sending) possible() bool { return !s.entity.queue.Closed() && s.entity.mayBeSentTo() == nil }
+func (s sending) rollback()      { s.Cancel() }
+
+// commit fails only when the queue is closed between possible and here, and
+// then there is nothing left that the messages could be missing from.
+func (s sending) commit() { _, _ = s.Send() }
+
+// settling is a settlement, or the cancelling of scheduled messages.
+type settling struct {
+	queue *queue.Queue
+	*queue.Held
+}
+
+func (s settling) possible() bool { return !s.queue.Closed() }
+func (s settling) rollback()      { s.Cancel() }
+func (s settling) commit()        { _ = s.Settle() } // see sending

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"overdue/internal/amqp"
+	"overdue/internal/amqpserver"
+	"overdue/internal/queue"
+)
+
+// What a client does within a transaction, it marks by a transactional-state:
+// on the transfer of a message, on the disposition of one that it has received,
+// or on the transfer of a request to $management. Receiving takes no part in
+// transactions, and neither does what only looks at messages or renews locks:
+// such requests are answered at once, whether they are marked or not.
+
+// transactionOf returns the mark on a transfer, nil when there is none. A
+// transfer has no other state here.
+func transactionOf(st amqp.DeliveryState) (*amqp.TransactionalState, *amqp.Error) {
+	switch st := st.(type) {
+	case nil:
+		return nil, nil
+	case *amqp.TransactionalState:
+		return st, nil
+	}
+	return nil, amqp.Errorf(amqp.ErrCondNotImplemented, "A transfer cannot bring an outcome.")
+}
+
+// acceptedIn is how a transfer is accepted: provisionally, within a transaction.
+// A refusal is never provisional.
+func acceptedIn(txn *amqp.TransactionalState) amqp.DeliveryState {
+	if txn == nil {
+		return amqp.Accepted{}
+	}
+	return &amqp.TransactionalState{TxnID: txn.TxnID, Outcome: amqp.Accepted{}}
+}
+
+// send is Entity.send within a transaction.
+func (ts *transactions) send(id []byte, e *Entity, ms []queue.Message) *amqp.Error {
+	return ts.enlist(id, len(ms), func() (part, *amqp.Error) {
+		if err := e.mayBeSentTo(); err != nil {
+			return nil, err
+		}
+		e.touch()
+		r, err := e.queue.Reserve(ms...)
+		if err != nil {
+			return nil, refusalOf(err)
+		}
+		return sending{e, r}, nil
+	})
+}
+
+// schedule is Entity.schedule within a transaction. The numbers are known at
+// once, and lead to the messages when it is committed.
+func (ts *transactions) schedule(id []byte, e *Entity, ms []queue.Message) (seqs []int64, refusal *amqp.Error) {
+	refusal = ts.enlist(id, len(ms), func() (part, *amqp.Error) {
+		if err := e.mayBeSentTo(); err != nil {
+			return nil, err
+		}
+		e.touch()
+		r, numbers, err := e.queue.ReserveScheduled(ms...)
+		if err != nil {
+			return nil, refusalOf(err)
+		}
+		seqs = numbers
+		return sending{e, r}, nil
+	})
+	return seqs, refusal
+}
+
+// settle is Queue.Settle within a transaction, of all or none.
+func (ts *transactions) settle(id []byte, q *queue.Queue, how queue.Settlement, tokens []queue.LockToken) *amqp.Error {
+	return ts.enlist(id, len(tokens), func() (part, *amqp.Error) {
+		h, err := q.Hold(how, tokens...)
+		if err != nil {
+			return nil, refusalOf(err)
+		}
+		return settling{q, h}, nil
+	})
+}
+
+// cancelScheduled is Queue.CancelScheduled within a transaction.
+func (ts *transactions) cancelScheduled(id []byte, q *queue.Queue, seqs []int64) *amqp.Error {
+	return ts.enlist(id, len(seqs), func() (part, *amqp.Error) {
+		h, err := q.HoldScheduled(seqs...)
+		if err != nil {
+			return nil, refusalOf(err)
+		}
+		return settling{q, h}, nil
+	})
+}
+
+// dispositionIn is Disposition within a transaction: the outcome takes effect
+// when that is committed, and until then the locks hold. After a rollback the
+// client still has the locks, and settles over $management: the link has
+// forgotten the deliveries.
+func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*amqpserver.Outgone, settled bool) {
+	how, answer, refusal := settlementOf(txn.Outcome)
+	if refusal == nil && (txn.Outcome == nil || answer == nil) {
+		refusal = amqp.Errorf(amqp.ErrCondNotAllowed, "The disposition names a transaction and no outcome.")
+	}
+	if refusal == nil {
+		tokens := make([]queue.LockToken, len(ds))
+		for i, d := range ds {
+			tokens[i] = d.Token.(queue.LockToken)
+		}
+		refusal = r.conn.txns.settle(txn.TxnID, r.queue, how, tokens)
+	}
+	switch {
+	case refusal != nil && settled:
+		r.conn.txns.doom(txn.TxnID, refusal)
+	case refusal != nil:
+		r.link.Settle(ds, &amqp.Rejected{Error: refusal})
+	case !settled:
+		r.link.Settle(ds, &amqp.TransactionalState{TxnID: txn.TxnID, Outcome: answer})
+	}
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package brokerhttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"overdue/internal/atom"
+	"overdue/internal/broker"
+)
+
+// namespaceOf returns the namespace that a request is for: see broker.NamespaceOf.
+func (s *Server) namespaceOf(r *http.Request) *broker.Namespace {
+	return s.cfg.Broker.NamespaceOf(r.Host, r.Header.Get("Authorization"))
+}
+
+// mayUse decides whether a request of the REST runtime API may go on.
+func (s *Server) mayUse(r *http.Request, path string, c claim) error {
+	needed := broker.ClaimListen
+	if c == claimSend {
+		needed = broker.ClaimSend
+	}
+	return s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, needed)
+}
+
+// mayManage decides whether a request may go on that is about what is at path,
+// not about its messages; "" is the namespace.
+func (s *Server) mayManage(r *http.Request, path string) error {
+	return s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, broker.ClaimManage)
+}
+
+// adminGate decides whether a request of the administration API may go on. All
+// its rights come with the claim Manage.
+//
+// A token has to be for what the request names, not for the entity that this is
+// about: the Go SDK signs the path of each request, down to a rule or a list.
+// Where the request says that messages be forwarded, it has a token for that.
+type adminGate struct{ s *Server }
+
+func (g adminGate) Authorize(r *http.Request, path string, right atom.Right) error {
+	needed := broker.ClaimManage
+	if right == atom.Forward {
+		needed |= broker.ClaimSend
+	} else {
+		path = strings.Trim(r.URL.Path, "/")
+	}
+	err := g.s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, needed)
+	if errors.Is(err, broker.ErrClaimMissing) {
+		return fmt.Errorf("%w: %w", atom.ErrClaimMissing, err)
+	}
+	return err
+}

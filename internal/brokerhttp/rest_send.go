@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package brokerhttp
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/broker"
+	"overdue/internal/sbrest"
+)
+
+// send stores the message or the batch of a request.
+func (h *rest) send(w http.ResponseWriter, r *http.Request, ns *broker.Namespace, t restTarget) error {
+	entity, refusal := ns.Target(t.path)
+	if refusal != nil {
+		return refusal
+	}
+	limit := int64(entity.MaxMessageSize())
+	size := r.ContentLength
+	if size < 0 || size > limit {
+		size = limit
+	}
+	if err := reserve(&h.bodies, size, h.options.MaxBodies); err != nil {
+		return err
+	}
+	defer h.bodies.Add(-size)
+	body, err := readBody(w, r, limit)
+	if err != nil {
+		return err
+	}
+	ms, _, err := sbrest.ParseSend(r, body, nil)
+	if err != nil {
+		return err
+	}
+	encoded := make([][]byte, len(ms))
+	total := 0
+	for i, m := range ms {
+		if m.Broker.SessionID == "" && entity.RequiresSession() {
+			return badRequest("The SessionId was not set on a message, and it cannot be sent to the entity '%.260s', which requires sessions.", entity.Path())
+		}
+		if encoded[i], err = encode(m); err != nil {
+			return err
+		}
+		total += len(encoded[i])
+	}
+	if int64(total) > limit {
+		return &restRefusal{status: http.StatusForbidden, detail: "The message or the batch is too large for '" + entity.Path() + "'."}
+	}
+	if refusal := entity.Send(encoded...); refusal != nil {
+		return refusal
+	}
+	if kind := r.Header.Get("Content-Type"); kind != "" {
+		w.Header().Set("Content-Type", kind) // "as passed in", says the API
+	}
+	w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+// readBody reads the body of r to its end, and so lets net/http notice from then
+// on when the client goes away.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, badRequest("The body of the request ended early.")
+	}
+	return body, err
+}
+
+// encode returns m as the AMQP message that a client of AMQP would have sent: the
+// body as one data section, properties with the types that they were written in.
+func encode(m *sbrest.Message) ([]byte, error) {
+	b := &m.Broker
+	out := make([]byte, 0, len(m.Body)+512)
+	if b.TimeToLive > 0 {
+		out = amqp.Header{Priority: amqp.DefaultPriority, TTL: uint32(b.TimeToLive / time.Millisecond), HasTTL: true}.Append(out)
+	}
+	out = appendAnnotations(out, b)
+	properties := amqp.Properties{
+		MessageID: b.MessageID, To: optional(b.To), Subject: optional(b.Label), ReplyTo: optional(b.ReplyTo),
+		ContentType: amqp.Symbol(b.ContentType), GroupID: optional(b.SessionID), ReplyToGroupID: optional(b.ReplyToSessionID),
+	}
+	if b.CorrelationID != "" {
+		properties.CorrelationID = b.CorrelationID
+	}
+	out = properties.Append(out)
+	if len(m.Properties) > 0 {
+		custom := make(amqp.Map, 0, len(m.Properties))
+		for _, name := range slices.Sorted(maps.Keys(m.Properties)) {
+			value := m.Properties[name]
+			if t, isTime := value.(time.Time); isTime {
+				value = amqp.TimestampOf(t)
+			}
+			custom = append(custom, amqp.Pair{Key: name, Value: value})
+		}
+		var err error
+		if out, err = amqp.AppendValue(amqp.AppendDescriptor(out, amqp.CodeApplicationProperties), custom); err != nil {
+			return nil, err
+		}
+	}
+	return amqp.AppendData(out, m.Body), nil
+}
+
+// The annotations that a sender sets.
+const (
+	annotationPartitionKey    = "x-opt-partition-key"
+	annotationViaPartitionKey = "x-opt-via-partition-key"
+	annotationScheduled       = "x-opt-scheduled-enqueue-time"
+)
+
+func appendAnnotations(out []byte, b *sbrest.BrokerProperties) []byte {
+	if b.PartitionKey == "" && b.ViaPartitionKey == "" && b.ScheduledEnqueueTime.IsZero() {
+		return out
+	}
+	out, start := amqp.BeginMap(amqp.AppendDescriptor(out, amqp.CodeMessageAnnotations))
+	pairs := 0
+	for _, key := range []struct {
+		name  amqp.Symbol
+		value string
+	}{{annotationPartitionKey, b.PartitionKey}, {annotationViaPartitionKey, b.ViaPartitionKey}} {
+		if key.value != "" {
+			out = amqp.AppendString(amqp.AppendSymbol(out, key.name), key.value)
+			pairs++
+		}
+	}
+	if !b.ScheduledEnqueueTime.IsZero() {
+		out = amqp.AppendTimestamp(amqp.AppendSymbol(out, annotationScheduled), amqp.TimestampOf(b.ScheduledEnqueueTime))
+		pairs++
+	}
+	return amqp.EndMap(out, start, pairs)
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

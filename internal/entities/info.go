@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package entities knows how the queues and topics of a namespace were made.
+//
+// A [Source] is asked, and a [Store] remembers what it said: a send must not wait for
+// it, and the names come from outside.
+package entities
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind says what a name is the name of.
+type Kind uint8
+
+// The kinds of entities that messages are sent to.
+const (
+	Queue Kind = iota + 1
+	Topic
+)
+
+func (k Kind) String() string {
+	switch k {
+	case Queue:
+		return "queue"
+	case Topic:
+		return "topic"
+	}
+	return "unknown"
+}
+
+// Info is how a queue or topic was made. What a topic does not have, and its subscriptions do, is
+// the zero value there.
+type Info struct {
+	Kind Kind
+
+	DefaultMessageTimeToLive time.Duration // 0 = unlimited
+	LockDuration             time.Duration
+	AutoDeleteOnIdle         time.Duration // 0 = never
+	MaxMessageSize           int64         // bytes; 0 = not stated
+
+	RequiresSession                  bool
+	RequiresDuplicateDetection       bool
+	DeadLetteringOnMessageExpiration bool
+	Partitioned                      bool
+
+	// Where messages and dead letters go on to: a name in the namespace, "" = they stay.
+	ForwardTo, ForwardDeadLetteredMessagesTo string
+
+	// Subscriptions of a topic, in the order of their names. They are shared and MUST NOT be changed.
+	Subscriptions []Subscription
+}
+
+// Subscription is how a subscription of a topic was made.
+type Subscription struct {
+	Name string
+
+	DefaultMessageTimeToLive time.Duration // 0 = unlimited
+	LockDuration             time.Duration
+	AutoDeleteOnIdle         time.Duration // 0 = never
+
+	RequiresSession                  bool
+	DeadLetteringOnMessageExpiration bool
+
+	// As those of Info.
+	ForwardTo, ForwardDeadLetteredMessagesTo string
+}
+
+var (
+	// ErrNotFound: the namespace has no queue or topic of that name.
+	ErrNotFound = errors.New("entities: no such entity")
+	// ErrUnknown: there is no answer yet, or none that will do.
+	ErrUnknown = errors.New("entities: not known yet")
+	// ErrNoRight: the namespace does not tell us. Its administration asks for the right Manage.
+	ErrNoRight = errors.New("entities: no right to read settings")
+)
+
+// An UnreachableError is why nothing is known of an entity while its source does not answer.
+type UnreachableError struct {
+	Since time.Time // the first try that failed; none has succeeded
+	Err   error     // of the last one
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("entities: no answer since %s: %v", e.Since.UTC().Format(time.RFC3339), e.Err)
+}
+
+func (e *UnreachableError) Unwrap() error { return e.Err }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package iso8601 reads and writes the durations of Service Bus.
+package iso8601
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Forever is how the service spells "no limit": the longest TimeSpan of .NET,
+// which is a hundred times the longest time.Duration.
+const Forever = "P10675199DT2H48M5.4775807S"
+
+const day = 24 * time.Hour
+
+// ParseDuration reads an ISO 8601 duration. Years and months are 365 and 30 days,
+// as in .NET. What is longer than a time.Duration becomes the longest one: nothing
+// here tells 292 years from forever. It is false for what is no duration, or a
+// negative one.
+func ParseDuration(s string) (time.Duration, bool) {
+	s = strings.TrimSpace(s)
+	rest, ok := strings.CutPrefix(s, "P")
+	if !ok || len(rest) > 64 {
+		return 0, false
+	}
+	units := []unit{{'Y', 365 * day}, {'M', 30 * day}, {'W', 7 * day}, {'D', day}}
+	var total time.Duration
+	for seen, inTime := false, false; ; seen = true {
+		if !inTime && strings.HasPrefix(rest, "T") {
+			rest, inTime = rest[1:], true
+			units = []unit{{'H', time.Hour}, {'M', time.Minute}, {'S', time.Second}}
+			if rest == "" {
+				return 0, false
+			}
+		}
+		if rest == "" {
+			return total, seen
+		}
+		i := strings.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+		if i <= 0 {
+			return 0, false
+		}
+		// Each unit at most once, in their order, and a fraction for seconds only.
+		for len(units) > 0 && units[0].letter != rest[i] {
+			units = units[1:]
+		}
+		if len(units) == 0 {
+			return 0, false
+		}
+		d, ok := units[0].times(rest[:i])
+		if !ok {
+			return 0, false
+		}
+		total = add(total, d)
+		units, rest = units[1:], rest[i+1:]
+	}
+}
+
+type unit struct {
+	letter byte
+	length time.Duration
+}
+
+// times is n units; n may have a fraction where the unit is a second.
+func (u unit) times(n string) (time.Duration, bool) {
+	whole, fraction, has := strings.Cut(n, ".")
+	if has && (u.length != time.Second || fraction == "" || strings.Contains(fraction, ".")) {
+		return 0, false
+	}
+	count, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil {
+		if whole == "" || strings.Trim(whole, "0123456789") != "" {
+			return 0, false
+		}
+		return math.MaxInt64, true // more digits than fit
+	}
+	if count > math.MaxInt64/int64(u.length) {
+		return math.MaxInt64, true
+	}
+	nanos, err := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	return add(time.Duration(count)*u.length, time.Duration(nanos)), true
+}
+
+func add(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// FormatDuration writes d, which is not negative, as the service does: in days,
+// hours, minutes and seconds, to a tick of 100 ns.
+func FormatDuration(d time.Duration) string {
+	if d < 100 {
+		return "PT0S"
+	}
+	var s strings.Builder
+	s.WriteByte('P')
+	part := func(letter byte, length time.Duration) {
+		if n := d / length; n > 0 {
+			s.WriteString(strconv.FormatInt(int64(n), 10))
+			s.WriteByte(letter)
+			d %= length
+		}
+	}
+	part('D', day)
+	if d >= 100 {
+		s.WriteByte('T')
+	}
+	part('H', time.Hour)
+	part('M', time.Minute)
+	if d >= 100 {
+		ticks := strconv.FormatInt(int64(d%time.Second/100)+10_000_000, 10)[1:]
+		s.WriteString(strings.TrimRight(strings.TrimRight(strconv.FormatInt(int64(d/time.Second), 10)+"."+ticks, "0"), "."))
+		s.WriteByte('S')
+	}
+	return s.String()
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operations
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Met is the verdict about a message that was settled in time.
+const Met = "met"
+
+const (
+	// maxEntities bounds the entities that have series of their own: names come from companions, and those
+	// from anybody who may write to the monitor queue.
+	maxEntities = 1000
+	// otherEntities is the label of those beyond the bound.
+	otherEntities = "other"
+)
+
+// Deadlines counts what became of deadlines: overdue_deadlines_total. nil counts nothing.
+type Deadlines struct {
+	vec *prometheus.CounterVec
+
+	mu     sync.Mutex
+	labels map[string]struct{}
+}
+
+// NewDeadlines makes the metric and registers it with r, unless that is nil.
+func NewDeadlines(r prometheus.Registerer) *Deadlines {
+	d := &Deadlines{
+		vec: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "overdue_deadlines_total",
+			Help: "Deadlines by what became of them: met, missed, or unknown where nobody can tell. " +
+				"They are counted when they have passed, or when the companion is cancelled because they are met.",
+		}, []string{"entity", "verdict"}),
+		labels: map[string]struct{}{},
+	}
+	if r != nil {
+		r.MustRegister(d.vec)
+	}
+	return d
+}
+
+// Add counts n more deadlines of an entity.
+func (d *Deadlines) Add(entity, verdict string, n int) {
+	if d != nil && n > 0 {
+		d.vec.WithLabelValues(d.label(entity), verdict).Add(float64(n))
+	}
+}
+
+func (d *Deadlines) label(entity string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.labels[entity]; ok {
+		return entity
+	}
+	if len(d.labels) == maxEntities {
+		return otherEntities
+	}
+	d.labels[entity] = struct{}{}
+	return entity
+}

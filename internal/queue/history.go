@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import "time"
+
+// A history remembers which messages were sent, to tell duplicates. It is a map for the question and a queue of the same
+// for the clock: an id is forgotten when its time is over, at the cost of one comparison per operation.
+type history struct {
+	seen map[string]instant // when the first was sent
+	line []remembered       // in order of arrival, from head on
+	head int
+	last instant // no time in line is later; its end may be far earlier, when the clock was set back
+	size int64   // bytes that count towards the quota
+}
+
+type remembered struct {
+	key string
+	at  instant
+}
+
+// historyOverhead is what one id costs beside its own bytes.
+const historyOverhead = 112
+
+func historyCost(key string) int64 { return historyOverhead + int64(len(key)) }
+
+// add remembers key, unless it is known: then the message is a duplicate. The time counts from the first message, so a
+// duplicate does not extend it.
+func (h *history) add(key string, now instant, window time.Duration) (added bool) {
+	if at, known := h.seen[key]; known && now < at.add(window) {
+		return false
+	}
+	if h.seen == nil {
+		h.seen = make(map[string]instant)
+	}
+	if h.len() == 0 {
+		h.last = now
+	}
+	h.last = max(h.last, now)
+	h.seen[key] = now
+	h.line = append(h.line, remembered{key, now})
+	h.size += historyCost(key)
+	return true
+}
+
+// undo forgets the n that were added last.
+func (h *history) undo(n int) {
+	for range n {
+		h.forget(h.line[len(h.line)-1])
+		h.line[len(h.line)-1] = remembered{}
+		h.line = h.line[:len(h.line)-1]
+	}
+}
+
+// prune forgets what is older than window and returns how many bytes that was.
+func (h *history) prune(now instant, window time.Duration) (freed int64) {
+	before := h.size
+	for h.head < len(h.line) && h.line[h.head].at.add(window) <= now {
+		h.forget(h.line[h.head])
+		h.line[h.head] = remembered{}
+		h.head++
+	}
+	switch {
+	case h.head == len(h.line) && h.head > 0:
+		*h = history{size: h.size} // a map does not shrink by itself
+	case h.head > 1024 && h.head > len(h.line)/2:
+		h.line = append(make([]remembered, 0, len(h.line)-h.head), h.line[h.head:]...)
+		h.head = 0
+	}
+	return before - h.size
+}
+
+// forget drops one place in the line. After the clock was set back the id may have been added once more behind it.
+func (h *history) forget(r remembered) {
+	if h.seen[r.key] == r.at {
+		delete(h.seen, r.key)
+	}
+	h.size -= historyCost(r.key)
+}
+
+// len is how many ids are remembered.
+func (h *history) len() int { return len(h.line) - h.head }
+
+// end is when all of it can be forgotten. The timer waits for that alone: before, every send prunes.
+func (h *history) end(window time.Duration) instant {
+	if h.len() == 0 {
+		return never
+	}
+	return h.last.add(window)
+}
+
+// duplicates remembers ms and marks those that were sent before, or twice among them. It is nil when there are none; need
+// is what the others cost in the history, added how many they are.
+func (q *Queue) duplicates(ms []Message, now instant) (marks []bool, need int64, added int) {
+	if !q.cfg.RequiresDuplicateDetection {
+		return nil, 0, 0
+	}
+	window := q.cfg.DuplicateDetectionHistoryTimeWindow
+	for i := range ms {
+		key := q.duplicateKey(&ms[i])
+		if key == "" {
+			continue // no name, no twin
+		}
+		if q.history.add(key, now, window) {
+			need += historyCost(key)
+			added++
+			continue
+		}
+		if marks == nil {
+			marks = make([]bool, len(ms))
+		}
+		marks[i] = true
+	}
+	return marks, need, added
+}
+
+// duplicateKey is what two messages have in common that are duplicates. In a partitioned queue the partition key is part
+// of it, because each partition only knows its own.
+func (q *Queue) duplicateKey(m *Message) string {
+	if m.MessageID == "" || !q.cfg.Partitioned {
+		return m.MessageID
+	}
+	return m.partitionKey() + "\x00" + m.MessageID
+}
+
+// pruneHistory is called with every operation.
+func (q *Queue) pruneHistory(now instant) {
+	if q.history.len() > 0 {
+		q.quota.add(-q.history.prune(now, q.cfg.DuplicateDetectionHistoryTimeWindow))
+	}
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+// Held is a settlement that is prepared and cannot fail any more, but for the end of the queue: a part of a transaction.
+// Exactly one of Settle and Cancel must follow.
+type Held struct {
+	q     *Queue
+	how   Settlement
+	parts []heldPart
+}
+
+type heldPart struct {
+	e *entry
+	x *extra // what e will have beyond the ordinary, nil: what it has
+
+	session *Session // under whose lock e was delivered, nil: under one of its own
+}
+
+// Hold prepares to settle these deliveries, all or none. Until Settle or Cancel their locks do not lapse, and nobody
+// else can settle them; they can be renewed. Errors are those of the settlement: ErrLockLost, also for a token that is
+// named twice or held already; ErrPropertiesTooLarge, ErrDeadLetterQueue, ErrClosed.
+func (q *Queue) Hold(s Settlement, tokens ...LockToken) (*Held, error) {
+	now, err := q.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer q.leave(now)
+	h := &Held{q: q, how: s, parts: make([]heldPart, 0, len(tokens))}
+	for _, t := range tokens {
+		e, x, err := q.prepare(&s, t)
+		if err != nil {
+			h.letGo(now)
+			q.lapse(now)
+			return nil, err
+		}
+		locks, _, _ := q.lockedWith(e, now)
+		locks.remove(e)
+		q.setHeld(e, true)
+		h.parts = append(h.parts, heldPart{e, x, q.sessionLock(e)})
+	}
+	return h, nil
+}
+
+// HoldScheduled prepares to cancel scheduled messages, all or none. Until Settle or Cancel they are not activated, and
+// nobody else can cancel them. Errors are those of CancelScheduled.
+func (q *Queue) HoldScheduled(seqs ...int64) (*Held, error) {
+	now, err := q.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer q.leave(now)
+	es, ok := q.find(seqs, pending)
+	if !ok {
+		return nil, ErrMessageNotFound
+	}
+	h := &Held{q: q, parts: make([]heldPart, len(es))}
+	for i, e := range es {
+		q.schedule.remove(e)
+		q.setHeld(e, true)
+		h.parts[i].e = e
+	}
+	q.heldScheduled += len(es)
+	return h, nil
+}
+
+// Settle does what Hold or HoldScheduled has prepared. Errors: ErrClosed.
+func (h *Held) Settle() error {
+	now, err := h.q.enter()
+	if err != nil {
+		return err
+	}
+	defer h.q.leave(now)
+	for _, p := range h.parts {
+		if p.e.state == Scheduled {
+			h.q.heldScheduled--
+			h.q.drop(p.e)
+			continue
+		}
+		h.q.perform(&h.how, p.e, p.x, now)
+	}
+	h.parts = nil
+	return nil
+}
+
+// SettleEach is Settle with an outcome of its own for each delivery, in the order in which they were held; nil cancels
+// that one. Properties are ignored, and dead letters stay in the dead-letter queue. Errors: ErrClosed.
+func (h *Held) SettleEach(how func(i int) *Settlement) error {
+	now, err := h.q.enter()
+	if err != nil {
+		return err
+	}
+	defer h.q.leave(now)
+	for i, p := range h.parts {
+		s := how(i)
+		if s == nil || h.q.frozen() && (s.Outcome == DeadLetter || s.Outcome == TransferDeadLetter) {
+			h.letGoOf(p, now)
+			continue
+		}
+		h.q.perform(s, p.e, nil, now)
+	}
+	h.parts = nil
+	h.q.catchUp(now)
+	return nil
+}
+
+// Cancel lets the locks go on as if nothing had happened: one whose time is over by now lapses at once, and what was
+// delivered under the lock of a session that has ended goes back to it. A scheduled message that is due is activated.
+func (h *Held) Cancel() {
+	now, err := h.q.enter()
+	if err != nil {
+		return // the messages are gone with the queue
+	}
+	defer h.q.leave(now)
+	h.letGo(now)
+	h.q.catchUp(now)
+}
+
+// letGo hands the locks back to time.
+func (h *Held) letGo(now instant) {
+	for _, p := range h.parts {
+		h.letGoOf(p, now)
+	}
+	h.parts = nil
+}
+
+func (h *Held) letGoOf(p heldPart, now instant) {
+	if p.session != nil && p.session.over {
+		h.q.giveBack(p.e, p.session.lapsed, now)
+		return
+	}
+	h.q.setHeld(p.e, false)
+	switch {
+	case p.e.state == Scheduled:
+		h.q.heldScheduled--
+		h.q.schedule.push(p.e, int64(p.e.scheduledAt))
+	case p.session == nil:
+		h.q.locks.push(p.e, int64(p.e.lockedUntil))
+	default:
+		p.session.locked.push(p.e, arrival(p.e.seq))
+	}
+}
+
+// setHeld notes that e stands in none of the heaps, or does again.
+func (q *Queue) setHeld(e *entry, held bool) {
+	e.held = held
+	if q.sessions == nil || e.state != Active {
+		return
+	}
+	if s := q.sessions.byID[e.sessionID]; held {
+		s.held++
+	} else {
+		s.held--
+	}
+}
+
+// Reserved is messages that have a place in the queue and are not in it yet: a part of a transaction. Exactly one of
+// Send and Cancel must follow.
+type Reserved struct {
+	q       *Queue
+	ms      []Message
+	numbers []int64 // theirs, nil: they get them when they are sent
+	size    int64
+}
+
+// Reserve makes sure that there is room for ms, all or none. Errors: ErrFull, ErrSessionRequired,
+// ErrClosed, ErrDeadLetterQueue.
+func (q *Queue) Reserve(ms ...Message) (*Reserved, error) { return q.reserve(ms, false) }
+
+// ReserveScheduled is Reserve for a caller who wants to cancel by sequence number later. Send makes the numbers good.
+func (q *Queue) ReserveScheduled(ms ...Message) (r *Reserved, seqs []int64, err error) {
+	if r, err = q.reserve(ms, true); err != nil {
+		return nil, nil, err
+	}
+	return r, r.numbers, nil
+}
+
+func (q *Queue) reserve(ms []Message, number bool) (*Reserved, error) {
+	if q.frozen() {
+		return nil, ErrDeadLetterQueue
+	}
+	now, err := q.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer q.leave(now)
+	r := &Reserved{q: q, ms: ms}
+	for i := range ms {
+		r.size += ms[i].size()
+		if q.cfg.RequiresDuplicateDetection {
+			r.size += historyCost(q.duplicateKey(&ms[i]))
+		}
+	}
+	if !q.sessionsKnown(ms) {
+		return nil, ErrSessionRequired
+	}
+	if !q.quota.take(r.size) {
+		return nil, ErrFull
+	}
+	if number {
+		r.numbers = q.number(ms)
+	}
+	return r, nil
+}
+
+// Send is Queue.Send of what was reserved: now the messages get their numbers, and their time to live runs. Errors:
+// ErrClosed.
+func (r *Reserved) Send() (first int64, err error) {
+	now, err := r.q.enter()
+	if err != nil {
+		r.release()
+		return 0, err
+	}
+	defer r.q.leave(now)
+	// Under the mutex, and nothing in between that can be refused: store takes what was reserved, or less.
+	duplicate, _ := r.q.room(r.ms, now, func(need int64) bool {
+		r.q.quota.add(need - r.size)
+		return true
+	})
+	first = r.q.store(r.ms, duplicate, r.numbers, now)
+	r.ms, r.size = nil, 0
+	return first, nil
+}
+
+// Cancel gives the room back.
+func (r *Reserved) Cancel() { r.release() }
+
+func (r *Reserved) release() {
+	r.q.quota.add(-r.size)
+	r.ms, r.size = nil, 0
+}

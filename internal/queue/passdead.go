@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+// PassDead is Pass for messages that nobody can receive from here: they are numbered like the others and are in the
+// dead-letter queue at once. Errors: ErrDeadLetterQueue, ErrClosed.
+func (q *Queue) PassDead(reason, description string, ms ...Message) error {
+	if q.frozen() {
+		return ErrDeadLetterQueue
+	}
+	now, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer q.leave(now)
+	for i := range ms {
+		q.lastSeq++
+		e := q.newEntry(&ms[i], q.partition(&ms[i])|q.lastSeq, now)
+		e.enqueue(now)
+		q.quota.add(e.size())
+		q.admit(e)
+		q.deadLetter(e, reason, description)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import "slices"
+
+// waiters is those who wait for a session, the first to come in front.
+type waiters []*waiter
+
+// A waiter gets a session through ch, which has room for one, and is out of waiters then. The channel is closed when
+// the queue is.
+type waiter struct{ ch chan *Session }
+
+// NextSession takes the lock of the next session that has active messages and is not locked, and waits until there is
+// one. Those who wait are served in the order in which they came; sessions are offered in the order in which they became
+// available, so that a busy one does not starve the others. Messages that have expired and were not moved yet make a
+// session available, too: accepting is no receive. Once cancel is closed, no session is taken any more.
+// Errors: ErrCanceled, ErrNotSessionful, ErrClosed.
+func (q *Queue) NextSession(cancel <-chan struct{}) (*Session, error) {
+	w, err := q.await()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case h, ok := <-w.ch:
+		if !ok {
+			return nil, ErrClosed
+		}
+		select {
+		case <-cancel: // both at once, and nobody is there to use it
+			h.Close()
+			return nil, ErrCanceled
+		default:
+			return h, nil
+		}
+	case <-cancel:
+		q.forgo(w)
+		return nil, ErrCanceled
+	}
+}
+
+// await makes a waiter, which may have its session already.
+func (q *Queue) await() (*waiter, error) {
+	now, err := q.enterSessions()
+	if err != nil {
+		return nil, err
+	}
+	w := &waiter{ch: make(chan *Session, 1)}
+	q.sessions.waiters = append(q.sessions.waiters, w)
+	q.leave(now)
+	return w, nil
+}
+
+// forgo makes w wait no more, and gives back what it was given meanwhile.
+func (q *Queue) forgo(w *waiter) {
+	now, err := q.enter()
+	if err != nil {
+		return
+	}
+	defer q.leave(now)
+	ws := &q.sessions.waiters
+	if i := slices.Index(*ws, w); i >= 0 {
+		*ws = slices.Delete(*ws, i, i+1)
+		return
+	}
+	if h := <-w.ch; !h.over {
+		h.end(false, now)
+	}
+}
+
+// offer puts s among the available when it has become so.
+func (ss *sessions) offer(s *session) {
+	if s.lock == nil && !s.available && s.waiting.len() > 0 {
+		ss.available.push(s)
+		s.available = true
+	}
+}
+
+// withdraw is the opposite of offer.
+func (ss *sessions) withdraw(s *session) {
+	if s.available && s.waiting.len() == 0 {
+		ss.available.remove(s)
+		s.available = false
+	}
+}
+
+// serveWaiters gives available sessions to those who wait.
+func (q *Queue) serveWaiters(now instant) {
+	ss := q.sessions
+	for len(ss.waiters) > 0 && ss.available.first != nil {
+		w := ss.waiters[0]
+		ss.waiters[0] = nil
+		ss.waiters = ss.waiters[1:]
+		w.ch <- q.lockSession(ss.available.first, now)
+	}
+}
+
+// touch makes the next assign look at s.
+func (ss *sessions) touch(s *session) {
+	if s.lock != nil && !s.touched {
+		s.touched = true
+		ss.touched = append(ss.touched, s)
+	}
+}
+
+// assignSessions is assign for a session queue: each session is a line of its own. A receive on any of them moves what
+// has expired in all, since expiry belongs to the queue; in mode LazyHead, what stands before the first live message of
+// the session that is received from.
+func (q *Queue) assignSessions(now instant) {
+	ss := q.sessions
+	q.moving = false
+	if ss.receiving == 0 || q.cfg.Expiry == LazyHead || q.flushWave(now) {
+		q.assignTouched(now)
+	}
+	q.serveWaiters(now)
+}
+
+// assignTouched gives messages to the holders of sessions in which something has changed.
+func (q *Queue) assignTouched(now instant) {
+	ss := q.sessions
+	for i := 0; i < len(ss.touched); i++ {
+		s := ss.touched[i]
+		s.touched = false
+		if s.lock != nil && !q.serve(&s.waiting, &s.lock.consumers, now) {
+			ss.touched = slices.Delete(ss.touched, 0, i+1)
+			ss.touch(s)
+			return
+		}
+	}
+	clear(ss.touched)
+	ss.touched = ss.touched[:0]
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import "overdue/internal/amqp"
+
+// onDispositionLocked passes on what a peer says of deliveries. A receiver speaks
+// of what it has got, so nothing that waits can be meant; a sender may speak of
+// what waits here.
+func (h *half) onDispositionLocked(d *amqp.Disposition) {
+	if before(d.Last, d.First) {
+		h.s.failLocked(amqp.Errorf(amqp.ErrCondInvalidField, "A disposition is about deliveries %d to %d.", d.First, d.Last))
+		return
+	}
+	switch {
+	case d.Role == amqp.RoleReceiver:
+		h.emitOutcomeLocked(d)
+	case h.queue.len() > 0:
+		kept := *d
+		h.passLocked(&entry{p: &kept})
+	default:
+		h.emitSettledLocked(d)
+	}
+}
+
+// emitOutcomeLocked passes on what a receiver says, but for the deliveries whose
+// sender has to wait for it.
+func (h *half) emitOutcomeLocked(d *amqp.Disposition) {
+	o := h.other()
+	rest := span{d.First, d.Last}
+	for i := o.held.find(rest.first); i < len(o.held.list) && !before(rest.last, o.held.list[i].out); {
+		k := o.held.list[i]
+		if k.out != rest.first {
+			o.putOutcomeLocked(d, span{rest.first, k.out - 1})
+		}
+		if !o.outcomeLocked(k, d) {
+			o.putOutcomeLocked(d, span{k.out, k.out})
+		}
+		if k.out == rest.last {
+			return
+		}
+		rest.first = k.out + 1
+		i = o.held.find(rest.first)
+	}
+	o.putOutcomeLocked(d, rest)
+}
+
+// putOutcomeLocked tells the sender of the deliveries r, as their receiver knows
+// them, what the receiver says.
+func (h *half) putOutcomeLocked(d *amqp.Disposition, r span) {
+	h.ids.ins(r, func(in span) {
+		h.statedLocked(d, in)
+		if d.Settled {
+			h.unsettled = max(h.unsettled-int(in.last-in.first+1), 0)
+		}
+		h.putDispositionLocked(d, in)
+	})
+	if d.Settled {
+		h.s.c.drainedLocked()
+	}
+}
+
+// emitSettledLocked passes on what a sender says.
+func (h *half) emitSettledLocked(d *amqp.Disposition) {
+	o := h.other()
+	h.confirmedLocked(d)
+	h.ids.outs(span{d.First, d.Last}, func(out span) {
+		if d.Settled {
+			h.held.settle(h, out)
+		}
+		o.putDispositionLocked(d, out)
+	})
+}
+
+// putDispositionLocked sends d about other deliveries.
+func (h *half) putDispositionLocked(d *amqp.Disposition, r span) {
+	if h.sentEnd {
+		return
+	}
+	ack := &h.side.ack
+	*ack = *d
+	ack.First, ack.Last = r.first, r.last
+	h.side.putLocked(h.out, ack, nil)
+	ack.State = nil
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"math"
+
+	"overdue/internal/amqp"
+)
+
+// onFlowLocked takes the session's part of a flow and passes the link's on.
+func (h *half) onFlowLocked(f *amqp.Flow) {
+	// A peer that has not seen our begin counts from our first transfer, which is 0.
+	left := int32(f.NextIncomingID + min(f.IncomingWindow, math.MaxInt32) - h.nextOutgoing)
+	h.remoteWindow = uint32(max(left, 0))
+	h.other().pumpLocked()
+	if !f.HasHandle {
+		if f.Echo {
+			h.oweFlowLocked()
+		}
+		return
+	}
+	l := h.links[f.Handle]
+	switch {
+	case h.sentEnd:
+	case l == nil:
+		h.s.failLocked(amqp.Errorf(amqp.ErrCondSessionUnattachedHandle, "Flow names handle %d, which is not attached.", f.Handle))
+	case l.ends[h.side.at].sentDetach:
+	case l.node != nil:
+		l.node.onFlowLocked(h, l, f)
+	case h.queue.len() > 0 && l.reply != nil && l.sender == h.side.at && !l.reply.mayGoLocked():
+		l.answerDrainLocked(f)
+	case h.queue.len() > 0 && (l.sender == h.side.at || !l.ends[1-h.side.at].sentAttach):
+		// What a sender says of its link holds behind the transfers that it sent before.
+		kept := *f
+		h.passLocked(&entry{link: l, p: &kept})
+	default:
+		h.emitFlowLocked(l, f)
+	}
+}
+
+// emitFlowLocked passes the link's part of a flow on.
+func (h *half) emitFlowLocked(l *link, f *amqp.Flow) {
+	o := h.other()
+	if o.sentEnd || l.ends[o.side.at].sentDetach {
+		return
+	}
+	if l.reply != nil && h.side.at == client {
+		l.reply.grantedLocked(f)
+		l.respondWaitingLocked()
+	}
+	g := &o.side.flow
+	*g = *f
+	g.Handle = l.ends[o.side.at].out
+	if l.sender == h.side.at {
+		g.DeliveryCount -= l.skipped
+		if l.reply != nil && f.HasDeliveryCount {
+			l.reply.countedLocked(g.DeliveryCount)
+		}
+	} else {
+		l.granted = granted{f.DeliveryCount, f.LinkCredit, f.HasLinkCredit}
+		l.credited = l.credited || f.LinkCredit > 0
+		g.DeliveryCount += l.skipped
+	}
+	o.sendFlowLocked(g)
+}
+
+// granted is what a link's receiver has said last.
+type granted struct {
+	deliveryCount, credit uint32
+	known                 bool
+}
+
+// grantAgainLocked tells the sender what it may send, after a delivery of its
+// took credit and did not reach the receiver.
+func (l *link) grantAgainLocked() {
+	h := &l.s.halves[l.sender]
+	if !l.granted.known || h.sentEnd || l.ends[l.sender].sentDetach {
+		return
+	}
+	f := &h.side.flow
+	*f = amqp.Flow{
+		Handle: l.ends[l.sender].out, HasHandle: true,
+		DeliveryCount: l.granted.deliveryCount + l.skipped, HasDeliveryCount: true,
+		LinkCredit: l.granted.credit, HasLinkCredit: true,
+	}
+	h.sendFlowLocked(f)
+}
+
+// putFlowLocked tells the peer the session's state alone.
+func (h *half) putFlowLocked() {
+	if h.sentEnd {
+		return
+	}
+	f := &h.side.flow
+	*f = amqp.Flow{}
+	h.sendFlowLocked(f)
+}
+
+// sendFlowLocked completes a flow with the session's state and sends it.
+func (h *half) sendFlowLocked(f *amqp.Flow) {
+	w := h.s.c.cfg.IncomingWindow
+	h.inWindow = max(h.inWindow, w-min(w, h.queued))
+	f.NextIncomingID, f.HasNextIncomingID = h.nextIncoming, h.begun
+	f.IncomingWindow = h.inWindow
+	f.NextOutgoingID, f.OutgoingWindow = h.nextOutgoing, math.MaxInt32
+	h.side.putLocked(h.out, f, nil)
+	f.Properties = nil
+}

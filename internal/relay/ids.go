@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+const (
+	// maxRuns bounds what is remembered of the places where the numbering of the two
+	// sides parts. There is one for each delivery that did not go on or that the relay
+	// sent itself. What is forgotten is settled long since, or is never settled.
+	maxRuns = 8192
+	// maxRun keeps the ids of a run comparable.
+	maxRun = 1 << 30
+)
+
+// An idMap knows the deliveries of one peer by the ids that they have on the
+// other side. Both count up by one, because there are peers that insist on it;
+// they part where a delivery has not gone on, or where the relay has sent one of
+// its own. Ids are serial numbers and wrap.
+type idMap struct{ runs []run }
+
+// A run is n deliveries in a row, from the first's id where it came from and
+// where it went.
+type run struct{ in, out, n uint32 }
+
+// A span is a run of ids, inclusive.
+type span struct{ first, last uint32 }
+
+// before compares serial numbers.
+func before(a, b uint32) bool { return int32(a-b) < 0 }
+
+// add notes that the delivery in has gone on as out.
+func (m *idMap) add(in, out uint32) {
+	if n := len(m.runs); n > 0 {
+		if r := &m.runs[n-1]; in == r.in+r.n && out == r.out+r.n && r.n < maxRun {
+			r.n++
+			return
+		}
+	}
+	if len(m.runs) == maxRuns {
+		m.runs = m.runs[:copy(m.runs, m.runs[maxRuns/2:])]
+	}
+	m.runs = append(m.runs, run{in, out, 1})
+}
+
+// outs calls f with what the deliveries of r, as their sender knows them, are
+// on the other side. Those that have not gone on are left out.
+func (m *idMap) outs(r span, f func(span)) {
+	m.each(r, func(p run) (uint32, uint32) { return p.in, p.out }, f)
+}
+
+// ins is the inverse of outs.
+func (m *idMap) ins(r span, f func(span)) {
+	m.each(r, func(p run) (uint32, uint32) { return p.out, p.in }, f)
+}
+
+func (m *idMap) each(r span, ends func(run) (from, to uint32), f func(span)) {
+	for i := m.find(r.first, ends); i < len(m.runs); i++ {
+		from, to := ends(m.runs[i])
+		end := from + m.runs[i].n - 1
+		if before(r.last, from) {
+			return
+		}
+		first, last := r.first, r.last
+		if before(first, from) {
+			first = from
+		}
+		if before(end, last) {
+			last = end
+		}
+		if !before(last, first) {
+			f(span{to + (first - from), to + (last - from)})
+		}
+	}
+}
+
+// find returns the last run that begins at id or before it, or the first.
+func (m *idMap) find(id uint32, ends func(run) (from, to uint32)) int {
+	lo, hi := 0, len(m.runs)
+	for hi-lo > 1 {
+		mid := (lo + hi) / 2
+		if from, _ := ends(m.runs[mid]); before(id, from) {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	return lo
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import "overdue/internal/amqp"
+
+// An entry is something on its way from one peer to the other.
+type entry struct {
+	link     *link             // nil for an end and for a disposition
+	p        amqp.Performative // nil for a transfer
+	transfer amqp.Transfer
+	payload  []byte
+	borrowed bool  // payload and delivery tag are the reader's
+	counted  bool  // the sender's window is kept closed for it
+	local    bool  // a delivery of the relay's own
+	held     *held // of a watched delivery
+}
+
+// waitingList is a first-in, first-out queue that keeps its memory while it is in use.
+type waitingList struct {
+	entries []entry
+	head    int
+}
+
+func (q *waitingList) len() int { return len(q.entries) - q.head }
+
+func (q *waitingList) front() *entry { return &q.entries[q.head] }
+
+func (q *waitingList) push(e entry) {
+	if q.head > 64 && q.head > len(q.entries)/2 {
+		n := copy(q.entries, q.entries[q.head:])
+		clear(q.entries[n:])
+		q.entries, q.head = q.entries[:n], 0
+	}
+	q.entries = append(q.entries, e)
+}
+
+func (q *waitingList) pop() {
+	q.entries[q.head] = entry{}
+	if q.head++; q.head == len(q.entries) {
+		q.entries, q.head = q.entries[:0], 0
+		if cap(q.entries) > 64 {
+			q.entries = nil
+		}
+	}
+}
+
+// passLocked sends e to the other peer, at once or in its turn.
+func (h *half) passLocked(e *entry) {
+	if h.queue.len() == 0 && h.emitLocked(e) {
+		return
+	}
+	if e.borrowed {
+		kept := make([]byte, len(e.payload)+len(e.transfer.DeliveryTag))
+		n := copy(kept, e.payload)
+		copy(kept[n:], e.transfer.DeliveryTag)
+		e.payload = kept[:n:n]
+		if e.transfer.DeliveryTag != nil {
+			e.transfer.DeliveryTag = kept[n:]
+		}
+		e.borrowed = false
+	}
+	if e.counted {
+		h.queued++
+	}
+	h.queue.push(*e)
+	h.bufferLocked(len(e.payload))
+}
+
+// bufferLocked counts n more bytes that wait.
+func (h *half) bufferLocked(n int) { h.side.buffered += uint64(n) }
+
+// unbufferLocked counts n bytes that wait no longer; n may be negative where a
+// watcher has made a payload longer.
+func (h *half) unbufferLocked(n int) {
+	s := h.side
+	was := s.buffered
+	s.buffered -= uint64(n)
+	if most := s.c.cfg.MaxBuffered; was > most && s.buffered <= most {
+		s.c.room.Broadcast()
+	}
+}
+
+// pumpLocked sends what has its turn.
+func (h *half) pumpLocked() {
+	for h.queue.len() > 0 {
+		e := h.queue.front()
+		before := len(e.payload)
+		done := h.emitLocked(e)
+		if h.queue.len() == 0 {
+			break // it was dropped
+		}
+		if !done {
+			h.unbufferLocked(before - len(e.payload))
+			break
+		}
+		h.unbufferLocked(before)
+		if e.counted {
+			h.queued--
+		}
+		h.queue.pop()
+	}
+	h.topUpLocked()
+}
+
+// dropQueueLocked forgets what waits.
+func (h *half) dropQueueLocked() {
+	for h.queue.len() > 0 {
+		h.unbufferLocked(len(h.queue.front().payload))
+		h.queue.pop()
+	}
+	h.queued = 0
+}
+
+// emitLocked sends e to the other peer. It reports false if the other peer does
+// not take it now; e has what is left of it then.
+func (h *half) emitLocked(e *entry) bool {
+	o := h.other()
+	if o.sentEnd {
+		return true
+	}
+	switch p := e.p.(type) {
+	case nil:
+		return h.emitTransferLocked(e)
+	case *amqp.Attach:
+		return h.emitAttachLocked(e, p)
+	case *amqp.Detach:
+		h.emitDetachLocked(e.link, p)
+	case *amqp.Flow:
+		h.emitFlowLocked(e.link, p)
+	case *amqp.Disposition:
+		h.emitSettledLocked(p)
+	case *amqp.End:
+		o.putEndLocked(p.Error)
+	}
+	return true
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"overdue/internal/amqp"
+)
+
+// statuses of responses. They are those of HTTP.
+const (
+	statusAccepted       = 202
+	statusBadRequest     = 400
+	statusUnauthorized   = 401
+	statusForbidden      = 403
+	statusNotFound       = 404
+	statusTimeout        = 408
+	statusInternal       = 500
+	statusNotImplemented = 501
+	statusServerBusy     = 503
+)
+
+// Conditions of Service Bus that AMQP does not have.
+const (
+	condArgumentError  amqp.Symbol = "com.microsoft:argument-error"
+	condAuthFailed     amqp.Symbol = "com.microsoft:auth-failed"
+	condServerBusy     amqp.Symbol = "com.microsoft:server-busy"
+	condEntityDisabled amqp.Symbol = "com.microsoft:entity-disabled"
+	condTimeout        amqp.Symbol = "com.microsoft:timeout"
+)
+
+// A returnAddress is what a response needs of its request.
+type returnAddress struct {
+	messageID amqp.Raw // as the client encoded it, nil = none
+	replyTo   string
+}
+
+// returnAddressOf copies it, so that it shares no memory with the request.
+func returnAddressOf(m *amqp.Message) (to returnAddress) {
+	if r, ok := amqp.ListField(m.Properties, amqp.PropertyMessageID); ok {
+		to.messageID = append(amqp.Raw(nil), r.Raw()...)
+	}
+	if r, ok := amqp.ListField(m.Properties, amqp.PropertyReplyTo); ok {
+		to.replyTo = r.String()
+	}
+	return to
+}
+
+// A response answers a request on $cbs or another management node.
+type response struct {
+	status      int32
+	description string
+	condition   amqp.Symbol // of a failure, "" = none
+}
+
+// encode builds the message that returns res to who asked. Status and description
+// stand under both spellings: Go reads either, .NET status-code alone on $cbs, and
+// statusCode alone elsewhere.
+func (res response) encode(to *returnAddress) []byte {
+	out := amqp.AppendDescriptor(make([]byte, 0, 320), amqp.CodeProperties)
+	out, list := amqp.BeginList(out)
+	out = amqp.AppendNull(out) // message-id
+	out = amqp.AppendNull(out) // user-id
+	if to.replyTo != "" {
+		out = amqp.AppendString(out, to.replyTo)
+	} else {
+		out = amqp.AppendNull(out)
+	}
+	out = amqp.AppendNull(out) // subject
+	out = amqp.AppendNull(out) // reply-to
+	out = amqp.AppendRaw(out, to.messageID)
+	out = amqp.EndList(out, list, 6)
+
+	out = amqp.AppendDescriptor(out, amqp.CodeApplicationProperties)
+	out, props := amqp.BeginMap(out)
+	pairs := 4
+	for _, name := range [...]string{"statusCode", "status-code"} {
+		out = amqp.AppendString(out, name)
+		out = amqp.AppendInt(out, res.status)
+	}
+	for _, name := range [...]string{"statusDescription", "status-description"} {
+		out = amqp.AppendString(out, name)
+		out = amqp.AppendString(out, res.description)
+	}
+	if res.condition != "" {
+		for _, name := range [...]string{"errorCondition", "error-condition"} {
+			out = amqp.AppendString(out, name)
+			out = amqp.AppendSymbol(out, res.condition)
+		}
+		pairs += 2
+	}
+	out = amqp.EndMap(out, props, pairs)
+	return amqp.AppendValueSection(out, nil)
+}
+
+// readResponse reads a response but for whose it is.
+func readResponse(m *amqp.Message) (res response) {
+	for _, name := range [...]string{"status-code", "statusCode"} {
+		if r, ok := amqp.MapLookup(m.ApplicationProperties, name); ok {
+			res.status = int32(min(max(r.Integer(), 0), 999))
+			break
+		}
+	}
+	for _, name := range [...]string{"status-description", "statusDescription"} {
+		if res.description = textProperty(m.ApplicationProperties, name); res.description != "" {
+			break
+		}
+	}
+	for _, name := range [...]string{"error-condition", "errorCondition"} {
+		if r, ok := amqp.MapLookup(m.ApplicationProperties, name); ok {
+			res.condition = amqp.Symbol(r.StringBytes())
+			break
+		}
+	}
+	return res
+}
+
+// failure answers a request that is in order with what is wrong with it.
+func failure(status int32, condition amqp.Symbol, format string, args ...any) response {
+	return response{status: status, condition: condition, description: printable(fmt.Sprintf(format, args...))}
+}
+
+// printable makes a string of AMQP of any text.
+func printable(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.ToValidUTF8(s, "?")
+}
+
+// succeeded reports whether a token is in effect.
+func (res response) succeeded() bool { return res.status >= 200 && res.status < 300 }
+
+// refusal returns how the upstream would have refused a link for want of the
+// token that it refused.
+func (res response) refusal() *amqp.Error {
+	e := &amqp.Error{Condition: res.condition, Description: printable(res.description)}
+	switch {
+	case res.status == statusUnauthorized:
+		e.Condition = amqp.ErrCondUnauthorizedAccess // on links there is no auth-failed
+	case res.status == statusNotFound:
+		e.Condition = amqp.ErrCondNotFound
+	case e.Condition != "":
+	case res.status == statusTimeout:
+		e.Condition = condTimeout
+	case res.status == statusServerBusy:
+		e.Condition = condServerBusy
+	default:
+		e.Condition = amqp.ErrCondInternalError
+	}
+	return e
+}
+
+// refusedAlike is the inverse of refusal.
+func refusedAlike(e *amqp.Error) response {
+	res := response{status: statusInternal, condition: e.Condition, description: printable(e.Description)}
+	switch e.Condition {
+	case amqp.ErrCondUnauthorizedAccess:
+		res.status = statusUnauthorized
+	case amqp.ErrCondNotFound:
+		res.status = statusNotFound
+	case condTimeout:
+		res.status = statusTimeout
+	case condServerBusy:
+		res.status = statusServerBusy
+	case amqp.ErrCondResourceLimitExceeded, amqp.ErrCondLinkMessageSizeExceeded:
+		res.status = statusForbidden
+	case amqp.ErrCondNotAllowed, condArgumentError, condEntityDisabled:
+		res.status = statusBadRequest
+	}
+	return res
+}

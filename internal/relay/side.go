@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"overdue/internal/amqp"
+)
+
+type sideState uint8
+
+const (
+	sideHandshake sideState = iota // headers, SASL, opens
+	sideOpen
+	sideClosing // our close is sent, the peer's is awaited; nothing else is sent
+	sideDead    // nothing more is queued; the writer ends when it has flushed
+)
+
+// Indexes of the two sides, in a conn, a session and a link.
+const (
+	client   = 0
+	upstream = 1
+)
+
+// A side is what the relay is to one of the two peers. The mutex of the
+// connection guards it, but for in and dec, which belong to its read loop, and
+// nc, which is constant once its goroutines run.
+type side struct {
+	c    *conn
+	name string // in traces and errors
+	at   int    // client or upstream
+	nc   net.Conn
+	in   *amqp.FrameReader
+	dec  amqp.Decoder
+
+	state       sideState
+	idleTimeout time.Duration // advertised
+	deadline    time.Time     // of the handshake, then of the answer to our close
+	closeErr    *amqp.Error   // of our close
+
+	open       *amqp.Open // the peer's
+	maxFrame   uint32     // the peer's
+	channelMax uint16     // the peer's
+
+	halves   map[uint16]*half // by the peer's channel
+	channels []*half          // by ours
+	buffered uint64           // bytes that came from the peer and wait to go on or to be complete
+	dirty    []*half          // those that owe the peer a flow
+	blocked  []*half          // those whose transfers wait for room in the output
+
+	output
+}
+
+func (s *side) init(c *conn, at int, name string, idleTimeout time.Duration) {
+	s.c, s.at, s.name, s.idleTimeout = c, at, name, idleTimeout
+	s.maxFrame = amqp.MinMaxFrameSize
+	s.halves = make(map[uint16]*half)
+	s.wake = make(chan struct{}, 1)
+}
+
+// connect gives the side its transport.
+func (s *side) connect(nc net.Conn) {
+	s.nc = nc
+	s.in = amqp.NewFrameReader((*sideReader)(s), s.c.cfg.MaxFrameSize)
+	s.direct.open(nc)
+	s.wrote = time.Now()
+}
+
+func (s *side) other() *side { return &s.c.sides[1-s.at] }
+
+// sideReader is what the frame reader of a side reads from. Whenever it is
+// asked, the frames that came with the previous read have been handled, so this
+// is where what they resulted in is written or given to the writers, all in one.
+type sideReader side
+
+// Read waits for input until the deadline of the side's state.
+func (r *sideReader) Read(p []byte) (int, error) {
+	s := (*side)(r)
+	s.beforeRead()
+	n, err := s.nc.Read(p)
+	s.c.mu.Lock()
+	s.c.active++
+	s.c.unlock()
+	if n > 0 {
+		err = nil // it comes again with the next read
+	}
+	return n, err
+}
+
+// beforeRead brings the read loop to rest.
+func (s *side) beforeRead() {
+	c := s.c
+	c.mu.Lock()
+	bufs := c.restLocked()
+	c.unlock()
+	for i, buf := range bufs {
+		if buf != nil {
+			buf.written = c.sides[i].direct.write(buf.b)
+		}
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	for i, buf := range bufs {
+		if buf != nil {
+			c.sides[i].wroteDirectLocked(buf)
+		}
+	}
+	c.doneLocked() // what had waited for room was sent on
+	// What came from this peer is too much for one of the two: it asks faster than they
+	// take the answers. The writers have deadlines, so this ends.
+	for s.state != sideDead && (s.overfullLocked() || s.other().overfullLocked()) {
+		c.room.Wait()
+	}
+	s.waitUnbufferedLocked()
+	deadline := s.deadline
+	if s.state == sideOpen {
+		// From now on, because while it waited for room the peer could not be heard.
+		deadline = time.Now().Add(idleTimeoutFactor * s.idleTimeout)
+	}
+	_ = s.nc.SetReadDeadline(deadline) // a failure shows in the read
+}
+
+// waitUnbufferedLocked waits while too much of what came from this peer is still
+// here. The windows bound what one session has, this is about many. It does not
+// wait for ever: each of two peers that do not read may be what the other needs.
+func (s *side) waitUnbufferedLocked() {
+	c := s.c
+	if s.buffered <= c.cfg.MaxBuffered || s.state != sideOpen {
+		return
+	}
+	expired := false
+	timer := time.AfterFunc(c.cfg.WriteTimeout, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		expired = true
+		c.room.Broadcast()
+	})
+	defer timer.Stop()
+	for s.buffered > c.cfg.MaxBuffered && s.state == sideOpen && !expired {
+		c.room.Wait()
+	}
+	if expired && s.buffered > c.cfg.MaxBuffered {
+		c.failLocked(s, amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "More than %d bytes wait to go on.", c.cfg.MaxBuffered))
+	}
+}
+
+// overfullLocked reports whether the output is so long that what adds to it has
+// to wait.
+func (s *side) overfullLocked() bool { return s.state != sideDead && s.queuedLen() > outHardLimit }
+
+// readLoop handles the peer's frames until the side ends; nil means that it has
+// closed without an error, or answered our close.
+func (s *side) readLoop() error {
+	for {
+		f, err := s.in.Next()
+		if err != nil {
+			return s.readError(err)
+		}
+		if f.Type != amqp.FrameAMQP {
+			return amqp.Errorf(amqp.ErrCondConnectionFramingError, "Frame of type %d after open.", f.Type)
+		}
+		if len(f.Body) == 0 { // keep-alive
+			s.dec = amqp.Decoder{} // what it has decoded last keeps a buffer in memory
+			continue
+		}
+		p, payload, err := s.dec.Decode(f.Body)
+		if err != nil {
+			return err
+		}
+		s.trace("in", f.Channel, p, len(payload))
+		if cl, ok := p.(*amqp.Close); ok {
+			return s.closed(cl)
+		}
+		if err := s.dispatch(f.Channel, p, payload); err != nil {
+			return err
+		}
+	}
+}
+
+// closed handles the peer's close, the last frame it sends.
+func (s *side) closed(cl *amqp.Close) error {
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	if s.state == sideOpen {
+		s.putLocked(0, &amqp.Close{}, nil)
+	}
+	s.state = sideDead
+	if s.closeErr == nil && cl.Error != nil {
+		return &peerClosed{cl.Error}
+	}
+	return nil
+}
+
+// dispatch hands one performative to its session.
+func (s *side) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
+	c := s.c
+	c.mu.Lock()
+	defer c.unlock()
+	if s.state != sideOpen {
+		return nil // whatever crossed our close
+	}
+	if b, ok := p.(*amqp.Begin); ok {
+		return s.onBeginLocked(ch, b)
+	}
+	if s.at == upstream && c.ownSession && ch == c.ownPeerChannel && c.ownBegun {
+		c.ownFrameLocked(p, payload)
+		return nil
+	}
+	h := s.halves[ch]
+	if h == nil {
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "There is no session on channel %d.", ch)
+	}
+	if h.sentEnd {
+		if e, ok := p.(*amqp.End); ok {
+			h.onEndLocked(e)
+		}
+		return nil // what crossed our end is of no interest
+	}
+	switch p := p.(type) {
+	case *amqp.Transfer:
+		h.onTransferLocked(p, payload)
+	case *amqp.Disposition:
+		h.onDispositionLocked(p)
+	case *amqp.Flow:
+		h.onFlowLocked(p)
+	case *amqp.Attach:
+		h.onAttachLocked(p)
+	case *amqp.Detach:
+		h.onDetachLocked(p)
+	case *amqp.End:
+		h.onEndLocked(p)
+	default:
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "A connection that is open cannot take %T.", p)
+	}
+	return nil
+}
+
+// Why a side ended.
+var (
+	errHungUp          = errors.New("peer hung up")                    // without a close performative
+	errSilent          = errors.New("peer was silent for too long")    // not even a keep-alive
+	errCloseUnanswered = errors.New("peer did not answer close")       // within Config.CloseTimeout
+	errHandshakeTime   = errors.New("handshake took too long")         // Config.HandshakeTimeout
+	errCut             = errors.New("the relay closed the connection") // Close, or Shutdown's patience
+)
+
+// peerClosed is a close with an error.
+type peerClosed struct{ err *amqp.Error }
+
+func (p *peerClosed) Error() string { return "peer closed it: " + p.err.Error() }
+func (p *peerClosed) Unwrap() error { return p.err }
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// readError says what the end of the input means.
+func (s *side) readError(err error) error {
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	timeout := isTimeout(err)
+	switch {
+	case s.c.wasCut:
+		return errCut
+	case s.state == sideClosing && timeout:
+		return errCloseUnanswered
+	case s.state == sideHandshake && timeout:
+		return errHandshakeTime
+	case timeout:
+		return errSilent
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errHungUp
+	}
+	return err
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"strings"
+	"time"
+
+	"overdue/internal/sas"
+)
+
+// Keys admits clients that know one of the keys, for Config.Admit: by SASL PLAIN,
+// with the name and the key, or by a shared access signature. Every error is a
+// *sas.Refusal, whose text is the service's.
+func Keys(keys ...sas.Key) func(Credentials) (sas.Grant, error) {
+	known := sas.Keys(append([]sas.Key(nil), keys...))
+	return func(c Credentials) (sas.Grant, error) {
+		if c.Audience == "" {
+			return known.Password(c.Username, c.Password)
+		}
+		if c.Token == "" {
+			return sas.Grant{}, sas.ErrMalformedToken
+		}
+		return known.Token(c.Token, nodePath(c.Audience), time.Now())
+	}
+}
+
+// nodePath returns the path of a node below the namespace, from the address of a
+// link or from an audience, in lower case: nodes are compared without it.
+func nodePath(address string) string {
+	if strings.Contains(address, "://") {
+		address = sas.Path(address)
+	}
+	return strings.ToLower(strings.Trim(address, "/"))
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"overdue/internal/amqp"
+)
+
+const (
+	// putTimeout bounds one token: making it, putting it, and the answer.
+	putTimeout = 20 * time.Second
+	// putsAtOnce bounds the tokens of one connection that are put at a time.
+	putsAtOnce = 16
+	// putTries is how often a token that links wait for is put, as long as the
+	// pair of $cbs links is lost and not the token refused.
+	putTries = 3
+	// maxClaims bounds the addresses of one connection that have a token.
+	maxClaims = 20_000
+	// maxAddress bounds an address that a token is put for, in bytes. The paths of
+	// Service Bus end at 260 characters, and those of subscriptions at twice that.
+	maxAddress = 1024
+
+	minRenewal = time.Second      // between a token and the next for the same address
+	firstRetry = 5 * time.Second  // after a renewal that failed; doubled from then on
+	lastRetry  = 60 * time.Second // the longest pause between two
+)
+
+// A keeper keeps the tokens of the relay's own identity alive on one upstream
+// connection. Every address that a link leads to has a claim of its own, as it
+// has with the SDKs: whether the service lets a token for an entity open the
+// nodes below it is not documented.
+type keeper struct {
+	host   string // of the namespace, for audiences
+	tokens func(context.Context, string) (Token, error)
+	put    func(ctx context.Context, audience string, t Token) (response, error)
+	log    func(error) // of tokens that are not to be had, and of the relay's that are refused
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	turns   chan struct{} // one per put at work
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	over   bool
+	claims map[string]*claim // by nodePath of the address
+}
+
+// A claim is what the keeper knows of the token for one address. The keeper's
+// mutex guards it.
+type claim struct {
+	path     string // its key
+	audience string
+	links    int // that need it
+	waiting  []waiter
+	asked    bool          // a put is at work
+	held     bool          // a token is in effect, until expires
+	expires  time.Time     // zero: unknown
+	due      time.Time     // when to renew it; zero: never
+	retry    time.Duration // after the next renewal that fails
+	timer    *time.Timer   // a wake-up for due, nil: nobody needs the token or it is not renewed
+}
+
+// newKeeper returns a keeper that lives until close, or until ctx ends.
+func newKeeper(ctx context.Context, host string, tokens func(context.Context, string) (Token, error),
+	put func(context.Context, string, Token) (response, error), log func(error)) *keeper {
+	k := &keeper{host: host, tokens: tokens, put: put, log: log,
+		turns: make(chan struct{}, putsAtOnce), claims: make(map[string]*claim)}
+	k.ctx, k.cancel = context.WithCancel(ctx)
+	return k
+}
+
+// close stops all work and waits for it to end. Links that still wait are not
+// told: their connection is gone. The caller must not hold a lock that done
+// takes.
+func (k *keeper) close() {
+	k.mu.Lock()
+	k.over = true
+	for _, c := range k.claims {
+		c.stop()
+		c.waiting = nil
+	}
+	k.mu.Unlock()
+	k.cancel()
+	k.running.Wait()
+}
+
+// need says that a link leads to address. It reports true when a token is in
+// effect; else done is called when one is, or with the refusal of the link, from
+// another goroutine. Whatever comes of it, the claim is to be released.
+func (k *keeper) need(address string, done func(*amqp.Error)) (*claim, bool) {
+	return k.ask(address, waiter{done: done})
+}
+
+// prove is need for somebody who wants to hear what upstream says now: it puts
+// another token though one is in effect.
+func (k *keeper) prove(address string, done func(*amqp.Error)) (*claim, bool) {
+	return k.ask(address, waiter{done: done, anew: true})
+}
+
+// A waiter is told when there is a token, or why there is none.
+type waiter struct {
+	done func(*amqp.Error)
+	anew bool // that an older one is in effect is no answer
+}
+
+func (k *keeper) ask(address string, w waiter) (c *claim, inEffect bool) {
+	path := nodePath(address)
+	if path == "" || len(path) > maxAddress {
+		return nil, true // nothing that there could be a token for: the upstream says what it thinks
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return nil, false
+	}
+	if c = k.claims[path]; c == nil {
+		if len(k.claims) >= maxClaims && !k.forgetLocked() {
+			k.running.Go(func() {
+				w.done(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "There are tokens for %d addresses on this connection.", maxClaims))
+			})
+			return nil, false
+		}
+		c = &claim{path: path, audience: "sb://" + k.host + "/" + audiencePath(address)}
+		k.claims[path] = c
+	}
+	c.links++
+	now := time.Now()
+	if !w.anew && c.inEffect(now) {
+		if c.timer == nil {
+			k.armLocked(c, now)
+		}
+		return c, true
+	}
+	c.waiting = append(c.waiting, w)
+	k.startLocked(c)
+	return c, false
+}
+
+// release undoes a need; nil is nothing to release. A token that no link needs is
+// not renewed.
+func (k *keeper) release(c *claim) {
+	if c == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c.links--; c.links == 0 {
+		c.stop()
+		k.dropLocked(c)
+	}
+}
+
+// dropLocked forgets a claim that is good for nothing. One with a token stays
+// for the next link: clients that come back need not wait.
+func (k *keeper) dropLocked(c *claim) {
+	if c.links == 0 && !c.held && !c.asked {
+		delete(k.claims, c.path)
+	}
+}
+
+// inEffect reports whether a link may rely on the token. One that is due for
+// renewal still counts, as long as its renewal has only failed.
+func (c *claim) inEffect(now time.Time) bool {
+	return c.held && (c.expires.IsZero() || now.Before(c.expires)) &&
+		(c.timer != nil || c.asked || c.due.IsZero() || now.Before(c.due))
+}
+
+func (c *claim) stop() {
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+}
+
+// forgetLocked drops the claims that no link needs. It reports whether that has
+// made room.
+func (k *keeper) forgetLocked() bool {
+	for path, c := range k.claims {
+		if c.links == 0 && !c.asked {
+			delete(k.claims, path)
+		}
+	}
+	return len(k.claims) < maxClaims
+}
+
+func (k *keeper) startLocked(c *claim) {
+	if c.asked || k.over {
+		return
+	}
+	c.stop()
+	c.asked = true
+	k.running.Go(func() { k.work(c) })
+}
+
+// work gets a token for c and puts it.
+func (k *keeper) work(c *claim) {
+	select {
+	case k.turns <- struct{}{}:
+	case <-k.ctx.Done():
+		return
+	}
+	expires, err := k.try(c.audience)
+	<-k.turns
+	if k.ctx.Err() != nil {
+		return // the connection has ended, whatever came of it
+	}
+	if err != nil {
+		k.failed(c, err)
+	} else {
+		k.succeeded(c, expires)
+	}
+}
+
+// try puts a token, again when the pair was lost underway.
+func (k *keeper) try(audience string) (expires time.Time, err error) {
+	ctx, cancel := context.WithTimeout(k.ctx, putTimeout)
+	defer cancel()
+	token, err := k.tokens(ctx, audience)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("relay: get a token for %.300q: %w", audience, err)
+	}
+	if !token.Expires.IsZero() && !time.Now().Before(token.Expires) {
+		return time.Time{}, fmt.Errorf("relay: get a token for %.300q: the one that came has expired", audience)
+	}
+	for n := 1; ; n++ {
+		res, err := k.put(ctx, audience, token)
+		switch {
+		case err == nil && res.succeeded():
+			return token.Expires, nil
+		case err == nil:
+			err = res.refusal()
+		case n < putTries && ctx.Err() == nil && errors.Is(err, errPairLost):
+			continue
+		}
+		// Nobody promises that an upstream does not quote what it refuses.
+		if token.Text != "" && strings.Contains(err.Error(), token.Text) {
+			err = amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "The token was refused.")
+		}
+		return time.Time{}, fmt.Errorf("relay: put a token for %.300q: %w", audience, err)
+	}
+}
+
+func (k *keeper) succeeded(c *claim, expires time.Time) {
+	now := time.Now()
+	k.mu.Lock()
+	c.asked, c.held, c.expires, c.retry = false, true, expires, firstRetry
+	c.due = time.Time{}
+	if !expires.IsZero() {
+		c.due = now.Add(renewAfter(expires.Sub(now)))
+	}
+	waiting := c.waiting
+	c.waiting = nil
+	if c.links > 0 {
+		k.armLocked(c, now)
+	}
+	k.mu.Unlock()
+	for _, w := range waiting {
+		w.done(nil)
+	}
+}
+
+// failed refuses the links that wait. A renewal is tried again until the token
+// lapses; then the upstream ends the links that live on it. That there is no such
+// entity is the end of the token, too.
+func (k *keeper) failed(c *claim, err error) {
+	refusal := refusalOf(err)
+	now := time.Now()
+	k.mu.Lock()
+	c.asked = false
+	waiting := c.waiting
+	c.waiting = nil
+	stands := c.held && (c.expires.IsZero() || now.Before(c.expires)) && refusal.Condition != amqp.ErrCondNotFound
+	if stands && !c.expires.IsZero() {
+		left := c.expires.Sub(now)
+		pause := max(min(c.retry/2+rand.N(c.retry/2), left/2), minRenewal)
+		c.retry = min(2*c.retry, lastRetry)
+		c.due = now.Add(pause)
+		if c.links > 0 && pause < left {
+			k.armLocked(c, now)
+		}
+	} else if !stands {
+		c.held = false
+		k.dropLocked(c)
+	}
+	k.mu.Unlock()
+	if len(waiting) == 0 || !saidUpstream(err) || refusal.Condition == amqp.ErrCondUnauthorizedAccess {
+		k.log(err) // else it is no business of the operator's that a client names what is not there
+	}
+	for _, w := range waiting {
+		if stands && !w.anew {
+			w.done(nil)
+		} else {
+			w.done(refusal)
+		}
+	}
+}
+
+// armLocked sets the timer for the renewal of c, if it has one.
+func (k *keeper) armLocked(c *claim, now time.Time) {
+	c.stop()
+	if c.due.IsZero() || k.over {
+		return
+	}
+	c.timer = time.AfterFunc(c.due.Sub(now), func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if c.timer != nil && !time.Now().Before(c.due) {
+			k.startLocked(c)
+		}
+	})
+}
+
+// renewAfter says how long after it was put a token is renewed, of one that holds
+// for life from then on: early enough for a few failures, and not all tokens of a
+// connection at once.
+func renewAfter(life time.Duration) time.Duration {
+	return max(life/10*7+rand.N(max(life/10, 1)), minRenewal)
+}
+
+// audiencePath is the path of a node as its audience has it, in the spelling of
+// the link.
+func audiencePath(address string) string {
+	if _, rest, ok := strings.Cut(address, "://"); ok {
+		_, address, _ = strings.Cut(rest, "/")
+		address, _, _ = strings.Cut(address, "?")
+	}
+	return strings.Trim(address, "/")
+}
+
+// saidUpstream reports whether err is an answer of the upstream.
+func saidUpstream(err error) bool {
+	var said *amqp.Error
+	return errors.As(err, &said)
+}
+
+// refusalOf says what a client is told whose link has to wait for a token that
+// does not come: what the upstream said, else something that clients try again
+// after. Why is for the log.
+func refusalOf(err error) *amqp.Error {
+	var said *amqp.Error
+	switch {
+	case errors.As(err, &said):
+		return said
+	case errors.Is(err, context.DeadlineExceeded):
+		return amqp.Errorf(condTimeout, "The token for the entity was not accepted in time.")
+	}
+	return amqp.Errorf(condServerBusy, "There is no token for the entity at the moment.")
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import "overdue/internal/amqp"
+
+// passing is the delivery of a link whose frames are going on.
+type passing struct {
+	more    bool // its last frame has not
+	out     uint32
+	settled bool
+}
+
+// onTransferLocked passes one frame of a delivery on.
+func (h *half) onTransferLocked(t *amqp.Transfer, payload []byte) {
+	if h.inWindow == 0 {
+		h.s.failLocked(&amqp.Error{Condition: amqp.ErrCondSessionWindowViolation, Description: "A transfer came while the incoming window was closed."})
+		return
+	}
+	h.inWindow--
+	h.nextIncoming++
+	l := h.links[t.Handle]
+	if l == nil {
+		h.s.failLocked(amqp.Errorf(amqp.ErrCondSessionUnattachedHandle, "Transfer names handle %d, which is not attached.", t.Handle))
+		return
+	}
+	if l.sender != h.side.at {
+		l.breakLocked(&amqp.Error{Condition: amqp.ErrCondNotAllowed, Description: "A transfer came from the link's receiver."})
+		return
+	}
+	if l.watcher != nil && h.side.at == client && !l.credited {
+		// Upstream has not let the client in yet, and may not: a watcher must not act on what somebody
+		// sends who has no right to.
+		h.s.failLocked(&amqp.Error{Condition: amqp.ErrCondLinkTransferLimitExceeded, Description: "A transfer came before any credit was given."})
+		return
+	}
+	if !l.came.more && !t.HasDeliveryID {
+		h.s.failLocked(amqp.Errorf(amqp.ErrCondInvalidField, "The first transfer of a delivery has no delivery-id."))
+		return
+	}
+	first := !l.came.more
+	if first {
+		l.came = coming{id: t.DeliveryID}
+		// What the client is not told to be accepted it sends again, elsewhere.
+		l.came.dropped = h.s.c.draining && h.side.at == client && !t.Settled
+	} else if t.HasDeliveryID && t.DeliveryID != l.came.id {
+		h.s.failLocked(amqp.Errorf(amqp.ErrCondNotAllowed, "Delivery %d began before delivery %d of the same link was complete.", t.DeliveryID, l.came.id))
+		return
+	}
+	l.came.more = t.More && !t.Aborted
+	switch {
+	case l.came.dropped, l.ends[h.side.at].sentDetach:
+		// It crosses our close or our detach.
+	case l.node != nil:
+		l.node.onTransferLocked(h, l, t, payload)
+	case l.watcher != nil, l.watch.begun, l.reply != nil && first && len(h.s.c.requests) > 0:
+		l.onWatchedLocked(h, t, payload)
+	default:
+		if l.observed != nil {
+			h.observeLocked(l, t, payload, first)
+		}
+		h.passLocked(&entry{link: l, transfer: *t, payload: payload, borrowed: true, counted: true})
+	}
+	h.topUpLocked()
+}
+
+// coming is the delivery of a link whose frames are coming.
+type coming struct {
+	more    bool // its last frame has not come
+	id      uint32
+	dropped bool // it does not go on
+}
+
+// topUpLocked notes that the peer may be due a wider window: as wide as what has
+// left, or will not be kept.
+func (h *half) topUpLocked() {
+	w := h.s.c.cfg.IncomingWindow
+	if !h.isDirty && h.inWindow < (w+1)/2 && w > h.queued+h.inWindow {
+		h.oweFlowLocked()
+	}
+}
+
+// oweFlowLocked has the peer told the session's state.
+func (h *half) oweFlowLocked() {
+	if !h.isDirty && h.begun && !h.sentEnd {
+		h.isDirty = true
+		h.side.dirty = append(h.side.dirty, h)
+	}
+}
+
+// emitTransferLocked sends what the other peer's window and output take of a
+// frame, cut to what it takes in one.
+func (h *half) emitTransferLocked(e *entry) bool {
+	o, l := h.other(), e.link
+	end := &l.ends[o.side.at]
+	if end.sentDetach {
+		return true
+	}
+	if e.transfer.Aborted {
+		e.payload = nil // it counts for nothing, and need not fit
+	}
+	if l.reply != nil && !l.pass.more && !l.reply.mayGoLocked() {
+		return false
+	}
+	if k := e.held; k != nil && !l.pass.more {
+		ok, refusal := k.mayGoLocked()
+		if !ok {
+			return false
+		}
+		if refusal != nil {
+			l.skipLocked(k.in, k.delivery, refusal)
+			return true
+		}
+		e.payload = k.delivery.Payload
+	}
+	t := &o.side.transfer
+	for {
+		if o.remoteWindow == 0 || !o.begun {
+			return false
+		}
+		if o.side.queuedLen() >= outSoftLimit && o.side.state == sideOpen {
+			o.blockLocked()
+			return false
+		}
+		first := !l.pass.more
+		if first {
+			l.pass = passing{more: true, out: o.nextDelivery}
+			o.nextDelivery++
+			if !e.local {
+				h.ids.add(e.transfer.DeliveryID, l.pass.out)
+			}
+			if l.reply != nil {
+				l.goesLocked(e.local)
+			}
+			if e.held != nil && e.held.verdict != nil {
+				h.holdLocked(e.held, l.pass.out)
+			}
+		}
+		l.pass.settled = l.pass.settled || e.transfer.Settled
+		*t = e.transfer
+		t.Handle, t.DeliveryID = end.out, l.pass.out
+		piece := e.payload
+		if room := t.Room(o.side.maxFrame); len(piece) > room {
+			piece, t.More = piece[:room], true
+		}
+		o.nextOutgoing++
+		o.remoteWindow--
+		o.side.putLocked(o.out, t, piece)
+		t.DeliveryTag, t.State = nil, nil
+		if len(piece) == len(e.payload) {
+			e.payload = nil
+			break
+		}
+		e.payload = e.payload[len(piece):]
+		// What is left is a frame that says less; what was said holds.
+		e.transfer = amqp.Transfer{More: e.transfer.More, Batchable: e.transfer.Batchable}
+	}
+	if !e.transfer.More || e.transfer.Aborted {
+		l.pass.more = false
+		if !l.pass.settled && !e.transfer.Aborted {
+			h.unsettled++
+		}
+		if e.held != nil && e.held.verdict != nil && l.pass.settled && !e.held.responds {
+			h.goneOnLocked(e.held)
+		}
+	}
+	return true
+}
+
+// blockLocked has the other half's queue looked at when the output is shorter.
+func (h *half) blockLocked() {
+	if !h.isBlocked {
+		h.isBlocked = true
+		h.side.blocked = append(h.side.blocked, h)
+	}
+	h.side.signalLocked()
+}

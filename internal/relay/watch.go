@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"sort"
+
+	"overdue/internal/amqp"
+)
+
+// assembly is what has come of a delivery on a watched link.
+type assembly struct {
+	first   amqp.Transfer
+	payload []byte
+	limit   uint64 // bytes, as upstream's attach says; 0 = it has not come
+	begun   bool
+}
+
+func (a *assembly) dropLocked(h *half) {
+	h.unbufferLocked(len(a.payload))
+	a.payload, a.begun, a.first = nil, false, amqp.Transfer{}
+}
+
+// limit returns the most bytes that a delivery may have, given what upstream
+// allows.
+func (l *link) limit(allowed uint64) uint64 {
+	most := l.s.c.cfg.MaxMessageSize
+	if allowed != 0 {
+		most = min(most, allowed)
+	}
+	l.watch.limit = most
+	return most
+}
+
+// onWatchedLocked takes one frame of a delivery that has to be complete before it
+// goes on. The window opens again at once: what bounds an assembly is its size.
+func (l *link) onWatchedLocked(h *half, t *amqp.Transfer, payload []byte) {
+	a := &l.watch
+	if !a.begun {
+		a.begun = true
+		a.first = *t
+		if !t.More && !t.Aborted { // mostly there is no other frame
+			kept := make([]byte, 0, len(payload)+len(t.DeliveryTag))
+			a.first.DeliveryTag = append(kept[len(payload):len(payload)], t.DeliveryTag...)
+			a.payload = kept[:0:len(payload)]
+		} else {
+			a.first.DeliveryTag = append([]byte(nil), t.DeliveryTag...)
+		}
+	}
+	a.first.Settled = a.first.Settled || t.Settled
+	a.first.HasSettled = a.first.HasSettled || t.HasSettled
+	if t.State != nil {
+		a.first.State = t.State
+	}
+	if t.Aborted {
+		a.dropLocked(h)
+		l.skipped++
+		l.grantAgainLocked()
+		return
+	}
+	limit := a.limit
+	if limit == 0 {
+		limit = h.s.c.cfg.MaxMessageSize // upstream has not answered
+	}
+	if l.sender == client && uint64(len(a.payload)+len(payload)) > limit {
+		e := amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The message has more than %d bytes, which is max-message-size.", limit)
+		// The detach says it to the link's owner, but senders wait for the outcome.
+		l.settleLocked(a.first.DeliveryID, a.first.Settled, &amqp.Rejected{Error: e})
+		a.dropLocked(h)
+		l.came.dropped = true
+		l.breakLocked(e)
+		return
+	}
+	a.payload = append(a.payload, payload...)
+	h.bufferLocked(len(payload))
+	if t.More || h.sentEnd {
+		return
+	}
+	first, d := a.first, Delivery{
+		Payload: a.payload, Format: a.first.MessageFormat, Settled: a.first.Settled, State: a.first.State, Tag: a.first.DeliveryTag,
+		MaxSize: a.limit,
+	}
+	a.dropLocked(h)
+	first.More = false
+	if l.reply != nil {
+		response := d
+		l.responseLocked(h, first, &response)
+	} else {
+		l.deliverLocked(h, first, d)
+	}
+}
+
+// deliverLocked shows a delivery to the watcher, without the lock, and passes it
+// on as the watcher says.
+func (l *link) deliverLocked(h *half, t amqp.Transfer, delivery Delivery) {
+	c := h.s.c
+	k := &held{half: h, link: l, in: t.DeliveryID, own: delivery}
+	k.delivery = &k.own
+	d := k.delivery
+	came := d.Payload
+	c.mu.Unlock()
+	verdict, refusal := l.watcher.Deliver(d)
+	if w, ok := verdict.(Delayed); ok && refusal == nil && w.Before(k.ready) {
+		k.waits = true
+	}
+	c.mu.Lock()
+	k.verdict = verdict
+	switch {
+	case l.gone || h.sentEnd:
+	case refusal != nil:
+		l.skipLocked(t.DeliveryID, d, refusal)
+	case verdict == nil:
+		h.passLocked(&entry{link: l, transfer: t, payload: d.Payload})
+	case k.waits: // until it is ready d is the watcher's, and what came stands for its size
+		h.passLocked(&entry{link: l, transfer: t, payload: came, held: k})
+	default:
+		h.passLocked(&entry{link: l, transfer: t, payload: d.Payload, held: k})
+	}
+}
+
+// skipLocked rejects a delivery that does not go on, or answers a request that does
+// not.
+func (l *link) skipLocked(id uint32, d *Delivery, e *amqp.Error) {
+	l.skipped++
+	var outcome amqp.DeliveryState = &amqp.Rejected{Error: e}
+	if l.answerRefusedLocked(d, e) {
+		outcome = amqp.Accepted{}
+	}
+	l.settleLocked(id, d.Settled, outcome)
+	l.grantAgainLocked()
+}
+
+// settleLocked tells the sender the relay's own outcome of its delivery.
+func (l *link) settleLocked(id uint32, settled bool, outcome amqp.DeliveryState) {
+	if settled {
+		return // it does not want to know
+	}
+	l.s.halves[l.sender].putDispositionLocked(&amqp.Disposition{
+		Role: amqp.RoleReceiver, Settled: true, State: outcome,
+	}, span{id, id})
+}
+
+// held is a watched delivery on its way, until its sender has been told.
+type held struct {
+	half     *half // of its sender
+	link     *link
+	delivery *Delivery
+	own      Delivery // what delivery points to, where it was made with it
+	verdict  Held
+	in, out  uint32 // delivery-ids
+
+	waits   bool        // before it may go on
+	readied bool        // ready was called
+	refusal *amqp.Error // of ready
+
+	told     bool             // the verdict has been asked about the outcome
+	answered bool             // and has answered
+	outcome  amqp.Disposition // of the receiver, once told
+
+	// Of a request whose outcome is its response.
+	to       returnAddress
+	responds bool
+	awaits   bool // the response has not come
+}
+
+// ready is what the verdict calls when the delivery may go on.
+func (k *held) ready(refusal *amqp.Error) {
+	c := k.half.s.c
+	c.mu.Lock()
+	defer c.unlock()
+	if k.readied {
+		return
+	}
+	k.readied, k.refusal = true, refusal
+	if !k.half.s.over {
+		k.half.pumpLocked()
+		c.drainedLocked()
+	}
+	c.doneLocked()
+}
+
+// mayGoLocked reports whether the delivery may go on, and whether it was refused.
+func (k *held) mayGoLocked() (ok bool, refusal *amqp.Error) {
+	if k.waits && !k.readied {
+		return false, nil
+	}
+	return true, k.refusal
+}
+
+// holdLocked notes that k has gone on as out.
+func (h *half) holdLocked(k *held, out uint32) {
+	k.out = out
+	if k.link.requests != "" {
+		h.s.c.awaitLocked(k)
+	}
+	if k.delivery.Settled {
+		return
+	}
+	if len(h.held.list) >= h.s.c.cfg.MaxHeld {
+		h.s.failLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "More than %d deliveries are held.", h.s.c.cfg.MaxHeld))
+		return
+	}
+	h.held.list = append(h.held.list, k)
+}
+
+// goneOnLocked follows the last frame of a delivery that was sent settled.
+func (h *half) goneOnLocked(k *held) {
+	h.s.c.tellLocked(k, nil, unheard)
+}
+
+// outcomeLocked takes what the receiver says of a held delivery. It reports false
+// if the sender is to be told as ever.
+func (h *half) outcomeLocked(k *held, d *amqp.Disposition) bool {
+	if _, partial := d.State.(*amqp.Received); partial {
+		return false
+	}
+	if k.responds {
+		_, accepted := d.State.(amqp.Accepted)
+		if accepted || k.told {
+			h.held.remove(k)
+			return false
+		}
+		h.s.c.forgetRequestLocked(k)
+	}
+	if !k.told {
+		k.told, k.outcome = true, *d
+		h.s.c.tellLocked(k, d.State, k)
+		return true
+	}
+	k.outcome.Settled = k.outcome.Settled || d.Settled
+	return true
+}
+
+// Answer is what the verdict calls to have the sender told.
+func (k *held) Answer(e *amqp.Error) {
+	h := k.half
+	c := h.s.c
+	c.mu.Lock()
+	defer c.unlock()
+	if k.answered || k.link.gone || h.s.over {
+		return
+	}
+	k.answered = true
+	h.held.remove(k)
+	if e != nil {
+		k.outcome.State = &amqp.Rejected{Error: e}
+	}
+	h.putOutcomeLocked(&k.outcome, span{k.out, k.out})
+	c.doneLocked()
+}
+
+// heldList is the deliveries that have gone on and whose senders wait, in the
+// order in which they went.
+type heldList struct{ list []*held }
+
+// find returns the index of the first that went as id or later.
+func (l *heldList) find(id uint32) int {
+	return sort.Search(len(l.list), func(i int) bool { return !before(l.list[i].out, id) })
+}
+
+func (l *heldList) remove(k *held) {
+	if i := l.find(k.out); i < len(l.list) && l.list[i] == k {
+		l.list = append(l.list[:i], l.list[i+1:]...)
+	}
+}
+
+// drop forgets the deliveries of a link.
+func (l *heldList) drop(of *link) {
+	kept := l.list[:0]
+	for _, k := range l.list {
+		if k.link != of {
+			kept = append(kept, k)
+		}
+	}
+	clear(l.list[len(kept):])
+	l.list = kept
+}
+
+// settle forgets deliveries whose sender does not wait any more.
+func (l *heldList) settle(h *half, r span) {
+	for i := l.find(r.first); i < len(l.list) && !before(r.last, l.list[i].out); {
+		k := l.list[i]
+		l.remove(k)
+		k.answered = true
+		if !k.told && !k.awaits {
+			h.goneOnLocked(k)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+)
+
+// expireDeferred dead-letters deferred messages by their numbers, which touches nothing else. In a session that takes
+// the lock of the session. The broker expires a deferred message only when somebody asks for it: then the call
+// fails, and the message is a dead letter by the time of the next look (servicebus-facts: time to live).
+func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
+	if len(watches) == 0 {
+		return nil
+	}
+	for _, l := range e.lines(watches) {
+		if err := e.takeDeferred(ctx, l); err != nil {
+			return err
+		}
+	}
+	left := unaccounted(watches)
+	if err := e.buried(ctx, left); err != nil {
+		return err
+	}
+	return e.lookAgain(ctx, present(left))
+}
+
+// takeDeferred dead-letters those of one line. What it does not get is locked, gone, or expired by the very try.
+func (e *entity) takeDeferred(ctx context.Context, l line) error {
+	if l.session != nil {
+		r, err := e.receiver(ctx, l)
+		if r == nil || err != nil {
+			return err
+		}
+		defer r.Close(ctx)
+	}
+	for _, wt := range l.watches {
+		dead, err := e.work.deadLetterDeferred(ctx, wt.want.number, l.session, description(wt.judgement.deadline))
+		if err != nil {
+			return err
+		}
+		if dead {
+			e.expiredByHand(wt, strategyDeferred)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import "sync"
+
+// maxFacts bounds the entities of which something is remembered while nothing is due there.
+const maxFacts = 10_000
+
+// fact is what a worker has learnt of one entity and nobody has told it.
+type fact struct {
+	sessions bool // a receiver without a session was refused
+	vanished int  // passes whose nudge made messages go that were in no dead-letter queue afterwards, less those where they were
+	warned   bool // that it drops what expires
+}
+
+// facts remembers. What is forgotten is learnt anew.
+type facts struct {
+	mu sync.Mutex
+	m  map[string]fact
+}
+
+func (f *facts) of(key string) fact {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.m[key]
+}
+
+// learn changes what is known of an entity.
+func (f *facts) learn(key string, change func(*fact)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known, ok := f.m[key]
+	if f.m == nil || !ok && len(f.m) == maxFacts {
+		f.m = map[string]fact{}
+	}
+	change(&known)
+	f.m[key] = known
+}

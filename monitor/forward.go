@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// maxHops is how often a message is followed to where it was forwarded: Service Bus forwards it no more often
+// (servicebus-facts: forwarding). It also ends a circle.
+const maxHops = 5
+
+// follow goes on looking for the message of wt where e forwards to: it has left e, and did not expire here. There it is
+// a new message, with stamps and a time to live that begin anew.
+//
+// It is looked for in the window of its send. One that was held up on its way, because what it was forwarded to was
+// full or disabled, is enqueued later than that and not found.
+func (e *entity) follow(ctx context.Context, wt *watch) {
+	if wt.hops == maxHops {
+		e.log.Warn("forwarded too often to be followed", zap.String("message_id", wt.ref.MessageID))
+		e.w.metrics.verdict(e.name, verdictUnknown)
+		wt.held.done(ctx, nil)
+		return
+	}
+	next := &watch{ref: wt.ref, held: wt.held, since: wt.since, next: time.Now(), hops: wt.hops + 1}
+	e.w.route(ctx, e.traits.forwardTo, next)
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"overdue/internal/sblink"
+	"overdue/scheduler"
+)
+
+// errNoSlots: nobody writes companions of kind slot for such an entity.
+var errNoSlots = errors.New("companions of kind slot are for queues whose messages are numbered in the order in which they come")
+
+// window is a stretch of enqueued-times, both ends included, in which messages of slots are found.
+type window struct {
+	from, until time.Time
+	slots       []*watch // whose messages these are, by when they end
+}
+
+// unfold replaces the watches over slots by watches over the messages that are found in their windows: those that are
+// still on the work queue, and those that are dead letters and not told yet. From there on they are like any other.
+// What is found nowhere was received in time.
+func (e *entity) unfold(ctx context.Context, due []*watch) ([]*watch, error) {
+	var slots []*watch
+	rest := slices.DeleteFunc(slices.Clone(due), func(wt *watch) bool {
+		if wt.slot == nil {
+			return false
+		}
+		slots = append(slots, wt)
+		return true
+	})
+	if len(slots) == 0 {
+		return due, nil
+	}
+	if e.traits.topic || e.traits.partitioned {
+		for _, wt := range slots {
+			wt.held.refuse(ctx, reasonMalformed, errNoSlots.Error())
+		}
+		return rest, nil
+	}
+	known := map[int64]bool{}
+	for _, list := range [][]*watch{e.watches, rest} {
+		for _, wt := range list {
+			known[wt.want.number] = true
+		}
+	}
+	var found []*watch
+	windows := windowsOf(slots)
+	for i := range windows {
+		w := &windows[i]
+		err := e.work.between(ctx, w.from, w.until, func(m *sblink.Message) {
+			if wt := w.adopt(e, m, known); wt != nil {
+				found = append(found, wt)
+			}
+		})
+		if err == nil {
+			err = e.dead.between(ctx, w.from, w.until, func(m *sblink.Message) {
+				// One that is being told is adopted too: this companion may be all that is left of it.
+				if !expired(m) || e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+					return
+				}
+				if wt := w.adopt(e, m, known); wt != nil {
+					wt.missed = e.missed(wt, m)
+					found = append(found, wt)
+				}
+			})
+		}
+		if err != nil {
+			e.abandonFound(ctx, found)
+			return due, err
+		}
+	}
+	for _, wt := range slots {
+		wt.held.done(ctx, nil)
+	}
+	return append(rest, found...), nil
+}
+
+// abandonFound ends the watches of an unfolding that failed: it is made again.
+func (e *entity) abandonFound(ctx context.Context, found []*watch) {
+	for _, wt := range found {
+		wt.held.done(ctx, nil)
+	}
+}
+
+// windowsOf is where the messages of slots are found: neighbours in one window.
+func windowsOf(slots []*watch) []window {
+	var all []window
+	for _, wt := range slots {
+		c := wt.slot
+		for _, life := range c.Lives {
+			all = append(all, window{c.SlotStart().Add(-life), c.SlotEnd.Add(-life), []*watch{wt}})
+		}
+	}
+	slices.SortFunc(all, func(a, b window) int { return a.from.Compare(b.from) })
+	merged := all[:1]
+	for _, w := range all[1:] {
+		last := &merged[len(merged)-1]
+		if w.from.After(last.until.Add(stampGrain)) {
+			merged = append(merged, w)
+			continue
+		}
+		if w.until.After(last.until) {
+			last.until = w.until
+		}
+		last.slots = append(last.slots, w.slots...)
+	}
+	for _, w := range merged {
+		slices.SortFunc(w.slots, func(a, b *watch) int { return a.slot.SlotEnd.Compare(b.slot.SlotEnd) })
+	}
+	return merged
+}
+
+// adopt makes a watch over m if it belongs to one of the slots of w, unless there is one. What belongs to another slot has a
+// companion of its own; a message without a name, or without an end, is not ours.
+func (w *window) adopt(e *entity, m *sblink.Message, known map[int64]bool) *watch {
+	expiry, mortal := nativeExpiry(m, e.traits.Settings, m.EnqueuedTime)
+	if !mortal || m.MessageID == "" || known[m.SequenceNumber] {
+		return nil
+	}
+	life := expiry.Sub(m.EnqueuedTime)
+	// Stamps are whole milliseconds, cut, so this one may be of the slot before; that one has looked already, or will.
+	i, _ := slices.BinarySearchFunc(w.slots, expiry, func(wt *watch, t time.Time) int { return wt.slot.SlotEnd.Compare(t) })
+	for ; i < len(w.slots); i++ {
+		slot := w.slots[i]
+		switch {
+		case !expiry.After(slot.slot.SlotStart()):
+			return nil
+		case !slices.Contains(slot.slot.Lives, life):
+			continue
+		}
+		known[m.SequenceNumber] = true
+		slot.held.add(1) // its companion is completed when the message is seen to
+		return &watch{
+			ref: scheduler.Reference{
+				MessageID: m.MessageID, Sent: m.EnqueuedTime, From: m.EnqueuedTime, Until: m.EnqueuedTime,
+				Deadline: expiry, Within: life, Stated: "ttl",
+			},
+			held: slot.held, since: slot.since, next: slot.next, want: want{number: m.SequenceNumber},
+		}
+	}
+	return nil
+}
+
+// between reads the messages that were enqueued in the window.
+func (v *view) between(ctx context.Context, from, until time.Time, see func(*sblink.Message)) error {
+	// Mostly the queue is short, or the window lies right behind what was read last: then one page tells.
+	var at int64
+	if before, _, known, _ := v.marks.around(from); known {
+		at = before.number + 1
+	}
+	for first := true; ; first = false {
+		page, err := v.peek(ctx, at, pageSize)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		last := page[len(page)-1]
+		if first && last.EnqueuedTime.Before(from) {
+			if at, err = v.seek(ctx, from); err != nil {
+				return err
+			}
+			at = max(at, last.SequenceNumber+1)
+			continue
+		}
+		for _, m := range page {
+			if m.EnqueuedTime.After(until) {
+				return nil
+			}
+			if !m.EnqueuedTime.Before(from) {
+				see(m)
+			}
+		}
+		at = last.SequenceNumber + 1
+	}
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"overdue/alert"
+	"overdue/scheduler"
+
+	"github.com/cenkalti/backoff/v5"
+	"go.uber.org/zap"
+)
+
+// tellTime bounds the tries to tell one event before its companion is written anew.
+const tellTime = 10 * time.Second
+
+// tell takes the missed deadline of wt to every sink, then ends wt. It does not block: a
+// slow sink must not hold up the next pass.
+func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
+	e := w.event(entity, wt)
+	t, first := w.told.begin(e.ID)
+	if first && wt.ref.Missed == nil {
+		w.metrics.missed(entity, e.Data.Lag())
+	}
+	w.running.Go(func() {
+		if first {
+			taken, err := w.fanOut(ctx, e, wt.missed.TakenBy)
+			w.told.end(e.ID, t, taken, err)
+		}
+		// Another companion may be seeing to it. That this one is done as well rests on how that ends:
+		// it may be the same one, come back, and the only one that is left.
+		<-t.done
+		if t.err != nil {
+			untaken := *wt.missed
+			untaken.TakenBy = t.taken
+			wt.missed = &untaken
+			w.retell(ctx, entity, wt, t.err)
+			return
+		}
+		wt.held.done(ctx, nil)
+	})
+}
+
+// fanOut hands e to all sinks side by side, each with its own retries, but for those that
+// have taken it before. It returns the names of all that have taken it now.
+func (w *Worker) fanOut(ctx context.Context, e alert.Event, before []string) (taken []string, err error) {
+	errs := make([]error, len(w.cfg.Alerters))
+	var sinks sync.WaitGroup
+	for i, a := range w.cfg.Alerters {
+		if slices.Contains(before, a.Name()) {
+			continue
+		}
+		sinks.Go(func() {
+			_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, a.Alert(ctx, e) },
+				backoff.WithMaxElapsedTime(tellTime), backoff.WithBackOff(backoff.NewExponentialBackOff()))
+			if err != nil {
+				errs[i] = fmt.Errorf("%s: %w", a.Name(), err)
+			}
+			if w.groups[a.Name()] == nil { // those count their pages
+				w.metrics.alert(a.Name(), err)
+			}
+		})
+	}
+	sinks.Wait()
+	for i, a := range w.cfg.Alerters {
+		if errs[i] == nil {
+			taken = append(taken, a.Name())
+		}
+	}
+	return taken, errors.Join(errs...)
+}
+
+// retell has the event told later: a companion written anew carries all that is known, so
+// it needs neither this process nor the dead-letter queue. When the budget is spent the
+// companion goes to the dead-letter queue of the monitor queue.
+func (w *Worker) retell(ctx context.Context, entity string, wt *watch, err error) {
+	attempt := wt.held.companion.Attempt + 1
+	log := w.log.With(zap.String("work_queue", entity), zap.String("message_id", wt.ref.MessageID), zap.Int("attempt", attempt), zap.Error(err))
+	if attempt > maxAttempts {
+		log.Error("alert undeliverable")
+		wt.held.refuse(ctx, reasonUndeliverable, err.Error())
+		return
+	}
+	wait := attemptDelay(attempt)
+	log.Warn("alert not taken", zap.Duration("retry_in", wait))
+	ref := wt.ref
+	ref.Missed = wt.missed
+	wt.held.done(ctx, &scheduler.Companion{
+		Kind: scheduler.KindEach, Entity: entity, Due: w.clock.now().Add(wait),
+		References: []scheduler.Reference{ref}, Attempt: attempt,
+	})
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"overdue/internal/entities"
+)
+
+// traits is what a pass goes by: what the operator has said of an entity, and how it was made.
+type traits struct {
+	Settings // its time to live is capped as those of topic and subscription are
+
+	known         bool // how it was made is, and with it whether it has a default time to live
+	topic         bool
+	subscriptions []string // of a topic
+	sessions      bool     // it requires sessions
+	drops         bool     // what expires is dropped there, as far as is known
+	partitioned   bool     // numbers are not in order of time
+	forwardTo     string   // where messages move on to, "" = they stay
+	forwardDead   string   // the same of dead letters
+}
+
+// subscriptionPart stands between the name of a topic and that of its subscription.
+const subscriptionPart = "/Subscriptions/"
+
+// subscriptionPath is the path of a subscription, which is received from as a queue is.
+func subscriptionPath(topic, name string) string { return topic + subscriptionPart + name }
+
+// splitPath is the opposite of subscriptionPath; the path of anything else is returned as the name.
+func splitPath(path string) (name, subscription string) {
+	i := strings.LastIndex(strings.ToLower(path), strings.ToLower(subscriptionPart))
+	if i <= 0 {
+		return path, ""
+	}
+	return path[:i], path[i+len(subscriptionPart):]
+}
+
+// describe finds out what is known of e for a pass over due. What is remembered will do, but for the subscriptions of
+// a topic: those have to be known that there were when these messages were sent.
+//
+// What cannot be known, for want of the right, is taken for a queue: the broker says by itself that it requires
+// sessions, or that there is no such thing. While there is hope of an answer there is no pass, since a topic that was
+// taken for a queue would look empty.
+func (e *entity) describe(ctx context.Context, due []*watch) error {
+	name, subscription := splitPath(e.name)
+	e.traits = traits{Settings: e.w.cfg.Settings(ctx, name), sessions: e.w.facts.of(e.key).sessions}
+	t := &e.traits
+	if e.w.cfg.Describe == nil {
+		return nil
+	}
+	info, err := e.w.cfg.Describe(ctx, name, time.Time{})
+	if err == nil && info.Kind == entities.Topic && subscription == "" {
+		info, err = e.w.cfg.Describe(ctx, name, e.asOf(due))
+	}
+	switch {
+	case errors.Is(err, entities.ErrNotFound) || errors.Is(err, entities.ErrNoRight):
+		return nil
+	case err != nil:
+		return err
+	}
+	t.DefaultMessageTimeToLive = shorter(t.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
+	t.known, t.partitioned = true, info.Partitioned
+	if subscription == "" {
+		t.topic = info.Kind == entities.Topic
+		for _, s := range info.Subscriptions {
+			t.subscriptions = append(t.subscriptions, s.Name)
+		}
+		if !t.topic {
+			t.made(info.RequiresSession, info.DeadLetteringOnMessageExpiration, info.ForwardTo, info.ForwardDeadLetteredMessagesTo)
+		}
+	}
+	for _, s := range info.Subscriptions {
+		if strings.EqualFold(s.Name, subscription) {
+			t.DefaultMessageTimeToLive = shorter(t.DefaultMessageTimeToLive, s.DefaultMessageTimeToLive)
+			t.made(s.RequiresSession, s.DeadLetteringOnMessageExpiration, s.ForwardTo, s.ForwardDeadLetteredMessagesTo)
+		}
+	}
+	e.work.cursor, e.dead.cursor = t.partitioned, t.partitioned
+	return nil
+}
+
+// made sets what queues and subscriptions have in common.
+func (t *traits) made(sessions, deadLetters bool, forwardTo, forwardDead string) {
+	t.sessions, t.drops = sessions, !deadLetters
+	t.forwardTo, t.forwardDead = forwardTo, forwardDead
+}
+
+// shorter is the shorter of two spans, where 0 means for ever.
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}

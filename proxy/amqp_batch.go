@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"overdue/internal/amqp"
+	"overdue/internal/sbrest"
+)
+
+// maxBatch bounds the messages of one batch. Service Bus takes 4,500, on some tiers 15,885.
+const maxBatch = 20_000
+
+// readPayload reads what a transfer carries: one message, or the messages of a batch.
+func readPayload(payload []byte, format uint32) ([]*amqpMessage, error) {
+	if format != amqp.BatchMessageFormat {
+		m, err := readMessage(payload)
+		if err != nil {
+			return nil, err
+		}
+		return []*amqpMessage{m}, nil
+	}
+	envelope, err := amqp.ParseMessage(payload)
+	if err != nil {
+		return nil, sbrest.BadRequest("The batch cannot be read: %s.", err)
+	}
+	var ms []*amqpMessage
+	var next []amqpMessage // room for some of them
+	for encoded, err := range amqp.DataSections(envelope.Body) {
+		if err != nil {
+			return nil, sbrest.BadRequest("The batch cannot be read: %s.", err)
+		}
+		if len(ms) == maxBatch {
+			return nil, sbrest.BadRequest("The batch has more than %d messages.", maxBatch)
+		}
+		if len(next) == 0 {
+			next = make([]amqpMessage, min(max(len(ms), 4), 64))
+		}
+		m := &next[0]
+		next = next[1:]
+		if err := m.read(encoded); err != nil {
+			return nil, sbrest.BadRequest("Message %d of the batch: %s", len(ms)+1, sentenceOf(err))
+		}
+		ms = append(ms, m)
+	}
+	return ms, nil
+}
+
+// completed is the payload with what its messages lack; payload itself when they lack nothing.
+//
+// The envelope of a batch stays as it is. SDKs repeat properties of the first message there, and
+// brokers read no more of it than the partition key, which does not change. What the envelope
+// would say of one message must not be taken to be said of all.
+func completed(payload []byte, format uint32, ms []*amqpMessage) []byte {
+	extra := 0
+	for _, m := range ms {
+		if m.incomplete() {
+			extra += 64 // more than an id and a TTL take
+		}
+	}
+	if extra == 0 {
+		return payload
+	}
+	out := make([]byte, 0, len(payload)+extra)
+	if format != amqp.BatchMessageFormat {
+		return ms[0].appendCompleted(out)
+	}
+	var inner []byte
+	for r := amqp.NewReader(payload); !r.Done(); {
+		section := r.Rest()
+		code := r.Descriptor()
+		value := r.Raw()
+		section = section[:len(section)-r.Len()]
+		if code == amqp.CodeData {
+			m := ms[0]
+			ms = ms[1:]
+			if m.incomplete() {
+				inner = m.appendCompleted(inner[:0])
+				out = append(out, section[:len(section)-len(value)]...)
+				out = amqp.AppendBinary(out, inner)
+				continue
+			}
+		}
+		out = append(out, section...)
+	}
+	return out
+}
+
+// known is what the send path has to know of the messages.
+func known(ms []*amqpMessage) []*message {
+	out := make([]*message, len(ms))
+	for i, m := range ms {
+		out[i] = &m.message
+	}
+	return out
+}

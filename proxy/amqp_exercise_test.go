@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/brokertest"
+)
+
+// target is the namespace behind the doors, as the conformance suite wants it.
+func (sc *amqpScene) target() *brokertest.Target {
+	target := sc.ns.Target()
+	target.ClientOptions.NewWebSocketConn = func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+		return sc.dial(ctx)
+	}
+	target.Dial, target.HTTP = sc.dial, sc.browser().Do
+	target.Cut = func() { sc.front.Cut() }
+	return target
+}
+
+// The conformance suite of the project, its cases over HTTP included, sees no difference though every entity is monitored and
+// every message has a deadline: an hour, unless it states one.
+func TestANamespaceBehindTheAMQPDoorPassesTheConformanceSuite(t *testing.T) {
+	brokertest.Exercise(t, synctest.Test, func(t *testing.T) *brokertest.Target {
+		sc := setupREST(t, func(s *setting) {
+			s.proxy.Settings = func(string) Settings { return Settings{Monitored: true, Deadline: 24 * time.Hour} }
+		})
+		return sc.target()
+	})
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"overdue/internal/amqp"
+	"overdue/internal/relay"
+	"overdue/internal/sbrest"
+)
+
+const (
+	doorAMQP = "amqp"
+
+	managementNode = "$management"
+	// transferDestination is the link property of a sender that sends via one entity to another,
+	// where the message then is.
+	transferDestination = "com.microsoft:transfer-destination-address"
+	// transactionTime is how long a transaction of Service Bus may be open. Its messages are
+	// enqueued when it ends.
+	transactionTime = 2 * time.Minute
+)
+
+// watch decides which links of the AMQP door are watched: those that send to an entity or schedule
+// messages there, unless it is excluded, and those that would write to the monitor queue. All others
+// pass untouched. What holds for the entity is asked at each send: it may be made anew behind the
+// name while the link is there, and here, where it may not be known yet, nothing may wait.
+func (p *Proxy) watch(l relay.Link) relay.Watcher {
+	if l.Coordinator || l.Receiver {
+		return nil
+	}
+	address := l.Address
+	if r, ok := amqp.MapLookup(l.Properties, transferDestination); ok && !r.Null() {
+		if to := r.String(); r.Err() == nil { // otherwise the broker refuses the link
+			address = to
+		}
+	}
+	entity, management := entityOf(address)
+	switch {
+	case entity == "":
+		return nil
+	case p.cfg.MonitorQueue != "" && strings.EqualFold(entity, p.cfg.MonitorQueue):
+		return &monitorQueueLink{p: p, entity: entity, management: management}
+	case p.excluded(entity):
+		return nil
+	}
+	ctx, detach := context.WithCancel(context.Background())
+	at := sendLink{p: p, entity: entity, ctx: ctx, detach: detach, besides: &besides{}}
+	if management {
+		at.patience = requestTime
+		return &managementLink{at}
+	}
+	return &at
+}
+
+// refuseLink keeps apps from receiving companions: the door has the sidecar's own rights, and what an
+// app takes off the monitor queue is a deadline that nobody keeps.
+func (p *Proxy) refuseLink(l relay.Link) *amqp.Error {
+	entity, management := entityOf(l.Address)
+	if !l.Receiver || management || p.cfg.MonitorQueue == "" || !strings.EqualFold(entity, p.cfg.MonitorQueue) {
+		return nil
+	}
+	return amqp.Errorf(amqp.ErrCondNotAllowed, "'%s' is the monitor queue, which gives no messages to apps.", entity)
+}
+
+// entityOf is the queue or topic that an address names, which clients also write with slashes around
+// it or behind a whole URI, and whether it is its management node. "" is any other
+// node: dead letters and the namespace's own take no messages of apps.
+func entityOf(address string) (entity string, management bool) {
+	if _, rest, isURI := strings.Cut(address, "://"); isURI {
+		_, address, _ = strings.Cut(rest, "/")
+	}
+	entity = strings.Trim(address, "/")
+	if at := strings.LastIndexByte(entity, '/'); at > 0 && strings.EqualFold(entity[at+1:], managementNode) {
+		entity, management = entity[:at], true
+	}
+	if utf8.RuneCountInString(entity) > maxEntityName || strings.Contains(entity, "$") || !utf8.ValidString(entity) {
+		return "", false
+	}
+	return entity, management
+}
+
+// A sendLink watches the deliveries of one link to an entity that may be monitored.
+type sendLink struct {
+	p      *Proxy
+	entity string
+	ctx    context.Context // ends when the link is gone, and with it whatever waits for its deliveries
+	detach context.CancelFunc
+	// patience is how long the broker may take to come to an outcome. 0 = as long as the link lives.
+	patience time.Duration
+
+	besides *besides
+}
+
+// Detached is called by the relay when the link is gone.
+func (l *sendLink) Detached() {
+	l.detach()
+	l.besides.abandon()
+}
+
+// Deliver takes the steps of a send with one delivery. What may block is done by a goroutine of its
+// own, of which there are no more than MaxInFlight and one for each session that waits for a place or
+// for what holds.
+func (l *sendLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
+	settings := l.p.cfg.Settings(l.entity)
+	if settings.passes() {
+		return nil, nil
+	}
+	ms, err := readPayload(d.Payload, d.Format)
+	if err == nil && len(ms) == 0 {
+		return nil, nil // an empty batch; the broker says what it thinks of that
+	}
+	s := l.p.newSending(doorAMQP, l.entity, settings, known(ms))
+	s.unreadable = err
+	setDelay(ms, d, 0)
+	_, part := d.State.(*amqp.TransactionalState)
+	s.once = !part && !d.Settled
+	return l.hold(d, s, func() error { return fit(d, ms, func() []byte { return completed(d.Payload, d.Format, ms) }) })
+}
+
+// fit completes a delivery within the size that the link allows. Where it would be exceeded the TTLs
+// are left out: the monitor keeps deadlines without them. An id is needed.
+func fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte) error {
+	out := complete()
+	if d.MaxSize > 0 && uint64(len(out)) > d.MaxSize {
+		for _, m := range ms {
+			m.Stamp = 0
+		}
+		out = complete()
+	}
+	if d.MaxSize > 0 && uint64(len(out)) > d.MaxSize {
+		return fmt.Errorf("%w: %d bytes with the ids that are added, at most %d", errTooLarge, len(out), d.MaxSize)
+	}
+	d.Payload = out
+	return nil
+}
+
+// setDelay notes how much later than other messages these may be enqueued.
+func setDelay(ms []*amqpMessage, d *relay.Delivery, delay time.Duration) {
+	if _, part := d.State.(*amqp.TransactionalState); part {
+		delay += transactionTime
+	}
+	for _, m := range ms {
+		m.Delay = delay
+	}
+}
+
+// hold promises the messages where it is known what holds and a place is free, and otherwise leaves it to a
+// goroutine, as whatever has to wait. complete puts on the delivery what the promise has stamped.
+func (l *sendLink) hold(d *relay.Delivery, s *sending, complete func() error) (relay.Held, *amqp.Error) {
+	var entered bool
+	var err error
+	if !s.settings.Unknown {
+		entered, err = l.p.tryEnter()
+	}
+	if err == nil && entered {
+		if err = s.prepare(d.Settled, complete); err != nil || len(s.promises) == 0 {
+			l.p.leave()
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, l.refuse(d, s, err)
+	case entered && len(s.promises) == 0:
+		return &unmonitored{s}, nil
+	case entered && !s.companionFirst:
+		return l.goBeside(s, d.Settled), nil
+	}
+	h := &held{
+		sendLink: l, send: s, complete: complete, sentSettled: d.Settled, entered: entered,
+		ready: make(chan func(*amqp.Error), 1), settled: make(chan settlement, 1),
+	}
+	go h.run()
+	return h, nil
+}
+
+// refuse is the answer to a delivery that does not go on. One that was sent settled goes on
+// all the same, unwatched: its sender would not hear of a refusal, and the message would be lost.
+func (l *sendLink) refuse(d *relay.Delivery, s *sending, err error) *amqp.Error {
+	l.logFailed(err, d.Settled)
+	if d.Settled {
+		s.promises = nil
+		s.count(nil)
+		return nil
+	}
+	s.count(err)
+	return refusal(err, l.entity)
+}
+
+// logFailed is where an error of a send ends.
+func (l *sendLink) logFailed(err error, settled bool) {
+	status, _, _ := answer(err, l.entity)
+	log := l.p.cfg.Log.Debug
+	if (status >= http.StatusInternalServerError || settled) && l.ctx.Err() == nil {
+		log = l.p.cfg.Log.Warn
+	}
+	event := "send failed"
+	if settled {
+		event = "message is not watched: its sender does not want to hear of failures"
+	}
+	log(event, zap.String("work_queue", l.entity), zap.String("door", doorAMQP), zap.Error(err))
+}
+
+// unmonitored is a delivery without a deadline in an entity that is monitored. It is only counted.
+type unmonitored struct{ send *sending }
+
+func (u *unmonitored) Settled(outcome amqp.DeliveryState, reply relay.Reply) {
+	u.send.count(outcomeError(outcome))
+	reply.Answer(nil)
+}
+
+// A monitorQueueLink refuses what would come to the monitor queue through this door: who may send
+// work may not write companions, which anybody could forge, nor cancel, settle or delete those of others.
+type monitorQueueLink struct {
+	p          *Proxy
+	entity     string
+	management bool
+}
+
+// Detached has nothing to do.
+func (l *monitorQueueLink) Detached() {}
+
+// Deliver refuses the delivery, unless it is a peek.
+func (l *monitorQueueLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
+	if l.management && relay.OperationOf(d.Payload) == operationPeek {
+		return nil, nil
+	}
+	err := sbrest.BadRequest("%s is the monitor queue, which takes no messages of apps.", sbrest.Quoted(l.entity))
+	l.p.metrics.sent(doorAMQP, l.entity, 1, 0, err)
+	return nil, refusal(err, l.entity)
+}

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	goamqp "github.com/Azure/go-amqp"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"overdue/internal/amqp"
+	"overdue/internal/broker"
+	"overdue/internal/pipenet"
+	"overdue/internal/relay"
+)
+
+// driven is one delivery, driven as the relay drives it.
+type driven struct {
+	*testing.T
+	payload []byte
+	held    relay.Held
+	refused *amqp.Error
+	waits   bool
+	ready   chan *amqp.Error
+	answer  chan *amqp.Error
+}
+
+func deliver(t *testing.T, w relay.Watcher, d *relay.Delivery) *driven {
+	t.Helper()
+	x := &driven{T: t, ready: make(chan *amqp.Error, 2), answer: make(chan *amqp.Error, 2)}
+	x.held, x.refused = w.Deliver(d)
+	if held, ok := x.held.(relay.Delayed); ok {
+		x.waits = held.Before(func(err *amqp.Error) {
+			x.payload = d.Payload
+			x.ready <- err
+		})
+	}
+	if !x.waits {
+		x.payload = d.Payload
+	}
+	return x
+}
+
+// settle tells the outcome and waits until the bubble has come to rest.
+func (x *driven) settle(outcome amqp.DeliveryState) *driven {
+	x.Helper()
+	x.held.Settled(outcome, relay.ReplyFunc(func(err *amqp.Error) { x.answer <- err }))
+	synctest.Wait()
+	return x
+}
+
+// want fails the test unless c has been told condition; "" is no error, "-" is nothing yet.
+func (x *driven) want(what string, c chan *amqp.Error, condition string) {
+	x.Helper()
+	synctest.Wait()
+	select {
+	case err := <-c:
+		got := ""
+		if err != nil {
+			got = string(err.Condition)
+		}
+		if got != condition {
+			x.Fatalf("%s with %v, want %q", what, err, condition)
+		}
+	default:
+		if condition != "-" {
+			x.Fatalf("no %s, want one with %q", what, condition)
+		}
+	}
+}
+
+func (x *driven) wantAnswer(condition string) { x.Helper(); x.want("answer", x.answer, condition) }
+func (x *driven) wantReady(condition string) {
+	x.Helper()
+	x.want("word that it may go on", x.ready, condition)
+}
+
+func (x *driven) wantRefused(condition, text string) {
+	x.Helper()
+	if x.refused == nil || string(x.refused.Condition) != condition || !strings.Contains(x.refused.Description, text) {
+		x.Fatalf("refused with %v, want %q with %q", x.refused, condition, text)
+	}
+}
+
+func (x *driven) wantPassed() {
+	x.Helper()
+	if x.held != nil || x.refused != nil {
+		x.Fatalf("held %v, refused %v, want it to pass", x.held, x.refused)
+	}
+}
+
+// watch is the watcher of a link to that address, detached when the test ends.
+func (sc *scene) watch(address string) relay.Watcher {
+	sc.Helper()
+	w := sc.proxy.watch(relay.Link{Address: address})
+	if w == nil {
+		sc.Fatalf("a link to %q is not watched", address)
+	}
+	sc.Cleanup(w.Detached)
+	return w
+}
+
+// within is an encoded message with an id and a deadline, or without one.
+func (sc *scene) within(id, deadline string) *relay.Delivery {
+	sc.Helper()
+	m := goamqp.NewMessage([]byte("hello"))
+	m.Properties = &goamqp.MessageProperties{MessageID: id}
+	if deadline != "" {
+		m.ApplicationProperties = map[string]any{"overdue-within": deadline}
+	}
+	return &relay.Delivery{Payload: sc.encode(m)}
+}
+
+func (sc *scene) encode(m *goamqp.Message) []byte {
+	sc.Helper()
+	b, err := m.MarshalBinary()
+	if err != nil {
+		sc.Fatal(err)
+	}
+	return b
+}
+
+// sendsByAMQP is the value of overdue_sends_total for the AMQP door.
+func (sc *scene) sendsByAMQP(entity, result string) float64 {
+	return testutil.ToFloat64(sc.proxy.metrics.sends.WithLabelValues(entity, doorAMQP, result))
+}
+
+func TestADeliveryIsAnsweredWhenItsCompanionIsAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		sc.warm()
+		w := sc.watch("orders")
+		sc.ns.Net.Delay(pipenet.Both, 50*time.Millisecond)
+		x := deliver(t, w, sc.within("m1", "30s"))
+		if x.waits {
+			t.Error("the delivery waits for its companion, want it beside")
+		}
+		if m, err := readMessage(x.payload); err != nil || m.TTL != 30*time.Second {
+			t.Errorf("goes on as %+v, %v, want a TTL of 30 s", m, err)
+		}
+		x.settle(amqp.Accepted{}).wantAnswer("-")
+		time.Sleep(200 * time.Millisecond)
+		x.wantAnswer("")
+		sc.ns.Net.Delay(pipenet.Both, 0)
+		refs := sc.references()
+		if len(refs) != 2 || refs[0].MessageID != "m1" || refs[0].Within != 30*time.Second {
+			t.Errorf("references %+v, want m1 beside the one of the warm-up", refs)
+		}
+		if got := sc.sendsByAMQP("orders", resultMonitored); got != 1 {
+			t.Errorf("%v monitored sends are counted, want 1", got)
+		}
+	})
+}
+
+func TestADeliveryWithoutADeadlineIsOnlyCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		d := sc.within("", "")
+		before := bytes.Clone(d.Payload)
+		x := deliver(t, sc.watch("orders"), d)
+		if x.waits || !bytes.Equal(x.payload, before) {
+			t.Errorf("waits %v, payload %x, want it as it came: %x", x.waits, x.payload, before)
+		}
+		x.settle(amqp.Accepted{}).wantAnswer("")
+		if refs := sc.references(); len(refs) != 0 {
+			t.Errorf("references %+v, want none", refs)
+		}
+		if got := sc.sendsByAMQP("orders", resultUnmonitored); got != 1 {
+			t.Errorf("%v unmonitored sends are counted, want 1", got)
+		}
+	})
+}
+
+func TestADeliveryIsRejectedWithoutItsCompanion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.queues, s.measure = nil, false })
+		w := sc.watch("orders")
+		x := deliver(t, w, sc.within("m1", "30s"))
+		x.settle(amqp.Accepted{})
+		time.Sleep(time.Minute)
+		x.wantAnswer("com.microsoft:server-busy") // which the app retries
+
+		// From now on the companion goes first: the retries must not leave more work messages.
+		x = deliver(t, w, sc.within("m1", "30s"))
+		if !x.waits {
+			t.Fatal("the delivery goes on beside its companion, want it behind")
+		}
+		time.Sleep(time.Minute)
+		x.wantReady("com.microsoft:server-busy")
+
+		if err := sc.ns.Broker.AddQueue(broker.QueueConfig{Name: monitorQueue}); err != nil {
+			t.Fatal(err)
+		}
+		x = deliver(t, w, sc.within("m1", "30s"))
+		time.Sleep(time.Minute)
+		x.wantReady("")
+		x.settle(amqp.Accepted{}).wantAnswer("")
+		if x = deliver(t, w, sc.within("m2", "30s")); x.waits {
+			t.Error("the delivery waits though the monitor queue is back")
+		}
+		x.settle(amqp.Accepted{}).wantAnswer("")
+		if got := sc.sendsByAMQP("orders", resultMonitored); got != 2 {
+			t.Errorf("%v monitored sends are counted, want 2", got)
+		}
+	})
+}
+
+func TestTheBrokersOwnWordPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		w := sc.watch("orders")
+		full := &amqp.Rejected{Error: amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "full")}
+		deliver(t, w, sc.within("m1", "30s")).settle(full).wantAnswer("")
+		deliver(t, w, sc.within("m2", "30s")).settle(amqp.Released{}).wantAnswer("")
+		part := &amqp.TransactionalState{TxnID: []byte{1}, Outcome: amqp.Accepted{}}
+		deliver(t, w, sc.within("m3", "30s")).settle(part).wantAnswer("")
+		if refused, failed := sc.sendsByAMQP(otherEntities, resultRefused), sc.sendsByAMQP(otherEntities, resultFailed); refused != 1 || failed != 1 {
+			t.Errorf("%v refused and %v failed sends are counted, want one of each", refused, failed)
+		}
+		if got := sc.sendsByAMQP("orders", resultMonitored); got != 1 {
+			t.Errorf("%v monitored sends are counted, want the one in the transaction", got)
+		}
+	})
+}
+
+func TestALateOutcomeGetsASecondCompanion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		x := deliver(t, sc.watch("orders"), sc.within("m1", "30s"))
+		time.Sleep(5 * time.Second)
+		x.settle(amqp.Accepted{}).wantAnswer("")
+		refs := sc.references()
+		if len(refs) != 2 || refs[1].Until.Before(time.Now().Add(-time.Second)) {
+			t.Errorf("references %+v, want a second one with a window up to now", refs)
+		}
+	})
+}
+
+func TestAMessageThatIsSentSettledIsWatchedAsWellAsMayBe(t *testing.T) {
+	settled := func(d *relay.Delivery) *relay.Delivery { d.Settled = true; return d }
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		x := deliver(t, sc.watch("orders"), settled(sc.within("m1", "30s")))
+		x.settle(nil)
+		if refs := sc.references(); len(refs) != 1 || refs[0].MessageID != "m1" {
+			t.Errorf("references %+v, want one of m1", refs)
+		}
+		if got := sc.sendsByAMQP("orders", resultMonitored); got != 1 {
+			t.Errorf("%v monitored sends are counted, want 1", got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.queues, s.measure = nil, false })
+		w := sc.watch("orders")
+		for range 2 { // the companion does not go first after its failure: nothing could be refused
+			x := deliver(t, w, settled(sc.within("m1", "30s")))
+			if x.waits {
+				t.Error("the delivery waits for a companion, want it to go on")
+			}
+			x.settle(nil)
+			time.Sleep(time.Minute)
+		}
+		deliver(t, w, settled(sc.within("m1", "soon"))).wantPassed()
+		if got := sc.sendsByAMQP("orders", resultUnmonitored); got != 3 {
+			t.Errorf("%v unmonitored sends are counted, want 3", got)
+		}
+	})
+}
+
+func TestDeliveriesWithBadDeadlinesAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) {
+			s.proxy.Settings = func(string) Settings { return Settings{Monitored: true, MaxMessageSize: 100} }
+		})
+		w := sc.watch("orders")
+		deliver(t, w, sc.within("m1", "soon")).wantRefused("amqp:not-allowed", "overdue-within")
+		past := goamqp.NewMessage(nil)
+		past.ApplicationProperties = map[string]any{"overdue-deadline": time.Now().Add(-time.Hour)}
+		deliver(t, w, &relay.Delivery{Payload: sc.encode(past)}).wantRefused("amqp:not-allowed", "has passed")
+		symbol := goamqp.NewMessage(nil)
+		symbol.ApplicationProperties = map[string]any{"overdue-deadline": int64(5)}
+		deliver(t, w, &relay.Delivery{Payload: sc.encode(symbol)}).wantRefused("amqp:not-allowed", "of type int64")
+		deliver(t, w, &relay.Delivery{Payload: []byte("hello")}).wantRefused("amqp:not-allowed", "cannot be read")
+		deliver(t, w, &relay.Delivery{Payload: sc.encode(goamqp.NewMessage(make([]byte, 101)))}).wantRefused("amqp:link:message-size-exceeded", "orders")
+		if got := sc.sendsByAMQP(otherEntities, resultRefused); got != 5 {
+			t.Errorf("%v refused sends are counted, want 5", got)
+		}
+	})
+}
+
+func TestABatchHasAReferenceForEachMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		batch := &goamqp.Message{Data: [][]byte{
+			sc.within("m1", "30s").Payload, sc.within("m2", "").Payload, sc.within("", "20s").Payload,
+		}}
+		x := deliver(t, sc.watch("orders"), &relay.Delivery{Payload: sc.encode(batch), Format: amqp.BatchMessageFormat})
+		x.settle(amqp.Accepted{}).wantAnswer("")
+		ms, err := readPayload(x.payload, amqp.BatchMessageFormat)
+		if err != nil || len(ms) != 3 {
+			t.Fatalf("%d messages go on, %v, want 3", len(ms), err)
+		}
+		refs := sc.references()
+		if len(refs) != 2 || refs[0].MessageID != ms[2].ID || ms[2].unnamed || refs[1].MessageID != "m1" {
+			t.Errorf("references %+v, want one of the third message, %q, and one of m1", refs, ms[2].ID)
+		}
+		if got := sc.sendsByAMQP("orders", resultMonitored); got != 2 {
+			t.Errorf("%v monitored sends are counted, want 2", got)
+		}
+	})
+}
+
+func TestACompletedDeliveryFitsTheLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		w := sc.watch("orders")
+		d := sc.within("m1", "30s")
+		d.MaxSize = uint64(len(d.Payload))
+		x := deliver(t, w, d)
+		if m, err := readMessage(x.payload); err != nil || m.TTL != 0 || len(x.payload) > int(d.MaxSize) {
+			t.Errorf("goes on as %+v, %v, of %d bytes, want it without a TTL in %d", m, err, len(x.payload), d.MaxSize)
+		}
+		x.settle(amqp.Accepted{}).wantAnswer("")
+		if refs := sc.references(); len(refs) != 1 || refs[0].Within != 30*time.Second {
+			t.Errorf("references %+v, want one", refs)
+		}
+		d = sc.within("", "30s")
+		d.MaxSize = uint64(len(d.Payload))
+		deliver(t, w, d).wantRefused("amqp:link:message-size-exceeded", "orders")
+	})
+}
+
+// Places are given back by what is settled and by links that go.
+func TestDeliveriesInFlightAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.proxy.MaxInFlight = 1 })
+		first := sc.watch("orders")
+		second := sc.watch("orders")
+		x := deliver(t, first, sc.within("m1", "30s"))
+		y := deliver(t, second, sc.within("m2", "30s"))
+		if x.waits || !y.waits {
+			t.Fatalf("the first waits: %v, the second: %v, want the second to wait for a place", x.waits, y.waits)
+		}
+		time.Sleep(time.Second)
+		y.wantReady("-")
+		x.settle(amqp.Accepted{}).wantAnswer("")
+		y.wantReady("")
+		if m, err := readMessage(y.payload); err != nil || m.TTL != 30*time.Second {
+			t.Errorf("goes on as %+v, %v, want a TTL of 30 s", m, err)
+		}
+		z := deliver(t, first, sc.within("m3", "30s"))
+		second.Detached() // and takes the place of m2 with it
+		z.wantReady("")
+		u := deliver(t, first, sc.within("m4", "30s"))
+		time.Sleep(time.Minute)
+		u.wantReady("com.microsoft:server-busy")
+	})
+}
+
+// Whatever a delivery waits for when its link goes, its place is free for others at once, and what comes
+// later is about nothing.
+func TestALinkThatGoesGivesItsPlacesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.proxy.MaxInFlight = 3 })
+		sc.warm()
+		first, second := sc.watch("orders"), sc.watch("orders")
+		waitsForItsOutcome := deliver(t, first, sc.within("m1", "30s"))
+		synctest.Wait() // until the companion is accepted
+		sc.ns.Net.Delay(pipenet.Both, time.Second)
+		waitsForItsCompanion := deliver(t, first, sc.within("m2", "30s")).settle(amqp.Accepted{})
+		waitsForBoth := deliver(t, first, sc.within("m3", "30s"))
+		if x := deliver(t, second, sc.within("", "30s")); !x.waits {
+			t.Fatal("a fourth delivery goes on, want it to wait for a place")
+		} else {
+			first.Detached()
+			x.wantReady("")
+			x.settle(amqp.Accepted{})
+		}
+		late := deliver(t, first, sc.within("m4", "30s")) // it was on its way to the watcher
+		for _, x := range []*driven{waitsForItsOutcome, waitsForBoth, late} {
+			x.settle(amqp.Accepted{}).wantAnswer("-")
+		}
+		for i := range 2 {
+			if x := deliver(t, second, sc.within("", "30s")); x.waits {
+				t.Errorf("delivery %d of another link waits, want a place for it", i)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		waitsForItsCompanion.wantAnswer("com.microsoft:timeout") // which nobody hears
+		sc.ns.Net.Delay(pipenet.Both, 0)
+	})
+}
+
+func TestMessagesOfATransactionAreLookedForUntilItCanHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		d := sc.within("m1", "30s")
+		d.State = &amqp.TransactionalState{TxnID: []byte{1}}
+		deliver(t, sc.watch("orders"), d).settle(&amqp.TransactionalState{TxnID: []byte{1}, Outcome: amqp.Accepted{}}).wantAnswer("")
+		refs := sc.references()
+		if len(refs) != 1 || refs[0].Until.Before(time.Now().Add(2*time.Minute)) {
+			t.Errorf("references %+v, want one whose window is open for two minutes", refs)
+		}
+	})
+}
+
+func TestWhichLinksAreWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) {
+			s.proxy.MonitorQueue = monitorQueue
+			s.proxy.Excluded = func(entity string) bool { return !strings.EqualFold(entity, "orders") }
+		})
+		via := func(to string) amqp.Raw {
+			b, err := amqp.AppendValue(nil, amqp.Map{{Key: amqp.Symbol(transferDestination), Value: to}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		for _, c := range []struct {
+			link relay.Link
+			want string
+		}{
+			{relay.Link{Address: "orders"}, "send"},
+			{relay.Link{Address: "/Orders/"}, "send"},
+			{relay.Link{Address: "amqps://contoso.servicebus.windows.net:5671/orders"}, "send"},
+			{relay.Link{Address: "orders/$management"}, "management"},
+			{relay.Link{Address: "sb://contoso/orders/$Management"}, "management"},
+			{relay.Link{Address: "orders/$management", Receiver: true}, ""},
+			{relay.Link{Address: "orders/$DeadLetterQueue"}, ""},
+			{relay.Link{Address: "others", Properties: via("orders")}, "send"},
+			{relay.Link{Address: "orders", Properties: via("others")}, ""},
+			{relay.Link{Address: "orders", Properties: via("Monitor")}, "monitor"},
+			{relay.Link{Address: "others"}, ""},
+			{relay.Link{Address: "$cbs"}, ""},
+			{relay.Link{Address: "$management"}, ""},
+			{relay.Link{Address: ""}, ""},
+			{relay.Link{Coordinator: true}, ""},
+			{relay.Link{Address: "MONITOR"}, "monitor"},
+			{relay.Link{Address: "monitor/$management"}, "monitor"},
+		} {
+			got := ""
+			switch w := sc.proxy.watch(c.link).(type) {
+			case *sendLink:
+				got = "send"
+				w.Detached()
+			case *managementLink:
+				got = "management"
+				w.Detached()
+			case *monitorQueueLink:
+				got = "monitor"
+			}
+			if got != c.want {
+				t.Errorf("link %+v is watched as %q, want %q", c.link, got, c.want)
+			}
+		}
+	})
+}

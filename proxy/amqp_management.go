@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"overdue/internal/amqp"
+	"overdue/internal/relay"
+	"overdue/internal/sbrest"
+)
+
+// Requests to an entity's management node that the proxy has to know.
+const (
+	operationSchedule = "com.microsoft:schedule-message"
+	operationPeek     = "com.microsoft:peek-message"
+
+	// requestTime is how long the broker may take for a request. SDKs do not wait longer.
+	requestTime = time.Minute
+)
+
+// A managementLink watches the requests to the management node of a monitored entity. Those that
+// schedule messages are sends. All others pass untouched, the ones that cancel among them: a companion whose
+// message was cancelled finds nothing.
+type managementLink struct{ sendLink }
+
+// Deliver takes the steps of a send with a request that schedules messages. The app waits for the
+// response, which comes over another link, so the companions go first. The relay takes the
+// response for the outcome, and answers in place of the broker what is refused here.
+func (l *managementLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
+	settings := l.p.cfg.Settings(l.entity)
+	if settings.passes() || relay.OperationOf(d.Payload) != operationSchedule {
+		return nil, nil
+	}
+	ms, err := readScheduled(d.Payload)
+	if err != nil {
+		// The broker cannot read it either, and tells the app so in a response.
+		l.p.cfg.Log.Warn("request cannot be read and is passed on",
+			zap.String("work_queue", l.entity), zap.String("door", doorAMQP), zap.Error(err))
+		return nil, nil
+	}
+	s := l.p.newSending(doorAMQP, l.entity, settings, known(ms))
+	s.companionFirst = true
+	setDelay(ms, d, requestTime)
+	// A request that is sent settled (.NET) can be refused nevertheless: its app hears no response.
+	unsettled := *d
+	unsettled.Settled = false
+	return l.hold(&unsettled, s, func() error {
+		return fit(d, ms, func() []byte { return scheduleCompleted(d.Payload, ms) })
+	})
+}
+
+// readScheduled reads the messages of a request that schedules them.
+func readScheduled(payload []byte) ([]*amqpMessage, error) {
+	request, err := amqp.ParseMessage(payload)
+	if err != nil {
+		return nil, sbrest.BadRequest("The request cannot be read: %s.", err)
+	}
+	body, _ := request.Value()
+	list, ok := amqp.MapLookup(body.Raw(), "messages")
+	entries, n := list.List()
+	if !ok || list.Err() != nil {
+		return nil, sbrest.BadRequest("The request has no list of messages.")
+	}
+	if n > maxBatch {
+		return nil, sbrest.BadRequest("The request has more than %d messages.", maxBatch)
+	}
+	ms := make([]*amqpMessage, 0, n)
+	for i := range n {
+		entry := entries.Raw()
+		encoded, ok := amqp.MapLookup(entry, "message")
+		b := encoded.Binary()
+		if !ok || encoded.Err() != nil {
+			return nil, sbrest.BadRequest("Entry %d of the request has no message.", i+1)
+		}
+		m, err := readMessage(b)
+		if err != nil {
+			return nil, sbrest.BadRequest("Message %d of the request: %s", i+1, sentenceOf(err))
+		}
+		// The entry names the message, too. What it says is taken over to the message.
+		if r, ok := amqp.MapLookup(entry, "message-id"); m.unnamed && ok {
+			if id, err := idText(r, ok, "message-id"); err == nil && id != "" {
+				m.ID = id
+			}
+		}
+		ms = append(ms, m)
+	}
+	return ms, nil
+}
+
+// scheduleCompleted is the request with what its messages lack. All that it says beside them stays
+// as it is encoded.
+func scheduleCompleted(payload []byte, ms []*amqpMessage) []byte {
+	var out []byte
+	for r := amqp.NewReader(payload); !r.Done(); {
+		section := r.Rest()
+		code := r.Descriptor()
+		value := r.Raw()
+		section = section[:len(section)-r.Len()]
+		if code != amqp.CodeAMQPValue {
+			out = append(out, section...)
+			continue
+		}
+		out = append(out, section[:len(section)-len(value)]...)
+		out = appendMapWith(out, value, "messages", func(dst []byte, list amqp.Raw) []byte {
+			r := amqp.NewReader(list)
+			entries, n := r.List()
+			dst, start := amqp.BeginList(dst)
+			for i := range n {
+				entry, m := entries.Raw(), ms[i]
+				if m.incomplete() {
+					dst = appendMapWith(dst, entry, "message", func(dst []byte, _ amqp.Raw) []byte {
+						return amqp.AppendBinary(dst, m.appendCompleted(nil))
+					})
+				} else {
+					dst = append(dst, entry...)
+				}
+			}
+			return amqp.EndList(dst, start, n)
+		})
+	}
+	return out
+}
+
+// appendMapWith appends a map with the first value of a key replaced by what replace appends in its
+// place, and all other pairs as they are encoded. The map has been read before.
+func appendMapWith(dst []byte, m amqp.Raw, key string, replace func(dst []byte, old amqp.Raw) []byte) []byte {
+	r := amqp.NewReader(m)
+	pairs, n := r.Map()
+	dst, start := amqp.BeginMap(dst)
+	for done := false; !pairs.Done(); {
+		k := pairs.Raw()
+		v := pairs.Raw()
+		dst = append(dst, k...)
+		text := amqp.NewReader(k)
+		if !done && string(text.StringBytes()) == key {
+			done = true
+			dst = replace(dst, v)
+		} else {
+			dst = append(dst, v...)
+		}
+	}
+	return amqp.EndMap(dst, start, n)
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"overdue/internal/sas"
+)
+
+// authorize says why a request may not go on, where there are keys: it has to show a token that
+// one of them has signed and that is good for what it asks. The AMQP door asks for the same, see
+// relay.Keys.
+func (p *Proxy) authorize(r *http.Request) error {
+	if len(p.cfg.Keys) == 0 {
+		return nil
+	}
+	path, oneOf := wanted(r)
+	now := time.Now()
+	g, err := p.cfg.Keys.Token(r.Header.Get("Authorization"), path, now)
+	if err == nil && !g.Holds(now, oneOf) {
+		err = sas.Missing(oneOf, path)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errDenied, err)
+	}
+	return nil
+}
+
+// wanted says what a request is about, the path of an entity where it is about its messages, and
+// which rights allow it, each alone. What is not surely a request of the runtime API is one of the
+// administration's.
+func wanted(r *http.Request) (path string, oneOf sas.Rights) {
+	path = strings.Trim(r.URL.Path, "/")
+	entity, ok := strings.CutSuffix(path, "/messages")
+	if ok && r.Method == http.MethodPost {
+		return entity, sas.Send
+	}
+	if entity, ok = strings.CutSuffix(path, "/messages/head"); ok && (r.Method == http.MethodPost || r.Method == http.MethodDelete) {
+		return entity, sas.Listen
+	}
+	// {entity}/messages/{message-id}/{lock token}; a body would describe an entity of that name
+	segments := strings.Split(path, "/")
+	if n := len(segments); n > 3 && segments[n-3] == "messages" && lockToken.MatchString(segments[n-1]) && r.ContentLength == 0 {
+		return strings.Join(segments[:n-3], "/"), sas.Listen
+	}
+	return path, sas.Manage
+}
+
+// lockToken is the form of a lock token, a UUID.
+var lockToken = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)

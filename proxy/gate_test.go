@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+	"overdue/internal/relay"
+	"overdue/internal/sas"
+)
+
+const (
+	appKey   = "app"
+	appValue = "bG9jYWw="
+)
+
+// withKeys is a proxy whose doors have keys, before a namespace where it has its own.
+func withKeys(keys ...sas.Key) func(*setting) {
+	return func(s *setting) {
+		s.proxy.Keys = keys
+		s.proxy.AMQP.Tokens = relay.SAS(brokertest.Key().KeyName, brokertest.Key().PrimaryKey)
+		s.broker.Keys = []broker.AuthorizationRule{brokertest.Key()}
+	}
+}
+
+func TestARequestNeedsATokenOfAKeyThatIsGoodForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, withKeys(
+			sas.Key{Name: appKey, Value: appValue, Rights: sas.Send},
+			sas.Key{Name: "reader", Value: "cmVhZA==", Rights: sas.Listen},
+			sas.Key{Name: "other", Value: "b3RoZXI=", Rights: sas.Send, Entity: "bills"},
+		))
+		soon := time.Now().Add(time.Hour)
+		const orders = "https://localhost/orders"
+		for name, c := range map[string]struct {
+			token  string
+			status int
+			want   string
+		}{
+			"a token":               {sas.Make(appKey, appValue, orders, soon), http.StatusCreated, ""},
+			"of the namespace":      {sas.Make(appKey, appValue, "https://localhost/", soon), http.StatusCreated, ""},
+			"for the whole request": {sas.Make(appKey, appValue, orders+"/messages", soon), http.StatusUnauthorized, "InvalidAudience: The authorization header contains a token with a wrong audience."},
+			"none":                  {"", http.StatusUnauthorized, "MissingToken: The authorization header was not found."},
+			"no signature":          {"SharedAccessSignature x", http.StatusUnauthorized, "MalformedToken: "},
+			"another key":           {sas.Make(appKey, "d3Jvbmc=", orders, soon), http.StatusUnauthorized, "InvalidSignature: The token has an invalid signature."},
+			"expired":               {sas.Make(appKey, appValue, orders, time.Now().Add(-time.Second)), http.StatusUnauthorized, "ExpiredToken: The token is expired."},
+			"without the right":     {sas.Make("reader", "cmVhZA==", orders, soon), http.StatusUnauthorized, "'Send' claim(s) are required"},
+			"of another queue":      {sas.Make("other", "b3RoZXI=", orders, soon), http.StatusUnauthorized, "InvalidSignature"},
+			"a JSON Web Token":      {"Bearer eyJ0eXAi.x.y", http.StatusUnauthorized, "InvalidToken: Shared access signatures are taken here"},
+		} {
+			headers := []string{"BrokerProperties", `{"TimeToLive":3600}`}
+			if c.token != "" {
+				headers = append(headers, "Authorization", c.token)
+			}
+			w := sc.post("/orders/messages", "x", headers...)
+			if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+				t.Errorf("%s: %d %s, want %d with %q", name, w.Code, w.Body, c.status, c.want)
+			}
+			if strings.Contains(w.Body.String(), appValue) {
+				t.Errorf("%s: the answer shows the key: %s", name, w.Body)
+			}
+		}
+	})
+}
+
+// Every request asks for the rights that the service asks for, and for Manage where it
+// is not certain what it is.
+func TestWhatARequestNeeds(t *testing.T) {
+	const lock = "/messages/1/7da9cfd5-40d5-4bb1-8d64-ec5a52e1c547"
+	for name, c := range map[string]struct {
+		method, target, body string
+		path                 string
+		want                 sas.Rights
+	}{
+		"send":                           {http.MethodPost, "/orders/messages", "x", "orders", sas.Send},
+		"send to a path":                 {http.MethodPost, "/eu/orders/messages/", "x", "eu/orders", sas.Send},
+		"peek-lock":                      {http.MethodPost, "/orders/messages/head?timeout=5", "", "orders", sas.Listen},
+		"receive and delete":             {http.MethodDelete, "/events/subscriptions/s/messages/head", "", "events/subscriptions/s", sas.Listen},
+		"complete":                       {http.MethodDelete, "/orders" + lock, "", "orders", sas.Listen},
+		"unlock":                         {http.MethodPut, "/orders" + lock, "", "orders", sas.Listen},
+		"renew":                          {http.MethodPost, "/orders" + lock, "", "orders", sas.Listen},
+		"a queue of such a name":         {http.MethodPut, "/orders" + lock, "<entry/>", "orders" + lock, sas.Manage},
+		"make a queue":                   {http.MethodPut, "/orders", "<entry/>", "orders", sas.Manage},
+		"make a queue called messages":   {http.MethodPut, "/orders/messages", "<entry/>", "orders/messages", sas.Manage},
+		"delete a queue called messages": {http.MethodDelete, "/orders/messages", "", "orders/messages", sas.Manage},
+		"delete one below it":            {http.MethodDelete, "/a/messages/b/c", "", "a/messages/b/c", sas.Manage},
+		"list queues":                    {http.MethodGet, "/$Resources/Queues", "", "$Resources/Queues", sas.Manage},
+		"other letters":                  {http.MethodPost, "/orders/Messages", "x", "orders/Messages", sas.Manage},
+		"nothing":                        {http.MethodGet, "/", "", "", sas.Manage},
+	} {
+		path, oneOf := wanted(httptest.NewRequest(c.method, c.target, strings.NewReader(c.body)))
+		if path != c.path || oneOf != c.want {
+			t.Errorf("%s: %v at %q, want %v at %q", name, oneOf, path, c.want, c.path)
+		}
+	}
+}
+
+func TestAnAppAtTheAMQPDoorNeedsAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setupAMQP(t, withKeys(sas.Key{Name: appKey, Value: appValue, Rights: sas.Send}))
+		sender, err := sc.clientOf(connectionString(appKey, appValue)).NewSender("orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ttl := time.Hour
+		if err := sender.SendMessage(t.Context(), &azservicebus.Message{Body: []byte("x"), TimeToLive: &ttl}, nil); err != nil {
+			t.Errorf("SendMessage with the key = %v, want nil", err)
+		}
+		sc.wantCompanions(1)
+		if sender, err = sc.clientOf(connectionString(appKey, "d3Jvbmc=")).NewSender("orders", nil); err != nil {
+			t.Fatal(err)
+		}
+		wantUnauthorized(t, sender.SendMessage(t.Context(), &azservicebus.Message{Body: []byte("x")}, nil), "InvalidSignature: The token has an invalid signature.")
+	})
+}
+
+// The app's own key goes on to the namespace, which judges it; the companion is written
+// as the proxy.
+func TestTheTokensOfClientsPassOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limited := broker.AuthorizationRule{KeyName: "limited", PrimaryKey: "bGltaXRlZA==", Listen: true}
+		sc := setupAMQP(t, func(s *setting) {
+			s.proxy.ClientTokens = true
+			s.broker.Keys = []broker.AuthorizationRule{brokertest.Key(), limited}
+		})
+		send := func(client *azservicebus.Client) error {
+			t.Helper()
+			sender, err := client.NewSender("orders", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ttl := time.Hour
+			return sender.SendMessage(t.Context(), &azservicebus.Message{Body: []byte("x"), TimeToLive: &ttl}, nil)
+		}
+		if err := send(sc.app); err != nil {
+			t.Errorf("SendMessage with a key of the namespace = %v, want nil", err)
+		}
+		sc.wantCompanions(1)
+		wantUnauthorized(t, send(sc.clientOf(connectionString(limited.KeyName, limited.PrimaryKey))), "'Send' claim(s) are required")
+		wantUnauthorized(t, send(sc.clientOf(connectionString("nobody", "d3Jvbmc="))), "InvalidSignature: The token has an invalid signature.")
+
+		w := sc.post("/orders/messages", "x", "Authorization", sas.Make("nobody", "d3Jvbmc=", "https://localhost/orders", time.Now().Add(time.Hour)))
+		sc.want(w, http.StatusNotImplemented, "This door passes the tokens of clients on to the namespace, over AMQP only")
+		sc.wantCompanions(1)
+	})
+}
+
+func TestKeysAndTokensThatPassOnExcludeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		for name, cfg := range map[string]Config{
+			"keys":   {ClientTokens: true, Keys: sas.Keys{{Name: appKey, Value: appValue, Rights: sas.All}}},
+			"tokens": {ClientTokens: true, AMQP: relay.Config{Tokens: relay.SAS("a", "b")}},
+		} {
+			cfg.Client, cfg.Scheduler = sc.client, sc.scheduler
+			if _, err := New(cfg); err == nil {
+				t.Errorf("New with %s = nil, want an error", name)
+			}
+		}
+	})
+}
+
+func connectionString(name, key string) string {
+	return "Endpoint=sb://localhost;SharedAccessKeyName=" + name + ";SharedAccessKey=" + key + ";UseDevelopmentEmulator=true"
+}
+
+// wantCompanions counts what waits in the monitor queue.
+func (sc *scene) wantCompanions(want int) {
+	sc.Helper()
+	if got := len(sc.companions()); got != want {
+		sc.Errorf("%d companions, want %d", got, want)
+	}
+}
+
+func wantUnauthorized(t *testing.T, err error, text string) {
+	t.Helper()
+	var refused *azservicebus.Error
+	if !errors.As(err, &refused) || refused.Code != azservicebus.CodeUnauthorizedAccess || !strings.Contains(err.Error(), text) {
+		t.Errorf("%v, want unauthorized access with %q", err, text)
+	}
+}

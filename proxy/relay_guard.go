@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"overdue/internal/sas"
+	"overdue/internal/sbrest"
+)
+
+// refuseOfMonitorQueue keeps clients from reading, writing and changing the monitor queue, as refuseLink and watch do at the
+// AMQP door: the relay has the proxy's own rights. To look at its description and to receive its dead letters is free.
+func (p *Proxy) refuseOfMonitorQueue(r *http.Request) error {
+	var segments []string
+	for s := range strings.SplitSeq(r.URL.Path, "/") {
+		switch s {
+		case "":
+			continue
+		case ".", "..":
+			// Whoever stands behind may resolve them, and then it is another path.
+			return sbrest.BadRequest("A path with %q in it is not taken.", s)
+		}
+		segments = append(segments, s)
+	}
+	if p.cfg.MonitorQueue == "" || r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	path := strings.ToLower(strings.Join(segments, "/")) + "/"
+	queue := strings.ToLower(p.cfg.MonitorQueue) + "/"
+	if rest, ok := strings.CutPrefix(path, queue); ok && !strings.HasPrefix(rest, "$deadletterqueue/") {
+		return sbrest.BadRequest("%s is the monitor queue, which apps do not receive from and do not change.", sbrest.Quoted(p.cfg.MonitorQueue))
+	}
+	return nil
+}
+
+// refuseForward keeps clients from having messages forwarded to where they may not send themselves: to the monitor
+// queue, and, where there are keys, to what theirs are not good for. The namespace cannot judge that, since it sees the
+// proxy's own token.
+func (p *Proxy) refuseForward(r *http.Request, body []byte) error {
+	if r.Method != http.MethodPut || p.cfg.Upstream.Authorize == nil && p.cfg.MonitorQueue == "" {
+		return nil
+	}
+	targets, err := forwardTargets(body)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for _, t := range targets {
+		if p.cfg.MonitorQueue != "" && strings.EqualFold(t.path, p.cfg.MonitorQueue) {
+			return sbrest.BadRequest("%s is the monitor queue, to which nothing is forwarded.", sbrest.Quoted(p.cfg.MonitorQueue))
+		}
+		if len(p.cfg.Keys) == 0 {
+			continue
+		}
+		token := cmp.Or(r.Header.Get(t.proof), r.Header.Get(authorization))
+		g, err := p.cfg.Keys.Token(token, t.path, now)
+		if err == nil && !g.Holds(now, sas.Send|sas.Manage) {
+			err = sas.Missing(sas.Send, t.path)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", errDenied, err)
+		}
+	}
+	return nil
+}
+
+// A forward is where the messages of an entity, or its dead letters, are to go.
+type forward struct {
+	path  string // without slashes around it
+	proof string // the header whose token has to be good for it
+}
+
+// forwards are the elements of a description that say so.
+var forwards = map[string]string{"forwardto": supplementaryAuthorization, "forwarddeadletteredmessagesto": deadLetterAuthorization}
+
+// forwardTargets reads where the description of an entity forwards to. What cannot be read here, or may be read
+// otherwise elsewhere, is refused.
+func forwardTargets(body []byte) (targets []forward, err error) {
+	d := xml.NewDecoder(bytes.NewReader(body)) // of UTF-8 only
+	var element string
+	var text strings.Builder
+	for {
+		token, err := d.Token()
+		switch {
+		case errors.Is(err, io.EOF):
+			return targets, nil
+		case err != nil:
+			return nil, sbrest.BadRequest("The description of the entity cannot be read: %s.", err)
+		}
+		switch t := token.(type) {
+		case xml.Directive: // it may define what &x; stands for
+			return nil, sbrest.BadRequest("The description of the entity has a document type.")
+		case xml.StartElement:
+			if name := strings.ToLower(t.Name.Local); forwards[name] != "" {
+				element = name
+				text.Reset()
+			}
+		case xml.CharData:
+			text.Write(t)
+		case xml.EndElement:
+			if element == "" || strings.ToLower(t.Name.Local) != element {
+				continue
+			}
+			if path := targetPath(strings.TrimSpace(text.String())); path != "" {
+				targets = append(targets, forward{path, forwards[element]})
+			}
+			element = ""
+		}
+	}
+}
+
+// targetPath is the path of an entity that is given by its name or by its address.
+func targetPath(text string) string {
+	if strings.Contains(text, "://") {
+		return sas.Path(text)
+	}
+	return strings.Trim(text, "/")
+}

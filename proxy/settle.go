@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"strings"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/relay"
+	"overdue/scheduler"
+)
+
+// Annotations by which a message that was delivered is told from others.
+const (
+	annotationEnqueuedTime          = "x-opt-enqueued-time"
+	annotationSequenceNumber        = "x-opt-sequence-number"
+	annotationEnqueueSequenceNumber = "x-opt-enqueue-sequence-number"
+)
+
+// subscriptions is what stands between a topic and a subscription in an address.
+const subscriptions = "/subscriptions/"
+
+// observe decides over which links of the AMQP door settlements are looked for: those on which apps receive
+// from a monitored queue. The copies of a topic are many and its companion is one, so a settlement in a
+// subscription says nothing.
+func (p *Proxy) observe(l relay.Link) relay.Observer {
+	entity, _ := entityOf(l.Address)
+	if entity == "" || strings.Contains(strings.ToLower(entity), subscriptions) || p.excluded(entity) {
+		return nil
+	}
+	return &settleLink{p, entity}
+}
+
+// A settleLink observes what an app receives from a monitored queue.
+type settleLink struct {
+	p      *Proxy
+	entity string
+}
+
+// Delivered notes a message that may have been sent from here.
+func (l *settleLink) Delivered(payload []byte) (relay.Note, bool) {
+	raw, ok := headOf(payload)
+	if !ok {
+		return relay.Note{}, false
+	}
+	d, ok := l.p.delivered(l.entity, &raw)
+	return noteOf(d), ok
+}
+
+// Settled tells the scheduler of a message that was settled for good.
+func (l *settleLink) Settled(n relay.Note) { l.p.settled(deliveredOf(n)) }
+
+// settled is called when the broker has confirmed that a message was completed or dead-lettered by whoever received it, or was
+// received and deleted: its companion may be needless.
+func (p *Proxy) settled(d scheduler.Delivered) { p.cfg.Scheduler.Settle(d) }
+
+// delivered is what has to be known of a message that was delivered from a queue, for settled. ok is false
+// for one that was not sent from here, as far as its ids tell, or that does not say when it came there.
+func (p *Proxy) delivered(entity string, m *amqp.Message) (d scheduler.Delivered, ok bool) {
+	id, named := idBytes(m.Properties, amqp.PropertyMessageID)
+	session, legible := idBytes(m.Properties, amqp.PropertyGroupID)
+	if !named || !legible || len(id) == 0 {
+		return d, false
+	}
+	d.Key = scheduler.KeyOf(entity, id, session)
+	if !p.cfg.Scheduler.Expects(d.Key) {
+		return d, false
+	}
+	stamp, ok := amqp.MapLookup(m.MessageAnnotations, annotationEnqueuedTime)
+	if !ok || forwarded(m.MessageAnnotations) {
+		return d, false
+	}
+	d.Enqueued = stamp.Timestamp().Time()
+	if stamp.Err() != nil || p.cfg.Scheduler.InSlots(entity, d.Enqueued) {
+		return d, false
+	}
+	d.Deadline, ok = p.deadlineOf(entity, m, d.Enqueued)
+	return d, ok
+}
+
+// forwarded reports whether the message was first enqueued elsewhere: it may have been sent there with the id that another
+// has here.
+func forwarded(annotations amqp.Raw) bool {
+	was, ok := amqp.MapLookup(annotations, annotationEnqueueSequenceNumber)
+	if !ok {
+		return false
+	}
+	is, ok := amqp.MapLookup(annotations, annotationSequenceNumber)
+	first := was.Long()
+	return was.Err() != nil || first != 0 && (!ok || first != is.Long() || is.Err() != nil)
+}
+
+// deadlineOf is the deadline that a message with that stamp has, reckoned as when it was sent. Its TTL may have been
+// stamped since: that ends at the deadline, too.
+func (p *Proxy) deadlineOf(entity string, raw *amqp.Message, enqueued time.Time) (time.Time, bool) {
+	ttl, err := timeToLiveOf(raw)
+	if err != nil {
+		return time.Time{}, false
+	}
+	properties := raw.ApplicationProperties
+	m := message{TTL: ttl, Property: func(name string) any { return propertyOf(properties, name) }}
+	settings := p.cfg.Settings(entity)
+	st, err := statedBy(&m, settings)
+	switch {
+	case err != nil || st.by == "" || settings.Unknown:
+		return time.Time{}, false
+	case st.within > 0:
+		return enqueued.Add(st.within), true
+	}
+	return st.at, true
+}
+
+// headOf cuts the sections before the body. ok is false when they do not end within b.
+func headOf(b []byte) (m amqp.Message, ok bool) {
+	for r := amqp.NewReader(b); !r.Done(); {
+		code := r.Descriptor()
+		if r.Err() == nil && code >= amqp.CodeData {
+			return m, true
+		}
+		v := r.Raw()
+		if r.Err() != nil {
+			return m, false
+		}
+		switch code {
+		case amqp.CodeHeader:
+			m.Header = v
+		case amqp.CodeMessageAnnotations:
+			m.MessageAnnotations = v
+		case amqp.CodeProperties:
+			m.Properties = v
+		case amqp.CodeApplicationProperties:
+			m.ApplicationProperties = v
+		}
+	}
+	return m, len(b) > 0
+}
+
+// idBytes is the text of an id, empty when there is none. An id of another type is written out.
+func idBytes(properties amqp.Raw, field int) (text []byte, ok bool) {
+	r, ok := amqp.ListField(properties, field)
+	if !ok {
+		return nil, true
+	}
+	id := r
+	if text = id.StringBytes(); id.Err() == nil {
+		return text, true
+	}
+	id = r
+	v := id.Value()
+	return []byte(amqp.IDText(v)), id.Err() == nil
+}
+
+// noteOf is d as the relay keeps it.
+func noteOf(d scheduler.Delivered) relay.Note {
+	return relay.Note{d.Key[0], d.Key[1], uint64(d.Enqueued.UnixNano()), uint64(d.Deadline.UnixNano())}
+}
+
+func deliveredOf(n relay.Note) scheduler.Delivered {
+	return scheduler.Delivered{Key: scheduler.Key{n[0], n[1]}, Enqueued: time.Unix(0, int64(n[2])), Deadline: time.Unix(0, int64(n[3]))}
+}

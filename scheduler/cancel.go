@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"overdue/internal/operations"
+	"overdue/internal/sblink"
+)
+
+const (
+	// cancelGather is how long a companion that has become needless waits for others, so that they
+	// share a request. What is due sooner does not wait.
+	cancelGather = 5 * time.Second
+	// cancelLead is how long before it is due a companion is left to ring.
+	cancelLead = 3 * time.Second
+	// cancelTick is how often those that wait are looked at.
+	cancelTick = 500 * time.Millisecond
+	// cancelBatch bounds the companions of one request, and of one peek.
+	cancelBatch = 250
+	// cancelBacklog bounds the companions that wait to be cancelled. The others ring.
+	cancelBacklog = 16 << 10
+	// cancelTime bounds a round.
+	cancelTime = time.Minute
+	// A round that failed is followed by a rest, which doubles from cancelRest up to cancelRestMost. Where
+	// rights are missing that is all that is ever tried.
+	cancelRest     = time.Second
+	cancelRestMost = 10 * time.Minute
+)
+
+// Expect notes that messages with these references are about to be sent to entity. It MUST be called before
+// they leave, for those of every send: only then is it known which settlement could mean which.
+func (s *Scheduler) Expect(entity string, refs []Reference) {
+	if s.cfg.Index != nil {
+		s.cfg.Index.Put(entity, refs)
+	}
+}
+
+// Confirm notes that the broker has accepted the messages, each once. Only those can be settled early; it must
+// not be called for messages that may be in the queue twice, or that the broker stamps later.
+func (s *Scheduler) Confirm(entity string, refs []Reference) {
+	if s.cfg.Index == nil {
+		return
+	}
+	if now := s.Now(); now.Measured {
+		s.cfg.Index.Confirm(entity, refs, now.Time.Add(now.Uncertainty))
+		s.wakeCancel()
+	}
+}
+
+// Expects reports whether a message with the key may have been sent from here. Where it reports false its
+// settlement need not be told.
+func (s *Scheduler) Expects(key Key) bool { return s.cfg.Index != nil && s.cfg.Index.Known(key) }
+
+// Settle notes that the broker has confirmed that a message is off its queue. A companion that waits for no
+// other is cancelled, if that is worth it; otherwise it is known to be needless when it rings here.
+func (s *Scheduler) Settle(d Delivered) {
+	if s.cfg.Index != nil && s.cfg.Index.Take(d) {
+		s.wakeCancel()
+	}
+}
+
+// Settled reports whether the message that r was sent with is known to be settled.
+func (s *Scheduler) Settled(entity string, r *Reference) bool {
+	return s.cfg.Index != nil && s.cfg.Index.Taken(entity, r)
+}
+
+func (s *Scheduler) wakeCancel() {
+	select {
+	case s.needless <- struct{}{}:
+	default:
+	}
+}
+
+// carried notes that the companions of groups are on the monitor queue.
+func (s *Scheduler) carried(groups []*group) {
+	if s.cfg.Index == nil {
+		return
+	}
+	for _, g := range groups {
+		if g.composed {
+			s.cfg.Index.Carried(g.id, &g.c)
+		}
+	}
+	s.wakeCancel()
+}
+
+// RunCancel cancels companions that have become needless until ctx ends. What it does not get to rings for
+// nothing. A failure ends a round and is told to Config.Cancelled.
+func (s *Scheduler) RunCancel(ctx context.Context) error {
+	if s.cfg.Index == nil || s.cfg.Links == nil {
+		<-ctx.Done()
+		return nil
+	}
+	c := canceller{s: s}
+	rest := cancelRest
+	for c.gather(ctx) {
+		n, err := c.round(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if s.cfg.Cancelled != nil {
+			s.cfg.Cancelled(n, err)
+		}
+		if err == nil {
+			rest = cancelRest
+			continue
+		}
+		select {
+		case <-time.After(rest):
+		case <-ctx.Done():
+		}
+		rest = min(2*rest, cancelRestMost)
+	}
+	return nil
+}
+
+// A canceller is the state of RunCancel.
+type canceller struct {
+	s        *Scheduler
+	waiting  []needless
+	since    time.Time // when the first of them came
+	position int64     // where the monitor queue has not been read yet; 0 = that is not known
+}
+
+// gather waits until there is something that is worth a request. It returns false when ctx ends.
+func (c *canceller) gather(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		before := len(c.waiting)
+		c.waiting = c.s.cfg.Index.Needless(c.waiting)
+		if before == 0 {
+			c.since = time.Now()
+		}
+		now := c.s.Now().Time
+		c.waiting = slices.DeleteFunc(c.waiting, func(n needless) bool { return n.Due.Before(now.Add(cancelLead)) })
+		c.waiting = c.waiting[:min(len(c.waiting), cancelBacklog)]
+		urgent := func(n needless) bool { return n.Due.Before(now.Add(cancelLead + 2*cancelTick)) }
+		var tick <-chan time.Time
+		switch {
+		case len(c.waiting) == 0:
+		case len(c.waiting) >= cancelBatch, time.Since(c.since) >= cancelGather, slices.ContainsFunc(c.waiting, urgent):
+			return true
+		default:
+			tick = time.After(cancelTick)
+		}
+		select {
+		case <-c.s.needless:
+			if tick != nil {
+				select { // not for each that comes
+				case <-tick:
+				case <-ctx.Done():
+				}
+			}
+		case <-tick:
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// round cancels what waits, as far as it is found on the monitor queue.
+func (c *canceller) round(ctx context.Context) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, cancelTime)
+	defer cancel()
+	waiting := c.waiting
+	c.waiting = nil
+	late, err := c.learn(ctx, waiting)
+	if err != nil {
+		c.waiting = waiting
+		return 0, err
+	}
+	c.waiting = late
+	var found []needless
+	var numbers []int64
+	for _, w := range waiting {
+		if number := c.s.cfg.Index.NumberOf(w.ID); number != 0 {
+			found, numbers = append(found, w), append(numbers, number)
+		}
+	}
+	for part := range slices.Chunk(numbers, cancelBatch) {
+		c.s.cfg.Operations.Add(operations.Cancel, 1)
+		if err := c.s.link().CancelScheduledMessages(ctx, part, nil); err != nil {
+			// One of them may be gone, and which is not said. They ring.
+			return n, fmt.Errorf("scheduler: cancel companions on %s: %w", c.s.cfg.MonitorQueue, err)
+		}
+		for _, w := range found[n : n+len(part)] {
+			c.s.cfg.Index.Forget(w.ID)
+			c.s.cfg.Deadlines.Add(w.Entity, operations.Met, w.Messages)
+		}
+		n += len(part)
+	}
+	return n, nil
+}
+
+// errNotShown says that a peek at the monitor queue does not show what was written there.
+var errNotShown = errors.New("none of the companions that wait is shown by a peek")
+
+// learn reads on in the monitor queue until the numbers of all that wait are known. It notes those of others
+// on the way, so that nothing is read twice. What it has not got to is late: a peek for each that waits is
+// as much as cancelling can save.
+func (c *canceller) learn(ctx context.Context, waiting []needless) (late []needless, err error) {
+	unknown := map[companionID]struct{}{}
+	oldest := time.Now()
+	for _, w := range waiting {
+		if c.s.cfg.Index.NumberOf(w.ID) == 0 {
+			unknown[w.ID] = struct{}{}
+			if w.Written.Before(oldest) {
+				oldest = w.Written
+			}
+		}
+	}
+	if len(unknown) == 0 {
+		return nil, nil
+	}
+	c.position = c.s.probes.from(c.position, oldest.Add(-c.s.cfg.WriteTimeout))
+	peeker, err := c.s.cfg.Links.Peeker(ctx, c.s.cfg.MonitorQueue)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: look for companions on %s: %w", c.s.cfg.MonitorQueue, err)
+	}
+	defer peeker.Close(context.WithoutCancel(ctx))
+	sought, ours := len(unknown), 0
+	for range sought {
+		page, err := peeker.Peek(ctx, c.position, cancelBatch)
+		c.s.cfg.Operations.Add(operations.Peek, 1)
+		if err != nil {
+			return nil, fmt.Errorf("scheduler: look for companions on %s: %w", c.s.cfg.MonitorQueue, err)
+		}
+		if len(page) == 0 {
+			if ours == 0 {
+				return nil, fmt.Errorf("scheduler: look for companions on %s: %w", c.s.cfg.MonitorQueue, errNotShown)
+			}
+			return nil, nil // what was not met is gone
+		}
+		for _, m := range page {
+			c.position = max(c.position, m.SequenceNumber+1)
+			if id, ok := parseCompanionID(m.MessageID); ok && m.State == sblink.Scheduled && c.s.cfg.Index.Number(id, m.SequenceNumber) {
+				ours++
+				delete(unknown, id)
+			}
+		}
+		if len(unknown) == 0 {
+			return nil, nil
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(waiting), func(w needless) bool {
+		_, ok := unknown[w.ID]
+		return !ok
+	}), nil
+}
+
+// probes are the numbers that the monitor queue had reached when the clock was measured: where to begin to
+// read it.
+type probes struct {
+	mu   sync.Mutex
+	seen []probe // oldest first
+}
+
+type probe struct {
+	number int64
+	at     time.Time // by our clock: when it was there already
+}
+
+// maxProbes bounds those that are kept: of some forty minutes.
+const maxProbes = 8
+
+func (p *probes) add(number int64, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.seen) == maxProbes {
+		p.seen = append(p.seen[:0], p.seen[1:]...)
+	}
+	p.seen = append(p.seen, probe{number, at})
+}
+
+// from is where to read on, having read up to position, for what was written after the instant t.
+func (p *probes) from(position int64, t time.Time) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.seen) - 1; i >= 0; i-- {
+		if p.seen[i].at.Before(t) {
+			return max(position, p.seen[i].number)
+		}
+	}
+	if position == 0 && len(p.seen) > 0 {
+		return p.seen[0].number
+	}
+	return position
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"overdue/internal/amqp"
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+	"overdue/internal/operations"
+	"overdue/internal/sblink"
+	"overdue/scheduler"
+)
+
+// cancelling is a scheduler that cancels, and what came of it.
+type cancelling struct {
+	*testing.T
+	ns       *brokertest.Namespace
+	s        *scheduler.Scheduler
+	registry *prometheus.Registry
+
+	mu        sync.Mutex
+	cancelled int
+	errs      []error
+}
+
+func setupCancel(t *testing.T, act func(*cancelling)) {
+	t.Helper()
+	c := &cancelling{registry: prometheus.NewRegistry()}
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
+		c.T, c.ns = t, ns
+		links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
+		t.Cleanup(func() { _ = links.Close() }) // a test may have broken its connection
+		s, err := scheduler.New(scheduler.Config{
+			Client: ns.Client(t), MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Links: links, Operations: operations.New(c.registry),
+			Cancelled: func(n int, err error) {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.cancelled += n
+				if err != nil {
+					c.errs = append(c.errs, err)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.s = s
+		if err := s.MeasureClock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- s.RunCancel(ctx) }()
+		t.Cleanup(func() {
+			stop()
+			if err := <-ended; err != nil {
+				t.Errorf("RunCancel = %v, want nil after a stop", err)
+			}
+			_ = s.Close(context.Background())
+		})
+		act(c)
+	})
+}
+
+// send writes the companion of one message to orders, and returns how to settle that.
+func (c *cancelling) send(id string, within time.Duration) (settle func()) {
+	c.Helper()
+	now := time.Now().Truncate(time.Millisecond)
+	refs := []scheduler.Reference{{MessageID: id, Sent: now, From: now, Until: now.Add(2 * time.Second), Deadline: now.Add(within), Within: within, Stated: "ttl"}}
+	c.s.Expect("orders", refs)
+	if err := c.s.Schedule(c.Context(), scheduler.Companion{Entity: "orders", References: refs}); err != nil {
+		c.Fatal(err)
+	}
+	c.s.Confirm("orders", refs)
+	return func() {
+		c.s.Settle(scheduler.Delivered{Key: scheduler.KeyOf("orders", id, ""), Enqueued: now, Deadline: now.Add(within)})
+		if !c.s.Settled("orders", &refs[0]) {
+			c.Errorf("Settled = false of %s", id)
+		}
+	}
+}
+
+func (c *cancelling) told() (cancelled int, errs []error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cancelled, c.errs
+}
+
+func (c *cancelling) operations(name string) (n int) {
+	c.Helper()
+	families, err := c.registry.Gather()
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, m := range families[0].GetMetric() {
+		if m.GetLabel()[0].GetValue() == name {
+			n += int(m.GetCounter().GetValue())
+		}
+	}
+	return n
+}
+
+// want wants so many companions to be left and so many to have been cancelled.
+func (c *cancelling) want(left, cancelled int) {
+	c.Helper()
+	if got := len(companions(c.T, c.ns)); got != left {
+		c.Errorf("%d companions are left, want %d", got, left)
+	}
+	if got, errs := c.told(); got != cancelled {
+		c.Errorf("told of %d cancelled companions (%v), want %d", got, errs, cancelled)
+	}
+}
+
+func TestNeedlessCompanionsShareRequests(t *testing.T) {
+	setupCancel(t, func(c *cancelling) {
+		const n = 1000
+		var settle []func()
+		for i := range n {
+			settle = append(settle, c.send(fmt.Sprint("m-", i), time.Hour+time.Duration(i)*time.Second))
+		}
+		for _, f := range settle[:n-1] {
+			f()
+		}
+		time.Sleep(10 * time.Second)
+		c.want(1, n-1)
+		if cancels, peeks := c.operations("cancel"), c.operations("peek"); cancels > 5 || peeks > 5 {
+			c.Errorf("%d requests and %d peeks, want 5 at most", cancels, peeks)
+		}
+	})
+}
+
+func TestNeedlessCompanionThatIsDueSoonIsLeftToRing(t *testing.T) {
+	setupCancel(t, func(c *cancelling) {
+		soon, later := c.send("soon", 2500*time.Millisecond), c.send("later", 6*time.Second)
+		soon()
+		later()
+		time.Sleep(5 * time.Second)
+		c.want(1, 1)
+	})
+}
+
+// The monitor queue is that of many sidecars: what is theirs is read on the way, and no more of it than pays.
+func TestCompanionsOfOthersAreLeftAlone(t *testing.T) {
+	setupCancel(t, func(c *cancelling) {
+		other := func(n int) {
+			s, err := scheduler.New(scheduler.Config{Client: c.ns.Client(c.T), MonitorQueue: monitorQueue})
+			if err != nil {
+				c.Fatal(err)
+			}
+			defer func() { _ = s.Close(context.Background()) }()
+			for i := range n {
+				if err := s.Schedule(c.Context(), one(fmt.Sprint("m-", i), time.Now().Add(time.Hour+time.Duration(i)*time.Second))); err != nil {
+					c.Fatal(err)
+				}
+			}
+		}
+		other(600)
+		settle := c.send("m-0", time.Hour)
+		settle()
+		time.Sleep(time.Minute) // one peek a round is what one companion is worth
+		c.want(600, 1)
+		if peeks := c.operations("peek"); peeks > 3 {
+			c.Errorf("%d peeks to read 601 companions, want 3", peeks)
+		}
+	})
+}
+
+func TestCancelThatFails(t *testing.T) {
+	setupCancel(t, func(c *cancelling) {
+		remove := c.ns.Broker.Default().Inject(broker.Fault{
+			Operation: broker.OnManagement, Request: "com.microsoft:cancel-scheduled-message",
+			Error: amqp.Errorf("com.microsoft:message-not-found", "One of them is gone."),
+		})
+		c.send("unlucky", time.Hour)()
+		time.Sleep(time.Minute)
+		c.want(1, 0)
+		if _, errs := c.told(); len(errs) != 1 {
+			c.Errorf("told of %v, want one failure: what cannot be cancelled rings", errs)
+		}
+		remove()
+		c.send("lucky", time.Hour)()
+		time.Sleep(time.Minute)
+		c.want(1, 1)
+	})
+}
+
+func TestMonitorQueueThatCannotBePeekedAt(t *testing.T) {
+	setupCancel(t, func(c *cancelling) {
+		remove := c.ns.Broker.Default().Inject(broker.Fault{
+			Operation: broker.OnManagement, Request: "com.microsoft:peek-message", Error: amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "No."),
+		})
+		settle := c.send("m", 3*time.Hour)
+		settle()
+		time.Sleep(time.Hour)
+		c.want(1, 0)
+		if n := c.operations("peek"); n == 0 || n > 20 {
+			c.Errorf("%d peeks in an hour of refusals, want a few", n)
+		}
+		remove()
+		time.Sleep(15 * time.Minute)
+		c.want(0, 1)
+	})
+}
+
+// A broker whose peeks do not show what is scheduled, as that of a partitioned queue may not.
+func TestMonitorQueueThatShowsNoCompanions(t *testing.T) {
+	setupCancel(t, func(c *cancelling) {
+		c.send("m", 3*time.Hour)()
+		if err := purge(c); err != nil {
+			c.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		if n := c.operations("peek"); n == 0 || n > 30 {
+			c.Errorf("%d peeks in two hours, want a few", n)
+		}
+	})
+}
+
+// purge takes the companions off the monitor queue.
+func purge(c *cancelling) error {
+	sender, err := c.ns.Client(c.T).NewSender(monitorQueue, nil)
+	if err != nil {
+		return err
+	}
+	var numbers []int64
+	for _, v := range companions(c.T, c.ns) {
+		numbers = append(numbers, v.SequenceNumber)
+	}
+	return sender.CancelScheduledMessages(c.Context(), numbers, nil)
+}

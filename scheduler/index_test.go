@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"overdue/internal/testseed"
+)
+
+// sent is a message with id that was sent at the instant at, to be received within a minute.
+func sent(id string, at time.Time) Reference {
+	return Reference{
+		MessageID: id, Sent: at, From: at.Add(-5 * time.Millisecond), Until: at.Add(2 * time.Second),
+		Deadline: at.Add(time.Minute), Within: time.Minute, Stated: "ttl",
+	}
+}
+
+// stamped is that message as it is delivered when the broker has stamped it with the instant at.
+func stamped(id string, at time.Time) Delivered {
+	return Delivered{Key: KeyOf("orders", id, ""), Enqueued: at, Deadline: at.Add(time.Minute)}
+}
+
+// carry tells the index of a companion with the references, and returns its id.
+func carry(x Index, n byte, refs ...Reference) companionID {
+	id := companionID{n}
+	x.Carried(id, &Companion{Kind: KindEach, Entity: "orders", Due: noon.Add(time.Minute), References: refs})
+	return id
+}
+
+func needlessIDs(x Index) (ids []companionID) {
+	for _, n := range x.Needless(nil) {
+		ids = append(ids, n.ID)
+	}
+	return ids
+}
+
+// All indexes pass this.
+func TestIndex(t *testing.T) {
+	answered := noon.Add(20 * time.Millisecond) // when its sender was told that the message is accepted
+	r := sent("m", noon)
+	taken := func(t *testing.T, x Index, d Delivered, want bool) {
+		t.Helper()
+		if got := x.Take(d); got != want {
+			t.Errorf("Take = %v, want %v", got, want)
+		}
+	}
+	put := func(x Index, refs ...Reference) {
+		x.Put("Orders", refs) // in another case than it is asked for
+		x.Confirm("orders", refs, answered)
+	}
+	for name, act := range map[string]func(*testing.T, Index){
+		"what was sent and is settled is taken once": func(t *testing.T, x Index) {
+			put(x, r)
+			carry(x, 1, r)
+			if !x.Known(stamped("m", noon).Key) {
+				t.Error("Known = false of what was put")
+			}
+			taken(t, x, stamped("m", noon), true)
+			taken(t, x, stamped("m", noon), false)
+			if !x.Taken("orders", &r) {
+				t.Error("Taken = false of what was taken")
+			}
+			if got := needlessIDs(x); len(got) != 1 {
+				t.Errorf("needless %v, want the companion", got)
+			}
+			if got := needlessIDs(x); len(got) != 0 {
+				t.Errorf("needless %v when asked again, want none", got)
+			}
+		},
+		"what is settled before its companion is written": func(t *testing.T, x Index) {
+			put(x, r)
+			taken(t, x, stamped("m", noon), true)
+			carry(x, 1, r)
+			if got := needlessIDs(x); len(got) != 1 {
+				t.Errorf("needless %v, want the companion", got)
+			}
+		},
+		"what is settled before its sender has heard that it is accepted": func(t *testing.T, x Index) {
+			x.Put("orders", []Reference{r})
+			carry(x, 1, r)
+			taken(t, x, stamped("m", noon), false)
+			x.Confirm("orders", []Reference{r}, answered)
+			if !x.Taken("orders", &r) {
+				t.Error("Taken = false, want that it is taken with the answer")
+			}
+		},
+		"what was never accepted is not taken": func(t *testing.T, x Index) {
+			x.Put("orders", []Reference{r})
+			taken(t, x, stamped("m", noon), false)
+			if x.Taken("orders", &r) {
+				t.Error("Taken = true")
+			}
+		},
+		"what was accepted too late to say when it was stamped": func(t *testing.T, x Index) {
+			x.Put("orders", []Reference{r})
+			x.Confirm("orders", []Reference{r}, noon.Add(takeWindow))
+			taken(t, x, stamped("m", noon), false)
+		},
+		"another id, session, entity": func(t *testing.T, x Index) {
+			put(x, r)
+			taken(t, x, stamped("n", noon), false)
+			d := stamped("m", noon)
+			d.Key = KeyOf("orders", "m", "s")
+			taken(t, x, d, false)
+			d.Key = KeyOf("invoices", "m", "")
+			taken(t, x, d, false)
+		},
+		"a stamp before the send, or after the answer": func(t *testing.T, x Index) {
+			put(x, r)
+			taken(t, x, stamped("m", r.From.Add(-time.Millisecond)), false)
+			taken(t, x, stamped("m", answered.Add(time.Millisecond)), false)
+			taken(t, x, stamped("m", r.From), true)
+		},
+		"another deadline": func(t *testing.T, x Index) {
+			put(x, r)
+			d := stamped("m", noon)
+			d.Deadline = d.Deadline.Add(2 * time.Millisecond)
+			taken(t, x, d, false)
+		},
+		"a send without a window makes its id ambiguous": func(t *testing.T, x Index) {
+			open := r
+			open.From, open.Until = time.Time{}, time.Time{}
+			put(x, open)
+			taken(t, x, stamped("m", noon), false)
+			put(x, r)
+			taken(t, x, stamped("m", noon), false)
+		},
+		"two that could be meant": func(t *testing.T, x Index) {
+			again := sent("m", noon.Add(10*time.Millisecond))
+			put(x, r, again)
+			carry(x, 1, r)
+			carry(x, 2, again)
+			taken(t, x, stamped("m", noon.Add(8*time.Millisecond)), false)
+		},
+		"two of which one could be meant": func(t *testing.T, x Index) {
+			again := sent("m", noon.Add(time.Minute))
+			put(x, r, again)
+			carry(x, 1, r)
+			second := carry(x, 2, again)
+			x.Confirm("orders", []Reference{again}, noon.Add(time.Minute+time.Millisecond))
+			taken(t, x, stamped("m", noon.Add(time.Minute)), true)
+			if got := needlessIDs(x); len(got) != 1 || got[0] != second {
+				t.Errorf("needless %v, want the second companion", got)
+			}
+		},
+		"a companion of many is needless with the last": func(t *testing.T, x Index) {
+			refs := []Reference{sent("a", noon), sent("b", noon), sent("c", noon)}
+			put(x, refs...)
+			carry(x, 1, refs...)
+			for i, r := range refs {
+				if got := needlessIDs(x); len(got) != 0 {
+					t.Fatalf("needless after %d of 3", i)
+				}
+				taken(t, x, stamped(r.MessageID, noon), true)
+			}
+			if got := needlessIDs(x); len(got) != 1 {
+				t.Errorf("needless %v, want the companion", got)
+			}
+		},
+		"a companion that carries what is not known is never needless": func(t *testing.T, x Index) {
+			put(x, r)
+			carry(x, 1, r, sent("of another", noon))
+			taken(t, x, stamped("m", noon), true)
+			if got := needlessIDs(x); len(got) != 0 {
+				t.Errorf("needless %v, want none", got)
+			}
+		},
+		"numbers": func(t *testing.T, x Index) {
+			put(x, r)
+			id := carry(x, 1, r)
+			if x.NumberOf(id) != 0 || x.Number(companionID{9}, 7) || !x.Number(id, 42) || x.NumberOf(id) != 42 {
+				t.Errorf("number %d, want 42 for the one that is known", x.NumberOf(id))
+			}
+			x.Forget(id)
+			if x.NumberOf(id) != 0 || x.Known(stamped("m", noon).Key) {
+				t.Error("something is left of what was forgotten")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { act(t, NewMemoryIndex(100)) })
+	}
+}
+
+func TestMemoryIndexKeepsItsBound(t *testing.T) {
+	x := NewMemoryIndex(10)
+	at := noon
+	for i := range 1000 {
+		r := sent(fmt.Sprint("m-", i), at)
+		x.Put("orders", []Reference{r})
+		x.Confirm("orders", []Reference{r}, at)
+		carry(x, byte(i), r)
+		at = at.Add(time.Second)
+	}
+	if len(x.refs) != 10 || len(x.first) != 10 || len(x.carriers) > 10 {
+		t.Errorf("%d references, %d keys, %d companions, want 10 at most", len(x.refs), len(x.first), len(x.carriers))
+	}
+	if !x.Take(stamped("m-999", at.Add(-time.Second))) {
+		t.Error("the latest is not there")
+	}
+	for i := range 1000 {
+		x.Put("orders", []Reference{sent("same", noon.Add(time.Duration(i)*time.Hour))})
+	}
+	if n := len(x.refs); n != 10 {
+		t.Errorf("%d references after a thousand of one id, want 10 at most", n)
+	}
+}
+
+// A reference that was forgotten before its companion was written may have none, and its message could be taken
+// for another's.
+func TestForgottenReferenceWithoutCompanionForbidsTakes(t *testing.T) {
+	x := NewMemoryIndex(1)
+	first, second := sent("m", noon), sent("m", noon.Add(5*time.Millisecond))
+	x.Put("orders", []Reference{first})
+	x.Put("orders", []Reference{second}) // takes the place of the first
+	x.Confirm("orders", []Reference{second}, noon.Add(20*time.Millisecond))
+	carry(x, 1, second)
+	if x.Take(stamped("m", noon.Add(5*time.Millisecond))) {
+		t.Error("taken, though it may be the message of the first")
+	}
+	late := sent("m", noon.Add(time.Minute))
+	x.Put("orders", []Reference{late})
+	x.Confirm("orders", []Reference{late}, noon.Add(time.Minute))
+	if !x.Take(stamped("m", noon.Add(time.Minute))) {
+		t.Error("not taken a minute later, when it cannot be")
+	}
+}
+
+// Several sidecars send messages with few ids and learn of settlements of each other's. Whatever is taken off
+// where: as long as a message is in the queue, a companion that is left will look for it at about its deadline.
+func TestWhatIsTakenLeavesEveryMessageACompanion(t *testing.T) {
+	seed := testseed.Of(t)
+	const margin = 250 * time.Millisecond // of the monitor
+	for round := range uint64(500) {
+		rng := rand.New(rand.NewPCG(seed, round))
+		type message struct {
+			ref     Reference
+			at      *MemoryIndex
+			stamp   time.Time
+			settled bool
+		}
+		sidecars := []*MemoryIndex{NewMemoryIndex(1 + rng.IntN(20)), NewMemoryIndex(64)}
+		var all []*message
+		at := noon
+		for range 40 {
+			at = at.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)
+			m := &message{ref: sent("m", at), at: sidecars[rng.IntN(2)]}
+			answered := at.Add(time.Duration(rng.IntN([]int{10, 300, 2000}[rng.IntN(3)])) * time.Millisecond)
+			m.stamp = at.Add(time.Duration(rng.Int64N(int64(answered.Sub(at)) + 1))).Truncate(time.Millisecond)
+			if m.stamp.Before(m.ref.From) {
+				m.stamp = m.ref.From
+			}
+			refs := []Reference{m.ref}
+			m.at.Put("orders", refs)
+			carry(m.at, byte(len(all)), m.ref)
+			if rng.IntN(10) > 0 {
+				m.at.Confirm("orders", refs, answered)
+			}
+			all = append(all, m)
+			for range rng.IntN(2) { // a consumer at either sidecar, of what came lately
+				if m := all[max(len(all)-1-rng.IntN(3), 0)]; !m.settled {
+					m.settled = true
+					sidecars[rng.IntN(2)].Take(stamped(m.ref.MessageID, m.stamp))
+				}
+			}
+		}
+		for i, m := range all {
+			if m.settled {
+				continue
+			}
+			watched := false
+			for _, o := range all {
+				rings := !o.at.Taken("orders", &o.ref)
+				covers := o.ref.MessageID == m.ref.MessageID && !m.stamp.Before(o.ref.From.Add(-margin)) && !m.stamp.After(o.ref.Until.Add(margin))
+				watched = watched || rings && covers && o.ref.Deadline.Sub(m.ref.Deadline).Abs() <= 3*time.Second
+			}
+			if !watched {
+				t.Fatalf("round %d: message %d is in the queue, and no companion that is left looks for it", round, i)
+			}
+		}
+	}
+}
+
+// What a monitored message costs the index from its send to its settlement, in batches of 100.
+func BenchmarkMemoryIndex(b *testing.B) {
+	x := NewMemoryIndex(0)
+	refs := make([]Reference, 100)
+	at := noon
+	b.ReportAllocs()
+	for i := 0; i < b.N; i += len(refs) {
+		at = at.Add(time.Second)
+		for j := range refs {
+			refs[j] = sent(ids[j], at)
+		}
+		x.Put("orders", refs)
+		x.Confirm("orders", refs, at)
+		id := companionID{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}
+		x.Carried(id, &Companion{Kind: KindEach, Entity: "orders", Due: at, References: refs})
+		for j := range refs {
+			x.Take(stamped(ids[j], at))
+		}
+		x.Needless(nil)
+		x.Forget(id)
+	}
+}
+
+var ids = func() (ids [100]string) {
+	for i := range ids {
+		ids[i] = fmt.Sprintf("0b1f0c9e-7a53-4c11-9d0e-%012d", i)
+	}
+	return ids
+}()

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// drainBatch and drainPace bound how fast the journal is written to a monitor queue that has just come
+	// back, beside the sends that go on: 1,000 companions a second.
+	drainBatch = 100
+	drainPace  = 100 * time.Millisecond
+	// A monitor queue that is down is asked again after a pause, which grows.
+	shortestPause = 200 * time.Millisecond
+	longestPause  = 5 * time.Second
+)
+
+// Run writes what is in the journal to the monitor queue, what is due first first, until ctx ends; then it
+// returns nil. While the queue is down it asks with one companion after growing pauses.
+func (j *Journal) Run(ctx context.Context) error {
+	var after []byte // the one behind which it goes on: those before it stay for now
+	pause := shortestPause
+	for {
+		n, last, err := j.drain(ctx, after)
+		after = last
+		var rest <-chan time.Time
+		work := j.work
+		switch {
+		case err != nil:
+			rest, work = time.After(pause/2+rand.N(pause/2+1)), nil
+			pause = min(2*pause, longestPause)
+		case n > 0:
+			rest, work = time.After(drainPace), nil
+			pause = shortestPause
+		case last != nil: // what is too large for the queue has another try when there is time
+			after, rest = nil, time.After(longestPause)
+		}
+		select {
+		case <-rest:
+		case <-work:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// drain writes what is due first behind a key, n companions, and takes out what is accepted. It returns behind
+// which key to go on.
+func (j *Journal) drain(ctx context.Context, after []byte) (n int, last []byte, err error) {
+	if err := j.takeOut(); err != nil {
+		return 0, after, err
+	}
+	size := drainBatch
+	if j.phase.Load().down != nil {
+		size = 1
+	}
+	entries, err := j.store.first(after, size)
+	j.noteUnread(err)
+	if err != nil || len(entries) == 0 {
+		return 0, after, err
+	}
+	last, err = j.write(ctx, entries, after)
+	if len(j.accepted) > 0 {
+		j.rose()
+	}
+	if err != nil && ctx.Err() == nil {
+		j.fell(err)
+	}
+	return len(entries), last, errors.Join(err, j.takeOut())
+}
+
+// write hands the entries to the scheduler, which writes them together with what else there is, and waits for
+// what becomes of them. It notes those that are accepted, and moves last behind those that will never be.
+func (j *Journal) write(ctx context.Context, entries []entry, last []byte) (_ []byte, err error) {
+	tickets := make([]*ticket, len(entries))
+	for i := range entries {
+		tickets[i] = j.s.enter(ticketFor(entries[i].c))
+	}
+	for i, t := range tickets {
+		switch ticketErr := t.wait(ctx); {
+		case ticketErr == nil:
+			j.accepted = append(j.accepted, entries[i])
+		case another(ticketErr):
+			err = ticketErr
+		default:
+			last = entries[i].key
+			if !j.tooLarge {
+				j.tooLarge = true
+				j.tell(eventTooLarge, ticketErr)
+			}
+		}
+	}
+	return last, err
+}
+
+// takeOut takes out what the monitor queue has accepted. It is tried until it succeeds before anything else is
+// written: a disk that has no room for that either would have the same companions written again and again.
+func (j *Journal) takeOut() error {
+	if len(j.accepted) == 0 {
+		return nil
+	}
+	err := j.store.remove(j.accepted)
+	j.noteUnread(err)
+	if err != nil {
+		return err
+	}
+	j.accepted = nil
+	if j.store.status().Companions == 0 {
+		j.tell(eventEmpty, nil)
+	}
+	return nil
+}
+
+// noteUnread notes what is wrong with the file.
+func (j *Journal) noteUnread(err error) {
+	if err != nil && j.unread == nil {
+		j.tell(eventUnread, err)
+	}
+	j.unread = err
+}

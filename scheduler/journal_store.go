@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+)
+
+const (
+	journalFile = "overdue.journal"
+	// journalLockTime is how long an earlier process may take to let go of the file: one that is just
+	// being replaced.
+	journalLockTime = 3 * time.Second
+	// journalGrain is by how much the file grows.
+	journalGrain = 1 << 20
+	// formatPrefix begins the name of every bucket; a namespace follows. It changes when an older program
+	// could not read what a newer one has written.
+	formatPrefix = "companions-1 "
+	// entryOverhead is what an entry costs beside its key and value, about.
+	entryOverhead = 16
+	dueSize       = 8
+	sumSize       = 4
+)
+
+// A store is the file of a journal: a bucket for each namespace, in it the companions in the order in which
+// they are due.
+//
+//	key:   when it is due (unix milliseconds, 8 bytes big endian), message-id
+//	value: CRC-32C of key and body (4 bytes), body
+type store struct {
+	path    string
+	db      *bbolt.DB
+	bucket  []byte
+	maxSize int64
+
+	mu        sync.Mutex
+	entries   int // in bucket
+	bytes     int64
+	elsewhere int // entries in other buckets
+}
+
+// entry is one companion in the file.
+type entry struct {
+	key []byte
+	c   Companion
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// errDamaged says that the file holds something that was not written so.
+var errDamaged = errors.New("it is damaged")
+
+// openStore opens the file of a journal. Each error is a sentence that names the file.
+func openStore(cfg JournalConfig) (*store, error) {
+	st := &store{
+		path: filepath.Join(cfg.Directory, journalFile), maxSize: cfg.MaxSize,
+		bucket: []byte(formatPrefix + strings.ToLower(cfg.Namespace)),
+	}
+	if cfg.MustExist {
+		if _, err := os.Stat(st.path); err != nil {
+			return nil, st.explain(err)
+		}
+	}
+	if err := os.MkdirAll(cfg.Directory, 0o700); err != nil {
+		return nil, fmt.Errorf("the journal's directory cannot be made: %w", err)
+	}
+	if err := guard(st.open); err != nil {
+		if st.db != nil {
+			_ = st.db.Close() // it is of no use, whatever this says
+		}
+		return nil, st.explain(err)
+	}
+	return st, nil
+}
+
+// open opens the file and reads all of it once: damage is told before anything is built on it.
+func (st *store) open() (err error) {
+	st.db, err = bbolt.Open(st.path, 0o600, &bbolt.Options{
+		Timeout: journalLockTime, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+	})
+	if err != nil {
+		return err
+	}
+	st.db.AllocSize = journalGrain
+	// A file that has just been made is not safe before its name is.
+	if err := syncDirectory(filepath.Dir(st.path)); err != nil {
+		return err
+	}
+	if err := st.db.View(st.read); err != nil {
+		return err
+	}
+	return st.db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucketIfNotExists(st.bucket)
+		return err
+	})
+}
+
+// read counts what is there and checks it.
+func (st *store) read(tx *bbolt.Tx) error {
+	info, err := os.Stat(st.path)
+	if err != nil {
+		return err
+	}
+	if info.Size() < tx.Size() {
+		return fmt.Errorf("%w: its end is missing", errDamaged)
+	}
+	err = tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+		if !strings.HasPrefix(string(name), formatPrefix) {
+			return fmt.Errorf("it has a part %q, which this program does not know; it may be a newer one's", name)
+		}
+		return b.ForEach(func(k, v []byte) error {
+			if _, err := parseEntry(k, v); err != nil {
+				return err
+			}
+			st.bytes += entrySize(k, v)
+			if string(name) == string(st.bucket) {
+				st.entries++
+			} else {
+				st.elsewhere++
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for err := range tx.Check() {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return nil
+}
+
+// put puts the companions on disk that there is room for, and syncs. It returns an error for each of the others.
+func (st *store) put(groups []*group) []error {
+	errs := make([]error, len(groups))
+	before, added, bytes := st.status().Bytes, 0, int64(0)
+	err := guard(func() error {
+		return st.db.Update(func(tx *bbolt.Tx) error {
+			b := tx.Bucket(st.bucket)
+			var enc encoder
+			for i, g := range groups {
+				k, v, err := encodeEntry(&enc, &g.c)
+				n := entrySize(k, v)
+				switch {
+				case err != nil:
+					errs[i] = err
+				case b.Get(k) != nil: // it is there already
+				case before+bytes+n > st.maxSize:
+					errs[i] = st.explain(fmt.Errorf("%w: it holds %d bytes of companions, at most %d", errJournalFull, before+bytes, st.maxSize))
+				default:
+					if err := b.Put(k, v); err != nil {
+						return err
+					}
+					added++
+					bytes += n
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		for i := range errs {
+			errs[i] = st.explain(err)
+		}
+		return errs
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.entries += added
+	st.bytes += bytes
+	return errs
+}
+
+// first is what is due first behind a key, at most n companions.
+func (st *store) first(after []byte, n int) (entries []entry, err error) {
+	err = guard(func() error {
+		return st.db.View(func(tx *bbolt.Tx) error {
+			c := tx.Bucket(st.bucket).Cursor()
+			k, v := c.Seek(after)
+			if k != nil && after != nil && string(k) == string(after) {
+				k, v = c.Next()
+			}
+			for ; k != nil && len(entries) < n; k, v = c.Next() {
+				e, err := parseEntry(k, v)
+				if err != nil {
+					return err
+				}
+				entries = append(entries, e)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, st.explain(err)
+	}
+	return entries, nil
+}
+
+// remove takes companions out that the monitor queue has accepted.
+func (st *store) remove(entries []entry) error {
+	gone, bytes := 0, int64(0)
+	err := guard(func() error {
+		return st.db.Update(func(tx *bbolt.Tx) error {
+			b := tx.Bucket(st.bucket)
+			for _, e := range entries {
+				v := b.Get(e.key)
+				if v == nil {
+					continue
+				}
+				gone++
+				bytes += entrySize(e.key, v)
+				if err := b.Delete(e.key); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return st.explain(err)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.entries -= gone
+	st.bytes -= bytes
+	return nil
+}
+
+func (st *store) status() JournalStatus {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return JournalStatus{Companions: st.entries, Bytes: st.bytes, Elsewhere: st.elsewhere}
+}
+
+func (st *store) close() error {
+	if err := st.db.Close(); err != nil {
+		return st.explain(err)
+	}
+	return nil
+}
+
+// explain makes a sentence of what went wrong with the file.
+func (st *store) explain(err error) error {
+	switch {
+	case errors.Is(err, bbolterrors.ErrTimeout):
+		return fmt.Errorf("the journal %s is in use by another process; give each its own directory", st.path)
+	case errors.Is(err, bbolterrors.ErrInvalid), errors.Is(err, bbolterrors.ErrChecksum), errors.Is(err, bbolterrors.ErrVersionMismatch),
+		errors.Is(err, bbolterrors.ErrInvalidMapping), errors.Is(err, errDamaged):
+		return fmt.Errorf("the journal %s cannot be read: %w; it is left as it is, move it away to begin with an empty one", st.path, err)
+	}
+	return fmt.Errorf("the journal %s: %w", st.path, err)
+}
+
+// guard runs f and makes an error of what a damaged file can do to it: the library panics where pages are not what
+// they should be, and where they are missing the memory that maps them faults.
+func guard(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errDamaged, p)
+		}
+	}()
+	return f()
+}
+
+// syncDirectory makes the names in a directory durable, where directories can be synced.
+func syncDirectory(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// encodeEntry is the companion as it is in the file. It fails with errEncode for one that could not be read again.
+func encodeEntry(e *encoder, c *Companion) (key, value []byte, err error) {
+	body, id, err := c.marshal(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := ParseCompanion(body); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errEncode, err)
+	}
+	key = binary.BigEndian.AppendUint64(nil, uint64(c.Due.UnixMilli()))
+	key = append(key, id...)
+	value = binary.BigEndian.AppendUint32(nil, checksum(key, body))
+	return key, append(value, body...), nil
+}
+
+// parseEntry is the reverse of encodeEntry. It copies what it keeps: the file's memory is the transaction's.
+func parseEntry(key, value []byte) (entry, error) {
+	if len(key) <= dueSize || len(value) < sumSize || binary.BigEndian.Uint32(value) != checksum(key, value[sumSize:]) {
+		return entry{}, fmt.Errorf("%w: the companion %q is not what was written", errDamaged, key[min(dueSize, len(key)):])
+	}
+	c, err := ParseCompanion(value[sumSize:])
+	if err != nil {
+		return entry{}, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	c.Due = time.UnixMilli(int64(binary.BigEndian.Uint64(key))).UTC()
+	return entry{slices.Clone(key), c}, nil
+}
+
+func checksum(key, body []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, body)
+}
+
+func entrySize(key, value []byte) int64 { return int64(len(key) + len(value) + entryOverhead) }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// A Note is something else than a companion that has to be there at its time, whatever becomes of this process. The
+// monitor gives it to who knows its content type.
+type Note struct {
+	Due         time.Time // by the broker's clock
+	ContentType string
+	Subject     string
+	Body        []byte
+}
+
+// Keep returns when the monitor queue has accepted n, or with the error that kept it from doing so.
+func (s *Scheduler) Keep(ctx context.Context, n Note) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return fmt.Errorf("scheduler: keep a note: %w", ErrClosed)
+	}
+	s.flights.Add(1)
+	s.mu.Unlock()
+	defer s.flights.Done()
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
+	defer cancel()
+	h := sha256.New()
+	h.Write(n.Body)
+	fmt.Fprintf(h, "%d", n.Due.UnixNano())
+	err := s.link().SendMessage(ctx, &azservicebus.Message{
+		Body:                 n.Body,
+		MessageID:            to.Ptr("overdue-" + hex.EncodeToString(h.Sum(nil)[:16])),
+		ContentType:          &n.ContentType,
+		Subject:              &n.Subject,
+		ScheduledEnqueueTime: to.Ptr(n.Due.UTC()),
+	}, nil)
+	if s.cfg.Written != nil {
+		s.cfg.Written(1, err)
+	}
+	if err != nil {
+		return fmt.Errorf("scheduler: write to monitor queue %s: %w", s.cfg.MonitorQueue, err)
+	}
+	return nil
+}

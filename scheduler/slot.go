@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// coverKept is how long after its window a covered slot is remembered: no send that is still under way can fall in it
+	// later. So what is remembered does not grow with the deadlines that are outstanding.
+	coverKept = time.Minute
+	// coverMost is how many slots of one time to live are remembered before those that are over are dropped.
+	coverMost = 8192
+	// coverKinds bounds the pairs of entity and time to live; messages of more go by references.
+	coverKinds = 1000
+	// paysFrom is the rate, in messages per second of one entity and time to live, from which a slot stands for two
+	// messages or more, so that it costs less than their references.
+	paysFrom = 2 * int64(time.Second/slot)
+	// SlotClock is how well the broker's clock has to be known for slots to be of use.
+	slotClock = 10 * time.Millisecond
+	// SlotWindow is how long after the send the broker's stamp is provided for. A send that takes longer covers another
+	// slot before it is acknowledged.
+	SlotWindow = 2 * slot
+)
+
+// Companions says which kind of companion is written.
+type Companions string
+
+// The kinds to choose from.
+const (
+	CompanionsAuto Companions = "auto" // "" as well: slots where they pay
+	CompanionsEach Companions = "each"
+	CompanionsSlot Companions = "slot" // wherever they are possible
+)
+
+// covers remembers which slots have a companion.
+type covers struct {
+	mu sync.RWMutex
+	by map[coverKey]*cover
+}
+
+type coverKey struct {
+	entity string
+	life   time.Duration
+}
+
+// cover is the slots of one entity and time to live.
+type cover struct {
+	key coverKey
+
+	mu    sync.Mutex
+	slots map[int64]*covered // by their ends, in slots since 1970
+	// The rate: messages in the second that runs, and in the one before.
+	second         int64
+	now, yesterday int64
+}
+
+// covered is a slot whose companion is written, or being written.
+type covered struct {
+	durable bool
+	waiting []*coverWait
+}
+
+// coverWait is a ticket that waits for slots.
+type coverWait struct {
+	t    *ticket
+	mu   sync.Mutex
+	left int
+	err  error
+}
+
+// done ends the wait for one slot.
+func (w *coverWait) done(err error) {
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = err
+	}
+	w.left--
+	last := w.left == 0
+	w.mu.Unlock()
+	if last {
+		w.t.err = w.err
+		w.t.finish()
+	}
+}
+
+// Pays reports whether slots may stand for messages that are sent now, and do so for less than their references would cost. They
+// have one time to live, and the broker's clock is known well enough.
+func (s *Scheduler) Pays(entity string, refs []Reference, now Instant) bool {
+	if s.cfg.Companions == CompanionsEach || len(refs) == 0 || !now.Measured || now.Uncertainty > slotClock {
+		return false
+	}
+	for i := range refs {
+		if refs[i].Within != refs[0].Within || refs[i].Within <= 0 {
+			return false
+		}
+	}
+	c := s.covers.of(coverKey{entity, refs[0].Within}, now.Time)
+	return c != nil && (c.counts(int64(len(refs)), now.Time) || s.cfg.Companions == CompanionsSlot)
+}
+
+// of is the cover with that key, nil when there are too many.
+func (cs *covers) of(k coverKey, now time.Time) *cover {
+	cs.mu.RLock()
+	c := cs.by[k]
+	cs.mu.RUnlock()
+	if c != nil {
+		return c
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c = cs.by[k]; c != nil {
+		return c
+	}
+	if cs.by == nil {
+		cs.by = map[coverKey]*cover{}
+	}
+	if len(cs.by) >= coverKinds {
+		for k, c := range cs.by {
+			if c.forgotten(now) {
+				delete(cs.by, k)
+			}
+		}
+	}
+	if len(cs.by) >= coverKinds {
+		return nil
+	}
+	c = &cover{key: k, slots: map[int64]*covered{}}
+	cs.by[k] = c
+	return c
+}
+
+// forgotten reports that nothing is lost with c.
+func (c *cover) forgotten(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.prune(now)
+	return len(c.slots) == 0
+}
+
+// counts counts n messages and reports whether slots pay at the rate at which they come.
+func (c *cover) counts(n int64, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch second := now.Unix(); {
+	case second == c.second+1:
+		c.second, c.yesterday, c.now = second, c.now, 0
+	case second != c.second:
+		c.second, c.yesterday, c.now = second, 0, 0
+	}
+	c.now += n
+	return c.now >= paysFrom || c.yesterday >= paysFrom
+}
+
+// prune drops the slots that no message can fall in any more.
+func (c *cover) prune(now time.Time) {
+	over := numberOf(now.Add(c.key.life - coverKept))
+	for n, s := range c.slots {
+		if n < over && s.durable {
+			delete(c.slots, n)
+		}
+	}
+}
+
+// numberOf is the number of the slot that t falls in.
+func numberOf(t time.Time) int64 { return slotEnd(t).UnixNano() / int64(slot) }
+
+// cover finishes t when every slot that its messages can fall in has a companion.
+func (s *Scheduler) cover(t *ticket) {
+	w := &coverWait{t: t, left: 1} // which keeps it open until all are asked for
+	var last *Reference
+	for i := range t.c.References {
+		r := &t.c.References[i]
+		if last != nil && r.Within == last.Within && r.From.Equal(last.From) && r.Until.Equal(last.Until) {
+			continue // as mostly in a batch
+		}
+		last = r
+		c := s.covers.of(coverKey{t.c.Entity, r.Within}, r.From)
+		if c == nil { // there was one when Pays was asked
+			c = &cover{key: coverKey{t.c.Entity, r.Within}, slots: map[int64]*covered{}}
+		}
+		for n := numberOf(r.From.Add(r.Within)); n <= numberOf(r.Until.Add(r.Within)); n++ {
+			if c.needs(n, w, r.From) {
+				end := time.Unix(0, n*int64(slot)).UTC()
+				s.enter(&ticket{
+					c:    Companion{Kind: KindSlot, Entity: t.c.Entity, Due: end, SlotEnd: end, Lives: []time.Duration{r.Within}},
+					told: &slotTold{c, n},
+				})
+			}
+		}
+	}
+	w.done(nil)
+}
+
+// needs reports whether the slot wants a companion, which the caller has to ask for. Unless it has one, w waits for it.
+func (c *cover) needs(n int64, w *coverWait, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.slots[n]
+	if s != nil && s.durable {
+		return false
+	}
+	w.mu.Lock()
+	w.left++
+	w.mu.Unlock()
+	if s != nil {
+		s.waiting = append(s.waiting, w)
+		return false
+	}
+	if len(c.slots) >= coverMost {
+		c.prune(now)
+	}
+	c.slots[n] = &covered{waiting: []*coverWait{w}}
+	return true
+}
+
+// slotTold is told how the companion of one slot fared.
+type slotTold struct {
+	c *cover
+	n int64
+}
+
+// Scheduled lets those go on who wait for the slot. One that has failed is asked for again by the next message.
+func (st *slotTold) Scheduled(err error) {
+	st.c.mu.Lock()
+	s := st.c.slots[st.n]
+	waiting := s.waiting
+	s.waiting, s.durable = nil, err == nil
+	if err != nil {
+		delete(st.c.slots, st.n)
+	}
+	st.c.mu.Unlock()
+	for _, w := range waiting {
+		w.done(err)
+	}
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+)
+
+// called is who is told how a ticket fared.
+type called chan error
+
+func (c called) Scheduled(err error) { c <- err }
+
+// ask is one send of a message with that time to live, whose stamp lies between from and until.
+func ask(s *Scheduler, life time.Duration, from, until time.Time) called {
+	done := make(called, 1)
+	s.Start(Companion{Entity: "orders", Findable: true, References: []Reference{
+		{MessageID: "m", Sent: from, From: from, Until: until, Within: life, Deadline: from.Add(life), Stated: "ttl"},
+	}}, done)
+	return done
+}
+
+func slotScene(t *testing.T, f func(t *testing.T, s *Scheduler, left func() []Companion)) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
+		s, err := New(Config{Client: ns.Client(t), MonitorQueue: "monitor"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close(t.Context()) }()
+		q, _ := ns.Broker.Queue("monitor")
+		f(t, s, func() (cs []Companion) {
+			for _, v := range q.Peek(nil, 0, 10_000) {
+				c, err := ParseCompanion(bodyOf(t, v.Body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !v.ScheduledEnqueueTime.Equal(c.SlotEnd) {
+					t.Errorf("slot that ends at %v is due at %v", c.SlotEnd, v.ScheduledEnqueueTime)
+				}
+				cs = append(cs, c)
+			}
+			return cs
+		})
+	})
+}
+
+// bodyOf is what a message carries.
+func bodyOf(t *testing.T, message []byte) (b []byte) {
+	t.Helper()
+	m, err := amqp.ParseMessage(message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part, err := range amqp.DataSections(m.Body) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = append(b, part...)
+	}
+	return b
+}
+
+// However many messages come, there is one companion for each slot that their stamps can put them in; and a message whose
+// slots are covered waits for nothing.
+func TestASlotStandsForAllThatExpireInIt(t *testing.T) {
+	slotScene(t, func(t *testing.T, s *Scheduler, left func() []Companion) {
+		start := time.Now().Truncate(slot)
+		for i := range 500 {
+			from := start.Add(time.Duration(i) * time.Millisecond / 5) // 100 ms in all
+			if err := <-ask(s, time.Minute, from, from.Add(SlotWindow)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var covered int
+		first, last := numberOf(start.Add(time.Minute)), numberOf(start.Add(time.Minute+499*time.Millisecond/5+SlotWindow))
+		seen := map[int64]bool{}
+		for _, c := range left() {
+			seen[numberOf(c.SlotEnd)] = true
+			covered++
+		}
+		for n := first; n <= last; n++ {
+			if !seen[n] {
+				t.Errorf("slot %d of %d to %d has no companion", n, first, last)
+			}
+		}
+		if want := int(last - first + 1); covered != want {
+			t.Errorf("%d companions, want %d", covered, want)
+		}
+		again := ask(s, time.Minute, start, start.Add(SlotWindow))
+		select {
+		case err := <-again:
+			if err != nil {
+				t.Errorf("a covered message: %v", err)
+			}
+		default:
+			t.Error("a message whose slots are covered waits")
+		}
+	})
+}
+
+// Those that ask for the same slot at once share its companion, and those with other times to live share the message.
+func TestSlotsOfOneInstantAreOneCompanion(t *testing.T) {
+	slotScene(t, func(t *testing.T, s *Scheduler, left func() []Companion) {
+		at := time.Now().Truncate(slot).Add(time.Millisecond)
+		blocker := ask(s, time.Hour, at, at) // in flight, so that the others wait for one transfer
+		var all []called
+		for i := range 10 {
+			life := time.Minute + time.Duration(i%2)*time.Second
+			// Different times to live, and one slot: the stamps differ by as much.
+			all = append(all, ask(s, life, at.Add(time.Minute-life), at.Add(time.Minute-life)))
+		}
+		for _, c := range append(all, blocker) {
+			if err := <-c; err != nil {
+				t.Fatal(err)
+			}
+		}
+		cs := left()
+		if len(cs) != 2 || len(cs[0].Lives)+len(cs[1].Lives) != 3 {
+			t.Errorf("companions: %+v, want one with one time to live and one with two", cs)
+		}
+	})
+}
+
+// A slot whose companion could not be written is asked for again; whoever waited for it hears of the failure.
+func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
+	s := &Scheduler{closed: true}
+	at := time.Now()
+	for range 2 {
+		if err := <-ask(s, time.Minute, at, at); !errors.Is(err, ErrClosed) {
+			t.Errorf("Start on a closed scheduler: %v, want ErrClosed", err)
+		}
+	}
+	c := s.covers.of(coverKey{"orders", time.Minute}, at)
+	if len(c.slots) != 0 {
+		t.Errorf("%d slots count as covered", len(c.slots))
+	}
+}
+
+// What is remembered does not grow with the deadlines that are outstanding.
+func TestCoveredSlotsAreForgotten(t *testing.T) {
+	c := &cover{key: coverKey{"orders", time.Hour}, slots: map[int64]*covered{}}
+	now := time.Now()
+	for range 100_000 {
+		now = now.Add(slot)
+		w := &coverWait{t: &ticket{done: make(chan struct{})}, left: 1}
+		n := numberOf(now.Add(time.Hour))
+		if c.needs(n, w, now) {
+			(&slotTold{c, n}).Scheduled(nil)
+		}
+	}
+	if len(c.slots) > coverMost {
+		t.Errorf("%d slots are remembered, want at most %d", len(c.slots), coverMost)
+	}
+}
+
+func TestSlotsPayFromARateOn(t *testing.T) {
+	s := &Scheduler{}
+	now := Instant{Time: time.Unix(1000, 0), Measured: true}
+	refs := []Reference{{Within: time.Minute}}
+	pays := func(rate int) (n int) {
+		for range 3 {
+			now.Time = now.Time.Add(time.Second)
+			for range rate {
+				if s.Pays("orders", refs, now) {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := pays(50); n != 0 {
+		t.Errorf("at 50 messages per second slots are taken %d times", n)
+	}
+	if n := pays(200); n < 450 {
+		t.Errorf("at 200 messages per second slots are taken for %d of 600", n)
+	}
+	now.Uncertainty = time.Second
+	if s.Pays("orders", refs, now) {
+		t.Error("slots are taken though the clock is hardly known")
+	}
+	now.Uncertainty, now.Measured = 0, false
+	if s.Pays("orders", refs, now) {
+		t.Error("slots are taken though the clock is not known")
+	}
+	s.cfg.Companions, now.Measured = CompanionsEach, true
+	if s.Pays("orders", refs, now) {
+		t.Error("slots are taken though none are wanted")
+	}
+	if s.Pays("orders", []Reference{{Within: time.Minute}, {Within: time.Hour}}, now) {
+		t.Error("slots are taken for two times to live at once")
+	}
+}
+
+func TestSlotCompanionsAreChecked(t *testing.T) {
+	good := Companion{Kind: KindSlot, Entity: "orders", SlotEnd: time.Unix(1000, 0).UTC(), Lives: []time.Duration{time.Minute, time.Hour}}
+	body, _, err := good.marshal(&encoder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w wireCompanion
+	if err := json.Unmarshal(body, &w); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := ParseCompanion(body); err != nil || !c.SlotEnd.Equal(good.SlotEnd) || len(c.Lives) != 2 || c.Lives[1] != time.Hour {
+		t.Errorf("ParseCompanion(%s) = %+v, %v", body, c, err)
+	}
+	for _, bad := range []string{
+		`{"version":1,"kind":"slot","entity":"q"}`,
+		`{"version":1,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z"}`,
+		`{"version":1,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","livesMs":[0]}`,
+		`{"version":1,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","livesMs":[-5]}`,
+		`{"version":1,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","livesMs":[9223372036854775807]}`,
+		`{"version":1,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","livesMs":[5],"references":[{"messageId":"m"}]}`,
+	} {
+		if c, err := ParseCompanion([]byte(bad)); err == nil {
+			t.Errorf("ParseCompanion(%s) = %+v, want an error", bad, c)
+		}
+	}
+}
