@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"slices"
 
 	wire "overdue/internal/amqp"
 )
@@ -18,9 +19,10 @@ type txnClient struct {
 	*scene
 	nc      net.Conn
 	in      chan frame
-	handles uint32 // given to links, ours
-	sent    uint32 // delivery-ids given
-	control uint32 // handle of the link to the coordinator
+	early   []frame // deliveries that came while something else was awaited
+	handles uint32  // given to links, ours
+	sent    uint32  // delivery-ids given
+	control uint32  // handle of the link to the coordinator
 }
 
 // A frame is one that came.
@@ -103,9 +105,16 @@ func (c *txnClient) send(p wire.Performative, payload []byte) {
 	c.write(wire.AppendFrame(nil, 0, p, payload))
 }
 
-// await returns the next frame of that kind that is fit.
+// await returns the next frame of that kind that is fit. Deliveries that come before it are kept for those who await
+// them: what a commit gives back may be delivered again before the commit is answered, over another link.
 func await[T wire.Performative](c *txnClient, fit func(T) bool) (T, []byte) {
 	c.Helper()
+	for i, f := range c.early {
+		if p, ok := f.Performative.(T); ok && fit(p) {
+			c.early = slices.Delete(c.early, i, i+1)
+			return p, f.payload
+		}
+	}
 	for {
 		select {
 		case f, open := <-c.in:
@@ -114,6 +123,9 @@ func await[T wire.Performative](c *txnClient, fit func(T) bool) (T, []byte) {
 			}
 			if p, ok := f.Performative.(T); ok && fit(p) {
 				return p, f.payload
+			}
+			if _, delivery := f.Performative.(*wire.Transfer); delivery {
+				c.early = append(c.early, f)
 			}
 		case <-c.ctx.Done():
 			var want T
