@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"overdue/internal/door"
+	"overdue/internal/inflight"
 	"overdue/internal/operations"
 	"overdue/internal/relay"
 	"overdue/internal/sas"
@@ -244,15 +245,8 @@ func (p *Proxy) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	landed := make(chan struct{})
-	go func() {
-		p.sends.Wait()
-		close(landed)
-	}()
-	select {
-	case <-landed:
-	case <-ctx.Done():
-		return fmt.Errorf("proxy: sends still in flight: %w", context.Cause(ctx))
+	if err := inflight.Wait(ctx, &p.sends); err != nil {
+		return fmt.Errorf("proxy: sends still in flight: %w", err)
 	}
 	return errors.Join(doorErr, p.senders.close(ctx))
 }

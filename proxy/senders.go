@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"overdue/internal/inflight"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
 )
@@ -184,17 +186,7 @@ func (s *senders) close(ctx context.Context) error {
 		s.goodbyeLocked(sn)
 	}
 	s.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		s.closing.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return inflight.Wait(ctx, &s.closing)
 }
 
 // open opens the link. The SDK opens it at the first use, and twice when two come first

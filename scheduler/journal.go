@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"overdue/internal/inflight"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
@@ -310,15 +312,8 @@ func (j *Journal) Close(ctx context.Context) error {
 	j.mu.Lock()
 	j.closed = true
 	j.mu.Unlock()
-	landed := make(chan struct{})
-	go func() {
-		j.flights.Wait()
-		close(landed)
-	}()
-	select {
-	case <-landed:
-	case <-ctx.Done():
-		return fmt.Errorf("scheduler: companions still on their way to the journal: %w", context.Cause(ctx))
+	if err := inflight.Wait(ctx, &j.flights); err != nil {
+		return fmt.Errorf("scheduler: companions still on their way to the journal: %w", err)
 	}
 	return j.store.close()
 }

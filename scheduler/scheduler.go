@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"overdue/internal/inflight"
 	"overdue/internal/operations"
 	"overdue/internal/sblink"
 )
@@ -311,15 +312,8 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	landed := make(chan struct{})
-	go func() {
-		s.flights.Wait()
-		close(landed)
-	}()
-	select {
-	case <-landed:
-	case <-ctx.Done():
-		return fmt.Errorf("scheduler: companions still in flight: %w", context.Cause(ctx))
+	if err := inflight.Wait(ctx, &s.flights); err != nil {
+		return fmt.Errorf("scheduler: companions still in flight: %w", err)
 	}
 	return s.link().Close(ctx)
 }

@@ -16,6 +16,8 @@ import (
 	"os/signal"
 	"regexp"
 	"time"
+
+	"overdue/bench/usage"
 )
 
 func main() {
@@ -87,7 +89,7 @@ func (b *bench) rate(name string, f func(begin func()) (int, error)) error {
 	var broker, client time.Duration
 	profiled := func() error { return nil }
 	n, err := f(func() {
-		broker, client, began = b.srv.cpu(), ownCPU(), time.Now()
+		broker, client, began = usage.CPU(b.srv.cmd.Process.Pid), usage.OwnCPU(), time.Now()
 		if b.profiles != "" {
 			profiled = b.srv.profile(b.profiles, name, b.span)
 		}
@@ -96,7 +98,7 @@ func (b *bench) rate(name string, f func(begin func()) (int, error)) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	took := time.Since(began)
-	broker, client = b.srv.cpu()-broker, ownCPU()-client
+	broker, client = usage.CPU(b.srv.cmd.Process.Pid)-broker, usage.OwnCPU()-client
 	each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(n) }
 	fmt.Printf("%-58s %10.0f %10.2f %10.2f\n", name, float64(n)/took.Seconds(), each(broker), each(client))
 	return profiled()

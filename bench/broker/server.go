@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -102,33 +101,6 @@ func (s *server) profile(dir, name string, span time.Duration) (wait func() erro
 	done := make(chan error, 1)
 	go func() { done <- save(fmt.Sprintf("profile?seconds=%d", max(1, int(span.Seconds()))), "cpu") }()
 	return func() error { return errors.Join(<-done, save("allocs", "allocs")) }
-}
-
-// cpu is the processor time that the process has used, in user and system mode.
-func (s *server) cpu() time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	var ticks time.Duration
-	if fields := strings.Fields(rest); len(fields) > 12 {
-		for _, f := range fields[11:13] { // utime, stime
-			n, _ := strconv.Atoi(f) // the kernel writes numbers
-			ticks += time.Duration(n)
-		}
-	}
-	const tick = 10 * time.Millisecond // USER_HZ, on every architecture that Go runs on
-	return ticks * tick
-}
-
-// ownCPU is the same of this process, the client.
-func ownCPU() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // sdk is a client of the Go SDK.

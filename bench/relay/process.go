@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"overdue/bench/usage"
 )
 
 // A process is a command of the binary that is measured.
@@ -161,21 +163,21 @@ func (p *process) profile(dir, name string, span time.Duration) (wait func() err
 	return func() error { return errors.Join(<-done, save("allocs", "allocs")) }
 }
 
-// usage is what a process has used so far.
-type usage struct {
+// spent is what a process has used so far.
+type spent struct {
 	cpu     time.Duration // in user and system mode
 	mallocs float64
 }
 
-func (p *process) usage() (usage, error) {
+func (p *process) spent() (spent, error) {
 	if p.admin == "" {
-		return usage{cpu: p.cpu()}, nil
+		return spent{cpu: usage.CPU(p.cmd.Process.Pid)}, nil
 	}
 	metrics, err := p.ask("/metrics")
 	if err != nil {
-		return usage{}, err
+		return spent{}, err
 	}
-	u := usage{cpu: p.cpu()}
+	u := spent{cpu: usage.CPU(p.cmd.Process.Pid)}
 	for line := range strings.Lines(metrics) {
 		if v, ok := strings.CutPrefix(line, "go_memstats_mallocs_total "); ok {
 			u.mallocs, err = strconv.ParseFloat(strings.TrimSpace(v), 64)
@@ -183,30 +185,4 @@ func (p *process) usage() (usage, error) {
 		}
 	}
 	return u, errors.New("no go_memstats_mallocs_total in /metrics")
-}
-
-func (p *process) cpu() time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	var ticks time.Duration
-	if fields := strings.Fields(rest); len(fields) > 12 {
-		for _, f := range fields[11:13] { // utime, stime
-			n, _ := strconv.Atoi(f) // the kernel writes numbers
-			ticks += time.Duration(n)
-		}
-	}
-	const tick = 10 * time.Millisecond // USER_HZ, on every architecture that Go runs on
-	return ticks * tick
-}
-
-// ownCPU is the same of this process, the clients.
-func ownCPU() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

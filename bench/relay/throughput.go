@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"overdue/bench/usage"
 	"overdue/internal/amqp"
 )
 
@@ -123,18 +124,18 @@ func (b *bench) measure(ctx context.Context, l line, w way) (m measure, err erro
 	if b.profiles != "" && w.by == bySidecar {
 		wait = s.sidecar.profile(b.profiles, l.name+"-"+w.name, b.span)
 	}
-	before, err := s.usages(w)
+	before, err := s.spent(w)
 	if err != nil {
 		return m, err
 	}
-	client, began := ownCPU(), time.Now()
+	client, began := usage.OwnCPU(), time.Now()
 	n, err := together(c.workers, left, b.span)
 	if err != nil {
 		return m, err
 	}
 	took := time.Since(began)
-	client = ownCPU() - client
-	after, err := s.usages(w)
+	client = usage.OwnCPU() - client
+	after, err := s.spent(w)
 	if err != nil {
 		return m, err
 	}
@@ -145,14 +146,14 @@ func (b *bench) measure(ctx context.Context, l line, w way) (m measure, err erro
 	return m, wait()
 }
 
-// usages are what the broker and what stands between have used so far.
-func (s scene) usages(w way) (u [2]usage, err error) {
+// spent is what the broker and what stands between have used so far.
+func (s scene) spent(w way) (u [2]spent, err error) {
 	for i, p := range []*process{s.broker, s.between(w)} {
 		if p == nil || i > 0 && p == s.broker { // which counts once
 			continue
 		}
 		var failed error
-		u[i], failed = p.usage()
+		u[i], failed = p.spent()
 		err = errors.Join(err, failed)
 	}
 	return u, err

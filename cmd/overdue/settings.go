@@ -66,7 +66,7 @@ const day = int64(24 * time.Hour)
 // settings is the table, in the order of docs/configuration.md.
 var settings = slices.Concat(processSettings, brokerSettings, queueSettings, topicSettings, roomSettings, alertSettings, watchSettings)
 
-var processSettings = []*setting{
+var processSettings = slices.Concat([]*setting{
 	{path: "namespace", kind: kindString, secret: true, flag: "namespace",
 		help: "Which Service Bus namespace to work with: empty for the embedded broker, a name such as `contoso.servicebus.windows.net` " +
 			"to sign in with the machine's Azure identity, or a connection string. A connection string on the command line shows in the process list; " +
@@ -96,35 +96,17 @@ var processSettings = []*setting{
 		help: "One more address of the doors, for TLS alone, such as `127.0.0.1:5671`: the port that clients choose by themselves. It makes the other doors speak TLS, too."},
 	{path: "listen.tls.enabled", kind: kindBool, def: "false", defNote: "; true with listen.amqps",
 		help: "Whether the doors speak TLS. Without certFile Overdue makes itself a certificate, and prints where it is."},
-	{path: "listen.tls.certFile", kind: kindString,
-		help: "A certificate of your own, in PEM, with its chain. It is read again when it has been replaced."},
-	{path: "listen.tls.keyFile", kind: kindString,
-		help: "The key of the certificate, in PEM."},
-	{path: "listen.tls.hosts", kind: kindStrings,
-		help: "Further names and addresses that a certificate of our own is for, separated by commas; localhost always is."},
-	{path: "listen.tls.directory", kind: kindString, defNote: "a folder of the user's cache",
-		help: "Where a certificate of our own is kept."},
+}, certificateSettings("listen.tls"), []*setting{
 	{path: "listen.keys", kind: kindList,
 		help: "The keys of the doors, for the apps that use them; they are no keys of the namespace. Without this list, which is for loopback only, every key is good, and none is needed."},
-	{path: "listen.keys[].name", kind: kindString, need: true,
-		help: "The SharedAccessKeyName."},
-	{path: "listen.keys[].key", kind: kindString, secret: true,
-		help: "The SharedAccessKey."},
-	{path: "listen.keys[].keyFile", kind: kindString,
-		help: "A file that holds the key. Give one of the two."},
-	{path: "listen.keys[].send", kind: kindBool, def: "false",
-		help: "Whether the key is good for sending."},
-	{path: "listen.keys[].listen", kind: kindBool, def: "false",
-		help: "Whether the key is good for receiving."},
-	{path: "listen.keys[].manage", kind: kindBool, def: "false",
-		help: "Whether the key is good for everything."},
+}, keySettings("listen.keys"), []*setting{
 	{path: "listen.keys[].entity", kind: kindString,
 		help: "The queue or topic that the key is good for, and what lies below its name; every one if this is empty."},
 	{path: "listen.maxConnections", kind: kindCount, def: "10000", min: 1, max: 1_000_000,
 		help: "How many connections the doors take at a time, together. A connection of AMQP has another one to the namespace."},
 	{path: "listen.admin", kind: kindAddress, def: "127.0.0.1:9095", defNote: "; any free port when broker.listen takes one", flag: "listen-admin",
 		help: "Where probes, metrics and the operator's endpoints listen."},
-}
+})
 
 var roomSettings = []*setting{
 	{path: "monitor.entities", kind: kindList,

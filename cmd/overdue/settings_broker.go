@@ -9,7 +9,7 @@ import (
 
 // The rows of the embedded broker.
 
-var brokerSettings = []*setting{
+var brokerSettings = slices.Concat([]*setting{
 	{path: "broker.listen", kind: kindDoor, def: "127.0.0.1:5673", flag: "broker-listen",
 		help: "Where the embedded broker listens: for AMQP, AMQP over WebSocket, TLS and HTTP, told apart by their first bytes. What is sent there directly is not monitored. Port 0 takes any free one."},
 	{path: "broker.alsoListen", kind: kindDoors, flag: "broker-also-listen",
@@ -18,28 +18,10 @@ var brokerSettings = []*setting{
 		help: "Whether the embedded broker speaks TLS. Without certFile it makes itself a certificate, and prints where it is."},
 	{path: "broker.tls.listen", kind: kindDoor, def: "127.0.0.1:5671", defNote: "; none when broker.listen takes any free port",
 		help: "One more address when TLS is enabled: the port that clients choose by themselves. All others speak TLS then, too."},
-	{path: "broker.tls.certFile", kind: kindString,
-		help: "A certificate of your own, in PEM, with its chain. It is read again when it has been replaced."},
-	{path: "broker.tls.keyFile", kind: kindString,
-		help: "The key of the certificate, in PEM."},
-	{path: "broker.tls.hosts", kind: kindStrings,
-		help: "Further names and addresses that the broker's own certificate is for, separated by commas; localhost always is."},
-	{path: "broker.tls.directory", kind: kindString, defNote: "a folder of the user's cache",
-		help: "Where the broker keeps its own certificate."},
+}, certificateSettings("broker.tls"), []*setting{
 	{path: "broker.keys", kind: kindList,
 		help: "The keys of the embedded broker. Without this list every key is good, and none is needed."},
-	{path: "broker.keys[].name", kind: kindString, need: true,
-		help: "The SharedAccessKeyName."},
-	{path: "broker.keys[].key", kind: kindString, secret: true,
-		help: "The SharedAccessKey."},
-	{path: "broker.keys[].keyFile", kind: kindString,
-		help: "A file that holds the key. Give one of the two."},
-	{path: "broker.keys[].send", kind: kindBool, def: "false",
-		help: "Whether the key is good for sending."},
-	{path: "broker.keys[].listen", kind: kindBool, def: "false",
-		help: "Whether the key is good for receiving."},
-	{path: "broker.keys[].manage", kind: kindBool, def: "false",
-		help: "Whether the key is good for everything, administration included."},
+}, keySettings("broker.keys"), []*setting{
 	{path: "broker.acceptJwt", kind: kindBool, def: "false",
 		help: "Whether any token of Microsoft Entra ID is good beside the keys. The broker cannot check whose it is."},
 	{path: "broker.isolate", kind: kindBool, def: "false", flag: "isolate",
@@ -63,7 +45,7 @@ var brokerSettings = []*setting{
 		help: "The queues of the embedded broker."},
 	{path: "broker.queues[].name", kind: kindEntity, need: true,
 		help: "What the queue is called. Upper and lower case are the same."},
-}
+})
 
 // entitySettings are those of a queue or a subscription; what says which.
 func entitySettings(prefix, what string) []*setting {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package accept is what the servers of this module have in common before they
-// read a byte: accepting that outlives a lack of descriptors, a bound on the
-// connections, and an end that waits for them.
+// Package accept is what the servers of this module have in common whatever
+// they speak: accepting that outlives a lack of descriptors, a bound on the
+// connections, an end that waits for them, and writing to a peer that may not
+// read.
 package accept
 
 import (

@@ -82,7 +82,6 @@ const (
 	outHardLimit      = 4 << 20   // bytes at which the read loop waits
 	outEager          = 32 << 10  // bytes worth a write before the read loop has come to rest
 	outKeep           = 512 << 10 // bytes of capacity that an idle connection keeps
-	writeChunk        = 64 << 10  // bytes per write deadline
 	maxSASLFrame      = 4096      // bytes; the spec says 512, initial responses with tokens are longer
 	minIdleTimeout    = 100       // milliseconds; less would have us do little but keep-alives
 	defaultCredit     = 1000      // deliveries outstanding or unsettled on a sink link

@@ -3,13 +3,11 @@
 package amqpserver
 
 import (
-	"errors"
-	"fmt"
-	"os"
 	"strconv"
 	"sync"
 	"time"
 
+	"overdue/internal/accept"
 	"overdue/internal/amqp"
 )
 
@@ -103,7 +101,7 @@ func (c *Conn) writeLoop() error {
 	for {
 		buf, every, dead := c.takeOutput()
 		if len(buf) > 0 {
-			if err := c.write(buf); err != nil {
+			if err := accept.Write(c.nc, buf, c.writeTimeout); err != nil {
 				return err
 			}
 			wrote = time.Now()
@@ -155,24 +153,6 @@ func (c *Conn) giveBack(buf []byte) {
 	c.mu.Lock()
 	c.spare = buf[:0]
 	c.mu.Unlock()
-}
-
-// write writes buf, piece by piece so that the deadline is about progress and not about the size of a burst.
-func (c *Conn) write(buf []byte) error {
-	for len(buf) > 0 {
-		piece := buf[:min(len(buf), writeChunk)]
-		if err := c.nc.SetWriteDeadline(time.Now().Add(c.writeTimeout())); err != nil {
-			return fmt.Errorf("write: %w", err)
-		}
-		if _, err := c.nc.Write(piece); err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				return fmt.Errorf("peer does not read: %w", err)
-			}
-			return fmt.Errorf("write: %w", err)
-		}
-		buf = buf[len(piece):]
-	}
-	return nil
 }
 
 // writeTimeout is shorter once the connection is being closed, so that Shutdown is not held up by a stalled peer.

@@ -154,46 +154,15 @@ type response struct {
 }
 
 // encode builds the message that returns res.
-//
-// Status and description stand under both spellings: .NET reads status-code on
-// $cbs and statusCode on $management and nothing else.
 func (res response) encode(req *request) []byte {
-	out := make([]byte, 0, 256+len(res.body))
-	out = amqp.AppendDescriptor(out, amqp.CodeProperties)
-	out, list := amqp.BeginList(out)
-	out = amqp.AppendNull(out) // message-id
-	out = amqp.AppendNull(out) // user-id
-	out = amqp.AppendString(out, req.replyTo)
-	out = amqp.AppendNull(out) // subject
-	out = amqp.AppendNull(out) // reply-to
-	out = amqp.AppendRaw(out, req.messageID)
-	out = amqp.EndList(out, list, 6)
-
-	out = amqp.AppendDescriptor(out, amqp.CodeApplicationProperties)
-	out, props := amqp.BeginMap(out)
-	pairs := 4
-	for _, name := range [...]string{"statusCode", "status-code"} {
-		out = amqp.AppendString(out, name)
-		out = amqp.AppendInt(out, res.status)
-	}
-	for _, name := range [...]string{"statusDescription", "status-description"} {
-		out = amqp.AppendString(out, name)
-		out = amqp.AppendString(out, res.description)
-	}
-	if res.condition != "" {
-		for _, name := range [...]string{"errorCondition", "error-condition"} {
-			out = amqp.AppendString(out, name)
-			out = amqp.AppendSymbol(out, res.condition)
-		}
-		pairs += 2
-	}
-	out = amqp.EndMap(out, props, pairs)
-
 	body := res.body
 	if body == nil {
 		body = emptyMap
 	}
-	return amqp.AppendValueSection(out, body)
+	return amqp.Answer{
+		To: req.replyTo, CorrelationID: req.messageID,
+		Status: res.status, Description: res.description, Condition: res.condition, Body: body,
+	}.Append(make([]byte, 0, 256+len(body)))
 }
 
 // emptyMap is a map without entries.

@@ -107,7 +107,6 @@ const (
 	outHardLimit      = 4 << 20   // bytes at which the read loop that causes them waits
 	outEager          = 32 << 10  // bytes worth a write before the read loop has come to rest
 	outKeep           = 512 << 10 // bytes of capacity of a buffer that is used again
-	writeChunk        = 64 << 10  // bytes per write deadline
 	maxSASLFrame      = 4096      // bytes; the spec says 512, initial responses with tokens are longer
 	minIdleTimeout    = 100       // milliseconds; less would have us do little but keep-alives
 	idleTimeoutFactor = 2         // part 2 section 4.5: what is advertised should be half of what is enforced

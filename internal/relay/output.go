@@ -3,13 +3,11 @@
 package relay
 
 import (
-	"errors"
-	"fmt"
-	"os"
 	"strconv"
 	"sync"
 	"time"
 
+	"overdue/internal/accept"
 	"overdue/internal/amqp"
 )
 
@@ -115,7 +113,7 @@ func (s *side) writeLoop() error {
 	for {
 		t := s.takeOutput()
 		if t.buf != nil {
-			if err := s.write(t.buf.b[t.buf.written:]); err != nil {
+			if err := accept.Write(s.nc, t.buf.b[t.buf.written:], s.writeTimeout); err != nil {
 				return err
 			}
 			s.wroteAll(t.buf)
@@ -221,25 +219,6 @@ func (s *side) wroteAll(buf *outBuffer) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.writing, s.wrote = false, now
-}
-
-// write writes buf, piece by piece so that the deadline is about progress and not
-// about the size of a burst.
-func (s *side) write(buf []byte) error {
-	for len(buf) > 0 {
-		piece := buf[:min(len(buf), writeChunk)]
-		if err := s.nc.SetWriteDeadline(time.Now().Add(s.writeTimeout())); err != nil {
-			return fmt.Errorf("write: %w", err)
-		}
-		if _, err := s.nc.Write(piece); err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				return fmt.Errorf("peer does not read: %w", err)
-			}
-			return fmt.Errorf("write: %w", err)
-		}
-		buf = buf[len(piece):]
-	}
-	return nil
 }
 
 // writeTimeout is shorter once the connection is being closed, so that nothing

@@ -56,44 +56,12 @@ type response struct {
 	condition   amqp.Symbol // of a failure, "" = none
 }
 
-// encode builds the message that returns res to who asked. Status and description
-// stand under both spellings: Go reads either, .NET status-code alone on $cbs, and
-// statusCode alone elsewhere.
+// encode builds the message that returns res to who asked.
 func (res response) encode(to *returnAddress) []byte {
-	out := amqp.AppendDescriptor(make([]byte, 0, 320), amqp.CodeProperties)
-	out, list := amqp.BeginList(out)
-	out = amqp.AppendNull(out) // message-id
-	out = amqp.AppendNull(out) // user-id
-	if to.replyTo != "" {
-		out = amqp.AppendString(out, to.replyTo)
-	} else {
-		out = amqp.AppendNull(out)
-	}
-	out = amqp.AppendNull(out) // subject
-	out = amqp.AppendNull(out) // reply-to
-	out = amqp.AppendRaw(out, to.messageID)
-	out = amqp.EndList(out, list, 6)
-
-	out = amqp.AppendDescriptor(out, amqp.CodeApplicationProperties)
-	out, props := amqp.BeginMap(out)
-	pairs := 4
-	for _, name := range [...]string{"statusCode", "status-code"} {
-		out = amqp.AppendString(out, name)
-		out = amqp.AppendInt(out, res.status)
-	}
-	for _, name := range [...]string{"statusDescription", "status-description"} {
-		out = amqp.AppendString(out, name)
-		out = amqp.AppendString(out, res.description)
-	}
-	if res.condition != "" {
-		for _, name := range [...]string{"errorCondition", "error-condition"} {
-			out = amqp.AppendString(out, name)
-			out = amqp.AppendSymbol(out, res.condition)
-		}
-		pairs += 2
-	}
-	out = amqp.EndMap(out, props, pairs)
-	return amqp.AppendValueSection(out, nil)
+	return amqp.Answer{
+		To: to.replyTo, CorrelationID: to.messageID,
+		Status: res.status, Description: res.description, Condition: res.condition,
+	}.Append(make([]byte, 0, 320))
 }
 
 // readResponse reads a response but for whose it is.

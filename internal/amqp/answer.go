@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package amqp
+
+// An Answer is what a management node or $cbs says to a request. The protocol is a draft of OASIS, AMQP Management
+// (section 3), in the form that Service Bus gives it.
+type Answer struct {
+	To            string // where the request wants it, "" = not said
+	CorrelationID Raw    // the message-id of the request, as its sender encoded it; nil = null
+	Status        int32  // as in HTTP
+	Description   string
+	Condition     Symbol // of a failure, "" = none
+	Body          Raw    // nil = null
+}
+
+// Append appends the answer's message. Status and description stand under both spellings: Go reads either, .NET
+// status-code on $cbs and statusCode on $management and nothing else.
+func (a Answer) Append(dst []byte) []byte {
+	dst = AppendDescriptor(dst, CodeProperties)
+	dst, list := BeginList(dst)
+	dst = AppendNull(dst) // message-id
+	dst = AppendNull(dst) // user-id
+	if a.To != "" {
+		dst = AppendString(dst, a.To)
+	} else {
+		dst = AppendNull(dst)
+	}
+	dst = AppendNull(dst) // subject
+	dst = AppendNull(dst) // reply-to
+	dst = AppendRaw(dst, a.CorrelationID)
+	dst = EndList(dst, list, 6)
+
+	dst = AppendDescriptor(dst, CodeApplicationProperties)
+	dst, props := BeginMap(dst)
+	pairs := 4
+	for _, name := range [...]string{"statusCode", "status-code"} {
+		dst = AppendString(dst, name)
+		dst = AppendInt(dst, a.Status)
+	}
+	for _, name := range [...]string{"statusDescription", "status-description"} {
+		dst = AppendString(dst, name)
+		dst = AppendString(dst, a.Description)
+	}
+	if a.Condition != "" {
+		for _, name := range [...]string{"errorCondition", "error-condition"} {
+			dst = AppendString(dst, name)
+			dst = AppendSymbol(dst, a.Condition)
+		}
+		pairs += 2
+	}
+	dst = EndMap(dst, props, pairs)
+	return AppendValueSection(dst, a.Body)
+}
