@@ -12,6 +12,7 @@ import (
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/brokertest"
+	"overdue/internal/pipenet"
 )
 
 // called is who is told how a ticket fared.
@@ -36,6 +37,7 @@ func slotScene(t *testing.T, f func(t *testing.T, s *Scheduler, left func() []Co
 			t.Fatal(err)
 		}
 		defer func() { _ = s.Close(t.Context()) }()
+		ns.Net.Delay(pipenet.ToListener, time.Millisecond) // a transfer takes longer than asking, whatever the machine is busy with
 		q, _ := ns.Broker.Queue("monitor")
 		f(t, s, func() (cs []Companion) {
 			for _, v := range q.Peek(nil, 0, 10_000) {
@@ -111,7 +113,8 @@ func TestASlotStandsForAllThatExpireInIt(t *testing.T) {
 func TestSlotsOfOneInstantAreOneCompanion(t *testing.T) {
 	slotScene(t, func(t *testing.T, s *Scheduler, left func() []Companion) {
 		at := time.Now().Truncate(slot).Add(time.Millisecond)
-		blocker := ask(s, time.Hour, at, at) // in flight, so that the others wait for one transfer
+		blocker := ask(s, time.Hour, at, at)
+		synctest.Wait() // it is in flight, so that the others wait for one transfer
 		var all []called
 		for i := range 10 {
 			life := time.Minute + time.Duration(i%2)*time.Second
