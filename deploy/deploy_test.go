@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -22,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"overdue/internal/freeport"
 )
 
 // patience bounds what a server may take for what it does at once.
@@ -91,7 +92,7 @@ scrape_configs:
   - job_name: overdue
     static_configs: [{targets: [%q]}]
 `, rules, overdue.admin))
-	addr := freeAddress(t)
+	addr := freeport.Address(t)
 	start(t, "prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
 	query := func(expr string) (n int, err error) {
 		var got struct {
@@ -162,7 +163,7 @@ scrape_configs:
 
 // A missed deadline fires in a real Alertmanager, once for its group, and ends.
 func TestAlertmanagerIsTold(t *testing.T) {
-	addr := freeAddress(t)
+	addr := freeport.Address(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "alertmanager.yml"), "route: {receiver: none}\nreceivers: [{name: none}]\n")
 	start(t, "prometheus-alertmanager", "--config.file="+filepath.Join(dir, "alertmanager.yml"), "--storage.path="+filepath.Join(dir, "data"),
@@ -216,7 +217,7 @@ func startOverdue(t *testing.T, more string) program {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
-	p := program{rest: freeAddress(t), admin: freeAddress(t)}
+	p := program{rest: freeport.Address(t), admin: freeport.Address(t)}
 	write(t, filepath.Join(dir, "overdue.yaml"), fmt.Sprintf(`
 listen: {amqp: 127.0.0.1:0, http: %q, admin: %q}
 broker: {listen: 127.0.0.1:0, queues: [{name: orders, deadLetteringOnMessageExpiration: true}]}
@@ -302,17 +303,6 @@ func getJSON(address string, v any) error {
 		return nil
 	}
 	return json.NewDecoder(resp.Body).Decode(v)
-}
-
-// freeAddress is one that nothing listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
 }
 
 func write(t *testing.T, file, text string) {

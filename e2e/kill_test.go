@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"overdue/internal/freeport"
 	"overdue/internal/testseed"
 )
 
@@ -103,11 +103,11 @@ type processes struct {
 
 func newProcesses(t *testing.T, webhook string) *processes {
 	dir := t.TempDir()
-	p := &processes{T: t, binary: filepath.Join(dir, "overdue"), config: filepath.Join(dir, "overdue.yaml"), door: freeAddress(t)}
+	p := &processes{T: t, binary: filepath.Join(dir, "overdue"), config: filepath.Join(dir, "overdue.yaml"), door: freeport.Address(t)}
 	if out, err := exec.Command("go", "build", "-o", p.binary, "overdue/cmd/overdue").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	p.broker = freeAddress(t)
+	p.broker = freeport.Address(t)
 	config := fmt.Sprintf(`
 listen: {amqp: "127.0.0.1:0", http: %q}
 broker: {listen: %q}
@@ -131,7 +131,7 @@ alerts:
 // killed at the latest when the test ends.
 func (p *processes) start(role string, settings ...string) (kill func()) {
 	p.Helper()
-	admin := freeAddress(p.T)
+	admin := freeport.Address(p.T)
 	cmd := exec.Command(p.binary, role, "--config", p.config)
 	cmd.Env = append(os.Environ(), "OVERDUE_LISTEN_ADMIN="+admin, "OVERDUE_LOG_LEVEL=error")
 	if role == "broker" {
@@ -203,14 +203,4 @@ func (p *processes) peekAll(sub azservicebus.SubQueue) []*azservicebus.ReceivedM
 		}
 		all = append(all, page...)
 	}
-}
-
-// freeAddress is an address on loopback that was free a moment ago.
-func freeAddress(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
 }

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"overdue/internal/freeport"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
 )
@@ -111,12 +113,7 @@ func TestAStartThatFailsGivesItsPortsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin := free.Addr().String()
-	free.Close()
+	admin := freeport.Address(t)
 	c, err := load(t, "", map[string]string{
 		"OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": admin, "OVERDUE_BROKER_LISTEN": taken.Addr().String(),
 	}, nil)

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"overdue/internal/freeport"
+
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -89,11 +91,9 @@ func scriptExits(ts *testscript.TestScript, neg bool, args []string) {
 // freeport NAME…: puts a free port of loopback into each variable.
 func scriptFreePort(ts *testscript.TestScript, _ bool, args []string) {
 	for _, name := range args {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := freeport.Find()
 		ts.Check(err)
-		// All are held until all are known, so that they differ.
-		ts.Setenv(name, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port))
-		defer ln.Close()
+		ts.Setenv(name, port)
 	}
 }
 

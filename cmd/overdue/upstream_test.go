@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"overdue/internal/broker"
+	"overdue/internal/freeport"
 )
 
 // watchUpstream runs an upstream against addr until the test ends.
@@ -66,22 +67,18 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func TestUpstreamAttachesOnceTheNamespaceIsThere(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	ln.Close() // nobody answers for now
+	addr := freeport.Address(t) // nobody answers for now
 	u, logs, ended := watchUpstream(t, addr)
 	eventually(t, "the first attempt has failed", func() bool {
 		err := u.attached(t.Context())
 		return err != nil && !errors.Is(err, errNotTried)
 	})
-	err = u.attached(t.Context())
+	err := u.attached(t.Context())
 	if want := "the namespace " + addr + " cannot be reached: "; !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("attached = %v, want a sentence that begins with %q", err, want)
 	}
-	if ln, err = net.Listen("tcp", addr); err != nil {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
 		t.Fatalf("somebody else has taken %s meanwhile: %v", addr, err)
 	}
 	serveBroker(t, ln, broker.QueueConfig{Name: "overdue-monitor"})
@@ -123,11 +120,11 @@ func TestRefusalsAreSentences(t *testing.T) {
 }
 
 func TestUpstreamLooksAgainWhenAWriteHasFailed(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addr := freeport.Address(t)
+	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := ln.Addr().String()
 	b, err := broker.New(broker.Config{Queues: []broker.QueueConfig{{Name: "overdue-monitor"}}})
 	if err != nil {
 		t.Fatal(err)

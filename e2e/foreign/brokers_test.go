@@ -5,16 +5,16 @@ package foreign
 import (
 	"bytes"
 	"context"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"overdue/internal/freeport"
 
 	goamqp "github.com/Azure/go-amqp"
 )
@@ -44,7 +44,7 @@ type broker struct {
 // writes, the name server of Erlang and the secret of its cluster are the test's own.
 func rabbit(t *testing.T) *broker {
 	t.Helper()
-	home, port, names := t.TempDir(), freePort(t), freePort(t)
+	home, port, names := t.TempDir(), findPort(t), findPort(t)
 	write := func(name, text string) string {
 		file := filepath.Join(home, name)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -56,7 +56,7 @@ func rabbit(t *testing.T) *broker {
 		"HOME="+home, // of the secret
 		"ERL_EPMD_PORT="+names, "ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_NODENAME=overdue-"+port+"@localhost",
-		"RABBITMQ_DIST_PORT="+freePort(t),
+		"RABBITMQ_DIST_PORT="+findPort(t),
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
 		"RABBITMQ_CONF_ENV_FILE="+write("rabbitmq-env.conf", ""),
 		"RABBITMQ_CONFIG_FILE="+write("rabbitmq.conf", "listeners.tcp.1 = 127.0.0.1:"+port+"\nlog.console.level = warning\n"),
@@ -81,7 +81,7 @@ func rabbit(t *testing.T) *broker {
 // proton starts the broker on proton-c.
 func proton(t *testing.T) *broker {
 	t.Helper()
-	addr := "127.0.0.1:" + freePort(t)
+	addr := freeport.Address(t)
 	start(t, os.Environ(), addr, "/usr/bin/python3", "-B", "broker.py", addr) // Debian has proton for no other Python
 	return &broker{
 		name: "proton", addr: addr,
@@ -167,21 +167,13 @@ func (o *output) tail() []byte {
 	return b[max(0, len(b)-8<<10):]
 }
 
-// freePort is one that nothing listens on. The programs cannot choose one themselves and tell. It is below those
-// that connections get by themselves, which another would have taken by the time that the program listens.
-func freePort(t *testing.T) string {
+func findPort(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		port := strconv.Itoa(20_000 + rand.IntN(12_000))
-		if ln, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			if err := ln.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return port
-		}
+	port, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("found no free port")
-	return ""
+	return port
 }
 
 // installed is the folder that RabbitMQ is unpacked in.

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/e2e/wiretap"
+	"overdue/internal/freeport"
 	"overdue/internal/relay"
 )
 
@@ -220,7 +221,7 @@ func program(t *testing.T) door {
 		t.Fatal(err)
 	}
 	return func(t *testing.T, to string) string {
-		addr := "127.0.0.1:" + freePort(t)
+		addr := freeport.Address(t)
 		start(t, os.Environ(), addr, binary, "proxy", "--config", config,
 			"--namespace", "Endpoint=sb://"+to+";SharedAccessKeyName=any;SharedAccessKey=YW55;UseDevelopmentEmulator=true",
 			"--listen-amqp", addr, "--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0")

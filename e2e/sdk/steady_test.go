@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"overdue/internal/freeport"
 )
 
 // A process is the program in one of its roles.
@@ -78,17 +79,6 @@ func (p *process) stop() {
 	}
 }
 
-// freeAddr is an address that nobody listens on, for who has to listen there more than once.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
 var steadies = map[string]func(ctx context.Context, installed, scratch string) *exec.Cmd{
 	"js": func(ctx context.Context, installed, scratch string) *exec.Cmd {
 		return exec.CommandContext(ctx, "sh", "-c", `cp js/package.json steady/steady.js "$1" && ln -s "$0/node_modules" "$1/node_modules" && exec node "$1/steady.js" steady-js`, installed, scratch)
@@ -111,7 +101,7 @@ func TestAppsOutliveWhatFailsBeneathThem(t *testing.T) {
 	for sdk, command := range steadies {
 		t.Run(sdk, func(t *testing.T) {
 			t.Parallel()
-			at := freeAddr(t)
+			at := freeport.Address(t)
 			namespace := func() *process {
 				return begin(t, program, []string{"OVERDUE_BROKER_QUEUES=[{name: steady-" + sdk + ", lockDuration: 5s}]"},
 					"broker", "--broker-listen", at, "--listen-admin", "127.0.0.1:0")
@@ -119,7 +109,7 @@ func TestAppsOutliveWhatFailsBeneathThem(t *testing.T) {
 			b := namespace()
 			upstream := newForwarder(t, at, true)
 			const secret = ";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true"
-			door := freeAddr(t)
+			door := freeport.Address(t)
 			sidecar := func() *process {
 				return begin(t, program, []string{"OVERDUE_NAMESPACE=Endpoint=sb://" + upstream.addr + secret},
 					"proxy", "--listen-amqp", door, "--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0")

@@ -82,6 +82,7 @@ var rooms = map[string]room{
 	},
 	"internal/canary":   {others: []string{azservicebus, prometheus, zap}},
 	"internal/testseed": {},
+	"internal/freeport": {},
 	"internal/arch":     {},
 	"conformance":       {[]string{"internal/amqp", "internal/door"}, []string{sync}},
 }
@@ -153,7 +154,7 @@ func checkFile(t *testing.T, file, rel, folder string, r room) {
 	}
 	ours, others := slices.Concat(r.ours, []string{folder}), r.others
 	if strings.HasSuffix(rel, "_test.go") {
-		ours = append(ours, "internal/testseed")
+		ours = append(ours, "internal/testseed", "internal/freeport")
 		others = slices.Concat(others, inTests.others)
 		if !slices.Contains(plainTests, folder) {
 			ours = slices.Concat(ours, inTests.ours)
