@@ -3,9 +3,9 @@
 package scheduler
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"hash/maphash"
 	"strings"
 	"time"
 )
@@ -70,8 +70,11 @@ type needless struct {
 	Written  time.Time // by our clock: when it was known to wait
 }
 
-// A Key stands for an entity, a message-id and a session-id.
+// A Key stands for an entity, a message-id and a session-id. It means nothing outside of this process.
 type Key [2]uint64
+
+// seeds are of this process alone, so that nobody can choose ids whose keys are equal, or share a chain of the index.
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
 // KeyOf is the key of messages of an entity, whose name is spelled in any case.
 func KeyOf[T string | []byte](entity string, messageID, sessionID T) Key {
@@ -80,8 +83,7 @@ func KeyOf[T string | []byte](entity string, messageID, sessionID T) Key {
 	b := binary.BigEndian.AppendUint32(room[:0], uint32(len(messageID)))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(sessionID)))
 	b = append(append(append(b, messageID...), sessionID...), strings.ToLower(entity)...)
-	sum := sha256.Sum256(b)
-	return Key{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
+	return Key{maphash.Bytes(seeds[0], b), maphash.Bytes(seeds[1], b)}
 }
 
 // A Delivered is what is known of a message that was delivered, by what stands on it.
