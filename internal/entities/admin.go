@@ -61,9 +61,22 @@ func (a *Admin) Read(ctx context.Context, name string) (Info, error) {
 	return info, nil
 }
 
-// subscriptions reads all pages.
+// subscriptions is how those of a topic were made.
 func (a *Admin) subscriptions(ctx context.Context, topic string) ([]Subscription, error) {
-	var all []Subscription
+	details, err := a.subscriptionDetails(ctx, topic)
+	if err != nil || len(details) == 0 {
+		return nil, err
+	}
+	all := make([]Subscription, len(details))
+	for i := range details {
+		all[i] = details[i].Subscription
+	}
+	return all, nil
+}
+
+// subscriptionDetails reads all pages.
+func (a *Admin) subscriptionDetails(ctx context.Context, topic string) ([]SubscriptionDetails, error) {
+	var all []SubscriptionDetails
 	for page := range maxPages {
 		doc, err := a.get(ctx, topic, "/Subscriptions", url.Values{
 			"$skip": {strconv.Itoa(page * pageSize)}, "$top": {strconv.Itoa(pageSize)},
@@ -76,13 +89,16 @@ func (a *Admin) subscriptions(ctx context.Context, topic string) ([]Subscription
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, s)
+			d := doc.Entries[i].Content.Subscription
+			all = append(all, SubscriptionDetails{s, d.Status, d.MaxDeliveryCount, d.counts()})
 		}
 		if len(doc.Entries) < pageSize {
 			break
 		}
 	}
-	slices.SortFunc(all, func(x, y Subscription) int { return cmp.Compare(strings.ToLower(x.Name), strings.ToLower(y.Name)) })
+	slices.SortFunc(all, func(x, y SubscriptionDetails) int {
+		return cmp.Compare(strings.ToLower(x.Name), strings.ToLower(y.Name))
+	})
 	return all, nil
 }
 

@@ -21,6 +21,9 @@ type document struct {
 		Queue        *description `xml:"QueueDescription"`
 		Topic        *description `xml:"TopicDescription"`
 		Subscription *description `xml:"SubscriptionDescription"`
+		Namespace    *struct {
+			MessagingSKU string
+		} `xml:"NamespaceInfo"`
 	} `xml:"content"`
 	Entries []document `xml:"entry"`
 }
@@ -38,6 +41,14 @@ type description struct {
 	ForwardTo                        string
 	ForwardDeadLetteredMessagesTo    string
 	MaxMessageSizeInKilobytes        int64
+	Status                           string
+	MaxDeliveryCount                 int
+	CountDetails                     struct {
+		ActiveMessageCount             int64
+		ScheduledMessageCount          int64
+		DeadLetterMessageCount         int64
+		TransferDeadLetterMessageCount int64
+	}
 }
 
 func parse(body []byte) (*document, error) {
