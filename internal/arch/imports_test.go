@@ -48,7 +48,7 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/relay", "internal/sas", "internal/sblink"},
+		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/relay", "internal/sas", "internal/sblink"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":               {[]string{"scheduler", "internal/amqp", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/sas", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
@@ -60,6 +60,7 @@ var rooms = map[string]room{
 	"internal/sblink":     {[]string{"internal/amqp", "internal/sas"}, []string{azcore, goamqp, sync}},
 	"internal/inflight":   {},
 	"internal/entities":   {ours: []string{"internal/iso8601"}},
+	"internal/doctor":     {[]string{"internal/entities", "internal/iso8601", "internal/sblink"}, []string{azcore, azservicebus, goamqp, sync}},
 	"internal/amqp":       {},
 	"internal/accept":     {},
 	"internal/amqpserver": {ours: []string{"internal/accept", "internal/amqp"}},
