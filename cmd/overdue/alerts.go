@@ -56,60 +56,79 @@ func (p *process) handling(entity string) alert.Handling {
 
 // alerter is one sink: of events, or of pages behind groups.
 func (p *process) alerter(a *alertConfig, client *azservicebus.Client, outbox alert.Outbox) (alert.Alerter, error) {
-	text, err := alert.NewText(a.Title, a.Text)
-	if err != nil {
-		return nil, err
+	if address := a.address(); address != "" {
+		p.admin.outbound = append(p.admin.outbound, sinkCheck(a.key, address))
 	}
-	request := func(r *requestConfig) alert.HTTP {
-		p.reachable(a, r.URL)
-		return alert.HTTP{URL: r.URL, Timeout: r.Timeout}
+	events, pager, err := a.sink(client)
+	if err != nil || events != nil {
+		return events, err
 	}
-	var pager alert.Pager
 	group := alert.GroupsConfig{
-		Outbox: outbox, Source: "sb://" + p.namespace.host,
+		Outbox: outbox, Source: "sb://" + p.namespace.host, Sink: pager,
 		By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
 		Log: p.log.Named("alert"),
 	}
+	if a.Alertmanager != nil {
+		group.Resend = alert.AlertmanagerResend
+	}
+	return alert.NewGroups(group)
+}
+
+// sink is what takes events, or else what takes pages.
+func (a *alertConfig) sink(client *azservicebus.Client) (events alert.Alerter, pages alert.Pager, err error) {
+	text, err := alert.NewText(a.Title, a.Text)
+	if err != nil {
+		return nil, nil, err
+	}
+	request := func(r *requestConfig) alert.HTTP { return alert.HTTP{URL: r.URL, Timeout: r.Timeout} }
 	switch {
 	case a.ServiceBus != nil:
-		return alert.NewServiceBus(a.Name, client, a.ServiceBus.Entity)
+		events, err = alert.NewServiceBus(a.Name, client, a.ServiceBus.Entity)
 	case a.Webhook != nil && !a.Webhook.Grouped:
-		return alert.NewWebhook(a.Name, request(&a.Webhook.requestConfig))
+		events, err = alert.NewWebhook(a.Name, request(&a.Webhook.requestConfig))
 	case a.Webhook != nil:
-		pager, err = alert.NewWebhookPager(a.Name, request(&a.Webhook.requestConfig), text)
+		pages, err = alert.NewWebhookPager(a.Name, request(&a.Webhook.requestConfig), text)
 	case a.Alertmanager != nil:
-		group.Resend = alert.AlertmanagerResend
-		pager, err = alert.NewAlertmanager(a.Name, request(a.Alertmanager), text)
+		pages, err = alert.NewAlertmanager(a.Name, request(a.Alertmanager), text)
 	case a.Slack != nil:
-		pager, err = alert.NewSlack(a.Name, request(a.Slack), text)
+		pages, err = alert.NewSlack(a.Name, request(a.Slack), text)
 	case a.Teams != nil:
-		pager, err = alert.NewTeams(a.Name, request(a.Teams), text)
+		pages, err = alert.NewTeams(a.Name, request(a.Teams), text)
 	case a.PagerDuty != nil:
 		d := a.PagerDuty
-		pager, err = alert.NewPagerDuty(a.Name, alert.PagerDutyConfig{
-			HTTP: request(&requestConfig{URL: d.URL, Timeout: d.Timeout}), RoutingKey: d.RoutingKey, Severity: d.Severity,
+		pages, err = alert.NewPagerDuty(a.Name, alert.PagerDutyConfig{
+			HTTP: alert.HTTP{URL: d.URL, Timeout: d.Timeout}, RoutingKey: d.RoutingKey, Severity: d.Severity,
 		}, text)
 	case a.Email != nil:
 		e := a.Email
-		pager, err = alert.NewEmail(a.Name, alert.EmailConfig{
+		pages, err = alert.NewEmail(a.Name, alert.EmailConfig{
 			Host: e.Host, Port: int(e.Port), Security: e.Security, Username: e.Username, Password: e.Password,
 			From: e.From, To: e.To, Timeout: e.Timeout,
 		}, text)
 	case a.Shoutrrr != nil:
-		pager, err = alert.NewShoutrrr(a.Name, a.Shoutrrr.URL, text)
+		pages, err = alert.NewShoutrrr(a.Name, a.Shoutrrr.URL, text)
 	}
-	if err != nil {
-		return nil, err
-	}
-	group.Sink = pager
-	return alert.NewGroups(group)
+	return events, pages, err
 }
 
-// reachable lets /healthz/outbound open a connection to where a sink lives. It sends nothing.
-func (p *process) reachable(a *alertConfig, raw string) {
-	p.admin.outbound = append(p.admin.outbound, sinkCheck(a.key, raw))
+// address is the URL that the sink is at; "" where it is not at one.
+func (a *alertConfig) address() string {
+	switch {
+	case a.Webhook != nil:
+		return a.Webhook.URL
+	case a.Alertmanager != nil:
+		return a.Alertmanager.URL
+	case a.Slack != nil:
+		return a.Slack.URL
+	case a.Teams != nil:
+		return a.Teams.URL
+	case a.PagerDuty != nil:
+		return a.PagerDuty.URL
+	}
+	return ""
 }
 
+// sinkCheck opens a connection to where a sink lives. It sends nothing.
 func sinkCheck(name, raw string) check {
 	return check{name, func(ctx context.Context) error {
 		u, err := url.Parse(raw)

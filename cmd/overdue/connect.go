@@ -8,15 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	sbadmin "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
+	"overdue/internal/entities"
 	"overdue/internal/sblink"
 )
 
@@ -155,6 +160,40 @@ func (n *namespace) connect() (*azservicebus.Client, *sblink.Namespace, sblink.T
 		links.Tokens = sblink.Signature(n.signature)
 	}
 	return client, sblink.New(links), links.Tokens, nil
+}
+
+// administration is the SDK's client of the administration API, led to where api has it. It is for changes; what is read,
+// is read by api.
+func (n *namespace) administration(api *entities.Admin) (*sbadmin.Client, error) {
+	options := &sbadmin.ClientOptions{ClientOptions: azcore.ClientOptions{
+		Transport: ledTo{api}, Telemetry: policy.TelemetryOptions{ApplicationID: "overdue"},
+	}}
+	if n.connectionString == "" {
+		credential, err := azidentity.NewDefaultAzureCredential(nil)
+		if err != nil {
+			return nil, fmt.Errorf("no Azure identity is at hand: %w", err)
+		}
+		return sbadmin.NewClient(n.host, credential, options)
+	}
+	client, err := sbadmin.NewClientFromConnectionString(n.connectionString, options)
+	if err != nil {
+		// The SDK may quote what it could not read.
+		return nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.host)
+	}
+	return client, nil
+}
+
+// ledTo sends what a client means for HTTPS at the namespace to where its administration API has answered.
+type ledTo struct{ api *entities.Admin }
+
+func (l ledTo) Do(r *http.Request) (*http.Response, error) {
+	u, err := url.Parse(l.api.Endpoint())
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host = u.Scheme, u.Host
+	return l.api.Client.Do(r)
 }
 
 // signInFailed reports that the machine's identity could not get a token.

@@ -64,14 +64,26 @@ func (p *process) adminSource(ns *namespace, tokens sblink.TokenSource, doors []
 	for _, ln := range doors {
 		taken = append(taken, ln.Addr().String())
 	}
+	api, err := p.cfg.adminAPI(ns, tokens, taken...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(api.Endpoints) == 0 {
+		return nowhere{}, api.Client, nil
+	}
+	return api, api.Client, nil
+}
+
+// adminAPI is the administration API of a namespace. It has no endpoint where the only ones that it could have are taken.
+func (c *config) adminAPI(ns *namespace, tokens sblink.TokenSource, taken ...string) (*entities.Admin, error) {
 	endpoints := ns.adminEndpoints(taken...)
-	if text := p.cfg.AdminURL; text != "" {
+	if text := c.AdminURL; text != "" {
 		u, err := url.Parse(text)
 		if err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
-			return nil, nil, &configError{fmt.Errorf("%s is not of the form https://host:port", p.cfg.at("namespaceAdmin"))}
+			return nil, &configError{fmt.Errorf("%s is not of the form https://host:port", c.at("namespaceAdmin"))}
 		}
 		if u.Scheme == "http" && !ns.plain && !onLoopback(u.Hostname()) {
-			return nil, nil, &configError{fmt.Errorf("%s is not HTTPS, and tokens would be sent over the network in the clear", p.cfg.at("namespaceAdmin"))}
+			return nil, &configError{fmt.Errorf("%s is not HTTPS, and tokens would be sent over the network in the clear", c.at("namespaceAdmin"))}
 		}
 		endpoints = []string{u.Scheme + "://" + u.Host}
 	}
@@ -83,23 +95,22 @@ func (p *process) adminSource(ns *namespace, tokens sblink.TokenSource, doors []
 		// A token is for who was asked.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	if len(endpoints) == 0 {
-		return nowhere{}, client, nil
-	}
 	return &entities.Admin{
 		Endpoints: endpoints, Client: client, UserAgent: "overdue/" + version(),
 		Authorize: func(ctx context.Context, audience string) (string, error) {
 			t, err := tokens.Token(ctx, audience)
 			return t.Value, err
 		},
-	}, client, nil
+	}, nil
 }
 
 // nowhere is the source of an emulator whose only port we have taken.
 type nowhere struct{}
 
+const nowhereToAsk = "the port of the emulator's administration API is one of this process; set namespaceAdmin"
+
 func (nowhere) Read(context.Context, string) (entities.Info, error) {
-	return entities.Info{}, errors.New("the port of the emulator's administration API is one of this process; set namespaceAdmin")
+	return entities.Info{}, errors.New(nowhereToAsk)
 }
 
 // embeddedSource looks behind the protocol of the embedded broker.

@@ -96,7 +96,7 @@ func (p *program) rootCommand() *cobra.Command {
 	})
 	root.AddCommand(
 		p.roleCommand(roleRun), p.roleCommand(roleProxy), p.roleCommand(roleMonitor), p.roleCommand(roleBroker),
-		p.demoCommand(), p.benchCommand(), p.healthcheckCommand(), p.versionCommand(),
+		p.demoCommand(), p.benchCommand(), p.doctorCommand(), p.healthcheckCommand(), p.versionCommand(),
 	)
 	return root
 }

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	sbadmin "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+
+	"overdue/alert"
+	"overdue/internal/doctor"
+	"overdue/internal/entities"
+	"overdue/internal/sblink"
+)
+
+// A patient is the namespace of a configuration, as the doctor gets at it: over the same ways as the rooms.
+type patient struct {
+	cfg    *config
+	ns     *namespace
+	client *azservicebus.Client
+	links  *sblink.Namespace
+	api    *entities.Admin
+}
+
+func newPatient(c *config) (*patient, error) {
+	ns, err := parseNamespace(c.Namespace)
+	if err != nil {
+		return nil, &configError{fmt.Errorf("%s: %w", c.at("namespace"), err)}
+	}
+	client, links, tokens, err := ns.connect()
+	if err != nil {
+		return nil, err
+	}
+	d := &patient{cfg: c, ns: ns, client: client, links: links}
+	var taken []string
+	if ns.plain {
+		// An overdue that runs beside an emulator has its doors where the emulator's API would be looked for.
+		for _, a := range c.doors() {
+			if _, given := c.origin[a.key]; given {
+				taken = append(taken, a.addr)
+			}
+		}
+	}
+	d.api, err = c.adminAPI(ns, tokens, taken...)
+	return d, err
+}
+
+// close ends the connections. What was asked has been answered by then.
+func (d *patient) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+	defer cancel()
+	_ = bounded(ctx, d.client.Close)
+	_ = bounded(ctx, func(context.Context) error { return d.links.Close() })
+	d.api.Client.CloseIdleConnections()
+}
+
+// administration is the SDK's client, for changes: it writes entities in the form that the service wants.
+func (d *patient) administration() (*sbadmin.Client, error) {
+	if len(d.api.Endpoints) == 0 {
+		return nil, errors.New(nowhereToAsk)
+	}
+	return d.ns.administration(d.api)
+}
+
+// examination is what to look at. names restrict it.
+func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
+	c := d.cfg
+	x := doctor.Config{
+		Host: d.ns.host, Emulator: d.ns.plain, Dial: d.ns.open, Client: d.client, Links: d.links, Admin: d.api,
+		MonitorQueue: c.MonitorQueue, Proxy: o.role != "monitor", Monitor: o.role != "proxy", ClientTokens: c.clientTokens(),
+		Listed: len(c.Monitor.Entities) > 0, Clock: d.measureClock,
+	}
+	if len(d.api.Endpoints) == 0 {
+		x.Admin, x.NoAdmin = nil, sentenceOf(nowhereToAsk)
+	}
+	for i := range c.Monitor.Entities {
+		e := &c.Monitor.Entities[i]
+		setting := fmt.Sprintf("monitor.entities[%d]", i)
+		w := doctor.Watched{Name: e.name(), Setting: setting, Topic: e.Topic != "", Deadline: e.Deadline, Expire: e.Expire}
+		for _, s := range e.Subscriptions {
+			w.Subscriptions = append(w.Subscriptions, s.Name)
+		}
+		x.Entities = append(x.Entities, w)
+		if e.ForwardMissedTo != "" {
+			x.Targets = append(x.Targets, doctor.Target{Name: e.ForwardMissedTo, Setting: setting + ".forwardMissedTo"})
+		}
+	}
+	if q := c.Canary.Queue; q != "" && !c.lists(q) {
+		x.Entities = append(x.Entities, doctor.Watched{Name: q, Setting: "canary.queue"})
+	}
+	for i := range c.Alerts {
+		a := &c.Alerts[i]
+		if a.ServiceBus != nil {
+			x.Targets = append(x.Targets, doctor.Target{Name: a.ServiceBus.Entity, Setting: a.key + ".entity"})
+			x.Unwatched = append(x.Unwatched, a.ServiceBus.Entity)
+		}
+		x.Others = append(x.Others, d.sinkChecks(a, o.sendTest)...)
+	}
+	if text := c.Heartbeat.URL; text != "" {
+		x.Others = append(x.Others, doctor.Check{
+			Subject: "heartbeat", Name: "reachable", Well: "Its host takes connections.", Severity: doctor.Warning,
+			Fix: "check heartbeat.url, and that firewalls let this machine out", Run: sinkCheck("heartbeat", text).ok,
+		})
+	}
+	if len(names) > 0 {
+		x.Listed = true
+		x.Entities = restrict(x.Entities, names)
+	}
+	return x
+}
+
+// restrict keeps what is named, and adds what is not known.
+func restrict(all []doctor.Watched, names []string) (kept []doctor.Watched) {
+	for _, name := range names {
+		w := doctor.Watched{Name: name}
+		for _, known := range all {
+			if strings.EqualFold(known.Name, name) {
+				w = known
+			}
+		}
+		kept = append(kept, w)
+	}
+	return kept
+}
+
+// sinkChecks are those of one sink of alerts.
+func (d *patient) sinkChecks(a *alertConfig, send bool) (checks []doctor.Check) {
+	subject := "sink " + a.Name
+	address := a.address()
+	if e := a.Email; e != nil {
+		port := e.Port
+		if port == 0 {
+			port = map[string]int64{"starttls": 587, "tls": 465, "none": 25}[e.Security]
+		}
+		address = "smtp://" + net.JoinHostPort(e.Host, strconv.FormatInt(port, 10))
+	}
+	if address != "" {
+		checks = append(checks, doctor.Check{
+			Subject: subject, Name: "reachable", Well: "Its host takes connections.", Severity: doctor.Error,
+			Fix: "check " + a.key + ", and that firewalls let this machine out", Run: sinkCheck(a.key, address).ok,
+		})
+	}
+	if send {
+		checks = append(checks, doctor.Check{
+			Subject: subject, Name: "send-test", Well: "It has taken a test event.", Severity: doctor.Error,
+			Fix: "check " + a.key, Run: func(ctx context.Context) error { return d.sendTest(ctx, a) },
+		})
+	}
+	return checks
+}
+
+// testType is the type of events that nobody has to care for.
+const testType = "overdue.test"
+
+// sendTest tells a sink of a message that does not exist. What pages is told that it is over right after.
+func (d *patient) sendTest(ctx context.Context, a *alertConfig) error {
+	events, pages, err := a.sink(d.client)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	source := "sb://" + d.ns.host
+	e := alert.Event{
+		Type: testType, Source: source + "/overdue-doctor", Subject: "overdue-doctor-test", Time: now, ID: alert.IDOf(source+"/overdue-doctor", now.UnixNano(), now),
+		Data: alert.EventData{
+			Entity: "overdue-doctor", MessageID: "overdue-doctor-test", EnqueuedTime: now.Add(-time.Minute), Deadline: now, DeadLetteredTime: now,
+			Strategy: "native", DeadLetterReason: "TTLExpiredException",
+		},
+	}
+	if events != nil {
+		err := events.Alert(ctx, e)
+		if closer, ok := events.(interface{ Close(context.Context) error }); ok {
+			err = errors.Join(err, closer.Close(ctx))
+		}
+		return err
+	}
+	page := alert.Page{
+		Key: "overdue-doctor-" + e.ID, Source: source, Labels: map[string]string{"type": testType, "entity": "overdue-doctor"},
+		Count: 1, Total: 1, Since: now, Last: now, Oldest: &e, Samples: []alert.Event{e},
+	}
+	if err := pages.Page(ctx, page); err != nil {
+		return err
+	}
+	page.Count, page.Resolved, page.Oldest, page.Samples = 0, true, nil, nil
+	return pages.Page(ctx, page)
+}
+
+// sentenceOf is an error's text as a sentence of its own.
+func sentenceOf(text string) string { return strings.ToUpper(cmp.Or(text, " ")[:1]) + text[1:] + "." }
