@@ -56,7 +56,7 @@ func (p *Proxy) newPort() *door.Server {
 // Serve opens both doors on ln, until it fails or the proxy is closed. A connection of AMQP, also
 // over WebSocket, is passed on to the namespace over one of its own, and what is sent over it to a
 // monitored entity is watched; requests over HTTP are the REST door's. Each may come within TLS
-// where Config.TLS is set. It closes ln and returns nil after Shutdown or Close, else why it
+// where Config.TLS is set. It closes ln and returns nil after Drain, Shutdown or Close, else why it
 // ended.
 func (p *Proxy) Serve(ln net.Listener) error { return unlessClosed(p.port.Serve(ln)) }
 
@@ -69,6 +69,13 @@ func unlessClosed(err error) error {
 	}
 	return err
 }
+
+// Drain lets no more connections in, and returns when the last one has been closed by its app or ctx ends, with the
+// cause of that. Until Shutdown everything goes on over those that are there.
+func (p *Proxy) Drain(ctx context.Context) error { return p.port.Drain(ctx) }
+
+// Connections returns how many connections of apps there are at both doors.
+func (p *Proxy) Connections() int { return p.port.Connections() }
 
 // Shutdown lets no more connections in and finishes the requests in flight; those that wait for a message are
 // told to come again. Connections of AMQP stay until Close.

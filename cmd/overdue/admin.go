@@ -39,15 +39,20 @@ type admin struct {
 	quit     chan struct{} // gets a value when somebody wants the process to end
 }
 
-// handler serves probes and metrics to everybody, the rest to this machine only.
-func (a *admin) handler() http.Handler {
+// probes serves what other machines may ask, too: nothing that changes anything, nor goes out.
+func (a *admin) probes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /startupz", a.startupz)
 	mux.HandleFunc("GET /readyz", a.readyz)
-	mux.HandleFunc("GET /healthz/outbound", a.healthzOutbound)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 8}))
+	return mux
+}
 
+// handler serves probes and metrics to everybody, the rest to this machine only.
+func (a *admin) handler() http.Handler {
+	mux := a.probes()
+	mux.HandleFunc("GET /healthz/outbound", a.healthzOutbound)
 	mux.Handle("POST /drain", local(a.drain))
 	mux.Handle("POST /quitquitquit", local(a.quitquitquit))
 	mux.Handle("PUT /loglevel", local(a.level.ServeHTTP))
@@ -106,10 +111,14 @@ func (a *admin) startupz(w http.ResponseWriter, _ *http.Request) {
 // take the doors out of service, so nothing of the sort is asked here.
 func (a *admin) readyz(w http.ResponseWriter, r *http.Request) {
 	checks := append([]check{{"state", func(context.Context) error {
-		if s := a.life.current(); s != stateServing {
-			return errors.New(string(s))
+		s := a.life.current()
+		switch waits := a.life.remark(); {
+		case s == stateServing:
+			return nil
+		case waits != "":
+			return fmt.Errorf("%s; %s", s, waits)
 		}
-		return nil
+		return errors.New(string(s))
 	}}}, a.ready...)
 	report(w, r, checks, "ready")
 }
@@ -147,12 +156,12 @@ func report(w http.ResponseWriter, r *http.Request, checks []check, well string)
 	answer(w, status, text.String()+well)
 }
 
-// drain stops the rooms and answers when they are stopped. The process and its admin port
+// drain does what SIGTERM does, farewells included, and answers when the rooms are stopped. The process and its admin port
 // stay, so that the last metrics can be read; quitquitquit or a signal ends it.
 func (a *admin) drain(w http.ResponseWriter, r *http.Request) {
 	// Draining is bounded, by a setting that may be longer than what other answers take. A
 	// writer without deadlines, as in a test, needs none lifted.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.cfg.ShutdownTimeout + time.Second))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(max(a.cfg.MinSigtermDelay, a.cfg.MaxSigtermDelay) + a.cfg.ShutdownTimeout + time.Second))
 	if err := a.life.drain(); err != nil {
 		answer(w, http.StatusInternalServerError, err.Error())
 		return

@@ -21,6 +21,9 @@ func (p *process) banner(w io.Writer) {
 	fmt.Fprintf(&b, "overdue %s %s\n\n", p.role.name, version())
 	p.rowsOfDoors(row)
 	row("admin", "http://"+p.adminAddr, "/readyz, /metrics")
+	if p.probesAddr != "" {
+		row("probes", "http://"+p.probesAddr, "the same, for other machines")
+	}
 	for i, addr := range p.brokerAddrs {
 		row("embedded broker", "amqp://"+addr, p.brokerNote(i))
 	}

@@ -27,7 +27,7 @@ func (c *config) complete() error {
 	if err := c.readEmulatorConfig(); err != nil {
 		return err
 	}
-	return errors.Join(c.checkBrokerAddresses(), c.readKeys(), c.checkQueues(), c.checkRules(), c.checkForwards(), c.checkEntities(), c.completeAlerts(), c.completeWatch())
+	return errors.Join(c.checkBrokerAddresses(), c.readKeys(), c.checkQueues(), c.checkRules(), c.checkForwards(), c.checkEntities(), c.completeAlerts(), c.completeWatch(), c.checkDelays())
 }
 
 // century is from when on a time to live is none.
@@ -115,6 +115,15 @@ func (c *config) readNamespace() error {
 	return nil
 }
 
+// checkDelays refuses to be done before it has begun.
+func (c *config) checkDelays() error {
+	if c.MaxSigtermDelay != 0 && c.MaxSigtermDelay < c.MinSigtermDelay {
+		return fmt.Errorf("%s is %s, which is before %s is over (%s); make it at least as long, or 0",
+			c.at("maxSigtermDelay"), c.MaxSigtermDelay, c.at("minSigtermDelay"), c.MinSigtermDelay)
+	}
+	return nil
+}
+
 // checkAddresses refuses two listeners on one address, which would otherwise end as
 // "address already in use" by ourselves. What a role does not listen on, another may.
 func (c *config) checkAddresses(r role) error {
@@ -124,6 +133,9 @@ func (c *config) checkAddresses(r role) error {
 		all = append(all, c.doors()...)
 	}
 	all = append(all, address{"listen.admin", c.Listen.Admin})
+	if c.Listen.Probes != "" {
+		all = append(all, address{"listen.probes", c.Listen.Probes})
+	}
 	if r.broker && c.embedded() {
 		all = append(all, c.brokerAddresses()...)
 	}

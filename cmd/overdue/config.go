@@ -26,6 +26,8 @@ type config struct {
 	Proxy           proxyConfig     `koanf:"proxy"`
 	Log             logConfig       `koanf:"log"`
 	ShutdownTimeout time.Duration   `koanf:"shutdownTimeout"`
+	MinSigtermDelay time.Duration   `koanf:"minSigtermDelay"`
+	MaxSigtermDelay time.Duration   `koanf:"maxSigtermDelay"`
 
 	// raw is what the settings were read into, by key, and origin says where each value
 	// that is not a default came from. Both are for /configz.

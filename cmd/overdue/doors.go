@@ -26,6 +26,7 @@ type listenConfig struct {
 	HTTP           string          `koanf:"http"`
 	AMQPS          string          `koanf:"amqps"`
 	Admin          string          `koanf:"admin"`
+	Probes         string          `koanf:"probes"`
 	TLS            doorTLSConfig   `koanf:"tls"`
 	Keys           []doorKeyConfig `koanf:"keys"`
 	MaxConnections int64           `koanf:"maxConnections"`
@@ -239,6 +240,9 @@ func (p *process) openDoors(px *proxy.Proxy, listeners []net.Listener) {
 		p.doorAddrs = append(p.doorAddrs, ln.Addr().String())
 	}
 	doors := p.cfg.doors()
+	p.life.farewell = farewell{min: p.cfg.MinSigtermDelay, max: p.cfg.MaxSigtermDelay, apps: px}
+	registerConnections(p.registry, px)
+	closed := make(chan struct{})
 	p.life.room("doors", func() error {
 		var all errgroup.Group
 		for i, ln := range listeners {
@@ -248,8 +252,13 @@ func (p *process) openDoors(px *proxy.Proxy, listeners []net.Listener) {
 			}
 			all.Go(func() error { return serve(ln) })
 		}
-		return all.Wait()
+		if err := all.Wait(); err != nil {
+			return err
+		}
+		<-closed // a farewell closes the listeners before it is the turn of this room
+		return nil
 	}, func(ctx context.Context) error {
+		close(closed)
 		// Connections of AMQP that are there end with the proxy, which lets what was sent be
 		// settled first.
 		return px.Shutdown(ctx)

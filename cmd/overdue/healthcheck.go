@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -22,38 +23,64 @@ func (p *program) healthcheckCommand() *cobra.Command {
 		Long:  "Asks /readyz of the process that has the same configuration. For images without a shell.",
 		Args:  cobra.NoArgs,
 	}
-	load := p.configFlags(cmd, func(path string) bool { return path == "listen.admin" })
+	load := p.configFlags(cmd, isAdminAddress)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := load()
 		if err != nil {
 			return err
 		}
-		if _, port, err := net.SplitHostPort(c.Listen.Admin); err != nil || port == "0" {
-			return &configError{fmt.Errorf("%s is %s; healthcheck needs to know the port", c.at("listen.admin"), c.Listen.Admin)}
-		}
-		client := http.Client{
-			Timeout: 3 * time.Second,
-			// The answer comes from this machine; a proxy of the environment would not get at it.
-			Transport: &http.Transport{DisableKeepAlives: true},
-		}
-		req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, "http://"+c.Listen.Admin+"/readyz?verbose", nil)
+		addr, err := c.adminAddress("healthcheck")
 		if err != nil {
-			return fmt.Errorf("ask http://%s/readyz: %w", c.Listen.Admin, err)
+			return err
 		}
-		resp, err := client.Do(req)
+		ready, text, err := askReady(cmd.Context(), addr)
 		if err != nil {
-			return fmt.Errorf("nothing answers on listen.admin, %s: %w", c.Listen.Admin, err)
+			return fmt.Errorf("nothing answers on listen.admin, %s: %w", addr, err)
 		}
-		defer func() { _ = resp.Body.Close() }() // only read
-		body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-		if err != nil {
-			return fmt.Errorf("read the answer of %s: %w", c.Listen.Admin, err)
+		if !ready {
+			return fmt.Errorf("not ready (503 Service Unavailable)\n%s", strings.TrimSpace(text))
 		}
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("not ready (%s)\n%s", resp.Status, strings.TrimSpace(string(body)))
-		}
-		_, err = p.stdout.Write(body)
+		_, err = io.WriteString(p.stdout, text)
 		return err
 	}
 	return cmd
+}
+
+func isAdminAddress(path string) bool { return path == "listen.admin" }
+
+// adminAddress is where a process with this configuration is asked, by a command.
+func (c *config) adminAddress(command string) (string, error) {
+	if _, port, err := net.SplitHostPort(c.Listen.Admin); err != nil || port == "0" {
+		return "", &configError{fmt.Errorf("%s is %s; %s needs to know the port", c.at("listen.admin"), c.Listen.Admin, command)}
+	}
+	return c.Listen.Admin, nil
+}
+
+// askTimeout bounds one question about readiness.
+const askTimeout = 3 * time.Second
+
+// askReady asks /readyz. text says what is and what is not, check by check.
+func askReady(ctx context.Context, addr string) (ready bool, text string, err error) {
+	client := http.Client{
+		Timeout: askTimeout,
+		// The answer comes from this machine; a proxy of the environment would not get at it.
+		Transport: &http.Transport{DisableKeepAlives: true},
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz?verbose", nil)
+	if err != nil {
+		return false, "", fmt.Errorf("ask http://%s/readyz: %w", addr, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return false, "", err
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	if err != nil {
+		return false, "", fmt.Errorf("read the answer of %s: %w", addr, err)
+	}
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
+		return false, "", fmt.Errorf("%s answers %s, which is not Overdue's /readyz", addr, resp.Status)
+	}
+	return resp.StatusCode == http.StatusOK, string(body), nil
 }

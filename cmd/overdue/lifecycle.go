@@ -28,17 +28,24 @@ const (
 //
 //	starting ─▶ serving ─▶ draining ─▶ stopped
 //	    └────────────────────▲
+//
+// While it drains, first apps say their farewells, then the rooms are stopped.
 type lifecycle struct {
-	log     *zap.Logger
-	timeout time.Duration // of drain as a whole
+	log      *zap.Logger
+	timeout  time.Duration // of the stop of all rooms
+	farewell farewell      // MUST only be written before drain may be called
 
-	failed  chan error    // the first room that ended by itself
-	drained chan struct{} // closed when drain is done
+	failed   chan error    // the first room that ended by itself
+	stopping chan struct{} // closed when the farewell is over and the rooms are being stopped
+	drained  chan struct{} // closed when drain is done
+	hurried  context.Context
+	hurry    context.CancelFunc // cuts the farewell short, also one that has not begun
 
-	mu    sync.Mutex
-	state state
-	steps []step
-	err   error // of drain; MUST only be read after drained is closed
+	mu      sync.Mutex
+	state   state
+	waiting func() string // what a farewell waits for, while it does
+	steps   []step
+	err     error // of drain; MUST only be read after drained is closed
 }
 
 // lastWords is what a stop gets to return once its time is over.
@@ -54,10 +61,12 @@ type step struct {
 }
 
 func newLifecycle(log *zap.Logger, timeout time.Duration) *lifecycle {
-	return &lifecycle{
+	l := &lifecycle{
 		log: log, timeout: timeout, state: stateStarting,
-		failed: make(chan error, 1), drained: make(chan struct{}),
+		failed: make(chan error, 1), stopping: make(chan struct{}), drained: make(chan struct{}),
 	}
+	l.hurried, l.hurry = context.WithCancel(context.Background())
+	return l
 }
 
 // started registers how a room is stopped. It is called right after the room's start, so
@@ -156,6 +165,26 @@ func (l *lifecycle) current() state {
 	return l.state
 }
 
+// remark says what a process that drains waits for; "" = for its rooms, or it does not drain.
+func (l *lifecycle) remark() string {
+	l.mu.Lock()
+	waiting := l.waiting
+	l.mu.Unlock()
+	if waiting == nil {
+		return ""
+	}
+	return waiting() // without the lock: it counts connections
+}
+
+func (l *lifecycle) waits(what func() string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = what
+	if what != nil {
+		l.log.Info("draining", zap.String("state", what()))
+	}
+}
+
 // bounded gives a stop up when its time is over. The SDK's Close, for one, waits for a
 // dial of another goroutine whatever its context says; it ends when that does.
 func bounded(ctx context.Context, stop func(context.Context) error) error {
@@ -177,8 +206,8 @@ func bounded(ctx context.Context, stop func(context.Context) error) error {
 	return err
 }
 
-// drain stops all rooms, the last one first, and returns their errors. Whoever calls it
-// a second time waits for the first.
+// drain lets apps say their farewells, stops all rooms, the last one first, and returns their
+// errors. Whoever calls it a second time waits for the first.
 func (l *lifecycle) drain() error {
 	l.mu.Lock()
 	if l.state == stateDraining || l.state == stateStopped {
@@ -187,6 +216,11 @@ func (l *lifecycle) drain() error {
 		return l.err
 	}
 	l.state = stateDraining
+	l.mu.Unlock()
+	l.farewell.linger(l.hurried, l.waits)
+	l.waits(nil)
+	close(l.stopping)
+	l.mu.Lock()
 	steps := slices.Clone(l.steps)
 	l.mu.Unlock()
 

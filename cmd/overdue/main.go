@@ -16,9 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -30,10 +28,7 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Once the first signal has been taken, a second one has its usual effect: the end.
-	context.AfterFunc(ctx, stop)
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	err := run(untilSignal(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	os.Exit(exitCode(err, os.Stderr))
 }
 
@@ -96,7 +91,7 @@ func (p *program) rootCommand() *cobra.Command {
 	})
 	root.AddCommand(
 		p.roleCommand(roleRun), p.roleCommand(roleProxy), p.roleCommand(roleMonitor), p.roleCommand(roleBroker),
-		p.demoCommand(), p.benchCommand(), p.doctorCommand(), p.healthcheckCommand(), p.versionCommand(),
+		p.demoCommand(), p.benchCommand(), p.doctorCommand(), p.healthcheckCommand(), p.waitCommand(), p.versionCommand(),
 	)
 	return root
 }

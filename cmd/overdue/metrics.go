@@ -45,6 +45,28 @@ func companionCounter(r prometheus.Registerer) (written func(n int, err error), 
 	return written, func(n int) { journaled.Add(float64(n)) }, func(n int) { early.Add(float64(n)) }
 }
 
+// registerState shows where the process stands, as one series for each state.
+func registerState(r prometheus.Registerer, l *lifecycle) {
+	for _, s := range []state{stateStarting, stateServing, stateDraining, stateStopped} {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "overdue_state", Help: "1 for the state in which the process is, 0 for the others.",
+			ConstLabels: prometheus.Labels{"state": string(s)},
+		}, func() float64 {
+			if l.current() == s {
+				return 1
+			}
+			return 0
+		}))
+	}
+}
+
+// registerConnections shows who would be waited for after SIGTERM.
+func registerConnections(r prometheus.Registerer, a apps) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "overdue_door_connections", Help: "Connections of apps at the doors, of all protocols together.",
+	}, func() float64 { return float64(a.Connections()) }))
+}
+
 // registerClock shows how far the broker's clock is ahead of ours. It is NaN until it has
 // been measured.
 func registerClock(r prometheus.Registerer, s *scheduler.Scheduler) {

@@ -34,9 +34,9 @@ type process struct {
 	log  *zap.Logger
 	life *lifecycle
 
-	registry    *prometheus.Registry
-	admin       *admin
-	adminServer *http.Server
+	registry     *prometheus.Registry
+	admin        *admin
+	adminServers []*http.Server // that of listen.admin, then that of listen.probes if there is one
 
 	broker      *broker.Broker           // nil when there is a namespace
 	brokerKey   broker.AuthorizationRule // our own, where the broker has keys
@@ -45,6 +45,7 @@ type process struct {
 	knowledge   *knowledge // of entities
 
 	adminAddr       string            // as bound, like all of these
+	probesAddr      string            // "" without listen.probes
 	doorAddrs       []string          // of config.doors; none without a proxy
 	doorCertificate *door.Certificate // nil without TLS
 	brokerAddrs     []string          // the first is that of broker.listen
@@ -68,6 +69,7 @@ func start(r role, c *config, log *zap.Logger, level zap.AtomicLevel) (*process,
 		registry: newRegistry(),
 		headroom: make([]byte, heapHeadroom),
 	}
+	registerState(p.registry, p.life)
 	p.admin = &admin{life: p.life, level: level, metrics: p.registry, cfg: c, quit: make(chan struct{}, 1)}
 	ls, err := p.bind()
 	if err != nil {
@@ -88,6 +90,7 @@ func start(r role, c *config, log *zap.Logger, level zap.AtomicLevel) (*process,
 // listeners are what a role listens on, as bound.
 type listeners struct {
 	admin  net.Listener
+	probes net.Listener   // nil without listen.probes
 	doors  []net.Listener // of config.doors
 	broker []net.Listener // of config.brokerAddresses
 	all    []net.Listener
@@ -116,6 +119,9 @@ func (p *process) bind() (*listeners, error) {
 		return ln
 	}
 	ls.admin = open("listen.admin", p.cfg.Listen.Admin)
+	if p.cfg.Listen.Probes != "" {
+		ls.probes = open("listen.probes", p.cfg.Listen.Probes)
+	}
 	if p.role.proxy {
 		for _, d := range p.cfg.doors() {
 			ls.doors = append(ls.doors, open(d.key, d.addr))
@@ -146,29 +152,42 @@ func (p *process) startAll(ls *listeners) error {
 			return err
 		}
 	}
-	ln := ls.admin
-	p.adminAddr = ln.Addr().String()
-	p.adminServer = newServer(p.admin.handler(), adminReadTimeout, adminWriteTimeout, p.log)
-	go func() {
-		// It ends after everything else, by stop.
-		if err := p.adminServer.Serve(limit(ln, maxAdminConns)); !errors.Is(err, http.ErrServerClosed) {
-			p.life.fail("admin", err)
-		}
-	}()
+	p.adminAddr = ls.admin.Addr().String()
+	p.serveAdmin("admin", ls.admin, p.admin.handler())
+	if ls.probes != nil {
+		p.probesAddr = ls.probes.Addr().String()
+		p.serveAdmin("probes", ls.probes, p.admin.probes())
+	}
 	return nil
 }
 
-// stop ends all rooms, then the admin port.
+// serveAdmin serves what operators and probes ask. It ends after everything else, by stop.
+func (p *process) serveAdmin(name string, ln net.Listener, h http.Handler) {
+	s := newServer(h, adminReadTimeout, adminWriteTimeout, p.log)
+	p.adminServers = append(p.adminServers, s)
+	go func() {
+		if err := s.Serve(limit(ln, maxAdminConns)); !errors.Is(err, http.ErrServerClosed) {
+			p.life.fail(name, err)
+		}
+	}()
+}
+
+// stop ends all rooms, then the admin port. It waits for no app.
 func (p *process) stop() error {
+	p.life.hurry()
+	return p.stopPatiently()
+}
+
+// stopPatiently is stop after the farewell of apps.
+func (p *process) stopPatiently() error {
 	err := p.life.drain()
-	if p.adminServer == nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), adminStopTimeout)
 	defer cancel()
-	// An answer that takes longer, such as a profile, is cut without that being a failure.
-	if adminErr := p.adminServer.Shutdown(ctx); adminErr != nil {
-		_ = p.adminServer.Close() // the listener is closed already
+	for _, s := range p.adminServers {
+		// An answer that takes longer, such as a profile, is cut without that being a failure.
+		if adminErr := s.Shutdown(ctx); adminErr != nil {
+			_ = s.Close() // the listener is closed already
+		}
 	}
 	return err
 }

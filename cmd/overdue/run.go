@@ -50,7 +50,7 @@ func (r *role) wants(path string) bool {
 	switch {
 	case strings.HasPrefix(path, "broker."):
 		return r.broker
-	case path == "onMonitorDown" || strings.HasPrefix(path, "journal.") || path == "listen.amqp" || path == "listen.http" || strings.HasPrefix(path, "proxy."):
+	case path == "onMonitorDown" || strings.HasPrefix(path, "journal.") || path == "listen.amqp" || path == "listen.http" || strings.HasSuffix(path, "SigtermDelay") || strings.HasPrefix(path, "proxy."):
 		return r.proxy
 	case path == "namespace":
 		return r.proxy || r.monitor
@@ -130,16 +130,23 @@ func (p *program) serve(ctx context.Context, r role, c *config) error {
 	return err
 }
 
-// wait blocks until the process is to end, and ends it.
+// wait blocks until the process is to end, and ends it. SIGTERM leaves apps the time that they may
+// have; whatever else ends it does not.
 func (p *process) wait(ctx context.Context) error {
-	var failure error
 	select {
 	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), errTerminated) {
+			p.log.Info("stopping", zap.String("reason", errTerminated.Error()))
+			done := p.hurryOn()
+			err := p.stopPatiently()
+			return errors.Join(done(), err)
+		}
 		p.log.Info("stopping", zap.String("reason", "signal, or the end of standard input"))
 	case <-p.admin.quit:
 		p.log.Info("stopping", zap.String("reason", "quitquitquit"))
-	case failure = <-p.life.failed:
+	case failure := <-p.life.failed:
 		p.log.Error("room failed", zap.Error(failure))
+		return errors.Join(failure, p.stop())
 	}
-	return errors.Join(failure, p.stop())
+	return p.stop()
 }

@@ -93,6 +93,44 @@ func scriptSend(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(s.SendMessage(ctx, &azservicebus.Message{MessageID: &args[2], Body: []byte("hello")}, nil))
 }
 
+// A connectedApp is an app that stays connected between its sends.
+type connectedApp struct {
+	client *azservicebus.Client
+	sender *azservicebus.Sender
+}
+
+// app connect ADDR QUEUE: connects an app with the SDK. app send ID: it sends a message with a time to live of a
+// second, over the connection that it has. app close: it ends.
+func scriptApp(ts *testscript.TestScript, neg bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
+	defer cancel()
+	a := ts.Value("app").(*connectedApp)
+	var err error
+	switch {
+	case len(args) == 3 && args[0] == "connect":
+		// Without retries: what cannot be sent over this connection is not sent over the next one.
+		a.client, err = azservicebus.NewClientFromConnectionString(connectionString(args[1], anyKeyName, anyKey),
+			&azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{MaxRetries: -1}})
+		ts.Check(err)
+		client := a.client
+		ts.Defer(func() { _ = client.Close(context.Background()) }) // a script that has closed it has checked that
+		a.sender, err = a.client.NewSender(args[2], nil)
+		ts.Check(err)
+		// The SDK connects with the first use.
+		_, err = a.sender.NewMessageBatch(ctx, nil)
+	case len(args) == 2 && args[0] == "send":
+		ttl := time.Second
+		err = a.sender.SendMessage(ctx, &azservicebus.Message{MessageID: &args[1], Body: []byte("hello"), TimeToLive: &ttl}, nil)
+	case len(args) == 1 && args[0] == "close":
+		err = a.client.Close(ctx)
+	default:
+		ts.Fatalf("usage: app connect address queue | send id | close")
+	}
+	if neg != (err != nil) {
+		ts.Fatalf("app %s: %v", args[0], err)
+	}
+}
+
 // tlsfront ADDR TARGET NAME: does TLS on ADDR for the plain TARGET, as a namespace does.
 // Puts the address into the variable and the certificate into ca.pem.
 func scriptTLSFront(ts *testscript.TestScript, _ bool, args []string) {

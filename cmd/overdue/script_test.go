@@ -35,6 +35,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Values["hook"] = &hook{}
+			env.Values["app"] = &connectedApp{}
 			env.Setenv("OVERDUE_LISTEN_AMQP", "127.0.0.1:0") // a script that wants another says so
 			return nil
 		},
@@ -51,6 +52,7 @@ func TestScripts(t *testing.T) {
 			return true, ln.Close()
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"app":        scriptApp,
 			"exits":      scriptExits,
 			"freeport":   scriptFreePort,
 			"ready":      scriptReady,

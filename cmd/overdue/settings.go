@@ -84,7 +84,11 @@ var processSettings = slices.Concat([]*setting{
 		help: "What becomes of a send with a deadline while the monitor queue cannot be written: `refuse` fails it with an error after which apps try again; " +
 			"`pass` lets it through and keeps its companion in the journal, on disk, until the monitor queue is back."},
 	{path: "shutdownTimeout", kind: kindDuration, def: "25s", min: int64(time.Second), max: int64(10 * time.Minute),
-		help: "How long a clean stop may take before it is a failure."},
+		help: "How long a clean stop may take before it is a failure. The two delays come before it and do not count."},
+	{path: "minSigtermDelay", kind: kindDuration, def: "0s", max: int64(10 * time.Minute), flag: "min-sigterm-delay",
+		help: "How long the doors stay open after SIGTERM, for new connections as well, while /readyz says that they close. docs/operations.md says when that is of use."},
+	{path: "maxSigtermDelay", kind: kindDuration, def: "0s", max: int64(time.Hour), flag: "max-sigterm-delay",
+		help: "How long after SIGTERM the connections of apps are kept, so that apps can end their work: the stop begins when the last one has been closed, at the latest then. 0 = they are closed at once, or after minSigtermDelay."},
 
 	{path: "listen.amqp", kind: kindDoor, def: "127.0.0.1:5672", flag: "listen-amqp",
 		help: "Where the AMQP door listens, the drop-in endpoint for the Service Bus SDKs. Port 0 takes any free one. " +
@@ -106,6 +110,8 @@ var processSettings = slices.Concat([]*setting{
 		help: "How many connections the doors take at a time, together. A connection of AMQP has another one to the namespace."},
 	{path: "listen.admin", kind: kindAddress, def: "127.0.0.1:9095", defNote: "; any free port when broker.listen takes one", flag: "listen-admin",
 		help: "Where probes, metrics and the operator's endpoints listen."},
+	{path: "listen.probes", kind: kindDoor, flag: "listen-probes",
+		help: "One more address for /livez, /readyz, /startupz and /metrics, and nothing else, which other machines may reach: `:9096` for the probes of Kubernetes and for Prometheus. Nobody is asked for a key there."},
 })
 
 var roomSettings = []*setting{

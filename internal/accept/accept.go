@@ -144,6 +144,13 @@ func (t *Table[C]) Close() []C {
 	return t.livingLocked()
 }
 
+// Len returns how many connections have entered and not left.
+func (t *Table[C]) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.conns)
+}
+
 // Living returns the connections that have entered and not left.
 func (t *Table[C]) Living() []C {
 	t.mu.Lock()

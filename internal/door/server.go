@@ -153,6 +153,21 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Drain stops accepting, and returns when the last connection has been closed by
+// its client or ctx ends. It ends none itself, and requests are answered as before.
+func (s *Server) Drain(ctx context.Context) error {
+	s.conns.Close()
+	select {
+	case <-s.conns.Gone():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Connections returns how many there are, of all protocols together.
+func (s *Server) Connections() int { return s.conns.Len() }
+
 // Shutdown stops accepting, and returns when all requests are answered or ctx
 // ends. AMQP connections stay, over WebSocket too: they
 // end with who serves them, or with Close.
