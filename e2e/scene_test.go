@@ -68,6 +68,7 @@ type scene struct {
 	moreHooks []string                                 // hosts of further webhooks
 	groups    func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
 	forward   func(*sblink.Namespace) *alert.Forward   // likewise
+	brimDial  func(context.Context) (net.Conn, error)  // to the door that brim sends through
 }
 
 // play runs a scene on fake time.

@@ -196,6 +196,9 @@ func (e *entity) attempt(ctx context.Context, due []*watch) {
 		return
 	}
 	if err == nil {
+		due, err = e.gather(ctx, due)
+	}
+	if err == nil {
 		err = e.pass(ctx, due)
 	}
 	missing := entityMissing(err)
@@ -211,11 +214,14 @@ func (e *entity) attempt(ctx context.Context, due []*watch) {
 		e.heir.close(ctx)
 	}
 	for _, wt := range due {
-		if err == nil && wt.slot == nil {
+		if err == nil && !wt.ref.Unnamed() {
 			e.followCopy(wt, due)
 		}
 		switch {
 		case wt.missed != nil:
+			if e.traits.forwardDead != "" {
+				e.w.told.note(e.forwardedID(wt.ref.MessageID))
+			}
 			e.w.tell(ctx, e.name, wt) // ⑥
 		case missing:
 			e.forsake(ctx, wt, err)
@@ -231,7 +237,7 @@ func (e *entity) attempt(ctx context.Context, due []*watch) {
 // others.
 func (e *entity) spare(ctx context.Context, due []*watch) []*watch {
 	return slices.DeleteFunc(due, func(wt *watch) bool {
-		if wt.slot != nil || wt.missed != nil || wt.copied != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
+		if wt.ref.Unnamed() || wt.missed != nil || wt.copied != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
 			return false
 		}
 		e.w.metrics.verdict(e.name, verdictMet)

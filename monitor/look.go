@@ -124,8 +124,13 @@ func (w *want) spared(m *sblink.Message) bool {
 	default:
 		return false
 	}
+	return !statesDeadline(m)
+}
+
+// statesDeadline reports whether m has a deadline in its properties, if only one that cannot be read.
+func statesDeadline(m *sblink.Message) bool {
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
-	return err == nil && at.IsZero() && within <= 0
+	return err != nil || !at.IsZero() || within > 0
 }
 
 // findNamed looks for those whose numbers are not known in their windows. One read of a stretch
@@ -163,16 +168,27 @@ func (v *view) readAll(ctx context.Context, all []*want, better chooser) error {
 			byID[w.messageID] = append(byID[w.messageID], w)
 		}
 	}
-	for from := int64(0); slices.ContainsFunc(wants, func(w *want) bool { return w.found == nil }); {
-		page, err := v.peek(ctx, from, pageSize)
-		if err != nil || len(page) == 0 {
-			return err
-		}
+	missing := func() bool { return slices.ContainsFunc(wants, func(w *want) bool { return w.found == nil }) }
+	if !missing() {
+		return nil
+	}
+	return v.everywhere(ctx, func(page []*sblink.Message) bool {
 		for _, m := range page {
 			for _, w := range byNumber[m.SequenceNumber] {
 				w.found = m
 			}
 			match(byID[m.MessageID], m, better)
+		}
+		return missing()
+	})
+}
+
+// everywhere reads all messages, in the order in which a peek brings them, as long as see wants more of them.
+func (v *view) everywhere(ctx context.Context, see func(page []*sblink.Message) (more bool)) error {
+	for from := int64(0); ; {
+		page, err := v.peek(ctx, from, pageSize)
+		if err != nil || len(page) == 0 || !see(page) {
+			return err
 		}
 		next := page[len(page)-1].SequenceNumber + 1
 		if next <= from {
@@ -180,7 +196,6 @@ func (v *view) readAll(ctx context.Context, all []*want, better chooser) error {
 		}
 		from = next
 	}
-	return nil
 }
 
 // readWindows seeks to the window of the first want and reads on while windows follow

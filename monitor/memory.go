@@ -19,6 +19,9 @@ type memory struct {
 }
 
 func (m *memory) add(id string, number int64) {
+	if id == "" {
+		return // says nothing
+	}
 	if !m.remembers {
 		m.remembers, m.seed, m.young = true, maphash.MakeSeed(), map[uint64]int64{}
 	}
@@ -31,7 +34,7 @@ func (m *memory) add(id string, number int64) {
 
 // hint is the highest number at which id was seen, 0 when it was not, or too long ago.
 func (m *memory) hint(id string) int64 {
-	if !m.remembers {
+	if !m.remembers || id == "" {
 		return 0
 	}
 	h := maphash.String(m.seed, id)

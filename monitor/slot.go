@@ -116,10 +116,10 @@ func windowsOf(slots []*watch) []window {
 }
 
 // adopt makes a watch over m if it belongs to one of the slots of w, unless there is one. What belongs to another slot has a
-// companion of its own; a message without a name, or without an end, is not ours.
+// companion of its own; a message without an end is not ours.
 func (w *window) adopt(e *entity, m *sblink.Message, known map[int64]bool) *watch {
 	expiry, mortal := nativeExpiry(m, e.traits.Settings, m.EnqueuedTime)
-	if !mortal || m.MessageID == "" || known[m.SequenceNumber] {
+	if !mortal || known[m.SequenceNumber] {
 		return nil
 	}
 	life := expiry.Sub(m.EnqueuedTime)
@@ -146,8 +146,26 @@ func (w *window) adopt(e *entity, m *sblink.Message, known map[int64]bool) *watc
 	return nil
 }
 
-// between reads the messages that were enqueued in the window.
+// between reads the messages that were enqueued in the window, some of them twice where it is noticed late that the entity is
+// partitioned.
 func (v *view) between(ctx context.Context, from, until time.Time, see func(*sblink.Message)) error {
+	if !v.cursor {
+		if err := v.betweenNumbers(ctx, from, until, see); !errors.Is(err, errPartitioned) {
+			return err
+		}
+	}
+	return v.everywhere(ctx, func(page []*sblink.Message) bool {
+		for _, m := range page {
+			if !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) {
+				see(m)
+			}
+		}
+		return true
+	})
+}
+
+// betweenNumbers is between where numbers are in the order of time.
+func (v *view) betweenNumbers(ctx context.Context, from, until time.Time, see func(*sblink.Message)) error {
 	// Mostly the queue is short, or the window lies right behind what was read last: then one page tells.
 	var at int64
 	if before, _, known, _ := v.marks.around(from); known {

@@ -67,6 +67,13 @@ func (t *toldEvents) end(id string, begun *telling, taken []string, err error) {
 	close(begun.done)
 }
 
+// note remembers id as told.
+func (t *toldEvents) note(id string) {
+	if begun, first := t.begin(id); first {
+		t.end(id, begun, nil, nil)
+	}
+}
+
 func (t *toldEvents) has(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -100,10 +100,6 @@ func (e *entity) stranded(ctx context.Context, watches []*watch) error {
 // followDead looks for messages among the dead letters that e forwards: by their ids, and by what the broker has
 // written on them of where they come from. Where nobody can look, none of them is found.
 func (e *entity) followDead(ctx context.Context, watches []*watch) error {
-	if e.heir.path != e.traits.forwardDead {
-		e.heir.close(ctx)
-		e.heir = view{links: e.w.cfg.Links, path: e.traits.forwardDead, metrics: e.w.metrics, memory: &memory{}}
-	}
 	// The numbers there are others, and enqueued-times those of the forwarding, or still the old ones.
 	wants := make([]*want, len(watches))
 	for i, wt := range watches {
@@ -114,25 +110,45 @@ func (e *entity) followDead(ctx context.Context, watches []*watch) error {
 		wants[i] = w
 	}
 	taken := map[int64]bool{}
-	err := e.heir.findNamed(ctx, wants, func(_ *want, m *sblink.Message) bool {
+	err := e.openHeir(ctx).findNamed(ctx, wants, func(_ *want, m *sblink.Message) bool {
 		if taken[m.SequenceNumber] || !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) {
 			return false
 		}
 		taken[m.SequenceNumber] = true
 		return true
 	})
-	if sblink.Condition(err) != "" {
-		e.log.Debug("no look at the dead letters that are forwarded", zap.String("forwarded_to", e.heir.path), zap.Error(err))
-		e.heir.close(ctx)
-		return nil
+	if err = e.inHeir(ctx, err); err != nil {
+		return err
 	}
 	for i, wt := range watches {
 		if m := wants[i].found; m != nil {
 			wt.missed = e.missedElsewhere(wt, m)
 		}
 	}
-	return err
+	return nil
 }
+
+// openHeir is the view of what the dead letters of e are forwarded to.
+func (e *entity) openHeir(ctx context.Context) *view {
+	if e.heir.path != e.traits.forwardDead {
+		e.heir.close(ctx)
+		e.heir = view{links: e.w.cfg.Links, path: e.traits.forwardDead, metrics: e.w.metrics, memory: &memory{}}
+	}
+	return &e.heir
+}
+
+// inHeir is what is left of an error of a look there: what may not be looked at has nothing to find.
+func (e *entity) inHeir(ctx context.Context, err error) error {
+	if sblink.Condition(err) == "" {
+		return err
+	}
+	e.log.Debug("no look at the dead letters that are forwarded", zap.String("forwarded_to", e.heir.path), zap.Error(err))
+	e.heir.close(ctx)
+	return nil
+}
+
+// forwardedID stands for a dead letter that was forwarded, among the events that are told: where it is now its number is another.
+func (e *entity) forwardedID(messageID string) string { return e.w.source(e.name) + "\x00" + messageID }
 
 // missedElsewhere is missed for a dead letter that was forwarded: what can be known of the message before that.
 func (e *entity) missedElsewhere(wt *watch, m *sblink.Message) *scheduler.Missed {

@@ -123,21 +123,33 @@ func (l *sendLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
 	setDelay(ms, d, 0)
 	_, part := d.State.(*amqp.TransactionalState)
 	s.once = !part && !d.Settled
-	return l.hold(d, s, func() error { return fit(d, ms, func() []byte { return completed(d.Payload, d.Format, ms) }) })
+	return l.hold(d, s, func() error { return s.fit(d, ms, func() []byte { return completed(d.Payload, d.Format, ms) }) })
 }
 
 // fit completes a delivery within the size that the link allows. Where it would be exceeded the TTLs
-// are left out: the monitor keeps deadlines without them. An id is needed.
-func fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte) error {
+// are left out, and then the ids: the monitor keeps deadlines without them.
+func (s *sending) fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte) error {
+	exceeds := func(out []byte) bool { return d.MaxSize > 0 && uint64(len(out)) > d.MaxSize }
 	out := complete()
-	if d.MaxSize > 0 && uint64(len(out)) > d.MaxSize {
+	if exceeds(out) {
 		for _, m := range ms {
 			m.Stamp = 0
 		}
 		out = complete()
 	}
-	if d.MaxSize > 0 && uint64(len(out)) > d.MaxSize {
-		return fmt.Errorf("%w: %d bytes with the ids that are added, at most %d", errTooLarge, len(out), d.MaxSize)
+	if exceeds(out) {
+		if exceeds(d.Payload) {
+			return fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, len(d.Payload), d.MaxSize)
+		}
+		if !s.mayGoUnnamed() {
+			return fmt.Errorf("%w: %d bytes with the ids that are added, at most %d", errTooLarge, len(out), d.MaxSize)
+		}
+		for _, m := range ms {
+			if m.unnamed {
+				m.ID, m.unnamed = "", false
+			}
+		}
+		out = d.Payload
 	}
 	d.Payload = out
 	return nil

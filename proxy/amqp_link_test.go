@@ -4,6 +4,8 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +19,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/pipenet"
 	"overdue/internal/relay"
+	"overdue/scheduler"
 )
 
 // driven is one delivery, driven as the relay drives it.
@@ -330,8 +333,60 @@ func TestACompletedDeliveryFitsTheLink(t *testing.T) {
 			t.Errorf("references %+v, want one", refs)
 		}
 		d = sc.within("", "30s")
-		d.MaxSize = uint64(len(d.Payload))
+		d.MaxSize = uint64(len(d.Payload)) - 1
 		deliver(t, w, d).wantRefused("amqp:link:message-size-exceeded", "orders")
+	})
+}
+
+// Where there is no room for ids, messages go without. One reference stands for all that have one deadline.
+func TestADeliveryWithoutRoomForIDsGoesAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		w := sc.watch("orders")
+		batch := &goamqp.Message{Data: [][]byte{
+			sc.within("", "30s").Payload, sc.within("", "20s").Payload, sc.within("", "").Payload, sc.within("", "30s").Payload, sc.within("m1", "30s").Payload,
+		}}
+		payload := sc.encode(batch)
+		x := deliver(t, w, &relay.Delivery{Payload: payload, Format: amqp.BatchMessageFormat, MaxSize: uint64(len(payload) + 20)})
+		x.settle(amqp.Accepted{}).wantAnswer("")
+		if !bytes.Equal(x.payload, payload) {
+			t.Errorf("the batch of %d bytes goes on changed, with %d, want every byte as it was sent", len(payload), len(x.payload))
+		}
+		refs := sc.references()
+		slices.SortFunc(refs, func(a, b scheduler.Reference) int {
+			return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.MessageID, b.MessageID))
+		})
+		if len(refs) != 3 || refs[0].Within != 20*time.Second || refs[1].Within != 30*time.Second || refs[2].MessageID != "m1" ||
+			!refs[0].Unnamed() || !refs[1].Unnamed() || refs[0].Until.IsZero() || refs[1].SessionID != "" {
+			t.Errorf("references %+v, want one for each of the two deadlines, and that of m1", refs)
+		}
+		if got := sc.sendsByAMQP("orders", resultMonitored); got != 4 {
+			t.Errorf("%v monitored sends are counted, want 4", got)
+		}
+	})
+	// While the broker's clock is not known, nothing can be found without a name.
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.measure = false })
+		d := sc.within("", "30s")
+		d.MaxSize = uint64(len(d.Payload))
+		deliver(t, sc.watch("orders"), d).wantRefused("amqp:link:message-size-exceeded", "orders")
+	})
+}
+
+// Slots are for what the broker expires itself: not for messages that there was no room to stamp.
+func TestMessagesThatAreNotStampedHaveNoSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) {
+			s.proxy.Settings = func(string) Settings { return Settings{Monitored: true, StampTTL: true, Findable: true} }
+			s.companions = scheduler.CompanionsSlot
+		})
+		w := sc.watch("orders")
+		d := sc.within("m1", "30s")
+		d.MaxSize = uint64(len(d.Payload))
+		deliver(t, w, d).settle(amqp.Accepted{}).wantAnswer("")
+		if refs := sc.references(); len(refs) != 1 || refs[0].MessageID != "m1" {
+			t.Errorf("references %+v, want one", refs)
+		}
 	})
 }
 

@@ -48,7 +48,7 @@ func (l *managementLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
 	unsettled := *d
 	unsettled.Settled = false
 	return l.hold(&unsettled, s, func() error {
-		return fit(d, ms, func() []byte { return scheduleCompleted(d.Payload, ms) })
+		return s.fit(d, ms, func() []byte { return scheduleCompleted(d.Payload, ms) })
 	})
 }
 

@@ -45,7 +45,7 @@ func (m *amqpMessage) read(encoded []byte) error {
 	if err := m.readFields(&raw); err != nil {
 		return err
 	}
-	// An empty id names nothing, and no companion can refer to it.
+	// An empty id names nothing.
 	if m.unnamed = m.ID == ""; m.unnamed {
 		m.ID = newMessageID()
 	}

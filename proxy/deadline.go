@@ -42,6 +42,9 @@ type promise struct {
 	scheduled time.Time // of the message; zero = at once
 	// findable: the broker expires the message itself at its deadline, so that it is found by that and when it was enqueued.
 	findable bool
+
+	of      int           // place of the message in its send
+	stamped time.Duration // what was to be stamped on it; there may have been no room
 }
 
 // A statement is a deadline as it was stated: absolute, or relative to the instant at

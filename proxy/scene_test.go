@@ -33,10 +33,11 @@ type scene struct {
 const monitorQueue = "monitor"
 
 type setting struct {
-	broker  broker.Config
-	proxy   Config
-	measure bool
-	queues  []string // besides orders
+	companions scheduler.Companions
+	broker     broker.Config
+	proxy      Config
+	measure    bool
+	queues     []string // besides orders
 }
 
 // setup starts a scene whose broker has the queues orders and monitor.
@@ -54,7 +55,9 @@ func setup(t *testing.T, change ...func(*setting)) *scene {
 	sc.ns = brokertest.New(t, func(c *broker.Config) { *c = s.broker })
 	sc.client = sc.ns.Client(t)
 	var err error
-	if sc.scheduler, err = scheduler.New(scheduler.Config{Client: sc.client, MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0)}); err != nil {
+	if sc.scheduler, err = scheduler.New(scheduler.Config{
+		Client: sc.client, MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Companions: s.companions,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if s.measure {

@@ -14,7 +14,7 @@ import (
 // A message is what the send path has to know of a message, whichever door it came
 // through. The door keeps the rest.
 type message struct {
-	ID           string // MUST NOT be empty when the entity is monitored
+	ID           string // "" = it goes without a name, see unnamed.go
 	SessionID    string // "" = none
 	PartitionKey string // "" = none
 
@@ -47,8 +47,9 @@ type sending struct {
 	ms       []*message // until they are promised
 	// unreadable is why there are no messages. Where nothing is monitored that is the broker's business.
 	unreadable error
+	now        scheduler.Instant // when they are: before anything leaves
 	promises   []promise
-	refs       []scheduler.Reference // of the promises
+	refs       []scheduler.Reference // of the promises; one may stand for several
 	// findable says that slots stand for the messages, instead of references.
 	findable bool
 	// once says that the broker has each message once, stamped by then, when it has accepted them. That
@@ -86,6 +87,7 @@ func (p *Proxy) send(ctx context.Context, door, entity string, ms []*message, tr
 	if err := s.promise(); err != nil {
 		return err
 	}
+	s.refer()
 	return s.carry(ctx, transmit)
 }
 
@@ -115,29 +117,39 @@ func (s *sending) promise() (err error) {
 		return s.unreadable
 	}
 	s.companionFirst = s.companionFirst || s.p.companionFirst.Load()
-	now := s.p.cfg.Scheduler.Now()
-	if s.promises, err = promiseAll(s.ms, s.settings, now); err != nil || len(s.promises) == 0 {
-		return err
+	s.now = s.p.cfg.Scheduler.Now()
+	s.promises, err = promiseAll(s.ms, s.settings, s.now)
+	return err
+}
+
+// refer makes what the companions are to say, once it is certain what the messages have on them.
+func (s *sending) refer() {
+	if len(s.promises) == 0 {
+		return
 	}
+	s.unname()
 	s.refs = make([]scheduler.Reference, len(s.promises))
 	for i := range s.promises {
 		s.refs[i] = s.promises[i].ref
 	}
-	if s.findable = s.slots(now); s.findable {
-		until := now.Time.Add(now.Uncertainty + scheduler.SlotWindow)
+	s.refs = distinct(s.refs)
+	if s.findable = s.slots(); s.findable {
+		until := s.now.Time.Add(s.now.Uncertainty + scheduler.SlotWindow)
+		for i := range s.promises {
+			s.promises[i].ref.Until = until
+		}
 		for i := range s.refs {
-			s.promises[i].ref.Until, s.refs[i].Until = until, until
+			s.refs[i].Until = until
 		}
 		s.p.cfg.Scheduler.ExpectInSlots(s.entity, until.Add(sendWindow))
-		return nil
+		return
 	}
 	s.p.cfg.Scheduler.Expect(s.entity, s.refs)
-	return nil
 }
 
 // slots reports whether slots are to stand for the messages: where all are found without a name, and many come. The journal
 // keeps references alone.
-func (s *sending) slots(now scheduler.Instant) bool {
+func (s *sending) slots() bool {
 	if !s.settings.Findable || s.p.cfg.Journal != nil {
 		return false
 	}
@@ -146,7 +158,7 @@ func (s *sending) slots(now scheduler.Instant) bool {
 			return false
 		}
 	}
-	return s.p.cfg.Scheduler.Pays(s.entity, s.refs, now)
+	return s.p.cfg.Scheduler.Pays(s.entity, s.refs, s.now)
 }
 
 // companion asks for what the messages with these references need.
@@ -162,11 +174,15 @@ func (s *sending) prepare(sentSettled bool, complete func() error) error {
 	}
 	// A companion that fails cannot stop what was sent settled, so it need not go first.
 	s.companionFirst = s.companionFirst && !sentSettled
-	s.ms = nil // what is in flight must not keep payloads in memory
+	defer func() { s.ms = nil }() // what is in flight must not keep payloads in memory
 	if len(s.promises) == 0 {
 		return nil
 	}
-	return complete()
+	if err := complete(); err != nil {
+		return err
+	}
+	s.refer()
+	return nil
 }
 
 // checkSize holds the bodies against the entity's own bound, where there is one.
@@ -244,7 +260,7 @@ func (s *sending) late() (late []scheduler.Reference) {
 			late = append(late, ref)
 		}
 	}
-	return late
+	return distinct(late)
 }
 
 // count counts how the send ended.
@@ -288,6 +304,7 @@ func promiseAll(ms []*message, settings Settings, now scheduler.Instant) ([]prom
 			return nil, ofBatch(err, i, len(ms))
 		}
 		if ok {
+			pr.of, pr.stamped = i, m.Stamp
 			promises = append(promises, pr)
 		}
 	}

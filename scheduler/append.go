@@ -24,7 +24,7 @@ type encoder struct {
 func (e *encoder) encode(c *Companion) ([]byte, error) {
 	e.err, e.end = nil, 0
 	b := append(e.body[:0], `{"version":`...)
-	b = strconv.AppendInt(b, wireVersion, 10)
+	b = strconv.AppendInt(b, int64(c.version()), 10)
 	b = e.text(append(b, `,"kind":`...), string(c.Kind))
 	b = e.text(append(b, `,"entity":`...), c.Entity)
 	if c.Attempt != 0 {

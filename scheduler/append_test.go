@@ -16,6 +16,9 @@ import (
 func reflected(c *Companion) ([]byte, error) {
 	w := wireCompanion{Version: wireVersion, Kind: c.Kind, Entity: c.Entity, Attempt: c.Attempt}
 	for _, r := range c.References {
+		if r.MessageID == "" {
+			w.Version = unnamedVersion
+		}
 		wr := wireReference{
 			MessageID: r.MessageID, SessionID: r.SessionID, PartitionKey: r.PartitionKey,
 			Sent: r.Sent.UTC(), Deadline: r.Deadline.UTC(), WithinMs: r.Within.Milliseconds(),

@@ -36,7 +36,8 @@ type Companion struct {
 // SlotStart is where the slot begins, which is not part of it.
 func (c *Companion) SlotStart() time.Time { return c.SlotEnd.Add(-slot) }
 
-// A Reference names one monitored message and says when it has to be received.
+// A Reference names one monitored message and says when it has to be received. One without a message-id stands for every
+// message that was enqueued in its window, which it needs, and has its deadline: see [Reference.Unnamed].
 type Reference struct {
 	MessageID    string
 	SessionID    string // "" = none
@@ -72,6 +73,9 @@ type Missed struct {
 	DeliveryCount    uint32    `json:"deliveryCount"`
 	TakenBy          []string  `json:"takenBy,omitempty"` // the sinks that need not be told any more
 }
+
+// Unnamed reports whether r stands for messages that were sent without a name. What the broker calls them is not known.
+func (r *Reference) Unnamed() bool { return r.MessageID == "" }
 
 // DeadlineAt is the deadline of the message by the broker's clock, given the
 // enqueued-time that the broker stamped on it.

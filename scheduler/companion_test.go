@@ -87,7 +87,7 @@ func TestCompanionThatCannotBeReadSaysWhy(t *testing.T) {
 		{"empty", ``, "not the JSON"},
 		{"not JSON", `<xml/>`, "not the JSON"},
 		{"null", `null`, "version 0"},
-		{"later version", `{"version":2,"kind":"each","entity":"q","references":[` + reference + `]}`, "version 2"},
+		{"later version", `{"version":3,"kind":"each","entity":"q","references":[` + reference + `]}`, "version 3"},
 		{"no entity", `{"version":1,"kind":"each","references":[` + reference + `]}`, "entity has 0 characters"},
 		{"long entity", `{"version":1,"kind":"each","entity":"` + strings.Repeat("q", 326) + `","references":[` + reference + `]}`, "entity has 326 characters"},
 		{"unknown kind", `{"version":1,"kind":"some","entity":"q"}`, `kind "some"`},
@@ -96,6 +96,7 @@ func TestCompanionThatCannotBeReadSaysWhy(t *testing.T) {
 		{"too many", `{"version":1,"kind":"each","entity":"q","references":[` + strings.Repeat(reference+",", 100) + reference + `]}`, "names 101 messages"},
 		{"negative attempt", `{"version":1,"kind":"each","entity":"q","attempt":-1,"references":[` + reference + `]}`, "attempt -1"},
 		{"no message-id", `{"version":1,"kind":"each","entity":"q","references":[{"deadline":"2026-01-31T12:00:30Z"}]}`, "messageId is empty"},
+		{"no message-id and no window", `{"version":2,"kind":"each","entity":"q","references":[{"withinMs":1}]}`, "from and until do not say where"},
 		{"long message-id", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"` + strings.Repeat("m", 129) + `","withinMs":1}]}`, "messageId has 129 characters"},
 		{"no deadline", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m"}]}`, "states no deadline"},
 		{"negative within", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m","withinMs":-1}]}`, "withinMs is -1"},
@@ -110,6 +111,26 @@ func TestCompanionThatCannotBeReadSaysWhy(t *testing.T) {
 				t.Errorf("ParseCompanion = %v, want an error with %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// A reference that names no message says where its messages are. Who reads version 1 alone refuses it as of a later version.
+func TestAReferenceMayNameNoMessage(t *testing.T) {
+	c := goldenCompanion()
+	c.References[0].MessageID = ""
+	body, _, err := c.marshal(&encoder{})
+	if err != nil || !strings.HasPrefix(string(body), `{"version":2,`) {
+		t.Fatalf("marshal = %s, %v, want version 2", body, err)
+	}
+	got, err := ParseCompanion(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(c, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !got.References[0].Unnamed() || got.References[1].Unnamed() {
+		t.Errorf("references %+v, want the first without a name", got.References)
 	}
 }
 
@@ -149,6 +170,7 @@ func TestMessageIDOfACompanionFollowsItsContent(t *testing.T) {
 
 func FuzzParseCompanion(f *testing.F) {
 	f.Add([]byte(golden))
+	f.Add([]byte(`{"version":2,"kind":"each","entity":"q","references":[{"withinMs":1,"from":"2026-01-31T12:00:29Z","until":"2026-01-31T12:00:30Z"}]}`))
 	f.Add([]byte(`{"version":1,"kind":"slot","entity":"q"}`))
 	f.Add(fmt.Appendf(nil, `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m","missed":{"sequenceNumber":1}}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {

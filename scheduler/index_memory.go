@@ -51,8 +51,8 @@ func NewMemoryIndex(n int) *MemoryIndex {
 	}
 }
 
-// keyed calls f for each reference with its key, and the mutex held. The keys take time, and all connections share the
-// mutex: they are made without it.
+// keyed calls f for each reference that names a message with its key, and the mutex held. The keys take time, and all connections
+// share the mutex: they are made without it.
 func (x *MemoryIndex) keyed(entity string, refs []Reference, f func(Key, *Reference)) {
 	var keys [16]Key
 	for part := range slices.Chunk(refs, len(keys)) {
@@ -61,7 +61,9 @@ func (x *MemoryIndex) keyed(entity string, refs []Reference, f func(Key, *Refere
 		}
 		x.mu.Lock()
 		for i := range part {
-			f(keys[i], &part[i])
+			if !part[i].Unnamed() { // no settlement tells which message that was
+				f(keys[i], &part[i])
+			}
 		}
 		x.mu.Unlock()
 	}

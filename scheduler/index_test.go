@@ -54,6 +54,16 @@ func TestIndex(t *testing.T) {
 		x.Confirm("orders", refs, answered)
 	}
 	for name, act := range map[string]func(*testing.T, Index){
+		"what has no name is not taken, and its companion stays": func(t *testing.T, x Index) {
+			unnamed := sent("", noon)
+			put(x, r, unnamed)
+			carry(x, 1, r, unnamed)
+			taken(t, x, stamped("", noon), false)
+			taken(t, x, stamped("m", noon), true)
+			if got := needlessIDs(x); len(got) != 0 {
+				t.Errorf("%d companions are needless, want none", len(got))
+			}
+		},
 		"what was sent and is settled is taken once": func(t *testing.T, x Index) {
 			put(x, r)
 			carry(x, 1, r)

@@ -21,6 +21,19 @@ const ContentType = "application/vnd.overdue.companion+json"
 // Fields that a reader may ignore are added without raising it.
 const wireVersion = 1
 
+// unnamedVersion is that of companions with references that name no message, which readers of wireVersion refuse.
+const unnamedVersion = 2
+
+// version is the lowest by which c can be read.
+func (c *Companion) version() int {
+	for i := range c.References {
+		if c.References[i].Unnamed() {
+			return unnamedVersion
+		}
+	}
+	return wireVersion
+}
+
 // Bounds of a companion. The monitor queue can be written by anybody who has the
 // right to send, so a companion is input from outside.
 const (
@@ -84,8 +97,8 @@ func ParseCompanion(body []byte) (Companion, error) {
 	if err := json.Unmarshal(body, &w); err != nil {
 		return Companion{}, fmt.Errorf("scheduler: companion is not the JSON of %s: %w", ContentType, err)
 	}
-	if w.Version != wireVersion {
-		return Companion{}, fmt.Errorf("scheduler: companion version %d, this program reads version %d", w.Version, wireVersion)
+	if w.Version != wireVersion && w.Version != unnamedVersion {
+		return Companion{}, fmt.Errorf("scheduler: companion version %d, this program reads versions %d and %d", w.Version, wireVersion, unnamedVersion)
 	}
 	if w.Entity == "" || utf8.RuneCountInString(w.Entity) > maxEntity {
 		return Companion{}, fmt.Errorf("scheduler: companion entity has %d characters, want 1 to %d", utf8.RuneCountInString(w.Entity), maxEntity)
@@ -105,7 +118,7 @@ func ParseCompanion(body []byte) (Companion, error) {
 	}
 	c := Companion{Kind: w.Kind, Entity: w.Entity, Attempt: w.Attempt, References: make([]Reference, len(w.References))}
 	for i := range w.References {
-		r, err := w.References[i].reference()
+		r, err := w.References[i].reference(w.Version)
 		if err != nil {
 			return Companion{}, fmt.Errorf("scheduler: companion reference %d: %w", i, err)
 		}
@@ -134,7 +147,7 @@ func (w *wireCompanion) slot() (Companion, error) {
 	return c, nil
 }
 
-func (w *wireReference) reference() (Reference, error) {
+func (w *wireReference) reference(version int) (Reference, error) {
 	for _, id := range []struct{ name, value string }{
 		{"messageId", w.MessageID}, {"sessionId", w.SessionID}, {"partitionKey", w.PartitionKey},
 	} {
@@ -146,8 +159,12 @@ func (w *wireReference) reference() (Reference, error) {
 		MessageID: w.MessageID, SessionID: w.SessionID, PartitionKey: w.PartitionKey,
 		Sent: w.Sent.UTC(), Deadline: w.Deadline.UTC(), Stated: w.Stated, Missed: w.Missed,
 	}
-	if w.MessageID == "" {
+	switch {
+	case w.MessageID != "":
+	case version < unnamedVersion:
 		return Reference{}, errors.New("messageId is empty")
+	case w.From == nil:
+		return Reference{}, errors.New("messageId is empty, and from and until do not say where its messages are")
 	}
 	if w.WithinMs < 0 || w.WithinMs > maxWithin.Milliseconds() {
 		return Reference{}, fmt.Errorf("withinMs is %d, want 0 to %d", w.WithinMs, maxWithin.Milliseconds())

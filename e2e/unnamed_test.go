@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
+
+	"overdue/internal/broker"
+)
+
+// brimSize is the largest message of the scenes here.
+const brimSize = 32 << 10
+
+// brim sends a batch that is as large as the link allows: n messages without ids, as change makes them.
+func (s *scene) brim(entity string, n int, change func(i int, m *amqp.Message)) {
+	s.Helper()
+	must := func(err error) {
+		s.Helper()
+		if err != nil {
+			s.Fatal(err)
+		}
+	}
+	const batchFormat = 0x80013700
+	build := func(bodies int) *amqp.Message {
+		batch := &amqp.Message{Format: batchFormat}
+		for i := range n {
+			size := bodies / n
+			if i == 0 {
+				size += bodies % n
+			}
+			m := amqp.NewMessage(make([]byte, size))
+			change(i, m)
+			b, err := m.MarshalBinary()
+			must(err)
+			batch.Data = append(batch.Data, b)
+		}
+		return batch
+	}
+	size := func(m *amqp.Message) int {
+		b, err := m.MarshalBinary()
+		must(err)
+		return len(b)
+	}
+	bodies := n
+	for room := brimSize - size(build(bodies)); room > 0; room = brimSize - size(build(bodies)) {
+		if room > 8*n { // their lengths take more bytes, too
+			bodies += room - 8*n
+		} else {
+			bodies += max(room/2, 1)
+		}
+	}
+	for size(build(bodies)) > brimSize {
+		bodies--
+	}
+	nc, err := s.brimDial(s.Context())
+	must(err)
+	conn, err := amqp.NewConn(s.Context(), nc, &amqp.ConnOptions{HostName: "door", SASLType: amqp.SASLTypeAnonymous()})
+	must(err)
+	defer func() { must(conn.Close()) }()
+	session, err := conn.NewSession(s.Context(), nil)
+	must(err)
+	sender, err := session.NewSender(s.Context(), entity, nil)
+	must(err)
+	if most := sender.MaxMessageSize(); most != brimSize {
+		s.Fatalf("the link takes %d bytes, want %d", most, brimSize)
+	}
+	must(sender.Send(s.Context(), build(bodies), nil))
+}
+
+// In every kind of entity, batches that have no room for the ids that their messages lack pass, and each message that nobody
+// receives in time is dead-lettered and told once, however its deadline is stated.
+func TestBatchesWithoutRoomForIDs(t *testing.T) {
+	const n, within = 40, 3 * time.Second
+	end := broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true}
+	for _, kind := range []struct {
+		name  string
+		make  func(*scene, *broker.Config)
+		to    string   // where the batch is sent
+		ends  []string // where its messages are missed
+		later time.Duration
+		id    any // what its messages have for one
+	}{
+		{name: "queue", to: workQueue, ends: []string{workQueue}},
+		{name: "queue, unknown to the monitor", to: workQueue, ends: []string{workQueue}, make: func(s *scene, _ *broker.Config) { s.blind = true }},
+		{name: "queue with slots", to: workQueue, ends: []string{workQueue}, make: func(s *scene, _ *broker.Config) { s.slots = true }},
+		{name: "queue, empty ids", to: workQueue, ends: []string{workQueue}, id: ""},
+		{name: "queue with slots, empty ids", to: workQueue, ends: []string{workQueue}, id: "", make: func(s *scene, _ *broker.Config) { s.slots = true }},
+		{name: "sessions", to: workQueue, ends: []string{workQueue}, make: withSessions},
+		{name: "partitions", to: workQueue, ends: []string{workQueue}, make: func(_ *scene, c *broker.Config) { c.Queues[0].EnablePartitioning = true }},
+		{name: "partitions, unknown to the monitor", to: workQueue, ends: []string{workQueue}, make: func(s *scene, c *broker.Config) {
+			s.blind, c.Queues[0].EnablePartitioning = true, true
+		}},
+		{name: "topic", to: topic, ends: []string{of("one"), of("two")}, make: withTopic(subscription("one"), subscription("two"))},
+		{name: "forwards", to: workQueue, ends: []string{"end"}, make: func(_ *scene, c *broker.Config) {
+			c.Queues[0].ForwardTo = "end"
+			c.Queues = append(c.Queues, end)
+		}},
+		{name: "forwards its dead letters", to: workQueue, ends: []string{"end"}, make: func(_ *scene, c *broker.Config) {
+			c.Queues[0].ForwardDeadLetteredMessagesTo = "end"
+			c.Queues = append(c.Queues, end)
+		}},
+		{name: "scheduled", to: workQueue, ends: []string{workQueue}, later: 10 * time.Second},
+	} {
+		for _, stated := range []string{"ttl", "within", "deadline", "entity", "default"} {
+			if kind.name != "queue" && stated != "ttl" && stated != "within" {
+				continue
+			}
+			t.Run(kind.name+", by "+stated, func(t *testing.T) {
+				inModes(t, func(s *scene, c *broker.Config) {
+					c.MaxMessageSize = brimSize
+					if kind.make != nil {
+						kind.make(s, c)
+					}
+					switch stated {
+					case "entity":
+						s.settings.Deadline = within
+					case "default":
+						s.settings.DefaultMessageTimeToLive = within
+						for i := range c.Queues {
+							if c.Queues[i].Name != monitorQueue {
+								c.Queues[i].DefaultMessageTimeToLive = within
+							}
+						}
+						for i := range c.Topics {
+							c.Topics[i].DefaultMessageTimeToLive = within
+						}
+					}
+				}, func(s *scene) {
+					s.measure()
+					s.startMonitor()
+					s.brimDial = s.door()
+					start := time.Now()
+					for range 2 { // both are in the windows of both
+						s.brim(kind.to, n, func(i int, m *amqp.Message) {
+							switch stated {
+							case "ttl":
+								m.Header = &amqp.MessageHeader{TTL: within}
+							case "within":
+								m.ApplicationProperties = map[string]any{"overdue-within": "3s"}
+							case "deadline":
+								m.ApplicationProperties = map[string]any{"overdue-deadline": start.Add(within)}
+							}
+							m.Properties = &amqp.MessageProperties{MessageID: kind.id, GroupID: new(fmt.Sprint("s-", i%3))}
+							if kind.later > 0 {
+								m.Annotations = amqp.Annotations{"x-opt-scheduled-enqueue-time": start.Add(kind.later)}
+							}
+						})
+						time.Sleep(50 * time.Millisecond)
+					}
+					time.Sleep(kind.later + within + 2*time.Second)
+					for _, path := range kind.ends {
+						dead := s.dead(path)
+						if kind.name == "forwards its dead letters" {
+							dead = s.waiting(path)
+						}
+						if len(dead) != 2*n {
+							s.Errorf("%d dead letters in %s, want %d", len(dead), path, 2*n)
+						}
+					}
+					told := map[string]int{}
+					for _, e := range s.hook.told() {
+						told[e.ID]++
+						if early := e.Data.DeadLetteredTime.Sub(start.Add(kind.later + within)); early < -time.Millisecond || early > time.Second {
+							s.Errorf("dead-lettered %v after its deadline", early)
+						}
+					}
+					if len(told) != 2*n*len(kind.ends) {
+						s.Errorf("told of %d messages, want %d", len(told), 2*n*len(kind.ends))
+					}
+					for id, n := range told {
+						if n != 1 {
+							s.Errorf("%s was told %d times", id, n)
+						}
+					}
+					time.Sleep(6 * time.Minute) // until nothing can still arrive of what was scheduled
+					s.settled(time.Second)
+				})
+			})
+		}
+	}
+}
+
+// What consumers have received in time is not told, what they hold is left alone until they give it back, and messages that have
+// names or no deadlines at all are none of a batch's that has no names.
+func TestMessagesWithoutNamesAmongOthers(t *testing.T) {
+	for _, slots := range []bool{false, true} {
+		t.Run(fmt.Sprint("slots ", slots), func(t *testing.T) {
+			inModes(t, func(s *scene, c *broker.Config) { c.MaxMessageSize, s.slots = brimSize, slots }, func(s *scene) {
+				s.measure()
+				s.startMonitor()
+				s.brimDial = s.door()
+				lives := []time.Duration{3 * time.Second, 10 * time.Second, time.Hour}
+				s.send(workQueue, "lives on", "")
+				s.send(workQueue, "named", ttl(lives[0]))
+				s.brim(workQueue, 60, func(i int, m *amqp.Message) { m.Header = &amqp.MessageHeader{TTL: lives[i%3]} })
+				s.send(workQueue, "named, too", ttl(lives[0]))
+				s.send(workQueue, "lives on, too", "")
+				r, err := s.client.NewReceiverForQueue(workQueue, nil)
+				if err != nil {
+					s.Fatal(err)
+				}
+				got, err := r.ReceiveMessages(s.Context(), 32, nil) // both before the batch, and 30 of it
+				if err != nil || len(got) < 3 {
+					s.Fatalf("received %d messages, %v", len(got), err)
+				}
+				for len(got) < 32 {
+					more, err := r.ReceiveMessages(s.Context(), 32-len(got), nil)
+					if err != nil {
+						s.Fatal(err)
+					}
+					got = append(got, more...)
+				}
+				var held []*azservicebus.ReceivedMessage
+				for i, m := range got {
+					if i < 20 {
+						if err := r.CompleteMessage(s.Context(), m, nil); err != nil {
+							s.Fatal(err)
+						}
+					} else {
+						held = append(held, m)
+					}
+				}
+				time.Sleep(5 * time.Second)
+				heldShort := 0 // of what is held: those that are overdue
+				for _, m := range held {
+					if *m.TimeToLive == lives[0] {
+						heldShort++
+					}
+				}
+				left := len(s.dead(workQueue)) // of 20 with the shortest time to live, and what is named
+				if told := len(s.hook.told()); told != left || left != 10+1 {
+					s.Errorf("%d dead letters, told of %d, want 11: what nobody holds", left, told)
+				}
+				for _, m := range held {
+					if err := r.AbandonMessage(s.Context(), m, nil); err != nil {
+						s.Fatal(err)
+					}
+				}
+				if err := r.Close(s.Context()); err != nil {
+					s.Fatal(err)
+				}
+				time.Sleep(3 * time.Second)
+				if got, want := len(s.hook.told()), 11+heldShort; got != want {
+					s.Errorf("told of %d after what was held came back, want %d", got, want)
+				}
+				time.Sleep(10 * time.Second)
+				byLife := map[time.Duration]int{}
+				for _, m := range s.dead(workQueue) {
+					byLife[m.ExpiresAt.Sub(m.EnqueuedTime)]++
+				}
+				if byLife[lives[2]] != 0 || len(s.hook.told()) != len(s.dead(workQueue)) {
+					s.Errorf("dead letters by time to live: %v; told of %d", byLife, len(s.hook.told()))
+				}
+				if waiting := s.waiting(workQueue); len(waiting) != 60-byLife[lives[0]]-byLife[lives[1]]-18+2 {
+					s.Errorf("%d messages wait with dead letters %v", len(waiting), byLife)
+				}
+			})
+		})
+	}
+}

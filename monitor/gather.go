@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"overdue/internal/sblink"
+)
+
+// gathers reports whether wt is over all messages that its reference, which names none, stands for.
+func (wt *watch) gathers() bool {
+	return wt.slot == nil && wt.missed == nil && wt.ref.Unnamed() && wt.want.number == 0
+}
+
+// A gathering is what one watch over messages without names comes upon in one look.
+type gathering struct {
+	wt    *watch
+	want  want
+	next  time.Time // by the broker's clock: the first deadline that is too far off to be waited for; zero = none
+	found []*watch
+}
+
+// inHand is what other watches of the entity are over, or about to find.
+type inHand struct {
+	numbers map[int64]bool
+	named   map[string]bool // message-ids of those that have not been seen yet
+	ids     map[string]bool // of all
+}
+
+// gather replaces the watches over messages that were sent without names by watches over those that are found in their
+// windows: on the work queue, among the dead letters, and among what could not be forwarded. From there on they are like
+// any other. Whose deadlines are far off is looked for again then; what is found nowhere was received in time.
+func (e *entity) gather(ctx context.Context, due []*watch) ([]*watch, error) {
+	var all []*gathering
+	rest := slices.DeleteFunc(slices.Clone(due), func(wt *watch) bool {
+		if !wt.gathers() {
+			return false
+		}
+		g := &gathering{wt: wt}
+		g.want.sought(&wt.ref)
+		g.want.endless = e.traits.known && e.traits.DefaultMessageTimeToLive == 0
+		all = append(all, g)
+		return true
+	})
+	if len(all) == 0 {
+		return due, nil
+	}
+	h := inHand{numbers: map[int64]bool{}, named: map[string]bool{}, ids: map[string]bool{}}
+	for _, wt := range slices.Concat(e.watches, rest) {
+		h.numbers[wt.want.number] = true
+		if wt.ref.Unnamed() {
+			continue
+		}
+		h.ids[wt.ref.MessageID] = true
+		if wt.want.number == 0 {
+			h.named[wt.ref.MessageID] = true
+		}
+	}
+	slices.SortFunc(all, func(a, b *gathering) int { return a.want.from.Compare(b.want.from) })
+	for i := 0; i < len(all); {
+		n, until := i+1, all[i].want.until
+		for ; n < len(all) && !all[n].want.from.After(until); n++ {
+			if u := all[n].want.until; u.After(until) {
+				until = u
+			}
+		}
+		if err := e.gatherIn(ctx, all[i].want.from, until, all[i:n], &h); err != nil {
+			for _, g := range all {
+				e.abandonFound(ctx, g.found)
+			}
+			return due, err
+		}
+		i = n
+	}
+	for _, g := range all {
+		rest = append(rest, g.found...)
+		e.gathered(ctx, g)
+	}
+	return rest, nil
+}
+
+// gatherIn looks for the messages of all of gs in one window.
+func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gathering, h *inHand) error {
+	now := e.w.clock.now().Add(-stampGrain)
+	give := func(m *sblink.Message, missed bool) {
+		if h.numbers[m.SequenceNumber] || h.named[m.MessageID] {
+			return
+		}
+		for _, g := range gs {
+			if m.EnqueuedTime.Before(g.want.from) || m.EnqueuedTime.After(g.want.until) || !g.standsFor(m, e.traits.Settings) {
+				continue
+			}
+			if at := judge(&g.wt.ref, m, e.traits.Settings, now).deadline; !missed && at.After(now.Add(nearDeadline)) {
+				if g.next.IsZero() || at.Before(g.next) {
+					g.next = at
+				}
+				continue
+			}
+			h.numbers[m.SequenceNumber], h.ids[m.MessageID] = true, true
+			wt := g.adopt(m)
+			if missed {
+				wt.missed = e.missed(wt, m)
+			}
+			g.found = append(g.found, wt)
+			return
+		}
+	}
+	if err := e.work.between(ctx, from, until, func(m *sblink.Message) { give(m, false) }); err != nil {
+		return err
+	}
+	// One that is being told is adopted too: this companion may be all that is left of it.
+	if err := e.dead.between(ctx, from, until, func(m *sblink.Message) {
+		if expired(m) && !e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+			give(m, true)
+		}
+	}); err != nil {
+		return err
+	}
+	if e.traits.forwardDead != "" {
+		if err := e.gatherForwarded(ctx, gs, h); err != nil {
+			return err
+		}
+	}
+	if e.traits.forwardTo == "" {
+		return nil
+	}
+	e.transfer.cursor = e.traits.partitioned
+	return e.transfer.between(ctx, from, until, func(m *sblink.Message) {
+		if !e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+			give(m, true)
+		}
+	})
+}
+
+// gatherForwarded looks among the dead letters that e has forwarded for those that expired before anybody looked. They have been
+// enqueued anew since their deadlines, or keep their old stamps.
+func (e *entity) gatherForwarded(ctx context.Context, gs []*gathering, h *inHand) error {
+	now := e.w.clock.now()
+	from := now
+	for _, g := range gs {
+		if g.want.from.Before(from) {
+			from = g.want.from
+		}
+	}
+	return e.inHeir(ctx, e.openHeir(ctx).between(ctx, from, now.Add(windowMargin), func(m *sblink.Message) {
+		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || h.ids[m.MessageID] || e.w.told.has(e.forwardedID(m.MessageID)) {
+			return
+		}
+		for _, g := range gs {
+			at := m.EnqueuedTime
+			old := !at.Before(g.want.from) && !at.After(g.want.until)
+			if !old && at.Before(g.wt.ref.DeadlineAt(g.want.from)) || !g.standsFor(m, e.traits.Settings) {
+				continue
+			}
+			h.ids[m.MessageID] = true
+			wt := g.adopt(m)
+			wt.ref = g.wt.ref
+			wt.ref.MessageID, wt.ref.SessionID = m.MessageID, m.SessionID
+			wt.missed = e.missedElsewhere(wt, m)
+			g.found = append(g.found, wt)
+			return
+		}
+	}))
+}
+
+// standsFor reports whether m may be one of those that the reference of g was sent with, if it was enqueued in its window: it has the
+// deadline, by what it states itself or, where that has changed meanwhile, by what its entity gives it.
+func (g *gathering) standsFor(m *sblink.Message, s Settings) bool {
+	if pending(m) || g.want.spared(m) {
+		return false
+	}
+	if agrees(&g.wt.ref, m, s) {
+		return true
+	}
+	switch g.wt.ref.Stated {
+	case "entity", "default":
+		return m.TimeToLive == 0 && !statesDeadline(m)
+	}
+	return false
+}
+
+// adopt makes a watch over m, which is told by its number as long as it is in hand, and by what the broker calls it when it is
+// written anew.
+func (g *gathering) adopt(m *sblink.Message) *watch {
+	ref := g.wt.ref
+	ref.MessageID, ref.SessionID = m.MessageID, m.SessionID
+	ref.Deadline = ref.DeadlineAt(m.EnqueuedTime)
+	ref.From, ref.Until = m.EnqueuedTime, m.EnqueuedTime
+	g.wt.held.add(1) // its companion is completed when the message is seen to
+	return &watch{
+		ref: ref, held: g.wt.held, since: g.wt.since, next: g.wt.next, hops: g.wt.hops, want: want{number: m.SequenceNumber},
+	}
+}
+
+// gathered ends the watch of g, or has it looked for more: while a send may still be under way, when the next deadline comes, and
+// where messages have gone on to.
+func (e *entity) gathered(ctx context.Context, g *gathering) {
+	wt := g.wt
+	switch open := wt.open(e.w.clock.now()); {
+	case open > 0:
+		wt.looks++
+		e.later(ctx, wt, min(open, lookAgainMin<<min(wt.looks, 10)))
+	case !g.next.IsZero():
+		e.anew(ctx, wt, g.next)
+	case e.traits.forwardTo != "":
+		e.follow(ctx, wt)
+	default:
+		wt.held.done(ctx, nil)
+	}
+}

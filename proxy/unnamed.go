@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"time"
+
+	"overdue/scheduler"
+)
+
+// A message without a message-id gets one, by which its companion names it. Where there is no room for that it goes without: an
+// SDK fills a batch to the last byte that the broker takes. Its companion then says in which window the broker has enqueued it and
+// what its deadline is, and stands for whatever is found there: see docs/decisions.
+
+// mayGoUnnamed reports whether messages can be found without a name: where it is known when the broker enqueues them.
+func (s *sending) mayGoUnnamed() bool { return s.now.Measured }
+
+// unname takes over to the promises what the messages have gone without: names, and stamps.
+func (s *sending) unname() {
+	for i := range s.promises {
+		pr := &s.promises[i]
+		m := s.ms[pr.of]
+		if m.Stamp != pr.stamped {
+			pr.findable = false // the broker does not expire it then
+		}
+		if m.ID != "" {
+			continue
+		}
+		ref := &pr.ref
+		ref.MessageID, ref.SessionID, ref.PartitionKey = "", "", ""
+		if s.settings.Findable && m.ScheduledEnqueueTime.IsZero() {
+			// The shorter the window, the fewer others are found in it. A send that takes longer gets a second companion.
+			ref.Until = s.now.Time.Add(s.now.Uncertainty + scheduler.SlotWindow + m.Delay)
+		}
+	}
+}
+
+// distinct leaves one of the references without a name that stand for the same messages.
+func distinct(refs []scheduler.Reference) []scheduler.Reference {
+	type promised struct {
+		within                time.Duration
+		deadline, from, until int64
+		stated                string
+	}
+	var seen map[promised]bool
+	out := refs[:0]
+	for i := range refs {
+		r := &refs[i]
+		if r.Unnamed() {
+			p := promised{r.Within, r.Deadline.UnixNano(), r.From.UnixNano(), r.Until.UnixNano(), r.Stated}
+			if seen[p] {
+				continue
+			}
+			if seen == nil {
+				seen = map[promised]bool{}
+			}
+			seen[p] = true
+		}
+		out = append(out, *r)
+	}
+	return out
+}
