@@ -2,7 +2,8 @@
 
 // Puts on the wire whatever the JavaScript SDK can write. Arguments, each QUEUE=KIND: `whole` sends
 // messages with ids and times to live to the queue, and `bare` without; both then receive them and complete
-// them. `late` sends three that nobody receives within their second. Prints `done` at the end.
+// them. `late` sends three that nobody receives within their second, and `brim` a batch of such, without ids, that has
+// room for nothing more. Prints `done` at the end.
 
 import { ServiceBusClient } from "@azure/service-bus";
 
@@ -67,10 +68,21 @@ async function exchange(client, queue, all) {
   await receiver.close();
 }
 
+/** Sends messages of ever smaller sizes until none of them fits into the batch. */
+async function brim(sender) {
+  const batch = await sender.createMessageBatch();
+  for (const size of [8192, 1024, 128, 16, 1]) {
+    while (batch.tryAddMessage({ body: Buffer.alloc(size), timeToLive: 1000 }));
+  }
+  await sender.sendMessages(batch);
+}
+
 const client = new ServiceBusClient(process.env.SERVICEBUS_CONNECTION_STRING);
 for (const [queue, kind] of process.argv.slice(2).map((a) => a.split("="))) {
   if (kind === "late") {
     await client.createSender(queue).sendMessages([1, 2, 3].map((i) => ({ body: i, messageId: `${queue}-${i}`, timeToLive: 1000 })));
+  } else if (kind === "brim") {
+    await brim(client.createSender(queue));
   } else {
     await exchange(client, queue, kind === "whole" ? messages().map(whole) : messages());
   }
