@@ -14,7 +14,7 @@ import (
 )
 
 // brimSize is the largest message of the scenes here.
-const brimSize = 32 << 10
+const brimSize = 16 << 10
 
 // brim sends a batch that is as large as the link allows: n messages without ids, as change makes them.
 func (s *scene) brim(entity string, n int, change func(i int, m *amqp.Message)) {
@@ -75,7 +75,7 @@ func (s *scene) brim(entity string, n int, change func(i int, m *amqp.Message)) 
 // In every kind of entity, batches that have no room for the ids that their messages lack pass, and each message that nobody
 // receives in time is dead-lettered and told once, however its deadline is stated.
 func TestBatchesWithoutRoomForIDs(t *testing.T) {
-	const n, within = 40, 3 * time.Second
+	const n, within = 25, 3 * time.Second
 	end := broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true}
 	for _, kind := range []struct {
 		name  string
