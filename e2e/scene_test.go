@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,6 +25,7 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/pipenet"
 	"overdue/internal/queue"
+	"overdue/internal/redisstore"
 	"overdue/internal/relay"
 	"overdue/internal/sblink"
 	"overdue/monitor"
@@ -69,6 +71,7 @@ type scene struct {
 	groups    func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
 	forward   func(*sblink.Namespace) *alert.Forward   // likewise
 	brimDial  func(context.Context) (net.Conn, error)  // to the door that brim sends through
+	shared    func() *redisstore.Store                 // of each process; nil: there is no Redis
 }
 
 // play runs a scene on fake time.
@@ -143,6 +146,9 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	}
 	if s.oneHouse {
 		cfg.Index, cfg.Links, cfg.Deadlines = scheduler.NewMemoryIndex(0), s.links(), s.deadlines
+		if s.shared != nil {
+			cfg.Index = scheduler.NewSharedIndex(scheduler.NewMemoryIndex(0), s.shared().Mail(), func(error) {})
+		}
 	}
 	sc, err := scheduler.New(cfg)
 	if err != nil {
@@ -150,12 +156,13 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	}
 	if s.oneHouse {
 		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
+		ended := make(chan error, 2)
 		go func() { ended <- sc.RunCancel(ctx) }()
+		go func() { ended <- sc.RunSharing(ctx) }()
 		s.Cleanup(func() {
 			cancel()
-			if err := <-ended; err != nil {
-				s.Errorf("RunCancel = %v, want nil after a stop", err)
+			if err := errors.Join(<-ended, <-ended); err != nil {
+				s.Errorf("RunCancel and RunSharing = %v, want nil after a stop", err)
 			}
 		})
 	}

@@ -49,7 +49,11 @@ func (l *settleLink) Delivered(payload []byte) (relay.Note, bool) {
 }
 
 // Settled tells the scheduler of a message that was settled for good.
-func (l *settleLink) Settled(n relay.Note) { l.p.settled(deliveredOf(n)) }
+func (l *settleLink) Settled(n relay.Note) {
+	d := deliveredOf(n)
+	d.Entity = l.entity
+	l.p.settled(d)
+}
 
 // settled is called when the broker has confirmed that a message was completed or dead-lettered by whoever received it, or was
 // received and deleted: its companion may be needless.
@@ -63,8 +67,7 @@ func (p *Proxy) delivered(entity string, m *amqp.Message) (d scheduler.Delivered
 	if !named || !legible || len(id) == 0 {
 		return d, false
 	}
-	d.Key = scheduler.KeyOf(entity, id, session)
-	if !p.cfg.Scheduler.Expects(d.Key) {
+	if d.Key, ok = p.cfg.Scheduler.Expects(entity, id, session); !ok {
 		return d, false
 	}
 	stamp, ok := amqp.MapLookup(m.MessageAnnotations, annotationEnqueuedTime)

@@ -54,9 +54,20 @@ func (s *Scheduler) Confirm(entity string, refs []Reference) {
 	}
 }
 
-// Expects reports whether a message with the key may have been sent from here. Where it reports false its
-// settlement need not be told.
-func (s *Scheduler) Expects(key Key) bool { return s.cfg.Index != nil && s.cfg.Index.Known(key) }
+// Expects reports whether a message of entity may have been sent from here, or from another process that wants to know, and the key
+// by which it is known then. Where it reports false its settlement need not be told.
+func (s *Scheduler) Expects(entity string, messageID, sessionID []byte) (Key, bool) {
+	if s.cfg.Index == nil {
+		return Key{}, false
+	}
+	if key := KeyOf(entity, messageID, sessionID); s.cfg.Index.Known(key) {
+		return key, true
+	}
+	if x, ok := s.cfg.Index.(*SharedIndex); ok && x.exchange.Well() {
+		return sharedKeyOf(entity, messageID, sessionID), true
+	}
+	return Key{}, false
+}
 
 // Settle notes that the broker has confirmed that a message is off its queue. A companion that waits for no
 // other is cancelled, if that is worth it; otherwise it is known to be needless when it rings here.
@@ -64,6 +75,16 @@ func (s *Scheduler) Settle(d Delivered) {
 	if s.cfg.Index != nil && s.cfg.Index.Take(d) {
 		s.wakeCancel()
 	}
+}
+
+// RunSharing takes off what is settled through other processes, and tells them of what is settled here, until ctx ends. It takes a
+// [SharedIndex].
+func (s *Scheduler) RunSharing(ctx context.Context) error {
+	if x, ok := s.cfg.Index.(*SharedIndex); ok {
+		x.run(ctx, s.InSlots, s.wakeCancel)
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // Settled reports whether the message that r was sent with is known to be settled.

@@ -70,7 +70,8 @@ type needless struct {
 	Written  time.Time // by our clock: when it was known to wait
 }
 
-// A Key stands for an entity, a message-id and a session-id. It means nothing outside of this process.
+// A Key stands for an entity, a message-id and a session-id. It means nothing outside of this process, but for those of messages that
+// were not sent from here.
 type Key [2]uint64
 
 // seeds are of this process alone, so that nobody can choose ids whose keys are equal, or share a chain of the index.
@@ -79,16 +80,22 @@ var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 // KeyOf is the key of messages of an entity, whose name is spelled in any case.
 func KeyOf[T string | []byte](entity string, messageID, sessionID T) Key {
 	var room [256]byte
-	// The lengths keep apart what would read alike.
-	b := binary.BigEndian.AppendUint32(room[:0], uint32(len(messageID)))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(sessionID)))
-	b = append(append(append(b, messageID...), sessionID...), strings.ToLower(entity)...)
+	b := appendKey(room[:0], entity, messageID, sessionID)
 	return Key{maphash.Bytes(seeds[0], b), maphash.Bytes(seeds[1], b)}
+}
+
+// appendKey appends what a key stands for.
+func appendKey[T string | []byte](b []byte, entity string, messageID, sessionID T) []byte {
+	// The lengths keep apart what would read alike.
+	b = binary.BigEndian.AppendUint32(b, uint32(len(messageID)))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(sessionID)))
+	return append(append(append(b, messageID...), sessionID...), strings.ToLower(entity)...)
 }
 
 // A Delivered is what is known of a message that was delivered, by what stands on it.
 type Delivered struct {
 	Key      Key
+	Entity   string    // where it was received
 	Enqueued time.Time // as the broker stamped it
 	Deadline time.Time
 }

@@ -242,6 +242,13 @@ func (x *MemoryIndex) Taken(entity string, r *Reference) bool {
 	return x.findLocked(key, r, func(in *indexed) bool { return in.state == refTaken }) != none
 }
 
+// waits reports whether r, whose key is given, waits for its message to be settled.
+func (x *MemoryIndex) waits(key Key, r *Reference) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.findLocked(key, r, func(in *indexed) bool { return in.state == refOpen }) != none
+}
+
 // Needless is described at Index.
 func (x *MemoryIndex) Needless(dst []needless) []needless {
 	x.mu.Lock()

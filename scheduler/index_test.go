@@ -193,6 +193,11 @@ func TestIndex(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) { act(t, NewMemoryIndex(100)) })
+		for state, x := range map[string]*lonely{"shared": {}, "shared, with nobody": {down: true}} {
+			t.Run(name+", "+state, func(t *testing.T) {
+				act(t, NewSharedIndex(NewMemoryIndex(100), x, func(err error) { t.Error(err) }))
+			})
+		}
 	}
 }
 

@@ -4,30 +4,39 @@ package main
 
 import (
 	"cmp"
+	"crypto/x509"
 	"time"
+
+	"overdue/internal/redisstore"
 )
 
 // config holds every setting. Names, defaults, bounds and help are in the table of
 // settings.go; the tags here are checked against it by a test.
 type config struct {
-	Namespace       string          `koanf:"namespace"`
-	NamespaceFile   string          `koanf:"namespaceFile"`
-	AdminURL        string          `koanf:"namespaceAdmin"`
-	Companions      string          `koanf:"companions"`
-	MonitorQueue    string          `koanf:"monitorQueue"`
-	OnMonitorDown   string          `koanf:"onMonitorDown"`
-	Journal         journalConfig   `koanf:"journal"`
-	Listen          listenConfig    `koanf:"listen"`
-	Broker          brokerConfig    `koanf:"broker"`
-	Monitor         monitorConfig   `koanf:"monitor"`
-	Alerts          []alertConfig   `koanf:"alerts"`
-	Canary          canaryConfig    `koanf:"canary"`
-	Heartbeat       heartbeatConfig `koanf:"heartbeat"`
-	Proxy           proxyConfig     `koanf:"proxy"`
-	Log             logConfig       `koanf:"log"`
-	ShutdownTimeout time.Duration   `koanf:"shutdownTimeout"`
-	MinSigtermDelay time.Duration   `koanf:"minSigtermDelay"`
-	MaxSigtermDelay time.Duration   `koanf:"maxSigtermDelay"`
+	Namespace          string          `koanf:"namespace"`
+	NamespaceFile      string          `koanf:"namespaceFile"`
+	AdminURL           string          `koanf:"namespaceAdmin"`
+	Companions         string          `koanf:"companions"`
+	MonitorQueue       string          `koanf:"monitorQueue"`
+	OnMonitorDown      string          `koanf:"onMonitorDown"`
+	Journal            journalConfig   `koanf:"journal"`
+	Listen             listenConfig    `koanf:"listen"`
+	Broker             brokerConfig    `koanf:"broker"`
+	Monitor            monitorConfig   `koanf:"monitor"`
+	Alerts             []alertConfig   `koanf:"alerts"`
+	Canary             canaryConfig    `koanf:"canary"`
+	Heartbeat          heartbeatConfig `koanf:"heartbeat"`
+	Proxy              proxyConfig     `koanf:"proxy"`
+	Log                logConfig       `koanf:"log"`
+	Redis              string          `koanf:"redis"`
+	RedisFile          string          `koanf:"redisFile"`
+	RedisAuthorityFile string          `koanf:"redisAuthorityFile"`
+	ShutdownTimeout    time.Duration   `koanf:"shutdownTimeout"`
+	MinSigtermDelay    time.Duration   `koanf:"minSigtermDelay"`
+	MaxSigtermDelay    time.Duration   `koanf:"maxSigtermDelay"`
+
+	redisAddress redisstore.Address // of Redis
+	redisRoots   *x509.CertPool     // of RedisAuthorityFile; nil = those of the machine
 
 	// raw is what the settings were read into, by key, and origin says where each value
 	// that is not a default came from. Both are for /configz.

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,8 +29,6 @@ func load(t *testing.T, text string, env, flags map[string]string) (*config, err
 	}
 	return loadConfig(file, func(name string) string { return env[name] }, flags)
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func TestWrongConfigurationIsOneSentence(t *testing.T) {
 	tests := map[string]struct {
@@ -87,7 +83,12 @@ func TestWrongConfigurationIsOneSentence(t *testing.T) {
 		"entity without queue":           {"monitor: {entities: [{queue: orders}]}\n", `overdue.yaml:1: monitor.entities[0].queue: the embedded broker has no queue "orders"; add it to broker.queues or set broker.autoCreate: true`},
 		"entity given twice":             {"broker: {autoCreate: true}\nmonitor: {entities: [{queue: q}, {queue: Q}]}\n", `monitor.entities[1].queue: "Q" is in the list already; keep one`},
 		"native that drops":              {"broker: {queues: [{name: q}]}\nmonitor: {entities: [{queue: q, expire: native}]}\n", `expire is native, but queue "q" drops what expires`},
-		"redis":                          {"redis: redis://localhost\n", "overdue.yaml:1: redis is for a later release: this one does not know Redis yet; remove the key"},
+		"redis that is none":             {"redis: http://localhost:6379\n", "overdue.yaml:1: redis: the value is not the address of a Redis"},
+		"redis twice":                    {"redis: redis://localhost\nredisFile: x\n", "overdue.yaml:1: redis and overdue.yaml:2: redisFile are both given; keep one"},
+		"redis file missing":             {"redisFile: nowhere\n", "overdue.yaml:1: redisFile: open nowhere: no such file or directory"},
+		"authority without redis":        {"redisAuthorityFile: ca.pem\n", "overdue.yaml:1: redisAuthorityFile is given, and no redis"},
+		"authority without TLS":          {"redis: redis://localhost\nredisAuthorityFile: ca.pem\n", "redisAuthorityFile is given, and the address in redis is not of the form rediss://"},
+		"authority that is not there":    {"redis: rediss://localhost\nredisAuthorityFile: nowhere\n", "overdue.yaml:2: redisAuthorityFile: open nowhere: no such file or directory"},
 		"topic named as a queue":         {"broker: {queues: [{name: q}], topics: [{name: Q}]}\n", `broker.topics[0].name: there is another queue or topic "Q"`},
 		"subscription without name":      {"broker:\n  topics:\n    - name: t\n      subscriptions: [{lockDuration: 5s}]\n", "overdue.yaml:4: broker.topics[0].subscriptions[0] lacks name"},
 		"rule that is misspelt":          {"broker: {topics: [{name: t, subscriptions: [{name: s, rules: [{name: r, sqll: x}]}]}]}\n", "broker.topics[0].subscriptions[0].rules[0].sqll is not a known key; did you mean sql?"},
@@ -144,11 +145,11 @@ func TestWrongConfigurationIsOneSentence(t *testing.T) {
 }
 
 func TestEveryMistakeOfAFileIsTold(t *testing.T) {
-	_, err := load(t, "lisen: {}\nredis: x\nlog: {level: loud}\n", nil, nil)
+	_, err := load(t, "lisen: {}\nshutdownTimeout: 30\nlog: {level: loud}\n", nil, nil)
 	var b strings.Builder
 	exitCode(err, &b)
 	want := `overdue: overdue.yaml:1: lisen is not a known key; did you mean listen?
-overdue: overdue.yaml:2: redis is for a later release: this one does not know Redis yet; remove the key
+overdue: overdue.yaml:2: shutdownTimeout: "30" has no unit; write 30s or PT30S if seconds are meant
 overdue: overdue.yaml:3: log.level: "loud" is not one of debug, info, warn, error
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {

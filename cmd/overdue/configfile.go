@@ -149,10 +149,6 @@ func (l *layer) section(n *yaml.Node, path, shown string, into map[string]any) {
 // key reads one key of a mapping into what the table says that it is.
 func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]any) {
 	name := path + key.Value
-	if what, ok := later[name]; ok {
-		l.fail(key.Line, "%s is for a later release: this one does not know %s yet; remove the key", shown+key.Value, what)
-		return
-	}
 	s := byPath[name]
 	switch {
 	case s != nil && isNull(value): // a key without a value is a key not given

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
+
+	"overdue/internal/redisstore"
 )
 
 // configz shows the settings in force and where each that is not a default came from.
@@ -68,6 +71,9 @@ func hide(s *setting, v any) string {
 		if u, err := url.Parse(text); err == nil {
 			return u.Scheme + "://" + u.Host + "/(hidden)"
 		}
+	}
+	if a, err := redisstore.ParseAddress(text); err == nil {
+		return strings.Join(a.Hosts, ",") + " (hidden)"
 	}
 	if n, err := parseNamespace(text); err == nil {
 		if n.connectionString == "" {

@@ -137,10 +137,6 @@ func document() string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.path, s.documentedKind(), s.documentedDefault(), s.documentedSources(), s.help)
 	}
-	b.WriteString("\n## Keys of later releases\n\nThe design has them, this release does not; giving one is an error that says so.\n\n")
-	for _, key := range sortedKeys(later) {
-		fmt.Fprintf(&b, "- `%s`\n", key)
-	}
 	return b.String()
 }
 

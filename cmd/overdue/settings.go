@@ -83,6 +83,13 @@ var processSettings = slices.Concat([]*setting{
 	{path: "onMonitorDown", kind: kindChoice, def: "refuse", enum: []string{"refuse", passOn},
 		help: "What becomes of a send with a deadline while the monitor queue cannot be written: `refuse` fails it with an error after which apps try again; " +
 			"`pass` lets it through and keeps its companion in the journal, on disk, until the monitor queue is back."},
+	{path: "redis", kind: kindString, secret: true,
+		help: "A Redis that the processes of one monitor queue share, so that they do less of the same work twice: `redis://host:6379`, `rediss://user:password@host:6380` for TLS, " +
+			"`redis+cluster://host:6379,host2:6379` or `redis+sentinel://host:26379,host2:26379/mymaster`. Every deadline is kept without it; docs/redis.md. Empty = none."},
+	{path: "redisFile", kind: kindString,
+		help: "A file that holds what redis would, such as a mounted secret. Give one of the two."},
+	{path: "redisAuthorityFile", kind: kindString, defNote: "the authorities that the machine trusts",
+		help: "The certificates, in PEM, of who may vouch for a Redis with TLS."},
 	{path: "shutdownTimeout", kind: kindDuration, def: "25s", min: int64(time.Second), max: int64(10 * time.Minute),
 		help: "How long a clean stop may take before it is a failure. The two delays come before it and do not count."},
 	{path: "minSigtermDelay", kind: kindDuration, def: "0s", max: int64(10 * time.Minute), flag: "min-sigterm-delay",
@@ -168,9 +175,4 @@ var roomSettings = []*setting{
 		help: "`auto` is console on a terminal and JSON elsewhere."},
 	{path: "log.frames", kind: kindBool, def: "false",
 		help: "Whether every AMQP frame of the AMQP door is logged, at level `debug`: what it says of connections, links, credit and outcomes, and nothing of messages, tokens or locks."},
-}
-
-// later are keys that the design knows and this release does not, with the word for what is missing.
-var later = map[string]string{
-	"redis": "Redis",
 }

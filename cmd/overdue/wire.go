@@ -44,6 +44,10 @@ func (p *process) startRooms(doors []net.Listener) error {
 	up.goesOn = p.passes()
 	count, kept, cancelled := companionCounter(p.registry)
 	ops, deadlines := operations.New(p.registry), operations.NewDeadlines(p.registry)
+	shared, err := p.startRedis(ns)
+	if err != nil {
+		return err
+	}
 	s, err := scheduler.New(scheduler.Config{
 		Client: client, MonitorQueue: p.cfg.MonitorQueue, Companions: scheduler.Companions(p.cfg.Companions),
 		Written: func(n int, err error) {
@@ -52,7 +56,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 				up.doubted()
 			}
 		},
-		Index: scheduler.NewMemoryIndex(0), Links: links, Operations: ops, Deadlines: deadlines,
+		Index: p.newIndex(shared), Links: links, Operations: ops, Deadlines: deadlines,
 		Cancelled: func(n int, err error) {
 			cancelled(n)
 			if err != nil {
@@ -71,6 +75,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 	}
 	p.life.background("broker clock", func(ctx context.Context) error { return keepClock(ctx, up.up, s.MeasureClock, p.log) })
 	p.life.background("early cancel", s.RunCancel)
+	p.life.background("settlements of others", s.RunSharing)
 	p.life.background("upstream", up.run)
 	p.admin.ready = append(p.admin.ready, check{"upstream", p.passing(up, up.attached)})
 	p.admin.outbound = append(p.admin.outbound, check{"namespace", up.reachable})

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what the scenarios need, and the tests in e2e/foreign, and prints the folders it is in, one
+# Installs what the scenarios need, and the tests in e2e/foreign and of Redis, and prints the folders it is in, one
 # `NAME=FOLDER` per line.
 # Each folder is named after what it was made from, so an install that is there is left alone.
 #
@@ -18,6 +18,7 @@ missing() {
 	/usr/bin/python3 -c 'import proton' 2>/dev/null || echo python3-qpid-proton
 	command -v prometheus >/dev/null && command -v promtool >/dev/null || echo prometheus
 	command -v prometheus-alertmanager >/dev/null || echo prometheus-alertmanager
+	command -v redis-server >/dev/null || echo redis-server
 	command -v mvn >/dev/null || echo maven
 	command -v javac >/dev/null || echo default-jdk-headless
 	command -v erl >/dev/null || echo erlang-base

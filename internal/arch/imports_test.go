@@ -33,6 +33,8 @@ const (
 	koanf        = "github.com/knadh/koanf"
 	mail         = "github.com/wneessen/go-mail"
 	shoutrrr     = "github.com/nicholas-fedor/shoutrrr"
+	goredis      = "github.com/redis/go-redis/v9"
+	miniredis    = "github.com/alicebob/miniredis/v2"
 	prometheus   = "github.com/prometheus/client_golang"
 	sync         = "golang.org/x/sync"
 	term         = "golang.org/x/term"
@@ -48,7 +50,7 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/relay", "internal/sas", "internal/sblink"},
+		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sblink"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":               {[]string{"scheduler", "internal/amqp", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/sas", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
@@ -56,6 +58,8 @@ var rooms = map[string]room{
 	"alert":               {[]string{"internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
 	"scheduler":           {[]string{"internal/inflight", "internal/operations", "internal/sblink"}, []string{azcore, azservicebus, bbolt, goamqp}},
 	"internal/operations": {others: []string{prometheus}},
+	"internal/redisstore": {others: []string{goredis}},
+	"internal/redistest":  {others: []string{miniredis}},
 	"internal/sas":        {},
 	"internal/sblink":     {[]string{"internal/amqp", "internal/sas"}, []string{azcore, goamqp, sync}},
 	"internal/inflight":   {},
@@ -92,7 +96,7 @@ var rooms = map[string]room{
 // room; only proxy and monitor still never meet.
 var inTests = room{
 	ours: []string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/brokerhttp", "internal/brokertest", "internal/door", "internal/pipenet",
-		"internal/operations", "internal/queue", "internal/sas", "internal/sblink", "internal/sbrest", "scheduler"},
+		"internal/operations", "internal/queue", "internal/redisstore", "internal/redistest", "internal/sas", "internal/sblink", "internal/sbrest", "scheduler"},
 	others: []string{azcore, azservicebus, goamqp, websocket, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},
 }

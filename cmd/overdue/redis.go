@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"overdue/internal/redisstore"
+	"overdue/scheduler"
+)
+
+// readRedis puts what the files of Redis hold in its place, and checks it there. No error shows a value.
+func (c *config) readRedis() error {
+	key := "redis"
+	if c.RedisFile != "" {
+		if c.Redis != "" {
+			return fmt.Errorf("%s and %s are both given; keep one", c.at("redis"), c.at("redisFile"))
+		}
+		key = "redisFile"
+		text, err := readBounded(c.RedisFile, maxSecretFile)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.at(key), err)
+		}
+		if c.Redis = strings.TrimSpace(string(text)); c.Redis == "" {
+			return fmt.Errorf("%s: %s is empty; it has to hold the address of a Redis", c.at(key), c.RedisFile)
+		}
+	}
+	if c.Redis == "" {
+		if c.RedisAuthorityFile != "" {
+			return fmt.Errorf("%s is given, and no redis; give both or none", c.at("redisAuthorityFile"))
+		}
+		return nil
+	}
+	address, err := redisstore.ParseAddress(c.Redis)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.at(key), err)
+	}
+	if c.RedisAuthorityFile == "" {
+		c.redisAddress = address
+		return nil
+	}
+	if !address.TLS {
+		return fmt.Errorf("%s is given, and the address in %s is not of the form rediss://; write that for TLS", c.at("redisAuthorityFile"), key)
+	}
+	pem, err := readBounded(c.RedisAuthorityFile, maxCAFile)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.at("redisAuthorityFile"), err)
+	}
+	c.redisRoots = x509.NewCertPool()
+	if !c.redisRoots.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("%s: %s holds no certificate in PEM", c.at("redisAuthorityFile"), c.RedisAuthorityFile)
+	}
+	c.redisAddress = address
+	return nil
+}
+
+// maxCAFile bounds a redisAuthorityFile: a bundle of every public authority has some 250 KiB.
+const maxCAFile = 1 << 20
+
+// startRedis opens what the fleet shares, if there is a Redis. Nothing waits for it: it is asked when something is to be
+// shared.
+func (p *process) startRedis(ns *namespace) (*redisstore.Store, error) {
+	if p.cfg.Redis == "" {
+		return nil, nil
+	}
+	up := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "overdue_redis_up", Help: "Whether Redis answered when it was last asked, by what for: 1 or 0.",
+	}, []string{"use"})
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "overdue_redis_requests_total", Help: "Requests to Redis, by what for and by result: ok or error. While Redis is left alone there are none.",
+	}, []string{"use", "result"})
+	p.registry.MustRegister(up, requests)
+	s, err := redisstore.Open(redisstore.Config{
+		Address: p.cfg.redisAddress, Roots: p.cfg.redisRoots, Fleet: []string{ns.host, p.cfg.MonitorQueue},
+		Asked: func(use string, err error, news bool) {
+			if err == nil {
+				requests.WithLabelValues(use, "ok").Inc()
+				up.WithLabelValues(use).Set(1)
+			} else {
+				requests.WithLabelValues(use, "error").Inc()
+				up.WithLabelValues(use).Set(0)
+			}
+			switch {
+			case !news:
+			case err != nil:
+				p.log.Warn("redis unavailable", zap.String("use", use), zap.Error(err), zap.String("next", "going on without it"))
+			default:
+				p.log.Info("redis available again", zap.String("use", use))
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the client of Redis: %w", err)
+	}
+	p.life.started("redis", func(_ context.Context) error {
+		_ = s.Close() // nothing that is kept there has to be
+		return nil
+	})
+	p.admin.outbound = append(p.admin.outbound, check{"redis", s.Ping})
+	return s, nil
+}
+
+// newIndex is the index of companions, shared with other processes if there is a Redis and doors for settlements to come through.
+func (p *process) newIndex(shared *redisstore.Store) scheduler.Index {
+	own := scheduler.NewMemoryIndex(0)
+	if shared == nil || !p.role.proxy {
+		return own
+	}
+	return scheduler.NewSharedIndex(own, shared.Mail(), func(err error) {
+		if !errors.Is(err, redisstore.ErrDown) { // which has been told
+			p.log.Debug("settlements not shared, companions will ring for nothing", zap.Error(err))
+		}
+	})
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	mailTime = time.Second // bound of one exchange; nobody waits for it
+	// inboxMost bounds the records that wait for one process, and inboxLife how long: a process that is gone reads none.
+	inboxMost = 16 << 10
+	inboxLife = time.Minute
+	mailBatch = 1000
+)
+
+// Mail carries records between processes: one that settles a message writes to the one that sent it.
+type Mail struct{ c *circuit }
+
+// Mail is that of the fleet.
+func (s *Store) Mail() *Mail { return &Mail{s.circuit("index")} }
+
+// Well reports whether Redis answered the last time.
+func (m *Mail) Well() bool { return m.c.well() }
+
+func (m *Mail) bound() time.Duration { return m.c.s.bound(mailTime) }
+
+// Announce has records about these keys go to inbox from now on, about each for as long as it lives. There are as many lives as keys.
+func (m *Mail) Announce(ctx context.Context, inbox string, keys []string, lives []time.Duration) error {
+	return inBatches(len(keys), func(from, to int) error {
+		entries := make([]entry, 0, to-from)
+		for i := from; i < to; i++ {
+			entries = append(entries, entry{m.c.s.key("r", keys[i]), inbox, lives[i]})
+		}
+		return m.c.do(ctx, m.bound(), func(ctx context.Context) error { return putAll(ctx, m.c.s.client, entries) })
+	})
+}
+
+// Pass gives a record about each key to whoever has announced it, if anybody has. There are as many records as keys.
+func (m *Mail) Pass(ctx context.Context, keys []string, records [][]byte) error {
+	return inBatches(len(keys), func(from, to int) error {
+		asked := make([]string, 0, to-from)
+		for _, k := range keys[from:to] {
+			asked = append(asked, m.c.s.key("r", k))
+		}
+		return m.c.do(ctx, m.bound(), func(ctx context.Context) error {
+			inboxes, err := getAll(ctx, m.c.s.client, asked)
+			if err != nil {
+				return err
+			}
+			byInbox := map[string][]string{}
+			for i, inbox := range inboxes {
+				if inbox != "" {
+					byInbox[inbox] = append(byInbox[inbox], string(records[from+i]))
+				}
+			}
+			for inbox, list := range byInbox {
+				if err := deliver(ctx, m.c.s.client, m.c.s.key("i", inbox), inboxMost, inboxLife, list); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// Passed takes what lies in inbox, up to a thousand records. They were written by whoever may write to Redis.
+func (m *Mail) Passed(ctx context.Context, inbox string) (records [][]byte, err error) {
+	err = m.c.do(ctx, m.bound(), func(ctx context.Context) error {
+		got, err := collect(ctx, m.c.s.client, m.c.s.key("i", inbox), mailBatch)
+		for _, r := range got {
+			records = append(records, []byte(r))
+		}
+		return err
+	})
+	return records, err
+}
+
+// inBatches calls do with the bounds of each batch of n, until one fails.
+func inBatches(n int, do func(from, to int) error) error {
+	for from := 0; from < n; from += mailBatch {
+		if err := do(from, min(from+mailBatch, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Config says where Redis is and whose keys are ours. Address and Fleet are needed.
+type Config struct {
+	Address Address
+	Fleet   []string       // what names the fleet: namespace and monitor queue, in any case
+	Roots   *x509.CertPool // who may vouch for Redis, with TLS; nil = those of the machine
+
+	// Asked is told of every question: what it was for, how it ended, and whether that is news. May be nil.
+	Asked func(use string, err error, news bool)
+
+	DialTimeout time.Duration // of a connection, TLS included; 0 = 2 s
+	Slack       float64       // stretches the bounds of all questions, for a Redis that is far away; 0 = 1
+}
+
+// A Store is what one process has of Redis. It is safe for concurrent use.
+type Store struct {
+	cfg    Config
+	client redis.UniversalClient
+	fleet  string
+
+	mu       sync.Mutex
+	circuits map[string]*circuit
+}
+
+// poolSize bounds the connections to each server: all uses ask in batches.
+const poolSize = 8
+
+// callMost bounds what no context does.
+const callMost = 30 * time.Second
+
+// Open makes a Store. It does not dial yet.
+func Open(cfg Config) (*Store, error) {
+	if len(cfg.Address.Hosts) == 0 || len(cfg.Fleet) == 0 {
+		return nil, errors.New("redisstore: an address and what names the fleet are needed")
+	}
+	if cfg.DialTimeout == 0 {
+		cfg.DialTimeout = 2 * time.Second
+	}
+	if cfg.Slack == 0 {
+		cfg.Slack = 1
+	}
+	quiet.Do(func() { redis.SetLogger(silence{}) })
+	a := cfg.Address
+	options := &redis.UniversalOptions{
+		Addrs: a.Hosts, DB: a.Database, MasterName: a.Master, IsClusterMode: a.Cluster,
+		Username: a.Username, Password: a.Password, SentinelUsername: a.SentinelUsername, SentinelPassword: a.SentinelPassword,
+		Protocol: 2, DisableIdentity: true, // which takes the fewest rights
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaxRetries:               -1, // the circuit knows better when to ask again
+		DialTimeout:              cfg.DialTimeout, ContextTimeoutEnabled: true,
+		ReadTimeout: callMost, WriteTimeout: callMost, PoolTimeout: callMost, // contexts bound what is asked
+		PoolSize: poolSize, MaxIdleConns: poolSize, ConnMaxIdleTime: 5 * time.Minute,
+	}
+	if a.TLS {
+		options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots}
+	}
+	h := sha256.New()
+	for _, name := range cfg.Fleet {
+		fmt.Fprintf(h, "%s\x00", strings.ToLower(name))
+	}
+	s := &Store{cfg: cfg, fleet: hex.EncodeToString(h.Sum(nil)[:6]), circuits: map[string]*circuit{}}
+	switch {
+	case a.Cluster:
+		o := options.Cluster()
+		o.MaxRedirects = 3 // -1 would be none, and a slot that moves is no failure
+		s.client = redis.NewClusterClient(o)
+	case a.Master != "":
+		s.client = redis.NewFailoverClient(options.Failover())
+	default:
+		s.client = redis.NewClient(options.Simple())
+	}
+	return s, nil
+}
+
+// quiet keeps go-redis from writing to stderr by itself; what matters comes as errors.
+var quiet sync.Once
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+// Close ends the connections.
+func (s *Store) Close() error { return s.client.Close() }
+
+// Hosts names the servers that were configured.
+func (s *Store) Hosts() string { return strings.Join(s.cfg.Address.Hosts, ",") }
+
+// Ping asks whether Redis is there, circuit or not.
+func (s *Store) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.bound(2*time.Second))
+	defer cancel()
+	if err := ping(ctx, s.client); err != nil {
+		return fmt.Errorf("redis at %s does not answer: %w", s.Hosts(), err)
+	}
+	return nil
+}
+
+// Well reports whether no use of Redis is being left alone.
+func (s *Store) Well() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.circuits {
+		if !c.well() {
+			return false
+		}
+	}
+	return true
+}
+
+// circuit is that of a use.
+func (s *Store) circuit(use string) *circuit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.circuits[use]
+	if c == nil {
+		c = &circuit{s: s, use: use}
+		s.circuits[use] = c
+	}
+	return c
+}
+
+func (s *Store) asked(use string, err error, news bool) {
+	if s.cfg.Asked != nil {
+		s.cfg.Asked(use, err, news)
+	}
+}
+
+// bound is d, stretched by the slack.
+func (s *Store) bound(d time.Duration) time.Duration { return time.Duration(float64(d) * s.cfg.Slack) }
+
+// key is one of ours. Keys that a script or a transaction takes together have a tag in common, by which a cluster keeps them
+// on one server.
+func (s *Store) key(parts ...string) string {
+	return "overdue:" + s.fleet + ":" + strings.Join(parts, ":")
+}
