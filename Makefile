@@ -9,7 +9,7 @@ FUZZTIME ?= 10s
 ROUNDS ?= 1
 VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo devel)
 
-.PHONY: build test conformance sdks lint fuzz soak bench docs clean
+.PHONY: build test conformance sdks lint fuzz soak bench docs man clean
 
 build: ## the binary, in bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.release=$(VERSION)" -o bin/overdue ./cmd/overdue
@@ -50,7 +50,10 @@ bench: ## every benchmark of the packages
 	go test -run '^$$' -bench . -benchmem ./...
 
 docs: ## what is generated from code
-	go test ./cmd/overdue -run TestConfigurationDocIsTheTable -update
+	go test ./cmd/overdue -run TestGeneratedPagesAreFresh -update
+
+man: ## the man pages, in bin/man
+	go test ./cmd/overdue -run TestManPagesAreMade -man "$(CURDIR)/bin/man"
 
 clean:
 	rm -rf bin

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -79,12 +80,26 @@ func (c *config) choosePorts() {
 	}
 }
 
-// at names a key with the place it was given at.
+// at names a key with the place it was given at; a section, with that of the first of its keys.
 func (c *config) at(key string) string {
 	if place, ok := c.origin[key]; ok {
 		return place + ": " + key
 	}
-	return key
+	first, least := "", 0
+	for k, place := range c.origin {
+		if rest, ok := strings.CutPrefix(k, key); !ok || rest[0] != '.' && rest[0] != '[' {
+			continue
+		}
+		_, number, _ := cutLast(place, ":")
+		line, _ := strconv.Atoi(number) // 0 for what is not of a file
+		if first == "" || line < least {
+			first, least = place, line
+		}
+	}
+	if first == "" {
+		return key
+	}
+	return first + ": " + key
 }
 
 // readNamespace puts what the namespace's file holds in its place, and checks it there.

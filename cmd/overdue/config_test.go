@@ -27,7 +27,14 @@ func load(t *testing.T, text string, env, flags map[string]string) (*config, err
 			t.Fatal(err)
 		}
 	}
-	return loadConfig(file, func(name string) string { return env[name] }, flags)
+	c, err := loadConfig(file, func(name string) string { return env[name] }, flags)
+	if err == nil && text != "" {
+		// The schema is wrong where it refuses what the program takes.
+		if bad := bySchema(t, text); bad != nil {
+			t.Errorf("the schema refuses what loads: %v\n%s", bad, text)
+		}
+	}
+	return c, err
 }
 
 func TestWrongConfigurationIsOneSentence(t *testing.T) {

@@ -14,10 +14,7 @@ import (
 
 // configz shows the settings in force and where each that is not a default came from.
 func (a *admin) configz(w http.ResponseWriter, _ *http.Request) {
-	body, err := json.MarshalIndent(map[string]any{
-		"settings": redact(a.cfg.raw, ""),
-		"origin":   a.cfg.origin,
-	}, "", "  ")
+	body, err := json.MarshalIndent(a.cfg.shown(), "", "  ")
 	if err != nil {
 		answer(w, http.StatusInternalServerError, "the configuration cannot be shown: "+err.Error())
 		return

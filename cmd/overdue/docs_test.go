@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -18,23 +19,32 @@ import (
 	"overdue/internal/broker"
 )
 
-var update = flag.Bool("update", false, "write docs/configuration.md instead of comparing with it")
+var update = flag.Bool("update", false, "write the pages that are generated instead of comparing with them")
 
-const docFile = "../../docs/configuration.md"
-
-func TestConfigurationDocIsTheTable(t *testing.T) {
-	want := document()
-	if *update {
-		if err := os.WriteFile(docFile, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(docFile)
-	if err != nil {
+// What is generated from code has to be what the code would generate now.
+func TestGeneratedPagesAreFresh(t *testing.T) {
+	var s bytes.Buffer
+	if err := writeJSON(&s, configSchema()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/configuration.md is stale; run `make docs` (-table +file):\n%s", diff)
+	for name, want := range map[string]string{
+		"configuration.md":    document(),
+		"cli.md":              commandLine(),
+		"overdue.schema.json": s.String(),
+	} {
+		file := "../../docs/" + name
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("docs/%s is stale; run `make docs` (-code +file):\n%s", name, diff)
+		}
 	}
 }
 
@@ -86,6 +96,10 @@ const docHead = `# Configuration
 Settings come from four sources; the later ones win: defaults, the file that --config (or ` + "`OVERDUE_CONFIG`" + `)
 names, environment variables, flags. An empty variable counts as not set. An unknown key, an impossible value and a
 file that cannot be read are errors, which name the key and the line; the exit code is 2 then.
+
+` + "`overdue config check`" + ` says whether all of that is right, ` + "`overdue config print`" + ` what is in force and where each value came
+from, without secrets. Editors with a YAML language server know every key by the schema, [overdue.schema.json](overdue.schema.json), which
+` + "`overdue config schema`" + ` prints: name it in the first line of the file, ` + "`# yaml-language-server: $schema=overdue.schema.json`" + `.
 
 - **duration**: ` + "`30s`, `1h30m`, or `PT30S`" + ` as Service Bus writes it.
 - **size**: bytes, or with a unit: ` + "`256KiB`, `1MiB`" + `.
@@ -159,18 +173,6 @@ func (s *setting) documentedKind() string {
 		text += ", at least " + format(s.min)
 	case s.max != 0:
 		text += ", " + format(s.min) + " to " + format(s.max)
-	}
-	return text
-}
-
-// shortDuration writes 1m0s as 1m and 12h0m0s as 12h.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
 }

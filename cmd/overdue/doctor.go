@@ -42,6 +42,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "with --fix: do not ask")
 	cmd.Flags().BoolVar(&o.sendTest, "send-test", false, "send a test event through every sink of alerts")
 	cmd.Flags().StringVar(&o.role, "role", "run", "whose rights to check: run, proxy or monitor")
+	completes(cmd, "role", "run", "proxy", "monitor")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.in = cmd.InOrStdin()
 		if err := o.check(); err != nil {

@@ -85,13 +85,15 @@ func (p *program) rootCommand() *cobra.Command {
 		},
 		PersistentPreRun: func(*cobra.Command, []string) { p.running = true },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
 		p.roleCommand(roleRun), p.roleCommand(roleProxy), p.roleCommand(roleMonitor), p.roleCommand(roleBroker),
-		p.demoCommand(), p.benchCommand(), p.doctorCommand(), p.healthcheckCommand(), p.waitCommand(), p.versionCommand(),
+		p.demoCommand(), p.benchCommand(),
+		p.doctorCommand(), p.configCommand(),
+		p.healthcheckCommand(), p.waitCommand(),
+		p.versionCommand(),
 	)
 	return root
 }
@@ -108,9 +110,15 @@ func (p *program) configFlags(cmd *cobra.Command, want func(path string) bool) f
 		v := &flagValue{setting: s}
 		values[s.path] = v
 		cmd.Flags().Var(v, s.flag, s.flagHelp())
-		if s.kind == kindBool {
+		switch s.kind {
+		case kindBool:
 			cmd.Flags().Lookup(s.flag).NoOptDefVal = "true" // --flag alone means yes
+		case kindChoice:
+			completes(cmd, s.flag, s.enum...)
 		}
+	}
+	if err := cmd.MarkFlagFilename("config", "yaml", "yml"); err != nil {
+		panic(err) // the flag was defined above
 	}
 	return func() (*config, error) {
 		flags := map[string]string{}
@@ -123,6 +131,13 @@ func (p *program) configFlags(cmd *cobra.Command, want func(path string) bool) f
 			*file = p.getenv("OVERDUE_CONFIG")
 		}
 		return loadConfig(*file, p.getenv, flags)
+	}
+}
+
+// completes tells shells which values a flag takes.
+func completes(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is there, and has no completion yet
 	}
 }
 

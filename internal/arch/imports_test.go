@@ -98,6 +98,7 @@ var inTests = room{
 	ours: []string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/brokerhttp", "internal/brokertest", "internal/door", "internal/pipenet",
 		"internal/operations", "internal/queue", "internal/redisstore", "internal/redistest", "internal/sas", "internal/sblink", "internal/sbrest", "scheduler"},
 	others: []string{azcore, azservicebus, goamqp, websocket, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
+		"github.com/santhosh-tekuri/jsonschema", "github.com/spf13/pflag",
 		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},
 }
 

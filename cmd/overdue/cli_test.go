@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+)
+
+var manDir = flag.String("man", "", "a folder to write the man pages to")
+
+// tree is the commands as they are, with nothing of the caller's environment.
+func tree() *cobra.Command {
+	p := &program{getenv: func(string) string { return "" }}
+	root := p.rootCommand()
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+const cliHead = `# Commands
+
+<!-- Generated from the commands in cmd/overdue by make docs. A test fails when it is stale. -->
+
+Exit code 0 is success, 1 a failure, 2 bad usage or configuration. Flags stand after their command. What a flag and a variable
+(in brackets) can set, a configuration file can set as well: [configuration.md](configuration.md). ` + "`overdue completion bash`" + `
+(zsh, fish, powershell) prints a script that completes commands, flags and their values; ` + "`make man`" + ` writes man pages.
+`
+
+// commandLine is docs/cli.md: a section for each command, in the order of the help.
+func commandLine() string {
+	var b strings.Builder
+	b.WriteString(cliHead)
+	root := tree()
+	b.WriteString("\n| command | |\n|---|---|\n")
+	walk(root, func(c *cobra.Command) {
+		if c != root {
+			fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), cell(c.Short))
+		}
+	})
+	walk(root, func(c *cobra.Command) {
+		if c == root {
+			return
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n", c.CommandPath())
+		text := c.Long
+		if text == "" {
+			text = c.Short + "."
+		}
+		if c.HasParent() && c.Parent().Name() == "completion" {
+			text = c.Short + "." // cobra's own explanation is about shells
+		}
+		fmt.Fprintf(&b, "%s\n", strings.TrimSpace(text))
+		fmt.Fprintf(&b, "\n```\n%s\n```\n", c.UseLine())
+		if c.Example != "" {
+			fmt.Fprintf(&b, "\n```sh\n%s\n```\n", dedent(c.Example))
+		}
+		if c.LocalFlags().HasAvailableFlags() {
+			b.WriteString("\n| flag | | default |\n|---|---|---|\n")
+			c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+				if f.Hidden || f.Name == "help" {
+					return
+				}
+				fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, cell(f.Usage), shownDefault(f))
+			})
+		}
+	})
+	return b.String()
+}
+
+func cell(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "|", "\\|"), "\n", " ")
+}
+
+// shownDefault is the default of a flag, where it says one.
+func shownDefault(f *pflag.Flag) string {
+	switch f.DefValue {
+	case "", "false", "[]":
+		return ""
+	}
+	return "`" + f.DefValue + "`"
+}
+
+// dedent takes the two blanks away that an example has before each line.
+func dedent(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], "  ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// walk visits the commands that are shown, parents first.
+func walk(c *cobra.Command, visit func(*cobra.Command)) {
+	visit(c)
+	for _, sub := range c.Commands() {
+		if !sub.Hidden && sub.Name() != "help" {
+			walk(sub, visit)
+		}
+	}
+}
+
+// Every command says what it is for, takes its arguments on purpose and has no example that it would refuse.
+func TestCommandsExplainThemselves(t *testing.T) {
+	root := tree()
+	walk(root, func(c *cobra.Command) {
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("%s: the short text is %q; it has to be one without a full stop", c.CommandPath(), c.Short)
+		}
+		for line := range strings.Lines(c.Example) {
+			example, _, _ := strings.Cut(strings.TrimSpace(line), " #")
+			words := strings.Fields(example)
+			if len(words) == 0 || words[0] != "overdue" {
+				continue
+			}
+			found, rest, err := root.Find(words[1:])
+			if err != nil || found != c {
+				t.Errorf("%s: the example %q is of another command: %v", c.CommandPath(), example, err)
+				continue
+			}
+			for _, w := range rest {
+				if name, ok := strings.CutPrefix(w, "--"); ok {
+					name, _, _ = strings.Cut(name, "=")
+					if found.Flags().Lookup(name) == nil {
+						t.Errorf("%s: the example %q has a flag that there is not: --%s", c.CommandPath(), example, name)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestManPagesAreMade(t *testing.T) {
+	dir := *manDir
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	root := tree()
+	root.DisableAutoGenTag = true
+	released := time.Unix(0, 0).UTC() // pages of one commit are the same whenever they are made
+	if err := doc.GenManTree(root, &doc.GenManHeader{Title: "OVERDUE", Section: "1", Source: "Overdue", Manual: "Overdue", Date: &released}, dir); err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(dir, "overdue*.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	walk(root, func(*cobra.Command) { count++ })
+	if len(pages) < count {
+		t.Errorf("%d man pages for %d commands", len(pages), count)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "overdue-doctor.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "send-test") {
+		t.Errorf("the man page of doctor does not have its flags:\n%s", page)
+	}
+}
