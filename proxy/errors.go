@@ -23,7 +23,6 @@ var (
 	errBadRequest   = sbrest.ErrBadRequest                           // a sbrest.RequestError, or the broker refused the message for what it is
 	errUnauthorized = errors.New("unauthorized")                     // our credentials do not hold for the entity
 	errDenied       = errors.New("denied")                           // the client's do not hold for the door; wraps a sas.Refusal
-	errClientTokens = errors.New("tokens pass over AMQP only")       //
 	errForbidden    = errors.New("entity is disabled")               //
 	errQuota        = errors.New("entity is full")                   //
 	errTooLarge     = sbrest.ErrTooLarge                             // for the link, the entity's settings or MaxBodySize
@@ -58,7 +57,6 @@ var failures = []struct {
 	{errBadRequest, http.StatusBadRequest, 0, amqp.ErrCondNotAllowed, ""},
 	{errUnauthorized, http.StatusUnauthorized, 0, amqp.ErrCondUnauthorizedAccess, "The credentials of the proxy do not allow to send to '%s'."},
 	{errDenied, http.StatusUnauthorized, 0, "", ""},
-	{errClientTokens, http.StatusNotImplemented, 0, "", "This door passes the tokens of clients on to the namespace, over AMQP only; send over AMQP, or to the namespace itself."},
 	{errForbidden, http.StatusForbidden, 0, condEntityDisabled, "The messaging entity '%s' is disabled for sends."},
 	{errQuota, http.StatusForbidden, 0, amqp.ErrCondResourceLimitExceeded, "The messaging entity '%s' has reached its size quota."},
 	{errTooLarge, http.StatusForbidden, 0, amqp.ErrCondLinkMessageSizeExceeded, "The message is larger than '%s' accepts."},
@@ -93,8 +91,15 @@ func ofBatch(err error, i, n int) error {
 	return err
 }
 
-// answer is the row of the table for err: what a door tells its client.
+// answer is what the namespace says itself, or the row of the table for err: what a door tells its client.
 func answer(err error, entity string) (status, retryAfter int, sentence string) {
+	var theirs *namespaceAnswer
+	if errors.As(err, &theirs) {
+		if theirs.status >= http.StatusInternalServerError {
+			retryAfter = 1
+		}
+		return theirs.status, retryAfter, theirs.Error()
+	}
 	for _, f := range failures {
 		if !errors.Is(err, f.err) {
 			continue

@@ -57,11 +57,11 @@ type Config struct {
 	// for both doors together. Without its Dial there is no AMQP door. Refuse, Watch and, where there are
 	// Keys, Admit are set by New; a nil ErrorLog writes to Log.
 	AMQP relay.Config
-	// Upstream is where requests of the REST API go that are no sends.
+	// Upstream is where requests of the REST API go that are no sends, and sends with ClientTokens.
 	Upstream Upstream
-	// ClientTokens: AMQP.Tokens is nil on purpose. What clients prove themselves with is for the
-	// namespace to judge, which hears it over AMQP alone: sends through the REST door are refused,
-	// because it would judge the proxy in their place.
+	// ClientTokens: AMQP.Tokens and Upstream.Authorize are nil on purpose. What clients prove themselves with is for the
+	// namespace to judge: sends through the REST door go on over HTTP as they come, where the SDK's client would send as
+	// the proxy.
 	ClientTokens bool
 	// Keys are those of the doors: clients have to know one that is good for what they do. None let
 	// everybody in. They exclude ClientTokens.
@@ -129,6 +129,7 @@ type Proxy struct {
 
 	upstream *sbrest.Transport // to the namespace, for the REST API; nil = none
 	relays   chan struct{}     // one per relayed request
+	proven   provenTokens      // of clients
 	waits    context.Context   // ends when nobody is to wait for a message any more
 	endWaits context.CancelFunc
 
@@ -151,7 +152,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, errors.New("proxy: a scheduler is needed")
 	case cfg.MaxInFlight < 0, cfg.MaxBodySize < 0, cfg.SendTimeout < 0:
 		return nil, errors.New("proxy: a bound is negative")
-	case cfg.ClientTokens && (cfg.AMQP.Tokens != nil || len(cfg.Keys) > 0):
+	case cfg.ClientTokens && (cfg.AMQP.Tokens != nil || cfg.Upstream.Authorize != nil || len(cfg.Keys) > 0):
 		return nil, errors.New("proxy: the tokens of clients are judged by the namespace or here, not both")
 	}
 	if cfg.Settings == nil {

@@ -31,7 +31,7 @@ const (
 	relayStall = 2 * time.Minute
 )
 
-// Upstream is where the requests of the REST API go that are no sends.
+// Upstream is where the requests of the REST API go that are no sends, and sends that clients make as themselves.
 type Upstream struct {
 	// Dial opens a connection to the namespace's HTTP endpoint, TLS included. nil: there is none, and such
 	// requests are refused.

@@ -91,9 +91,6 @@ func sendTarget(r *http.Request) (entity string, isSend bool, err error) {
 
 // serveSend takes the message or the batch out of the request and sends it.
 func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, entity string) error {
-	if p.cfg.ClientTokens {
-		return errClientTokens
-	}
 	if p.cfg.MonitorQueue != "" && strings.EqualFold(entity, p.cfg.MonitorQueue) {
 		return sbrest.BadRequest("%s is the monitor queue, which takes no messages of apps.", sbrest.Quoted(entity))
 	}
@@ -115,7 +112,11 @@ func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, entity string)
 	for i, m := range ms {
 		known[i] = knownOf(m)
 	}
-	return p.send(r.Context(), doorREST, entity, known, func(ctx context.Context) error {
+	s := p.newSending(doorREST, entity, p.cfg.Settings(entity), known)
+	if p.cfg.ClientTokens {
+		return p.pass(r, s, body, batch)
+	}
+	return p.send(r.Context(), s, func(ctx context.Context) error {
 		out := make([]*azservicebus.AMQPAnnotatedMessage, len(ms))
 		for i, m := range ms {
 			out[i] = amqpOf(m, known[i].Stamp)
@@ -222,6 +223,12 @@ func readBody(r io.Reader, length int64) ([]byte, error) {
 // refuse answers with an error, in the form of Service Bus. The log has what the client
 // is not told; it is where an error of a send ends.
 func (p *Proxy) refuse(w http.ResponseWriter, event, entity string, err error) {
+	var theirs *namespaceAnswer
+	if errors.As(err, &theirs) {
+		p.cfg.Log.Debug(event, zap.String("work_queue", entity), zap.String("door", doorREST), zap.Int("status", theirs.status))
+		theirs.write(w)
+		return
+	}
 	status, retryAfter, sentence := answer(err, entity)
 	log := p.cfg.Log.Debug
 	if status >= http.StatusInternalServerError && status != http.StatusNotImplemented {

@@ -57,6 +57,8 @@ type sending struct {
 	once bool
 	// companionFirst makes the companions go before the messages instead of beside them.
 	companionFirst bool
+	// companionLast makes them go behind, unless they go first: until it is known that who sends may.
+	companionLast bool
 }
 
 func (p *Proxy) newSending(door, entity string, settings Settings, ms []*message) *sending {
@@ -70,8 +72,7 @@ func (p *Proxy) newSending(door, entity string, settings Settings, ms []*message
 // are accepted. When it returns an error, the messages may be in the queue nevertheless:
 // an acknowledgement was lost, or the companion failed beside a work message that did
 // not. Every such error is one to retry, so a send is delivered at least once.
-func (p *Proxy) send(ctx context.Context, door, entity string, ms []*message, transmit func(context.Context) error) (err error) {
-	s := p.newSending(door, entity, p.cfg.Settings(entity), ms)
+func (p *Proxy) send(ctx context.Context, s *sending, transmit func(context.Context) error) (err error) {
 	defer func() { s.count(err) }()
 	if err := s.learn(ctx); err != nil {
 		return err
@@ -204,6 +205,15 @@ func (s *sending) checkSize() error {
 func (s *sending) carry(ctx context.Context, transmit func(context.Context) error) error {
 	if len(s.promises) == 0 {
 		return transmit(ctx)
+	}
+	if s.companionLast && !s.companionFirst {
+		if err := s.transmit(ctx, transmit); err != nil {
+			return err
+		}
+		if err := s.p.schedule(s.companion(s.refs))(ctx); err != nil {
+			return err
+		}
+		return s.promiseAgain(ctx)
 	}
 	companions := s.p.schedule(s.companion(s.refs))
 	if s.companionFirst {

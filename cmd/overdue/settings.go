@@ -157,8 +157,8 @@ var roomSettings = []*setting{
 		help: "The subscription's own setting of that name."},
 
 	{path: "proxy.credentials", kind: kindChoice, def: ownCredentials, enum: []string{ownCredentials, clientCredentials},
-		help: "As whom the AMQP door is with the namespace: `own`, as this process, with what namespace says; `client`, as the app, whose token or key is passed on for the namespace to judge. " +
-			"For `client` the app keeps the connection string of the namespace and is given the door as its SDK's custom endpoint address, which takes TLS; companions are written as this process all the same, and the REST door takes no sends."},
+		help: "As whom the doors are with the namespace: `own`, as this process, with what namespace says; `client`, as the app, whose token or key is passed on for the namespace to judge. " +
+			"For `client` the app keeps the connection string of the namespace and is given the door as its SDK's custom endpoint address, which takes TLS; companions are written as this process all the same, and sends over REST go on over HTTPS."},
 	{path: "proxy.maxInFlight", kind: kindCount, def: "1024", min: 1, max: 100_000,
 		help: "How many sends may be under way at once. More have to wait."},
 	{path: "proxy.maxBodySize", kind: kindSize, def: "1MiB", min: 1 << 10, max: 100 << 20,
