@@ -104,15 +104,20 @@ func (p *played) toldOfTheExpired() {
 	}
 }
 
-// accepted are the messages that the broker has taken, by key: of those with one id the first, where it detects duplicates.
+// accepted are the messages that the broker has taken, by key: of those with one id the first, where it detects duplicates. In a
+// partitioned entity it does so in each partition.
 func (p *played) accepted() map[string]drawnMessage {
 	out, ids := map[string]drawnMessage{}, map[string]bool{}
 	for _, b := range p.batches {
 		for _, m := range b.messages {
-			if p.duplicates && ids[m.id] {
+			id := m.id
+			if p.kind == "partitioned" {
+				id += "/" + m.session
+			}
+			if p.duplicates && ids[id] {
 				continue
 			}
-			ids[m.id], out[m.key] = true, m
+			ids[id], out[m.key] = true, m
 		}
 	}
 	return out

@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -154,21 +152,7 @@ func TestSlotsCostLittle(t *testing.T) {
 // sendBatch sends n messages at once.
 func (s *scene) sendBatch(queue string, n int, life time.Duration) {
 	s.Helper()
-	var body strings.Builder
-	for i := range n {
-		s.sent++
-		if i > 0 {
-			body.WriteByte(',')
-		}
-		fmt.Fprintf(&body, `{"Body":"b","BrokerProperties":{"MessageId":"b-%d",%s}}`, s.sent, ttl(life))
-	}
-	r := httptest.NewRequest(http.MethodPost, "/"+queue+"/messages", strings.NewReader("["+body.String()+"]"))
-	r.Header.Set("Content-Type", "application/vnd.microsoft.servicebus.json")
-	w := httptest.NewRecorder()
-	s.proxy.ServeHTTP(w, r)
-	if w.Code != http.StatusCreated {
-		s.Fatalf("send of %d = %d %s", n, w.Code, w.Body)
-	}
+	s.sendLives(queue, slices.Repeat([]time.Duration{life}, n))
 }
 
 // drainForever receives all that comes until ctx ends.

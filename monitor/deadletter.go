@@ -5,6 +5,7 @@ package monitor
 import (
 	"context"
 	"strings"
+	"time"
 
 	"overdue/internal/sblink"
 	"overdue/scheduler"
@@ -115,16 +116,26 @@ func expired(m *sblink.Message) bool {
 
 // missed is what there is to tell about message m on the dead-letter queue.
 func (e *entity) missed(wt *watch, m *sblink.Message) *scheduler.Missed {
-	strategy := strategyNative
+	strategy, deadline, moved := strategyNative, deadlineOf(&wt.ref, m, e.traits.Settings), e.w.clock.now()
 	if m.DeadLetterReason == reasonDeadline {
 		strategy = strategyScan
+	} else if at, known := e.nudger.movedAt(later(deadline, wt.alive)); known {
+		moved = at // nobody has stamped it
 	}
 	return &scheduler.Missed{
 		SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime,
-		Deadline: deadlineOf(&wt.ref, m, e.traits.Settings), DeadLetteredTime: e.w.clock.now(),
+		Deadline: deadline, DeadLetteredTime: moved,
 		DeadLetterReason: m.DeadLetterReason, Strategy: strategy,
 		CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,
 	}
+}
+
+// later is the later of two instants.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // maxCorrelationID bounds what of a correlation-id goes into companions and events, in bytes. Unlike

@@ -4,6 +4,7 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -41,9 +42,13 @@ type entity struct {
 
 	inbox    []*watch // under the worker's mutex
 	stopping atomic.Bool
+	nudges   atomic.Bool // a nudge is made for what comes in, before any look
 	woken    chan struct{}
 
 	watches  []*watch
+	soonest  time.Time // none of them is due before; zero = there are none
+	waiting  waiting
+	nudger   nudger
 	passing  []*watch // taken out of watches for the pass that is made
 	work     view
 	dead     view
@@ -61,6 +66,7 @@ func newEntity(w *Worker, key, name string) *entity {
 	e.work = view{links: w.cfg.Links, path: name, metrics: w.metrics, memory: &e.memory}
 	e.dead = view{links: w.cfg.Links, path: name + "/$DeadLetterQueue", metrics: w.metrics, memory: &e.memory}
 	e.transfer = view{links: w.cfg.Links, path: name + "/$Transfer/$DeadLetterQueue", metrics: w.metrics, memory: &e.memory}
+	e.nudger = nudger{w: w, key: key, name: name, over: e.poke, log: e.log}
 	return e
 }
 
@@ -81,29 +87,65 @@ func (e *entity) run(ctx context.Context) {
 		if !e.collect(ctx) {
 			return
 		}
-		if due := e.due(time.Now()); len(due) > 0 {
-			e.attempt(ctx, due)
+		now := time.Now()
+		if due := e.due(now); len(due) > 0 {
+			e.attempt(ctx, due, false)
 			continue
 		}
-		wait := idleLinks
-		if len(e.watches) > 0 {
-			wait = time.Until(e.earliest())
+		if ripe := e.ripe(now); len(ripe) > 0 {
+			peeks := e.work.peeks + e.dead.peeks
+			e.attempt(ctx, ripe, true)
+			e.rest(e.work.peeks + e.dead.peeks - peeks)
+			continue
 		}
 		select {
 		case <-e.woken:
-		case <-time.After(wait):
-			if len(e.watches) == 0 && e.leave() {
+		case <-time.After(e.idle(now)):
+			if e.empty() && e.leave() {
 				return
 			}
 		}
 	}
 }
 
+// empty reports whether there is nothing to look for.
+func (e *entity) empty() bool { return len(e.watches) == 0 && len(e.waiting.watches) == 0 }
+
+// idle is how long there is nothing to do, unless something comes in.
+func (e *entity) idle(now time.Time) time.Duration {
+	wait := idleLinks
+	if len(e.watches) > 0 {
+		wait = e.soonest.Sub(now)
+	}
+	if rest := e.waiting.rest.Sub(now); len(e.waiting.watches) > 0 && rest > 0 {
+		wait = min(wait, rest)
+	}
+	return wait
+}
+
+// keep adds to the watches in hand.
+func (e *entity) keep(watches ...*watch) {
+	for _, wt := range watches {
+		if at := wt.rings(); e.soonest.IsZero() || at.Before(e.soonest) {
+			e.soonest = at
+		}
+	}
+	e.watches = append(e.watches, watches...)
+}
+
+// rings is when to see to wt: at its time, or when its companion can be held no longer.
+func (wt *watch) rings() time.Time {
+	if wt.held.until.Before(wt.next) {
+		return wt.held.until
+	}
+	return wt.next
+}
+
 // collect takes what has come in. It reports false when the worker stops, after having
 // handed back everything.
 func (e *entity) collect(ctx context.Context) bool {
 	e.w.mu.Lock()
-	e.watches = append(e.watches, e.inbox...)
+	e.keep(e.inbox...)
 	e.inbox = nil
 	stopping := e.stopping.Load()
 	if stopping && e.w.entities[e.key] == e {
@@ -113,6 +155,7 @@ func (e *entity) collect(ctx context.Context) bool {
 	if !stopping {
 		return true
 	}
+	e.watches = append(e.watches, e.waiting.watches...)
 	e.handBack(ctx)
 	return false
 }
@@ -153,13 +196,21 @@ func (e *entity) leave() bool {
 // due takes the watches out of the list whose time has come. Those of a companion that
 // can be held no longer are due as well.
 func (e *entity) due(now time.Time) []*watch {
+	if len(e.watches) == 0 || e.soonest.After(now) {
+		return nil
+	}
 	var due []*watch
 	rest := e.watches[:0]
+	e.soonest = time.Time{}
 	for _, wt := range e.watches {
-		if wt.next.After(now) && wt.held.until.After(now) {
-			rest = append(rest, wt)
-		} else {
+		at := wt.rings()
+		if !at.After(now) {
 			due = append(due, wt)
+			continue
+		}
+		rest = append(rest, wt)
+		if e.soonest.IsZero() || at.Before(e.soonest) {
+			e.soonest = at
 		}
 	}
 	clear(e.watches[len(rest):])
@@ -167,26 +218,28 @@ func (e *entity) due(now time.Time) []*watch {
 	return due
 }
 
-func (e *entity) earliest() time.Time {
-	first := time.Now().Add(time.Hour)
-	for _, wt := range e.watches {
-		for _, t := range []time.Time{wt.next, wt.held.until} {
-			if t.Before(first) {
-				first = t
-			}
-		}
-	}
-	return first
-}
-
 // attempt makes a pass and sorts its watches: done, told elsewhere, or to be looked at
 // again. A pass that fails is made again, and has decided nothing; but what it or another
 // has expired is told.
-func (e *entity) attempt(ctx context.Context, due []*watch) {
+//
+// For the watches that have not waited for a nudge, one may be asked for first.
+func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 	if due = e.spare(ctx, due); len(due) == 0 {
 		return
 	}
 	err := e.describe(ctx, due)
+	reachable := err == nil && e.reachable()
+	e.nudges.Store(reachable && e.misses())
+	if reachable && !nudged {
+		if e.nudges.Load() {
+			if due = e.awaitNudge(ctx, due); len(due) == 0 {
+				return
+			}
+		} else if !slices.ContainsFunc(due, func(wt *watch) bool { return !wt.fresh() }) {
+			e.work.limit(lookBudget)
+			defer e.work.limit(-1)
+		}
+	}
 	if err == nil {
 		due, err = e.unfold(ctx, due)
 	}
@@ -200,6 +253,12 @@ func (e *entity) attempt(ctx context.Context, due []*watch) {
 	}
 	if err == nil {
 		err = e.pass(ctx, due)
+	}
+	if errors.Is(err, errCostly) {
+		e.suspect()
+		due, err = e.awaitNudge(ctx, due), nil
+	} else if err == nil {
+		e.weigh(due)
 	}
 	missing := entityMissing(err)
 	wait := e.retryAfter(err)
@@ -270,11 +329,11 @@ func (e *entity) followCopy(wt *watch, due []*watch) {
 		return
 	}
 	follows := func(o *watch) bool { return o.want.number == n || o.held == wt.held && o.copied == n }
-	if slices.ContainsFunc(e.watches, follows) || slices.ContainsFunc(due, follows) {
+	if slices.ContainsFunc(e.watches, follows) || slices.ContainsFunc(e.waiting.watches, follows) || slices.ContainsFunc(due, follows) {
 		return
 	}
 	wt.copied = n
-	e.watches = append(e.watches, wt.held.another(wt, n))
+	e.keep(wt.held.another(wt, n))
 }
 
 // retryAfter is how long to wait after a pass that ended with err: the longer the more have failed.
@@ -296,7 +355,7 @@ func entityMissing(err error) bool { return sblink.Condition(err) == sblink.Cond
 func (e *entity) later(ctx context.Context, wt *watch, wait time.Duration) {
 	wt.next = time.Now().Add(wait)
 	if wt.next.Before(wt.held.until) {
-		e.watches = append(e.watches, wt)
+		e.keep(wt)
 		return
 	}
 	e.anew(ctx, wt, e.w.clock.now().Add(wait))

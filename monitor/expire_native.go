@@ -4,12 +4,7 @@ package monitor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	"overdue/internal/operations"
-
-	"github.com/Azure/go-amqp"
 )
 
 // nudge makes the broker expire what has passed its time-to-live: it grants one credit,
@@ -27,16 +22,7 @@ func (e *entity) nudge(ctx context.Context, l line) error {
 	if r == nil {
 		return nil
 	}
-	defer r.Close(ctx)
-	m, err := r.Next(ctx)
-	e.w.metrics.operation(operations.Nudge, 1)
-	var live []*amqp.Message
-	if m != nil {
-		live = append(live, m)
-	}
-	released, releaseErr := r.GiveBack(ctx, live...)
-	e.w.metrics.operation(operations.Release, released)
-	if err = errors.Join(err, releaseErr); err != nil {
+	if err := e.w.nudgeOver(ctx, r); err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", e.name, err)
 	}
 	return nil

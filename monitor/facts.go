@@ -2,7 +2,10 @@
 
 package monitor
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // maxFacts bounds the entities of which something is remembered while nothing is due there.
 const maxFacts = 10_000
@@ -12,6 +15,10 @@ type fact struct {
 	sessions bool // a receiver without a session was refused
 	vanished int  // passes whose nudge made messages go that were in no dead-letter queue afterwards, less those where they were
 	warned   bool // that it drops what expires
+
+	missed    time.Time // by our clock: when a deadline was last seen to have been missed
+	suspected time.Time // by our clock: when it was last taken for likely that deadlines are missed
+	unfound   time.Time // by our clock: when most of what a nudge was made for was last not found among the dead letters
 }
 
 // facts remembers. What is forgotten is learnt anew.

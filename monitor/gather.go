@@ -50,7 +50,7 @@ func (e *entity) gather(ctx context.Context, due []*watch) ([]*watch, error) {
 		return due, nil
 	}
 	h := inHand{numbers: map[int64]bool{}, named: map[string]bool{}, ids: map[string]bool{}}
-	for _, wt := range slices.Concat(e.watches, rest) {
+	for _, wt := range slices.Concat(e.watches, e.waiting.watches, rest) {
 		h.numbers[wt.want.number] = true
 		if wt.ref.Unnamed() {
 			continue

@@ -61,6 +61,10 @@ type watch struct {
 	judgement judgement
 	missed    *scheduler.Missed // it has been expired; only the telling is left
 
+	nudge      int             // the number of the nudge that was asked for before any look; 0 = none
+	waits      bool            // it waits for that nudge, or has
+	recalled   bool            // its dead letter was looked for after that
+	alive      time.Time       // by the broker's clock: when it was last seen on the work queue
 	hops       int             // how often it was forwarded, as far as it was followed
 	copied     int64           // the highest number of a message with its id that is looked after; 0 = only its own
 	swept      *sblink.Message // as it was, overdue, just before this worker let the broker expire what is; after that it was gone

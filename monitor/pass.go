@@ -23,6 +23,9 @@ const stampGrain = time.Millisecond
 func (e *entity) pass(ctx context.Context, due []*watch) error {
 	e.passing = due
 	defer func() { e.passing = nil }()
+	if err := e.recallNudged(ctx, due); err != nil {
+		return err
+	}
 	looking := make([]*watch, 0, len(due))
 	for _, wt := range due {
 		if wt.missed == nil {
@@ -35,11 +38,13 @@ func (e *entity) pass(ctx context.Context, due []*watch) error {
 		return err
 	}
 	e.looked = time.Since(began)
+	e.work.limit(-1)
 	now := e.w.clock.now().Add(-stampGrain)
 	var overdue, gone []*watch
 	for _, wt := range looking {
 		wt.judgement = judgement{verdict: Gone}
 		if m := wt.want.found; m != nil {
+			wt.alive = now
 			wt.judgement = judge(&wt.ref, m, e.traits.Settings, now)
 		}
 		if wt.judgement.verdict == Overdue {
@@ -106,7 +111,7 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 // watch was sent with and that suits, and gives each message to one watch of this entity.
 func (e *entity) chooser(suits func(*sblink.Message) bool) chooser {
 	taken := map[int64]bool{}
-	for _, list := range [][]*watch{e.watches, e.passing} {
+	for _, list := range [][]*watch{e.watches, e.waiting.watches, e.passing} {
 		for _, wt := range list {
 			taken[wt.want.number] = true
 			if wt.missed != nil {

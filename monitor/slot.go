@@ -43,7 +43,7 @@ func (e *entity) unfold(ctx context.Context, due []*watch) ([]*watch, error) {
 		return rest, nil
 	}
 	known := map[int64]bool{}
-	for _, list := range [][]*watch{e.watches, rest} {
+	for _, list := range [][]*watch{e.watches, e.waiting.watches, rest} {
 		for _, wt := range list {
 			known[wt.want.number] = true
 		}
@@ -53,17 +53,15 @@ func (e *entity) unfold(ctx context.Context, due []*watch) ([]*watch, error) {
 	for i := range windows {
 		w := &windows[i]
 		err := e.work.between(ctx, w.from, w.until, func(m *sblink.Message) {
-			if wt := w.adopt(e, m, known); wt != nil {
-				found = append(found, wt)
+			if slot := w.slotOf(e, m, known); slot != nil {
+				found = append(found, slot.adopt(e, m, known))
 			}
 		})
 		if err == nil {
 			err = e.dead.between(ctx, w.from, w.until, func(m *sblink.Message) {
 				// One that is being told is adopted too: this companion may be all that is left of it.
-				if !expired(m) || e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
-					return
-				}
-				if wt := w.adopt(e, m, known); wt != nil {
+				if slot := w.slotOf(e, m, known); slot != nil && expired(m) && !e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+					wt := slot.adopt(e, m, known)
 					wt.missed = e.missed(wt, m)
 					found = append(found, wt)
 				}
@@ -95,6 +93,9 @@ func windowsOf(slots []*watch) []window {
 		for _, life := range c.Lives {
 			all = append(all, window{c.SlotStart().Add(-life), c.SlotEnd.Add(-life), []*watch{wt}})
 		}
+		for _, span := range c.Spans {
+			all = append(all, window{c.SlotStart().Add(-span.Longest), c.SlotEnd.Add(-span.Shortest), []*watch{wt}})
+		}
 	}
 	slices.SortFunc(all, func(a, b window) int { return a.from.Compare(b.from) })
 	merged := all[:1]
@@ -115,35 +116,42 @@ func windowsOf(slots []*watch) []window {
 	return merged
 }
 
-// adopt makes a watch over m if it belongs to one of the slots of w, unless there is one. What belongs to another slot has a
+// slotOf is the watch over the slot that m belongs to, nil if it is of none of w, or has a watch. What belongs to another slot has a
 // companion of its own; a message without an end is not ours.
-func (w *window) adopt(e *entity, m *sblink.Message, known map[int64]bool) *watch {
+func (w *window) slotOf(e *entity, m *sblink.Message, known map[int64]bool) *watch {
 	expiry, mortal := nativeExpiry(m, e.traits.Settings, m.EnqueuedTime)
-	if !mortal || known[m.SequenceNumber] {
+	if !mortal {
 		return nil
 	}
 	life := expiry.Sub(m.EnqueuedTime)
 	// Stamps are whole milliseconds, cut, so this one may be of the slot before; that one has looked already, or will.
 	i, _ := slices.BinarySearchFunc(w.slots, expiry, func(wt *watch, t time.Time) int { return wt.slot.SlotEnd.Compare(t) })
 	for ; i < len(w.slots); i++ {
-		slot := w.slots[i]
-		switch {
-		case !expiry.After(slot.slot.SlotStart()):
+		switch slot := w.slots[i].slot; {
+		case !expiry.After(slot.SlotStart()):
 			return nil
-		case !slices.Contains(slot.slot.Lives, life):
-			continue
-		}
-		known[m.SequenceNumber] = true
-		slot.held.add(1) // its companion is completed when the message is seen to
-		return &watch{
-			ref: scheduler.Reference{
-				MessageID: m.MessageID, Sent: m.EnqueuedTime, From: m.EnqueuedTime, Until: m.EnqueuedTime,
-				Deadline: expiry, Within: life, Stated: "ttl",
-			},
-			held: slot.held, since: slot.since, next: slot.next, want: want{number: m.SequenceNumber},
+		case slot.StandsFor(life):
+			if known[m.SequenceNumber] {
+				return nil
+			}
+			return w.slots[i]
 		}
 	}
 	return nil
+}
+
+// adopt makes a watch over m, which belongs to the slot of wt.
+func (wt *watch) adopt(e *entity, m *sblink.Message, known map[int64]bool) *watch {
+	known[m.SequenceNumber] = true
+	wt.held.add(1) // its companion is completed when the message is seen to
+	expiry, _ := nativeExpiry(m, e.traits.Settings, m.EnqueuedTime)
+	return &watch{
+		ref: scheduler.Reference{
+			MessageID: m.MessageID, Sent: m.EnqueuedTime, From: m.EnqueuedTime, Until: m.EnqueuedTime,
+			Deadline: expiry, Within: expiry.Sub(m.EnqueuedTime), Stated: "ttl", Once: true,
+		},
+		held: wt.held, since: wt.since, next: wt.next, nudge: wt.nudge, waits: wt.waits, recalled: true, want: want{number: m.SequenceNumber},
+	}
 }
 
 // between reads the messages that were enqueued in the window, some of them twice where it is noticed late that the entity is

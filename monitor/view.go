@@ -37,6 +37,9 @@ type view struct {
 	cursor  bool           // numbers say nothing of the time: what is not where its number says is looked for everywhere
 	marks   landmarks
 	memory  *memory
+	peeks   int  // so far
+	limited bool // left counts
+	left    int  // peeks until errCostly
 }
 
 // peek brings up to n messages from sequence number from on. An empty page means that
@@ -44,9 +47,14 @@ type view struct {
 func (v *view) peek(ctx context.Context, from int64, n int) ([]*sblink.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
+	if v.limited && v.left == 0 {
+		return nil, errCostly
+	}
 	if err := v.open(ctx); err != nil {
 		return nil, err
 	}
+	v.peeks++
+	v.left--
 	page, err := v.peeker.Peek(ctx, from, n)
 	v.metrics.operation(operations.Peek, 1)
 	if err != nil {
@@ -70,6 +78,9 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*sblink.Message, 
 	}
 	return page, nil
 }
+
+// limit bounds the peeks that follow; negative: it does not.
+func (v *view) limit(n int) { v.limited, v.left = n >= 0, n }
 
 func (v *view) open(ctx context.Context) error {
 	if v.peeker != nil {

@@ -173,6 +173,11 @@ func (w *Worker) route(work context.Context, path string, watches ...*watch) {
 		w.running.Go(func() { e.run(work) })
 	}
 	e.inbox = append(e.inbox, watches...)
+	if e.nudges.Load() { // here, since e may be busy with a pass
+		for _, wt := range watches {
+			e.nudgeFor(work, wt)
+		}
+	}
 	w.mu.Unlock()
 	e.poke()
 }

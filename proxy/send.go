@@ -131,6 +131,7 @@ func (s *sending) refer() {
 	s.unname()
 	s.refs = make([]scheduler.Reference, len(s.promises))
 	for i := range s.promises {
+		s.promises[i].ref.Once = s.once
 		s.refs[i] = s.promises[i].ref
 	}
 	s.refs = distinct(s.refs)

@@ -40,7 +40,21 @@ func (e *encoder) encode(c *Companion) ([]byte, error) {
 			}
 			b = strconv.AppendInt(b, life.Milliseconds(), 10)
 		}
-		b = append(b, ']')
+		if len(c.Lives) > 0 {
+			b = append(b, ']')
+		}
+		for i, span := range c.Spans {
+			if i == 0 {
+				b = append(b, `,"spansMs":[[`...)
+			} else {
+				b = append(b, `,[`...)
+			}
+			b = append(strconv.AppendInt(b, span.Shortest.Milliseconds(), 10), ',')
+			b = append(strconv.AppendInt(b, span.Longest.Milliseconds(), 10), ']')
+		}
+		if len(c.Spans) > 0 {
+			b = append(b, ']')
+		}
 	}
 	for i := range c.References {
 		if i == 0 {
@@ -82,6 +96,9 @@ func (e *encoder) reference(b []byte, r *Reference) []byte {
 	if r.Stated != "" {
 		b = e.text(append(b, `,"stated":`...), r.Stated)
 	}
+	if r.Once {
+		b = append(b, `,"once":true`...)
+	}
 	if r.Missed != nil {
 		b = e.value(append(b, `,"missed":`...), r.Missed)
 	}
@@ -93,7 +110,7 @@ func (e *encoder) reference(b []byte, r *Reference) []byte {
 // promisedAs reports whether two references differ in nothing but their ids.
 func (r *Reference) promisedAs(o *Reference) bool {
 	return r.Sent.Equal(o.Sent) && r.From.Equal(o.From) && r.Until.Equal(o.Until) && r.Deadline.Equal(o.Deadline) &&
-		r.Within == o.Within && r.Stated == o.Stated && r.Missed == o.Missed
+		r.Within == o.Within && r.Stated == o.Stated && r.Once == o.Once && r.Missed == o.Missed
 }
 
 // text appends s as a JSON string.

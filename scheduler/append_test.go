@@ -22,7 +22,7 @@ func reflected(c *Companion) ([]byte, error) {
 		wr := wireReference{
 			MessageID: r.MessageID, SessionID: r.SessionID, PartitionKey: r.PartitionKey,
 			Sent: r.Sent.UTC(), Deadline: r.Deadline.UTC(), WithinMs: r.Within.Milliseconds(),
-			Stated: r.Stated, Missed: r.Missed,
+			Stated: r.Stated, Once: r.Once, Missed: r.Missed,
 		}
 		if !r.From.IsZero() {
 			from, until := r.From.UTC(), r.Until.UTC()
@@ -49,7 +49,7 @@ func TestCompanionIsEncodedAsEncodingJSONWould(t *testing.T) {
 			if n := len(c.References); n > 0 && rapid.Bool().Draw(t, "as the one before") {
 				r = c.References[n-1]
 			} else {
-				r = Reference{Sent: instant("sent"), Deadline: instant("deadline"), Stated: text("stated"),
+				r = Reference{Sent: instant("sent"), Deadline: instant("deadline"), Stated: text("stated"), Once: rapid.Bool().Draw(t, "once"),
 					Within: time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "within"))}
 				if rapid.Bool().Draw(t, "measured") {
 					r.From, r.Until = instant("from"), instant("until")

@@ -2,7 +2,10 @@
 
 package scheduler
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Kind says what a companion asks for.
 type Kind string
@@ -31,10 +34,19 @@ type Companion struct {
 	// Of KindSlot:
 	SlotEnd time.Time       // the slot ends there, by the broker's clock; Due is later when it is looked at again
 	Lives   []time.Duration // the times to live that it stands for
+	Spans   []Span          // and those that lie in one of these
 }
+
+// A Span is all times to live from Shortest to Longest, both included.
+type Span struct{ Shortest, Longest time.Duration }
 
 // SlotStart is where the slot begins, which is not part of it.
 func (c *Companion) SlotStart() time.Time { return c.SlotEnd.Add(-slot) }
+
+// StandsFor reports whether the slot stands for messages with that time to live.
+func (c *Companion) StandsFor(life time.Duration) bool {
+	return slices.Contains(c.Lives, life) || slices.ContainsFunc(c.Spans, func(s Span) bool { return s.Shortest <= life && life <= s.Longest })
+}
 
 // A Reference names one monitored message and says when it has to be received. One without a message-id stands for every
 // message that was enqueued in its window, which it needs, and has its deadline: see [Reference.Unnamed].
@@ -55,6 +67,10 @@ type Reference struct {
 	Deadline time.Time
 	Within   time.Duration
 	Stated   string // how it was stated: "deadline", "within", "ttl", "entity", "default"
+
+	// Once says that its send cannot have left a second message behind: whoever made it does not make it again by
+	// itself when the acknowledgement is lost.
+	Once bool
 
 	// Missed is set once the message has been expired and only the telling is left, so
 	// that the alert outlives both this process and the dead-letter queue.

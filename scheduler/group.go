@@ -36,12 +36,12 @@ func compose(tickets []*ticket) []*group {
 		if t.c.Kind == KindSlot {
 			k := key{t.c.Entity, t.c.SlotEnd.UnixNano()}
 			g := slots[k]
-			if g == nil || !t.c.Due.Equal(g.c.Due) || len(g.c.Lives)+len(t.c.Lives) > maxLives {
+			if g == nil || !t.c.Due.Equal(g.c.Due) || g.stands()+len(t.c.Lives)+len(t.c.Spans) > maxLives {
 				g = &group{c: t.c}
 				slots[k] = g
 				groups = append(groups, g)
 			} else {
-				g.c.Lives = slices.Concat(g.c.Lives, t.c.Lives)
+				g.c.Lives, g.c.Spans = slices.Concat(g.c.Lives, t.c.Lives), slices.Concat(g.c.Spans, t.c.Spans)
 			}
 			g.join(t)
 			continue
@@ -71,6 +71,9 @@ func compose(tickets []*ticket) []*group {
 	}
 	return groups
 }
+
+// stands is for how many times to live and spans of them the slot of g stands.
+func (g *group) stands() int { return len(g.c.Lives) + len(g.c.Spans) }
 
 // join makes t wait for g. A ticket's references are added in one go, so that it is
 // enough to look at the last one who joined.

@@ -3,6 +3,7 @@
 package scheduler
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,6 +19,12 @@ const (
 	// paysFrom is the rate, in messages per second of one entity and time to live, from which a slot stands for two
 	// messages or more, so that it costs less than their references.
 	paysFrom = 2 * int64(time.Second/slot)
+	// spanWidth is how far apart the times to live may be that one slot stands for where each message has its own. Its
+	// messages are found in as long a stretch of the queue.
+	spanWidth = 5 * time.Second
+	// spanStays is for how many seconds slots are taken for such messages after the last in which that paid: for so long
+	// there may be slots ahead that stand for them already.
+	spanStays = int64(spanWidth/time.Second) + 1
 	// SlotClock is how well the broker's clock has to be known for slots to be of use.
 	slotClock = 10 * time.Millisecond
 	// SlotWindow is how long after the send the broker's stamp is provided for. A send that takes longer covers another
@@ -44,6 +51,23 @@ type covers struct {
 type coverKey struct {
 	entity string
 	life   time.Duration
+	span   bool // all times to live from life on that are less than spanWidth longer
+}
+
+// spanOf is the key for messages with that time to live and similar ones.
+func spanOf(entity string, life time.Duration) coverKey {
+	return coverKey{entity, max(life.Truncate(spanWidth), time.Millisecond), true}
+}
+
+// alarm is the companion of a slot.
+func (k coverKey) alarm(end time.Time) Companion {
+	c := Companion{Kind: KindSlot, Entity: k.entity, Due: end, SlotEnd: end}
+	if k.span {
+		c.Spans = []Span{{k.life, k.life.Truncate(spanWidth) + spanWidth - time.Millisecond}}
+	} else {
+		c.Lives = []time.Duration{k.life}
+	}
+	return c
 }
 
 // cover is the slots of one entity and time to live.
@@ -55,6 +79,7 @@ type cover struct {
 	// The rate: messages in the second that runs, and in the one before.
 	second         int64
 	now, yesterday int64
+	paid           int64 // the last second in which slots did pay
 }
 
 // covered is a slot whose companion is written, or being written.
@@ -86,19 +111,47 @@ func (w *coverWait) done(err error) {
 	}
 }
 
-// Pays reports whether slots may stand for messages that are sent now, and do so for less than their references would cost. They
-// have one time to live, and the broker's clock is known well enough.
+// Pays reports whether slots may stand for messages that are sent now, and do so for less than their references would cost:
+// there are many with that time to live, or with similar ones, and the broker's clock is known well enough.
 func (s *Scheduler) Pays(entity string, refs []Reference, now Instant) bool {
 	if s.cfg.Companions == CompanionsEach || len(refs) == 0 || !now.Measured || now.Uncertainty > slotClock {
 		return false
 	}
+	same := true
 	for i := range refs {
-		if refs[i].Within != refs[0].Within || refs[i].Within <= 0 {
+		if refs[i].Within <= 0 {
 			return false
 		}
+		same = same && refs[i].Within == refs[0].Within
 	}
-	c := s.covers.of(coverKey{entity, refs[0].Within}, now.Time)
-	return c != nil && (c.counts(int64(len(refs)), now.Time) || s.cfg.Companions == CompanionsSlot)
+	if same && s.pay(coverKey{entity: entity, life: refs[0].Within}, len(refs), now.Time) {
+		return true
+	}
+	pay := true
+	for i := range refs { // all of them count
+		pay = s.pay(spanOf(entity, refs[i].Within), 1, now.Time) && pay
+	}
+	return pay
+}
+
+// pay counts n messages and reports whether slots pay for what has that key.
+func (s *Scheduler) pay(k coverKey, n int, now time.Time) bool {
+	c := s.covers.of(k, now)
+	return c != nil && (c.counts(int64(n), now) || s.cfg.Companions == CompanionsSlot)
+}
+
+// standing is the cover for r, whose time to live all have that are sent with it if alone says so: of that time to live,
+// or of similar ones where those have to come together to pay.
+func (s *Scheduler) standing(entity string, r *Reference, alone bool) *cover {
+	exact, span := coverKey{entity: entity, life: r.Within}, spanOf(entity, r.Within)
+	k := span
+	if alone && (s.pay(exact, 0, r.From) || !s.pay(span, 0, r.From)) {
+		k = exact
+	}
+	if c := s.covers.of(k, r.From); c != nil {
+		return c
+	}
+	return &cover{key: k, slots: map[int64]*covered{}} // there was one when Pays was asked
 }
 
 // of is the cover with that key, nil when there are too many.
@@ -140,18 +193,23 @@ func (c *cover) forgotten(now time.Time) bool {
 	return len(c.slots) == 0
 }
 
-// counts counts n messages and reports whether slots pay at the rate at which they come.
+// counts counts n messages, if any, and reports whether slots pay at the rate at which they come.
 func (c *cover) counts(n int64, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch second := now.Unix(); {
+	case n == 0:
 	case second == c.second+1:
 		c.second, c.yesterday, c.now = second, c.now, 0
 	case second != c.second:
 		c.second, c.yesterday, c.now = second, 0, 0
 	}
 	c.now += n
-	return c.now >= paysFrom || c.yesterday >= paysFrom
+	if c.now >= paysFrom || c.yesterday >= paysFrom {
+		c.paid = c.second
+		return true
+	}
+	return c.key.span && c.paid > 0 && c.second-c.paid <= spanStays
 }
 
 // prune drops the slots that no message can fall in any more.
@@ -170,24 +228,19 @@ func numberOf(t time.Time) int64 { return slotEnd(t).UnixNano() / int64(slot) }
 // cover finishes t when every slot that its messages can fall in has a companion.
 func (s *Scheduler) cover(t *ticket) {
 	w := &coverWait{t: t, left: 1} // which keeps it open until all are asked for
+	refs := t.c.References
+	alone := !slices.ContainsFunc(refs, func(r Reference) bool { return r.Within != refs[0].Within })
 	var last *Reference
-	for i := range t.c.References {
-		r := &t.c.References[i]
+	for i := range refs {
+		r := &refs[i]
 		if last != nil && r.Within == last.Within && r.From.Equal(last.From) && r.Until.Equal(last.Until) {
 			continue // as mostly in a batch
 		}
 		last = r
-		c := s.covers.of(coverKey{t.c.Entity, r.Within}, r.From)
-		if c == nil { // there was one when Pays was asked
-			c = &cover{key: coverKey{t.c.Entity, r.Within}, slots: map[int64]*covered{}}
-		}
+		c := s.standing(t.c.Entity, r, alone)
 		for n := numberOf(r.From.Add(r.Within)); n <= numberOf(r.Until.Add(r.Within)); n++ {
 			if c.needs(n, w, r.From) {
-				end := time.Unix(0, n*int64(slot)).UTC()
-				s.enter(&ticket{
-					c:    Companion{Kind: KindSlot, Entity: t.c.Entity, Due: end, SlotEnd: end, Lives: []time.Duration{r.Within}},
-					told: &slotTold{c, n},
-				})
+				s.enter(&ticket{c: c.key.alarm(time.Unix(0, n*int64(slot)).UTC()), told: &slotTold{c, n}})
 			}
 		}
 	}

@@ -142,7 +142,7 @@ func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
 			t.Errorf("Start on a closed scheduler: %v, want ErrClosed", err)
 		}
 	}
-	c := s.covers.of(coverKey{"orders", time.Minute}, at)
+	c := s.covers.of(coverKey{entity: "orders", life: time.Minute}, at)
 	if len(c.slots) != 0 {
 		t.Errorf("%d slots count as covered", len(c.slots))
 	}
@@ -150,7 +150,7 @@ func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
 
 // What is remembered does not grow with the deadlines that are outstanding.
 func TestCoveredSlotsAreForgotten(t *testing.T) {
-	c := &cover{key: coverKey{"orders", time.Hour}, slots: map[int64]*covered{}}
+	c := &cover{key: coverKey{entity: "orders", life: time.Hour}, slots: map[int64]*covered{}}
 	now := time.Now()
 	for range 100_000 {
 		now = now.Add(slot)

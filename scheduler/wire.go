@@ -43,6 +43,7 @@ const (
 	maxID         = 128                               // of a message-id, session-id or partition key, in characters
 	maxLives      = groupSize
 	maxWithin     = 100 * 365 * 24 * time.Hour
+	maxSpan       = time.Minute // the monitor reads what was enqueued in as long a time
 )
 
 type wireCompanion struct {
@@ -52,6 +53,7 @@ type wireCompanion struct {
 	Attempt    int             `json:"attempt,omitempty"`
 	SlotEnd    *time.Time      `json:"slotEnd,omitempty"`
 	LivesMs    []int64         `json:"livesMs,omitempty"`
+	SpansMs    [][2]int64      `json:"spansMs,omitempty"`
 	References []wireReference `json:"references,omitempty"`
 }
 
@@ -65,6 +67,7 @@ type wireReference struct {
 	Deadline     time.Time  `json:"deadline"`
 	WithinMs     int64      `json:"withinMs,omitempty"`
 	Stated       string     `json:"stated,omitempty"`
+	Once         bool       `json:"once,omitempty"`
 	Missed       *Missed    `json:"missed,omitempty"`
 }
 
@@ -132,10 +135,10 @@ func (w *wireCompanion) slot() (Companion, error) {
 	switch {
 	case len(w.References) > 0:
 		return Companion{}, errors.New("scheduler: companion of kind slot names messages")
-	case w.SlotEnd == nil || len(w.LivesMs) == 0:
+	case w.SlotEnd == nil || len(w.LivesMs)+len(w.SpansMs) == 0:
 		return Companion{}, errors.New("scheduler: companion of kind slot does not say when the slot ends, or for which times to live it stands")
-	case len(w.LivesMs) > maxLives:
-		return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for %d times to live, at most %d are read", len(w.LivesMs), maxLives)
+	case len(w.LivesMs)+len(w.SpansMs) > maxLives:
+		return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for %d times to live, at most %d are read", len(w.LivesMs)+len(w.SpansMs), maxLives)
 	}
 	c := Companion{Kind: KindSlot, Entity: w.Entity, Attempt: w.Attempt, SlotEnd: w.SlotEnd.UTC()}
 	for _, ms := range w.LivesMs {
@@ -143,6 +146,13 @@ func (w *wireCompanion) slot() (Companion, error) {
 			return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for a time to live of %d ms, want 1 to %d", ms, maxWithin.Milliseconds())
 		}
 		c.Lives = append(c.Lives, time.Duration(ms)*time.Millisecond)
+	}
+	for _, ms := range w.SpansMs {
+		if ms[0] <= 0 || ms[1] < ms[0] || ms[1]-ms[0] > maxSpan.Milliseconds() || ms[1] > maxWithin.Milliseconds() {
+			return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for times to live of %d to %d ms, want 1 to %d, and no more than %d apart",
+				ms[0], ms[1], maxWithin.Milliseconds(), maxSpan.Milliseconds())
+		}
+		c.Spans = append(c.Spans, Span{time.Duration(ms[0]) * time.Millisecond, time.Duration(ms[1]) * time.Millisecond})
 	}
 	return c, nil
 }
@@ -157,7 +167,7 @@ func (w *wireReference) reference(version int) (Reference, error) {
 	}
 	r := Reference{
 		MessageID: w.MessageID, SessionID: w.SessionID, PartitionKey: w.PartitionKey,
-		Sent: w.Sent.UTC(), Deadline: w.Deadline.UTC(), Stated: w.Stated, Missed: w.Missed,
+		Sent: w.Sent.UTC(), Deadline: w.Deadline.UTC(), Stated: w.Stated, Once: w.Once, Missed: w.Missed,
 	}
 	switch {
 	case w.MessageID != "":

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"overdue/internal/testseed"
+)
+
+// Ten thousand deadlines a second are kept as if they were few: each message has a time to live of its own, and nobody
+// receives. What that costs is shared by all of them.
+func TestTenThousandDeadlinesASecond(t *testing.T) {
+	seed := testseed.Of(t)
+	for _, slots := range []bool{true, false} {
+		t.Run(fmt.Sprint("slots ", slots), func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.slots = slots
+				s.measure()
+				s.startMonitor()
+				const batch = 1000
+				n := 10 * batch
+				if !slots {
+					n = 3 * batch // it is the same, and costs more
+				}
+				rng := rand.New(rand.NewPCG(seed, 0))
+				for range n / batch {
+					lives := make([]time.Duration, batch)
+					for i := range lives {
+						lives[i] = time.Duration(5000+rng.IntN(1000)) * time.Millisecond
+					}
+					s.sendLives(workQueue, lives)
+				}
+				time.Sleep(20 * time.Second)
+				if told := s.hook.subjects(); len(told) != n || len(slices.Compact(told)) != n {
+					s.Errorf("%d events, want one for each of %d messages", len(told), n)
+				}
+				for _, e := range s.hook.told() {
+					if e.Data.LagMs < 0 || e.Data.LagMs > 100 {
+						s.Errorf("%s: told that it was dead-lettered %d ms late, want 0 to 100", e.Subject, e.Data.LagMs)
+						break
+					}
+				}
+				lags := s.lags(workQueue)
+				if len(lags) != n {
+					s.Fatalf("%d dead letters, want %d", len(lags), n)
+				}
+				if p99 := lags[n*99/100]; p99 > 50*time.Millisecond {
+					s.Errorf("one in a hundred is dead-lettered more than %v late, want 50ms at most", p99)
+				}
+				ops := float64(s.written.Load()) + s.operations("")
+				companions := float64(s.written.Load()) + s.operations("receive") + s.operations("complete")
+				s.Logf("%.3f operations a message, of them %.3f for companions; lag %v, %v at most", ops/float64(n), companions/float64(n), lags[n/2], lags[n-1])
+				most := .5 // peeks and nudges, where companions name their messages
+				if slots {
+					most, companions = .1, 0
+				}
+				if got := (ops - companions) / float64(n); got > most {
+					s.Errorf("%.3f operations a message, want %v at most", got, most)
+				}
+				s.settled(time.Second)
+			})
+		})
+	}
+}
+
+// sendLives sends a message for each time to live, all in one request.
+func (s *scene) sendLives(queue string, lives []time.Duration) {
+	s.Helper()
+	var body strings.Builder
+	for i, life := range lives {
+		s.sent++
+		if i > 0 {
+			body.WriteByte(',')
+		}
+		fmt.Fprintf(&body, `{"Body":"b","BrokerProperties":{"MessageId":"b-%d",%s}}`, s.sent, ttl(life))
+	}
+	r := httptest.NewRequest(http.MethodPost, "/"+queue+"/messages", strings.NewReader("["+body.String()+"]"))
+	r.Header.Set("Content-Type", "application/vnd.microsoft.servicebus.json")
+	w := httptest.NewRecorder()
+	s.proxy.ServeHTTP(w, r)
+	if w.Code != http.StatusCreated {
+		s.Fatalf("send of %d = %d %s", len(lives), w.Code, w.Body)
+	}
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// Where deadlines are being missed, what matters is that the broker is woken, and a nudge wakes it for all that is overdue,
+// whoever is to be told of it. So there the nudge comes first, without a look: it cannot expire anything early, since the
+// broker goes by its own stamps. What became of each message is found out afterwards, for many of them together: their
+// dead letters stand on the same pages.
+//
+// Elsewhere a look comes first. It is the only evidence where dead letters do not stay (vanish.go), and where deadlines
+// are met it is all that there is to do: a receiver on a queue that is served counts as a listener for nothing.
+
+const (
+	// missedLately is for how long after a missed deadline the nudge comes first.
+	missedLately = 30 * time.Second
+	// suspectedFor is for how long it does where that is only suspected.
+	suspectedFor = 2 * time.Second
+	// unfoundRest is for how long it does not after most of what was nudged for was not found among the dead letters.
+	unfoundRest = time.Minute
+	// lookBudget is how many peeks a first look may take. One that takes more goes through a long queue, where nobody keeps up:
+	// to nudge and to read the dead letters is probably cheaper.
+	lookBudget = 8
+	// pageRest is for how long no dead letters are read, per peek that the last reading took, and waitMost bounds that.
+	// So few messages are told at once, and of many only so much later that they share pages.
+	pageRest = 4 * time.Millisecond
+	waitMost = time.Second
+)
+
+// errCostly says that a look has used up its budget.
+var errCostly = errors.New("the look takes too many peeks")
+
+// waiting is the watches that wait for a nudge, and then for what comes with the same page.
+type waiting struct {
+	watches []*watch
+	rest    time.Time // by our clock: no dead letters are read before
+}
+
+// reachable reports whether a nudge without a look may be made on e: the broker expires by itself what is overdue there, all
+// that is left of it is in the dead-letter queue, and one receiver reaches everything.
+func (e *entity) reachable() bool {
+	t := &e.traits
+	if t.Strategy == strategyScan || t.Strategy == strategySession || t.topic || t.sessions || t.drops || t.partitioned || e.work.cursor ||
+		t.forwardTo != "" || t.forwardDead != "" {
+		return false
+	}
+	f := e.w.facts.of(e.key)
+	return f.vanished == 0 && (f.unfound.IsZero() || time.Since(f.unfound) > unfoundRest)
+}
+
+// misses reports whether deadlines are being missed on e.
+func (e *entity) misses() bool {
+	f := e.w.facts.of(e.key)
+	return !f.missed.IsZero() && time.Since(f.missed) < missedLately || !f.suspected.IsZero() && time.Since(f.suspected) < suspectedFor
+}
+
+// fresh reports whether nothing was tried yet for the message of wt.
+func (wt *watch) fresh() bool {
+	return wt.missed == nil && !wt.waits && wt.climbed.IsZero() && wt.looks == 0 && wt.copied == 0 && wt.hops == 0 &&
+		(wt.slot != nil || !wt.ref.From.IsZero())
+}
+
+// due is when the message of wt is overdue, as far as is known.
+func (wt *watch) due() time.Time {
+	switch {
+	case wt.slot != nil:
+		return wt.slot.SlotEnd
+	case !wt.judgement.deadline.IsZero():
+		return wt.judgement.deadline
+	}
+	return wt.ref.Deadline
+}
+
+// awaitNudge takes those of the watches that need no look before a nudge, asks for the nudge, and returns the others.
+func (e *entity) awaitNudge(ctx context.Context, due []*watch) []*watch {
+	var rest []*watch
+	for _, wt := range due {
+		if !wt.fresh() {
+			rest = append(rest, wt)
+			continue
+		}
+		e.nudgeFor(ctx, wt)
+		wt.waits = true
+		e.waiting.watches = append(e.waiting.watches, wt)
+	}
+	return rest
+}
+
+// nudgeFor asks for the nudge that wt waits for, unless that was done.
+func (e *entity) nudgeFor(ctx context.Context, wt *watch) {
+	if wt.nudge == 0 && wt.fresh() {
+		wt.nudge = e.nudger.want(ctx, wt.due())
+	}
+}
+
+// ripe takes those of the waiting whose nudge has been made, once the rest is over.
+func (e *entity) ripe(now time.Time) (ready []*watch) {
+	g := &e.waiting
+	if len(g.watches) == 0 || now.Before(g.rest) && !e.w.crowded() {
+		return nil
+	}
+	made := e.nudger.made()
+	ready = filter(g.watches, func(wt *watch) bool { return wt.nudge <= made })
+	if len(ready) > 0 {
+		g.watches = filter(g.watches, func(wt *watch) bool { return wt.nudge > made })
+	}
+	return ready
+}
+
+// recallNudged finds the dead letters of those of the watches that a nudge was made for. What it does not find goes through
+// the pass as if there had been none.
+func (e *entity) recallNudged(ctx context.Context, watches []*watch) error {
+	var wants []*want
+	var nudged []*watch
+	for _, wt := range watches {
+		if wt.waits && !wt.recalled && wt.missed == nil {
+			w := &want{number: wt.want.number}
+			w.sought(&wt.ref)
+			// It is not looked for on the work queue before, so it must not be an older message with the same id.
+			w.from = w.likely
+			wants, nudged = append(wants, w), append(nudged, wt)
+		}
+	}
+	if len(wants) == 0 {
+		return nil
+	}
+	if err := e.dead.find(ctx, wants, e.chooser(e.untold)); err != nil {
+		return err
+	}
+	var repeatable []int64
+	for i, wt := range nudged {
+		wt.recalled = true
+		if m := wants[i].found; m != nil && expired(m) {
+			wt.missed = e.missed(wt, m)
+			if !wt.ref.Once {
+				repeatable = append(repeatable, m.SequenceNumber)
+			}
+		}
+	}
+	return e.noticeCopies(ctx, repeatable)
+}
+
+// copyGap is how many messages behind one at least are read for a copy of it, where there are as many.
+const copyGap = 64
+
+// noticeCopies reads what stands on the work queue behind messages that have these numbers, whose sends may have been made
+// twice: followCopy goes by what was seen.
+func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
+	slices.Sort(numbers)
+	reached := int64(0)
+	for _, n := range numbers {
+		if n+copyGap <= reached {
+			continue
+		}
+		page, err := e.work.peek(ctx, max(n, reached)+1, pageSize)
+		if err != nil || len(page) == 0 {
+			return err // nothing stands there
+		}
+		reached = page[len(page)-1].SequenceNumber
+	}
+	return nil
+}
+
+// suspect takes note that a look was too costly: then deadlines are taken to be missed for a while. Where that has proved wrong
+// the next look may take as long as it needs.
+func (e *entity) suspect() {
+	e.w.facts.learn(e.key, func(f *fact) {
+		if f.suspected.After(f.missed) {
+			f.unfound = time.Now()
+		}
+		f.suspected = time.Now()
+	})
+	e.nudges.Store(true)
+}
+
+// weigh takes note of what has come of a pass for which nudges had been made.
+func (e *entity) weigh(due []*watch) {
+	found, gone := 0, 0
+	for _, wt := range due {
+		switch {
+		case wt.missed != nil && wt.ref.Missed == nil && wt.missed.DeadLetterReason == reasonExpired:
+			found++
+		case wt.waits && wt.judgement.verdict == Gone:
+			gone++
+		}
+	}
+	if found == 0 && gone == 0 {
+		return
+	}
+	e.w.facts.learn(e.key, func(f *fact) {
+		if found > 0 {
+			f.missed = time.Now()
+		}
+		if found < gone {
+			f.unfound = time.Now()
+		}
+	})
+}
+
+// rest lets some time pass before dead letters are read anew, after so many peeks.
+func (e *entity) rest(peeks int) {
+	e.waiting.rest = time.Now().Add(min(time.Duration(peeks)*pageRest, waitMost))
+}

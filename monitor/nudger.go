@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"overdue/internal/operations"
+	"overdue/internal/sblink"
+
+	"github.com/Azure/go-amqp"
+	"go.uber.org/zap"
+)
+
+const (
+	// nudgeEvery is how far apart the nudges of one entity are at least: deadlines that lie closer share one.
+	nudgeEvery = 5 * time.Millisecond
+	// maxNudged bounds the nudges that are remembered: at that pace those of a second and more.
+	maxNudged = 256
+)
+
+// A nudger nudges one entity in a goroutine of its own, so that no nudge waits for a look. One nudge serves all whose
+// deadlines have passed when it begins.
+type nudger struct {
+	w    *Worker
+	key  string
+	name string
+	over func() // is called after each nudge
+	log  *zap.Logger
+
+	mu      sync.Mutex
+	running bool
+	wanted  int // the highest number of a nudge that somebody waits for
+	last    nudged
+	begun   int // nudges, so far
+	ended   int
+	past    [maxNudged]nudged // of those that have worked, in a ring
+	worked  int
+}
+
+// nudged says when a nudge was made, by the broker's clock as the worker knows it, which is never ahead.
+type nudged struct{ begun, ended time.Time }
+
+// want asks for a nudge that begins after the instant due, and returns its number.
+func (n *nudger) want(ctx context.Context, due time.Time) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.begun > 0 && !n.last.begun.Before(due) {
+		return n.begun
+	}
+	n.wanted = n.begun + 1
+	if !n.running {
+		n.running = true
+		n.w.running.Go(func() { n.run(ctx) })
+	}
+	return n.wanted
+}
+
+// made is the number of the last nudge that has ended, well or not.
+func (n *nudger) made() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ended
+}
+
+// movedAt is when at the latest a nudge has moved what was overdue at the instant since, as far as is remembered.
+func (n *nudger) movedAt(since time.Time) (at time.Time, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := n.worked; i > max(0, n.worked-maxNudged); i-- {
+		past := n.past[(i-1)%maxNudged]
+		if past.begun.Before(since) {
+			break
+		}
+		at, known = past.ended, true
+	}
+	return at, known
+}
+
+func (n *nudger) run(ctx context.Context) {
+	for {
+		n.mu.Lock()
+		if n.begun >= n.wanted {
+			n.running = false
+			n.mu.Unlock()
+			return
+		}
+		n.begun++
+		n.last = nudged{begun: n.w.clock.now()}
+		n.mu.Unlock()
+
+		again := time.Now().Add(nudgeEvery)
+		err := n.nudge(ctx)
+		if err != nil {
+			n.log.Warn("nudge failed", zap.Error(err)) // what it was for is looked for all the same
+		}
+		n.mu.Lock()
+		n.ended = n.begun
+		if err == nil {
+			n.last.ended = n.w.clock.now()
+			n.past[n.worked%maxNudged] = n.last
+			n.worked++
+		}
+		n.mu.Unlock()
+		n.over()
+		select {
+		case <-time.After(time.Until(again)):
+		case <-ctx.Done():
+			// Those that wait for another one are on their way back to the monitor queue.
+		}
+	}
+}
+
+func (n *nudger) nudge(ctx context.Context) error {
+	r, err := n.w.cfg.Links.BareReceiver(ctx, n.name, nil)
+	if sblink.Condition(err) == sblink.ConditionNotAllowed {
+		n.w.facts.learn(n.key, func(f *fact) { f.sessions = true })
+	}
+	if err == nil {
+		err = n.w.nudgeOver(ctx, r)
+	}
+	if err != nil {
+		return fmt.Errorf("monitor: nudge %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// nudgeOver makes a nudge over a receiver that was opened for it.
+func (w *Worker) nudgeOver(ctx context.Context, r *sblink.Receiver) error {
+	defer r.Close(ctx)
+	m, err := r.Next(ctx)
+	w.metrics.operation(operations.Nudge, 1)
+	var live []*amqp.Message
+	if m != nil {
+		live = append(live, m)
+	}
+	released, releaseErr := r.GiveBack(ctx, live...)
+	w.metrics.operation(operations.Release, released)
+	return errors.Join(err, releaseErr)
+}
