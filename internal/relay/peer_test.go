@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"context"
 	"net"
 	"slices"
 	"strings"
@@ -20,9 +21,12 @@ type peer struct {
 }
 
 // peer opens a connection and a session without any library.
-func (s *scene) peer() *peer {
+func (s *scene) peer() *peer { return s.peerAt(s.dial) }
+
+// peerAt is peer behind another dial.
+func (s *scene) peerAt(dial func(context.Context) (net.Conn, error)) *peer {
 	s.Helper()
-	nc, err := s.dial(s.Context())
+	nc, err := dial(s.Context())
 	s.must(err)
 	p := &peer{s: s, nc: nc, got: make(chan string, 100_000)}
 	s.Cleanup(func() { nc.Close() })
