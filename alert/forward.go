@@ -17,6 +17,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
+	"overdue/internal/sbclient"
 	"overdue/internal/sblink"
 )
 
@@ -49,7 +50,7 @@ type Handling struct {
 
 // ForwardConfig configures a Forward. All but Log are needed.
 type ForwardConfig struct {
-	Client   *azservicebus.Client
+	Client   *sbclient.Client
 	Links    *sblink.Namespace
 	Handling func(entity string) Handling
 	Log      *zap.Logger // nil: none
@@ -62,7 +63,7 @@ type Forward struct {
 	cfg ForwardConfig
 
 	mu      sync.Mutex
-	senders map[string]*azservicebus.Sender
+	senders map[string]*sbclient.Sender
 	jobs    map[string]*forwarding   // under way, by event
 	waiting map[string][]*forwarding // not begun, by where; a key is there while somebody sees to it
 }
@@ -84,7 +85,7 @@ func NewForward(cfg ForwardConfig) (*Forward, error) {
 		cfg.Log = zap.NewNop()
 	}
 	return &Forward{
-		cfg: cfg, senders: map[string]*azservicebus.Sender{}, jobs: map[string]*forwarding{}, waiting: map[string][]*forwarding{},
+		cfg: cfg, senders: map[string]*sbclient.Sender{}, jobs: map[string]*forwarding{}, waiting: map[string][]*forwarding{},
 	}, nil
 }
 
@@ -213,15 +214,18 @@ func where(e Event) string {
 }
 
 // deadLetter peeks at the message of e; nil when it is no dead letter any more.
-func (f *Forward) deadLetter(ctx context.Context, e Event) (*azservicebus.ReceivedMessage, error) {
+func (f *Forward) deadLetter(ctx context.Context, e Event) (_ *azservicebus.ReceivedMessage, err error) {
 	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
-	r, err := f.cfg.Client.NewReceiverForQueue(e.Data.Entity, options)
+	client := f.cfg.Client.Current()
+	r, err := client.NewReceiverForQueue(e.Data.Entity, options)
 	if e.Data.Subscription != "" {
-		r, err = f.cfg.Client.NewReceiverForSubscription(e.Data.Entity, e.Data.Subscription, options)
+		r, err = client.NewReceiverForSubscription(e.Data.Entity, e.Data.Subscription, options)
 	}
 	if err != nil {
 		return nil, err
 	}
+	done := f.cfg.Client.Watch(ctx, client)
+	defer func() { done(err) }()
 	defer func() { _ = r.Close(ctx) }() // it was only peeked with
 	ms, err := r.PeekMessages(ctx, 1, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &e.Data.SequenceNumber})
 	if err != nil || len(ms) == 0 || ms[0].SequenceNumber == nil || *ms[0].SequenceNumber != e.Data.SequenceNumber {
@@ -274,10 +278,7 @@ func (f *Forward) report(ctx context.Context, e Event, m *azservicebus.ReceivedM
 		return err
 	}
 	report.CorrelationID, report.SessionID = correlation, session
-	s, err := f.sender(to)
-	if err == nil {
-		err = s.SendMessage(ctx, report, nil)
-	}
+	err = f.sender(to).Send(ctx, report)
 	// Who sends says where to. A wrong address must not keep others from being told for a day.
 	if known := (*azservicebus.Error)(nil); errors.As(err, &known) && (known.Code == azservicebus.CodeNotFound || known.Code == azservicebus.CodeUnauthorizedAccess) {
 		f.cfg.Log.Warn("missed deadline not reported", zap.String("reply_to", to), zap.String("message_id", e.Subject), zap.Error(err))
@@ -298,10 +299,9 @@ func entityOf(replyTo string) string {
 }
 
 func (f *Forward) send(ctx context.Context, to string, m *azservicebus.AMQPAnnotatedMessage) error {
-	s, err := f.sender(to)
-	if err == nil {
-		err = s.SendAMQPAnnotatedMessage(ctx, m, nil)
-	}
+	err := f.sender(to).Do(ctx, func(ctx context.Context, s *azservicebus.Sender) error {
+		return s.SendAMQPAnnotatedMessage(ctx, m, nil)
+	})
 	if err != nil {
 		err = fmt.Errorf("alert: forward to %s: %w", to, err)
 		if errors.Is(err, azservicebus.ErrMessageTooLarge) {
@@ -314,11 +314,11 @@ func (f *Forward) send(ctx context.Context, to string, m *azservicebus.AMQPAnnot
 // maxSenders bounds the links that reply-tos can have us open.
 const maxSenders = 100
 
-func (f *Forward) sender(to string) (*azservicebus.Sender, error) {
+func (f *Forward) sender(to string) *sbclient.Sender {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.senders[to]; s != nil {
-		return s, nil
+		return s
 	}
 	if len(f.senders) >= maxSenders {
 		for name, s := range f.senders {
@@ -327,11 +327,9 @@ func (f *Forward) sender(to string) (*azservicebus.Sender, error) {
 			break
 		}
 	}
-	s, err := f.cfg.Client.NewSender(to, nil)
-	if err == nil {
-		f.senders[to] = s
-	}
-	return s, err
+	s := f.cfg.Client.NewSender(to)
+	f.senders[to] = s
+	return s
 }
 
 // bury completes the dead letters with these numbers and takes them out of the set, as far as it finds them.

@@ -13,6 +13,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/cenkalti/backoff/v5"
+
+	"overdue/internal/sbclient"
 )
 
 // sendTime bounds one try to send an event to an entity.
@@ -20,17 +22,13 @@ const sendTime = 5 * time.Second
 
 type serviceBus struct {
 	name, entity string
-	sender       *azservicebus.Sender
+	sender       *sbclient.Sender
 }
 
 // NewServiceBus makes an Alerter that sends each event to a queue or topic as a CloudEvent: its id is the message-id, so
 // that duplicate detection absorbs what is told twice, and its type the subject, for rules of subscriptions.
-func NewServiceBus(name string, client *azservicebus.Client, entity string) (Alerter, error) {
-	sender, err := client.NewSender(entity, nil)
-	if err != nil {
-		return nil, fmt.Errorf("alert: sender for %s: %w", entity, err)
-	}
-	return &serviceBus{cmp.Or(name, "servicebus"), entity, sender}, nil
+func NewServiceBus(name string, client *sbclient.Client, entity string) Alerter {
+	return &serviceBus{cmp.Or(name, "servicebus"), entity, client.NewSender(entity)}
 }
 
 func (a *serviceBus) Name() string { return a.name }
@@ -45,7 +43,7 @@ func (a *serviceBus) Alert(ctx context.Context, e Event) error {
 	if e.Data.SessionID != "" {
 		m.SessionID = &e.Data.SessionID
 	}
-	if err := a.sender.SendMessage(ctx, m, nil); err != nil {
+	if err := a.sender.Send(ctx, m); err != nil {
 		err = fmt.Errorf("alert: send to %s: %w", a.entity, err)
 		if known := (*azservicebus.Error)(nil); errors.As(err, &known) && known.Code == azservicebus.CodeNotFound {
 			return backoff.Permanent(err)

@@ -260,16 +260,13 @@ func TestWebhookPagerSpeaksAsAlertmanagerDoes(t *testing.T) {
 func TestServiceBusSendsCloudEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "missed"}} })
-		client := ns.Client(t)
-		a, err := NewServiceBus("", client, "missed")
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := ns.Lasting(t)
+		a := NewServiceBus("", client, "missed")
 		e := someEvent()
 		if err := a.Alert(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
-		r, err := client.NewReceiverForQueue("missed", nil)
+		r, err := client.Current().NewReceiverForQueue("missed", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

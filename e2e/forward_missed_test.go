@@ -24,7 +24,7 @@ func TestMissedMessagesAreSentOnAndReported(t *testing.T) {
 	play(t, func(s *scene) {
 		s.forward = func(links *sblink.Namespace) *alert.Forward {
 			f, err := alert.NewForward(alert.ForwardConfig{
-				Client: s.client, Links: links, Log: s.logger(),
+				Client: s.ns.Lasting(s.T), Links: links, Log: s.logger(),
 				Handling: func(entity string) alert.Handling {
 					if entity != workQueue {
 						return alert.Handling{}

@@ -105,13 +105,9 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 // newProxy is a proxy in front of the namespace, with its own connection for what comes by REST.
 func (s *scene) newProxy(sc *scheduler.Scheduler) *proxy.Proxy {
 	s.Helper()
-	options := s.ns.ClientOptions()
-	options.RetryOptions = azservicebus.RetryOptions{MaxRetries: 4, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second} // those of the binary
-	sending, err := azservicebus.NewClientFromConnectionString(s.ns.ConnectionString(), options)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() { _ = sending.Close(context.Background()) }) // a test may have broken its connection
+	sending := s.ns.Lasting(s.T, func(o *azservicebus.ClientOptions) {
+		o.RetryOptions = azservicebus.RetryOptions{MaxRetries: 4, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second} // those of the binary
+	})
 	p, err := proxy.New(proxy.Config{
 		Client: sending, Scheduler: sc, Journal: s.openJournal(sc), MonitorQueue: monitorQueue, Log: s.logger(),
 		AMQP: relay.Config{Dial: s.ns.Dial, Hostname: "overdue.test"},
@@ -141,7 +137,7 @@ func (s *scene) logger() *zap.Logger {
 func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
 	cfg := scheduler.Config{
-		Client: s.ns.Client(s.T), MonitorQueue: monitorQueue, Operations: o,
+		Client: s.ns.Lasting(s.T), MonitorQueue: monitorQueue, Operations: o,
 		Companions: scheduler.CompanionsSlot, Written: func(n int, _ error) { s.written.Add(int64(n)) },
 	}
 	if s.oneHouse {

@@ -26,7 +26,7 @@ func BenchmarkServeAMQP(b *testing.B) {
 	for _, name := range []string{"direct", "unmonitored", "monitored"} {
 		b.Run(name, func(b *testing.B) {
 			ns := brokertest.NewTCP(b, func(c *broker.Config) { c.AutoCreate = true })
-			client := ns.Client(b)
+			client := ns.Lasting(b)
 			s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue})
 			if err != nil {
 				b.Fatal(err)

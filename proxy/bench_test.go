@@ -107,7 +107,7 @@ func BenchmarkServe(b *testing.B) {
 // benchProxy is a proxy before an embedded broker that makes queues on demand.
 func benchProxy(b *testing.B) *Proxy {
 	ns := brokertest.New(b, func(c *broker.Config) { c.AutoCreate = true })
-	client := ns.Client(b)
+	client := ns.Lasting(b)
 	s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue})
 	if err != nil {
 		b.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
@@ -21,6 +20,7 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/relay"
 	"overdue/internal/sas"
+	"overdue/internal/sbclient"
 	"overdue/internal/sbrest"
 	"overdue/scheduler"
 )
@@ -28,7 +28,7 @@ import (
 // Config holds the settings of a Proxy. Client and Scheduler are needed; the zero value
 // of everything else is sensible.
 type Config struct {
-	Client    *azservicebus.Client
+	Client    *sbclient.Client
 	Scheduler *scheduler.Scheduler
 	// Journal keeps the companions that the monitor queue does not take, so that their sends go through.
 	// nil refuses those sends.

@@ -148,7 +148,14 @@ func (p *Proxy) transmit(ctx context.Context, entity string, ms []*azservicebus.
 	if err != nil {
 		return err
 	}
-	defer func() { p.senders.release(sn, err) }()
+	ended := p.cfg.Client.Watch(ctx, sn.of)
+	defer func() {
+		if ended(err) {
+			// The condition with which a connection was closed says nothing of the message.
+			err = fmt.Errorf("%w: %v", errConnection, err) //nolint:errorlint // nor may it be found
+		}
+		p.senders.release(sn, err)
+	}()
 	if err := sn.open(ctx); err != nil {
 		return err
 	}

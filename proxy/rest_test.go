@@ -32,7 +32,7 @@ func TestAMessageArrivesAsItWasSent(t *testing.T) {
 				"ReplyToSessionId":"rs","SessionId":"s","TimeToLive":90,"To":"t","ViaPartitionKey":"v"}`,
 			"Content-Type", "application/json;type=entry;charset=utf-8", "Priority", "High", "Count", "42", "overdue-within", "1h",
 			"Authorization", "SharedAccessSignature secret", "User-Agent", "test"), http.StatusCreated, "")
-		receiver, err := sc.client.NewReceiverForQueue("orders", nil)
+		receiver, err := sc.client.Current().NewReceiverForQueue("orders", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +301,7 @@ func TestAClientThatWasClosedIsNotRetriedForEver(t *testing.T) {
 		sc.warm()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := sc.client.Close(ctx); err != nil {
+		if err := sc.client.Current().Close(ctx); err != nil {
 			t.Fatal(err)
 		}
 		sc.want(sc.post("/orders/messages", "hello"), http.StatusServiceUnavailable, "")

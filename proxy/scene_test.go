@@ -17,6 +17,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/brokertest"
+	"overdue/internal/sbclient"
 	"overdue/scheduler"
 )
 
@@ -24,7 +25,7 @@ import (
 type scene struct {
 	*testing.T
 	ns        *brokertest.Namespace
-	client    *azservicebus.Client
+	client    *sbclient.Client
 	scheduler *scheduler.Scheduler
 	registry  *prometheus.Registry
 	proxy     *Proxy
@@ -53,7 +54,7 @@ func setup(t *testing.T, change ...func(*setting)) *scene {
 	}
 	sc := &scene{T: t, registry: prometheus.NewRegistry()}
 	sc.ns = brokertest.New(t, func(c *broker.Config) { *c = s.broker })
-	sc.client = sc.ns.Client(t)
+	sc.client = sc.ns.Lasting(t)
 	var err error
 	if sc.scheduler, err = scheduler.New(scheduler.Config{
 		Client: sc.client, MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Companions: s.companions,

@@ -14,6 +14,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
+
+	"overdue/internal/sbclient"
 )
 
 const (
@@ -29,7 +31,7 @@ const (
 
 // senders keeps one open link per entity.
 type senders struct {
-	client *azservicebus.Client
+	client *sbclient.Client
 	log    *zap.Logger
 
 	mu      sync.Mutex
@@ -42,7 +44,8 @@ type senders struct {
 // sender is the link to one entity, with the number of sends that use it.
 type sender struct {
 	sdk  *azservicebus.Sender
-	name string // in lower case
+	of   *azservicebus.Client // whose link it is
+	name string               // in lower case
 
 	opened  atomic.Bool   // the link is open, as far as is known
 	opening chan struct{} // holds one token while somebody opens it
@@ -54,7 +57,7 @@ type sender struct {
 	dropped  bool // no longer in byName; closed by its last user
 }
 
-func newSenders(client *azservicebus.Client, log *zap.Logger) *senders {
+func newSenders(client *sbclient.Client, log *zap.Logger) *senders {
 	return &senders{client: client, log: log, byName: map[string]*sender{}}
 }
 
@@ -66,18 +69,25 @@ func (s *senders) acquire(entity string) (*sender, error) {
 	if s.closed {
 		return nil, errClosed
 	}
+	client := s.client.Current()
 	if sn := s.byName[name]; sn != nil {
-		sn.users++
-		return sn, nil
+		if sn.of == client {
+			sn.users++
+			return sn, nil
+		}
+		s.dropLocked(sn) // its client has been replaced
+		if sn.users == 0 {
+			s.goodbyeLocked(sn)
+		}
 	}
-	sdk, err := s.client.NewSender(entity, nil) // makes a value; it does not dial
+	sdk, err := client.NewSender(entity, nil) // makes a value; it does not dial
 	if err != nil {
 		return nil, classify(err)
 	}
 	if len(s.byName) >= maxSenders {
 		s.dropOldestLocked()
 	}
-	sn := &sender{sdk: sdk, name: name, users: 1, opening: make(chan struct{}, 1)}
+	sn := &sender{sdk: sdk, of: client, name: name, users: 1, opening: make(chan struct{}, 1)}
 	s.byName[name] = sn
 	return sn, nil
 }

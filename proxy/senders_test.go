@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/brokertest"
 )
 
 func TestAnIdleLinkIsClosed(t *testing.T) {
@@ -76,5 +77,19 @@ func TestAnEntityThatComesIntoBeingIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		sc.want(sc.post("/new/messages", "a"), http.StatusCreated, "")
+	})
+}
+
+// The broker ends such a connection with a condition that the SDK takes for the last word, and that is about no entity.
+func TestAStallBeforeTheFirstTokenIsOverWithTheNextSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) {
+			s.measure = false
+			s.broker.Keys = []broker.AuthorizationRule{brokertest.Key()}
+			s.proxy.Settings = func(string) Settings { return Settings{} }
+		})
+		sc.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnToken, Delay: 25 * time.Second, Times: 1})
+		sc.want(sc.post("/orders/messages", "a"), http.StatusServiceUnavailable, "was lost; send it again")
+		sc.want(sc.post("/orders/messages", "b"), http.StatusCreated, "")
 	})
 }

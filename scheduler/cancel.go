@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
 	"overdue/internal/operations"
 	"overdue/internal/sblink"
 )
@@ -206,7 +208,7 @@ func (c *canceller) round(ctx context.Context) (n int, err error) {
 	}
 	for part := range slices.Chunk(numbers, cancelBatch) {
 		c.s.cfg.Operations.Add(operations.Cancel, 1)
-		if err := c.s.link().CancelScheduledMessages(ctx, part, nil); err != nil {
+		if err := c.s.cancel(ctx, part); err != nil {
 			// One of them may be gone, and which is not said. They ring.
 			return n, fmt.Errorf("scheduler: cancel companions on %s: %w", c.s.cfg.MonitorQueue, err)
 		}
@@ -217,6 +219,13 @@ func (c *canceller) round(ctx context.Context) (n int, err error) {
 		n += len(part)
 	}
 	return n, nil
+}
+
+// cancel takes messages off the monitor queue that wait there for their activation.
+func (s *Scheduler) cancel(ctx context.Context, numbers []int64) error {
+	return s.sender.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
+		return sender.CancelScheduledMessages(ctx, numbers, nil)
+	})
 }
 
 // errNotShown says that a peek at the monitor queue does not show what was written there.

@@ -39,7 +39,7 @@ func setupCancel(t *testing.T, act func(*cancelling)) {
 		links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 		t.Cleanup(func() { _ = links.Close() }) // a test may have broken its connection
 		s, err := scheduler.New(scheduler.Config{
-			Client: ns.Client(t), MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Links: links, Operations: operations.New(c.registry),
+			Client: ns.Lasting(t), MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Links: links, Operations: operations.New(c.registry),
 			Cancelled: func(n int, err error) {
 				c.mu.Lock()
 				defer c.mu.Unlock()
@@ -151,7 +151,7 @@ func TestNeedlessCompanionThatIsDueSoonIsLeftToRing(t *testing.T) {
 func TestCompanionsOfOthersAreLeftAlone(t *testing.T) {
 	setupCancel(t, func(c *cancelling) {
 		other := func(n int) {
-			s, err := scheduler.New(scheduler.Config{Client: c.ns.Client(c.T), MonitorQueue: monitorQueue})
+			s, err := scheduler.New(scheduler.Config{Client: c.ns.Lasting(c.T), MonitorQueue: monitorQueue})
 			if err != nil {
 				c.Fatal(err)
 			}

@@ -84,7 +84,7 @@ func (s *Scheduler) Now() Instant { return s.clock.now() }
 // something else, the stamp lies outside of what is plausible and the clock stays
 // unmeasured.
 func (s *Scheduler) MeasureClock(ctx context.Context) error {
-	receiver, err := s.cfg.Client.NewReceiverForQueue(s.cfg.MonitorQueue, nil)
+	receiver, err := s.cfg.Client.Current().NewReceiverForQueue(s.cfg.MonitorQueue, nil)
 	if err != nil {
 		return fmt.Errorf("scheduler: receiver for %s: %w", s.cfg.MonitorQueue, err)
 	}
@@ -100,18 +100,21 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	var numbers []int64
 	var sent, received time.Time
 	for range 2 { // the first may have to open the links, which would blur its measurement
-		sent = time.Now()
-		scheduled, err := s.link().ScheduleMessages(ctx, []*azservicebus.Message{probe}, due, nil)
-		received = time.Now()
+		err := s.sender.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
+			sent = time.Now()
+			scheduled, err := sender.ScheduleMessages(ctx, []*azservicebus.Message{probe}, due, nil)
+			received = time.Now()
+			numbers = append(numbers, scheduled...)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("scheduler: schedule a clock probe on %s: %w", s.cfg.MonitorQueue, err)
 		}
-		numbers = append(numbers, scheduled...)
 	}
 	last := numbers[len(numbers)-1]
 	s.cfg.Operations.Add(operations.Probe, 4)
 	peeked, err := receiver.PeekMessages(ctx, 1, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &last})
-	cancelErr := s.link().CancelScheduledMessages(ctx, numbers, nil)
+	cancelErr := s.cancel(ctx, numbers)
 	if err != nil {
 		return fmt.Errorf("scheduler: peek at the clock probe on %s: %w", s.cfg.MonitorQueue, err)
 	}

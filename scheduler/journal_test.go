@@ -332,10 +332,12 @@ func TestAJournalOutlivesItsProcess(t *testing.T) {
 		}
 		stop()
 
+		end = outages["the queue is full"](t, ns) // it would be written before anybody looks
 		j, _ = journal(t, s, directory, func(c *scheduler.JournalConfig) { c.Namespace, c.MustExist = "CONTOSO", true })
 		if st := j.Status(); st.Companions != 1 || st.Elsewhere != 0 {
 			t.Errorf("status %+v after the start, want the one companion", st)
 		}
+		end()
 		time.Sleep(time.Minute)
 		if got := ids(t, ns); len(got) != 1 || got[0] != "mine" {
 			t.Errorf("the monitor queue has companions for %q, want mine", got)

@@ -37,13 +37,13 @@ func (s *Scheduler) Keep(ctx context.Context, n Note) error {
 	h := sha256.New()
 	h.Write(n.Body)
 	fmt.Fprintf(h, "%d", n.Due.UnixNano())
-	err := s.link().SendMessage(ctx, &azservicebus.Message{
+	err := s.sender.Send(ctx, &azservicebus.Message{
 		Body:                 n.Body,
 		MessageID:            to.Ptr("overdue-" + hex.EncodeToString(h.Sum(nil)[:16])),
 		ContentType:          &n.ContentType,
 		Subject:              &n.Subject,
 		ScheduledEnqueueTime: to.Ptr(n.Due.UTC()),
-	}, nil)
+	})
 	if s.cfg.Written != nil {
 		s.cfg.Written(1, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
@@ -15,6 +14,7 @@ import (
 
 	"overdue/internal/inflight"
 	"overdue/internal/operations"
+	"overdue/internal/sbclient"
 	"overdue/internal/sblink"
 )
 
@@ -30,7 +30,7 @@ const groupSize = 100
 // Config holds the settings of a Scheduler. The zero value of all but Client and
 // MonitorQueue is sensible.
 type Config struct {
-	Client       *azservicebus.Client
+	Client       *sbclient.Client
 	MonitorQueue string
 	WriteTimeout time.Duration // of one transfer, retries included; 0 = 30 s
 
@@ -52,7 +52,7 @@ type Config struct {
 // A Scheduler writes companions to the monitor queue. It is safe for concurrent use.
 type Scheduler struct {
 	cfg    Config
-	sender atomic.Pointer[azservicebus.Sender] // see link
+	sender *sbclient.Sender // for the monitor queue
 	clock  clock
 
 	mu      sync.Mutex
@@ -84,13 +84,7 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = 30 * time.Second
 	}
-	s := &Scheduler{cfg: cfg, needless: make(chan struct{}, 1)}
-	sender, err := s.newSender()
-	if err != nil {
-		return nil, err
-	}
-	s.sender.Store(sender)
-	return s, nil
+	return &Scheduler{cfg: cfg, sender: cfg.Client.NewSender(cfg.MonitorQueue), needless: make(chan struct{}, 1)}, nil
 }
 
 // Schedule returns when the broker has accepted a companion for c, or with the error
@@ -249,8 +243,18 @@ const aloneSize = 32 << 10
 
 // transfer sends the first n groups, n ≥ 1, as one transfer.
 func (s *Scheduler) transfer(ctx context.Context, enc *encoder, groups []*group) (n int, err error) {
-	sender := s.link()
-	defer func() { s.renew(sender, err) }()
+	err = s.sender.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
+		n, err = s.transferOver(ctx, sender, enc, groups)
+		return err
+	})
+	if n == 0 {
+		n = 1 // there is no sender: the scheduler is closed, or the client
+	}
+	return n, err
+}
+
+// transferOver is transfer over one link.
+func (s *Scheduler) transferOver(ctx context.Context, sender *azservicebus.Sender, enc *encoder, groups []*group) (n int, err error) {
 	if len(groups) == 1 {
 		m, err := message(enc, groups[0])
 		if err != nil {
@@ -315,5 +319,5 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	if err := inflight.Wait(ctx, &s.flights); err != nil {
 		return fmt.Errorf("scheduler: companions still in flight: %w", err)
 	}
-	return s.link().Close(ctx)
+	return s.sender.Close(ctx)
 }

@@ -33,7 +33,7 @@ func setup(t *testing.T, act func(t *testing.T, ns *brokertest.Namespace, s *sch
 				f(c, &cfg)
 			}
 		})
-		cfg.Client = ns.Client(t)
+		cfg.Client = ns.Lasting(t)
 		s, err := scheduler.New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -206,4 +206,20 @@ func TestClockStaysOursWhereItCannotBeMeasured(t *testing.T) {
 			t.Error("the clock is taken for measured after a failure")
 		}
 	}, func(b *broker.Config, _ *scheduler.Config) { b.Queues = nil })
+}
+
+// The broker ends such a connection with a condition that the SDK takes for the last word.
+func TestCompanionsAreWrittenAgainAfterAStallBeforeTheFirstToken(t *testing.T) {
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+		ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnToken, Delay: 25 * time.Second, Times: 1})
+		if err := s.Schedule(t.Context(), one("m", time.Now().Add(time.Hour))); err == nil {
+			t.Error("a companion that met the stall was written, want an error")
+		}
+		if err := s.Schedule(t.Context(), one("n", time.Now().Add(time.Hour))); err != nil {
+			t.Errorf("the next companion = %v, want nil", err)
+		}
+		if got := ids(t, ns); len(got) != 1 || got[0] != "n" {
+			t.Errorf("the monitor queue has companions for %q, want n", got)
+		}
+	}, func(c *broker.Config, _ *scheduler.Config) { c.Keys = []broker.AuthorizationRule{brokertest.Key()} })
 }

@@ -9,14 +9,13 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
 	"overdue/alert"
+	"overdue/internal/sbclient"
 	"overdue/internal/sblink"
 )
 
 // alerters are the sinks of events: the log always, then those of the configuration.
-func (p *process) alerters(client *azservicebus.Client, links *sblink.Namespace, outbox alert.Outbox) ([]alert.Alerter, error) {
+func (p *process) alerters(client *sbclient.Client, links *sblink.Namespace, outbox alert.Outbox) ([]alert.Alerter, error) {
 	all := []alert.Alerter{alert.NewLog(p.log.Named("alert"))}
 	for i := range p.cfg.Alerts {
 		a := &p.cfg.Alerts[i]
@@ -55,7 +54,7 @@ func (p *process) handling(entity string) alert.Handling {
 }
 
 // alerter is one sink: of events, or of pages behind groups.
-func (p *process) alerter(a *alertConfig, client *azservicebus.Client, outbox alert.Outbox) (alert.Alerter, error) {
+func (p *process) alerter(a *alertConfig, client *sbclient.Client, outbox alert.Outbox) (alert.Alerter, error) {
 	if address := a.address(); address != "" {
 		p.admin.outbound = append(p.admin.outbound, sinkCheck(a.key, address))
 	}
@@ -75,7 +74,7 @@ func (p *process) alerter(a *alertConfig, client *azservicebus.Client, outbox al
 }
 
 // sink is what takes events, or else what takes pages.
-func (a *alertConfig) sink(client *azservicebus.Client) (events alert.Alerter, pages alert.Pager, err error) {
+func (a *alertConfig) sink(client *sbclient.Client) (events alert.Alerter, pages alert.Pager, err error) {
 	text, err := alert.NewText(a.Title, a.Text)
 	if err != nil {
 		return nil, nil, err
@@ -83,7 +82,7 @@ func (a *alertConfig) sink(client *azservicebus.Client) (events alert.Alerter, p
 	request := func(r *requestConfig) alert.HTTP { return alert.HTTP{URL: r.URL, Timeout: r.Timeout} }
 	switch {
 	case a.ServiceBus != nil:
-		events, err = alert.NewServiceBus(a.Name, client, a.ServiceBus.Entity)
+		events = alert.NewServiceBus(a.Name, client, a.ServiceBus.Entity)
 	case a.Webhook != nil && !a.Webhook.Grouped:
 		events, err = alert.NewWebhook(a.Name, request(&a.Webhook.requestConfig))
 	case a.Webhook != nil:

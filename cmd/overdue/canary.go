@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/canary"
+	"overdue/internal/sbclient"
 	"overdue/proxy"
 	"overdue/scheduler"
 )
@@ -58,7 +59,7 @@ func (c *config) completeWatch() error {
 }
 
 // startWatch lets the canary fly and the heart beat. px is nil where there is no proxy.
-func (p *process) startWatch(client *azservicebus.Client, s *scheduler.Scheduler, px *proxy.Proxy) error {
+func (p *process) startWatch(client *sbclient.Client, s *scheduler.Scheduler, px *proxy.Proxy) error {
 	if queue := p.cfg.Canary.Queue; queue != "" {
 		send, err := p.canarySend(client, s, px)
 		if err != nil {
@@ -114,7 +115,7 @@ func (a *doorAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
 // canarySend sends a canary the way of any message: through the door, or, where there is none that lets us in without a
 // key, with a companion of our own making.
-func (p *process) canarySend(client *azservicebus.Client, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
+func (p *process) canarySend(client *sbclient.Client, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
 	queue := p.cfg.Canary.Queue
 	if px != nil && len(p.cfg.Listen.Keys) == 0 && !p.cfg.clientTokens() {
 		return func(ctx context.Context, id string, ttl time.Duration) error {
@@ -135,10 +136,7 @@ func (p *process) canarySend(client *azservicebus.Client, s *scheduler.Scheduler
 			return nil
 		}, nil
 	}
-	sender, err := client.NewSender(queue, nil)
-	if err != nil {
-		return nil, fmt.Errorf("sender for %s: %w", queue, err)
-	}
+	sender := client.NewSender(queue)
 	p.life.links("canary", sender.Close)
 	return func(ctx context.Context, id string, ttl time.Duration) error {
 		now := s.Now().Time
@@ -148,6 +146,6 @@ func (p *process) canarySend(client *azservicebus.Client, s *scheduler.Scheduler
 		if err != nil {
 			return err
 		}
-		return sender.SendMessage(ctx, &azservicebus.Message{MessageID: &id, Body: []byte("canary"), TimeToLive: to.Ptr(ttl)}, nil)
+		return sender.Send(ctx, &azservicebus.Message{MessageID: &id, Body: []byte("canary"), TimeToLive: to.Ptr(ttl)})
 	}, nil
 }

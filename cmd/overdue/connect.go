@@ -20,8 +20,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	sbadmin "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+	"go.uber.org/zap"
 
 	"overdue/internal/entities"
+	"overdue/internal/sbclient"
 	"overdue/internal/sblink"
 )
 
@@ -126,40 +128,48 @@ func connectionString(addr, keyName, key string) string {
 
 // connect makes the two clients of a namespace, neither of which dials yet, and what proves
 // to it who we are.
-func (n *namespace) connect() (*azservicebus.Client, *sblink.Namespace, sblink.TokenSource, error) {
-	options := &azservicebus.ClientOptions{
-		ApplicationID: "overdue/" + version(),
-		// The defaults wait 4 s before the first retry and up to two minutes later on: an
-		// app behind a sidecar has given up by then.
-		RetryOptions: azservicebus.RetryOptions{MaxRetries: 4, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second},
-	}
-	if host, _, err := net.SplitHostPort(n.host); err == nil && !n.plain {
-		// The SDK would look for the port in the certificate.
-		options.TLSConfig = &tls.Config{ServerName: host}
-	}
+func (n *namespace) connect(log *zap.Logger) (*sbclient.Client, *sblink.Namespace, sblink.TokenSource, error) {
+	cfg := sbclient.Config{Dial: n.open, Renewed: func(why error) {
+		log.Warn("namespace client renewed", zap.String("namespace", n.host), zap.Error(why))
+	}}
 	links := sblink.Config{Host: n.host, Plain: n.plain, Dial: n.open}
-	var client *azservicebus.Client
 	if n.connectionString == "" {
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("no Azure identity is at hand: %w", err)
 		}
-		if client, err = azservicebus.NewClient(n.host, credential, options); err != nil {
-			return nil, nil, nil, fmt.Errorf("make a client for %s: %w", n.host, err)
-		}
 		links.Tokens = sblink.Credential(credential)
+		cfg.Make = func(dial sbclient.Dialer) (*azservicebus.Client, error) {
+			return azservicebus.NewClient(n.host, credential, clientOptions(dial))
+		}
+	} else {
+		links.Tokens = sblink.SAS(n.keyName, n.key)
+		if n.signature != "" {
+			links.Tokens = sblink.Signature(n.signature)
+		}
+		cfg.Make = func(dial sbclient.Dialer) (*azservicebus.Client, error) {
+			return azservicebus.NewClientFromConnectionString(n.connectionString, clientOptions(dial))
+		}
+	}
+	client, err := sbclient.New(cfg)
+	switch {
+	case err == nil:
 		return client, sblink.New(links), links.Tokens, nil
+	case n.connectionString == "":
+		return nil, nil, nil, fmt.Errorf("make a client for %s: %w", n.host, err)
 	}
-	client, err := azservicebus.NewClientFromConnectionString(n.connectionString, options)
-	if err != nil {
-		// The SDK may quote what it could not read.
-		return nil, nil, nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.host)
+	// The SDK may quote what it could not read.
+	return nil, nil, nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.host)
+}
+
+func clientOptions(dial sbclient.Dialer) *azservicebus.ClientOptions {
+	return &azservicebus.ClientOptions{
+		ApplicationID:    "overdue/" + version(),
+		NewWebSocketConn: dial, // which may be any connection that AMQP can begin on
+		// The defaults wait 4 s before the first retry and up to two minutes later on: an
+		// app behind a sidecar has given up by then.
+		RetryOptions: azservicebus.RetryOptions{MaxRetries: 4, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second},
 	}
-	links.Tokens = sblink.SAS(n.keyName, n.key)
-	if n.signature != "" {
-		links.Tokens = sblink.Signature(n.signature)
-	}
-	return client, sblink.New(links), links.Tokens, nil
 }
 
 // administration is the SDK's client of the administration API, led to where api has it. It is for changes; what is read,

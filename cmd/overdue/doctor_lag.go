@@ -204,7 +204,7 @@ func (d *patient) watchLag(ctx context.Context, q lagQueues, o lagOptions) (_ *l
 
 // sendCanaries sends a message for each time to live, with its companion where it is watched.
 func (d *patient) sendCanaries(ctx context.Context, s *scheduler.Scheduler, queue string, ttls []time.Duration, watched bool) error {
-	sender, err := d.client.NewSender(queue, nil)
+	sender, err := d.client.Current().NewSender(queue, nil)
 	if err != nil {
 		return fmt.Errorf("sender for %s: %w", queue, err)
 	}

@@ -12,12 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	sbadmin "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+	"go.uber.org/zap"
 
 	"overdue/alert"
 	"overdue/internal/doctor"
 	"overdue/internal/entities"
+	"overdue/internal/sbclient"
 	"overdue/internal/sblink"
 )
 
@@ -25,7 +26,7 @@ import (
 type patient struct {
 	cfg    *config
 	ns     *namespace
-	client *azservicebus.Client
+	client *sbclient.Client
 	links  *sblink.Namespace
 	api    *entities.Admin
 }
@@ -35,7 +36,7 @@ func newPatient(c *config) (*patient, error) {
 	if err != nil {
 		return nil, &configError{fmt.Errorf("%s: %w", c.at("namespace"), err)}
 	}
-	client, links, tokens, err := ns.connect()
+	client, links, tokens, err := ns.connect(zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (d *patient) administration() (*sbadmin.Client, error) {
 func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 	c := d.cfg
 	x := doctor.Config{
-		Host: d.ns.host, Emulator: d.ns.plain, Dial: d.ns.open, Client: d.client, Links: d.links, Admin: d.api,
+		Host: d.ns.host, Emulator: d.ns.plain, Dial: d.ns.open, Client: d.client.Current(), Links: d.links, Admin: d.api,
 		MonitorQueue: c.MonitorQueue, Proxy: o.role != "monitor", Monitor: o.role != "proxy", ClientTokens: c.clientTokens(),
 		Listed: len(c.Monitor.Entities) > 0, Clock: d.measureClock,
 	}

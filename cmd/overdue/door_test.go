@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 )
 
 // The door has to be served by the proxy: a server of net/http alone changes the names of
@@ -27,13 +28,13 @@ func TestPropertiesPassTheDoorAsTheyAreSpelled(t *testing.T) {
 	if resp.StatusCode != http.StatusCreated {
 		t.Fatalf("status %d, want 201", resp.StatusCode)
 	}
-	client, links, _, err := p.namespace.connect()
+	client, links, _, err := p.namespace.connect(zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close(t.Context())
 	defer links.Close()
-	receiver, err := client.NewReceiverForQueue("orders", nil)
+	receiver, err := client.Current().NewReceiverForQueue("orders", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"overdue/internal/sbclient"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ const attachTimeout = 15 * time.Second
 // tries again when somebody doubts.
 type upstream struct {
 	ns     *namespace
-	client *azservicebus.Client
+	client *sbclient.Client
 	queue  string // the monitor queue
 	log    *zap.Logger
 	doubt  chan struct{} // somebody saw a write fail
@@ -37,7 +38,7 @@ type upstream struct {
 // errNotTried is the state before the first answer.
 var errNotTried = errors.New("not reached yet")
 
-func newUpstream(ns *namespace, client *azservicebus.Client, queue string, log *zap.Logger) *upstream {
+func newUpstream(ns *namespace, client *sbclient.Client, queue string, log *zap.Logger) *upstream {
 	return &upstream{ns: ns, client: client, queue: queue, log: log, doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
 }
 
@@ -153,11 +154,11 @@ func (u *upstream) try(ctx context.Context) error {
 // attachOnce opens a link to the monitor queue and closes it again. It is a new one each time: the SDK takes one
 // for open that was detached, as when the queue is deleted.
 func (u *upstream) attachOnce(ctx context.Context) error {
-	sender, err := u.client.NewSender(u.queue, nil)
-	if err != nil {
+	sender := u.client.NewSender(u.queue)
+	err := sender.Do(ctx, func(ctx context.Context, link *azservicebus.Sender) error {
+		_, err := link.NewMessageBatch(ctx, nil)
 		return err
-	}
-	_, err = sender.NewMessageBatch(ctx, nil)
+	})
 	_ = sender.Close(ctx) // what matters is whether it could be opened
 	return err
 }

@@ -26,7 +26,7 @@ func watchUpstream(t *testing.T, addr string) (*upstream, *observer.ObservedLogs
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, links, _, err := ns.connect()
+	client, links, _, err := ns.connect(zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
 
 	"overdue/internal/operations"
+	"overdue/internal/sbclient"
 	"overdue/internal/sblink"
 	"overdue/monitor"
 	"overdue/proxy"
@@ -28,7 +28,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 	if err != nil {
 		return &configError{fmt.Errorf("namespace: %w", err)}
 	}
-	client, links, tokens, err := ns.connect()
+	client, links, tokens, err := ns.connect(p.log)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (p *process) warnOfDrops() {
 }
 
 // newMonitor gives the monitor its sinks: the log always, then those of the configuration.
-func (p *process) newMonitor(client *azservicebus.Client, c monitor.Config) (*monitor.Worker, error) {
+func (p *process) newMonitor(client *sbclient.Client, c monitor.Config) (*monitor.Worker, error) {
 	c.MonitorQueue = p.cfg.MonitorQueue
 	c.Settings, c.Describe = p.knowledge.monitored, p.knowledge.describe
 	c.Log = p.log.Named("monitor")

@@ -50,19 +50,20 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sblink"},
+		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, koanf, prometheus, sync, term, yaml, zap},
 	},
-	"proxy":               {[]string{"scheduler", "internal/amqp", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/sas", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
+	"proxy":               {[]string{"scheduler", "internal/amqp", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/sas", "internal/sbclient", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":             {[]string{"alert", "scheduler", "internal/entities", "internal/operations", "internal/sblink"}, []string{backoff, goamqp, prometheus, sync, zap}},
-	"alert":               {[]string{"internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
-	"scheduler":           {[]string{"internal/inflight", "internal/operations", "internal/sblink"}, []string{azcore, azservicebus, bbolt, goamqp}},
+	"alert":               {[]string{"internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
+	"scheduler":           {[]string{"internal/inflight", "internal/operations", "internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, bbolt}},
 	"internal/operations": {others: []string{prometheus}},
 	"internal/redisstore": {others: []string{goredis}},
 	"internal/redistest":  {others: []string{miniredis}},
 	"internal/sas":        {},
 	"internal/sblink":     {[]string{"internal/amqp", "internal/sas"}, []string{azcore, goamqp, sync}},
 	"internal/inflight":   {},
+	"internal/sbclient":   {others: []string{azservicebus, goamqp}},
 	"internal/entities":   {ours: []string{"internal/iso8601"}},
 	"internal/doctor":     {[]string{"internal/entities", "internal/iso8601", "internal/sblink"}, []string{azcore, azservicebus, goamqp, sync}},
 	"internal/amqp":       {},
@@ -82,10 +83,10 @@ var rooms = map[string]room{
 	"internal/pipenet":  {},
 	"internal/emulator": {[]string{"internal/broker"}, []string{hujson}},
 	"internal/brokertest": {
-		[]string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/pipenet", "internal/queue", "internal/sas"},
+		[]string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/pipenet", "internal/queue", "internal/sas", "internal/sbclient"},
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
-	"internal/canary":   {others: []string{azservicebus, prometheus, zap}},
+	"internal/canary":   {[]string{"internal/sbclient"}, []string{azservicebus, prometheus, zap}},
 	"internal/testseed": {},
 	"internal/freeport": {},
 	"internal/arch":     {},
@@ -96,7 +97,7 @@ var rooms = map[string]room{
 // room; only proxy and monitor still never meet.
 var inTests = room{
 	ours: []string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/brokerhttp", "internal/brokertest", "internal/door", "internal/pipenet",
-		"internal/operations", "internal/queue", "internal/redisstore", "internal/redistest", "internal/sas", "internal/sblink", "internal/sbrest", "scheduler"},
+		"internal/operations", "internal/queue", "internal/redisstore", "internal/redistest", "internal/sas", "internal/sbclient", "internal/sblink", "internal/sbrest", "scheduler"},
 	others: []string{azcore, azservicebus, goamqp, websocket, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		"github.com/santhosh-tekuri/jsonschema", "github.com/spf13/pflag",
 		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},

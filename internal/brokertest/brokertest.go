@@ -29,6 +29,7 @@ import (
 	"overdue/internal/amqpserver"
 	"overdue/internal/broker"
 	"overdue/internal/pipenet"
+	"overdue/internal/sbclient"
 )
 
 // host is the name of every namespace that New makes.
@@ -143,17 +144,36 @@ func (ns *Namespace) Client(t testing.TB) *azservicebus.Client {
 	return newClient(t, ns.ConnectionString(), ns.ClientOptions())
 }
 
+// Lasting is Client for those who want one that is made anew when it is beyond recovery.
+func (ns *Namespace) Lasting(t testing.TB, configure ...func(*azservicebus.ClientOptions)) *sbclient.Client {
+	t.Helper()
+	c, err := sbclient.New(sbclient.Config{Dial: ns.Dial, Make: func(dial sbclient.Dialer) (*azservicebus.Client, error) {
+		options := ns.ClientOptions()
+		options.NewWebSocketConn = dial
+		for _, f := range configure {
+			f(options)
+		}
+		return azservicebus.NewClientFromConnectionString(ns.ConnectionString(), options)
+	}})
+	if err != nil {
+		t.Fatalf("brokertest: %v", err)
+	}
+	t.Cleanup(func() { closeClient(c.Close) })
+	return c
+}
+
 func newClient(t testing.TB, connectionString string, options *azservicebus.ClientOptions) *azservicebus.Client {
 	t.Helper()
 	client, err := azservicebus.NewClientFromConnectionString(connectionString, options)
 	if err != nil {
 		t.Fatalf("brokertest: %v", err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		// A connection that the test has broken cannot be closed in order.
-		_ = client.Close(ctx)
-	})
+	t.Cleanup(func() { closeClient(client.Close) })
 	return client
+}
+
+func closeClient(shut func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	_ = shut(ctx) // a connection that the test has broken cannot be closed in order
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"overdue/internal/sbclient"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ const (
 
 // Config says where canaries fly. All but Log and Registerer are needed.
 type Config struct {
-	Client   *azservicebus.Client
+	Client   *sbclient.Client
 	Queue    string        // a queue of its own, which dead-letters on expiry and has no consumers
 	Interval time.Duration // between canaries
 	// Send sends a message with that id and time to live the way of any work message: with its companion.
@@ -87,15 +88,10 @@ func New(cfg Config) (*Canary, error) {
 
 // Run lets canaries fly until ctx ends.
 func (c *Canary) Run(ctx context.Context) error {
-	dead, err := c.cfg.Client.NewReceiverForQueue(c.cfg.Queue, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
-	if err != nil {
-		return fmt.Errorf("canary: receiver for the dead letters of %s: %w", c.cfg.Queue, err)
-	}
-	defer func() { _ = dead.Close(context.WithoutCancel(ctx)) }() // nothing is left to lose
 	tick := time.NewTicker(c.cfg.Interval)
 	defer tick.Stop()
 	for {
-		c.note(ctx, c.fly(ctx, dead))
+		c.note(ctx, c.fly(ctx))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -108,7 +104,7 @@ func (c *Canary) Run(ctx context.Context) error {
 var errNotSent = errors.New("it could not be sent")
 
 // fly sends one canary and waits until it is found among the dead letters.
-func (c *Canary) fly(ctx context.Context, dead *azservicebus.Receiver) error {
+func (c *Canary) fly(ctx context.Context) error {
 	id := "overdue-canary-" + random()
 	sending, cancel := context.WithTimeout(ctx, patience)
 	err := c.cfg.Send(sending, id, within)
@@ -117,6 +113,11 @@ func (c *Canary) fly(ctx context.Context, dead *azservicebus.Receiver) error {
 		return fmt.Errorf("%w: %w", errNotSent, err)
 	}
 	deadline := time.Now().Add(within) // the broker has stamped it before
+	dead, err := c.cfg.Client.Current().NewReceiverForQueue(c.cfg.Queue, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+	if err != nil {
+		return fmt.Errorf("receiver for the dead letters of %s: %w", c.cfg.Queue, err)
+	}
+	defer func() { _ = dead.Close(context.WithoutCancel(ctx)) }() // nothing is left to lose
 	wait := firstLook
 	var looking error
 	for time.Since(deadline) < patience {

@@ -40,15 +40,22 @@ type scene struct {
 }
 
 // play runs a scene with a queue orders that dead-letters what expires, on fake time.
-func play(t *testing.T, act func(*scene)) {
+func play(t *testing.T, act func(*scene), configure ...func(*broker.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scene{T: t, tokens: &countingTokens{}}
 		s.ns = brokertest.New(t, func(c *broker.Config) {
 			c.AutoCreate = false
 			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}}
+			for _, f := range configure {
+				f(c)
+			}
 		})
-		s.links = sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: s.ns.Dial, Tokens: s.tokens})
+		cfg := sblink.Config{Host: "overdue.test", Plain: true, Dial: s.ns.Dial, Tokens: s.tokens}
+		if key := brokertest.Key(); s.ns.Broker.Secured() {
+			cfg.Tokens = sblink.SAS(key.KeyName, key.PrimaryKey)
+		}
+		s.links = sblink.New(cfg)
 		t.Cleanup(func() { _ = s.links.Close() }) // a test may have broken the connection
 		s.orders, _ = s.ns.Broker.Queue("orders")
 		act(s)
@@ -289,6 +296,21 @@ func TestConnectionThatIsCutIsMadeAnew(t *testing.T) {
 			s.Errorf("Next on a new connection = %v, %v, want the message", m, err)
 		}
 	})
+}
+
+// The broker ends such a connection with amqp:unauthorized-access, which is about no queue.
+func TestAStallBeforeTheFirstTokenIsOverWithTheNextLink(t *testing.T) {
+	play(t, func(s *scene) {
+		s.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnToken, Delay: 25 * time.Second, Times: 1})
+		if _, err := s.links.Peeker(s.Context(), "orders"); err == nil {
+			s.Error("a link that met the stall was opened, want an error")
+		}
+		p, err := s.links.Peeker(s.Context(), "orders")
+		if err != nil {
+			s.Fatalf("the next link = %v, want nil", err)
+		}
+		p.Close(s.Context())
+	}, func(c *broker.Config) { c.Keys = []broker.AuthorizationRule{brokertest.Key()} })
 }
 
 func TestClosedNamespaceOpensNothing(t *testing.T) {
