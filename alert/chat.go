@@ -12,11 +12,11 @@ import (
 type chat struct {
 	name string
 	text Text
-	form func(title, text string, resolved bool) any
+	form func(p *Page, title, text string) any
 	*poster
 }
 
-func newChat(kind, name string, cfg HTTP, text Text, form func(title, text string, resolved bool) any) (Pager, error) {
+func newChat(kind, name string, cfg HTTP, text Text, form func(p *Page, title, text string) any) (Pager, error) {
 	p, err := newPoster(kind, cfg)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (c *chat) Page(ctx context.Context, p Page) error {
 	if err != nil {
 		return err
 	}
-	return c.post(ctx, "application/json", c.form(title, text, p.Resolved))
+	return c.post(ctx, "application/json", c.form(&p, title, text))
 }
 
 type object = map[string]any
@@ -53,7 +53,7 @@ const (
 	maxSlackSection = 3000
 )
 
-func slackMessage(title, text string, _ bool) any {
+func slackMessage(_ *Page, title, text string) any {
 	blocks := []object{{"type": "header", "text": object{"type": "plain_text", "text": cut(title, maxSlackHeader), "emoji": false}}}
 	if text != "" {
 		// A plain text, since names of messages come from outside and must not become links or mentions.
@@ -64,10 +64,13 @@ func slackMessage(title, text string, _ bool) any {
 
 var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-func teamsMessage(title, text string, resolved bool) any {
+func teamsMessage(p *Page, title, text string) any {
 	color := "attention"
-	if resolved {
+	switch {
+	case p.Resolved:
 		color = "good"
+	case p.severity("critical") == "warning":
+		color = "warning"
 	}
 	body := []object{{"type": "TextBlock", "text": teamsEscape.Replace(title), "weight": "bolder", "size": "medium", "wrap": true, "color": color}}
 	for line := range strings.Lines(text) {

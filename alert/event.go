@@ -11,14 +11,11 @@ import (
 	"time"
 )
 
-// TypeMissed is the CloudEvents type of a deadline that was missed.
-const TypeMissed = "overdue.deadline.missed"
-
 // Event is one thing that somebody has to know. Its JSON form is a CloudEvent 1.0 in
 // structured mode.
 type Event struct {
-	ID      string // see [IDOf]: the same message gives the same id, however often it is told
-	Type    string
+	ID      string // see [IDOf] and [IDOfMoment]: the same message gives the same id, however often it is told
+	Type    string // one of the Type constants
 	Source  string // sb://<namespace>/<entity>
 	Subject string // the message-id
 	Time    time.Time
@@ -34,16 +31,30 @@ type EventData struct {
 	SequenceNumber   int64     `json:"sequenceNumber"`
 	EnqueuedTime     time.Time `json:"enqueuedTime"`
 	Deadline         time.Time `json:"deadline"`
-	DeadLetteredTime time.Time `json:"deadLetteredTime"`
-	LagMs            int64     `json:"lagMs"` // DeadLetteredTime minus Deadline
-	Strategy         string    `json:"strategy"`
-	DeadLetterReason string    `json:"deadLetterReason"`
+	DeadlineKind     string    `json:"deadlineKind"` // which one: KindReceived or KindCompleted
+	DeadLetteredTime time.Time `json:"deadLetteredTime,omitzero"`
+	LagMs            int64     `json:"lagMs"` // how long after the instant that the event is about it was noticed
+	Strategy         string    `json:"strategy,omitempty"`
+	DeadLetterReason string    `json:"deadLetterReason,omitempty"`
+	WarnBeforeMs     int64     `json:"warnBeforeMs,omitempty"` // of TypeNear: how long before the deadline somebody wants to be told
+	State            string    `json:"state,omitempty"`        // of a message that is still there: "active" (waiting or locked) or "deferred"
 	CorrelationID    string    `json:"correlationId,omitempty"`
 	DeliveryCount    uint32    `json:"deliveryCount"`
 }
 
-// Lag is how long after its deadline the message was dead-lettered.
-func (d *EventData) Lag() time.Duration { return d.DeadLetteredTime.Sub(d.Deadline) }
+// Kinds of deadlines.
+const (
+	KindReceived  = "received"
+	KindCompleted = "completed"
+)
+
+// Lag is how long after its deadline a message was dead-lettered, or after the instant that the event is about noticed.
+func (d *EventData) Lag() time.Duration {
+	if d.DeadLetteredTime.IsZero() {
+		return time.Duration(d.LagMs) * time.Millisecond
+	}
+	return d.DeadLetteredTime.Sub(d.Deadline)
+}
 
 // IDOf is the same for one message whichever companion, worker or attempt speaks of it, and
 // however they spell its queue.

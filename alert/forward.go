@@ -29,7 +29,7 @@ const (
 )
 
 // What states a deadline is not sent on: a copy that was late already would be late again at once.
-var statements = []string{"overdue-deadline", "overdue-within"}
+var statements = []string{"overdue-deadline", "overdue-within", "overdue-complete-within"}
 
 const (
 	forwardTime   = 30 * time.Second // of one round, tries of the SDK included

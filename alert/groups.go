@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,7 +49,7 @@ type GroupsConfig struct {
 	Outbox Outbox
 	Source string // of the pages: sb://<namespace>
 
-	By           []string      // labels; nil = type, entity and subscription
+	By           []string      // labels, to which the type always belongs; nil = type, entity and subscription
 	Wait         time.Duration // how long the first event of a group waits for others
 	Interval     time.Duration // between pages of a group that goes on; at least a second
 	ResolveAfter time.Duration // without events, until a group is told to be over; at least a second
@@ -116,6 +117,9 @@ func NewGroups(cfg GroupsConfig) (*Groups, error) {
 		if labelOf[name] == nil {
 			return nil, fmt.Errorf("alert: events have no label %q to group by", name)
 		}
+	}
+	if !slices.Contains(cfg.By, "type") {
+		cfg.By = append([]string{"type"}, cfg.By...) // a deadline that is near is not one that was missed
 	}
 	if cfg.Interval < time.Second || cfg.ResolveAfter < time.Second {
 		return nil, errors.New("alert: groups need an interval and a time to resolve of at least a second")

@@ -164,7 +164,7 @@ func (a alerter) Alert(_ context.Context, e Event) error {
 
 func TestOnlySomeEntities(t *testing.T) {
 	var told []string
-	a, err := Only(alerter(func(e Event) { told = append(told, e.Data.Entity) }), []string{"orders", "b*"})
+	a, err := Only(alerter(func(e Event) { told = append(told, e.Data.Entity) }), []string{"orders", "b*"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestOnlySomeEntities(t *testing.T) {
 	if got := strings.Join(told, " "); got != "orders bills" {
 		t.Errorf("told of %q, want orders and bills", got)
 	}
-	if _, err := Only(a, []string{"["}); err == nil {
+	if _, err := Only(a, []string{"["}, nil); err == nil {
 		t.Error("a pattern that cannot be read was taken")
 	}
 }

@@ -6,13 +6,14 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
-// Only is an Alerter that tells a of events about some entities only, and takes all others as told. The patterns are
-// those of [path.Match]; none lets everything pass.
-func Only(a Alerter, entities []string) (Alerter, error) {
-	if len(entities) == 0 {
+// Only is an Alerter that tells a of some events only, and takes all others as told: those about entities that one of the
+// patterns matches, see [path.Match], and of one of the types, by their last words. None lets everything pass.
+func Only(a Alerter, entities, events []string) (Alerter, error) {
+	if len(entities)+len(events) == 0 {
 		return a, nil
 	}
 	for _, pattern := range entities {
@@ -20,12 +21,17 @@ func Only(a Alerter, entities []string) (Alerter, error) {
 			return nil, fmt.Errorf("alert: %q is not a pattern: %w", pattern, err)
 		}
 	}
-	return only{a, entities}, nil
+	for _, name := range events {
+		if !slices.Contains(eventTypes, typePart+name) {
+			return nil, fmt.Errorf("alert: there are no events called %q; choose of %s", name, strings.ReplaceAll(strings.Join(eventTypes, ", "), typePart, ""))
+		}
+	}
+	return only{a, entities, events}, nil
 }
 
 type only struct {
 	Alerter
-	entities []string
+	entities, events []string
 }
 
 // Without is an Alerter that takes events about one entity as told, and tells a of all others.
@@ -50,12 +56,20 @@ func (w without) Alert(ctx context.Context, e Event) error {
 func (o only) Unwrap() Alerter { return o.Alerter }
 
 func (o only) Alert(ctx context.Context, e Event) error {
-	for _, pattern := range o.entities {
-		if ok, _ := path.Match(pattern, e.Data.Entity); ok { // the pattern was checked when it was given
-			return o.Alerter.Alert(ctx, e)
-		}
+	if o.passes(&e) {
+		return o.Alerter.Alert(ctx, e)
 	}
 	return nil
+}
+
+func (o only) passes(e *Event) bool {
+	if len(o.events) > 0 && !slices.Contains(o.events, strings.TrimPrefix(e.Type, typePart)) {
+		return false
+	}
+	return len(o.entities) == 0 || slices.ContainsFunc(o.entities, func(pattern string) bool {
+		ok, _ := path.Match(pattern, e.Data.Entity) // the pattern was checked when it was given
+		return ok
+	})
 }
 
 // GroupsOf is the Groups behind a, nil when it has none.

@@ -16,7 +16,7 @@ const PagerDutyURL = "https://events.pagerduty.com/v2/enqueue"
 type PagerDutyConfig struct {
 	HTTP              // "" = PagerDutyURL
 	RoutingKey string // the integration key, a secret
-	Severity   string // "" = error; critical, error, warning or info
+	Severity   string // of a missed deadline, "" = error; critical, error, warning or info
 }
 
 type pagerDuty struct {
@@ -55,7 +55,7 @@ func (a *pagerDuty) Page(ctx context.Context, p Page) error {
 		details[name] = value
 	}
 	event["payload"] = object{
-		"summary": title, "source": p.Source, "severity": a.cfg.Severity, "timestamp": p.Last.UTC().Format(time.RFC3339),
+		"summary": title, "source": p.Source, "severity": p.severity(a.cfg.Severity), "timestamp": p.Last.UTC().Format(time.RFC3339),
 		"component": p.Where(), "class": p.Labels["type"], "custom_details": details,
 	}
 	return a.post(ctx, "application/json", event)

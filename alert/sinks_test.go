@@ -131,7 +131,7 @@ func TestAlertmanager(t *testing.T) {
 			t.Fatal(err)
 		}
 		path, body := posted()
-		want := map[string]any{"alertname": "OverdueDeadlineMissed", "source": "sb://n", "entity": "orders"}
+		want := map[string]any{"alertname": "OverdueDeadlineMissed", "source": "sb://n", "entity": "orders", "severity": "critical"}
 		if diff := cmp.Diff(want, at(t, body, 0, "labels")); diff != "" || path != "/am/api/v2/alerts" {
 			t.Errorf("labels at %s (-want +got):\n%s", path, diff)
 		}

@@ -100,7 +100,9 @@ func (p Page) noun(n int) string {
 }
 
 var nouns = map[string][2]string{
-	TypeMissed: {"missed deadline", "missed deadlines"},
+	TypeMissed:     {"missed deadline", "missed deadlines"},
+	TypeIncomplete: {"message not completed in time", "messages not completed in time"},
+	TypeNear:       {"deadline that is near", "deadlines that are near"},
 }
 
 // Title is the page in one line.
@@ -122,7 +124,7 @@ func (p Page) Text() string {
 	if p.Oldest != nil {
 		lines = append(lines, fmt.Sprintf("Oldest: %s, due %s", p.Oldest.Subject, stamp(p.Oldest.Data.Deadline)))
 	}
-	if p.WorstLag > 0 {
+	if p.WorstLag > 0 && p.Labels["type"] != TypeNear {
 		lines = append(lines, fmt.Sprintf("Worst lag: %v", p.WorstLag))
 	}
 	for _, e := range p.Samples {
@@ -161,6 +163,7 @@ func (p Page) alertLabels() map[string]string {
 		}
 		labels[name] = value
 	}
+	labels["severity"] = p.severity("critical")
 	return labels
 }
 

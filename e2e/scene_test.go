@@ -115,7 +115,7 @@ func (s *scene) newProxy(sc *scheduler.Scheduler) *proxy.Proxy {
 			return proxy.Settings{
 				Monitored: s.monitored[entity], StampTTL: s.stamp,
 				Deadline: s.settings.Deadline, DefaultMessageTimeToLive: s.settings.DefaultMessageTimeToLive, SubscriptionTimeToLive: s.shortest,
-				Findable: s.slots,
+				Findable: s.slots, CompleteWithin: s.settings.CompleteWithin, WarnBefore: s.settings.WarnBefore,
 			}
 		},
 	})
@@ -345,6 +345,10 @@ type event struct {
 		SessionID        string
 		Strategy         string
 		DeadLetterReason string
+		DeadlineKind     string
+		State            string
+		WarnBeforeMs     int64
+		EnqueuedTime     time.Time
 		Deadline         time.Time
 		DeadLetteredTime time.Time
 	}

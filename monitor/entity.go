@@ -227,6 +227,7 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 	if due = e.spare(ctx, due); len(due) == 0 {
 		return
 	}
+	at := e.w.latest() // what is found by the pass is there now, or later
 	err := e.describe(ctx, due)
 	reachable := err == nil && e.reachable()
 	e.nudges.Store(reachable && e.misses())
@@ -275,6 +276,7 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 	for _, wt := range due {
 		if err == nil && !wt.ref.Unnamed() {
 			e.followCopy(wt, due)
+			e.announce(ctx, wt, at)
 		}
 		switch {
 		case wt.missed != nil:

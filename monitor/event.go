@@ -11,6 +11,9 @@ import (
 // event is what there is to tell about the missed message of wt on the entity with that path.
 func (w *Worker) event(entity string, wt *watch) alert.Event {
 	m := wt.missed
+	if m.Type != "" {
+		return w.eventOfMoment(entity, wt)
+	}
 	source := w.source(entity)
 	name, subscription := splitPath(entity)
 	return alert.Event{
@@ -18,7 +21,7 @@ func (w *Worker) event(entity string, wt *watch) alert.Event {
 		Source: source, Subject: wt.ref.MessageID, Time: m.DeadLetteredTime.UTC(),
 		Data: alert.EventData{
 			Entity: name, Subscription: subscription, MessageID: wt.ref.MessageID, SessionID: wt.ref.SessionID,
-			SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime.UTC(), Deadline: m.Deadline.UTC(),
+			SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime.UTC(), Deadline: m.Deadline.UTC(), DeadlineKind: alert.KindReceived,
 			DeadLetteredTime: m.DeadLetteredTime.UTC(), LagMs: m.DeadLetteredTime.Sub(m.Deadline).Milliseconds(),
 			Strategy: m.Strategy, DeadLetterReason: m.DeadLetterReason,
 			CorrelationID: m.CorrelationID, DeliveryCount: m.DeliveryCount,

@@ -25,6 +25,8 @@ func (e *entity) follow(ctx context.Context, wt *watch) {
 		wt.held.done(ctx, nil)
 		return
 	}
-	next := &watch{ref: wt.ref, held: wt.held, since: wt.since, next: time.Now(), hops: wt.hops + 1}
+	ref := wt.ref
+	ref.Warned, ref.Incomplete = 0, false
+	next := &watch{ref: ref, held: wt.held, since: wt.since, next: time.Now(), hops: wt.hops + 1}
 	e.w.route(ctx, e.traits.forwardTo, next)
 }

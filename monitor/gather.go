@@ -94,7 +94,7 @@ func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gath
 			if m.EnqueuedTime.Before(g.want.from) || m.EnqueuedTime.After(g.want.until) || !g.standsFor(m, e.traits.Settings) {
 				continue
 			}
-			if at := judge(&g.wt.ref, m, e.traits.Settings, now).deadline; !missed && at.After(now.Add(nearDeadline)) {
+			if at := judge(&g.wt.ref, m, e.traits.Settings, now).deadline; !missed && at.After(now.Add(nearDeadline)) && !e.hasMoments(&g.wt.ref, m) {
 				if g.next.IsZero() || at.Before(g.next) {
 					g.next = at
 				}

@@ -121,7 +121,9 @@ func (h *held) split() []*watch {
 // another is a watch over the message with that number, which the reference of wt fits as well.
 func (h *held) another(wt *watch, number int64) *watch {
 	h.add(1)
-	return &watch{ref: wt.ref, held: h, since: wt.since, next: time.Now(), copied: number, want: want{sole: true}}
+	ref := wt.ref
+	ref.Warned, ref.Incomplete = 0, false // of that one nobody has been told
+	return &watch{ref: ref, held: h, since: wt.since, next: time.Now(), copied: number, want: want{sole: true}}
 }
 
 // add counts n watches more.
@@ -218,7 +220,7 @@ func (h *held) merged() []scheduler.Companion {
 	for _, c := range again {
 		if n := len(out); n > 0 {
 			last, telling := &out[n-1], c.Attempt > h.companion.Attempt
-			if c.Kind == scheduler.KindEach && last.Kind == c.Kind && last.Entity == c.Entity && last.Attempt == c.Attempt && (telling || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
+			if c.Kind == scheduler.KindEach && last.Kind == c.Kind && last.Entity == c.Entity && last.Attempt == c.Attempt && last.Version() == c.Version() && (telling || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
 				last.Due = c.Due
 				last.References = append(last.References, c.References...)
 				continue

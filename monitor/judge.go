@@ -26,9 +26,11 @@ const (
 // judgement is a verdict with the stamps that it rests on.
 type judgement struct {
 	verdict  Verdict
-	deadline time.Time // by the broker's clock
-	native   bool      // the message's own time-to-live has passed: the broker itself will not deliver it
-	deferred bool      // a consumer has set it aside, and the broker does not expire it by itself
+	deadline time.Time // by the broker's clock; zero where it may be received at any time
+	// completeBy is when it has to be settled for good; zero where nobody says so.
+	completeBy time.Time
+	native     bool // the message's own time-to-live has passed: the broker itself will not deliver it
+	deferred   bool // a consumer has set it aside, and the broker does not expire it by itself
 }
 
 // judge decides about message m that r names, at the instant now of the broker's clock,
@@ -36,6 +38,7 @@ type judgement struct {
 func judge(r *scheduler.Reference, m *sblink.Message, s Settings, now time.Time) judgement {
 	enqueued := m.EnqueuedTime
 	deadline := deadlineOf(r, m, s)
+	by := completeBy(r, m, s)
 	expiry, mortal := nativeExpiry(m, s, enqueued)
 	switch {
 	case pending(m):
@@ -44,17 +47,17 @@ func judge(r *scheduler.Reference, m *sblink.Message, s Settings, now time.Time)
 		if m.ScheduledEnqueueTime.After(now) {
 			start = m.ScheduledEnqueueTime
 		}
-		return judgement{verdict: NotDue, deadline: start.Add(max(r.Within, lookAgainMin))}
-	case deadline.After(now):
-		return judgement{verdict: NotDue, deadline: deadline}
+		return judgement{verdict: NotDue, deadline: start.Add(max(firstMoment(r, s), lookAgainMin))}
+	case deadline.IsZero() || deadline.After(now):
+		return judgement{verdict: NotDue, deadline: deadline, completeBy: by}
 	}
-	return judgement{verdict: Overdue, deadline: deadline, native: mortal && !expiry.After(now), deferred: m.State == sblink.Deferred}
+	return judgement{verdict: Overdue, deadline: deadline, completeBy: by, native: mortal && !expiry.After(now), deferred: m.State == sblink.Deferred}
 }
 
 // deadlineOf is the deadline as m states it itself, by the rules of the proxy. The
 // reference is not enough: where a message-id repeats, it may speak of another message,
 // whose deadline is not this one's. Only what a message cannot state, a deadline that its
-// entity gives it, is taken from the reference.
+// entity gives it, is taken from the reference. Zero: it may be received at any time.
 func deadlineOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
 	enqueued := m.EnqueuedTime
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
@@ -73,13 +76,20 @@ func deadlineOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time
 	case mortal:
 		return expiry
 	}
+	if r.Stated == scheduler.StatedComplete {
+		return time.Time{}
+	}
 	return r.DeadlineAt(enqueued)
 }
 
 // agrees reports whether m has the deadline that r says its message has. If not, m may be
 // another message with the same message-id.
 func agrees(r *scheduler.Reference, m *sblink.Message, s Settings) bool {
-	return deadlineOf(r, m, s).Sub(r.DeadlineAt(m.EnqueuedTime)).Abs() <= time.Millisecond
+	deadline := deadlineOf(r, m, s)
+	if r.Stated == scheduler.StatedComplete {
+		deadline = completeBy(r, m, s)
+	}
+	return deadline.Sub(r.DeadlineAt(m.EnqueuedTime)).Abs() <= time.Millisecond
 }
 
 // nativeExpiry is when the broker stops delivering m: its time-to-live, capped by the

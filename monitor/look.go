@@ -109,9 +109,12 @@ func (w *want) fits(m *sblink.Message) bool {
 	return m.MessageID == w.messageID && !enqueued.Before(w.from) && !enqueued.After(w.until) && !w.spared(m)
 }
 
-// spared reports whether m, which waits, states no deadline where the message that is looked for does: it has the same id,
+// spared reports whether m is not looked for, since it never becomes overdue and need not be completed either.
+func (w *want) spared(m *sblink.Message) bool { return w.endures(m) && !completes(w.ref, m) }
+
+// endures reports whether m, which waits, states no deadline where the message that is looked for does: it has the same id,
 // and never becomes overdue. What a dead letter states is not asked, since it was expired.
-func (w *want) spared(m *sblink.Message) bool {
+func (w *want) endures(m *sblink.Message) bool {
 	if m.DeadLetterReason != "" || m.TimeToLive > 0 {
 		return false
 	}

@@ -4,10 +4,10 @@ package monitor
 
 import (
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"overdue/alert"
 	"overdue/internal/operations"
 )
 
@@ -20,9 +20,11 @@ const otherEntities = "other"
 
 // Verdicts as the metrics name them.
 const (
-	verdictMet     = operations.Met
-	verdictMissed  = "missed"
-	verdictUnknown = "unknown"
+	verdictMet    = operations.Met
+	verdictMissed = "missed"
+	// verdictIncomplete is about a second deadline, or the only one of a message that may be received at any time.
+	verdictIncomplete = "incomplete"
+	verdictUnknown    = "unknown"
 )
 
 // metrics are those of the room. All are safe for concurrent use.
@@ -32,6 +34,7 @@ type metrics struct {
 	lag        *prometheus.HistogramVec
 	waiting    *prometheus.GaugeVec
 	alerts     *prometheus.CounterVec
+	near       *prometheus.CounterVec
 
 	mu     sync.Mutex
 	labels map[string]struct{}
@@ -57,10 +60,14 @@ func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.De
 			Name: "overdue_alerts_total",
 			Help: "Events handed to a sink, by result: ok or error.",
 		}, []string{"sink", "result"}),
+		near: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "overdue_warnings_total",
+			Help: "Times that a message was not settled yet as long before its deadline as warnBefore says.",
+		}, []string{"entity"}),
 		labels: map[string]struct{}{},
 	}
 	if r != nil {
-		r.MustRegister(m.lag, m.waiting, m.alerts)
+		r.MustRegister(m.lag, m.waiting, m.alerts, m.near)
 	}
 	return m
 }
@@ -85,9 +92,17 @@ func (m *metrics) verdict(entity, verdict string) {
 	m.deadlines.Add(entity, verdict, 1)
 }
 
-func (m *metrics) missed(entity string, lag time.Duration) {
-	m.verdict(entity, verdictMissed)
-	m.lag.WithLabelValues(m.entity(entity)).Observe(lag.Seconds())
+// told counts an event that nobody has been told of before.
+func (m *metrics) told(entity string, e *alert.Event) {
+	switch e.Type {
+	case alert.TypeMissed:
+		m.verdict(entity, verdictMissed)
+		m.lag.WithLabelValues(m.entity(entity)).Observe(e.Data.Lag().Seconds())
+	case alert.TypeIncomplete:
+		m.verdict(entity, verdictIncomplete)
+	case alert.TypeNear:
+		m.near.WithLabelValues(m.entity(entity)).Inc()
+	}
 }
 
 func (m *metrics) outstanding(entity string, n int) {

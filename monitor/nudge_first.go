@@ -62,7 +62,7 @@ func (e *entity) misses() bool {
 
 // fresh reports whether nothing was tried yet for the message of wt.
 func (wt *watch) fresh() bool {
-	return wt.missed == nil && !wt.waits && wt.climbed.IsZero() && wt.looks == 0 && wt.copied == 0 && wt.hops == 0 &&
+	return wt.missed == nil && !wt.ahead() && !wt.waits && wt.climbed.IsZero() && wt.looks == 0 && wt.copied == 0 && wt.hops == 0 &&
 		(wt.slot != nil || !wt.ref.From.IsZero())
 }
 

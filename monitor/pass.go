@@ -45,7 +45,7 @@ func (e *entity) pass(ctx context.Context, due []*watch) error {
 		wt.judgement = judgement{verdict: Gone}
 		if m := wt.want.found; m != nil {
 			wt.alive = now
-			wt.judgement = judge(&wt.ref, m, e.traits.Settings, now)
+			wt.judgement = e.judge(wt, now)
 		}
 		if wt.judgement.verdict == Overdue {
 			overdue = append(overdue, wt)
@@ -147,7 +147,7 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 	case v == Gone && e.traits.forwardTo != "":
 		e.follow(ctx, wt)
 	case v == Gone:
-		e.w.metrics.verdict(e.name, e.whenGone(wt))
+		e.ended(wt)
 		wt.held.done(ctx, nil)
 	case v == NotDue:
 		e.postpone(ctx, wt)
@@ -163,17 +163,22 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 		if e.traits.partitioned {
 			wait = max(wait, 4*e.looked) // it may have read the whole queue
 		}
-		e.later(ctx, wt, wait)
+		e.later(ctx, wt, e.untilComplete(wt, wait))
 	}
 }
 
-// postpone looks again at the deadline: from hand if it is near, else by a companion
-// that is due then.
+// postpone looks again at the deadline, or when there is something to tell before: from hand if that is near, else by
+// a companion that is due then.
 func (e *entity) postpone(ctx context.Context, wt *watch) {
-	wait := wt.judgement.deadline.Add(stampGrain).Sub(e.w.clock.now())
-	if wait <= nearDeadline {
+	next := e.nextMoment(wt)
+	if next.IsZero() {
+		wt.held.done(ctx, nil) // all is told
+		return
+	}
+	wait := next.Add(stampGrain).Sub(e.w.clock.now())
+	if wait <= nearDeadline && !e.w.behind(next) {
 		e.later(ctx, wt, max(wait, time.Millisecond))
 		return
 	}
-	e.anew(ctx, wt, wt.judgement.deadline)
+	e.anew(ctx, wt, next)
 }

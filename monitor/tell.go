@@ -20,13 +20,13 @@ import (
 // tellTime bounds the tries to tell one event before its companion is written anew.
 const tellTime = 10 * time.Second
 
-// tell takes the missed deadline of wt to every sink, then ends wt. It does not block: a
+// tell takes the missed deadline of wt, or what else there is to tell, to every sink, then ends wt. It does not block: a
 // slow sink must not hold up the next pass.
 func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
 	e := w.event(entity, wt)
 	t, first := w.told.begin(e.ID)
 	if first && wt.ref.Missed == nil {
-		w.metrics.missed(entity, e.Data.Lag())
+		w.metrics.told(entity, &e)
 	}
 	w.running.Go(func() {
 		if first {

@@ -49,7 +49,7 @@ func TestEventIsAValidCloudEvent(t *testing.T) {
 	want := map[string]any{
 		"entity": "orders", "messageId": "m-1", "sessionId": "s", "sequenceNumber": 7.0, "enqueuedTime": "2026-01-31T12:00:00Z",
 		"deadline": "2026-01-31T12:00:01Z", "deadLetteredTime": "2026-01-31T12:00:01.025Z", "lagMs": 25.0, "strategy": "native",
-		"deadLetterReason": "TTLExpiredException", "correlationId": "c", "deliveryCount": 2.0,
+		"deadLetterReason": "TTLExpiredException", "correlationId": "c", "deliveryCount": 2.0, "deadlineKind": "received",
 	}
 	if diff := cmp.Diff(want, data); diff != "" {
 		t.Errorf("data (-want +got):\n%s", diff)

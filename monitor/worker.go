@@ -43,9 +43,11 @@ type Config struct {
 
 // Settings is what an operator says of an entity. The zero value means nothing.
 type Settings struct {
-	Strategy                 string        // "auto" or "", "native", "scan", "session"
-	Deadline                 time.Duration // of messages that state none; 0 = none
-	DefaultMessageTimeToLive time.Duration // caps the messages' own; 0 = unlimited or unknown
+	Strategy                 string          // "auto" or "", "native", "scan", "session"
+	Deadline                 time.Duration   // of messages that state none; 0 = none
+	CompleteWithin           time.Duration   // by when messages have to be settled for good that do not say so; 0 = no matter when
+	WarnBefore               []time.Duration // how long before a deadline somebody wants to know that it is near
+	DefaultMessageTimeToLive time.Duration   // caps the messages' own; 0 = unlimited or unknown
 }
 
 const (

@@ -96,12 +96,15 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 	}
 	// Of a deadline that is the end of a TTL there is nothing to stamp: the one of a copy in a
 	// subscription is not that of the others.
-	stamps := s.StampTTL && st.by != byTTL && st.by != byDefault
+	stamps := s.StampTTL && st.by != byTTL && st.by != byDefault && st.by != byComplete
 	if stamps && ttl > 0 && ttl <= maxTTL && (life == 0 || ttl < life) {
 		m.Stamp = ttl
 	}
-	pr.findable = pr.ref.Within > 0 && (!stamps || m.Stamp == ttl || life == ttl) && (st.by != byEntity || stamps) && (st.by != byWithin || stamps) &&
+	pr.findable = pr.ref.Within > 0 && (!stamps || m.Stamp == ttl || life == ttl) && (st.by != byEntity || stamps) && (st.by != byWithin || stamps) && st.by != byComplete &&
 		now.Measured && m.SessionID == "" && m.ScheduledEnqueueTime.IsZero() && m.Delay == 0
+	if err := pr.second(m, s); err != nil {
+		return promise{}, false, err
+	}
 	return pr, true, nil
 }
 
@@ -129,7 +132,10 @@ func statedBy(m *message, s Settings) (statement, error) {
 	case byEntities > 0 && byEntities < maxDeadline:
 		return statement{within: roundUp(byEntities), by: byDefault}, nil
 	}
-	return statement{}, nil
+	if within, _, err = completion(m, s); err != nil || within == 0 {
+		return statement{}, err
+	}
+	return statement{within: within, by: byComplete}, nil
 }
 
 // plausible refuses an absolute deadline that has passed for certain, or is absurd.

@@ -22,7 +22,8 @@
 //
 // A message states its deadline, first match wins, by the property overdue-deadline
 // or overdue-within, by CloudEvents' ce-expirytime, by its TTL, or not at all: then the entity's
-// configured deadline and its default TTL apply. All are relative to the broker's clock;
+// configured deadline and its default TTL apply. By overdue-complete-within, or its entity's completeWithin, it states
+// a second one, or that one alone (second.go). All are relative to the broker's clock;
 // deadline.go has the arithmetic. A send is acknowledged when the work message and its
 // companion are both accepted, and send.go is the one path that sees to it.
 package proxy

@@ -83,6 +83,11 @@ type Settings struct {
 	Monitored bool
 	// Deadline applies to messages that state none and have no TTL; 0 = none.
 	Deadline time.Duration
+	// CompleteWithin is how long after they were enqueued messages have to be settled for good that do not say so
+	// themselves; 0 = no matter how long.
+	CompleteWithin time.Duration
+	// WarnBefore is how long before a deadline the monitor tells that it is near, as often as it has values.
+	WarnBefore []time.Duration
 	// DefaultMessageTimeToLive is the entity's own, as the broker has it: it caps the TTL of
 	// every message. 0 = unlimited.
 	DefaultMessageTimeToLive time.Duration

@@ -24,7 +24,7 @@ type encoder struct {
 func (e *encoder) encode(c *Companion) ([]byte, error) {
 	e.err, e.end = nil, 0
 	b := append(e.body[:0], `{"version":`...)
-	b = strconv.AppendInt(b, int64(c.version()), 10)
+	b = strconv.AppendInt(b, int64(c.Version()), 10)
 	b = e.text(append(b, `,"kind":`...), string(c.Kind))
 	b = e.text(append(b, `,"entity":`...), c.Entity)
 	if c.Attempt != 0 {
@@ -99,6 +99,15 @@ func (e *encoder) reference(b []byte, r *Reference) []byte {
 	if r.Once {
 		b = append(b, `,"once":true`...)
 	}
+	if ms := r.CompleteWithin.Milliseconds(); ms != 0 {
+		b = strconv.AppendInt(append(b, `,"completeWithinMs":`...), ms, 10)
+	}
+	if ms := r.Warned.Milliseconds(); ms != 0 {
+		b = strconv.AppendInt(append(b, `,"warnedMs":`...), ms, 10)
+	}
+	if r.Incomplete {
+		b = append(b, `,"incomplete":true`...)
+	}
 	if r.Missed != nil {
 		b = e.value(append(b, `,"missed":`...), r.Missed)
 	}
@@ -110,7 +119,8 @@ func (e *encoder) reference(b []byte, r *Reference) []byte {
 // promisedAs reports whether two references differ in nothing but their ids.
 func (r *Reference) promisedAs(o *Reference) bool {
 	return r.Sent.Equal(o.Sent) && r.From.Equal(o.From) && r.Until.Equal(o.Until) && r.Deadline.Equal(o.Deadline) &&
-		r.Within == o.Within && r.Stated == o.Stated && r.Once == o.Once && r.Missed == o.Missed
+		r.Within == o.Within && r.Stated == o.Stated && r.Once == o.Once && r.Missed == o.Missed &&
+		r.CompleteWithin == o.CompleteWithin && r.Warned == o.Warned && r.Incomplete == o.Incomplete
 }
 
 // text appends s as a JSON string.

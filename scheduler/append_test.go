@@ -14,15 +14,12 @@ import (
 
 // reflected is the wire form of c as encoding/json writes it.
 func reflected(c *Companion) ([]byte, error) {
-	w := wireCompanion{Version: wireVersion, Kind: c.Kind, Entity: c.Entity, Attempt: c.Attempt}
+	w := wireCompanion{Version: c.Version(), Kind: c.Kind, Entity: c.Entity, Attempt: c.Attempt}
 	for _, r := range c.References {
-		if r.MessageID == "" {
-			w.Version = unnamedVersion
-		}
 		wr := wireReference{
 			MessageID: r.MessageID, SessionID: r.SessionID, PartitionKey: r.PartitionKey,
 			Sent: r.Sent.UTC(), Deadline: r.Deadline.UTC(), WithinMs: r.Within.Milliseconds(),
-			Stated: r.Stated, Once: r.Once, Missed: r.Missed,
+			Stated: r.Stated, Once: r.Once, CompleteMs: r.CompleteWithin.Milliseconds(), WarnedMs: r.Warned.Milliseconds(), Incomplete: r.Incomplete, Missed: r.Missed,
 		}
 		if !r.From.IsZero() {
 			from, until := r.From.UTC(), r.Until.UTC()
@@ -51,6 +48,12 @@ func TestCompanionIsEncodedAsEncodingJSONWould(t *testing.T) {
 			} else {
 				r = Reference{Sent: instant("sent"), Deadline: instant("deadline"), Stated: text("stated"), Once: rapid.Bool().Draw(t, "once"),
 					Within: time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "within"))}
+				r.CompleteWithin = time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "complete within"))
+				r.Warned = time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "warned"))
+				r.Incomplete = rapid.Bool().Draw(t, "incomplete")
+				if rapid.Bool().Draw(t, "only to be completed") {
+					r.Stated = StatedComplete
+				}
 				if rapid.Bool().Draw(t, "measured") {
 					r.From, r.Until = instant("from"), instant("until")
 				}

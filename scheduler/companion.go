@@ -66,7 +66,17 @@ type Reference struct {
 	// deadline is the broker's enqueued-time plus Within.
 	Deadline time.Time
 	Within   time.Duration
-	Stated   string // how it was stated: "deadline", "within", "ttl", "entity", "default"
+	Stated   string // how it was stated: "deadline", "within", "ttl", "entity", "default", or StatedComplete
+
+	// Ahead is how long before its deadline it is to be looked at first, since there is something to tell by then. It is
+	// not part of the wire form: the companion is due so much earlier, and the monitor looks what for.
+	Ahead time.Duration
+	// CompleteWithin is how long after its enqueued-time the message has to be settled for good, whole milliseconds; 0 = no
+	// matter how long, or that is its Deadline already, see StatedComplete.
+	CompleteWithin time.Duration
+	// What the monitor has told of it so far: that a deadline is as near as Warned, 0 = nothing; that it was not completed in time.
+	Warned     time.Duration
+	Incomplete bool
 
 	// Once says that its send cannot have left a second message behind: whoever made it does not make it again by
 	// itself when the acknowledgement is lost.
@@ -77,8 +87,9 @@ type Reference struct {
 	Missed *Missed
 }
 
-// Missed is what the monitor saw of a message whose deadline was missed.
+// Missed is what the monitor saw of a message whose deadline was missed, or of which there is something else to tell.
 type Missed struct {
+	Type             string    `json:"type,omitempty"` // of the event; "" = the deadline was missed
 	SequenceNumber   int64     `json:"sequenceNumber"`
 	EnqueuedTime     time.Time `json:"enqueuedTime"`
 	Deadline         time.Time `json:"deadline"`
@@ -88,6 +99,10 @@ type Missed struct {
 	CorrelationID    string    `json:"correlationId,omitempty"`
 	DeliveryCount    uint32    `json:"deliveryCount"`
 	TakenBy          []string  `json:"takenBy,omitempty"` // the sinks that need not be told any more
+
+	// Where Type is not "", DeadLetteredTime is when the message was seen, and:
+	State        string `json:"state,omitempty"`        // "active" or "deferred"
+	WarnBeforeMs int64  `json:"warnBeforeMs,omitempty"` // how long before the deadline somebody wants to be told
 }
 
 // Unnamed reports whether r stands for messages that were sent without a name. What the broker calls them is not known.

@@ -24,6 +24,7 @@ func compose(tickets []*ticket) []*group {
 	type key struct {
 		entity string
 		due    int64
+		second bool // its references need another version: what cannot be read keeps nobody else's deadline from being
 	}
 	var groups []*group
 	slots := map[key]*group{}
@@ -34,7 +35,7 @@ func compose(tickets []*ticket) []*group {
 	}
 	for _, t := range tickets {
 		if t.c.Kind == KindSlot {
-			k := key{t.c.Entity, t.c.SlotEnd.UnixNano()}
+			k := key{t.c.Entity, t.c.SlotEnd.UnixNano(), false}
 			g := slots[k]
 			if g == nil || !t.c.Due.Equal(g.c.Due) || g.stands()+len(t.c.Lives)+len(t.c.Spans) > maxLives {
 				g = &group{c: t.c}
@@ -53,8 +54,8 @@ func compose(tickets []*ticket) []*group {
 			continue
 		}
 		for i, r := range t.c.References {
-			due := slotEnd(r.Deadline)
-			k := key{t.c.Entity, due.UnixNano()}
+			due := slotEnd(r.alarm())
+			k := key{t.c.Entity, due.UnixNano(), r.beyondFirst()}
 			if k != last.key {
 				last.key, last.g = k, shared[k]
 			}

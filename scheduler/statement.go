@@ -28,7 +28,7 @@ func StatedDeadline(property func(name string) any) (at time.Time, within time.D
 			continue
 		}
 		if name == propertyWithin {
-			within, err = statedWithin(v)
+			within, err = statedWithin(name, v)
 		} else {
 			at, err = statedAt(name, v)
 		}
@@ -49,14 +49,14 @@ func statedAt(name string, v any) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%s is %s; an instant is written as in 2026-01-31T12:00:00Z", name, quoted(v))
 }
 
-func statedWithin(v any) (time.Duration, error) {
+func statedWithin(name string, v any) (time.Duration, error) {
 	s, isString := v.(string)
 	within, err := parseDuration(s)
 	switch {
 	case !isString || err != nil:
-		return 0, fmt.Errorf("%s is %s; a duration is written with its unit, as 30s or PT30S", propertyWithin, quoted(v))
+		return 0, fmt.Errorf("%s is %s; a duration is written with its unit, as 30s or PT30S", name, quoted(v))
 	case within <= 0 || within > maxWithin:
-		return 0, fmt.Errorf("%s is %s; it has to be more than nothing and at most 100 years", propertyWithin, quoted(v))
+		return 0, fmt.Errorf("%s is %s; it has to be more than nothing and at most 100 years", name, quoted(v))
 	}
 	return within, nil
 }

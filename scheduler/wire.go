@@ -17,22 +17,9 @@ import (
 // JSON; the field "version" tells readers whether they understand it.
 const ContentType = "application/vnd.overdue.companion+json"
 
-// wireVersion is raised when a reader of the old form would misjudge the new one.
-// Fields that a reader may ignore are added without raising it.
-const wireVersion = 1
-
-// unnamedVersion is that of companions with references that name no message, which readers of wireVersion refuse.
-const unnamedVersion = 2
-
-// version is the lowest by which c can be read.
-func (c *Companion) version() int {
-	for i := range c.References {
-		if c.References[i].Unnamed() {
-			return unnamedVersion
-		}
-	}
-	return wireVersion
-}
+// wireVersion is the latest. It is raised when a reader of the old form would misjudge the new one; a companion
+// is written in the first version that can say it. Fields that a reader may ignore are added without raising it.
+const wireVersion = 2
 
 // Bounds of a companion. The monitor queue can be written by anybody who has the
 // right to send, so a companion is input from outside.
@@ -68,6 +55,9 @@ type wireReference struct {
 	WithinMs     int64      `json:"withinMs,omitempty"`
 	Stated       string     `json:"stated,omitempty"`
 	Once         bool       `json:"once,omitempty"`
+	CompleteMs   int64      `json:"completeWithinMs,omitempty"`
+	WarnedMs     int64      `json:"warnedMs,omitempty"`
+	Incomplete   bool       `json:"incomplete,omitempty"`
 	Missed       *Missed    `json:"missed,omitempty"`
 }
 
@@ -100,8 +90,8 @@ func ParseCompanion(body []byte) (Companion, error) {
 	if err := json.Unmarshal(body, &w); err != nil {
 		return Companion{}, fmt.Errorf("scheduler: companion is not the JSON of %s: %w", ContentType, err)
 	}
-	if w.Version != wireVersion && w.Version != unnamedVersion {
-		return Companion{}, fmt.Errorf("scheduler: companion version %d, this program reads versions %d and %d", w.Version, wireVersion, unnamedVersion)
+	if w.Version < 1 || w.Version > wireVersion {
+		return Companion{}, fmt.Errorf("scheduler: companion version %d, this program reads versions 1 to %d", w.Version, wireVersion)
 	}
 	if w.Entity == "" || utf8.RuneCountInString(w.Entity) > maxEntity {
 		return Companion{}, fmt.Errorf("scheduler: companion entity has %d characters, want 1 to %d", utf8.RuneCountInString(w.Entity), maxEntity)
@@ -167,19 +157,25 @@ func (w *wireReference) reference(version int) (Reference, error) {
 	}
 	r := Reference{
 		MessageID: w.MessageID, SessionID: w.SessionID, PartitionKey: w.PartitionKey,
-		Sent: w.Sent.UTC(), Deadline: w.Deadline.UTC(), Stated: w.Stated, Once: w.Once, Missed: w.Missed,
+		Sent: w.Sent.UTC(), Deadline: w.Deadline.UTC(), Stated: w.Stated, Once: w.Once, Incomplete: w.Incomplete, Missed: w.Missed,
 	}
 	switch {
 	case w.MessageID != "":
-	case version < unnamedVersion:
+	case version < 2:
 		return Reference{}, errors.New("messageId is empty")
 	case w.From == nil:
 		return Reference{}, errors.New("messageId is empty, and from and until do not say where its messages are")
 	}
-	if w.WithinMs < 0 || w.WithinMs > maxWithin.Milliseconds() {
-		return Reference{}, fmt.Errorf("withinMs is %d, want 0 to %d", w.WithinMs, maxWithin.Milliseconds())
+	for _, span := range []struct {
+		name string
+		ms   int64
+		to   *time.Duration
+	}{{"withinMs", w.WithinMs, &r.Within}, {"completeWithinMs", w.CompleteMs, &r.CompleteWithin}, {"warnedMs", w.WarnedMs, &r.Warned}} {
+		if span.ms < 0 || span.ms > maxWithin.Milliseconds() {
+			return Reference{}, fmt.Errorf("%s is %d, want 0 to %d", span.name, span.ms, maxWithin.Milliseconds())
+		}
+		*span.to = time.Duration(span.ms) * time.Millisecond
 	}
-	r.Within = time.Duration(w.WithinMs) * time.Millisecond
 	if w.Deadline.IsZero() && r.Within == 0 {
 		return Reference{}, errors.New("it states no deadline")
 	}

@@ -21,7 +21,7 @@ func (p *process) alerters(client *sbclient.Client, links *sblink.Namespace, out
 		a := &p.cfg.Alerts[i]
 		sink, err := p.alerter(a, client, outbox)
 		if err == nil {
-			sink, err = alert.Only(sink, a.Entities)
+			sink, err = alert.Only(sink, a.Entities, a.Events)
 		}
 		if err != nil {
 			return nil, &configError{fmt.Errorf("%s: %w", p.cfg.at(a.key), err)}

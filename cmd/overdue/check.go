@@ -284,7 +284,7 @@ func (c *config) checkEntities() error {
 		if name == strings.ToLower(c.MonitorQueue) {
 			return fmt.Errorf("%s is %q, the monitor queue, which cannot monitor itself", place, e.name())
 		}
-		if err := errors.Join(c.checkMade(e, key), c.checkForwardMissed(e, key)); err != nil {
+		if err := errors.Join(c.checkMade(e, key), c.checkForwardMissed(e, key), c.checkMoments(e, key)); err != nil {
 			return err
 		}
 		if !c.embedded() {

@@ -55,6 +55,8 @@ type entityConfig struct {
 	Queue                            string               `koanf:"queue"`
 	Topic                            string               `koanf:"topic"`
 	Deadline                         time.Duration        `koanf:"deadline"`
+	CompleteWithin                   time.Duration        `koanf:"completeWithin"`
+	WarnBefore                       []time.Duration      `koanf:"warnBefore"`
 	Expire                           string               `koanf:"expire"`
 	StampTTL                         bool                 `koanf:"stampTTL"`
 	DefaultMessageTimeToLive         time.Duration        `koanf:"defaultMessageTimeToLive"`

@@ -14,6 +14,7 @@ import (
 type alertConfig struct {
 	Name     string      `koanf:"name"`
 	Entities []string    `koanf:"entities"`
+	Events   []string    `koanf:"events"`
 	Title    string      `koanf:"title"`
 	Text     string      `koanf:"text"`
 	Group    groupConfig `koanf:"group"`
@@ -113,7 +114,7 @@ func (c *config) completeAlerts() error {
 			continue
 		}
 		a.key = element + "." + kinds[0]
-		errs = append(errs, c.completeSink(a))
+		errs = append(errs, c.completeSink(a), c.checkEvents(a))
 		if a.Alertmanager != nil && c.origin[element+".group.wait"] == "" {
 			a.Group.Wait = 0
 		}

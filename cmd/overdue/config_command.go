@@ -79,7 +79,7 @@ func (c *config) checkParts(r role) error {
 			_, _, err = a.sink(nil)
 		}
 		if err == nil {
-			_, err = alert.Only(nil, a.Entities)
+			_, err = alert.Only(nil, a.Entities, a.Events)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", c.at(a.key), err))

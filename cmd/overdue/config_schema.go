@@ -80,6 +80,8 @@ func (s *setting) schema() schema {
 		m = schema{"type": []string{"object", "null"}, "additionalProperties": schema{"type": text}}
 	case kindStrings, kindDoors:
 		m = schema{"type": append([]string{"array"}, text...), "items": schema{"type": text}}
+	case kindDurations:
+		m = schema{"type": []string{"array", "string", "null"}, "items": schema{"type": "string", "pattern": durationPattern}}
 	case kindBool:
 		m = schema{"enum": []any{true, false, "true", "false", nil}}
 	case kindChoice:
@@ -113,7 +115,7 @@ func (s *setting) schema() schema {
 		m = schema{"type": text}
 	}
 	m["description"] = s.described()
-	if s.def != "" && s.kind != kindStrings && s.kind != kindDoors {
+	if s.def != "" && !s.kind.several() {
 		m["default"] = s.standard()
 		if d, ok := m["default"].(time.Duration); ok {
 			m["default"] = d.String()
@@ -135,7 +137,7 @@ func (s *setting) mayBeEmpty() bool {
 // described is the help, with what an editor does not see elsewhere.
 func (s *setting) described() string {
 	text := s.help
-	if s.kind == kindDuration && s.max != 0 && s.max != math.MaxInt64 {
+	if (s.kind == kindDuration || s.kind == kindDurations) && s.max != 0 && s.max != math.MaxInt64 {
 		text += " From " + shortDuration(time.Duration(s.min)) + " to " + shortDuration(time.Duration(s.max)) + "."
 	}
 	if env := s.env(); env != "" {

@@ -252,12 +252,12 @@ alerts: [{webhook: {url: "https://example.com/hook"}}]
 	if diff := cmp.Diff(wantQueues, c.Broker.Queues); diff != "" {
 		t.Errorf("queues (-want +got):\n%s", diff)
 	}
-	wantEntities := []entityConfig{{Queue: "orders", Deadline: 500 * time.Millisecond, Expire: "auto", DeadLetteringOnMessageExpiration: true, Subscriptions: []entitySubscription{}, StampTTL: true}}
+	wantEntities := []entityConfig{{Queue: "orders", Deadline: 500 * time.Millisecond, WarnBefore: []time.Duration{}, Expire: "auto", DeadLetteringOnMessageExpiration: true, Subscriptions: []entitySubscription{}, StampTTL: true}}
 	if diff := cmp.Diff(wantEntities, c.Monitor.Entities); diff != "" {
 		t.Errorf("entities (-want +got):\n%s", diff)
 	}
 	wantAlerts := []alertConfig{{
-		Name: "webhook", key: "alerts[0].webhook", Entities: []string{},
+		Name: "webhook", key: "alerts[0].webhook", Entities: []string{}, Events: []string{},
 		Group:   groupConfig{By: []string{"type", "entity", "subscription"}, Wait: 10 * time.Second, Interval: 5 * time.Minute, ResolveAfter: 15 * time.Minute},
 		Webhook: &webhookConfig{requestConfig: requestConfig{URL: "https://example.com/hook", Timeout: 5 * time.Second}},
 	}}

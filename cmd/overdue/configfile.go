@@ -162,7 +162,7 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 			into[key.Value] = m
 			l.origin[shown+key.Value] = l.place(key.Line)
 		}
-	case s != nil && value.Kind == yaml.SequenceNode && (s.kind == kindDoors || s.kind == kindStrings):
+	case s != nil && value.Kind == yaml.SequenceNode && s.kind.several():
 		l.sequence(s, value, key.Value, shown, into)
 	case s != nil && value.Kind != yaml.ScalarNode:
 		l.fail(value.Line, "%s has to be a single value of kind %s", shown+key.Value, s.kind)
@@ -199,7 +199,7 @@ func (l *layer) sequence(s *setting, n *yaml.Node, key, shown string, into map[s
 			l.fail(e.Line, "%s: %w", shown+key, err)
 			return
 		}
-		all = append(all, v.([]string)...) // what both kinds parse to
+		all = append(all, v.([]string)...) // what such kinds parse to
 	}
 	into[key] = all
 	l.origin[shown+key] = l.place(n.Line)

@@ -113,6 +113,7 @@ func (k *knowledge) proxied(name string, info entities.Info, err error) proxy.Se
 	s := proxy.Settings{Monitored: true, StampTTL: true, DefaultMessageTimeToLive: info.DefaultMessageTimeToLive}
 	if e != nil {
 		s.Deadline, s.StampTTL = e.Deadline, e.StampTTL
+		s.CompleteWithin, s.WarnBefore = e.CompleteWithin, e.warnings()
 	}
 	drops := info.Kind == entities.Queue && !info.DeadLetteringOnMessageExpiration
 	for i := range info.Subscriptions {
@@ -143,7 +144,7 @@ func (k *knowledge) monitored(ctx context.Context, name string) monitor.Settings
 	if e == nil {
 		return monitor.Settings{}
 	}
-	s := monitor.Settings{Strategy: e.Expire, Deadline: e.Deadline}
+	s := monitor.Settings{Strategy: e.Expire, Deadline: e.Deadline, CompleteWithin: e.CompleteWithin, WarnBefore: e.warnings()}
 	if _, err := k.store.Lookup(ctx, name); err != nil {
 		s.DefaultMessageTimeToLive = e.DefaultMessageTimeToLive
 	}

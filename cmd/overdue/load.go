@@ -35,7 +35,7 @@ func (s *setting) standard() any {
 		return map[string]any{}
 	}
 	if s.def == "" {
-		if s.kind == kindDoors || s.kind == kindStrings {
+		if s.kind.several() {
 			return []string{}
 		}
 		return ""

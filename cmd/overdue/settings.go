@@ -130,6 +130,10 @@ var roomSettings = []*setting{
 		help: "What the topic is called. Each element has one of queue and topic."},
 	{path: "monitor.entities[].deadline", kind: kindDuration, def: "0s", max: 366 * day,
 		help: "How soon a message has to be received that states no deadline and no time to live itself. 0 = the time to live decides."},
+	{path: "monitor.entities[].completeWithin", kind: kindDuration, def: "0s", max: 366 * day,
+		help: "How soon a message has to be completed (or dead-lettered by its consumer) that does not say so by `overdue-complete-within`. One that is still there then, waiting, locked or deferred, is told of and otherwise left alone. 0 = no matter when."},
+	{path: "monitor.entities[].warnBefore", kind: kindDurations, min: int64(time.Millisecond), max: 366 * day,
+		help: "How long before its deadline a message that is not settled yet is told of: one duration, or up to eight. Each costs a look, and companions of their own instead of slots. What has less time than that from the start is not warned of."},
 	{path: "monitor.entities[].expire", kind: kindChoice, def: "auto", enum: []string{"auto", "native", "scan", "session"},
 		help: "How an overdue message is taken off the queue: `native` wakes the broker's own expiry (the queue must dead-letter on expiry), " +
 			"`scan` receives from the head and dead-letters, `session` does so session by session, `auto` picks by the queue's settings."},

@@ -19,25 +19,29 @@ import (
 type kind int
 
 const (
-	kindString   kind = iota // anything
-	kindEntity               // the path of a queue, as Service Bus allows them
-	kindAddress              // host:port on loopback
-	kindDoor                 // host:port; what is not on loopback needs TLS and keys
-	kindDoors                // several of them, separated by commas
-	kindStrings              // several, separated by commas
-	kindURL                  // http or https, with a host
-	kindDuration             // 30s or PT30S, between min and max
-	kindSize                 // bytes, with or without a unit, between min and max
-	kindCount                // a whole number between min and max
-	kindBool                 // true or false; the yes and no of old YAML are refused
-	kindChoice               // one of enum
-	kindList                 // elements of the keys below path + "[]."
-	kindMap                  // names of the user's own, with single values
+	kindString    kind = iota // anything
+	kindEntity                // the path of a queue, as Service Bus allows them
+	kindAddress               // host:port on loopback
+	kindDoor                  // host:port; what is not on loopback needs TLS and keys
+	kindDoors                 // several of them, separated by commas
+	kindStrings               // several, separated by commas
+	kindURL                   // http or https, with a host
+	kindDuration              // 30s or PT30S, between min and max
+	kindDurations             // several of them, separated by commas
+	kindSize                  // bytes, with or without a unit, between min and max
+	kindCount                 // a whole number between min and max
+	kindBool                  // true or false; the yes and no of old YAML are refused
+	kindChoice                // one of enum
+	kindList                  // elements of the keys below path + "[]."
+	kindMap                   // names of the user's own, with single values
 )
+
+// several reports whether a value may be written as a list.
+func (k kind) several() bool { return k == kindDoors || k == kindStrings || k == kindDurations }
 
 // String names the kind for docs/configuration.md.
 func (k kind) String() string {
-	return [...]string{"string", "queue name", "address", "address", "addresses", "names", "URL", "duration", "size", "number", "bool", "choice", "list", "mapping"}[k]
+	return [...]string{"string", "queue name", "address", "address", "addresses", "names", "URL", "duration", "durations", "size", "number", "bool", "choice", "list", "mapping"}[k]
 }
 
 // parse reads one value as somebody wrote it, in the file, a variable or a flag. The
@@ -60,6 +64,8 @@ func (s *setting) parse(text string) (any, error) {
 			return nil, err
 		}
 		return d, s.bounds(int64(d), func(n int64) string { return time.Duration(n).String() })
+	case kindDurations:
+		return s.parseDurations(text)
 	case kindSize:
 		n, err := parseSize(text)
 		if err != nil {

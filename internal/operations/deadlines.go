@@ -32,7 +32,7 @@ func NewDeadlines(r prometheus.Registerer) *Deadlines {
 	d := &Deadlines{
 		vec: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_deadlines_total",
-			Help: "Deadlines by what became of them: met, missed, or unknown where nobody can tell. " +
+			Help: "Deadlines by what became of them: met, missed, unknown where nobody can tell, or incomplete, of a second deadline: the message was not completed when it had to be. " +
 				"They are counted when they have passed, or when the companion is cancelled because they are met.",
 		}, []string{"entity", "verdict"}),
 		labels: map[string]struct{}{},

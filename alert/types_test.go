@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOnlySomeEvents(t *testing.T) {
+	var told []string
+	a, err := Only(alerter(func(e Event) { told = append(told, e.Data.Entity+" "+e.Type) }), []string{"orders"}, []string{"missed", "incomplete"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entity := range []string{"orders", "bills"} {
+		for _, kind := range eventTypes {
+			if err := a.Alert(t.Context(), Event{Type: kind, Data: EventData{Entity: entity}}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if got, want := strings.Join(told, ", "), "orders overdue.deadline.missed, orders overdue.deadline.incomplete"; got != want {
+		t.Errorf("told of %s, want %s", got, want)
+	}
+	if _, err := Only(a, nil, []string{"late"}); err == nil || !strings.Contains(err.Error(), `no events called "late"; choose of missed, incomplete, near`) {
+		t.Errorf("with events that there are not: %v", err)
+	}
+}
+
+// pageOfType is a page about events of a type.
+func pageOfType(kind string) Page {
+	p := firing()
+	p.Labels = map[string]string{"type": kind, "entity": "orders"}
+	return p
+}
+
+func TestWarningsAreNoMisses(t *testing.T) {
+	for _, tc := range []struct{ kind, title, severity, asInfo, name string }{
+		{TypeMissed, "3 missed deadlines more on orders", "critical", "info", "OverdueDeadlineMissed"},
+		{TypeIncomplete, "3 messages not completed in time more on orders", "critical", "info", "OverdueDeadlineIncomplete"},
+		{TypeNear, "3 deadlines that are near more on orders", "warning", "info", "OverdueDeadlineNear"},
+	} {
+		p := pageOfType(tc.kind)
+		if got := p.Title(); !strings.HasPrefix(got, tc.title) {
+			t.Errorf("Title = %q, want %q", got, tc.title)
+		}
+		if got, info := p.severity("critical"), p.severity("info"); got != tc.severity || info != tc.asInfo {
+			t.Errorf("%s is %s, or %s where a missed deadline is info; want %s and %s", tc.kind, got, info, tc.severity, tc.asInfo)
+		}
+		if l := p.alertLabels(); l["alertname"] != tc.name || l["severity"] != tc.severity {
+			t.Errorf("%s has the labels %v", tc.kind, l)
+		}
+	}
+	playGroups(t, func(c *GroupsConfig) { c.By = []string{"entity"} }, func(s *groupScene) {
+		s.miss("orders", 2)
+		e := Event{ID: "near", Type: TypeNear, Time: time.Now(), Subject: "m", Data: EventData{Entity: "orders", Deadline: time.Now().Add(time.Minute)}}
+		if err := s.g.Alert(s.Context(), e); err != nil {
+			s.Fatal(err)
+		}
+		s.pass(time.Minute)
+		var titles []string
+		for _, p := range s.p.pages {
+			titles = append(titles, p.Title())
+		}
+		if got := strings.Join(titles, ", "); len(titles) != 2 || !strings.Contains(got, "2 missed deadlines on orders") || !strings.Contains(got, "1 deadline that is near on orders") {
+			t.Errorf("pages %q, want one of two missed deadlines and one of a deadline that is near", titles)
+		}
+	})
+}
+
+func TestEventsOfMessagesThatAreStillThere(t *testing.T) {
+	e := Event{ID: "i", Type: TypeIncomplete, Source: "sb://n/orders", Subject: "m", Time: noon, Data: EventData{Entity: "orders", DeadlineKind: KindCompleted, LagMs: 7}}
+	b, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, absent := range []string{"deadLettered", "deadLetterReason", "strategy"} {
+		if strings.Contains(string(b), absent) {
+			t.Errorf("%s says %s", b, absent)
+		}
+	}
+	if got := e.Data.Lag(); got != 7*time.Millisecond {
+		t.Errorf("Lag = %v, want 7ms", got)
+	}
+	seen := map[string]bool{IDOf("sb://n/q", 7, noon): true}
+	for _, kind := range []string{TypeIncomplete, TypeNear} {
+		for _, before := range []time.Duration{0, time.Second, time.Minute} {
+			id := IDOfMoment(kind, "sb://n/q", 7, noon, before)
+			if seen[id] || id != IDOfMoment(kind, "sb://N/Q", 7, noon, before) {
+				t.Errorf("the id of %s, %v before, is that of another or differs by the case of its source", kind, before)
+			}
+			seen[id] = true
+		}
+	}
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"time"
+
+	"overdue/alert"
+	"overdue/internal/sblink"
+	"overdue/scheduler"
+)
+
+// Beside its deadline a message may have moments at which somebody is told that it is still there: some while before the
+// deadline, and when it should have been completed. Nothing is done to it then. One companion sees to all of them: it
+// rings for the first, and is written anew for the next.
+//
+// A peek cannot tell who holds a message. So a warning says that the message is not settled, and whether it is set aside;
+// not whether anybody has received it.
+
+// completeBy is when m has to be settled for good, zero where nobody says so. As with its deadline what m states itself
+// counts, then what its entity says, then what it was sent with.
+func completeBy(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
+	within, err := scheduler.StatedCompletion(func(name string) any { return m.Properties[name] })
+	switch {
+	case err == nil && within > 0:
+	case s.CompleteWithin > 0:
+		within = s.CompleteWithin
+	case r.CompleteWithin > 0:
+		within = r.CompleteWithin
+	case r.Stated == scheduler.StatedComplete:
+		return r.DeadlineAt(m.EnqueuedTime)
+	default:
+		return time.Time{}
+	}
+	return m.EnqueuedTime.Add(within)
+}
+
+// completes reports whether the message that is looked for has to be completed, whatever else holds for it.
+func completes(r *scheduler.Reference, m *sblink.Message) bool {
+	return !completeBy(r, m, Settings{}).IsZero()
+}
+
+// hasMoments reports whether there may be something to tell of m before its deadline.
+func (e *entity) hasMoments(r *scheduler.Reference, m *sblink.Message) bool {
+	return len(e.traits.WarnBefore) > 0 || !completeBy(r, m, e.traits.Settings).IsZero()
+}
+
+// ahead reports whether there is no deadline yet for which wt could be looked at: its companion has rung for something to
+// tell before that, or there is none.
+func (wt *watch) ahead() bool {
+	return wt.ref.Stated == scheduler.StatedComplete || wt.due().After(wt.held.w.clock.now().Add(lookAgainMin))
+}
+
+// firstMoment is how long after its activation a scheduled message is to be looked at.
+func firstMoment(r *scheduler.Reference, s Settings) time.Duration {
+	switch {
+	case len(s.WarnBefore) > 0:
+		return 0 // its stamp tells when
+	case r.CompleteWithin > 0:
+		return min(r.Within, r.CompleteWithin)
+	}
+	return r.Within
+}
+
+// judge decides about the message that was found for wt. The copy of a topic's message in a subscription without a time
+// to live may have to be completed although it can be received at any time.
+func (e *entity) judge(wt *watch, now time.Time) judgement {
+	r := wt.ref
+	if wt.want.ref != nil && wt.want.endures(wt.want.found) {
+		r.Stated = scheduler.StatedComplete
+	}
+	return judge(&r, wt.want.found, e.traits.Settings, now)
+}
+
+// announce tells what there is to tell of the message of wt, which was still there at the instant at of the broker's
+// clock, or later.
+func (e *entity) announce(ctx context.Context, wt *watch, at time.Time) {
+	m, j := wt.want.found, &wt.judgement
+	if wt.slot != nil || wt.missed != nil || j.verdict == Gone || m == nil || pending(m) || !wt.vanished.IsZero() {
+		return
+	}
+	at = at.Add(-stampGrain)
+	if !wt.ref.Incomplete && !j.completeBy.IsZero() && !j.completeBy.After(at) {
+		wt.ref.Incomplete = true
+		e.tellOf(ctx, wt, alert.TypeIncomplete, j.completeBy, 0)
+	}
+	if before := e.reached(wt, at); j.verdict == NotDue && j.deadline.After(at) && before > 0 {
+		wt.ref.Warned = before
+		e.tellOf(ctx, wt, alert.TypeNear, j.deadline, before)
+	}
+}
+
+// latest is the broker's clock, or a little before. Unlike that of the worker it is right after a time in which nothing
+// rang, where the clock has been measured, but as good as the measurement: enough for what expires nothing.
+func (w *Worker) latest() time.Time {
+	now := w.clock.now()
+	if measured := w.cfg.Scheduler.Now(); measured.Measured && measured.Time.Add(-measured.Uncertainty).After(now) {
+		return measured.Time.Add(-measured.Uncertainty)
+	}
+	return now
+}
+
+// staleClock is how far the worker's clock may be behind the measured one before that is worth an operation.
+const staleClock = time.Second
+
+// behind reports whether the instant t has passed although the worker's clock does not say so, by far: after a time in
+// which nobody was there, a companion that rang ahead of its deadline brings an old stamp. One that is written anew for t
+// rings at once, and brings the clock with it.
+func (w *Worker) behind(t time.Time) bool {
+	latest := w.latest()
+	return latest.After(t.Add(staleClock)) && latest.After(w.clock.now().Add(staleClock))
+}
+
+// reached is the warning that is to be told of the message of wt at the instant at: of those that are not told yet the
+// one that is nearest to its deadline. 0 = none.
+func (e *entity) reached(wt *watch, at time.Time) (nearest time.Duration) {
+	e.warnings(wt, func(before time.Duration, when time.Time) {
+		if !when.After(at) && (nearest == 0 || before < nearest) {
+			nearest = before
+		}
+	})
+	return nearest
+}
+
+// warnings calls each with the warnings that are not told yet and when they are due. One that would be due before the
+// message was there is none.
+func (e *entity) warnings(wt *watch, each func(before time.Duration, when time.Time)) {
+	m, deadline := wt.want.found, wt.judgement.deadline
+	if m == nil || deadline.IsZero() {
+		return
+	}
+	for _, before := range e.traits.WarnBefore {
+		when := deadline.Add(-before)
+		if told := wt.ref.Warned > 0 && wt.ref.Warned <= before; !told && when.After(m.EnqueuedTime) {
+			each(before, when)
+		}
+	}
+}
+
+// nextMoment is when there is next something to do about the message of wt, which is not due: zero when there never is.
+func (e *entity) nextMoment(wt *watch) (next time.Time) {
+	j := &wt.judgement
+	consider := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	consider(j.deadline)
+	if !wt.ref.Incomplete {
+		consider(j.completeBy)
+	}
+	if m := wt.want.found; m != nil && !pending(m) {
+		e.warnings(wt, func(_ time.Duration, when time.Time) { consider(when) })
+	}
+	return next
+}
+
+// untilComplete is wait, or less where the message of wt has to be completed sooner.
+func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
+	by := wt.judgement.completeBy
+	if by.IsZero() || wt.ref.Incomplete {
+		return wait
+	}
+	return min(wait, max(by.Add(stampGrain).Sub(e.w.clock.now()), time.Millisecond))
+}
+
+// tellOf has an event told beside what else becomes of wt. A watch of its own sees to it, so that it is told for certain
+// and holds up nothing.
+func (e *entity) tellOf(ctx context.Context, wt *watch, eventType string, deadline time.Time, before time.Duration) {
+	m := wt.want.found
+	telling := &watch{ref: wt.ref, held: wt.held, since: wt.since, missed: &scheduler.Missed{
+		Type: eventType, SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime, Deadline: deadline,
+		DeadLetteredTime: e.w.latest(), CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,
+		State: stateOf(m), WarnBeforeMs: before.Milliseconds(),
+	}}
+	wt.held.add(1)
+	e.w.tell(ctx, e.name, telling)
+}
+
+// States as events name them.
+const (
+	stateActive   = "active"
+	stateDeferred = "deferred"
+)
+
+func stateOf(m *sblink.Message) string {
+	if m.State == sblink.Deferred {
+		return stateDeferred
+	}
+	return stateActive
+}
+
+// eventOfMoment is what there is to tell about the message of wt beside that it missed its deadline.
+func (w *Worker) eventOfMoment(entity string, wt *watch) alert.Event {
+	m := wt.missed
+	source := w.source(entity)
+	name, subscription := splitPath(entity)
+	before := time.Duration(m.WarnBeforeMs) * time.Millisecond
+	kind := alert.KindReceived
+	if m.Type == alert.TypeIncomplete {
+		kind = alert.KindCompleted
+	}
+	return alert.Event{
+		ID: alert.IDOfMoment(m.Type, source, m.SequenceNumber, m.EnqueuedTime, before), Type: m.Type,
+		Source: source, Subject: wt.ref.MessageID, Time: m.DeadLetteredTime.UTC(),
+		Data: alert.EventData{
+			Entity: name, Subscription: subscription, MessageID: wt.ref.MessageID, SessionID: wt.ref.SessionID,
+			SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime.UTC(), Deadline: m.Deadline.UTC(), DeadlineKind: kind,
+			LagMs:         m.DeadLetteredTime.Sub(m.Deadline.Add(-before)).Milliseconds(),
+			CorrelationID: m.CorrelationID, DeliveryCount: m.DeliveryCount, State: m.State, WarnBeforeMs: m.WarnBeforeMs,
+		},
+	}
+}
+
+// ended counts what became of the deadline of a message that is gone. One that only had to be completed is counted when
+// it was not.
+func (e *entity) ended(wt *watch) {
+	if wt.ref.Stated == scheduler.StatedComplete && wt.ref.Incomplete {
+		return
+	}
+	e.w.metrics.verdict(e.name, e.whenGone(wt))
+}
