@@ -18,6 +18,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/brokertest"
 	"overdue/internal/sbclient"
+	"overdue/internal/sblink"
 	"overdue/scheduler"
 )
 
@@ -39,6 +40,7 @@ type setting struct {
 	proxy      Config
 	measure    bool
 	queues     []string // besides orders
+	pastSDK    bool     // companions are written past the SDK
 }
 
 // setup starts a scene whose broker has the queues orders and monitor.
@@ -56,9 +58,12 @@ func setup(t *testing.T, change ...func(*setting)) *scene {
 	sc.ns = brokertest.New(t, func(c *broker.Config) { *c = s.broker })
 	sc.client = sc.ns.Lasting(t)
 	var err error
-	if sc.scheduler, err = scheduler.New(scheduler.Config{
-		Client: sc.client, MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Companions: s.companions,
-	}); err != nil {
+	cfg := scheduler.Config{Client: sc.client, MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Companions: s.companions}
+	if s.pastSDK {
+		key := brokertest.Key()
+		cfg.Links = sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: sc.ns.Dial, Tokens: sblink.SAS(key.KeyName, key.PrimaryKey)})
+	}
+	if sc.scheduler, err = scheduler.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	if s.measure {

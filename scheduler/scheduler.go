@@ -39,7 +39,8 @@ type Config struct {
 
 	// Index makes that companions of messages which were settled in time are not looked at. nil: all are.
 	Index Index
-	// Links lead to the monitor queue, for finding companions there that are to be cancelled. nil: none is.
+	// Links lead to the monitor queue: for finding companions there that are to be cancelled, and for writing them with
+	// less effort than the SDK. nil: none is cancelled, and the SDK writes all.
 	Links *sblink.Namespace
 	// Cancelled is told of every round of RunCancel: n companions, and what ended it. May be nil.
 	Cancelled func(n int, err error)
@@ -61,6 +62,7 @@ type Scheduler struct {
 	closed  bool
 	flights sync.WaitGroup
 
+	direct   direct
 	covers   covers
 	needless chan struct{} // one token: Index.Needless may have something to tell
 	probes   probes
@@ -211,18 +213,14 @@ func (s *Scheduler) fly() {
 		if len(tickets) == 0 {
 			return
 		}
-		// The callers' contexts do not reach the transfer: one caller that gives up must not
-		// take the others' companions with it.
-		ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
-		s.write(ctx, &enc, compose(tickets))
-		cancel()
+		s.write(&enc, compose(tickets))
 	}
 }
 
 // write sends the groups in as few transfers as their sizes allow.
-func (s *Scheduler) write(ctx context.Context, enc *encoder, groups []*group) {
+func (s *Scheduler) write(enc *encoder, groups []*group) {
 	for len(groups) > 0 {
-		n, err := s.transfer(ctx, enc, groups)
+		n, err := s.transfer(enc, groups)
 		if s.cfg.Written != nil {
 			s.cfg.Written(n, err)
 		}
@@ -242,7 +240,15 @@ func (s *Scheduler) write(ctx context.Context, enc *encoder, groups []*group) {
 const aloneSize = 32 << 10
 
 // transfer sends the first n groups, n ≥ 1, as one transfer.
-func (s *Scheduler) transfer(ctx context.Context, enc *encoder, groups []*group) (n int, err error) {
+func (s *Scheduler) transfer(enc *encoder, groups []*group) (n int, err error) {
+	began := time.Now()
+	if s.writeDirect(began, enc, groups) {
+		return len(groups), nil
+	}
+	// The callers' contexts do not reach the transfer: one caller that gives up must not
+	// take the others' companions with it.
+	ctx, cancel := context.WithDeadline(context.Background(), began.Add(s.cfg.WriteTimeout))
+	defer cancel()
 	err = s.sender.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
 		n, err = s.transferOver(ctx, sender, enc, groups)
 		return err
@@ -296,12 +302,11 @@ func (s *Scheduler) transferOver(ctx context.Context, sender *azservicebus.Sende
 
 // message is the companion as the monitor queue gets it. Its body is e's, until its next use.
 func message(e *encoder, g *group) (*azservicebus.Message, error) {
-	c := &g.c
-	body, id, err := c.marshal(e)
+	body, id, err := g.marshal(e)
 	if err != nil {
 		return nil, err
 	}
-	g.id, _ = parseCompanionID(id) // it has just been made
+	c := &g.c
 	return &azservicebus.Message{
 		Body:                 body,
 		MessageID:            &id,
@@ -311,13 +316,23 @@ func message(e *encoder, g *group) (*azservicebus.Message, error) {
 	}, nil
 }
 
+// marshal is the group's companion, see [Companion.marshal], whose id it keeps.
+func (g *group) marshal(e *encoder) (body []byte, id string, err error) {
+	if body, id, err = g.c.marshal(e); err == nil {
+		g.id, _ = parseCompanionID(id) // it has just been made
+	}
+	return body, id, err
+}
+
 // Close refuses new companions, waits for those in flight and closes the link.
 func (s *Scheduler) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.finishDirect()
 	if err := inflight.Wait(ctx, &s.flights); err != nil {
 		return fmt.Errorf("scheduler: companions still in flight: %w", err)
 	}
+	s.closeDirect(ctx)
 	return s.sender.Close(ctx)
 }

@@ -13,8 +13,6 @@ import (
 const (
 	// barePrefix begins the names of links over which messages come bare.
 	barePrefix = "overdue-bare-"
-	// maxIncoming bounds a frame that is looked into: what the AMQP client asks for is much less.
-	maxIncoming = 1 << 20
 	// maxHead bounds what of a message is kept until its last frame has come. All that is looked for stands in front of the
 	// body, where Service Bus allows 64 KiB (servicebus-facts: quotas).
 	maxHead = 256 << 10
@@ -34,11 +32,7 @@ var (
 // It changes nothing but the payload of transfers. A message of many frames has as many afterwards, the first ones
 // empty, so that both sides count the same.
 type bareConn struct {
-	net.Conn
-	in    []byte // read, and not a whole frame yet
-	out   []byte // for the client
-	rest  []byte // of out
-	blind bool   // what came is no AMQP; the client will say so
+	framed
 	links map[bareLink]*bareMessage
 }
 
@@ -51,84 +45,10 @@ type bareLink struct {
 // bareMessage is the head of a message whose last frame has not come.
 type bareMessage struct{ head []byte }
 
-func newBareConn(c net.Conn) *bareConn { return &bareConn{Conn: c, links: map[bareLink]*bareMessage{}} }
-
-// Read is for the one goroutine of the client that reads.
-func (c *bareConn) Read(p []byte) (int, error) {
-	for len(c.rest) == 0 {
-		if err := c.fill(); err != nil {
-			return 0, err
-		}
-	}
-	n := copy(p, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
-}
-
-// fill reads once and passes on the frames that are whole.
-func (c *bareConn) fill() error {
-	const chunk = 16 << 10
-	at := len(c.in)
-	if cap(c.in)-at < chunk {
-		c.in = append(make([]byte, 0, 2*cap(c.in)+chunk), c.in...)
-	}
-	n, err := c.Conn.Read(c.in[at : at+chunk])
-	c.in = c.in[:at+n]
-	c.out = c.out[:0]
-	done := 0
-	for {
-		frame := c.next(c.in[done:])
-		if len(frame) == 0 {
-			break
-		}
-		done += len(frame)
-		c.pass(frame)
-	}
-	if done > 0 { // else a frame that comes in small pieces would be copied with each
-		c.in = append(c.in[:0], c.in[done:]...)
-	}
-	if c.rest = c.out; len(c.rest) > 0 {
-		return nil // an error comes again with the next read
-	}
-	return err
-}
-
-// next is the frame or protocol header that b begins with, empty as long as it is not whole.
-func (c *bareConn) next(b []byte) []byte {
-	switch {
-	case c.blind || len(b) < amqp.FrameHeaderSize:
-		if c.blind {
-			return b
-		}
-		return nil
-	case string(b[:4]) == "AMQP":
-		return b[:len(amqp.ProtoAMQP)]
-	}
-	size := binary.BigEndian.Uint32(b)
-	if size < amqp.FrameHeaderSize || size > maxIncoming {
-		c.blind = true
-		return b
-	}
-	if uint32(len(b)) < size {
-		return nil
-	}
-	return b[:size]
-}
-
-// pass gives a frame to the client, a transfer over one of the links without its payload.
-func (c *bareConn) pass(frame []byte) {
-	keep := len(frame)
-	var payload []byte
-	if !c.blind && string(frame[:4]) != "AMQP" && frame[5] == amqp.FrameAMQP {
-		if begin := 4 * int(frame[4]); begin >= amqp.FrameHeaderSize && begin < len(frame) {
-			keep, payload = c.look(frame, begin)
-		}
-	}
-	start := len(c.out)
-	c.out = append(append(c.out, frame[:keep]...), payload...)
-	if keep < len(frame) {
-		binary.BigEndian.PutUint32(c.out[start:], uint32(len(c.out)-start))
-	}
+func newBareConn(nc net.Conn) *bareConn {
+	c := &bareConn{links: map[bareLink]*bareMessage{}}
+	c.framed = framed{Conn: nc, look: c.look}
+	return c
 }
 
 // look says how much of a frame, whose body begins at begin, the client gets, and what after it.

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+	"overdue/internal/sbclient"
+	"overdue/internal/sblink"
+)
+
+// A past is a scheduler that can write past the SDK, and its broker.
+type past struct {
+	*testing.T
+	*Scheduler
+	ns     *brokertest.Namespace
+	client *sbclient.Client
+	sent   int
+}
+
+func playPast(t *testing.T, dial func(*brokertest.Namespace) func(context.Context) (net.Conn, error), act func(*past)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
+		p := &past{T: t, ns: ns, client: ns.Lasting(t)}
+		links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: dial(ns), Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
+		var err error
+		if p.Scheduler, err = New(Config{Client: p.client, MonitorQueue: "monitor", Links: links}); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = p.Close(context.Background()) }() // a test may have closed it, or its client
+		act(p)
+	})
+}
+
+func dialed(ns *brokertest.Namespace) func(context.Context) (net.Conn, error) { return ns.Dial }
+
+// write asks for one more companion and waits for it.
+func (p *past) write() {
+	p.Helper()
+	p.sent++
+	if err := p.Schedule(p.Context(), Companion{Entity: "orders", References: []Reference{sent(fmt.Sprint(p.sent), time.Now().Add(time.Hour))}}); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *past) want(n int) {
+	p.Helper()
+	q, _ := p.ns.Broker.Queue("monitor")
+	if got := q.Counts().Scheduled; got != n {
+		p.Errorf("%d companions on the monitor queue, want %d", got, n)
+	}
+}
+
+func (p *past) open() *sblink.Writer {
+	synctest.Wait()
+	p.direct.mu.Lock()
+	defer p.direct.mu.Unlock()
+	return p.direct.writer
+}
+
+func TestCompanionsGoPastTheSDK(t *testing.T) {
+	playPast(t, dialed, func(p *past) {
+		p.write() // which has the way opened
+		if p.open() == nil {
+			p.Fatal("the way past the SDK is not open")
+		}
+		if err := p.client.Close(p.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			p.write() // the SDK could not
+		}
+		p.want(11)
+	})
+}
+
+// Whatever becomes of the way past the SDK, companions are written, and when it can be it is opened again.
+func TestTheSDKWritesWhatFailsPastIt(t *testing.T) {
+	for name, hurt := range map[string]func(*past){
+		"cut": func(p *past) {
+			ctx, cancel := context.WithCancel(p.Context())
+			cancel()
+			p.open().Close(ctx)
+		},
+		"throttled": func(p *past) {
+			p.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSend, Error: broker.ServerBusy(), Times: 1})
+		},
+		"detached": func(p *past) {
+			p.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSend, Detach: true, Times: 1})
+		},
+		"unanswered": func(p *past) {
+			p.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSend, Delay: time.Minute, Error: broker.ServerBusy(), Times: 1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playPast(t, dialed, func(p *past) {
+				p.write()
+				was := p.open()
+				hurt(p)
+				p.write()
+				p.want(2)
+				if p.open() != nil {
+					t.Error("the way that failed is still open")
+				}
+				p.write() // and does not try again at once
+				if p.open() != nil {
+					t.Error("another way was opened at once")
+				}
+				time.Sleep(directRest)
+				p.write()
+				if w := p.open(); w == nil || w == was {
+					t.Error("no other way was opened")
+				}
+				p.write()
+				p.want(5)
+			})
+		})
+	}
+}
+
+// The end does not wait for a way that nobody will use.
+func TestCloseEndsTheOpeningOfTheWayPastTheSDK(t *testing.T) {
+	never := func(*brokertest.Namespace) func(context.Context) (net.Conn, error) {
+		return func(ctx context.Context) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	}
+	playPast(t, never, func(p *past) {
+		p.write()
+		began := time.Now()
+		if err := p.Close(p.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}
