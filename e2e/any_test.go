@@ -5,15 +5,18 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/queue"
 	"overdue/internal/testseed"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
 )
 
 // Consumers do whatever they can with messages whose deadlines come meanwhile: complete them in time or late, give them
@@ -40,15 +43,20 @@ func TestWhateverConsumersDo(t *testing.T) {
 			)},
 	} {
 		for _, stamp := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, stamp %v", name, stamp), func(t *testing.T) {
-				inModes(t, func(s *scene, c *broker.Config) {
-					c.Queues[0].LockDuration = 5 * time.Second
-					kind.configure(s, c)
-				}, func(s *scene) {
-					s.stamp = stamp
-					anyConsumers(s, kind.to, kind.places)
+			for _, named := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s, stamp %v, named %v", name, stamp, named), func(t *testing.T) {
+					inModes(t, func(s *scene, c *broker.Config) {
+						c.Queues[0].LockDuration = 5 * time.Second
+						if !named {
+							c.MaxMessageSize = brimSize
+						}
+						kind.configure(s, c)
+					}, func(s *scene) {
+						s.stamp = stamp
+						anyConsumers(s, kind.to, kind.places, named)
+					})
 				})
-			})
+			}
 		}
 	}
 }
@@ -59,8 +67,8 @@ type place struct {
 	sessions           bool
 }
 
-func anyConsumers(s *scene, to string, places []place) {
-	const n = 25
+func anyConsumers(s *scene, to string, places []place, named bool) {
+	const n, batch = 25, 5 // messages, and how many of those without names come at once
 	seed := testseed.Of(s)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	s.measure()
@@ -75,10 +83,26 @@ func anyConsumers(s *scene, to string, places []place) {
 			consumers.Go(c.run)
 		}
 	}
+	if !named {
+		s.brimDial = s.door()
+	}
 	for i := range n {
+		life := time.Duration(1000+rng.IntN(5000)) * time.Millisecond
 		id := fmt.Sprint("m-", i)
-		within[id] = time.Duration(1000+rng.IntN(5000)) * time.Millisecond
-		s.send(to, id, session(fmt.Sprint(rng.IntN(4))), "Overdue-Within", fmt.Sprintf(`"%dms"`, within[id].Milliseconds()))
+		switch {
+		case named:
+			within[id] = life
+			s.send(to, id, session(fmt.Sprint(rng.IntN(4))), "Overdue-Within", fmt.Sprintf(`"%dms"`, life.Milliseconds()))
+		case i%batch == 0:
+			s.brim(to, batch, func(i int, m *amqp.Message) {
+				m.Properties = &amqp.MessageProperties{GroupID: new(fmt.Sprint(i % 4))}
+				life := life + time.Duration(i/2)*time.Second
+				m.ApplicationProperties = map[string]any{"overdue-within": life.String()}
+				if s.stamp { // which there will be no room for
+					m.Header = &amqp.MessageHeader{TTL: life}
+				}
+			})
+		}
 		time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
 	}
 	consumers.Wait()
@@ -98,11 +122,27 @@ func anyConsumers(s *scene, to string, places []place) {
 				continue
 			}
 			expired[m.MessageID] = true
+			if !named {
+				within[m.MessageID] = withinOf(s.T, m)
+			}
 			if lag := m.DeadLetteredTime.Sub(m.EnqueuedTime.Add(within[m.MessageID])); lag < 0 {
 				s.Errorf("%s: %s was dead-lettered %v early", p.path, m.MessageID, -lag)
 			}
 		}
-		for id := range within {
+		ids := maps.Clone(within)
+		if !named {
+			ids = map[string]time.Duration{}
+			for id := range settled[i].ids {
+				ids[id] = 0
+			}
+			for id := range expired {
+				ids[id] = 0
+			}
+			if len(ids) != n {
+				s.Errorf("%s: %d messages were settled or expired, want %d", p.path, len(ids), n)
+			}
+		}
+		for id := range ids {
 			events := told[p.subscription+" "+id]
 			switch {
 			case settled[i].ids[id] && (expired[id] || events != 0):
@@ -114,6 +154,21 @@ func anyConsumers(s *scene, to string, places []place) {
 		s.Logf("%s: %d settled, %d expired", p.path, len(settled[i].ids), len(expired))
 	}
 	s.settled(time.Minute)
+}
+
+// withinOf is what a message says of its deadline.
+func withinOf(t *testing.T, v queue.View) time.Duration {
+	t.Helper()
+	var m amqp.Message
+	if err := m.UnmarshalBinary(v.Body); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := m.ApplicationProperties["overdue-within"].(string)
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // ledger is what the consumers of one place have settled.

@@ -263,3 +263,61 @@ func TestMessagesWithoutNamesAmongOthers(t *testing.T) {
 		})
 	}
 }
+
+// Monitors that come and go, several at a time: no message without a name is lost to the change, and each event has one id.
+func TestMessagesWithoutNamesOverAChangeOfMonitors(t *testing.T) {
+	inModes(t, func(_ *scene, c *broker.Config) { c.MaxMessageSize = brimSize }, func(s *scene) {
+		s.measure()
+		first, second := s.startMonitor(), s.startMonitor()
+		s.brimDial = s.door()
+		const n = 30
+		for range 3 {
+			s.brim(workQueue, n/3, func(i int, m *amqp.Message) {
+				m.Header = &amqp.MessageHeader{TTL: 5*time.Second + time.Duration(i)*100*time.Millisecond}
+			})
+		}
+		r, err := s.client.NewReceiverForQueue(workQueue, nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		var held []*azservicebus.ReceivedMessage
+		for len(held) < n {
+			ms, err := r.ReceiveMessages(s.Context(), n-len(held), nil)
+			if err != nil {
+				s.Fatal(err)
+			}
+			held = append(held, ms...)
+		}
+		time.Sleep(4 * time.Second)
+		first() // before the deadlines
+		time.Sleep(1500 * time.Millisecond)
+		s.startMonitor()
+		second() // between them
+		time.Sleep(2 * time.Second)
+		for i, m := range held {
+			if i%3 == 0 {
+				err = r.CompleteMessage(s.Context(), m, nil)
+			} else {
+				err = r.AbandonMessage(s.Context(), m, nil)
+			}
+			if err != nil {
+				s.Fatal(err)
+			}
+		}
+		if err := r.Close(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute) // locks of companions that were not handed back have lapsed
+		if dead := len(s.dead(workQueue)); dead != n*2/3 {
+			s.Errorf("%d dead letters, want %d", dead, n*2/3)
+		}
+		told := map[string]bool{}
+		for _, e := range s.hook.told() {
+			told[e.ID] = true
+		}
+		if len(told) != n*2/3 {
+			s.Errorf("told of %d messages, want %d", len(told), n*2/3)
+		}
+		s.settled(time.Second)
+	})
+}
