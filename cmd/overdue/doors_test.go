@@ -177,24 +177,30 @@ func TestRequestsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 		"no token":                {"https://" + p.doorAddrs[2], "", 401, "MissingToken: The authorization header was not found."},
 		"http at the TLS door":    {"http://" + p.doorAddrs[2], token, 403, "This port speaks TLS only. Begin the URL with https."},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+"/orders/messages", strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.token != "" {
-			r.Header.Set("Authorization", c.token)
-		}
-		answer, err := web.Do(r)
-		if err != nil {
-			t.Errorf("%s = %v, want status %d", name, err, c.status)
-			continue
-		}
-		body, err := io.ReadAll(answer.Body)
-		answer.Body.Close()
-		if err != nil || answer.StatusCode != c.status || !strings.Contains(string(body), c.want) {
-			t.Errorf("%s: %d %s, %v; want %d with %q", name, answer.StatusCode, body, err, c.status, c.want)
+		if status, body, err := post(t, web, c.url, c.token); err != nil || status != c.status || !strings.Contains(body, c.want) {
+			t.Errorf("%s: %d %s, %v; want %d with %q", name, status, body, err, c.status, c.want)
 		}
 	}
+}
+
+// post sends a message to orders over REST.
+func post(t *testing.T, web *http.Client, door, token string) (status int, body string, err error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, door+"/orders/messages", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Overdue-Within", `"1m"`)
+	if token != "" {
+		r.Header.Set("Authorization", token)
+	}
+	answer, err := web.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	text, err := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	return answer.StatusCode, string(text), err
 }
 
 // What others can reach takes TLS and nothing else.
@@ -238,6 +244,16 @@ broker:
 	err := exchange(t, client(t, "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=theirs;SharedAccessKey=d3Jvbmc=", at), "orders")
 	if err == nil || !strings.Contains(err.Error(), "InvalidSignature: The token has an invalid signature.") {
 		t.Errorf("with another key = %v, want the namespace's refusal", err)
+	}
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: trusts(t, p)}}
+	for key, want := range map[string]struct {
+		status int
+		say    string
+	}{"bmFtZXNwYWNl": {201, ""}, "d3Jvbmc=": {401, "InvalidSignature: The token has an invalid signature."}} {
+		token := sas.Make("theirs", key, "https://contoso.servicebus.windows.net/orders", time.Now().Add(time.Hour))
+		if status, body, err := post(t, web, "https://"+p.doorAddrs[2], token); err != nil || status != want.status || !strings.Contains(body, want.say) {
+			t.Errorf("over REST: %d %s, %v; want %d with %q", status, body, err, want.status, want.say)
+		}
 	}
 	var b strings.Builder
 	p.banner(&b)
