@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 
+	"overdue/alert"
 	"overdue/internal/broker"
 )
 
@@ -320,4 +321,55 @@ func TestMessagesWithoutNamesOverAChangeOfMonitors(t *testing.T) {
 		}
 		s.settled(time.Second)
 	})
+}
+
+// Messages without names have the second deadline, too, be the broker's names for them or none.
+func TestMessagesWithoutNamesHaveToBeCompleted(t *testing.T) {
+	for _, id := range []any{nil, ""} {
+		for _, alone := range []bool{true, false} {
+			t.Run(fmt.Sprintf("id %v, alone %v", id, alone), func(t *testing.T) {
+				inModes(t, func(_ *scene, c *broker.Config) { c.MaxMessageSize = brimSize }, func(s *scene) {
+					s.measure()
+					s.startMonitor()
+					s.brimDial = s.door()
+					const n = 20
+					s.brim(workQueue, n, func(_ int, m *amqp.Message) {
+						m.Properties = &amqp.MessageProperties{MessageID: id}
+						m.ApplicationProperties = map[string]any{"overdue-complete-within": "10s"}
+						if !alone {
+							m.Header = &amqp.MessageHeader{TTL: 3 * time.Second}
+						}
+					})
+					r, err := s.client.NewReceiverForQueue(workQueue, nil)
+					s.must(err)
+					var held []*azservicebus.ReceivedMessage
+					for len(held) < n/2 {
+						ms, err := r.ReceiveMessages(s.Context(), n/2-len(held), nil)
+						s.must(err)
+						held = append(held, ms...)
+					}
+					s.must(r.CompleteMessage(s.Context(), held[0], nil))
+					time.Sleep(12 * time.Second)
+					types := map[string]int{}
+					for _, e := range s.hook.told() {
+						types[e.Type]++
+					}
+					missed, incomplete := n/2, n/2-1 // what nobody had; what somebody has had for too long
+					if alone {
+						missed, incomplete = 0, n-1
+					}
+					if types[alert.TypeMissed] != missed || types[alert.TypeIncomplete] != incomplete {
+						s.Errorf("told of %v, want %d missed and %d incomplete", types, missed, incomplete)
+					}
+					for _, m := range held[1:] {
+						s.must(r.CompleteMessage(s.Context(), m, nil))
+					}
+					s.must(r.Close(s.Context()))
+					if waiting := len(s.waiting(workQueue)); alone != (waiting > 0) {
+						s.Errorf("%d messages wait", waiting)
+					}
+				})
+			})
+		}
+	}
 }

@@ -274,8 +274,10 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 		e.heir.close(ctx)
 	}
 	for _, wt := range due {
-		if err == nil && !wt.ref.Unnamed() {
-			e.followCopy(wt, due)
+		if err == nil {
+			if !wt.ref.Unnamed() {
+				e.followCopy(wt, due)
+			}
 			e.announce(ctx, wt, at)
 		}
 		switch {

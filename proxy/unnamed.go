@@ -2,11 +2,7 @@
 
 package proxy
 
-import (
-	"time"
-
-	"overdue/scheduler"
-)
+import "overdue/scheduler"
 
 // A message without a message-id gets one, by which its companion names it. Where there is no room for that it goes without: an
 // SDK fills a batch to the last byte that the broker takes. Its companion then says in which window the broker has enqueued it and
@@ -37,26 +33,19 @@ func (s *sending) unname() {
 
 // distinct leaves one of the references without a name that stand for the same messages.
 func distinct(refs []scheduler.Reference) []scheduler.Reference {
-	type promised struct {
-		within                time.Duration
-		deadline, from, until int64
-		stated                string
-	}
-	var seen map[promised]bool
+	var seen map[scheduler.Reference]bool
 	out := refs[:0]
-	for i := range refs {
-		r := &refs[i]
+	for _, r := range refs {
 		if r.Unnamed() {
-			p := promised{r.Within, r.Deadline.UnixNano(), r.From.UnixNano(), r.Until.UnixNano(), r.Stated}
-			if seen[p] {
+			if seen[r] {
 				continue
 			}
 			if seen == nil {
-				seen = map[promised]bool{}
+				seen = map[scheduler.Reference]bool{}
 			}
-			seen[p] = true
+			seen[r] = true
 		}
-		out = append(out, *r)
+		out = append(out, r)
 	}
 	return out
 }
