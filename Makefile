@@ -9,15 +9,30 @@ FUZZTIME ?= 10s
 ROUNDS ?= 1
 VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo devel)
 
-.PHONY: build test conformance sdks lint fuzz soak bench docs man clean
+.PHONY: build image test deploy conformance sdks lint fuzz soak bench docs man clean
 
 build: ## the binary, in bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.release=$(VERSION)" -o bin/overdue ./cmd/overdue
 
+IMAGE ?= overdue:latest
+PLATFORMS ?=
+PUSH ?=
+
+image: ## the image; PLATFORMS=linux/amd64,linux/arm64 PUSH=1 for several architectures
+ifeq ($(PLATFORMS),)
+	docker build --build-arg VERSION="$(VERSION)" -t "$(IMAGE)" .
+else
+	docker buildx build --platform "$(PLATFORMS)" --build-arg VERSION="$(VERSION)" -t "$(IMAGE)" $(if $(PUSH),--push) .
+endif
+
 test: lint sdks ## everything that has to pass
 	go test -race -timeout 10m ./...
 	go test ./proxy -run Soak -soak.seeds 1000
+	$(MAKE) --no-print-directory deploy
 	$(MAKE) --no-print-directory conformance
+
+deploy: ## what is in deploy/, rendered, decoded and run; a module of its own, for Helm and the types of Kubernetes
+	cd deploy/check && go test -vet=off -timeout 10m ./...
 
 sdks: ## what the scenarios with other SDKs and other brokers need; as root, Debian packages too
 	e2e/sdk/install.sh --tools
@@ -30,6 +45,7 @@ lint: $(GOLANGCI)
 	if [ -n "$$unformatted" ]; then echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	$(GOLANGCI) run ./...
+	cd deploy/check && "$(CURDIR)/$(GOLANGCI)" run --config "$(CURDIR)/.golangci.yaml" ./...
 
 $(GOLANGCI):
 	GOBIN="$(CURDIR)/bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
@@ -51,6 +67,7 @@ bench: ## every benchmark of the packages
 
 docs: ## what is generated from code
 	go test ./cmd/overdue -run TestGeneratedPagesAreFresh -update
+	cp deploy/prometheus/overdue.rules.yml deploy/helm/overdue/files/
 
 man: ## the man pages, in bin/man
 	go test ./cmd/overdue -run TestManPagesAreMade -man "$(CURDIR)/bin/man"

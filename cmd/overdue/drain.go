@@ -26,9 +26,6 @@ type farewell struct {
 	apps     apps          // nil = there are no doors, and nothing to wait for
 }
 
-// errHurried ends a farewell that somebody has cut short.
-var errHurried = errors.New("somebody wants the end now")
-
 // linger waits until apps have said their farewells. said is told what is waited for.
 func (f *farewell) linger(hurry context.Context, said func(func() string)) {
 	if f.apps == nil {
@@ -45,9 +42,11 @@ func (f *farewell) linger(hurry context.Context, said func(func() string)) {
 		}
 	}
 	if f.max > f.min && hurry.Err() == nil {
-		said(func() string {
-			return fmt.Sprintf("waits for the connections of apps (%d), for %s at most", f.apps.Connections(), left(f.max))
-		})
+		if f.apps.Connections() > 0 {
+			said(func() string {
+				return fmt.Sprintf("waits for the connections of apps (%d), for %s at most", f.apps.Connections(), left(f.max))
+			})
+		}
 		ctx, cancel := context.WithTimeout(hurry, f.max-f.min)
 		defer cancel()
 		_ = f.apps.Drain(ctx) // whoever is still there has had the time

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	core "k8s.io/api/core/v1"
+)
+
+// everything turns on what is off by default.
+const everything = `
+namespaceSecret: {name: servicebus}
+image: {repository: registry.example.com/overdue, digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}
+imagePullSecrets: [{name: pull}]
+config: {monitor: {entities: [{queue: orders, deadline: 30s}]}, alerts: [{webhook: {url: "http://127.0.0.1:1/hook"}}]}
+workloadIdentity: {enabled: true, clientId: 01234567-89ab-cdef-0123-456789abcdef}
+serviceAccount: {annotations: {a: b}}
+monitor:
+  replicas: 3
+  minAvailable: 50%
+  priorityClassName: high
+  nodeSelector: {a: b}
+  tolerations: [{key: a, operator: Exists}]
+  affinity: {nodeAffinity: {}}
+  podAnnotations: {a: b}
+  podLabels: {a: b}
+  extraEnv: [{name: OVERDUE_COMPANIONS, value: each}]
+  extraArgs: [--log-level, debug]
+networkPolicy:
+  metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
+  egress: [{ports: [{port: 587, protocol: TCP}]}]
+serviceMonitor: {enabled: true, labels: {release: prometheus}}
+podMonitor: {enabled: true, labels: {release: prometheus}}
+prometheusRule: {enabled: true, labels: {release: prometheus}}
+`
+
+const least = "namespace: contoso.servicebus.windows.net\n"
+
+func TestTheChartHasNothingToComplainOf(t *testing.T) {
+	linter := lint.All(chartFolder, map[string]any{"namespace": "contoso.servicebus.windows.net"}, "default", true)
+	for _, m := range linter.Messages {
+		// That there is no icon is told as information.
+		if m.Severity > support.InfoSev {
+			t.Error(m)
+		}
+	}
+}
+
+func TestTheChartRendersWhatKubernetesTakes(t *testing.T) {
+	for _, version := range []string{"v1.25.0", "v1.29.0", "v1.34.1"} {
+		for name, values := range map[string]string{"least": least, "everything": everything} {
+			all := objects(t, mustHelm(t, overdueChart(t), version, values))
+			count := map[string]int{}
+			for _, o := range all {
+				count[o.kind]++
+			}
+			for _, kind := range []string{"Deployment", "ConfigMap", "PodDisruptionBudget", "ServiceAccount", "NetworkPolicy"} {
+				if count[kind] != 1 {
+					t.Errorf("%s, %s: %d %ss, want one", version, name, count[kind], kind)
+				}
+			}
+			for _, kind := range []string{"Service", "ServiceMonitor", "PodMonitor", "PrometheusRule"} {
+				if want := map[string]int{"everything": 1}[name]; count[kind] != want {
+					t.Errorf("%s, %s: %d %ss, want %d", version, name, count[kind], kind, want)
+				}
+			}
+			for _, w := range workloads(t, all) {
+				w.check(t)
+			}
+		}
+	}
+}
+
+// The identity is asked for in both places, or the pod has no token and nobody says why.
+func TestWorkloadIdentityIsWired(t *testing.T) {
+	all := objects(t, mustHelm(t, overdueChart(t), "v1.34.0", everything))
+	var account *core.ServiceAccount
+	for _, o := range all {
+		if a, ok := o.typed.(*core.ServiceAccount); ok {
+			account = a
+		}
+	}
+	w := workloads(t, all)[0]
+	if account.Annotations["azure.workload.identity/client-id"] == "" || w.labels["azure.workload.identity/use"] != "true" || w.pod.ServiceAccountName != account.Name {
+		t.Errorf("account %q %v, pod of account %q %v; want the pod to use an account with a client id", account.Name, account.Annotations, w.pod.ServiceAccountName, w.labels)
+	}
+}
+
+// A monitor that Prometheus does not find is not watched.
+func TestServiceMonitorAndServiceSelectThePods(t *testing.T) {
+	all := objects(t, mustHelm(t, overdueChart(t), "v1.34.0", everything))
+	labels := workloads(t, all)[0].labels
+	matches := func(what string, selector map[string]string, of map[string]string) {
+		t.Helper()
+		for k, v := range selector {
+			if of[k] != v {
+				t.Errorf("%s selects %s=%s, and there is %v", what, k, v, of)
+			}
+		}
+		if len(selector) == 0 {
+			t.Errorf("%s selects everything", what)
+		}
+	}
+	for _, o := range all {
+		switch v := o.typed.(type) {
+		case *core.Service:
+			matches("Service", v.Spec.Selector, labels)
+			if v.Spec.Ports[0].TargetPort.StrVal != "probes" {
+				t.Errorf("the Service leads to port %v, want probes", v.Spec.Ports[0].TargetPort)
+			}
+		case *serviceMonitor:
+			for _, other := range all {
+				if s, ok := other.typed.(*core.Service); ok {
+					matches("ServiceMonitor", v.Spec.Selector.MatchLabels, s.Labels)
+					if v.Spec.Endpoints[0].Port != s.Spec.Ports[0].Name {
+						t.Errorf("the ServiceMonitor scrapes port %s, the Service has %s", v.Spec.Endpoints[0].Port, s.Spec.Ports[0].Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestTheSidecarIsNativeWhereTheClusterHasIt(t *testing.T) {
+	for version, native := range map[string]bool{"v1.25.0": false, "v1.28.15": false, "v1.29.0": true, "v1.30.3-eks-1": true, "v1.34.0": true} {
+		all := objects(t, mustHelm(t, appChart(t), version, ""))
+		ws := workloads(t, all)
+		if len(ws) != 1 || len(all) != 2 {
+			t.Fatalf("%s: %d objects with %d pods, want the app's Deployment and a ConfigMap, without a monitor", version, len(all), len(ws))
+		}
+		w := ws[0]
+		w.check(t)
+		if w.native != native {
+			t.Errorf("%s: native sidecar %v, want %v", version, w.native, native)
+		}
+		if w.labels["overdue.sidecar"] != "true" {
+			t.Errorf("%s: the pod has labels %v, want overdue.sidecar=true, by which the PodMonitor finds it", version, w.labels)
+		}
+		if !native && (w.pod.Containers[0].Name != "overdue" || w.container.Lifecycle == nil) {
+			t.Errorf("%s: the classic sidecar is not first, or nothing waits for it", version)
+		}
+	}
+	// Whoever knows better says so.
+	for values, native := range map[string]bool{"overdue: {sidecar: {native: false}}": false, "overdue: {sidecar: {native: true}}": true} {
+		if w := workloads(t, objects(t, mustHelm(t, appChart(t), "v1.28.0", values)))[0]; w.native != native {
+			t.Errorf("%s: native sidecar %v", values, w.native)
+		}
+	}
+}
+
+func TestTheSchemaRefusesWhatIsMisspelt(t *testing.T) {
+	for values, want := range map[string]string{
+		"":                                             "give namespace",
+		least + "montior: {}":                          "montior",
+		least + "monitor: {replica: 1}":                "replica",
+		least + "monitor: {replicas: 0}":               "replicas",
+		least + "config: {namespace: x}":               "config",
+		least + "config: {listen: {}}":                 "config",
+		least + "sidecar: {maxSigtermDelay: 20}":       "maxSigtermDelay",
+		least + "image: {digest: abc}":                 "digest",
+		least + "workloadIdentity: {enabled: true}":    "clientId",
+		"namespace: Endpoint=sb://x;SharedAccessKey=y": "namespace",
+	} {
+		_, err := helm(t, overdueChart(t), "v1.34.0", values)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error that names %s", values, err, want)
+		}
+	}
+}
+
+// The chart cannot read files beside its folder.
+func TestTheChartHasTheRulesThatAreTested(t *testing.T) {
+	ours, err := os.ReadFile(filepath.Join(chartFolder, "files/overdue.rules.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested, err := os.ReadFile("../prometheus/overdue.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(ours, tested) {
+		t.Error("deploy/helm/overdue/files/overdue.rules.yml is not deploy/prometheus/overdue.rules.yml; run `make docs`")
+	}
+	for _, o := range objects(t, mustHelm(t, overdueChart(t), "v1.34.0", everything)) {
+		if r, ok := o.typed.(*prometheusRule); ok {
+			if n := len(r.Spec.Groups[0].Rules); n != len(regexp.MustCompile(`(?m)- alert:`).FindAll(tested, -1)) || n == 0 {
+				t.Errorf("the PrometheusRule has %d alerts, want all of the file", n)
+			}
+			if !strings.Contains(r.Spec.Groups[0].Rules[1].Annotations["summary"], "{{ $labels.instance }}") {
+				t.Error("Helm has taken the templates of Prometheus for its own")
+			}
+		}
+	}
+}

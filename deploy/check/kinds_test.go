@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+
+	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kinds are what the manifests may hold.
+var kinds = map[string]func() any{
+	"apps/v1 Deployment":                      func() any { return new(apps.Deployment) },
+	"batch/v1 Job":                            func() any { return new(batch.Job) },
+	"v1 ConfigMap":                            func() any { return new(core.ConfigMap) },
+	"v1 Service":                              func() any { return new(core.Service) },
+	"v1 ServiceAccount":                       func() any { return new(core.ServiceAccount) },
+	"policy/v1 PodDisruptionBudget":           func() any { return new(policy.PodDisruptionBudget) },
+	"networking.k8s.io/v1 NetworkPolicy":      func() any { return new(networking.NetworkPolicy) },
+	"monitoring.coreos.com/v1 ServiceMonitor": func() any { return new(serviceMonitor) },
+	"monitoring.coreos.com/v1 PodMonitor":     func() any { return new(podMonitor) },
+	"monitoring.coreos.com/v1 PrometheusRule": func() any { return new(prometheusRule) },
+	"keda.sh/v1alpha1 ScaledObject":           func() any { return new(scaledObject) },
+}
+
+// The kinds of the Prometheus operator and of KEDA, as far as they are used here: their own modules would bring
+// half of Kubernetes along. Field names are those of their references.
+
+type head struct {
+	meta.TypeMeta   `json:",inline"`
+	meta.ObjectMeta `json:"metadata"`
+}
+
+type endpoint struct {
+	Port     string `json:"port"`
+	Path     string `json:"path"`
+	Interval string `json:"interval,omitempty"`
+}
+
+type serviceMonitor struct {
+	head `json:",inline"`
+	Spec struct {
+		Selector  meta.LabelSelector `json:"selector"`
+		Endpoints []endpoint         `json:"endpoints"`
+	} `json:"spec"`
+}
+
+type podMonitor struct {
+	head `json:",inline"`
+	Spec struct {
+		NamespaceSelector struct {
+			Any bool `json:"any"`
+		} `json:"namespaceSelector"`
+		Selector            meta.LabelSelector `json:"selector"`
+		PodMetricsEndpoints []endpoint         `json:"podMetricsEndpoints"`
+	} `json:"spec"`
+}
+
+type ruleGroups struct {
+	Groups []struct {
+		Name  string `json:"name"`
+		Rules []struct {
+			Alert       string            `json:"alert"`
+			Expr        string            `json:"expr"`
+			For         string            `json:"for,omitempty"`
+			Labels      map[string]string `json:"labels,omitempty"`
+			Annotations map[string]string `json:"annotations,omitempty"`
+		} `json:"rules"`
+	} `json:"groups"`
+}
+
+type prometheusRule struct {
+	head `json:",inline"`
+	Spec ruleGroups `json:"spec"`
+}
+
+type scaledObject struct {
+	head `json:",inline"`
+	Spec struct {
+		ScaleTargetRef struct {
+			Name string `json:"name"`
+		} `json:"scaleTargetRef"`
+		MinReplicaCount int `json:"minReplicaCount"`
+		MaxReplicaCount int `json:"maxReplicaCount"`
+		PollingInterval int `json:"pollingInterval"`
+		CooldownPeriod  int `json:"cooldownPeriod"`
+		Triggers        []struct {
+			Type     string            `json:"type"`
+			Metadata map[string]string `json:"metadata"`
+		} `json:"triggers"`
+	} `json:"spec"`
+}
+
+func newReader(b []byte) *bufio.Reader { return bufio.NewReader(bytes.NewReader(b)) }
+
+func asJSON(t interface{ Fatal(...any) }, v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

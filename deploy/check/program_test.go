@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir) // of the machine's temporary folder
+	}
+	os.Exit(code)
+}
+
+var built struct {
+	once   sync.Once
+	dir    string
+	binary string
+	err    error
+	out    []byte
+}
+
+var (
+	dockerBuild = regexp.MustCompile(`CGO_ENABLED=0 GOOS=\$TARGETOS GOARCH=\$TARGETARCH \\\n\s+go (build [^\n]*) -o /out/overdue ./cmd/overdue`)
+	makeBuild   = regexp.MustCompile(`CGO_ENABLED=0 go (build [^\n]*) -o bin/overdue ./cmd/overdue`)
+)
+
+// program is the binary, built as the Dockerfile builds it, for this machine.
+func program(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "overdue-check"); built.err != nil {
+			return
+		}
+		built.binary = filepath.Join(built.dir, "overdue")
+		cmd := exec.Command("go", append(strings.Fields(buildFlags(t)), "-ldflags", "-s -w -X main.release=v0.0.0-check", "-o", built.binary, "./cmd/overdue")...)
+		cmd.Dir, cmd.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+		built.out, built.err = cmd.CombinedOutput()
+	})
+	if built.err != nil {
+		t.Fatalf("building the program: %v\n%s", built.err, built.out)
+	}
+	return built.binary
+}
+
+// buildFlags are those of the Dockerfile without -ldflags, whose value has a variable in it.
+func buildFlags(t *testing.T) string {
+	t.Helper()
+	m := dockerBuild.FindStringSubmatch(read(t, "../../Dockerfile"))
+	if m == nil {
+		t.Fatal("the Dockerfile builds the program in another way than this test knows")
+	}
+	flags, ldflags, ok := strings.Cut(m[1], " -ldflags ")
+	if !ok || ldflags != `"-s -w -X main.release=$VERSION"` {
+		t.Fatalf("the Dockerfile builds with -ldflags %s", ldflags)
+	}
+	return flags
+}
+
+// checkCommand has the program judge its command line and its configuration by variables, and looks for variables
+// that it would not read.
+func checkCommand(t *testing.T, where string, args []string, env map[string]string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), program(t), append(append([]string{}, args...), "--help")...).CombinedOutput(); err != nil {
+		t.Errorf("%s: overdue %s: %v\n%s", where, strings.Join(args, " "), err, out)
+	}
+	for name := range env {
+		if _, ok := variables(t)[name]; !ok && strings.HasPrefix(name, "OVERDUE_") {
+			t.Errorf("%s sets %s, which is no variable of docs/configuration.md", where, name)
+		}
+	}
+	// A command that loads the configuration and then finds nothing to ask.
+	cmd := exec.CommandContext(t.Context(), program(t), "healthcheck", "--listen-admin", "127.0.0.1:1")
+	cmd.Env = []string{"HOME=" + t.TempDir()}
+	for name, value := range env {
+		if value != "secret" {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("%s: the program does not take the variables: %v\n%s", where, err, out)
+	}
+}
+
+// checkFile has the program judge a configuration file, with the variables that stand beside it.
+func checkFile(t *testing.T, where, text string, env ...string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "overdue.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program(t), "healthcheck", "--config", file, "--listen-admin", "127.0.0.1:1")
+	cmd.Env = append(env, "HOME="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("%s: the program does not take the file: %v\n%s\n%s", where, err, out, text)
+	}
+}
+
+var row = regexp.MustCompile("(?m)^\\| `[^`]+` \\| [^|]*\\| (`[^`]*`|[^|]*)[^|]*\\| `(OVERDUE_[A-Z_]+)`")
+
+// variables are those of docs/configuration.md, which is generated from the settings, with their defaults.
+func variables(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{"OVERDUE_CONFIG": ""}
+	for _, m := range row.FindAllStringSubmatch(read(t, "../../docs/configuration.md"), -1) {
+		all[m[2]] = strings.Trim(m[1], "`")
+	}
+	if len(all) < 40 {
+		t.Fatalf("docs/configuration.md has %d variables; this test has lost its way to them", len(all))
+	}
+	return all
+}
+
+// setting is a duration of the environment, or its default.
+func setting(t *testing.T, env map[string]string, name string) time.Duration {
+	t.Helper()
+	text, ok := env[name]
+	if !ok {
+		text = variables(t)[name]
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	return d
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func itoa(n int32) string { return strconv.Itoa(int(n)) }
+
+func atoi(t *testing.T, text string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
