@@ -60,7 +60,7 @@ func TestEveryMetricNamedIsExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
-	for _, file := range []string{"prometheus/overdue.rules.yml", "grafana/overdue.json"} {
+	for _, file := range []string{"prometheus/overdue.rules.yml", "grafana/overdue.json", "keda/scaledobject.yaml", "../docs/operations.md"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -74,6 +74,39 @@ func TestEveryMetricNamedIsExported(t *testing.T) {
 				t.Errorf("%s names %s, which no code exports", file, name)
 			}
 		}
+	}
+}
+
+// Whoever is woken by an alert finds what to do.
+func TestEveryAlertHasASectionThatSaysWhatToDo(t *testing.T) {
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := os.ReadFile("prometheus/overdue.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)- alert: (\w+)$`).FindAllSubmatch(rules, -1) {
+		alerts[string(m[1])] = true
+	}
+	_, rest, _ := strings.Cut(string(page), "\n## Alerts\n")
+	sections := strings.Split(rest, "\n### ")[1:]
+	for _, section := range sections {
+		name, text, _ := strings.Cut(section, "\n")
+		if !alerts[name] {
+			t.Errorf("docs/operations.md has a section on %s, which is no alert", name)
+		}
+		delete(alerts, name)
+		for _, want := range []string{"**Means**", "**Look**", "**Cure"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the section on %s lacks %s", name, want)
+			}
+		}
+	}
+	for name := range alerts {
+		t.Errorf("docs/operations.md has no section on %s", name)
 	}
 }
 

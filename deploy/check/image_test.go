@@ -3,6 +3,7 @@
 package check
 
 import (
+	"compress/gzip"
 	"debug/elf"
 	"os"
 	"path/filepath"
@@ -12,12 +13,15 @@ import (
 	"testing"
 )
 
-// maxImage bounds what the last stage holds, in bytes.
-const maxImage = 25 << 20
+// Bounds of the image, in bytes: what is pulled, which a registry keeps compressed, and the binary as it is.
+const (
+	maxPull   = 25 << 20
+	maxBinary = 32 << 20
+)
 
 // There is no engine to build the image with. What can be known without one: it is built as `make build` does, and the
 // binary is static and small enough.
-func TestTheImageHoldsAStaticBinaryOfAtMost25MiB(t *testing.T) {
+func TestTheImageIsAStaticBinaryOfAtMost25MiBToPull(t *testing.T) {
 	m := makeBuild.FindStringSubmatch(read(t, "../../Makefile"))
 	if m == nil {
 		t.Fatal("the Makefile builds the program in another way than this test knows")
@@ -26,15 +30,23 @@ func TestTheImageHoldsAStaticBinaryOfAtMost25MiB(t *testing.T) {
 		t.Errorf("make runs go %s\nthe Dockerfile go %s", make, docker)
 	}
 	binary := program(t)
-	info, err := os.Stat(binary)
+	text, err := os.ReadFile(binary)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Beside it there are some 220 KiB of certificates.
-	if info.Size() > maxImage-1<<20 {
-		t.Errorf("the binary has %d bytes, the image may have %d", info.Size(), maxImage)
+	var pulled counter
+	z := gzip.NewWriter(&pulled)
+	if _, err := z.Write(text); err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("the binary has %.1f MiB", float64(info.Size())/(1<<20))
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Beside it there are some 220 KiB of certificates.
+	if pulled > maxPull-1<<20 || len(text) > maxBinary {
+		t.Errorf("the binary has %d bytes and %d to pull, it may have %d and %d", len(text), pulled, maxBinary, maxPull-1<<20)
+	}
+	t.Logf("the binary has %.1f MiB, %.1f to pull", float64(len(text))/(1<<20), float64(pulled)/(1<<20))
 	file, err := elf.Open(binary)
 	if err != nil {
 		t.Skipf("this machine does not build for Linux: %v", err)
@@ -43,6 +55,14 @@ func TestTheImageHoldsAStaticBinaryOfAtMost25MiB(t *testing.T) {
 	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 		t.Error("the binary wants a dynamic loader, which the image does not have")
 	}
+}
+
+// A counter counts what is written to it.
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
 }
 
 var stage = regexp.MustCompile(`(?m)^FROM `)
