@@ -74,6 +74,7 @@ func TestTheChartRendersWhatKubernetesTakes(t *testing.T) {
 			}
 			for _, w := range workloads(t, all) {
 				w.check(t)
+				checkFile(t, name, w.file(t, "/etc/overdue/overdue.yaml"), "--role", "monitor", "--namespace", "contoso.servicebus.windows.net")
 			}
 		}
 	}

@@ -22,7 +22,7 @@ func TestKustomizeRendersWhatKubernetesTakes(t *testing.T) {
 		t.Fatalf("central has %d pods, want the monitor's", len(ws))
 	}
 	ws[0].check(t)
-	checkFile(t, "kustomize/central", ws[0].file(t, "/etc/overdue/overdue.yaml"))
+	checkFile(t, "kustomize/central", ws[0].file(t, "/etc/overdue/overdue.yaml"), "--role", "monitor", "--namespace", "contoso.servicebus.windows.net")
 	if count := len(central); count != 6 {
 		t.Errorf("central has %d objects, want a Deployment, an account, a budget, a network policy and two ConfigMaps", count)
 	}

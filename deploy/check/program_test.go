@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,34 +75,40 @@ func checkCommand(t *testing.T, where string, args []string, env map[string]stri
 	if out, err := exec.CommandContext(t.Context(), program(t), append(append([]string{}, args...), "--help")...).CombinedOutput(); err != nil {
 		t.Errorf("%s: overdue %s: %v\n%s", where, strings.Join(args, " "), err, out)
 	}
+	if len(args) == 0 {
+		t.Errorf("%s names no command", where)
+		return
+	}
 	for name := range env {
 		if _, ok := variables(t)[name]; !ok && strings.HasPrefix(name, "OVERDUE_") {
 			t.Errorf("%s sets %s, which is no variable of docs/configuration.md", where, name)
 		}
 	}
-	// A command that loads the configuration and then finds nothing to ask.
-	cmd := exec.CommandContext(t.Context(), program(t), "healthcheck", "--listen-admin", "127.0.0.1:1")
+	cmd := exec.CommandContext(t.Context(), program(t), "config", "check")
+	if slices.Contains([]string{"run", "proxy", "monitor", "broker"}, args[0]) {
+		cmd.Args = append(cmd.Args, "--role", args[0])
+	}
 	cmd.Env = []string{"HOME=" + t.TempDir()}
 	for name, value := range env {
-		if value != "secret" {
-			cmd.Env = append(cmd.Env, name+"="+value)
+		if value == "secret" {
+			value = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=a;SharedAccessKey=b"
 		}
+		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+	if len(env) == 0 {
+		return
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s: the program does not take the variables: %v\n%s", where, err, out)
 	}
 }
 
-// checkFile has the program judge a configuration file, with the variables that stand beside it.
-func checkFile(t *testing.T, where, text string, env ...string) {
+// checkFile has the program judge a configuration file, with flags that stand beside it.
+func checkFile(t *testing.T, where, text string, flags ...string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "overdue.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), program(t), "healthcheck", "--config", file, "--listen-admin", "127.0.0.1:1")
-	cmd.Env = append(env, "HOME="+t.TempDir())
-	if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+	cmd := exec.CommandContext(t.Context(), program(t), append([]string{"config", "check", "--config", writeFile(t, text)}, flags...)...)
+	cmd.Env = []string{"HOME=" + t.TempDir()}
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s: the program does not take the file: %v\n%s\n%s", where, err, out, text)
 	}
 }
