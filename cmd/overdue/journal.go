@@ -14,8 +14,11 @@ import (
 	"overdue/scheduler"
 )
 
-// onMonitorDown: pass.
-const passOn = "pass"
+// What onMonitorDown says.
+const (
+	passOn   = "pass"
+	refuseOn = "refuse"
+)
 
 // passes reports whether sends go through while the monitor queue cannot be written.
 func (p *process) passes() bool { return p.role.proxy && p.cfg.OnMonitorDown == passOn }

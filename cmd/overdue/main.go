@@ -91,7 +91,8 @@ func (p *program) rootCommand() *cobra.Command {
 	root.AddCommand(
 		p.roleCommand(roleRun), p.roleCommand(roleProxy), p.roleCommand(roleMonitor), p.roleCommand(roleBroker),
 		p.demoCommand(), p.benchCommand(),
-		p.doctorCommand(), p.configCommand(),
+		p.sendCommand(), p.doctorCommand(), p.configCommand(),
+		p.sendCommand(), p.dlqCommand(),
 		p.healthcheckCommand(), p.waitCommand(),
 		p.versionCommand(),
 	)

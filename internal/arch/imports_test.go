@@ -50,7 +50,7 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink"},
+		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/dlq", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":               {[]string{"scheduler", "internal/amqp", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/sas", "internal/sbclient", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
@@ -87,6 +87,7 @@ var rooms = map[string]room{
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
 	"internal/canary":   {[]string{"internal/sbclient"}, []string{azservicebus, prometheus, zap}},
+	"internal/dlq":      {[]string{"internal/amqp", "internal/sblink"}, []string{bbolt, goamqp, sync}},
 	"internal/testseed": {},
 	"internal/freeport": {},
 	"internal/arch":     {},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/Azure/go-amqp"
@@ -54,6 +55,23 @@ func (p *Peeker) Peek(ctx context.Context, from int64, n int) ([]*Message, error
 	return parsePage(reply)
 }
 
+// PeekEncoded is Peek for who reads the messages itself: it brings them as they are encoded, whole.
+func (p *Peeker) PeekEncoded(ctx context.Context, from int64, n int) (page [][]byte, err error) {
+	reply, err := p.call(ctx, "com.microsoft:peek-message", map[string]any{
+		"from-sequence-number": from, "message-count": int32(n),
+	}, conditionMessageNotFound)
+	if reply == nil || err != nil {
+		return nil, err
+	}
+	for encoded, err := range peeked(reply) {
+		if err != nil {
+			return nil, err
+		}
+		page = append(page, encoded)
+	}
+	return page, nil
+}
+
 // conditionMessageNotFound is how the broker says that a message which was asked for is not there to be had.
 const conditionMessageNotFound = "com.microsoft:message-not-found"
 
@@ -75,16 +93,10 @@ func (p *Peeker) call(ctx context.Context, operation string, request map[string]
 	return reply, nil
 }
 
-// parsePage reads {"messages": [{"message": binary}, …]}.
-func parsePage(reply *amqp.Message) ([]*Message, error) {
-	body, _ := reply.Value.(map[string]any)
-	list, _ := body["messages"].([]any)
-	page := make([]*Message, 0, len(list))
-	for _, item := range list {
-		entry, _ := item.(map[string]any)
-		encoded, ok := entry["message"].([]byte)
-		if !ok {
-			return nil, errors.New("sblink: a peeked message is not binary")
+func parsePage(reply *amqp.Message) (page []*Message, err error) {
+	for encoded, err := range peeked(reply) {
+		if err != nil {
+			return nil, err
 		}
 		m, err := parseMessage(encoded)
 		if err != nil {
@@ -93,6 +105,25 @@ func parsePage(reply *amqp.Message) ([]*Message, error) {
 		page = append(page, m)
 	}
 	return page, nil
+}
+
+// peeked reads {"messages": [{"message": binary}, …]}.
+func peeked(reply *amqp.Message) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		body, _ := reply.Value.(map[string]any)
+		list, _ := body["messages"].([]any)
+		for _, item := range list {
+			entry, _ := item.(map[string]any)
+			encoded, ok := entry["message"].([]byte)
+			if !ok {
+				yield(nil, errors.New("sblink: a peeked message is not binary"))
+				return
+			}
+			if !yield(encoded, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Close closes the links.

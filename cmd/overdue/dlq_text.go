@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"overdue/internal/dlq"
+)
+
+// dlqLetter is the JSON form of a dead letter. Its body is there only where it is shown whole.
+type dlqLetter struct {
+	SequenceNumber int64             `json:"sequenceNumber"`
+	MessageID      string            `json:"messageId"`
+	SessionID      *string           `json:"sessionId,omitempty"`
+	PartitionKey   *string           `json:"partitionKey,omitempty"`
+	CorrelationID  string            `json:"correlationId,omitempty"`
+	Subject        string            `json:"subject,omitempty"`
+	ContentType    string            `json:"contentType,omitempty"`
+	ReplyTo        string            `json:"replyTo,omitempty"`
+	To             string            `json:"to,omitempty"`
+	EnqueuedTime   time.Time         `json:"enqueuedTime"`
+	TimeToLive     string            `json:"timeToLive,omitempty"`
+	Deadline       time.Time         `json:"deadline,omitzero"`
+	DeliveryCount  uint32            `json:"deliveryCount"`
+	Reason         string            `json:"deadLetterReason"`
+	Description    string            `json:"deadLetterErrorDescription,omitempty"`
+	Source         string            `json:"deadLetterSource,omitempty"`
+	Properties     map[string]string `json:"applicationProperties,omitempty"`
+	Body           *string           `json:"body,omitempty"`       // text
+	BodyBase64     *string           `json:"bodyBase64,omitempty"` // what is no text
+}
+
+func jsonLetter(l *dlq.Letter) dlqLetter {
+	j := dlqLetter{
+		SequenceNumber: l.Number, MessageID: l.MessageID, SessionID: l.SessionID, PartitionKey: l.PartitionKey, CorrelationID: l.CorrelationID,
+		Subject: l.Subject, ContentType: l.ContentType, ReplyTo: l.ReplyTo, To: l.To, EnqueuedTime: l.EnqueuedTime,
+		Deadline: l.Due, DeliveryCount: l.DeliveryCount, Reason: l.Reason, Description: l.Description, Source: l.Source,
+	}
+	if l.TimeToLive > 0 {
+		j.TimeToLive = l.TimeToLive.String()
+	}
+	if len(l.Properties) > 0 {
+		j.Properties = map[string]string{}
+		for name, v := range l.Properties {
+			j.Properties[name] = dlq.Text(v)
+		}
+	}
+	return j
+}
+
+// bodyText is the body as text, or in base64.
+func bodyText(l *dlq.Letter) (text string, isText bool, err error) {
+	body, err := l.Body()
+	if err != nil {
+		return "", false, fmt.Errorf("the body of %d: %w", l.Number, err)
+	}
+	b, isBytes := body.([]byte)
+	if !isBytes {
+		return dlq.Text(body), true, nil
+	}
+	if utf8.Valid(b) {
+		return string(b), true, nil
+	}
+	return base64.StdEncoding.EncodeToString(b), false, nil
+}
+
+// printable is text without what would move the cursor or hide something.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+// dlqList prints a line for each dead letter as it comes, or JSON at the end.
+type dlqList struct {
+	out     io.Writer
+	json    bool
+	table   *tabwriter.Writer
+	place   dlq.Place
+	letters []dlqLetter
+	n       int
+}
+
+func newDLQList(out io.Writer, json bool, place dlq.Place) *dlqList {
+	return &dlqList{out: out, json: json, table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), place: place, letters: []dlqLetter{}}
+}
+
+// listFlush is how many lines share the widths of their columns.
+const listFlush = 1000
+
+func (d *dlqList) add(l *dlq.Letter) error {
+	if d.json {
+		d.letters = append(d.letters, jsonLetter(l))
+		return nil
+	}
+	if d.n == 0 {
+		fmt.Fprintln(d.table, "NUMBER\tENQUEUED\tDEADLINE\tMESSAGE-ID\tREASON\tDESCRIPTION")
+	}
+	due := "–"
+	if !l.Due.IsZero() {
+		due = l.Due.Format(time.RFC3339)
+	}
+	fmt.Fprintf(d.table, "%d\t%s\t%s\t%s\t%s\t%s\n", l.Number, l.EnqueuedTime.Format(time.RFC3339), due, printable(l.MessageID), printable(l.Reason), printable(clip(l.Description)))
+	if d.n++; d.n%listFlush == 0 {
+		return d.table.Flush()
+	}
+	return nil
+}
+
+func (d *dlqList) end(s *dlqSurvey) error {
+	if d.json {
+		return writeJSON(d.out, struct {
+			*dlqSurvey
+			DeadLetters []dlqLetter `json:"deadLetters"`
+		}{s, d.letters})
+	}
+	if err := d.table.Flush(); err != nil {
+		return err
+	}
+	return s.write(d.out)
+}
+
+// write says what there is, by reason.
+func (s *dlqSurvey) write(out io.Writer) error {
+	var b strings.Builder
+	switch {
+	case s.Looked == 0:
+		fmt.Fprintf(&b, "%s has no dead letters.\n", s.Entity)
+	case s.Chosen == 0:
+		fmt.Fprintf(&b, "None of the %d dead letters of %s is meant.\n", s.Looked, s.Entity)
+	case s.More:
+		fmt.Fprintf(&b, "The first %d dead letters of %s that are meant; there are more.\n", s.Chosen, s.Entity)
+	default:
+		fmt.Fprintf(&b, "%d of the %d dead letters of %s.\n", s.Chosen, s.Looked, s.Entity)
+	}
+	reasons := slices.SortedFunc(maps.Keys(s.Reasons), func(a, b string) int { return s.Reasons[b] - s.Reasons[a] })
+	for i, reason := range reasons {
+		if i == 10 {
+			fmt.Fprintf(&b, "  … and %d more reasons\n", len(reasons)-i)
+			break
+		}
+		name := printable(reason)
+		if name == "" {
+			name = "(no reason)"
+		}
+		fmt.Fprintf(&b, "  %6d  %s\n", s.Reasons[reason], name)
+	}
+	if s.Chosen > 0 {
+		fmt.Fprintf(&b, "  enqueued from %s to %s\n", s.Earliest.Format(time.RFC3339), s.Latest.Format(time.RFC3339))
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// dlqShow prints dead letters whole.
+type dlqShow struct {
+	out     io.Writer
+	json    bool
+	letters []dlqLetter
+}
+
+func newDLQShow(out io.Writer, json bool) *dlqShow { return &dlqShow{out: out, json: json} }
+
+func (d *dlqShow) add(l *dlq.Letter) error {
+	j := jsonLetter(l)
+	text, isText, err := bodyText(l)
+	if err != nil {
+		return err
+	}
+	if isText {
+		j.Body = &text
+	} else {
+		j.BodyBase64 = &text
+	}
+	if d.json {
+		d.letters = append(d.letters, j)
+		return nil
+	}
+	return d.write(j)
+}
+
+func (d *dlqShow) end() error {
+	if d.json {
+		return writeJSON(d.out, d.letters)
+	}
+	return nil
+}
+
+// write is the JSON form with a name and a value a line, which is how it is read best.
+func (d *dlqShow) write(j dlqLetter) error {
+	body, isText := j.Body, true
+	if body == nil {
+		body, isText = j.BodyBase64, false
+	}
+	j.Body, j.BodyBase64 = nil, nil
+	encoded, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(encoded))
+	dec.UseNumber() // a sequence number has more digits than a float
+	var b strings.Builder
+	if _, err := dec.Token(); err != nil {
+		return err
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		var value any
+		if err := dec.Decode(&value); err != nil {
+			return err
+		}
+		if all, isMap := value.(map[string]any); isMap {
+			fmt.Fprintf(&b, "%s:\n", name)
+			for _, k := range slices.Sorted(maps.Keys(all)) {
+				fmt.Fprintf(&b, "  %s: %s\n", printable(k), printable(fmt.Sprint(all[k])))
+			}
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %s\n", name, printable(fmt.Sprint(value)))
+	}
+	what := "body"
+	if !isText {
+		what = "body, in base64"
+	}
+	fmt.Fprintf(&b, "%s:\n%s\n\n", what, strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return '·'
+	}, *body))
+	_, err = io.WriteString(d.out, b.String())
+	return err
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"overdue/internal/sbclient"
+	"overdue/internal/sblink"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+)
+
+const (
+	// handsPatience bounds how long an operator waits for a namespace that does not answer.
+	handsPatience = 30 * time.Second
+	handsPoll     = 20 * time.Millisecond
+)
+
+// hands are how an operator's command gets at messages. It looks and takes as the configuration says, and sends as an
+// app at an AMQP door does: what goes to monitored entities has its companions.
+type hands struct {
+	*patient                   // for looking and taking
+	app      *sbclient.Client  // of the door, for sending; nil when there is none
+	door     *sblink.Namespace // likewise, for what is sent as it is encoded
+	ends     []func()
+}
+
+// close ends all of it, the last first.
+func (h *hands) close() {
+	for _, end := range slices.Backward(h.ends) {
+		end()
+	}
+}
+
+// handsOptions say where the door is.
+type handsOptions struct{ door string }
+
+func (o *handsOptions) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.door, "door", "",
+		"host:port of the AMQP door of an Overdue that runs; by default one of its own, or without a namespace that at listen.amqp")
+}
+
+// eyes are hands for who only looks and takes: without a door, and with no more than the right to listen.
+func (p *program) eyes(ctx context.Context, c *config, o handsOptions) (*hands, error) {
+	if o.door != "" || c.embedded() {
+		return knockAt(ctx, c, o.door)
+	}
+	patient, err := newPatient(c)
+	if err != nil {
+		return nil, err
+	}
+	return &hands{patient: patient, ends: []func(){func() { patient.close(ctx) }}}, nil
+}
+
+// hand opens a door of its own to the namespace of the configuration, and takes one that is there where none is
+// configured: then the broker is within another process.
+func (p *program) hand(ctx context.Context, c *config, o handsOptions) (h *hands, err error) {
+	if h, err = p.eyes(ctx, c, o); err != nil || h.app != nil {
+		return h, err
+	}
+	opened := h
+	defer func() {
+		if err != nil {
+			opened.close()
+		}
+	}()
+	log, level, err := newLog(p.stderr, logConfig{Level: zap.ErrorLevel.String(), Format: "auto"})
+	if err != nil {
+		return nil, fmt.Errorf("make a log: %w", err)
+	}
+	private := *c
+	key := private.makePrivate()
+	proc, err := start(role{name: "hands", proxy: true}, &private, log, level)
+	if err != nil {
+		return nil, err
+	}
+	h.ends = append(h.ends, func() { _ = proc.stop() }) // what was sent has been acknowledged by then, with its companions
+	if err := proc.untilReady(ctx); err != nil {
+		return nil, err
+	}
+	return h, h.goTo(ctx, connectionString(proc.amqpAddr(), anyKeyName, key))
+}
+
+// goTo is the way to a door, by its connection string.
+func (h *hands) goTo(ctx context.Context, text string) error {
+	ns, err := parseNamespace(text)
+	if err != nil {
+		return err
+	}
+	client, links, _, err := ns.connect(zap.NewNop())
+	if err != nil {
+		return err
+	}
+	h.app, h.door = client, links
+	h.ends = append(h.ends, func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye) // the process ends next
+		defer cancel()
+		_ = bounded(closing, h.app.Close)
+		_ = bounded(closing, func(context.Context) error { return h.door.Close() })
+	})
+	return nil
+}
+
+// makePrivate makes the doors those of one command: on loopback, at any port, for whoever has the key.
+func (c *config) makePrivate() (key string) {
+	const any = "127.0.0.1:0"
+	key = rand.Text()
+	c.Listen = listenConfig{AMQP: any, HTTP: any, Admin: any, MaxConnections: 100, Keys: []doorKeyConfig{{Name: anyKeyName, Key: key, Manage: true}}}
+	c.Proxy.Credentials = ownCredentials
+	// The journal is the sidecar's: two processes cannot have it, and an operator sees a refusal.
+	c.OnMonitorDown, c.Journal.Directory = refuseOn, ""
+	c.Canary, c.Heartbeat = canaryConfig{}, heartbeatConfig{}
+	c.MinSigtermDelay, c.MaxSigtermDelay = 0, 0
+	return key
+}
+
+// untilReady waits until the namespace can be worked with, and says why it cannot.
+func (p *process) untilReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, handsPatience)
+	defer cancel()
+	for {
+		var failure error
+		for _, check := range p.admin.ready {
+			failure = errors.Join(failure, check.ok(ctx))
+		}
+		if failure == nil {
+			return nil
+		}
+		if !errors.Is(failure, errNotTried) {
+			return failure
+		}
+		select {
+		case failure := <-p.life.failed:
+			return failure
+		case <-ctx.Done():
+			return failure
+		case <-time.After(handsPoll):
+		}
+	}
+}
+
+// knockAt is hand at the door of another process, on this machine or elsewhere.
+func knockAt(ctx context.Context, c *config, addr string) (*hands, error) {
+	where := "--door"
+	if addr == "" {
+		addr, where = c.Listen.AMQP, "listen.amqp"
+	}
+	if _, port, err := net.SplitHostPort(addr); err != nil || port == "0" {
+		return nil, &configError{fmt.Errorf("%s is %q; it must be host:port", where, clip(addr))}
+	}
+	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(dialing, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("nothing answers at %s, %s; start `overdue run`, or set --namespace: %w", where, addr, err)
+	}
+	_ = conn.Close() // it was only to see
+	name, key := anyKeyName, anyKey
+	if len(c.Listen.Keys) > 0 {
+		name, key = c.Listen.Keys[0].Name, c.Listen.Keys[0].Key
+	}
+	through := *c
+	through.origin = nil // its addresses are not of this process, and may be asked
+	through.Namespace = connectionString(addr, name, key)
+	patient, err := newPatient(&through)
+	if err != nil {
+		return nil, err
+	}
+	h := &hands{patient: patient, ends: []func(){func() { patient.close(ctx) }}}
+	if err := h.goTo(ctx, through.Namespace); err != nil {
+		h.close()
+		return nil, err
+	}
+	return h, nil
+}

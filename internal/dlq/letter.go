@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dlq
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/sblink"
+)
+
+// Place is a dead-letter queue, by what it belongs to.
+type Place struct{ Entity, Subscription string }
+
+const (
+	subQueue = "/$DeadLetterQueue"
+	between  = "/Subscriptions/"
+)
+
+// ParsePlace reads the name of a queue, or topic/Subscriptions/subscription, with or without /$DeadLetterQueue behind it.
+func ParsePlace(text string) Place {
+	text = strings.Trim(text, "/")
+	if n := len(text) - len(subQueue); n >= 0 && strings.EqualFold(text[n:], subQueue) {
+		text = text[:n]
+	}
+	if i := strings.LastIndex(strings.ToLower(text), strings.ToLower(between)); i > 0 {
+		return Place{text[:i], text[i+len(between):]}
+	}
+	return Place{Entity: text}
+}
+
+// String is the place as it is written.
+func (p Place) String() string {
+	if p.Subscription == "" {
+		return p.Entity
+	}
+	return p.Entity + between + p.Subscription
+}
+
+// Path is the address of the dead-letter queue.
+func (p Place) Path() string { return p.String() + subQueue }
+
+// A Letter is a dead letter, as a peek shows it. Times are UTC; a zero one is not stated.
+type Letter struct {
+	Number        int64 // its sequence number
+	EnqueuedTime  time.Time
+	TimeToLive    time.Duration // 0 = none of its own
+	Due           time.Time     // the deadline that it states, or the end of its time to live
+	DeliveryCount uint32
+	MessageID     string
+	SessionID     *string // nil = none
+	PartitionKey  *string // nil = none
+	CorrelationID string
+	Subject       string
+	ContentType   string
+	ReplyTo       string
+	To            string
+	Reason        string
+	Description   string
+	Source        string         // where it was dead-lettered, once it was forwarded from there
+	Properties    map[string]any // application properties, in the types of internal/amqp, without the reason and the description
+
+	message amqp.Message // whole
+}
+
+// Application properties that Service Bus gives a dead letter.
+const (
+	deadLetterReason      = "DeadLetterReason"
+	deadLetterDescription = "DeadLetterErrorDescription"
+)
+
+// What states a deadline in a message's application properties.
+const (
+	statesDeadline = "overdue-deadline"
+	statesWithin   = "overdue-within"
+	statesComplete = "overdue-complete-within"
+	statesExpiry   = "ce-expirytime"
+)
+
+// parse reads an encoded message.
+func parse(encoded []byte) (*Letter, error) {
+	m, err := amqp.ParseMessage(encoded)
+	if err != nil {
+		return nil, err
+	}
+	header, err := amqp.DecodeHeader(m.Header)
+	if err != nil {
+		return nil, err
+	}
+	p, err := amqp.DecodeProperties(m.Properties)
+	if err != nil {
+		return nil, err
+	}
+	l := &Letter{
+		TimeToLive: time.Duration(header.TTL) * time.Millisecond, DeliveryCount: header.DeliveryCount,
+		MessageID: amqp.IDText(p.MessageID), CorrelationID: amqp.IDText(p.CorrelationID), SessionID: p.GroupID,
+		Subject: given(p.Subject), ContentType: string(p.ContentType), ReplyTo: given(p.ReplyTo), To: given(p.To),
+		message: m,
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-sequence-number"); ok {
+		l.Number = r.Long()
+		if r.Err() != nil {
+			return nil, fmt.Errorf("dlq: sequence number: %w", r.Err())
+		}
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-enqueued-time"); ok {
+		l.EnqueuedTime = r.Timestamp().Time()
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-partition-key"); ok {
+		if key, isString := r.Value().(string); isString {
+			l.PartitionKey = &key
+		}
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-deadletter-source"); ok {
+		l.Source, _ = r.Value().(string)
+	}
+	if l.Properties, err = entries(m.ApplicationProperties); err != nil {
+		return nil, err
+	}
+	l.Reason, l.Description = l.takeText(deadLetterReason), l.takeText(deadLetterDescription)
+	l.Due = l.due()
+	return l, nil
+}
+
+// takeText takes a text out of the properties.
+func (l *Letter) takeText(name string) string {
+	s, ok := l.Properties[name].(string)
+	if ok {
+		delete(l.Properties, name)
+	}
+	return s
+}
+
+// due is when the message was to be received.
+func (l *Letter) due() time.Time {
+	for _, name := range []string{statesDeadline, statesExpiry} {
+		switch v := l.Properties[name].(type) {
+		case amqp.Timestamp:
+			return v.Time()
+		case string:
+			at, _ := time.Parse(time.RFC3339Nano, v) // what cannot be read states nothing
+			return at.UTC()
+		}
+	}
+	life := l.TimeToLive
+	if text, ok := l.Properties[statesWithin].(string); ok {
+		if d, err := time.ParseDuration(text); err == nil {
+			life = d
+		}
+	}
+	if life <= 0 || l.EnqueuedTime.IsZero() {
+		return time.Time{}
+	}
+	return l.EnqueuedTime.Add(life)
+}
+
+// entries decodes a map of application properties.
+func entries(raw amqp.Raw) (map[string]any, error) {
+	all := map[string]any{}
+	if raw == nil {
+		return all, nil
+	}
+	r := amqp.NewReader(raw)
+	pairs, n := r.Map()
+	for range n {
+		name, isString := pairs.Value().(string)
+		value := pairs.Value()
+		if isString {
+			all[name] = value
+		}
+	}
+	return all, pairs.Err()
+}
+
+// Body is the body as text or bytes where it is data, and as a value where it is one; sections of sequences are a list.
+func (l *Letter) Body() (any, error) {
+	if v, ok := l.message.Value(); ok {
+		value := v.Value()
+		return value, v.Err()
+	}
+	var body []byte
+	for part, err := range amqp.DataSections(l.message.Body) {
+		if err != nil { // sequences, which nobody sends to Service Bus but may
+			return l.message.Body, nil
+		}
+		body = append(body, part...)
+	}
+	return body, nil
+}
+
+// page is how many messages one peek asks for; Service Bus gives no more than 250 (servicebus-facts: peek).
+const page = 250
+
+// Walk shows f the dead letters of a place from a sequence number on, in the order of these, until f returns false.
+func Walk(ctx context.Context, links *sblink.Namespace, place Place, from int64, f func(*Letter) (more bool)) error {
+	p, err := links.Peeker(ctx, place.Path())
+	if err != nil {
+		return err
+	}
+	for {
+		ms, err := p.PeekEncoded(ctx, from, page)
+		if err != nil {
+			return err // it has closed p
+		}
+		if len(ms) == 0 {
+			break
+		}
+		for _, encoded := range ms {
+			l, err := parse(encoded)
+			if err != nil {
+				p.Close(ctx)
+				return fmt.Errorf("dlq: a message of %s: %w", place.Path(), err)
+			}
+			if !f(l) {
+				p.Close(ctx)
+				return nil
+			}
+			from = max(from, l.Number+1)
+		}
+	}
+	p.Close(ctx)
+	return nil
+}
+
+// given is what p points to, or nothing.
+func given[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
