@@ -216,6 +216,9 @@ func (s *scene) startMonitor() (stop func()) {
 	if s.blind {
 		cfg.Describe = nil
 	}
+	if s.shared != nil {
+		cfg.Told = s.shared().Told()
+	}
 	w, err := monitor.New(cfg)
 	if err != nil {
 		s.Fatal(err)

@@ -3,6 +3,7 @@
 package monitor
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,8 @@ type metrics struct {
 
 	mu     sync.Mutex
 	labels map[string]struct{}
+	inHand map[string]int64 // as waiting has it
+	late   map[string]int64 // missed since tally
 }
 
 func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines) *metrics {
@@ -64,7 +67,7 @@ func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.De
 			Name: "overdue_warnings_total",
 			Help: "Times that a message was not settled yet as long before its deadline as warnBefore says.",
 		}, []string{"entity"}),
-		labels: map[string]struct{}{},
+		labels: map[string]struct{}{}, inHand: map[string]int64{}, late: map[string]int64{},
 	}
 	if r != nil {
 		r.MustRegister(m.lag, m.waiting, m.alerts, m.near)
@@ -97,7 +100,11 @@ func (m *metrics) told(entity string, e *alert.Event) {
 	switch e.Type {
 	case alert.TypeMissed:
 		m.verdict(entity, verdictMissed)
-		m.lag.WithLabelValues(m.entity(entity)).Observe(e.Data.Lag().Seconds())
+		label := m.entity(entity)
+		m.lag.WithLabelValues(label).Observe(e.Data.Lag().Seconds())
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.late[label]++
 	case alert.TypeIncomplete:
 		m.verdict(entity, verdictIncomplete)
 	case alert.TypeNear:
@@ -106,7 +113,29 @@ func (m *metrics) told(entity string, e *alert.Event) {
 }
 
 func (m *metrics) outstanding(entity string, n int) {
-	m.waiting.WithLabelValues(m.entity(entity)).Add(float64(n))
+	label := m.entity(entity)
+	m.waiting.WithLabelValues(label).Add(float64(n))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.inHand[label] += int64(n); m.inHand[label] == 0 {
+		delete(m.inHand, label)
+	}
+}
+
+func (m *metrics) tally() Tally {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := Tally{Outstanding: maps.Clone(m.inHand), Missed: m.late}
+	m.late = map[string]int64{}
+	return t
+}
+
+func (m *metrics) untally(missed map[string]int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, n := range missed {
+		m.late[name] += n
+	}
 }
 
 func (m *metrics) alert(sink string, err error) {

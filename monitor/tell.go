@@ -25,12 +25,13 @@ const tellTime = 10 * time.Second
 func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
 	e := w.event(entity, wt)
 	t, first := w.told.begin(e.ID)
-	if first && wt.ref.Missed == nil {
-		w.metrics.told(entity, &e)
-	}
 	w.running.Go(func() {
 		if first {
-			taken, err := w.fanOut(ctx, e, wt.missed.TakenBy)
+			taken, err := w.tellOnce(ctx, e, wt.missed.TakenBy, func() {
+				if wt.ref.Missed == nil {
+					w.metrics.told(entity, &e)
+				}
+			})
 			w.told.end(e.ID, t, taken, err)
 		}
 		// Another companion may be seeing to it. That this one is done as well rests on how that ends:

@@ -39,6 +39,7 @@ type Config struct {
 	Registerer prometheus.Registerer // nil: none
 	Operations *operations.Counter   // nil: they are not counted
 	Deadlines  *operations.Deadlines // nil: made and registered here
+	Told       Told                  // nil: other processes are not asked
 }
 
 // Settings is what an operator says of an entity. The zero value means nothing.

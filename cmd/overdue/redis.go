@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"overdue/internal/redisstore"
+	"overdue/monitor"
 	"overdue/scheduler"
 )
 
@@ -118,4 +120,76 @@ func (p *process) newIndex(shared *redisstore.Store) scheduler.Index {
 			p.log.Debug("settlements not shared, companions will ring for nothing", zap.Error(err))
 		}
 	})
+}
+
+// fleetView are the metrics of all monitors together.
+type fleetView struct {
+	view        *redisstore.View
+	outstanding *prometheus.GaugeVec
+	missed      *prometheus.GaugeVec
+	monitors    prometheus.Gauge
+}
+
+// shareTellings has the monitors of the fleet tell of each missed deadline once, and each of them show what all know together.
+func (p *process) shareTellings(shared *redisstore.Store, c *monitor.Config) (view func(*monitor.Worker)) {
+	if shared == nil {
+		return func(*monitor.Worker) {}
+	}
+	c.Told = shared.Told()
+	gauges := func(name, help string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"entity"})
+		p.registry.MustRegister(g)
+		return g
+	}
+	f := &fleetView{
+		view: shared.View(),
+		outstanding: gauges("overdue_fleet_outstanding_deadlines",
+			"Messages whose deadlines have come and that no monitor of the fleet has settled, expired or told yet; every monitor shows the same. Absent while Redis is."),
+		missed: gauges("overdue_fleet_missed_deadlines",
+			"Missed deadlines of the fleet, counted since Redis knows it; every monitor shows the same. Absent while Redis is."),
+		monitors: prometheus.NewGauge(prometheus.GaugeOpts{Name: "overdue_fleet_monitors", Help: "Monitors that have reported to Redis lately; 0 while Redis is gone."}),
+	}
+	p.registry.MustRegister(f.monitors)
+	return func(w *monitor.Worker) {
+		p.life.background("view of the fleet", func(ctx context.Context) error {
+			f.run(ctx, w)
+			return nil
+		})
+	}
+}
+
+// run reports and shows until ctx ends.
+func (f *fleetView) run(ctx context.Context, w *monitor.Worker) {
+	tick := time.NewTicker(redisstore.ReportEvery)
+	defer tick.Stop()
+	for {
+		tally := w.Tally()
+		if err := f.view.Report(ctx, tally.Outstanding, tally.Missed); err != nil {
+			w.Untally(tally.Missed)
+		}
+		f.show(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// show sets the metrics. What is not known is not shown.
+func (f *fleetView) show(ctx context.Context) {
+	totals, err := f.view.Read(ctx)
+	f.outstanding.Reset()
+	f.missed.Reset()
+	f.monitors.Set(0)
+	if err != nil {
+		return
+	}
+	f.monitors.Set(float64(totals.Monitors))
+	for entity, n := range totals.Outstanding {
+		f.outstanding.WithLabelValues(entity).Set(float64(n))
+	}
+	for entity, n := range totals.Missed {
+		f.missed.WithLabelValues(entity).Set(float64(n))
+	}
 }

@@ -82,10 +82,13 @@ func (p *process) startRooms(doors []net.Listener) error {
 
 	p.warnOfDrops()
 	if p.role.monitor {
-		w, err := p.newMonitor(client, monitor.Config{Links: links, Scheduler: s, Operations: ops, Deadlines: deadlines, Namespace: ns.host})
+		c := monitor.Config{Links: links, Scheduler: s, Operations: ops, Deadlines: deadlines, Namespace: ns.host}
+		showFleet := p.shareTellings(shared, &c)
+		w, err := p.newMonitor(client, c)
 		if err != nil {
 			return err
 		}
+		showFleet(w)
 		p.life.background("monitor", w.Run)
 		p.admin.ready = append(p.admin.ready, check{"monitor queue", p.passing(up, func(context.Context) error {
 			if !w.Attached() {

@@ -89,3 +89,98 @@ return got`)
 func collect(ctx context.Context, c redis.UniversalClient, list string, most int) ([]string, error) {
 	return collectScript.Run(ctx, c, []string{list}, most).StringSlice()
 }
+
+// claimScript claims a key for a while, unless it is claimed by another or done, and says how it stands: "mine", "other" or "done".
+//
+//	KEYS[1] the claim · ARGV[1] whose · ARGV[2] its life in ms
+var claimScript = redis.NewScript(`
+local v = redis.call('GET', KEYS[1])
+if v == '=' then return 'done' end
+if v and v ~= ARGV[1] then return 'other' end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 'mine'`)
+
+func claim(ctx context.Context, c redis.UniversalClient, key, token string, life time.Duration) (string, error) {
+	return claimScript.Run(ctx, c, []string{key}, token, life.Milliseconds()).Text()
+}
+
+// settleScript ends a claim: it is done for a while, or anybody's again. A claim that another has by now stays his.
+//
+//	KEYS[1] the claim · ARGV[1] whose it was · ARGV[2] for how many ms it is done; 0 = it is anybody's
+var settleScript = redis.NewScript(`
+if ARGV[2] ~= '0' then
+  redis.call('SET', KEYS[1], '=', 'PX', ARGV[2])
+elseif redis.call('GET', KEYS[1]) == ARGV[1] then
+  redis.call('DEL', KEYS[1])
+end
+return 1`)
+
+func settle(ctx context.Context, c redis.UniversalClient, key, token string, done time.Duration) error {
+	return settleScript.Run(ctx, c, []string{key}, token, done.Milliseconds()).Err()
+}
+
+// reportScript notes what one process knows, and adds to what all of them have counted. Names beyond a bound are counted as "other".
+//
+//	KEYS[1] reports by process · KEYS[2] counts by name
+//	ARGV[1] the process · ARGV[2] its report · ARGV[3] the bound of names · ARGV[4] the life of both in ms · ARGV[5…] name, count, …
+var reportScript = redis.NewScript(`
+local now = redis.call('TIME')
+redis.call('HSET', KEYS[1], ARGV[1], (now[1] * 1000 + math.floor(now[2] / 1000)) .. ' ' .. ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+for i = 5, #ARGV, 2 do
+  local name = ARGV[i]
+  if redis.call('HEXISTS', KEYS[2], name) == 0 and redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[3]) then name = 'other' end
+  redis.call('HINCRBY', KEYS[2], name, ARGV[i + 1])
+end
+redis.call('PEXPIRE', KEYS[2], ARGV[4])
+return 1`)
+
+func report(ctx context.Context, c redis.UniversalClient, reports, counts, process, body string, names int, life time.Duration, add []any) error {
+	args := append([]any{process, body, names, life.Milliseconds()}, add...)
+	return reportScript.Run(ctx, c, []string{reports, counts}, args...).Err()
+}
+
+// viewScript returns the reports that are no older than a bound, and forgets the others, and what has been counted.
+//
+//	KEYS[1] reports by process · KEYS[2] counts by name · ARGV[1] the age in ms
+var viewScript = redis.NewScript(`
+local now = redis.call('TIME')
+local since = now[1] * 1000 + math.floor(now[2] / 1000) - ARGV[1]
+local fresh, all = {}, redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  local at, body = string.match(all[i + 1], '^(%d+) (.*)$')
+  if at and tonumber(at) >= since then fresh[#fresh + 1] = body else redis.call('HDEL', KEYS[1], all[i]) end
+end
+return {fresh, redis.call('HGETALL', KEYS[2])}`)
+
+func view(ctx context.Context, c redis.UniversalClient, reports, counts string, age time.Duration) (fresh, counted []string, err error) {
+	answer, err := viewScript.Run(ctx, c, []string{reports, counts}, age.Milliseconds()).Slice()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(answer) != 2 {
+		return nil, nil, errAnswer
+	}
+	fresh, err = texts(answer[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	counted, err = texts(answer[1])
+	return fresh, counted, err
+}
+
+var errAnswer = errors.New("the answer is none that was asked for")
+
+func texts(answer any) ([]string, error) {
+	list, ok := answer.([]any)
+	if !ok {
+		return nil, errAnswer
+	}
+	all := make([]string, len(list))
+	for i, v := range list {
+		if all[i], ok = v.(string); !ok {
+			return nil, errAnswer
+		}
+	}
+	return all, nil
+}

@@ -42,9 +42,12 @@ type Server struct {
 	dir  string
 	args []string // of the program, its name first
 
-	pid   int
-	leash io.Closer     // closed, the program is killed
-	done  chan struct{} // closed when it has ended
+	// calls are made outside of the bubble of a test on fake time, which a goroutine that waits for a process would stop.
+	calls   chan func() error
+	results chan error
+	pid     int
+	leash   io.Closer     // closed, the program is killed
+	done    chan struct{} // closed when it has ended
 }
 
 // FreePort is a port of 127.0.0.1 that was free a moment ago.
@@ -95,37 +98,58 @@ func (s *Server) begin() {
 	if _, err := exec.LookPath(s.args[0]); err != nil {
 		s.t.Fatalf("%v; `make sdks` installs it", err)
 	}
+	s.calls, s.results = make(chan func() error), make(chan error)
+	go func() {
+		for f := range s.calls {
+			s.results <- f()
+		}
+	}()
+	s.t.Cleanup(func() {
+		s.Kill()
+		close(s.calls)
+	})
 	s.Restart()
-	s.t.Cleanup(s.Kill)
 }
 
 // Restart starts a server again that was killed, with what it has on disk, and returns when it serves.
 func (s *Server) Restart() {
 	s.t.Helper()
+	if err := s.outside(s.restart); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// outside has f done outside of any bubble.
+func (s *Server) outside(f func() error) error {
+	s.calls <- f
+	return <-s.results
+}
+
+func (s *Server) restart() error {
 	cmd := exec.Command("sh", append([]string{"-c", leashed, "sh"}, s.args...)...)
 	log, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {
-		s.t.Fatal(err)
+		return err
 	}
 	defer func() { _ = log.Close() }()
 	cmd.Stderr = log
 	leash, err := cmd.StdinPipe()
 	if err != nil {
-		s.t.Fatal(err)
+		return err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		s.t.Fatal(err)
+		return err
 	}
 	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
+		return err
 	}
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
-		s.t.Fatalf("%s did not start", s.args[0])
+		return fmt.Errorf("%s did not start", s.args[0])
 	}
 	if _, err := fmt.Sscan(lines.Text(), &s.pid); err != nil {
-		s.t.Fatal(err)
+		return err
 	}
 	s.leash, s.done = leash, make(chan struct{})
 	done := s.done
@@ -136,13 +160,18 @@ func (s *Server) Restart() {
 		}
 		_ = cmd.Wait() // of a signal, mostly
 	}()
-	s.ready()
+	return s.ready()
 }
 
 // Kill ends the server at once, as kill -9 does.
 func (s *Server) Kill() {
-	_ = s.leash.Close() // which fails when it has been closed before
-	<-s.done
+	_ = s.outside(func() error {
+		if s.leash != nil {
+			_ = s.leash.Close() // which fails when it has been closed before
+			<-s.done
+		}
+		return nil
+	})
 }
 
 // Freeze stops the server where it is: its connections stay, and nothing answers. Thaw lets it go on.
@@ -192,16 +221,15 @@ func (s *Server) Must(command ...string) string {
 }
 
 // ready waits until the server answers.
-func (s *Server) ready() {
-	s.t.Helper()
+func (s *Server) ready() error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		answer, err := s.Do("PING")
 		if err == nil && strings.HasPrefix(answer, "+PONG") {
-			return
+			return nil
 		}
 		if time.Now().After(deadline) {
 			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			s.t.Fatalf("%s does not serve after %v: %v %q\n%s", s.args[0], patience, err, answer, said)
+			return fmt.Errorf("%s does not serve after %v: %v %q\n%s", s.args[0], patience, err, answer, said)
 		}
 	}
 }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"strconv"
+	"time"
+)
+
+const (
+	tellTime = 25 * time.Millisecond // bound of a question that the telling of an event waits for
+	// claimLife is longer than a telling may take, and toldLife than the longest lock: what is found again within one is
+	// known to have been told.
+	claimLife = 20 * time.Second
+	toldLife  = 10 * time.Minute
+
+	viewTime = time.Second // bound of a report, which nobody waits for
+	viewLife = 7 * 24 * time.Hour
+	// ReportEvery is how often a process reports; one that has not for three times as long is gone.
+	ReportEvery = 5 * time.Second
+	maxNames    = 1000
+)
+
+// Told is what the monitors of the fleet know of each other's tellings.
+type Told struct {
+	c     *circuit
+	token string // of this process
+}
+
+// Told is that of the fleet.
+func (s *Store) Told() *Told { return &Told{s.circuit("told"), rand.Text()} }
+
+func (t *Told) key(event string) string {
+	sum := sha256.Sum256([]byte(event))
+	return t.c.s.key("e", string(sum[:16]))
+}
+
+// Begin claims the telling of an event. told: somebody has told of it. Neither mine nor told: another is about to. With an error nobody knows.
+func (t *Told) Begin(ctx context.Context, event string) (mine, told bool, err error) {
+	var state string
+	err = t.c.do(ctx, t.c.s.bound(tellTime), func(ctx context.Context) error {
+		state, err = claim(ctx, t.c.s.client, t.key(event), t.token, claimLife)
+		return err
+	})
+	return state == "mine", state == "done", err
+}
+
+// End says how a telling ended that was claimed.
+func (t *Told) End(ctx context.Context, event string, told bool) error {
+	var done time.Duration
+	if told {
+		done = toldLife
+	}
+	return t.c.do(ctx, t.c.s.bound(tellTime), func(ctx context.Context) error {
+		return settle(ctx, t.c.s.client, t.key(event), t.token, done)
+	})
+}
+
+// View is what the processes of the fleet report.
+type View struct {
+	c       *circuit
+	process string
+}
+
+// View is that of the fleet.
+func (s *Store) View() *View { return &View{s.circuit("view"), rand.Text()} }
+
+func (v *View) keys() (reports, counts string) {
+	return v.c.s.key("{view}", "reports"), v.c.s.key("{view}", "missed")
+}
+
+// Report says how many deadlines of each entity have come and are not seen to, and how many were missed since the last time. It is due
+// every ReportEvery.
+func (v *View) Report(ctx context.Context, outstanding, missed map[string]int64) error {
+	body, err := json.Marshal(outstanding)
+	if err != nil {
+		return err
+	}
+	var add []any
+	for name, n := range missed {
+		add = append(add, name, n)
+	}
+	reports, counts := v.keys()
+	return v.c.do(ctx, v.c.s.bound(viewTime), func(ctx context.Context) error {
+		return report(ctx, v.c.s.client, reports, counts, v.process, string(body), maxNames, viewLife, add)
+	})
+}
+
+// Totals is what the monitors of the fleet know together.
+type Totals struct {
+	Monitors    int              // that have reported lately
+	Outstanding map[string]int64 // by entity: deadlines that have come and are not seen to yet
+	Missed      map[string]int64 // by entity: since somebody began to count
+}
+
+// Read adds up what was reported.
+func (v *View) Read(ctx context.Context) (Totals, error) {
+	totals := Totals{Outstanding: map[string]int64{}, Missed: map[string]int64{}}
+	reports, counts := v.keys()
+	err := v.c.do(ctx, v.c.s.bound(viewTime), func(ctx context.Context) error {
+		fresh, counted, err := view(ctx, v.c.s.client, reports, counts, 3*ReportEvery)
+		if err != nil {
+			return err
+		}
+		for _, body := range fresh {
+			var one map[string]int64
+			if json.Unmarshal([]byte(body), &one) != nil {
+				continue // somebody else wrote it
+			}
+			totals.Monitors++
+			for name, n := range one {
+				totals.Outstanding[name] += n
+			}
+		}
+		for i := 0; i+1 < len(counted); i += 2 {
+			if n, err := strconv.ParseInt(counted[i+1], 10, 64); err == nil {
+				totals.Missed[counted[i]] = n
+			}
+		}
+		return nil
+	})
+	return totals, err
+}
