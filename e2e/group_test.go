@@ -89,3 +89,70 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 		}
 	})
 }
+
+// The sinks of a monitor change while it runs: events of the same second go to whom they were meant for, what a group that stays
+// has gathered is told, and what comes later goes to those that are new.
+func TestSinksChangeWhileTheMonitorRuns(t *testing.T) {
+	play(t, func(s *scene) {
+		stays, goes := &pages{}, &events{name: "goes"}
+		var group *alert.Groups
+		s.groups = func(sc *scheduler.Scheduler) *alert.Groups {
+			g, err := alert.NewGroups(alert.GroupsConfig{
+				Sink: stays, Outbox: monitor.NewOutbox(sc), Source: "sb://overdue.test",
+				Wait: 30 * time.Second, Interval: time.Minute, ResolveAfter: 2 * time.Minute,
+			})
+			if err != nil {
+				s.Fatal(err)
+			}
+			group = g
+			return g
+		}
+		s.measure()
+		s.startMonitor()
+		s.worker.SetAlerters([]alert.Alerter{goes, group})
+		s.send(workQueue, "m-1", ttl(time.Second))
+		time.Sleep(10 * time.Second)
+		comes := &events{name: "comes"}
+		s.worker.SetAlerters([]alert.Alerter{comes, group})
+		s.send(workQueue, "m-2", ttl(time.Second))
+		time.Sleep(time.Minute)
+		if got := goes.told(); !slices.Equal(got, []string{"m-1"}) {
+			t.Errorf("the sink that is gone was told of %q, want m-1 alone", got)
+		}
+		if got := comes.told(); !slices.Equal(got, []string{"m-2"}) {
+			t.Errorf("the sink that is new was told of %q, want m-2 alone", got)
+		}
+		if got, want := stays.told(), []string{"orders firing 2 of 2"}; !slices.Equal(got, want) {
+			t.Errorf("pages of the sink that stays = %q, want %q", got, want)
+		}
+		// Without its sink nobody waits for its groups, and the monitor ends as ever.
+		s.worker.SetAlerters([]alert.Alerter{comes})
+		s.send(workQueue, "m-3", ttl(time.Second))
+		time.Sleep(10 * time.Second)
+		if got := comes.told(); !slices.Equal(got, []string{"m-2", "m-3"}) {
+			t.Errorf("the sink that is left was told of %q, want m-2 and m-3", got)
+		}
+	})
+}
+
+// events is a sink that remembers what it was told.
+type events struct {
+	name string
+	mu   sync.Mutex
+	said []string
+}
+
+func (e *events) Name() string { return e.name }
+
+func (e *events) Alert(_ context.Context, ev alert.Event) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.said = append(e.said, ev.Subject)
+	return nil
+}
+
+func (e *events) told() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.said)
+}

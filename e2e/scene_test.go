@@ -46,6 +46,7 @@ const (
 
 // scene is a namespace, a proxy and a monitor in front of it, and a webhook.
 type scene struct {
+	worker *monitor.Worker // the last that was started
 	*testing.T
 	ns        *brokertest.Namespace
 	client    *azservicebus.Client // the app's and the consumer's own
@@ -223,6 +224,7 @@ func (s *scene) startMonitor() (stop func()) {
 	if err != nil {
 		s.Fatal(err)
 	}
+	s.worker = w
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()

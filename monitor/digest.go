@@ -36,7 +36,7 @@ func (o outbox) Keep(ctx context.Context, due time.Time, d alert.Digest) error {
 // digest gives one that has become due to the groups of its sink.
 func (w *Worker) digest(work context.Context, l *lease) {
 	d, err := alert.ParseDigest(l.message.GetData())
-	groups := w.groups[d.Sink]
+	groups := w.sinks.Load().groups[d.Sink]
 	if err == nil && groups == nil {
 		err = fmt.Errorf("the configuration has no sink %q that takes groups", d.Sink)
 	}

@@ -51,9 +51,10 @@ func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
 // fanOut hands e to all sinks side by side, each with its own retries, but for those that
 // have taken it before. It returns the names of all that have taken it now.
 func (w *Worker) fanOut(ctx context.Context, e alert.Event, before []string) (taken []string, err error) {
-	errs := make([]error, len(w.cfg.Alerters))
+	told := w.sinks.Load()
+	errs := make([]error, len(told.alerters))
 	var sinks sync.WaitGroup
-	for i, a := range w.cfg.Alerters {
+	for i, a := range told.alerters {
 		if slices.Contains(before, a.Name()) {
 			continue
 		}
@@ -63,13 +64,13 @@ func (w *Worker) fanOut(ctx context.Context, e alert.Event, before []string) (ta
 			if err != nil {
 				errs[i] = fmt.Errorf("%s: %w", a.Name(), err)
 			}
-			if w.groups[a.Name()] == nil { // those count their pages
+			if told.groups[a.Name()] == nil { // those count their pages
 				w.metrics.alert(a.Name(), err)
 			}
 		})
 	}
 	sinks.Wait()
-	for i, a := range w.cfg.Alerters {
+	for i, a := range told.alerters {
 		if errs[i] == nil {
 			taken = append(taken, a.Name())
 		}

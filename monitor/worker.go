@@ -66,7 +66,7 @@ type Worker struct {
 	metrics *metrics
 	clock   brokerClock
 	told    toldEvents
-	groups  map[string]*alert.Groups // of Alerters, by name
+	sinks   atomic.Pointer[sinks]
 	facts   facts
 
 	attached atomic.Bool
@@ -92,15 +92,10 @@ func New(cfg Config) (*Worker, error) {
 		cfg.Log = zap.NewNop()
 	}
 	w := &Worker{
-		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Operations, cfg.Deadlines), groups: map[string]*alert.Groups{},
+		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Operations, cfg.Deadlines),
 		entities: map[string]*entity{}, room: make(chan struct{}, maxHeld),
 	}
-	for _, a := range cfg.Alerters {
-		if g := alert.GroupsOf(a); g != nil {
-			w.groups[g.Name()] = g
-			g.Told(func(err error) { w.metrics.alert(g.Name(), err) })
-		}
-	}
+	w.SetAlerters(cfg.Alerters)
 	return w, nil
 }
 
@@ -197,7 +192,7 @@ func (w *Worker) stop(work context.Context, stopWork context.CancelFunc) {
 	w.mu.Unlock()
 	ended := make(chan struct{})
 	go func() {
-		for _, g := range w.groups {
+		for _, g := range w.sinks.Load().groups {
 			g.Close()
 		}
 		w.running.Wait()

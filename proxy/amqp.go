@@ -23,7 +23,7 @@ func (p *Proxy) newRelay() *relay.Relay {
 	}
 	cfg.Refuse, cfg.Watch, cfg.Observe = p.refuseLink, p.watch, p.observe
 	if len(p.cfg.Keys) > 0 {
-		cfg.Admit = relay.Keys(p.cfg.Keys...)
+		cfg.Admit = relay.KeysOf(p.keys)
 	}
 	if cfg.ErrorLog == nil {
 		cfg.ErrorLog = func(err error) {

@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -21,13 +22,26 @@ func (p *Proxy) authorize(r *http.Request) error {
 	}
 	path, oneOf := wanted(r)
 	now := time.Now()
-	g, err := p.cfg.Keys.Token(r.Header.Get("Authorization"), path, now)
+	g, err := p.keys().Token(r.Header.Get("Authorization"), path, now)
 	if err == nil && !g.Holds(now, oneOf) {
 		err = sas.Missing(oneOf, path)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errDenied, err)
 	}
+	return nil
+}
+
+// keys are those that count now.
+func (p *Proxy) keys() sas.Keys { return *p.known.Load() }
+
+// SetKeys puts other keys in the place of Config.Keys. A door that asks for keys cannot come to ask for none, nor the other way
+// round: that is decided when it is opened. What clients were granted lasts as long as their tokens, or their connections.
+func (p *Proxy) SetKeys(keys sas.Keys) error {
+	if (len(keys) == 0) != (len(p.cfg.Keys) == 0) {
+		return errors.New("proxy: whether the doors ask for keys is decided when they are opened")
+	}
+	p.known.Store(&keys)
 	return nil
 }
 

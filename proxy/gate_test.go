@@ -125,6 +125,53 @@ func TestAnAppAtTheAMQPDoorNeedsAKey(t *testing.T) {
 	})
 }
 
+// Keys are replaced while apps send: whoever comes with the one before is refused, and whoever is there goes on.
+func TestKeysChangeWhileTheDoorsAreOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setupAMQP(t, withKeys(sas.Key{Name: appKey, Value: appValue, Rights: sas.Send}))
+		const orders = "https://localhost/orders"
+		const next = "bmV4dA=="
+		soon := time.Now().Add(time.Hour)
+		there, err := sc.clientOf(connectionString(appKey, appValue)).NewSender("orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		send := func(s *azservicebus.Sender) error {
+			return s.SendMessage(t.Context(), &azservicebus.Message{Body: []byte("x")}, nil)
+		}
+		if err := send(there); err != nil {
+			t.Fatal(err)
+		}
+		if err := sc.proxy.SetKeys(sas.Keys{{Name: appKey, Value: next, Rights: sas.Send}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := send(there); err != nil {
+			t.Errorf("a send over a link that is there = %v, want nil", err)
+		}
+		for value, status := range map[string]int{appValue: http.StatusUnauthorized, next: http.StatusCreated} {
+			w := sc.post("/orders/messages", "x", "Authorization", sas.Make(appKey, value, orders, soon))
+			if w.Code != status {
+				t.Errorf("REST with %s: %d, want %d", value, w.Code, status)
+			}
+		}
+		comes, err := sc.clientOf(connectionString(appKey, next)).NewSender("orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := send(comes); err != nil {
+			t.Errorf("a send with the new key = %v, want nil", err)
+		}
+		late, err := sc.clientOf(connectionString(appKey, appValue)).NewSender("orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantUnauthorized(t, send(late), "InvalidSignature: The token has an invalid signature.")
+		if err := sc.proxy.SetKeys(nil); err == nil {
+			t.Error("doors that ask for keys came to ask for none")
+		}
+	})
+}
+
 // The app's own key goes on to the namespace, which judges it; the companion is written
 // as the proxy.
 func TestTheTokensOfClientsPassOn(t *testing.T) {

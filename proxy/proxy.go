@@ -129,7 +129,8 @@ type Proxy struct {
 	metrics *metrics
 	places  chan struct{} // one per send in flight
 	bodies  *semaphore.Weighted
-	behind  *relay.Relay // the AMQP door; nil = there is none
+	known   atomic.Pointer[sas.Keys] // see SetKeys
+	behind  *relay.Relay             // the AMQP door; nil = there is none
 	port    *door.Server
 
 	upstream *sbrest.Transport // to the namespace, for the REST API; nil = none
@@ -189,6 +190,7 @@ func New(cfg Config) (*Proxy, error) {
 		places:  make(chan struct{}, cfg.MaxInFlight),
 		bodies:  semaphore.NewWeighted(max(bodyBudget, cfg.MaxBodySize)),
 	}
+	p.known.Store(&cfg.Keys)
 	p.waits, p.endWaits = context.WithCancel(context.Background())
 	if cfg.Upstream.Dial != nil {
 		p.upstream = sbrest.NewTransport(cfg.Upstream.Dial)

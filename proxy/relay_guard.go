@@ -62,7 +62,7 @@ func (p *Proxy) refuseForward(r *http.Request, body []byte) error {
 			continue
 		}
 		token := cmp.Or(r.Header.Get(t.proof), r.Header.Get(authorization))
-		g, err := p.cfg.Keys.Token(token, t.path, now)
+		g, err := p.keys().Token(token, t.path, now)
 		if err == nil && !g.Holds(now, sas.Send|sas.Manage) {
 			err = sas.Missing(sas.Send, t.path)
 		}

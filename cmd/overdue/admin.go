@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,10 +35,12 @@ type admin struct {
 	life     *lifecycle
 	level    zap.AtomicLevel
 	metrics  prometheus.Gatherer
-	cfg      *config
-	ready    []check       // ask for a state; they do not go out
-	outbound []check       // go out and ask
-	quit     chan struct{} // gets a value when somebody wants the process to end
+	cfg      *config                 // as of the start
+	current  atomic.Pointer[config]  // in force; nil = cfg
+	ready    []check                 // ask for a state; they do not go out
+	outbound []check                 // go out and ask
+	sinks    atomic.Pointer[[]check] // so do these, of the sinks of alerts; nil = none
+	quit     chan struct{}           // gets a value when somebody wants the process to end
 }
 
 // probes serves what other machines may ask, too: nothing that changes anything, nor goes out.
@@ -126,7 +130,11 @@ func (a *admin) readyz(w http.ResponseWriter, r *http.Request) {
 func (a *admin) healthzOutbound(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), outboundTimeout)
 	defer cancel()
-	report(w, r.WithContext(ctx), a.outbound, "reachable")
+	checks := a.outbound
+	if sinks := a.sinks.Load(); sinks != nil {
+		checks = slices.Concat(checks, *sinks)
+	}
+	report(w, r.WithContext(ctx), checks, "reachable")
 }
 
 // report asks every check. The details come with ?verbose, and always when one fails.

@@ -7,46 +7,102 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"overdue/alert"
 	"overdue/internal/sbclient"
 	"overdue/internal/sblink"
 )
 
-// alerters are the sinks of events: the log always, then those of the configuration.
-func (p *process) alerters(client *sbclient.Client, links *sblink.Namespace, outbox alert.Outbox) ([]alert.Alerter, error) {
-	all := []alert.Alerter{alert.NewLog(p.log.Named("alert"))}
-	for i := range p.cfg.Alerts {
-		a := &p.cfg.Alerts[i]
-		sink, err := p.alerter(a, client, outbox)
+// A sinkRack makes the sinks of configurations, and keeps those that the next one has, too: what groups know of the
+// events of the last minutes is theirs.
+type sinkRack struct {
+	p       *process
+	client  *sbclient.Client
+	links   *sblink.Namespace
+	outbox  alert.Outbox
+	log     alert.Alerter
+	forward atomic.Pointer[alert.Forward] // nil until a configuration needs it
+
+	racked []racked
+}
+
+// racked is a sink that tells.
+type racked struct {
+	key  string // where the configuration has it
+	cfg  alertConfig
+	sink alert.Alerter
+}
+
+func (p *process) newSinkRack(client *sbclient.Client, links *sblink.Namespace, outbox alert.Outbox) *sinkRack {
+	s := &sinkRack{p: p, client: client, links: links, outbox: outbox, log: alert.NewLog(p.log.Named("alert"))}
+	p.life.links("forwarding", func(ctx context.Context) error {
+		if f := s.forward.Load(); f != nil {
+			return f.Close(ctx)
+		}
+		return nil
+	})
+	return s
+}
+
+// fill makes what c has and the rack has not. Nothing of it counts before take is called with what it returns. An error
+// is of type *configError.
+func (s *sinkRack) fill(c *config) (next []racked, err error) {
+	for i := range c.Alerts {
+		a := c.Alerts[i]
+		key := a.key
+		a.key = "" // where it stands in the list says nothing of the sink
+		if j := slices.IndexFunc(s.racked, func(r racked) bool { return reflect.DeepEqual(r.cfg, a) }); j >= 0 {
+			next = append(next, racked{key, a, s.racked[j].sink})
+			continue
+		}
+		sink, err := s.p.alerter(&a, s.client, s.outbox)
 		if err == nil {
 			sink, err = alert.Only(sink, a.Entities, a.Events)
 		}
 		if err != nil {
-			return nil, &configError{fmt.Errorf("%s: %w", p.cfg.at(a.key), err)}
+			return nil, &configError{fmt.Errorf("%s: %w", c.at(key), err)}
 		}
-		all = append(all, sink)
+		next = append(next, racked{key, a, sink})
 	}
-	if slices.ContainsFunc(p.cfg.Monitor.Entities, func(e entityConfig) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
-		f, err := alert.NewForward(alert.ForwardConfig{Client: client, Links: links, Handling: p.handling, Log: p.log.Named("alert")})
+	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e entityConfig) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
+		f, err := alert.NewForward(alert.ForwardConfig{Client: s.client, Links: s.links, Handling: s.p.handling, Log: s.p.log.Named("alert")})
 		if err != nil {
 			return nil, err
 		}
-		p.life.links("forwarding", f.Close)
+		s.forward.Store(f)
+	}
+	return next, nil
+}
+
+// take is everybody who is told from now on: the log always, then the sinks of the configuration.
+func (s *sinkRack) take(next []racked) []alert.Alerter {
+	s.racked = next
+	all := []alert.Alerter{s.log}
+	var checks []check
+	for i := range next {
+		all = append(all, next[i].sink)
+		if address := next[i].cfg.address(); address != "" {
+			checks = append(checks, sinkCheck(next[i].key, address))
+		}
+	}
+	if f := s.forward.Load(); f != nil {
 		all = append(all, f)
 	}
-	if queue := p.cfg.Canary.Queue; queue != "" {
+	if queue := s.p.cfg.Canary.Queue; queue != "" {
 		for i := range all {
 			all[i] = alert.Without(all[i], queue)
 		}
 	}
-	return all, nil
+	s.p.admin.sinks.Store(&checks)
+	return all
 }
 
 // handling is what becomes of a message that has missed its deadline, beside being told of.
 func (p *process) handling(entity string) alert.Handling {
-	e, _ := p.knowledge.entity(entity)
+	e, _ := p.knowledge.wanted.Load().entity(entity)
 	if e == nil {
 		return alert.Handling{}
 	}
@@ -55,9 +111,6 @@ func (p *process) handling(entity string) alert.Handling {
 
 // alerter is one sink: of events, or of pages behind groups.
 func (p *process) alerter(a *alertConfig, client *sbclient.Client, outbox alert.Outbox) (alert.Alerter, error) {
-	if address := a.address(); address != "" {
-		p.admin.outbound = append(p.admin.outbound, sinkCheck(a.key, address))
-	}
 	events, pager, err := a.sink(client)
 	if err != nil || events != nil {
 		return events, err

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,9 +43,7 @@ func (c *config) completeWatch() error {
 		if strings.EqualFold(q, c.MonitorQueue) {
 			return fmt.Errorf("%s is %q, the monitor queue; the canary needs a queue of its own", c.at("canary.queue"), q)
 		}
-		if !c.lists(q) && len(c.Monitor.Entities) > 0 {
-			c.Monitor.Entities = append(c.Monitor.Entities, entityConfig{Queue: q, Expire: "auto", StampTTL: true, DeadLetteringOnMessageExpiration: true})
-		}
+		c.watchCanary()
 	}
 	if c.Heartbeat.URL == "" && c.Heartbeat.URLFile == "" {
 		return nil
@@ -56,6 +55,13 @@ func (c *config) completeWatch() error {
 		return fmt.Errorf("%s: %w", c.at("heartbeat.urlFile"), err)
 	}
 	return nil
+}
+
+// watchCanary adds the canary's queue to the list of monitored entities, where there is one.
+func (c *config) watchCanary() {
+	if q := c.Canary.Queue; q != "" && !c.lists(q) && len(c.Monitor.Entities) > 0 {
+		c.Monitor.Entities = append(slices.Clone(c.Monitor.Entities), entityConfig{Queue: q, Expire: "auto", StampTTL: true, DeadLetteringOnMessageExpiration: true})
+	}
 }
 
 // startWatch lets the canary fly and the heart beat. px is nil where there is no proxy.

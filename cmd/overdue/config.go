@@ -42,6 +42,7 @@ type config struct {
 	// that is not a default came from. Both are for /configz.
 	raw    map[string]any
 	origin map[string]string
+	file   string // that --config names; "" = none
 }
 
 // monitorConfig lists the monitored queues and topics; an empty list means all.

@@ -67,7 +67,7 @@ func sectionSchema(path string) schema {
 // schema is that of one setting.
 func (s *setting) schema() schema {
 	text := []string{"string", "number", "boolean", "null"} // whatever YAML takes it for, it is read as text
-	m := schema{}
+	var m schema
 	switch s.kind {
 	case kindList:
 		element := sectionSchema(s.path + "[].")

@@ -101,6 +101,12 @@ file that cannot be read are errors, which name the key and the line; the exit c
 from, without secrets. Editors with a YAML language server know every key by the schema, [overdue.schema.json](overdue.schema.json), which
 ` + "`overdue config schema`" + ` prints: name it in the first line of the file, ` + "`# yaml-language-server: $schema=overdue.schema.json`" + `.
 
+A running process reads the file, and the files with secrets that it names, again when one of them has changed, and on SIGHUP. What the tables
+say takes effect *at once* does so then; changes of the rest are named in the log and wait for a restart. A new file with a mistake in
+it is refused as a whole, with one sentence in the log and ` + "`overdue_config_last_reload_successful`" + ` at 0; what was in force stays.
+Connections keep what a key was good for until their token ends (by SASL PLAIN, until they do); whether the doors ask for keys at all
+does not change. A process without any file has nothing to read again, and SIGHUP ends it. Certificates are read again by themselves.
+
 - **duration**: ` + "`30s`, `1h30m`, or `PT30S`" + ` as Service Bus writes it.
 - **size**: bytes, or with a unit: ` + "`256KiB`, `1MiB`" + `.
 - **address**: ` + "`host:port`" + `, on loopback, unless its row says otherwise. Port 0 takes any free port.
@@ -147,9 +153,13 @@ func document() string {
 			if head == "" {
 				title = "General"
 			}
-			fmt.Fprintf(&b, "\n## %s\n\n| key | kind | default | variable, flag | |\n|---|---|---|---|---|\n", title)
+			fmt.Fprintf(&b, "\n## %s\n\n| key | kind | default | variable, flag | takes effect | |\n|---|---|---|---|---|---|\n", title)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.path, s.documentedKind(), s.documentedDefault(), s.documentedSources(), s.help)
+		effect := "at start"
+		if isLive(s.path) {
+			effect = "at once"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.path, s.documentedKind(), s.documentedDefault(), s.documentedSources(), effect, s.help)
 	}
 	return b.String()
 }

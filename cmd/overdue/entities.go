@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,73 +25,106 @@ const unreachableFor = 15 * time.Second
 // configuration says that they were where the namespace does not tell, and how the operator wants them
 // monitored.
 type knowledge struct {
+	log      *zap.Logger
+	store    *entities.Store
+	told     told
+	wanted   atomic.Pointer[wishes]
+	rewished chan struct{} // gets a value when wanted has changed
+}
+
+// wishes are what one configuration says of entities. They do not change; a configuration that takes the place of
+// another brings its own.
+type wishes struct {
 	cfg     *config
-	log     *zap.Logger
-	store   *entities.Store
 	listed  map[string]int  // in cfg.Monitor.Entities, by lower-case name
 	assumed []entities.Info // what the configuration says, by the same number
-	told    told
 }
 
 // newKnowledge makes knowledge from a source. version is that of entities.Config.
 func newKnowledge(c *config, source entities.Source, version func() uint64, log *zap.Logger) *knowledge {
-	k := &knowledge{cfg: c, log: log, listed: map[string]int{}}
-	for i := range c.Monitor.Entities {
-		k.listed[strings.ToLower(c.Monitor.Entities[i].name())] = i
-		k.assumed = append(k.assumed, c.Monitor.Entities[i].info())
-	}
+	k := &knowledge{log: log, rewished: make(chan struct{}, 1)}
+	k.wanted.Store(newWishes(c))
 	k.store = entities.New(entities.Config{Source: source, Version: version, Heard: k.heard})
 	return k
+}
+
+func newWishes(c *config) *wishes {
+	w := &wishes{cfg: c, listed: map[string]int{}}
+	for i := range c.Monitor.Entities {
+		w.listed[strings.ToLower(c.Monitor.Entities[i].name())] = i
+		w.assumed = append(w.assumed, c.Monitor.Entities[i].info())
+	}
+	return w
+}
+
+// wish puts another configuration's wishes into force, for sends and looks from now on.
+func (k *knowledge) wish(c *config) {
+	k.wanted.Store(newWishes(c))
+	k.told.forget()
+	select {
+	case k.rewished <- struct{}{}:
+	default: // prime has not got to the last ones
+	}
 }
 
 // prime asks for everything that is listed, so that what lacks is told at the start, and no send waits. Where
 // nothing is listed the monitor queue shows whether anything can be asked.
 func (k *knowledge) prime(ctx context.Context) error {
-	names := []string{k.cfg.MonitorQueue}
-	for i := range k.cfg.Monitor.Entities {
-		names = append(names, k.cfg.Monitor.Entities[i].name())
-	}
-	for _, name := range names {
-		if _, err := k.store.Lookup(ctx, name); err != nil && ctx.Err() == nil {
-			k.log.Debug("settings of an entity are not known", zap.String("work_queue", name), zap.Error(err)) // heard has told
+	for {
+		c := k.wanted.Load().cfg
+		names := []string{c.MonitorQueue}
+		for i := range c.Monitor.Entities {
+			names = append(names, c.Monitor.Entities[i].name())
+		}
+		for _, name := range names {
+			if _, err := k.store.Lookup(ctx, name); err != nil && ctx.Err() == nil {
+				k.log.Debug("settings of an entity are not known", zap.String("work_queue", name), zap.Error(err)) // heard has told
+			}
+		}
+		select {
+		case <-k.rewished:
+		case <-ctx.Done():
+			return nil
 		}
 	}
-	<-ctx.Done()
-	return nil
 }
 
 // entity is what the list of monitored entities says of a name, and where it stands there; nil if it is not listed.
-func (k *knowledge) entity(name string) (e *entityConfig, i int) {
-	i, ok := k.listed[name]
+func (w *wishes) entity(name string) (e *entityConfig, i int) {
+	i, ok := w.listed[name]
 	if !ok {
-		i, ok = k.listed[strings.ToLower(name)]
+		i, ok = w.listed[strings.ToLower(name)]
 	}
 	if !ok {
 		return nil, 0
 	}
-	return &k.cfg.Monitor.Entities[i], i
+	return &w.cfg.Monitor.Entities[i], i
 }
 
 // excluded: there is a list, and the name is not on it. Without a list everything is monitored
 // but the queue that monitors, and those that are told of what it finds.
-func (k *knowledge) excluded(name string) bool {
-	if len(k.listed) == 0 {
-		return strings.EqualFold(name, k.cfg.MonitorQueue) || k.cfg.isSink(name)
+func (w *wishes) excluded(name string) bool {
+	if len(w.listed) == 0 {
+		return strings.EqualFold(name, w.cfg.MonitorQueue) || w.cfg.isSink(name)
 	}
-	e, _ := k.entity(name)
+	e, _ := w.entity(name)
 	return e == nil
 }
 
+// excluded is that of the wishes in force.
+func (k *knowledge) excluded(name string) bool { return k.wanted.Load().excluded(name) }
+
 // settings are those of the proxy, which asks at every send.
 func (k *knowledge) settings(name string) proxy.Settings {
-	if k.excluded(name) {
+	w := k.wanted.Load()
+	if w.excluded(name) {
 		return proxy.Settings{}
 	}
 	info, err := k.store.Cached(name)
 	if err == entities.ErrUnknown { //nolint:errorlint // it is never wrapped, and this is asked at every send
 		return proxy.Settings{Unknown: true}
 	}
-	return k.proxied(name, info, err)
+	return w.proxied(name, info, err)
 }
 
 // learn is settings for who waits.
@@ -99,14 +133,14 @@ func (k *knowledge) learn(ctx context.Context, name string) (proxy.Settings, err
 	if err != nil && ctx.Err() != nil {
 		return proxy.Settings{}, err
 	}
-	return k.proxied(name, info, err), nil
+	return k.wanted.Load().proxied(name, info, err), nil
 }
 
-func (k *knowledge) proxied(name string, info entities.Info, err error) proxy.Settings {
-	e, i := k.entity(name)
+func (w *wishes) proxied(name string, info entities.Info, err error) proxy.Settings {
+	e, i := w.entity(name)
 	switch {
 	case err != nil && e != nil:
-		info = k.assumed[i]
+		info = w.assumed[i]
 	case err != nil:
 		info = entities.Info{}
 	}
@@ -140,7 +174,7 @@ func findable(info entities.Info) bool {
 // may be shorter now than when the companion was written. How the entity was made, describe says; the
 // time to live is here where it is only the configuration that knows it.
 func (k *knowledge) monitored(ctx context.Context, name string) monitor.Settings {
-	e, _ := k.entity(name)
+	e, _ := k.wanted.Load().entity(name)
 	if e == nil {
 		return monitor.Settings{}
 	}
@@ -158,8 +192,9 @@ func (k *knowledge) describe(ctx context.Context, name string, since time.Time) 
 		return info, err
 	}
 	// Whether it has sessions the broker would tell by itself; what the configuration says has to be all.
-	if e, i := k.entity(name); e != nil && (e.Topic != "" || k.cfg.given(fmt.Sprintf("monitor.entities[%d].requiresSession", i))) {
-		return k.assumed[i], nil
+	w := k.wanted.Load()
+	if e, i := w.entity(name); e != nil && (e.Topic != "" || w.gives(e, i, "requiresSession")) {
+		return w.assumed[i], nil
 	}
 	var gone *entities.UnreachableError
 	if errors.As(err, &gone) && time.Since(gone.Since) < unreachableFor {

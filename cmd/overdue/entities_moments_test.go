@@ -42,7 +42,7 @@ func TestSecondDeadlinesAndWarningsOfAnEntity(t *testing.T) {
 		}
 		k := newKnowledge(c, nowhere{}, nil, nil)
 		defer k.store.Close()
-		if px := k.proxied("q", k.assumed[0], nil); px.CompleteWithin != 10*time.Minute || len(px.WarnBefore) != len(want) {
+		if px := k.wanted.Load().proxied("q", k.wanted.Load().assumed[0], nil); px.CompleteWithin != 10*time.Minute || len(px.WarnBefore) != len(want) {
 			t.Errorf("the proxy is told of %v and %v", px.CompleteWithin, px.WarnBefore)
 		}
 	}

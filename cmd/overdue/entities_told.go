@@ -38,6 +38,13 @@ func (t *told) once(name, what string) (first, last bool) {
 	return true, len(t.lines) == maxTold
 }
 
+// forget has everything told once more, of a configuration that is another one now.
+func (t *told) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines = nil
+}
+
 // first is once for who has nothing to say of the last.
 func (t *told) first(name, what string) bool {
 	first, _ := t.once(name, what)
@@ -46,14 +53,15 @@ func (t *told) first(name, what string) bool {
 
 // heard is called with what is held of an entity after each read, see entities.Config.
 func (k *knowledge) heard(name string, info entities.Info, err error) {
-	if k.excluded(name) {
+	w := k.wanted.Load()
+	if w.excluded(name) {
 		return // its companions are older than the list
 	}
-	e, i := k.entity(name)
+	e, i := w.entity(name)
 	switch {
 	case err == nil:
 		if e != nil {
-			k.compare(e, i, info)
+			k.compare(w, e, i, info)
 		}
 		k.limits(name, info)
 	case errors.Is(err, entities.ErrNotFound):
@@ -61,9 +69,9 @@ func (k *knowledge) heard(name string, info entities.Info, err error) {
 			k.warn(name, "missing", "monitored entity does not exist", zap.String("next", "create it in the namespace, or take it out of monitor.entities"))
 		}
 	case errors.Is(err, entities.ErrNoRight):
-		k.lacks(name, e, i, err, "give the key or the identity the right Manage, or ")
+		k.lacks(w, name, i, err, "give the key or the identity the right Manage, or ")
 	default:
-		k.lacks(name, e, i, err, "let this process reach the administration API over HTTPS (see namespaceAdmin), or ")
+		k.lacks(w, name, i, err, "let this process reach the administration API over HTTPS (see namespaceAdmin), or ")
 	}
 }
 
@@ -78,8 +86,9 @@ func (k *knowledge) limits(name string, info entities.Info) {
 }
 
 // lacks tells that an entity's settings cannot be had, and what to write where that is not written already.
-func (k *knowledge) lacks(name string, e *entityConfig, i int, err error, cure string) {
-	missing := k.missing(e, i)
+func (k *knowledge) lacks(w *wishes, name string, i int, err error, cure string) {
+	e, _ := w.entity(name)
+	missing := w.missing(e, i)
 	if len(missing) == 0 {
 		k.log.Debug("settings of the configuration are used", zap.String("work_queue", name), zap.Error(err))
 		return
@@ -89,7 +98,7 @@ func (k *knowledge) lacks(name string, e *entityConfig, i int, err error, cure s
 		kind = "topic"
 	}
 	line := fmt.Sprintf("say in monitor.entities how it was made: {%s: %s, %s: …}", kind, name, strings.Join(missing, ": …, "))
-	if len(k.listed) == 0 {
+	if len(w.listed) == 0 {
 		line += ", with all others that are to be monitored"
 	}
 	k.warn(name, "unknown", "settings of an entity are not known; deadlines that only they give are missed unseen",
@@ -97,13 +106,13 @@ func (k *knowledge) lacks(name string, e *entityConfig, i int, err error, cure s
 }
 
 // missing are the keys that nobody has given of those that say how an entity was made.
-func (k *knowledge) missing(e *entityConfig, i int) (keys []string) {
+func (w *wishes) missing(e *entityConfig, i int) (keys []string) {
 	all := []string{"defaultMessageTimeToLive", "requiresSession", "deadLetteringOnMessageExpiration"}
 	if e != nil && e.Topic != "" {
 		all = []string{"defaultMessageTimeToLive", "subscriptions"}
 	}
 	for _, key := range all {
-		if e == nil || !k.gives(e, i, key) {
+		if e == nil || !w.gives(e, i, key) {
 			keys = append(keys, key)
 		}
 	}
@@ -111,17 +120,17 @@ func (k *knowledge) missing(e *entityConfig, i int) (keys []string) {
 }
 
 // gives reports whether the configuration has the key of the i-th entity.
-func (k *knowledge) gives(e *entityConfig, i int, key string) bool {
+func (w *wishes) gives(e *entityConfig, i int, key string) bool {
 	if key == "subscriptions" {
 		return len(e.Subscriptions) > 0
 	}
-	return k.cfg.given(fmt.Sprintf("monitor.entities[%d].%s", i, key))
+	return w.cfg.given(fmt.Sprintf("monitor.entities[%d].%s", i, key))
 }
 
 // compare tells what the configuration says of an entity and the namespace says otherwise. The namespace
 // knows better.
-func (k *knowledge) compare(e *entityConfig, i int, info entities.Info) {
-	is := k.assumed[i]
+func (k *knowledge) compare(w *wishes, e *entityConfig, i int, info entities.Info) {
+	is := w.assumed[i]
 	var wrong []string
 	note := func(key string, differ bool, theirs any) {
 		if differ {
@@ -129,10 +138,10 @@ func (k *knowledge) compare(e *entityConfig, i int, info entities.Info) {
 		}
 	}
 	note("kind", is.Kind != info.Kind, info.Kind)
-	note("defaultMessageTimeToLive", k.gives(e, i, "defaultMessageTimeToLive") && is.DefaultMessageTimeToLive != info.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
+	note("defaultMessageTimeToLive", w.gives(e, i, "defaultMessageTimeToLive") && is.DefaultMessageTimeToLive != info.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
 	if info.Kind == entities.Queue {
-		note("requiresSession", k.gives(e, i, "requiresSession") && is.RequiresSession != info.RequiresSession, info.RequiresSession)
-		note("deadLetteringOnMessageExpiration", k.gives(e, i, "deadLetteringOnMessageExpiration") &&
+		note("requiresSession", w.gives(e, i, "requiresSession") && is.RequiresSession != info.RequiresSession, info.RequiresSession)
+		note("deadLetteringOnMessageExpiration", w.gives(e, i, "deadLetteringOnMessageExpiration") &&
 			is.DeadLetteringOnMessageExpiration != info.DeadLetteringOnMessageExpiration, info.DeadLetteringOnMessageExpiration)
 	}
 	for _, s := range is.Subscriptions {

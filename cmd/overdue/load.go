@@ -118,6 +118,7 @@ func loadConfig(file string, getenv func(string) string, flags map[string]string
 	if err != nil {
 		return nil, &configError{err}
 	}
+	c.file = file
 	if err := c.complete(); err != nil {
 		return nil, &configError{err}
 	}

@@ -14,6 +14,8 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/door"
+	"overdue/monitor"
+	"overdue/proxy"
 )
 
 const (
@@ -42,7 +44,11 @@ type process struct {
 	brokerKey   broker.AuthorizationRule // our own, where the broker has keys
 	certificate *door.Certificate        // of the embedded broker; nil without TLS
 	namespace   *namespace
-	knowledge   *knowledge // of entities
+	knowledge   *knowledge      // of entities
+	proxy       *proxy.Proxy    // nil without the role
+	worker      *monitor.Worker // nil without the role
+	sinks       *sinkRack       // of the worker
+	reloads     bool            // the configuration may change
 
 	adminAddr       string            // as bound, like all of these
 	probesAddr      string            // "" without listen.probes
@@ -66,7 +72,7 @@ func start(r role, c *config, log *zap.Logger, level zap.AtomicLevel) (*process,
 	p := &process{
 		role: r, cfg: c, log: log,
 		life:     newLifecycle(log, c.ShutdownTimeout),
-		registry: newRegistry(),
+		registry: newRegistry(), reloads: c.reloads(),
 		headroom: make([]byte, heapHeadroom),
 	}
 	registerState(p.registry, p.life)

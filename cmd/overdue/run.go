@@ -65,18 +65,25 @@ func (p *program) roleCommand(r role) *cobra.Command {
 	withStdin := cmd.Flags().Bool("stop-with-stdin", false,
 		"stop when standard input is closed, as it is when whoever started this process has ended, however")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := load()
+		fitting := func() (*config, error) {
+			c, err := load()
+			if err != nil {
+				return nil, err
+			}
+			if err := c.fit(r); err != nil {
+				return nil, &configError{err}
+			}
+			return c, nil
+		}
+		c, err := fitting()
 		if err != nil {
 			return err
-		}
-		if err := c.fit(r); err != nil {
-			return &configError{err}
 		}
 		ctx := cmd.Context()
 		if *withStdin {
 			ctx = untilClosed(ctx, cmd.InOrStdin())
 		}
-		return p.serve(ctx, r, c)
+		return p.serve(ctx, r, c, fitting)
 	}
 	return cmd
 }
@@ -112,8 +119,8 @@ func (c *config) fit(r role) error {
 	return c.checkAddresses(r)
 }
 
-// serve runs a role until ctx ends, somebody asks it to quit or a room fails.
-func (p *program) serve(ctx context.Context, r role, c *config) error {
+// serve runs a role until ctx ends, somebody asks it to quit or a room fails. load reads the configuration anew.
+func (p *program) serve(ctx context.Context, r role, c *config, load func() (*config, error)) error {
 	log, level, err := newLog(p.stderr, c.Log)
 	if err != nil {
 		return fmt.Errorf("make a log: %w", err)
@@ -122,6 +129,11 @@ func (p *program) serve(ctx context.Context, r role, c *config) error {
 	proc, err := start(r, c, log, level)
 	if err != nil {
 		return err
+	}
+	reloads := newReloader(proc, load)
+	if c.reloads() {
+		// Without a file SIGHUP ends the process, as it does when a terminal is closed.
+		proc.life.background("configuration", reloads.run)
 	}
 	proc.banner(p.stdout)
 	log.Info("serving", zap.String("role", r.name), zap.String("version", version()), zap.String("admin", proc.adminAddr))

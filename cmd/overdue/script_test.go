@@ -59,6 +59,7 @@ func TestScripts(t *testing.T) {
 			"answers":    scriptAnswers,
 			"http":       scriptHTTP,
 			"garbage":    scriptGarbage,
+			"hangup":     scriptHangup,
 			"hook":       scriptHook,
 			"identity":   scriptIdentity,
 			"send":       scriptSend,
@@ -179,6 +180,13 @@ func scriptGarbage(ts *testscript.TestScript, _ bool, args []string) {
 			_, _ = io.WriteString(c, bytes)
 			ts.Check(c.Close())
 		}
+	}
+}
+
+// hangup: SIGHUP to everything that runs in the background.
+func scriptHangup(ts *testscript.TestScript, _ bool, _ []string) {
+	for _, cmd := range ts.BackgroundCmds() {
+		ts.Check(cmd.Process.Signal(syscall.SIGHUP))
 	}
 }
 

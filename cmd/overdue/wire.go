@@ -101,7 +101,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 		return p.startWatch(client, s, nil)
 	}
 	px, err := p.newProxy(proxy.Config{
-		Client: client, Scheduler: s, Journal: journal, Operations: ops, Settings: p.knowledge.settings, Learn: p.knowledge.learn, Excluded: p.knowledge.excluded,
+		Client: client, Scheduler: s, Journal: journal, Operations: ops, Settings: p.knowledge.settings, Learn: p.knowledge.learn, Excluded: p.excluded,
 		MonitorQueue: p.cfg.MonitorQueue,
 		MaxInFlight:  int(p.cfg.Proxy.MaxInFlight), MaxBodySize: p.cfg.Proxy.MaxBodySize,
 		Log: p.log.Named("proxy"), Registerer: p.registry,
@@ -109,6 +109,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 	if err != nil {
 		return err
 	}
+	p.proxy = px
 	p.openDoors(px, doors)
 	return p.startWatch(client, s, px)
 }
@@ -157,13 +158,14 @@ func (p *process) newMonitor(client *sbclient.Client, c monitor.Config) (*monito
 	c.Settings, c.Describe = p.knowledge.monitored, p.knowledge.describe
 	c.Log = p.log.Named("monitor")
 	c.Registerer = p.registry
-	var err error
-	if c.Alerters, err = p.alerters(client, c.Links, monitor.NewOutbox(c.Scheduler)); err != nil {
+	p.sinks = p.newSinkRack(client, c.Links, monitor.NewOutbox(c.Scheduler))
+	racked, err := p.sinks.fill(p.cfg)
+	if err != nil {
 		return nil, err
 	}
-	w, err := monitor.New(c)
-	if err != nil {
+	c.Alerters = p.sinks.take(racked)
+	if p.worker, err = monitor.New(c); err != nil {
 		return nil, fmt.Errorf("make the monitor: %w", err)
 	}
-	return w, nil
+	return p.worker, nil
 }

@@ -29,6 +29,7 @@ const (
 	bbolt        = "go.etcd.io/bbolt"
 	backoff      = "github.com/cenkalti/backoff/v5"
 	cobra        = "github.com/spf13/cobra"
+	fsnotify     = "github.com/fsnotify/fsnotify"
 	websocket    = "github.com/coder/websocket"
 	koanf        = "github.com/knadh/koanf"
 	mail         = "github.com/wneessen/go-mail"
@@ -51,7 +52,7 @@ type room struct {
 var rooms = map[string]room{
 	"cmd/overdue": {
 		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/dlq", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink"},
-		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, koanf, prometheus, sync, term, yaml, zap},
+		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":               {[]string{"scheduler", "internal/amqp", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/sas", "internal/sbclient", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":             {[]string{"alert", "scheduler", "internal/entities", "internal/operations", "internal/sblink"}, []string{backoff, goamqp, prometheus, sync, zap}},

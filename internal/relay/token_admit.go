@@ -14,7 +14,14 @@ import (
 // *sas.Refusal, whose text is the service's.
 func Keys(keys ...sas.Key) func(Credentials) (sas.Grant, error) {
 	known := sas.Keys(append([]sas.Key(nil), keys...))
+	return KeysOf(func() sas.Keys { return known })
+}
+
+// KeysOf is Keys with keys that change: current says which count when a client comes or brings a token. What
+// a client was granted before lasts as long as its token, or its connection.
+func KeysOf(current func() sas.Keys) func(Credentials) (sas.Grant, error) {
 	return func(c Credentials) (sas.Grant, error) {
+		known := current()
 		if c.Audience == "" {
 			return known.Password(c.Username, c.Password)
 		}
