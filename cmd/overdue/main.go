@@ -92,7 +92,7 @@ func (p *program) rootCommand() *cobra.Command {
 		p.roleCommand(roleRun), p.roleCommand(roleProxy), p.roleCommand(roleMonitor), p.roleCommand(roleBroker),
 		p.demoCommand(), p.benchCommand(),
 		p.sendCommand(), p.doctorCommand(), p.configCommand(),
-		p.sendCommand(), p.dlqCommand(),
+		p.sendCommand(), p.dlqCommand(), p.deadlinesCommand(), p.explainCommand(),
 		p.healthcheckCommand(), p.waitCommand(),
 		p.versionCommand(),
 	)

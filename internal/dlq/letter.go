@@ -43,10 +43,12 @@ func (p Place) String() string {
 // Path is the address of the dead-letter queue.
 func (p Place) Path() string { return p.String() + subQueue }
 
-// A Letter is a dead letter, as a peek shows it. Times are UTC; a zero one is not stated.
+// A Letter is a dead letter, or another message, as a peek shows it. Times are UTC; a zero one is not stated.
 type Letter struct {
 	Number        int64 // its sequence number
 	EnqueuedTime  time.Time
+	ScheduledTime time.Time // when it becomes active, or became so
+	State         sblink.State
 	TimeToLive    time.Duration // 0 = none of its own
 	Due           time.Time     // the deadline that it states, or the end of its time to live
 	DeliveryCount uint32
@@ -108,6 +110,12 @@ func parse(encoded []byte) (*Letter, error) {
 	}
 	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-enqueued-time"); ok {
 		l.EnqueuedTime = r.Timestamp().Time()
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-scheduled-enqueue-time"); ok {
+		l.ScheduledTime = r.Timestamp().Time()
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-message-state"); ok {
+		l.State = sblink.State(r.Integer())
 	}
 	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-partition-key"); ok {
 		if key, isString := r.Value().(string); isString {
@@ -196,7 +204,12 @@ const page = 250
 
 // Walk shows f the dead letters of a place from a sequence number on, in the order of these, until f returns false.
 func Walk(ctx context.Context, links *sblink.Namespace, place Place, from int64, f func(*Letter) (more bool)) error {
-	p, err := links.Peeker(ctx, place.Path())
+	return WalkAt(ctx, links, place.Path(), from, f)
+}
+
+// WalkAt is Walk for the messages of any queue, by its address.
+func WalkAt(ctx context.Context, links *sblink.Namespace, path string, from int64, f func(*Letter) (more bool)) error {
+	p, err := links.Peeker(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -212,7 +225,7 @@ func Walk(ctx context.Context, links *sblink.Namespace, place Place, from int64,
 			l, err := parse(encoded)
 			if err != nil {
 				p.Close(ctx)
-				return fmt.Errorf("dlq: a message of %s: %w", place.Path(), err)
+				return fmt.Errorf("dlq: a message of %s: %w", path, err)
 			}
 			if !f(l) {
 				p.Close(ctx)
