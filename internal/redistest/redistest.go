@@ -229,7 +229,7 @@ func (s *Server) ready() error {
 		}
 		if time.Now().After(deadline) {
 			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("%s does not serve after %v: %v %q\n%s", s.args[0], patience, err, answer, said)
+			return fmt.Errorf("%s does not serve after %v: %w %q\n%s", s.args[0], patience, err, answer, said)
 		}
 	}
 }

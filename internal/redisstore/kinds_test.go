@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"overdue/internal/redistest"
+)
+
+// everyUse asks for all that is ever asked, with one process that tells another.
+func everyUse(ctx context.Context, s *Store) error {
+	m := s.Mail()
+	told, v := s.Told(), s.View()
+	_, _, beginErr := told.Begin(ctx, "event")
+	_, passedErr := m.Passed(ctx, "a")
+	_, readErr := v.Read(ctx)
+	for _, err := range []error{
+		s.Ping(ctx), m.Announce(ctx, "a", []string{"one", "two"}, []time.Duration{time.Minute, time.Minute}),
+		m.Pass(ctx, []string{"one", "two"}, [][]byte{{1}, {2}}), passedErr,
+		beginErr, told.End(ctx, "event", false), told.End(ctx, "event", true),
+		v.Report(ctx, map[string]int64{"orders": 1}, map[string]int64{"orders": 1}), readErr,
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventually retries what a server that is being made ready refuses.
+func eventually(t *testing.T, f func() error) {
+	t.Helper()
+	err := f()
+	for deadline := time.Now().Add(time.Minute); err != nil; err = f() {
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// The user that docs/redis.md makes may do what Overdue does, over TLS, and nothing else.
+func TestTheRightsOnThePageAreEnough(t *testing.T) {
+	page, err := os.ReadFile("../../docs/redis.md")
+	must(t, err)
+	rule := regexp.MustCompile(`(?m)^ACL SETUSER overdue .*$`).FindString(string(page))
+	if rule == "" {
+		t.Fatal("docs/redis.md makes no user")
+	}
+	roots, cert, key := certificate(t)
+	port := redistest.FreePort(t)
+	r := redistest.Start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
+	r.Must(strings.Fields(rule)...)
+	connect := func(address string, roots *x509.CertPool) *Store {
+		t.Helper()
+		a, err := ParseAddress(address)
+		must(t, err)
+		s, err := Open(Config{Address: a, Fleet: []string{t.Name()}, Roots: roots, Slack: slack})
+		must(t, err)
+		t.Cleanup(func() { _ = s.Close() }) // there is nothing to lose
+		return s
+	}
+	must(t, everyUse(t.Context(), connect("rediss://overdue:secret@127.0.0.1:"+port, roots)))
+	for name, s := range map[string]*Store{
+		"another authority": connect("rediss://overdue:secret@127.0.0.1:"+port, nil),
+		"another password":  connect("rediss://overdue:sesame@127.0.0.1:"+port, roots),
+	} {
+		if err := everyUse(t.Context(), s); err == nil || strings.Contains(err.Error(), "sesame") {
+			t.Errorf("%s: %v, want an error without secrets", name, err)
+		}
+	}
+}
+
+// certificate is one for 127.0.0.1 that vouches for itself.
+func certificate(t *testing.T) (roots *x509.CertPool, certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	must(t, err)
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	must(t, err)
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(t.TempDir(), name)
+		must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return file
+	}
+	roots = x509.NewCertPool()
+	cert, err := x509.ParseCertificate(der)
+	must(t, err)
+	roots.AddCert(cert)
+	return roots, write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", keyDER)
+}
+
+// A cluster of three takes everything: what goes together is on one server, and the rest is spread.
+func TestCluster(t *testing.T) {
+	var hosts []string
+	for i := range 3 {
+		r := redistest.Start(t, "--cluster-enabled", "yes")
+		from, to := i*slots/3, (i+1)*slots/3-1
+		r.Must("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(from), strconv.Itoa(to))
+		r.Must("CONFIG", "SET", "cluster-require-full-coverage", "no")
+		r.Must("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+		if i > 0 {
+			host, port, err := net.SplitHostPort(hosts[0])
+			must(t, err)
+			r.Must("CLUSTER", "MEET", host, port)
+		}
+		hosts = append(hosts, r.Addr)
+	}
+	s := open(t, "redis+cluster://"+strings.Join(hosts, ","))
+	eventually(t, func() error { return everyUse(t.Context(), s) })
+	ctx, m := t.Context(), s.Mail()
+	const n = 300 // on all servers
+	keys, lives, records := make([]string, n), make([]time.Duration, n), make([][]byte, n)
+	for i := range n {
+		keys[i], lives[i], records[i] = strconv.Itoa(i), time.Minute, []byte{1}
+	}
+	eventually(t, func() error {
+		if err := m.Announce(ctx, "b", keys, lives); err != nil {
+			return err
+		}
+		return m.Pass(ctx, keys, records)
+	})
+	if got, err := m.Passed(ctx, "b"); err != nil || len(got) < n {
+		t.Errorf("%d records, %v; want %d", len(got), err, n)
+	}
+}
+
+// A replica takes over, and is used by way of Sentinel.
+func TestSentinel(t *testing.T) {
+	master := redistest.Start(t)
+	host, port, err := net.SplitHostPort(master.Addr)
+	must(t, err)
+	replica := redistest.Start(t, "--replicaof", host+" "+port)
+	sentinel := redistest.Sentinel(t, master)
+	s := open(t, "redis+sentinel://"+sentinel.Addr+"/mymaster")
+	eventually(t, func() error { return everyUse(t.Context(), s) })
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(sentinel.Must("SENTINEL", "REPLICAS", "mymaster"), strings.TrimPrefix(replica.Addr, host+":")); {
+		if time.Now().After(deadline) {
+			t.Fatal("Sentinel finds no replica")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	master.Kill()
+	eventually(t, func() error { return everyUse(t.Context(), s) })
+	if role := replica.Must("ROLE"); !strings.Contains(role, "master") {
+		t.Errorf("the replica says %q, want it to be the master", role)
+	}
+}
+
+const slots = 16384
+
+// slotOf is how a cluster finds the server of a key: CRC16/XMODEM of its tag, if it has one.
+func slotOf(key string) int {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	crc := uint16(0)
+	for i := range len(key) {
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc) % slots
+}
+
+func TestKeysOfAScriptShareASlot(t *testing.T) {
+	r := redistest.Start(t, "--cluster-enabled", "yes")
+	s := open(t, "redis+cluster://"+r.Addr)
+	reports, counts := s.View().keys()
+	if slotOf(reports) != slotOf(counts) {
+		t.Errorf("%s and %s are in slots %d and %d", reports, counts, slotOf(reports), slotOf(counts))
+	}
+	for _, key := range []string{reports, counts, "x{a}y", "{}x", "x", s.key("i", "inbox")} {
+		if got, want := r.Must("CLUSTER", "KEYSLOT", key), ":"+strconv.Itoa(slotOf(key))+"\r\n"; got != want {
+			t.Errorf("the slot of %q is %q, reckoned as %q", key, got, want)
+		}
+	}
+}
