@@ -122,7 +122,7 @@ func (w *workload) check(t *testing.T) {
 		s.SeccompProfile == nil || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault:
 		t.Errorf("%s may do more than run: %+v", w.name, s)
 	case s.RunAsUser == nil || *s.RunAsUser != imageUser(t):
-		t.Errorf("%s runs as user %v, the image as %d", w.name, s.RunAsUser, imageUser(t))
+		t.Errorf("%s does not run as user %d, as the image does", w.name, imageUser(t))
 	}
 	if c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
 		t.Errorf("%s has no request or limit of memory: %v", w.name, c.Resources)
