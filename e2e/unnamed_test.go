@@ -12,6 +12,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/broker"
+	"overdue/scheduler"
 )
 
 // brimSize is the largest message of the scenes here.
@@ -108,7 +109,7 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 		{name: "scheduled", to: workQueue, ends: []string{workQueue}, later: 10 * time.Second},
 	} {
 		for _, stated := range []string{"ttl", "within", "deadline", "entity", "default"} {
-			if kind.name != "queue" && stated != "ttl" && stated != "within" {
+			if kind.name != "queue" && stated != "ttl" && (stated != "within" || kind.name != "sessions" && kind.name != "forwards its dead letters") {
 				continue
 			}
 			t.Run(kind.name+", by "+stated, func(t *testing.T) {
@@ -372,4 +373,34 @@ func TestMessagesWithoutNamesHaveToBeCompleted(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Anybody who may write companions may say any window. However many messages are found in it, a look takes as many as a
+// monitor has room for, and the rest a little later.
+func TestReferenceWithoutANameThatStandsForTooMuch(t *testing.T) {
+	const n = 5500
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		sender, err := s.client.NewSender(workQueue, nil)
+		s.must(err)
+		life := 2 * time.Second
+		for sent := 0; sent < n; sent += 500 {
+			batch, err := sender.NewMessageBatch(s.Context(), nil)
+			s.must(err)
+			for range 500 {
+				s.must(batch.AddMessage(&azservicebus.Message{TimeToLive: &life}, nil))
+			}
+			s.must(sender.SendMessageBatch(s.Context(), batch, nil))
+		}
+		now := time.Now()
+		s.must(s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, References: []scheduler.Reference{{
+			Sent: now, From: now.Add(-365 * 24 * time.Hour), Until: now, Deadline: now.Add(life), Within: life, Stated: "ttl",
+		}}}))
+		time.Sleep(15 * time.Second)
+		if dead, told := len(s.dead(workQueue)), len(s.hook.told()); dead != n || told != n {
+			s.Errorf("%d dead letters, told of %d, want all %d", dead, told, n)
+		}
+		s.settled(time.Second)
+	})
 }

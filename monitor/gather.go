@@ -16,6 +16,13 @@ func (wt *watch) gathers() bool {
 	return wt.slot == nil && wt.missed == nil && wt.ref.Unnamed() && wt.want.number == 0
 }
 
+const (
+	// gatherMost is how many messages one look makes watches of: more than a batch has, for whoever writes companions may say any
+	// window. The others are looked for again after gatherAgain.
+	gatherMost  = 5000
+	gatherAgain = time.Second
+)
+
 // A gathering is what one watch over messages without names comes upon in one look.
 type gathering struct {
 	wt    *watch
@@ -29,6 +36,8 @@ type inHand struct {
 	numbers map[int64]bool
 	named   map[string]bool // message-ids of those that have not been seen yet
 	ids     map[string]bool // of all
+
+	gathered int // by this look
 }
 
 // gather replaces the watches over messages that were sent without names by watches over those that are found in their
@@ -95,11 +104,14 @@ func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gath
 				continue
 			}
 			if at := judge(&g.wt.ref, m, e.traits.Settings, now).deadline; !missed && at.After(now.Add(nearDeadline)) && !e.hasMoments(&g.wt.ref, m) {
-				if g.next.IsZero() || at.Before(g.next) {
-					g.next = at
-				}
+				g.again(at)
 				continue
 			}
+			if h.gathered == gatherMost {
+				g.again(now.Add(gatherAgain))
+				return
+			}
+			h.gathered++
 			h.numbers[m.SequenceNumber], h.ids[m.MessageID] = true, true
 			wt := g.adopt(m)
 			if missed {
@@ -156,6 +168,11 @@ func (e *entity) gatherForwarded(ctx context.Context, gs []*gathering, h *inHand
 			if !old && at.Before(g.wt.ref.DeadlineAt(g.want.from)) || !g.standsFor(m, e.traits.Settings) {
 				continue
 			}
+			if h.gathered == gatherMost {
+				g.again(now.Add(gatherAgain))
+				return
+			}
+			h.gathered++
 			h.ids[m.MessageID] = true
 			wt := g.adopt(m)
 			wt.ref = g.wt.ref
@@ -193,6 +210,13 @@ func (g *gathering) adopt(m *sblink.Message) *watch {
 	g.wt.held.add(1) // its companion is completed when the message is seen to
 	return &watch{
 		ref: ref, held: g.wt.held, since: g.wt.since, next: g.wt.next, hops: g.wt.hops, want: want{number: m.SequenceNumber},
+	}
+}
+
+// again has more looked for at the instant at of the broker's clock, or before.
+func (g *gathering) again(at time.Time) {
+	if g.next.IsZero() || at.Before(g.next) {
+		g.next = at
 	}
 }
 

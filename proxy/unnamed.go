@@ -33,18 +33,16 @@ func (s *sending) unname() {
 
 // distinct leaves one of the references without a name that stand for the same messages.
 func distinct(refs []scheduler.Reference) []scheduler.Reference {
-	var seen map[scheduler.Reference]bool
-	out := refs[:0]
-	for _, r := range refs {
-		if r.Unnamed() {
-			if seen[r] {
-				continue
-			}
-			if seen == nil {
-				seen = map[scheduler.Reference]bool{}
-			}
-			seen[r] = true
+	first := 0
+	for first < len(refs) && !refs[first].Unnamed() { // all of them, mostly
+		first++
+	}
+	out, seen := refs[:first], map[scheduler.Reference]bool{}
+	for _, r := range refs[first:] {
+		if r.Unnamed() && seen[r] {
+			continue
 		}
+		seen[r] = r.Unnamed()
 		out = append(out, r)
 	}
 	return out
