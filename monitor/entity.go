@@ -282,7 +282,7 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 		}
 		switch {
 		case wt.missed != nil:
-			if e.traits.forwardDead != "" {
+			if e.traits.forwardDead != "" && !wt.ref.Unnamed() {
 				e.w.told.note(e.forwardedID(wt.ref.MessageID))
 			}
 			e.w.tell(ctx, e.name, wt) // ⑥

@@ -36,6 +36,7 @@ type inHand struct {
 	numbers map[int64]bool
 	named   map[string]bool // message-ids of those that have not been seen yet
 	ids     map[string]bool // of all
+	heirs   map[int64]bool  // numbers, where their dead letters are forwarded
 
 	gathered int // by this look
 }
@@ -58,7 +59,7 @@ func (e *entity) gather(ctx context.Context, due []*watch) ([]*watch, error) {
 	if len(all) == 0 {
 		return due, nil
 	}
-	h := inHand{numbers: map[int64]bool{}, named: map[string]bool{}, ids: map[string]bool{}}
+	h := inHand{numbers: map[int64]bool{}, named: map[string]bool{}, ids: map[string]bool{}, heirs: map[int64]bool{}}
 	for _, wt := range slices.Concat(e.watches, e.waiting.watches, rest) {
 		h.numbers[wt.want.number] = true
 		if wt.ref.Unnamed() {
@@ -159,7 +160,11 @@ func (e *entity) gatherForwarded(ctx context.Context, gs []*gathering, h *inHand
 		}
 	}
 	return e.inHeir(ctx, e.openHeir(ctx).between(ctx, from, now.Add(windowMargin), func(m *sblink.Message) {
-		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || h.ids[m.MessageID] || e.w.told.has(e.forwardedID(m.MessageID)) {
+		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+			return
+		}
+		// One without any name that was told by the number it had before is told again, rather than another not at all.
+		if m.MessageID == "" && h.heirs[m.SequenceNumber] || m.MessageID != "" && (h.ids[m.MessageID] || e.w.told.has(e.forwardedID(m.MessageID))) {
 			return
 		}
 		for _, g := range gs {
@@ -173,7 +178,7 @@ func (e *entity) gatherForwarded(ctx context.Context, gs []*gathering, h *inHand
 				return
 			}
 			h.gathered++
-			h.ids[m.MessageID] = true
+			h.ids[m.MessageID], h.heirs[m.SequenceNumber] = true, true
 			wt := g.adopt(m)
 			wt.ref = g.wt.ref
 			wt.ref.MessageID, wt.ref.SessionID = m.MessageID, m.SessionID
