@@ -110,8 +110,12 @@ func walk(c *cobra.Command, visit func(*cobra.Command)) {
 
 // Every command says what it is for, takes its arguments on purpose and has no example that it would refuse.
 func TestCommandsExplainThemselves(t *testing.T) {
-	root := tree()
+	root, seen := tree(), map[string]bool{}
 	walk(root, func(c *cobra.Command) {
+		if seen[c.CommandPath()] {
+			t.Errorf("%s is there twice", c.CommandPath())
+		}
+		seen[c.CommandPath()] = true
 		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
 			t.Errorf("%s: the short text is %q; it has to be one without a full stop", c.CommandPath(), c.Short)
 		}

@@ -90,10 +90,16 @@ func (p *program) rootCommand() *cobra.Command {
 	})
 	root.AddCommand(
 		p.roleCommand(roleRun), p.roleCommand(roleProxy), p.roleCommand(roleMonitor), p.roleCommand(roleBroker),
-		p.demoCommand(), p.benchCommand(),
-		p.sendCommand(), p.doctorCommand(), p.configCommand(),
-		p.sendCommand(), p.dlqCommand(), p.deadlinesCommand(), p.explainCommand(),
-		p.healthcheckCommand(), p.waitCommand(),
+		p.demoCommand(),
+		p.benchCommand(),
+		p.doctorCommand(),
+		p.configCommand(),
+		p.sendCommand(),
+		p.dlqCommand(),
+		p.deadlinesCommand(),
+		p.explainCommand(),
+		p.healthcheckCommand(),
+		p.waitCommand(),
 		p.versionCommand(),
 	)
 	return root
