@@ -97,7 +97,7 @@ func (x *SharedIndex) Take(d Delivered) bool {
 	if x.MemoryIndex.Take(d) {
 		return true
 	}
-	if x.MemoryIndex.Known(d.Key) || !x.exchange.Well() {
+	if x.Known(d.Key) || !x.exchange.Well() {
 		return false
 	}
 	x.mu.Lock()
