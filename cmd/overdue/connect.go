@@ -25,6 +25,7 @@ import (
 	"overdue/internal/entities"
 	"overdue/internal/sbclient"
 	"overdue/internal/sblink"
+	"overdue/internal/tlsrecord"
 )
 
 const dialTimeout = 10 * time.Second
@@ -225,9 +226,19 @@ func (n *namespace) openHTTP(ctx context.Context) (net.Conn, error) {
 }
 
 func (n *namespace) openAt(ctx context.Context, address string) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout}
-	if n.plain {
-		return d.DialContext(ctx, "tcp", address)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	nc, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if n.plain || err != nil {
+		return nc, err
 	}
-	return (&tls.Dialer{NetDialer: &d}).DialContext(ctx, "tcp", address)
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, errors.Join(err, nc.Close())
+	}
+	c := tls.Client(tlsrecord.Whole(nc), &tls.Config{ServerName: host, DynamicRecordSizingDisabled: true}) // as doors have it
+	if err := c.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, nc.Close())
+	}
+	return c, nil
 }

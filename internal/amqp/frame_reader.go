@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	firstBuffer = 4 << 10  // bytes; enough for an idle connection
+	idleBuffer  = 512      // bytes; enough for a connection that has nothing but keep-alives
+	firstBuffer = 4 << 10  // bytes; enough for a quiet one
 	fastBuffer  = 64 << 10 // bytes that a busy connection reads at once
 	emptyReads  = 100      // reads of nothing in a row before the source counts as broken
-	quietReads  = 4        // reads in a row that firstBuffer would have done for, before it does
+	quietReads  = 4        // reads in a row that a smaller buffer would have done for, before it does
 )
 
 // fastBuffers are those of connections that are quiet again, as *[fastBuffer]byte. What comes in
@@ -31,6 +32,7 @@ type FrameReader struct {
 	r, w  int  // buf[r:w] holds what was read and not yet returned
 	full  bool // the last read filled the buffer: there is more to come at once
 	quiet int  // reads since the last that was not small
+	idle  int  // reads since the last that was more than a keep-alive
 }
 
 // NewFrameReader returns a FrameReader that refuses frames of more than max bytes. It reads ahead:
@@ -110,6 +112,9 @@ func (fr *FrameReader) fill(n int) error {
 		if fr.quiet++; m > firstBuffer {
 			fr.quiet = 0
 		}
+		if fr.idle++; m > FrameHeaderSize {
+			fr.idle = 0
+		}
 		if m > 0 {
 			empty = 0
 		} else if empty++; err == nil && empty >= emptyReads {
@@ -130,6 +135,8 @@ func (fr *FrameReader) makeRoom(n int) {
 	kept := fr.w - fr.r
 	size := len(fr.buf)
 	switch {
+	case kept == 0 && fr.idle >= quietReads && size > idleBuffer:
+		size = idleBuffer
 	case kept == 0 && fr.quiet >= quietReads && size > firstBuffer:
 		size = firstBuffer
 	case kept == size:

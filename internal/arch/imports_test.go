@@ -51,7 +51,7 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/dlq", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink"},
+		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/dlq", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink", "internal/tlsrecord"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":               {[]string{"scheduler", "internal/amqp", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/sas", "internal/sbclient", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
@@ -79,7 +79,7 @@ var rooms = map[string]room{
 	"internal/brokerhttp": {
 		ours: []string{"internal/accept", "internal/broker", "internal/door", "internal/queue", "internal/amqp", "internal/atom", "internal/sbrest", "internal/sas"},
 	},
-	"internal/door":     {[]string{"internal/accept", "internal/sbrest"}, []string{websocket}},
+	"internal/door":     {[]string{"internal/accept", "internal/sbrest", "internal/tlsrecord"}, []string{websocket}},
 	"internal/relay":    {ours: []string{"internal/accept", "internal/amqp", "internal/sas"}},
 	"internal/pipenet":  {},
 	"internal/emulator": {[]string{"internal/broker"}, []string{hujson}},
@@ -87,19 +87,20 @@ var rooms = map[string]room{
 		[]string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/pipenet", "internal/queue", "internal/sas", "internal/sbclient"},
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
-	"internal/canary":   {[]string{"internal/sbclient"}, []string{azservicebus, prometheus, zap}},
-	"internal/dlq":      {[]string{"internal/amqp", "internal/sblink"}, []string{bbolt, goamqp, sync}},
-	"internal/testseed": {},
-	"internal/freeport": {},
-	"internal/arch":     {},
-	"conformance":       {[]string{"internal/amqp", "internal/door"}, []string{sync}},
+	"internal/canary":    {[]string{"internal/sbclient"}, []string{azservicebus, prometheus, zap}},
+	"internal/dlq":       {[]string{"internal/amqp", "internal/sblink"}, []string{bbolt, goamqp, sync}},
+	"internal/testseed":  {},
+	"internal/tlsrecord": {},
+	"internal/freeport":  {},
+	"internal/arch":      {},
+	"conformance":        {[]string{"internal/amqp", "internal/door"}, []string{sync}},
 }
 
 // What the tests of every room may import on top. A test builds the scene around its
 // room; only proxy and monitor still never meet.
 var inTests = room{
 	ours: []string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/brokerhttp", "internal/brokertest", "internal/door", "internal/pipenet",
-		"internal/operations", "internal/queue", "internal/redisstore", "internal/redistest", "internal/sas", "internal/sbclient", "internal/sblink", "internal/sbrest", "scheduler"},
+		"internal/operations", "internal/queue", "internal/redisstore", "internal/redistest", "internal/sas", "internal/sbclient", "internal/sblink", "internal/sbrest", "internal/tlsrecord", "scheduler"},
 	others: []string{azcore, azservicebus, goamqp, websocket, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		"github.com/santhosh-tekuri/jsonschema", "github.com/spf13/pflag",
 		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},

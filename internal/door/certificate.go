@@ -44,7 +44,10 @@ func newCertificate(pair tls.Certificate, certFile, keyFile string) *Certificate
 	return &Certificate{
 		// Of HTTP there is version 1 only: names of custom properties are header names, and
 		// version 2 has no capital letters in them.
-		TLS:      &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
+		TLS: &tls.Config{
+			Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+			DynamicRecordSizingDisabled: true, // records that grow make a peer of Go's double its buffer again and again
+		},
 		CertFile: certFile, KeyFile: keyFile,
 		Names: names, NotAfter: pair.Leaf.NotAfter,
 	}

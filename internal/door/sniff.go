@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"overdue/internal/tlsrecord"
 )
 
 // What a client speaks, by the first of its bytes.
@@ -79,7 +81,7 @@ func (s *Server) unwrap(c net.Conn) (net.Conn, protocol, error) {
 	if s.cfg.TLS == nil {
 		return nil, 0, errors.Join(ErrNoTLS, refuseTLS(c))
 	}
-	tc := tls.Server(c, s.cfg.TLS)
+	tc := tls.Server(tlsrecord.Whole(c), s.cfg.TLS)
 	if err := tc.Handshake(); err != nil {
 		return nil, 0, fmt.Errorf("TLS: %w", err)
 	}

@@ -4,20 +4,28 @@ package relay
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
+	"os"
 	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"overdue/internal/amqp"
+	tlsdoor "overdue/internal/door"
+	"overdue/internal/tlsrecord"
 )
 
 const (
-	idleConns = 100
-	// mayCost is of the relay's share: what a client and its upstream connection take, sockets and TLS aside.
-	mayCost = 100 << 10
+	idleConns = 60
+	// What may be the relay's share, of a client and its upstream connection, sockets aside. Stacks are counted in spans, some of
+	// which are empty: by 10 KiB more or less.
+	heapMayCost    = 24 << 10
+	tlsHeapMayCost = 70 << 10
+	stackMayCost   = 64 << 10
 )
 
 var largePayload = make([]byte, 60_000)
@@ -44,19 +52,26 @@ func (u *endlessUpstream) serve(nc net.Conn) {
 			}
 		}
 	}()
-	hello := append(amqp.ProtoSASL[:], amqp.AppendSASLFrame(nil, &amqp.SASLMechanisms{Mechanisms: []amqp.Symbol{"ANONYMOUS"}})...)
-	hello = append(amqp.AppendSASLFrame(hello, &amqp.SASLOutcome{}), amqp.ProtoAMQP[:]...)
-	if _, err := in.ReadProto(); err != nil {
+	proto, err := in.ReadProto()
+	if err != nil {
 		return
 	}
-	if _, err := nc.Write(hello); err != nil {
+	var hello []byte
+	if proto == amqp.ProtoSASL { // as relays have it
+		hello = append(hello, amqp.ProtoSASL[:]...)
+		hello = amqp.AppendSASLFrame(hello, &amqp.SASLMechanisms{Mechanisms: []amqp.Symbol{"ANONYMOUS"}})
+		hello = amqp.AppendSASLFrame(hello, &amqp.SASLOutcome{})
+	}
+	if _, err := nc.Write(append(hello, amqp.ProtoAMQP[:]...)); err != nil {
 		return
 	}
-	if _, err := in.Next(); err != nil {
-		return
-	}
-	if _, err := in.ReadProto(); err != nil {
-		return
+	if proto == amqp.ProtoSASL {
+		if _, err := in.Next(); err != nil {
+			return
+		}
+		if _, err := in.ReadProto(); err != nil {
+			return
+		}
 	}
 	for {
 		f, err := in.Next()
@@ -97,8 +112,8 @@ func (u *endlessUpstream) serve(nc net.Conn) {
 
 // An idler has gone through a burst of burst large messages each way, if at all, and sends keep-alives from then
 // on.
-func idler(s *scene, burst int) (net.Conn, error) {
-	nc, err := s.dial(s.Context())
+func idler(dial func(context.Context) (net.Conn, error), burst int) (net.Conn, error) {
+	nc, err := dial(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -159,59 +174,104 @@ func idler(s *scene, burst int) (net.Conn, error) {
 	return nc, nil
 }
 
-// footprint is what the process has in use, stacks included, when the garbage is gone.
-func footprint() int64 {
+// footprint is what the process has in use when the garbage is gone.
+func footprint() (heap, stack int64) {
 	for range 6 { // pools give up what they have in two, a stack halves in each
 		runtime.GC()
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse)
+	return int64(m.HeapAlloc), int64(m.StackInuse)
 }
 
-// An idle connection has two sockets, four goroutines and two links. What is measured has the test's two peers
-// in it; what a socket takes of the kernel, or TLS, is not.
+// selfSigned is what both ends of a connection within TLS are given.
+func selfSigned(t *testing.T) *tls.Config {
+	t.Helper()
+	made, err := tlsdoor.SelfMade(t.TempDir(), door)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem, err := os.ReadFile(made.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := made.TLS.Clone()
+	cfg.DynamicRecordSizingDisabled = true // so that a burst is of large records, as of most who speak TLS
+	cfg.RootCAs, cfg.ServerName = x509.NewCertPool(), door
+	cfg.RootCAs.AppendCertsFromPEM(pem)
+	return cfg
+}
+
+// An idle connection has two sockets, four goroutines and two links. What is measured is the relay's, with what TLS
+// keeps for it: that of the same peers without a relay between them is taken off. What a socket takes of the
+// kernel is not in it.
 func TestAnIdleConnectionCostsLittle(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		burst int
-	}{{"fresh", 0}, {"after a burst", 8}} {
+		tls   bool // on both sides
+	}{{"fresh", 0, false}, {"after a burst", 8, false}, {"fresh, within TLS", 0, true}, {"after a burst, within TLS", 8, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := setup(t, func(cfg *Config) {
-					cfg.UpstreamIdleTimeout = time.Hour
-					cfg.Dial = func(context.Context) (net.Conn, error) {
-						near, far := net.Pipe()
-						u := &endlessUpstream{
-							idle: time.Minute, burst: c.burst, handleMax: 100,
-							open: amqp.Open{ContainerID: "upstream", MaxFrameSize: 65536, ChannelMax: 10, IdleTimeout: 60_000},
-						}
-						go u.serve(far)
-						return near, nil
+				secure := func(nc net.Conn, _ func(net.Conn, *tls.Config) *tls.Conn) net.Conn { return nc }
+				if c.tls {
+					cfg := selfSigned(t)
+					secure = func(nc net.Conn, as func(net.Conn, *tls.Config) *tls.Conn) net.Conn { return as(nc, cfg) }
+				}
+				whole := func(nc net.Conn) net.Conn { return nc }
+				upstream := func(context.Context) (net.Conn, error) {
+					near, far := net.Pipe()
+					u := &endlessUpstream{
+						idle: time.Minute, burst: c.burst, handleMax: 100,
+						open: amqp.Open{ContainerID: "upstream", MaxFrameSize: 65536, ChannelMax: 10, IdleTimeout: 60_000},
 					}
-				})
-				before := footprint()
-				var conns []net.Conn
-				for range idleConns {
-					nc, err := idler(s, c.burst)
-					s.must(err)
-					conns = append(conns, nc)
+					go u.serve(secure(far, tls.Server))
+					return secure(whole(near), tls.Client), nil
 				}
-				time.Sleep(20 * time.Minute)
-				synctest.Wait()
-				if n := s.front.Conns(); n != idleConns {
-					t.Fatalf("%d connections are open, want %d", n, idleConns)
+				s := setup(t, func(cfg *Config) { cfg.UpstreamIdleTimeout, cfg.Dial = time.Hour, upstream })
+				s.wrap = func(nc net.Conn) net.Conn { return secure(whole(nc), tls.Server) }
+				through := func(ctx context.Context) (net.Conn, error) {
+					nc, err := s.dial(ctx)
+					return secure(nc, tls.Client), err
 				}
-				each := (footprint() - before) / idleConns
-				t.Logf("%d bytes per connection", each)
-				if each > mayCost {
-					t.Errorf("%d bytes per idle connection, want %d at most", each, mayCost)
+				peerHeap, peerStack := idle(s, c.burst, upstream)
+				heapMay := int64(heapMayCost)
+				if c.tls {
+					whole = tlsrecord.Whole // as doors and dials have it
+					heapMay = tlsHeapMayCost
 				}
-				for _, nc := range conns {
-					nc.Close()
+				heap, stack := idle(s, c.burst, through)
+				heap, stack = heap-peerHeap, stack-peerStack
+				t.Logf("%d bytes on the heap and %d of stacks per connection, and %d and %d of its peers", heap, stack, peerHeap, peerStack)
+				if heap > heapMay {
+					t.Errorf("%d bytes on the heap per idle connection, want %d at most", heap, heapMay)
 				}
-				time.Sleep(time.Hour) // keep-alives fail
+				if stack > stackMayCost && !raceEnabled { // which makes them larger
+					t.Errorf("%d bytes of stacks per idle connection, want %d at most", stack, stackMayCost)
+				}
 			})
 		})
 	}
+}
+
+// idle is what a connection that dial opens costs when it is idle.
+func idle(s *scene, burst int, dial func(context.Context) (net.Conn, error)) (heap, stack int64) {
+	s.Helper()
+	heapBefore, stackBefore := footprint()
+	var conns []net.Conn
+	for range idleConns {
+		nc, err := idler(dial, burst)
+		s.must(err)
+		conns = append(conns, nc)
+	}
+	time.Sleep(20 * time.Minute)
+	synctest.Wait()
+	heap, stack = footprint()
+	for i, nc := range conns {
+		if err := nc.Close(); err != nil {
+			s.Errorf("connection %d has not lasted: %v", i, err)
+		}
+	}
+	time.Sleep(time.Hour) // keep-alives fail
+	return (heap - heapBefore) / idleConns, (stack - stackBefore) / idleConns
 }
