@@ -400,3 +400,25 @@ func TestCompanionThatCannotBeReadIsDeadLettered(t *testing.T) {
 		toldOnceEach(s, 1)
 	})
 }
+
+// A message states a deadline that is later than the end of its life, which the default of its queue has shortened. The
+// earlier instant is what it was late for.
+func TestDeadlineBeyondTheTimeToLive(t *testing.T) {
+	inModes(t, func(s *scene, c *broker.Config) {
+		c.Queues[0].DefaultMessageTimeToLive = 5 * time.Second
+		s.settings.DefaultMessageTimeToLive = 5 * time.Second
+	}, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.send(workQueue, "within", "", "Overdue-Within", `"8s"`)
+		s.send(workQueue, "instant", "", "Overdue-Deadline", fmt.Sprintf("%q", time.Now().Add(8*time.Second).UTC().Format(time.RFC3339Nano)))
+		time.Sleep(20 * time.Second)
+		s.wantTold("instant", "within")
+		for _, e := range s.hook.told() {
+			if lag := time.Duration(e.Data.LagMs) * time.Millisecond; lag < 0 || lag > 4*time.Second {
+				s.Errorf("%s: told of a lag of %v, want 0s to 4s", e.Subject, lag)
+			}
+		}
+		s.settled(time.Second)
+	})
+}

@@ -54,11 +54,25 @@ func judge(r *scheduler.Reference, m *sblink.Message, s Settings, now time.Time)
 	return judgement{verdict: Overdue, deadline: deadline, completeBy: by, native: mortal && !expiry.After(now), deferred: m.State == sblink.Deferred}
 }
 
-// deadlineOf is the deadline as m states it itself, by the rules of the proxy. The
+// deadlineOf is the deadline of m that counts: the one that was stated, or the end of its time to live where that is earlier.
+// After that nobody can receive it.
+func deadlineOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
+	return capped(statedBy(r, m, s), m, s)
+}
+
+// capped is the instant at, or the end of the time to live of m if that is earlier.
+func capped(at time.Time, m *sblink.Message, s Settings) time.Time {
+	if expiry, mortal := nativeExpiry(m, s, m.EnqueuedTime); mortal && expiry.Before(at) {
+		return expiry
+	}
+	return at
+}
+
+// statedBy is the deadline as m states it itself, by the rules of the proxy. The
 // reference is not enough: where a message-id repeats, it may speak of another message,
 // whose deadline is not this one's. Only what a message cannot state, a deadline that its
 // entity gives it, is taken from the reference. Zero: it may be received at any time.
-func deadlineOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
+func statedBy(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
 	enqueued := m.EnqueuedTime
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	if err == nil && !at.IsZero() {
@@ -85,11 +99,10 @@ func deadlineOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time
 // agrees reports whether m has the deadline that r says its message has. If not, m may be
 // another message with the same message-id.
 func agrees(r *scheduler.Reference, m *sblink.Message, s Settings) bool {
-	deadline := deadlineOf(r, m, s)
 	if r.Stated == scheduler.StatedComplete {
-		deadline = completeBy(r, m, s)
+		return completeBy(r, m, s).Sub(r.DeadlineAt(m.EnqueuedTime)).Abs() <= time.Millisecond
 	}
-	return deadline.Sub(r.DeadlineAt(m.EnqueuedTime)).Abs() <= time.Millisecond
+	return deadlineOf(r, m, s).Sub(capped(r.DeadlineAt(m.EnqueuedTime), m, s)).Abs() <= time.Millisecond
 }
 
 // nativeExpiry is when the broker stops delivering m: its time-to-live, capped by the
