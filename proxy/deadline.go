@@ -124,7 +124,8 @@ func statedBy(m *message, s Settings) (statement, error) {
 	case !at.IsZero():
 		return statement{at: at, by: byDeadline}, nil
 	case within > 0:
-		return statement{within: roundUp(within), by: byWithin}, nil
+		// Nobody can receive it after the end of its life.
+		return statement{within: roundUp(shorter(within, shorter(m.TTL, s.DefaultMessageTimeToLive))), by: byWithin}, nil
 	case m.TTL > 0:
 		return statement{within: roundUp(shorter(m.TTL, byEntities)), by: byTTL}, nil
 	case s.Deadline > 0:
