@@ -25,16 +25,16 @@ func TestTenThousandDeadlinesASecond(t *testing.T) {
 				s.slots = slots
 				s.measure()
 				s.startMonitor()
-				const batch = 1000
-				n := 10 * batch
+				const batch, spread = 1000, 500 // milliseconds, over which the deadlines of 5,000 are spread
+				n := 5 * batch
 				if !slots {
-					n = 3 * batch // it is the same, and costs more
+					n = 2 * batch // it is the same, and costs more
 				}
 				rng := rand.New(rand.NewPCG(seed, 0))
 				for range n / batch {
 					lives := make([]time.Duration, batch)
 					for i := range lives {
-						lives[i] = time.Duration(5000+rng.IntN(1000)) * time.Millisecond
+						lives[i] = time.Duration(5000+rng.IntN(spread)) * time.Millisecond
 					}
 					s.sendLives(workQueue, lives)
 				}

@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	// linkPrefix begins the names of all other links.
+	linkPrefix = "overdue-"
 	// barePrefix begins the names of links over which messages come bare.
 	barePrefix = "overdue-bare-"
 	// maxHead bounds what of a message is kept until its last frame has come. All that is looked for stands in front of the
@@ -34,6 +36,8 @@ var (
 type bareConn struct {
 	framed
 	links map[bareLink]*bareMessage
+
+	grants grants
 }
 
 // bareLink is a link as the peer numbers it.

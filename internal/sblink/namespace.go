@@ -50,7 +50,8 @@ func (t turn) give() { <-t }
 
 // conn is one connection and what was negotiated on it.
 type conn struct {
-	amqp *amqp.Conn
+	amqp   *amqp.Conn
+	grants *grants
 
 	claiming turn                 // $cbs takes one pair of links per connection, so claims go one by one
 	claims   map[string]time.Time // when to claim an audience again; of whose turn it is
@@ -90,7 +91,8 @@ func (n *Namespace) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sblink: dial %s: %w", n.cfg.Host, err)
 	}
-	opened, err := amqp.NewConn(ctx, newBareConn(socket), &amqp.ConnOptions{
+	bare := newBareConn(socket)
+	opened, err := amqp.NewConn(ctx, bare, &amqp.ConnOptions{
 		HostName:    n.cfg.Host,
 		SASLType:    amqp.SASLTypeAnonymous(),
 		MaxSessions: 5000, // of Service Bus, see its channel-max
@@ -99,7 +101,7 @@ func (n *Namespace) connect(ctx context.Context) (*conn, error) {
 		_ = socket.Close() // the error that counts is the one of the handshake
 		return nil, fmt.Errorf("sblink: open connection to %s: %w", n.cfg.Host, err)
 	}
-	c := &conn{amqp: opened, claiming: newTurn(), claims: map[string]time.Time{}}
+	c := &conn{amqp: opened, grants: &bare.grants, claiming: newTurn(), claims: map[string]time.Time{}}
 	n.mu.Lock()
 	closed := n.closed
 	if !closed {

@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// settleMargin is how long the mux of the AMQP client gets to put granted credit on
-// the wire before a drain is asked for. Asked for earlier, the client would drop the
-// credit. It is no round trip: only a goroutine has to run.
+// grantTime bounds the wait until granted credit is on the wire. It is no round trip: only goroutines have to run.
+const grantTime = time.Second
+
+// settleMargin is what the broker gets to look for a message, from when the credit is on the wire until it is taken back.
 const settleMargin = 2 * time.Millisecond
 
 // closeTimeout bounds the closing of a receiver, whose caller may be in a hurry.
@@ -43,8 +44,9 @@ type Receiver struct {
 	ns      *Namespace
 	conn    *conn
 	entity  string
-	of      *string // the session that it has the lock of, nil where there are none
-	bare    bool    // see BareReceiver
+	of      *string       // the session that it has the lock of, nil where there are none
+	bare    bool          // see BareReceiver
+	granted chan struct{} // a token when credit is on the wire
 	session *amqp.Session
 	link    *amqp.Receiver
 	credit  uint32 // granted, and neither used nor taken back
@@ -97,9 +99,12 @@ func (r *Receiver) open(ctx context.Context) (err error) {
 		Credit:         -1, // granted by hand
 		SettlementMode: amqp.ReceiverSettleModeSecond.Ptr(),
 	}
+	options.Name = linkPrefix + rand.Text()
 	if r.bare {
 		options.Name = barePrefix + rand.Text()
 	}
+	r.granted = r.conn.grants.expect(options.Name)
+	defer r.conn.grants.forget(options.Name)
 	if r.of != nil {
 		options.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(sessionFilter, sessionFilterCode, *r.of)}
 	}
@@ -142,20 +147,31 @@ func (r *Receiver) Receive(ctx context.Context, wait time.Duration) (*amqp.Messa
 func (r *Receiver) arrived() { r.credit -= min(r.credit, 1) }
 
 // Next grants one credit and returns the message that the broker has for it, or nil
-// when it has none. It does not wait for one: the credit is drained at once.
+// when it has none. It does not wait for one: the credit is drained right after it is on the wire.
 //
 // The AMQP client drains with a link-credit of zero. A broker that looks for messages
 // as soon as credit arrives has done so by then; for one that does not, Next may come
 // back empty although there was something, so a caller must look at the queue again.
 func (r *Receiver) Next(ctx context.Context) (*amqp.Message, error) {
+	select {
+	case <-r.granted: // of an earlier grant
+	default:
+	}
 	if err := r.Grant(1); err != nil {
 		return nil, err
+	}
+	var late error
+	select {
+	case <-r.granted:
+	case <-time.After(grantTime): // the link may have ended, as is told now
+		late = fmt.Errorf("sblink: grant credit to %s: not written within %v", r.entity, grantTime)
+	case <-ctx.Done():
 	}
 	m, err := r.Receive(ctx, settleMargin)
 	if m != nil || err != nil {
 		return m, err
 	}
-	if err := r.Drain(ctx); err != nil {
+	if err := errors.Join(r.Drain(ctx), late); err != nil {
 		return nil, err
 	}
 	return r.Prefetched(), nil
