@@ -33,6 +33,9 @@ func (r *Reference) beyondFirst() bool {
 
 // Version is that of the wire form of c: the first that can say it.
 func (c *Companion) Version() int {
+	if len(c.Spans) > 0 {
+		return 2
+	}
 	for i := range c.References {
 		if c.References[i].beyondFirst() {
 			return 2

@@ -190,7 +190,11 @@ func (c *cover) forgotten(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.prune(now)
-	return len(c.slots) == 0
+	stays := int64(1)
+	if c.paid > 0 {
+		stays = spanStays
+	}
+	return len(c.slots) == 0 && (!c.key.span || now.Unix()-c.second > stays)
 }
 
 // counts counts n messages, if any, and reports whether slots pay at the rate at which they come.

@@ -5,6 +5,7 @@ package scheduler
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,8 +204,74 @@ func TestSlotsPayFromARateOn(t *testing.T) {
 	}
 }
 
+// Where each message has a time to live of its own, those that are less than five seconds apart share slots once they
+// are many together, and for a while after that.
+func TestSlotsStandForSimilarTimesToLive(t *testing.T) {
+	s := &Scheduler{}
+	now := Instant{Time: time.Unix(1000, 0), Measured: true}
+	pays := func(seconds, rate int) (n int) {
+		for range seconds {
+			now.Time = now.Time.Add(time.Second)
+			for i := range rate {
+				if s.Pays("orders", []Reference{{Within: 5*time.Second + time.Duration(i)*time.Millisecond}}, now) {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := pays(3, 50); n != 0 {
+		t.Errorf("at 50 messages per second slots are taken %d times", n)
+	}
+	if n := pays(3, 1000); n < 2800 {
+		t.Errorf("at 1000 messages per second slots are taken for %d of 3000", n)
+	}
+	if n := pays(6, 10); n != 60 {
+		t.Errorf("right after that slots are taken for %d of 60", n)
+	}
+	if n := pays(3, 10); n > 10 {
+		t.Errorf("later slots are taken for %d of 30", n)
+	}
+	mixed := []Reference{{Within: 7 * time.Second}, {Within: time.Hour}}
+	pays(1, 200)
+	if s.Pays("orders", mixed, now) {
+		t.Error("slots are taken for two messages, one of which comes seldom")
+	}
+}
+
+// One companion is enough for a slot and a span, whatever the times to live.
+func TestASlotStandsForASpan(t *testing.T) {
+	slotScene(t, func(t *testing.T, s *Scheduler, left func() []Companion) {
+		from := time.Now().Truncate(slot).Add(time.Millisecond)
+		var refs []Reference
+		for i := range 90 { // over 90 ms: five slots
+			life := 5*time.Second + time.Duration(i)*time.Millisecond
+			refs = append(refs, Reference{MessageID: "m", Sent: from, From: from, Until: from, Within: life, Deadline: from.Add(life), Stated: "ttl"})
+		}
+		for range 3 {
+			done := make(called, 1)
+			s.Start(Companion{Entity: "orders", Findable: true, References: refs}, done)
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		cs := left()
+		if len(cs) != 5 {
+			t.Fatalf("%d companions, want 5", len(cs))
+		}
+		for _, r := range refs {
+			if !slices.ContainsFunc(cs, func(c Companion) bool {
+				return c.StandsFor(r.Within) && r.Deadline.After(c.SlotStart()) && !r.Deadline.After(c.SlotEnd)
+			}) {
+				t.Errorf("none stands for a time to live of %v", r.Within)
+			}
+		}
+	})
+}
+
 func TestSlotCompanionsAreChecked(t *testing.T) {
-	good := Companion{Kind: KindSlot, Entity: "orders", SlotEnd: time.Unix(1000, 0).UTC(), Lives: []time.Duration{time.Minute, time.Hour}}
+	good := Companion{Kind: KindSlot, Entity: "orders", SlotEnd: time.Unix(1000, 0).UTC(), Lives: []time.Duration{time.Minute, time.Hour},
+		Spans: []Span{{time.Millisecond, time.Millisecond}, {5 * time.Second, 9999 * time.Millisecond}}}
 	body, _, err := good.marshal(&encoder{})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +280,7 @@ func TestSlotCompanionsAreChecked(t *testing.T) {
 	if err := json.Unmarshal(body, &w); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := ParseCompanion(body); err != nil || !c.SlotEnd.Equal(good.SlotEnd) || len(c.Lives) != 2 || c.Lives[1] != time.Hour {
+	if c, err := ParseCompanion(body); err != nil || !c.SlotEnd.Equal(good.SlotEnd) || len(c.Lives) != 2 || c.Lives[1] != time.Hour || !slices.Equal(c.Spans, good.Spans) {
 		t.Errorf("ParseCompanion(%s) = %+v, %v", body, c, err)
 	}
 	for _, bad := range []string{
@@ -222,6 +289,11 @@ func TestSlotCompanionsAreChecked(t *testing.T) {
 		`{"version":1,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","livesMs":[0]}`,
 		`{"version":1,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","livesMs":[-5]}`,
 		`{"version":1,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","livesMs":[9223372036854775807]}`,
+		`{"version":2,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","spansMs":[]}`,
+		`{"version":2,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","spansMs":[[0,5]]}`,
+		`{"version":2,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","spansMs":[[5,4]]}`,
+		`{"version":2,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","spansMs":[[1,60002]]}`,
+		`{"version":2,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","spansMs":[[9223372036854775800,9223372036854775807]]}`,
 		`{"version":1,"kind":"slot","entity":"q","slotEnd":"2026-01-01T00:00:00Z","livesMs":[5],"references":[{"messageId":"m"}]}`,
 	} {
 		if c, err := ParseCompanion([]byte(bad)); err == nil {
