@@ -220,11 +220,11 @@ func TestSlotsStandForSimilarTimesToLive(t *testing.T) {
 		}
 		return n
 	}
-	if n := pays(3, 50); n != 0 {
-		t.Errorf("at 50 messages per second slots are taken %d times", n)
+	if n := pays(3, 900); n != 0 {
+		t.Errorf("at 900 messages per second slots are taken %d times", n)
 	}
-	if n := pays(3, 1000); n < 2800 {
-		t.Errorf("at 1000 messages per second slots are taken for %d of 3000", n)
+	if n := pays(3, 2000); n < 4900 {
+		t.Errorf("at 2000 messages per second slots are taken for %d of 6000", n)
 	}
 	if n := pays(6, 10); n != 60 {
 		t.Errorf("right after that slots are taken for %d of 60", n)
@@ -233,7 +233,7 @@ func TestSlotsStandForSimilarTimesToLive(t *testing.T) {
 		t.Errorf("later slots are taken for %d of 30", n)
 	}
 	mixed := []Reference{{Within: 7 * time.Second}, {Within: time.Hour}}
-	pays(1, 200)
+	pays(1, 2000)
 	if s.Pays("orders", mixed, now) {
 		t.Error("slots are taken for two messages, one of which comes seldom")
 	}
