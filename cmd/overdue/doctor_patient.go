@@ -18,6 +18,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/doctor"
 	"overdue/internal/entities"
+	"overdue/internal/redisstore"
 	"overdue/internal/sbclient"
 	"overdue/internal/sblink"
 )
@@ -105,6 +106,13 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 		}
 		x.Others = append(x.Others, d.sinkChecks(a, o.sendTest)...)
 	}
+	if c.Redis != "" {
+		// What is there may be lost at any time, so that it persists is nothing to ask for.
+		x.Others = append(x.Others, doctor.Check{
+			Subject: "redis", Name: "reachable", Well: "It answers.", Severity: doctor.Warning,
+			Fix: "check redis or redisFile; without it deadlines are kept all the same, with more looks for nothing", Run: d.pingRedis,
+		})
+	}
 	if text := c.Heartbeat.URL; text != "" {
 		x.Others = append(x.Others, doctor.Check{
 			Subject: "heartbeat", Name: "reachable", Well: "Its host takes connections.", Severity: doctor.Warning,
@@ -116,6 +124,17 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 		x.Entities = restrict(x.Entities, names)
 	}
 	return x
+}
+
+// pingRedis asks whether Redis answers.
+func (d *patient) pingRedis(ctx context.Context) error {
+	s, err := redisstore.Open(redisstore.Config{
+		Address: d.cfg.redisAddress, Roots: d.cfg.redisRoots, Fleet: []string{d.ns.host, d.cfg.MonitorQueue},
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Ping(ctx), s.Close())
 }
 
 // restrict keeps what is named, and adds what is not known.

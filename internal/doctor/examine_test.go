@@ -104,6 +104,17 @@ func (c *clinic) transport() *http.Transport {
 	return t
 }
 
+// admin is the SDK's client of the administration API for the holder of a key.
+func (c *clinic) admin(keyName, key string) *admin.Client {
+	client, err := admin.NewClientFromConnectionString(connection(keyName, key), &admin.ClientOptions{
+		ClientOptions: azcore.ClientOptions{Transport: plain{&http.Client{Transport: c.transport()}}},
+	})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return client
+}
+
 func connection(keyName, key string) string {
 	return "Endpoint=sb://" + host + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + key + ";UseDevelopmentEmulator=true"
 }
@@ -256,12 +267,7 @@ func TestMonitorQueueIsMadeAndSettingsAreChanged(t *testing.T) {
 		if diff := cmp.Diff(want, list(before)); diff != "" {
 			t.Fatalf("findings (-want +got):\n%s", diff)
 		}
-		client, err := admin.NewClientFromConnectionString(connection("manage", "bQ=="), &admin.ClientOptions{
-			ClientOptions: azcore.ClientOptions{Transport: plain{&http.Client{Transport: c.transport()}}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := c.admin("manage", "bQ==")
 		for _, r := range before.Repairs() {
 			if err := Apply(t.Context(), client, r); err != nil {
 				t.Error(err)
@@ -278,13 +284,7 @@ func TestMonitorQueueIsMadeAndSettingsAreChanged(t *testing.T) {
 			t.Errorf("the repair changed more than it named: %+v", q.Config)
 		}
 		// Who may not is told, and nothing is half done.
-		few, err := admin.NewClientFromConnectionString(connection("app", "YQ=="), &admin.ClientOptions{
-			ClientOptions: azcore.ClientOptions{Transport: plain{&http.Client{Transport: c.transport()}}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = Apply(t.Context(), few, &Repair{Entity: "another", Create: true, Set: monitorSettings})
+		err = Apply(t.Context(), c.admin("app", "YQ=="), &Repair{Entity: "another", Create: true, Set: monitorSettings})
 		if err == nil || !strings.Contains(err.Error(), "401") {
 			t.Errorf("Apply without the right = %v, want status 401", err)
 		}
@@ -306,12 +306,7 @@ func TestAMonitorQueueThatIsThereIsMadeRight(t *testing.T) {
 		if diff := cmp.Diff(want, list(before)); diff != "" {
 			t.Fatalf("findings (-want +got):\n%s", diff)
 		}
-		client, err := admin.NewClientFromConnectionString(connection("manage", "bQ=="), &admin.ClientOptions{
-			ClientOptions: azcore.ClientOptions{Transport: plain{&http.Client{Transport: c.transport()}}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := c.admin("manage", "bQ==")
 		for _, r := range before.Repairs() {
 			if err := Apply(t.Context(), client, r); err != nil {
 				t.Error(err)
