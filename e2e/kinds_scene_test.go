@@ -41,7 +41,7 @@ func (s *scene) describe(_ context.Context, name string, _ time.Time) (entities.
 		c := q.Config
 		return entities.Info{
 			Kind: entities.Queue, DefaultMessageTimeToLive: c.DefaultMessageTimeToLive, LockDuration: c.LockDuration,
-			RequiresSession: c.RequiresSession, DeadLetteringOnMessageExpiration: c.DeadLetteringOnMessageExpiration,
+			RequiresSession: c.RequiresSession, DeadLetteringOnMessageExpiration: c.DeadLetteringOnMessageExpiration, AutoDeleteOnIdle: c.AutoDeleteOnIdle,
 			Partitioned: c.EnablePartitioning, ForwardTo: c.ForwardTo, ForwardDeadLetteredMessagesTo: c.ForwardDeadLetteredMessagesTo,
 		}, nil
 	}

@@ -70,9 +70,11 @@ type scene struct {
 	sinks     *pipenet.Network
 	moreHooks []string                                 // hosts of further webhooks
 	groups    func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
-	forward   func(*sblink.Namespace) *alert.Forward   // likewise
-	brimDial  func(context.Context) (net.Conn, error)  // to the door that brim sends through
-	shared    func() *redisstore.Store                 // of each process; nil: there is no Redis
+	adopt     []monitor.Adoption
+	around    map[string]*azservicebus.Sender         // of messages that come through no door
+	forward   func(*sblink.Namespace) *alert.Forward  // likewise
+	brimDial  func(context.Context) (net.Conn, error) // to the door that brim sends through
+	shared    func() *redisstore.Store                // of each process; nil: there is no Redis
 }
 
 // play runs a scene on fake time.
@@ -212,7 +214,7 @@ func (s *scene) startMonitor() (stop func()) {
 	cfg := monitor.Config{
 		Links: links, Scheduler: sc, MonitorQueue: monitorQueue,
 		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settings },
-		Describe: s.describe, Alerters: alerters, Log: s.logger(), Registerer: registry, Operations: counter, Deadlines: s.deadlines,
+		Describe: s.describe, Alerters: alerters, Log: s.logger(), Registerer: registry, Operations: counter, Deadlines: s.deadlines, Adopt: s.adopt,
 	}
 	if s.blind {
 		cfg.Describe = nil

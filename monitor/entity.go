@@ -329,7 +329,7 @@ func (e *entity) followCopy(wt *watch, due []*watch) {
 	if number == 0 && wt.missed != nil {
 		number = wt.missed.SequenceNumber
 	}
-	if wt.ref.From.IsZero() || number == 0 || n <= max(number, wt.copied) {
+	if wt.ref.From.IsZero() || wt.ref.From.Equal(wt.ref.Until) || number == 0 || n <= max(number, wt.copied) {
 		return
 	}
 	follows := func(o *watch) bool { return o.want.number == n || o.held == wt.held && o.copied == n }

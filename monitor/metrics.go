@@ -36,6 +36,7 @@ type metrics struct {
 	waiting    *prometheus.GaugeVec
 	alerts     *prometheus.CounterVec
 	near       *prometheus.CounterVec
+	adopted    *prometheus.CounterVec
 
 	mu     sync.Mutex
 	labels map[string]struct{}
@@ -67,10 +68,14 @@ func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.De
 			Name: "overdue_warnings_total",
 			Help: "Times that a message was not settled yet as long before its deadline as warnBefore says.",
 		}, []string{"entity"}),
+		adopted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "overdue_adopted_total",
+			Help: "Messages that came through no door of this process and were given a companion.",
+		}, []string{"entity"}),
 		labels: map[string]struct{}{}, inHand: map[string]int64{}, late: map[string]int64{},
 	}
 	if r != nil {
-		r.MustRegister(m.lag, m.waiting, m.alerts, m.near)
+		r.MustRegister(m.lag, m.waiting, m.alerts, m.near, m.adopted)
 	}
 	return m
 }

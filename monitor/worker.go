@@ -40,6 +40,7 @@ type Config struct {
 	Operations *operations.Counter   // nil: they are not counted
 	Deadlines  *operations.Deadlines // nil: made and registered here
 	Told       Told                  // nil: other processes are not asked
+	Adopt      []Adoption            // whose messages get companions although they came through no door
 }
 
 // Settings is what an operator says of an entity. The zero value means nothing.
@@ -72,12 +73,14 @@ type Worker struct {
 	attached atomic.Bool
 	watching atomic.Int64 // watches that are not done
 
-	mu       sync.Mutex
-	stopping bool
-	entities map[string]*entity // by lower-case path; each has a goroutine while it is in the map
-	room     chan struct{}      // one token for each companion in hand
-	running  sync.WaitGroup     // entities, tellers and settlements
-	last     *sblink.Receiver   // the link that was open when the worker was stopped; of Run's goroutine
+	mu            sync.Mutex
+	stopping      bool
+	sweeps        map[string]sweeping // of what is adopted, by lower-case name
+	sweepsChanged chan struct{}       // one token: SetAdopted was called
+	entities      map[string]*entity  // by lower-case path; each has a goroutine while it is in the map
+	room          chan struct{}       // one token for each companion in hand
+	running       sync.WaitGroup      // entities, tellers and settlements
+	last          *sblink.Receiver    // the link that was open when the worker was stopped; of Run's goroutine
 }
 
 // New makes a Worker. Run starts it.
@@ -93,9 +96,10 @@ func New(cfg Config) (*Worker, error) {
 	}
 	w := &Worker{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Operations, cfg.Deadlines),
-		entities: map[string]*entity{}, room: make(chan struct{}, maxHeld),
+		entities: map[string]*entity{}, sweepsChanged: make(chan struct{}, 1), room: make(chan struct{}, maxHeld),
 	}
 	w.SetAlerters(cfg.Alerters)
+	w.SetAdopted(cfg.Adopt)
 	return w, nil
 }
 
@@ -108,6 +112,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	// Work in hand outlives ctx by the grace.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
+	w.running.Go(func() { w.runSweeps(ctx) })
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 15*time.Second
 	for first := true; ctx.Err() == nil; {
@@ -142,8 +147,12 @@ func (w *Worker) crowded() bool { return len(w.room) > maxHeld/2+creditWindow }
 // monitor queue's dead-letter queue, with the reason.
 func (w *Worker) take(work context.Context, l *lease) {
 	w.clock.observe(l.enqueuedTime())
-	if l.contentType() == digestType {
+	switch l.contentType() {
+	case digestType:
 		w.digest(work, l)
+		return
+	case sweepType:
+		w.sweep(work, l)
 		return
 	}
 	c, err := scheduler.ParseCompanion(l.message.GetData())

@@ -16,6 +16,7 @@ import (
 // A Note is something else than a companion that has to be there at its time, whatever becomes of this process. The
 // monitor gives it to who knows its content type.
 type Note struct {
+	ID          string    // of its message, other than that of every other note; "" = derived from the rest
 	Due         time.Time // by the broker's clock
 	ContentType string
 	Subject     string
@@ -34,12 +35,15 @@ func (s *Scheduler) Keep(ctx context.Context, n Note) error {
 	defer s.flights.Done()
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
 	defer cancel()
-	h := sha256.New()
-	h.Write(n.Body)
-	fmt.Fprintf(h, "%d", n.Due.UnixNano())
+	if n.ID == "" {
+		h := sha256.New()
+		h.Write(n.Body)
+		fmt.Fprintf(h, "%d", n.Due.UnixNano())
+		n.ID = "overdue-" + hex.EncodeToString(h.Sum(nil)[:16])
+	}
 	err := s.sender.Send(ctx, &azservicebus.Message{
 		Body:                 n.Body,
-		MessageID:            to.Ptr("overdue-" + hex.EncodeToString(h.Sum(nil)[:16])),
+		MessageID:            &n.ID,
 		ContentType:          &n.ContentType,
 		Subject:              &n.Subject,
 		ScheduledEnqueueTime: to.Ptr(n.Due.UTC()),

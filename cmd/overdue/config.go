@@ -58,6 +58,8 @@ type entityConfig struct {
 	Deadline                         time.Duration        `koanf:"deadline"`
 	CompleteWithin                   time.Duration        `koanf:"completeWithin"`
 	WarnBefore                       []time.Duration      `koanf:"warnBefore"`
+	Adopt                            bool                 `koanf:"adopt"`
+	AdoptEvery                       time.Duration        `koanf:"adoptEvery"`
 	Expire                           string               `koanf:"expire"`
 	StampTTL                         bool                 `koanf:"stampTTL"`
 	DefaultMessageTimeToLive         time.Duration        `koanf:"defaultMessageTimeToLive"`

@@ -252,7 +252,7 @@ alerts: [{webhook: {url: "https://example.com/hook"}}]
 	if diff := cmp.Diff(wantQueues, c.Broker.Queues); diff != "" {
 		t.Errorf("queues (-want +got):\n%s", diff)
 	}
-	wantEntities := []entityConfig{{Queue: "orders", Deadline: 500 * time.Millisecond, WarnBefore: []time.Duration{}, Expire: "auto", DeadLetteringOnMessageExpiration: true, Subscriptions: []entitySubscription{}, StampTTL: true}}
+	wantEntities := []entityConfig{{Queue: "orders", Deadline: 500 * time.Millisecond, WarnBefore: []time.Duration{}, AdoptEvery: 30 * time.Second, Expire: "auto", DeadLetteringOnMessageExpiration: true, Subscriptions: []entitySubscription{}, StampTTL: true}}
 	if diff := cmp.Diff(wantEntities, c.Monitor.Entities); diff != "" {
 		t.Errorf("entities (-want +got):\n%s", diff)
 	}

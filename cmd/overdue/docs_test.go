@@ -171,7 +171,7 @@ func (s *setting) documentedKind() string {
 	}
 	format := func(n int64) string {
 		switch s.kind {
-		case kindDuration:
+		case kindDuration, kindDurations:
 			return shortDuration(time.Duration(n))
 		case kindSize:
 			return formatSize(n)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"overdue/monitor"
 )
 
 // maxWarnings bounds the warnings of one deadline: each takes a look, and a companion written anew.
@@ -33,6 +35,8 @@ func (c *config) checkMoments(e *entityConfig, key string) error {
 	case e.CompleteWithin > 0 && e.CompleteWithin <= e.Deadline:
 		return fmt.Errorf("%s is %v, and deadline is %v: a message has to be received before it can be completed; make completeWithin the longer one",
 			c.at(key+".completeWithin"), e.CompleteWithin, e.Deadline)
+	case !e.Adopt && e.AdoptEvery != byPath["monitor.entities[].adoptEvery"].standard():
+		return fmt.Errorf("%s is given and adopt is not; set adopt: true, or remove it", c.at(key+".adoptEvery"))
 	case len(e.WarnBefore) > maxWarnings:
 		return fmt.Errorf("%s has %d durations; give at most %d", c.at(key+".warnBefore"), len(e.WarnBefore), maxWarnings)
 	}
@@ -58,4 +62,14 @@ func (e *entityConfig) warnings() []time.Duration {
 		return nil
 	}
 	return e.WarnBefore
+}
+
+// adoptions are the queues and topics whose messages are watched although they came through no door.
+func (c *config) adoptions() (all []monitor.Adoption) {
+	for i := range c.Monitor.Entities {
+		if e := &c.Monitor.Entities[i]; e.Adopt {
+			all = append(all, monitor.Adoption{Entity: e.name(), Every: e.AdoptEvery})
+		}
+	}
+	return all
 }

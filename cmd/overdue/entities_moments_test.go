@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"overdue/monitor"
 )
 
 func TestSecondDeadlinesAndWarningsOfAnEntity(t *testing.T) {
@@ -17,6 +19,8 @@ func TestSecondDeadlinesAndWarningsOfAnEntity(t *testing.T) {
 		"a warning of nothing":            {entity + "warnBefore: [30s, 0s]}]}\n", "monitor.entities[0].warnBefore: 0s is out of bounds"},
 		"a warning without a unit":        {entity + "warnBefore: 30}]}\n", `monitor.entities[0].warnBefore: "30" has no unit`},
 		"too many warnings":               {entity + "warnBefore: \"1s,2s,3s,4s,5s,6s,7s,8s,9s\"}]}\n", "monitor.entities[0].warnBefore has 9 durations; give at most 8"},
+		"an interval of nothing":          {entity + "adoptEvery: 5s}]}\n", "overdue.yaml:2: monitor.entities[0].adoptEvery is given and adopt is not"},
+		"an interval without end":         {entity + "adopt: true, adoptEvery: 0s}]}\n", "monitor.entities[0].adoptEvery: 0s is out of bounds"},
 		"events that there are not":       {"alerts: [{events: [late], slack: {url: \"http://x\"}}]\n", `overdue.yaml:1: alerts[0].events: there are no events called "late"; choose of missed, incomplete, near`},
 	} {
 		if _, err := load(t, tt.text, nil, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -40,10 +44,24 @@ func TestSecondDeadlinesAndWarningsOfAnEntity(t *testing.T) {
 		if got := strings.Join(c.Alerts[0].Events, " "); got != "missed near" {
 			t.Errorf("events = %q, want missed near", got)
 		}
+		if got := c.adoptions(); len(got) != 0 {
+			t.Errorf("adopts %v, want nothing", got)
+		}
 		k := newKnowledge(c, nowhere{}, nil, nil)
 		defer k.store.Close()
 		if px := k.wanted.Load().proxied("q", k.wanted.Load().assumed[0], nil); px.CompleteWithin != 10*time.Minute || len(px.WarnBefore) != len(want) {
 			t.Errorf("the proxy is told of %v and %v", px.CompleteWithin, px.WarnBefore)
 		}
+	}
+}
+
+func TestAdoptions(t *testing.T) {
+	c, err := load(t, "broker: {autoCreate: true, topics: [{name: t}]}\nmonitor: {entities: [{queue: q, adopt: true}, {queue: r}, {topic: t, adopt: true, adoptEvery: PT1M}]}\n", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []monitor.Adoption{{Entity: "q", Every: 30 * time.Second}, {Entity: "t", Every: time.Minute}}
+	if diff := cmp.Diff(want, c.adoptions()); diff != "" {
+		t.Errorf("adoptions (-want +got):\n%s", diff)
 	}
 }

@@ -167,6 +167,7 @@ func (p *process) adopt(next *config) (changed, restart []string, err error) {
 	}
 	if p.sinks != nil {
 		p.worker.SetAlerters(p.sinks.take(rack))
+		p.worker.SetAdopted(c.adoptions())
 	}
 	if c.Log.Level != before.Log.Level { // PUT /loglevel may have set another, for a while
 		p.admin.level.SetLevel(level)

@@ -134,6 +134,10 @@ var roomSettings = []*setting{
 		help: "How soon a message has to be completed (or dead-lettered by its consumer) that does not say so by `overdue-complete-within`. One that is still there then, waiting, locked or deferred, is told of and otherwise left alone. 0 = no matter when."},
 	{path: "monitor.entities[].warnBefore", kind: kindDurations, min: int64(time.Millisecond), max: 366 * day,
 		help: "How long before its deadline a message that is not settled yet is told of: one duration, or up to eight. Each costs a look, and companions of their own instead of slots. What has less time than that from the start is not warned of."},
+	{path: "monitor.entities[].adopt", kind: kindBool, def: "false",
+		help: "Whether messages that came through no door are watched as well: the monitor looks through the queue, or the subscriptions of the topic, for new ones. Never where it forwards, is partitioned, or is deleted when idle. Give it to all monitors alike, and see docs/adopt.md for what it costs."},
+	{path: "monitor.entities[].adoptEvery", kind: kindDuration, def: "30s", min: int64(time.Second), max: day,
+		help: "How often: a message is noticed that much after it was sent, so a shorter deadline may be kept late."},
 	{path: "monitor.entities[].expire", kind: kindChoice, def: "auto", enum: []string{"auto", "native", "scan", "session"},
 		help: "How an overdue message is taken off the queue: `native` wakes the broker's own expiry (the queue must dead-letter on expiry), " +
 			"`scan` receives from the head and dead-letters, `session` does so session by session, `auto` picks by the queue's settings."},

@@ -156,7 +156,7 @@ func (p *process) warnOfDrops() {
 func (p *process) newMonitor(client *sbclient.Client, c monitor.Config) (*monitor.Worker, error) {
 	c.MonitorQueue = p.cfg.MonitorQueue
 	c.Settings, c.Describe = p.knowledge.monitored, p.knowledge.describe
-	c.Log = p.log.Named("monitor")
+	c.Log, c.Adopt = p.log.Named("monitor"), p.cfg.adoptions()
 	c.Registerer = p.registry
 	p.sinks = p.newSinkRack(client, c.Links, monitor.NewOutbox(c.Scheduler))
 	racked, err := p.sinks.fill(p.cfg)

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+// Watches reports whether this process knows of a companion that finds the message of r, which was found at path, a
+// queue of that name or a subscription of entity: one that names it, or a slot that stands for it. Of what other processes
+// have sent, or this one long ago, it knows nothing.
+func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
+	if x, ok := s.cfg.Index.(interface {
+		carries(entity string, r *Reference) bool
+	}); ok && x.carries(entity, r) {
+		return true
+	}
+	if path != entity || r.Within <= 0 || r.Stated == StatedComplete || r.Ahead > 0 {
+		return false
+	}
+	slot := numberOf(r.Deadline)
+	for _, k := range []coverKey{{entity: entity, life: r.Within}, spanOf(entity, r.Within)} {
+		if s.covers.has(k, slot) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether a slot has its companion.
+func (cs *covers) has(k coverKey, slot int64) bool {
+	cs.mu.RLock()
+	c := cs.by[k]
+	cs.mu.RUnlock()
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.slots[slot]
+	return at != nil && at.durable
+}
+
+// carries reports whether a companion waits for the message of r, which was found on its entity: one of the references with
+// its id and deadline, in whose window it was stamped, is carried.
+func (x *MemoryIndex) carries(entity string, r *Reference) bool {
+	if r.Unnamed() {
+		return false
+	}
+	key := KeyOf(entity, r.MessageID, r.SessionID)
+	stamp := r.From.UnixNano()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for at := x.latestLocked(key); at != none; at = x.earlierLocked(at) {
+		in := &x.refs[at]
+		if in.carrier != nil && in.from != 0 && in.mayBe(stamp) && in.agrees(stamp, r.Deadline.UnixNano()) {
+			return true
+		}
+	}
+	return false
+}
