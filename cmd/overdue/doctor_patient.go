@@ -83,10 +83,12 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 	if len(d.api.Endpoints) == 0 {
 		x.Admin, x.NoAdmin = nil, sentenceOf(nowhereToAsk)
 	}
+	wanted := newWishes(c)
 	for i := range c.Monitor.Entities {
 		e := &c.Monitor.Entities[i]
 		setting := fmt.Sprintf("monitor.entities[%d]", i)
 		w := doctor.Watched{Name: e.name(), Setting: setting, Topic: e.Topic != "", Deadline: e.Deadline, Expire: e.Expire}
+		w.Contradictions = func(info entities.Info) []string { return wanted.contradictions(e, i, info) }
 		for _, s := range e.Subscriptions {
 			w.Subscriptions = append(w.Subscriptions, s.Name)
 		}

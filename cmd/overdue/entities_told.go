@@ -130,8 +130,15 @@ func (w *wishes) gives(e *entityConfig, i int, key string) bool {
 // compare tells what the configuration says of an entity and the namespace says otherwise. The namespace
 // knows better.
 func (k *knowledge) compare(w *wishes, e *entityConfig, i int, info entities.Info) {
+	if wrong := w.contradictions(e, i, info); len(wrong) > 0 {
+		k.warn(e.name(), "contradiction", "the namespace contradicts monitor.entities, and counts", zap.Strings("in_the_namespace", wrong),
+			zap.String("next", "correct monitor.entities, or leave out what the namespace tells"))
+	}
+}
+
+// contradictions is what the namespace says of an entity that the configuration says otherwise.
+func (w *wishes) contradictions(e *entityConfig, i int, info entities.Info) (wrong []string) {
 	is := w.assumed[i]
-	var wrong []string
 	note := func(key string, differ bool, theirs any) {
 		if differ {
 			wrong = append(wrong, fmt.Sprintf("%s is %v", key, theirs))
@@ -153,10 +160,7 @@ func (k *knowledge) compare(w *wishes, e *entityConfig, i int, info entities.Inf
 			note(at("deadLetteringOnMessageExpiration"), s.DeadLetteringOnMessageExpiration != theirs.DeadLetteringOnMessageExpiration, theirs.DeadLetteringOnMessageExpiration)
 		}
 	}
-	if len(wrong) > 0 {
-		k.warn(e.name(), "contradiction", "the namespace contradicts monitor.entities, and counts", zap.Strings("in_the_namespace", wrong),
-			zap.String("next", "correct monitor.entities, or leave out what the namespace tells"))
-	}
+	return wrong
 }
 
 func subscriptionOf(info entities.Info, name string) (entities.Subscription, bool) {

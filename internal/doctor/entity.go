@@ -28,6 +28,8 @@ type Watched struct {
 	Expire   string        // "auto" or "", "native", "scan", "session"
 
 	Subscriptions []string // of a topic, as far as the configuration names them
+	// Contradictions is what the configuration says otherwise of how the entity was made. nil: it says nothing.
+	Contradictions func(entities.Info) []string
 }
 
 // place is one of the places where messages wait: a queue, or a subscription.
@@ -47,6 +49,12 @@ func (x *examiner) judgeEntity(n *notes, w *Watched, d *entities.Details) {
 		}
 		n.add(Error, "kind", fmt.Sprintf("It is a %s, and the configuration says otherwise.", is), fmt.Sprintf("write it as %s: %s in %s", key, w.Name, w.Setting))
 		return
+	}
+	if w.Contradictions != nil {
+		if wrong := w.Contradictions(d.Info); len(wrong) > 0 {
+			n.add(Warning, "contradiction", fmt.Sprintf("The configuration says otherwise, and the namespace counts: %s.", strings.Join(wrong, ", ")),
+				fmt.Sprintf("correct %s, or leave out what the namespace tells", w.Setting))
+		}
 	}
 	if d.RequiresDuplicateDetection {
 		n.add(Advice, "duplicate-detection", "It detects duplicates by message-id. A message without one gets a random one on its way through Overdue, so a repeated send of it is a second message.",

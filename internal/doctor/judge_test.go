@@ -109,16 +109,21 @@ func TestWhatIsWrongWithAMonitoredEntityIsTold(t *testing.T) {
 		"a lock that lasts":       {func(w *Watched) { w.Deadline = 10 * time.Second }, same, []string{"advice lock-duration"}},
 		"auto-delete":             {plain, func(d *entities.Details) { d.AutoDeleteOnIdle = time.Hour }, []string{"advice auto-delete"}},
 		"auto-delete before that": {func(w *Watched) { w.Deadline = time.Hour }, func(d *entities.Details) { d.AutoDeleteOnIdle, d.DefaultMessageTimeToLive = 5*time.Minute, 0 }, []string{"error auto-delete"}},
-		"duplicates":              {plain, func(d *entities.Details) { d.RequiresDuplicateDetection = true }, []string{"advice duplicate-detection"}},
-		"partitions":              {plain, func(d *entities.Details) { d.Partitioned = true }, []string{"advice partitioning"}},
-		"forwards":                {plain, func(d *entities.Details) { d.ForwardTo = "x" }, []string{"advice forwarding"}},
-		"forwards dead letters":   {plain, func(d *entities.Details) { d.ForwardDeadLetteredMessagesTo = "x" }, []string{"advice forwarding-dead-letters"}},
-		"disabled":                {plain, func(d *entities.Details) { d.Status = "ReceiveDisabled" }, []string{"error status"}},
-		"not sent to":             {plain, func(d *entities.Details) { d.Status = "SendDisabled" }, []string{"warning status"}},
-		"no sessions":             {func(w *Watched) { w.Expire = "session" }, same, []string{"error sessions"}},
-		"sessions, scanned":       {func(w *Watched) { w.Expire = "scan" }, func(d *entities.Details) { d.RequiresSession = true }, []string{"advice sessions"}},
-		"listed as a topic":       {func(w *Watched) { w.Topic = true }, same, []string{"error kind"}},
-		"no subscription":         {func(w *Watched) { w.Topic = true }, func(d *entities.Details) { d.Kind = entities.Topic }, []string{"advice subscriptions"}},
+		"said otherwise": {func(w *Watched) {
+			w.Contradictions = func(i entities.Info) []string {
+				return []string{"defaultMessageTimeToLive is " + i.DefaultMessageTimeToLive.String()}
+			}
+		}, same, []string{"warning contradiction"}},
+		"duplicates":            {plain, func(d *entities.Details) { d.RequiresDuplicateDetection = true }, []string{"advice duplicate-detection"}},
+		"partitions":            {plain, func(d *entities.Details) { d.Partitioned = true }, []string{"advice partitioning"}},
+		"forwards":              {plain, func(d *entities.Details) { d.ForwardTo = "x" }, []string{"advice forwarding"}},
+		"forwards dead letters": {plain, func(d *entities.Details) { d.ForwardDeadLetteredMessagesTo = "x" }, []string{"advice forwarding-dead-letters"}},
+		"disabled":              {plain, func(d *entities.Details) { d.Status = "ReceiveDisabled" }, []string{"error status"}},
+		"not sent to":           {plain, func(d *entities.Details) { d.Status = "SendDisabled" }, []string{"warning status"}},
+		"no sessions":           {func(w *Watched) { w.Expire = "session" }, same, []string{"error sessions"}},
+		"sessions, scanned":     {func(w *Watched) { w.Expire = "scan" }, func(d *entities.Details) { d.RequiresSession = true }, []string{"advice sessions"}},
+		"listed as a topic":     {func(w *Watched) { w.Topic = true }, same, []string{"error kind"}},
+		"no subscription":       {func(w *Watched) { w.Topic = true }, func(d *entities.Details) { d.Kind = entities.Topic }, []string{"advice subscriptions"}},
 		"a subscription that drops": {func(w *Watched) { w.Topic = true }, func(d *entities.Details) {
 			d.Kind = entities.Topic
 			d.Subscriptions = []entities.SubscriptionDetails{{Subscription: entities.Subscription{Name: "audit", LockDuration: 30 * time.Second}}}
