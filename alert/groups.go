@@ -55,7 +55,8 @@ type GroupsConfig struct {
 	ResolveAfter time.Duration // without events, until a group is told to be over; at least a second
 	Resend       time.Duration // how often a sink is told again though nothing is new; 0 = never
 
-	Log *zap.Logger // nil: none
+	Pool Pool        // nil: each process pages for itself
+	Log  *zap.Logger // nil: none
 }
 
 // Groups is an [Alerter] that gathers events and tells its sink of them by group: of the first after Wait, of more
@@ -217,7 +218,7 @@ func (g *Groups) keep(gr *group) {
 		now := g.cfg.Outbox.Now()
 		if gr.next.Before(now) {
 			wait := g.cfg.Wait
-			if !gr.since.IsZero() {
+			if !gr.since.IsZero() && g.over(gr).After(now) { // or another process has told its end
 				wait = g.cfg.Interval
 			}
 			gr.next = now.Add(wait)
@@ -274,13 +275,8 @@ func (g *Groups) page(gr *group) {
 			d.merge(r.Digest)
 			gr.adopt(r.Digest)
 		}
-		p := g.pageOf(gr, d)
 		g.mu.Unlock()
-		if g.ctx.Err() != nil {
-			backAll(rung)
-			continue
-		}
-		err := g.tell(gr, d, p)
+		err := g.pooled(gr, d)
 		if err != nil && !errors.Is(err, errSpent) {
 			if g.ctx.Err() == nil {
 				g.cfg.Log.Warn("digest not written anew, it will come back", zap.String("sink", g.Name()), zap.Error(err))
@@ -292,6 +288,32 @@ func (g *Groups) page(gr *group) {
 			r.Done(err)
 		}
 	}
+}
+
+// pooled sends what is in d, with what other processes have, unless one of them does. Its errors are those of tell.
+func (g *Groups) pooled(gr *group, d Digest) error {
+	t := g.join(gr, &d)
+	if t.done {
+		return nil
+	}
+	told := false
+	defer func() { g.leave(gr, t, told) }()
+	g.mu.Lock()
+	gr.learn(t.known)
+	next, early := g.early(gr, &d, t)
+	p := g.pageOf(gr, d)
+	g.mu.Unlock()
+	if g.ctx.Err() != nil {
+		return context.Cause(g.ctx)
+	}
+	var err error
+	if early {
+		err = g.cfg.Outbox.Keep(g.ctx, next, d)
+	} else {
+		err = g.tell(gr, d, p)
+	}
+	told = err == nil
+	return err
 }
 
 func backAll(rung []Rung) {

@@ -130,12 +130,13 @@ type fleetView struct {
 	monitors    prometheus.Gauge
 }
 
-// shareTellings has the monitors of the fleet tell of each missed deadline once, and each of them show what all know together.
+// shareTellings has the monitors of the fleet tell of each missed deadline once, send one page for a group, and each of them show what
+// all know together.
 func (p *process) shareTellings(shared *redisstore.Store, c *monitor.Config) (view func(*monitor.Worker)) {
 	if shared == nil {
 		return func(*monitor.Worker) {}
 	}
-	c.Told = shared.Told()
+	c.Told, p.pages = shared.Told(), shared.Pages()
 	gauges := func(name, help string) *prometheus.GaugeVec {
 		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"entity"})
 		p.registry.MustRegister(g)

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/door"
 	"overdue/monitor"
@@ -48,6 +49,7 @@ type process struct {
 	proxy       *proxy.Proxy    // nil without the role
 	worker      *monitor.Worker // nil without the role
 	sinks       *sinkRack       // of the worker
+	pages       alert.Pool      // of the fleet; nil without Redis
 	reloads     bool            // the configuration may change
 
 	adminAddr       string            // as bound, like all of these

@@ -101,7 +101,7 @@ var rooms = map[string]room{
 var inTests = room{
 	ours: []string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/brokerhttp", "internal/brokertest", "internal/door", "internal/pipenet",
 		"internal/operations", "internal/queue", "internal/redisstore", "internal/redistest", "internal/sas", "internal/sbclient", "internal/sblink", "internal/sbrest", "internal/tlsrecord", "scheduler"},
-	others: []string{azcore, azservicebus, goamqp, websocket, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
+	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		"github.com/santhosh-tekuri/jsonschema", "github.com/spf13/pflag",
 		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},
 }

@@ -184,3 +184,52 @@ func texts(answer any) ([]string, error) {
 	}
 	return all, nil
 }
+
+// layScript puts a field into a hash that lives for a while.
+//
+//	KEYS[1] the hash · ARGV[1] field · ARGV[2] value · ARGV[3] life in ms
+var layScript = redis.NewScript(`
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return 1`)
+
+func lay(ctx context.Context, c redis.UniversalClient, hash, field, value string, life time.Duration) error {
+	return layScript.Run(ctx, c, []string{hash}, field, value, life.Milliseconds()).Err()
+}
+
+// takeScript takes all fields of a hash, and a note with them, unless somebody else has claimed that. It returns "1" and both, or "0".
+//
+//	KEYS[1] the claim · KEYS[2] the hash · KEYS[3] the note · ARGV[1] whose · ARGV[2] life of the claim in ms
+var takeScript = redis.NewScript(`
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return {'0', {}, ''} end
+local all = redis.call('HGETALL', KEYS[2])
+redis.call('DEL', KEYS[2])
+return {'1', all, redis.call('GET', KEYS[3]) or ''}`)
+
+func take(ctx context.Context, c redis.UniversalClient, claim, hash, note, token string, life time.Duration) (mine bool, all []string, text string, err error) {
+	answer, err := takeScript.Run(ctx, c, []string{claim, hash, note}, token, life.Milliseconds()).Slice()
+	if err != nil {
+		return false, nil, "", err
+	}
+	if len(answer) != 3 {
+		return false, nil, "", errAnswer
+	}
+	if all, err = texts(answer[1]); err != nil {
+		return false, nil, "", err
+	}
+	text, _ = answer[2].(string)
+	return answer[0] == "1", all, text, nil
+}
+
+// leaveScript writes the note of a claim and ends it. Of a claim that another has by now it does nothing.
+//
+//	KEYS[1] the claim · KEYS[2] the note · ARGV[1] whose · ARGV[2] the note · ARGV[3] its life in ms
+var leaveScript = redis.NewScript(`
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+redis.call('DEL', KEYS[1])
+return 1`)
+
+func leave(ctx context.Context, c redis.UniversalClient, claim, note, token, text string, life time.Duration) error {
+	return leaveScript.Run(ctx, c, []string{claim, note}, token, text, life.Milliseconds()).Err()
+}

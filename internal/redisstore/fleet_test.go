@@ -4,6 +4,8 @@ package redisstore
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,4 +76,39 @@ func TestViewForgetsWhoIsGoneAndBoundsNames(t *testing.T) {
 	if _, err := v.Read(ctx); err == nil {
 		t.Error("Read of what is no count succeeded")
 	}
+}
+
+func TestOneProcessSendsThePagesOfAGroup(t *testing.T) {
+	everywhere(t, func(t *testing.T, connect func() *Store) {
+		ctx := t.Context()
+		a, b := connect().Pages(), connect().Pages()
+		claim := func(p *Pages, wantMine bool, wantNote string, want ...string) {
+			t.Helper()
+			mine, parts, note, err := p.Claim(ctx, "group")
+			if got := slices.Sorted(maps.Keys(parts)); err != nil || mine != wantMine || string(note) != wantNote || !slices.Equal(got, want) {
+				t.Errorf("Claim = %v, %v, %q, %v; want %v, %v, %q", mine, got, note, err, wantMine, want, wantNote)
+			}
+		}
+		must(t, a.Lay(ctx, "group", "a1", []byte("x")))
+		must(t, b.Lay(ctx, "group", "b1", []byte("y")))
+		claim(a, true, "", "a1", "b1")
+		must(t, b.Lay(ctx, "group", "b2", []byte("z")))
+		claim(b, false, "")
+		must(t, b.Leave(ctx, "group", nil, false, []byte("not his")))
+		claim(b, false, "")
+		told := func(part string, want bool) {
+			t.Helper()
+			if got, err := b.Told(ctx, part); err != nil || got != want {
+				t.Errorf("Told(%s) = %v, %v, want %v", part, got, err, want)
+			}
+		}
+		told("b1", false)
+		must(t, a.Leave(ctx, "group", []string{"b1"}, true, []byte("noted")))
+		told("b1", true)
+		told("b2", false)
+		claim(b, true, "noted", "b2")
+		must(t, b.Leave(ctx, "group", []string{"b2"}, false, []byte("noted again")))
+		told("b2", false)
+		claim(a, true, "noted again")
+	})
 }

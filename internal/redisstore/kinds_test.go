@@ -29,11 +29,15 @@ func everyUse(ctx context.Context, s *Store) error {
 	_, _, beginErr := told.Begin(ctx, "event")
 	_, passedErr := m.Passed(ctx, "a")
 	_, readErr := v.Read(ctx)
+	pages := s.Pages()
+	_, _, _, claimErr := pages.Claim(ctx, "group")
+	_, toldErr := pages.Told(ctx, "part")
 	for _, err := range []error{
 		s.Ping(ctx), m.Announce(ctx, "a", []string{"one", "two"}, []time.Duration{time.Minute, time.Minute}),
 		m.Pass(ctx, []string{"one", "two"}, [][]byte{{1}, {2}}), passedErr,
 		beginErr, told.End(ctx, "event", false), told.End(ctx, "event", true),
 		v.Report(ctx, map[string]int64{"orders": 1}, map[string]int64{"orders": 1}), readErr,
+		pages.Lay(ctx, "group", "part", []byte("x")), claimErr, toldErr, pages.Leave(ctx, "group", []string{"a", "b"}, true, nil),
 	} {
 		if err != nil {
 			return err
@@ -195,10 +199,15 @@ func TestKeysOfAScriptShareASlot(t *testing.T) {
 	r := redistest.Start(t, "--cluster-enabled", "yes")
 	s := open(t, "redis+cluster://"+r.Addr)
 	reports, counts := s.View().keys()
-	if slotOf(reports) != slotOf(counts) {
-		t.Errorf("%s and %s are in slots %d and %d", reports, counts, slotOf(reports), slotOf(counts))
+	claim, parts, note := s.Pages().keys("group {x}")
+	for _, together := range [][]string{{reports, counts}, {claim, parts, note}} {
+		for _, key := range together {
+			if slotOf(key) != slotOf(together[0]) {
+				t.Errorf("%s and %s are in slots %d and %d", key, together[0], slotOf(key), slotOf(together[0]))
+			}
+		}
 	}
-	for _, key := range []string{reports, counts, "x{a}y", "{}x", "x", s.key("i", "inbox")} {
+	for _, key := range []string{reports, counts, claim, parts, note, "x{a}y", "{}x", "x", s.key("i", "inbox")} {
 		if got, want := r.Must("CLUSTER", "KEYSLOT", key), ":"+strconv.Itoa(slotOf(key))+"\r\n"; got != want {
 			t.Errorf("the slot of %q is %q, reckoned as %q", key, got, want)
 		}
