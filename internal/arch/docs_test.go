@@ -186,3 +186,28 @@ func walk(t *testing.T, suffix string, f func(path string)) {
 		t.Fatal(err)
 	}
 }
+
+// A decision is quoted by its number, so two pages must not share one.
+func TestDecisionsHaveNumbersOfTheirOwn(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/decisions/[0-9]*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := map[string]string{}
+	for _, path := range pages {
+		number, _, _ := strings.Cut(filepath.Base(path), "-")
+		if number == "0000" {
+			continue // the template
+		}
+		if other := by[number]; other != "" {
+			t.Errorf("%s and %s have one number", filepath.Base(path), other)
+		}
+		by[number] = filepath.Base(path)
+		if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), "# "+number+": ") {
+			t.Errorf("%s does not begin with %q (%v)", filepath.Base(path), "# "+number+": ", err)
+		}
+	}
+	if len(pages) < 20 {
+		t.Errorf("%d decisions, want those of docs/decisions", len(pages))
+	}
+}
