@@ -60,7 +60,7 @@ var rooms = map[string]room{
 	"scheduler":           {[]string{"internal/inflight", "internal/operations", "internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, bbolt}},
 	"internal/operations": {others: []string{prometheus}},
 	"internal/redisstore": {others: []string{goredis}},
-	"internal/redistest":  {others: []string{miniredis}},
+	"internal/redistest":  {[]string{"internal/freeport"}, []string{miniredis}},
 	"internal/sas":        {},
 	"internal/sblink":     {[]string{"internal/amqp", "internal/sas"}, []string{azcore, goamqp, sync}},
 	"internal/inflight":   {},

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"overdue/internal/freeport"
+
 	"github.com/alicebob/miniredis/v2"
 )
 
@@ -50,15 +52,13 @@ type Server struct {
 	done    chan struct{} // closed when it has ended
 }
 
-// FreePort is a port of 127.0.0.1 that was free a moment ago.
+// FreePort is a port of 127.0.0.1 for a server of the test.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	_, port, err := net.SplitHostPort(freeport.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = ln.Close() }()
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
 	return port
 }
 
@@ -224,12 +224,15 @@ func (s *Server) Must(command ...string) string {
 func (s *Server) ready() error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		answer, err := s.Do("PING")
-		if err == nil && strings.HasPrefix(answer, "+PONG") {
+		if strings.HasPrefix(answer, "+PONG") || strings.HasPrefix(answer, "-NOAUTH") {
 			return nil
+		}
+		if err == nil {
+			err = errors.New(strings.TrimSpace(answer))
 		}
 		if time.Now().After(deadline) {
 			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("%s does not serve after %v: %w %q\n%s", s.args[0], patience, err, answer, said)
+			return fmt.Errorf("%s does not serve after %v: %w\n%s", s.args[0], patience, err, said)
 		}
 	}
 }
