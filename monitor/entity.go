@@ -273,6 +273,8 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 		e.transfer.close(ctx)
 		e.heir.close(ctx)
 	}
+	var missed []*watch
+	defer func() { e.tellAll(ctx, missed) }()
 	for _, wt := range due {
 		if err == nil {
 			if !wt.ref.Unnamed() {
@@ -285,7 +287,7 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 			if e.traits.forwardDead != "" && !wt.ref.Unnamed() {
 				e.w.told.note(e.forwardedID(wt.ref.MessageID))
 			}
-			e.w.tell(ctx, e.name, wt) // ⑥
+			missed = append(missed, wt)
 		case missing:
 			e.forsake(ctx, wt, err)
 		case err != nil:
@@ -294,6 +296,33 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 			e.conclude(ctx, wt)
 		}
 	}
+}
+
+const (
+	// tellAtOnce is how many events begin to be told in tellEvery. Each takes goroutines of its own: thousands that begin in
+	// one instant would all have their turn before the next nudge has.
+	tellAtOnce = 32
+	tellEvery  = time.Millisecond
+)
+
+// tellAll tells of missed deadlines. It does not block. ⑥
+func (e *entity) tellAll(ctx context.Context, missed []*watch) {
+	first := missed[:min(len(missed), tellAtOnce)]
+	for _, wt := range first {
+		e.w.tell(ctx, e.name, wt)
+	}
+	rest := missed[len(first):]
+	if len(rest) == 0 {
+		return
+	}
+	e.w.running.Go(func() {
+		for chunk := range slices.Chunk(rest, tellAtOnce) {
+			time.Sleep(tellEvery)
+			for _, wt := range chunk {
+				e.w.tell(ctx, e.name, wt)
+			}
+		}
+	})
 }
 
 // spare ends the watches over messages that the doors of this process know to be settled, and returns the

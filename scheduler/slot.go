@@ -22,9 +22,9 @@ const (
 	// spanWidth is how far apart the times to live may be that one slot stands for where each message has its own. Its
 	// messages are found in as long a stretch of the queue.
 	spanWidth = 5 * time.Second
-	// spanPaysFrom is the same rate for a span: even those that come in one go, and no others for as long as the span is wide, are four
+	// spanPaysFrom is the same rate for a span: even those that come in one go, and no others for as long as the span is wide, are two
 	// to a slot.
-	spanPaysFrom = 4 * int64(spanWidth/slot)
+	spanPaysFrom = 2 * int64(spanWidth/slot)
 	// spanStays is for how many seconds slots are taken for such messages after the last in which that paid: for so long
 	// there may be slots ahead that stand for them already.
 	spanStays = int64(spanWidth/time.Second) + 1

@@ -220,8 +220,8 @@ func TestSlotsStandForSimilarTimesToLive(t *testing.T) {
 		}
 		return n
 	}
-	if n := pays(3, 900); n != 0 {
-		t.Errorf("at 900 messages per second slots are taken %d times", n)
+	if n := pays(3, 400); n != 0 {
+		t.Errorf("at 400 messages per second slots are taken %d times", n)
 	}
 	if n := pays(3, 2000); n < 4900 {
 		t.Errorf("at 2000 messages per second slots are taken for %d of 6000", n)

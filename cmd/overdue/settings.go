@@ -78,7 +78,7 @@ var processSettings = slices.Concat([]*setting{
 	{path: "monitorQueue", kind: kindEntity, def: "overdue-monitor", flag: "monitor-queue",
 		help: "The queue that holds the companions. The embedded broker of `overdue run` makes it by itself, that of `overdue broker` when it is named here; in a namespace it has to exist."},
 	{path: "companions", kind: kindChoice, def: "auto", enum: []string{"auto", "each", "slot"},
-		help: "What is written for a message with a deadline. `each` names it; `slot` is an alarm that all messages of a queue share whose deadlines fall into the same 20 ms, and costs next to nothing at high rates. `auto` takes slots from 100 messages per second of one queue and time to live on, and from 1,000 where times to live differ by less than five seconds. " +
+		help: "What is written for a message with a deadline. `each` names it; `slot` is an alarm that all messages of a queue share whose deadlines fall into the same 20 ms, and costs next to nothing at high rates. `auto` takes slots from 100 messages per second of one queue and time to live on, and from 500 where times to live differ by less than five seconds. " +
 			"Slots are for queues without sessions, partitions and forwarding that dead-letter on expiry, and for messages whose deadline is their time to live; everything else is named."},
 	{path: "onMonitorDown", kind: kindChoice, def: refuseOn, enum: []string{refuseOn, passOn},
 		help: "What becomes of a send with a deadline while the monitor queue cannot be written: `refuse` fails it with an error after which apps try again; " +
