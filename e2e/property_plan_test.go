@@ -32,6 +32,7 @@ type plan struct {
 	lives      map[string]time.Duration // those of subscriptions, by name
 	batches    []drawnBatch
 	consumers  int // at each place
+	warnings   []time.Duration
 	changes    []change
 }
 
@@ -46,6 +47,7 @@ type drawnBatch struct {
 type drawnMessage struct {
 	key                  string // what tells it from all others
 	id, session, label   string
+	complete             time.Duration // by when it has to be completed; 0 = no matter
 	life, within, at     time.Duration // 0: not stated; at is an instant, from when it is sent
 	delay                time.Duration // it is scheduled so much ahead
 	byRequest, unlimited bool          // scheduled over $management; no deadline at all
@@ -171,7 +173,7 @@ func (p *plan) longest(at place) time.Duration {
 // configure makes the namespace of the scenario.
 func (p *plan) configure(s *scene, c *broker.Config) {
 	s.slots, s.stamp, s.blind, s.oneHouse = p.slots, p.stamp, p.blind, p.oneHouse
-	s.settings.DefaultMessageTimeToLive = p.life
+	s.settings.DefaultMessageTimeToLive, s.settings.WarnBefore = p.life, p.warnings
 	c.Expiry, c.ClockOffset = p.expiry, p.offset
 	q := &c.Queues[0]
 	q.LockDuration, q.MaxDeliveryCount, q.DefaultMessageTimeToLive = p.lock, p.deliveries, p.life

@@ -73,6 +73,9 @@ func (m *drawnMessage) properties(due map[string]time.Time) map[string]any {
 	if m.within > 0 {
 		properties["overdue-within"] = m.within.String()
 	}
+	if m.complete > 0 {
+		properties["overdue-complete-within"] = m.complete.String()
+	}
 	if m.at > 0 {
 		properties["overdue-deadline"] = due[m.key].UTC().Format(time.RFC3339Nano)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"overdue/alert"
 	"overdue/internal/queue"
 	"overdue/internal/testseed"
 
@@ -40,7 +41,8 @@ func TestWhateverHappens(t *testing.T) {
 
 func playScenario(t *testing.T, seed, i uint64) {
 	p := drawPlan(rand.New(rand.NewPCG(seed, i)))
-	t.Log(p)
+	p.drawMoments(rand.New(rand.NewPCG(seed, ^i)))
+	t.Log(p, p.warnings)
 	play(t, func(s *scene) { p.play(s, seed^i).check() }, p.configure)
 }
 
@@ -83,6 +85,7 @@ func (p *played) check() {
 		p.Errorf("%d dead letters of the monitor queue, want none", dead)
 	}
 	p.toldOfTheExpired()
+	p.toldInTheirMoments()
 }
 
 // toldOfTheExpired checks that every event is about a dead letter that was expired.
@@ -127,7 +130,9 @@ func (p *played) accepted() map[string]drawnMessage {
 func (p *played) events() map[string]int {
 	told := map[string]int{}
 	for _, e := range p.hook.told() {
-		told[fmt.Sprint(e.Data.Subscription, "/", e.Data.SequenceNumber)]++
+		if e.Type == alert.TypeMissed {
+			told[fmt.Sprint(e.Data.Subscription, "/", e.Data.SequenceNumber)]++
+		}
 	}
 	return told
 }

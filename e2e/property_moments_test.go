@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"overdue/alert"
+)
+
+// drawMoments adds to the scenario what is told beside missed deadlines. It has chances of its own, so that it changes nothing
+// else.
+func (p *plan) drawMoments(rng *rand.Rand) {
+	if rng.IntN(3) == 0 {
+		p.warnings = []time.Duration{time.Duration(200+rng.IntN(2000)) * time.Millisecond, time.Duration(3+rng.IntN(60)) * time.Second}
+	}
+	if rng.IntN(2) == 0 {
+		return
+	}
+	for i := range p.batches {
+		for j := range p.batches[i].messages {
+			m := &p.batches[i].messages[j]
+			if rng.IntN(3) == 0 {
+				m.complete = m.within + time.Duration(500+rng.IntN(12_000))*time.Millisecond
+			}
+		}
+	}
+}
+
+// toldInTheirMoments checks that nothing is told before its moment, or twice, and that what still stands there was told of
+// as incomplete when it had to be completed.
+func (p *played) toldInTheirMoments() {
+	p.Helper()
+	times := map[string]int{}
+	for _, e := range p.hook.told() {
+		if e.Type == alert.TypeMissed {
+			continue
+		}
+		k := fmt.Sprint(e.Type, " ", e.Data.Subscription, "/", e.Data.SequenceNumber, " ", e.Data.WarnBeforeMs)
+		if times[k]++; times[k] > 1 && !strings.HasPrefix(e.Subject, often) {
+			p.Errorf("told %d times: %s, %s", times[k], k, e.Subject)
+		}
+		if e.Data.LagMs < 0 && p.measured {
+			p.Errorf("%s, %s, was told %d ms early", k, e.Subject, -e.Data.LagMs)
+		}
+	}
+	accepted := p.accepted()
+	for _, at := range p.places {
+		for _, v := range p.waiting(at.path) {
+			key := string(keyOf.Find(v.Body))
+			m := accepted[key]
+			k := fmt.Sprint(alert.TypeIncomplete, " ", at.subscription, "/", v.SequenceNumber, " ", 0)
+			if m.complete > 0 && times[k] == 0 && !strings.HasPrefix(m.id, often) {
+				p.Errorf("%s: %s had to be completed %v after it was enqueued, stands there and was not told of", at.path, key, m.complete)
+			}
+		}
+	}
+}
