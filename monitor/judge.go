@@ -102,7 +102,9 @@ func agrees(r *scheduler.Reference, m *sblink.Message, s Settings) bool {
 	if r.Stated == scheduler.StatedComplete {
 		return completeBy(r, m, s).Sub(r.DeadlineAt(m.EnqueuedTime)).Abs() <= time.Millisecond
 	}
-	return deadlineOf(r, m, s).Sub(capped(r.DeadlineAt(m.EnqueuedTime), m, s)).Abs() <= time.Millisecond
+	// The proxy may have ended it with the life of the message, as far as it knew that.
+	at := r.DeadlineAt(m.EnqueuedTime)
+	return statedBy(r, m, s).Sub(at).Abs() <= time.Millisecond || deadlineOf(r, m, s).Sub(at).Abs() <= time.Millisecond
 }
 
 // nativeExpiry is when the broker stops delivering m: its time-to-live, capped by the
