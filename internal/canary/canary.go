@@ -28,8 +28,8 @@ const (
 	lastLook  = 5 * time.Second
 	// patience is how long a canary may be late before it counts as lost.
 	patience = time.Minute
-	// stale is how old a dead canary is that whoever finds it buries: nobody looks for it any more.
-	stale = 10 * time.Minute
+	// stale is how much older than one's own a dead canary is that whoever finds it buries: nobody looks for it any more.
+	stale = 2*patience + time.Minute
 	// page is how many dead letters a look reads.
 	page = 100
 )
@@ -127,9 +127,10 @@ func (c *Canary) fly(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		found, err := c.find(ctx, dead, id)
-		if looking = err; found {
+		if looking = err; found != nil {
 			c.lag.Set(time.Since(deadline).Seconds())
-			return c.bury(ctx, dead, id)
+			c.bury(ctx, dead, found)
+			return nil
 		}
 		wait = min(wait*2, time.Since(deadline)+lastLook)
 	}
@@ -137,41 +138,39 @@ func (c *Canary) fly(ctx context.Context) error {
 }
 
 // find looks for id among the dead letters. It peeks, so that other processes find theirs.
-func (c *Canary) find(ctx context.Context, dead *azservicebus.Receiver, id string) (bool, error) {
+func (c *Canary) find(ctx context.Context, dead *azservicebus.Receiver, id string) (*azservicebus.ReceivedMessage, error) {
 	from := int64(0)
 	for {
 		ms, err := dead.PeekMessages(ctx, page, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &from})
 		if err != nil || len(ms) == 0 {
-			return false, err
+			return nil, err
 		}
 		for _, m := range ms {
 			if m.MessageID == id {
-				return true, nil
+				return m, nil
 			}
 			from = *m.SequenceNumber + 1
 		}
 	}
 }
 
-// bury takes id from the dead letters, and what others have left there.
-func (c *Canary) bury(ctx context.Context, dead *azservicebus.Receiver, id string) error {
+// bury takes our own from the dead letters, and what has been left there. What another canary has in hand, or the SDK's link
+// of it, is not to be had; it is buried with a later one.
+func (c *Canary) bury(ctx context.Context, dead *azservicebus.Receiver, own *azservicebus.ReceivedMessage) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ms, err := dead.ReceiveMessages(ctx, page, nil)
-	if err != nil {
-		return nil // it was noticed, and is buried with the next
-	}
 	for _, m := range ms {
-		if m.MessageID == id || m.EnqueuedTime != nil && time.Since(*m.EnqueuedTime) > stale {
+		// Both stamps are the broker's: our clock may be wrong.
+		if m.MessageID == own.MessageID || m.EnqueuedTime != nil && own.EnqueuedTime != nil && own.EnqueuedTime.Sub(*m.EnqueuedTime) > stale {
 			err = errors.Join(err, dead.CompleteMessage(ctx, m, nil))
 		} else {
 			err = errors.Join(err, dead.AbandonMessage(ctx, m, nil))
 		}
 	}
 	if err != nil {
-		c.cfg.Log.Debug("dead canaries not buried, the next one takes them along", zap.Error(err))
+		c.cfg.Log.Debug("dead canaries not buried, a later one takes them along", zap.Error(err))
 	}
-	return nil
 }
 
 // note remembers how a flight ended, and says so when that changes.
