@@ -146,7 +146,7 @@ func TestShoutrrrHidesItsURL(t *testing.T) {
 	if err := a.Page(t.Context(), firing()); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("Page = %v, want an error without the topic", err)
 	}
-	for _, bad := range []string{"", "hunter2", "nosuch://hunter2@hunter2/hunter2"} {
+	for _, bad := range []string{"", "hunter2", "smtp://hunter2@hunter2/?from=a@b", "ntfy+https://hunter2/", "nosuch://hunter2@hunter2/hunter2"} {
 		if _, err := NewShoutrrr("", bad, Text{}); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("NewShoutrrr(%q) = %v, want an error without the URL", bad, err)
 		}

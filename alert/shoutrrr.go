@@ -9,20 +9,23 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/nicholas-fedor/shoutrrr/pkg/router"
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
 )
+
+const shoutrrrTimeout = 10 * time.Second
 
 // shoutrrr hands pages to the library of that name, which knows a good twenty services more.
 type shoutrrr struct {
 	name, service string
 	secrets       []string
 	text          Text
-	router        *router.ServiceRouter
+	sender        types.Service
 }
 
 // NewShoutrrr makes a Pager for a URL of shoutrrr's, such as ntfy://ntfy.sh/topic. The URL is a secret.
@@ -32,11 +35,37 @@ func NewShoutrrr(name, rawURL string, text Text) (Pager, error) {
 		return nil, errors.New("alert: shoutrrr needs a URL such as ntfy://host/topic")
 	}
 	a := &shoutrrr{name: cmp.Or(name, "shoutrrr"), service: u.Scheme, secrets: secretsOf(u, rawURL), text: text}
-	a.router, err = router.New(log.New(io.Discard, "", 0), rawURL)
-	if err != nil {
+	if a.sender, err = newService(u); err != nil {
 		return nil, fmt.Errorf("alert: shoutrrr: %w", a.redacted(err))
 	}
 	return a, nil
+}
+
+// newService makes the service of a URL. One with a scheme such as bark+https is that service's own URL, and converted.
+func newService(u *url.URL) (types.Service, error) {
+	scheme, _, custom := strings.Cut(u.Scheme, "+")
+	newOne, ok := services[scheme]
+	if !ok {
+		if sink := insteadOf[scheme]; sink != "" {
+			return nil, fmt.Errorf("the service %s is not in this program; use the sink %s", scheme, sink)
+		}
+		return nil, fmt.Errorf("there is no service %s; there are %s", scheme, strings.Join(slices.Sorted(maps.Keys(services)), ", "))
+	}
+	s := newOne()
+	if custom {
+		c, ok := s.(types.CustomURLService)
+		if !ok {
+			return nil, fmt.Errorf("the service %s takes no URL of the form %s+https://", scheme, scheme)
+		}
+		var err error
+		if u, err = c.GetConfigURLFromCustom(u); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.Initialize(u, log.New(io.Discard, "", 0)); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (a *shoutrrr) Name() string { return a.name }
@@ -52,7 +81,16 @@ func (a *shoutrrr) Page(_ context.Context, p Page) error {
 	}
 	params := types.Params{}
 	params.SetTitle(title)
-	if err := errors.Join(a.router.Send(text, &params)...); err != nil {
+	sent := make(chan error, 1)
+	go func() { sent <- a.sender.Send(text, &params) }()
+	late := time.NewTimer(shoutrrrTimeout)
+	defer late.Stop()
+	select {
+	case err = <-sent:
+	case <-late.C:
+		err = fmt.Errorf("no answer within %v", shoutrrrTimeout)
+	}
+	if err != nil {
 		return fmt.Errorf("alert: %s: %w", a.service, a.redacted(err))
 	}
 	return nil

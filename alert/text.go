@@ -5,7 +5,6 @@ package alert
 import (
 	"fmt"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -18,16 +17,16 @@ const (
 )
 
 // Text says a page in words. The zero value has words of its own.
-type Text struct{ title, text *template.Template }
+type Text struct{ title, text *pageTemplate }
 
 // NewText takes Go templates, which are given the [Page]; empty ones stand for the words of the zero value. It tries them
 // out, so that a wrong one is told at start and not when somebody has to be alerted.
 func NewText(title, text string) (t Text, err error) {
-	parse := func(name, s string) (*template.Template, error) {
+	parse := func(name, s string) (*pageTemplate, error) {
 		if s == "" {
 			return nil, nil
 		}
-		return template.New(name).Option("missingkey=zero").Parse(s)
+		return parsePageTemplate(name, s)
 	}
 	if t.title, err = parse("title", title); err != nil {
 		return Text{}, fmt.Errorf("alert: %w", err)
@@ -51,17 +50,17 @@ func NewText(title, text string) (t Text, err error) {
 func (t Text) of(p Page) (title, text string, err error) {
 	title, text = p.Title(), p.Text()
 	for _, part := range []struct {
-		t  *template.Template
+		t  *pageTemplate
 		to *string
 	}{{t.title, &title}, {t.text, &text}} {
 		if part.t == nil {
 			continue
 		}
-		var b strings.Builder
-		if err := part.t.Execute(&b, p); err != nil {
+		said, err := part.t.execute(p)
+		if err != nil {
 			return "", "", backoff.Permanent(fmt.Errorf("alert: %w", err))
 		}
-		*part.to = b.String()
+		*part.to = said
 	}
 	return cut(strings.Join(strings.Fields(title), " "), maxTitle), cut(text, maxText), nil
 }

@@ -81,7 +81,7 @@ var alertSettings = sections("alerts[].", slices.Concat([]*setting{
 			help: "A queue or topic of the same namespace that gets a CloudEvent for each missed deadline. It is not monitored itself unless it is listed."},
 
 		{path: "alerts[].shoutrrr.url", kind: kindString, secret: true,
-			help: "A URL of the library shoutrrr, which knows many services more, such as `ntfy://ntfy.sh/topic`."},
+			help: "A URL of the library shoutrrr, which knows many services more (`smtp`, `generic` and `logger` are left out), such as `ntfy://ntfy.sh/topic`."},
 		{path: "alerts[].shoutrrr.urlFile", kind: kindString,
 			help: "A file that holds the URL."},
 	}), "webhook", "alertmanager", "slack", "teams", "pagerduty", "email", "serviceBus", "shoutrrr")
