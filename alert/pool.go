@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -78,6 +79,14 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 		if !mine {
 			continue
 		}
+		if _, lies := parts[part]; !lies {
+			// Another took ours with its own, and may have been done between our two questions.
+			told, err := g.cfg.Pool.Told(g.ctx, part)
+			if told && err == nil {
+				g.hand(group, parts, text)
+				return turn{done: true}
+			}
+		}
 		t = turn{pooled: true}
 		for name, body := range parts {
 			other, err := ParseDigest(body)
@@ -94,6 +103,18 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 		return t
 	}
 	return turn{}
+}
+
+// hand gives a claim back that was not needed, with what others have laid down.
+func (g *Groups) hand(group string, parts map[string][]byte, text []byte) {
+	ctx := context.WithoutCancel(g.ctx)
+	var err error
+	for name, body := range parts {
+		err = errors.Join(err, g.cfg.Pool.Lay(ctx, group, name, body))
+	}
+	if err = errors.Join(err, g.cfg.Pool.Leave(ctx, group, nil, false, text)); err != nil {
+		g.cfg.Log.Debug("a page waits until its claim is over", zap.String("sink", g.Name()), zap.Error(err))
+	}
 }
 
 // learn takes over what all processes know.
