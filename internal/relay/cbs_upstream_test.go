@@ -252,7 +252,9 @@ func TestAThousandEntitiesGetTheirTokensOnOneConnection(t *testing.T) {
 		ns := brokertest.New(t, secured(names...))
 		u := dialUpstream(t, ns.Dial)
 		var made atomic.Int64
+		asked := make(chan struct{}) // closed once all have been: a token that is there meanwhile would meet the later ones at once
 		k := newKeeper(t.Context(), "overdue.test", func(ctx context.Context, audience string) (Token, error) {
+			<-asked
 			made.Add(1)
 			return ownKey()(ctx, audience)
 		}, u.pair.put, func(err error) { t.Error(err) })
@@ -267,10 +269,11 @@ func TestAThousandEntitiesGetTheirTokensOnOneConnection(t *testing.T) {
 					}
 					wg.Done()
 				}); inEffect {
-					t.Errorf("need(%s) is met before a token was put", name)
+					t.Fatalf("need(%s) is met before a token was put", name)
 				}
 			}
 		}
+		close(asked)
 		wg.Wait()
 		if n := made.Load(); n != entities {
 			t.Errorf("%d tokens for three links to each of %d entities, want one each", n, entities)
