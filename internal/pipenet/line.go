@@ -125,7 +125,7 @@ func (l *line) setDeadline(set func(time.Time) error, t time.Time) error {
 
 // run delivers chunks when they are due until none is left.
 func (l *line) run() {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		l.mu.Lock()
@@ -142,11 +142,17 @@ func (l *line) run() {
 		next := l.chunks[0]
 		l.mu.Unlock()
 
-		timer.Reset(time.Until(next.due))
+		if wait := time.Until(next.due); wait > 0 {
+			timer.Reset(wait)
+			select {
+			case <-timer.C:
+			case <-l.c.dead:
+			}
+		}
 		select {
-		case <-timer.C:
 		case <-l.c.dead:
 			return // cut: what is under way is lost
+		default:
 		}
 		if _, err := l.c.deliver(next.data, l.last.done()); err != nil {
 			l.c.sever(err)
