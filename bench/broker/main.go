@@ -91,7 +91,7 @@ func (b *bench) rate(name string, f func(begin func()) (int, error)) error {
 	n, err := f(func() {
 		broker, client, began = usage.CPU(b.srv.cmd.Process.Pid), usage.OwnCPU(), time.Now()
 		if b.profiles != "" {
-			profiled = b.srv.profile(b.profiles, name, b.span)
+			profiled = usage.Profile(b.srv.ask, b.profiles, name, b.span)
 		}
 	})
 	if err != nil {

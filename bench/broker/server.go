@@ -11,10 +11,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
@@ -85,22 +83,6 @@ func (s *server) heap() (int64, error) {
 		return 0, err
 	}
 	return strconv.ParseInt(strings.TrimSpace(answer), 10, 64)
-}
-
-// profile takes a processor profile while a line is measured. The function that it returns waits for it, and adds what
-// was allocated since the process began.
-func (s *server) profile(dir, name string, span time.Duration) (wait func() error) {
-	file := filepath.Join(dir, strings.NewReplacer(" ", "_", ",", "", ":", "", "/", "-").Replace(name))
-	save := func(path, kind string) error {
-		answer, err := s.ask("/debug/pprof/" + path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(file+"."+kind+".pprof", []byte(answer), 0o600)
-	}
-	done := make(chan error, 1)
-	go func() { done <- save(fmt.Sprintf("profile?seconds=%d", max(1, int(span.Seconds()))), "cpu") }()
-	return func() error { return errors.Join(<-done, save("allocs", "allocs")) }
 }
 
 // sdk is a client of the Go SDK.

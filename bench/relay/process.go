@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -145,22 +144,6 @@ func (p *process) ask(path string) (string, error) {
 		err = fmt.Errorf("%s: %s: %s", path, resp.Status, answer)
 	}
 	return string(answer), err
-}
-
-// profile takes a processor profile of the process for as long as a way is measured. wait also saves what it has
-// allocated since its start.
-func (p *process) profile(dir, name string, span time.Duration) (wait func() error) {
-	file := filepath.Join(dir, strings.NewReplacer(" ", "_", ",", "", ":", "", "/", "-").Replace(name))
-	save := func(path, kind string) error {
-		answer, err := p.ask("/debug/pprof/" + path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(file+"."+kind+".pprof", []byte(answer), 0o600)
-	}
-	done := make(chan error, 1)
-	go func() { done <- save(fmt.Sprintf("profile?seconds=%d", max(1, int(span.Seconds()))), "cpu") }()
-	return func() error { return errors.Join(<-done, save("allocs", "allocs")) }
 }
 
 // spent is what a process has used so far.

@@ -122,7 +122,7 @@ func (b *bench) measure(ctx context.Context, l line, w way) (m measure, err erro
 	}
 	wait := func() error { return nil }
 	if b.profiles != "" && w.by == bySidecar {
-		wait = s.sidecar.profile(b.profiles, l.name+"-"+w.name, b.span)
+		wait = usage.Profile(s.sidecar.ask, b.profiles, l.name+"-"+w.name, b.span)
 	}
 	before, err := s.spent(w)
 	if err != nil {

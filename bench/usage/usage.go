@@ -4,8 +4,10 @@
 package usage
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,4 +39,20 @@ func OwnCPU() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Profile takes a processor profile of a process that answers ask at its admin port, while a line is measured. wait waits for
+// it, and adds what was allocated since the process began.
+func Profile(ask func(path string) (string, error), dir, name string, span time.Duration) (wait func() error) {
+	file := filepath.Join(dir, strings.NewReplacer(" ", "_", ",", "", ":", "", "/", "-").Replace(name))
+	save := func(path, kind string) error {
+		answer, err := ask("/debug/pprof/" + path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(file+"."+kind+".pprof", []byte(answer), 0o600)
+	}
+	done := make(chan error, 1)
+	go func() { done <- save(fmt.Sprintf("profile?seconds=%d", max(1, int(span.Seconds()))), "cpu") }()
+	return func() error { return errors.Join(<-done, save("allocs", "allocs")) }
 }

@@ -88,7 +88,7 @@ var rooms = map[string]room{
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
 	"internal/canary":    {[]string{"internal/sbclient"}, []string{azservicebus, prometheus, zap}},
-	"internal/dlq":       {[]string{"internal/amqp", "internal/sblink"}, []string{bbolt, goamqp, sync}},
+	"internal/dlq":       {[]string{"internal/amqp", "internal/sblink", "scheduler"}, []string{bbolt, goamqp, sync}},
 	"internal/testseed":  {},
 	"internal/tlsrecord": {},
 	"internal/freeport":  {},

@@ -404,3 +404,26 @@ func FuzzLetter(f *testing.F) {
 		}
 	})
 }
+
+// A dead letter was due when the monitor says so: by what it states, in any form, or at the end of its life.
+func TestWhenADeadLetterWasDue(t *testing.T) {
+	enqueued := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		properties map[string]any
+		life       time.Duration
+		want       time.Time
+	}{
+		{nil, 0, time.Time{}},
+		{nil, time.Minute, enqueued.Add(time.Minute)},
+		{map[string]any{"overdue-within": "PT30S"}, 0, enqueued.Add(30 * time.Second)},
+		{map[string]any{"overdue-within": "30s"}, 10 * time.Second, enqueued.Add(10 * time.Second)},
+		{map[string]any{"overdue-within": "30s", "ce-expirytime": "2026-01-01T00:00:05Z"}, 0, enqueued.Add(30 * time.Second)},
+		{map[string]any{"overdue-deadline": amqp.TimestampOf(enqueued.Add(time.Hour))}, 0, enqueued.Add(time.Hour)},
+		{map[string]any{"overdue-deadline": "soon"}, time.Minute, enqueued.Add(time.Minute)},
+	} {
+		l := Letter{EnqueuedTime: enqueued, TimeToLive: c.life, Properties: c.properties}
+		if got := l.due(); !got.Equal(c.want) {
+			t.Errorf("%v, to live for %v: due %v, want %v", c.properties, c.life, got, c.want)
+		}
+	}
+}

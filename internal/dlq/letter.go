@@ -10,6 +10,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/sblink"
+	"overdue/scheduler"
 )
 
 // Place is a dead-letter queue, by what it belongs to.
@@ -142,27 +143,27 @@ func (l *Letter) takeText(name string) string {
 	return s
 }
 
-// due is when the message was to be received.
+// due is when the message was to be received: the deadline that it states, as proxy and monitor read it, or the end of its
+// time to live if that is earlier.
 func (l *Letter) due() time.Time {
-	for _, name := range []string{statesDeadline, statesExpiry} {
-		switch v := l.Properties[name].(type) {
-		case amqp.Timestamp:
-			return v.Time()
-		case string:
-			at, _ := time.Parse(time.RFC3339Nano, v) // what cannot be read states nothing
-			return at.UTC()
+	at, within, err := scheduler.StatedDeadline(func(name string) any {
+		if at, ok := l.Properties[name].(amqp.Timestamp); ok {
+			return at.Time()
+		}
+		return l.Properties[name]
+	})
+	if err != nil {
+		at, within = time.Time{}, 0 // what cannot be read states nothing
+	}
+	for _, life := range []time.Duration{within, l.TimeToLive} {
+		if life <= 0 || l.EnqueuedTime.IsZero() {
+			continue
+		}
+		if end := l.EnqueuedTime.Add(life); at.IsZero() || end.Before(at) {
+			at = end
 		}
 	}
-	life := l.TimeToLive
-	if text, ok := l.Properties[statesWithin].(string); ok {
-		if d, err := time.ParseDuration(text); err == nil {
-			life = d
-		}
-	}
-	if life <= 0 || l.EnqueuedTime.IsZero() {
-		return time.Time{}
-	}
-	return l.EnqueuedTime.Add(life)
+	return at
 }
 
 // entries decodes a map of application properties.
