@@ -94,7 +94,7 @@ func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 	h := &hook{status: http.StatusOK}
 	sink := httptest.NewServer(h)
 	defer sink.Close()
-	p := newProcesses(t, sink.URL)
+	p := newProcesses(t, built(t), sink.URL)
 	directory := t.TempDir()
 	passing := []string{"OVERDUE_ON_MONITOR_DOWN=pass", "OVERDUE_JOURNAL_DIRECTORY=" + directory}
 	p.start("broker")

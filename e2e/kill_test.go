@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func TestMonitorIsKilledAndStartedAnew(t *testing.T) {
 	h := &hook{status: http.StatusOK}
 	sink := httptest.NewServer(h)
 	defer sink.Close()
-	p := newProcesses(t, sink.URL)
+	p := newProcesses(t, built(t), sink.URL)
 	p.start("broker")
 	p.start("proxy")
 	kill := p.start("monitor")
@@ -101,13 +102,10 @@ type processes struct {
 	client               *azservicebus.Client
 }
 
-func newProcesses(t *testing.T, webhook string) *processes {
-	dir := t.TempDir()
-	p := &processes{T: t, binary: filepath.Join(dir, "overdue"), config: filepath.Join(dir, "overdue.yaml"), door: freeport.Address(t)}
-	if out, err := exec.Command("go", "build", "-o", p.binary, "overdue/cmd/overdue").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+func newProcesses(t *testing.T, binary, webhook string) *processes {
+	p := &processes{
+		T: t, binary: binary, config: filepath.Join(t.TempDir(), "overdue.yaml"), door: freeport.Address(t), broker: freeport.Address(t),
 	}
-	p.broker = freeport.Address(t)
 	config := fmt.Sprintf(`
 listen: {amqp: "127.0.0.1:0", http: %q}
 broker: {listen: %q}
@@ -117,7 +115,7 @@ alerts:
 	if err := os.WriteFile(p.config, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.namespace = "Endpoint=sb://" + p.broker + ";SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true"
+	p.namespace = connectionString(p.broker)
 	client, err := azservicebus.NewClientFromConnectionString(p.namespace, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -127,44 +125,88 @@ alerts:
 	return p
 }
 
+func connectionString(addr string) string {
+	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true"
+}
+
+// built is the program, built for the test.
+func built(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "overdue")
+	if out, err := exec.Command("go", "build", "-o", binary, "overdue/cmd/overdue").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// A running is one role in a process of its own.
+type running struct {
+	role, admin string
+	cmd         *exec.Cmd
+	ended       func() error // waits for its end
+}
+
 // start runs one role, with settings as variables, and waits until it is ready. kill ends it with SIGKILL; it is
 // killed at the latest when the test ends.
 func (p *processes) start(role string, settings ...string) (kill func()) {
 	p.Helper()
-	admin := freeport.Address(p.T)
-	cmd := exec.Command(p.binary, role, "--config", p.config)
-	cmd.Env = append(os.Environ(), "OVERDUE_LISTEN_ADMIN="+admin, "OVERDUE_LOG_LEVEL=error")
+	r := p.begin(role, settings...)
+	p.ready(r)
+	return func() { p.end(r, syscall.SIGKILL) }
+}
+
+// begin runs one role, with settings as variables. It is killed at the latest when the test ends.
+func (p *processes) begin(role string, settings ...string) *running {
+	p.Helper()
+	r := &running{role: role, admin: freeport.Address(p.T), cmd: exec.Command(p.binary, role, "--config", p.config)}
+	r.cmd.Env = append(os.Environ(), "OVERDUE_LISTEN_ADMIN="+r.admin, "OVERDUE_LOG_LEVEL=error")
 	if role == "broker" {
-		cmd.Env = append(cmd.Env, "OVERDUE_BROKER_QUEUES=[{name: orders, deadLetteringOnMessageExpiration: true}, {name: companions, lockDuration: 5s, maxDeliveryCount: 2000}]")
+		r.cmd.Env = append(r.cmd.Env, "OVERDUE_BROKER_QUEUES=[{name: orders, deadLetteringOnMessageExpiration: true}, {name: companions, lockDuration: 5s, maxDeliveryCount: 2000}]")
 	} else {
 		// Not the monitor queue that the broker makes by itself: its locks last a minute.
-		cmd.Env = append(cmd.Env, "OVERDUE_NAMESPACE="+p.namespace, "OVERDUE_MONITOR_QUEUE=companions")
+		r.cmd.Env = append(r.cmd.Env, "OVERDUE_NAMESPACE="+p.namespace, "OVERDUE_MONITOR_QUEUE=companions")
 	}
-	cmd.Env = append(cmd.Env, settings...)
+	r.cmd.Env = append(r.cmd.Env, settings...)
 	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
+	r.cmd.Stdout, r.cmd.Stderr = &output, &output
+	if err := r.cmd.Start(); err != nil {
 		p.Fatal(err)
 	}
-	kill = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it says "signal: killed"
+	r.ended = sync.OnceValue(func() error {
+		err := r.cmd.Wait()
 		if p.Failed() {
 			p.Logf("%s:\n%s", role, output.String())
 		}
+		return err
 	})
-	p.Cleanup(kill)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if resp, err := http.Get("http://" + admin + "/readyz"); err == nil {
+	p.Cleanup(func() { p.end(r, syscall.SIGKILL) })
+	return r
+}
+
+// ready waits until r is.
+func (p *processes) ready(r *running) {
+	p.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if resp, err := http.Get("http://" + r.admin + "/readyz"); err == nil {
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
-				return kill
+				return
 			}
 		}
 		if time.Now().After(end) {
-			kill()
-			p.Fatalf("%s is not ready after 10s:\n%s", role, output.String())
+			p.Errorf("%s is not ready after 30s", r.role)
+			p.end(r, syscall.SIGKILL)
+			p.FailNow()
 		}
+	}
+}
+
+// end sends a signal and waits for the end. One that is asked to stop does so cleanly.
+func (p *processes) end(r *running, signal syscall.Signal) {
+	p.Helper()
+	_ = r.cmd.Process.Signal(signal) // it may have ended
+	if err := r.ended(); err != nil && signal != syscall.SIGKILL {
+		p.Errorf("%s stops with %v, want a clean stop", r.role, err)
 	}
 }
 
@@ -187,7 +229,13 @@ func (p *processes) send(id string, life time.Duration) {
 
 func (p *processes) peekAll(sub azservicebus.SubQueue) []*azservicebus.ReceivedMessage {
 	p.Helper()
-	r, err := p.client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{SubQueue: sub})
+	return p.peek(workQueue, sub)
+}
+
+// peek shows all messages of a queue.
+func (p *processes) peek(queue string, sub azservicebus.SubQueue) []*azservicebus.ReceivedMessage {
+	p.Helper()
+	r, err := p.client.NewReceiverForQueue(queue, &azservicebus.ReceiverOptions{SubQueue: sub})
 	if err != nil {
 		p.Fatal(err)
 	}
