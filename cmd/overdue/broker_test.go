@@ -13,7 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"overdue/internal/broker"
 	"overdue/internal/door"
 )
 
@@ -156,5 +158,61 @@ func TestQueuesAreNotMadeOnDemandWithAFileOfTheEmulator(t *testing.T) {
 		if c.Broker.AutoCreate != want {
 			t.Errorf("autoCreate asked for %q is %v, want %v", asked, c.Broker.AutoCreate, want)
 		}
+	}
+}
+
+// A file that is right for the official emulator beside Overdue names the monitor queue. It is taken with what companions want, which
+// the file cannot say; where it could not hold companions at all it is refused with what to change.
+func TestAFileOfTheEmulatorMayNameTheMonitorQueue(t *testing.T) {
+	for properties, want := range map[string]string{
+		`{"LockDuration": "PT1M", "MaxDeliveryCount": 10, "DefaultMessageTimeToLive": "PT1H"}`: "",
+		`{"LockDuration": "PT5M", "RequiresDuplicateDetection": true}`:                         "",
+		`{"RequiresSession": true}`: `broker.emulatorConfig: queue "Overdue-Monitor", the monitor queue: it requires sessions, which companions do not have; set RequiresSession to false, or change monitorQueue`,
+		`{"ForwardTo": "orders"}`:   `it forwards to orders, where no monitor sees the companions; take ForwardTo out, or change monitorQueue`,
+	} {
+		file := filepath.Join(t.TempDir(), "Config.json")
+		text := `{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "orders"}, {"Name": "Overdue-Monitor", "Properties": ` + properties + `}]}]}}`
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := load(t, "", nil, map[string]string{"broker.emulatorConfig": file})
+		if err == nil {
+			err = c.fit(roleRun)
+		}
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want an error with %q", properties, err, want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", properties, err)
+			continue
+		}
+		for _, r := range []role{roleRun, roleBroker} {
+			var found []broker.QueueConfig
+			for _, q := range (&process{cfg: c, role: r}).brokerConfig().Queues {
+				if strings.EqualFold(q.Name, "overdue-monitor") {
+					found = append(found, q)
+				}
+			}
+			if len(found) != 1 || found[0].MaxDeliveryCount != 2000 || found[0].DefaultMessageTimeToLive != 0 || found[0].LockDuration < time.Minute {
+				t.Errorf("%s: overdue %s makes %+v, want one queue for companions", properties, r.name, found)
+			}
+			if warned := strings.Join(c.emulatorWarnings(), "; "); !strings.Contains(warned, "queue Overdue-Monitor: DefaultMessageTimeToLive, MaxDeliveryCount; it is the monitor queue") {
+				t.Errorf("%s: warnings %q, want what is not heeded", properties, warned)
+			}
+			if strings.Contains(properties, "Dup") && (len(found) != 1 || !found[0].RequiresDuplicateDetection || found[0].LockDuration != 5*time.Minute) {
+				t.Errorf("%s: overdue %s makes %+v, want what the file says where that will do", properties, r.name, found)
+			}
+		}
+	}
+}
+
+// What the Compose file gives the official emulator is good for the embedded broker, too.
+func TestTheEmulatorsFileOfComposeIsTaken(t *testing.T) {
+	printed, addr := runBroker(t, "--broker-listen", "127.0.0.1:0", "--emulator-config", "../../deploy/compose/emulator/Config.json")
+	if got := get(t, "http://"+addr+"/_overdue/entities"); !strings.Contains(got, `"overdue-monitor"`) || !strings.Contains(got, `"orders"`) {
+		t.Errorf("entities of a broker with the file: %s\n%s", got, printed)
 	}
 }

@@ -173,25 +173,36 @@ func (c *config) checkAddresses(r role) error {
 // checkQueues refuses what the embedded broker would refuse, in the words of the file.
 func (c *config) checkQueues() error {
 	seen := map[string]bool{}
-	one := func(key, name string) error {
+	another := func(key, name string) error {
 		folded := strings.ToLower(name)
 		if seen[folded] {
 			return fmt.Errorf("%s: there is another queue or topic %q; names differ by more than upper and lower case", c.at(key), name)
 		}
 		seen[folded] = true
-		if folded == strings.ToLower(c.MonitorQueue) {
+		return nil
+	}
+	one := func(key, name string) error {
+		if err := another(key, name); err != nil {
+			return err
+		}
+		if c.isMonitorQueue(name) {
 			return fmt.Errorf("%s is %q, the monitor queue, which the broker makes by itself; remove it or change monitorQueue", c.at(key), name)
 		}
 		return nil
 	}
 	if e := c.Broker.emulator; e != nil {
+		const key = "broker.emulatorConfig"
 		for _, q := range e.Queues {
-			if err := one("broker.emulatorConfig", q.Name); err != nil {
+			if err := another(key, q.Name); err != nil {
 				return err
+			}
+			// The official emulator needs to be told of the monitor queue, so its file names it.
+			if why := unfit(q); why != "" && c.isMonitorQueue(q.Name) {
+				return fmt.Errorf("%s: queue %q, the monitor queue: %s, or change monitorQueue", c.at(key), q.Name, why)
 			}
 		}
 		for _, t := range e.Topics {
-			if err := one("broker.emulatorConfig", t.Name); err != nil {
+			if err := one(key, t.Name); err != nil {
 				return err
 			}
 		}

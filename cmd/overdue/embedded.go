@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -129,7 +128,12 @@ func (c *config) readEmulatorConfig() error {
 func (c *config) brokerQueues() []broker.QueueConfig {
 	var all []broker.QueueConfig
 	if c.Broker.emulator != nil {
-		all = append(all, c.Broker.emulator.Queues...)
+		for _, q := range c.Broker.emulator.Queues {
+			if c.isMonitorQueue(q.Name) {
+				q = forCompanions(q)
+			}
+			all = append(all, q)
+		}
 	}
 	for i := range c.Broker.Queues {
 		all = append(all, c.Broker.Queues[i].broker())
@@ -246,12 +250,9 @@ func (p *process) brokerConfig() broker.Config {
 	}
 	// Who uses the broker for itself wants to find there what they asked for and no more.
 	if _, named := p.cfg.origin["monitorQueue"]; named || p.role.proxy || p.role.monitor {
-		cfg.Queues = append(cfg.Queues, broker.QueueConfig{
-			Name: p.cfg.MonitorQueue,
-			// What companions want: a lock that outlasts a pass over them, and no end of
-			// deliveries, because one is given back whenever a monitor stops.
-			LockDuration: time.Minute, MaxDeliveryCount: 2000,
-		})
+		if _, there := p.cfg.queue(p.cfg.MonitorQueue); !there {
+			cfg.Queues = append(cfg.Queues, companionQueue(p.cfg.MonitorQueue))
+		}
 	}
 	if name := p.cfg.Canary.Queue; name != "" && (p.role.proxy || p.role.monitor) {
 		if _, ok := p.cfg.queue(name); !ok {
@@ -316,11 +317,9 @@ func (p *process) startBroker(doors []net.Listener) error {
 	for _, ln := range doors {
 		p.brokerAddrs = append(p.brokerAddrs, ln.Addr().String())
 	}
-	if e := p.cfg.Broker.emulator; e != nil {
-		for _, w := range e.Warnings {
-			p.log.Warn("the emulator's configuration says something that has no effect",
-				zap.String("file", p.cfg.Broker.EmulatorConfig), zap.String("what", w))
-		}
+	for _, w := range p.cfg.emulatorWarnings() {
+		p.log.Warn("the emulator's configuration says something that has no effect",
+			zap.String("file", p.cfg.Broker.EmulatorConfig), zap.String("what", w))
 	}
 	web := brokerhttp.Config{Broker: b, Version: version(), ErrorLog: cfg.ErrorLog}
 	if cert != nil {

@@ -76,7 +76,7 @@ var processSettings = slices.Concat([]*setting{
 	{path: "namespaceAdmin", kind: kindURL, defNote: "HTTPS at the namespace's name; of an emulator HTTP at its port, or at 5300",
 		help: "Where the administration API of the namespace is, if it is elsewhere, such as `http://localhost:5301`. It is asked how queues and topics were made."},
 	{path: "monitorQueue", kind: kindEntity, def: "overdue-monitor", flag: "monitor-queue",
-		help: "The queue that holds the companions. The embedded broker of `overdue run` makes it by itself, that of `overdue broker` when it is named here; in a namespace it has to exist."},
+		help: "The queue that holds the companions. The embedded broker of `overdue run` makes it by itself, that of `overdue broker` when it is named here, and either takes the one that a file of the emulator names; in a namespace it has to exist."},
 	{path: "companions", kind: kindChoice, def: "auto", enum: []string{"auto", "each", "slot"},
 		help: "What is written for a message with a deadline. `each` names it; `slot` is an alarm that all messages of a queue share whose deadlines fall into the same 20 ms, and costs next to nothing at high rates. `auto` takes slots from 100 messages per second of one queue and time to live on, and from 500 where times to live differ by less than five seconds. " +
 			"Slots are for queues without sessions, partitions and forwarding that dead-letter on expiry, and for messages whose deadline is their time to live; everything else is named."},
