@@ -305,7 +305,7 @@ func (r *roll) check() {
 			}
 		}
 		for id := range r.sent[q] {
-			if !found[id] && !(q == served && r.received[id]) {
+			if !found[id] && (q != served || !r.received[id]) {
 				r.Errorf("%s was acknowledged, and is lost", id)
 			}
 		}
