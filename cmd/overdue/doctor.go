@@ -85,7 +85,7 @@ type doctorReport struct {
 
 func (p *program) doctor(ctx context.Context, c *config, names []string, o doctorOptions) error {
 	if c.embedded() {
-		return p.noPatient(o.json)
+		return p.withoutNamespace(ctx, c, o)
 	}
 	patient, err := newPatient(c)
 	if err != nil {
@@ -137,9 +137,39 @@ func (o *doctorOptions) verdict(r *doctor.Report) error {
 	return nil
 }
 
+// withoutNamespace examines what is configured beside the embedded broker, of which Overdue knows all there is: sinks, say.
+func (p *program) withoutNamespace(ctx context.Context, c *config, o doctorOptions) error {
+	beside := *c
+	beside.Namespace = connectionString(c.Broker.Listen, anyKeyName, anyKey)
+	patient, err := newPatient(&beside)
+	if err != nil {
+		return err
+	}
+	defer patient.close(ctx)
+	cfg := patient.examination(nil, o)
+	if len(cfg.Others) == 0 {
+		return p.noPatient(o.json)
+	}
+	r := doctor.ExamineOthers(ctx, cfg)
+	if ctx.Err() != nil {
+		return errors.New("interrupted before the end")
+	}
+	if o.json {
+		err = writeJSON(p.stdout, doctorReport{Report: r, Hint: noNamespaceHint()})
+	} else {
+		err = r.WriteText(p.stdout, p.colour())
+	}
+	return errors.Join(err, o.verdict(r))
+}
+
+// noNamespaceHint says how to have one examined.
+func noNamespaceHint() string {
+	return "no namespace is configured: set --namespace, " + byPath["namespace"].env() + " or namespace in the file that --config names"
+}
+
 // noPatient says what would be examined, for whoever has no namespace yet.
 func (p *program) noPatient(asJSON bool) error {
-	hint := "no namespace is configured: set --namespace, " + byPath["namespace"].env() + " or namespace in the file that --config names"
+	hint := noNamespaceHint()
 	if asJSON {
 		return writeJSON(p.stdout, doctorReport{Report: &doctor.Report{Findings: []doctor.Finding{}}, Hint: hint})
 	}

@@ -78,7 +78,7 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 	x := doctor.Config{
 		Host: d.ns.host, Emulator: d.ns.plain, Dial: d.ns.open, Client: d.client.Current(), Links: d.links, Admin: d.api,
 		MonitorQueue: c.MonitorQueue, Proxy: o.role != "monitor", Monitor: o.role != "proxy", ClientTokens: c.clientTokens(),
-		Listed: len(c.Monitor.Entities) > 0, Clock: d.measureClock,
+		Listed: len(c.Monitor.Entities) > 0, Lists: len(c.Monitor.Entities) > 0, Clock: d.measureClock,
 	}
 	if len(d.api.Endpoints) == 0 {
 		x.Admin, x.NoAdmin = nil, sentenceOf(nowhereToAsk)
@@ -98,7 +98,7 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 		}
 	}
 	if q := c.Canary.Queue; q != "" && !c.lists(q) {
-		x.Entities = append(x.Entities, doctor.Watched{Name: q, Setting: "canary.queue"})
+		x.Entities = append(x.Entities, doctor.Watched{Name: q, Setting: "canary.queue", States: true})
 	}
 	for i := range c.Alerts {
 		a := &c.Alerts[i]

@@ -26,6 +26,7 @@ type Watched struct {
 	Topic    bool          // it is listed as one
 	Deadline time.Duration // of messages that state none; 0 = their time to live
 	Expire   string        // "auto" or "", "native", "scan", "session"
+	States   bool          // all of its messages state a deadline
 
 	Subscriptions []string // of a topic, as far as the configuration names them
 	// Contradictions is what the configuration says otherwise of how the entity was made. nil: it says nothing.
@@ -137,16 +138,23 @@ func (x *examiner) judgeDeadline(n *notes, w *Watched, ttl time.Duration, p *pla
 		n.cure(severity, "auto-delete", fmt.Sprintf("It is deleted, with its messages, when nobody has used it for %s.", span(p.AutoDeleteOnIdle)), set(autoDelete, never, false))
 	}
 	if deadline == 0 {
-		n.add(Advice, "deadline", "It has no default time to live and no configured deadline: only messages that state one are watched.", deadlineSetting(w))
+		if !w.States {
+			n.add(Advice, "deadline", "It has no default time to live and no configured deadline: only messages that state one are watched.", x.giveDeadline(w, p))
+		}
 		return
 	}
+	least := max(shortest, (x.roundTrip*trips + time.Second - 1).Truncate(time.Second))
 	switch trip := x.roundTrip * trips; {
 	case deadline < max(shortest, trip):
+		fix := fmt.Sprintf("set %s.deadline to %s or more", w.Setting, span(least))
+		if deadline == ttl {
+			fix = set(timeToLive, written(least), false).command() + ", or to more"
+		}
 		why := fmt.Sprintf("no consumer receives and settles a message much faster than in %s", span(shortest))
 		if trip > shortest {
 			why = fmt.Sprintf("a round trip to the namespace takes %s from here", x.roundTrip.Round(time.Millisecond))
 		}
-		n.add(Warning, "deadline-too-short", fmt.Sprintf("%s of %s can hardly be met: %s.", stated, span(deadline), why), deadlineSetting(w))
+		n.add(Warning, "deadline-too-short", fmt.Sprintf("%s of %s can hardly be met: %s.", stated, span(deadline), why), fix)
 	case p.LockDuration > max(deadline, minLockDuration):
 		x.prefetch = true
 		n.add(Advice, "lock-duration", fmt.Sprintf("A message that a consumer has locked counts as received until its lock lapses, up to %s, which is longer than the deadline of %s.", span(p.LockDuration), span(deadline)),
@@ -154,11 +162,20 @@ func (x *examiner) judgeDeadline(n *notes, w *Watched, ttl time.Duration, p *pla
 	}
 }
 
-func deadlineSetting(w *Watched) string {
-	if w.Setting == "" {
-		return "list it in monitor.entities, with a deadline"
+// giveDeadline is how the messages of w that state no deadline get one.
+func (x *examiner) giveDeadline(w *Watched, p *place) string {
+	if w.Setting != "" {
+		return "set " + w.Setting + ".deadline"
 	}
-	return "set " + w.Setting + ".deadline"
+	kind := "queue"
+	if p.subscription != "" {
+		kind = "topic"
+	}
+	fix := fmt.Sprintf("add {%s: %s, deadline: 30s}, or what its messages have time for, to monitor.entities", kind, p.entity)
+	if !x.cfg.Lists {
+		fix += "; from then on nothing is watched but what is listed there"
+	}
+	return fix
 }
 
 // title is what findings about a monitored entity are grouped under.

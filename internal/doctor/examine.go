@@ -44,7 +44,8 @@ type Config struct {
 	ClientTokens   bool // apps show their own tokens, so the proxy needs no right to send for them
 
 	Entities  []Watched // empty: everything that is there
-	Listed    bool      // Entities are all that is monitored; else more may be
+	Listed    bool      // Entities are all that is to be looked at; else more may be
+	Lists     bool      // the configuration lists what is monitored
 	Unwatched []string  // entities that are not monitored because they are told of missed deadlines
 	Targets   []Target
 	// Clock measures how far the broker's clock is ahead of ours, and how wrong that can be.
@@ -94,9 +95,7 @@ func Examine(ctx context.Context, cfg Config) *Report {
 	} else {
 		r.Findings = append(r.Findings, Finding{Subject: "namespace", Check: "rest", Severity: Unknown, Summary: "Its queues and topics, rights and clock could not be checked."})
 	}
-	for _, c := range cfg.Others {
-		r.add(x.other(ctx, c))
-	}
+	r.add(ExamineOthers(ctx, cfg).Findings)
 	// Findings about one subject stand together, in the order in which it came up.
 	var order []string
 	for i := range r.Findings {
@@ -105,6 +104,15 @@ func Examine(ctx context.Context, cfg Config) *Report {
 		}
 	}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return slices.Index(order, a.Subject) - slices.Index(order, b.Subject) })
+	return r
+}
+
+// ExamineOthers makes only the checks that have nothing to do with Service Bus.
+func ExamineOthers(ctx context.Context, cfg Config) *Report {
+	x, r := &examiner{cfg: cfg}, &Report{Namespace: cfg.Host, Findings: []Finding{}}
+	for _, c := range cfg.Others {
+		r.add(x.other(ctx, c))
+	}
 	return r
 }
 
@@ -153,9 +161,9 @@ func (x *examiner) signIn(ctx context.Context, n *notes) {
 		x.reachable = true // what there is to be refused is refused after the token was taken
 		n.add(OK, "sign-in", "It takes our token.", "")
 	case refused:
-		n.add(Error, "sign-in", fmt.Sprintf("It refuses our token: %s.", reason(err)), "check SharedAccessKeyName and SharedAccessKey in the connection string (they may have been rotated), or that the identity belongs to the tenant of the namespace; a token is refused as well where this machine's clock is wrong by minutes")
+		n.add(Error, "sign-in", fmt.Sprintf("It refuses our token: %s.", Reason(err)), "check SharedAccessKeyName and SharedAccessKey in the connection string (they may have been rotated), or that the identity belongs to the tenant of the namespace; a token is refused as well where this machine's clock is wrong by minutes")
 	default:
-		n.add(Error, "sign-in", fmt.Sprintf("It cannot be signed in to: %s.", reason(err)), "check the setting namespace: without a key in it, the Azure identity of this machine is used (az login, AZURE_CLIENT_ID, workload identity)")
+		n.add(Error, "sign-in", fmt.Sprintf("It cannot be signed in to: %s.", Reason(err)), "check the setting namespace: without a key in it, the Azure identity of this machine is used (az login, AZURE_CLIENT_ID, workload identity)")
 	}
 }
 
@@ -174,14 +182,14 @@ func (x *examiner) administration(ctx context.Context, n *notes) {
 	x.tier, x.told = tier, err == nil || errors.Is(err, entities.ErrNoRight) && x.reachable
 	switch {
 	case errors.Is(err, entities.ErrNoRight) && !x.reachable:
-		n.add(Unknown, "tier", fmt.Sprintf("The tier is not told (%s).", reason(err)), "")
+		n.add(Unknown, "tier", fmt.Sprintf("The tier is not told (%s).", Reason(err)), "")
 	case errors.Is(err, entities.ErrNoRight):
-		n.add(Unknown, "tier", fmt.Sprintf("The tier is not told without the right Manage of the namespace (%s).", reason(err)), x.manage())
+		n.add(Unknown, "tier", fmt.Sprintf("The tier is not told without the right Manage of the namespace (%s).", Reason(err)), x.manage())
 	case err != nil && x.reachable:
-		n.add(Warning, "administration", fmt.Sprintf("The administration API does not answer: %s. Without it Overdue does not know how queues were made.", reason(err)),
+		n.add(Warning, "administration", fmt.Sprintf("The administration API does not answer: %s. Without it Overdue does not know how queues were made.", Reason(err)),
 			"let this machine reach port 443 of the namespace, or name another address with namespaceAdmin; docs/rights.md says what to write into monitor.entities otherwise")
 	case err != nil:
-		n.add(Unknown, "administration", fmt.Sprintf("The administration API does not answer either: %s.", reason(err)), "")
+		n.add(Unknown, "administration", fmt.Sprintf("The administration API does not answer either: %s.", Reason(err)), "")
 	case tier == "Basic":
 		fix := "move to the tier Standard or Premium"
 		if !x.cfg.Emulator {
@@ -212,7 +220,11 @@ func (x *examiner) clock(ctx context.Context) []Finding {
 	defer cancel()
 	ahead, uncertainty, err := x.cfg.Clock(ctx)
 	if err != nil {
-		n.add(Unknown, "offset", fmt.Sprintf("The broker's clock cannot be measured: %s.", reason(err)), "it takes the rights Send and Listen on the monitor queue")
+		fix := "cure what is found of the monitor queue, where it is measured"
+		if conditionOf(err) == unauthorized {
+			fix = "it takes the rights Send and Listen on the monitor queue"
+		}
+		n.add(Unknown, "offset", fmt.Sprintf("The broker's clock cannot be measured: %s.", Reason(err)), fix)
 		return n.all
 	}
 	off, word := ahead.Abs(), "behind"
@@ -268,7 +280,7 @@ func (x *examiner) discover(ctx context.Context, n *notes, known []Watched) (all
 		names, more, err := x.cfg.Admin.List(asking, kind, maxEntities)
 		cancel()
 		if err != nil {
-			n.add(Unknown, "list", fmt.Sprintf("Which queues and topics there are is not told: %s.", reason(err)), "name them: overdue doctor orders events")
+			n.add(Unknown, "list", fmt.Sprintf("Which queues and topics there are is not told: %s.", Reason(err)), "name them: overdue doctor orders events")
 			return all
 		}
 		if more {

@@ -339,3 +339,22 @@ func TestClocksAreCompared(t *testing.T) {
 		}
 	}
 }
+
+// Why the clock cannot be measured is said in the broker's words, and no right is asked for that is not missing.
+func TestAClockThatCannotBeMeasured(t *testing.T) {
+	for said, want := range map[error]struct{ summary, fix string }{
+		errors.New("schedule a clock probe: (connlost): rpc: failed, status code 400 and description: The SessionId was not set."): {
+			"The broker's clock cannot be measured: The SessionId was not set.", "cure what is found of the monitor queue, where it is measured",
+		},
+		&sblink.StatusError{Code: 401, Description: "Unauthorized access."}: {
+			"The broker's clock cannot be measured: Unauthorized access.", "it takes the rights Send and Listen on the monitor queue",
+		},
+	} {
+		x := azure()
+		x.reachable = true
+		x.cfg.Clock = func(context.Context) (time.Duration, time.Duration, error) { return 0, 0, said }
+		if got := x.clock(t.Context()); got[0].Severity != Unknown || got[0].Summary != want.summary || got[0].Fix != want.fix {
+			t.Errorf("%v: %+v, want %+v", said, got[0], want)
+		}
+	}
+}

@@ -151,6 +151,43 @@ func TestADeadlineBelowAFewRoundTripsIsTold(t *testing.T) {
 	}
 }
 
+// What a fix says has to cure what it stands behind, for who follows it word by word.
+func TestFixesOfDeadlines(t *testing.T) {
+	made := func(life time.Duration) *entities.Details {
+		return &entities.Details{Info: entities.Info{
+			Kind: entities.Queue, DeadLetteringOnMessageExpiration: true, LockDuration: 5 * time.Second, DefaultMessageTimeToLive: life,
+		}}
+	}
+	topic := &entities.Details{Info: entities.Info{Kind: entities.Topic}, Subscriptions: []entities.SubscriptionDetails{
+		{Subscription: entities.Subscription{Name: "audit", DeadLetteringOnMessageExpiration: true}},
+	}}
+	for name, c := range map[string]struct {
+		watched Watched
+		lists   bool
+		made    *entities.Details
+		want    string
+	}{
+		"listed":                {Watched{Name: "orders", Setting: "monitor.entities[0]"}, true, made(0), "set monitor.entities[0].deadline"},
+		"not listed, as others": {Watched{Name: "orders"}, true, made(0), "add {queue: orders, deadline: 30s}, or what its messages have time for, to monitor.entities"},
+		"nothing is listed": {Watched{Name: "orders"}, false, made(0),
+			"add {queue: orders, deadline: 30s}, or what its messages have time for, to monitor.entities; from then on nothing is watched but what is listed there"},
+		"subscription":         {Watched{Name: "events"}, true, topic, "add {topic: events, deadline: 30s}, or what its messages have time for, to monitor.entities"},
+		"configured too short": {Watched{Name: "orders", Setting: "monitor.entities[0]", Deadline: time.Second}, true, made(0), "set monitor.entities[0].deadline to 3s or more"},
+		"dies too soon": {Watched{Name: "orders"}, true, made(500 * time.Millisecond),
+			"az servicebus queue update --resource-group <group> --namespace-name contoso --name orders --default-message-time-to-live PT3S, or to more"},
+		"canary": {Watched{Name: "canary", Setting: "canary.queue", States: true}, true, made(0), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, n := azure(), &notes{}
+			x.roundTrip, x.cfg.Lists = 250*time.Millisecond, c.lists
+			x.judgeEntity(n, &c.watched, c.made)
+			if got := n.all[len(n.all)-1].Fix; got != c.want {
+				t.Errorf("fix %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 func TestFixesAreCommandsThatCanBePasted(t *testing.T) {
 	x, n := azure(), &notes{}
 	d := right()

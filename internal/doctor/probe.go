@@ -157,7 +157,7 @@ func (x *examiner) unknownSettings(n *notes, err error) {
 	if errors.Is(err, entities.ErrNoRight) {
 		fix = x.manage()
 	}
-	n.add(Unknown, "settings", fmt.Sprintf("Its settings are not told (%s).", reason(err)), fix)
+	n.add(Unknown, "settings", fmt.Sprintf("Its settings are not told (%s).", Reason(err)), fix)
 }
 
 // describe asks the administration API.
@@ -191,9 +191,9 @@ func (x *examiner) rights(ctx context.Context, n *notes, what, path, why, owner 
 		if owner == "" {
 			owner = path
 		}
-		n.add(Error, "right-"+what, fmt.Sprintf("The right %s is missing (%s); %s.", claim, reason(err), why), x.grant(claim, owner))
+		n.add(Error, "right-"+what, fmt.Sprintf("The right %s is missing (%s); %s.", claim, Reason(err), why), x.grant(claim, owner))
 	default:
-		n.add(Unknown, "right-"+what, fmt.Sprintf("Whether the right %s is there could not be checked: %s.", claim, reason(err)), "")
+		n.add(Unknown, "right-"+what, fmt.Sprintf("Whether the right %s is there could not be checked: %s.", claim, Reason(err)), "")
 	}
 	return false
 }
@@ -279,8 +279,8 @@ func conditionOf(err error) string {
 	return sblink.Condition(err)
 }
 
-// reason is err as part of a sentence: what the broker says, where it says something, without its tracking ids.
-func reason(err error) string {
+// Reason is err as part of a sentence: what the broker says, where it says something, without its tracking ids.
+func Reason(err error) string {
 	text := plainly(err).Error()
 	for _, mark := range []string{" TrackingId:", " Reference:", "\n"} {
 		text, _, _ = strings.Cut(text, mark)
@@ -306,9 +306,12 @@ func plainly(err error) error {
 		_, said, _ := strings.Cut(err.Error(), entities.ErrNoRight.Error()+": ")
 		return errors.New(cmp.Or(said, "it takes the right Manage"))
 	}
-	// The SDK prints some errors of the broker like a struct.
+	// The SDK prints some errors of the broker like a struct, and those of requests in a sentence of its own.
 	if _, said, ok := strings.Cut(err.Error(), "Description: "); ok {
 		said, _, _ = strings.Cut(said, ", Info: ")
+		return errors.New(said)
+	}
+	if _, said, ok := strings.Cut(err.Error(), " and description: "); ok && said != "" {
 		return errors.New(said)
 	}
 	return err
