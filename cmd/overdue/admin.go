@@ -56,10 +56,12 @@ func (a *admin) probes() *http.ServeMux {
 // handler serves probes and metrics to everybody, the rest to this machine only.
 func (a *admin) handler() http.Handler {
 	mux := a.probes()
+	mux.Handle("GET /{$}", local(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, strings.TrimSpace(index)) }))
 	mux.HandleFunc("GET /healthz/outbound", a.healthzOutbound)
 	mux.Handle("POST /drain", local(a.drain))
 	mux.Handle("POST /quitquitquit", local(a.quitquitquit))
-	mux.Handle("PUT /loglevel", local(a.level.ServeHTTP))
+	mux.Handle("GET /loglevel", local(a.showLevel))
+	mux.Handle("PUT /loglevel", local(a.setLevel))
 	mux.Handle("GET /configz", local(a.configz))
 	mux.Handle("GET /debug/pprof/", local(pprof.Index))
 	mux.Handle("GET /debug/pprof/cmdline", local(pprof.Cmdline))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // testAdmin is the admin port of a process that has started.
@@ -180,12 +182,55 @@ func TestDrainStopsTheRoomsAndKeepsThePort(t *testing.T) {
 
 func TestLogLevelChangesAtRunTime(t *testing.T) {
 	a := testAdmin(t)
-	code, body := ask(a, "PUT", "/loglevel", `{"level":"debug"}`)
-	if code != 200 || a.level.Level() != zap.DebugLevel {
-		t.Errorf("PUT /loglevel = %d %q and level %s, want 200 and debug", code, body, a.level)
+	for body, want := range map[string]zapcore.Level{
+		"level=debug": zap.DebugLevel, `{"level":"warn"}`: zap.WarnLevel, "error": zap.ErrorLevel, "level=INFO\n": zap.InfoLevel, `{"level": "debug"}`: zap.DebugLevel,
+	} {
+		for _, kind := range []string{"", "application/json", "application/x-www-form-urlencoded"} { // what curl says by itself
+			code, answer := ask(a, "PUT", "/loglevel", body, func(r *http.Request) { r.Header.Set("Content-Type", kind) })
+			if code != 200 || a.level.Level() != want || answer != fmt.Sprintf("{\"level\":%q}\n", want.String()) {
+				t.Errorf("PUT /loglevel %q (%s) = %d %q and level %s, want 200 and %s", body, kind, code, answer, a.level, want)
+			}
+		}
 	}
-	if code, _ := ask(a, "PUT", "/loglevel", `{"level":"loud"}`); code != 400 || a.level.Level() != zap.DebugLevel {
-		t.Errorf("PUT /loglevel loud = %d and level %s, want 400 and debug still", code, a.level)
+	a.level.SetLevel(zap.DebugLevel)
+	for _, body := range []string{`{"level":"loud"}`, "", "level=", "fatal", "level=dpanic", "{", strings.Repeat("debug", 2000)} {
+		code, answer := ask(a, "PUT", "/loglevel", body)
+		if code != 400 || a.level.Level() != zap.DebugLevel || !strings.Contains(answer, "send level=debug, level=info, level=warn or level=error") {
+			t.Errorf("PUT /loglevel %.20q = %d %q and level %s, want 400, a sentence and debug still", body, code, answer, a.level)
+		}
+	}
+	if code, answer := ask(a, "GET", "/loglevel", ""); code != 200 || answer != "{\"level\":\"debug\"}\n" {
+		t.Errorf("GET /loglevel = %d %q, want debug", code, answer)
+	}
+}
+
+// Who opens the admin port in a browser sees what there is.
+func TestTheAdminPortSaysWhatItHas(t *testing.T) {
+	a := testAdmin(t)
+	code, text := ask(a, "GET", "/", "")
+	if code != 200 {
+		t.Fatalf("GET / = %d", code)
+	}
+	lines := 0
+	for line := range strings.Lines(text) {
+		method, rest, ok := strings.Cut(line, " /")
+		if !ok {
+			continue
+		}
+		path, _, _ := strings.Cut("/"+rest, " ")
+		lines++
+		if method = strings.TrimSpace(method); method == "POST" {
+			method = "OPTIONS" // it is there if another method is refused, and not missing
+		}
+		if code, _ := ask(a, method, path, ""); code == 404 {
+			t.Errorf("GET / names %s %s, which is not there", method, path)
+		}
+	}
+	if lines != 11 {
+		t.Errorf("GET / names %d endpoints, want 11:\n%s", lines, text)
+	}
+	if code, _ := ask(a, "GET", "/nosuch", ""); code != 404 {
+		t.Errorf("GET /nosuch = %d, want 404", code)
 	}
 }
 

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap/zapcore"
+)
+
+// showLevel answers with the level that is logged.
+func (a *admin) showLevel(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, "{\"level\":%q}\n", a.level.Level()) // the caller's loss
+}
+
+// setLevel takes level=debug, {"level":"debug"} and debug, whatever the request says that its body is: curl says of each that it
+// is a form.
+func (a *admin) setLevel(w http.ResponseWriter, r *http.Request) {
+	levels := byPath["log.level"].enum
+	body, err := io.ReadAll(r.Body)
+	text := strings.TrimSpace(string(body))
+	var asJSON struct {
+		Level string `json:"level"`
+	}
+	if json.Unmarshal(body, &asJSON) == nil {
+		text = asJSON.Level
+	}
+	text = strings.ToLower(strings.TrimPrefix(text, "level="))
+	if err != nil || !slices.Contains(levels, text) {
+		answer(w, http.StatusBadRequest, fmt.Sprintf("%q is not a level; send level=debug, level=info, level=warn or level=error", clip(text)))
+		return
+	}
+	level, err := zapcore.ParseLevel(text)
+	if err != nil {
+		answer(w, http.StatusInternalServerError, err.Error()) // the settings have a level that zap has not
+		return
+	}
+	a.level.SetLevel(level)
+	a.showLevel(w, r)
+}
+
+// index is what the admin port has, for who comes with a browser.
+const index = `overdue
+
+GET  /livez             the process is there
+GET  /startupz          its doors are open
+GET  /readyz            it can do its work; ?verbose says what was asked
+GET  /healthz/outbound  the namespace and the sinks of alerts answer
+GET  /metrics           for Prometheus
+GET  /configz           the settings in force, without secrets
+GET  /loglevel          the least level that is logged
+PUT  /loglevel          level=debug, info, warn or error: another one
+POST /drain             do what SIGTERM does, and stay
+POST /quitquitquit      end at once
+GET  /debug/pprof/      profiles of Go
+`
