@@ -131,6 +131,9 @@ func (l *layer) section(n *yaml.Node, path, shown string, into map[string]any) {
 		l.fail(n.Line, "%s has to be a mapping of keys such as %q", what, children(path)[0])
 		return
 	}
+	if len(n.Content) == 0 && shown != "" {
+		l.origin[strings.TrimSuffix(shown, ".")] = l.place(n.Line) // it has no key that could tell where it is
+	}
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], l.follow(n.Content[i+1])
