@@ -22,7 +22,6 @@ var manDir = flag.String("man", "", "a folder to write the man pages to")
 func tree() *cobra.Command {
 	p := &program{getenv: func(string) string { return "" }}
 	root := p.rootCommand()
-	root.InitDefaultCompletionCmd()
 	return root
 }
 

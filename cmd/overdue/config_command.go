@@ -25,7 +25,6 @@ func (p *program) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check a configuration, show what is in force, or describe it to an editor",
-		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(p.configCheckCommand(), p.configPrintCommand(), p.configSchemaCommand())
@@ -43,7 +42,6 @@ func (p *program) configCheckCommand() *cobra.Command {
 			"without the network. `overdue doctor` checks the rest against the namespace.",
 		Example: "  overdue config check --config overdue.yaml\n" +
 			"  overdue config check --config overdue.yaml --role proxy",
-		Args: cobra.NoArgs,
 	}
 	load := p.configFlags(cmd, everything)
 	cmd.Flags().StringVar(&as, "role", "run", "which command it is for: run, proxy, monitor or broker")

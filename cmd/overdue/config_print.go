@@ -21,7 +21,6 @@ func (p *program) configPrintCommand() *cobra.Command {
 		Long: "Prints what file, environment and flags come to, as a configuration file with the origin of each value behind\n" +
 			"it. Of secrets the host is shown at most, so the result may be attached to a report; it can be loaded again\n" +
 			"only after they have been put back. GET /configz on the admin port shows the same of a running process.",
-		Args: cobra.NoArgs,
 	}
 	load := p.configFlags(cmd, everything)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: settings and origin, as /configz does")

@@ -18,7 +18,6 @@ func (p *program) configSchemaCommand() *cobra.Command {
 			"the first line of the file:\n\n" +
 			"  # yaml-language-server: $schema=overdue.schema.json",
 		Example: "  overdue config schema > overdue.schema.json",
-		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return writeJSON(p.stdout, configSchema()) },
 	}
 }

@@ -38,7 +38,6 @@ func (p *program) deadlinesCommand() *cobra.Command {
 			"an alarm of a whole slot stands are not named anywhere before it rings; their alarms are counted. Looking is\n" +
 			"peeking, and disturbs nothing.",
 		Example: "  overdue deadlines\n  overdue deadlines orders --limit 20",
-		Args:    cobra.MaximumNArgs(1),
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
 	o.flags(cmd)
@@ -220,7 +219,7 @@ func (r *deadlinesResult) write(p *program, now time.Time) error {
 		if u.Missed {
 			stated += ", missed, still to be told"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", u.Deadline.Format(time.RFC3339Nano), until(u.Deadline, now), printable(cmp.Or(u.MessageID, "–")), printable(cmp.Or(u.SessionID, "–")), stated)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", u.Deadline.UTC().Format(milliseconds), until(u.Deadline, now), printable(cmp.Or(u.MessageID, "–")), printable(cmp.Or(u.SessionID, "–")), stated)
 	}
 	if r.Unreadable > 0 {
 		fmt.Fprintf(t, "%d companions cannot be read; the monitor will put them into the dead-letter queue of %s.\n", r.Unreadable, r.MonitorQueue)

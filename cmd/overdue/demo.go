@@ -51,7 +51,6 @@ func (p *program) demoCommand() *cobra.Command {
 		Long: "Starts an embedded broker and Overdue in this process, on free ports of loopback, sends the\n" +
 			"same messages to a watched and an unwatched queue that nobody receives from, and shows\n" +
 			"when they reach the dead-letter queue. Takes about ten seconds and leaves nothing behind.",
-		Args: cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print nothing but the result, as JSON")
 	cmd.Flags().IntVar(&n, "messages", 300, "messages per queue, 1 to 5000")

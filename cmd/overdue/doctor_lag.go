@@ -50,7 +50,6 @@ func (p *program) doctorLagCommand() *cobra.Command {
 			"after five idle minutes. It needs the right Manage, and costs some thousand broker operations.\n\n" +
 			"The dead-letter queues are peeked at every 100 ms, which is how sharp the figures are. Peeks are no receives,\n" +
 			"and wake nothing that is known of.",
-		Args: cobra.NoArgs,
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" })
 	cmd.Flags().BoolVar(&o.json, "json", false, "print nothing but the result, as JSON")

@@ -17,6 +17,9 @@ import (
 	"overdue/scheduler"
 )
 
+// milliseconds is how finely the broker stamps, and how finely its times are shown.
+const milliseconds = "2006-01-02T15:04:05.000Z"
+
 // explainMost bounds how many messages of one queue are looked at.
 const explainMost = 1_000_000
 
@@ -35,7 +38,6 @@ func (p *program) explainCommand() *cobra.Command {
 			"left no trace in the broker; the alerts' sinks and the logs know of what was told. Looking is peeking, page\n" +
 			"by page, and disturbs nothing.",
 		Example: "  overdue explain orders order-1\n  overdue explain events/Subscriptions/audit 4711 --json",
-		Args:    cobra.ExactArgs(2),
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
 	o.flags(cmd)
@@ -110,7 +112,7 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 	}
 	fmt.Fprintf(p.stdout, "%s in %s: %s\n", printable(id), x.Entity, x.Verdict)
 	for _, e := range x.Timeline {
-		if _, err = fmt.Fprintf(p.stdout, "  %s  %s\n", e.Time.Format("2006-01-02T15:04:05.000Z"), printable(e.Text)); err != nil {
+		if _, err = fmt.Fprintf(p.stdout, "  %s  %s\n", e.Time.Format(milliseconds), printable(e.Text)); err != nil {
 			return err
 		}
 	}
@@ -118,9 +120,6 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 }
 
 func explainFailure(place dlq.Place, err error) error {
-	if sblink.Condition(err) == sblink.ConditionNotAllowed {
-		return fmt.Errorf("%s is a topic, or nothing that holds messages; name one of its subscriptions, as %s/Subscriptions/name (%w)", place, place, err)
-	}
 	return dlqFailure(place, err)
 }
 

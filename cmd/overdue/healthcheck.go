@@ -21,7 +21,6 @@ func (p *program) healthcheckCommand() *cobra.Command {
 		Use:   "healthcheck",
 		Short: "Ask a running Overdue on this machine whether it is ready: exit code 0 or 1",
 		Long:  "Asks /readyz of the process that has the same configuration. For images without a shell.",
-		Args:  cobra.NoArgs,
 	}
 	load := p.configFlags(cmd, isAdminAddress)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -77,12 +77,8 @@ func (p *program) rootCommand() *cobra.Command {
 		Short: "Eager expiry for Azure Service Bus",
 		Long: "Overdue dead-letters Service Bus messages at their deadline, also while no consumer is\n" +
 			"connected, and tells somebody. Try `overdue demo` first: it needs no Azure.",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cmd.Help()
-		},
+		SilenceErrors:    true,
+		SilenceUsage:     true,
 		PersistentPreRun: func(*cobra.Command, []string) { p.running = true },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -102,6 +98,11 @@ func (p *program) rootCommand() *cobra.Command {
 		p.waitCommand(),
 		p.versionCommand(),
 	)
+	root.Version = version()
+	root.SetVersionTemplate(versionLine() + "\n")
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultCompletionCmd()
+	instruct(root)
 	return root
 }
 

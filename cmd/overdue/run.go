@@ -60,7 +60,7 @@ func (r *role) wants(path string) bool {
 
 // roleCommand is the command of one role, with the flags that mean something to it.
 func (p *program) roleCommand(r role) *cobra.Command {
-	cmd := &cobra.Command{Use: r.name, Short: r.short, Long: r.long, Example: r.example, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: r.name, Short: r.short, Long: r.long, Example: r.example}
 	load := p.configFlags(cmd, r.wants)
 	withStdin := cmd.Flags().Bool("stop-with-stdin", false,
 		"stop when standard input is closed, as it is when whoever started this process has ended, however")

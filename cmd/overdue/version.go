@@ -24,7 +24,9 @@ func version() string {
 	return "(devel)"
 }
 
-// revision is the commit that the program was built from, "unknown" outside of a checkout.
+const unknownRevision = "unknown"
+
+// revision is the commit that the program was built from, unknownRevision outside of a checkout.
 func revision() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -33,17 +35,24 @@ func revision() string {
 			}
 		}
 	}
-	return "unknown"
+	return unknownRevision
+}
+
+// versionLine says what this is. A build outside of a checkout, as that of an image is, knows no commit; its release names it.
+func versionLine() string {
+	commit := ""
+	if r := revision(); r != unknownRevision {
+		commit = ", commit " + r
+	}
+	return fmt.Sprintf("overdue %s%s, %s %s/%s", version(), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the commit and the Go release",
-		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(p.stdout, "overdue %s, commit %s, %s %s/%s\n",
-				version(), revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(p.stdout, versionLine())
 			return err
 		},
 	}

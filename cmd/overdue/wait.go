@@ -35,7 +35,6 @@ func (p *program) waitCommand() *cobra.Command {
 			"process that has ended or was never started is. Exit code 1 when that takes too long.",
 		Example: "  overdue wait && exec my-app           # an app that must not start before its sidecar\n" +
 			"  overdue wait --for drained --timeout 60s",
-		Args: cobra.NoArgs,
 	}
 	load := p.configFlags(cmd, isAdminAddress)
 	what := cmd.Flags().String("for", forReady, "what to wait for: ready, serving or drained")
