@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"overdue/internal/dlq"
+	"overdue/internal/doctor"
+	"overdue/internal/entities"
 	"overdue/internal/sblink"
 )
 
@@ -24,7 +26,6 @@ func (p *program) dlqCommand() *cobra.Command {
 		Short: "List, show, resubmit and purge dead letters",
 		Long: "Goes through the dead-letter queue of a queue, or of a subscription (topic/Subscriptions/name). Looking disturbs\n" +
 			"nothing. What resubmit and purge do not mean is given back as if it had never been taken.",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(p.dlqListCommand(), p.dlqShowCommand(), p.dlqResubmitCommand(), p.dlqPurgeCommand())
@@ -161,7 +162,6 @@ func (p *program) dlqListCommand() *cobra.Command {
 		Short: "List dead letters, and count them by reason",
 		Example: "  overdue dlq list orders --reason TTLExpiredException --older-than 1h\n" +
 			"  overdue dlq list events/Subscriptions/audit --json",
-		Args: cobra.ExactArgs(1),
 	}
 	load := p.configFlags(cmd, isNamespace)
 	o.filterFlags(cmd)
@@ -187,7 +187,6 @@ func (p *program) dlqShowCommand() *cobra.Command {
 		Use:     "show queue-or-subscription",
 		Short:   "Show dead letters whole: stamps, properties, body",
 		Example: "  overdue dlq show orders --message-id order-1\n  overdue dlq show orders --number 4711 --json",
-		Args:    cobra.ExactArgs(1),
 	}
 	load := p.configFlags(cmd, isNamespace)
 	o.filterFlags(cmd)
@@ -261,7 +260,21 @@ func (h *hands) survey(ctx context.Context, place dlq.Place, o *dlqOptions, add 
 		}
 		return true
 	})
+	if err == nil && s.Looked == 0 && h.isTopic(ctx, place) {
+		return s, noPlace(place)
+	}
 	return s, errors.Join(failure, dlqFailure(place, err))
+}
+
+// isTopic reports that the place is known to be one. Brokers differ in what they say of dead letters there, which cannot be.
+func (h *hands) isTopic(ctx context.Context, place dlq.Place) bool {
+	if place.Subscription != "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	info, err := h.read(ctx, place.Entity)
+	return err == nil && info.Kind == entities.Topic
 }
 
 // dlqFailure says what to do where the broker only says what is wrong.
@@ -269,7 +282,12 @@ func dlqFailure(place dlq.Place, err error) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted before the end")
+	}
 	switch sblink.Condition(err) {
+	case sblink.ConditionNotAllowed:
+		return noPlace(place)
 	case sblink.ConditionNotFound:
 		if place.Subscription == "" {
 			return fmt.Errorf("there is no queue %q; correct the name, or write topic/Subscriptions/name for a subscription", place.Entity)
@@ -278,7 +296,12 @@ func dlqFailure(place dlq.Place, err error) error {
 	case "amqp:unauthorized-access":
 		return fmt.Errorf("no right to listen at %s; docs/rights.md says what it takes", place)
 	}
-	return fmt.Errorf("dead letters of %s: %w", place, err)
+	return fmt.Errorf("dead letters of %s: %s", place, doctor.Reason(err))
+}
+
+// noPlace is the error of a topic where a queue or a subscription is meant.
+func noPlace(place dlq.Place) error {
+	return fmt.Errorf("%s is a topic, or nothing that holds messages; name one of its subscriptions, as %s/Subscriptions/name", place, place)
 }
 
 // agrees shows what would be done and asks. It is false when nothing is to be done.

@@ -45,7 +45,6 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 		Example: "  overdue dlq resubmit orders --reason TTLExpiredException --within 5m\n" +
 			"  overdue dlq resubmit events/Subscriptions/audit --to audit-retries --older-than 1h --rate 20 --yes\n" +
 			"  overdue dlq resubmit orders --message-id order-1 --dry-run",
-		Args: cobra.ExactArgs(1),
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
 	o.changeFlags(cmd)
@@ -90,7 +89,8 @@ type resubmitResult struct {
 	Copied   int     `json:"copied"`
 	Finished int     `json:"finishedFromEarlier"`
 	Unsure   []int64 `json:"unsure"`
-	Left     []int64 `json:"notThere"`
+	Locked   []int64 `json:"locked"`
+	Gone     []int64 `json:"notThere"`
 }
 
 // resubmit surveys, asks, and does it.
@@ -118,12 +118,15 @@ func (p *program) resubmit(ctx context.Context, c *config, place dlq.Place, o *r
 	unfinished := statErr == nil && !o.dry
 	if !p.agrees(&o.dlqOptions, fmt.Sprintf("resubmit %d to %s", survey.Chosen, o.to), survey) && (!unfinished || survey.Chosen > 0) {
 		if o.json {
-			return writeJSON(p.stdout, resubmitResult{dlqSurvey: survey, To: o.to, Unsure: []int64{}, Left: []int64{}})
+			return writeJSON(p.stdout, resubmitResult{dlqSurvey: survey, To: o.to, Unsure: []int64{}, Locked: []int64{}, Gone: []int64{}})
 		}
 		return nil
 	}
 	journal, err := dlq.OpenJournal(path)
 	if err != nil {
+		if !errors.Is(err, dlq.ErrTaken) { // with another file copies would be made twice
+			err = fmt.Errorf("%w; --journal names another file, on a disk that stays", err)
+		}
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
@@ -133,8 +136,9 @@ func (p *program) resubmit(ctx context.Context, c *config, place dlq.Place, o *r
 	}
 	defer out.Close(ctx)
 	bar := p.newBar(o.json, "resubmitted", survey.Chosen)
+	lock := h.lock(ctx, place)
 	r := dlq.Resubmission{
-		Links: h.links, Place: place, Out: out, Copying: o.copying, Journal: journal, Rate: o.rate, Hold: h.hold(ctx, place),
+		Links: h.links, Place: place, Out: out, Copying: o.copying, Journal: journal, Rate: o.rate, Hold: lock.hold(),
 		Resend: o.resend, Copied: bar.add,
 	}
 	if target.Kind == entities.Queue {
@@ -143,9 +147,28 @@ func (p *program) resubmit(ctx context.Context, c *config, place dlq.Place, o *r
 	outcome, err := r.Run(ctx, survey.numbers)
 	bar.end()
 	if o.json {
-		return errors.Join(dlqFailure(place, err), writeJSON(p.stdout, resubmitResult{survey, o.to, outcome.Copied, outcome.Finished, list(outcome.Unsure), list(outcome.Left)}))
+		printed := writeJSON(p.stdout, resubmitResult{survey, o.to, outcome.Copied, outcome.Finished, list(outcome.Unsure), list(outcome.Locked), list(outcome.Gone)})
+		return errors.Join(resubmitFailure(place, o.to, err), lock.left(outcome.Locked), unsure(outcome.Unsure), printed)
 	}
-	return errors.Join(dlqFailure(place, err), p.tell(o.to, &outcome, err != nil))
+	printed := p.tell(o.to, &outcome, err != nil)
+	return errors.Join(resubmitFailure(place, o.to, err), lock.left(outcome.Locked), unsure(outcome.Unsure), printed)
+}
+
+// resubmitFailure says what went wrong at which end.
+func resubmitFailure(place dlq.Place, to string, err error) error {
+	if sending := (*dlq.SendError)(nil); errors.As(err, &sending) {
+		return sendFailure(to, err)
+	}
+	return dlqFailure(place, err)
+}
+
+// unsure is the error of dead letters that may have been sent; nil without any.
+func unsure(all []int64) error {
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d may have been sent by a run that was stopped, and received since; they were left as they are: %s. "+
+		"If they were not received, --resend sends them; if they were, `overdue dlq purge --number …` takes them off", len(all), numbers(all))
 }
 
 // list is never null in JSON.
@@ -158,12 +181,8 @@ func (p *program) tell(to string, o *dlq.Outcome, stopped bool) error {
 	if o.Finished > 0 {
 		fmt.Fprintf(&b, "%d more had been sent by an earlier run, and have been taken off now.\n", o.Finished)
 	}
-	if len(o.Unsure) > 0 {
-		fmt.Fprintf(&b, "%d may have been sent by a run that was stopped, and received since; they were left as they are: %s.\n"+
-			"If they were not received, --resend sends them; if they were, `overdue dlq purge --number …` takes them off.\n", len(o.Unsure), numbers(o.Unsure))
-	}
-	if len(o.Left) > 0 && !stopped {
-		fmt.Fprintf(&b, "%d are not there any more, or somebody else has them locked: %s.\n", len(o.Left), numbers(o.Left))
+	if len(o.Gone) > 0 {
+		fmt.Fprintf(&b, "%d are not there any more: %s.\n", len(o.Gone), numbers(o.Gone))
 	}
 	if stopped {
 		b.WriteString("It goes on where it was when it is started again.\n")
@@ -206,24 +225,6 @@ func (h *hands) read(ctx context.Context, name string) (entities.Info, error) {
 	return h.api.Read(ctx, name)
 }
 
-// hold is how long a dead letter may be kept, some way below the lock duration. It is not known without the right Manage;
-// the least that a lock can be made for is five seconds.
-func (h *hands) hold(ctx context.Context, place dlq.Place) time.Duration {
-	const least = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
-	defer cancel()
-	lock := least
-	if info, err := h.read(ctx, place.Entity); err == nil {
-		lock = info.LockDuration
-		for _, s := range info.Subscriptions {
-			if strings.EqualFold(s.Name, place.Subscription) {
-				lock = s.LockDuration
-			}
-		}
-	}
-	return max(lock, least) * 2 / 3
-}
-
 // journalPath is a file for each namespace, place and target, so that what is stopped is found again.
 func (o *resubmitOptions) journalPath(h *hands, place dlq.Place) (string, error) {
 	if o.journal != "" {
@@ -244,7 +245,6 @@ func (p *program) dlqPurgeCommand() *cobra.Command {
 		Short: "Take dead letters off for good",
 		Example: "  overdue dlq purge orders --reason TTLExpiredException --older-than 168h\n" +
 			"  overdue dlq purge events/Subscriptions/audit --all --yes --rate 0",
-		Args: cobra.ExactArgs(1),
 	}
 	load := p.configFlags(cmd, isNamespace)
 	o.changeFlags(cmd)
@@ -262,67 +262,38 @@ func (p *program) purge(ctx context.Context, c *config, place dlq.Place, o *dlqO
 	if err != nil {
 		return err
 	}
-	purged := 0
+	r := purgeResult{dlqSurvey: survey, Locked: []int64{}, Gone: []int64{}}
+	lock := dlqLock{}
 	if p.agrees(o, fmt.Sprintf("purge %d", survey.Chosen), survey) {
+		lock = h.lock(ctx, place)
 		bar := p.newBar(o.json, "purged", survey.Chosen)
-		err = dlq.Purge(ctx, h.links, place, survey.numbers, h.hold(ctx, place), o.rate, func(n int) {
-			purged += n
+		err = dlq.Purge(ctx, h.links, place, survey.numbers, lock.hold(), o.rate, func(n int) {
+			r.Purged += n
 			bar.add(n)
 		})
 		bar.end()
-		err = dlqFailure(place, err)
+		var locked, gone []int64
+		if err == nil {
+			locked, gone, err = dlq.Sort(ctx, h.links, place, survey.numbers)
+		}
+		r.Locked, r.Gone, err = list(locked), list(gone), errors.Join(dlqFailure(place, err), lock.left(locked))
 		if !o.json {
-			fmt.Fprintf(p.stdout, "%d purged.\n", purged) // who reads it may be gone
-			if left := survey.Chosen - purged; left > 0 && err == nil {
-				err = fmt.Errorf("%d are not there any more, or somebody else has them locked", left)
+			fmt.Fprintf(p.stdout, "%d purged.\n", r.Purged) // who reads it may be gone
+			if len(gone) > 0 {
+				fmt.Fprintf(p.stdout, "%d are not there any more: %s.\n", len(gone), numbers(gone))
 			}
 		}
 	}
 	if o.json {
-		return errors.Join(err, writeJSON(p.stdout, struct {
-			*dlqSurvey
-			Purged int `json:"purged"`
-		}{survey, purged}))
+		return errors.Join(err, writeJSON(p.stdout, r))
 	}
 	return err
 }
 
-// bar shows how far something has come, to whoever looks.
-type bar struct {
-	p         *program
-	verb      string
-	done, all int
-	began     time.Time
-	last      time.Time
-}
-
-func (p *program) newBar(quiet bool, verb string, all int) *bar {
-	b := &bar{verb: verb, all: all, began: time.Now()}
-	if !quiet && isTerminal(p.stdout) {
-		b.p = p
-	}
-	return b
-}
-
-const (
-	dlqBarWidth = 30
-	dlqBarTick  = 100 * time.Millisecond
-)
-
-func (b *bar) add(n int) {
-	b.done += n
-	if b.p == nil || time.Since(b.last) < dlqBarTick {
-		return
-	}
-	b.last = time.Now()
-	full := dlqBarWidth * min(b.done, b.all) / max(b.all, 1)
-	rate := float64(b.done) / max(time.Since(b.began).Seconds(), 0.001)
-	fmt.Fprintf(b.p.stdout, "\r[%s%s] %d of %d %s, %.0f/s ", strings.Repeat("=", full), strings.Repeat(" ", dlqBarWidth-full), b.done, b.all, b.verb, rate)
-}
-
-// end clears the line.
-func (b *bar) end() {
-	if b.p != nil {
-		fmt.Fprintf(b.p.stdout, "\r%s\r", strings.Repeat(" ", dlqBarWidth+60))
-	}
+// purgeResult is the JSON form of the command's result.
+type purgeResult struct {
+	*dlqSurvey
+	Purged int     `json:"purged"`
+	Locked []int64 `json:"locked"`
+	Gone   []int64 `json:"notThere"`
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -144,11 +145,13 @@ func (s *dlqSurvey) write(out io.Writer) error {
 	case s.Chosen == 0:
 		fmt.Fprintf(&b, "None of the %d dead letters of %s is meant.\n", s.Looked, s.Entity)
 	case s.More:
-		fmt.Fprintf(&b, "The first %d dead letters of %s that are meant; there are more.\n", s.Chosen, s.Entity)
+		fmt.Fprintf(&b, "The first %d of the dead letters of %s that are meant; there are more.\n", s.Chosen, s.Entity)
 	default:
 		fmt.Fprintf(&b, "%d of the %d dead letters of %s.\n", s.Chosen, s.Looked, s.Entity)
 	}
-	reasons := slices.SortedFunc(maps.Keys(s.Reasons), func(a, b string) int { return s.Reasons[b] - s.Reasons[a] })
+	reasons := slices.SortedFunc(maps.Keys(s.Reasons), func(a, b string) int {
+		return cmp.Or(s.Reasons[b]-s.Reasons[a], strings.Compare(a, b))
+	})
 	for i, reason := range reasons {
 		if i == 10 {
 			fmt.Fprintf(&b, "  … and %d more reasons\n", len(reasons)-i)

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/doctor"
+	"overdue/internal/sblink"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/spf13/cobra"
 )
@@ -46,7 +49,6 @@ func (p *program) sendCommand() *cobra.Command {
 		Example: "  overdue send orders --body 'one coffee' --within 30s\n" +
 			"  overdue send orders --body-file order.json --content-type application/json --session-id table-4\n" +
 			"  echo hello | overdue send events --body-file - --ttl 1m --property kind=greeting --property urgent=true",
-		Args: cobra.ExactArgs(1),
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
 	o.flags(cmd)
@@ -289,19 +291,17 @@ func (o *sendOptions) sendAll(ctx context.Context, sender *azservicebus.Sender, 
 	return nil
 }
 
-// sendFailure says what to do where the SDK only says what went wrong.
+// sendFailure says what to do where SDK and broker only say what went wrong.
 func sendFailure(entity string, err error) error {
-	if errors.Is(err, azservicebus.ErrMessageTooLarge) {
-		return fmt.Errorf("the message is too large for %s; its tier bounds it, and its own limit if it has one", entity)
-	}
 	var sdk *azservicebus.Error
-	if errors.As(err, &sdk) {
-		switch sdk.Code {
-		case azservicebus.CodeNotFound:
-			return fmt.Errorf("there is no queue or topic %q; create it, or correct the name", entity)
-		case azservicebus.CodeUnauthorizedAccess:
-			return fmt.Errorf("no right to send to %s, docs/rights.md says what it takes: %w", entity, err)
-		}
+	condition := sblink.Condition(err)
+	switch isSDK := errors.As(err, &sdk); {
+	case errors.Is(err, azservicebus.ErrMessageTooLarge), condition == "amqp:link:message-size-exceeded":
+		return fmt.Errorf("the message is too large for %s; its tier bounds it, and its own limit if it has one", entity)
+	case isSDK && sdk.Code == azservicebus.CodeNotFound, condition == sblink.ConditionNotFound:
+		return fmt.Errorf("there is no queue or topic %q; create it, or correct the name", entity)
+	case isSDK && sdk.Code == azservicebus.CodeUnauthorizedAccess, condition == "amqp:unauthorized-access":
+		return fmt.Errorf("no right to send to %s, docs/rights.md says what it takes: %s", entity, doctor.Reason(err))
 	}
-	return fmt.Errorf("send to %s: %w", entity, err)
+	return fmt.Errorf("send to %s: %s", entity, doctor.Reason(err))
 }

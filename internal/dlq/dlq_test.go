@@ -43,7 +43,7 @@ func play(t *testing.T, act func(*scene)) {
 		ns := brokertest.New(t, func(c *broker.Config) {
 			c.AutoCreate = false
 			c.Expiry = queue.Eager
-			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "again"}}
+			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "again"}, {Name: "seated", RequiresSession: true}}
 		})
 		act(&scene{t, ns})
 	})

@@ -37,6 +37,9 @@ type entry struct {
 
 var letters = []byte("letters") // number → step, batch
 
+// ErrTaken: another process has the journal open.
+var ErrTaken = errors.New("another process's")
+
 // OpenJournal opens or makes the journal at path.
 func OpenJournal(path string) (*Journal, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -44,7 +47,7 @@ func OpenJournal(path string) (*Journal, error) {
 	}
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("the journal %s is another process's, which resubmits the same dead letters; let that one end first", path)
+		return nil, fmt.Errorf("the journal %s is %w, which resubmits the same dead letters; let that one end first", path, ErrTaken)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the journal %s: %w", path, err)

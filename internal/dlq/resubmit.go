@@ -38,7 +38,8 @@ type Outcome struct {
 	Copied   int     // sent, and taken off
 	Finished int     // had been sent by an earlier run, and were taken off
 	Unsure   []int64 // may have been sent by an earlier run
-	Left     []int64 // not there any more, or locked by somebody else
+	Locked   []int64 // by somebody else, or by a run that was killed
+	Gone     []int64 // not there any more
 }
 
 // Run sees to the chosen dead letters, and to what an earlier run has left.
@@ -68,8 +69,8 @@ func (r *Resubmission) Run(ctx context.Context, chosen map[int64]bool) (o Outcom
 	}
 	slices.Sort(o.Unsure)
 	pace := newPace(r.Rate)
-	err = take(ctx, r.Links, r.Place, todo, atOnce(r.Rate, r.Hold), r.Hold, func(ctx context.Context, ts []taken) error {
-		var before, anew []taken
+	err = take(ctx, r.Links, r.Place, todo, atOnce(r.Rate, r.Hold), r.Hold, func(ctx context.Context, ts []*taken) error {
+		var before, anew []*taken
 		for _, t := range ts {
 			if earlier[t.number].step == sent {
 				before = append(before, t)
@@ -83,14 +84,13 @@ func (r *Resubmission) Run(ctx context.Context, chosen map[int64]bool) (o Outcom
 		}
 		return r.copyAll(ctx, anew, pace, &o)
 	})
-	for n := range todo {
-		o.Left = append(o.Left, n)
+	if err != nil {
+		return o, err
 	}
-	slices.Sort(o.Left)
-	if err == nil {
-		err = r.forgetGone(ctx, o.Left, earlier)
+	if o.Locked, o.Gone, err = Sort(ctx, r.Links, r.Place, todo); err != nil {
+		return o, err
 	}
-	return o, err
+	return o, r.forgetGone(o.Gone, earlier)
 }
 
 // reconcile returns the journal's entries, those of batches whose copies are in the target as sent.
@@ -161,42 +161,18 @@ func (r *Resubmission) search(ctx context.Context, all map[int64]entry, open map
 }
 
 // finish takes off what has been copied, and forgets it.
-func (r *Resubmission) finish(ctx context.Context, ts []taken) (n int, err error) {
+func (r *Resubmission) finish(ctx context.Context, ts []*taken) (n int, err error) {
 	gone, err := complete(ctx, ts)
 	return len(gone), errors.Join(err, r.Journal.forget(gone))
 }
 
 // forgetGone drops from the journal what was sent and is not there any more: somebody else has taken it off.
-func (r *Resubmission) forgetGone(ctx context.Context, left []int64, earlier map[int64]entry) error {
-	var gone []int64
-	for _, n := range left {
-		if earlier[n].step != sent {
-			continue
-		}
-		there, err := r.content(ctx, n)
-		if err != nil {
-			return err
-		}
-		if there == nil {
-			gone = append(gone, n)
-		}
-	}
-	return r.Journal.forget(gone)
-}
-
-// content is the dead letter with that number, whole; nil when there is none.
-func (r *Resubmission) content(ctx context.Context, number int64) (l *Letter, err error) {
-	err = Walk(ctx, r.Links, r.Place, number, func(found *Letter) bool {
-		if found.Number == number {
-			l = found
-		}
-		return false
-	})
-	return l, err
+func (r *Resubmission) forgetGone(gone []int64, earlier map[int64]entry) error {
+	return r.Journal.forget(slices.DeleteFunc(slices.Clone(gone), func(n int64) bool { return earlier[n].step != sent }))
 }
 
 // contents are those of ts, by number, with as few peeks as their gaps allow.
-func (r *Resubmission) contents(ctx context.Context, ts []taken) (map[int64]*Letter, error) {
+func (r *Resubmission) contents(ctx context.Context, ts []*taken) (map[int64]*Letter, error) {
 	wanted := map[int64]bool{}
 	first := ts[0].number
 	for _, t := range ts {
@@ -244,7 +220,7 @@ func (r *Resubmission) contents(ctx context.Context, ts []taken) (map[int64]*Let
 // group is what may go as one batch.
 type group struct {
 	session, key string // as text, with a mark for none
-	ts           []taken
+	ts           []*taken
 	encoded      [][]byte
 	size         int
 	letter       *Letter // one of them
@@ -254,11 +230,11 @@ type group struct {
 const envelopeRoom, messageRoom = 2048, 16
 
 // copyAll copies ts and takes them off, in batches of one session and partition key.
-func (r *Resubmission) copyAll(ctx context.Context, ts []taken, pace *pace, o *Outcome) error {
+func (r *Resubmission) copyAll(ctx context.Context, ts []*taken, pace *pace, o *Outcome) error {
 	if len(ts) == 0 {
 		return nil
 	}
-	slices.SortFunc(ts, func(a, b taken) int { return int(a.number - b.number) })
+	slices.SortFunc(ts, func(a, b *taken) int { return int(a.number - b.number) })
 	contents, err := r.contents(ctx, ts)
 	if err != nil {
 		return err
@@ -325,6 +301,7 @@ func (r *Resubmission) send(ctx context.Context, g *group, pace *pace, o *Outcom
 		return err
 	}
 	if err := r.Out.Send(ctx, g.encoded, g.letter.SessionID, g.letter.PartitionKey); err != nil {
+		err = &SendError{err}
 		if refusedOutright(err) {
 			return errors.Join(err, r.Journal.forget(numbers))
 		}
@@ -340,6 +317,12 @@ func (r *Resubmission) send(ctx context.Context, g *group, pace *pace, o *Outcom
 	_, err = r.finish(ctx, g.ts)
 	return err
 }
+
+// SendError is what became of a batch that the target has not acknowledged.
+type SendError struct{ Err error }
+
+func (e *SendError) Error() string { return e.Err.Error() }
+func (e *SendError) Unwrap() error { return e.Err }
 
 // refusedOutright reports that the broker has said that it does not have the batch.
 func refusedOutright(err error) bool {

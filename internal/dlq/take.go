@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"overdue/internal/sblink"
@@ -36,11 +38,12 @@ type taken struct {
 	number   int64
 	message  *goamqp.Message
 	receiver *sblink.Receiver
+	settled  bool // taken off, or its lock is lost
 }
 
 // complete takes all of ts off their queue, and returns the numbers of those that are not there any more: somebody else may have
 // settled one.
-func complete(ctx context.Context, ts []taken) (gone []int64, err error) {
+func complete(ctx context.Context, ts []*taken) (gone []int64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	var g errgroup.Group
@@ -56,9 +59,10 @@ func complete(ctx context.Context, ts []taken) (gone []int64, err error) {
 	for i, t := range ts {
 		switch {
 		case failed[i] == nil:
+			t.settled = true
 			gone = append(gone, t.number)
 		case sblink.Condition(failed[i]) == sblink.ConditionLockLost:
-			// Its lock lapsed, and it may be there still: whoever looks again will see.
+			t.settled = true // its lock lapsed, and it may be there still: whoever looks again will see
 		default:
 			err = errors.Join(err, fmt.Errorf("complete dead letter %d: %w", t.number, failed[i]))
 		}
@@ -75,12 +79,12 @@ func atOnce(rate float64, hold time.Duration) int {
 }
 
 // take receives the chosen dead letters of a place and hands them to do, n at a time at most; it takes them out of
-// chosen as they come. What do does not complete comes back when its lock lapses. All others are given back as they
-// were. hold is how long a message may be kept before its lock is at risk.
+// chosen as they come. All others are given back as they were, and so is what do has not completed when it fails: whoever comes
+// next need not wait for locks to lapse. hold is how long a message may be kept before its lock is at risk.
 //
-// What is left in chosen at the end is not there any more, or locked by somebody else. ErrBuried: it may be there, too
-// far behind.
-func take(ctx context.Context, links *sblink.Namespace, place Place, chosen map[int64]bool, n int, hold time.Duration, do func(context.Context, []taken) error) (err error) {
+// What is left in chosen at the end is not there any more, or locked by somebody else; Sort tells which. ErrBuried: it may
+// be there, too far behind.
+func take(ctx context.Context, links *sblink.Namespace, place Place, chosen map[int64]bool, n int, hold time.Duration, do func(context.Context, []*taken) error) (err error) {
 	if len(chosen) == 0 {
 		return nil
 	}
@@ -96,23 +100,28 @@ func take(ctx context.Context, links *sblink.Namespace, place Place, chosen map[
 		_, err := r.GiveBack(ctx, back...)
 		return err
 	}
-	defer func() { err = errors.Join(err, giveBack()) }()
+	defer func() {
+		if failure := giveBack(); err == nil {
+			err = failure // beside another one it says nothing: what is not given back comes back by itself
+		}
+	}()
 	var since time.Time // the first of held came
 	progress := true    // since all was given back
 	for len(chosen) > 0 {
 		ms, err := receive(ctx, r, n)
 		if err != nil {
+			held = append(held, ms...)
 			return fmt.Errorf("receive from %s: %w", place.Path(), err)
 		}
 		if len(ms) == 0 {
 			return ctx.Err()
 		}
-		var ours []taken
+		var ours []*taken
 		for _, m := range ms {
 			number, _ := m.Annotations["x-opt-sequence-number"].(int64)
 			if chosen[number] {
 				delete(chosen, number)
-				ours = append(ours, taken{number, m, r})
+				ours = append(ours, &taken{number: number, message: m, receiver: r})
 				continue
 			}
 			if len(held) == 0 {
@@ -123,6 +132,11 @@ func take(ctx context.Context, links *sblink.Namespace, place Place, chosen map[
 		if len(ours) > 0 {
 			progress = true
 			if err := do(ctx, ours); err != nil {
+				for _, t := range ours {
+					if !t.settled {
+						held = append(held, t.message)
+					}
+				}
 				return err
 			}
 		}
@@ -166,12 +180,40 @@ func receive(ctx context.Context, r *sblink.Receiver, n int) (ms []*goamqp.Messa
 	return ms, nil
 }
 
+// Sort tells those of left that are there still, and so are locked by somebody, from those that are gone, each in the order of
+// their numbers.
+func Sort(ctx context.Context, links *sblink.Namespace, place Place, left map[int64]bool) (locked, gone []int64, err error) {
+	numbers := slices.Sorted(maps.Keys(left))
+	if len(numbers) == 0 {
+		return nil, nil, nil
+	}
+	last := numbers[len(numbers)-1]
+	there := map[int64]bool{}
+	err = Walk(ctx, links, place, numbers[0], func(l *Letter) bool {
+		if left[l.Number] {
+			there[l.Number] = true
+		}
+		return l.Number < last
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, n := range numbers {
+		if there[n] {
+			locked = append(locked, n)
+		} else {
+			gone = append(gone, n)
+		}
+	}
+	return locked, gone, nil
+}
+
 // Purge takes the chosen dead letters off their queue for good. It takes them out of chosen as it comes to them; what is left
 // there was not to be had. gone, which may be nil, is told how many went at a time. rate bounds them, per second; 0 = as
 // fast as it goes.
 func Purge(ctx context.Context, links *sblink.Namespace, place Place, chosen map[int64]bool, hold time.Duration, rate float64, gone func(n int)) error {
 	pace := newPace(rate)
-	return take(ctx, links, place, chosen, atOnce(rate, hold), hold, func(ctx context.Context, ts []taken) error {
+	return take(ctx, links, place, chosen, atOnce(rate, hold), hold, func(ctx context.Context, ts []*taken) error {
 		if err := pace.wait(ctx, len(ts)); err != nil {
 			return err
 		}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"overdue/internal/dlq"
+)
+
+// The locks that Service Bus can make: an entity without the right Manage has one of these.
+const (
+	shortestLock = 5 * time.Second
+	longestLock  = 5 * time.Minute
+)
+
+// dlqLock is how long dead letters of a place are locked for whoever takes one; 0 where that is not known.
+type dlqLock struct{ time.Duration }
+
+func (h *hands) lock(ctx context.Context, place dlq.Place) dlqLock {
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	info, err := h.read(ctx, place.Entity)
+	if err != nil {
+		return dlqLock{}
+	}
+	for _, s := range info.Subscriptions {
+		if strings.EqualFold(s.Name, place.Subscription) {
+			return dlqLock{s.LockDuration}
+		}
+	}
+	return dlqLock{info.LockDuration}
+}
+
+// hold is how long a dead letter may be kept, some way below its lock.
+func (l dlqLock) hold() time.Duration { return max(l.Duration, shortestLock) * 2 / 3 }
+
+// left is the error of dead letters that are locked; nil without any.
+func (l dlqLock) left(locked []int64) error {
+	if len(locked) == 0 {
+		return nil
+	}
+	lapse := l.Duration
+	if lapse <= 0 {
+		lapse = longestLock
+	}
+	return fmt.Errorf("%d are locked, by somebody else or by a run that was killed, and were left: %s; run it again when their locks have lapsed, in %s at most",
+		len(locked), numbers(locked), lapse)
+}
