@@ -17,6 +17,15 @@ import (
 // digestType is the content type of a digest on the monitor queue.
 const digestType = "application/vnd.overdue.digest+json"
 
+const (
+	// strangeMost is how long a digest is left to other monitors, whose configuration may have its sink: longer than it takes to
+	// roll one out.
+	strangeMost = time.Hour
+	// It is put back until a whole multiple of a time that doubles from strangeFirst to strangeLast, so that those of one group
+	// stay together.
+	strangeFirst, strangeLast = time.Second, 64 * time.Second
+)
+
 // NewOutbox keeps the digests of groups on the monitor queue. When they are due the [Worker] that receives one gives it to
 // the groups of its sink, which it knows from [Config].
 func NewOutbox(s *scheduler.Scheduler) alert.Outbox { return outbox{s} }
@@ -26,20 +35,20 @@ type outbox struct{ s *scheduler.Scheduler }
 func (o outbox) Now() time.Time { return o.s.Now().Time }
 
 func (o outbox) Keep(ctx context.Context, due time.Time, d alert.Digest) error {
+	return keepDigest(ctx, o.s, due, d)
+}
+
+func keepDigest(ctx context.Context, s *scheduler.Scheduler, due time.Time, d alert.Digest) error {
 	body, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("monitor: encode digest: %w", err)
 	}
-	return o.s.Keep(ctx, scheduler.Note{Due: due, ContentType: digestType, Subject: "digest", Body: body})
+	return s.Keep(ctx, scheduler.Note{Due: due, ContentType: digestType, Subject: "digest", Body: body})
 }
 
 // digest gives one that has become due to the groups of its sink.
 func (w *Worker) digest(work context.Context, l *lease) {
 	d, err := alert.ParseDigest(l.message.GetData())
-	groups := w.sinks.Load().groups[d.Sink]
-	if err == nil && groups == nil {
-		err = fmt.Errorf("the configuration has no sink %q that takes groups", d.Sink)
-	}
 	w.running.Add(1) // until it is settled
 	end := func(what string, settle func() error) {
 		go func() {
@@ -58,6 +67,17 @@ func (w *Worker) digest(work context.Context, l *lease) {
 		refuse(reasonMalformed, err)
 		return
 	}
+	groups := w.sinks.Load().groups[d.Sink]
+	if groups == nil {
+		if due, ok := w.leave(&d); ok {
+			w.yielding.ask()
+			end("put back", func() error { return w.putBack(work, l, d, due) })
+			return
+		}
+		w.log.Error("page undeliverable", zap.String("sink", d.Sink), zap.Error(errStrange))
+		refuse(reasonUndeliverable, fmt.Errorf("%w: %q", errStrange, d.Sink))
+		return
+	}
 	groups.Ring(alert.Rung{
 		Digest: d,
 		Done: func(refused error) {
@@ -69,4 +89,47 @@ func (w *Worker) digest(work context.Context, l *lease) {
 		},
 		Back: func() { end("handed back", func() error { return l.handBack(work) }) },
 	})
+}
+
+// errStrange: it was removed, or renamed, and this page was meant for it.
+var errStrange = fmt.Errorf("no configuration of the last %v has the sink that takes groups", strangeMost)
+
+// leave says until when d, whose sink is not ours, is left to other monitors, and whether that has any prospect yet.
+func (w *Worker) leave(d *alert.Digest) (until time.Time, ok bool) {
+	now := w.clock.now()
+	if d.Strange.IsZero() || d.Strange.After(now) { // nobody else's future keeps it for longer
+		d.Strange = now
+	}
+	met, step := now.Sub(d.Strange), strangeFirst
+	for 2*step <= min(met, strangeLast) {
+		step *= 2
+	}
+	return now.Truncate(step).Add(step), met < strangeMost
+}
+
+// putBack writes d anew, for whoever is there when it is due.
+func (w *Worker) putBack(ctx context.Context, l *lease, d alert.Digest, due time.Time) error {
+	w.log.Info("page left to a monitor that has its sink", zap.String("sink", d.Sink), zap.Time("until", due))
+	if err := keepDigest(ctx, w.cfg.Scheduler, due, d); err != nil {
+		return err // its lock lapses
+	}
+	return l.complete(ctx)
+}
+
+// yielding is whether a worker should give way to the others that receive from the monitor queue, by taking back its credit and
+// granting it anew: a broker serves first whose credit is the oldest. It is for the goroutine that receives.
+type yielding struct {
+	asked bool
+	last  time.Time
+}
+
+func (y *yielding) ask() { y.asked = true }
+
+// take reports whether it is time to, which is once in strangeFirst at most.
+func (y *yielding) take() bool {
+	if !y.asked || time.Since(y.last) < strangeFirst {
+		return false
+	}
+	y.asked, y.last = false, time.Now()
+	return true
 }

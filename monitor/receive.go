@@ -34,11 +34,12 @@ func (w *Worker) receive(ctx, work context.Context) error {
 	}
 	w.attached.Store(true)
 	credit := 0
-	defer func() {
+	leave := func() {
 		for range credit {
 			<-w.room
 		}
-	}()
+	}
+	defer leave()
 	for {
 		if credit < creditWindow/2 {
 			n, err := w.takeRoom(ctx, creditWindow-credit, credit == 0)
@@ -65,9 +66,22 @@ func (w *Worker) receive(ctx, work context.Context) error {
 			}
 			continue
 		}
-		credit--
-		w.metrics.operation(operations.Receive, 1)
-		w.take(work, &lease{w: w, link: r, message: m})
+		take := func(m *amqp.Message) {
+			credit--
+			w.metrics.operation(operations.Receive, 1)
+			w.take(work, &lease{w: w, link: r, message: m})
+		}
+		take(m)
+		if w.yielding.take() {
+			if err := r.Drain(ctx); err != nil {
+				return w.retire(ctx, work, r, err)
+			}
+			for m := r.Prefetched(); m != nil; m = r.Prefetched() {
+				take(m)
+			}
+			leave()
+			credit = 0
+		}
 	}
 }
 

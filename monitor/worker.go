@@ -81,6 +81,7 @@ type Worker struct {
 	room          chan struct{}       // one token for each companion in hand
 	running       sync.WaitGroup      // entities, tellers and settlements
 	last          *sblink.Receiver    // the link that was open when the worker was stopped; of Run's goroutine
+	yielding      yielding            // of Run's goroutine
 }
 
 // New makes a Worker. Run starts it.

@@ -88,7 +88,7 @@ func (x *examiner) judgeMonitorQueue(n *notes, d *entities.Details) {
 // failedCompanions tells of what nobody could look into or tell about.
 func (x *examiner) failedCompanions(n *notes, many string) {
 	n.add(Warning, "failed-companions", many+" of its messages are dead letters: companions that could not be read, or alerts that no sink has taken.",
-		fmt.Sprintf("read the reasons in %s/$DeadLetterQueue: CompanionMalformed is a writer that is not ours, AlertUndeliverable a sink that was down for a day", x.cfg.MonitorQueue))
+		fmt.Sprintf("read the reasons in %s/$DeadLetterQueue: CompanionMalformed is a writer that is not ours, AlertUndeliverable a sink that was down for a day, or is configured no more", x.cfg.MonitorQueue))
 }
 
 func (x *examiner) anotherQueue() string {
