@@ -27,7 +27,7 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 	}
 	wants := make([]*want, len(gone))
 	for i, wt := range gone {
-		w := &want{number: wt.want.number, hint: wt.want.hint}
+		w := &want{number: wt.want.number, hint: wt.want.hint, fit: wt.want.fit}
 		w.sought(&wt.ref)
 		wants[i] = w
 	}
@@ -36,8 +36,9 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 	}
 	var nowhere []*watch
 	for i, wt := range gone {
+		wt.want.learn(wants[i])
 		m := wants[i].found
-		if m == nil && !wt.want.sole {
+		if m == nil {
 			m = wants[i].spare
 		}
 		switch {
@@ -86,7 +87,7 @@ func (e *entity) recall(ctx context.Context, watches []*watch) error {
 	var hinted []*watch
 	for _, wt := range watches {
 		if wt.want.number == 0 && wt.want.found == nil && wt.want.hint != 0 && !wt.ref.From.IsZero() {
-			w := &want{hint: wt.want.hint}
+			w := &want{hint: wt.want.hint, fit: wt.want.fit}
 			w.sought(&wt.ref)
 			w.from = w.likely
 			wants, hinted = append(wants, w), append(hinted, wt)
@@ -97,6 +98,7 @@ func (e *entity) recall(ctx context.Context, watches []*watch) error {
 	}
 	err := e.dead.findNumbered(ctx, wants, e.chooser(e.untold))
 	for i, wt := range hinted {
+		wt.want.learn(wants[i])
 		if m := wants[i].found; m != nil {
 			wt.missed = e.missed(wt, m)
 		}

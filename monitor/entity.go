@@ -52,9 +52,10 @@ type entity struct {
 	passing  []*watch // taken out of watches for the pass that is made
 	work     view
 	dead     view
-	transfer view   // of what it could not forward
-	heir     view   // of what its dead letters are forwarded to; opened when they are
-	memory   memory // of both views: numbers are the same in the dead-letter queue
+	transfer view           // of what it could not forward
+	heir     view           // of what its dead letters are forwarded to; opened when they are
+	memory   memory         // of both views: numbers are the same in the dead-letter queue
+	adopted  map[int64]bool // namesakes by number, see noteAdopted
 	traits   traits
 	looked   time.Duration // what the last look took
 	failures int
@@ -277,10 +278,10 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 	defer func() { e.tellAll(ctx, missed) }()
 	for _, wt := range due {
 		if err == nil {
-			if !wt.ref.Unnamed() {
-				e.followCopy(wt, due)
-			}
 			e.announce(ctx, wt, at)
+		}
+		if err == nil || wt.missed != nil {
+			e.seekNamesakes(wt)
 		}
 		switch {
 		case wt.missed != nil:
@@ -329,7 +330,7 @@ func (e *entity) tellAll(ctx context.Context, missed []*watch) {
 // others.
 func (e *entity) spare(ctx context.Context, due []*watch) []*watch {
 	return slices.DeleteFunc(due, func(wt *watch) bool {
-		if wt.ref.Unnamed() || wt.missed != nil || wt.copied != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
+		if wt.ref.Unnamed() || wt.missed != nil || wt.namesake || wt.others != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
 			return false
 		}
 		e.w.metrics.verdict(e.name, verdictMet)
@@ -348,25 +349,6 @@ func (e *entity) forsake(ctx context.Context, wt *watch, cause error) {
 		return
 	}
 	wt.held.refuse(ctx, reasonEntityMissing, cause.Error())
-}
-
-// followCopy adds a watch where a message with the id of wt, which is one of due, was seen behind
-// its own. A send whose acknowledgement is lost is made again by the SDK, and leaves two messages
-// behind one companion. That takes a window: without, any message with this id would be a copy.
-func (e *entity) followCopy(wt *watch, due []*watch) {
-	number, n := wt.want.number, e.memory.hint(wt.ref.MessageID)
-	if number == 0 && wt.missed != nil {
-		number = wt.missed.SequenceNumber
-	}
-	if wt.ref.From.IsZero() || wt.ref.From.Equal(wt.ref.Until) || number == 0 || n <= max(number, wt.copied) {
-		return
-	}
-	follows := func(o *watch) bool { return o.want.number == n || o.held == wt.held && o.copied == n }
-	if slices.ContainsFunc(e.watches, follows) || slices.ContainsFunc(e.waiting.watches, follows) || slices.ContainsFunc(due, follows) {
-		return
-	}
-	wt.copied = n
-	e.keep(wt.held.another(wt, n))
 }
 
 // retryAfter is how long to wait after a pass that ended with err: the longer the more have failed.
@@ -401,6 +383,10 @@ func (e *entity) anew(ctx context.Context, wt *watch, due time.Time) {
 		c := *wt.slot
 		c.Due = due
 		wt.held.done(ctx, &c)
+		return
+	}
+	if wt.others == othersBeside {
+		wt.held.done(ctx, nil) // it is sought anew with the one beside which it was
 		return
 	}
 	ref := wt.ref

@@ -11,9 +11,10 @@ import (
 	"overdue/internal/sblink"
 )
 
-// gathers reports whether wt is over all messages that its reference, which names none, stands for.
+// gathers reports whether wt is over all messages that its reference stands for: one that names none, or whose own message
+// others cannot be told from.
 func (wt *watch) gathers() bool {
-	return wt.slot == nil && wt.missed == nil && wt.ref.Unnamed() && wt.want.number == 0
+	return wt.slot == nil && wt.missed == nil && wt.want.number == 0 && (wt.ref.Unnamed() || wt.others != 0)
 }
 
 const (
@@ -23,12 +24,16 @@ const (
 	gatherAgain = time.Second
 )
 
-// A gathering is what one watch over messages without names comes upon in one look.
+// A gathering is what one such watch comes upon in one look.
 type gathering struct {
 	wt    *watch
 	want  want
 	next  time.Time // by the broker's clock: the first deadline that is too far off to be waited for; zero = none
 	found []*watch
+
+	// Of messages that have the id of its reference:
+	own    bool              // one of the dead letters in its window was enqueued when its own was, most likely
+	strays []*sblink.Message // the other dead letters
 }
 
 // inHand is what other watches of the entity are over, or about to find.
@@ -41,7 +46,7 @@ type inHand struct {
 	gathered int // by this look
 }
 
-// gather replaces the watches over messages that were sent without names by watches over those that are found in their
+// gather replaces the watches over messages that were sent without names, or share one, by watches over those that are found in their
 // windows: on the work queue, among the dead letters, and among what could not be forwarded. From there on they are like
 // any other. Whose deadlines are far off is looked for again then; what is found nowhere was received in time.
 func (e *entity) gather(ctx context.Context, due []*watch) ([]*watch, error) {
@@ -50,8 +55,11 @@ func (e *entity) gather(ctx context.Context, due []*watch) ([]*watch, error) {
 		if !wt.gathers() {
 			return false
 		}
-		g := &gathering{wt: wt}
+		g := &gathering{wt: wt, want: want{fit: wt.want.fit, agreed: wt.want.agreed}}
 		g.want.sought(&wt.ref)
+		if upTo := wt.want.upTo; !upTo.IsZero() {
+			g.want.until = upTo
+		}
 		g.want.endless = e.traits.known && e.traits.DefaultMessageTimeToLive == 0
 		all = append(all, g)
 		return true
@@ -96,11 +104,15 @@ func (e *entity) gather(ctx context.Context, due []*watch) ([]*watch, error) {
 // gatherIn looks for the messages of all of gs in one window.
 func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gathering, h *inHand) error {
 	now := e.w.clock.now().Add(-stampGrain)
+	unnamed, namesakes := splitGatherings(gs)
 	give := func(m *sblink.Message, missed bool) {
+		for _, g := range namesakes[m.MessageID] {
+			e.giveNamesake(g, m, missed, now, h)
+		}
 		if h.numbers[m.SequenceNumber] || h.named[m.MessageID] {
 			return
 		}
-		for _, g := range gs {
+		for _, g := range unnamed {
 			if m.EnqueuedTime.Before(g.want.from) || m.EnqueuedTime.After(g.want.until) || !g.standsFor(m, e.traits.Settings) {
 				continue
 			}
@@ -112,13 +124,7 @@ func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gath
 				g.again(now.Add(gatherAgain))
 				return
 			}
-			h.gathered++
-			h.numbers[m.SequenceNumber], h.ids[m.MessageID] = true, true
-			wt := g.adopt(m)
-			if missed {
-				wt.missed = e.missed(wt, m)
-			}
-			g.found = append(g.found, wt)
+			e.take(g, m, missed, h)
 			return
 		}
 	}
@@ -133,8 +139,16 @@ func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gath
 	}); err != nil {
 		return err
 	}
+	for _, same := range namesakes {
+		for _, g := range same {
+			e.giveStrays(g, h)
+		}
+	}
+	if len(unnamed) == 0 {
+		return nil // what has moved on is followed by name
+	}
 	if e.traits.forwardDead != "" {
-		if err := e.gatherForwarded(ctx, gs, h); err != nil {
+		if err := e.gatherForwarded(ctx, unnamed, h); err != nil {
 			return err
 		}
 	}
@@ -147,6 +161,18 @@ func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gath
 			give(m, true)
 		}
 	})
+}
+
+// take makes a watch over m, for g.
+func (e *entity) take(g *gathering, m *sblink.Message, missed bool, h *inHand) *watch {
+	h.gathered++
+	h.numbers[m.SequenceNumber], h.ids[m.MessageID] = true, true
+	wt := g.adopt(m)
+	if missed {
+		wt.missed = e.missed(wt, m)
+	}
+	g.found = append(g.found, wt)
+	return wt
 }
 
 // gatherForwarded looks among the dead letters that e has forwarded for those that expired before anybody looked. They have been
@@ -213,9 +239,9 @@ func (g *gathering) adopt(m *sblink.Message) *watch {
 	ref.Deadline = ref.DeadlineAt(m.EnqueuedTime)
 	ref.From, ref.Until = m.EnqueuedTime, m.EnqueuedTime
 	g.wt.held.add(1) // its companion is completed when the message is seen to
-	return &watch{
-		ref: ref, held: g.wt.held, since: g.wt.since, next: g.wt.next, hops: g.wt.hops, want: want{number: m.SequenceNumber},
-	}
+	wt := &watch{ref: ref, held: g.wt.held, since: g.wt.since, next: g.wt.next, hops: g.wt.hops}
+	wt.want = want{number: m.SequenceNumber, ref: &wt.ref, endless: g.want.endless} // it may have no deadline, but have to be completed
+	return wt
 }
 
 // again has more looked for at the instant at of the broker's clock, or before.
@@ -230,12 +256,14 @@ func (g *gathering) again(at time.Time) {
 func (e *entity) gathered(ctx context.Context, g *gathering) {
 	wt := g.wt
 	switch open := wt.open(e.w.clock.now()); {
+	case wt.others == othersBeside:
+		wt.held.done(ctx, nil)
 	case open > 0:
 		wt.looks++
 		e.later(ctx, wt, min(open, lookAgainMin<<min(wt.looks, 10)))
 	case !g.next.IsZero():
 		e.anew(ctx, wt, g.next)
-	case e.traits.forwardTo != "":
+	case e.traits.forwardTo != "" && wt.others == 0:
 		e.follow(ctx, wt)
 	default:
 		wt.held.done(ctx, nil)

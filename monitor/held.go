@@ -66,7 +66,9 @@ type watch struct {
 	recalled   bool            // its dead letter was looked for after that
 	alive      time.Time       // by the broker's clock: when it was last seen on the work queue
 	hops       int             // how often it was forwarded, as far as it was followed
-	copied     int64           // the highest number of a message with its id that is looked after; 0 = only its own
+	namesake   bool            // it was found beside the one that its reference was sent with, and probably has one of its own
+	others     others          // it is over no message, but over what else its reference fits
+	company    bool            // there was a watch over the others while it was there
 	swept      *sblink.Message // as it was, overdue, just before this worker let the broker expire what is; after that it was gone
 	vanished   time.Time       // by our clock: when it was first found in no dead-letter queue either; zero = it was not
 	unreached  bool            // the last scan has made progress, and was ended before it came to it
@@ -116,14 +118,6 @@ func (h *held) split() []*watch {
 	}
 	h.add(len(watches))
 	return watches
-}
-
-// another is a watch over the message with that number, which the reference of wt fits as well.
-func (h *held) another(wt *watch, number int64) *watch {
-	h.add(1)
-	ref := wt.ref
-	ref.Warned, ref.Incomplete = 0, false // of that one nobody has been told
-	return &watch{ref: ref, held: h, since: wt.since, next: time.Now(), copied: number, want: want{sole: true}}
 }
 
 // add counts n watches more.

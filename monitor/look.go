@@ -32,10 +32,15 @@ type want struct {
 	messageID   string               // otherwise this,
 	from, until time.Time            // enqueued within this window,
 	likely      time.Time            // and most likely not before this
-	sole        bool                 // nothing but what a chooser picks will do
 	endless     bool                 // it stands where no message has a time to live but its own
 	found       *sblink.Message
 	spare       *sblink.Message // would do if nothing better turns up
+
+	fit       int64     // the number of the first that was met of all that would do
+	namesakes bool      // others would do as well, or may
+	agreed    bool      // what was found is what a chooser has picked
+	strange   time.Time // when that was enqueued, if its own hardly was
+	upTo      time.Time // of namesakes: nothing that was enqueued later is looked for; zero = no matter
 }
 
 // A chooser says whether a message that matches is the one that w means, which is then w's
@@ -88,8 +93,14 @@ func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) er
 				i++
 			}
 			for j := i; j < len(wants) && wants[j].position() == m.SequenceNumber; j++ {
-				if w := wants[j]; w.number != 0 || w.fits(m) && better(w, m) {
+				switch w := wants[j]; {
+				case w.number != 0:
 					w.found = m
+				case w.fits(m):
+					w.meet(m)
+					if better(w, m) {
+						w.found, w.agreed = m, true
+					}
 				}
 			}
 		}
@@ -109,8 +120,11 @@ func (w *want) fits(m *sblink.Message) bool {
 	return m.MessageID == w.messageID && !enqueued.Before(w.from) && !enqueued.After(w.until) && !w.spared(m)
 }
 
-// spared reports whether m is not looked for, since it never becomes overdue and need not be completed either.
-func (w *want) spared(m *sblink.Message) bool { return w.endures(m) && !completes(w.ref, m) }
+// spared reports whether m is not looked for, since it never becomes overdue and is another message for certain, or need not
+// be completed either.
+func (w *want) spared(m *sblink.Message) bool {
+	return w.endures(m) && (w.ref.Stated != "default" || !completes(w.ref, m))
+}
 
 // endures reports whether m, which waits, states no deadline where the message that is looked for does: it has the same id,
 // and never becomes overdue. What a dead letter states is not asked, since it was expired.
@@ -251,10 +265,13 @@ func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, w
 // others it is a spare: two companions may speak of one message.
 func match(wants []*want, m *sblink.Message, better chooser) {
 	for _, w := range wants {
+		if !w.fits(m) {
+			continue
+		}
+		w.meet(m)
 		switch {
-		case !w.fits(m):
 		case w.found == nil && better(w, m):
-			w.found = m
+			w.found, w.agreed = m, true
 		case w.spare == nil:
 			w.spare = m
 		}

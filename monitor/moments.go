@@ -66,11 +66,17 @@ func firstMoment(r *scheduler.Reference, s Settings) time.Duration {
 // judge decides about the message that was found for wt. The copy of a topic's message in a subscription without a time
 // to live may have to be completed although it can be received at any time.
 func (e *entity) judge(wt *watch, now time.Time) judgement {
-	r := wt.ref
-	if wt.want.ref != nil && wt.want.endures(wt.want.found) {
-		r.Stated = scheduler.StatedComplete
+	return e.judgeFound(&wt.ref, &wt.want, wt.want.found, now)
+}
+
+// judgeFound decides about m, which r and w stand for.
+func (e *entity) judgeFound(r *scheduler.Reference, w *want, m *sblink.Message, now time.Time) judgement {
+	if w.ref == nil || !w.endures(m) {
+		return judge(r, m, e.traits.Settings, now)
 	}
-	return judge(&r, wt.want.found, e.traits.Settings, now)
+	completed := *r
+	completed.Stated = scheduler.StatedComplete
+	return judge(&completed, m, e.traits.Settings, now)
 }
 
 // announce tells what there is to tell of the message of wt, which was still there at the instant at of the broker's
@@ -216,6 +222,9 @@ func (w *Worker) eventOfMoment(entity string, wt *watch) alert.Event {
 // ended counts what became of the deadline of a message that is gone. One that only had to be completed is counted when
 // it was not.
 func (e *entity) ended(wt *watch) {
+	if wt.namesake {
+		return // the reference that it has of its own counts
+	}
 	if wt.ref.Stated == scheduler.StatedComplete && wt.ref.Incomplete {
 		return
 	}

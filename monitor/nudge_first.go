@@ -62,7 +62,7 @@ func (e *entity) misses() bool {
 
 // fresh reports whether nothing was tried yet for the message of wt.
 func (wt *watch) fresh() bool {
-	return wt.missed == nil && !wt.ahead() && !wt.waits && wt.climbed.IsZero() && wt.looks == 0 && wt.copied == 0 && wt.hops == 0 &&
+	return wt.missed == nil && !wt.ahead() && !wt.waits && wt.climbed.IsZero() && wt.looks == 0 && !wt.namesake && wt.others == 0 && wt.hops == 0 &&
 		(wt.slot != nil || !wt.ref.From.IsZero())
 }
 
@@ -120,9 +120,9 @@ func (e *entity) recallNudged(ctx context.Context, watches []*watch) error {
 	var nudged []*watch
 	for _, wt := range watches {
 		if wt.waits && !wt.recalled && wt.missed == nil {
-			w := &want{number: wt.want.number}
+			w := &want{number: wt.want.number, fit: wt.want.fit}
 			w.sought(&wt.ref)
-			// It is not looked for on the work queue before, so it must not be an older message with the same id.
+			// It is not looked for on the work queue before, so it must not be another message with the same id.
 			w.from = w.likely
 			wants, nudged = append(wants, w), append(nudged, wt)
 		}
@@ -136,6 +136,7 @@ func (e *entity) recallNudged(ctx context.Context, watches []*watch) error {
 	var repeatable []int64
 	for i, wt := range nudged {
 		wt.recalled = true
+		wt.want.learn(wants[i])
 		if m := wants[i].found; m != nil && expired(m) {
 			wt.missed = e.missed(wt, m)
 			if !wt.ref.Once {
@@ -150,7 +151,7 @@ func (e *entity) recallNudged(ctx context.Context, watches []*watch) error {
 const copyGap = 64
 
 // noticeCopies reads what stands on the work queue behind messages that have these numbers, whose sends may have been made
-// twice: followCopy goes by what was seen.
+// twice: seekNamesakes goes by what was seen.
 func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
 	slices.Sort(numbers)
 	reached := int64(0)

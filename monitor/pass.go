@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"overdue/internal/sblink"
-	"overdue/scheduler"
 )
 
 // windowMargin MUST NOT be less than the scheduler's takeWindow: decision 0010. It widens the window in which a message is looked for, since the nodes of a
@@ -72,7 +71,7 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 		w.found, w.spare = nil, nil
 		if w.number == 0 {
 			w.sought(&wt.ref)
-			w.hint = e.memory.hint(w.messageID)
+			w.hint = e.hint(w)
 			w.endless = e.traits.known && e.traits.DefaultMessageTimeToLive == 0
 		}
 		wants[i] = w
@@ -95,12 +94,21 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 	if err := e.work.findNamed(ctx, wants, better); err != nil {
 		return err
 	}
+	var taken map[int64]bool
 	for _, w := range wants {
-		if w.found == nil && !w.sole {
+		if w.found == nil && w.spare != nil {
+			if taken == nil {
+				taken = e.taken()
+			}
 			w.found = w.spare
+			w.namesakes = w.namesakes || taken[w.found.SequenceNumber]
+			taken[w.found.SequenceNumber] = true
 		}
 		// A scheduled message gets another number when it is activated.
 		if w.found != nil && !pending(w.found) {
+			if w.number == 0 {
+				w.doubt(w.found)
+			}
 			w.number = w.found.SequenceNumber
 		}
 	}
@@ -110,15 +118,7 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 // chooser prefers, where a message-id repeats, the message whose deadline is the one that the
 // watch was sent with and that suits, and gives each message to one watch of this entity.
 func (e *entity) chooser(suits func(*sblink.Message) bool) chooser {
-	taken := map[int64]bool{}
-	for _, list := range [][]*watch{e.watches, e.waiting.watches, e.passing} {
-		for _, wt := range list {
-			taken[wt.want.number] = true
-			if wt.missed != nil {
-				taken[wt.missed.SequenceNumber] = true
-			}
-		}
-	}
+	taken := e.taken()
 	return func(w *want, m *sblink.Message) bool {
 		n := m.SequenceNumber
 		if taken[n] || !agrees(w.ref, m, e.traits.Settings) || suits != nil && !suits(m) {
@@ -129,12 +129,18 @@ func (e *entity) chooser(suits func(*sblink.Message) bool) chooser {
 	}
 }
 
-// sought sets what is known of a message that has not been seen yet.
-func (w *want) sought(r *scheduler.Reference) {
-	w.ref, w.messageID, w.until = r, r.MessageID, farAhead
-	if !r.From.IsZero() {
-		w.from, w.likely, w.until = r.From.Add(-windowMargin), r.From, r.Until.Add(windowMargin)
+// taken are the numbers of the messages that watches of this entity are over.
+func (e *entity) taken() map[int64]bool {
+	taken := map[int64]bool{}
+	for _, list := range [][]*watch{e.watches, e.waiting.watches, e.passing} {
+		for _, wt := range list {
+			taken[wt.want.number] = true
+			if wt.missed != nil {
+				taken[wt.missed.SequenceNumber] = true
+			}
+		}
 	}
+	return taken
 }
 
 // conclude acts upon the verdict about a watch that is not missed: let go, or look again.

@@ -103,7 +103,7 @@ func (e *entity) followDead(ctx context.Context, watches []*watch) error {
 	// The numbers there are others, and enqueued-times those of the forwarding, or still the old ones.
 	wants := make([]*want, len(watches))
 	for i, wt := range watches {
-		w := &want{ref: &wt.ref, messageID: wt.ref.MessageID, until: farAhead, sole: true}
+		w := &want{ref: &wt.ref, messageID: wt.ref.MessageID, until: farAhead}
 		if !wt.ref.From.IsZero() {
 			w.from, w.likely = wt.ref.From.Add(-windowMargin), wt.ref.DeadlineAt(wt.ref.From).Add(-windowMargin)
 		}

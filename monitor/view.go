@@ -69,7 +69,9 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*sblink.Message, 
 		if m.SequenceNumber < from && !v.cursor {
 			return nil, fmt.Errorf("monitor: peek at %s from %d brought number %d", v.path, from, m.SequenceNumber)
 		}
-		v.memory.add(m.MessageID, m.SequenceNumber)
+		if !pending(m) { // it gets another number when it is activated
+			v.memory.add(m.MessageID, m.SequenceNumber, m.EnqueuedTime)
+		}
 	}
 	if len(page) > 0 && !v.cursor {
 		for _, m := range []*sblink.Message{page[0], page[len(page)-1]} {
