@@ -162,12 +162,13 @@ func (c *config) doorCertificate(changed func(error)) (*door.Certificate, error)
 	if t.CertFile != "" {
 		return door.LoadCertificate(t.CertFile, t.KeyFile, changed)
 	}
-	return c.selfMade(t.Directory)
+	return c.selfMade("listen.tls", t.Directory)
 }
 
 // selfMade is the certificate of our own that is kept in a folder. That of the embedded broker
-// and that of the doors are one where they are kept in one: it has the names of both.
-func (c *config) selfMade(directory string) (*door.Certificate, error) {
+// and that of the doors are one where they are kept in one: it has the names of both. section is where the settings of who
+// asks are.
+func (c *config) selfMade(section, directory string) (*door.Certificate, error) {
 	var names []string
 	add := func(dir string, hosts []string, addresses []address) {
 		if dir != directory {
@@ -186,7 +187,11 @@ func (c *config) selfMade(directory string) (*door.Certificate, error) {
 	if c.doorTLS() {
 		add(c.Listen.TLS.Directory, c.Listen.TLS.Hosts, c.doors())
 	}
-	return door.SelfMade(directory, names...)
+	cert, err := door.SelfMade(directory, names...)
+	if err != nil {
+		return nil, fmt.Errorf("%w; set %s.directory to a folder that can be written, or give %s.certFile and %s.keyFile", err, section, section, section)
+	}
+	return cert, nil
 }
 
 // newProxy gives the proxy its doors.

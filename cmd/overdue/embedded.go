@@ -290,7 +290,7 @@ func (c *config) certificate(changed func(error)) (*door.Certificate, error) {
 	case t.CertFile != "":
 		return door.LoadCertificate(t.CertFile, t.KeyFile, changed)
 	}
-	return c.selfMade(t.Directory)
+	return c.selfMade("broker.tls", t.Directory)
 }
 
 // certificateChanged tells of the files of a certificate that have been replaced.

@@ -87,10 +87,13 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 	defer h.close()
 	x := &explanation{Entity: place.String(), MessageID: id, Timeline: []happening{}, lives: map[time.Duration]bool{}}
 	if err := x.lookFor(ctx, h, place.String(), x.found); err != nil {
-		return explainFailure(place, err)
+		return dlqFailure(place, err)
 	}
 	if err := x.lookFor(ctx, h, place.Path(), x.foundDead); err != nil {
-		return explainFailure(place, err)
+		return dlqFailure(place, err)
+	}
+	if x.waiting+x.dead == 0 && h.isTopic(ctx, place) {
+		return noPlace(place)
 	}
 	for _, queue := range []string{c.MonitorQueue, dlq.Place{Entity: c.MonitorQueue}.Path()} {
 		undone := queue != c.MonitorQueue
@@ -117,10 +120,6 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 		}
 	}
 	return nil
-}
-
-func explainFailure(place dlq.Place, err error) error {
-	return dlqFailure(place, err)
 }
 
 // lookFor shows found the messages with the id.

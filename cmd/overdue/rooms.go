@@ -84,11 +84,11 @@ func start(r role, c *config, log *zap.Logger, level zap.AtomicLevel) (*process,
 		return nil, err
 	}
 	if err := p.startAll(ls); err != nil {
-		ls.close()
-		// The start's own error is the one to tell.
+		// The start's own error is the one to tell. Rooms whose listeners were closed under them would have another.
 		if stopErr := p.stop(); stopErr != nil {
 			log.Warn("stop after a failed start", zap.Error(stopErr))
 		}
+		ls.close()
 		return nil, err
 	}
 	p.life.serving()
