@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // Every test that a page names has to exist: a promise without one is a wish.
@@ -151,20 +152,63 @@ func page(t *testing.T, name string) string {
 	return string(b)
 }
 
-// Every link between the project's own pages has to lead somewhere.
+// Every link between the project's own pages has to lead somewhere, and one to a section to a heading.
 func TestLinksBetweenPagesLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`)
+	sections := 0
 	walk(t, ".md", func(path string) {
 		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range link.FindAllStringSubmatch(string(page), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
+			target := path
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(path), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s, which does not exist", path, m[1])
+				continue
+			}
+			if m[2] == "" || !strings.HasSuffix(target, ".md") {
+				continue
+			}
+			sections++
+			if !headings(t, target)[m[2]] {
+				t.Errorf("%s links to %s#%s, and no heading there has that name", path, m[1], m[2])
 			}
 		}
 	})
+	if sections < 20 {
+		t.Errorf("%d links to sections, want those of the pages", sections)
+	}
+}
+
+// headings are the names by which the headings of a page are linked to, as GitHub makes them.
+func headings(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, count := map[string]bool{}, map[string]int{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(page), -1) {
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, strings.TrimSpace(m[1]))
+		if n := count[name]; n > 0 {
+			names[name+"-"+strconv.Itoa(n)] = true
+		}
+		count[name]++
+		names[name] = true
+	}
+	return names
 }
 
 // walk calls f with every file of the project that ends in suffix.
