@@ -219,3 +219,45 @@ func TestEveryFileIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The overlays in deploy/README.md are what people copy. Where they stand, the copy of this repository has another path.
+func TestTheOverlaysOfTheReadmeRender(t *testing.T) {
+	page, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlays := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(overlays) != 2 {
+		t.Fatalf("deploy/README.md has %d overlays, want those of the monitor and of an app", len(overlays))
+	}
+	app, err := os.ReadFile("testdata/kustomize/app/app.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, overlay := range overlays {
+		dir := t.TempDir()
+		deploy, err := filepath.Abs("..")
+		if err == nil {
+			deploy, err = filepath.Rel(dir, deploy)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.ReplaceAll(overlay[1], "overdue/deploy", deploy)
+		text = strings.ReplaceAll(text, "contoso.", "fabrikam.") // which no file of ours says
+		for name, b := range map[string][]byte{"kustomization.yaml": []byte(text), "app.yaml": app} {
+			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, w := range workloads(t, objects(t, kustomize(t, dir))) {
+			w.check(t)
+			if got := w.env(t)["OVERDUE_NAMESPACE"]; got != "fabrikam.servicebus.windows.net" {
+				t.Errorf("overlay %d: %s is for namespace %q, want the overlay's", i, w.name, got)
+			}
+			if got := w.container.Image; got != "registry.example.com/overdue:1.0" {
+				t.Errorf("overlay %d: %s runs %s, want the overlay's image", i, w.name, got)
+			}
+		}
+	}
+}
