@@ -40,6 +40,7 @@ type admin struct {
 	ready    []check                 // ask for a state; they do not go out
 	outbound []check                 // go out and ask
 	sinks    atomic.Pointer[[]check] // so do these, of the sinks of alerts; nil = none
+	told     atomic.Pointer[toldLog] // of the monitor; nil without one
 	quit     chan struct{}           // gets a value when somebody wants the process to end
 }
 
@@ -60,6 +61,7 @@ func (a *admin) handler() http.Handler {
 	mux.HandleFunc("GET /healthz/outbound", a.healthzOutbound)
 	mux.Handle("POST /drain", local(a.drain))
 	mux.Handle("POST /quitquitquit", local(a.quitquitquit))
+	mux.Handle("GET /told", local(a.showTold))
 	mux.Handle("GET /loglevel", local(a.showLevel))
 	mux.Handle("PUT /loglevel", local(a.setLevel))
 	mux.Handle("GET /configz", local(a.configz))

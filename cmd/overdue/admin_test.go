@@ -226,8 +226,8 @@ func TestTheAdminPortSaysWhatItHas(t *testing.T) {
 			t.Errorf("GET / names %s %s, which is not there", method, path)
 		}
 	}
-	if lines != 11 {
-		t.Errorf("GET / names %d endpoints, want 11:\n%s", lines, text)
+	if lines != 12 {
+		t.Errorf("GET / names %d endpoints, want 12:\n%s", lines, text)
 	}
 	if code, _ := ask(a, "GET", "/nosuch", ""); code != 404 {
 		t.Errorf("GET /nosuch = %d, want 404", code)

@@ -25,6 +25,7 @@ type sinkRack struct {
 	outbox  alert.Outbox
 	log     alert.Alerter
 	forward atomic.Pointer[alert.Forward] // nil until a configuration needs it
+	told    *toldLog
 
 	racked []racked
 }
@@ -37,7 +38,9 @@ type racked struct {
 }
 
 func (p *process) newSinkRack(client *sbclient.Client, links *sblink.Namespace, outbox alert.Outbox) *sinkRack {
-	s := &sinkRack{p: p, client: client, links: links, outbox: outbox, log: alert.NewLog(p.log.Named("alert"))}
+	history := &toldLog{}
+	p.admin.told.Store(history)
+	s := &sinkRack{p: p, client: client, links: links, outbox: outbox, log: history.watch(alert.NewLog(p.log.Named("alert"))), told: history}
 	p.life.links("forwarding", func(ctx context.Context) error {
 		if f := s.forward.Load(); f != nil {
 			return f.Close(ctx)
@@ -60,7 +63,7 @@ func (s *sinkRack) fill(c *config) (next []racked, err error) {
 		}
 		sink, err := s.p.alerter(&a, s.client, s.outbox)
 		if err == nil {
-			sink, err = alert.Only(sink, a.Entities, a.Events)
+			sink, err = alert.Only(s.told.watch(sink), a.Entities, a.Events)
 		}
 		if err != nil {
 			return nil, &configError{fmt.Errorf("%s: %w", c.at(key), err)}

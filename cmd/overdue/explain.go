@@ -35,11 +35,13 @@ func (p *program) explainCommand() *cobra.Command {
 		Short: "Show what is known of a message: sent, watched, due, dead-lettered, told",
 		Long: "Looks for the message in its queue and in its dead-letter queue, and for its companions on the monitor queue\n" +
 			"and among those that could not be done, and puts what they say in the order of time. What has been completed has\n" +
-			"left no trace in the broker; the alerts' sinks and the logs know of what was told. Looking is peeking, page\n" +
-			"by page, and disturbs nothing.",
+			"left no trace in the broker: who was told of a missed deadline, and how late it was, is asked of the Overdue at\n" +
+			"listen.admin, which remembers its last 2,000 events. Looking is peeking, page by page, and disturbs nothing.",
 		Example: "  overdue explain orders order-1\n  overdue explain events/Subscriptions/audit 4711 --json",
 	}
-	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
+	load := p.configFlags(cmd, func(path string) bool {
+		return path == "namespace" || path == "monitorQueue" || isAdminAddress(path)
+	})
 	o.flags(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -70,7 +72,9 @@ type explanation struct {
 	MessageID string      `json:"messageId"`
 	Verdict   string      `json:"verdict"`
 	Timeline  []happening `json:"timeline"`
+	Note      string      `json:"note,omitempty"` // what could not be asked
 
+	told                                  []toldEvent // events about messages of that id
 	waiting, dead, watched, slots, undone int
 	lives                                 map[time.Duration]bool // of the messages that were found
 }
@@ -86,6 +90,7 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 	}
 	defer h.close()
 	x := &explanation{Entity: place.String(), MessageID: id, Timeline: []happening{}, lives: map[time.Duration]bool{}}
+	x.ask(ctx, c, place)
 	if err := x.lookFor(ctx, h, place.String(), x.found); err != nil {
 		return dlqFailure(place, err)
 	}
@@ -108,6 +113,9 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 			return err
 		}
 	}
+	for i := range x.told {
+		x.tell(&x.told[i])
+	}
 	slices.SortStableFunc(x.Timeline, func(a, b happening) int { return a.Time.Compare(b.Time) })
 	x.Verdict = x.verdict()
 	if o.json {
@@ -119,7 +127,10 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 			return err
 		}
 	}
-	return nil
+	if x.Note != "" {
+		_, err = fmt.Fprintf(p.stdout, "%s\n", x.Note)
+	}
+	return err
 }
 
 // lookFor shows found the messages with the id.
@@ -177,6 +188,10 @@ func (x *explanation) foundDead(l *dlq.Letter) {
 	why := cmp.Or(l.Reason, "without a reason")
 	if l.Description != "" {
 		why += ": " + l.Description
+	}
+	if d := x.missed(l); d != nil {
+		x.add(d.DeadLetteredTime, "dead-lettered", where, "dead-lettered %s after its deadline (%s), %s", d.Lag().Round(time.Millisecond), d.Strategy, why)
+		return
 	}
 	// Service Bus does not stamp when.
 	at := l.EnqueuedTime

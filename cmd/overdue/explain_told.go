@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"overdue/alert"
+	"overdue/internal/dlq"
+)
+
+// ask asks the process at listen.admin what was told of the message. Nothing may run there: the monitor may be elsewhere.
+func (x *explanation) ask(ctx context.Context, c *config, place dlq.Place) {
+	addr, err := c.adminAddress("explain")
+	if err != nil {
+		return
+	}
+	all, err := askTold(ctx, addr, x.MessageID)
+	if err != nil {
+		x.Note = fmt.Sprintf("Who was told of it is not known here: no monitor answers at listen.admin, %s.", addr)
+		return
+	}
+	for _, t := range all {
+		if strings.EqualFold(t.Event.Data.Entity, place.Entity) && strings.EqualFold(t.Event.Data.Subscription, place.Subscription) {
+			x.told = append(x.told, t)
+		}
+	}
+}
+
+// missed is the event about the missed deadline of that very message; nil without one.
+func (x *explanation) missed(l *dlq.Letter) *alert.EventData {
+	for i := range x.told {
+		d := &x.told[i].Event.Data
+		if x.told[i].Event.Type == alert.TypeMissed && d.SequenceNumber == l.Number && d.EnqueuedTime.Truncate(time.Millisecond).Equal(l.EnqueuedTime.Truncate(time.Millisecond)) {
+			return d
+		}
+	}
+	return nil
+}
+
+// tell adds who has taken an event. Of a message that is not there any more the event also says when it was missed.
+func (x *explanation) tell(t *toldEvent) {
+	d := &t.Event.Data
+	if t.Event.Type == alert.TypeMissed && x.dead == 0 {
+		x.add(d.EnqueuedTime, "enqueued", "the monitor", "enqueued as number %d", d.SequenceNumber)
+		x.add(d.Deadline, "deadline", "the monitor", "its deadline")
+		x.add(d.DeadLetteredTime, "dead-lettered", "the monitor", "dead-lettered %s after its deadline (%s), %s",
+			d.Lag().Round(time.Millisecond), d.Strategy, d.DeadLetterReason)
+	}
+	for _, by := range t.By {
+		x.add(by.Time, "told", by.Sink, "told: %s has taken %s %s", by.Sink, t.Event.Type, t.Event.ID)
+	}
+}
