@@ -117,3 +117,30 @@ func TestSettledInTheMomentsOfTheNudge(t *testing.T) {
 		})
 	}
 }
+
+// While deadlines are being missed somebody begins to delete the dead letters as they come. Those of one reading may be lost to
+// that; then the monitor looks before it has the broker expire what is overdue, and all are told.
+func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		const n, every = 80, 200 * time.Millisecond
+		for i := range n {
+			s.send(workQueue, fmt.Sprintf("m-%03d", i), ttl(5*time.Second+time.Duration(i)*every))
+		}
+		time.Sleep(10 * time.Second)
+		ctx, cancel := context.WithCancel(s.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.drain(ctx)
+		}()
+		defer func() { cancel(); <-ended }()
+		time.Sleep(30 * time.Second)
+		told := s.hook.subjects()
+		if all := len(slices.Compact(slices.Clone(told))); all != len(told) || all < n-3 {
+			s.Errorf("told of %d messages, %d times, want of all but 3 of %d at least, once", all, len(told), n)
+		}
+		s.settled(time.Minute)
+	})
+}

@@ -56,6 +56,7 @@ type scene struct {
 	sent      int             // by sendBatch
 	written   atomic.Int64    // companions
 	slots     bool            // whether slots stand for messages wherever they can
+	auto      bool            // only where they pay
 	stamp     bool            // whether the proxy stamps TTLs
 	monitored map[string]bool // what the proxy writes companions for
 	blind     bool            // the monitor is not told how entities were made
@@ -142,6 +143,9 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	cfg := scheduler.Config{
 		Client: s.ns.Lasting(s.T), MonitorQueue: monitorQueue, Operations: o,
 		Companions: scheduler.CompanionsSlot, Written: func(n int, _ error) { s.written.Add(int64(n)) },
+	}
+	if s.auto {
+		cfg.Companions = scheduler.CompanionsAuto
 	}
 	if s.oneHouse {
 		cfg.Index, cfg.Links, cfg.Deadlines = scheduler.NewMemoryIndex(0), s.links(), s.deadlines

@@ -167,3 +167,55 @@ func (s *scene) drainForever(ctx context.Context) {
 		_, _ = r.ReceiveMessages(ctx, 1000, nil)
 	}
 }
+
+// The same where slots stand for spans of times to live, whose messages are read once for many slots: some of them are received
+// after that, given back or held until long after their deadlines.
+func TestSlotsOfSpansKeepEveryDeadline(t *testing.T) {
+	seed := testseed.Of(t)
+	play(t, func(s *scene) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		s.measure()
+		s.startMonitor()
+		const batch, batches = 20, 10
+		due := map[string]time.Time{}
+		done := make(chan map[string]bool)
+		ctx, stop := context.WithCancel(s.Context())
+		consumer := rng.Uint64()
+		go func() { done <- s.consumeAtRandom(ctx, consumer) }()
+		for range batches {
+			lives := make([]time.Duration, batch)
+			for i := range lives {
+				lives[i] = time.Duration(3000+rng.IntN(3000)) * time.Millisecond
+				due[fmt.Sprint("b-", s.sent+i+1)] = time.Now().Add(lives[i])
+			}
+			s.sendLives(workQueue, lives)
+			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
+		}
+		time.Sleep(8 * time.Second)
+		stop()
+		received := <-done
+		time.Sleep(time.Minute)
+		told := map[string]int{}
+		for _, e := range s.hook.told() {
+			told[e.Subject]++
+			if at := e.Data.DeadLetteredTime; at.Before(due[e.Subject].Truncate(time.Millisecond)) {
+				t.Errorf("%s was dead-lettered %v before its deadline", e.Subject, due[e.Subject].Sub(at))
+			}
+		}
+		for id := range due {
+			if want := 1; received[id] && told[id] != 0 || !received[id] && told[id] != want {
+				t.Errorf("%s: received %v, told %d times", id, received[id], told[id])
+			}
+		}
+		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled+c.DeadLetter != 0 {
+			t.Errorf("left on the monitor queue: %+v", c)
+		}
+		if c := s.queue(workQueue).Counts(); c.Active+c.Deferred != 0 {
+			t.Errorf("left on the work queue: %+v", c)
+		}
+	}, func(s *scene, c *broker.Config) {
+		s.slots = true
+		c.Queues[0].MaxDeliveryCount = 1000
+		c.Queues[0].LockDuration = 10 * time.Second
+	})
+}

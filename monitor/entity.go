@@ -52,8 +52,9 @@ type entity struct {
 	passing  []*watch // taken out of watches for the pass that is made
 	work     view
 	dead     view
-	transfer view           // of what it could not forward
-	heir     view           // of what its dead letters are forwarded to; opened when they are
+	transfer view // of what it could not forward
+	heir     view // of what its dead letters are forwarded to; opened when they are
+	shelf    shelf
 	memory   memory         // of both views: numbers are the same in the dead-letter queue
 	adopted  map[int64]bool // namesakes by number, see noteAdopted
 	traits   traits
@@ -260,7 +261,7 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 		e.suspect()
 		due, err = e.awaitNudge(ctx, due), nil
 	} else if err == nil {
-		e.weigh(due)
+		e.weigh(ctx, due)
 	}
 	missing := entityMissing(err)
 	wait := e.retryAfter(err)

@@ -18,7 +18,9 @@ type fact struct {
 
 	missed    time.Time // by our clock: when a deadline was last seen to have been missed
 	suspected time.Time // by our clock: when it was last taken for likely that deadlines are missed
-	unfound   time.Time // by our clock: when most of what a nudge was made for was last not found among the dead letters
+	unfound   time.Time // by our clock: when dead letters were last not found that a nudge should have left, and nothing spoke against it
+	taken     time.Time // by our clock: when one that had been found was last gone
+	letter    int64     // the number of one that was seen shortly before, and lies there as far as is known; 0 = none
 }
 
 // facts remembers. What is forgotten is learnt anew.

@@ -229,23 +229,15 @@ func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, w
 			i++
 			continue
 		}
-		number, err := v.seek(ctx, from(wants[i]))
-		if err != nil {
-			return err
-		}
-		for size := firstPage; i < len(wants); size = min(size*pageGrowth, pageSize) {
-			page, err := v.peek(ctx, number, size)
-			if err != nil {
-				return err
-			}
-			if len(page) == 0 {
-				return nil // the windows of all others begin even later
+		page, err := v.approach(ctx, from(wants[i]))
+		for size := firstPage; i < len(wants); {
+			if err != nil || len(page) == 0 {
+				return err // the windows of all others begin even later
 			}
 			for _, m := range page {
 				match(byID[m.MessageID], m, better)
 			}
 			last := page[len(page)-1]
-			number = last.SequenceNumber + 1
 			reached := last.EnqueuedTime
 			for i < len(wants) {
 				if _, until := window(wants[i]); wants[i].found == nil && !until.Before(reached) {
@@ -255,6 +247,10 @@ func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, w
 			}
 			if i < len(wants) && from(wants[i]).After(reached) {
 				break // a gap: seek across it
+			}
+			if i < len(wants) {
+				size = min(size*pageGrowth, pageSize)
+				page, err = v.peek(ctx, last.SequenceNumber+1, size)
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // Where deadlines are being missed, what matters is that the broker is woken, and a nudge wakes it for all that is overdue,
@@ -22,14 +24,15 @@ const (
 	missedLately = 30 * time.Second
 	// suspectedFor is for how long it does where that is only suspected.
 	suspectedFor = 2 * time.Second
-	// unfoundRest is for how long it does not after most of what was nudged for was not found among the dead letters.
+	// unfoundRest is for how long it does not where dead letters are taken away, or may be: what was nudged for was not found there, and
+	// none that would be known to have stayed.
 	unfoundRest = time.Minute
 	// lookBudget is how many peeks a first look may take. One that takes more goes through a long queue, where nobody keeps up:
 	// to nudge and to read the dead letters is probably cheaper.
 	lookBudget = 8
 	// pageRest is for how long no dead letters are read, per peek that the last reading took, and waitMost bounds that.
 	// So few messages are told at once, and of many only so much later that they share pages.
-	pageRest = 4 * time.Millisecond
+	pageRest = 10 * time.Millisecond
 	waitMost = time.Second
 )
 
@@ -51,7 +54,7 @@ func (e *entity) reachable() bool {
 		return false
 	}
 	f := e.w.facts.of(e.key)
-	return f.vanished == 0 && (f.unfound.IsZero() || time.Since(f.unfound) > unfoundRest)
+	return f.vanished == 0 && !f.doubted()
 }
 
 // misses reports whether deadlines are being missed on e.
@@ -180,8 +183,9 @@ func (e *entity) suspect() {
 	e.nudges.Store(true)
 }
 
-// weigh takes note of what has come of a pass for which nudges had been made.
-func (e *entity) weigh(due []*watch) {
+// weigh takes note of what has come of a pass for which nudges had been made. What is gone and has left no dead letter was received
+// in time, or somebody takes the dead letters away: those that were seen shortly before tell which.
+func (e *entity) weigh(ctx context.Context, due []*watch) {
 	found, gone := 0, 0
 	for _, wt := range due {
 		switch {
@@ -194,15 +198,44 @@ func (e *entity) weigh(due []*watch) {
 	if found == 0 && gone == 0 {
 		return
 	}
+	fresh := e.dead.freshLetter(e.w.clock.now())
+	known := e.w.facts.of(e.key)
+	stays, taken := false, false
+	if known.letter != 0 && (found < gone || found > 0 && known.doubted()) {
+		stays, taken = e.keeps(ctx, known.letter)
+	}
+	if taken {
+		fresh, e.dead.latest = 0, letter{}
+	}
 	e.w.facts.learn(e.key, func(f *fact) {
 		if found > 0 {
 			f.missed = time.Now()
 		}
-		if found < gone {
+		f.letter = fresh
+		switch {
+		case taken:
+			f.unfound, f.taken = time.Now(), time.Now()
+		case stays && time.Since(f.taken) > unfoundRest:
+			f.unfound = time.Time{}
+		case !stays && found == 0 && fresh == 0:
 			f.unfound = time.Now()
 		}
 	})
 }
+
+// keeps looks whether a dead letter with that number, which was seen before, stays where it is, or was taken away.
+func (e *entity) keeps(ctx context.Context, number int64) (stays, taken bool) {
+	page, err := e.dead.peek(ctx, number, 1)
+	if err != nil {
+		e.log.Debug("no look at a dead letter", zap.Error(err)) // the next one at any will tell whether that lasts
+		return false, false
+	}
+	stays = len(page) > 0 && page[0].SequenceNumber == number
+	return stays, !stays
+}
+
+// doubted reports whether dead letters may not stay where they are.
+func (f *fact) doubted() bool { return !f.unfound.IsZero() && time.Since(f.unfound) <= unfoundRest }
 
 // rest lets some time pass before dead letters are read anew, after so many peeks.
 func (e *entity) rest(peeks int) {

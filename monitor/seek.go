@@ -7,6 +7,8 @@ import (
 	"math"
 	"sort"
 	"time"
+
+	"overdue/internal/sblink"
 )
 
 // maxLandmarks bounds what a view remembers. When it is full every second one goes, so
@@ -97,6 +99,26 @@ func (v *view) seek(ctx context.Context, t time.Time) (int64, error) {
 		}
 	}
 	return lo.number + 1, nil
+}
+
+// approach returns the first page of what was enqueued at t or later, with a few older messages before it; an empty one when
+// there is nothing. Mostly the queue is short behind what is known of it: then that page is all that is read.
+func (v *view) approach(ctx context.Context, t time.Time) ([]*sblink.Message, error) {
+	if before, _, hasBefore, hasAfter := v.marks.around(t); !hasBefore || !hasAfter {
+		at := int64(0)
+		if hasBefore {
+			at = before.number + 1
+		}
+		page, err := v.peek(ctx, at, firstPage)
+		if err != nil || len(page) == 0 || !page[len(page)-1].EnqueuedTime.Before(t) {
+			return page, err
+		}
+	}
+	at, err := v.seek(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return v.peek(ctx, at, firstPage)
 }
 
 // gallop goes ahead from lo in doubling steps until it meets a message that is not

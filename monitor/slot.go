@@ -48,34 +48,74 @@ func (e *entity) unfold(ctx context.Context, due []*watch) ([]*watch, error) {
 			known[wt.want.number] = true
 		}
 	}
-	var found []*watch
 	windows := windowsOf(slots)
+	var found []*watch
 	for i := range windows {
-		w := &windows[i]
-		err := e.work.between(ctx, w.from, w.until, func(m *sblink.Message) {
-			if slot := w.slotOf(e, m, known); slot != nil {
-				found = append(found, slot.adopt(e, m, known))
-			}
-		})
-		if err == nil {
-			err = e.dead.between(ctx, w.from, w.until, func(m *sblink.Message) {
-				// One that is being told is adopted too: this companion may be all that is left of it.
-				if slot := w.slotOf(e, m, known); slot != nil && expired(m) && !e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
-					wt := slot.adopt(e, m, known)
-					wt.missed = e.missed(wt, m)
-					found = append(found, wt)
-				}
-			})
-		}
+		more, err := e.unfoldWindow(ctx, &windows[i], known)
+		found = append(found, more...)
 		if err != nil {
 			e.abandonFound(ctx, found)
 			return due, err
 		}
 	}
+	e.shelf.clear(windows)
 	for _, wt := range slots {
 		wt.held.done(ctx, nil)
 	}
 	return append(rest, found...), nil
+}
+
+// unfoldWindow finds the messages of the slots of one window. Known are the numbers of those that have watches.
+func (e *entity) unfoldWindow(ctx context.Context, w *window, known map[int64]bool) (found []*watch, err error) {
+	var noted []*want
+	if err := e.waitingIn(ctx, w, func(m *sblink.Message) {
+		if slot := w.slotOf(e, m, known); slot != nil {
+			found = append(found, slot.adopt(e, m, known))
+		}
+	}, func(m shelved) {
+		if !known[m.number] && w.slotFor(m.enqueued, m.expiry) != nil {
+			noted = append(noted, &want{number: m.number})
+		}
+	}); err != nil {
+		return found, err
+	}
+	buried := func(m *sblink.Message) {
+		// One that is being told is adopted too: this companion may be all that is left of it.
+		if slot := w.slotOf(e, m, known); slot != nil && expired(m) && !e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+			wt := slot.adopt(e, m, known)
+			wt.missed = e.missed(wt, m)
+			found = append(found, wt)
+		}
+	}
+	dead := map[int64]bool{}
+	if err := e.dead.between(ctx, w.from, w.until, func(m *sblink.Message) {
+		dead[m.SequenceNumber] = true
+		buried(m)
+	}); err != nil {
+		return found, err
+	}
+	noted = slices.DeleteFunc(noted, func(n *want) bool { return dead[n.number] })
+	// Of those that were seen before most are dead letters by now. The others a consumer has, or has had.
+	if err := e.work.findNumbered(ctx, noted, nil); err != nil {
+		return found, err
+	}
+	var gone []*want
+	for _, n := range noted {
+		if n.found == nil {
+			gone = append(gone, n)
+		} else if slot := w.slotOf(e, n.found, known); slot != nil {
+			found = append(found, slot.adopt(e, n.found, known))
+		}
+	}
+	if err := e.dead.findNumbered(ctx, gone, nil); err != nil {
+		return found, err
+	}
+	for _, n := range gone {
+		if n.found != nil { // given back and moved in the meantime
+			buried(n.found)
+		}
+	}
+	return found, nil
 }
 
 // abandonFound ends the watches of an unfolding that failed: it is made again.
@@ -116,14 +156,24 @@ func windowsOf(slots []*watch) []window {
 	return merged
 }
 
+// holds reports whether a message with that enqueued-time lies in the window.
+func (w *window) holds(enqueued time.Time) bool {
+	return !enqueued.Before(w.from) && !enqueued.After(w.until)
+}
+
 // slotOf is the watch over the slot that m belongs to, nil if it is of none of w, or has a watch. What belongs to another slot has a
 // companion of its own; a message without an end is not ours.
 func (w *window) slotOf(e *entity, m *sblink.Message, known map[int64]bool) *watch {
 	expiry, mortal := nativeExpiry(m, e.traits.Settings, m.EnqueuedTime)
-	if !mortal {
+	if !mortal || known[m.SequenceNumber] {
 		return nil
 	}
-	life := expiry.Sub(m.EnqueuedTime)
+	return w.slotFor(m.EnqueuedTime, expiry)
+}
+
+// slotFor is the watch over the slot of messages with such stamps, nil if it is none of w.
+func (w *window) slotFor(enqueued, expiry time.Time) *watch {
+	life := expiry.Sub(enqueued)
 	// Stamps are whole milliseconds, cut, so this one may be of the slot before; that one has looked already, or will.
 	i, _ := slices.BinarySearchFunc(w.slots, expiry, func(wt *watch, t time.Time) int { return wt.slot.SlotEnd.Compare(t) })
 	for ; i < len(w.slots); i++ {
@@ -131,9 +181,6 @@ func (w *window) slotOf(e *entity, m *sblink.Message, known map[int64]bool) *wat
 		case !expiry.After(slot.SlotStart()):
 			return nil
 		case slot.StandsFor(life):
-			if known[m.SequenceNumber] {
-				return nil
-			}
 			return w.slots[i]
 		}
 	}

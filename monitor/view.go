@@ -37,9 +37,10 @@ type view struct {
 	cursor  bool           // numbers say nothing of the time: what is not where its number says is looked for everywhere
 	marks   landmarks
 	memory  *memory
-	peeks   int  // so far
-	limited bool // left counts
-	left    int  // peeks until errCostly
+	latest  letter // the dead letter that has expired last, of those that were seen
+	peeks   int    // so far
+	limited bool   // left counts
+	left    int    // peeks until errCostly
 }
 
 // peek brings up to n messages from sequence number from on. An empty page means that
@@ -72,6 +73,9 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*sblink.Message, 
 		if !pending(m) { // it gets another number when it is activated
 			v.memory.add(m.MessageID, m.SequenceNumber, m.EnqueuedTime)
 		}
+		if at := m.EnqueuedTime.Add(m.TimeToLive); m.DeadLetterReason == reasonExpired && m.TimeToLive > 0 && at.After(v.latest.expired) {
+			v.latest = letter{m.SequenceNumber, at}
+		}
 	}
 	if len(page) > 0 && !v.cursor {
 		for _, m := range []*sblink.Message{page[0], page[len(page)-1]} {
@@ -79,6 +83,24 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*sblink.Message, 
 		}
 	}
 	return page, nil
+}
+
+// letterAge is how long ago a dead letter has expired at most that tells whether dead letters stay where they are.
+const letterAge = 10 * time.Second
+
+// letter is a dead letter with a time to live of its own.
+type letter struct {
+	number  int64
+	expired time.Time
+}
+
+// freshLetter is the number of the dead letter that was seen and has expired last, 0 if that was long before now, or its entity has ended its life
+// before its time.
+func (v *view) freshLetter(now time.Time) int64 {
+	if now.Sub(v.latest.expired).Abs() > letterAge {
+		return 0
+	}
+	return v.latest.number
 }
 
 // limit bounds the peeks that follow; negative: it does not.
