@@ -24,19 +24,20 @@ import (
 // somebody has settled is not told, all else is dead-lettered, never early, and told once, and nothing is left.
 func TestWhateverConsumersDo(t *testing.T) {
 	end := broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true, LockDuration: 5 * time.Second}
-	for name, kind := range map[string]struct {
-		to        string
+	turn := 0
+	for _, kind := range []struct {
+		name, to  string
 		places    []place
 		configure func(*scene, *broker.Config)
 	}{
-		"queue":       {workQueue, []place{{path: workQueue}}, plain},
-		"sessions":    {workQueue, []place{{path: workQueue, sessions: true}}, withSessions},
-		"partitioned": {workQueue, []place{{path: workQueue}}, func(_ *scene, c *broker.Config) { c.Queues[0].EnablePartitioning = true }},
-		"forwarding": {workQueue, []place{{path: "end"}}, func(_ *scene, c *broker.Config) {
+		{"queue", workQueue, []place{{path: workQueue}}, plain},
+		{"sessions", workQueue, []place{{path: workQueue, sessions: true}}, withSessions},
+		{"partitioned", workQueue, []place{{path: workQueue}}, func(_ *scene, c *broker.Config) { c.Queues[0].EnablePartitioning = true }},
+		{"forwarding", workQueue, []place{{path: "end"}}, func(_ *scene, c *broker.Config) {
 			c.Queues[0].ForwardTo = "end"
 			c.Queues = append(c.Queues, end)
 		}},
-		"topic": {topic, []place{{path: of("plain"), subscription: "plain"}, {path: of("sessions"), subscription: "sessions", sessions: true}},
+		{"topic", topic, []place{{path: of("plain"), subscription: "plain"}, {path: of("sessions"), subscription: "sessions", sessions: true}},
 			withTopic(
 				subscription("plain", func(c *broker.SubscriptionSetup) { c.LockDuration = 5 * time.Second }),
 				subscription("sessions", func(c *broker.SubscriptionSetup) { c.LockDuration, c.RequiresSession = 5*time.Second, true }),
@@ -44,8 +45,9 @@ func TestWhateverConsumersDo(t *testing.T) {
 	} {
 		for _, stamp := range []bool{true, false} {
 			for _, named := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s, stamp %v, named %v", name, stamp, named), func(t *testing.T) {
-					inModes(t, func(s *scene, c *broker.Config) {
+				turn++
+				t.Run(fmt.Sprintf("%s, stamp %v, named %v", kind.name, stamp, named), func(t *testing.T) {
+					inModeOfTurn(t, turn, func(s *scene, c *broker.Config) {
 						c.Queues[0].LockDuration = 5 * time.Second
 						if !named {
 							c.MaxMessageSize = brimSize

@@ -11,6 +11,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/entities"
 	"overdue/internal/queue"
+	"overdue/internal/testseed"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/google/go-cmp/cmp"
@@ -24,14 +25,29 @@ var modes = []struct {
 
 // inModes plays a scene in each of them. make makes its entities.
 func inModes(t *testing.T, make func(*scene, *broker.Config), act func(*scene)) {
-	for _, m := range modes {
-		t.Run(m.name, func(t *testing.T) {
-			play(t, act, func(s *scene, c *broker.Config) {
-				c.Expiry, s.expiry = m.expiry, m.expiry
-				make(s, c)
-			})
-		})
+	for i := range modes {
+		inMode(t, i, make, act)
 	}
+}
+
+// inModeOfTurn is inModes where seeds are random, and otherwise plays one of the modes: for scenes of which there are
+// so many that each mode has its turn.
+func inModeOfTurn(t *testing.T, turn int, make func(*scene, *broker.Config), act func(*scene)) {
+	if testseed.Chosen() {
+		inModes(t, make, act)
+	} else {
+		inMode(t, turn%len(modes), make, act)
+	}
+}
+
+func inMode(t *testing.T, i int, make func(*scene, *broker.Config), act func(*scene)) {
+	m := modes[i]
+	t.Run(m.name, func(t *testing.T) {
+		play(t, act, func(s *scene, c *broker.Config) {
+			c.Expiry, s.expiry = m.expiry, m.expiry
+			make(s, c)
+		})
+	})
 }
 
 // describe says how entities were made, as the administration of a namespace does.

@@ -35,6 +35,9 @@ func Of(t testing.TB) uint64 {
 	return seed
 }
 
+// Chosen reports whether the environment chooses seeds: somebody looks for what the fixed ones do not show, and has time.
+func Chosen() bool { return os.Getenv(variable) != "" }
+
 // Rapid gives the tests of a package that use rapid their seed. It belongs into TestMain, before m.Run, which parses
 // the command line: -rapid.seed still wins.
 func Rapid() {
