@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"overdue/alert"
@@ -40,7 +39,7 @@ func (p *played) toldInTheirMoments() {
 			continue
 		}
 		k := fmt.Sprint(e.Type, " ", e.Data.Subscription, "/", e.Data.SequenceNumber, " ", e.Data.WarnBeforeMs)
-		if times[k]++; times[k] > 1 && !strings.HasPrefix(e.Subject, often) {
+		if times[k]++; times[k] > 1 && !p.toldOften(e.Subject, times[k]) {
 			p.Errorf("told %d times: %s, %s", times[k], k, e.Subject)
 		}
 		if e.Data.LagMs < 0 && p.measured {
@@ -53,7 +52,7 @@ func (p *played) toldInTheirMoments() {
 			key := string(keyOf.Find(v.Body))
 			m := accepted[key]
 			k := fmt.Sprint(alert.TypeIncomplete, " ", at.subscription, "/", v.SequenceNumber, " ", 0)
-			if m.complete > 0 && times[k] == 0 && !strings.HasPrefix(m.id, often) {
+			if m.complete > 0 && times[k] == 0 && !p.toldOften(m.id, 0) {
 				p.Errorf("%s: %s had to be completed %v after it was enqueued, stands there and was not told of", at.path, key, m.complete)
 			}
 		}

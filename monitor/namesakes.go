@@ -92,8 +92,8 @@ func (e *entity) seekNamesakes(wt *watch) {
 	case wt.company || wt.judgement.verdict == Gone:
 		return
 	}
-	upTo, any := e.namesakes(wt)
-	if !any {
+	upTo, some := e.namesakes(wt)
+	if !some {
 		return
 	}
 	wt.company = true
@@ -108,7 +108,7 @@ func (e *entity) seekNamesakes(wt *watch) {
 
 // namesakes reports whether there may be other messages that the reference of wt fits, and how late they were enqueued at most;
 // zero = no matter.
-func (e *entity) namesakes(wt *watch) (upTo time.Time, any bool) {
+func (e *entity) namesakes(wt *watch) (upTo time.Time, some bool) {
 	if wt.want.namesakes || wt.ref.From.IsZero() {
 		return time.Time{}, wt.want.namesakes
 	}
