@@ -147,7 +147,7 @@ func (p *program) withoutNamespace(ctx context.Context, c *config, o doctorOptio
 	}
 	defer patient.close(ctx)
 	cfg := patient.examination(nil, o)
-	if len(cfg.Others) == 0 {
+	if len(cfg.Others) == 0 && cfg.Redis == nil {
 		return p.noPatient(o.json)
 	}
 	r := doctor.ExamineOthers(ctx, cfg)
@@ -182,6 +182,7 @@ In a namespace the doctor checks
   - each monitored queue and topic: rights to send and to listen, dead-lettering on expiry, deadlines against times to
     live and lock durations, sessions, duplicate detection, partitioning, forwarding, auto-delete, status
   - the sinks of alerts (--send-test sends each a test event)
+  - Redis, where there is one: version, rights, TLS, memory
 
 Point it at a namespace, or at a broker of this machine:
   overdue doctor --namespace contoso.servicebus.windows.net

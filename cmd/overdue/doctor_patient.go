@@ -109,11 +109,11 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 		x.Others = append(x.Others, d.sinkChecks(a, o.sendTest)...)
 	}
 	if c.Redis != "" {
-		// What is there may be lost at any time, so that it persists is nothing to ask for.
-		x.Others = append(x.Others, doctor.Check{
-			Subject: "redis", Name: "reachable", Well: "It answers.", Severity: doctor.Warning,
-			Fix: "check redis or redisFile; without it deadlines are kept all the same, with more looks for nothing", Run: d.pingRedis,
-		})
+		a := &c.redisAddress
+		x.Redis = &doctor.Redis{Hosts: a.Hosts, TLS: a.TLS, Password: a.Password != "", User: a.Username, Setting: "redis", Ask: d.askRedis}
+		if c.RedisFile != "" {
+			x.Redis.Setting = "redisFile"
+		}
 	}
 	if text := c.Heartbeat.URL; text != "" {
 		x.Others = append(x.Others, doctor.Check{
@@ -128,15 +128,23 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 	return x
 }
 
-// pingRedis asks whether Redis answers.
-func (d *patient) pingRedis(ctx context.Context) error {
+// askRedis asks Redis for how it is, and tries what the program sends to it.
+func (d *patient) askRedis(ctx context.Context) (state doctor.RedisState, err error) {
 	s, err := redisstore.Open(redisstore.Config{
 		Address: d.cfg.redisAddress, Roots: d.cfg.redisRoots, Fleet: []string{d.ns.host, d.cfg.MonitorQueue},
 	})
 	if err != nil {
-		return err
+		return state, err
 	}
-	return errors.Join(s.Ping(ctx), s.Close())
+	c, err := s.Checkup(ctx)
+	if err = errors.Join(err, s.Close()); err != nil {
+		return state, err
+	}
+	state = doctor.RedisState{RoundTrip: c.RoundTrip, Denied: c.Denied, KeyDenied: c.KeyDenied, Refusal: c.Refusal}
+	for _, server := range c.Servers {
+		state.Servers = append(state.Servers, doctor.RedisServer(server))
+	}
+	return state, nil
 }
 
 // restrict keeps what is named, and adds what is not known.

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -44,4 +46,46 @@ func TestAProcessShowsHowItsRedisIs(t *testing.T) {
 		t.Errorf("a send without Redis = %d, want 201", status)
 	}
 	shows("/readyz", http.StatusOK, "ready")
+}
+
+// The doctor says which rights a user of Redis lacks, and gives the command word by word, which cures it.
+func TestTheDoctorLooksAtRedis(t *testing.T) {
+	r := redistest.Start(t)
+	r.Must("ACL", "SETUSER", "app", "on", ">sesame", "~overdue:*", "+@all", "-eval", "-evalsha")
+	examine := func() (fix string) {
+		t.Helper()
+		var out strings.Builder
+		env := map[string]string{"OVERDUE_REDIS": "redis://app:sesame@" + r.Addr}
+		if err := run(t.Context(), []string{"doctor", "--json"}, func(name string) string { return env[name] }, &out, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		var report struct {
+			Findings []struct{ Subject, Check, Severity, Fix string }
+		}
+		if err := json.Unmarshal([]byte(out.String()), &report); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out.String(), "sesame") {
+			t.Error("the report shows the password")
+		}
+		reached := false
+		for _, f := range report.Findings {
+			reached = reached || f.Subject == "redis" && f.Check == "reachable" && f.Severity == "ok"
+			if f.Check == "rights" {
+				fix += f.Fix
+			}
+		}
+		if !reached {
+			t.Errorf("no finding says that Redis answers:\n%s", out.String())
+		}
+		return fix
+	}
+	fix := examine()
+	if want := "ACL SETUSER app +eval +evalsha"; fix != want {
+		t.Fatalf("fix %q, want %q", fix, want)
+	}
+	r.Must(strings.Fields(fix)...)
+	if fix = examine(); fix != "" {
+		t.Errorf("the fix cures nothing: %q", fix)
+	}
 }

@@ -50,6 +50,7 @@ type Config struct {
 	Targets   []Target
 	// Clock measures how far the broker's clock is ahead of ours, and how wrong that can be.
 	Clock func(context.Context) (ahead, uncertainty time.Duration, err error)
+	Redis *Redis // nil: there is none
 	// Others are checks that have nothing to do with Service Bus, such as of sinks. They are made in order.
 	Others []Check
 }
@@ -110,9 +111,7 @@ func Examine(ctx context.Context, cfg Config) *Report {
 // ExamineOthers makes only the checks that have nothing to do with Service Bus.
 func ExamineOthers(ctx context.Context, cfg Config) *Report {
 	x, r := &examiner{cfg: cfg}, &Report{Namespace: cfg.Host, Findings: []Finding{}}
-	for _, c := range cfg.Others {
-		r.add(x.other(ctx, c))
-	}
+	r.add(x.others(ctx))
 	return r
 }
 
@@ -297,6 +296,15 @@ func (x *examiner) discover(ctx context.Context, n *notes, known []Watched) (all
 	}
 	if len(all)+len(known) == 0 {
 		n.add(Advice, "list", "The namespace has no queue and no topic to monitor.", "")
+	}
+	return all
+}
+
+// others looks at what is not of the namespace.
+func (x *examiner) others(ctx context.Context) []Finding {
+	all := x.redis(ctx)
+	for _, c := range x.cfg.Others {
+		all = append(all, x.other(ctx, c)...)
 	}
 	return all
 }

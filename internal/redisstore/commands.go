@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// All commands that are sent to Redis are in this file, and the scripts under their contracts. They are those of
+// All commands that are sent to Redis are in this file and commands_trial.go, and the scripts under their contracts. They are those of
 // Redis 6.0, the oldest that Azure offers. Keys of one script have one tag; TestKeysOfAScriptShareASlot sees to it.
 
 // ping: PING.

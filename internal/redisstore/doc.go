@@ -7,5 +7,5 @@
 // or a page more; but for the Schedule, which is the monitor queue's stand-in where an operator wants that.
 //
 // Each use has a circuit of its own: once Redis has failed it, it is not asked for a while, and its caller goes on
-// alone. Every call is bounded in time. commands.go has all that is ever sent to Redis.
+// alone. Every call is bounded in time. commands*.go have all that is ever sent to Redis.
 package redisstore

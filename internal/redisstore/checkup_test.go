@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"overdue/internal/redistest"
+)
+
+// aclRule is that of docs/redis.md.
+func aclRule(t *testing.T) []string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/redis.md")
+	must(t, err)
+	rule := regexp.MustCompile(`(?m)^ACL SETUSER overdue .*$`).FindString(string(page))
+	if rule == "" {
+		t.Fatal("docs/redis.md makes no user")
+	}
+	return strings.Fields(rule)
+}
+
+// A checkup finds nothing wrong with the user of docs/redis.md, and each command that is taken from it.
+func TestACheckupTriesEveryCommandThatThePageAllows(t *testing.T) {
+	r := redistest.Start(t)
+	rule := aclRule(t)
+	// Those that a client sends to connect, or a cluster's.
+	byTheClient := []string{"select", "cluster|slots", "cluster|shards", "readonly"}
+	r.Must(rule...)
+	check := func(want ...string) {
+		t.Helper()
+		c, err := open(t, "redis://overdue:secret@"+r.Addr).Checkup(t.Context())
+		must(t, err)
+		if !slices.Equal(c.Denied, want) || c.KeyDenied || c.Refusal != "" || c.RoundTrip <= 0 {
+			t.Errorf("checkup %+v, want %q denied and nothing else", c, want)
+		}
+		if slices.Contains(want, "info") != (len(c.Servers) == 0) {
+			t.Errorf("servers %+v with %q denied", c.Servers, want)
+		}
+	}
+	check()
+	for _, may := range rule {
+		command, ok := strings.CutPrefix(may, "+")
+		if !ok || slices.Contains(byTheClient, command) {
+			continue
+		}
+		r.Must("ACL", "SETUSER", "overdue", "-"+command)
+		check(command)
+		r.Must("ACL", "SETUSER", "overdue", "+"+command)
+	}
+	if left := r.Must("KEYS", "*"); left != "*0\r\n" {
+		t.Errorf("a checkup leaves %q", left)
+	}
+}
+
+func TestACheckupSaysWhatIsRefused(t *testing.T) {
+	r := redistest.Start(t)
+	r.Must(aclRule(t)...)
+	r.Must("CONFIG", "SET", "maxmemory", "100mb")
+	r.Must("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	s := open(t, "redis://overdue:secret@"+r.Addr)
+	c, err := s.Checkup(t.Context())
+	must(t, err)
+	if len(c.Servers) != 1 || !strings.Contains(c.Servers[0].Version, ".") || c.Servers[0].Replica || c.Servers[0].Memory != 100<<20 ||
+		c.Servers[0].UsedBytes == 0 || c.Servers[0].Eviction != "allkeys-lru" {
+		t.Errorf("servers %+v", c.Servers)
+	}
+	for want, act := range map[string][]string{
+		"keys":     {"ACL", "SETUSER", "overdue", "resetkeys", "~other:*"},
+		"READONLY": {"REPLICAOF", "127.0.0.1", "1"},
+	} {
+		r.Must(act...)
+		c, err := s.Checkup(t.Context())
+		must(t, err)
+		if want == "keys" != c.KeyDenied || want != "keys" && (!strings.HasPrefix(c.Refusal, want) || !c.Servers[0].Replica) {
+			t.Errorf("%s: %+v", want, c)
+		}
+		r.Must("ACL", "SETUSER", "overdue", "resetkeys", "~overdue:*")
+		r.Must("REPLICAOF", "NO", "ONE")
+	}
+	for address, want := range map[string]string{
+		"redis://overdue:sesame@" + r.Addr:           "WRONGPASS",
+		"redis://127.0.0.1:" + redistest.FreePort(t): "refused",
+		"redis://overdue:secret@" + r.Addr + "/99":   "DB index",
+	} {
+		_, err := open(t, address).Checkup(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sesame") {
+			t.Errorf("%s: %v, want %s", want, err, want)
+		}
+	}
+}
