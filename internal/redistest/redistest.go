@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -62,10 +64,31 @@ func FreePort(t testing.TB) string {
 	return port
 }
 
+// busPort is a FreePort for a server of a cluster, which listens 10,000 ports above as well: where connections get theirs.
+func busPort(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		port := FreePort(t)
+		n, err := strconv.Atoi(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(n+10_000))); err == nil {
+			_ = ln.Close()
+			return port
+		}
+	}
+	t.Fatal("no port for a server of a cluster is free")
+	return ""
+}
+
 // Start runs a redis-server until the test ends. args are settings as on its command line: "--appendonly", "yes".
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	port := FreePort(t)
+	if slices.Contains(args, "--cluster-enabled") {
+		port = busPort(t)
+	}
 	s := &Server{Addr: "127.0.0.1:" + port, t: t, dir: t.TempDir()}
 	s.args = append([]string{"redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--loglevel", "warning"}, args...)
 	s.begin()
