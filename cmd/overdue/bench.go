@@ -13,142 +13,164 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Bounds of what can be measured.
-const (
-	benchMaxOutstanding = 1_000_000
-	benchMaxCases       = 20
-	benchMinDeadline    = 100 * time.Millisecond
-	benchMaxDeadline    = 10 * time.Minute
-	benchMaxPayload     = 64 << 10 // bytes; several fit into a batch
-)
-
-// benchPlan is what `overdue bench expire` is asked to measure.
-type benchPlan struct {
-	outstanding       []int // of each case
-	mixed             bool  // each case once more with consumers
-	shortest, longest time.Duration
-	payload           int    // bytes
-	companions        string // as the setting
+// A benchPart is one measurement of `overdue bench`, ready to be made.
+type benchPart struct {
+	name    string
+	measure func(ctx context.Context, say func(string)) (benchResult, error)
 }
 
-// benchCommand is the measurements; each is a command below it.
+// benchCommand makes all measurements in a short form; each in full is a command below it.
 func (p *program) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure Overdue on the embedded broker",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Short: "Measure Overdue on the embedded broker, beside the targets that it is held to",
+		Long: "Makes all measurements one after the other in a short form, which takes about three minutes, and\n" +
+			"sets beside each the target that Overdue is held to. Each in full is a command of its own.\n" +
+			"Everything that is measured is a process of its own on this machine; clients reach it over TCP.\n" +
+			"Ratios are of rounds that take turns, so what else the machine does hits both sides.\n" +
+			"Exit code 1 when a message was lost, early or told twice; with --strict also when a target was missed.",
 	}
-	cmd.AddCommand(p.benchExpireCommand())
+	scale := cmd.Flags().Float64("scale", 1, "how much is measured, 0.001 to 10: below 1 it only shows that all of it works")
+	p.measuring(cmd, func() (*benchPart, error) {
+		if !(*scale >= 0.001 && *scale <= 10) {
+			return nil, fmt.Errorf("--scale is %v; it must be between 0.001 and 10", *scale)
+		}
+		return benchAll(benchParts(*scale)), nil
+	})
+	cmd.AddCommand(p.benchStartCommand(), p.benchMemoryCommand(), p.benchSendCommand(), p.benchLatencyCommand(),
+		p.benchCostCommand(), p.benchExpireCommand(), p.benchLookCommand())
 	return cmd
 }
 
-// benchExpireCommand prints the result on stdout, as a table or as JSON, and fails when a deadline was
-// lost, honoured early or twice.
-func (p *program) benchExpireCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "expire",
-		Short: "Measure how late missed deadlines are honoured, and what that costs",
-		Long: "For each number of outstanding deadlines this starts an Overdue with its embedded broker in a process\n" +
-			"of its own, sends that many messages through the AMQP door, lets their deadlines pass and counts what\n" +
-			"became of each: with no consumer, then with four consumers that receive nine tenths of them.\n" +
-			"Lag is reckoned from the stamps of the broker. All cases take about two minutes.",
-		Args: cobra.NoArgs,
+// benchParts are all measurements in their short form, at that scale.
+func benchParts(scale float64) []*benchPart {
+	n := func(usual, least int) int { return max(least, int(float64(usual)*scale)) }
+	d := func(usual, least time.Duration) time.Duration {
+		return max(least, time.Duration(float64(usual)*scale))
 	}
-	outstanding := cmd.Flags().String("outstanding", "1000,10000,100000", "how many deadlines are outstanding, one number for each case")
-	mixed := cmd.Flags().Bool("mixed", true, "measure each case once more with four consumers, who receive 90 % of the messages")
-	deadlines := cmd.Flags().String("deadline-range", "5s-15s", "deadlines are spread evenly over this range after each send")
-	payload := cmd.Flags().String("payload", "256", "size of a message's body in bytes")
-	companions := cmd.Flags().String("companions", byPath["companions"].def, "the companions that are written: "+strings.Join(byPath["companions"].enum, ", "))
+	quiet := d(benchQuiet, 50*time.Millisecond)
+	return []*benchPart{
+		(&benchStartPlan{starts: n(11, 2)}).part(),
+		(&benchMemoryPlan{outstanding: []int{n(50_000, 10), n(100_000, 20)}, companions: "each", pause: d(5*time.Second, 10*time.Millisecond)}).part(),
+		(&benchSendPlan{rounds: n(5, 1), span: d(500*time.Millisecond, 20*time.Millisecond), payload: 256, clients: []string{"batches", "single"}}).part(),
+		(&benchLatencyPlan{sends: n(500, 5), delayed: n(40, 2), roundTrip: 10 * time.Millisecond, payload: 256}).part(),
+		(&benchCostPlan{
+			rates: []int{1000, 10_000}, span: d(5*time.Second, 100*time.Millisecond), deadline: d(3*time.Second, 500*time.Millisecond),
+			companions: "slot", quiet: quiet,
+		}).part(),
+		(&benchPlan{
+			outstanding: []int{n(100_000, 20)}, shortest: d(5*time.Second, 300*time.Millisecond), longest: d(15*time.Second, 500*time.Millisecond),
+			payload: 256, companions: "auto", quiet: quiet,
+		}).part(),
+		(&benchLookPlan{live: []int{1000, n(1_000_000, 2000)}, overdue: 10, notice: d(2*time.Second, 500*time.Millisecond), quiet: quiet}).part(),
+	}
+}
+
+// benchAll makes one measurement of many. What was measured before one of them failed is told, too.
+func benchAll(parts []*benchPart) *benchPart {
+	return &benchPart{"bench", func(ctx context.Context, say func(string)) (benchResult, error) {
+		all := &benchWhole{benchHead: newBenchHead(), results: map[string]benchResult{}}
+		for i, part := range parts {
+			about := func(text string) { say(fmt.Sprintf("%d/%d %s: %s", i+1, len(parts), part.name, text)) }
+			r, err := part.measure(ctx, about)
+			if r != nil {
+				all.names = append(all.names, part.name)
+				all.results[part.name] = r
+			}
+			if err != nil {
+				return all, fmt.Errorf("bench %s: %w", part.name, err)
+			}
+		}
+		return all, nil
+	}}
+}
+
+// measuring makes a command of a measurement: it prints the result on stdout, as a table or as JSON, and fails when a
+// promise was broken. prepare reads the flags.
+func (p *program) measuring(cmd *cobra.Command, prepare func() (*benchPart, error)) *cobra.Command {
 	asJSON := cmd.Flags().Bool("json", false, "print nothing but the result, as JSON")
+	strict := cmd.Flags().Bool("strict", false, "exit with 1 also when a target was missed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		plan, err := parseBenchPlan(*outstanding, *deadlines, *payload)
+		part, err := prepare()
 		if err != nil {
 			return &configError{err}
 		}
-		if _, err := byPath["companions"].parse(*companions); err != nil {
-			return &configError{fmt.Errorf("--companions: %w", err)}
-		}
-		plan.mixed, plan.companions = *mixed, *companions
-		report := newBenchReport(plan)
-		show := func(c *benchCase) error { return c.writeRow(p.stdout) }
-		if *asJSON {
-			show = func(*benchCase) error { return nil }
-		} else if err := report.writeHead(p.stdout); err != nil {
+		line := newProgress(p.stderr, p.getenv)
+		r, err := part.measure(cmd.Context(), line.say)
+		line.end()
+		err = benchFailure(cmd.Context(), err)
+		if r == nil {
 			return err
 		}
-		err = p.benchExpire(cmd.Context(), plan, func(c *benchCase) error {
-			report.Cases = append(report.Cases, c)
-			return show(c)
-		})
-		// What was measured before a failure or an interrupt is worth having, too.
-		if *asJSON && (err == nil || len(report.Cases) > 0) {
-			err = errors.Join(err, report.writeJSON(p.stdout))
+		if *asJSON {
+			err = errors.Join(err, writeResultJSON(p.stdout, r))
+		} else {
+			err = errors.Join(err, r.writeTable(p.stdout))
 		}
-		return errors.Join(err, report.verdict())
+		err = errors.Join(err, r.verdict())
+		if *strict {
+			err = errors.Join(err, missedTargets(r.figures()))
+		}
+		return err
 	}
 	return cmd
 }
 
-// benchExpire measures one case after the other and hands each on as soon as it is done.
-func (p *program) benchExpire(ctx context.Context, plan *benchPlan, done func(*benchCase) error) error {
-	consumers := []bool{false}
-	if plan.mixed {
-		consumers = append(consumers, true)
+// benchFailure is why a measurement failed. When somebody has interrupted it, that is the reason, whatever the processes
+// had to say that were measured.
+func benchFailure(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted before the end")
 	}
-	for _, mixed := range consumers {
-		for _, n := range plan.outstanding {
-			c, err := p.measureExpiry(ctx, plan, n, mixed)
-			if ctx.Err() != nil {
-				return errors.New("interrupted before the end")
-			}
-			if err != nil {
-				return fmt.Errorf("%d outstanding deadlines: %w", n, err)
-			}
-			if err := done(c); err != nil {
-				return err
-			}
+	return err
+}
+
+// parseBenchNumbers reads a list of whole numbers.
+func parseBenchNumbers(flag, text string, least, most, count int, example string) ([]int, error) {
+	var all []int
+	for _, one := range strings.Split(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(one))
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %q is not a whole number; write a list like %s", flag, clip(one), example)
 		}
+		if n < least || n > most {
+			return nil, fmt.Errorf("--%s: %d is out of bounds; it must be between %d and %d", flag, n, least, most)
+		}
+		all = append(all, n)
+	}
+	if len(all) > count {
+		return nil, fmt.Errorf("--%s: %d numbers are too many; give %d at most", flag, len(all), count)
+	}
+	return all, nil
+}
+
+// parseBenchPayload reads the size of a body.
+func parseBenchPayload(text string) (int, error) {
+	size, err := parseSize(text)
+	if err != nil {
+		return 0, fmt.Errorf("--payload: %w", err)
+	}
+	if size > benchMaxPayload {
+		return 0, fmt.Errorf("--payload: %s is out of bounds; it must be between 0 and %s", text, formatSize(benchMaxPayload))
+	}
+	return int(size), nil
+}
+
+// parseBenchCompanions reads the kind of companions.
+func parseBenchCompanions(text string) (string, error) {
+	if _, err := byPath["companions"].parse(text); err != nil {
+		return "", fmt.Errorf("--companions: %w", err)
+	}
+	return text, nil
+}
+
+// within checks that a flag's value lies between bounds.
+func within[T int | time.Duration](flag string, v, least, most T) error {
+	if v < least || v > most {
+		return fmt.Errorf("--%s: %v is out of bounds; it must be between %v and %v", flag, v, least, most)
 	}
 	return nil
 }
 
-// parseBenchPlan reads the flags; its errors name the one that is wrong.
-func parseBenchPlan(outstanding, deadlines, payload string) (*benchPlan, error) {
-	plan := &benchPlan{}
-	for _, text := range strings.Split(outstanding, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil {
-			return nil, fmt.Errorf("--outstanding: %q is not a whole number; write a list like 1000,10000", clip(text))
-		}
-		if n < 1 || n > benchMaxOutstanding {
-			return nil, fmt.Errorf("--outstanding: %d is out of bounds; it must be between 1 and %d", n, benchMaxOutstanding)
-		}
-		plan.outstanding = append(plan.outstanding, n)
-	}
-	if n := len(plan.outstanding); n > benchMaxCases {
-		return nil, fmt.Errorf("--outstanding: %d numbers are too many; give %d at most", n, benchMaxCases)
-	}
-	first, last, ok := strings.Cut(deadlines, "-")
-	if !ok {
-		return nil, fmt.Errorf("--deadline-range: %q is not a range; write one like 5s-15s", clip(deadlines))
-	}
-	var errs [2]error
-	plan.shortest, errs[0] = parseDuration(strings.TrimSpace(first))
-	plan.longest, errs[1] = parseDuration(strings.TrimSpace(last))
-	if err := errors.Join(errs[0], errs[1]); err != nil {
-		return nil, fmt.Errorf("--deadline-range: %q is not a range; write one like 5s-15s", clip(deadlines))
-	}
-	if plan.shortest < benchMinDeadline || plan.longest > benchMaxDeadline || plan.shortest > plan.longest {
-		return nil, fmt.Errorf("--deadline-range: %s is out of bounds; it must go up, and lie between %s and %s", clip(deadlines), benchMinDeadline, benchMaxDeadline)
-	}
-	size, err := parseSize(payload)
-	if err != nil {
-		return nil, fmt.Errorf("--payload: %w", err)
-	}
-	if size > benchMaxPayload {
-		return nil, fmt.Errorf("--payload: %s is out of bounds; it must be between 0 and %s", payload, formatSize(benchMaxPayload))
-	}
-	plan.payload = int(size)
-	return plan, nil
-}
+// inMilliseconds is d in milliseconds, to the microsecond.
+func inMilliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

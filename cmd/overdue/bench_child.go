@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,13 +32,15 @@ const (
 	benchAnswers = 512 << 20
 )
 
-// A benchChild is `overdue run` of this very binary, as a process of its own: memory, processor time and
+// A benchChild is a command of this very binary, as a process of its own: memory, processor time and
 // garbage collection of senders and consumers are not among what is measured, and all that they and Overdue
 // have to say to each other goes over TCP, as it does for an app.
 type benchChild struct {
 	cmd                 *exec.Cmd
-	stdin               io.Closer // the child ends when it is closed, also when this process is killed
-	door, broker, admin string    // addresses
+	name                string        // of the command
+	stdin               io.Closer     // the child ends when it is closed, also when this process is killed
+	door, broker, admin string        // addresses, "" where it has none
+	ready               time.Duration // from its start until it said that it was ready
 	reading             sync.WaitGroup
 	gone                chan struct{} // closed when the child has hung up
 	http                http.Client
@@ -49,22 +52,29 @@ type benchChild struct {
 
 var bannerAddress = regexp.MustCompile(`^  (AMQP door|embedded broker|admin) +\w+://(\S+)`)
 
-// startBenchChild starts a child that is given these settings, as variables, and no others.
-func startBenchChild(ctx context.Context, settings map[string]string) (_ *benchChild, err error) {
+// benchPorts has everything listen where the system likes.
+var benchPorts = map[string]string{"listen.amqp": "127.0.0.1:0", "listen.http": "127.0.0.1:0", "listen.admin": "127.0.0.1:0", "broker.listen": "127.0.0.1:0"}
+
+// startBenchChild starts the command of a role, which is given these settings, as variables, and no others.
+func startBenchChild(ctx context.Context, r role, settings map[string]string) (_ *benchChild, err error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the own binary: %w", err)
 	}
-	c := &benchChild{gone: make(chan struct{}), told: map[string]int{}, http: http.Client{Timeout: time.Minute}}
-	c.cmd = exec.Command(binary, "run", "--stop-with-stdin")
+	c := &benchChild{name: r.name, gone: make(chan struct{}), told: map[string]int{}, http: http.Client{Timeout: time.Minute}}
+	c.cmd = exec.Command(binary, r.name, "--stop-with-stdin")
 	c.cmd.Args[0] = "overdue" // in tests the binary has another name
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "OVERDUE_") {
 			c.cmd.Env = append(c.cmd.Env, v)
 		}
 	}
-	for path, v := range settings {
-		c.cmd.Env = append(c.cmd.Env, byPath[path].env()+"="+v)
+	for _, some := range []map[string]string{benchPorts, settings} {
+		for path, v := range some {
+			if r.wants(path) {
+				c.cmd.Env = append(c.cmd.Env, byPath[path].env()+"="+v)
+			}
+		}
 	}
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
@@ -79,26 +89,38 @@ func startBenchChild(ctx context.Context, settings map[string]string) (_ *benchC
 	if err != nil {
 		return nil, fmt.Errorf("start the own binary: %w", err)
 	}
+	began := time.Now()
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the own binary: %w", err)
 	}
 	c.reading.Go(func() { c.readLog(stderr) })
-	addressed := make(chan struct{})
-	c.reading.Go(func() { c.readBanner(stdout, addressed) })
-	if err := c.awaitReady(ctx, addressed); err != nil {
-		return nil, errors.Join(fmt.Errorf("overdue run does not become ready: %w", err), c.complaint(), c.stop())
+	// The banner is written at once. It ends with a connection string, unless there is neither a door nor a broker.
+	last := "Endpoint="
+	if !r.proxy && !r.broker {
+		last = "  namespace "
 	}
+	addressed := make(chan struct{})
+	c.reading.Go(func() { c.readBanner(stdout, last, addressed) })
+	if err := c.awaitReady(ctx, addressed); err != nil {
+		err = fmt.Errorf("overdue %s does not become ready: %w", c.name, err)
+		if stopped := c.stop(); stopped != nil {
+			return nil, errors.Join(err, stopped) // with what it has logged
+		}
+		return nil, errors.Join(err, c.complaint())
+	}
+	c.ready = time.Since(began)
 	return c, nil
 }
 
-// readBanner takes the addresses from what the child prints when it serves, and closes addressed then.
-func (c *benchChild) readBanner(r io.Reader, addressed chan struct{}) {
+// readBanner takes the addresses from what the child prints when it serves, and closes addressed when it has read a line
+// that begins with last.
+func (c *benchChild) readBanner(r io.Reader, last string, addressed chan struct{}) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		if m := bannerAddress.FindStringSubmatch(lines.Text()); m != nil {
 			*map[string]*string{"AMQP door": &c.door, "embedded broker": &c.broker, "admin": &c.admin}[m[1]] = m[2]
 		}
-		if addressed != nil && strings.HasPrefix(lines.Text(), "Endpoint=") {
+		if addressed != nil && strings.HasPrefix(lines.Text(), last) {
 			close(addressed)
 			addressed = nil
 		}
@@ -141,6 +163,13 @@ func (c *benchChild) logged(line []byte) {
 	}
 }
 
+// toldOf are the events so far, by the message-id they are about.
+func (c *benchChild) toldOf() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.told)
+}
+
 // complaint is what the child has logged beside events, nil if that is nothing.
 func (c *benchChild) complaint() error {
 	c.mu.Lock()
@@ -167,7 +196,7 @@ func (c *benchChild) awaitReady(ctx context.Context, addressed chan struct{}) er
 			return nil
 		}
 		select {
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(time.Millisecond):
 		case <-c.gone:
 			return errors.New("it has ended")
 		case <-ctx.Done():
@@ -183,10 +212,10 @@ func (c *benchChild) stop() error {
 	defer stuck.Stop()
 	c.reading.Wait() // before Wait, which closes the pipes
 	if err := c.cmd.Wait(); err != nil {
-		return errors.Join(fmt.Errorf("the measured overdue run: %w", err), c.complaint())
+		return errors.Join(fmt.Errorf("the measured overdue %s: %w", c.name, err), c.complaint())
 	}
 	if closeErr != nil {
-		return fmt.Errorf("stop the measured overdue run: %w", closeErr)
+		return fmt.Errorf("stop the measured overdue %s: %w", c.name, closeErr)
 	}
 	return nil
 }

@@ -3,14 +3,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"golang.org/x/sync/errgroup"
 )
@@ -21,20 +20,24 @@ const (
 	benchBatch     = 100 // messages
 	benchConsumers = 4
 	benchPrefetch  = 100 // messages that a consumer has in hand
+	// benchSettle is how long a client gets to settle what it has, or to close its connections, when it has to end.
+	benchSettle = 5 * time.Second
 )
 
-// benchClients are connections to the AMQP door, as apps have them.
-func benchClients(child *benchChild, n int) (_ []*azservicebus.Client, shut func(), err error) {
+// benchClients are connections to an address, as apps have them.
+func benchClients(address string, n int) (_ []*azservicebus.Client, shut func(), err error) {
 	var all []*azservicebus.Client
 	shut = func() {
+		ctx, stop := context.WithTimeout(context.Background(), benchSettle)
+		defer stop()
+		var wg sync.WaitGroup
 		for _, c := range all {
-			ctx, stop := context.WithTimeout(context.Background(), 5*time.Second)
-			_ = c.Close(ctx) // the child goes next
-			stop()
+			wg.Go(func() { _ = c.Close(ctx) }) // the child goes next
 		}
+		wg.Wait()
 	}
 	for range n {
-		c, err := azservicebus.NewClientFromConnectionString(connectionString(child.door, anyKeyName, anyKey), nil)
+		c, err := azservicebus.NewClientFromConnectionString(connectionString(address, anyKeyName, anyKey), nil)
 		if err != nil {
 			shut()
 			return nil, nil, fmt.Errorf("make a client: %w", err)
@@ -44,22 +47,17 @@ func benchClients(child *benchChild, n int) (_ []*azservicebus.Client, shut func
 	return all, shut, nil
 }
 
-// benchID is the message-id of the i-th message.
-func benchID(i int) string { return fmt.Sprintf("message-%d", i) }
-
-// load sends one message for each time to live, in batches, from several senders side by side. ready is called when
-// all links are open and the first message is about to be sent. It returns when every message is acknowledged.
-func (r *benchRun) load(ctx context.Context, ready func()) error {
-	clients, shut, err := benchClients(r.child, benchSenders)
+// benchSendersOf are n senders to a queue, whose links are open, on so many connections.
+func benchSendersOf(ctx context.Context, address, queue string, n, connections int) (_ []*azservicebus.Sender, shut func(), err error) {
+	clients, shut, err := benchClients(address, connections)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer shut()
-	senders := make([]*azservicebus.Sender, len(clients))
+	senders := make([]*azservicebus.Sender, n)
 	opening, opened := errgroup.WithContext(ctx)
-	for i, c := range clients {
+	for i := range senders {
 		opening.Go(func() error {
-			s, err := c.NewSender(benchQueue, nil)
+			s, err := clients[i%connections].NewSender(queue, nil)
 			if err == nil {
 				_, err = s.NewMessageBatch(opened, nil) // opens the link
 			}
@@ -71,20 +69,44 @@ func (r *benchRun) load(ctx context.Context, ready func()) error {
 		})
 	}
 	if err := opening.Wait(); err != nil {
-		return err
+		shut()
+		return nil, nil, err
 	}
-	ready()
-	body := bytes.Repeat([]byte("x"), r.plan.payload)
+	return senders, shut, nil
+}
+
+// benchID is the message-id of the i-th message.
+func benchID(i int) string { return fmt.Sprintf("message-%d", i) }
+
+// A benchLoad sends messages as fast as they are taken, in batches, from several senders side by side.
+type benchLoad struct {
+	senders []*azservicebus.Sender
+	shut    func()
+	message func(i int) *azservicebus.Message
+}
+
+// openBenchLoad returns when all links are open.
+func openBenchLoad(ctx context.Context, address, queue string, message func(i int) *azservicebus.Message) (*benchLoad, error) {
+	senders, shut, err := benchSendersOf(ctx, address, queue, benchSenders, benchSenders)
+	if err != nil {
+		return nil, err
+	}
+	return &benchLoad{senders, shut, message}, nil
+}
+
+// send sends the messages from first up to end, and returns when every one is acknowledged.
+func (l *benchLoad) send(ctx context.Context, first, end int) error {
 	var next atomic.Int64
+	next.Store(int64(first))
 	g, ctx := errgroup.WithContext(ctx)
-	for _, s := range senders {
+	for _, s := range l.senders {
 		g.Go(func() error {
 			for {
-				first := int(next.Add(benchBatch)) - benchBatch
-				if first >= len(r.ttl) {
+				at := int(next.Add(benchBatch)) - benchBatch
+				if at >= end {
 					return nil
 				}
-				if err := r.sendFrom(ctx, s, first, min(first+benchBatch, len(r.ttl)), body); err != nil {
+				if err := sendBatches(ctx, s, at, min(at+benchBatch, end), l.message); err != nil {
 					return fmt.Errorf("send: %w", err)
 				}
 			}
@@ -93,15 +115,15 @@ func (r *benchRun) load(ctx context.Context, ready func()) error {
 	return g.Wait()
 }
 
-// sendFrom sends the messages from first up to end, in as few batches as their size allows.
-func (r *benchRun) sendFrom(ctx context.Context, s *azservicebus.Sender, first, end int, body []byte) error {
+// sendBatches sends the messages from first up to end, in as few batches as their size allows.
+func sendBatches(ctx context.Context, s *azservicebus.Sender, first, end int, message func(i int) *azservicebus.Message) error {
 	for i := first; i < end; {
 		batch, err := s.NewMessageBatch(ctx, nil)
 		if err != nil {
 			return err
 		}
 		for ; i < end; i++ {
-			err := batch.AddMessage(&azservicebus.Message{Body: body, MessageID: to.Ptr(benchID(i)), TimeToLive: &r.ttl[i]}, nil)
+			err := batch.AddMessage(message(i), nil)
 			if errors.Is(err, azservicebus.ErrMessageTooLarge) && batch.NumMessages() > 0 {
 				break
 			}
@@ -116,9 +138,10 @@ func (r *benchRun) sendFrom(ctx context.Context, s *azservicebus.Sender, first, 
 	return nil
 }
 
-// consume receives and completes until so many messages have been completed or ctx ends, which is no error.
-func (r *benchRun) consume(ctx context.Context, most int) error {
-	clients, shut, err := benchClients(r.child, benchConsumers)
+// benchConsume receives and completes through a door until so many messages have been completed or ctx ends, which is no
+// error. It says of each which it was.
+func benchConsume(ctx context.Context, address, queue string, most int, completed func(id string)) error {
+	clients, shut, err := benchClients(address, benchConsumers)
 	if err != nil {
 		return err
 	}
@@ -128,7 +151,7 @@ func (r *benchRun) consume(ctx context.Context, most int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range clients {
 		g.Go(func() error {
-			receiver, err := c.NewReceiverForQueue(benchQueue, nil)
+			receiver, err := c.NewReceiverForQueue(queue, nil)
 			if err != nil {
 				return fmt.Errorf("open a receiver: %w", err)
 			}
@@ -141,7 +164,7 @@ func (r *benchRun) consume(ctx context.Context, most int) error {
 				if asked == 0 {
 					return nil
 				}
-				done, err := r.receive(ctx, receiver, asked)
+				done, err := receiveAndComplete(ctx, receiver, asked, completed)
 				left.Add(int64(asked - done))
 				if err != nil && ctx.Err() != nil {
 					return nil
@@ -155,29 +178,33 @@ func (r *benchRun) consume(ctx context.Context, most int) error {
 	return g.Wait()
 }
 
-// receive takes up to n messages and completes them side by side. It returns how many it completed: one whose lock
-// was lost meanwhile comes again, or is overdue.
-func (r *benchRun) receive(ctx context.Context, receiver *azservicebus.Receiver, n int) (done int, err error) {
+// receiveAndComplete receives up to n messages and completes them side by side. It returns how many it completed: one whose
+// lock was lost meanwhile comes again, or is overdue.
+func receiveAndComplete(ctx context.Context, receiver *azservicebus.Receiver, n int, completed func(id string)) (done int, err error) {
 	ms, err := receiver.ReceiveMessages(ctx, n, nil)
 	if err != nil {
 		return 0, fmt.Errorf("receive: %w", err)
 	}
-	var completed atomic.Int64
+	// What is completed when ctx ends is completed to the end: a message whose answer nobody waits for could not be told from
+	// one that was lost.
+	settling, stop := context.WithTimeout(context.WithoutCancel(ctx), benchSettle)
+	defer stop()
+	var count atomic.Int64
 	var g errgroup.Group
 	for _, m := range ms {
 		g.Go(func() error {
-			err := receiver.CompleteMessage(ctx, m, nil)
+			err := receiver.CompleteMessage(settling, m, nil)
 			if lost := (*azservicebus.Error)(nil); errors.As(err, &lost) && lost.Code == azservicebus.CodeLockLost {
 				return nil
 			}
 			if err != nil {
 				return fmt.Errorf("complete: %w", err)
 			}
-			completed.Add(1)
-			r.consumed(m.MessageID)
+			count.Add(1)
+			completed(m.MessageID)
 			return nil
 		})
 	}
 	err = g.Wait()
-	return int(completed.Load()), err
+	return int(count.Load()), err
 }

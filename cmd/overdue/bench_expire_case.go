@@ -3,15 +3,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -22,7 +23,7 @@ const (
 	// benchPatience is how long after the last deadline one is waited for before it counts as lost. It is longer
 	// than a lock, which a consumer may leave behind.
 	benchPatience = 90 * time.Second
-	// benchQuiet is how long after the last event a second one about the same message is waited for.
+	// benchQuiet is how long after the last event a second one about the same message is waited for, usually.
 	benchQuiet = time.Second
 )
 
@@ -45,9 +46,8 @@ func (r *benchRun) consumed(id string) {
 }
 
 // measureExpiry is one case, in a child of its own.
-func (p *program) measureExpiry(ctx context.Context, plan *benchPlan, n int, mixed bool) (_ *benchCase, err error) {
-	child, err := startBenchChild(ctx, map[string]string{
-		"listen.amqp": "127.0.0.1:0", "listen.http": "127.0.0.1:0", "listen.admin": "127.0.0.1:0", "broker.listen": "127.0.0.1:0",
+func measureExpiry(ctx context.Context, plan *benchPlan, n int, mixed bool) (_ *benchCase, err error) {
+	child, err := startBenchChild(ctx, roleRun, map[string]string{
 		"broker.autoCreate": "false",
 		"broker.queues":     fmt.Sprintf("[{name: %s, deadLetteringOnMessageExpiration: true}]", benchQueue),
 		"monitor.entities":  fmt.Sprintf("[{queue: %s}]", benchQueue),
@@ -85,7 +85,10 @@ func (r *benchRun) measure(ctx context.Context, mixed bool) (*benchCase, error) 
 	if err := r.sendAndConsume(ctx, c); err != nil {
 		return nil, errors.Join(err, r.child.complaint())
 	}
-	if err := r.await(ctx, time.Now().Add(r.plan.longest+benchPatience)); err != nil {
+	noise := newBenchNoise()
+	err = r.await(ctx, time.Now().Add(r.plan.longest+benchPatience))
+	c.TimerLateMs = noise.end()
+	if err != nil {
 		return nil, err
 	}
 	after, err := r.child.metrics(ctx)
@@ -98,10 +101,7 @@ func (r *benchRun) measure(ctx context.Context, mixed bool) (*benchCase, error) 
 	if err != nil {
 		return nil, err
 	}
-	r.child.mu.Lock()
-	told := maps.Clone(r.child.told)
-	r.child.mu.Unlock()
-	c.tally(r.ttl, r.completed, told, letters)
+	c.tally(r.ttl, r.completed, r.child.toldOf(), letters)
 	return c, nil
 }
 
@@ -113,12 +113,18 @@ func (r *benchRun) sendAndConsume(ctx context.Context, c *benchCase) error {
 	defer stop()
 	begun := make(chan struct{})
 	g.Go(func() error {
-		var began time.Time
-		err := r.load(ctx, func() {
-			began = time.Now()
-			close(begun)
+		body := bytes.Repeat([]byte("x"), r.plan.payload)
+		load, err := openBenchLoad(ctx, r.child.door, benchQueue, func(i int) *azservicebus.Message {
+			id := benchID(i)
+			return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &r.ttl[i]}
 		})
 		if err != nil {
+			return err
+		}
+		defer load.shut()
+		close(begun)
+		began := time.Now()
+		if err := load.send(ctx, 0, len(r.ttl)); err != nil {
 			return err
 		}
 		took := time.Since(began)
@@ -134,7 +140,7 @@ func (r *benchRun) sendAndConsume(ctx context.Context, c *benchCase) error {
 		g.Go(func() error {
 			select {
 			case <-begun:
-				return r.consume(consuming, len(r.ttl)*9/10)
+				return benchConsume(consuming, r.child.door, benchQueue, len(r.ttl)*9/10, r.consumed)
 			case <-ctx.Done():
 				return nil // the sender has told why
 			}
@@ -167,7 +173,7 @@ func (r *benchRun) await(ctx context.Context, end time.Time) error {
 			return err
 		}
 	}
-	return r.pause(ctx, time.After(benchQuiet))
+	return r.pause(ctx, time.After(r.plan.quiet))
 }
 
 // settled reports whether there is nothing left to wait for.
@@ -188,7 +194,7 @@ func (r *benchRun) pause(ctx context.Context, tick <-chan time.Time) error {
 	case <-tick:
 		return nil
 	case <-r.child.gone:
-		return errors.Join(errors.New("the measured overdue run has ended"), r.child.complaint())
+		return errors.Join(fmt.Errorf("the measured overdue %s has ended", r.child.name), r.child.complaint())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -205,18 +211,23 @@ func mebibytes(bytes float64) float64 { return float64(int(bytes/(1<<20)*10+0.5)
 
 // account takes what the case has cost from the metrics before and after it.
 func (c *benchCase) account(before, after map[string]float64) {
-	c.Operations = map[string]int{}
+	c.Operations, c.OperationsPerMessage = operationsBetween(before, after, c.Outstanding)
+	c.CPUMicrosPerMessage = rounded((after[sampleCPU] - before[sampleCPU]) * 1e6 / float64(c.Outstanding))
+}
+
+// operationsBetween are those that two readings of the metrics are apart, by kind, and for each of n messages.
+func operationsBetween(before, after map[string]float64, n int) (byKind map[string]int, each float64) {
+	byKind = map[string]int{}
 	total := 0
 	for name, v := range after {
 		if kind, ok := strings.CutPrefix(name, sampleOperations); ok {
 			if n := int(v - before[name]); n > 0 {
-				c.Operations[strings.TrimSuffix(kind, `"}`)] = n
+				byKind[strings.TrimSuffix(kind, `"}`)] = n
 				total += n
 			}
 		}
 	}
-	c.OperationsPerMessage = float64(total) / float64(c.Outstanding)
-	c.CPUMicrosPerMessage = (after[sampleCPU] - before[sampleCPU]) * 1e6 / float64(c.Outstanding)
+	return byKind, rounded(float64(total) / float64(n))
 }
 
 // tally says what became of each message: by its time to live, and by what consumers completed, what was told and

@@ -3,20 +3,17 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 )
 
 // benchReport is what --json prints. It is a contract: scripts read it. Fields are added, never renamed.
 type benchReport struct {
-	Version         string       `json:"version"`
-	CPUs            int          `json:"cpus"` // of the machine, shared by Overdue, broker, senders and consumers
+	benchHead
 	DeadlineRangeMs [2]int64     `json:"deadlineRangeMs"`
 	PayloadBytes    int          `json:"payloadBytes"`
 	Companions      string       `json:"companions"` // as the setting
@@ -41,6 +38,9 @@ type benchCase struct {
 	FalselyTold  int   `json:"falselyTold"` // told of, though completed in time
 	LagMs        lagMs `json:"lagMs"`       // from the deadline to the dead letter, by the broker's stamps
 
+	// TimerLateMs is how late plain timers were in the process of the senders meanwhile: what the machine itself is good for.
+	TimerLateMs lagMs `json:"timerLateMs"`
+
 	Operations           map[string]int `json:"operations"` // overdue_broker_operations_total, by kind
 	OperationsPerMessage float64        `json:"operationsPerMessage"`
 	CPUMicrosPerMessage  float64        `json:"cpuMicrosPerMessage"` // of proxy, monitor and broker, from the first send to the last event
@@ -53,17 +53,10 @@ type benchCase struct {
 
 func newBenchReport(plan *benchPlan) *benchReport {
 	return &benchReport{
-		Version: version(), CPUs: runtime.NumCPU(), PayloadBytes: plan.payload, Companions: plan.companions,
+		benchHead: newBenchHead(), PayloadBytes: plan.payload, Companions: plan.companions,
 		DeadlineRangeMs: [2]int64{plan.shortest.Milliseconds(), plan.longest.Milliseconds()},
 		Cases:           []*benchCase{},
 	}
-}
-
-func (r *benchReport) writeJSON(w io.Writer) error {
-	if err := json.NewEncoder(w).Encode(r); err != nil {
-		return fmt.Errorf("write the result: %w", err)
-	}
-	return nil
 }
 
 // benchRow is a row of the table: what a message costs and how late it is, in the middle what must be zero.
@@ -79,11 +72,32 @@ func (r *benchReport) writeHead(w io.Writer) error {
 	return writeResult(w, b.String())
 }
 
-func writeResult(w io.Writer, text string) error {
-	if _, err := io.WriteString(w, text); err != nil {
-		return fmt.Errorf("write the result: %w", err)
+func (r *benchReport) writeTable(w io.Writer) error {
+	err := r.writeHead(w)
+	for _, c := range r.Cases {
+		err = errors.Join(err, c.writeRow(w))
 	}
-	return nil
+	return err
+}
+
+// benchWatched is the number of deadlines that there is a target for.
+const benchWatched = 100_000
+
+// figures are how late they were. The target is for cases as large as benchWatched, of which nobody received.
+func (r *benchReport) figures() (all []benchFigure) {
+	for _, c := range r.Cases {
+		f := benchFigure{
+			Name: fmt.Sprintf("expire.%d.%d", c.Outstanding, c.Consumers), Value: c.LagMs.P99, Unit: "ms",
+			What: fmt.Sprintf("missed deadlines: lag p99, %d outstanding, %d consumers", c.Outstanding, c.Consumers),
+		}
+		if c.Outstanding >= benchWatched && c.Consumers == 0 {
+			f = f.atMost(50)
+		}
+		all = append(all, f, benchFigure{
+			Name: fmt.Sprintf("expire.%d.%d.timer", c.Outstanding, c.Consumers), What: "… and a plain timer on this machine meanwhile", Value: c.TimerLateMs.P99, Unit: "ms",
+		})
+	}
+	return all
 }
 
 // writeRow writes a case, as soon as it is measured.
@@ -91,18 +105,19 @@ func (c *benchCase) writeRow(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, benchRow, c.Outstanding, c.Consumers, fmt.Sprintf("%.0f", c.SendsPerSecond), c.Consumed, c.DeadLettered, c.Told, c.Early, c.Twice, c.Lost,
 		c.LagMs.P50, c.LagMs.P99, c.LagMs.Max, fmt.Sprintf("%.3f", c.OperationsPerMessage), fmt.Sprintf("%.0f", c.CPUMicrosPerMessage), fmt.Sprintf("%.0f", c.MemoryMiB.Peak))
-	fmt.Fprintf(&b, "%11s operations on the broker: %s\n", "", c.operations())
+	fmt.Fprintf(&b, "%11s operations on the broker: %s\n", "", listOperations(c.Operations))
+	fmt.Fprintf(&b, "%11s a plain timer was late on this machine meanwhile by %v ms in half of the cases, %v ms at p99, %v ms at most\n", "", c.TimerLateMs.P50, c.TimerLateMs.P99, c.TimerLateMs.Max)
 	if !c.LoadedBeforeFirstDue {
 		fmt.Fprintf(&b, "%11s not all were outstanding at a time: sending them took %.1f s\n", "", c.LoadMs/1000)
 	}
 	return writeResult(w, b.String())
 }
 
-// operations lists what was asked of the broker, by name.
-func (c *benchCase) operations() string {
+// listOperations lists what was asked of the broker, by name.
+func listOperations(byKind map[string]int) string {
 	var list []string
-	for _, kind := range slices.Sorted(maps.Keys(c.Operations)) {
-		list = append(list, fmt.Sprintf("%s %d", kind, c.Operations[kind]))
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		list = append(list, fmt.Sprintf("%s %d", kind, byKind[kind]))
 	}
 	if len(list) == 0 {
 		return "none"

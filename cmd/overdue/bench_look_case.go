@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// benchFills is how often a queue is filled anew before the machine counts as too slow.
+const benchFills = 4
+
+// errFilledLate: the deadlines came before the last message was sent.
+var errFilledLate = errors.New("filling the queue took longer than the deadlines were away; is the machine too busy?")
+
+// measure is a queue of one length. How long it takes to fill it is guessed by its first tenth; where that was too little,
+// all is done anew with twice the time.
+func (plan *benchLookPlan) measure(ctx context.Context, live int) (*benchLookCase, error) {
+	for fills := range benchFills {
+		c, err := plan.once(ctx, live, time.Duration(1<<fills))
+		if errors.Is(err, errFilledLate) && fills < benchFills-1 {
+			continue
+		}
+		if c != nil {
+			c.FilledAgainst = fills
+		}
+		return c, err
+	}
+	return nil, errFilledLate
+}
+
+func (plan *benchLookPlan) once(ctx context.Context, live int, patience time.Duration) (_ *benchLookCase, err error) {
+	scene, err := setBenchScene(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, scene.stop()) }()
+	monitor, err := scene.add(ctx, roleMonitor, scene.broker.broker, "auto")
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := scene.add(ctx, roleProxy, scene.broker.broker, "auto")
+	if err != nil {
+		return nil, err
+	}
+	c := &benchLookCase{Live: live, Overdue: plan.overdue}
+	began := time.Now()
+	ttl, due, err := plan.fill(ctx, scene, proxy, live, patience)
+	if err != nil {
+		return nil, errors.Join(err, scene.complaint())
+	}
+	c.FilledInMs = inMilliseconds(time.Since(began))
+	// What filling has left to do is done before the deadlines.
+	if time.Until(due) < plan.notice/2 {
+		return nil, errFilledLate
+	}
+	if err := scene.pause(ctx, time.After(time.Until(due)-plan.notice/4)); err != nil {
+		return nil, err
+	}
+	before, brokerBefore, err := scene.both(ctx, monitor)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := scene.await(ctx, time.Until(due)+benchPatience, func() (bool, error) {
+		all, err := scene.settled(ctx, monitor, live)
+		return all && time.Now().After(due) && len(monitor.toldOf()) >= plan.overdue, err
+	}); err != nil {
+		return nil, err
+	}
+	c.PassMs = inMilliseconds(time.Since(due))
+	after, brokerAfter, err := scene.both(ctx, monitor)
+	if err != nil {
+		return nil, err
+	}
+	// What comes twice comes later.
+	if err := scene.pause(ctx, time.After(plan.quiet)); err != nil {
+		return nil, err
+	}
+	c.Operations, _ = operationsBetween(before, after, 1)
+	for _, n := range c.Operations {
+		c.Total += n
+	}
+	c.MonitorCPUMs = rounded((after[sampleCPU] - before[sampleCPU]) * 1000)
+	c.BrokerCPUMs = rounded((brokerAfter[sampleCPU] - brokerBefore[sampleCPU]) * 1000)
+	c.BrokerMiB = mebibytes(brokerAfter[sampleMemory])
+	letters, err := scene.broker.deadLetters(ctx, benchQueue)
+	if err != nil {
+		return nil, err
+	}
+	queues, err := scene.broker.counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.tally(ttl, monitor.toldOf(), letters, queues[benchQueue].Active)
+	return c, nil
+}
+
+// both are the metrics of the monitor and of the broker.
+func (s *benchScene) both(ctx context.Context, monitor *benchChild) (m, broker map[string]float64, err error) {
+	if m, err = monitor.metrics(ctx); err != nil {
+		return nil, nil, err
+	}
+	broker, err = s.broker.metrics(ctx)
+	return m, broker, err
+}
+
+// fill puts the live messages into the queue, past the door, and those that will be overdue through it, one after each part
+// of the former. It returns the times to live of the latter and when they end.
+func (plan *benchLookPlan) fill(ctx context.Context, scene *benchScene, proxy *benchChild, live int, patience time.Duration) (ttl map[string]time.Duration, due time.Time, err error) {
+	senders, shut, err := benchSendersOf(ctx, proxy.door, benchQueue, 1, 1)
+	if err != nil {
+		return nil, due, err
+	}
+	defer shut()
+	body, day := bytes.Repeat([]byte("x"), 256), 24*time.Hour
+	ttl = map[string]time.Duration{}
+	load, err := openBenchLoad(ctx, scene.broker.broker, benchQueue, func(int) *azservicebus.Message {
+		return &azservicebus.Message{Body: body, TimeToLive: &day}
+	})
+	if err != nil {
+		return nil, due, err
+	}
+	defer load.shut()
+	// A tenth tells how long all of it takes.
+	began, tenth := time.Now(), live/10
+	if err := load.send(ctx, 0, tenth); err != nil {
+		return nil, due, err
+	}
+	due = time.Now().Add(plan.notice + time.Since(began)*15*patience)
+	for i := range plan.overdue {
+		id, left := benchID(i), time.Until(due).Truncate(time.Millisecond)
+		if left < time.Millisecond {
+			return nil, due, errFilledLate
+		}
+		if err := senders[0].SendMessage(ctx, &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &left}, nil); err != nil {
+			return nil, due, fmt.Errorf("send: %w", err)
+		}
+		ttl[id] = left
+		if err := load.send(ctx, tenth+(live-tenth)*i/plan.overdue, tenth+(live-tenth)*(i+1)/plan.overdue); err != nil {
+			return nil, due, err
+		}
+	}
+	return ttl, due, nil
+}
