@@ -4,6 +4,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -33,6 +34,27 @@ type direct struct {
 	opening  context.CancelFunc
 	finished bool      // none is opened any more
 	rested   time.Time // nor before
+	told     bool      // Config.Direct was called
+	works    bool      // it was called with nil
+}
+
+// say tells the operator when this way begins to work, with nil, and when it no longer does. What is wrong with a writer that is
+// opened again and fails again is told once, and that it works not before it has.
+func (s *Scheduler) say(err error) {
+	d := &s.direct
+	d.mu.Lock()
+	known := d.finished || d.told && d.works == (err == nil)
+	if !known {
+		d.told, d.works = true, err == nil
+	}
+	d.mu.Unlock()
+	if known || s.cfg.Direct == nil {
+		return
+	}
+	if err != nil {
+		err = fmt.Errorf("scheduler: past the SDK: %w", err)
+	}
+	s.cfg.Direct(err)
 }
 
 // wait ends directTime to twice directTime from now. Transfers share it: to make one was 1 % of what a message cost.
@@ -64,11 +86,12 @@ func (s *Scheduler) writeDirect(now time.Time, enc *encoder, groups []*group) bo
 			return false
 		}
 	}
-	if err := w.Flush(s.direct.wait(now, s.cfg.WriteTimeout)); err != nil { // the SDK will say what is wrong, if it still is
+	err := w.Flush(s.direct.wait(now, s.cfg.WriteTimeout))
+	if err != nil { // the SDK will say what is wrong for those who wait, if it still is
 		s.dropDirect(w)
-		return false
 	}
-	return true
+	s.say(err)
+	return err == nil
 }
 
 // directMessage is message for this way.
@@ -91,8 +114,12 @@ func (s *Scheduler) directWriter(now time.Time) *sblink.Writer {
 		go s.openDirect(ctx)
 	}
 	d.mu.Unlock()
-	if w != nil && w.Err() != nil {
+	if w == nil {
+		return nil
+	}
+	if err := w.Err(); err != nil {
 		s.dropDirect(w)
+		s.say(err)
 		return nil
 	}
 	return w
@@ -103,14 +130,17 @@ func (s *Scheduler) openDirect(ctx context.Context) {
 	w, err := s.cfg.Links.Writer(ctx, s.cfg.MonitorQueue)
 	d := &s.direct
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.opening()
 	d.opening = nil
-	if err != nil { // if it matters, the SDK meets it, too
+	if err != nil {
 		d.rested = time.Now().Add(directRest)
-		return
+	} else {
+		d.writer = w
 	}
-	d.writer = w
+	d.mu.Unlock()
+	if err != nil { // if it matters, the SDK meets it, too
+		s.say(err)
+	}
 }
 
 // dropDirect cuts the connection of w, which is of no more use.

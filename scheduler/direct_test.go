@@ -4,8 +4,13 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +28,24 @@ type past struct {
 	ns     *brokertest.Namespace
 	client *sbclient.Client
 	sent   int
+
+	mu   sync.Mutex
+	told []error // of the way
+}
+
+// wantTold looks what was told of the way: that it works, that it does not, and so on in turns.
+func (p *past) wantTold(works ...bool) {
+	p.Helper()
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var got []bool
+	for _, err := range p.told {
+		got = append(got, err == nil)
+	}
+	if !slices.Equal(got, works) {
+		p.Errorf("told %v: works %v, want %v", p.told, got, works)
+	}
 }
 
 func playPast(t *testing.T, dial func(*brokertest.Namespace) func(context.Context) (net.Conn, error), act func(*past)) {
@@ -32,7 +55,11 @@ func playPast(t *testing.T, dial func(*brokertest.Namespace) func(context.Contex
 		p := &past{T: t, ns: ns, client: ns.Lasting(t)}
 		links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: dial(ns), Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 		var err error
-		if p.Scheduler, err = New(Config{Client: p.client, MonitorQueue: "monitor", Links: links}); err != nil {
+		if p.Scheduler, err = New(Config{Client: p.client, MonitorQueue: "monitor", Links: links, Direct: func(err error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.told = append(p.told, err)
+		}}); err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = p.Close(context.Background()) }() // a test may have closed it, or its client
@@ -79,6 +106,7 @@ func TestCompanionsGoPastTheSDK(t *testing.T) {
 			p.write() // the SDK could not
 		}
 		p.want(11)
+		p.wantTold(true)
 	})
 }
 
@@ -107,6 +135,7 @@ func TestTheSDKWritesWhatFailsPastIt(t *testing.T) {
 				hurt(p)
 				p.write()
 				p.want(2)
+				p.wantTold(false)
 				if p.open() != nil {
 					t.Error("the way that failed is still open")
 				}
@@ -121,9 +150,38 @@ func TestTheSDKWritesWhatFailsPastIt(t *testing.T) {
 				}
 				p.write()
 				p.want(5)
+				p.wantTold(false, true)
 			})
 		})
 	}
+}
+
+// What keeps the way past the SDK from being opened is told once, however often that is tried.
+func TestAWayPastTheSDKThatCannotBeOpenedIsToldOnce(t *testing.T) {
+	var up atomic.Bool
+	playPast(t, func(ns *brokertest.Namespace) func(context.Context) (net.Conn, error) {
+		return func(ctx context.Context) (net.Conn, error) {
+			if !up.Load() {
+				return nil, errors.New("no way there")
+			}
+			return ns.Dial(ctx)
+		}
+	}, func(p *past) {
+		for range 5 {
+			p.write()
+			time.Sleep(directRest)
+		}
+		p.wantTold(false)
+		if err := p.told[0]; !strings.Contains(err.Error(), "no way there") {
+			p.Errorf("told %v, want the reason", err)
+		}
+		up.Store(true)
+		p.write() // which has it opened
+		p.wantTold(false)
+		p.write() // over it
+		p.wantTold(false, true)
+		p.want(7)
+	})
 }
 
 // The end does not wait for a way that nobody will use.
@@ -143,5 +201,6 @@ func TestCloseEndsTheOpeningOfTheWayPastTheSDK(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("Close took %v", took)
 		}
+		p.wantTold() // it was not the way that ended that
 	})
 }

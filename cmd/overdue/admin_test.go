@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // testAdmin is the admin port of a process that has started.
@@ -265,6 +266,35 @@ alerts:
 	webhook := got.Settings["alerts"].([]any)[0].(map[string]any)["webhook"]
 	if diff := cmp.Diff(want, []any{got.Settings["namespace"], webhook, got.Origin["namespace"]}); diff != "" {
 		t.Errorf("configz (-want +got):\n%s", diff)
+	}
+}
+
+// The way that companions take shows, and each change of it is one line.
+func TestTheWayOfCompanionsShows(t *testing.T) {
+	a := testAdmin(t)
+	registry := newRegistry()
+	a.metrics = registry
+	core, logs := observer.New(zap.InfoLevel)
+	told := directGauge(registry, zap.New(core))
+	for i, step := range []struct {
+		err  error
+		want string
+		logs int
+	}{
+		{nil, "overdue_companions_direct 1", 0},
+		{errors.New("link detached"), "overdue_companions_direct 0", 1},
+		{nil, "overdue_companions_direct 1", 2},
+	} {
+		told(step.err)
+		if _, body := ask(a, "GET", "/metrics", ""); !strings.Contains(body, step.want+"\n") {
+			t.Errorf("step %d: GET /metrics lacks %s", i, step.want)
+		}
+		if n := logs.Len(); n != step.logs {
+			t.Errorf("step %d: %d lines, want %d", i, n, step.logs)
+		}
+	}
+	if e := logs.All()[0]; e.Level != zap.WarnLevel || e.ContextMap()["error"] != "link detached" {
+		t.Errorf("the way that fails is logged as %v %v", e.Level, e.ContextMap())
 	}
 }
 

@@ -56,7 +56,8 @@ func (p *process) startRooms(doors []net.Listener) error {
 				up.doubted()
 			}
 		},
-		Index: p.newIndex(shared), Links: links, Operations: ops, Deadlines: deadlines,
+		Direct: directGauge(p.registry, p.log),
+		Index:  p.newIndex(shared), Links: links, Operations: ops, Deadlines: deadlines,
 		Cancelled: func(n int, err error) {
 			cancelled(n)
 			if err != nil {
