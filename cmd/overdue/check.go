@@ -208,13 +208,24 @@ func (c *config) checkQueues() error {
 		}
 	}
 	for i, q := range c.Broker.Queues {
-		if err := one(fmt.Sprintf("broker.queues[%d].name", i), q.Name); err != nil {
+		if err := another(fmt.Sprintf("broker.queues[%d].name", i), q.Name); err != nil {
 			return err
 		}
 	}
 	for i, t := range c.Broker.Topics {
 		if err := one(fmt.Sprintf("broker.topics[%d].name", i), t.Name); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkOwnQueue refuses a monitor queue that is listed where Overdue makes one that is fit for it. Beside a broker alone it is a queue like
+// any other.
+func (c *config) checkOwnQueue() error {
+	for i, q := range c.Broker.Queues {
+		if c.isMonitorQueue(q.Name) {
+			return fmt.Errorf("%s is %q, the monitor queue, which the broker makes by itself; remove it or change monitorQueue", c.at(fmt.Sprintf("broker.queues[%d].name", i)), q.Name)
 		}
 	}
 	return nil

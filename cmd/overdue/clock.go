@@ -49,7 +49,7 @@ func keepClock(ctx context.Context, attached <-chan struct{}, measure func(conte
 			// One warning for a failure that lasts. It may last for good: without the right
 			// to listen on the monitor queue the clock cannot be measured.
 			warned = true
-			log.Warn("broker clock not measured", zap.Error(err))
+			log.Warn("broker clock not measured", zap.String("error", plainly(err)))
 			next = wait.NextBackOff()
 		default:
 			log.Debug("broker clock not measured", zap.Error(err))

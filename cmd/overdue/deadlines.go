@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"overdue/internal/dlq"
+	"overdue/internal/doctor"
 	"overdue/internal/sblink"
 	"overdue/scheduler"
 )
@@ -109,10 +110,13 @@ func (h *hands) companions(ctx context.Context, queue string, f func(*dlq.Letter
 	if sblink.Condition(err) == sblink.ConditionNotFound {
 		return fmt.Errorf("there is no monitor queue %q; `overdue doctor --fix` makes it", queue)
 	}
-	if err != nil {
-		return fmt.Errorf("companions in %s: %w", queue, err)
+	switch {
+	case err == nil:
+		return nil
+	case isUnauthorized(err):
+		return noRightToListen(queue)
 	}
-	return nil
+	return cmp.Or(unreachable(err), fmt.Errorf("companions in %s: %s", queue, doctor.Reason(err)))
 }
 
 func (p *program) deadlines(ctx context.Context, c *config, entity string, o deadlinesOptions) error {

@@ -285,18 +285,31 @@ func dlqFailure(place dlq.Place, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted before the end")
 	}
-	switch sblink.Condition(err) {
-	case sblink.ConditionNotAllowed:
+	if away := unreachable(err); away != nil {
+		return away
+	}
+	switch condition := sblink.Condition(err); {
+	case condition == sblink.ConditionNotAllowed:
 		return noPlace(place)
-	case sblink.ConditionNotFound:
+	case condition == sblink.ConditionNotFound:
 		if place.Subscription == "" {
 			return fmt.Errorf("there is no queue %q; correct the name, or write topic/Subscriptions/name for a subscription", place.Entity)
 		}
 		return fmt.Errorf("there is no subscription %q", place)
-	case "amqp:unauthorized-access":
-		return fmt.Errorf("no right to listen at %s; docs/rights.md says what it takes", place)
+	case isUnauthorized(err):
+		return noRightToListen(place.String())
 	}
 	return fmt.Errorf("dead letters of %s: %s", place, doctor.Reason(err))
+}
+
+func noRightToListen(at string) error {
+	return fmt.Errorf("no right to listen at %s; docs/rights.md says what it takes", at)
+}
+
+// isUnauthorized reports a refusal for want of a right, over a link or by a management node.
+func isUnauthorized(err error) bool {
+	answer := (*sblink.StatusError)(nil)
+	return sblink.Condition(err) == "amqp:unauthorized-access" || errors.As(err, &answer) && answer.Code == 401
 }
 
 // noPlace is the error of a topic where a queue or a subscription is meant.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"overdue/internal/doctor"
 	"overdue/monitor"
 	"overdue/scheduler"
 )
@@ -118,7 +120,7 @@ func (q *lagQueues) all() []string { return []string{q.eager, q.native, q.monito
 func (d *patient) measureLag(ctx context.Context, o lagOptions, say func(string, ...any)) (_ *lagResult, err error) {
 	// The first answer shows where the administration API is.
 	if _, err := d.api.Tier(ctx); err != nil {
-		return nil, fmt.Errorf("queues can be made only with the right Manage over the administration API: %w", err)
+		return nil, cmp.Or(unreachable(err), fmt.Errorf("queues can be made only with the right Manage over the administration API: %s", doctor.Reason(err)))
 	}
 	client, err := d.administration()
 	if err != nil {

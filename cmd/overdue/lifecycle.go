@@ -110,12 +110,12 @@ func (l *lifecycle) connection(name string, closeConnection func(context.Context
 // that ends before that fails the process, with or without an error.
 func (l *lifecycle) room(name string, run func() error, stop func(context.Context) error) {
 	var stopping atomic.Bool
-	var err error // written before done is closed
+	var err error // written before done is closed; nil when it has been told
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err = run(); !stopping.Load() {
-			l.fail(name, err)
+		if err = run(); !stopping.Load() && l.fail(name, err) {
+			err = nil
 		}
 	}()
 	l.started(name, func(ctx context.Context) error {
@@ -139,14 +139,16 @@ func (l *lifecycle) background(name string, run func(context.Context) error) {
 	})
 }
 
-// fail reports a room that ended by itself.
-func (l *lifecycle) fail(name string, err error) {
+// fail reports a room that ended by itself, and whether that is the reason for the end of the process.
+func (l *lifecycle) fail(name string, err error) (first bool) {
 	if err == nil {
 		err = errors.New("it ended for no stated reason")
 	}
 	select {
 	case l.failed <- fmt.Errorf("%s: %w", name, err):
+		return true
 	default: // the first failure is the reason; the others follow from it
+		return false
 	}
 }
 

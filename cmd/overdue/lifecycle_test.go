@@ -77,13 +77,30 @@ func TestARoomThatEndsByItselfFailsTheProcess(t *testing.T) {
 		if err := <-l.failed; err.Error() != "monitor: no such queue" {
 			t.Errorf("failed with %v, want the room and its error", err)
 		}
-		if err := l.drain(); err == nil || !strings.Contains(err.Error(), "no such queue") {
-			t.Errorf("drain = %v, want the room's error", err)
+		if err := l.drain(); err != nil {
+			t.Errorf("drain = %v, want nothing that has been told", err)
 		}
 		select {
 		case err := <-l.failed:
 			t.Errorf("a room that was stopped failed the process: %v", err)
 		default:
+		}
+	})
+}
+
+// The process ends for one reason. What else failed meanwhile is told when it is stopped, each once.
+func TestRoomsThatFailTogetherAreToldOnceEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLifecycle(zap.NewNop(), time.Minute)
+		for _, name := range []string{"monitor", "clock"} {
+			l.background(name, func(context.Context) error { return errors.New("broken") })
+		}
+		synctest.Wait()
+		told := errors.Join(<-l.failed, l.drain()).Error()
+		for _, name := range []string{"monitor: broken", "clock: broken"} {
+			if strings.Count(told, name) != 1 {
+				t.Errorf("told %q, want %q once", told, name)
+			}
 		}
 	})
 }

@@ -111,6 +111,11 @@ func (c *config) fit(r role) error {
 	case r.proxy && c.OnMonitorDown == passOn && c.Journal.Directory == "":
 		return fmt.Errorf("%s is %s, which needs journal.directory: a directory on a disk, for the companions that the monitor queue does not take", c.at("onMonitorDown"), passOn)
 	}
+	if r.proxy || r.monitor {
+		if err := c.checkOwnQueue(); err != nil {
+			return err
+		}
+	}
 	if r.proxy {
 		if err := errors.Join(c.checkListen(), c.readDoorKeys()); err != nil {
 			return err

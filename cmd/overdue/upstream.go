@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"overdue/internal/sbclient"
+	"net"
 	"sync"
 	"time"
+
+	"overdue/internal/doctor"
+	"overdue/internal/sbclient"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
@@ -185,32 +188,38 @@ func explain(err error, host, queue string) error {
 	if sb := (*azservicebus.Error)(nil); errors.As(err, &sb) {
 		code = sb.Code
 	}
-	reason := err
-	// The SDK leaves some errors of the broker as they are, and prints those like a struct.
+	reason := plainly(err)
 	var condition amqp.ErrCond
 	if remote := (*amqp.Error)(nil); errors.As(err, &remote) {
 		condition = remote.Condition
-		reason = errors.New(plainly(err))
 	}
 	switch {
 	case code == azservicebus.CodeNotFound || condition == amqp.ErrCondNotFound:
 		return &hopeless{fmt.Errorf("the namespace %s has no queue %q; create it (lock duration 1 minute or more, "+
 			"max delivery count 2000), or name another with monitorQueue", host, queue)}
 	case code == azservicebus.CodeUnauthorizedAccess || condition == amqp.ErrCondUnauthorizedAccess:
-		return &hopeless{fmt.Errorf("the namespace %s refuses access to the queue %q: %w; "+
+		return &hopeless{fmt.Errorf("the namespace %s refuses access to the queue %q: %s; "+
 			"give the key or the identity the rights Send and Listen", host, queue, reason)}
 	case signInFailed(err):
 		return fmt.Errorf("signing in to %s failed: %w", host, err)
 	}
-	return fmt.Errorf("the queue %q of %s cannot be written: %w", queue, host, reason)
+	return fmt.Errorf("the queue %q of %s cannot be written: %s", queue, host, reason)
 }
 
 // plainly is what the broker says in err, where it says something, and err otherwise.
 func plainly(err error) string {
 	if remote := (*amqp.Error)(nil); errors.As(err, &remote) {
-		return fmt.Sprintf("%s (%s)", remote.Description, remote.Condition)
+		return fmt.Sprintf("%s (%s)", doctor.Reason(err), remote.Condition)
 	}
-	return err.Error()
+	return doctor.Reason(err)
+}
+
+// unreachable says what to do about a namespace that cannot be dialled; nil for any other error.
+func unreachable(err error) error {
+	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+		return fmt.Errorf("the namespace cannot be reached: %w; check the setting namespace and the network", dial)
+	}
+	return nil
 }
 
 // newBackOff grows by half each time, with jitter, and never ends by itself.
