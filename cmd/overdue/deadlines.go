@@ -37,7 +37,8 @@ func (p *program) deadlinesCommand() *cobra.Command {
 		Long: "Looks at the companions on the monitor queue, which are what Overdue will look for, whoever runs: how many\n" +
 			"deadlines of which entity, and when the next ones are. With a queue or topic it lists those. Messages for which\n" +
 			"an alarm of a whole slot stands are not named anywhere before it rings; their alarms are counted. Looking is\n" +
-			"peeking, and disturbs nothing.",
+			"peeking, and disturbs nothing. With a Redis it shows as well what all monitors have in hand and have seen\n" +
+			"missed.",
 		Example: "  overdue deadlines\n  overdue deadlines orders --limit 20",
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
@@ -91,6 +92,8 @@ type deadlinesResult struct {
 	Upcoming     []upcoming     `json:"upcoming,omitempty"`
 	Unreadable   int            `json:"unreadable,omitempty"`
 	More         bool           `json:"more,omitempty"` // there are more companions than were looked at
+
+	Fleet *fleetDeadlines `json:"fleet,omitempty"` // nil: there is no Redis
 }
 
 // companions shows f the companions that there are, with what the broker says of each.
@@ -157,6 +160,7 @@ func (p *program) deadlines(ctx context.Context, c *config, entity string, o dea
 	}
 	slices.SortFunc(r.Entities, func(a, b *outstanding) int { return strings.Compare(a.Entity, b.Entity) })
 	r.Upcoming = first(r.Upcoming, o.limit)
+	r.Fleet = h.fleetDeadlines(ctx, entity)
 	if o.json {
 		return writeJSON(p.stdout, r)
 	}
@@ -225,6 +229,7 @@ func (r *deadlinesResult) write(p *program, now time.Time) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", u.Deadline.UTC().Format(milliseconds), until(u.Deadline, now), printable(cmp.Or(u.MessageID, "–")), printable(cmp.Or(u.SessionID, "–")), stated)
 	}
+	r.Fleet.write(t)
 	if r.Unreadable > 0 {
 		fmt.Fprintf(t, "%d companions cannot be read; the monitor will put them into the dead-letter queue of %s.\n", r.Unreadable, r.MonitorQueue)
 	}

@@ -30,6 +30,7 @@ type patient struct {
 	client *sbclient.Client
 	links  *sblink.Namespace
 	api    *entities.Admin
+	fleet  string // what the processes of the configuration know the namespace by, for Redis
 }
 
 func newPatient(c *config) (*patient, error) {
@@ -41,7 +42,7 @@ func newPatient(c *config) (*patient, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &patient{cfg: c, ns: ns, client: client, links: links}
+	d := &patient{cfg: c, ns: ns, client: client, links: links, fleet: ns.host}
 	var taken []string
 	if ns.plain {
 		// An overdue that runs beside an emulator has its doors where the emulator's API would be looked for.
@@ -128,11 +129,17 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 	return x
 }
 
+// redis is the Redis of the configuration, as its processes have it.
+func (d *patient) redis() (*redisstore.Store, error) {
+	return redisstore.Open(redisstore.Config{
+		Address: d.cfg.redisAddress, Roots: d.cfg.redisRoots, Fleet: []string{d.fleet, d.cfg.MonitorQueue},
+		Slack: 5, // an operator is more patient than a monitor
+	})
+}
+
 // askRedis asks Redis for how it is, and tries what the program sends to it.
 func (d *patient) askRedis(ctx context.Context) (state doctor.RedisState, err error) {
-	s, err := redisstore.Open(redisstore.Config{
-		Address: d.cfg.redisAddress, Roots: d.cfg.redisRoots, Fleet: []string{d.ns.host, d.cfg.MonitorQueue},
-	})
+	s, err := d.redis()
 	if err != nil {
 		return state, err
 	}

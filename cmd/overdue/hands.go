@@ -174,6 +174,11 @@ func knockAt(ctx context.Context, c *config, addr string) (*hands, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.embedded() {
+		patient.fleet = c.Broker.Listen
+	} else if ns, err := parseNamespace(c.Namespace); err == nil {
+		patient.fleet = ns.host // and not the door
+	}
 	h := &hands{patient: patient, ends: []func(){func() { patient.close(ctx) }}}
 	if err := h.goTo(ctx, through.Namespace); err != nil {
 		h.close()
