@@ -168,29 +168,34 @@ func (s *scene) inOrder(r *azservicebus.SessionReceiver, first, step, end int) {
 	}
 }
 
-// A deferred message belongs to its session, whose lock it takes to expire it.
+// A deferred message belongs to its session, whose lock it takes to expire it, also where nobody has told the monitor that there
+// are sessions.
 func TestDeferredInASession(t *testing.T) {
-	inModes(t, withSessions, func(s *scene) {
-		s.stamp = false
-		s.measure()
-		s.startMonitor()
-		s.send(workQueue, "m", session("a"), "Overdue-Within", `"3s"`)
-		r := s.accept(workQueue, "a")
-		ms, err := r.ReceiveMessages(s.Context(), 1, nil)
-		if err != nil || len(ms) != 1 {
-			s.Fatalf("receive = %d messages, %v", len(ms), err)
-		}
-		if err := r.DeferMessage(s.Context(), ms[0], nil); err != nil {
-			s.Fatal(err)
-		}
-		time.Sleep(10 * time.Second)
-		s.wantTold() // its session is held
-		if err := r.Close(s.Context()); err != nil {
-			s.Fatal(err)
-		}
-		time.Sleep(1500 * time.Millisecond)
-		s.wantDead(workQueue, "DeadlineExceeded", 3*time.Second, 9*time.Second, "m")
-		s.wantTold("m")
-		s.settled(time.Second)
-	})
+	for _, blind := range []bool{false, true} {
+		t.Run(fmt.Sprint("blind ", blind), func(t *testing.T) {
+			inModes(t, withSessions, func(s *scene) {
+				s.blind, s.stamp = blind, false
+				s.measure()
+				s.startMonitor()
+				s.send(workQueue, "m", session("a"), "Overdue-Within", `"3s"`)
+				r := s.accept(workQueue, "a")
+				ms, err := r.ReceiveMessages(s.Context(), 1, nil)
+				if err != nil || len(ms) != 1 {
+					s.Fatalf("receive = %d messages, %v", len(ms), err)
+				}
+				if err := r.DeferMessage(s.Context(), ms[0], nil); err != nil {
+					s.Fatal(err)
+				}
+				time.Sleep(10 * time.Second)
+				s.wantTold() // its session is held
+				if err := r.Close(s.Context()); err != nil {
+					s.Fatal(err)
+				}
+				time.Sleep(1500 * time.Millisecond)
+				s.wantDead(workQueue, "DeadlineExceeded", 3*time.Second, 9*time.Second, "m")
+				s.wantTold("m")
+				s.settled(time.Second)
+			})
+		})
+	}
 }

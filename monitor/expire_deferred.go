@@ -4,6 +4,8 @@ package monitor
 
 import (
 	"context"
+	"fmt"
+	"slices"
 )
 
 // expireDeferred dead-letters deferred messages by their numbers, which touches nothing else. In a session that takes
@@ -12,6 +14,9 @@ import (
 func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
+	}
+	if err := e.learnSessions(ctx, watches); err != nil {
+		return err
 	}
 	for _, l := range e.lines(watches) {
 		if err := e.takeDeferred(ctx, l); err != nil {
@@ -23,6 +28,24 @@ func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
 		return err
 	}
 	return e.lookAgain(ctx, present(left))
+}
+
+// learnSessions fails where e requires sessions and nobody has said so, since a receiver without one is refused: from then on that is
+// known. What is deferred would be taken without the lock of its session, from under a consumer that holds it, or not at all.
+func (e *entity) learnSessions(ctx context.Context, watches []*watch) error {
+	inSession := func(wt *watch) bool { return wt.want.found.SessionID != "" }
+	if e.traits.known || e.traits.sessions || e.w.facts.of(e.key).plain || !slices.ContainsFunc(watches, inSession) {
+		return nil
+	}
+	r, err := e.receiver(ctx, line{watches: watches})
+	if err != nil {
+		return fmt.Errorf("monitor: expire what is deferred in %s: %w", e.name, err)
+	}
+	if r != nil {
+		r.Close(ctx)
+		e.w.facts.learn(e.key, func(f *fact) { f.plain = true })
+	}
+	return nil
 }
 
 // takeDeferred dead-letters those of one line. What it does not get is locked, gone, or expired by the very try.

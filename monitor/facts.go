@@ -13,6 +13,7 @@ const maxFacts = 10_000
 // fact is what a worker has learnt of one entity and nobody has told it.
 type fact struct {
 	sessions bool // a receiver without a session was refused
+	plain    bool // one was not
 	vanished int  // passes whose nudge made messages go that were in no dead-letter queue afterwards, less those where they were
 	warned   bool // that it drops what expires
 
