@@ -52,7 +52,7 @@ func (x *examiner) monitorQueue(ctx context.Context) []Finding {
 	}
 	why := "the broker's clock is measured there, and companions are cancelled"
 	if x.cfg.Monitor {
-		why = "companions are received from it: without it nothing starts"
+		why = "companions are received from it: without it no deadline is noticed"
 	}
 	x.rights(ctx, n, "listen", name, why, "")
 	if err == nil {
@@ -313,6 +313,9 @@ func plainly(err error) error {
 	}
 	if _, said, ok := strings.Cut(err.Error(), " and description: "); ok && said != "" {
 		return errors.New(said)
+	}
+	if sb := (*azservicebus.Error)(nil); errors.As(err, &sb) {
+		return errors.New(strings.TrimPrefix(sb.Error(), "("+string(sb.Code)+"): ")) // a code is for programs
 	}
 	return err
 }
