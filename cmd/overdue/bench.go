@@ -53,7 +53,7 @@ func benchParts(scale float64) []*benchPart {
 		(&benchStartPlan{starts: n(11, 2)}).part(),
 		(&benchMemoryPlan{outstanding: []int{n(50_000, 10), n(100_000, 20)}, companions: "each", pause: d(5*time.Second, 10*time.Millisecond)}).part(),
 		(&benchSendPlan{rounds: n(5, 1), span: d(500*time.Millisecond, 20*time.Millisecond), payload: 256, clients: []string{"batches", "single"}}).part(),
-		(&benchLatencyPlan{sends: n(500, 5), delayed: n(40, 2), roundTrip: 10 * time.Millisecond, payload: 256}).part(),
+		(&benchLatencyPlan{sends: n(500, 5), delayed: n(40, 2), roundTrip: 5 * time.Millisecond, payload: 256}).part(),
 		(&benchCostPlan{
 			rates: []int{1000, 10_000}, span: d(5*time.Second, 100*time.Millisecond), deadline: d(3*time.Second, 500*time.Millisecond),
 			companions: "slot", quiet: quiet,

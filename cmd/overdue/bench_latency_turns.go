@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -82,8 +83,10 @@ func (plan *benchLatencyPlan) open(ctx context.Context, address string, w benchW
 	return benchWorkersOf(ctx, address, w.queue, plan.payload, n, n, false)
 }
 
-// away measures sends to a broker that is a round trip away, one sender alone or many side by side. The ways come one after the
-// other: they wait, and do not get into each other's way.
+// benchTurns is in how many pieces the sends to a broker far away are cut, with which the ways take turns.
+const benchTurns = 4
+
+// away measures sends to a broker that is a round trip away, one sender alone and many side by side.
 func (plan *benchLatencyPlan) away(ctx context.Context) (_ []*benchLatencyLine, err error) {
 	var wire *benchWire
 	ways := []benchWay{wayDirect, wayUnmonitored, wayEach, waySlot}
@@ -102,20 +105,21 @@ func (plan *benchLatencyPlan) away(ctx context.Context) (_ []*benchLatencyLine, 
 	defer func() { err = errors.Join(err, scene.stop()) }()
 	var lines []*benchLatencyLine
 	for _, senders := range []int{1, benchAtOnce} {
-		direct := 0.0
-		for i, w := range ways {
-			if senders == 1 && w.name == waySlot.name {
-				continue // one alone finds no slot covered
+		some := ways
+		if senders == 1 {
+			some = ways[:3] // one alone finds no slot covered
+		}
+		took, err := plan.sideBySide(ctx, at, some, senders)
+		if err != nil {
+			return nil, errors.Join(err, scene.complaint())
+		}
+		for i, w := range some {
+			l := newBenchLatencyLine(w, senders, took[i])
+			first := l
+			if i > 0 {
+				first = lines[len(lines)-i] // direct
 			}
-			took, err := plan.sideBySide(ctx, at[i], w, senders)
-			if err != nil {
-				return nil, errors.Join(err, scene.complaint())
-			}
-			l := newBenchLatencyLine(w, senders, took)
-			if w.name == wayDirect.name {
-				direct = l.P50Micros
-			}
-			l.AddedMicros = rounded(l.P50Micros - direct)
+			l.AddedMicros = rounded(l.P50Micros - first.P50Micros)
 			l.RoundTrips = rounded(l.AddedMicros / float64(plan.roundTrip.Microseconds()))
 			lines = append(lines, l)
 		}
@@ -123,33 +127,50 @@ func (plan *benchLatencyPlan) away(ctx context.Context) (_ []*benchLatencyLine, 
 	return lines, nil
 }
 
-// sideBySide is how long each send of so many senders took.
-func (plan *benchLatencyPlan) sideBySide(ctx context.Context, address string, w benchWay, senders int) ([]time.Duration, error) {
-	workers, shut, err := plan.open(ctx, address, w, senders)
-	if err != nil {
-		return nil, err
+// sideBySide is how long each send took, by way: so many senders of each, all of whose links are open at once.
+func (plan *benchLatencyPlan) sideBySide(ctx context.Context, at []string, ways []benchWay, senders int) ([][]time.Duration, error) {
+	workers := make([][]benchWorker, len(ways))
+	for i, w := range ways {
+		var shut func()
+		var err error
+		if workers[i], shut, err = plan.open(ctx, at[i], w, senders); err != nil {
+			return nil, err
+		}
+		defer shut()
+		// The first asks for what holds for the queue.
+		if _, err := sendInTurn(ctx, workers[i], 1); err != nil {
+			return nil, err
+		}
 	}
-	defer shut()
-	took := make([][]time.Duration, senders)
-	errs := make([]error, senders)
+	took := make([][]time.Duration, len(ways))
+	for k := range benchTurns {
+		for i := range ways {
+			some, err := sendInTurn(ctx, workers[i], plan.delayed*(k+1)/benchTurns-plan.delayed*k/benchTurns)
+			if err != nil {
+				return nil, err
+			}
+			took[i] = append(took[i], some...)
+		}
+	}
+	return took, nil
+}
+
+// sendInTurn has each of the workers send n times, one after the other, while the others do so, too. It tells how long each send took.
+func sendInTurn(ctx context.Context, workers []benchWorker, n int) ([]time.Duration, error) {
+	took := make([][]time.Duration, len(workers))
+	errs := make([]error, len(workers))
 	var wg sync.WaitGroup
 	for i, send := range workers {
 		wg.Go(func() {
-			for k := range plan.delayed + 1 {
+			for range n {
 				began := time.Now()
 				if _, errs[i] = send(ctx); errs[i] != nil {
 					return
 				}
-				if k > 0 { // the first opens the link, and asks for what holds for the queue
-					took[i] = append(took[i], time.Since(began))
-				}
+				took[i] = append(took[i], time.Since(began))
 			}
 		})
 	}
 	wg.Wait()
-	var all []time.Duration
-	for _, some := range took {
-		all = append(all, some...)
-	}
-	return all, errors.Join(errs...)
+	return slices.Concat(took...), errors.Join(errs...)
 }
