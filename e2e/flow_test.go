@@ -19,7 +19,7 @@ func TestMissedDeadlinesAreDeadLetteredAndTold(t *testing.T) {
 	const n = 1000
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	play(t, func(s *scene) {
+	inStores(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
 		for i := range n {

@@ -76,6 +76,8 @@ type scene struct {
 	forward   func(*sblink.Namespace) *alert.Forward  // likewise
 	brimDial  func(context.Context) (net.Conn, error) // to the door that brim sends through
 	shared    func() *redisstore.Store                // of each process; nil: there is no Redis
+	stored    func() *redisstore.Companions           // of each process: where companions are kept; nil: on the monitor queue
+	house     *redisstore.Companions                  // of the process that has both, and of who looks
 }
 
 // play runs a scene on fake time.
@@ -94,6 +96,9 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 			}
 		})
 		s.client = s.ns.Client(t)
+		if s.stored != nil {
+			s.house = s.stored()
+		}
 		if s.oneHouse {
 			s.metrics = []*prometheus.Registry{prometheus.NewRegistry()}
 			s.counter, s.deadlines = operations.New(s.metrics[0]), operations.NewDeadlines(s.metrics[0])
@@ -146,6 +151,12 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	}
 	if s.auto {
 		cfg.Companions = scheduler.CompanionsAuto
+	}
+	if s.stored != nil {
+		cfg.Links, cfg.Store = s.links(), s.house
+		if !s.oneHouse {
+			cfg.Store = s.stored()
+		}
 	}
 	if s.oneHouse {
 		cfg.Index, cfg.Links, cfg.Deadlines = scheduler.NewMemoryIndex(0), s.links(), s.deadlines
@@ -222,6 +233,15 @@ func (s *scene) startMonitor() (stop func()) {
 	}
 	if s.blind {
 		cfg.Describe = nil
+	}
+	if s.stored != nil {
+		cfg.Store = s.house
+		if !s.oneHouse {
+			cfg.Store = s.stored()
+		}
+		if err := sc.MeasureClock(s.Context()); err != nil {
+			s.Fatalf("MeasureClock: %v", err)
+		}
 	}
 	if s.shared != nil {
 		cfg.Told = s.shared().Told()
@@ -329,14 +349,29 @@ func (s *scene) receive(queue string) (*azservicebus.Receiver, *azservicebus.Rec
 func (s *scene) settled(within time.Duration) {
 	s.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
-		c := s.queue(monitorQueue).Counts()
-		if c.Active+c.Scheduled == 0 {
+		left := s.companionsLeft()
+		if left == 0 {
 			return
 		}
 		if time.Now().After(end) {
-			s.Fatalf("the monitor queue still holds %d active and %d scheduled companions after %v", c.Active, c.Scheduled, within)
+			s.Fatalf("%d companions are left after %v", left, within)
 		}
 	}
+}
+
+// companionsLeft is how many companions and notes there are, wherever they are kept.
+func (s *scene) companionsLeft() int {
+	s.Helper()
+	q := s.queue(monitorQueue).Counts()
+	if s.stored == nil {
+		return q.Active + q.Scheduled
+	}
+	if q.Scheduled > 0 {
+		s.Errorf("%d messages are scheduled on the monitor queue, which cannot", q.Scheduled)
+	}
+	c, err := s.house.Counts(s.Context())
+	s.must(err)
+	return int(c.Waiting + c.Leased)
 }
 
 // hook is a webhook that remembers what it was told.

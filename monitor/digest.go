@@ -47,8 +47,8 @@ func keepDigest(ctx context.Context, s *scheduler.Scheduler, due time.Time, d al
 }
 
 // digest gives one that has become due to the groups of its sink.
-func (w *Worker) digest(work context.Context, l *lease) {
-	d, err := alert.ParseDigest(l.message.GetData())
+func (w *Worker) digest(work context.Context, l lease) {
+	d, err := alert.ParseDigest(l.body())
 	w.running.Add(1) // until it is settled
 	end := func(what string, settle func() error) {
 		go func() {
@@ -108,7 +108,7 @@ func (w *Worker) leave(d *alert.Digest) (until time.Time, ok bool) {
 }
 
 // putBack writes d anew, for whoever is there when it is due.
-func (w *Worker) putBack(ctx context.Context, l *lease, d alert.Digest, due time.Time) error {
+func (w *Worker) putBack(ctx context.Context, l lease, d alert.Digest, due time.Time) error {
 	w.log.Info("page left to a monitor that has its sink", zap.String("sink", d.Sink), zap.Time("until", due))
 	if err := keepDigest(ctx, w.cfg.Scheduler, due, d); err != nil {
 		return err // its lock lapses

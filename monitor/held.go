@@ -35,7 +35,7 @@ const maxAttempts = 300
 // watches is done.
 type held struct {
 	w         *Worker
-	lease     *lease
+	lease     lease
 	companion scheduler.Companion
 	until     time.Time // by our clock: settle it or write it anew by then
 
@@ -97,7 +97,7 @@ func (wt *watch) open(now time.Time) time.Duration {
 	return wt.ref.Until.Add(windowMargin).Sub(now)
 }
 
-func holdUntil(l *lease, brokerNow time.Time) time.Time {
+func holdUntil(l lease, brokerNow time.Time) time.Time {
 	hold := maxHold
 	if until, ok := l.lockedUntil(); ok {
 		hold = min(hold, until.Sub(brokerNow)*2/3)

@@ -69,7 +69,7 @@ func (w *Worker) receive(ctx, work context.Context) error {
 		take := func(m *amqp.Message) {
 			credit--
 			w.metrics.operation(operations.Receive, 1)
-			w.take(work, &lease{w: w, link: r, message: m})
+			w.take(work, &queueLease{w: w, link: r, message: m})
 		}
 		take(m)
 		if w.yielding.take() {
@@ -121,55 +121,69 @@ func (w *Worker) retire(ctx, work context.Context, r *sblink.Receiver, cause err
 	return errors.Join(cause, err)
 }
 
-// lease is a companion's message under lock. It is settled on the link that it came on.
-type lease struct {
+// A lease is what a worker has in hand and nobody else: a companion or a note. It is settled once.
+type lease interface {
+	id() string
+	contentType() string
+	body() []byte
+	enqueuedTime() time.Time // by the broker's clock: an instant that has passed, just now mostly
+	lockedUntil() (until time.Time, limited bool)
+
+	complete(ctx context.Context) error
+	// handBack gives it to whichever worker is next, at once and as it was.
+	handBack(ctx context.Context) error
+	// deadLetter puts it where an operator finds it.
+	deadLetter(ctx context.Context, reason, description string) error
+}
+
+// queueLease is a message of the monitor queue under lock. It is settled on the link that it came on.
+type queueLease struct {
 	w       *Worker
 	link    *sblink.Receiver
 	message *amqp.Message
 }
 
-func (l *lease) id() string {
+func (l *queueLease) id() string {
 	if l.message.Properties == nil {
 		return ""
 	}
 	return fmt.Sprint(l.message.Properties.MessageID)
 }
 
-func (l *lease) contentType() string {
+func (l *queueLease) contentType() string {
 	if l.message.Properties == nil || l.message.Properties.ContentType == nil {
 		return ""
 	}
 	return *l.message.Properties.ContentType
 }
 
-func (l *lease) enqueuedTime() time.Time {
+func (l *queueLease) enqueuedTime() time.Time {
 	t, _ := l.message.Annotations["x-opt-enqueued-time"].(time.Time)
 	return t
 }
 
-func (l *lease) lockedUntil() (time.Time, bool) {
+func (l *queueLease) body() []byte { return l.message.GetData() }
+
+func (l *queueLease) lockedUntil() (time.Time, bool) {
 	t, ok := l.message.Annotations["x-opt-locked-until"].(time.Time)
 	return t, ok
 }
 
-// complete takes the companion off the monitor queue.
-func (l *lease) complete(ctx context.Context) error {
+func (l *queueLease) complete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	l.w.metrics.operation(operations.Complete, 1)
 	return l.link.Complete(ctx, l.message)
 }
 
-// handBack gives the companion to whichever worker is next, at once and as it was.
-func (l *lease) handBack(ctx context.Context) error {
+func (l *queueLease) handBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	l.w.metrics.operation(operations.Release, 1)
 	return l.link.Release(ctx, l.message)
 }
 
-// deadLetter puts the companion where an operator finds it.
-func (l *lease) deadLetter(ctx context.Context, reason, description string) error {
+func (l *queueLease) deadLetter(ctx context.Context, reason, description string) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	l.w.metrics.operation(operations.DeadLetter, 1)

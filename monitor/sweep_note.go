@@ -147,16 +147,9 @@ func (w *Worker) lostSweeps(now time.Time) (lost []Adoption, wait time.Duration)
 
 // beginSweeps writes the first note of an entity, unless there is one on the monitor queue.
 func (w *Worker) beginSweeps(ctx context.Context, a Adoption) error {
-	v := view{links: w.cfg.Links, path: w.cfg.MonitorQueue, metrics: w.metrics, memory: &memory{}}
-	defer v.close(ctx)
-	found, prefix := false, noteID(a.Entity)
 	now := w.cfg.Scheduler.Now()
-	// The last note was written at most an interval ago; twice that for a worker that is slow.
-	from := now.Time.Add(-now.Uncertainty - 2*max(a.Every, time.Minute))
-	if !now.Measured {
-		from = time.Time{}
-	}
-	if err := v.between(ctx, from, farAhead, func(m *sblink.Message) { found = found || strings.HasPrefix(m.MessageID, prefix) }); err != nil {
+	found, err := w.hasNote(ctx, a, now)
+	if err != nil {
 		return err
 	}
 	if !found {
@@ -171,6 +164,23 @@ func (w *Worker) beginSweeps(ctx context.Context, a Adoption) error {
 		w.sweeps[strings.ToLower(a.Entity)] = s
 	}
 	return nil
+}
+
+// hasNote looks whether the next sweep of an entity has a note.
+func (w *Worker) hasNote(ctx context.Context, a Adoption, now scheduler.Instant) (found bool, err error) {
+	prefix := noteID(a.Entity)
+	if w.cfg.Store != nil {
+		return w.cfg.Store.HasNote(ctx, prefix)
+	}
+	v := view{links: w.cfg.Links, path: w.cfg.MonitorQueue, metrics: w.metrics, memory: &memory{}}
+	defer v.close(ctx)
+	// The last note was written at most an interval ago; twice that for a worker that is slow.
+	from := now.Time.Add(-now.Uncertainty - 2*max(a.Every, time.Minute))
+	if !now.Measured {
+		from = time.Time{}
+	}
+	err = v.between(ctx, from, farAhead, func(m *sblink.Message) { found = found || strings.HasPrefix(m.MessageID, prefix) })
+	return found, err
 }
 
 // admit decides about a note that has become due: whether this worker adopts its entity, and whether it is that of the line
@@ -202,10 +212,10 @@ func (w *Worker) readmit(n sweepNote) {
 }
 
 // sweep makes the sweep of a note that has become due.
-func (w *Worker) sweep(work context.Context, l *lease) {
+func (w *Worker) sweep(work context.Context, l lease) {
 	w.running.Go(func() {
 		defer func() { <-w.room }()
-		n, err := parseSweepNote(l.message.GetData())
+		n, err := parseSweepNote(l.body())
 		if err != nil {
 			w.log.Warn("note of a sweep refused", zap.String("message_id", l.id()), zap.Error(err))
 			w.settled("dead-lettered", l.deadLetter(work, reasonMalformed, err.Error()))

@@ -27,6 +27,7 @@ type Config struct {
 	Links        *sblink.Namespace
 	Scheduler    *scheduler.Scheduler // writes companions anew
 	MonitorQueue string
+	Store        Store  // has the companions, in the place of the monitor queue; nil: there is none
 	Namespace    string // names the source of events: sb://<namespace>/<entity>
 	// Settings, of a queue or topic, is asked at every pass and may wait for what it does not know, until ctx ends. nil: all
 	// entities have the zero Settings.
@@ -114,6 +115,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	w.running.Go(func() { w.runSweeps(ctx) })
+	if w.cfg.Store != nil {
+		w.claim(ctx, work)
+		w.stop(work, stopWork)
+		return nil
+	}
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 15*time.Second
 	for first := true; ctx.Err() == nil; {
@@ -146,7 +152,7 @@ func (w *Worker) crowded() bool { return len(w.room) > maxHeld/2+creditWindow }
 
 // take hands a companion to the goroutine of its entity. What cannot be read goes to the
 // monitor queue's dead-letter queue, with the reason.
-func (w *Worker) take(work context.Context, l *lease) {
+func (w *Worker) take(work context.Context, l lease) {
 	w.clock.observe(l.enqueuedTime())
 	switch l.contentType() {
 	case digestType:
@@ -156,7 +162,7 @@ func (w *Worker) take(work context.Context, l *lease) {
 		w.sweep(work, l)
 		return
 	}
-	c, err := scheduler.ParseCompanion(l.message.GetData())
+	c, err := scheduler.ParseCompanion(l.body())
 	h := &held{w: w, lease: l, companion: c, until: holdUntil(l, w.clock.now())}
 	if err != nil {
 		w.log.Warn("companion refused", zap.String("message_id", l.id()), zap.Error(err))

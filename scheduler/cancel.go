@@ -117,7 +117,7 @@ func (s *Scheduler) carried(groups []*group) {
 // RunCancel cancels companions that have become needless until ctx ends. What it does not get to rings for
 // nothing. A failure ends a round and is told to Config.Cancelled.
 func (s *Scheduler) RunCancel(ctx context.Context) error {
-	if s.cfg.Index == nil || s.cfg.Links == nil {
+	if s.cfg.Index == nil || s.cfg.Links == nil && s.cfg.Store == nil {
 		<-ctx.Done()
 		return nil
 	}
@@ -191,6 +191,9 @@ func (c *canceller) gather(ctx context.Context) bool {
 func (c *canceller) round(ctx context.Context) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTime)
 	defer cancel()
+	if c.s.cfg.Store != nil {
+		return c.withdraw(ctx)
+	}
 	waiting := c.waiting
 	c.waiting = nil
 	late, err := c.learn(ctx, waiting)

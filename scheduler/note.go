@@ -11,6 +11,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/kept"
 )
 
 // A Note is something else than a companion that has to be there at its time, whatever becomes of this process. The
@@ -23,7 +25,7 @@ type Note struct {
 	Body        []byte
 }
 
-// Keep returns when the monitor queue has accepted n, or with the error that kept it from doing so.
+// Keep returns when the monitor queue, or the companion store, has accepted n, or with the error that kept it from doing so.
 func (s *Scheduler) Keep(ctx context.Context, n Note) error {
 	s.mu.Lock()
 	if s.closed {
@@ -41,6 +43,21 @@ func (s *Scheduler) Keep(ctx context.Context, n Note) error {
 		fmt.Fprintf(h, "%d", n.Due.UnixNano())
 		n.ID = "overdue-" + hex.EncodeToString(h.Sum(nil)[:16])
 	}
+	err := s.keep(ctx, n)
+	if s.cfg.Written != nil {
+		s.cfg.Written(1, err)
+	}
+	return err
+}
+
+func (s *Scheduler) keep(ctx context.Context, n Note) error {
+	if s.cfg.Store != nil {
+		item := kept.Item{ID: n.ID, Due: n.Due.UTC(), ContentType: n.ContentType, Subject: n.Subject, Body: n.Body, Note: true}
+		if err := s.cfg.Store.Put(ctx, []kept.Item{item}); err != nil {
+			return fmt.Errorf("scheduler: write to the companion store: %w", err)
+		}
+		return nil
+	}
 	err := s.sender.Send(ctx, &azservicebus.Message{
 		Body:                 n.Body,
 		MessageID:            &n.ID,
@@ -48,9 +65,6 @@ func (s *Scheduler) Keep(ctx context.Context, n Note) error {
 		Subject:              &n.Subject,
 		ScheduledEnqueueTime: to.Ptr(n.Due.UTC()),
 	})
-	if s.cfg.Written != nil {
-		s.cfg.Written(1, err)
-	}
 	if err != nil {
 		return fmt.Errorf("scheduler: write to monitor queue %s: %w", s.cfg.MonitorQueue, err)
 	}

@@ -34,6 +34,10 @@ type Config struct {
 	MonitorQueue string
 	WriteTimeout time.Duration // of one transfer, retries included; 0 = 30 s
 
+	// Store keeps companions and notes in the place of the monitor queue, which only tells the broker's clock then. nil:
+	// the monitor queue does.
+	Store Store
+
 	// Written is told of every transfer: n companions, and how it ended. May be nil.
 	Written func(n int, err error)
 
@@ -58,6 +62,9 @@ type Scheduler struct {
 	cfg    Config
 	sender *sbclient.Sender // for the monitor queue
 	clock  clock
+
+	measured     chan struct{} // closed when the clock is
+	onceMeasured sync.Once
 
 	mu      sync.Mutex
 	pending []*ticket // what waits for the transfer in flight to end
@@ -89,7 +96,12 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = 30 * time.Second
 	}
-	return &Scheduler{cfg: cfg, sender: cfg.Client.NewSender(cfg.MonitorQueue), needless: make(chan struct{}, 1)}, nil
+	if cfg.Store != nil && cfg.Links == nil {
+		return nil, errors.New("scheduler: links are needed for the broker's clock where a store keeps companions")
+	}
+	return &Scheduler{
+		cfg: cfg, sender: cfg.Client.NewSender(cfg.MonitorQueue), needless: make(chan struct{}, 1), measured: make(chan struct{}),
+	}, nil
 }
 
 // Schedule returns when the broker has accepted a companion for c, or with the error
@@ -227,7 +239,9 @@ func (s *Scheduler) write(enc *encoder, groups []*group) {
 		if s.cfg.Written != nil {
 			s.cfg.Written(n, err)
 		}
-		s.cfg.Operations.Add(operations.Schedule, n)
+		if s.cfg.Store == nil {
+			s.cfg.Operations.Add(operations.Schedule, n)
+		}
 		for _, g := range groups[:n] {
 			g.settle(err)
 		}
@@ -244,6 +258,9 @@ const aloneSize = 32 << 10
 
 // transfer sends the first n groups, n ≥ 1, as one transfer.
 func (s *Scheduler) transfer(enc *encoder, groups []*group) (n int, err error) {
+	if s.cfg.Store != nil {
+		return s.put(enc, groups)
+	}
 	began := time.Now()
 	if s.writeDirect(began, enc, groups) {
 		return len(groups), nil

@@ -51,15 +51,16 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/dlq", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink", "internal/tlsrecord"},
+		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/dlq", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/kept", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink", "internal/tlsrecord"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":               {[]string{"scheduler", "internal/amqp", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/sas", "internal/sbclient", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
-	"monitor":             {[]string{"alert", "scheduler", "internal/entities", "internal/operations", "internal/sblink"}, []string{backoff, goamqp, prometheus, sync, zap}},
+	"monitor":             {[]string{"alert", "scheduler", "internal/entities", "internal/kept", "internal/operations", "internal/sblink"}, []string{backoff, goamqp, prometheus, sync, zap}},
 	"alert":               {[]string{"internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
-	"scheduler":           {[]string{"internal/inflight", "internal/operations", "internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, bbolt}},
+	"scheduler":           {[]string{"internal/inflight", "internal/kept", "internal/operations", "internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, bbolt, goamqp}},
 	"internal/operations": {others: []string{prometheus}},
-	"internal/redisstore": {others: []string{goredis}},
+	"internal/redisstore": {[]string{"internal/kept"}, []string{goredis, sync}},
+	"internal/kept":       {},
 	"internal/redistest":  {[]string{"internal/freeport"}, []string{miniredis}},
 	"internal/sas":        {},
 	"internal/sblink":     {[]string{"internal/amqp", "internal/sas"}, []string{azcore, goamqp, sync}},
@@ -100,7 +101,7 @@ var rooms = map[string]room{
 // room; only proxy and monitor still never meet.
 var inTests = room{
 	ours: []string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/brokerhttp", "internal/brokertest", "internal/door", "internal/pipenet",
-		"internal/operations", "internal/queue", "internal/redisstore", "internal/redistest", "internal/sas", "internal/sbclient", "internal/sblink", "internal/sbrest", "internal/tlsrecord", "scheduler"},
+		"internal/kept", "internal/operations", "internal/queue", "internal/redisstore", "internal/redistest", "internal/sas", "internal/sbclient", "internal/sblink", "internal/sbrest", "internal/tlsrecord", "scheduler"},
 	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		"github.com/santhosh-tekuri/jsonschema", "github.com/spf13/pflag",
 		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},

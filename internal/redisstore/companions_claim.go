@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"overdue/internal/kept"
+)
+
+const (
+	// leaseLife is how long after the last renewal of its worker a companion comes to another.
+	leaseLife = 20 * time.Second
+	// RenewEvery is how often a worker has to renew what it has in hand.
+	RenewEvery = 5 * time.Second
+	// claimBytes is after how many bytes one claim has enough.
+	claimBytes = 1 << 20
+	// lookEvery is how often a worker looks whether something is due that nobody has told it of, and lookAlone the same
+	// while it cannot be told.
+	lookEvery = 5 * time.Second
+	lookAlone = 250 * time.Millisecond
+	renewMost = 1000
+	// claimRest is how long a place is left alone of which nothing was learnt.
+	claimRest = 500 * time.Millisecond
+)
+
+// Claim leases up to n items that are due at the instant now of the broker's clock, or whose leases have lapsed. There is
+// nothing more to claim before wait is over, or Woken has a value. There may be leases beside an error: what one server of a
+// cluster has does not wait for another.
+func (c *Companions) Claim(ctx context.Context, now time.Time, n int) (leases []kept.Lease, wait time.Duration, err error) {
+	ripe := slices.DeleteFunc(slices.Clone(c.places), func(k *place) bool { return k.rests() > 0 })
+	rand.Shuffle(len(ripe), func(i, j int) { ripe[i], ripe[j] = ripe[j], ripe[i] })
+	ripe = ripe[:min(len(ripe), n)]
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, k := range ripe {
+		all.Go(func() {
+			got, askErr := c.ask(ctx, k, now, n/len(ripe))
+			mu.Lock()
+			defer mu.Unlock()
+			leases, err = append(leases, got...), errors.Join(err, askErr)
+		})
+	}
+	all.Wait()
+	wait = lookEvery
+	for _, k := range c.places {
+		wait = min(wait, k.rests())
+	}
+	return leases, wait, err
+}
+
+// ask claims what is in one place.
+func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (leases []kept.Lease, err error) {
+	turn, asked := k.turn(), time.Now()
+	var got []string
+	var due, lapse string
+	err = c.do(ctx, func(ctx context.Context) (err error) {
+		got, due, lapse, err = lease(ctx, c.s.client, k, now.UnixMilli(), c.life, n, claimBytes, c.token)
+		return err
+	})
+	if err != nil {
+		k.rest(turn, time.Now().Add(claimRest), 0)
+		return nil, err
+	}
+	leases = c.take(k, got)
+	next, soon := asked.Add(c.pace()), int64(0)
+	if ms, err := strconv.ParseFloat(due, 64); err == nil {
+		soon = int64(ms)
+		next = earlier(next, asked.Add(time.UnixMilli(soon).Sub(now)))
+	}
+	if ms, err := strconv.ParseInt(lapse, 10, 64); err == nil {
+		next = earlier(next, asked.Add(time.Duration(ms)*time.Millisecond))
+	}
+	k.rest(turn, next, soon)
+	return leases, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// take notes what is in hand now, and leaves out what was before: its lease had lapsed, and it is seen to.
+func (c *Companions) take(k *place, got []string) (leases []kept.Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := 0; i < len(got); i += 2 {
+		id := got[i]
+		if c.inHand[id] != nil {
+			continue
+		}
+		c.inHand[id] = k
+		leases = append(leases, kept.Lease{Item: itemOf(k, id, got[i+1]), Place: k.name})
+	}
+	return leases
+}
+
+// pace is how often to look where nobody tells.
+func (c *Companions) pace() time.Duration {
+	if c.listening.Load() {
+		return lookEvery
+	}
+	return lookAlone
+}
+
+// rests is for how long there is nothing to lease, as far as is known.
+func (k *place) rests() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return max(time.Until(k.next), 0)
+}
+
+// turn is how often something was brought.
+func (k *place) turn() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.brought
+}
+
+// rest has k left alone until an instant of our clock, unless something was brought since that turn. soon is when the next
+// item is due, in ms.
+func (k *place) rest(turn int, next time.Time, soon int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.brought == turn {
+		k.next, k.soon = next, soon
+	}
+}
+
+// brings notes that something is due at an instant, in ms; 0 = nobody knows when. It reports whether that is before all else.
+func (k *place) brings(due int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if due != 0 && k.soon != 0 && due >= k.soon {
+		return false
+	}
+	k.soon, k.next = due, time.Time{}
+	k.brought++
+	return true
+}
+
+// Woken has a value when there may be something to claim before the wait is over.
+func (c *Companions) Woken() <-chan struct{} { return c.woken }
+
+func (c *Companions) wake() {
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Renew keeps what is in hand from coming to other workers. It is due every RenewEvery.
+func (c *Companions) Renew(ctx context.Context) error {
+	by := map[*place][]string{}
+	c.mu.Lock()
+	for id, k := range c.inHand {
+		by[k] = append(by[k], id)
+	}
+	c.mu.Unlock()
+	for k, ids := range by {
+		for part := range slices.Chunk(ids, renewMost) {
+			if err := c.do(ctx, func(ctx context.Context) error {
+				_, err := renew(ctx, c.s.client, k, c.token, c.life, part) // what another has by now is seen to all the same
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// release takes l out of hand, and says where it is kept.
+func (c *Companions) release(l *kept.Lease) *place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.inHand, l.ID)
+	return c.placeOf(l.ID, l.Note)
+}
+
+// Done forgets an item that has been seen to.
+func (c *Companions) Done(ctx context.Context, l kept.Lease) error {
+	k := c.release(&l)
+	return c.insist(ctx, func(ctx context.Context) error { return finish(ctx, c.s.client, k, mostDead, []any{l.ID, ""}) })
+}
+
+// GiveBack lets another worker have an item, at once and as it was.
+func (c *Companions) GiveBack(ctx context.Context, l kept.Lease) error {
+	k := c.release(&l)
+	return c.insist(ctx, func(ctx context.Context) error {
+		return handBack(ctx, c.s.client, k, c.channel, c.token, l.ID, millis(l.Due))
+	})
+}
+
+// Bury puts an item that nobody can do anything with where operators find it.
+func (c *Companions) Bury(ctx context.Context, l kept.Lease, reason, description string) error {
+	k := c.release(&l)
+	text, err := json.Marshal(kept.Dead{Item: l.Item, At: time.Now().UTC(), Reason: reason, Description: description})
+	if err != nil {
+		return err
+	}
+	return c.insist(ctx, func(ctx context.Context) error {
+		return finish(ctx, c.s.client, k, mostDead, []any{l.ID, string(text)})
+	})
+}

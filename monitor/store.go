@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"time"
+
+	"overdue/internal/kept"
+
+	"go.uber.org/zap"
+)
+
+// Store is where companions wait that the monitor queue cannot hold back. What a worker claims comes to another when it has not
+// been renewed for a while, so a store is as good as locks on a queue are.
+type Store interface {
+	// Claim leases up to n items that are due at the instant now of the broker's clock, or that a worker which is gone
+	// had. There is nothing more before wait is over or Woken has a value. There may be leases beside an error.
+	Claim(ctx context.Context, now time.Time, n int) (leases []kept.Lease, wait time.Duration, err error)
+	Woken() <-chan struct{}
+	// Renew keeps all that is claimed for as long as it takes to call it again, every renewEvery.
+	Renew(ctx context.Context) error
+
+	Done(ctx context.Context, l kept.Lease) error
+	GiveBack(ctx context.Context, l kept.Lease) error
+	Bury(ctx context.Context, l kept.Lease, reason, description string) error
+
+	// HasNote reports whether a note is kept whose id begins so.
+	HasNote(ctx context.Context, prefix string) (bool, error)
+}
+
+// renewEvery is how often claims are renewed, well within the time after which they lapse.
+const renewEvery = 5 * time.Second
+
+// yieldTime is how much later than others a worker wakes for what it has left to them.
+const yieldTime = 50 * time.Millisecond
+
+// claimRoom is for how many items at most a worker takes room while there may be none.
+const claimRoom = creditWindow
+
+// claim takes companions from the store until ctx ends. Nothing is due before the broker's clock is known: by our own
+// it might be looked at early, again and again.
+func (w *Worker) claim(ctx, work context.Context) {
+	select {
+	case <-w.cfg.Scheduler.Measured():
+	case <-ctx.Done():
+		return
+	}
+	renewing, stop := context.WithCancel(work)
+	defer stop()
+	w.running.Go(func() { w.renew(renewing) })
+	for down := false; ctx.Err() == nil; {
+		n, err := w.takeRoom(ctx, claimRoom, true)
+		if err != nil {
+			return
+		}
+		now := w.latest()
+		leases, wait, err := w.cfg.Store.Claim(ctx, now, n)
+		for range n - len(leases) {
+			<-w.room
+		}
+		for _, l := range leases {
+			w.take(work, &storeLease{w, l, now})
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		w.attached.Store(err == nil)
+		if (err != nil) != down {
+			down = err != nil
+			w.tellStore(err)
+		}
+		if w.yielding.take() {
+			wait += yieldTime
+		}
+		select {
+		case <-time.After(wait):
+		case <-w.cfg.Store.Woken():
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (w *Worker) tellStore(err error) {
+	if err != nil {
+		w.log.Warn("companion store unreachable", zap.Error(err))
+	} else {
+		w.log.Info("companion store is back")
+	}
+}
+
+// renew keeps what is in hand.
+func (w *Worker) renew(ctx context.Context) {
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := w.cfg.Store.Renew(ctx); err != nil && ctx.Err() == nil {
+			w.log.Debug("companions not renewed, they may come to others", zap.Error(err))
+		}
+	}
+}
+
+// storeLease is what was claimed from the store.
+type storeLease struct {
+	w   *Worker
+	l   kept.Lease
+	now time.Time // by the broker's clock, at least: when it was
+}
+
+func (l *storeLease) id() string              { return l.l.ID }
+func (l *storeLease) contentType() string     { return l.l.ContentType }
+func (l *storeLease) body() []byte            { return l.l.Body }
+func (l *storeLease) enqueuedTime() time.Time { return l.now }
+
+// lockedUntil is not known: it is renewed.
+func (l *storeLease) lockedUntil() (time.Time, bool) { return time.Time{}, false }
+
+func (l *storeLease) complete(ctx context.Context) error {
+	return l.settle(ctx, func(ctx context.Context) error { return l.w.cfg.Store.Done(ctx, l.l) })
+}
+
+func (l *storeLease) handBack(ctx context.Context) error {
+	return l.settle(ctx, func(ctx context.Context) error { return l.w.cfg.Store.GiveBack(ctx, l.l) })
+}
+
+func (l *storeLease) deadLetter(ctx context.Context, reason, description string) error {
+	return l.settle(ctx, func(ctx context.Context) error { return l.w.cfg.Store.Bury(ctx, l.l, reason, description) })
+}
+
+func (l *storeLease) settle(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	return do(ctx)
+}

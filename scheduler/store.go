@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"overdue/internal/kept"
+	"overdue/internal/operations"
+)
+
+// A Store keeps companions until they are due where the monitor queue cannot: its tier has no scheduled messages.
+type Store interface {
+	// Put returns when all items are kept, or with why they may not be. What is kept under an id already stays as it is.
+	Put(ctx context.Context, items []kept.Item) error
+	// Withdraw forgets companions that are not in anybody's hands, and returns the ids of those it has found.
+	Withdraw(ctx context.Context, ids []string) (withdrawn []string, err error)
+}
+
+const (
+	// storeMost and storeBytes bound what is put at once.
+	storeMost  = 500
+	storeBytes = 1 << 20
+)
+
+// put is transfer for what the store keeps.
+func (s *Scheduler) put(enc *encoder, groups []*group) (n int, err error) {
+	var items []kept.Item
+	for size := 0; n < min(len(groups), storeMost) && size < storeBytes; n++ {
+		g := groups[n]
+		body, id, err := g.marshal(enc)
+		if err != nil && n == 0 {
+			return 1, err
+		}
+		if err != nil {
+			break // those before it are kept now, then its error is told alone
+		}
+		items = append(items, kept.Item{ID: id, Due: g.c.Due.UTC(), ContentType: ContentType, Subject: string(g.c.Kind), Body: bytes.Clone(body)})
+		size += len(body)
+	}
+	// The callers' contexts do not reach it, as in transfer.
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
+	defer cancel()
+	if err := s.cfg.Store.Put(ctx, items); err != nil {
+		return n, fmt.Errorf("scheduler: write to the companion store: %w", err)
+	}
+	return n, nil
+}
+
+// withdraw is round for what the store keeps, which finds companions by their ids.
+func (c *canceller) withdraw(ctx context.Context) (n int, err error) {
+	waiting := c.waiting
+	c.waiting = nil
+	for part := range slices.Chunk(waiting, storeMost) {
+		by := make(map[string]needless, len(part))
+		ids := make([]string, len(part))
+		for i, w := range part {
+			ids[i] = companionPrefix + hex.EncodeToString(w.ID[:])
+			by[ids[i]] = w
+		}
+		withdrawn, err := c.s.cfg.Store.Withdraw(ctx, ids)
+		for _, id := range withdrawn {
+			w := by[id]
+			c.s.cfg.Index.Forget(w.ID)
+			c.s.cfg.Deadlines.Add(w.Entity, operations.Met, w.Messages)
+		}
+		n += len(withdrawn)
+		if err != nil { // they ring
+			return n, fmt.Errorf("scheduler: cancel companions in the companion store: %w", err)
+		}
+	}
+	return n, nil
+}
