@@ -28,7 +28,7 @@ func (c *config) complete() error {
 	if err := c.readEmulatorConfig(); err != nil {
 		return err
 	}
-	return errors.Join(c.checkBrokerAddresses(), c.readKeys(), c.checkQueues(), c.checkRules(), c.checkForwards(), c.checkEntities(), c.readRedis(), c.completeAlerts(), c.completeWatch(), c.checkDelays())
+	return errors.Join(c.checkBrokerAddresses(), c.readKeys(), c.checkQueues(), c.checkRules(), c.checkForwards(), c.checkEntities(), c.readRedis(), c.checkStore(), c.completeAlerts(), c.completeWatch(), c.checkDelays())
 }
 
 // century is from when on a time to live is none.

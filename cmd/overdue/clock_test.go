@@ -29,7 +29,7 @@ func TestClockIsMeasuredWhenTheNamespaceIsAttached(t *testing.T) {
 		measured := 0
 		done := make(chan error)
 		go func() {
-			done <- keepClock(ctx, attached, func(context.Context) error { measured++; return nil }, zap.NewNop())
+			done <- keepClock(ctx, attached, func(context.Context) error { measured++; return nil }, clockInterval, zap.NewNop())
 		}()
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -60,7 +60,7 @@ func TestClockIsMeasuredAtOnceAndEveryFiveMinutes(t *testing.T) {
 			done <- keepClock(ctx, attachedNow(), func(context.Context) error {
 				at = append(at, time.Since(began))
 				return nil
-			}, zap.NewNop())
+			}, clockInterval, zap.NewNop())
 		}()
 		time.Sleep(time.Hour)
 		cancel()
@@ -93,7 +93,7 @@ func TestClockThatCannotBeMeasuredWarnsOnce(t *testing.T) {
 					return errors.New("not allowed to listen")
 				}
 				return nil
-			}, zap.New(core))
+			}, clockInterval, zap.New(core))
 		}()
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
@@ -124,7 +124,7 @@ func TestMeasurementThatHangsIsBounded(t *testing.T) {
 				tries.Add(1)
 				<-ctx.Done()
 				return ctx.Err()
-			}, zap.NewNop())
+			}, clockInterval, zap.NewNop())
 		}()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()

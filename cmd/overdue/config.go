@@ -17,6 +17,7 @@ type config struct {
 	NamespaceFile      string          `koanf:"namespaceFile"`
 	AdminURL           string          `koanf:"namespaceAdmin"`
 	Companions         string          `koanf:"companions"`
+	CompanionStore     string          `koanf:"companionStore"`
 	MonitorQueue       string          `koanf:"monitorQueue"`
 	OnMonitorDown      string          `koanf:"onMonitorDown"`
 	Journal            journalConfig   `koanf:"journal"`

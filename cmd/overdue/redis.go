@@ -92,7 +92,11 @@ func (p *process) startRedis(ns *namespace) (*redisstore.Store, error) {
 			switch {
 			case !news:
 			case err != nil:
-				p.log.Warn("redis unavailable", zap.String("use", use), zap.Error(err), zap.String("next", "going on without it"))
+				next := "going on without it"
+				if use == "companions" {
+					next = "sends with a deadline are refused or go to the journal, and no companion rings, until it is back"
+				}
+				p.log.Warn("redis unavailable", zap.String("use", use), zap.Error(err), zap.String("next", next))
 			default:
 				p.log.Info("redis available again", zap.String("use", use))
 			}

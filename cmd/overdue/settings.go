@@ -80,12 +80,15 @@ var processSettings = slices.Concat([]*setting{
 	{path: "companions", kind: kindChoice, def: "auto", enum: []string{"auto", "each", "slot"},
 		help: "What is written for a message with a deadline. `each` names it; `slot` is an alarm that all messages of a queue share whose deadlines fall into the same 20 ms, and costs next to nothing at high rates. `auto` takes slots from 100 messages per second of one queue and time to live on, and from 500 where times to live differ by less than five seconds. " +
 			"Slots are for queues without sessions, partitions and forwarding that dead-letter on expiry, and for messages whose deadline is their time to live; everything else is named."},
+	{path: "companionStore", kind: kindChoice, def: storeQueue, enum: []string{storeQueue, storeRedis},
+		help: "Where companions wait for their time: on the monitor queue, as scheduled messages, or with `redis` in the Redis that redis names, for namespaces of the tier Basic, which has none. " +
+			"Redis is the truth then and has to be as durable as deadlines are to be; docs/redis.md. The monitor queue is still needed: it tells the broker's clock. All processes of one monitor queue have the same here."},
 	{path: "onMonitorDown", kind: kindChoice, def: refuseOn, enum: []string{refuseOn, passOn},
-		help: "What becomes of a send with a deadline while the monitor queue cannot be written: `refuse` fails it with an error after which apps try again; " +
+		help: "What becomes of a send with a deadline while the monitor queue, or the companionStore, cannot be written: `refuse` fails it with an error after which apps try again; " +
 			"`pass` lets it through and keeps its companion in the journal, on disk, until the monitor queue is back."},
 	{path: "redis", kind: kindString, secret: true,
 		help: "A Redis that the processes of one monitor queue share, so that they do less of the same work twice: `redis://host:6379`, `rediss://user:password@host:6380` for TLS, " +
-			"`redis+cluster://host:6379,host2:6379` or `redis+sentinel://host:26379,host2:26379/mymaster`. Every deadline is kept without it; docs/redis.md. Empty = none."},
+			"`redis+cluster://host:6379,host2:6379` or `redis+sentinel://host:26379,host2:26379/mymaster`. Every deadline is kept without it, unless companionStore says that it keeps the companions; docs/redis.md. Empty = none."},
 	{path: "redisFile", kind: kindString,
 		help: "A file that holds what redis would, such as a mounted secret. Give one of the two."},
 	{path: "redisAuthorityFile", kind: kindString, defNote: "the authorities that the machine trusts",

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 
@@ -48,11 +49,16 @@ func (p *process) startRooms(doors []net.Listener) error {
 	if err != nil {
 		return err
 	}
-	s, err := scheduler.New(scheduler.Config{
+	store := p.startStore(shared)
+	config := scheduler.Config{
 		Client: client, MonitorQueue: p.cfg.MonitorQueue, Companions: scheduler.Companions(p.cfg.Companions),
 		Written: func(n int, err error) {
 			count(n, err)
-			if err != nil {
+			switch {
+			case err == nil:
+			case store != nil:
+				store.doubted()
+			default:
 				up.doubted()
 			}
 		},
@@ -64,7 +70,12 @@ func (p *process) startRooms(doors []net.Listener) error {
 				p.log.Info("companions not cancelled, they will ring for nothing", zap.Error(err))
 			}
 		},
-	})
+	}
+	every := clockInterval
+	if store != nil {
+		config.Store, every = store, clockIntervalAlone
+	}
+	s, err := scheduler.New(config)
 	if err != nil {
 		return fmt.Errorf("make the scheduler: %w", err)
 	}
@@ -74,7 +85,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 	if err != nil {
 		return err
 	}
-	p.life.background("broker clock", func(ctx context.Context) error { return keepClock(ctx, up.up, s.MeasureClock, p.log) })
+	p.life.background("broker clock", func(ctx context.Context) error { return keepClock(ctx, up.up, s.MeasureClock, every, p.log) })
 	p.life.background("early cancel", s.RunCancel)
 	p.life.background("settlements of others", s.RunSharing)
 	p.life.background("upstream", up.run)
@@ -84,6 +95,9 @@ func (p *process) startRooms(doors []net.Listener) error {
 	p.warnOfDrops()
 	if p.role.monitor {
 		c := monitor.Config{Links: links, Scheduler: s, Operations: ops, Deadlines: deadlines, Namespace: ns.host}
+		if store != nil {
+			c.Store = store
+		}
 		showFleet := p.shareTellings(shared, &c)
 		w, err := p.newMonitor(client, c)
 		if err != nil {
@@ -92,10 +106,13 @@ func (p *process) startRooms(doors []net.Listener) error {
 		showFleet(w)
 		p.life.background("monitor", w.Run)
 		p.admin.ready = append(p.admin.ready, check{"monitor queue", p.passing(up, func(context.Context) error {
-			if !w.Attached() {
-				return fmt.Errorf("the monitor does not receive from %q", p.cfg.MonitorQueue)
+			switch {
+			case w.Attached():
+				return nil
+			case store != nil:
+				return errors.New("the monitor has no companions from the companion store: it needs that, and the broker's clock")
 			}
-			return nil
+			return fmt.Errorf("the monitor does not receive from %q", p.cfg.MonitorQueue)
 		})})
 	}
 	if !p.role.proxy {

@@ -51,7 +51,7 @@ type Companions struct {
 	life    time.Duration // of a lease
 
 	listening atomic.Bool
-	failed    atomic.Bool // the last question was not answered
+	failure   atomic.Pointer[error] // of the last question; nil = it was answered
 
 	mu     sync.Mutex
 	inHand map[string]*place // what is leased by this process, by id
@@ -66,6 +66,7 @@ type place struct {
 	next    time.Time // by our clock: when there may be something to lease
 	soon    int64     // when the next is due that is known of, in ms; 0 = none is
 	brought int       // how often one was brought that is due before that
+	err     error     // why nothing was learnt the last time
 }
 
 // Companions are those of the fleet. There is one value of it in a process.
@@ -113,8 +114,20 @@ func (c *Companions) do(ctx context.Context, f func(context.Context) error) erro
 	if err != nil {
 		err = fmt.Errorf("redis: companions: %w", err)
 	}
-	c.s.asked("companions", err, c.failed.Swap(err != nil) != (err != nil))
+	now := &err
+	if err == nil {
+		now = nil
+	}
+	c.s.asked("companions", err, (c.failure.Swap(now) != nil) != (err != nil))
 	return err
+}
+
+// Failure is why the last question was not answered, nil when it was.
+func (c *Companions) Failure() error {
+	if err := c.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Put returns when Redis has all items, or with the error of the last try. What is there already stays as it is.

@@ -3,9 +3,9 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -32,8 +32,8 @@ const (
 )
 
 // Claim leases up to n items that are due at the instant now of the broker's clock, or whose leases have lapsed. There is
-// nothing more to claim before wait is over, or Woken has a value. There may be leases beside an error: what one server of a
-// cluster has does not wait for another.
+// nothing more to claim before wait is over, or Woken has a value. There may be leases beside an error, which says that some
+// could not be asked for, now or the last time: what one server of a cluster has does not wait for another.
 func (c *Companions) Claim(ctx context.Context, now time.Time, n int) (leases []kept.Lease, wait time.Duration, err error) {
 	ripe := slices.DeleteFunc(slices.Clone(c.places), func(k *place) bool { return k.rests() > 0 })
 	rand.Shuffle(len(ripe), func(i, j int) { ripe[i], ripe[j] = ripe[j], ripe[i] })
@@ -42,32 +42,33 @@ func (c *Companions) Claim(ctx context.Context, now time.Time, n int) (leases []
 	var all sync.WaitGroup
 	for _, k := range ripe {
 		all.Go(func() {
-			got, askErr := c.ask(ctx, k, now, n/len(ripe))
+			got := c.ask(ctx, k, now, n/len(ripe))
 			mu.Lock()
 			defer mu.Unlock()
-			leases, err = append(leases, got...), errors.Join(err, askErr)
+			leases = append(leases, got...)
 		})
 	}
 	all.Wait()
 	wait = lookEvery
 	for _, k := range c.places {
 		wait = min(wait, k.rests())
+		err = cmp.Or(err, k.lastError()) // one is enough: mostly all are the same
 	}
 	return leases, wait, err
 }
 
 // ask claims what is in one place.
-func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (leases []kept.Lease, err error) {
+func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (leases []kept.Lease) {
 	turn, asked := k.turn(), time.Now()
 	var got []string
 	var due, lapse string
-	err = c.do(ctx, func(ctx context.Context) (err error) {
+	err := c.do(ctx, func(ctx context.Context) (err error) {
 		got, due, lapse, err = lease(ctx, c.s.client, k, now.UnixMilli(), c.life, n, claimBytes, c.token)
 		return err
 	})
 	if err != nil {
-		k.rest(turn, time.Now().Add(claimRest), 0)
-		return nil, err
+		k.rest(turn, time.Now().Add(claimRest), 0, err)
+		return nil
 	}
 	leases = c.take(k, got)
 	next, soon := asked.Add(c.pace()), int64(0)
@@ -78,8 +79,8 @@ func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (l
 	if ms, err := strconv.ParseInt(lapse, 10, 64); err == nil {
 		next = earlier(next, asked.Add(time.Duration(ms)*time.Millisecond))
 	}
-	k.rest(turn, next, soon)
-	return leases, nil
+	k.rest(turn, next, soon, nil)
+	return leases
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -127,13 +128,20 @@ func (k *place) turn() int {
 }
 
 // rest has k left alone until an instant of our clock, unless something was brought since that turn. soon is when the next
-// item is due, in ms.
-func (k *place) rest(turn int, next time.Time, soon int64) {
+// item is due, in ms, and err what kept us from learning that.
+func (k *place) rest(turn int, next time.Time, soon int64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.err = err
 	if k.brought == turn {
 		k.next, k.soon = next, soon
 	}
+}
+
+func (k *place) lastError() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
 }
 
 // brings notes that something is due at an instant, in ms; 0 = nobody knows when. It reports whether that is before all else.

@@ -158,6 +158,3 @@ func (d Durability) Problem() (sentence string, hopeless bool) {
 	}
 	return "", false
 }
-
-// Well reports whether Redis answered when it was last asked for companions.
-func (c *Companions) Well() bool { return !c.failed.Load() }

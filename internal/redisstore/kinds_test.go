@@ -9,6 +9,8 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -19,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"overdue/internal/kept"
 	"overdue/internal/redistest"
 )
 
@@ -43,7 +46,88 @@ func everyUse(ctx context.Context, s *Store) error {
 			return err
 		}
 	}
-	return nil
+	return everyUseOfCompanions(ctx, s.Companions())
+}
+
+// everyUseOfCompanions takes as many as there are in all places of a cluster, most probably, through all that may become of them.
+func everyUseOfCompanions(ctx context.Context, c *Companions) error {
+	const n = 60
+	turn := rand.Text() + "-" // another may have failed halfway
+	items := append(numberedItems(n, noon), kept.Item{ID: "note", Due: noon, Note: true})
+	for i := range items {
+		items[i].ID = turn + items[i].ID
+	}
+	if err := c.Put(ctx, items); err != nil {
+		return err
+	}
+	withdrawn, err := c.Withdraw(ctx, []string{turn + "i-0", turn + "i-1", turn + "i-2"})
+	if err != nil {
+		return err
+	}
+	seen := map[string]kept.Lease{}
+	for end := time.Now().Add(time.Minute); len(seen) < len(items)-len(withdrawn) && time.Now().Before(end); {
+		c.wakeAll()
+		leases, _, err := c.Claim(ctx, noon, 2*n)
+		if err != nil {
+			return err
+		}
+		for _, l := range leases {
+			if strings.HasPrefix(l.ID, turn) {
+				seen[l.ID] = l
+			}
+		}
+	}
+	if len(withdrawn) != 3 || len(seen) != n+1-3 {
+		return fmt.Errorf("%d were withdrawn and %d claimed, want 3 and the other %d", len(withdrawn), len(seen), n+1-3)
+	}
+	if err := c.Renew(ctx); err != nil {
+		return err
+	}
+	i := 0
+	for _, l := range seen {
+		var err error
+		switch i++; i % 3 {
+		case 0:
+			err = c.Done(ctx, l)
+		case 1:
+			if err = c.GiveBack(ctx, l); err == nil {
+				err = c.Done(ctx, l)
+			}
+		case 2:
+			err = c.Bury(ctx, l, "Reason", "why")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	has, err := c.HasNote(ctx, turn)
+	if err == nil && has {
+		err = errors.New("what is done is kept")
+	}
+	_, inspectErr := c.Inspect(ctx)
+	counts, countErr := c.Counts(ctx)
+	if counts.Dead == 0 {
+		err = errors.Join(err, fmt.Errorf("counts %+v, want some that are dead", counts))
+	}
+	return errors.Join(err, inspectErr, countErr, c.Walk(ctx, func(kept.Item) bool { return true }), c.Dead(ctx, func(kept.Dead) bool { return true }))
+}
+
+// listens has c listen until the test ends, and returns when it does.
+func listens(t *testing.T, c *Companions) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Listen(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		must(t, <-ended)
+	})
+	eventually(t, func() error {
+		if !c.listening.Load() {
+			return errors.New("it does not listen")
+		}
+		return nil
+	})
 }
 
 // eventually retries what a server that is being made ready refuses.
@@ -79,7 +163,15 @@ func TestTheRightsOnThePageAreEnough(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() }) // there is nothing to lose
 		return s
 	}
-	must(t, everyUse(t.Context(), connect("rediss://overdue:secret@127.0.0.1:"+port, roots)))
+	ours := connect("rediss://overdue:secret@127.0.0.1:"+port, roots)
+	must(t, everyUse(t.Context(), ours))
+	c := ours.Companions()
+	listens(t, c)
+	for len(c.Woken()) > 0 {
+		<-c.Woken()
+	}
+	must(t, connect("rediss://overdue:secret@127.0.0.1:"+port, roots).Companions().Put(t.Context(), numberedItems(1, noon)))
+	<-c.Woken()
 	for name, s := range map[string]*Store{
 		"another authority": connect("rediss://overdue:secret@127.0.0.1:"+port, nil),
 		"another password":  connect("rediss://overdue:sesame@127.0.0.1:"+port, roots),
@@ -148,6 +240,7 @@ func TestCluster(t *testing.T) {
 	if got, err := m.Passed(ctx, "b"); err != nil || len(got) < n {
 		t.Errorf("%d records, %v; want %d", len(got), err, n)
 	}
+	listens(t, s.Companions())
 }
 
 // A replica takes over, and is used by way of Sentinel.
@@ -198,6 +291,13 @@ func slotOf(key string) int {
 func TestKeysOfAScriptShareASlot(t *testing.T) {
 	r := redistest.Start(t, "--cluster-enabled", "yes")
 	s := open(t, "redis+cluster://"+r.Addr)
+	for _, k := range s.Companions().places {
+		for _, key := range []string{k.leased, k.holders, k.records, k.dead} {
+			if slotOf(key) != slotOf(k.due) {
+				t.Errorf("%s and %s are in slots %d and %d", key, k.due, slotOf(key), slotOf(k.due))
+			}
+		}
+	}
 	reports, counts := s.View().keys()
 	claim, parts, note := s.Pages().keys("group {x}")
 	for _, together := range [][]string{{reports, counts}, {claim, parts, note}} {
