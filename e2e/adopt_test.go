@@ -70,18 +70,18 @@ func (s *scene) adopted() (n float64) {
 func (s *scene) swept(within time.Duration) {
 	s.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
-		c := s.queue(monitorQueue).Counts()
-		if c.Active == 0 && c.Scheduled == len(s.adopt) && c.DeadLetter == 0 {
+		c := s.companionsKept()
+		if c.Leased == 0 && int(c.Waiting) == len(s.adopt) && c.Dead == 0 {
 			return
 		}
 		if time.Now().After(end) {
-			s.Fatalf("the monitor queue holds %+v after %v, want %d notes of sweeps", c, within, len(s.adopt))
+			s.Fatalf("there are %+v companions after %v, want %d notes of sweeps", c, within, len(s.adopt))
 		}
 	}
 }
 
 func TestMessagesThatCameThroughNoDoor(t *testing.T) {
-	inModes(t, adopts(workQueue), func(s *scene) {
+	inModesAndRedis(t, adopts(workQueue), func(s *scene) {
 		s.measure()
 		stop := s.startMonitor()
 		time.Sleep(10 * time.Second)

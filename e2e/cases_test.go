@@ -22,7 +22,7 @@ func receiveNothing(s *scene, r *azservicebus.Receiver) {
 }
 
 func TestLockedAtItsDeadlineIsLeftAlone(t *testing.T) {
-	play(t, func(s *scene) {
+	inStores(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(2*time.Second))
@@ -42,7 +42,7 @@ func TestLockedAtItsDeadlineIsLeftAlone(t *testing.T) {
 }
 
 func TestAbandonedAfterItsDeadlineIsExpiredAtOnce(t *testing.T) {
-	play(t, func(s *scene) {
+	inStores(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(2*time.Second))
@@ -56,7 +56,7 @@ func TestAbandonedAfterItsDeadlineIsExpiredAtOnce(t *testing.T) {
 }
 
 func TestLapsedAfterItsDeadlineIsExpiredAtOnce(t *testing.T) {
-	play(t, func(s *scene) {
+	inStores(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(2*time.Second))
@@ -79,7 +79,7 @@ func toldWithinASecond(s *scene) {
 }
 
 func TestCompletedInTimeIsNeverTold(t *testing.T) {
-	play(t, func(s *scene) {
+	inStores(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
 		for range 20 {

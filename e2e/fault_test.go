@@ -19,7 +19,7 @@ import (
 
 // A sink that is down holds nothing up and loses nothing: the events come when it is back.
 func TestSinkThatIsDown(t *testing.T) {
-	play(t, func(s *scene) {
+	inStores(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
 		s.hook.answer(http.StatusInternalServerError)
@@ -62,7 +62,7 @@ func TestAlertThatOutlastsItsLock(t *testing.T) {
 // What one companion names stays together when it is written anew: a companion for each
 // message would make a sink that is down for a day cost far more than the sends did.
 func TestCompanionWrittenAnewStaysWhole(t *testing.T) {
-	play(t, func(s *scene) {
+	inStores(t, func(s *scene) {
 		s.startMonitor()
 		s.hook.answer(http.StatusInternalServerError)
 		sender, err := s.client.NewSender(workQueue, nil)
@@ -83,8 +83,8 @@ func TestCompanionWrittenAnewStaysWhole(t *testing.T) {
 			s.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
-		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled > n/4 {
-			s.Errorf("%d companions are left of one", c.Active+c.Scheduled)
+		if left := s.companionsLeft(); left > n/4 {
+			s.Errorf("%d companions are left of one", left)
 		}
 		s.hook.answer(http.StatusOK)
 		time.Sleep(6 * time.Minute)
@@ -94,7 +94,7 @@ func TestCompanionWrittenAnewStaysWhole(t *testing.T) {
 
 // While one sink is down the others are told once, also over a change of monitors.
 func TestSinkThatIsDownDoesNotRepeatTheOthers(t *testing.T) {
-	play(t, func(s *scene) {
+	inStores(t, func(s *scene) {
 		down := newHook(s.T, s.sinks, "down")
 		down.answer(http.StatusInternalServerError)
 		s.moreHooks = []string{"down"}
@@ -138,7 +138,7 @@ func (s *scene) emptyDeadLetters(n int) {
 
 // A monitor that stops hands back what it holds; the next one goes on at once.
 func TestMonitorThatIsReplaced(t *testing.T) {
-	play(t, func(s *scene) {
+	inStores(t, func(s *scene) {
 		s.measure()
 		const n = 200
 		stop := s.startMonitor()
@@ -163,7 +163,7 @@ func TestMonitorThatIsReplaced(t *testing.T) {
 // One companion names two messages, of which one is told when the monitor stops. Its successor
 // gets the other only.
 func TestMonitorThatStopsDoesNotTellAgain(t *testing.T) {
-	play(t, func(s *scene) {
+	inStores(t, func(s *scene) {
 		stop := s.startMonitor()
 		sender, err := s.client.NewSender(workQueue, nil)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/kept"
 	"overdue/monitor"
 	"overdue/scheduler"
 )
@@ -43,7 +44,7 @@ func (p *pages) told() []string {
 // Many missed deadlines are one page, though the monitor that has found them is replaced before it is sent; and the next
 // one tells when it is over.
 func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
-	play(t, func(s *scene) {
+	inStores(t, func(s *scene) {
 		sink := &pages{}
 		s.groups = func(sc *scheduler.Scheduler) *alert.Groups {
 			g, err := alert.NewGroups(alert.GroupsConfig{
@@ -81,8 +82,8 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 		if got := sink.told(); !slices.Equal(got, want) {
 			t.Errorf("pages = %q, want %q", got, want)
 		}
-		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled+c.DeadLetter != 0 {
-			t.Errorf("left on the monitor queue: %+v", c)
+		if c := s.companionsKept(); c != (kept.Counts{}) {
+			t.Errorf("companions are left: %+v", c)
 		}
 		if got := len(s.hook.told()); got != n {
 			t.Errorf("events at the webhook in the end = %d, want %d", got, n)

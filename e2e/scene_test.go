@@ -22,6 +22,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/brokertest"
+	"overdue/internal/kept"
 	"overdue/internal/operations"
 	"overdue/internal/pipenet"
 	"overdue/internal/queue"
@@ -76,8 +77,8 @@ type scene struct {
 	forward   func(*sblink.Namespace) *alert.Forward  // likewise
 	brimDial  func(context.Context) (net.Conn, error) // to the door that brim sends through
 	shared    func() *redisstore.Store                // of each process; nil: there is no Redis
-	stored    func() *redisstore.Companions           // of each process: where companions are kept; nil: on the monitor queue
-	house     *redisstore.Companions                  // of the process that has both, and of who looks
+	stored    func() *told                            // of each process: where companions are kept; nil: on the monitor queue
+	house     *told                                   // of the process that has both, and of who looks
 }
 
 // play runs a scene on fake time.
@@ -362,16 +363,23 @@ func (s *scene) settled(within time.Duration) {
 // companionsLeft is how many companions and notes there are, wherever they are kept.
 func (s *scene) companionsLeft() int {
 	s.Helper()
+	c := s.companionsKept()
+	return int(c.Waiting + c.Leased)
+}
+
+// companionsKept are those that wait, are due, and could not be done, wherever they are kept.
+func (s *scene) companionsKept() kept.Counts {
+	s.Helper()
 	q := s.queue(monitorQueue).Counts()
 	if s.stored == nil {
-		return q.Active + q.Scheduled
+		return kept.Counts{Waiting: int64(q.Scheduled), Leased: int64(q.Active), Dead: int64(q.DeadLetter)}
 	}
 	if q.Scheduled > 0 {
 		s.Errorf("%d messages are scheduled on the monitor queue, which cannot", q.Scheduled)
 	}
 	c, err := s.house.Counts(s.Context())
 	s.must(err)
-	return int(c.Waiting + c.Leased)
+	return c
 }
 
 // hook is a webhook that remembers what it was told.

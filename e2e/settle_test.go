@@ -96,8 +96,8 @@ func (tr *traffic) complete(n int) {
 	}
 }
 
-// waitingCompanions is how many are scheduled on the monitor queue.
-func (s *scene) waitingCompanions() int { return s.queue(monitorQueue).Counts().Scheduled }
+// waitingCompanions is how many are not due yet.
+func (s *scene) waitingCompanions() int { return int(s.companionsKept().Waiting) }
 
 func numbered(prefix string, n int) (ids []string) {
 	for i := range n {
@@ -126,7 +126,7 @@ func TestMessageThatIsSettledInTimeTakesItsCompanionAlong(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, func(s *scene) {
+			inStores(t, func(s *scene) {
 				tr := s.traffic()
 				s.startMonitor()
 				tr.send(time.Minute, numbered("single", 10)...)

@@ -13,7 +13,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/broker"
+	"overdue/internal/kept"
 	"overdue/internal/queue"
+	"overdue/internal/redistest"
 	"overdue/internal/testseed"
 )
 
@@ -21,8 +23,12 @@ import (
 // that complete in time, hold beyond the deadline, give back, set aside, or are not there; in every mode of expiry.
 func TestSlotsKeepEveryDeadline(t *testing.T) {
 	seed := testseed.Of(t)
-	for name, mode := range map[string]queue.Expiry{"lazy": queue.Lazy, "lazy-head": queue.LazyHead, "eager": queue.Eager} {
+	for name, mode := range map[string]queue.Expiry{"lazy": queue.Lazy, "lazy-head": queue.LazyHead, "eager": queue.Eager, "redis": queue.Lazy} {
 		t.Run(name, func(t *testing.T) {
+			store := func(*scene, *broker.Config) {}
+			if name == "redis" {
+				store = inRedis(redistest.InMemory(t).Addr())
+			}
 			play(t, func(s *scene) {
 				rng := rand.New(rand.NewPCG(seed, 0))
 				s.measure()
@@ -61,8 +67,8 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 						t.Errorf("%s was received and told of", id)
 					}
 				}
-				if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled+c.DeadLetter != 0 {
-					t.Errorf("left on the monitor queue: %+v", c)
+				if c := s.companionsKept(); c != (kept.Counts{}) {
+					t.Errorf("companions are left: %+v", c)
 				}
 				if c := s.queue(workQueue).Counts(); c.Active+c.Deferred != 0 {
 					t.Errorf("left on the work queue: %+v", c)
@@ -71,7 +77,7 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 				s.slots = true
 				c.Expiry = mode
 				c.Queues[0].MaxDeliveryCount = 1000
-			})
+			}, store)
 		})
 	}
 }

@@ -3,9 +3,11 @@
 package e2e
 
 import (
+	"context"
 	"testing"
 
 	"overdue/internal/broker"
+	"overdue/internal/kept"
 	"overdue/internal/redisstore"
 	"overdue/internal/redistest"
 )
@@ -20,7 +22,40 @@ func inStores(t *testing.T, act func(*scene), configure ...func(*scene, *broker.
 // inRedis has companions kept there.
 func inRedis(addr string) func(*scene, *broker.Config) {
 	return func(s *scene, _ *broker.Config) {
-		s.stored = func() *redisstore.Companions { return openRedis(s, addr, 20).Companions() }
+		var all []*redisstore.Companions
+		s.stored = func() *told {
+			c := openRedis(s, addr, 20).Companions()
+			all = append(all, c)
+			return &told{c, func() {
+				for _, c := range all {
+					c.Heard()
+				}
+			}}
+		}
 	}
 }
 
+// told tells the processes of a scene what Redis would: a connection that somebody listens to stops fake time.
+type told struct {
+	*redisstore.Companions
+	tell func()
+}
+
+func (c *told) Put(ctx context.Context, items []kept.Item) error {
+	err := c.Companions.Put(ctx, items)
+	c.tell()
+	return err
+}
+
+func (c *told) GiveBack(ctx context.Context, l kept.Lease) error {
+	err := c.Companions.GiveBack(ctx, l)
+	c.tell()
+	return err
+}
+
+// inModesAndRedis is inModes, and once more with the companions in Redis.
+func inModesAndRedis(t *testing.T, make func(*scene, *broker.Config), act func(*scene)) {
+	t.Helper()
+	inModes(t, make, act)
+	t.Run("redis", func(t *testing.T) { play(t, act, make, inRedis(redistest.InMemory(t).Addr())) })
+}

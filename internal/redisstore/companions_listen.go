@@ -50,8 +50,7 @@ func (c *Companions) listen(ctx context.Context) {
 		pinged = false
 		switch m := m.(type) {
 		case *redis.Subscription:
-			c.listening.Store(true)
-			c.wakeAll()
+			c.Heard()
 		case *redis.Message:
 			c.heard(m.Payload)
 		}
@@ -66,6 +65,12 @@ func (c *Companions) heard(name string) {
 			c.wake()
 		}
 	}
+}
+
+// Heard has everything looked at. Who calls it for whatever another process keeps needs no Listen.
+func (c *Companions) Heard() {
+	c.listening.Store(true)
+	c.wakeAll()
 }
 
 // wakeAll has all places looked at.
