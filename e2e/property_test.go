@@ -48,7 +48,7 @@ func playScenario(t *testing.T, seed, i uint64) {
 	inStore := i%8 == 3
 	if inStore {
 		p.measured = true // or nothing rings
-		configure = append(configure, inRedis(redistest.InMemory(t).Addr()))
+		configure = append(configure, inRedis(redistest.Start(t).Addr))
 	}
 	t.Log(p, p.warnings, inStore)
 	play(t, func(s *scene) { p.play(s, seed^i).check() }, configure...)

@@ -27,7 +27,7 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := func(*scene, *broker.Config) {}
 			if name == "redis" {
-				store = inRedis(redistest.InMemory(t).Addr())
+				store = inRedis(redistest.Start(t).Addr)
 			}
 			play(t, func(s *scene) {
 				rng := rand.New(rand.NewPCG(seed, 0))

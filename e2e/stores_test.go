@@ -16,7 +16,7 @@ import (
 func inStores(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Config)) {
 	t.Helper()
 	t.Run("monitor queue", func(t *testing.T) { play(t, act, configure...) })
-	t.Run("redis", func(t *testing.T) { play(t, act, append(configure, inRedis(redistest.InMemory(t).Addr()))...) })
+	t.Run("redis", func(t *testing.T) { play(t, act, append(configure, inRedis(redistest.Start(t).Addr))...) })
 }
 
 // inRedis has companions kept there.
@@ -25,6 +25,7 @@ func inRedis(addr string) func(*scene, *broker.Config) {
 		var all []*redisstore.Companions
 		s.stored = func() *told {
 			c := openRedis(s, addr, 20).Companions()
+			c.Heard()
 			all = append(all, c)
 			return &told{c, func() {
 				for _, c := range all {
@@ -57,5 +58,5 @@ func (c *told) GiveBack(ctx context.Context, l kept.Lease) error {
 func inModesAndRedis(t *testing.T, make func(*scene, *broker.Config), act func(*scene)) {
 	t.Helper()
 	inModes(t, make, act)
-	t.Run("redis", func(t *testing.T) { play(t, act, make, inRedis(redistest.InMemory(t).Addr())) })
+	t.Run("redis", func(t *testing.T) { play(t, act, make, inRedis(redistest.Start(t).Addr)) })
 }
