@@ -20,11 +20,14 @@ func inStores(t *testing.T, act func(*scene), configure ...func(*scene, *broker.
 }
 
 // inRedis has companions kept there.
-func inRedis(addr string) func(*scene, *broker.Config) {
+func inRedis(addr string) func(*scene, *broker.Config) { return inRedisWithSlack(addr, 20) }
+
+// inRedisWithSlack is inRedis whose bounds are stretched by a factor: see withSlack.
+func inRedisWithSlack(addr string, slack float64) func(*scene, *broker.Config) {
 	return func(s *scene, _ *broker.Config) {
 		var all []*redisstore.Companions
 		s.stored = func() *told {
-			c := openRedis(s, addr, 20).Companions()
+			c := openRedis(s, addr, slack).Companions()
 			c.Heard()
 			all = append(all, c)
 			return &told{c, func() {

@@ -323,6 +323,20 @@ func lease(ctx context.Context, c redis.UniversalClient, k *place, now int64, li
 	return got, due, lapse, nil
 }
 
+// holdsScript returns what somebody leases.
+//
+//	KEYS[1] what is leased · KEYS[2] who leases · ARGV[1] whose
+var holdsScript = redis.NewScript(`
+local held = {}
+for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  if redis.call('HGET', KEYS[2], id) == ARGV[1] then held[#held + 1] = id end
+end
+return held`)
+
+func holds(ctx context.Context, c redis.UniversalClient, k *place, token string) ([]string, error) {
+	return holdsScript.Run(ctx, c, []string{k.leased, k.holders}, token).StringSlice()
+}
+
 // renewScript renews leases, and returns those that another has by now, or nobody.
 //
 //	KEYS[1] what is leased · KEYS[2] who leases · ARGV[1] whose · ARGV[2] life in ms · ARGV[3…] ids

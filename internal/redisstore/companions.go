@@ -67,6 +67,7 @@ type place struct {
 	soon    int64     // when the next is due that is known of, in ms; 0 = none is
 	brought int       // how often one was brought that is due before that
 	err     error     // why nothing was learnt the last time
+	lost    time.Time // by our clock: when that was last; zero = it was never, or is over
 }
 
 // Companions are those of the fleet. There is one value of it in a process.

@@ -29,6 +29,8 @@ const (
 	renewMost = 1000
 	// claimRest is how long a place is left alone of which nothing was learnt.
 	claimRest = 500 * time.Millisecond
+	// claimUnsure is for how long after a claim without an answer it is looked whether it has leased something.
+	claimUnsure = 5 * time.Second
 )
 
 // Claim leases up to n items that are due at the instant now of the broker's clock, or whose leases have lapsed. There is
@@ -59,19 +61,28 @@ func (c *Companions) Claim(ctx context.Context, now time.Time, n int) (leases []
 
 // ask claims what is in one place.
 func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (leases []kept.Lease) {
-	turn, asked := k.turn(), time.Now()
+	turn, asked, unsure := k.turn(), time.Now(), k.unsure()
 	var got []string
 	var due, lapse string
-	err := c.do(ctx, func(ctx context.Context) (err error) {
-		got, due, lapse, err = lease(ctx, c.s.client, k, now.UnixMilli(), c.life, n, claimBytes, c.token)
-		return err
-	})
+	var err error
+	if unsure {
+		err = c.recall(ctx, k)
+	}
+	if err == nil {
+		err = c.do(ctx, func(ctx context.Context) (err error) {
+			got, due, lapse, err = lease(ctx, c.s.client, k, now.UnixMilli(), c.life, n, claimBytes, c.token)
+			return err
+		})
+	}
 	if err != nil {
 		k.rest(turn, time.Now().Add(claimRest), 0, err)
 		return nil
 	}
 	leases = c.take(k, got)
 	next, soon := asked.Add(c.pace()), int64(0)
+	if unsure {
+		next = asked.Add(claimRest)
+	}
 	if ms, err := strconv.ParseFloat(due, 64); err == nil {
 		soon = int64(ms)
 		next = earlier(next, asked.Add(time.UnixMilli(soon).Sub(now)))
@@ -81,6 +92,32 @@ func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (l
 	}
 	k.rest(turn, next, soon, nil)
 	return leases
+}
+
+// recall has what was leased by a claim whose answer did not come leased anew, instead of when that lapses.
+func (c *Companions) recall(ctx context.Context, k *place) error {
+	return c.do(ctx, func(ctx context.Context) error {
+		held, err := holds(ctx, c.s.client, k, c.token)
+		for _, id := range held {
+			c.mu.Lock()
+			known := c.inHand[id] != nil
+			c.mu.Unlock()
+			if !known && err == nil {
+				err = handBack(ctx, c.s.client, k, c.channel, c.token, id, 0)
+			}
+		}
+		return err
+	})
+}
+
+// unsure reports whether an answer did not come, lately: what was asked may still come in.
+func (k *place) unsure() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Since(k.lost) > claimUnsure {
+		k.lost = time.Time{}
+	}
+	return !k.lost.IsZero()
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -133,6 +170,9 @@ func (k *place) rest(turn int, next time.Time, soon int64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.err = err
+	if err != nil {
+		k.lost = time.Now()
+	}
 	if k.brought == turn {
 		k.next, k.soon = next, soon
 	}

@@ -3,6 +3,7 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -344,4 +345,19 @@ func TestWhatIsStrangeIsBounded(t *testing.T) {
 		must(t, finish(ctx, c.s.client, k, 3, []any{fmt.Sprint(i), "{}"}))
 	}
 	wantCounts(t, c, 0, 0, 3)
+}
+
+// An answer that does not come costs its worker a second, and not the life of a lease.
+func TestAClaimWithoutAnAnswerIsMadeAnew(t *testing.T) {
+	r := redistest.Start(t)
+	ctx, c := t.Context(), open(t, "redis://"+r.Addr).Companions()
+	must(t, c.Put(ctx, numberedItems(3, noon)))
+	wantIDs(t, "what it has in hand", claimed(t, c, noon, 1), "i-0")
+	k := c.places[0]
+	_, _, _, err := lease(ctx, c.s.client, k, noon.UnixMilli(), c.life, 5, claimBytes, c.token) // whose answer is lost
+	must(t, err)
+	wantIDs(t, "before it knows", claimed(t, c, noon, 5))
+	k.rest(k.turn(), time.Now(), 0, errors.New("no answer"))
+	wantIDs(t, "what was lost", claimed(t, c, noon, 5), "i-1", "i-2")
+	wantIDs(t, "and then", claimed(t, c, noon, 5))
 }

@@ -258,7 +258,20 @@ func TestSentinel(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+	c := s.Companions()
+	must(t, c.Put(t.Context(), []kept.Item{item("kept", noon)}))
+	wantIDs(t, "of the first master", claimed(t, c, noon, 1), "kept")
+	replicated := func() error {
+		if answer := master.Must("WAIT", "1", "1000"); answer != ":1\r\n" {
+			return errors.New("the replica does not follow")
+		}
+		return nil
+	}
+	must(t, c.Put(t.Context(), []kept.Item{item("kept, too", noon)}))
+	eventually(t, replicated)
 	master.Kill()
+	eventually(t, func() error { return c.Renew(t.Context()) }) // of what the first one leased
+	wantIDs(t, "of the next master", claimed(t, c, noon, 1), "kept, too")
 	eventually(t, func() error { return everyUse(t.Context(), s) })
 	if role := replica.Must("ROLE"); !strings.Contains(role, "master") {
 		t.Errorf("the replica says %q, want it to be the master", role)
