@@ -92,6 +92,7 @@ func TestWrongConfigurationIsOneSentence(t *testing.T) {
 		"entity given twice":             {"broker: {autoCreate: true}\nmonitor: {entities: [{queue: q}, {queue: Q}]}\n", `monitor.entities[1].queue: "Q" is in the list already; keep one`},
 		"native that drops":              {"broker: {queues: [{name: q}]}\nmonitor: {entities: [{queue: q, expire: native}]}\n", `expire is native, but queue "q" drops what expires`},
 		"redis that is none":             {"redis: http://localhost:6379\n", "overdue.yaml:1: redis: the value is not the address of a Redis"},
+		"companions in no redis":         {"companionStore: redis\n", "overdue.yaml:1: companionStore is redis, and there is no Redis to keep companions in"},
 		"redis twice":                    {"redis: redis://localhost\nredisFile: x\n", "overdue.yaml:1: redis and overdue.yaml:2: redisFile are both given; keep one"},
 		"redis file missing":             {"redisFile: nowhere\n", "overdue.yaml:1: redisFile: open nowhere: no such file or directory"},
 		"authority without redis":        {"redisAuthorityFile: ca.pem\n", "overdue.yaml:1: redisAuthorityFile is given, and no redis"},

@@ -16,6 +16,7 @@ import (
 
 	"overdue/internal/dlq"
 	"overdue/internal/doctor"
+	"overdue/internal/kept"
 	"overdue/internal/sblink"
 	"overdue/scheduler"
 )
@@ -91,13 +92,17 @@ type deadlinesResult struct {
 	Entities     []*outstanding `json:"entities"`
 	Upcoming     []upcoming     `json:"upcoming,omitempty"`
 	Unreadable   int            `json:"unreadable,omitempty"`
-	More         bool           `json:"more,omitempty"` // there are more companions than were looked at
+	More         bool           `json:"more,omitempty"`   // there are more companions than were looked at
+	Undone       map[string]int `json:"undone,omitempty"` // companions in Redis that could not be done, by reason
 
 	Fleet *fleetDeadlines `json:"fleet,omitempty"` // nil: there is no Redis
 }
 
 // companions shows f the companions that there are, with what the broker says of each.
 func (h *hands) companions(ctx context.Context, queue string, f func(*dlq.Letter, scheduler.Companion, error) (more bool)) error {
+	if h.cfg.inRedis() {
+		return h.storedCompanions(ctx, queue != h.cfg.MonitorQueue, f)
+	}
 	err := dlq.WalkAt(ctx, h.links, queue, 0, func(l *dlq.Letter) bool {
 		if l.ContentType != scheduler.ContentType {
 			return true
@@ -120,6 +125,50 @@ func (h *hands) companions(ctx context.Context, queue string, f func(*dlq.Letter
 		return noRightToListen(queue)
 	}
 	return cmp.Or(unreachable(err), fmt.Errorf("companions in %s: %s", queue, doctor.Reason(err)))
+}
+
+// storedCompanions is companions where Redis has them: those that are to be done, or those that could not be.
+func (h *hands) storedCompanions(ctx context.Context, undone bool, f func(*dlq.Letter, scheduler.Companion, error) (more bool)) error {
+	store, err := h.redis()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Close() }() // it was only read
+	show := func(it *kept.Item, l *dlq.Letter) bool {
+		if it.ContentType != scheduler.ContentType {
+			return true
+		}
+		l.MessageID, l.ContentType, l.EnqueuedTime, l.ScheduledTime = it.ID, it.ContentType, it.Due, it.Due
+		if it.Due.After(time.Now()) {
+			l.State = sblink.Scheduled
+		}
+		c, err := scheduler.ParseCompanion(it.Body)
+		return f(l, c, err)
+	}
+	if undone {
+		err = store.Companions().Dead(ctx, func(d kept.Dead) bool {
+			return show(&d.Item, &dlq.Letter{Reason: d.Reason, Description: d.Description})
+		})
+	} else {
+		err = store.Companions().Walk(ctx, func(it kept.Item) bool { return show(&it, &dlq.Letter{}) })
+	}
+	if err != nil {
+		return fmt.Errorf("companions: %w", err)
+	}
+	return nil
+}
+
+// undone counts what Redis has that could not be done, by reason.
+func (h *hands) undone(ctx context.Context, by map[string]int) error {
+	store, err := h.redis()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Close() }() // it was only read
+	return store.Companions().Dead(ctx, func(d kept.Dead) bool {
+		by[d.Reason]++
+		return true
+	})
 }
 
 func (p *program) deadlines(ctx context.Context, c *config, entity string, o deadlinesOptions) error {
@@ -157,6 +206,12 @@ func (p *program) deadlines(ctx context.Context, c *config, entity string, o dea
 	})
 	if err != nil {
 		return err
+	}
+	if c.inRedis() { // elsewhere they are dead letters, which others show
+		r.Undone = map[string]int{}
+		if err := h.undone(ctx, r.Undone); err != nil {
+			return err
+		}
 	}
 	slices.SortFunc(r.Entities, func(a, b *outstanding) int { return strings.Compare(a.Entity, b.Entity) })
 	r.Upcoming = first(r.Upcoming, o.limit)
@@ -232,6 +287,9 @@ func (r *deadlinesResult) write(p *program, now time.Time) error {
 	r.Fleet.write(t)
 	if r.Unreadable > 0 {
 		fmt.Fprintf(t, "%d companions cannot be read; the monitor will put them into the dead-letter queue of %s.\n", r.Unreadable, r.MonitorQueue)
+	}
+	for reason, n := range r.Undone {
+		fmt.Fprintf(t, "%d companions could not be done: %s.\n", n, printable(reason))
 	}
 	if r.More {
 		fmt.Fprintf(t, "There are more companions than the %d that were looked at.\n", deadlinesMost)

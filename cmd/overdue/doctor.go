@@ -241,7 +241,16 @@ const doctorPatience = 30 * time.Second
 
 // measureClock compares the broker's clock with that of this machine.
 func (d *patient) measureClock(ctx context.Context) (ahead, uncertainty time.Duration, err error) {
-	s, err := scheduler.New(scheduler.Config{Client: d.client, MonitorQueue: d.cfg.MonitorQueue, Links: d.links})
+	config := scheduler.Config{Client: d.client, MonitorQueue: d.cfg.MonitorQueue, Links: d.links}
+	if d.cfg.inRedis() {
+		store, err := d.redis() // which is not asked
+		if err != nil {
+			return 0, 0, err
+		}
+		defer func() { _ = store.Close() }()
+		config.Store = store.Companions()
+	}
+	s, err := scheduler.New(config)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -79,7 +79,7 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 	x := doctor.Config{
 		Host: d.ns.host, Emulator: d.ns.plain, Dial: d.ns.open, Client: d.client.Current(), Links: d.links, Admin: d.api,
 		MonitorQueue: c.MonitorQueue, Proxy: o.role != "monitor", Monitor: o.role != "proxy", ClientTokens: c.clientTokens(),
-		Listed: len(c.Monitor.Entities) > 0, Lists: len(c.Monitor.Entities) > 0, Clock: d.measureClock,
+		Listed: len(c.Monitor.Entities) > 0, Lists: len(c.Monitor.Entities) > 0, Clock: d.measureClock, Elsewhere: c.inRedis(),
 	}
 	if len(d.api.Endpoints) == 0 {
 		x.Admin, x.NoAdmin = nil, sentenceOf(nowhereToAsk)
@@ -111,9 +111,12 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 	}
 	if c.Redis != "" {
 		a := &c.redisAddress
-		x.Redis = &doctor.Redis{Hosts: a.Hosts, TLS: a.TLS, Password: a.Password != "", User: a.Username, Setting: "redis", Ask: d.askRedis}
+		x.Redis = &doctor.Redis{Hosts: a.Hosts, TLS: a.TLS, Password: a.Password != "", User: a.Username, Setting: "redis", Keeps: c.inRedis(), Ask: d.askRedis}
 		if c.RedisFile != "" {
 			x.Redis.Setting = "redisFile"
+		}
+		if c.inRedis() {
+			x.Redis.Keep = d.inspectStore
 		}
 	}
 	if text := c.Heartbeat.URL; text != "" {
@@ -152,6 +155,23 @@ func (d *patient) askRedis(ctx context.Context) (state doctor.RedisState, err er
 		state.Servers = append(state.Servers, doctor.RedisServer(server))
 	}
 	return state, nil
+}
+
+// inspectStore asks whether Redis keeps what it is given.
+func (d *patient) inspectStore(ctx context.Context) error {
+	s, err := d.redis()
+	if err != nil {
+		return err
+	}
+	companions := s.Companions()
+	durability, err := companions.Inspect(ctx)
+	if err == nil {
+		err = companions.Try(ctx)
+	}
+	if problem, _ := durability.Problem(); err == nil && problem != "" {
+		err = errors.New(problem)
+	}
+	return errors.Join(err, s.Close())
 }
 
 // restrict keeps what is named, and adds what is not known.

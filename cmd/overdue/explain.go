@@ -77,6 +77,7 @@ type explanation struct {
 	told                                  []toldEvent // events about messages of that id
 	waiting, dead, watched, slots, undone int
 	lives                                 map[time.Duration]bool // of the messages that were found
+	keeper                                string                 // what has the companions
 }
 
 func (x *explanation) add(at time.Time, what, where, format string, args ...any) {
@@ -89,7 +90,10 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 		return err
 	}
 	defer h.close()
-	x := &explanation{Entity: place.String(), MessageID: id, Timeline: []happening{}, lives: map[time.Duration]bool{}}
+	x := &explanation{Entity: place.String(), MessageID: id, Timeline: []happening{}, lives: map[time.Duration]bool{}, keeper: "the monitor queue"}
+	if c.inRedis() {
+		x.keeper = storeRedis
+	}
 	x.ask(ctx, c, place)
 	if err := x.lookFor(ctx, h, place.String(), x.found); err != nil {
 		return dlqFailure(place, err)
@@ -221,7 +225,7 @@ func (x *explanation) covers(c *scheduler.Companion, place dlq.Place) bool {
 
 // companion adds what one has to say.
 func (x *explanation) companion(l *dlq.Letter, c *scheduler.Companion, undone bool) {
-	where := "the monitor queue"
+	where := x.keeper
 	due := l.ScheduledTime
 	if due.IsZero() {
 		due = l.EnqueuedTime

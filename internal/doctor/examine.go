@@ -40,6 +40,7 @@ type Config struct {
 	NoAdmin  string
 
 	MonitorQueue   string
+	Elsewhere      bool // companions do not wait on the monitor queue, which only tells the clock
 	Proxy, Monitor bool // which roles the rights are for
 	ClientTokens   bool // apps show their own tokens, so the proxy needs no right to send for them
 
@@ -189,11 +190,13 @@ func (x *examiner) administration(ctx context.Context, n *notes) {
 			"let this machine reach port 443 of the namespace, or name another address with namespaceAdmin; docs/rights.md says what to write into monitor.entities otherwise")
 	case err != nil:
 		n.add(Unknown, "administration", fmt.Sprintf("The administration API does not answer either: %s.", Reason(err)), "")
+	case tier == "Basic" && x.cfg.Elsewhere:
+		n.add(OK, "tier", "The tier is Basic, and companions are kept in Redis.", "")
 	case tier == "Basic":
-		fix := "move to the tier Standard or Premium"
+		fix := "move to the tier Standard or Premium, or keep companions in Redis (companionStore: redis)"
 		if !x.cfg.Emulator {
 			name, _, _ := strings.Cut(x.cfg.Host, ".")
-			fix = fmt.Sprintf("az servicebus namespace update --resource-group <group> --name %s --sku Standard", name)
+			fix = fmt.Sprintf("az servicebus namespace update --resource-group <group> --name %s --sku Standard; or keep companions in Redis (companionStore: redis)", name)
 		}
 		n.add(Error, "tier", "The tier is Basic, which has no scheduled messages: companions cannot wait on the monitor queue.", fix)
 	default:

@@ -25,6 +25,9 @@ type Redis struct {
 	Password bool   // whether one is shown
 	User     string // "" = that which is there by default
 	Setting  string // that says where it is
+	Keeps    bool   // it keeps the companions
+	// Keep asks whether it does so for good, where it Keeps.
+	Keep func(context.Context) error
 	// Ask asks it. An error means that it does not answer, or lets nobody in.
 	Ask func(context.Context) (RedisState, error)
 }
@@ -61,12 +64,23 @@ func (x *examiner) redis(ctx context.Context) []Finding {
 		if strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "AUTH") {
 			fix = fmt.Sprintf("check user and password in %s, percent-encoded where they have special characters (docs/redis.md)", r.Setting)
 		}
-		n.add(Warning, "reachable", sentence(err.Error()), fix)
+		severity := Warning
+		if r.Keeps {
+			severity, fix = Error, fmt.Sprintf("check %s, and that firewalls let this machine reach it: it keeps the companions", r.Setting)
+		}
+		n.add(severity, "reachable", sentence(err.Error()), fix)
 		return n.all
 	}
 	n.add(OK, "reachable", fmt.Sprintf("It answers (%s).", state.RoundTrip.Round(100*time.Microsecond)), "")
 	r.judgeWay(n)
 	r.judge(n, &state)
+	if r.Keep != nil {
+		if err := r.Keep(asking); err != nil {
+			n.add(Error, "companions", sentence(err.Error()), "docs/redis.md says what a Redis has to be like that keeps companions, and which rights it takes")
+		} else {
+			n.add(OK, "companions", "It keeps companions beyond its own end.", "")
+		}
+	}
 	return n.all
 }
 
@@ -123,9 +137,12 @@ func (r *Redis) judge(n *notes, s *RedisState) {
 	if len(n.all) > before {
 		return
 	}
-	text := "It takes every command that Overdue sends. It need not persist anything, and may evict."
+	text := "It takes every command that Overdue sends."
 	if versions != "" {
-		text = fmt.Sprintf("It is version %s, and takes every command that Overdue sends. It need not persist anything, and may evict.", versions)
+		text = fmt.Sprintf("It is version %s, and takes every command that Overdue sends.", versions)
+	}
+	if !r.Keeps {
+		text += " It need not persist anything, and may evict."
 	}
 	n.add(OK, "rights", text, "")
 }
@@ -139,9 +156,13 @@ func (r *Redis) judgeServer(n *notes, s *RedisServer) {
 		n.add(Warning, "role", "It is a replica, which takes no writes: nothing is shared.",
 			fmt.Sprintf("name its master in %s, or better the Sentinels that know it: redis+sentinel://host:26379,host2:26379/mymaster", r.Setting))
 	}
+	cure := "CONFIG SET maxmemory-policy allkeys-lru where nothing else in it has to stay, or a higher maxmemory; docs/redis.md says how much Overdue keeps there"
+	if r.Keeps {
+		cure = "CONFIG SET maxmemory, higher, and leave its policy: it keeps the companions"
+	}
 	if s.Memory > 0 && s.Eviction == "noeviction" && s.UsedBytes > s.Memory/10*9 {
 		n.add(Warning, "memory", fmt.Sprintf("It uses %d MiB of the %d MiB that it may (maxmemory), and refuses writes when they are full (maxmemory-policy noeviction).", s.UsedBytes>>20, s.Memory>>20),
-			"CONFIG SET maxmemory-policy allkeys-lru where nothing else in it has to stay, or a higher maxmemory; docs/redis.md says how much Overdue keeps there")
+			cure)
 	}
 }
 

@@ -4,11 +4,13 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"overdue/internal/kept"
 )
@@ -118,7 +120,7 @@ var errInfo = errors.New("the server does not say how it keeps what it is given"
 // Inspect asks how durable Redis is.
 func (c *Companions) Inspect(ctx context.Context) (d Durability, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
-		all, err := info(ctx, c.s.client)
+		all, err := infos(ctx, c.s.client)
 		for _, text := range all {
 			d.read(text)
 		}
@@ -157,4 +159,26 @@ func (d Durability) Problem() (sentence string, hopeless bool) {
 		return "redis has no append-only file: companions are lost when it ends; set appendonly yes, or the service's data persistence", false
 	}
 	return "", false
+}
+
+// Try tries what companions take, in a place of its own.
+func (c *Companions) Try(ctx context.Context) error {
+	k, id := c.s.place("trial"), rand.Text()
+	return c.do(ctx, func(ctx context.Context) error {
+		it := kept.Item{ID: id, Due: time.UnixMilli(1)}
+		err := keep(ctx, c.s.client, k, c.channel, []any{id, 1, record(&it, 1)})
+		if err == nil {
+			_, _, _, err = lease(ctx, c.s.client, k, 1, c.life, 10, claimBytes, c.token)
+		}
+		if err == nil {
+			_, err = renew(ctx, c.s.client, k, c.token, c.life, []string{id})
+		}
+		if err == nil {
+			err = handBack(ctx, c.s.client, k, c.channel, c.token, id, 1)
+		}
+		if err == nil {
+			err = finish(ctx, c.s.client, k, 1, []any{id, "trial"})
+		}
+		return err
+	})
 }

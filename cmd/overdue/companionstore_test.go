@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"overdue/internal/freeport"
+	"overdue/internal/redistest"
+)
+
+// startStored starts a process that keeps companions in a Redis, and returns it with its configuration's text.
+func startStored(t *testing.T, addr, more string) (*process, string) {
+	t.Helper()
+	text := fmt.Sprintf("companionStore: redis\nredis: redis://%s\nlisten: {amqp: %q, http: \"127.0.0.1:0\", admin: \"127.0.0.1:0\"}\n"+
+		"broker: {listen: %q, queues: [{name: orders, deadLetteringOnMessageExpiration: true}]}\n%s",
+		addr, freeport.Address(t), freeport.Address(t), more)
+	c, err := load(t, text, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := start(roleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.stop(); err != nil && !strings.Contains(err.Error(), "redis forgets") { // what it has ended of is told again
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return p, text
+}
+
+// isReady waits until a process is.
+func (p *process) isReady(t *testing.T) {
+	t.Helper()
+	eventually(t, "ready", func() bool { status, _ := ask(p.admin, "GET", "/readyz", ""); return status == http.StatusOK })
+}
+
+// A process that keeps companions in Redis says so where operators look, shows what it keeps, and is not ready while it cannot.
+func TestAProcessKeepsCompanionsInRedis(t *testing.T) {
+	r := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	p, _ := startStored(t, r.Addr, "")
+	p.isReady(t)
+	if status := postDue(t, p, "m-1"); status != http.StatusCreated {
+		t.Fatalf("send = %d, want 201", status)
+	}
+	shows := func(target string, status int, want string) {
+		t.Helper()
+		eventually(t, target+" says "+want, func() bool {
+			got, body := ask(p.admin, "GET", target, "")
+			return got == status && strings.Contains(body, want)
+		})
+	}
+	shows("/metrics", http.StatusOK, `overdue_stored_companions{state="waiting"} 1`)
+	shows("/metrics", http.StatusOK, "overdue_companion_store_durable 1")
+	shows("/healthz/outbound?verbose", http.StatusOK, "[+] companion store")
+	var out, errs bytes.Buffer
+	if err := run(t.Context(), []string{"deadlines", "orders", "--config", "overdue.yaml"}, func(string) string { return "" }, &out, &errs); err != nil || !strings.Contains(out.String(), "m-1") {
+		t.Errorf("overdue deadlines = %v\n%s%s\nwant the one that is kept", err, &out, &errs)
+	}
+	out.Reset()
+	if err := run(t.Context(), []string{"explain", "orders", "m-1", "--config", "overdue.yaml"}, func(string) string { return "" }, &out, &errs); err != nil || !strings.Contains(out.String(), "and it is watched") {
+		t.Errorf("overdue explain = %v\n%s%s\nwant it to be watched", err, &out, &errs)
+	}
+	r.Kill()
+	eventually(t, "a send is refused", func() bool { return postDue(t, p, "m-2") == http.StatusServiceUnavailable })
+	shows("/readyz?verbose", http.StatusServiceUnavailable, "[-] companion store: redis: companions")
+	r.Restart()
+	p.isReady(t)
+	shows("/metrics", http.StatusOK, `overdue_stored_companions{state="waiting"} 1`)
+}
+
+// With a journal sends go through while Redis is away, and their companions come to it when it is back.
+func TestTheJournalStandsInForRedis(t *testing.T) {
+	r := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	p, _ := startStored(t, r.Addr, "onMonitorDown: pass\njournal: {directory: "+filepath.Join(t.TempDir(), "journal")+"}\n")
+	p.isReady(t)
+	r.Kill()
+	if status := postDue(t, p, "m"); status != http.StatusCreated {
+		t.Errorf("send = %d, want 201", status)
+	}
+	if status, body := ask(p.admin, "GET", "/readyz?verbose", ""); status != http.StatusOK || !strings.Contains(body, "1 companions wait") {
+		t.Errorf("readyz = %d %s, want it to be ready with a remark", status, body)
+	}
+	r.Restart()
+	eventually(t, "the companion is in Redis", func() bool {
+		_, body := ask(p.admin, "GET", "/metrics", "")
+		return strings.Contains(body, `overdue_stored_companions{state="waiting"} 1`) && strings.Contains(body, "overdue_journal_companions 0")
+	})
+}
+
+// A Redis that would forget companions is told at the start.
+func TestARedisThatForgetsIsNoPlaceForCompanions(t *testing.T) {
+	r := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	p, _ := startStored(t, r.Addr, "")
+	if err := <-p.life.failed; !strings.Contains(err.Error(), "maxmemory-policy allkeys-lru") {
+		t.Errorf("the process ends with %v, want the policy", err)
+	}
+	r = redistest.Start(t)
+	p, _ = startStored(t, r.Addr, "")
+	p.isReady(t)
+	if status, body := ask(p.admin, "GET", "/healthz/outbound", ""); status != http.StatusServiceUnavailable || !strings.Contains(body, "no append-only file") {
+		t.Errorf("outbound = %d %s, want it to say that nothing is on disk", status, body)
+	}
+}
