@@ -15,13 +15,37 @@ import (
 // aclRule is that of docs/redis.md.
 func aclRule(t *testing.T) []string {
 	t.Helper()
+	return aclRules(t)[0]
+}
+
+// aclRules are that, and what it takes more to keep companions.
+func aclRules(t *testing.T) (rules [][]string) {
+	t.Helper()
 	page, err := os.ReadFile("../../docs/redis.md")
 	must(t, err)
-	rule := regexp.MustCompile(`(?m)^ACL SETUSER overdue .*$`).FindString(string(page))
-	if rule == "" {
-		t.Fatal("docs/redis.md makes no user")
+	for _, rule := range regexp.MustCompile(`(?m)^ACL SETUSER overdue .*$`).FindAllString(string(page), -1) {
+		rules = append(rules, strings.Fields(rule))
 	}
-	return strings.Fields(rule)
+	if len(rules) != 2 {
+		t.Fatalf("docs/redis.md has %d lines that make a user, want 2", len(rules))
+	}
+	return rules
+}
+
+// What it takes to keep companions is tried as well, where it does.
+func TestATrialOfCompanionsMissesWhatTheyTake(t *testing.T) {
+	r := redistest.Start(t)
+	rules := aclRules(t)
+	r.Must(rules[0]...)
+	c := open(t, "redis://overdue:secret@"+r.Addr).Companions()
+	if err := c.Try(t.Context()); err == nil || !strings.Contains(err.Error(), "can't run this command") {
+		t.Errorf("Try = %v, want that it may not", err)
+	}
+	r.Must(rules[1]...)
+	must(t, c.Try(t.Context()))
+	if left := r.Must("KEYS", "*"); left != "*0\r\n" {
+		t.Errorf("a trial leaves %q", left)
+	}
 }
 
 // A checkup finds nothing wrong with the user of docs/redis.md, and each command that is taken from it.

@@ -177,7 +177,7 @@ func (c *Companions) Try(ctx context.Context) error {
 			err = handBack(ctx, c.s.client, k, c.channel, c.token, id, 1)
 		}
 		if err == nil {
-			err = finish(ctx, c.s.client, k, 1, []any{id, "trial"})
+			err = finish(ctx, c.s.client, k, 1, []any{id, ""})
 		}
 		return err
 	})

@@ -15,7 +15,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -144,16 +143,12 @@ func eventually(t *testing.T, f func() error) {
 
 // The user that docs/redis.md makes may do what Overdue does, over TLS, and nothing else.
 func TestTheRightsOnThePageAreEnough(t *testing.T) {
-	page, err := os.ReadFile("../../docs/redis.md")
-	must(t, err)
-	rule := regexp.MustCompile(`(?m)^ACL SETUSER overdue .*$`).FindString(string(page))
-	if rule == "" {
-		t.Fatal("docs/redis.md makes no user")
-	}
 	roots, cert, key := certificate(t)
 	port := redistest.FreePort(t)
 	r := redistest.Start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
-	r.Must(strings.Fields(rule)...)
+	for _, rule := range aclRules(t) {
+		r.Must(rule...)
+	}
 	connect := func(address string, roots *x509.CertPool) *Store {
 		t.Helper()
 		a, err := ParseAddress(address)
