@@ -144,3 +144,26 @@ func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
 		s.settled(time.Minute)
 	})
 }
+
+// A consumer that is late again and again, and settles in the moments of the nudge, is none that takes dead letters away: where one lies for
+// longer, nobody does.
+func TestSettledInTheMomentsOfManyNudges(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.send(workQueue, "missed", ttl(time.Second))
+		time.Sleep(time.Minute)
+		for after := time.Duration(0); after < 40*time.Millisecond; after += 500 * time.Microsecond {
+			s.send(workQueue, fmt.Sprint("m-", after), ttl(2*time.Second))
+			expires := time.Now().Add(2 * time.Second)
+			r, m := s.receive(workQueue)
+			time.Sleep(time.Until(expires.Add(after)))
+			s.must(r.CompleteMessage(s.Context(), m, nil))
+			s.must(r.Close(s.Context()))
+			time.Sleep(10 * time.Second)
+		}
+		time.Sleep(time.Minute)
+		s.wantTold("missed")
+		s.settled(time.Second)
+	})
+}

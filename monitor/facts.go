@@ -21,6 +21,8 @@ type fact struct {
 	suspected time.Time // by our clock: when it was last taken for likely that deadlines are missed
 	unfound   time.Time // by our clock: when dead letters were last not found that a nudge should have left, and nothing spoke against it
 	taken     time.Time // by our clock: when one that had been found was last gone
+	lies      int64     // the number of the first dead letter when something had vanished; 0 = there was none
+	liesSince time.Time // by our clock: when it was first seen then
 	letter    int64     // the number of one that was seen shortly before, and lies there as far as is known; 0 = none
 }
 

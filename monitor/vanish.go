@@ -19,8 +19,8 @@ const (
 	reasonDropped = "Dropped"
 
 	// vanishings is in how many passes messages have to vanish that this worker's nudges have moved, before it believes that
-	// somebody takes the dead letters away at once; a pass whose dead letters are there takes one off, and no more than
-	// maxVanishings are remembered. A consumer that settles an overdue message in the very milliseconds of a nudge looks the
+	// somebody takes the dead letters away at once; a pass whose dead letters are there takes one off, one that lies there since an
+	// earlier such pass takes all, and no more than maxVanishings are remembered. A consumer that settles an overdue message in the very milliseconds of a nudge looks the
 	// same, once.
 	vanishings    = 3
 	maxVanishings = 6
@@ -54,8 +54,15 @@ func (e *entity) unburied(ctx context.Context, watches []*watch) error {
 	}
 	taken := e.w.facts.of(e.key).vanished >= vanishings
 	if news {
+		first := e.firstLetter(ctx)
 		e.w.facts.learn(e.key, func(f *fact) {
 			f.vanished = min(f.vanished+1, maxVanishings)
+			switch {
+			case first == 0 || first != f.lies:
+				f.lies, f.liesSince = first, time.Now()
+			case time.Since(f.liesSince) >= vanishAgain:
+				f.vanished = 0 // whoever takes dead letters away at once would have taken that one
+			}
 			taken = f.vanished >= vanishings
 		})
 	}
@@ -74,6 +81,19 @@ func (e *entity) unburied(ctx context.Context, watches []*watch) error {
 		}
 	}
 	return nil
+}
+
+// firstLetter is the number of the first dead letter, 0 if there is none or nobody can tell.
+func (e *entity) firstLetter(ctx context.Context) int64 {
+	page, err := e.dead.peek(ctx, 0, 1)
+	if err != nil {
+		e.log.Debug("no look at the first dead letter", zap.Error(err)) // the next one at any will tell whether that lasts
+		return 0
+	}
+	if len(page) == 0 {
+		return 0
+	}
+	return page[0].SequenceNumber
 }
 
 // stranded finds those of the watches whose messages could not be forwarded. Nobody has received them, whatever the
