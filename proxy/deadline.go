@@ -171,11 +171,11 @@ func earliestEnqueue(m *message, now scheduler.Instant) (t time.Time, known bool
 // widened is the reference for the second companion of a message that may have been
 // enqueued as late as now, after its window. ok is false when the window covers it.
 func (pr *promise) widened(now scheduler.Instant) (ref scheduler.Reference, ok bool) {
-	ref = pr.ref
 	latest := now.Time.Add(now.Uncertainty)
-	if ref.Until.IsZero() || !latest.After(ref.Until) {
-		return scheduler.Reference{}, false
+	if pr.ref.Until.IsZero() || !latest.After(pr.ref.Until) {
+		return ref, false
 	}
+	ref = pr.ref
 	ref.Until = latest
 	if ref.Within > 0 {
 		ref.Deadline = later(now.Time, pr.scheduled).Add(ref.Within)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"overdue/scheduler"
@@ -129,38 +130,50 @@ func (s *sending) refer() {
 		return
 	}
 	s.unname()
+	var room [8]time.Duration
+	if lives := s.slots(room[:0]); len(lives) > 0 {
+		s.findable = true
+		until := s.now.Time.Add(s.now.Uncertainty + scheduler.SlotWindow)
+		for i := range s.promises {
+			s.promises[i].ref.Until = until
+		}
+		// Slots need no names. One reference is enough for all that have the same time to live.
+		r := scheduler.Reference{From: s.promises[0].ref.From, Until: until}
+		for i, life := range lives {
+			if i == 0 || life != r.Within {
+				r.Within = life
+				s.refs = append(s.refs, r)
+			}
+		}
+		s.p.cfg.Scheduler.ExpectInSlots(s.entity, until.Add(sendWindow))
+		return
+	}
 	s.refs = make([]scheduler.Reference, len(s.promises))
 	for i := range s.promises {
 		s.promises[i].ref.Once = s.once
 		s.refs[i] = s.promises[i].ref
 	}
 	s.refs = distinct(s.refs)
-	if s.findable = s.slots(); s.findable {
-		until := s.now.Time.Add(s.now.Uncertainty + scheduler.SlotWindow)
-		for i := range s.promises {
-			s.promises[i].ref.Until = until
-		}
-		for i := range s.refs {
-			s.refs[i].Until = until
-		}
-		s.p.cfg.Scheduler.ExpectInSlots(s.entity, until.Add(sendWindow))
-		return
-	}
 	s.p.cfg.Scheduler.Expect(s.entity, s.refs)
 }
 
-// slots reports whether slots are to stand for the messages: where all are found without a name, and many come. The journal
-// keeps references alone.
-func (s *sending) slots() bool {
+// slots appends the times to live of the messages if slots are to stand for them: where all are found without a name, and many come.
+// The journal keeps references alone.
+func (s *sending) slots(lives []time.Duration) []time.Duration {
 	if !s.settings.Findable || s.p.cfg.Journal != nil {
-		return false
+		return nil
 	}
+	lives = slices.Grow(lives, len(s.promises))
 	for i := range s.promises {
 		if !s.promises[i].findable {
-			return false
+			return nil
 		}
+		lives = append(lives, s.promises[i].ref.Within)
 	}
-	return s.p.cfg.Scheduler.Pays(s.entity, s.refs, s.now)
+	if !s.p.cfg.Scheduler.Pays(s.entity, lives, s.now) {
+		return nil
+	}
+	return lives
 }
 
 // companion asks for what the messages with these references need.
@@ -267,7 +280,11 @@ func (s *sending) promiseAgain(ctx context.Context) error {
 func (s *sending) late() (late []scheduler.Reference) {
 	now := s.p.cfg.Scheduler.Now()
 	for i := range s.promises {
-		if ref, ok := s.promises[i].widened(now); ok {
+		pr := &s.promises[i]
+		if n := len(late); s.findable && n > 0 && late[n-1].Within == pr.ref.Within {
+			continue // one is enough for slots
+		}
+		if ref, ok := pr.widened(now); ok {
 			late = append(late, ref)
 		}
 	}

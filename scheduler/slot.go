@@ -114,25 +114,25 @@ func (w *coverWait) done(err error) {
 	}
 }
 
-// Pays reports whether slots may stand for messages that are sent now, and do so for less than their references would cost:
-// there are many with that time to live, or with similar ones, and the broker's clock is known well enough.
-func (s *Scheduler) Pays(entity string, refs []Reference, now Instant) bool {
-	if s.cfg.Companions == CompanionsEach || len(refs) == 0 || !now.Measured || now.Uncertainty > slotClock {
+// Pays reports whether slots may stand for messages with these times to live that are sent now, and do so for less than their
+// references would cost: there are many with that time to live, or with similar ones, and the broker's clock is known well enough.
+func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool {
+	if s.cfg.Companions == CompanionsEach || len(lives) == 0 || !now.Measured || now.Uncertainty > slotClock {
 		return false
 	}
 	same := true
-	for i := range refs {
-		if refs[i].Within <= 0 {
+	for _, life := range lives {
+		if life <= 0 {
 			return false
 		}
-		same = same && refs[i].Within == refs[0].Within
+		same = same && life == lives[0]
 	}
-	if same && s.pay(coverKey{entity: entity, life: refs[0].Within}, len(refs), now.Time) {
+	if same && s.pay(coverKey{entity: entity, life: lives[0]}, len(lives), now.Time) {
 		return true
 	}
 	pay := true
-	for i := range refs { // all of them count
-		pay = s.pay(spanOf(entity, refs[i].Within), 1, now.Time) && pay
+	for _, life := range lives { // all of them count
+		pay = s.pay(spanOf(entity, life), 1, now.Time) && pay
 	}
 	return pay
 }

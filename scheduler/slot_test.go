@@ -169,12 +169,12 @@ func TestCoveredSlotsAreForgotten(t *testing.T) {
 func TestSlotsPayFromARateOn(t *testing.T) {
 	s := &Scheduler{}
 	now := Instant{Time: time.Unix(1000, 0), Measured: true}
-	refs := []Reference{{Within: time.Minute}}
+	lives := []time.Duration{time.Minute}
 	pays := func(rate int) (n int) {
 		for range 3 {
 			now.Time = now.Time.Add(time.Second)
 			for range rate {
-				if s.Pays("orders", refs, now) {
+				if s.Pays("orders", lives, now) {
 					n++
 				}
 			}
@@ -188,18 +188,18 @@ func TestSlotsPayFromARateOn(t *testing.T) {
 		t.Errorf("at 200 messages per second slots are taken for %d of 600", n)
 	}
 	now.Uncertainty = time.Second
-	if s.Pays("orders", refs, now) {
+	if s.Pays("orders", lives, now) {
 		t.Error("slots are taken though the clock is hardly known")
 	}
 	now.Uncertainty, now.Measured = 0, false
-	if s.Pays("orders", refs, now) {
+	if s.Pays("orders", lives, now) {
 		t.Error("slots are taken though the clock is not known")
 	}
 	s.cfg.Companions, now.Measured = CompanionsEach, true
-	if s.Pays("orders", refs, now) {
+	if s.Pays("orders", lives, now) {
 		t.Error("slots are taken though none are wanted")
 	}
-	if s.Pays("orders", []Reference{{Within: time.Minute}, {Within: time.Hour}}, now) {
+	if s.Pays("orders", []time.Duration{time.Minute, time.Hour}, now) {
 		t.Error("slots are taken for two times to live at once")
 	}
 }
@@ -213,7 +213,7 @@ func TestSlotsStandForSimilarTimesToLive(t *testing.T) {
 		for range seconds {
 			now.Time = now.Time.Add(time.Second)
 			for i := range rate {
-				if s.Pays("orders", []Reference{{Within: 5*time.Second + time.Duration(i)*time.Millisecond}}, now) {
+				if s.Pays("orders", []time.Duration{5*time.Second + time.Duration(i)*time.Millisecond}, now) {
 					n++
 				}
 			}
@@ -232,7 +232,7 @@ func TestSlotsStandForSimilarTimesToLive(t *testing.T) {
 	if n := pays(3, 10); n > 10 {
 		t.Errorf("later slots are taken for %d of 30", n)
 	}
-	mixed := []Reference{{Within: 7 * time.Second}, {Within: time.Hour}}
+	mixed := []time.Duration{7 * time.Second, time.Hour}
 	pays(1, 2000)
 	if s.Pays("orders", mixed, now) {
 		t.Error("slots are taken for two messages, one of which comes seldom")

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	goamqp "github.com/Azure/go-amqp"
+
+	"overdue/internal/amqp"
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+	"overdue/internal/relay"
+	"overdue/internal/sblink"
+	"overdue/scheduler"
+)
+
+// What a monitored delivery costs the sidecar beside being relayed, its companions included: until its app is told.
+func BenchmarkDelivery(b *testing.B) {
+	message := &goamqp.Message{
+		Header: &goamqp.MessageHeader{TTL: time.Hour}, Properties: &goamqp.MessageProperties{}, Data: [][]byte{make([]byte, 256)},
+	}
+	encoded, err := message.MarshalBinary()
+	if err != nil {
+		b.Fatal(err)
+	}
+	batch := &goamqp.Message{}
+	for range 100 {
+		batch.Data = append(batch.Data, encoded)
+	}
+	batched, err := batch.MarshalBinary()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, kind := range []scheduler.Companions{scheduler.CompanionsSlot, scheduler.CompanionsEach} {
+		for _, c := range []struct {
+			name    string
+			payload []byte
+			format  uint32
+		}{{"single", encoded, 0}, {"batch-100", batched, amqp.BatchMessageFormat}} {
+			b.Run(string(kind)+"/"+c.name, func(b *testing.B) {
+				ns := brokertest.NewTCP(b, func(c *broker.Config) { c.AutoCreate = true })
+				client := ns.Lasting(b)
+				links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
+				b.Cleanup(func() { _ = links.Close() })
+				s, err := scheduler.New(scheduler.Config{
+					Client: client, MonitorQueue: monitorQueue, Links: links, Companions: kind, Index: scheduler.NewMemoryIndex(0),
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { _ = s.Close(context.Background()) })
+				if err := s.MeasureClock(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				p, err := New(Config{
+					Client: client, Scheduler: s, AMQP: relay.Config{Dial: ns.Dial, Hostname: "overdue.test"}, MonitorQueue: monitorQueue,
+					Settings: func(string) Settings { return Settings{Monitored: true, StampTTL: true, Findable: true} },
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				l := p.watch(relay.Link{Address: "orders"})
+				answered := make(chan *amqp.Error, 1)
+				b.ReportAllocs()
+				b.ResetTimer()
+				for b.Loop() {
+					held, refused := l.Deliver(&relay.Delivery{Payload: c.payload, Format: c.format})
+					if refused != nil || held == nil {
+						b.Fatalf("Deliver = %v, %v", held, refused)
+					}
+					held.Settled(&amqp.Accepted{}, relay.ReplyFunc(func(e *amqp.Error) { answered <- e }))
+					if e := <-answered; e != nil {
+						b.Fatal(e)
+					}
+				}
+			})
+		}
+	}
+}
