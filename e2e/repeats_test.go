@@ -194,3 +194,23 @@ func TestOneIDForAllMessages(t *testing.T) {
 		})
 	}
 }
+
+// The broker has expired the one, and the other waits, for long yet: that is not the one that was missed.
+func TestDeadLetterWhoseIDWaits(t *testing.T) {
+	inModes(t, withTopic(subscription("one")), func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		for _, to := range []string{workQueue, topic} {
+			s.send(to, "same", ttl(3*time.Second))
+			time.Sleep(70 * time.Millisecond)
+			s.send(to, "same", ttl(time.Hour))
+		}
+		time.Sleep(5 * time.Second)
+		for _, path := range []string{workQueue, of("one")} {
+			if waiting, dead := len(s.waiting(path)), len(s.dead(path)); waiting != 1 || dead != 1 {
+				s.Errorf("%s: %d wait and %d are dead letters, want one and one", path, waiting, dead)
+			}
+			s.wantToldOfAll(path)
+		}
+	})
+}

@@ -51,6 +51,24 @@ func (w *want) doubt(m *sblink.Message) {
 	}
 }
 
+// foreign reports whether m, whose deadline is not that of r, is not the message that r was sent with: it states another one, or
+// none where that one does. A time to live may be capped on the way, by what is known of the entity.
+func (e *entity) foreign(r *scheduler.Reference, m *sblink.Message) bool {
+	at, within, _ := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] }) // of one that cannot be read there is none
+	ours := func(d time.Duration) bool { return (d - r.Within).Abs() <= time.Millisecond }
+	switch r.Stated {
+	case "deadline":
+		return at.Sub(r.Deadline).Abs() > time.Millisecond
+	case "within":
+		return !at.IsZero() || !ours(within) && !ours(m.TimeToLive)
+	case "ttl":
+		return statesDeadline(m) || !ours(m.TimeToLive) && !ours(shorter(m.TimeToLive, e.traits.shortest))
+	case "default":
+		return statesDeadline(m) || m.TimeToLive > 0
+	}
+	return false
+}
+
 // meet takes note that m fits.
 func (w *want) meet(m *sblink.Message) {
 	switch n := m.SequenceNumber; {
@@ -169,7 +187,8 @@ func (e *entity) giveNamesake(g *gathering, m *sblink.Message, missed bool, now 
 	wt := e.take(g, m, false, h)
 	wt.namesake = true
 	if !next.IsZero() && !agrees(&wt.ref, m, e.traits.Settings) {
-		wt.ref.Within, wt.ref.Deadline = 0, next // as what it is written anew
+		// As what it is written anew.
+		wt.ref.Within, wt.ref.Deadline, wt.ref.Stated = 0, next, howStated(m, e.traits.Settings)
 	}
 }
 

@@ -108,6 +108,7 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 		if w.found != nil && !pending(w.found) {
 			if w.number == 0 {
 				w.doubt(w.found)
+				w.namesakes = w.namesakes || !w.agreed && e.foreign(w.ref, w.found)
 			}
 			w.number = w.found.SequenceNumber
 		}

@@ -17,12 +17,13 @@ type traits struct {
 
 	known         bool // how it was made is, and with it whether it has a default time to live
 	topic         bool
-	subscriptions []string // of a topic
-	sessions      bool     // it requires sessions
-	drops         bool     // what expires is dropped there, as far as is known
-	partitioned   bool     // numbers are not in order of time
-	forwardTo     string   // where messages move on to, "" = they stay
-	forwardDead   string   // the same of dead letters
+	subscriptions []string      // of a topic
+	shortest      time.Duration // of the times to live of a topic and all of its subscriptions, or of a queue; 0 = there are none
+	sessions      bool          // it requires sessions
+	drops         bool          // what expires is dropped there, as far as is known
+	partitioned   bool          // numbers are not in order of time
+	forwardTo     string        // where messages move on to, "" = they stay
+	forwardDead   string        // the same of dead letters
 }
 
 // subscriptionPart stands between the name of a topic and that of its subscription.
@@ -64,7 +65,7 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 		return err
 	}
 	t.DefaultMessageTimeToLive = shorter(t.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
-	t.known, t.partitioned = true, info.Partitioned
+	t.known, t.partitioned, t.shortest = true, info.Partitioned, t.DefaultMessageTimeToLive
 	if subscription == "" {
 		t.topic = info.Kind == entities.Topic
 		for _, s := range info.Subscriptions {
@@ -75,6 +76,7 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 		}
 	}
 	for _, s := range info.Subscriptions {
+		t.shortest = shorter(t.shortest, s.DefaultMessageTimeToLive)
 		if strings.EqualFold(s.Name, subscription) {
 			t.DefaultMessageTimeToLive = shorter(t.DefaultMessageTimeToLive, s.DefaultMessageTimeToLive)
 			t.made(s.RequiresSession, s.DeadLetteringOnMessageExpiration, s.ForwardTo, s.ForwardDeadLetteredMessagesTo)
