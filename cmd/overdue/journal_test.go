@@ -52,7 +52,7 @@ func TestAProcessThatPassesIsReadyWithItsMonitorQueueDown(t *testing.T) {
 		say    string
 	}{
 		{"/readyz", http.StatusOK, "ready"},
-		{"/readyz?verbose", http.StatusOK, "[+] journal: 3 companions wait for the monitor queue, which is down: The maximum entity size has been reached or exceeded. (amqp:resource-limit-exceeded)"},
+		{"/readyz?verbose", http.StatusOK, "[+] journal: 3 companions wait for the monitor queue, which is down: The maximum entity size has been reached or exceeded (amqp:resource-limit-exceeded)"},
 		{"/healthz/outbound", http.StatusServiceUnavailable, "[-] journal: 3 companions wait for the monitor queue, which is down: "},
 		{"/metrics", http.StatusOK, "overdue_journal_companions 3\n"},
 		{"/metrics", http.StatusOK, "overdue_companions_total{result=\"journaled\"} 3\n"},
