@@ -42,6 +42,7 @@ type clock struct {
 	at       time.Time     // our clock, with its monotonic reading, at the measurement
 	broker   time.Time     // the broker's clock at that instant
 	err      time.Duration // half of what the measurement left open
+	asked    time.Time     // our clock, when a measurement was asked for last
 }
 
 func (c *clock) now() Instant {
@@ -68,6 +69,29 @@ func (c *clock) set(stamp, sent, received time.Time) {
 	c.broker = stamp.Add(open / 2)
 }
 
+const (
+	// askSoonest is how often a measurement is asked for at most, and askAgain the same where the last one was too coarse
+	// for slots, as the next may be.
+	askSoonest = 5 * time.Second
+	askAgain   = time.Minute
+)
+
+// fades reports whether half of what a measurement was sharper than slots need is gone. Then it is time for the next one. It
+// says so once in a while: the one that it was told may be at it.
+func (c *clock) fades() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pause := askAgain
+	if left := slotClock - c.err; left > 0 {
+		pause = max(left/2/driftPerSecond*time.Second, askSoonest)
+	}
+	if !c.measured || time.Since(c.at) < pause || time.Since(c.asked) < pause {
+		return false
+	}
+	c.asked = time.Now()
+	return true
+}
+
 func drift(age time.Duration) time.Duration {
 	return time.Duration(age.Seconds() * float64(driftPerSecond))
 }
@@ -77,6 +101,10 @@ func (s *Scheduler) Now() Instant { return s.clock.now() }
 
 // Measured is closed when the broker's clock has been measured.
 func (s *Scheduler) Measured() <-chan struct{} { return s.measured }
+
+// Blurred has a value when the clock had better be measured before its turn: slots pay, and soon it is not known well
+// enough for them.
+func (s *Scheduler) Blurred() <-chan struct{} { return s.blurred }
 
 func (s *Scheduler) setClock(stamp, sent, received time.Time) {
 	s.clock.set(stamp, sent, received)

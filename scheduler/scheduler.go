@@ -64,6 +64,7 @@ type Scheduler struct {
 	clock  clock
 
 	measured     chan struct{} // closed when the clock is
+	blurred      chan struct{} // one token: see Blurred
 	onceMeasured sync.Once
 
 	mu      sync.Mutex
@@ -101,6 +102,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	return &Scheduler{
 		cfg: cfg, sender: cfg.Client.NewSender(cfg.MonitorQueue), needless: make(chan struct{}, 1), measured: make(chan struct{}),
+		blurred: make(chan struct{}, 1),
 	}, nil
 }
 

@@ -117,9 +117,20 @@ func (w *coverWait) done(err error) {
 // Pays reports whether slots may stand for messages with these times to live that are sent now, and do so for less than their
 // references would cost: there are many with that time to live, or with similar ones, and the broker's clock is known well enough.
 func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool {
-	if s.cfg.Companions == CompanionsEach || len(lives) == 0 || !now.Measured || now.Uncertainty > slotClock {
+	if s.cfg.Companions == CompanionsEach || len(lives) == 0 || !now.Measured || !s.many(entity, lives, now) {
 		return false
 	}
+	if now.Uncertainty >= slotClock/2 && s.clock.fades() {
+		select {
+		case s.blurred <- struct{}{}:
+		default:
+		}
+	}
+	return now.Uncertainty <= slotClock
+}
+
+// many counts these messages and reports whether there are so many that slots cost less than references.
+func (s *Scheduler) many(entity string, lives []time.Duration, now Instant) bool {
 	same := true
 	for _, life := range lives {
 		if life <= 0 {

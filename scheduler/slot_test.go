@@ -301,3 +301,40 @@ func TestSlotCompanionsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// What is known of the broker's clock gets blurred. For as long as slots pay it is measured anew before it is of no use to them,
+// and not more often than that takes.
+func TestSlotsDoNotEndWithTheMeasurementOfTheClock(t *testing.T) {
+	slotScene(t, func(t *testing.T, s *Scheduler, _ func() []Companion) {
+		measure := func() {
+			t.Helper()
+			if err := s.MeasureClock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		measure()
+		lives := slices.Repeat([]time.Duration{time.Minute}, 20) // ten times a second
+		minutes := func(n int, answer bool) (asked, taken int) {
+			for range 600 * n {
+				time.Sleep(100 * time.Millisecond)
+				if s.Pays("orders", lives, s.Now()) {
+					taken++
+				}
+				select {
+				case <-s.Blurred():
+					if asked++; answer {
+						measure()
+					}
+				default:
+				}
+			}
+			return asked, taken
+		}
+		if asked, taken := minutes(10, true); taken < 5990 || asked < 20 || asked > 40 {
+			t.Errorf("in ten minutes slots were taken %d times of 6000, after %d measurements, want always, and some 25 to 30", taken, asked)
+		}
+		if asked, taken := minutes(10, false); taken > 600 || asked < 10 || asked > 40 {
+			t.Errorf("with a clock that nobody measures slots were taken %d times of 6000, and it was asked for %d times", taken, asked)
+		}
+	})
+}

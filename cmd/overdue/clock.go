@@ -18,11 +18,11 @@ const (
 	clockIntervalAlone = 30 * time.Second
 )
 
-// keepClock measures the broker's clock whenever the namespace has been attached, and at an
+// keepClock measures the broker's clock whenever the namespace has been attached, when that is wanted, and at an
 // interval, a little early or late so that sidecars which started together do not
 // ask together. Until a measurement succeeds, deadlines are reckoned on this machine's
 // clock.
-func keepClock(ctx context.Context, attached <-chan struct{}, measure func(context.Context) error, every time.Duration, log *zap.Logger) error {
+func keepClock(ctx context.Context, attached, wanted <-chan struct{}, measure func(context.Context) error, every time.Duration, log *zap.Logger) error {
 	wait := newBackOff(time.Second, every)
 	warned := false
 	var due <-chan time.Time // nil until there is a namespace to ask
@@ -30,6 +30,7 @@ func keepClock(ctx context.Context, attached <-chan struct{}, measure func(conte
 		select {
 		case <-attached:
 			wait.Reset()
+		case <-wanted:
 		case <-due:
 		case <-ctx.Done():
 			return nil

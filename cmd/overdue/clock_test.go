@@ -29,7 +29,7 @@ func TestClockIsMeasuredWhenTheNamespaceIsAttached(t *testing.T) {
 		measured := 0
 		done := make(chan error)
 		go func() {
-			done <- keepClock(ctx, attached, func(context.Context) error { measured++; return nil }, clockInterval, zap.NewNop())
+			done <- keepClock(ctx, attached, nil, func(context.Context) error { measured++; return nil }, clockInterval, zap.NewNop())
 		}()
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -57,7 +57,7 @@ func TestClockIsMeasuredAtOnceAndEveryFiveMinutes(t *testing.T) {
 		var at []time.Duration
 		done := make(chan error)
 		go func() {
-			done <- keepClock(ctx, attachedNow(), func(context.Context) error {
+			done <- keepClock(ctx, attachedNow(), nil, func(context.Context) error {
 				at = append(at, time.Since(began))
 				return nil
 			}, clockInterval, zap.NewNop())
@@ -78,6 +78,30 @@ func TestClockIsMeasuredAtOnceAndEveryFiveMinutes(t *testing.T) {
 	})
 }
 
+func TestClockIsMeasuredWhenThatIsWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		wanted := make(chan struct{}, 1)
+		measured := 0
+		done := make(chan error)
+		go func() {
+			done <- keepClock(ctx, attachedNow(), wanted, func(context.Context) error { measured++; return nil }, clockInterval, zap.NewNop())
+		}()
+		for want := 2; want <= 11; want++ {
+			time.Sleep(20 * time.Second)
+			wanted <- struct{}{}
+			synctest.Wait()
+			if measured != want {
+				t.Errorf("measured %d times, want %d: at once, and each time that it was wanted", measured, want)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("keepClock = %v, want nil", err)
+		}
+	})
+}
+
 func TestClockThatCannotBeMeasuredWarnsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
@@ -87,7 +111,7 @@ func TestClockThatCannotBeMeasuredWarnsOnce(t *testing.T) {
 		var tries atomic.Int32
 		done := make(chan error)
 		go func() {
-			done <- keepClock(ctx, attachedNow(), func(context.Context) error {
+			done <- keepClock(ctx, attachedNow(), nil, func(context.Context) error {
 				tries.Add(1)
 				if failing.Load() {
 					return errors.New("not allowed to listen")
@@ -120,7 +144,7 @@ func TestMeasurementThatHangsIsBounded(t *testing.T) {
 		var tries atomic.Int32
 		done := make(chan error)
 		go func() {
-			done <- keepClock(ctx, attachedNow(), func(ctx context.Context) error {
+			done <- keepClock(ctx, attachedNow(), nil, func(ctx context.Context) error {
 				tries.Add(1)
 				<-ctx.Done()
 				return ctx.Err()

@@ -85,7 +85,9 @@ func (p *process) startRooms(doors []net.Listener) error {
 	if err != nil {
 		return err
 	}
-	p.life.background("broker clock", func(ctx context.Context) error { return keepClock(ctx, up.up, s.MeasureClock, every, p.log) })
+	p.life.background("broker clock", func(ctx context.Context) error {
+		return keepClock(ctx, up.up, s.Blurred(), s.MeasureClock, every, p.log)
+	})
 	p.life.background("early cancel", s.RunCancel)
 	p.life.background("settlements of others", s.RunSharing)
 	p.life.background("upstream", up.run)
