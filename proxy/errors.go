@@ -65,7 +65,7 @@ var failures = []struct {
 	{errUnsupported, http.StatusNotImplemented, 0, "", "The proxy takes POST /{entity}/messages only; send this request to the Service Bus namespace itself."},
 	{errUpstream, http.StatusBadGateway, 1, "", "The namespace cannot be asked; try again."},
 	{errNoAnswer, http.StatusGatewayTimeout, 1, "", "The namespace has not answered in time; try again."},
-	{errCompanion, http.StatusServiceUnavailable, 1, condServerBusy, "The deadline of the message for '%s' could not be written to the monitor queue; send it again."},
+	{errCompanion, http.StatusServiceUnavailable, 1, condServerBusy, "The deadline of the message for '%s' could not be written to the monitor queue, or to the Redis that stands in for it; send it again."},
 	{errBusy, http.StatusServiceUnavailable, 1, condServerBusy, "Too many requests are in flight; try again."},
 	{errUnknown, http.StatusServiceUnavailable, 1, condServerBusy, "What holds for '%s' is not known yet; send it again."},
 	{errThrottled, http.StatusServiceUnavailable, 10, condServerBusy, "The broker is busy; send it again."}, // 10 s: its own advice when it throttles
