@@ -120,8 +120,19 @@ func TestAppsOutliveWhatFailsBeneathThem(t *testing.T) {
 			defer cancel()
 			app := command(ctx, installed[sdk], t.TempDir())
 			app.Env = append(os.Environ(), "SERVICEBUS_CONNECTION_STRING=Endpoint=sb://"+door+secret)
-			var stderr bytes.Buffer
-			app.Stderr = &stderr
+			said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer said.Close()
+			app.Stderr = said
+			stderr := func() []byte {
+				text, err := os.ReadFile(said.Name())
+				if err != nil {
+					t.Error(err)
+				}
+				return tail(text, 8<<10)
+			}
 			stdin, err := app.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -150,7 +161,7 @@ func TestAppsOutliveWhatFailsBeneathThem(t *testing.T) {
 				select {
 				case <-sends:
 				case <-time.After(time.Minute):
-					t.Fatalf("no app that %s:\n%s", what, stderr.Bytes())
+					t.Fatalf("no app that %s:\n%s", what, stderr())
 				}
 			}
 			await("sends")
@@ -172,7 +183,7 @@ func TestAppsOutliveWhatFailsBeneathThem(t *testing.T) {
 			stdin.Close()
 			all := <-lines
 			if err := app.Wait(); err != nil {
-				t.Errorf("the app ended with %v:\n%s", err, tail(stderr.Bytes(), 8<<10))
+				t.Errorf("the app ended with %v:\n%s", err, stderr())
 			}
 			p.stop()
 			b.stop()
