@@ -16,7 +16,7 @@ import (
 // dead-letter queue right after its own deadline and is told once, while the same messages on
 // a queue that is not watched stay where they are until somebody receives.
 func TestMissedDeadlinesAreDeadLetteredAndTold(t *testing.T) {
-	n := 1000
+	n := sized(1000, 300)
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	inStores(t, func(s *scene) {

@@ -32,7 +32,7 @@ func TestLiveMessagesAreNotDisturbed(t *testing.T) {
 				s.stamp = mode.stamp
 				s.measure()
 				s.startMonitor()
-				const live, overdue = 1000, 100
+				live, overdue := sized(1000, 300), sized(100, 30)
 				for i := range live {
 					s.send(workQueue, fmt.Sprint("live-", i), ttl(time.Hour))
 					if i%(live/overdue) == live/overdue/2 {

@@ -55,7 +55,8 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 		s.startMonitor()
 		s.send(workQueue, "before", ttl(2*time.Second))
 		heal := s.ns.Broker.Default().Inject(broker.Fault{Entity: monitorQueue, Operation: broker.OnSend, Error: broker.EntityFull()})
-		const n, outage = 600, 5 * time.Minute
+		const outage = 5 * time.Minute
+		n := sized(600, 200)
 		for i := range n { // every second one is due after the outage
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(10*time.Second+time.Duration(i%2)*outage+time.Duration(i)*100*time.Millisecond))
 		}

@@ -26,7 +26,7 @@ import (
 // deadline is expired, never early, and told once; what was settled is neither; what is not overdue stays as it is; and
 // nothing is left on the monitor queue. OVERDUE_SCENARIOS plays more of them.
 func TestWhateverHappens(t *testing.T) {
-	seed, n := testseed.Of(t), uint64(40)
+	seed, n := testseed.Of(t), uint64(sized(40, 16))
 	if text := os.Getenv("OVERDUE_SCENARIOS"); text != "" {
 		var err error
 		if n, err = strconv.ParseUint(text, 10, 32); err != nil {

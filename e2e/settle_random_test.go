@@ -112,7 +112,7 @@ func (f *fates) receiveSome(r *azservicebus.Receiver) []*azservicebus.ReceivedMe
 // ends, and told once; nothing is expired early; nothing that was settled is told.
 func TestRandomSettlementsCostNoDeadline(t *testing.T) {
 	seed := testseed.Of(t)
-	for round := range uint64(4) {
+	for round := range uint64(sized(4, 2)) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			play(t, func(s *scene) { randomFates(s, rand.New(rand.NewPCG(seed, round))) }, early, func(_ *scene, c *broker.Config) {
 				c.Queues[0].LockDuration, c.Queues[0].MaxDeliveryCount = 20*time.Second, 1000
