@@ -117,21 +117,24 @@ func TestMonitorsTellOnceTogether(t *testing.T) {
 	}
 }
 
+// redisFails is what may happen to a Redis, and what ends it.
+var redisFails = map[string]func(r *redistest.Server) (end func()){
+	"killed":  func(r *redistest.Server) func() { r.Kill(); return r.Restart },
+	"frozen":  func(r *redistest.Server) func() { r.Freeze(); return r.Thaw },
+	"flushed": func(r *redistest.Server) func() { r.Must("FLUSHALL"); return func() { r.Must("FLUSHALL") } },
+	"a replica": func(r *redistest.Server) func() {
+		r.Must("REPLICAOF", "127.0.0.1", "1") // which nobody may write to
+		return func() { r.Must("REPLICAOF", "NO", "ONE") }
+	},
+	"full": func(r *redistest.Server) func() {
+		r.Must("CONFIG", "SET", "maxmemory", "1")
+		return func() { r.Must("CONFIG", "SET", "maxmemory", "0") }
+	},
+}
+
 // Whatever happens to Redis while deadlines pass, each is kept in time and told, and what was settled is left alone.
 func TestDeadlinesThatPassWhileRedisFails(t *testing.T) {
-	for name, fail := range map[string]func(r *redistest.Server) (end func()){
-		"killed":  func(r *redistest.Server) func() { r.Kill(); return r.Restart },
-		"frozen":  func(r *redistest.Server) func() { r.Freeze(); return r.Thaw },
-		"flushed": func(r *redistest.Server) func() { r.Must("FLUSHALL"); return func() { r.Must("FLUSHALL") } },
-		"a replica": func(r *redistest.Server) func() {
-			r.Must("REPLICAOF", "127.0.0.1", "1") // which nobody may write to
-			return func() { r.Must("REPLICAOF", "NO", "ONE") }
-		},
-		"full": func(r *redistest.Server) func() {
-			r.Must("CONFIG", "SET", "maxmemory", "1")
-			return func() { r.Must("CONFIG", "SET", "maxmemory", "0") }
-		},
-	} {
+	for name, fail := range redisFails {
 		for _, slots := range []bool{false, true} {
 			if slots && name != "killed" && name != "frozen" {
 				continue // which are the two ways: an answer, and none

@@ -34,18 +34,10 @@ func toldOnceEachOf(s *scene, ids ...string) {
 // Whatever happens to the Redis that has the companions while deadlines pass: what was acknowledged is told, once it is back, and
 // never early. A send that cannot be promised is refused, or has its companion in the journal.
 func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
-	for name, fail := range map[string]func(r *redistest.Server) (end func()){
-		"killed": func(r *redistest.Server) func() { r.Kill(); return r.Restart },
-		"frozen": func(r *redistest.Server) func() { r.Freeze(); return r.Thaw },
-		"a replica": func(r *redistest.Server) func() {
-			r.Must("REPLICAOF", "127.0.0.1", "1") // which nobody may write to
-			return func() { r.Must("REPLICAOF", "NO", "ONE") }
-		},
-		"full": func(r *redistest.Server) func() {
-			r.Must("CONFIG", "SET", "maxmemory", "1")
-			return func() { r.Must("CONFIG", "SET", "maxmemory", "0") }
-		},
-	} {
+	for name, fail := range redisFails {
+		if name == "flushed" {
+			continue // what it had is lost: TestAStoreThatIsFlushedGoesOn
+		}
 		for _, pass := range []bool{false, true} {
 			if pass && name != "killed" && name != "frozen" {
 				continue // which are the two ways: an answer, and none
