@@ -5,6 +5,7 @@ package monitor
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -67,14 +68,14 @@ func (e *entity) unfold(ctx context.Context, due []*watch) ([]*watch, error) {
 
 // unfoldWindow finds the messages of the slots of one window. Known are the numbers of those that have watches.
 func (e *entity) unfoldWindow(ctx context.Context, w *window, known map[int64]bool) (found []*watch, err error) {
-	var noted []*want
+	noted := map[int64]bool{} // what was seen on the work queue before, by number
 	if err := e.waitingIn(ctx, w, func(m *sblink.Message) {
 		if slot := w.slotOf(e, m, known); slot != nil {
 			found = append(found, slot.adopt(e, m, known))
 		}
 	}, func(m shelved) {
 		if !known[m.number] && w.slotFor(m.enqueued, m.expiry) != nil {
-			noted = append(noted, &want{number: m.number})
+			noted[m.number] = true
 		}
 	}); err != nil {
 		return found, err
@@ -87,20 +88,21 @@ func (e *entity) unfoldWindow(ctx context.Context, w *window, known map[int64]bo
 			found = append(found, wt)
 		}
 	}
-	dead := map[int64]bool{}
 	if err := e.dead.between(ctx, w.from, w.until, func(m *sblink.Message) {
-		dead[m.SequenceNumber] = true
+		delete(noted, m.SequenceNumber)
 		buried(m)
 	}); err != nil {
 		return found, err
 	}
-	noted = slices.DeleteFunc(noted, func(n *want) bool { return dead[n.number] })
 	// Of those that were seen before most are dead letters by now. The others a consumer has, or has had.
-	if err := e.work.findNumbered(ctx, noted, nil); err != nil {
+	var left, gone []*want
+	for _, number := range slices.Sorted(maps.Keys(noted)) {
+		left = append(left, &want{number: number})
+	}
+	if err := e.work.findNumbered(ctx, left, nil); err != nil {
 		return found, err
 	}
-	var gone []*want
-	for _, n := range noted {
+	for _, n := range left {
 		if n.found == nil {
 			gone = append(gone, n)
 		} else if slot := w.slotOf(e, n.found, known); slot != nil {
