@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"overdue/internal/broker"
+	"overdue/internal/operations"
 	"overdue/internal/testseed"
 )
 
@@ -69,6 +71,35 @@ func TestTenThousandDeadlinesASecond(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is sent at once has deadlines all over the time that follows, and most of it slots; the first ones are named. Nobody receives. What is
+// read for either serves both: a message costs a few hundredths of a peek.
+func TestSlotsAndNamesShareWhatIsRead(t *testing.T) {
+	seed := testseed.Of(t)
+	n := sized(20_000, 5_000)
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		lives := make([]time.Duration, n)
+		for i := range lives {
+			lives[i] = 5*time.Second + time.Duration(rng.IntN(5000))*time.Millisecond
+		}
+		for part := range slices.Chunk(lives, 1000) {
+			s.sendLives(workQueue, part)
+		}
+		time.Sleep(15 * time.Second)
+		if told := s.hook.subjects(); len(told) != n || len(slices.Compact(told)) != n {
+			s.Errorf("%d events, want one for each of %d messages", len(told), n)
+		}
+		peeks := s.operations(operations.Peek)
+		s.Logf("%v peeks", peeks)
+		if most := 1200.; peeks > most {
+			s.Errorf("%v peeks for %d messages, want %v at most", peeks, n, most)
+		}
+		s.settled(time.Second)
+	}, early, func(s *scene, _ *broker.Config) { s.slots, s.auto = true, true })
 }
 
 // sendLives sends a message for each time to live, all in one request.

@@ -220,10 +220,7 @@ func (v *view) everywhere(ctx context.Context, see func(page []*sblink.Message) 
 func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, window func(*want) (from, until time.Time)) error {
 	from := func(w *want) time.Time { t, _ := window(w); return t }
 	slices.SortFunc(wants, func(a, b *want) int { return from(a).Compare(from(b)) })
-	byID := map[string][]*want{}
-	for _, w := range wants {
-		byID[w.messageID] = append(byID[w.messageID], w)
-	}
+	byID := byMessageID(wants)
 	for i := 0; i < len(wants); {
 		if wants[i].found != nil {
 			i++
@@ -257,9 +254,9 @@ func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, w
 	return nil
 }
 
-// match gives m to the first of the wants that it fits and that has none yet. To the
+// match gives m to the first of the wants that it fits and that has none yet, and reports whether there was one. To the
 // others it is a spare: two companions may speak of one message.
-func match(wants []*want, m *sblink.Message, better chooser) {
+func match(wants []*want, m *sblink.Message, better chooser) (given bool) {
 	for _, w := range wants {
 		if !w.fits(m) {
 			continue
@@ -267,9 +264,10 @@ func match(wants []*want, m *sblink.Message, better chooser) {
 		w.meet(m)
 		switch {
 		case w.found == nil && better(w, m):
-			w.found, w.agreed = m, true
+			w.found, w.agreed, given = m, true, true
 		case w.spare == nil:
 			w.spare = m
 		}
 	}
+	return given
 }

@@ -116,31 +116,37 @@ func (e *entity) ripe(now time.Time) (ready []*watch) {
 	return ready
 }
 
-// recallNudged finds the dead letters of those of the watches that a nudge was made for. What it does not find goes through
-// the pass as if there had been none.
-func (e *entity) recallNudged(ctx context.Context, watches []*watch) error {
-	var wants []*want
-	var nudged []*watch
+// recalling is the look for the dead letters of watches that a nudge was made for.
+type recalling struct {
+	watches []*watch
+	wants   []*want // of each of them
+}
+
+// recalling returns the look for those of the watches whose dead letters have not been looked for yet.
+func (e *entity) recalling(watches []*watch) *recalling {
+	r := &recalling{}
 	for _, wt := range watches {
 		if wt.waits && !wt.recalled && wt.missed == nil {
 			w := &want{number: wt.want.number, fit: wt.want.fit}
 			w.sought(&wt.ref)
 			// It is not looked for on the work queue before, so it must not be another message with the same id.
 			w.from = w.likely
-			wants, nudged = append(wants, w), append(nudged, wt)
+			r.wants, r.watches = append(r.wants, w), append(r.watches, wt)
 		}
 	}
-	if len(wants) == 0 {
-		return nil
-	}
-	if err := e.dead.find(ctx, wants, e.chooser(e.untold)); err != nil {
-		return err
-	}
+	return r
+}
+
+// recalled takes over what the look has found for those of the watches that looked says it is over for.
+func (e *entity) recalled(ctx context.Context, r *recalling, looked func(*want) bool) error {
 	var repeatable []int64
-	for i, wt := range nudged {
+	for i, wt := range r.watches {
+		if !looked(r.wants[i]) {
+			continue
+		}
 		wt.recalled = true
-		wt.want.learn(wants[i])
-		if m := wants[i].found; m != nil && expired(m) {
+		wt.want.learn(r.wants[i])
+		if m := r.wants[i].found; m != nil && expired(m) {
 			wt.missed = e.missed(wt, m)
 			if !wt.ref.Once {
 				repeatable = append(repeatable, m.SequenceNumber)
@@ -148,6 +154,19 @@ func (e *entity) recallNudged(ctx context.Context, watches []*watch) error {
 		}
 	}
 	return e.noticeCopies(ctx, repeatable)
+}
+
+// recallNudged finds the dead letters of those of the watches that a nudge was made for. What it does not find goes through
+// the pass as if there had been none.
+func (e *entity) recallNudged(ctx context.Context, watches []*watch) error {
+	r := e.recalling(watches)
+	if len(r.wants) == 0 {
+		return nil
+	}
+	if err := e.dead.find(ctx, r.wants, e.chooser(e.untold)); err != nil {
+		return err
+	}
+	return e.recalled(ctx, r, func(*want) bool { return true })
 }
 
 // copyGap is how many messages behind one at least are read for a copy of it, where there are as many.

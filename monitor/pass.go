@@ -67,14 +67,7 @@ func (e *entity) pass(ctx context.Context, due []*watch) error {
 func (e *entity) look(ctx context.Context, watches []*watch) error {
 	wants := make([]*want, len(watches))
 	for i, wt := range watches {
-		w := &wt.want
-		w.found, w.spare = nil, nil
-		if w.number == 0 {
-			w.sought(&wt.ref)
-			w.hint = e.hint(w)
-			w.endless = e.traits.known && e.traits.DefaultMessageTimeToLive == 0
-		}
-		wants[i] = w
+		wants[i] = e.seeking(wt)
 	}
 	better := e.chooser(nil)
 	if err := e.work.findNumbered(ctx, wants, better); err != nil {
@@ -104,16 +97,36 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 			w.namesakes = w.namesakes || taken[w.found.SequenceNumber]
 			taken[w.found.SequenceNumber] = true
 		}
-		// A scheduled message gets another number when it is activated.
-		if w.found != nil && !pending(w.found) {
-			if w.number == 0 {
-				w.doubt(w.found)
-				w.namesakes = w.namesakes || !w.agreed && e.foreign(w.ref, w.found)
-			}
-			w.number = w.found.SequenceNumber
-		}
+		e.identify(w)
 	}
 	return nil
+}
+
+// seeking is the want of wt, for a look that begins.
+func (e *entity) seeking(wt *watch) *want {
+	w := &wt.want
+	w.found, w.spare = nil, nil
+	if w.number == 0 {
+		w.sought(&wt.ref)
+		w.hint = e.hint(w)
+		w.endless = e.traits.known && e.traits.DefaultMessageTimeToLive == 0
+	}
+	return w
+}
+
+// identify takes what was found on the work queue for the messages of the wants, from now on. A scheduled message gets another
+// number when it is activated.
+func (e *entity) identify(wants ...*want) {
+	for _, w := range wants {
+		if w.found == nil || pending(w.found) {
+			continue
+		}
+		if w.number == 0 {
+			w.doubt(w.found)
+			w.namesakes = w.namesakes || !w.agreed && e.foreign(w.ref, w.found)
+		}
+		w.number = w.found.SequenceNumber
+	}
 }
 
 // chooser prefers, where a message-id repeats, the message whose deadline is the one that the

@@ -52,8 +52,9 @@ func (e *entity) unfold(ctx context.Context, due []*watch) ([]*watch, error) {
 	windows := windowsOf(slots)
 	var found []*watch
 	for i := range windows {
-		more, err := e.unfoldWindow(ctx, &windows[i], known)
-		found = append(found, more...)
+		u := unfolding{window: &windows[i], e: e, rest: rest, known: known}
+		err := u.read(ctx)
+		found = append(found, u.found...)
 		if err != nil {
 			e.abandonFound(ctx, found)
 			return due, err
@@ -66,59 +67,141 @@ func (e *entity) unfold(ctx context.Context, due []*watch) ([]*watch, error) {
 	return append(rest, found...), nil
 }
 
-// unfoldWindow finds the messages of the slots of one window. Known are the numbers of those that have watches.
-func (e *entity) unfoldWindow(ctx context.Context, w *window, known map[int64]bool) (found []*watch, err error) {
-	noted := map[int64]bool{} // what was seen on the work queue before, by number
-	if err := e.waitingIn(ctx, w, func(m *sblink.Message) {
-		if slot := w.slotOf(e, m, known); slot != nil {
-			found = append(found, slot.adopt(e, m, known))
+// An unfolding finds the messages of the slots of one window. The rest of the watches of the pass takes from the same pages what it
+// names: such a message may belong to one of the slots as well, and would be looked for again, in vain.
+type unfolding struct {
+	*window
+	e     *entity
+	rest  []*watch
+	known map[int64]bool // the numbers of messages that have watches
+	found []*watch
+
+	names  map[string][]*want // of the rest, where is being read
+	choose chooser            // for these
+}
+
+// seek has what is read from now on given to these wants first.
+func (u *unfolding) seek(wants []*want, suits func(*sblink.Message) bool) {
+	choose := u.e.chooser(suits)
+	u.names = byMessageID(wants)
+	u.choose = func(n *want, m *sblink.Message) bool {
+		if u.known[m.SequenceNumber] || !choose(n, m) {
+			return false
 		}
-	}, func(m shelved) {
-		if !known[m.number] && w.slotFor(m.enqueued, m.expiry) != nil {
+		u.known[m.SequenceNumber] = true
+		return true
+	}
+}
+
+// alive gives m, which waits on the work queue, to whom it belongs.
+func (u *unfolding) alive(m *sblink.Message) {
+	if match(u.names[m.MessageID], m, u.choose) {
+		return
+	}
+	if slot := u.slotOf(u.e, m, u.known); slot != nil {
+		u.found = append(u.found, slot.adopt(u.e, m, u.known))
+	}
+}
+
+// buried gives m, a dead letter, to whom it belongs. One that is being told is adopted too: this companion may be all that is left of it.
+func (u *unfolding) buried(m *sblink.Message) {
+	if match(u.names[m.MessageID], m, u.choose) {
+		return
+	}
+	if slot := u.slotOf(u.e, m, u.known); slot != nil && expired(m) && !u.e.w.told.over(u.e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+		wt := slot.adopt(u.e, m, u.known)
+		wt.missed = u.e.missed(wt, m)
+		u.found = append(u.found, wt)
+	}
+}
+
+// read looks through the window: first the work queue, then the dead letters, so that what moves meanwhile is not missed.
+func (u *unfolding) read(ctx context.Context) error {
+	e := u.e
+	named := e.namedIn(u.window, u.rest)
+	u.seek(named, nil)
+	noted := map[int64]bool{} // what was seen on the work queue before, by number
+	if err := e.waitingIn(ctx, u.window, u.alive, func(m shelved) {
+		if !u.known[m.number] && u.slotFor(m.times()) != nil {
 			noted[m.number] = true
 		}
 	}); err != nil {
-		return found, err
+		return err
 	}
-	buried := func(m *sblink.Message) {
-		// One that is being told is adopted too: this companion may be all that is left of it.
-		if slot := w.slotOf(e, m, known); slot != nil && expired(m) && !e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
-			wt := slot.adopt(e, m, known)
-			wt.missed = e.missed(wt, m)
-			found = append(found, wt)
-		}
-	}
-	if err := e.dead.between(ctx, w.from, w.until, func(m *sblink.Message) {
+	e.identify(named...)
+	nudged := e.recalling(u.rest)
+	u.seek(nudged.wants, e.untold)
+	if err := e.dead.between(ctx, u.from, u.until, func(m *sblink.Message) {
 		delete(noted, m.SequenceNumber)
-		buried(m)
+		u.buried(m)
 	}); err != nil {
-		return found, err
+		return err
 	}
-	// Of those that were seen before most are dead letters by now. The others a consumer has, or has had.
+	if err := e.recalled(ctx, nudged, func(n *want) bool { return n.found != nil || n.number == 0 && u.covers(n) }); err != nil {
+		return err
+	}
+	return u.readNoted(ctx, slices.Sorted(maps.Keys(noted)))
+}
+
+// readNoted looks for what was seen on the work queue before, and is no dead letter. A consumer has it, or has had it.
+func (u *unfolding) readNoted(ctx context.Context, numbers []int64) error {
+	if len(numbers) == 0 {
+		return nil
+	}
+	e := u.e
 	var left, gone []*want
-	for _, number := range slices.Sorted(maps.Keys(noted)) {
+	for _, number := range numbers {
 		left = append(left, &want{number: number})
 	}
 	if err := e.work.findNumbered(ctx, left, nil); err != nil {
-		return found, err
+		return err
 	}
+	named := e.namedIn(u.window, u.rest)
+	u.seek(named, nil)
 	for _, n := range left {
 		if n.found == nil {
 			gone = append(gone, n)
-		} else if slot := w.slotOf(e, n.found, known); slot != nil {
-			found = append(found, slot.adopt(e, n.found, known))
+		} else {
+			u.alive(n.found)
 		}
 	}
+	e.identify(named...)
 	if err := e.dead.findNumbered(ctx, gone, nil); err != nil {
-		return found, err
+		return err
 	}
+	u.seek(nil, nil) // the others that are named are looked for by name
 	for _, n := range gone {
 		if n.found != nil { // given back and moved in the meantime
-			buried(n.found)
+			u.buried(n.found)
 		}
 	}
-	return found, nil
+	return nil
 }
+
+// namedIn prepares a look for those of the watches whose messages are known by name alone, and may lie in the window.
+func (e *entity) namedIn(w *window, watches []*watch) (named []*want) {
+	for _, wt := range watches {
+		if wt.missed != nil || wt.want.number != 0 || wt.gathers() {
+			continue
+		}
+		if n := e.seeking(wt); !n.until.Before(w.from) && !n.from.After(w.until) {
+			named = append(named, n)
+		}
+	}
+	return named
+}
+
+// byMessageID sorts wants by what they look for.
+func byMessageID(wants []*want) map[string][]*want {
+	byID := map[string][]*want{}
+	for _, w := range wants {
+		byID[w.messageID] = append(byID[w.messageID], w)
+	}
+	return byID
+}
+
+// covers reports whether all that fits n lies in the window.
+func (w *window) covers(n *want) bool { return !n.from.Before(w.from) && !n.until.After(w.until) }
 
 // abandonFound ends the watches of an unfolding that failed: it is made again.
 func (e *entity) abandonFound(ctx context.Context, found []*watch) {
