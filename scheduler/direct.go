@@ -34,8 +34,10 @@ type direct struct {
 	opening  context.CancelFunc
 	finished bool      // none is opened any more
 	rested   time.Time // nor before
-	told     bool      // Config.Direct was called
-	works    bool      // it was called with nil
+
+	saying sync.Mutex // held while Config.Direct is called, so that what is told last is how it is
+	told   bool       // it was called
+	works  bool       // it was called with nil
 }
 
 // say tells the operator when this way begins to work, with nil, and when it no longer does. What is wrong with a writer that is
@@ -43,14 +45,14 @@ type direct struct {
 func (s *Scheduler) say(err error) {
 	d := &s.direct
 	d.mu.Lock()
-	known := d.finished || d.told && d.works == (err == nil)
-	if !known {
-		d.told, d.works = true, err == nil
-	}
+	finished := d.finished
 	d.mu.Unlock()
-	if known || s.cfg.Direct == nil {
+	d.saying.Lock()
+	defer d.saying.Unlock()
+	if finished || s.cfg.Direct == nil || d.told && d.works == (err == nil) {
 		return
 	}
+	d.told, d.works = true, err == nil
 	if err != nil {
 		err = fmt.Errorf("scheduler: past the SDK: %w", err)
 	}

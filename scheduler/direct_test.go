@@ -204,3 +204,26 @@ func TestCloseEndsTheOpeningOfTheWayPastTheSDK(t *testing.T) {
 		p.wantTold() // it was not the way that ended that
 	})
 }
+
+// A transfer and the opening of another connection may end at once: what is told last is how it is.
+func TestTheStatesOfTheWayPastTheSDKAreToldInTurn(t *testing.T) {
+	var told []bool // by whoever says it: nothing else keeps them apart
+	s := &Scheduler{cfg: Config{Direct: func(err error) { told = append(told, err == nil) }}}
+	var all sync.WaitGroup
+	for _, err := range []error{nil, errors.New("no way there")} {
+		all.Go(func() {
+			for range 1000 {
+				s.say(err)
+			}
+		})
+	}
+	all.Wait()
+	for i := range told[1:] {
+		if told[i] == told[i+1] {
+			t.Fatalf("told %v twice in a row", told[i])
+		}
+	}
+	if last := told[len(told)-1]; last != s.direct.works {
+		t.Errorf("told last: works %v, want %v", last, s.direct.works)
+	}
+}

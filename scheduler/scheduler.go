@@ -47,7 +47,7 @@ type Config struct {
 	// less effort than the SDK. nil: none is cancelled, and the SDK writes all.
 	Links *sblink.Namespace
 	// Direct is told when companions begin to go past the SDK over Links, with nil, and when that way fails, so that the SDK
-	// writes them with more effort: once for each change. May be nil.
+	// writes them with more effort: once for each change, one after the other. May be nil.
 	Direct func(err error)
 	// Cancelled is told of every round of RunCancel: n companions, and what ended it. May be nil.
 	Cancelled func(n int, err error)
