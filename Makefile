@@ -29,7 +29,7 @@ test: lint sdks ## everything that has to pass
 	go test -race -vet=off -timeout 10m ./...
 	go test -vet=off ./proxy -run Soak -soak.seeds 1000
 	go test -vet=off ./internal/queue -run CostsAtMost
-	go test -vet=off ./e2e -run 'AMillion|ASecond|CostLittle|WhateverHappens|EveryDeadline|MissedDeadlinesAreDeadLettered|NoDeadline|QueueIsDown|NotDisturbed'
+	go test -vet=off ./e2e -run 'AMillion|ASecond|CostLittle|WhateverHappens|EveryDeadline|ShareWhat|MissedDeadlinesAreDeadLettered|NoDeadline|QueueIsDown|NotDisturbed'
 	go test -vet=off ./internal/relay -run HoweverBytesAreCut
 	$(MAKE) --no-print-directory deploy
 	$(MAKE) --no-print-directory conformance

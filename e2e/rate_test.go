@@ -3,15 +3,18 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/operations"
 	"overdue/internal/testseed"
@@ -120,4 +123,67 @@ func (s *scene) sendLives(queue string, lives []time.Duration) {
 	if w.Code != http.StatusCreated {
 		s.Fatalf("send of %d = %d %s", len(lives), w.Code, w.Body)
 	}
+}
+
+// When thousands are due at once, few of those that only want a processor are told at a time, so that a nudge has its turn among
+// them. A slow sink is told of many.
+func TestManyEventsAreToldByAndBy(t *testing.T) {
+	const n = 1000
+	for _, test := range []struct {
+		takes  time.Duration
+		atOnce int // at most
+		within time.Duration
+	}{
+		{0, 32, 300 * time.Millisecond},
+		{1500 * time.Microsecond, 32, 300 * time.Millisecond},
+		{time.Second, n, 1300 * time.Millisecond},
+	} {
+		t.Run(test.takes.String(), func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.measure()
+				s.startMonitor()
+				sink := &busySink{takes: test.takes}
+				s.worker.SetAlerters([]alert.Alerter{sink})
+				lives := make([]time.Duration, n)
+				for i := range lives {
+					lives[i] = 5 * time.Second
+				}
+				s.sendLives(workQueue, lives)
+				time.Sleep(20 * time.Second)
+				sink.mu.Lock()
+				defer sink.mu.Unlock()
+				if sink.told != n || sink.most > test.atOnce || sink.last.Sub(sink.first) > test.within {
+					t.Errorf("%d events, %d at once, within %v; want %d, at most %d, within %v", sink.told, sink.most, sink.last.Sub(sink.first), n, test.atOnce, test.within)
+				}
+			}, early)
+		})
+	}
+}
+
+// A busySink takes some time for each event.
+type busySink struct {
+	takes time.Duration
+
+	mu              sync.Mutex
+	now, most, told int
+	first, last     time.Time
+}
+
+func (b *busySink) Name() string { return "busy" }
+
+func (b *busySink) Alert(context.Context, alert.Event) error {
+	b.mu.Lock()
+	b.now++
+	b.most = max(b.most, b.now)
+	if b.first.IsZero() {
+		b.first = time.Now()
+	}
+	b.mu.Unlock()
+	time.Sleep(b.takes)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.now--
+	b.told++
+	b.last = time.Now()
+	return nil
 }

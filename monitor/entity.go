@@ -49,6 +49,7 @@ type entity struct {
 	soonest  time.Time // none of them is due before; zero = there are none
 	waiting  waiting
 	nudger   nudger
+	teller   teller
 	passing  []*watch // taken out of watches for the pass that is made
 	work     view
 	dead     view
@@ -68,6 +69,7 @@ func newEntity(w *Worker, key, name string) *entity {
 	e.work = view{links: w.cfg.Links, path: name, metrics: w.metrics, memory: &e.memory}
 	e.dead = view{links: w.cfg.Links, path: name + "/$DeadLetterQueue", metrics: w.metrics, memory: &e.memory}
 	e.transfer = view{links: w.cfg.Links, path: name + "/$Transfer/$DeadLetterQueue", metrics: w.metrics, memory: &e.memory}
+	e.teller = teller{w: w, name: name}
 	e.nudger = nudger{w: w, key: key, name: name, over: e.poke, log: e.log}
 	return e
 }
@@ -276,7 +278,7 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 		e.heir.close(ctx)
 	}
 	var missed []*watch
-	defer func() { e.tellAll(ctx, missed) }()
+	defer func() { e.teller.add(ctx, missed) }() // ⑥
 	for _, wt := range due {
 		if err == nil {
 			e.announce(ctx, wt, at)
@@ -298,33 +300,6 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 			e.conclude(ctx, wt)
 		}
 	}
-}
-
-const (
-	// tellAtOnce is how many events begin to be told in tellEvery. Each takes goroutines of its own: thousands that begin in
-	// one instant would all have their turn before the next nudge has.
-	tellAtOnce = 32
-	tellEvery  = time.Millisecond
-)
-
-// tellAll tells of missed deadlines. It does not block. ⑥
-func (e *entity) tellAll(ctx context.Context, missed []*watch) {
-	first := missed[:min(len(missed), tellAtOnce)]
-	for _, wt := range first {
-		e.w.tell(ctx, e.name, wt)
-	}
-	rest := missed[len(first):]
-	if len(rest) == 0 {
-		return
-	}
-	e.w.running.Go(func() {
-		for chunk := range slices.Chunk(rest, tellAtOnce) {
-			time.Sleep(tellEvery)
-			for _, wt := range chunk {
-				e.w.tell(ctx, e.name, wt)
-			}
-		}
-	})
 }
 
 // spare ends the watches over messages that the doors of this process know to be settled, and returns the

@@ -21,8 +21,8 @@ import (
 const tellTime = 10 * time.Second
 
 // tell takes the missed deadline of wt, or what else there is to tell, to every sink, then ends wt. It does not block: a
-// slow sink must not hold up the next pass.
-func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
+// slow sink must not hold up the next pass. What it returns is closed when all sinks have been told, or cannot be.
+func (w *Worker) tell(ctx context.Context, entity string, wt *watch) (over <-chan struct{}) {
 	e := w.event(entity, wt)
 	t, first := w.told.begin(e.ID)
 	w.running.Go(func() {
@@ -46,6 +46,7 @@ func (w *Worker) tell(ctx context.Context, entity string, wt *watch) {
 		}
 		wt.held.done(ctx, nil)
 	})
+	return t.done
 }
 
 // fanOut hands e to all sinks side by side, each with its own retries, but for those that
