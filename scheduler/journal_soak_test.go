@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"overdue/internal/brokertest"
@@ -50,6 +51,7 @@ func TestWhatTheJournalHasTakenReachesTheMonitorQueue(t *testing.T) {
 				time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
 				kind := kinds[rng.IntN(len(kinds))]
 				if kind == "the queue is deleted" { // and what was on it
+					synctest.Wait() // nothing else comes in this instant
 					mu.Lock()
 					for _, id := range ids(t, ns) {
 						gone[id] = true
