@@ -98,7 +98,7 @@ func TestSlotsAndNamesShareWhatIsRead(t *testing.T) {
 		}
 		peeks := s.operations(operations.Peek)
 		s.Logf("%v peeks", peeks)
-		if most := 1200.; peeks > most {
+		if most := float64(sized(1200, 700)); peeks > most {
 			s.Errorf("%v peeks for %d messages, want %v at most", peeks, n, most)
 		}
 		s.settled(time.Second)

@@ -82,8 +82,11 @@ type unfolding struct {
 
 // seek has what is read from now on given to these wants first.
 func (u *unfolding) seek(wants []*want, suits func(*sblink.Message) bool) {
-	choose := u.e.chooser(suits)
 	u.names = byMessageID(wants)
+	if len(wants) == 0 {
+		return // and nobody chooses
+	}
+	choose := u.e.chooser(suits)
 	u.choose = func(n *want, m *sblink.Message) bool {
 		if u.known[m.SequenceNumber] || !choose(n, m) {
 			return false
