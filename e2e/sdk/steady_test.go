@@ -192,7 +192,7 @@ func TestAppsOutliveWhatFailsBeneathThem(t *testing.T) {
 				_, _ = fmt.Sscanf(line, "sent %d", &sent) // of the one line that says it
 			}
 			if len(all) == 0 || all[len(all)-1] != "missing 0" || sent < 5 {
-				t.Errorf("the app says %q, want sends and nothing missing", tail([]byte(strings.Join(all, "\n")), 1000))
+				t.Errorf("the app says %q, want sends and nothing missing. It complains:\n%s", tail([]byte(strings.Join(all, "\n")), 1000), stderr())
 			}
 			t.Logf("%d sends", sent)
 		})
