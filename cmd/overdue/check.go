@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -34,8 +35,8 @@ func (c *config) complete() error {
 // century is from when on a time to live is none.
 const century = 100 * 365 * 24 * time.Hour
 
-// normalise turns the ways to say "unlimited" into one. Azure writes a duration of some
-// 29,000 years for it.
+// normalise turns the ways to say "unlimited" into one, and gives every entity the deadline that is
+// stated for all of them. Azure writes a duration of some 29,000 years for "unlimited".
 func (c *config) normalise() {
 	for i := range c.Broker.Queues {
 		if q := &c.Broker.Queues[i]; q.DefaultMessageTimeToLive > century {
@@ -55,6 +56,7 @@ func (c *config) normalise() {
 	}
 	for i := range c.Monitor.Entities {
 		e := &c.Monitor.Entities[i]
+		e.Deadline = cmp.Or(e.Deadline, c.Monitor.Deadline)
 		if e.DefaultMessageTimeToLive > century {
 			e.DefaultMessageTimeToLive = 0
 		}

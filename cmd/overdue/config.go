@@ -48,6 +48,7 @@ type config struct {
 
 // monitorConfig lists the monitored queues and topics; an empty list means all.
 type monitorConfig struct {
+	Deadline time.Duration  `koanf:"deadline"` // of what states none; each entity has its own, see normalise
 	Entities []entityConfig `koanf:"entities"`
 }
 

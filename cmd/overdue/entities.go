@@ -144,7 +144,7 @@ func (w *wishes) proxied(name string, info entities.Info, err error) proxy.Setti
 	case err != nil:
 		info = entities.Info{}
 	}
-	s := proxy.Settings{Monitored: true, StampTTL: true, DefaultMessageTimeToLive: info.DefaultMessageTimeToLive}
+	s := proxy.Settings{Monitored: true, StampTTL: true, Deadline: w.cfg.Monitor.Deadline, DefaultMessageTimeToLive: info.DefaultMessageTimeToLive}
 	if e != nil {
 		s.Deadline, s.StampTTL = e.Deadline, e.StampTTL
 		s.CompleteWithin, s.WarnBefore = e.CompleteWithin, e.warnings()
@@ -174,9 +174,10 @@ func findable(info entities.Info) bool {
 // may be shorter now than when the companion was written. How the entity was made, describe says; the
 // time to live is here where it is only the configuration that knows it.
 func (k *knowledge) monitored(ctx context.Context, name string) monitor.Settings {
-	e, _ := k.wanted.Load().entity(name)
+	w := k.wanted.Load()
+	e, _ := w.entity(name)
 	if e == nil {
-		return monitor.Settings{}
+		return monitor.Settings{Deadline: w.cfg.Monitor.Deadline}
 	}
 	s := monitor.Settings{Strategy: e.Expire, Deadline: e.Deadline, CompleteWithin: e.CompleteWithin, WarnBefore: e.warnings()}
 	if _, err := k.store.Lookup(ctx, name); err != nil {

@@ -67,6 +67,8 @@ broker:
 `
 	listed := startTest(t, queues+"monitor: {entities: [{queue: Orders, deadline: 30s, expire: native, stampTTL: false}]}\n").knowledge
 	all := startTest(t, queues).knowledge
+	every := startTest(t, queues+"monitor: {deadline: 1m}\n").knowledge
+	some := startTest(t, queues+"monitor: {deadline: 1m, entities: [{queue: orders}, {queue: jobs, deadline: 5s}]}\n").knowledge
 	for _, tt := range []struct {
 		name, queue string
 		k           *knowledge
@@ -83,6 +85,11 @@ broker:
 			Monitored: true, DefaultMessageTimeToLive: 2 * time.Hour, SubscriptionTimeToLive: 10 * time.Minute,
 		}, monitor.Settings{}},
 		{"the monitor queue", "Overdue-Monitor", all, proxy.Settings{}, monitor.Settings{}},
+		{"a deadline for all", "bills", every, proxy.Settings{Monitored: true, Deadline: time.Minute, StampTTL: true, Findable: true}, monitor.Settings{Deadline: time.Minute}},
+		{"a deadline for all, the monitor queue", "overdue-monitor", every, proxy.Settings{}, monitor.Settings{Deadline: time.Minute}},
+		{"a deadline for all that are listed", "orders", some, proxy.Settings{Monitored: true, Deadline: time.Minute, StampTTL: true, DefaultMessageTimeToLive: time.Hour, Findable: true},
+			monitor.Settings{Strategy: "auto", Deadline: time.Minute}},
+		{"a deadline for all, and its own", "jobs", some, proxy.Settings{Monitored: true, Deadline: 5 * time.Second}, monitor.Settings{Strategy: "auto", Deadline: 5 * time.Second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.proxy, tt.k.settings(tt.queue)); diff != "" {

@@ -19,7 +19,7 @@ import (
 )
 
 // live are the settings that a running process takes up; all others need a restart. A list counts with what stands in it.
-var live = []string{"log.level", "monitor.entities", "alerts", "listen.keys"}
+var live = []string{"log.level", "monitor.deadline", "monitor.entities", "alerts", "listen.keys"}
 
 // isLive reports whether a setting of the table is one of them.
 func isLive(path string) bool {
@@ -178,7 +178,7 @@ func (p *process) adopt(next *config) (changed, restart []string, err error) {
 // with is c with what is live of next.
 func (c *config) with(next *config) *config {
 	all := *c
-	all.Log.Level, all.Monitor.Entities, all.Alerts, all.Listen.Keys = next.Log.Level, next.Monitor.Entities, next.Alerts, next.Listen.Keys
+	all.Log.Level, all.Monitor, all.Alerts, all.Listen.Keys = next.Log.Level, next.Monitor, next.Alerts, next.Listen.Keys
 	all.raw, all.origin = cloned(c.raw), map[string]string{}
 	for key, place := range c.origin {
 		all.origin[key] = place
@@ -259,6 +259,9 @@ func changes(a, b *config) []string {
 	all := []string{}
 	if a.Log.Level != b.Log.Level {
 		all = append(all, fmt.Sprintf("log.level is %s, was %s", b.Log.Level, a.Log.Level))
+	}
+	if a.Monitor.Deadline != b.Monitor.Deadline {
+		all = append(all, fmt.Sprintf("monitor.deadline is %s, was %s", b.Monitor.Deadline, a.Monitor.Deadline))
 	}
 	all = append(all, elements("monitor.entities", a.Monitor.Entities, b.Monitor.Entities, func(e entityConfig) string { return e.name() })...)
 	nameless := func(all []alertConfig) []alertConfig {

@@ -125,6 +125,8 @@ var processSettings = slices.Concat([]*setting{
 })
 
 var roomSettings = []*setting{
+	{path: "monitor.deadline", kind: kindDuration, def: "0s", max: 366 * day,
+		help: "How soon a message has to be received that states no deadline and no time to live itself, in every monitored queue and topic whose own `deadline` is 0. 0 = the time to live decides."},
 	{path: "monitor.entities", kind: kindList,
 		help: "The monitored queues and topics. Without this list, every one that a send passes through to; with it, exactly these."},
 	{path: "monitor.entities[].queue", kind: kindEntity,
@@ -132,7 +134,7 @@ var roomSettings = []*setting{
 	{path: "monitor.entities[].topic", kind: kindEntity,
 		help: "What the topic is called. Each element has one of queue and topic."},
 	{path: "monitor.entities[].deadline", kind: kindDuration, def: "0s", max: 366 * day,
-		help: "How soon a message has to be received that states no deadline and no time to live itself. 0 = the time to live decides."},
+		help: "How soon a message has to be received that states no deadline and no time to live itself. 0 = as monitor.deadline says."},
 	{path: "monitor.entities[].completeWithin", kind: kindDuration, def: "0s", max: 366 * day,
 		help: "How soon a message has to be completed (or dead-lettered by its consumer) that does not say so by `overdue-complete-within`. One that is still there then, waiting, locked or deferred, is told of and otherwise left alone. 0 = no matter when."},
 	{path: "monitor.entities[].warnBefore", kind: kindDurations, min: int64(time.Millisecond), max: 366 * day,
