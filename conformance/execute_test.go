@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,17 +129,38 @@ func TestReportEndsWithTheCounts(t *testing.T) {
 	}
 }
 
-func TestRunThatDoesNotGoThroughTheRelayFails(t *testing.T) {
+// whole is a report of a run in which every live test passed through the relay, but for the last missing.
+func whole(out *strings.Builder, missing int, t traffic) *report {
+	r := newReport(out, options{ways: []way{wayRelay}}, true)
+	r.add(wayRelay, slices.Repeat([]result{{Package: ".", Name: "TestA", Outcome: passed}}, liveTests-missing))
+	r.relayed(t)
+	return r
+}
+
+func TestRunInWhichMessagesPassUnmonitoredFails(t *testing.T) {
 	for _, c := range []struct {
-		sent, companions int
-		want             error
-	}{{2, 1, nil}, {2, 0, errFailed}, {0, 0, errFailed}} {
+		traffic traffic
+		want    error
+	}{
+		{traffic{monitored: leastMonitored, companions: leastMonitored / companionNames}, nil},
+		{traffic{monitored: leastMonitored, unmonitored: 1, companions: leastMonitored}, errFailed},
+		{traffic{monitored: leastMonitored - 1, companions: leastMonitored}, errFailed},
+		{traffic{monitored: leastMonitored, companions: leastMonitored/companionNames - 1}, errFailed},
+		{traffic{}, errFailed},
+	} {
 		var out strings.Builder
-		r := newReport(&out, options{ways: []way{wayRelay}}, true)
-		r.add(wayRelay, []result{{Package: ".", Name: "TestA", Outcome: passed}})
-		r.relayed(c.sent, c.companions)
-		if err := r.close(nil); !errors.Is(err, c.want) {
-			t.Errorf("close after %d messages with %d companions = %v, want %v\n%s", c.sent, c.companions, err, c.want, &out)
+		if err := whole(&out, 0, c.traffic).close(nil); !errors.Is(err, c.want) {
+			t.Errorf("close after %+v = %v, want %v\n%s", c.traffic, err, c.want, &out)
+		}
+	}
+}
+
+func TestRunWithoutOneOfTheLiveTestsFails(t *testing.T) {
+	for missing, want := range []error{nil, errFailed} {
+		var out strings.Builder
+		r := whole(&out, missing, traffic{monitored: leastMonitored, companions: leastMonitored})
+		if err := r.close(nil); !errors.Is(err, want) {
+			t.Errorf("close with %d live tests missing = %v, want %v\n%s", missing, err, want, &out)
 		}
 	}
 }

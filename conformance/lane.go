@@ -103,11 +103,11 @@ func runLane(ctx context.Context, w way, lane int, dir, tokens string, queue <-c
 		return nil
 	}
 	for _, n := range []*namespace{standard, premium} {
-		sent, companions, err := n.relayed(ctx)
+		t, err := n.relayed(ctx)
 		if err != nil {
 			return err
 		}
-		rep.relayed(sent, companions)
+		rep.relayed(t)
 	}
 	return nil
 }

@@ -87,6 +87,8 @@ broker:
   amqp: "%[1]s:%[7]d"
   tls: {hosts: ["%[5]s"], directory: %[6]q}
 proxy: {credentials: client}
+companions: each
+monitor: {deadline: 1h}
 broker:
   listen: "%[1]s:%[8]d"
 `
@@ -203,21 +205,32 @@ func (n *namespace) awaitReady(ctx context.Context) error {
 	}
 }
 
-// relayed returns how many messages the tests have sent through the doors, and how many companions they have:
-// what the process itself has counted.
-func (n *namespace) relayed(ctx context.Context) (sent, companions int, err error) {
+// traffic is what went through a relay, as its process has counted it.
+type traffic struct {
+	monitored, unmonitored int // messages that the tests have sent
+	companions             int // written for them; messages that are sent together share one
+}
+
+func (t *traffic) add(more traffic) {
+	t.monitored += more.monitored
+	t.unmonitored += more.unmonitored
+	t.companions += more.companions
+}
+
+// relayed returns what the tests have sent through the endpoints.
+func (n *namespace) relayed(ctx context.Context) (t traffic, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/metrics", netip.AddrPortFrom(n.addr, portAdmin)), nil)
 	if err != nil {
-		return 0, 0, err
+		return traffic{}, err
 	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return 0, 0, err
+		return traffic{}, err
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return 0, 0, err
+		return traffic{}, err
 	}
 	sum := func(pattern string) (total int) {
 		for _, m := range regexp.MustCompile(pattern).FindAllSubmatch(text, -1) {
@@ -227,9 +240,11 @@ func (n *namespace) relayed(ctx context.Context) (sent, companions int, err erro
 		}
 		return total
 	}
-	sent = sum(`(?m)^overdue_sends_total\{door="amqp",[^}]*result="(?:un)?monitored"\} (\S+)$`)
-	companions = sum(`(?m)^overdue_companions_total\{result="accepted"\} (\S+)$`)
-	return sent, companions, err
+	return traffic{
+		monitored:   sum(`(?m)^overdue_sends_total\{door="amqp",[^}]*result="monitored"\} (\S+)$`),
+		unmonitored: sum(`(?m)^overdue_sends_total\{door="amqp",[^}]*result="unmonitored"\} (\S+)$`),
+		companions:  sum(`(?m)^overdue_companions_total\{result="accepted"\} (\S+)$`),
+	}, err
 }
 
 // stop ends the broker. The error says that it did not end well, which a data race is, too,

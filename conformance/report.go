@@ -11,6 +11,16 @@ import (
 	"time"
 )
 
+// What a whole run has to come to. They are exact or just below what was seen, and move with the version of the SDK.
+const (
+	// liveTests is how many results each way brings. A test that is gone, or no longer found, fails the run.
+	liveTests = 158
+	// leastMonitored is how many messages pass the relay at least, each with a deadline: 35,390 where no test repeats itself.
+	leastMonitored = 35_000
+	// companionNames is how many messages one companion names at most.
+	companionNames = 100
+)
+
 // report gathers results and tells them. Safe for concurrent use.
 type report struct {
 	out     io.Writer
@@ -22,7 +32,7 @@ type report struct {
 	start   time.Time
 	results map[way][]result
 
-	sent, companions int // of the proxies on the way through the relay
+	traffic traffic // of all that went through a relay
 }
 
 func newReport(out io.Writer, opt options, whole bool) *report {
@@ -45,11 +55,10 @@ func (r *report) add(w way, results []result) {
 }
 
 // relayed adds what a proxy has counted.
-func (r *report) relayed(sent, companions int) {
+func (r *report) relayed(t traffic) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sent += sent
-	r.companions += companions
+	r.traffic.add(t)
 }
 
 // close prints what failed, what was skipped and why, what went wrong beside the tests, the counts of
@@ -66,6 +75,10 @@ func (r *report) close(beside error) error {
 		for o, n := range count {
 			sum[o] += n
 		}
+		if n := len(r.results[w]); r.whole && n != liveTests {
+			fmt.Fprintf(r.out, "FAIL %s: %d results of live tests, want %d; a new version of the SDK changes liveTests\n", w, n, liveTests)
+			wrong = true
+		}
 		lines = append(lines, fmt.Sprintf("%s: %s\n", w, counts(count)))
 	}
 	if beside != nil {
@@ -73,9 +86,18 @@ func (r *report) close(beside error) error {
 	}
 	fmt.Fprintf(r.out, "live tests of %s: %d in %.0f s\n", sdkModule, sum[passed]+sum[failed]+sum[skipped], time.Since(r.start).Seconds())
 	if slices.Contains(r.ways, wayRelay) {
-		fmt.Fprintf(r.out, "messages that passed the relay: %d, companions: %d\n", r.sent, r.companions)
-		if r.whole && (r.sent == 0 || r.companions == 0) {
-			fmt.Fprintln(r.out, "FAIL the tests have not gone through the relay, or nothing was monitored")
+		t := r.traffic
+		fmt.Fprintf(r.out, "messages that passed the relay: %d monitored, %d not; companions: %d\n", t.monitored, t.unmonitored, t.companions)
+		if r.whole && t.monitored < leastMonitored {
+			fmt.Fprintf(r.out, "FAIL fewer than %d messages passed the relay with a deadline\n", leastMonitored)
+			wrong = true
+		}
+		if t.companions*companionNames < t.monitored {
+			fmt.Fprintf(r.out, "FAIL %d companions cannot name %d messages\n", t.companions, t.monitored)
+			wrong = true
+		}
+		if t.unmonitored > 0 {
+			fmt.Fprintln(r.out, "FAIL every entity is monitored and has a deadline, so no message may pass without a companion")
 			wrong = true
 		}
 	}
