@@ -12,6 +12,8 @@ cd "$(dirname "$0")"
 
 # What each tool is in, in Debian.
 missing() {
+	command -v gcc >/dev/null || echo gcc # the race detector links with it
+	[ -e /usr/include/stdlib.h ] || echo libc6-dev
 	command -v node >/dev/null || echo nodejs
 	command -v npm >/dev/null || echo npm
 	command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
@@ -28,9 +30,39 @@ missing() {
 	done
 }
 
+# The servers among the packages are for tests, which start and stop their own. The script at this path decides whether a
+# package may start a service while it is installed; 101 says no.
+policy=${POLICY_RC_D:-/usr/sbin/policy-rc.d}
+
+# without_services COMMAND… runs an installation that starts no service. What is at the path comes back afterwards.
+without_services() (
+	kept=
+	if [ -e "$policy" ]; then
+		kept=$policy.before-overdue
+		mv "$policy" "$kept"
+	fi
+	restore() { if [ -n "$kept" ]; then mv "$kept" "$policy"; else rm -f "$policy"; fi; }
+	trap restore EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+	"$@"
+)
+
+# disable_services keeps the servers that were installed just now from starting with the machine.
+disable_services() {
+	local package
+	for package in redis-server prometheus prometheus-alertmanager; do
+		[[ " $* " != *" $package "* ]] || ! command -v systemctl >/dev/null || systemctl disable --quiet "$package"
+	done
+}
+
 packages=$(missing | tr '\n' ' ')
 if [ -n "$packages" ] && [ "${1:-}" = --tools ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages; } >&2
+	{
+		apt-get update -qq
+		DEBIAN_FRONTEND=noninteractive without_services apt-get install -y -qq --no-install-recommends $packages
+		disable_services $packages
+	} >&2
 	packages=$(missing | tr '\n' ' ')
 fi
 if [ -n "$packages" ]; then
