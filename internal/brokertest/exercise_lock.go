@@ -51,18 +51,26 @@ var countSpecs = []spec{
 		s.lapse()
 		s.wantCount("after the lock lapsed", s.one(other), 2)
 	}},
-	{name: "receiving a deferred message counts, and so does abandoning it", check: func(s *scene) {
+	{name: "deferring counts, and receiving what was deferred does not", check: func(s *scene) {
 		s.text("x")
 		r := s.receiver()
 		m := s.one(r)
 		s.must(r.DeferMessage(s.ctx, m, nil))
-		deferred, err := r.ReceiveDeferredMessages(s.ctx, []int64{*m.SequenceNumber}, nil)
-		s.must(err)
-		if got := deferred[0].DeliveryCount; got <= m.DeliveryCount {
-			s.Errorf("received deferred: delivery count = %d, want more than %d", got, m.DeliveryCount)
-		}
-		s.must(r.AbandonMessage(s.ctx, deferred[0], nil))
-		s.wantCount("peeked after abandon", s.peek(r)[0], deferred[0].DeliveryCount+1)
+		s.wantCount("deferred", s.peek(r)[0], 2)
+		d := s.receiveDeferred(r, *m.SequenceNumber)[0]
+		s.wantCount("received deferred", d, 2)
+		s.must(r.AbandonMessage(s.ctx, d, nil))
+		s.wantCount("peeked after abandon", s.peek(r)[0], 3)
+		d = s.receiveDeferred(r, *m.SequenceNumber)[0]
+		s.must(r.DeferMessage(s.ctx, d, nil))
+		s.wantCount("peeked after another defer", s.peek(r)[0], 4)
+	}},
+	{name: "a defer at MaxDeliveryCount dead-letters", queue: broker.QueueConfig{MaxDeliveryCount: 1}, check: func(s *scene) {
+		s.text("x")
+		r := s.receiver()
+		s.must(r.DeferMessage(s.ctx, s.one(r), nil))
+		s.wantBodies("left", s.peek(r))
+		s.wantReason(s.one(s.deadLetters()), "x", "MaxDeliveryCountExceeded")
 	}},
 	{name: "nothing counts in the dead-letter queue", check: func(s *scene) {
 		s.text("x")

@@ -5,8 +5,8 @@ package queue
 import "slices"
 
 // ReceiveDeferred locks the deferred messages with these sequence numbers, or removes them in mode ReceiveAndDelete;
-// all or none. Each counts as a delivery. In a peek they stay deferred, and stay so when abandoned or released. A
-// deferred message that has expired is only noticed here: it is dead-lettered or dropped, and the call fails.
+// all or none. That counts nothing: the defer did. In a peek they stay deferred, and stay so when abandoned or released.
+// A deferred message that has expired is only noticed here: it is dead-lettered or dropped, and the call fails.
 // Errors: ErrMessageNotFound when one of them is not deferred, is locked, expired or named twice; ErrSessionLockLost when
 // nobody holds the lock of the session that one of them belongs to; ErrClosed.
 func (q *Queue) ReceiveDeferred(mode Mode, seqs ...int64) ([]Delivery, error) {
@@ -35,9 +35,6 @@ func (q *Queue) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*
 	}
 	ds := make([]Delivery, len(es))
 	for i, e := range es {
-		if !q.frozen() {
-			e.count++
-		}
 		if mode == ReceiveAndDelete {
 			ds[i] = e.delivery(mode)
 			q.drop(e)

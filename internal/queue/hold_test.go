@@ -100,7 +100,7 @@ func TestHeldSettlementsOfEveryKind(t *testing.T) {
 		"complete":             {Complete, Counts{}, 0},
 		"abandon":              {Abandon, Counts{Active: 1}, 1},
 		"release":              {Release, Counts{Active: 1}, 0},
-		"defer":                {Defer, Counts{Deferred: 1}, 0},
+		"defer":                {Defer, Counts{Deferred: 1}, 1},
 		"dead-letter":          {DeadLetter, Counts{DeadLetter: 1}, 0},
 		"transfer dead-letter": {TransferDeadLetter, Counts{TransferDeadLetter: 1}, 0},
 	} {

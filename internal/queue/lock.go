@@ -58,18 +58,24 @@ func (q *Queue) shrinkTokens() {
 // second, so that the reason of a message to which both happened is its expiry. A deferred message stays deferred.
 func (q *Queue) giveBack(e *entry, failed bool, now instant) {
 	q.unlock(e)
-	failed = failed && !q.frozen()
-	if failed {
-		e.count++
-	}
+	spent := failed && q.countDelivery(e)
 	switch {
 	case q.expired(e, now):
 		q.expire(e)
-	case failed && int(e.count) >= q.cfg.MaxDeliveryCount:
+	case spent:
 		q.deadLetter(e, reasonMaxDelivery, q.maxDeliveryDescription())
 	case e.state == Active:
 		q.wait(e)
 	}
+}
+
+// countDelivery counts a delivery that did not complete the message, and reports whether that was the last it may have.
+func (q *Queue) countDelivery(e *entry) (spent bool) {
+	if q.frozen() {
+		return false
+	}
+	e.count++
+	return int(e.count) >= q.cfg.MaxDeliveryCount
 }
 
 // lapse ends the locks that are due. A delivery that was never taken out of the outbox did not fail; it was not made.

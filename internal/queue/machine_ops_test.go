@@ -200,6 +200,9 @@ func (m *model) settle(x *modelMsg, s Settlement) {
 		m.giveBack(x, s.Outcome == Abandon)
 	case Defer:
 		x.locked, x.State = false, Deferred
+		if m.countDelivery(x) {
+			m.deadLetterSpent(x)
+		}
 	case TransferDeadLetter:
 		m.transferDeadLetter(x, s.DeadLetterReason, s.DeadLetterErrorDescription)
 	case DeadLetter:
@@ -283,9 +286,6 @@ func (mc *machine) receiveDeferred(t *rapid.T) {
 	}
 	var got []View
 	for i, x := range xs {
-		if mc.m.dead != nil {
-			x.DeliveryCount++
-		}
 		want = append(want, x.View)
 		got = append(got, ds[i].View)
 		if mode == ReceiveAndDelete {

@@ -119,16 +119,25 @@ func (m *model) flush() {
 
 func (m *model) giveBack(x *modelMsg, failed bool) {
 	x.locked, x.holder = false, nil
-	if failed && m.dead != nil {
-		x.DeliveryCount++
-	}
+	spent := failed && m.countDelivery(x)
 	if m.expired(x) {
 		m.expire(x)
-	} else if failed && m.dead != nil && x.DeliveryCount >= m.cfg.MaxDeliveryCount {
-		m.deadLetter(x, "MaxDeliveryCountExceeded", fmt.Sprintf(
-			"Message could not be consumed after %d delivery attempts.", m.cfg.MaxDeliveryCount))
+	} else if spent {
+		m.deadLetterSpent(x)
 	}
 	m.note()
+}
+
+func (m *model) countDelivery(x *modelMsg) (spent bool) {
+	if m.dead != nil {
+		x.DeliveryCount++
+	}
+	return m.dead != nil && x.DeliveryCount >= m.cfg.MaxDeliveryCount
+}
+
+func (m *model) deadLetterSpent(x *modelMsg) {
+	m.deadLetter(x, "MaxDeliveryCountExceeded", fmt.Sprintf(
+		"Message could not be consumed after %d delivery attempts.", m.cfg.MaxDeliveryCount))
 }
 
 // settleTime does what is due: locks, schedule, expiry when eager, and then hands out what is there.

@@ -9,7 +9,7 @@ const (
 	Complete           Outcome = iota // done: remove the message
 	Abandon                           // failed: count the delivery and give the message back
 	Release                           // not used: give the message back and count nothing
-	Defer                             // set the message aside
+	Defer                             // count the delivery and set the message aside
 	DeadLetter                        // move the message to the dead-letter queue
 	TransferDeadLetter                // move the message to the transfer dead-letter queue: it could not be forwarded
 )
@@ -94,6 +94,9 @@ func (q *Queue) perform(s *Settlement, e *entry, x *extra, now instant) {
 			e.state = Deferred
 			q.deferred++
 		}
+		if q.countDelivery(e) {
+			q.deadLetter(e, reasonMaxDelivery, q.maxDeliveryDescription())
+		}
 	case DeadLetter:
 		q.unlock(e)
 		q.deadLetter(e, s.DeadLetterReason, s.DeadLetterErrorDescription)
@@ -136,7 +139,9 @@ func (q *Queue) ReleaseAll(ts []LockToken) []error {
 	return q.Settle(Settlement{Outcome: Release}, ts...)
 }
 
-// Defer sets the message aside. From now on only ReceiveDeferred gives it out. Errors: see Settle.
+// Defer counts the delivery and sets the message aside: from now on only ReceiveDeferred gives it out. At
+// MaxDeliveryCount it dead-letters the message instead. Both are the service's: the JavaScript SDK's live tests of
+// deferred messages, and Azure/azure-service-bus issue 375. Errors: see Settle.
 func (q *Queue) Defer(t LockToken, properties ...Property) error {
 	return q.settleOne(Settlement{Outcome: Defer, Properties: properties}, t)
 }

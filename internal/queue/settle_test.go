@@ -143,6 +143,21 @@ func TestDeadLetterQueueKeepsWhatAMessageWas(t *testing.T) {
 	}
 }
 
+func TestADeferAtMaxDeliveryCountDeadLetters(t *testing.T) {
+	q, c := setup(t, Config{MaxDeliveryCount: 2}, "a")
+	must(t, q.Defer(receive(c, 1)[0].LockToken))
+	ds, err := q.ReceiveDeferred(PeekLock, 1)
+	must(t, err)
+	must(t, q.Defer(ds[0].LockToken, Property{"k", "v"}))
+	if got := q.Counts(); got.Deferred != 0 || got.DeadLetter != 1 {
+		t.Fatalf("counts = %+v, want one dead letter", got)
+	}
+	v := q.DeadLetterQueue().Peek(nil, 0, 1)[0]
+	if v.DeadLetterReason != "MaxDeliveryCountExceeded" || v.DeliveryCount != 2 || v.State != Active || len(v.Properties) != 1 {
+		t.Errorf("dead letter: %+v, want MaxDeliveryCountExceeded after 2 deliveries, active, with its property", v)
+	}
+}
+
 func TestDeferredMessageIsReceivedByNumberOnly(t *testing.T) {
 	q, c := setup(t, Config{}, "a", "b")
 	d := receive(c, 1)[0]
