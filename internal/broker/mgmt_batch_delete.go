@@ -42,7 +42,9 @@ func (m management) batchDelete(_ *Entity, q *queue.Queue, a *arguments) respons
 	case err != nil:
 		return failure(err)
 	case deleted == 0:
-		return noContent()
+		none := noContent()
+		none.condition = condMessageNotFound // the JavaScript SDK's purgeMessages takes no other 204 for the end
+		return none
 	}
 	body, start := amqp.BeginMap(nil)
 	body = amqp.AppendString(body, "message-count")

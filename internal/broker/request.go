@@ -149,7 +149,7 @@ func sequence(r *amqp.Reader) (amqp.Reader, int) {
 type response struct {
 	status      int32
 	description string
-	condition   amqp.Symbol // of a failure
+	condition   amqp.Symbol // of a failure, or of a 204 that says what there was none of
 	body        amqp.Raw    // a map; nil = an empty one
 }
 

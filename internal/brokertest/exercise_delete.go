@@ -61,6 +61,11 @@ var deleteSpecs = []spec{
 		}
 		s.wantBodies("left", s.peek(s.receiver()), "a")
 	}},
+	// The JavaScript SDK's purgeMessages takes a 204 for the end only with this condition.
+	{name: "a batch delete that finds nothing says so", check: func(s *scene) {
+		s.wantStatus(204, "com.microsoft:message-not-found", s.queue, "batch-delete-messages",
+			map[string]any{"message-count": int32(500), "enqueued-time-utc": time.Now()})
+	}},
 	{name: "a batch to delete is not too large and not empty", check: func(s *scene) {
 		for _, count := range []int32{0, -1, 4001} {
 			s.wantStatus(400, "com.microsoft:argument-out-of-range", s.queue, "batch-delete-messages",

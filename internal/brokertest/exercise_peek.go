@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
 )
 
 var peekSpecs = []spec{
@@ -78,6 +79,24 @@ var peekSpecs = []spec{
 			if got := peeked[i].State; got != want {
 				s.Errorf("state of %s = %d, want %d", peeked[i].Body, got, want)
 			}
+		}
+	}},
+	{name: "a peek that leaves out bodies shows none", check: func(s *scene) {
+		s.text("x")
+		_, answer := s.manage(s.queue, "peek-message", map[string]any{
+			"from-sequence-number": int64(1), "message-count": int32(1), "omit-message-body": true,
+		})
+		body, _ := answer.Value.(map[string]any)
+		list, _ := body["messages"].([]any)
+		if len(list) != 1 {
+			s.Fatalf("peeked %v, want one message", answer.Value)
+		}
+		entry, _ := list[0].(map[string]any)
+		encoded, _ := entry["message"].([]byte)
+		var m amqp.Message
+		s.must(m.UnmarshalBinary(encoded))
+		if m.Data != nil || m.Value != nil || m.Sequence != nil || m.Annotations["x-opt-sequence-number"] == nil {
+			s.Errorf("peeked %+v, want annotations and no section for a body", m)
 		}
 	}},
 	{name: "the dead-letter queue is peeked on its own", check: func(s *scene) {

@@ -70,6 +70,24 @@ var scheduleSpecs = []spec{
 			s.Error("scheduled enqueue time is gone")
 		}
 	}},
+	{name: "what was scheduled is received as scheduled", check: func(s *scene) {
+		start := s.now()
+		past := start.Add(-time.Hour)
+		s.send(&azservicebus.Message{Body: []byte("past"), ScheduledEnqueueTime: &past})
+		s.schedule(start.Add(soonest), "x")
+		s.target.Wait(soonest + time.Second)
+		r := s.receiver()
+		for _, want := range []azservicebus.MessageState{azservicebus.MessageStateActive, azservicebus.MessageStateScheduled} {
+			m := s.one(r)
+			if m.State != want {
+				s.Errorf("%s: state = %d, want %d", m.Body, m.State, want)
+			}
+			s.must(r.DeferMessage(s.ctx, m, nil))
+			if got := s.receiveDeferred(r, *m.SequenceNumber)[0].State; got != azservicebus.MessageStateDeferred {
+				s.Errorf("%s, deferred: state = %d, want deferred", m.Body, got)
+			}
+		}
+	}},
 	{name: "a waiting receiver gets the message at its time", check: func(s *scene) {
 		start := s.now()
 		s.schedule(start.Add(soonest), "x")

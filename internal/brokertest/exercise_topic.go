@@ -132,6 +132,9 @@ var topicSpecs = []spec{
 		if string(m.Body) != "x" || m.EnqueuedTime.Before(at.Truncate(time.Millisecond)) {
 			s.Errorf("received %s, enqueued %v, want x, enqueued not before %v", m.Body, m.EnqueuedTime, at)
 		}
+		if m.State != azservicebus.MessageStateScheduled {
+			s.Errorf("state = %d, want scheduled", m.State)
+		}
 	}},
 	{name: "a subscription is peeked and settled like a queue", check: func(s *scene) {
 		t := s.topic(broker.TopicConfig{})

@@ -25,6 +25,7 @@ type entry struct {
 	held        bool // its lock does not lapse, see Hold
 	entityTTL   bool // ttl is the queue's default alone
 	hasSession  bool
+	activated   bool // it was scheduled, here or where it came from
 }
 
 // nowhere is the position of an entry in a heap that it is not in.
@@ -101,6 +102,7 @@ func (q *Queue) newEntry(m *Message, seq int64, now instant) *entry {
 		messageID:   m.MessageID,
 		sessionID:   m.SessionID,
 		hasSession:  m.HasSession,
+		activated:   m.Activated,
 		ttl:         max(m.TTL, 0),
 		scheduledAt: unset,
 		enqueuedAt:  now,
@@ -141,6 +143,7 @@ func (e *entry) view() View {
 			ScheduledEnqueueTime: e.scheduledAt.time(),
 
 			EnqueuedSequenceNumber:     x.enqueuedSeq,
+			Activated:                  e.activated,
 			Hops:                       x.hops,
 			DeadLetterReason:           x.reason,
 			DeadLetterErrorDescription: x.description,

@@ -34,6 +34,7 @@ type Message struct {
 
 	// What a message brings along that another queue has forwarded; nothing of it is refused here.
 	EnqueuedSequenceNumber     int64 // in the queue it was first sent to; 0: this one
+	Activated                  bool  // it has waited for its ScheduledEnqueueTime, here or there
 	Hops                       int   // how often it was forwarded
 	DeadLetterReason           string
 	DeadLetterErrorDescription string

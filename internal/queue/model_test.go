@@ -165,6 +165,7 @@ func (m *model) settleTime() {
 		m.lastSeq++
 		x.SequenceNumber = x.SequenceNumber>>48<<48 | m.lastSeq
 		m.msgs = append(m.msgs, x)
+		x.Activated = true
 		m.enqueue(x)
 	}
 	if m.cfg.Expiry == Eager {

@@ -79,6 +79,7 @@ func (q *Queue) activate(now instant) {
 		q.lastSeq++
 		e.seq += q.lastSeq - arrival(e.seq) // in the same partition
 		q.enlist(e)
+		e.activated = true
 		e.enqueue(now)
 		q.wait(e)
 	}
