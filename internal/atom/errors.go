@@ -47,7 +47,7 @@ func (c *call) asRefusal(err error) *refusal {
 	case errors.Is(err, broker.ErrEntityNotFound):
 		status, code, why = http.StatusNotFound, "40400. Not Found.", "could not be found."
 	case errors.Is(err, broker.ErrEntityExists):
-		status, code, why = http.StatusConflict, "40900. Conflict.", "exists already."
+		status, code, why = http.StatusConflict, "40900. Conflict.", "already exists."
 	case errors.Is(err, broker.ErrInvalidConfig):
 		status, code, why = http.StatusBadRequest, "40000. Bad Request.", "cannot be like this: "+reasons(err)+"."
 	case errors.Is(err, broker.ErrTooManyEntities):

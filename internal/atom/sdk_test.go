@@ -263,15 +263,15 @@ func TestANameIsTakenByTheFirst(t *testing.T) {
 	_, err = c.CreateQueue(ctx, "TAKEN", nil)
 	refused(t, err, 409, "<Code>409</Code>")
 	_, err = c.CreateTopic(ctx, "taken", nil)
-	refused(t, err, 409, "exists already")
+	refused(t, err, 409, "' already exists.")
 	_, err = c.CreateTopic(ctx, "t", nil)
 	check(t, err)
 	_, err = c.CreateSubscription(ctx, "t", "s", nil)
 	check(t, err)
 	_, err = c.CreateSubscription(ctx, "t", "S", nil)
-	refused(t, err, 409, "exists already")
+	refused(t, err, 409, "' already exists.")
 	_, err = c.CreateRule(ctx, "t", "s", &admin.CreateRuleOptions{Name: ptr("$default")})
-	refused(t, err, 409, "exists already")
+	refused(t, err, 409, "' already exists.")
 }
 
 func TestTheSDKPagesThroughLists(t *testing.T) {

@@ -61,7 +61,7 @@ func (c *conn) putToken(req *request) response {
 	}
 	if a.name != "" {
 		if _, err := ns.look(a.name); err != nil {
-			return refused(err)
+			return refused(c.unknown(err, audience))
 		}
 	}
 	if c.b.secured() {
@@ -70,6 +70,19 @@ func (c *conn) putToken(req *request) response {
 		}
 	}
 	return response{status: statusAccepted, description: "Accepted"}
+}
+
+// unknown names what does not exist by its URL, as the service does on $cbs; the JavaScript SDK's live tests of
+// entities that do not exist look for it. The host is that of the audience, or else the one that the client opened.
+func (c *conn) unknown(err *amqp.Error, audience string) *amqp.Error {
+	if err.Condition != amqp.ErrCondNotFound {
+		return err
+	}
+	host, path := c.peer.Hostname(), audience
+	if _, rest, isURL := strings.Cut(audience, "://"); isURL {
+		host, path, _ = strings.Cut(rest, "/")
+	}
+	return notFound("sb://" + host + "/" + strings.Trim(path, "/"))
 }
 
 // tokenSAS is the type of token that a shared access signature is. What has

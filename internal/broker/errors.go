@@ -124,6 +124,10 @@ func notFound(name string) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondNotFound, "The messaging entity '%.260s' could not be found.", name)
 }
 
+func alreadyExists(name string) *amqp.Error {
+	return amqp.Errorf(condEntityExists, "The messaging entity '%.260s' already exists.", name)
+}
+
 func errDisabled(path, verb string) *amqp.Error {
 	return amqp.Errorf(condEntityDisabled, "It is not possible to %s the messaging entity '%.260s': it is disabled.", verb, path)
 }

@@ -76,7 +76,10 @@ func (m management) addRule(e *Entity, _ *queue.Queue, a *arguments) response {
 	if a.err != nil {
 		return invalid(a.err)
 	}
-	if _, err := m.ns.CreateRule(topic, subscription, cfg); err != nil {
+	switch _, err := m.ns.CreateRule(topic, subscription, cfg); {
+	case errors.Is(err, ErrEntityExists):
+		return refused(alreadyExists(rulePath(topic, subscription, cfg.Name)))
+	case err != nil:
 		return ruleFailure(err)
 	}
 	return ok(nil)
@@ -108,7 +111,7 @@ func (m management) removeRule(e *Entity, _ *queue.Queue, a *arguments) response
 	return ok(nil)
 }
 
-// enumerateRules returns a page of rules, in the order of their making.
+// enumerateRules returns a page of rules, by name.
 func (m management) enumerateRules(e *Entity, _ *queue.Queue, a *arguments) response {
 	if _, _, refusal := e.subscription(); refusal != nil {
 		return refused(refusal)
@@ -140,8 +143,6 @@ func (m management) enumerateRules(e *Entity, _ *queue.Queue, a *arguments) resp
 func ruleFailure(err error) response {
 	status, condition := statusInternal, amqp.ErrCondInternalError
 	switch {
-	case errors.Is(err, ErrEntityExists):
-		status, condition = statusConflict, condEntityExists
 	case errors.Is(err, ErrEntityNotFound), errors.Is(err, ErrClosed):
 		status, condition = statusNotFound, amqp.ErrCondNotFound
 	case errors.Is(err, ErrInvalidConfig):

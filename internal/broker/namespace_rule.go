@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -76,8 +77,8 @@ func (n *Namespace) RuleInfo(topic, subscription, name string) (RuleInfo, error)
 	return RuleInfo{}, fmt.Errorf("%w: rule %.300s", ErrEntityNotFound, name)
 }
 
-// Rules returns the rules of a subscription in the order of their making.
-// Errors: ErrEntityNotFound.
+// Rules returns the rules of a subscription, sorted by name. Errors:
+// ErrEntityNotFound.
 func (n *Namespace) Rules(topic, subscription string) ([]RuleInfo, error) {
 	e, err := n.findKind(KindSubscription, subscriptionPath(topic, subscription))
 	if err != nil {
@@ -106,7 +107,7 @@ func (n *Namespace) DeleteRule(topic, subscription, name string) error {
 	})
 }
 
-// rulesNow of a subscription. Read-only.
+// rulesNow of a subscription, sorted by name. Read-only.
 func (e *Entity) rulesNow() []*rule {
 	if rules := e.rules.Load(); rules != nil {
 		return *rules
@@ -122,7 +123,13 @@ func (e *Entity) changeRules(change func([]*rule) ([]*rule, error)) error {
 	if err != nil {
 		return err
 	}
-	e.rules.Store(&rules)
+	e.setRules(rules)
 	e.touch()
 	return nil
+}
+
+// setRules sorts rules by name, as the service lists them.
+func (e *Entity) setRules(rules []*rule) {
+	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(key(a.cfg.Name), key(b.cfg.Name)) })
+	e.rules.Store(&rules)
 }

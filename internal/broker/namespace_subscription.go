@@ -48,7 +48,7 @@ func (n *Namespace) createSubscriptionLocked(topic string, cfg SubscriptionConfi
 	if err != nil {
 		return nil, err
 	}
-	e.rules.Store(&compiled)
+	e.setRules(compiled)
 	// The last step: from now on the topic sends here.
 	subs := append(slices.Clone(t.subscriptions()), e)
 	slices.SortFunc(subs, func(a, b *Entity) int { return cmp.Compare(key(a.path), key(b.path)) })
