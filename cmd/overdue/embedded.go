@@ -181,13 +181,13 @@ func (t *topicConfig) broker() broker.TopicSetup {
 	for _, s := range t.Subscriptions {
 		sub := broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{
 			Name: s.Name, LockDuration: s.LockDuration, MaxDeliveryCount: int(s.MaxDeliveryCount),
-			DefaultMessageTimeToLive:                  s.DefaultMessageTimeToLive,
-			DeadLetteringOnMessageExpiration:          s.DeadLetteringOnMessageExpiration,
-			DeadLetteringOnFilterEvaluationExceptions: s.DeadLetteringOnFilterEvaluationExceptions,
-			RequiresSession:                           s.RequiresSession,
-			ForwardTo:                                 s.ForwardTo,
-			ForwardDeadLetteredMessagesTo:             s.ForwardDeadLetteredMessagesTo,
-			AutoDeleteOnIdle:                          s.AutoDeleteOnIdle,
+			DefaultMessageTimeToLive:         s.DefaultMessageTimeToLive,
+			DeadLetteringOnMessageExpiration: s.DeadLetteringOnMessageExpiration,
+			IgnoreFilterEvaluationExceptions: !s.DeadLetteringOnFilterEvaluationExceptions,
+			RequiresSession:                  s.RequiresSession,
+			ForwardTo:                        s.ForwardTo,
+			ForwardDeadLetteredMessagesTo:    s.ForwardDeadLetteredMessagesTo,
+			AutoDeleteOnIdle:                 s.AutoDeleteOnIdle,
 		}}
 		for _, r := range s.Rules {
 			sub.Rules = append(sub.Rules, r.broker())

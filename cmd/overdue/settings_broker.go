@@ -113,7 +113,7 @@ var topicSettings = slices.Concat([]*setting{
 	{path: subscription + ".name", kind: kindEntity, need: true,
 		help: "What the subscription is called."},
 }, entitySettings(subscription, "subscription"), []*setting{
-	{path: subscription + ".deadLetteringOnFilterEvaluationExceptions", kind: kindBool, def: "false",
+	{path: subscription + ".deadLetteringOnFilterEvaluationExceptions", kind: kindBool, def: "true",
 		help: "Whether a message that a filter fails on goes to the dead-letter queue. Otherwise it does not match."},
 	{path: subscription + ".rules", kind: kindList,
 		help: "Which messages the subscription gets; without rules all of them."},

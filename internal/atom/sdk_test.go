@@ -125,7 +125,7 @@ func TestTheSDKSeesTheDefaultsOfTheService(t *testing.T) {
 	check(t, err)
 	same(t, "a subscription made without properties", s.SubscriptionProperties, admin.SubscriptionProperties{
 		LockDuration: ptr("PT1M"), RequiresSession: ptr(false), DefaultMessageTimeToLive: ptr(maxTimeSpan),
-		DeadLetteringOnMessageExpiration: ptr(false), EnableDeadLetteringOnFilterEvaluationExceptions: ptr(false),
+		DeadLetteringOnMessageExpiration: ptr(false), EnableDeadLetteringOnFilterEvaluationExceptions: ptr(true),
 		MaxDeliveryCount: ptr(int32(10)), Status: ptr(admin.EntityStatusActive), AutoDeleteOnIdle: ptr(maxTimeSpan), EnableBatchedOperations: ptr(true),
 	})
 }

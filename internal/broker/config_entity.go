@@ -107,16 +107,18 @@ type SubscriptionConfig struct {
 	MaxDeliveryCount                 int
 	DefaultMessageTimeToLive         time.Duration
 	DeadLetteringOnMessageExpiration bool
-	// DeadLetteringOnFilterEvaluationExceptions dead-letters a message that a
-	// filter or an action fails on. Otherwise it does not match.
-	DeadLetteringOnFilterEvaluationExceptions bool
-	RequiresSession                           bool
-	ForwardTo                                 string
-	ForwardDeadLetteredMessagesTo             string
-	AutoDeleteOnIdle                          time.Duration
-	Status                                    Status
-	UserMetadata                              string
-	DisableBatchedOperations                  bool
+	// IgnoreFilterEvaluationExceptions: a message that a filter or an action fails
+	// on does not match. Otherwise it is dead-lettered. The opposite of the
+	// service's DeadLetteringOnFilterEvaluationExceptions, which is true unless
+	// stated, says the JavaScript SDK's live test of createSubscription.
+	IgnoreFilterEvaluationExceptions bool
+	RequiresSession                  bool
+	ForwardTo                        string
+	ForwardDeadLetteredMessagesTo    string
+	AutoDeleteOnIdle                 time.Duration
+	Status                           Status
+	UserMetadata                     string
+	DisableBatchedOperations         bool
 }
 
 // TopicSetup is a topic with what hangs on it.

@@ -67,7 +67,7 @@ func (t *distributor) give(s *Entity, m queue.Message) {
 			}
 		}
 	}
-	if problem != nil && s.settings.Load().subscription.DeadLetteringOnFilterEvaluationExceptions {
+	if problem != nil && !s.settings.Load().subscription.IgnoreFilterEvaluationExceptions {
 		s.passDead(reasonFilterException, problem.Error(), m)
 	}
 	if len(t.copies) == 0 {

@@ -269,7 +269,7 @@ func FuzzDistribute(f *testing.F) {
 		ApplicationProperties: map[string]any{"a": "b", "n": int32(1), "d": 1.5, "t": true, "u": sdk.UUID{1}, "nil": nil},
 		Value:                 "v",
 	}))
-	n := topicOf(f, SubscriptionConfig{DeadLetteringOnFilterEvaluationExceptions: true},
+	n := topicOf(f, SubscriptionConfig{},
 		sqlRule("looks", "a LIKE '%_b' OR n + 1 > 5 OR d * 2 = 3 OR sys.CorrelationId = '5' OR sys.PartitionKey = 'p' OR sys.TimeToLive > t", ""),
 		sqlRule("sets", "1=1", "SET a = a + 'x'; SET n = n + 1; SET t = NULL; SET new = newid()"),
 		sqlRule("removes", "1=1", "REMOVE a; REMOVE n; REMOVE sys.MessageId; REMOVE sys.CorrelationId; REMOVE sys.ScheduledEnqueueTimeUtc; REMOVE sys.PartitionKey"),

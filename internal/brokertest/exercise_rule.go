@@ -132,11 +132,11 @@ var ruleSpecs = []spec{
 			s.Errorf("the other subscription got %v, to %v, subject %v; want what was sent", b.ApplicationProperties, *b.To, *b.Subject)
 		}
 	}},
-	{name: "a filter that fails dead-letters the message where that is asked for", check: func(s *scene) {
+	{name: "a filter that fails dead-letters the message unless told otherwise", check: func(s *scene) {
 		t := s.topic(broker.TopicConfig{})
 		failing := []broker.RuleConfig{sqlRule("divides", "quantity / 0 = 1"), actionRule("changes", "1=1", "SET x = color * 2"), sqlRule("fine", "1=1")}
-		s.subscribe(t, broker.SubscriptionConfig{Name: "kept", DeadLetteringOnFilterEvaluationExceptions: true}, failing...)
-		s.subscribe(t, broker.SubscriptionConfig{Name: "not"}, failing...)
+		s.subscribe(t, broker.SubscriptionConfig{Name: "kept"}, failing...)
+		s.subscribe(t, broker.SubscriptionConfig{Name: "not", IgnoreFilterEvaluationExceptions: true}, failing...)
 		s.publish(t, parcel())
 		s.drained(subscription(t, "kept"), "parcel")
 		s.drained(subscription(t, "not"), "parcel")

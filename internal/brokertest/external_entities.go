@@ -70,7 +70,7 @@ func (x *externalEntities) createSubscription(t *testing.T, topic string, cfg br
 		MaxDeliveryCount:                                countOf(cfg.MaxDeliveryCount),
 		DefaultMessageTimeToLive:                        isoDuration(cfg.DefaultMessageTimeToLive),
 		DeadLetteringOnMessageExpiration:                &cfg.DeadLetteringOnMessageExpiration,
-		EnableDeadLetteringOnFilterEvaluationExceptions: &cfg.DeadLetteringOnFilterEvaluationExceptions,
+		EnableDeadLetteringOnFilterEvaluationExceptions: new(!cfg.IgnoreFilterEvaluationExceptions),
 		RequiresSession:                                 &cfg.RequiresSession,
 		ForwardTo:                                       given(cfg.ForwardTo),
 		ForwardDeadLetteredMessagesTo:                   given(cfg.ForwardDeadLetteredMessagesTo),
