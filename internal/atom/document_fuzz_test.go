@@ -66,7 +66,7 @@ func FuzzDocument(f *testing.F) {
 func described[T any](fields []field[T], v T) func(*node) string {
 	return func(n *node) string {
 		v := v
-		if readFields(n, fields, &v) != nil {
+		if readFields(n, "2024-05", fields, &v) != nil {
 			return ""
 		}
 		var shown []field[T] // what can be read back

@@ -151,6 +151,27 @@ func words[T any](name string, most int, at func(*T) *string) field[T] {
 	return f
 }
 
+// destination is the path or the URL of what an entity forwards to. Scheme and
+// host of a URL come back in lower case, as JavaScript's live tests compare them.
+func destination[T any](name string, at func(*T) *string) field[T] {
+	f := words(name, maxForward, at)
+	asStated := f.read
+	f.read = func(n *node, v *T) error {
+		if err := asStated(n, v); err != nil {
+			return err
+		}
+		if scheme, rest, isURL := strings.Cut(*at(v), "://"); isURL {
+			host, path, hasPath := strings.Cut(rest, "/")
+			*at(v) = strings.ToLower(scheme + "://" + host)
+			if hasPath {
+				*at(v) += "/" + path
+			}
+		}
+		return nil
+	}
+	return f
+}
+
 // statuses are in the order of broker.Status.
 var statuses = [...]string{
 	broker.Active: "Active", broker.Disabled: "Disabled",
@@ -217,16 +238,23 @@ func writeFields[T any](w writer, name, version string, fields []field[T], v *T)
 }
 
 // readFields sets what the children of d name. What nobody may set, and what
-// nobody knows, is passed over, as clients send back what they were given.
-func readFields[T any](d *node, fields []field[T], v *T) error {
+// nobody knows, is passed over, as clients send back what they were given. What
+// came later than version a client has not been given: that is refused, as
+// Python's test_mgmt_queue_basic_v2017_04 wants it.
+func readFields[T any](d *node, version string, fields []field[T], v *T) error {
 	for _, f := range fields {
 		if f.read == nil {
 			continue
 		}
-		if n := d.child(f.name); n != nil {
-			if err := f.read(n, v); err != nil {
-				return err
-			}
+		n := d.child(f.name)
+		if n == nil {
+			continue
+		}
+		if f.since > version {
+			return badRequest("The property %s is not known in the api-version '%.20s'.", f.name, version)
+		}
+		if err := f.read(n, v); err != nil {
+			return err
 		}
 	}
 	return nil

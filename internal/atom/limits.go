@@ -33,6 +33,8 @@ const (
 	partitions   = 16
 	defaultSize  = sizeStep << 20 // bytes
 
+	// On Premium, where messages have a size to set.
+	minMessageKilobytes = 1 << 10
 	maxMessageKilobytes = 100 << 10
 )
 
@@ -58,10 +60,31 @@ func ofAllPartitions(partitioned bool, size int64) int64 {
 	return size
 }
 
+// kilobytes is the size of a message. Its bounds are the tier's, see messageSize.
 func kilobytes[T any](at func(*T) *uint64) field[T] {
-	return whole("MaxMessageSizeInKilobytes", 1, maxMessageKilobytes, 1,
+	return whole(maxMessageSize, 0, math.MaxInt64>>10, 1,
 		func(v *T) int64 { return int64(min(*at(v), math.MaxInt64-1023)+1023) >> 10 },
 		func(v *T, kilobytes int64) { *at(v) = uint64(kilobytes) << 10 })
+}
+
+const maxMessageSize = "MaxMessageSizeInKilobytes"
+
+// messageSize checks what d says about the size of messages, which was so many
+// bytes before: it is only for a Premium namespace to say, and the words are the
+// service's, from Azure/ResourceModules issue 2629. A client that writes back
+// what it read says nothing new.
+func (c *call) messageSize(d *node, was, now uint64) error {
+	switch kilobytes := now >> 10; {
+	case d.child(maxMessageSize) == nil || now == was:
+		return nil
+	case c.tier() != premium:
+		return badRequest("The property '%s' can only be set when the namespace '%s' is using 'Premium' tier. It is using '%s' tier.",
+			maxMessageSize, c.name(), c.tier())
+	case kilobytes < minMessageKilobytes || kilobytes > maxMessageKilobytes:
+		return badRequest("The property value for '%s' must be between %d and %d when the namespace '%s' is using 'Premium' tier.",
+			maxMessageSize, minMessageKilobytes, maxMessageKilobytes, c.name())
+	}
+	return nil
 }
 
 func deliveries[T any](at func(*T) *int) field[T] {

@@ -6,10 +6,26 @@ import (
 	"cmp"
 	"net/http"
 	"strings"
+
+	"overdue/internal/broker"
 )
 
-// getNamespace answers /$namespaceinfo. The tier is Standard, whose sizes and
-// partitions are what the other answers show.
+// Tiers of a namespace.
+const (
+	standard = "Standard"
+	premium  = "Premium"
+)
+
+// tier is that whose messages are as large as the namespace's may be: more than
+// 256 KiB there are on Premium alone.
+func (c *call) tier() string {
+	if c.ns.MaxMessageSize() > broker.DefaultMaxMessageSize {
+		return premium
+	}
+	return standard
+}
+
+// getNamespace answers /$namespaceinfo.
 func (c *call) getNamespace() error {
 	if err := c.allow(Read, ""); err != nil {
 		return err
@@ -19,7 +35,10 @@ func (c *call) getNamespace() error {
 		content: func(w writer) {
 			w.open("NamespaceInfo", "xmlns", nsEntity, "xmlns:i", nsInstance)
 			w.text("CreatedTime", formatTime(c.started))
-			w.text("MessagingSKU", "Standard")
+			w.text("MessagingSKU", c.tier())
+			if c.tier() == premium {
+				w.text("MessagingUnits", "1") // the service says it of this tier alone
+			}
 			w.text("ModifiedTime", formatTime(c.started))
 			w.text("Name", c.name())
 			w.text("NamespaceType", "Messaging")

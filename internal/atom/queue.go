@@ -31,7 +31,7 @@ var queueFields = slices.Concat([]field[broker.QueueInfo]{
 	always[broker.QueueInfo]("IsAnonymousAccessible", "false"),
 	authorizationRules(func(q *broker.QueueInfo) *[]broker.AuthorizationRule { return &q.Config.AuthorizationRules }),
 	status(func(q *broker.QueueInfo) *broker.Status { return &q.Config.Status }),
-	words("ForwardTo", maxForward, func(q *broker.QueueInfo) *string { return &q.Config.ForwardTo }),
+	destination("ForwardTo", func(q *broker.QueueInfo) *string { return &q.Config.ForwardTo }),
 	words("UserMetadata", maxUserMetadata, func(q *broker.QueueInfo) *string { return &q.Config.UserMetadata }),
 }, instants(
 	func(q *broker.QueueInfo) time.Time { return q.CreatedAt },
@@ -42,7 +42,7 @@ var queueFields = slices.Concat([]field[broker.QueueInfo]{
 	countDetails(func(q *broker.QueueInfo) queue.Counts { return q.Counts }),
 	limit("AutoDeleteOnIdle", minAutoDelete, func(q *broker.QueueInfo) *time.Duration { return &q.Config.AutoDeleteOnIdle }),
 	boolean("EnablePartitioning", func(q *broker.QueueInfo) *bool { return &q.Config.EnablePartitioning }),
-	words("ForwardDeadLetteredMessagesTo", maxForward,
+	destination("ForwardDeadLetteredMessagesTo",
 		func(q *broker.QueueInfo) *string { return &q.Config.ForwardDeadLetteredMessagesTo }),
 	always[broker.QueueInfo]("EntityAvailabilityStatus", "Available"),
 	boolean("EnableExpress", func(q *broker.QueueInfo) *bool { return &q.Config.EnableExpress }),
@@ -69,7 +69,7 @@ func (c *call) putQueue(d *node) error {
 		return c.updateQueue(d)
 	}
 	q := c.newQueue()
-	if err := readQueue(d, &q); err != nil {
+	if err := c.readQueue(d, &q); err != nil {
 		return err
 	}
 	q.Config.Name = c.target.entity
@@ -97,7 +97,7 @@ func (c *call) updateQueue(d *node) error {
 	q.Config.MaxMessageSize = cmp.Or(q.Config.MaxMessageSize, c.ns.MaxMessageSize())
 	fresh := c.newQueue()
 	forgetFields(d, queueFields, &q, &fresh)
-	if err := readQueue(d, &q); err != nil {
+	if err := c.readQueue(d, &q); err != nil {
 		return err
 	}
 	switch {
@@ -117,8 +117,11 @@ func (c *call) updateQueue(d *node) error {
 	return c.writeEntry(http.StatusOK, c.queueEntry(q))
 }
 
-func readQueue(d *node, q *broker.QueueInfo) error {
-	err := readFields(d, queueFields, q)
+func (c *call) readQueue(d *node, q *broker.QueueInfo) error {
+	was := q.Config.MaxMessageSize
+	if err := readFields(d, c.version, queueFields, q); err != nil {
+		return err
+	}
 	q.Config.MaxSize = ofAllPartitions(q.Config.EnablePartitioning, q.Config.MaxSize)
-	return err
+	return c.messageSize(d, was, q.Config.MaxMessageSize)
 }

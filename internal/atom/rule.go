@@ -3,6 +3,7 @@
 package atom
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"unicode/utf8"
@@ -62,8 +63,8 @@ func (c *call) putRule() error {
 	if err != nil {
 		return err
 	}
-	if c.target.rule != "" {
-		cfg.Name = c.target.rule // the path counts
+	if cfg.Name = cmp.Or(c.target.rule, cfg.Name); cfg.Name == "" { // the path counts
+		return badRequest("The rule has no name.")
 	}
 	put, code := c.ns.CreateRule, http.StatusCreated
 	if c.updates() {
@@ -76,13 +77,12 @@ func (c *call) putRule() error {
 	return c.writeEntry(code, c.ruleEntry(r))
 }
 
-// readRule reads a RuleDescription or DefaultRuleDescription.
-func readRule(d *node) (broker.RuleConfig, error) {
-	r := broker.RuleConfig{Name: broker.DefaultRuleName}
-	if n := d.child("Name"); n != nil && n.value() != "" {
+// readRule reads a RuleDescription or DefaultRuleDescription. The name is "" where
+// it has none.
+func readRule(d *node) (r broker.RuleConfig, err error) {
+	if n := d.child("Name"); n != nil {
 		r.Name = n.value()
 	}
-	var err error
 	if r.Filter, err = readFilter(d.child("Filter")); err != nil {
 		return r, err
 	}

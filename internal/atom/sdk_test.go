@@ -3,7 +3,6 @@
 package atom_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -79,7 +78,7 @@ func collect[P, T any](t *testing.T, pager *runtime.Pager[P], items func(P) []T)
 const maxTimeSpan = "P10675199DT2H48M5.4775807S"
 
 func TestTheSDKReadsAQueueAsItWasMade(t *testing.T) {
-	_, c := client(t)
+	_, c := client(t, premium)
 	ctx := t.Context()
 	_, err := c.CreateQueue(ctx, "dead", nil)
 	check(t, err)
@@ -421,15 +420,6 @@ func TestTheSDKDeletes(t *testing.T) {
 	check(t, err)
 	if len(n.Topics())+len(n.Queues()) != 0 {
 		t.Errorf("what is left after everything was deleted = %v, %v", n.Topics(), n.Queues())
-	}
-}
-
-func TestTheSDKReadsTheNamespace(t *testing.T) {
-	_, c := client(t)
-	p, err := c.GetNamespaceProperties(context.Background(), nil)
-	check(t, err)
-	if p.SKU != "Standard" || p.MessagingUnits != nil || p.Name == "" || p.CreatedTime.IsZero() || p.ModifiedTime.IsZero() {
-		t.Errorf("GetNamespaceProperties = %+v, want the tier Standard, a name and times", p.NamespaceProperties)
 	}
 }
 

@@ -3,6 +3,7 @@
 package atom
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"time"
@@ -26,7 +27,7 @@ var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
 	inverse("EnableBatchedOperations",
 		func(s *broker.SubscriptionInfo) *bool { return &s.Config.DisableBatchedOperations }),
 	status(func(s *broker.SubscriptionInfo) *broker.Status { return &s.Config.Status }),
-	words("ForwardTo", maxForward, func(s *broker.SubscriptionInfo) *string { return &s.Config.ForwardTo }),
+	destination("ForwardTo", func(s *broker.SubscriptionInfo) *string { return &s.Config.ForwardTo }),
 }, instants(
 	func(s *broker.SubscriptionInfo) time.Time { return s.CreatedAt },
 	func(s *broker.SubscriptionInfo) time.Time { return s.UpdatedAt },
@@ -40,7 +41,7 @@ var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
 ), []field[broker.SubscriptionInfo]{
 	countDetails(func(s *broker.SubscriptionInfo) queue.Counts { return s.Counts }),
 	words("UserMetadata", maxUserMetadata, func(s *broker.SubscriptionInfo) *string { return &s.Config.UserMetadata }),
-	words("ForwardDeadLetteredMessagesTo", maxForward,
+	destination("ForwardDeadLetteredMessagesTo",
 		func(s *broker.SubscriptionInfo) *string { return &s.Config.ForwardDeadLetteredMessagesTo }),
 	limit("AutoDeleteOnIdle", minAutoDelete,
 		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.AutoDeleteOnIdle }),
@@ -88,7 +89,7 @@ func (c *call) putSubscription() error {
 		return c.updateSubscription(d)
 	}
 	s := broker.SubscriptionInfo{Topic: c.target.entity}
-	if err := readFields(d, subscriptionFields, &s); err != nil {
+	if err := readFields(d, c.version, subscriptionFields, &s); err != nil {
 		return err
 	}
 	s.Config.Name = c.target.subscription
@@ -98,6 +99,7 @@ func (c *call) putSubscription() error {
 		if err != nil {
 			return err
 		}
+		r.Name = cmp.Or(r.Name, broker.DefaultRuleName)
 		rules = append(rules, r)
 	}
 	if err := c.destinations(s.Config.ForwardTo, s.Config.ForwardDeadLetteredMessagesTo); err != nil {
@@ -116,7 +118,7 @@ func (c *call) updateSubscription(d *node) error {
 	}
 	sessions := s.Config.RequiresSession
 	forgetFields(d, subscriptionFields, &s, new(broker.SubscriptionInfo))
-	if err := readFields(d, subscriptionFields, &s); err != nil {
+	if err := readFields(d, c.version, subscriptionFields, &s); err != nil {
 		return err
 	}
 	if s.Config.RequiresSession != sessions {

@@ -65,7 +65,7 @@ func (c *call) putTopic(d *node) error {
 		return c.updateTopic(d)
 	}
 	t := c.newTopic()
-	if err := readTopic(d, &t); err != nil {
+	if err := c.readTopic(d, &t); err != nil {
 		return err
 	}
 	t.Config.Name = c.target.entity
@@ -92,7 +92,7 @@ func (c *call) updateTopic(d *node) error {
 	t.Config.MaxMessageSize = cmp.Or(t.Config.MaxMessageSize, c.ns.MaxMessageSize())
 	fresh := c.newTopic()
 	forgetFields(d, topicFields, &t, &fresh)
-	if err := readTopic(d, &t); err != nil {
+	if err := c.readTopic(d, &t); err != nil {
 		return err
 	}
 	switch {
@@ -107,8 +107,11 @@ func (c *call) updateTopic(d *node) error {
 	return c.writeEntry(http.StatusOK, c.topicEntry(t))
 }
 
-func readTopic(d *node, t *broker.TopicInfo) error {
-	err := readFields(d, topicFields, t)
+func (c *call) readTopic(d *node, t *broker.TopicInfo) error {
+	was := t.Config.MaxMessageSize
+	if err := readFields(d, c.version, topicFields, t); err != nil {
+		return err
+	}
 	t.Config.MaxSize = ofAllPartitions(t.Config.EnablePartitioning, t.Config.MaxSize)
-	return err
+	return c.messageSize(d, was, t.Config.MaxMessageSize)
 }

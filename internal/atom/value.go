@@ -44,6 +44,13 @@ func readValues(n *node) (map[string]any, error) {
 	return values, nil
 }
 
+// A dateTime without a zone is UTC, and comes back without one: Python's
+// test_mgmt_rule_create compares it with what it sent.
+const withoutZone = "2006-01-02T15:04:05.999999999"
+
+// unsaid is the zone of such a time.
+var unsaid = time.FixedZone("unsaid", 0)
+
 // typed is the value of an element whose i:type names a type of XML Schema:
 // string, int64, float64, bool, time.Time or time.Duration.
 func (n *node) typed() (any, error) {
@@ -71,11 +78,11 @@ func (n *node) typed() (any, error) {
 		}
 		return f, nil
 	case "dateTime":
-		// Without a zone it is UTC.
-		for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999"} {
-			if t, err := time.Parse(layout, n.value()); err == nil {
-				return t.UTC(), nil
-			}
+		if t, err := time.Parse(time.RFC3339Nano, n.value()); err == nil {
+			return t.UTC(), nil
+		}
+		if t, err := time.ParseInLocation(withoutZone, n.value(), unsaid); err == nil {
+			return t, nil
 		}
 		return nil, fmt.Errorf("no dateTime")
 	case "duration":
@@ -142,6 +149,9 @@ func typeOf(v any) (kind, text string) {
 	case float32:
 		return "double", formatFloat(float64(v))
 	case time.Time:
+		if v.Location() == unsaid {
+			return "dateTime", v.Format(withoutZone)
+		}
 		return "dateTime", v.UTC().Format(time.RFC3339Nano)
 	case time.Duration:
 		return "duration", iso8601.FormatDuration(v)

@@ -148,10 +148,16 @@ func (c *QueueConfig) check() error {
 	p.counts(c.MaxDeliveryCount, c.MaxSize)
 	p.size(c.MaxMessageSize)
 	p.status(c.Status)
-	p.forward("ForwardTo", c.Name, c.ForwardTo)
-	p.forward("ForwardDeadLetteredMessagesTo", c.Name, c.ForwardDeadLetteredMessagesTo)
-	p.want(!c.RequiresSession || c.ForwardTo == "", "ForwardTo: an entity that requires sessions cannot forward")
+	p.forward("ForwardTo", c.ForwardTo)
+	p.forward("ForwardDeadLetteredMessagesTo", c.ForwardDeadLetteredMessagesTo)
 	return p.err()
+}
+
+// checkNew is check for a queue that is yet to be made.
+func (c *QueueConfig) checkNew() error {
+	p := problems{what: fmt.Sprintf("queue %.300q", c.Name)}
+	p.circle(c.Name, map[string]string{"ForwardTo": c.ForwardTo, "ForwardDeadLetteredMessagesTo": c.ForwardDeadLetteredMessagesTo})
+	return errors.Join(c.check(), p.err())
 }
 
 func (c *TopicConfig) check() error {
@@ -178,12 +184,17 @@ func (c *SubscriptionConfig) check(topic string) error {
 	})
 	p.counts(c.MaxDeliveryCount, 0)
 	p.status(c.Status)
-	p.forward("ForwardTo", subscriptionPath(topic, c.Name), c.ForwardTo)
-	p.forward("ForwardDeadLetteredMessagesTo", subscriptionPath(topic, c.Name), c.ForwardDeadLetteredMessagesTo)
-	// Every message would come back to all subscriptions of the topic, and multiply until the hops are used up.
-	p.want(key(parseAddress(c.ForwardTo).name) != key(topic), "ForwardTo leads to its own topic")
-	p.want(!c.RequiresSession || c.ForwardTo == "", "ForwardTo: an entity that requires sessions cannot forward")
+	p.forward("ForwardTo", c.ForwardTo)
+	p.forward("ForwardDeadLetteredMessagesTo", c.ForwardDeadLetteredMessagesTo)
 	return p.err()
+}
+
+// checkNew is check for a subscription that is yet to be made. Every message that
+// it forwards to its topic would come back to all subscriptions.
+func (c *SubscriptionConfig) checkNew(topic string) error {
+	p := problems{what: fmt.Sprintf("subscription %.300q of topic %.300q", c.Name, topic)}
+	p.circle(topic, map[string]string{"ForwardTo": c.ForwardTo})
+	return errors.Join(c.check(topic), p.err())
 }
 
 // problems collects what is wrong with one entity.
@@ -218,13 +229,21 @@ func (p *problems) status(s Status) {
 	p.want(s >= Active && s <= ReceiveDisabled, "Status %d does not exist", s)
 }
 
-func (p *problems) forward(field, from, to string) {
+func (p *problems) forward(field, to string) {
 	if to == "" {
 		return
 	}
 	name := parseAddress(to).name
 	p.want(validName(name), "%s %.300q is no path of a queue or topic", field, to)
-	p.want(key(name) != key(from), "%s leads to itself", field)
+}
+
+// circle refuses what forwards to itself, or a subscription that forwards to its
+// topic. It is for new entities alone: an update may state such a forward, has
+// Python's test_mgmt_queue_update_success, and then the hops bound it.
+func (p *problems) circle(self string, forwards map[string]string) {
+	for field, to := range forwards {
+		p.want(to == "" || key(parseAddress(to).name) != key(self), "%s leads to itself", field)
+	}
 }
 
 func (p *problems) err() error { return errors.Join(p.errs...) }

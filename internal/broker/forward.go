@@ -26,9 +26,14 @@ const (
 // Whoever sends runs the mover before the send is acknowledged, so that a client
 // finds its message where it is received. The mover's own goroutine does the
 // rest: what becomes active later, what a lapsed lock gives back.
+//
+// A queue with sessions is emptied session by session, and by the goroutine
+// alone. What the service does there is not known: it accepts such an entity,
+// and its documentation says that forwarding is not supported.
 type mover struct {
 	from     *queue.Queue
-	consumer *queue.Consumer
+	consumer *queue.Consumer                                    // nil: from has sessions
+	over     chan struct{}                                      // closed by close; nil where there is a consumer
 	deliver  func(*queue.Delivery) (reason, description string) // empty: it has arrived
 
 	turn   sync.Mutex // held while run is at work
@@ -41,17 +46,49 @@ type mover struct {
 const moverCredit = 256
 
 func newMover(from *queue.Queue, deliver func(*queue.Delivery) (reason, description string)) *mover {
-	m := &mover{from: from, consumer: from.NewConsumer(queue.PeekLock), deliver: deliver}
+	m := &mover{from: from, deliver: deliver}
+	if from.Config().RequiresSession {
+		m.over = make(chan struct{})
+		return m
+	}
+	m.consumer = from.NewConsumer(queue.PeekLock)
 	m.consumer.AddCredit(moverCredit)
 	return m
 }
 
+func (m *mover) close() {
+	if m.consumer == nil {
+		close(m.over)
+		return
+	}
+	m.consumer.Close()
+}
+
 // serve moves until the mover is closed.
 func (m *mover) serve() {
+	if m.consumer == nil {
+		m.serveSessions()
+		return
+	}
 	for range m.consumer.Ready() {
 		m.turn.Lock()
-		m.run()
+		m.run(m.consumer)
 		m.turn.Unlock()
+	}
+}
+
+func (m *mover) serveSessions() {
+	for {
+		session, err := m.from.NextSession(m.over)
+		if err != nil {
+			return // the mover or the queue is closed
+		}
+		consumer := session.NewConsumer(queue.PeekLock)
+		consumer.AddCredit(moverCredit)
+		m.turn.Lock()
+		m.run(consumer)
+		m.turn.Unlock()
+		session.Close()
 	}
 }
 
@@ -59,23 +96,26 @@ func (m *mover) serve() {
 // one that holds a mover already must not, because forwards can form a circle.
 // What it leaves is the other's, or serve's, to move.
 func (m *mover) now(wait bool) {
+	if m.consumer == nil {
+		return
+	}
 	if wait {
 		m.turn.Lock()
 	} else if !m.turn.TryLock() {
 		return
 	}
 	defer m.turn.Unlock()
-	m.run()
+	m.run(m.consumer)
 }
 
-func (m *mover) run() {
+func (m *mover) run(consumer *queue.Consumer) {
 	for {
-		m.ds, _ = m.consumer.Take(m.ds[:0])
+		m.ds, _ = consumer.Take(m.ds[:0])
 		if len(m.ds) == 0 {
 			return
 		}
 		m.carry()
-		m.consumer.AddCredit(int64(len(m.ds)))
+		consumer.AddCredit(int64(len(m.ds)))
 		clear(m.ds)
 		clear(m.failed)
 	}
@@ -143,7 +183,7 @@ func (ms *movers) close() {
 	}
 	for _, m := range []*mover{ms.main, ms.dead} {
 		if m != nil {
-			m.consumer.Close()
+			m.close()
 		}
 	}
 }

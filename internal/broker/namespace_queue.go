@@ -29,7 +29,7 @@ func (n *Namespace) CreateQueue(cfg QueueConfig) (QueueInfo, error) {
 }
 
 func (n *Namespace) createQueueLocked(cfg QueueConfig) (*Entity, error) {
-	if err := cfg.check(); err != nil {
+	if err := cfg.checkNew(); err != nil {
 		return nil, err
 	}
 	return n.addLocked(KindQueue, cfg.Name, nil, settings{queue: cfg.withDefaults()})

@@ -33,7 +33,7 @@ func (n *Namespace) CreateSubscription(topic string, cfg SubscriptionConfig, rul
 }
 
 func (n *Namespace) createSubscriptionLocked(topic string, cfg SubscriptionConfig, rules []RuleConfig) (*Entity, error) {
-	if err := cfg.check(topic); err != nil {
+	if err := cfg.checkNew(topic); err != nil {
 		return nil, err
 	}
 	compiled, err := newRules(rules, n.Now().UTC())
