@@ -70,10 +70,25 @@ func count(query url.Values, name string, absent int) (int, error) {
 // writeFeed answers with a list. It is written as it is made: a namespace may
 // have ten thousand queues.
 func (c *call) writeFeed(title string, p page) error {
+	return c.writeFeedAbout(title, "", p)
+}
+
+// WritePublicServices answers with the feed of a namespace's public services,
+// which are none; about says what the namespace is.
+func WritePublicServices(w http.ResponseWriter, r *http.Request, about string) {
+	c := &call{w: w, r: r, version: r.URL.Query().Get("api-version")}
+	_ = c.writeFeedAbout(publicServices, about, page{}) // that the client has gone is nothing to tell anybody
+}
+
+// writeFeedAbout is writeFeed with a subtitle, unless that is "".
+func (c *call) writeFeedAbout(title, subtitle string, p page) error {
 	w := c.begin(http.StatusOK, "feed")
 	self := c.link(c.target.path, c.query(c.r.URL.Query().Get("$skip"), c.r.URL.Query().Get("$top")))
 	w.open("feed", "xmlns", nsAtom)
 	w.text("title", title, "type", "text")
+	if subtitle != "" {
+		w.text("subtitle", subtitle, "type", "text")
+	}
 	w.text("id", self)
 	w.text("updated", time.Now().UTC().Format(time.RFC3339))
 	w.open("link", "rel", "self", "href", self)

@@ -66,6 +66,7 @@ func TestRequestsNeedTheirClaims(t *testing.T) {
 		}{
 			{"GET", "/health", "", 200, "healthy"},
 			{"GET", "/", "", 200, "Overdue"},
+			{"GET", "/?api-version=2021-05", "", 200, "<title type=\"text\">Publicly Listed Services</title>"},
 			{"GET", "/orders?api-version=2024-05", "", 401, "MissingToken: The authorization header was not found."},
 			{"GET", "/orders?api-version=2024-05", "Basic eDp5", 401, "InvalidToken: "},
 			{"GET", "/orders?api-version=2024-05", "Bearer eyJh.eyJh.c2ln", 401, "InvalidToken: "},

@@ -20,7 +20,7 @@ func (s *Server) newMux() http.Handler {
 	control := newControl(s.cfg.Broker, s.namespaceOf)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := strings.TrimRight(r.URL.Path, "/"); {
-		case path == "":
+		case path == "" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 			s.serveAbout(w, r)
 		case path == "/health" && r.URL.RawQuery == "": // one with api-version asks for a queue of that name
 			s.serveHealth(w, r)
@@ -104,11 +104,11 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"status":"healthy","message":"The broker is serving."}`+"\n")
 }
 
-// serveAbout tells a human who has found the port what it is.
+// serveAbout answers at the root of the namespace as the service does, with the
+// feed of its public services, which lists none; clients that ask for an entity
+// without a name get here, and read XML. A human who has found the port reads in
+// the subtitle what it is.
 func (s *Server) serveAbout(w http.ResponseWriter, r *http.Request) {
-	if !forReading(w, r) {
-		return
-	}
 	version := s.cfg.Version
 	if version == "" {
 		version = "(unversioned)"
@@ -117,8 +117,7 @@ func (s *Server) serveAbout(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Broker.Secured() {
 		key = "SharedAccessKeyName=<its name>;SharedAccessKey=<one of the broker's keys>"
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = fmt.Fprintf(w, `Overdue %s: a broker that speaks Azure Service Bus.
+	about := fmt.Sprintf(`Overdue %s: a broker that speaks Azure Service Bus.
 
 This port takes
   AMQP 1.0                sb://%[2]s
@@ -131,6 +130,7 @@ This port takes
 A connection string for every SDK:
   Endpoint=sb://%[2]s;%[6]s;UseDevelopmentEmulator=true;
 `, version, r.Host, door.WebSocketPath, map[bool]string{true: "yes", false: "no: there is no certificate"}[s.cfg.TLS != nil], ControlPath, key)
+	atom.WritePublicServices(w, r, about)
 }
 
 // forReading answers requests that want to change what can only be read.

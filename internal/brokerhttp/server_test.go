@@ -5,6 +5,7 @@ package brokerhttp
 import (
 	"context"
 	"crypto/tls"
+	"encoding/xml"
 	"errors"
 	"io"
 	"net"
@@ -246,6 +247,18 @@ func TestThePortSaysWhatItIs(t *testing.T) {
 		for _, want := range []string{"Overdue v1.2.3", "sb://" + host, "/health", "UseDevelopmentEmulator=true"} {
 			if !strings.Contains(body, want) {
 				t.Errorf("GET / says nothing of %q:\n%s", want, body)
+			}
+		}
+		// Clients that ask for an entity without a name read it, as they read the service's.
+		for _, query := range []string{"", "?api-version=2021-05"} {
+			_, body := sc.get("/" + query)
+			var feed struct {
+				XMLName xml.Name `xml:"http://www.w3.org/2005/Atom feed"`
+				Title   string   `xml:"title"`
+				Entries []string `xml:"entry"`
+			}
+			if err := xml.Unmarshal([]byte(body), &feed); err != nil || feed.Title != "Publicly Listed Services" || len(feed.Entries) != 0 {
+				t.Errorf("GET /%s = %v, %+v; want the feed of the public services, which is empty", query, err, feed)
 			}
 		}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+host+"/", strings.NewReader("x"))
