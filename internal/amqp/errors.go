@@ -114,7 +114,7 @@ func (e *Error) Append(dst []byte) []byte {
 func (e *Error) Decode(r *Reader) error {
 	f := composite(r, CodeError, "error")
 	*e = Error{}
-	e.Condition = f.symbol()
+	e.Condition = f.kind()
 	e.Description = f.string()
 	e.Info = f.pairs()
 	return f.done(r)

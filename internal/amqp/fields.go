@@ -74,6 +74,35 @@ func (f *fields) mustUint(field string) uint32 {
 	return 0
 }
 
+// MaxName bounds the names that a peer gives to containers, hosts, links and nodes, the symbols that say what a
+// node is like, and the conditions of errors, in bytes: what has a longer one is malformed. Service Bus allows 260 characters of a queue's or topic's
+// path and 50 of a subscription's ("Service Bus quotas"); the SDKs make the names of links of a path and a UUID or two.
+const MaxName = 1024
+
+// label reads a field that is there, a name.
+func (f *fields) label() string {
+	f.boundName()
+	return f.String()
+}
+
+// kind is symbol for those that are bounded as names are.
+func (f *fields) kind() Symbol {
+	probe := *f
+	if probe.has() {
+		probe.boundName()
+		f.Fail(probe.err)
+	}
+	return f.symbol()
+}
+
+// boundName fails if the text that comes next is too long for a name.
+func (f *fields) boundName() {
+	probe := f.Reader
+	if n := len(probe.StringBytes()); n > MaxName {
+		f.failf("name of %d bytes in %s, at most %d allowed", n, f.name, MaxName)
+	}
+}
+
 func (f *fields) string() string {
 	if f.has() {
 		return f.String()

@@ -43,7 +43,7 @@ func (a *Attach) Decode(r *Reader) error {
 	f := composite(r, CodeAttach, "attach")
 	*a = Attach{}
 	if f.must("name") {
-		a.Name = f.String()
+		a.Name = f.label()
 	}
 	a.Handle = f.mustUint("handle")
 	if f.must("role") {

@@ -23,9 +23,11 @@ func (o *Open) Decode(r *Reader) error {
 	f := composite(r, CodeOpen, "open")
 	*o = Open{}
 	if f.must("container-id") {
-		o.ContainerID = f.String()
+		o.ContainerID = f.label()
 	}
-	o.Hostname = f.string()
+	if f.has() {
+		o.Hostname = f.label()
+	}
 	if o.MaxFrameSize = f.uint(DefaultMaxFrameSize); o.MaxFrameSize == 0 {
 		f.failf("max-frame-size of 0") // which would be written as absent, and so as no limit
 	}

@@ -71,11 +71,11 @@ func (s *Source) Decode(r *Reader) error {
 	*s = Source{}
 	s.Address, s.HasAddress, s.OtherAddress = f.address()
 	s.Durable = f.uint(0)
-	s.ExpiryPolicy = f.symbol()
+	s.ExpiryPolicy = f.kind()
 	s.Timeout = f.uint(0)
 	s.Dynamic = f.bool()
 	s.DynamicNodeProperties = f.raw()
-	s.DistributionMode = f.symbol()
+	s.DistributionMode = f.kind()
 	s.Filter = f.raw()
 	s.DefaultOutcome = f.raw()
 	s.Outcomes = f.raw()
@@ -102,7 +102,7 @@ func (t *Target) Decode(r *Reader) error {
 	*t = Target{}
 	t.Address, t.HasAddress, t.OtherAddress = f.address()
 	t.Durable = f.uint(0)
-	t.ExpiryPolicy = f.symbol()
+	t.ExpiryPolicy = f.kind()
 	t.Timeout = f.uint(0)
 	t.Dynamic = f.bool()
 	t.DynamicNodeProperties = f.raw()
@@ -157,9 +157,13 @@ func (f *fields) address() (address string, has bool, other Raw) {
 		return "", false, nil
 	}
 	if c := f.Next(); c != codeString8 && c != codeString32 {
-		return "", false, bytes.Clone(f.Raw())
+		other := f.Raw()
+		if len(other) > MaxName {
+			f.failf("address of %d bytes in %s, at most %d allowed", len(other), f.name, MaxName)
+		}
+		return "", false, bytes.Clone(other)
 	}
-	return f.String(), true, nil
+	return f.label(), true, nil
 }
 
 func appendAddress(dst []byte, address string, has bool, other Raw) []byte {

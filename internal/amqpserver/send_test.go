@@ -18,14 +18,15 @@ func TestFrameThatThePeerCannotTakeClosesTheConnection(t *testing.T) {
 		p := sc.raw()
 		p.open(func(o *amqp.Open) { o.MaxFrameSize = 512 })
 		p.begin(0)
-		a := rawAttach(0, amqp.RoleSender, "refuse"+string(make([]byte, 2000)))
+		a := rawAttach(0, amqp.RoleSender, "refuse"+string(make([]byte, 1000)))
 		a.Name, a.Source = "n", nil
 		p.send(0, a, nil) // refused at length: the description is cut
 		expect[*amqp.Attach](p)
 		if d := expect[*amqp.Detach](p); cond(d.Error) != "amqp:not-found" || len(d.Error.Description) != amqp.MaxShortDescription {
 			t.Errorf("detach with %d bytes of description, want %d", len(d.Error.Description), amqp.MaxShortDescription)
 		}
-		a = rawAttach(1, amqp.RoleSender, "sink"+string(make([]byte, 2000)))
+		a = rawAttach(1, amqp.RoleSender, "sink")
+		a.Target.DynamicNodeProperties = amqp.AppendBinary(nil, make([]byte, 2000))
 		p.send(0, a, nil) // the echoed target does not fit
 		if c := expect[*amqp.Close](p); cond(c.Error) != string(amqp.ErrCondFrameSizeTooSmall) {
 			t.Errorf("close = %v, want frame-size-too-small", c.Error)
