@@ -212,6 +212,7 @@ func (h *half) emitAttachLocked(e *entry, a *amqp.Attach) bool {
 	if end.sentDetach {
 		return true
 	}
+	o.beginNowLocked()
 	end.sentAttach = true
 	if l.reply != nil && h.side.at == upstream && a.Source != nil {
 		l.reply.attachedLocked(a)

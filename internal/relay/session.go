@@ -23,7 +23,8 @@ type half struct {
 	side    *side
 	in, out uint16 // channel of the peer, and ours
 
-	begun           bool // the peer's begin has come
+	toBegin         *amqp.Begin // ours to upstream, which goes with the first link
+	begun           bool        // the peer's begin has come
 	gotEnd, sentEnd bool
 	handleMax       uint32 // the peer's
 
@@ -66,6 +67,8 @@ func (h *half) sendsLocked() bool {
 // upstream. The answer does not wait for upstream's: a client that does not wait
 // either, as the Python SDK, gets answers to what it attaches from us ($cbs, a
 // refusal), and they must not come before it. What upstream refuses, it ends.
+// Upstream hears of the session with its first link: a client that has none to go
+// there costs it nothing, and the relay's own first token comes before all else.
 func (s *side) onBeginLocked(ch uint16, b *amqp.Begin) error {
 	switch {
 	case s.halves[ch] != nil:
@@ -90,8 +93,16 @@ func (s *side) onBeginLocked(ch uint16, b *amqp.Begin) error {
 	}
 	h.beginLocked(ch, b)
 	h.putBeginLocked(&amqp.Begin{HandleMax: math.MaxUint32})
-	o.putBeginLocked(b)
+	o.toBegin = b
 	return nil
+}
+
+// beginNowLocked begins the session upstream, if that was not done.
+func (h *half) beginNowLocked() {
+	if b := h.toBegin; b != nil {
+		h.toBegin = nil
+		h.putBeginLocked(b)
+	}
 }
 
 // onBegunLocked takes the answer to our begin.
@@ -176,7 +187,11 @@ func (h *half) putEndLocked(e *amqp.Error) {
 		return
 	}
 	h.sentEnd = true
-	h.side.putLocked(h.out, &amqp.End{Error: e}, nil)
+	if h.toBegin != nil {
+		h.toBegin, h.gotEnd = nil, true // what was never begun needs no end
+	} else {
+		h.side.putLocked(h.out, &amqp.End{Error: e}, nil)
+	}
 	h.other().dropQueueLocked()
 	if h.gotEnd {
 		h.releaseLocked()
