@@ -32,6 +32,8 @@ type Table[C comparable] struct {
 	max  int
 	log  func(error)
 
+	strangers *Strangers // whose connections yield where there is no room; see Guard
+
 	mu        sync.Mutex
 	closed    bool
 	nextID    uint64
@@ -52,6 +54,10 @@ func New[C comparable](name string, most int, log func(error)) *Table[C] {
 		conns: make(map[C]struct{}), listeners: make(map[net.Listener]struct{}),
 	}
 }
+
+// Guard says whose connections yield to newcomers when the table is full, or when there are no descriptors left. It
+// comes before the first connection.
+func (t *Table[C]) Guard(s *Strangers) { t.strangers = s }
 
 const acceptPause = 5 * time.Millisecond
 
@@ -82,6 +88,7 @@ func (t *Table[C]) Serve(ln net.Listener, serve func(net.Conn) error) error {
 		default:
 			// Out of descriptors: the connections that are open free them, so wait and go on.
 			t.log(fmt.Errorf("%s: accept: %w", t.name, err))
+			t.strangers.Cut()
 			time.Sleep(pause)
 			pause = min(2*pause, time.Second)
 		}
@@ -101,10 +108,15 @@ func temporary(err error) bool {
 
 // Enter takes a connection in; Leave has to follow. What is kept of it is made by
 // begin, under the table's lock, with a number that no other connection has. A
-// connection that is refused is closed: nothing was promised to its peer.
+// connection that is refused is closed: nothing was promised to its peer. Where the table is full, a stranger yields,
+// see Guard; until it has left, there is one more than the bound.
 func (t *Table[C]) Enter(nc net.Conn, begin func(id uint64) C) (C, error) {
+	strangers, g := t.strangers, GuestOf(nc)
+	if strangers == nil && g.Stranger() {
+		strangers = g.room
+	}
 	t.mu.Lock()
-	if t.closed || len(t.conns) >= t.max {
+	if full := len(t.conns) >= t.max; t.closed || full && (!strangers.Cut() || g.Why() != nil) {
 		closed := t.closed
 		t.mu.Unlock()
 		nc.Close()
