@@ -25,6 +25,9 @@ func (s *Session) onAttach(a *amqp.Attach) error {
 		s.endLocked(amqp.Errorf(amqp.ErrCondSessionHandleInUse, "Handle %d is attached already.", a.Handle))
 		return nil
 	}
+	if err := c.guest.Link(c.nlinks + 1); err != nil {
+		return limitExceeded(err)
+	}
 	l := link{s: s, attach: a, key: linkKey{a.Name, a.Role}, handle: noHandle}
 	p := &l
 	reply := Reply{Source: a.Source, Target: a.Target, Coordinator: a.Coordinator, MaxMessageSize: c.cfg.MaxMessageSize}

@@ -30,6 +30,10 @@ type Config struct {
 	MaxUnsettled   int    // deliveries per session and direction; default 100000
 	IncomingWindow uint32 // transfer frames per session; default 5000
 
+	// Tokens says that a connection is one of the strangers, whose cost is bounded (see accept.Strangers), until the handler
+	// calls Conn.Admit. One that comes as a stranger from where it was accepted (accept.GuestOf) is one until then anyway.
+	Tokens bool
+
 	LinkIdleTimeout time.Duration // a link over which nothing passes for so long is detached; default never
 	ConnIdleTimeout time.Duration // a connection without links for so long is closed, and one that has none after a minute; default never
 
@@ -80,6 +84,7 @@ func setDefault[T cmp.Ordered](field *T, value T) {
 const (
 	outSoftLimit      = 256 << 10 // bytes of unwritten output at which SendOut waits
 	outHardLimit      = 4 << 20   // bytes at which the read loop waits
+	outStrangerLimit  = 16 << 10  // the same, of a connection that has shown no good token
 	outEager          = 32 << 10  // bytes worth a write before the read loop has come to rest
 	outKeep           = 512 << 10 // bytes of capacity that an idle connection keeps
 	maxSASLFrame      = 4096      // bytes; the spec says 512, initial responses with tokens are longer

@@ -81,7 +81,7 @@ func (l *link) detachLocked(e *amqp.Error) {
 		l.s.flushLocked()
 		l.s.c.putLocked(l.s.out, &amqp.Detach{Handle: l.handle, Closed: true, Error: e})
 		calls := l.overLocked(e)
-		l.state = linkDetaching
+		l.detachingLocked()
 		l.s.c.laterLocked(calls...)
 	}
 }
@@ -92,7 +92,20 @@ func (l *link) refuseLocked(e *amqp.Error) {
 	if l.state == linkAttaching { // else the connection went under with it
 		l.s.c.putLocked(l.s.out, &amqp.Detach{Handle: l.handle, Closed: true, Error: e})
 		l.overLocked(e)
-		l.state = linkDetaching
+		l.detachingLocked()
+	}
+}
+
+// detached stands for every link whose peer has yet to answer our detach: that its handle is taken is all that has to be
+// known of it. It is never changed.
+var detached = &link{state: linkDetaching, handle: noHandle}
+
+// detachingLocked follows our detach. A peer that never answers it, such as one that is refused again and again, leaves
+// no name and nothing else of the attach here.
+func (l *link) detachingLocked() {
+	l.state = linkDetaching
+	if s := l.s; s.links[l.attach.Handle] == l {
+		s.links[l.attach.Handle] = detached
 	}
 }
 
@@ -153,12 +166,12 @@ func (s *Session) onDetach(d *amqp.Detach) {
 		s.flushLocked() // while the peer still knows the link
 		handle := l.handle
 		calls := l.overLocked(d.Error)
+		l.state = linkGone
 		// A link that is merely suspended is not kept here, which closed says. The SDKs want it too.
 		c.putLocked(s.out, &amqp.Detach{Handle: handle, Closed: true})
 		c.tasks = append(c.tasks, calls...)
 	}
-	l.state = linkGone
-	if s.links[d.Handle] == l {
+	if s.links[d.Handle] != nil {
 		delete(s.links, d.Handle)
 		c.nlinks--
 	}

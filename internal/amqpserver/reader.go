@@ -5,6 +5,8 @@ package amqpserver
 import (
 	"io"
 	"time"
+
+	"overdue/internal/amqp"
 )
 
 // connReader is what the frame reader reads from. Whenever it is asked, the frames that came with the previous read
@@ -22,7 +24,18 @@ func (r *connReader) Read(p []byte) (int, error) {
 	if n > 0 {
 		err = nil // it comes again with the next read
 	}
+	if spent := c.guest.Spend(n); spent != nil {
+		return 0, limitExceeded(spent)
+	}
 	return n, err
+}
+
+// limitExceeded is what a peer is told that wants more than it may have yet; nil for nil.
+func limitExceeded(err error) *amqp.Error {
+	if err == nil {
+		return nil
+	}
+	return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection is closed: %v.", err)
 }
 
 // beforeRead brings the connection to rest: the handler's calls are made, the output is complete and not too long.
@@ -37,7 +50,7 @@ func (c *Conn) beforeRead() {
 		if len(c.out) > 0 {
 			c.signalLocked()
 		}
-		if len(c.out) <= outHardLimit || c.state == connDead {
+		if len(c.out) <= c.outLimit() || c.state == connDead {
 			break
 		}
 		// The peer asks faster than it takes the answers. The writer has a deadline, so this ends.
@@ -49,6 +62,14 @@ func (c *Conn) beforeRead() {
 		deadline = time.Now().Add(idleTimeoutFactor * c.cfg.IdleTimeout)
 	}
 	_ = c.nc.SetReadDeadline(deadline) // a failure shows in the read
+}
+
+// outLimit is how long the output may be before its cause has to wait.
+func (c *Conn) outLimit() int {
+	if c.guest.Stranger() {
+		return outStrangerLimit
+	}
+	return outHardLimit
 }
 
 // resumeLocked ends the read loop's rest, during which the writer may be making calls in its place.

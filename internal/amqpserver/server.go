@@ -16,10 +16,18 @@ var ErrServerClosed = accept.ErrClosed
 // ErrTooManyConns is returned by ServeConn when Config.MaxConns connections are being served.
 var ErrTooManyConns = accept.ErrTooMany
 
+// FirstTokenTimeout is how long a handler should wait for a peer's first good token.
+const FirstTokenTimeout = accept.FirstTokenTimeout
+
+// Admit says that the peer has shown a good token, or needs none: it is no stranger any more, see Config.Tokens.
+func (c *Conn) Admit() { c.guest.Admit() }
+
 // A Server serves AMQP 1.0 connections.
 type Server struct {
 	cfg   Config
 	conns *accept.Table[*Conn]
+
+	strangers *accept.Strangers // nil without Config.Tokens
 }
 
 // New returns a server. It panics if cfg.Handler is nil, which no configuration file can cause.
@@ -28,7 +36,12 @@ func New(cfg Config) *Server {
 		panic("amqpserver: Config.Handler is nil")
 	}
 	cfg = cfg.withDefaults()
-	return &Server{cfg: cfg, conns: accept.New[*Conn]("amqpserver", cfg.MaxConns, cfg.ErrorLog)}
+	s := &Server{cfg: cfg, conns: accept.New[*Conn]("amqpserver", cfg.MaxConns, cfg.ErrorLog)}
+	if cfg.Tokens {
+		s.strangers = accept.NewStrangers(accept.Limits{})
+	}
+	s.conns.Guard(s.strangers)
+	return s
 }
 
 // Serve accepts connections until the listener fails or the server is closed, and always returns an error:
@@ -43,6 +56,7 @@ func (s *Server) ServeConn(nc net.Conn) error {
 		return err
 	}
 	defer s.conns.Leave(c)
+	defer c.guest.Leave()
 	if err := c.serve(); err != nil {
 		return fmt.Errorf("amqpserver: connection from %v: %w", nc.RemoteAddr(), err)
 	}

@@ -89,6 +89,9 @@ func (c *Conn) onBegin(ch uint16, b *amqp.Begin) error {
 	case b.HasRemoteChannel:
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "Begin on channel %d answers a session that was never begun.", ch)
 	}
+	if err := c.guest.Session(len(c.sessions) + 1); err != nil {
+		return limitExceeded(err)
+	}
 	out := slices.Index(c.channels, nil)
 	if out < 0 {
 		out = len(c.channels)

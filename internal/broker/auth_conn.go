@@ -16,8 +16,7 @@ import (
 )
 
 // tokenTimeout is how long a connection may live until it has put a token.
-// Source: service-bus-amqp-protocol-guide.
-const tokenTimeout = 20 * time.Second
+const tokenTimeout = amqpserver.FirstTokenTimeout
 
 // maxGrants bounds the audiences of one connection; a client needs two per
 // entity.
@@ -44,6 +43,7 @@ func (a *access) begin(b *Broker, peer *amqpserver.Conn) {
 	a.b, a.peer = b, peer
 	a.home.begin(b, peer)
 	if !b.secured() {
+		peer.Admit()
 		return
 	}
 	a.mu.Lock()
@@ -51,6 +51,7 @@ func (a *access) begin(b *Broker, peer *amqpserver.Conn) {
 	a.grants = make(map[string]grant)
 	if r := b.plainRule(peer.SASL()); r != nil {
 		a.grants[""] = grant{claims: r.claims()}
+		peer.Admit()
 		return
 	}
 	a.waiting = true

@@ -58,6 +58,7 @@ func New(cfg Config) (*Broker, error) {
 		SASLWelcome:     "Welcome!",
 		ContainerID:     newMessageID() + "_G0", // as the service's look: 32 digits and a number
 		Authenticate:    b.authenticator(),
+		Tokens:          b.secured(),
 		MaxMessageSize:  b.cfg.MaxMessageSize,
 		LinkIdleTimeout: cfg.LinkIdleTimeout,
 		ConnIdleTimeout: cfg.ConnectionIdleTimeout,

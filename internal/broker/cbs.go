@@ -58,6 +58,7 @@ func (c *conn) putToken(req *request) response {
 		if proven, err = ns.prove(token, strings.EqualFold(kind, tokenSAS) || isSAS(token), a.path()); err != nil {
 			return response{status: statusUnauthorized, condition: condAuthFailed, description: err.Error()}
 		}
+		c.peer.Admit() // whether or not there is what the token is for
 	}
 	if a.name != "" {
 		if _, err := ns.look(a.name); err != nil {
