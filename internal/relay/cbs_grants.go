@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"overdue/internal/accept"
 	"overdue/internal/amqp"
 	"overdue/internal/sas"
 )
@@ -16,7 +17,7 @@ import (
 const (
 	// admissionTimeout is how long a client may stay that has proven nothing. The
 	// service waits as long for a first token.
-	admissionTimeout = 20 * time.Second
+	admissionTimeout = accept.FirstTokenTimeout
 	// maxGrants bounds the audiences of one client; it needs two per entity.
 	maxGrants = 20_000
 )
@@ -27,6 +28,7 @@ type grants struct {
 	admit   func(Credentials) (sas.Grant, error)
 	remote  net.Addr
 	lapsed  func(never bool) // something that was proven holds no longer, or nothing has been proven in time
+	proof   func()           // something good was proven; must not block
 	mu      sync.Mutex
 	over    bool
 	waiting bool                 // for the first proof
@@ -43,6 +45,13 @@ func newGrants(admit func(Credentials) (sas.Grant, error), remote net.Addr, laps
 		return nil
 	}
 	return &grants{admit: admit, remote: remote, lapsed: lapsed, proven: make(map[string]sas.Grant)}
+}
+
+// onProof has f called with every good proof, under g's lock. It comes before the first.
+func (g *grants) onProof(f func()) {
+	if g != nil {
+		g.proof = f
+	}
 }
 
 // wait starts waiting for a first proof, if there was none.
@@ -115,6 +124,9 @@ func (g *grants) put(proven sas.Grant) bool {
 		return false
 	}
 	g.proven[path] = proven
+	if g.proof != nil {
+		g.proof()
+	}
 	if g.waiting || !expires.IsZero() && (g.due.IsZero() || expires.Before(g.due)) {
 		g.waiting = false
 		g.armLocked(expires)

@@ -105,6 +105,7 @@ func setDefault[T cmp.Ordered](field *T, value T) {
 const (
 	outSoftLimit      = 256 << 10 // bytes of unwritten output at which transfers wait
 	outHardLimit      = 4 << 20   // bytes at which the read loop that causes them waits
+	outStrangerLimit  = 16 << 10  // the same, of a client that has shown no good token
 	outEager          = 32 << 10  // bytes worth a write before the read loop has come to rest
 	outKeep           = 512 << 10 // bytes of capacity of a buffer that is used again
 	maxSASLFrame      = 4096      // bytes; the spec says 512, initial responses with tokens are longer

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"overdue/internal/accept"
 	"overdue/internal/amqp"
 )
 
@@ -16,6 +17,7 @@ import (
 func (c *conn) handshakeClient() error {
 	s := &c.sides[client]
 	c.beginAuth(s.nc.RemoteAddr())
+	c.auth.grants.onProof(c.guest.Admit)
 	proto, err := s.in.ReadProto()
 	if err != nil {
 		return s.readError(err)
@@ -99,6 +101,9 @@ func (c *conn) reachUpstream() error {
 func (c *conn) dialUpstream() error {
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.HandshakeTimeout)
 	defer cancel()
+	if err := c.guest.Spend(accept.UpstreamCost); err != nil {
+		return limitExceeded(err)
+	}
 	nc, err := c.cfg.Dial(ctx)
 	if err != nil {
 		return &upstreamError{err}
@@ -138,6 +143,9 @@ func (c *conn) connectUpstream() error {
 		return &upstreamError{errors.New("it allows one session (channel-max 0), which the relay's own tokens take; have the clients' tokens passed on")}
 	}
 	s.openedLocked()
+	if c.auth.grants == nil {
+		c.guest.Admit() // upstream has taken it, or nobody asks for tokens
+	}
 	if c.ownSession {
 		s.channels = append(s.channels, nil) // ownChannel
 		c.upstreamOpenLocked()

@@ -72,6 +72,12 @@ func (h *half) onAttachLocked(a *amqp.Attach) {
 		h.passLocked(&entry{link: l, p: a})
 		return
 	}
+	if h.side.at == client {
+		if err := h.s.c.guest.Link(h.s.c.links + 1); err != nil {
+			h.s.c.failLocked(h.side, limitExceeded(err))
+			return
+		}
+	}
 	l := &link{s: h.s, name: a.Name, sender: sender}
 	l.ends[h.side.at].in = a.Handle
 	if !h.handleLocked(l) {
@@ -278,6 +284,7 @@ func (l *link) breakLocked(e *amqp.Error) {
 // refuseLocked answers an attach the way links are refused: attached without a
 // terminus, then detached.
 func (l *link) refuseLocked(h *half, a *amqp.Attach, e *amqp.Error) {
+	l.name, l.leads = "", nil // until the client answers, nothing is kept but the handle
 	end, far := &l.ends[h.side.at], &l.ends[1-h.side.at]
 	far.gotDetach, far.sentDetach = true, true
 	end.sentAttach = true

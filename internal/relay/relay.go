@@ -24,6 +24,8 @@ type Relay struct {
 	ctx    context.Context // of every dial
 	cancel context.CancelFunc
 	conns  *accept.Table[*conn]
+
+	strangers *accept.Strangers // clients that have yet to show a good token; nil: they need none, see Config.Admit
 }
 
 // New returns a relay. It panics if cfg.Dial is nil, which no configuration file
@@ -34,7 +36,12 @@ func New(cfg Config) *Relay {
 	}
 	cfg = cfg.withDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Relay{cfg: cfg, ctx: ctx, cancel: cancel, conns: accept.New[*conn]("relay", cfg.MaxConns, cfg.ErrorLog)}
+	r := &Relay{cfg: cfg, ctx: ctx, cancel: cancel, conns: accept.New[*conn]("relay", cfg.MaxConns, cfg.ErrorLog)}
+	if cfg.Tokens != nil && cfg.Admit != nil {
+		r.strangers = accept.NewStrangers(accept.Limits{})
+	}
+	r.conns.Guard(r.strangers)
+	return r
 }
 
 // Serve accepts clients until the listener fails or the relay is closed, and
@@ -51,6 +58,8 @@ func (r *Relay) ServeConn(nc net.Conn) error {
 		return err
 	}
 	defer r.conns.Leave(c)
+	defer c.guest.Leave()
+	c.guest.Ends(c.cut)
 	if err := c.serve(); err != nil {
 		return fmt.Errorf("relay: connection from %v: %w", nc.RemoteAddr(), err)
 	}

@@ -80,6 +80,9 @@ func (s *side) onBeginLocked(ch uint16, b *amqp.Begin) error {
 	case s.at == upstream:
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "Sessions are begun by clients.")
 	}
+	if err := s.c.guest.Session(len(s.halves) + 1); err != nil {
+		return limitExceeded(err)
+	}
 	sess := &session{c: s.c}
 	for i := range sess.halves {
 		h := &sess.halves[i]

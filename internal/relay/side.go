@@ -88,7 +88,20 @@ func (r *sideReader) Read(p []byte) (int, error) {
 	if n > 0 {
 		err = nil // it comes again with the next read
 	}
+	if s.at == client {
+		if spent := s.c.guest.Spend(n); spent != nil {
+			return 0, limitExceeded(spent)
+		}
+	}
 	return n, err
+}
+
+// limitExceeded is what a client is told that wants more than it may have yet; nil for nil.
+func limitExceeded(err error) *amqp.Error {
+	if err == nil {
+		return nil
+	}
+	return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection is closed: %v.", err)
 }
 
 // beforeRead brings the read loop to rest.
@@ -150,7 +163,13 @@ func (s *side) waitUnbufferedLocked() {
 
 // overfullLocked reports whether the output is so long that what adds to it has
 // to wait.
-func (s *side) overfullLocked() bool { return s.state != sideDead && s.queuedLen() > outHardLimit }
+func (s *side) overfullLocked() bool {
+	limit := outHardLimit
+	if s.c.guest.Stranger() {
+		limit = outStrangerLimit
+	}
+	return s.state != sideDead && s.queuedLen() > limit
+}
 
 // readLoop handles the peer's frames until the side ends; nil means that it has
 // closed without an error, or answered our close.
@@ -265,6 +284,8 @@ func (s *side) readError(err error) error {
 	defer s.c.unlock()
 	timeout := isTimeout(err)
 	switch {
+	case s.c.guest.Why() != nil:
+		return s.c.guest.Why()
 	case s.c.wasCut:
 		return errCut
 	case s.state == sideClosing && timeout:
