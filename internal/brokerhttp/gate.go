@@ -10,6 +10,7 @@ import (
 
 	"overdue/internal/atom"
 	"overdue/internal/broker"
+	"overdue/internal/door"
 )
 
 // namespaceOf returns the namespace that a request is for: see broker.NamespaceOf.
@@ -23,13 +24,21 @@ func (s *Server) mayUse(r *http.Request, path string, c claim) error {
 	if c == claimSend {
 		needed = broker.ClaimSend
 	}
-	return s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, needed)
+	return s.admit(r, s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, needed))
+}
+
+// admit passes on what became of a request's token. Where it was good, the connection is no stranger any more.
+func (s *Server) admit(r *http.Request, err error) error {
+	if err == nil {
+		door.Admit(r)
+	}
+	return err
 }
 
 // mayManage decides whether a request may go on that is about what is at path,
 // not about its messages; "" is the namespace.
 func (s *Server) mayManage(r *http.Request, path string) error {
-	return s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, broker.ClaimManage)
+	return s.admit(r, s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, broker.ClaimManage))
 }
 
 // adminGate decides whether a request of the administration API may go on. All
@@ -47,7 +56,7 @@ func (g adminGate) Authorize(r *http.Request, path string, right atom.Right) err
 	} else {
 		path = strings.Trim(r.URL.Path, "/")
 	}
-	err := g.s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, needed)
+	err := g.s.admit(r, g.s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, needed))
 	if errors.Is(err, broker.ErrClaimMissing) {
 		return fmt.Errorf("%w: %w", atom.ErrClaimMissing, err)
 	}

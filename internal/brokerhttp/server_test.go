@@ -315,7 +315,12 @@ func TestSilentClientsKeepNobodyOut(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(c *Config) { c.MaxConns = 2 })
-		first, _ := sc.dial(), sc.dial()
+		first, second := sc.dial(), sc.dial()
+		for _, c := range []net.Conn{first, second} { // who says nothing would yield
+			if _, err := io.WriteString(c, "AMQP"); err != nil {
+				t.Fatal(err)
+			}
+		}
 		synctest.Wait()
 		third := sc.dial()
 		if _, err := third.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {

@@ -21,6 +21,10 @@
 // WebSocket message may be of any length, because nothing ever holds one: what it
 // carries is a stream, and the frames of AMQP in it are bounded by who reads them.
 //
+// Where tokens are asked for (not Config.Open), a connection is one of the
+// accept.Strangers from its first byte to its first good token, over whatever it
+// comes. Where none are, it is one until it is known what it speaks.
+//
 // # Browsers
 //
 // A door that asks for no keys is open to whoever reaches it, and any web page can

@@ -35,7 +35,9 @@ type Config struct {
 	// TLS serves the clients that begin with its handshake; nil turns them away.
 	TLS *tls.Config
 	// Open says that nobody has to show a token. Pages of other machines are kept
-	// out then: see the package comment.
+	// out then: see the package comment. Otherwise a connection is one of the
+	// accept.Strangers until AMQP, which finds it by accept.GuestOf, or HTTP, by
+	// Admit, says that it has shown a good one.
 	Open bool
 	// MaxConns bounds the connections, of all protocols together. Default 10000.
 	MaxConns int
@@ -63,6 +65,8 @@ type Server struct {
 	http  *http.Server
 	feed  *feed
 
+	strangers *accept.Strangers // every connection, until it is good; see Config.Open and Admit
+
 	started bool          // feed is being served; written while a connection enters
 	httpEnd chan struct{} // closed when http.Serve has ended
 }
@@ -80,14 +84,16 @@ func New(cfg Config) *Server {
 	}
 	s := &Server{
 		cfg: cfg, feed: newFeed(), httpEnd: make(chan struct{}),
-		conns: accept.New[net.Conn]("door", cfg.MaxConns, cfg.ErrorLog),
+		conns: accept.New[net.Conn]("door", cfg.MaxConns, cfg.ErrorLog), strangers: accept.NewStrangers(accept.Limits{}),
 	}
+	s.conns.Guard(s.strangers)
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serveHTTP),
 		ReadHeaderTimeout: headTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHead,
 		BaseContext:       func(net.Listener) context.Context { return cfg.Requests },
+		ConnContext:       withGuest,
 		ErrorLog:          lineLogger(s.log),
 	}
 	return s
@@ -116,8 +122,15 @@ func (s *Server) serveConn(nc net.Conn, plain bool) error {
 	}
 	defer s.conns.Leave(nc)
 	defer nc.Close()
-	c, what, err := s.recognise(nc, plain)
+	guest := s.strangers.Enter(nc)
+	defer guest.Leave()
+	c, what, err := s.recognise(nc, guest, plain)
+	if s.cfg.Open {
+		guest.Admit()
+	}
 	switch {
+	case guest.Why() != nil:
+		return fmt.Errorf("door: connection from %v: %w", nc.RemoteAddr(), guest.Why())
 	case errors.Is(err, errNothingSaid):
 		return nil // such as a probe that wants to know whether somebody listens
 	case err != nil:

@@ -11,6 +11,7 @@ import (
 	"net"
 	"time"
 
+	"overdue/internal/accept"
 	"overdue/internal/tlsrecord"
 )
 
@@ -56,16 +57,16 @@ var handshakeFailure = []byte{21, 3, 3, 0, 2, 2, 40}
 
 // recognise finds out what nc speaks, through TLS if that comes first. The
 // connection that it returns still has everything to say.
-func (s *Server) recognise(nc net.Conn, plain bool) (net.Conn, protocol, error) {
+func (s *Server) recognise(nc net.Conn, guest *accept.Guest, plain bool) (net.Conn, protocol, error) {
 	// A deadline that cannot be set is one of a connection that is closed, which shows below.
 	_ = nc.SetDeadline(time.Now().Add(s.cfg.FirstByteTimeout))
-	c, what, err := peek(nc)
+	c, what, err := peek(nc, guest)
 	if err != nil {
 		return nil, 0, err
 	}
 	switch {
 	case what == speaksTLS:
-		if c, what, err = s.unwrap(c); err != nil {
+		if c, what, err = s.unwrap(c, guest); err != nil {
 			return nil, 0, err
 		}
 	case !plain:
@@ -76,8 +77,11 @@ func (s *Server) recognise(nc net.Conn, plain bool) (net.Conn, protocol, error) 
 	return c, what, nil
 }
 
+// tlsCost is what is reckoned for TLS, in bytes: its buffers, which hold a record each way.
+const tlsCost = 32 << 10
+
 // unwrap does the handshake of TLS, and peeks at what is inside.
-func (s *Server) unwrap(c net.Conn) (net.Conn, protocol, error) {
+func (s *Server) unwrap(c net.Conn, guest *accept.Guest) (net.Conn, protocol, error) {
 	if s.cfg.TLS == nil {
 		return nil, 0, errors.Join(ErrNoTLS, refuseTLS(c))
 	}
@@ -85,14 +89,18 @@ func (s *Server) unwrap(c net.Conn) (net.Conn, protocol, error) {
 	if err := tc.Handshake(); err != nil {
 		return nil, 0, fmt.Errorf("TLS: %w", err)
 	}
-	inner, what, err := peek(tc)
+	// Its buffers and keys.
+	if err := guest.Spend(tlsCost); err != nil {
+		return nil, 0, fmt.Errorf("TLS: %w", err)
+	}
+	inner, what, err := peek(tc, guest)
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("within TLS: %w", err)
 	case what == speaksTLS:
 		return nil, 0, errTLSInTLS
 	}
-	return secured{inner, tc}, what, nil
+	return secured{inner, tc, guest}, what, nil
 }
 
 // refuseTLS answers a client's first record. It is read before: closing on what
@@ -143,8 +151,8 @@ func refusePlain(c net.Conn, what protocol) {
 
 // peek reads the first four bytes of nc, which every protocol here has, and
 // returns a connection that begins with them.
-func peek(nc net.Conn) (net.Conn, protocol, error) {
-	c := &peeked{Conn: nc}
+func peek(nc net.Conn, guest *accept.Guest) (net.Conn, protocol, error) {
+	c := &peeked{Conn: nc, guest: guest}
 	n, err := io.ReadFull(nc, c.head[:])
 	switch {
 	case n == 0 && errors.Is(err, io.EOF):
@@ -159,9 +167,13 @@ func peek(nc net.Conn) (net.Conn, protocol, error) {
 // here it is read by one goroutine at a time.
 type peeked struct {
 	net.Conn
-	head [4]byte
-	used int
+	guest *accept.Guest
+	head  [4]byte
+	used  int
 }
+
+// Guest is its place among the strangers.
+func (c *peeked) Guest() *accept.Guest { return c.guest }
 
 // Socket is what writes go to as they are; nil if that is no TCP connection.
 func (c *peeked) Socket() *net.TCPConn {
@@ -182,8 +194,12 @@ func (c *peeked) Read(b []byte) (int, error) {
 // secured is a peeked connection within TLS.
 type secured struct {
 	net.Conn
-	tls *tls.Conn
+	tls   *tls.Conn
+	guest *accept.Guest
 }
+
+// Guest is its place among the strangers.
+func (c secured) Guest() *accept.Guest { return c.guest }
 
 // ConnectionState is that of the TLS around it.
 func (c secured) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }

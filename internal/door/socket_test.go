@@ -16,7 +16,7 @@ func TestSocketIsShownOfPlainConnectionsOnly(t *testing.T) {
 		t.Errorf("socket of a plain connection = %v, want the one it was made of", got)
 	}
 	over := tls.Server(plain, &tls.Config{})
-	var inner net.Conn = secured{&peeked{Conn: over}, over}
+	var inner net.Conn = secured{&peeked{Conn: over}, over, nil}
 	if s, ok := inner.(interface{ Socket() *net.TCPConn }); ok && s.Socket() != nil {
 		t.Error("a connection over TLS shows a socket, want none")
 	}

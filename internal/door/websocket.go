@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"overdue/internal/accept"
 )
 
 // WebSocketPath is where clients ask for AMQP over WebSocket. Compared without
@@ -41,7 +43,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	// The context of the request would end this with Shutdown already.
 	ctx, cut := context.WithCancel(context.WithoutCancel(r.Context()))
-	stream := wsConn{websocket.NetConn(ctx, ws, websocket.MessageBinary), cut}
+	stream := wsConn{websocket.NetConn(ctx, ws, websocket.MessageBinary), cut, guestOf(r)}
 	err = s.cfg.AMQP(stream)
 	cut()
 	// Both are done with AMQP, and say so to what is below. A client that is gone does not
@@ -68,8 +70,12 @@ func offersAMQP(r *http.Request) bool {
 // it; when it waits for nothing, serveWebSocket can still say goodbye.
 type wsConn struct {
 	net.Conn
-	cut context.CancelFunc
+	cut   context.CancelFunc
+	guest *accept.Guest
 }
+
+// Guest is its place among the strangers.
+func (c wsConn) Guest() *accept.Guest { return c.guest }
 
 func (c wsConn) Close() error {
 	c.cut()

@@ -96,6 +96,9 @@ type spelledConn struct {
 	requests splitter
 }
 
+// NetConn is the connection as it was accepted.
+func (c *spelledConn) NetConn() net.Conn { return c.Conn }
+
 func (c *spelledConn) Read(b []byte) (n int, err error) {
 	if len(c.early) > 0 {
 		n = copy(b, c.early)
