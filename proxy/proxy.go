@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 
 	"overdue/internal/door"
 	"overdue/internal/inflight"
@@ -128,7 +127,7 @@ type Proxy struct {
 	senders *senders
 	metrics *metrics
 	places  chan struct{} // one per send in flight
-	bodies  *semaphore.Weighted
+	bodies  *sbrest.Bodies
 	known   atomic.Pointer[sas.Keys] // see SetKeys
 	behind  *relay.Relay             // the AMQP door; nil = there is none
 	port    *door.Server
@@ -188,7 +187,7 @@ func New(cfg Config) (*Proxy, error) {
 		senders: newSenders(cfg.Client, cfg.Log),
 		metrics: m,
 		places:  make(chan struct{}, cfg.MaxInFlight),
-		bodies:  semaphore.NewWeighted(max(bodyBudget, cfg.MaxBodySize)),
+		bodies:  sbrest.NewBodies(bodyBudget),
 	}
 	p.known.Store(&cfg.Keys)
 	p.waits, p.endWaits = context.WithCancel(context.Background())

@@ -49,18 +49,18 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request) error {
 	if p.upstream == nil || !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, r.Method) {
 		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, sbrest.Quoted(r.URL.Path))
 	}
-	select {
-	case p.relays <- struct{}{}:
-		defer func() { <-p.relays }()
-	default:
-		return errBusy
-	}
 	wait, isReceive := waitOf(r)
 	body, done, err := p.body(w, r, p.cfg.MaxBodySize)
 	if err != nil {
 		return err
 	}
 	defer func() { done() }()
+	select { // behind the body: one that dribbles keeps no place
+	case p.relays <- struct{}{}:
+		defer func() { <-p.relays }()
+	default:
+		return errBusy
+	}
 	if isReceive || len(body) == 0 {
 		// A receive needs no body, and may wait for long: what others need for theirs it does not keep.
 		done()

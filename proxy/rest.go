@@ -174,57 +174,41 @@ func (p *Proxy) transmit(ctx context.Context, entity string, ms []*azservicebus.
 	return classify(sn.sdk.SendMessageBatch(ctx, b, nil))
 }
 
-// body reads the body of a request, which may have most bytes. It takes as much of the budget for bodies as
-// the body may be long; done gives it back.
+// body reads the body of a request, which may have most bytes, into the budget for bodies; done gives its room back.
 func (p *Proxy) body(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), err error) {
 	size := r.ContentLength
 	if size > most {
 		return nil, nil, fmt.Errorf("%w: body of %d bytes, at most %d", errTooLarge, size, most)
 	}
-	if size < 0 {
-		size = most
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), p.cfg.SendTimeout)
 	defer cancel()
-	if err := p.bodies.Acquire(ctx, size); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errBusy, err)
-	}
-	defer func() {
-		if err != nil {
-			p.bodies.Release(size)
-		}
-	}()
-	body, err = readBody(http.MaxBytesReader(w, r.Body, most), r.ContentLength)
+	control := http.NewResponseController(w)
+	interrupt := func() { _ = control.SetReadDeadline(time.Now()) } // see ServeHTTP
+	body, done, err = p.bodies.Read(ctx, http.MaxBytesReader(w, r.Body, most), size, most, interrupt)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, bodyError(err)
 	}
 	// Left in place, the deadline would cut the wait for the broker short as well. Where
 	// the body did not come it stays: net/http would otherwise wait for the rest of it.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // see ServeHTTP
-	return body, func() { p.bodies.Release(size) }, nil
+	_ = control.SetReadDeadline(time.Time{})
+	return body, done, nil
 }
 
-// readBody reads all of r, whose length is known unless it is negative.
-func readBody(r io.Reader, length int64) ([]byte, error) {
-	var body []byte
-	var err error
-	if length >= 0 {
-		body = make([]byte, length)
-		_, err = io.ReadFull(r, body)
-	} else {
-		body, err = io.ReadAll(r)
-	}
+// bodyError is why there is no body.
+func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	var timeout interface{ Timeout() bool }
 	switch {
-	case err == nil:
-		return body, nil
+	case errors.Is(err, sbrest.ErrNoRoom):
+		return fmt.Errorf("%w: %w", errBusy, err)
+	case errors.Is(err, sbrest.ErrSlowBody):
+		return fmt.Errorf("%w: %w", errSlowBody, err)
 	case errors.As(err, &tooLarge):
-		return nil, fmt.Errorf("%w: %w", errTooLarge, err)
+		return fmt.Errorf("%w: %w", errTooLarge, err)
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return nil, fmt.Errorf("%w: %w", errSlowBody, err)
+		return fmt.Errorf("%w: %w", errSlowBody, err)
 	}
-	return nil, sbrest.BadRequest("The body of the request ended early.")
+	return sbrest.BadRequest("The body of the request ended early.")
 }
 
 // refuse answers with an error, in the form of Service Bus. The log has what the client

@@ -203,8 +203,8 @@ func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
 				if took := time.Since(start); took > 5*time.Second {
 					t.Errorf("the answer took %v, want at most 5 s", took)
 				}
-				if !sc.proxy.bodies.TryAcquire(bodyBudget) {
-					t.Error("the budget for bodies is not given back")
+				if n := sc.proxy.bodies.Used(); n != 0 {
+					t.Errorf("%d bytes of the budget for bodies are taken, want none", n)
 				}
 			})
 		})
@@ -270,11 +270,12 @@ func TestTheDeadlineOfTheBodyEndsWithTheBody(t *testing.T) {
 func TestLargeUploadsWaitForTheirShareOfMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) { s.proxy.SendTimeout = 5 * time.Second })
-		if !sc.proxy.bodies.TryAcquire(bodyBudget) {
-			t.Fatal("the budget for bodies is not free")
+		_, done, err := sc.proxy.bodies.Read(t.Context(), strings.NewReader(strings.Repeat("x", bodyBudget)), -1, bodyBudget, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
 		sc.want(sc.post("/orders/messages", "hello"), http.StatusServiceUnavailable, "in flight")
-		sc.proxy.bodies.Release(bodyBudget)
+		done()
 		sc.want(sc.post("/orders/messages", "hello"), http.StatusCreated, "")
 	})
 }

@@ -54,7 +54,7 @@ var rooms = map[string]room{
 		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/dlq", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/kept", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink", "internal/tlsrecord"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, prometheus, sync, term, yaml, zap},
 	},
-	"proxy":               {[]string{"scheduler", "internal/amqp", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/sas", "internal/sbclient", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
+	"proxy":               {[]string{"scheduler", "internal/amqp", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/sas", "internal/sbclient", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, zap}},
 	"monitor":             {[]string{"alert", "scheduler", "internal/entities", "internal/kept", "internal/operations", "internal/sblink"}, []string{backoff, goamqp, prometheus, sync, zap}},
 	"alert":               {[]string{"internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
 	"scheduler":           {[]string{"internal/inflight", "internal/kept", "internal/operations", "internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, bbolt, goamqp}},

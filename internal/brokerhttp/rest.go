@@ -44,7 +44,7 @@ type restOptions struct {
 func newREST(ns func(*http.Request) *broker.Namespace, o restOptions) http.Handler {
 	o.MaxReceives = cmp.Or(max(o.MaxReceives, 0), 5000)
 	o.MaxBodies = cmp.Or(max(o.MaxBodies, 0), 64<<20)
-	return &rest{namespace: ns, options: o}
+	return &rest{namespace: ns, options: o, bodies: sbrest.NewBodies(o.MaxBodies)}
 }
 
 // isREST reports whether r is a request of the REST runtime API.
@@ -58,7 +58,7 @@ type rest struct {
 	options   restOptions
 
 	receives atomic.Int64 // that wait
-	bodies   atomic.Int64 // bytes
+	bodies   *sbrest.Bodies
 }
 
 func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {

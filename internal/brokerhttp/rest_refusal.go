@@ -59,7 +59,7 @@ func refusalFor(err error) *restRefusal {
 		return &restRefusal{status: http.StatusForbidden, detail: "The message or the batch is too large: " + err.Error() + "."}
 	case errors.As(err, &tooLarge):
 		return &restRefusal{status: http.StatusForbidden, detail: fmt.Sprintf("The body is too large: at most %d bytes are taken.", tooLarge.Limit)}
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, sbrest.ErrSlowBody):
 		return &restRefusal{status: http.StatusRequestTimeout, retryAfter: 1, detail: "The body of the request did not come in time."}
 	case errors.Is(err, queue.ErrLockLost):
 		return &restRefusal{status: http.StatusNotFound,

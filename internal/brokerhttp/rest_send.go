@@ -3,6 +3,7 @@
 package brokerhttp
 
 import (
+	"context"
 	"errors"
 	"io"
 	"maps"
@@ -22,18 +23,11 @@ func (h *rest) send(w http.ResponseWriter, r *http.Request, ns *broker.Namespace
 		return refusal
 	}
 	limit := int64(entity.MaxMessageSize())
-	size := r.ContentLength
-	if size < 0 || size > limit {
-		size = limit
-	}
-	if err := reserve(&h.bodies, size, h.options.MaxBodies); err != nil {
-		return err
-	}
-	defer h.bodies.Add(-size)
-	body, err := readBody(w, r, limit)
+	body, done, err := h.body(w, r, limit)
 	if err != nil {
 		return err
 	}
+	defer done()
 	ms, _, err := sbrest.ParseSend(r, body, nil)
 	if err != nil {
 		return err
@@ -60,6 +54,24 @@ func (h *rest) send(w http.ResponseWriter, r *http.Request, ns *broker.Namespace
 	}
 	w.WriteHeader(http.StatusCreated)
 	return nil
+}
+
+// bodyWait is how long a body waits for room before its client is told to come again.
+const bodyWait = 10 * time.Second
+
+// body reads the body of r to its end, as long as it is no longer than limit; done gives its room back.
+func (h *rest) body(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, done func(), err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), bodyWait)
+	defer cancel()
+	interrupt := func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) } // as in timedBody
+	body, done, err = h.bodies.Read(ctx, http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit, interrupt)
+	switch {
+	case errors.Is(err, sbrest.ErrNoRoom):
+		err = errBusy
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = badRequest("The body of the request ended early.")
+	}
+	return body, done, err
 }
 
 // readBody reads the body of r to its end, and so lets net/http notice from then
