@@ -66,7 +66,7 @@ func (m *amqpMessage) readFields(raw *amqp.Message) (err error) {
 	if m.PartitionKey, err = idText(key, keyed, "partition key"); err != nil {
 		return err
 	}
-	if m.TTL, err = timeToLiveOf(raw); err != nil {
+	if m.TTL, err = raw.Life(); err != nil {
 		return sbrest.BadRequest("The message cannot be read: %s.", err)
 	}
 	if at, ok := amqp.MapLookup(raw.MessageAnnotations, annotationScheduledEnqueueTime); ok && !at.Null() {
@@ -104,32 +104,6 @@ func newMessageID() string {
 	binary.BigEndian.PutUint64(b[:], rand.Uint64())
 	binary.BigEndian.PutUint32(b[8:], rand.Uint32())
 	return base64.RawURLEncoding.EncodeToString(b[:])
-}
-
-// timeToLiveOf is how long the message lives by what it says itself, 0 when it does not say. The
-// header counts. Some clients state only when the message ends and when it was made; Service Bus is said to
-// ignore that, other brokers do not, and who states it means it.
-func timeToLiveOf(m *amqp.Message) (time.Duration, error) {
-	if ttl, ok := amqp.ListField(m.Header, amqp.HeaderTTL); ok {
-		return time.Duration(ttl.Uint()) * time.Millisecond, ttl.Err()
-	}
-	expiry, ok := amqp.ListField(m.Properties, amqp.PropertyAbsoluteExpiryTime)
-	if !ok {
-		return 0, nil
-	}
-	creation, ok := amqp.ListField(m.Properties, amqp.PropertyCreationTime)
-	if !ok {
-		return 0, nil
-	}
-	from, to := creation.Timestamp(), expiry.Timestamp()
-	if creation.Err() != nil || expiry.Err() != nil {
-		return 0, nil
-	}
-	ttl := max(to.Time().Sub(from.Time()), 0)
-	if ttl > maxDeadline {
-		return 0, nil
-	}
-	return ttl, nil
 }
 
 // propertyOf is an application property in the types that deadlines are stated in.

@@ -6,16 +6,14 @@ import (
 	"math"
 	"time"
 
+	"overdue/internal/amqp"
 	"overdue/internal/sbrest"
 	"overdue/scheduler"
 )
 
 const (
-	// A TTL is at most what a message header can hold. A deadline beyond it is kept, with no
-	// TTL stamped.
-	maxTTL = sbrest.MaxTTL
 	// maxDeadline is how far ahead a deadline may be. It is what a companion can say.
-	maxDeadline = 100 * 365 * 24 * time.Hour
+	maxDeadline = amqp.LongestLife
 
 	// sendWindow is how long after the send the broker's stamp is looked for. A send that
 	// takes longer gets a second companion.
@@ -96,8 +94,9 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 	}
 	// Of a deadline that is the end of a TTL there is nothing to stamp: the one of a copy in a
 	// subscription is not that of the others.
+	// What a header cannot hold, or only as a value that stands for more as well, is kept with no TTL stamped.
 	stamps := s.StampTTL && st.by != byTTL && st.by != byDefault && st.by != byComplete
-	if stamps && ttl > 0 && ttl <= maxTTL && (life == 0 || ttl < life) {
+	if stamps && ttl > 0 && ttl < amqp.MaxTTL && (life == 0 || ttl < life) {
 		m.Stamp = ttl
 	}
 	pr.findable = pr.ref.Within > 0 && (!stamps || m.Stamp == ttl || life == ttl) && (st.by != byEntity || stamps) && (st.by != byWithin || stamps) && st.by != byComplete &&

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"overdue/internal/amqp"
 	"overdue/internal/sbrest"
 )
 
@@ -27,7 +28,7 @@ func checkPromise(t *testing.T, ms []*sbrest.Message, err error) {
 		if _, _, err := promiseOf(known, Settings{StampTTL: true}, measured(time.Millisecond)); err != nil && !errors.Is(err, errBadRequest) {
 			t.Errorf("promiseOf = %v, want a bad request or none", err)
 		}
-		if known.Stamp < 0 || known.Stamp > maxTTL || known.Stamp%time.Millisecond != 0 {
+		if known.Stamp < 0 || known.Stamp >= amqp.MaxTTL || known.Stamp%time.Millisecond != 0 {
 			t.Errorf("stamp %v, want whole milliseconds that a header can hold", known.Stamp)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"overdue/internal/amqp"
 	"overdue/internal/sbrest"
 )
 
@@ -60,8 +61,15 @@ func amqpOf(m *sbrest.Message, stamp time.Duration) *azservicebus.AMQPAnnotatedM
 	if stamp > 0 {
 		ttl = stamp
 	}
-	if ttl > 0 {
-		out.Header = &azservicebus.AMQPAnnotatedMessageHeader{TTL: ttl, Priority: defaultPriority}
+	var header amqp.Header
+	var stated amqp.Properties
+	amqp.StateLife(&header, &stated, ttl, time.Now())
+	if header.HasTTL {
+		out.Header = &azservicebus.AMQPAnnotatedMessageHeader{TTL: time.Duration(header.TTL) * time.Millisecond, Priority: defaultPriority}
+	}
+	if stated.HasCreationTime {
+		created, expires := stated.CreationTime.Time(), stated.AbsoluteExpiryTime.Time()
+		out.Properties.CreationTime, out.Properties.AbsoluteExpiryTime = &created, &expires
 	}
 	annotations := map[any]any{}
 	if b.PartitionKey != "" {

@@ -97,7 +97,7 @@ func forwarded(annotations amqp.Raw) bool {
 // deadlineOf is the deadline that a message with that stamp has, reckoned as when it was sent. Its TTL may have been
 // stamped since: that ends at the deadline, too.
 func (p *Proxy) deadlineOf(entity string, raw *amqp.Message, enqueued time.Time) (time.Time, bool) {
-	ttl, err := timeToLiveOf(raw)
+	ttl, err := raw.LifeSince(enqueued)
 	if err != nil {
 		return time.Time{}, false
 	}

@@ -23,6 +23,9 @@ import (
 const (
 	sendMost     = 1_000_000
 	sendBodyMost = 100 << 20 // bytes, what a premium namespace takes
+	// sendLongest is the longest time to live that the Go SDK states: it takes the rest of a division by 2³² for a longer one
+	// (go-amqp, Milliseconds.Marshal), and the last of these values stands for longer ones as well.
+	sendLongest = (1<<32 - 2) * time.Millisecond
 )
 
 // sendOptions are what a message is made of. Of strings "" means that there is none.
@@ -63,7 +66,7 @@ func (p *program) sendCommand() *cobra.Command {
 	f.StringVar(&o.contentType, "content-type", "", "content type, such as application/json")
 	f.StringVar(&o.to, "to", "", "to")
 	f.StringVar(&o.replyTo, "reply-to", "", "reply-to")
-	f.DurationVar(&o.ttl, "ttl", 0, "time to live, at least 1ms")
+	f.DurationVar(&o.ttl, "ttl", 0, "time to live, 1ms to "+sendLongest.String())
 	f.DurationVar(&o.within, "within", 0, "deadline: to be received so long after it is enqueued (overdue-within)")
 	f.StringVar(&o.deadline, "deadline", "", "deadline: to be received by this time, RFC 3339 (overdue-deadline)")
 	f.DurationVar(&o.completeWithin, "complete-within", 0, "to be completed so long after it is enqueued (overdue-complete-within)")
@@ -98,6 +101,9 @@ func (o *sendOptions) message(now time.Time) (*azservicebus.Message, error) {
 		if d != 0 && d < time.Millisecond {
 			return nil, fmt.Errorf("--%s is %s; it must be at least 1ms", flag, d)
 		}
+	}
+	if o.ttl > sendLongest {
+		return nil, fmt.Errorf("--ttl is %s; it must be at most %s: the SDK makes a short life of a longer one", o.ttl, sendLongest)
 	}
 	body, err := o.read()
 	if err != nil {

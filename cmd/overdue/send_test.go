@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"overdue/internal/broker"
 	"overdue/internal/brokertest"
@@ -31,6 +32,16 @@ func TestFailuresOfSendsAreSentences(t *testing.T) {
 	} {
 		if got := sendFailure("orders", c.err).Error(); got != c.want {
 			t.Errorf("%v: %q, want %q", c.err, got, c.want)
+		}
+	}
+}
+
+// The SDK makes thirteen hours of a hundred days.
+func TestALifeThatTheSDKCannotStateIsNotSent(t *testing.T) {
+	for ttl, refused := range map[time.Duration]bool{sendLongest: false, sendLongest + time.Millisecond: true, 100 * 24 * time.Hour: true} {
+		o := sendOptions{count: 1, body: "x", ttl: ttl}
+		if _, err := o.message(time.Now()); (err != nil) != refused {
+			t.Errorf("--ttl %v: %v, want it refused: %v", ttl, err, refused)
 		}
 	}
 }

@@ -74,7 +74,7 @@ var rooms = map[string]room{
 	"internal/queue":      {},
 	"internal/broker":     {ours: []string{"internal/amqp", "internal/amqpserver", "internal/queue", "internal/sas", "internal/sqlfilter"}},
 	"internal/sqlfilter":  {},
-	"internal/sbrest":     {},
+	"internal/sbrest":     {ours: []string{"internal/amqp"}},
 	"internal/atom":       {ours: []string{"internal/broker", "internal/iso8601", "internal/queue"}},
 	"internal/iso8601":    {},
 	"internal/brokerhttp": {

@@ -189,9 +189,12 @@ func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duratio
 	count := n
 	name, end := unnamed && v.MessageID != "", ttl > 0 && !v.ExpiresAt.IsZero()
 	_, made := amqp.ListField(base, fieldCreationTime)
+	made = made || ttl >= amqp.MaxTTL // else nobody could tell how long it lives
 	switch {
 	case end:
-		count = max(n, fieldAbsoluteExpiryTime+1)
+		if count = max(n, fieldAbsoluteExpiryTime+1); made {
+			count = max(n, fieldCreationTime+1)
+		}
 	case name:
 		count = max(n, fieldMessageID+1)
 	default:
@@ -241,7 +244,8 @@ func appendApplicationProperties(dst []byte, base amqp.Raw, v *queue.View) ([]by
 	return amqp.OverlayMap(amqp.AppendDescriptor(dst, amqp.CodeApplicationProperties), base, over)
 }
 
-// milliseconds is d as the header's ttl has it, which ends after 49.7 days.
+// milliseconds is d as the header's ttl has it, which ends after 49.7 days: what is longer is the difference of
+// absolute-expiry-time and creation-time.
 func milliseconds(d time.Duration) uint32 {
 	return uint32(min(max(d.Milliseconds(), 0), math.MaxUint32))
 }

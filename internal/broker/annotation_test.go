@@ -130,6 +130,9 @@ func TestTimeToLiveIsShownAsTheServiceShowsIt(t *testing.T) {
 		if got.Header.TTL != tc.want {
 			t.Errorf("%s: ttl = %v, want %v", name, got.Header.TTL, tc.want)
 		}
+		if made := got.Properties != nil && got.Properties.CreationTime != nil; made != (tc.ttl > tc.want && tc.want > 0) || made && got.Properties.AbsoluteExpiryTime.Sub(*got.Properties.CreationTime) != tc.ttl {
+			t.Errorf("%s: properties = %+v, want a life of %v there if and only if the header cannot hold it", name, got.Properties, tc.ttl)
+		}
 		stated := got.Properties != nil && got.Properties.AbsoluteExpiryTime != nil
 		if stated != (tc.want > 0) || stated && !got.Properties.AbsoluteExpiryTime.Equal(tc.v.ExpiresAt) {
 			t.Errorf("%s: properties = %+v, want the end of life there if and only if there is one", name, got.Properties)

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"overdue/internal/amqp"
@@ -57,8 +56,7 @@ func ingest(encoded []byte) (queue.Message, *amqp.Error) {
 	if err != nil {
 		return queue.Message{}, malformed(err)
 	}
-	h, err := amqp.DecodeHeader(m.Header)
-	if err != nil {
+	if _, err := amqp.DecodeHeader(m.Header); err != nil {
 		return queue.Message{}, malformed(err)
 	}
 	if err := cmp.Or(amqp.CheckProperties(m.Properties), checkNamed(m.ApplicationProperties), checkFooter(m.Footer)); err != nil {
@@ -67,7 +65,11 @@ func ingest(encoded []byte) (queue.Message, *amqp.Error) {
 	if n := len(m.Properties) + len(m.MessageAnnotations) + len(m.ApplicationProperties); n > maxHeaderSize {
 		return queue.Message{}, amqp.Errorf(amqp.ErrCondNotAllowed, "The properties of the message have %d bytes, %d is the most.", n, maxHeaderSize)
 	}
-	out := queue.Message{Body: encoded, TTL: ownTTL(&m, &h)}
+	life, err := m.Life()
+	if err != nil {
+		return queue.Message{}, malformed(err)
+	}
+	out := queue.Message{Body: encoded, TTL: life}
 	if out.MessageID, err = nameField(m.Properties, fieldMessageID, "message-id"); err == nil {
 		out.SessionID, err = nameField(m.Properties, fieldGroupID, "group-id")
 		_, out.HasSession = amqp.ListField(m.Properties, fieldGroupID)
@@ -286,28 +288,6 @@ func withoutOwn(raw amqp.Raw, own int) amqp.Raw {
 		}
 	}
 	return amqp.EndMap(out, start, n-own)
-}
-
-// ownTTL returns how long the sender lets the message live, 0 for ever. The
-// header counts; clients that state only when the message ends say when they
-// made it, too, and the difference does not depend on whose clock is right.
-func ownTTL(m *amqp.Message, h *amqp.Header) time.Duration {
-	if h.HasTTL {
-		return time.Duration(h.TTL) * time.Millisecond
-	}
-	expiry, ok := amqp.ListField(m.Properties, fieldAbsoluteExpiryTime)
-	if !ok {
-		return 0
-	}
-	creation, ok := amqp.ListField(m.Properties, fieldCreationTime)
-	if !ok {
-		return 0
-	}
-	from, to := creation.Timestamp().Time(), expiry.Timestamp().Time()
-	if creation.Err() != nil || expiry.Err() != nil {
-		return 0
-	}
-	return max(to.Sub(from), 0)
 }
 
 // errTooLong is an identifier above the limit of the service.

@@ -27,6 +27,7 @@ func encode(t testing.TB, m *sdk.Message) []byte {
 func TestTimeToLiveIsReadFromHeaderFirst(t *testing.T) {
 	made := time.Unix(1_700_000_000, 0)
 	ends := made.Add(time.Minute)
+	long, saturated := made.Add(100*24*time.Hour), &sdk.MessageHeader{TTL: amqp.MaxTTL}
 	both := &sdk.MessageProperties{CreationTime: &made, AbsoluteExpiryTime: &ends}
 	tests := []struct {
 		name string
@@ -39,6 +40,9 @@ func TestTimeToLiveIsReadFromHeaderFirst(t *testing.T) {
 		{"properties", &sdk.Message{Properties: both}, time.Minute},
 		{"no creation time", &sdk.Message{Properties: &sdk.MessageProperties{AbsoluteExpiryTime: &ends}}, 0},
 		{"ends before it begins", &sdk.Message{Properties: &sdk.MessageProperties{CreationTime: &ends, AbsoluteExpiryTime: &made}}, 0},
+		{"saturated header", &sdk.Message{Header: saturated}, amqp.MaxTTL},
+		{"saturated header and a longer life", &sdk.Message{Header: saturated, Properties: &sdk.MessageProperties{CreationTime: &made, AbsoluteExpiryTime: &long}}, 100 * 24 * time.Hour},
+		{"saturated header and a shorter life", &sdk.Message{Header: saturated, Properties: both}, amqp.MaxTTL},
 	}
 	for _, tc := range tests {
 		got, err := ingest(encode(t, tc.m))

@@ -89,10 +89,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 func encode(m *sbrest.Message) ([]byte, error) {
 	b := &m.Broker
 	out := make([]byte, 0, len(m.Body)+512)
-	if b.TimeToLive > 0 {
-		out = amqp.Header{Priority: amqp.DefaultPriority, TTL: uint32(b.TimeToLive / time.Millisecond), HasTTL: true}.Append(out)
-	}
-	out = appendAnnotations(out, b)
+	header := amqp.Header{Priority: amqp.DefaultPriority}
 	properties := amqp.Properties{
 		MessageID: b.MessageID, To: optional(b.To), Subject: optional(b.Label), ReplyTo: optional(b.ReplyTo),
 		ContentType: amqp.Symbol(b.ContentType), GroupID: optional(b.SessionID), ReplyToGroupID: optional(b.ReplyToSessionID),
@@ -100,6 +97,11 @@ func encode(m *sbrest.Message) ([]byte, error) {
 	if b.CorrelationID != "" {
 		properties.CorrelationID = b.CorrelationID
 	}
+	amqp.StateLife(&header, &properties, b.TimeToLive, time.Now())
+	if header.HasTTL {
+		out = header.Append(out)
+	}
+	out = appendAnnotations(out, b)
 	out = properties.Append(out)
 	if len(m.Properties) > 0 {
 		custom := make(amqp.Map, 0, len(m.Properties))

@@ -42,15 +42,13 @@ func (c Copying) of(place Place, l *Letter) ([]byte, error) {
 		return nil, err
 	}
 	header = amqp.Header{Durable: header.Durable, Priority: header.Priority}
-	if c.TTL > 0 {
-		header.TTL, header.HasTTL = uint32(min(c.TTL.Milliseconds(), 1<<32-1)), true
-	}
 	p, err := amqp.DecodeProperties(l.message.Properties)
 	if err != nil {
 		return nil, err
 	}
 	// They say when the first one was made and expired.
 	p.HasAbsoluteExpiryTime, p.HasCreationTime = false, false
+	amqp.StateLife(&header, &p, c.TTL, time.Now())
 	if c.NewIDs {
 		p.MessageID = copyID(place, l)
 	}

@@ -98,8 +98,8 @@ func parse(encoded []byte) (*Letter, error) {
 		return nil, err
 	}
 	l := &Letter{
-		TimeToLive: time.Duration(header.TTL) * time.Millisecond, DeliveryCount: header.DeliveryCount,
-		MessageID: amqp.IDText(p.MessageID), CorrelationID: amqp.IDText(p.CorrelationID), SessionID: p.GroupID,
+		DeliveryCount: header.DeliveryCount,
+		MessageID:     amqp.IDText(p.MessageID), CorrelationID: amqp.IDText(p.CorrelationID), SessionID: p.GroupID,
 		Subject: given(p.Subject), ContentType: string(p.ContentType), ReplyTo: given(p.ReplyTo), To: given(p.To),
 		message: m,
 	}
@@ -111,6 +111,9 @@ func parse(encoded []byte) (*Letter, error) {
 	}
 	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-enqueued-time"); ok {
 		l.EnqueuedTime = r.Timestamp().Time()
+	}
+	if l.TimeToLive, err = m.LifeSince(l.EnqueuedTime); err != nil {
+		return nil, err
 	}
 	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-scheduled-enqueue-time"); ok {
 		l.ScheduledTime = r.Timestamp().Time()

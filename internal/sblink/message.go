@@ -52,7 +52,6 @@ func parseMessage(b []byte) (*Message, error) {
 		return nil, err
 	}
 	m := &Message{
-		TimeToLive:    time.Duration(header.TTL) * time.Millisecond,
 		DeliveryCount: header.DeliveryCount,
 		Properties:    texts(raw.ApplicationProperties),
 	}
@@ -65,6 +64,9 @@ func parseMessage(b []byte) (*Message, error) {
 		return nil, fmt.Errorf("sblink: sequence number of a peeked message: %w", err)
 	}
 	m.EnqueuedTime = timestamp(raw.MessageAnnotations, "x-opt-enqueued-time")
+	if m.TimeToLive, err = raw.LifeSince(m.EnqueuedTime); err != nil {
+		return nil, err
+	}
 	m.ScheduledEnqueueTime = timestamp(raw.MessageAnnotations, "x-opt-scheduled-enqueue-time")
 	if r, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-message-state"); ok {
 		m.State = State(r.Integer())

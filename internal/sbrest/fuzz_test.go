@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"overdue/internal/amqp"
 )
 
 // checkRead fails the test when what was read from outside breaks what its readers and the
@@ -32,8 +34,8 @@ func checkRead(t *testing.T, ms []*Message, err error) {
 		if b.MessageID == "" || utf8.RuneCountInString(b.MessageID) > maxID || utf8.RuneCountInString(b.SessionID) > maxID {
 			t.Errorf("message-id %q, session-id %q, want 1 to 128 and at most 128 characters", b.MessageID, b.SessionID)
 		}
-		if b.TimeToLive < 0 || b.TimeToLive > MaxTTL || b.TimeToLive%time.Millisecond != 0 {
-			t.Errorf("TTL %v, want whole milliseconds that a header can hold", b.TimeToLive)
+		if b.TimeToLive < 0 || b.TimeToLive > amqp.LongestLife || b.TimeToLive%time.Millisecond != 0 {
+			t.Errorf("TTL %v, want whole milliseconds, not beyond the longest life", b.TimeToLive)
 		}
 		for _, s := range []string{b.ContentType, b.CorrelationID, b.Label, b.ReplyTo, b.To, b.ViaPartitionKey} {
 			if !utf8.ValidString(s) {

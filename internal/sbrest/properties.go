@@ -8,14 +8,12 @@ import (
 	"net/http"
 	"time"
 	"unicode/utf8"
+
+	"overdue/internal/amqp"
 )
 
 // HeaderBrokerProperties carries the properties that the broker knows, as JSON.
 const HeaderBrokerProperties = "BrokerProperties"
-
-// MaxTTL is the longest TTL that a message header can hold: milliseconds in 32 bits, about
-// 49.7 days. A TTL beyond it is clamped to it, as the SDKs do.
-const MaxTTL = (1<<32 - 1) * time.Millisecond
 
 // maxID is the longest message-id, session-id or partition key, in characters.
 const maxID = 128
@@ -32,7 +30,7 @@ type BrokerProperties struct {
 	ReplyToSessionID     string
 	ScheduledEnqueueTime time.Time // UTC, whole milliseconds
 	SessionID            string
-	TimeToLive           time.Duration // whole milliseconds, at most MaxTTL
+	TimeToLive           time.Duration // whole milliseconds, at most amqp.LongestLife
 	To                   string
 	ViaPartitionKey      string
 }
@@ -132,19 +130,19 @@ func timeToLive(keys map[string]json.RawMessage) (time.Duration, error) {
 			return 0, BadRequest("The TimeToLiveTimeSpan of BrokerProperties is %s, not a time span as in 0.00:00:40.", Quoted(span))
 		}
 	}
-	return headerTTL(ttl)
+	return life(ttl)
 }
 
-// headerTTL is ttl as a message header can hold it. A property that was copied from a
+// life is ttl in whole milliseconds, 0 for one without end. A property that was copied from a
 // received message has the longest TimeSpan of .NET where no TTL was set: it sets none.
-func headerTTL(ttl time.Duration) (time.Duration, error) {
+func life(ttl time.Duration) (time.Duration, error) {
 	switch {
 	case ttl <= 0:
 		return 0, BadRequest("The TimeToLive of BrokerProperties is not more than nothing.")
-	case ttl == math.MaxInt64:
+	case ttl > amqp.LongestLife:
 		return 0, nil
 	}
-	return min(roundUp(ttl), MaxTTL), nil
+	return roundUp(ttl), nil
 }
 
 // ofSeconds is a span of seconds, the longest that there is when they are too many.

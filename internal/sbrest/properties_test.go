@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/amqp"
 )
 
 func TestEveryKeyOfBrokerPropertiesIsRead(t *testing.T) {
@@ -39,8 +41,10 @@ func TestTimesOfBrokerPropertiesAreRead(t *testing.T) {
 		`{"TimeToLive":0.3}`:                                 {TimeToLive: 300 * time.Millisecond},
 		`{"TimeToLive":0.0001}`:                              {TimeToLive: time.Millisecond},
 		`{"TimeToLive":1e-30}`:                               {TimeToLive: time.Millisecond},
-		`{"TimeToLive":4294967.295}`:                         {TimeToLive: MaxTTL},
-		`{"TimeToLive":4294968}`:                             {TimeToLive: MaxTTL},
+		`{"TimeToLive":4294967.295}`:                         {TimeToLive: amqp.MaxTTL},
+		`{"TimeToLive":8640000}`:                             {TimeToLive: 100 * 24 * time.Hour},
+		`{"TimeToLiveTimeSpan":"100.00:00:00.001"}`:          {TimeToLive: 100*24*time.Hour + time.Millisecond},
+		`{"TimeToLive":3.2e9}`:                               {}, // more than 100 years
 		`{"TimeToLive":9.2233720368e11}`:                     {}, // TimeSpan.MaxValue, as a received message shows it
 		`{"TimeToLiveTimeSpan":"0:0:40"}`:                    {TimeToLive: 40 * time.Second},
 		`{"TimeToLiveTimeSpan":"10675199.02:48:05.4775807"}`: {},
