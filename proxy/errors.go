@@ -14,6 +14,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/sas"
+	"overdue/internal/sbclient"
 	"overdue/internal/sbrest"
 )
 
@@ -111,13 +112,14 @@ func answer(err error, entity string) (status, retryAfter int, sentence string) 
 			return f.status, f.retryAfter, insert(f.sentence, entity)
 		}
 	}
-	return http.StatusInternalServerError, 1, insert("The message for '%s' could not be sent; send it again.", entity)
+	// Whatever else the SDK or the namespace comes up with is no fault of the message.
+	return http.StatusServiceUnavailable, 1, insert("The message for '%s' could not be sent; send it again.", entity)
 }
 
 // refusal is what the AMQP door tells its client of err.
 func refusal(err error, entity string) *amqp.Error {
 	_, _, sentence := answer(err, entity)
-	condition := amqp.ErrCondInternalError
+	condition := condServerBusy // which the SDKs of all languages retry
 	for _, f := range failures {
 		if f.condition != "" && errors.Is(err, f.err) {
 			condition = f.condition
@@ -198,6 +200,8 @@ func classify(err error) error {
 	var sb *azservicebus.Error
 	var remote *goamqp.Error
 	switch {
+	case errors.Is(err, sbclient.ErrConnectionEnded):
+		return fmt.Errorf("%w: %w", errConnection, err)
 	case errors.Is(err, azservicebus.ErrMessageTooLarge):
 		return fmt.Errorf("%w: %w", errTooLarge, err)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -45,8 +45,8 @@ func TestEveryFailureHasItsStatus(t *testing.T) {
 		{"companion timed out", fmt.Errorf("%w: %w", errCompanion, context.DeadlineExceeded), http.StatusServiceUnavailable, true, "monitor queue"},
 		{"no place", fmt.Errorf("proxy: %w", errBusy), http.StatusServiceUnavailable, true, "in flight"},
 		{"stopping", fmt.Errorf("proxy: %w", errClosed), http.StatusServiceUnavailable, true, "stopping"},
-		{"unknown condition", remote("acme:odd", "secret detail"), http.StatusInternalServerError, true, "could not be sent"},
-		{"unknown", errors.New("odd"), http.StatusInternalServerError, true, "could not be sent"},
+		{"unknown condition", remote("acme:odd", "secret detail"), http.StatusServiceUnavailable, true, "could not be sent"},
+		{"unknown", errors.New("odd"), http.StatusServiceUnavailable, true, "could not be sent"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.err

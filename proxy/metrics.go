@@ -4,7 +4,6 @@ package proxy
 
 import (
 	"errors"
-	"net/http"
 	"strings"
 	"sync"
 
@@ -57,7 +56,7 @@ func (m *metrics) sent(door, entity string, n, promised int, err error) {
 		return
 	}
 	result := resultRefused
-	if status, retryAfter, _ := answer(err, entity); retryAfter > 0 || status == http.StatusInternalServerError {
+	if _, retryAfter, _ := answer(err, entity); retryAfter > 0 {
 		result = resultFailed
 	}
 	if errors.Is(err, errBadRequest) {

@@ -142,36 +142,23 @@ func checkHead(h http.Header) error {
 }
 
 // transmit hands the messages to the broker, a batch as one transfer.
-func (p *Proxy) transmit(ctx context.Context, entity string, ms []*azservicebus.AMQPAnnotatedMessage, batch bool) (err error) {
+func (p *Proxy) transmit(ctx context.Context, entity string, ms []*azservicebus.AMQPAnnotatedMessage, batch bool) error {
 	p.cfg.Operations.Add(operations.Send, len(ms))
-	sn, err := p.senders.acquire(entity)
-	if err != nil {
-		return err
-	}
-	ended := p.cfg.Client.Watch(ctx, sn.of)
-	defer func() {
-		if ended(err) {
-			// The condition with which a connection was closed says nothing of the message.
-			err = fmt.Errorf("%w: %v", errConnection, err) //nolint:errorlint // nor may it be found
+	return p.senders.do(ctx, entity, func(ctx context.Context, sender *azservicebus.Sender) error {
+		if !batch {
+			return sender.SendAMQPAnnotatedMessage(ctx, ms[0], nil)
 		}
-		p.senders.release(sn, err)
-	}()
-	if err := sn.open(ctx); err != nil {
-		return err
-	}
-	if !batch {
-		return classify(sn.sdk.SendAMQPAnnotatedMessage(ctx, ms[0], nil))
-	}
-	b, err := sn.sdk.NewMessageBatch(ctx, nil)
-	if err != nil {
-		return classify(err)
-	}
-	for _, m := range ms {
-		if err := b.AddAMQPAnnotatedMessage(m, nil); err != nil {
-			return classify(err)
+		b, err := sender.NewMessageBatch(ctx, nil)
+		if err != nil {
+			return err
 		}
-	}
-	return classify(sn.sdk.SendMessageBatch(ctx, b, nil))
+		for _, m := range ms {
+			if err := b.AddAMQPAnnotatedMessage(m, nil); err != nil {
+				return err
+			}
+		}
+		return sender.SendMessageBatch(ctx, b, nil)
+	})
 }
 
 // body reads the body of a request, which may have most bytes, into the budget for bodies; done gives its room back.

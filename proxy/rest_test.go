@@ -4,7 +4,6 @@ package proxy
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -293,19 +292,5 @@ func TestNewChecksItsConfig(t *testing.T) {
 				t.Errorf("%s: New = nil, want an error", name)
 			}
 		}
-	})
-}
-
-func TestAClientThatWasClosedIsNotRetriedForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sc := setup(t)
-		sc.warm()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := sc.client.Current().Close(ctx); err != nil {
-			t.Fatal(err)
-		}
-		sc.want(sc.post("/orders/messages", "hello"), http.StatusServiceUnavailable, "")
-		sc.ns.Net.Resume(pipenet.Both)
 	})
 }

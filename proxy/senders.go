@@ -61,15 +61,30 @@ func newSenders(client *sbclient.Client, log *zap.Logger) *senders {
 	return &senders{client: client, log: log, byName: map[string]*sender{}}
 }
 
-// acquire returns the sender for an entity, for one send. It opens no link.
-func (s *senders) acquire(entity string) (*sender, error) {
+// do has f send something to an entity, over a link that is open. It is called again where the client had to be made anew, see
+// [sbclient.Client.Do].
+func (s *senders) do(ctx context.Context, entity string, f func(context.Context, *azservicebus.Sender) error) error {
+	return classify(s.client.Do(ctx, func(ctx context.Context, client *azservicebus.Client) error {
+		sn, err := s.acquire(entity, client)
+		if err != nil {
+			return err
+		}
+		if err = sn.open(ctx); err == nil {
+			err = classify(f(ctx, sn.sdk))
+		}
+		s.release(sn, err)
+		return err
+	}))
+}
+
+// acquire returns the sender of a client for an entity, for one send. It opens no link.
+func (s *senders) acquire(entity string, client *azservicebus.Client) (*sender, error) {
 	name := strings.ToLower(entity)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, errClosed
 	}
-	client := s.client.Current()
 	if sn := s.byName[name]; sn != nil {
 		if sn.of == client {
 			sn.users++
@@ -95,7 +110,7 @@ func (s *senders) acquire(entity string) (*sender, error) {
 // release hands sn back with the outcome of the send. A sender that has no future is
 // dropped, one whose link was lost is opened anew by the next send.
 func (s *senders) release(sn *sender, err error) {
-	if errors.Is(err, errConnection) || errors.Is(err, errTimeout) {
+	if err != nil { // whatever it says: to open what is open takes no round trip
 		sn.opened.Store(false)
 	}
 	s.mu.Lock()

@@ -3,11 +3,15 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/broker"
 	"overdue/internal/brokertest"
@@ -81,7 +85,7 @@ func TestAnEntityThatComesIntoBeingIsFound(t *testing.T) {
 }
 
 // The broker ends such a connection with a condition that the SDK takes for the last word, and that is about no entity.
-func TestAStallBeforeTheFirstTokenIsOverWithTheNextSend(t *testing.T) {
+func TestAStallBeforeTheFirstTokenIsOverWithTheNextClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) {
 			s.measure = false
@@ -89,7 +93,83 @@ func TestAStallBeforeTheFirstTokenIsOverWithTheNextSend(t *testing.T) {
 			s.proxy.Settings = func(string) Settings { return Settings{} }
 		})
 		sc.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnToken, Delay: 25 * time.Second, Times: 1})
-		sc.want(sc.post("/orders/messages", "a"), http.StatusServiceUnavailable, "was lost; send it again")
-		sc.want(sc.post("/orders/messages", "b"), http.StatusCreated, "")
+		sc.want(sc.post("/orders/messages", "a"), http.StatusCreated, "")
+	})
+}
+
+// A client of the SDK that is made anew is closed under who uses it, and says so in an error that is no error of the API. A send has
+// time, and the next client.
+func TestASendOutlivesTheRenewalOfTheClient(t *testing.T) {
+	for _, monitored := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			sc := setup(t, func(s *setting) {
+				s.proxy.Settings = func(string) Settings { return Settings{Monitored: monitored} }
+			})
+			headers := []string{"overdue-within", "1h"}
+			sc.want(sc.post("/orders/messages", "a", headers...), http.StatusCreated, "")
+			for i := range 3 { // each sooner after the last than a client is made anew
+				if err := sc.client.Current().Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				before := time.Now()
+				sc.want(sc.post("/orders/messages", "b", headers...), http.StatusCreated, "")
+				if took := time.Since(before); took > 5*time.Second {
+					t.Errorf("send %d took %v, want not more than the pause between two renewals", i, took)
+				}
+			}
+		})
+	}
+}
+
+// A client that was replaced is closed when its time is over, whoever still waits on it: the SDK calls that closed by the user.
+func TestASendThatWaitsOnAClientThatWasReplacedIsMadeWithTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) {
+			s.queues = append(s.queues, "bills")
+			s.proxy.SendTimeout = 90 * time.Second
+		})
+		sc.warm()
+		sc.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnAttach, Entity: "bills", Delay: 80 * time.Second, Times: 1})
+		answered := make(chan *httptest.ResponseRecorder, 1)
+		go func() { answered <- sc.post("/bills/messages", "a") }()
+		time.Sleep(time.Second)
+		remove := sc.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSend, Entity: "orders", Silent: true})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := sc.client.NewSender("orders").Send(ctx, &azservicebus.Message{}); err == nil {
+			t.Fatal("a send that nobody answers succeeds")
+		}
+		remove()
+		sc.want(<-answered, http.StatusCreated, "")
+	})
+}
+
+// Without an end to the renewals the send ends in time, with what is worth another try.
+func TestASendWhoseClientStaysDeadIsToBeRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.proxy.SendTimeout = 5 * time.Second })
+		sc.want(sc.post("/orders/messages", "a"), http.StatusCreated, "")
+		sc.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSend, Entity: "orders", Silent: true})
+		over := make(chan struct{})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(50 * time.Millisecond):
+					_ = sc.client.Current().Close(t.Context()) // it may be closed already
+				}
+			}
+		}()
+		before := time.Now()
+		w := sc.post("/orders/messages", "b")
+		close(over)
+		<-ended
+		sc.want(w, http.StatusServiceUnavailable, "send it again")
+		if w.Header().Get("Retry-After") == "" || time.Since(before) > 15*time.Second {
+			t.Errorf("answered after %v with %v, want soon after its 5 s and with when to come again", time.Since(before), w.Header())
+		}
 	})
 }

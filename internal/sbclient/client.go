@@ -30,6 +30,8 @@ const (
 	closeTime = 5 * time.Second
 	// hangTime is how long after the end of its context an operation may still hold locks of the SDK.
 	hangTime = 5 * time.Second
+	// againPause is between two tries with a client that is not made anew yet.
+	againPause = 250 * time.Millisecond
 )
 
 // A Dialer is how a client of the SDK comes to its connections.
@@ -122,7 +124,38 @@ func (c *Client) Watch(ctx context.Context, used *azservicebus.Client) (done fun
 		if why != nil {
 			c.renew(g, why)
 		}
-		return errors.Is(why, errConnectionEnded)
+		return errors.Is(why, ErrConnectionEnded)
+	}
+}
+
+// Do has f do something with the current client, which MUST end with ctx. Where it was the client that failed and not what
+// was asked of it, since its connection has ended, or it was replaced and closed meanwhile, f is called again with the current one as
+// long as ctx has time; what it sends may then arrive twice, as with the tries of the SDK. Without a deadline there is one
+// try. When time runs out over this, the error is [ErrConnectionEnded].
+func (c *Client) Do(ctx context.Context, f func(context.Context, *azservicebus.Client) error) error {
+	for {
+		used := c.Current()
+		done := c.Watch(ctx, used)
+		err := f(ctx, used)
+		lost := done(err)
+		if err == nil || !lost && (ctx.Err() != nil || c.Current() == used || answered(err)) {
+			return err
+		}
+		ended := fmt.Errorf("%w: %v", ErrConnectionEnded, err) //nolint:errorlint // the condition with which a connection was closed says nothing of what was asked, nor may it be found
+		if _, bounded := ctx.Deadline(); !bounded {
+			return ended
+		}
+		pause := time.Duration(0)
+		if c.Current() == used {
+			pause = againPause // it was made anew too often lately
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return ended
+		}
 	}
 }
 

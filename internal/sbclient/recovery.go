@@ -13,11 +13,12 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// Why a client is made anew.
-var (
-	errHangs           = errors.New("an operation does not end with its context")
-	errConnectionEnded = errors.New("its connection has ended and it opens no other")
-)
+// ErrConnectionEnded is why an operation has failed when it was the client that failed: its connection has ended and it opens no
+// other, or it was closed, because it was replaced. Whoever has time tries again.
+var ErrConnectionEnded = errors.New("its connection has ended and it opens no other")
+
+// errHangs is another reason to make a client anew.
+var errHangs = errors.New("an operation does not end with its context")
 
 // succeeded notes that the client works.
 func (g *generation) succeeded() {
@@ -36,7 +37,7 @@ func (g *generation) beyondRecovery(err error, began time.Time) error {
 	case g.sitsOnDead():
 		// The SDK looks at the condition with which a connection was closed, and takes most for what they mean of
 		// a link: it gives up, waits, or attaches again on the connection that is closed.
-		return fmt.Errorf("%w: %w", errConnectionEnded, err)
+		return fmt.Errorf("%w: %w", ErrConnectionEnded, err)
 	case errors.Is(err, context.DeadlineExceeded) && took >= patience:
 		return fmt.Errorf("no answer for %v: %w", took.Round(time.Second), err)
 	case !lost(err):
@@ -60,6 +61,15 @@ func lost(err error) bool {
 	var closed *amqp.ConnError
 	return errors.As(err, &sb) && sb.Code == azservicebus.CodeConnectionLost ||
 		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) || errors.As(err, &closed)
+}
+
+// answered reports whether err is what the namespace says, or the SDK without asking it, of what was asked: a client that was
+// closed says nothing of the kind.
+func answered(err error) bool {
+	var remote *amqp.Error
+	var sb *azservicebus.Error
+	return errors.As(err, &remote) || errors.Is(err, azservicebus.ErrMessageTooLarge) ||
+		errors.As(err, &sb) && sb.Code != azservicebus.CodeConnectionLost && sb.Code != azservicebus.CodeClosed
 }
 
 // detached reports whether a sender that failed with err is of no more use: its link is gone, or closed to us, and the SDK

@@ -23,26 +23,25 @@ type Sender struct {
 	mu     sync.Mutex
 	closed bool
 	link   *azservicebus.Sender // nil: none is made yet
-	of     *azservicebus.Client // whose link is
+	whose  *azservicebus.Client // whose link is
 }
 
 // NewSender makes a sender for a queue or a topic. It opens no link yet.
 func (c *Client) NewSender(entity string) *Sender { return &Sender{client: c, entity: entity} }
 
 // Do has f send something, which MUST end with ctx and MUST NOT keep the sender that it is given. What f fails with
-// is returned as it is, and decides whether the next one gets another sender.
+// is returned as it is, and decides whether the next one gets another sender; see [Client.Do] for when f is called again.
 func (s *Sender) Do(ctx context.Context, f func(context.Context, *azservicebus.Sender) error) error {
-	link, of, err := s.current()
-	if err != nil {
+	return s.client.Do(ctx, func(ctx context.Context, client *azservicebus.Client) error {
+		link, err := s.of(client)
+		if err != nil {
+			return err
+		}
+		if err = f(ctx, link); err != nil && detached(err) {
+			s.drop(link)
+		}
 		return err
-	}
-	done := s.client.Watch(ctx, of)
-	err = f(ctx, link)
-	done(err)
-	if err != nil && detached(err) {
-		s.drop(link)
-	}
-	return err
+	})
 }
 
 // Send sends one message.
@@ -50,23 +49,22 @@ func (s *Sender) Send(ctx context.Context, m *azservicebus.Message) error {
 	return s.Do(ctx, func(ctx context.Context, link *azservicebus.Sender) error { return link.SendMessage(ctx, m, nil) })
 }
 
-// current is the sender to use, and whose it is.
-func (s *Sender) current() (*azservicebus.Sender, *azservicebus.Client, error) {
+// of is the sender to use that is client's.
+func (s *Sender) of(client *azservicebus.Client) (*azservicebus.Sender, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, ErrClosed
+		return nil, ErrClosed
 	}
-	client := s.client.Current()
-	if s.link != nil && s.of == client {
-		return s.link, client, nil
+	if s.link != nil && s.whose == client {
+		return s.link, nil
 	}
 	link, err := client.NewSender(s.entity, nil) // makes a value; it does not dial
 	if err != nil {
-		return nil, nil, fmt.Errorf("sender for %s: %w", s.entity, err)
+		return nil, fmt.Errorf("sender for %s: %w", s.entity, err)
 	}
-	s.link, s.of = link, client // one that was before is closed with its client
-	return link, client, nil
+	s.link, s.whose = link, client // one that was before is closed with its client
+	return link, nil
 }
 
 // drop lets the next one make another sender than old.
