@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"overdue/internal/sblink"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -266,18 +265,16 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 		e.weigh(ctx, due)
 	}
 	missing := entityMissing(err)
+	e.noteMissing(missing, err)
 	wait := e.retryAfter(err)
-	switch {
-	case missing:
-		e.log.Warn("companions name an entity that does not exist", zap.Int("messages", len(due)), zap.Error(err))
-	case err != nil:
+	if err != nil && !missing {
 		e.log.Warn("pass failed", zap.Int("messages", len(due)), zap.Duration("retry_in", wait), zap.Error(err))
 		e.work.close(ctx)
 		e.dead.close(ctx)
 		e.transfer.close(ctx)
 		e.heir.close(ctx)
 	}
-	var missed []*watch
+	var missed, lost []*watch
 	defer func() { e.teller.add(ctx, missed) }() // ⑥
 	for _, wt := range due {
 		if err == nil {
@@ -292,14 +289,17 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 				e.w.told.note(e.forwardedID(wt.ref.MessageID))
 			}
 			missed = append(missed, wt)
+		case missing && e.forsaken(wt):
+			lost = append(lost, wt)
 		case missing:
-			e.forsake(ctx, wt, err)
+			e.awaitEntity(ctx, wt)
 		case err != nil:
 			e.later(ctx, wt, wait)
 		default:
 			e.conclude(ctx, wt)
 		}
 	}
+	e.forsake(ctx, lost)
 }
 
 // spare ends the watches over messages that the doors of this process know to be settled, and returns the
@@ -315,18 +315,6 @@ func (e *entity) spare(ctx context.Context, due []*watch) []*watch {
 	})
 }
 
-// forsake ends a watch over a message of an entity that does not exist. A subscription that is gone has
-// taken its messages with it, and so has what a message was forwarded to; a companion that names any other
-// entity was written by mistake.
-func (e *entity) forsake(ctx context.Context, wt *watch, cause error) {
-	if _, subscription := splitPath(e.name); subscription != "" || wt.hops > 0 {
-		e.w.metrics.verdict(e.name, verdictUnknown)
-		wt.held.done(ctx, nil)
-		return
-	}
-	wt.held.refuse(ctx, reasonEntityMissing, cause.Error())
-}
-
 // retryAfter is how long to wait after a pass that ended with err: the longer the more have failed.
 func (e *entity) retryAfter(err error) time.Duration {
 	if err == nil {
@@ -336,10 +324,6 @@ func (e *entity) retryAfter(err error) time.Duration {
 	e.failures++
 	return min(retryMin<<min(e.failures-1, 10), retryMax)
 }
-
-// entityMissing: the broker says that the work queue does not exist. So no message of it
-// does either.
-func entityMissing(err error) bool { return sblink.Condition(err) == sblink.ConditionNotFound }
 
 // later looks at wt again after wait, from hand if its companion can be held for so
 // long, and by a companion written anew otherwise.

@@ -17,6 +17,7 @@ type fact struct {
 	vanished int  // passes whose nudge made messages go that were in no dead-letter queue afterwards, less those where they were
 	warned   bool // that it drops what expires
 
+	missing   time.Time // by our clock: since when it does not exist, as the broker says; zero = it does, as far as is known
 	missed    time.Time // by our clock: when a deadline was last seen to have been missed
 	suspected time.Time // by our clock: when it was last taken for likely that deadlines are missed
 	unfound   time.Time // by our clock: when dead letters were last not found that a nudge should have left, and nothing spoke against it

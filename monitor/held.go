@@ -19,7 +19,6 @@ import (
 // Reasons with which companions go to the dead-letter queue of the monitor queue.
 const (
 	reasonMalformed     = "CompanionMalformed"
-	reasonEntityMissing = "EntityNotFound"
 	reasonUndeliverable = "AlertUndeliverable"
 )
 

@@ -12,6 +12,7 @@ import (
 	"overdue/internal/sblink"
 
 	"github.com/Azure/go-amqp"
+	"go.uber.org/zap"
 )
 
 const (
@@ -32,7 +33,9 @@ func (w *Worker) receive(ctx, work context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.attached.Store(true)
+	if !w.attached.Swap(true) {
+		w.log.Info("monitor queue attached", zap.String("monitor_queue", w.cfg.MonitorQueue))
+	}
 	credit := 0
 	leave := func() {
 		for range credit {

@@ -21,6 +21,7 @@ type traits struct {
 	shortest      time.Duration // of the times to live of a topic and all of its subscriptions, or of a queue; 0 = there are none
 	sessions      bool          // it requires sessions
 	drops         bool          // what expires is dropped there, as far as is known
+	unlisted      bool          // it is a subscription, and its topic, which is known, has none of that name
 	partitioned   bool          // numbers are not in order of time
 	forwardTo     string        // where messages move on to, "" = they stay
 	forwardDead   string        // the same of dead letters
@@ -75,9 +76,11 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 			t.made(info.RequiresSession, info.DeadLetteringOnMessageExpiration, info.ForwardTo, info.ForwardDeadLetteredMessagesTo)
 		}
 	}
+	t.unlisted = subscription != "" && info.Kind == entities.Topic
 	for _, s := range info.Subscriptions {
 		t.shortest = shorter(t.shortest, s.DefaultMessageTimeToLive)
 		if strings.EqualFold(s.Name, subscription) {
+			t.unlisted = false
 			t.DefaultMessageTimeToLive = shorter(t.DefaultMessageTimeToLive, s.DefaultMessageTimeToLive)
 			t.made(s.RequiresSession, s.DeadLetteringOnMessageExpiration, s.ForwardTo, s.ForwardDeadLetteredMessagesTo)
 		}

@@ -31,7 +31,7 @@ type upstream struct {
 	log    *zap.Logger
 	doubt  chan struct{} // somebody saw a write fail
 	up     chan struct{} // gets a value whenever it has been attached
-	goesOn bool          // a monitor queue that is not there, or closed to us, is no reason to end
+	goesOn bool          // sends go through meanwhile
 
 	mu      sync.Mutex
 	err     error // why it is not attached; nil when it is
@@ -73,13 +73,11 @@ func (u *upstream) doubted() {
 	}
 }
 
-// run keeps the state until ctx ends. It fails when the namespace answers and says
-// what no waiting will change.
+// run keeps the state until ctx ends. Nothing that the namespace says of the monitor queue ends a process: what needs no
+// companion goes on without it, and a queue that is not there may come back, as rights may.
 func (u *upstream) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := u.attach(ctx); err != nil {
-			return err
-		}
+		u.attach(ctx)
 		select {
 		case <-u.doubt:
 		case <-ctx.Done():
@@ -88,13 +86,13 @@ func (u *upstream) run(ctx context.Context) error {
 	return nil
 }
 
-// attach tries until the monitor queue takes messages, ctx ends (nil) or there is no hope.
-func (u *upstream) attach(ctx context.Context) error {
-	wait := newBackOff(200*time.Millisecond, 15*time.Second)
-	for told := false; ; {
-		err := u.try(ctx)
+// attach tries until the monitor queue takes messages, or ctx ends.
+func (u *upstream) attach(ctx context.Context) {
+	wait := newBackOff(200*time.Millisecond, 5*time.Second)
+	for told := ""; ; {
+		event, err := u.try(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		news := u.attached(ctx) != nil // unless somebody doubted for nothing, or too late
 		u.set(err)
@@ -106,20 +104,17 @@ func (u *upstream) attach(ctx context.Context) error {
 			case u.up <- struct{}{}:
 			default: // whom it concerns has not looked since the last time
 			}
-			return nil
+			return
 		}
-		if final := (*hopeless)(nil); errors.As(err, &final) && !u.goesOn {
-			return err
-		}
-		if !told {
-			told = true
-			u.log.Warn("namespace unreachable", zap.String("namespace", u.ns.host), zap.Error(err),
+		if told != event {
+			told = event
+			u.log.Warn(event, zap.String("namespace", u.ns.host), zap.String("monitor_queue", u.queue), zap.Error(err),
 				zap.String("next", u.next()))
 		}
 		select {
 		case <-time.After(wait.NextBackOff()):
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }
@@ -129,16 +124,22 @@ func (u *upstream) next() string {
 	if u.goesOn && u.wasReached() {
 		return "trying on; companions go to the journal until it succeeds"
 	}
-	return "trying on; /readyz says 503 until it succeeds"
+	return "trying on; until it succeeds /readyz says 503, and sends with a deadline are refused"
 }
 
-// try makes the errors of one attempt sentences. Dialling first tells a network that is
+// Events of an attempt that fails, as the log has them.
+const (
+	eventUnreachable = "namespace unreachable"
+	eventNoQueue     = "monitor queue unavailable"
+)
+
+// try makes one attempt. Its errors are sentences, and event says which kind they are of. Dialling first tells a network that is
 // down from a namespace that refuses.
-func (u *upstream) try(ctx context.Context) error {
+func (u *upstream) try(ctx context.Context) (event string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
 	if err := u.reachable(ctx); err != nil {
-		return err
+		return eventUnreachable, err
 	}
 	u.mu.Lock()
 	u.reached = true
@@ -148,9 +149,9 @@ func (u *upstream) try(ctx context.Context) error {
 	go func() { answered <- u.attachOnce(ctx) }()
 	select {
 	case err := <-answered:
-		return explain(err, u.ns.host, u.queue)
+		return eventNoQueue, explain(err, u.ns.host, u.queue)
 	case <-ctx.Done():
-		return fmt.Errorf("the queue %q of %s does not answer: %w", u.queue, u.ns.host, ctx.Err())
+		return eventUnreachable, fmt.Errorf("the queue %q of %s does not answer: %w", u.queue, u.ns.host, ctx.Err())
 	}
 }
 
@@ -176,9 +177,6 @@ func (u *upstream) reachable(ctx context.Context) error {
 	return nil
 }
 
-// hopeless marks an error that does not go away by itself.
-type hopeless struct{ error }
-
 // explain makes a sentence of what the namespace said about its queue.
 func explain(err error, host, queue string) error {
 	if err == nil {
@@ -195,11 +193,11 @@ func explain(err error, host, queue string) error {
 	}
 	switch {
 	case code == azservicebus.CodeNotFound || condition == amqp.ErrCondNotFound:
-		return &hopeless{fmt.Errorf("the namespace %s has no queue %q; create it (lock duration 1 minute or more, "+
-			"max delivery count 2000), or name another with monitorQueue", host, queue)}
+		return fmt.Errorf("the namespace %s has no queue %q; create it (lock duration 1 minute or more, "+
+			"max delivery count 2000), or name another with monitorQueue", host, queue)
 	case code == azservicebus.CodeUnauthorizedAccess || condition == amqp.ErrCondUnauthorizedAccess:
-		return &hopeless{fmt.Errorf("the namespace %s refuses access to the queue %q: %s; "+
-			"give the key or the identity the rights Send and Listen", host, queue, reason)}
+		return fmt.Errorf("the namespace %s refuses access to the queue %q: %s; "+
+			"give the key or the identity the rights Send and Listen", host, queue, reason)
 	case signInFailed(err):
 		return fmt.Errorf("signing in to %s failed: %w", host, err)
 	}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"overdue/internal/sblink"
+)
+
+// An entity that does not exist has no messages, and neither has one that was made anew under its name. But a namespace says
+// not-found as well while an alias points elsewhere, or before an entity that is being restored is there: then
+// the messages wait, and so do their companions, for a while.
+
+const (
+	// missingMost is for how long after its deadline a message is looked for where its entity does not exist, and missingLeast for
+	// how long this process has to have found that, however late a companion comes.
+	missingMost  = time.Hour
+	missingLeast = 5 * time.Minute
+	// An entity that does not exist is asked for again after half of the time for which it has not, within these bounds.
+	missingWaitMin = time.Second
+	missingWaitMax = 2 * time.Minute
+)
+
+// entityMissing: the broker says that the work queue does not exist.
+func entityMissing(err error) bool { return sblink.Condition(err) == sblink.ConditionNotFound }
+
+// noteMissing takes note of what a pass that ended with err says of whether e exists, and logs a change. Another failure says
+// nothing.
+func (e *entity) noteMissing(missing bool, err error) {
+	since := e.w.facts.of(e.key).missing
+	switch {
+	case missing && since.IsZero():
+		e.w.facts.learn(e.key, func(f *fact) { f.missing = time.Now() })
+		e.log.Warn("work queue does not exist", zap.Error(err),
+			zap.String("next", "its companions wait for it; those whose deadlines passed more than an hour ago are given up"))
+	case err == nil && !since.IsZero():
+		e.w.facts.learn(e.key, func(f *fact) { f.missing = time.Time{} })
+		e.log.Info("work queue exists again", zap.Duration("missing_for", time.Since(since)))
+	}
+}
+
+// awaitEntity looks at wt again after a rest, which takes no room where others need it.
+func (e *entity) awaitEntity(ctx context.Context, wt *watch) {
+	wait := min(max(e.missingFor()/2, missingWaitMin), missingWaitMax)
+	if e.w.crowded() {
+		e.anew(ctx, wt, e.w.clock.now().Add(max(wait, crowdedWait)))
+		return
+	}
+	e.later(ctx, wt, wait)
+}
+
+func (e *entity) missingFor() time.Duration {
+	if since := e.w.facts.of(e.key).missing; !since.IsZero() {
+		return time.Since(since)
+	}
+	return 0
+}
+
+// forsaken reports whether wt has waited long enough for its entity, which does not exist. For a subscription that its topic does
+// not have there is nothing to wait for: it has taken its messages along.
+func (e *entity) forsaken(wt *watch) bool {
+	return e.traits.unlisted || e.missingFor() >= missingLeast && e.w.clock.now().Sub(wt.due()) >= missingMost
+}
+
+// forsake ends watches over messages that went with their entity, or never were: what became of them is unknown.
+func (e *entity) forsake(ctx context.Context, lost []*watch) {
+	if len(lost) == 0 {
+		return
+	}
+	say := e.log.Warn
+	if e.traits.unlisted {
+		say = e.log.Info
+	}
+	say("companions given up: their work queue does not exist", zap.Int("messages", len(lost)), zap.Duration("missing_for", e.missingFor()))
+	for _, wt := range lost {
+		e.w.metrics.verdict(e.name, verdictUnknown)
+		wt.held.done(ctx, nil)
+	}
+}
