@@ -112,12 +112,15 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 	})
 }
 
+// retryAsTheBinary sets what cmd/overdue has the SDK do after a failure.
+func retryAsTheBinary(o *azservicebus.ClientOptions) {
+	o.RetryOptions = azservicebus.RetryOptions{MaxRetries: 9, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond}
+}
+
 // newProxy is a proxy in front of the namespace, with its own connection for what comes by REST.
 func (s *scene) newProxy(sc *scheduler.Scheduler) *proxy.Proxy {
 	s.Helper()
-	sending := s.ns.Lasting(s.T, func(o *azservicebus.ClientOptions) {
-		o.RetryOptions = azservicebus.RetryOptions{MaxRetries: 4, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second} // those of the binary
-	})
+	sending := s.ns.Lasting(s.T, retryAsTheBinary)
 	p, err := proxy.New(proxy.Config{
 		Client: sending, Scheduler: sc, Journal: s.openJournal(sc), MonitorQueue: monitorQueue, Log: s.logger(),
 		AMQP: relay.Config{Dial: s.ns.Dial, Hostname: "overdue.test"},
@@ -147,7 +150,7 @@ func (s *scene) logger() *zap.Logger {
 func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
 	cfg := scheduler.Config{
-		Client: s.ns.Lasting(s.T), MonitorQueue: monitorQueue, Operations: o,
+		Client: s.ns.Lasting(s.T, retryAsTheBinary), MonitorQueue: monitorQueue, Operations: o,
 		Companions: scheduler.CompanionsSlot, Written: func(n int, _ error) { s.written.Add(int64(n)) },
 	}
 	if s.auto {

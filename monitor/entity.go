@@ -26,9 +26,6 @@ const (
 	crowdedWait = 5 * time.Second
 	// idleLinks is how long the links to an entity stay open with nothing to look for.
 	idleLinks = 2 * time.Second
-	// A pass that failed is tried again after retryMin, doubling up to retryMax.
-	retryMin = 100 * time.Millisecond
-	retryMax = 10 * time.Second
 )
 
 // entity makes the passes over one work queue or subscription; that of a topic hands what comes in to its
@@ -59,7 +56,6 @@ type entity struct {
 	adopted  map[int64]bool // namesakes by number, see noteAdopted
 	traits   traits
 	looked   time.Duration // what the last look took
-	failures int
 	log      *zap.Logger
 }
 
@@ -248,7 +244,6 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 		due, err = e.unfold(ctx, due)
 	}
 	if err == nil && e.traits.topic {
-		e.failures = 0
 		e.spread(ctx, due)
 		return
 	}
@@ -264,11 +259,11 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 	} else if err == nil {
 		e.weigh(ctx, due)
 	}
+	e.w.outage.note(e.w.log, err)
 	missing := entityMissing(err)
 	e.noteMissing(missing, err)
-	wait := e.retryAfter(err)
 	if err != nil && !missing {
-		e.log.Warn("pass failed", zap.Int("messages", len(due)), zap.Duration("retry_in", wait), zap.Error(err))
+		logFailed(e.log, "pass failed", err, zap.Int("messages", len(due)))
 		e.work.close(ctx)
 		e.dead.close(ctx)
 		e.transfer.close(ctx)
@@ -294,8 +289,9 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 		case missing:
 			e.awaitEntity(ctx, wt)
 		case err != nil:
-			e.later(ctx, wt, wait)
+			e.later(ctx, wt, e.w.retryAfter(wt, err))
 		default:
+			wt.failures = 0
 			e.conclude(ctx, wt)
 		}
 	}
@@ -313,16 +309,6 @@ func (e *entity) spare(ctx context.Context, due []*watch) []*watch {
 		wt.held.done(ctx, nil)
 		return true
 	})
-}
-
-// retryAfter is how long to wait after a pass that ended with err: the longer the more have failed.
-func (e *entity) retryAfter(err error) time.Duration {
-	if err == nil {
-		e.failures = 0
-		return 0
-	}
-	e.failures++
-	return min(retryMin<<min(e.failures-1, 10), retryMax)
 }
 
 // later looks at wt again after wait, from hand if its companion can be held for so

@@ -74,6 +74,7 @@ type watch struct {
 	shut       bool            // nobody could receive it when its expiry was last tried
 	doomed     bool            // it has expired, and the entity drops what expires
 	looks      int             // passes that found it in flight
+	failures   int             // passes that failed one after the other, for reasons of their own
 	climbed    time.Time       // by our clock: when its expiry was last tried; zero = never
 	climbDelay time.Duration
 	retryAt    time.Time // by our clock: when to try again

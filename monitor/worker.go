@@ -72,6 +72,7 @@ type Worker struct {
 	facts   facts
 
 	attached atomic.Bool
+	outage   outage
 	watching atomic.Int64 // watches that are not done
 
 	mu            sync.Mutex
@@ -121,7 +122,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return nil
 	}
 	retry := backoff.NewExponentialBackOff()
-	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 15*time.Second
+	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 5*time.Second
 	for first := true; ctx.Err() == nil; {
 		began := time.Now()
 		err := w.receive(ctx, work)
@@ -136,6 +137,10 @@ func (w *Worker) Run(ctx context.Context) error {
 			retry.Reset() // it was fine for a while
 		}
 		wait := retry.NextBackOff()
+		if sblink.Lost(err) {
+			wait = reconnectEvery
+			retry.Reset()
+		}
 		say("monitor queue unreachable", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.Duration("retry_in", wait), zap.Error(err))
 		select {
 		case <-time.After(wait):

@@ -168,8 +168,8 @@ func clientOptions(dial sbclient.Dialer) *azservicebus.ClientOptions {
 		ApplicationID:    "overdue/" + version(),
 		NewWebSocketConn: dial, // which may be any connection that AMQP can begin on
 		// The defaults wait 4 s before the first retry and up to two minutes later on: an
-		// app behind a sidecar has given up by then.
-		RetryOptions: azservicebus.RetryOptions{MaxRetries: 4, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 5 * time.Second},
+		// app behind a sidecar has given up by then. A companion that waits here when the line is back comes so much too late.
+		RetryOptions: azservicebus.RetryOptions{MaxRetries: 9, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond},
 	}
 }
 

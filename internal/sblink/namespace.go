@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -30,7 +31,13 @@ type Namespace struct {
 	mu     sync.Mutex
 	conn   *conn
 	closed bool
+	down   error     // why the last dial failed; nil: it did not
+	tried  time.Time // when it had
 }
+
+// dialRest is between two dials that fail, whoever wants a connection meanwhile, and however long it has been down: the first
+// that is wanted after it has come back finds it within that time. Whoever comes in between hears of the last.
+const dialRest = 400 * time.Millisecond
 
 // turn lets one through at a time. Unlike a mutex it can be waited for under a context.
 type turn chan struct{}
@@ -87,9 +94,41 @@ func (n *Namespace) connect(ctx context.Context) (*conn, error) {
 	if c, err := n.current(); c != nil || err != nil {
 		return c, err
 	}
+	if err := n.resting(); err != nil {
+		return nil, err
+	}
+	c, err := n.dial(ctx)
+	n.mu.Lock()
+	if n.down, n.tried = nil, time.Now(); ctx.Err() == nil {
+		n.down = err // else it is whoever asked that has no more time
+	}
+	closed := n.closed
+	if err == nil && !closed {
+		n.conn = c
+	}
+	n.mu.Unlock()
+	if err == nil && closed {
+		_ = c.amqp.Close() // nobody uses it
+		return nil, ErrClosed
+	}
+	return c, err
+}
+
+// resting is why the last dial failed, while another is not tried yet.
+func (n *Namespace) resting() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.down != nil && time.Since(n.tried) < dialRest {
+		return n.down
+	}
+	return nil
+}
+
+// dial opens a connection.
+func (n *Namespace) dial(ctx context.Context) (*conn, error) {
 	socket, err := n.cfg.Dial(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("sblink: dial %s: %w", n.cfg.Host, err)
+		return nil, fmt.Errorf("%w: dial %s: %w", ErrNoConnection, n.cfg.Host, err)
 	}
 	bare := newBareConn(socket)
 	opened, err := amqp.NewConn(ctx, bare, &amqp.ConnOptions{
@@ -99,20 +138,34 @@ func (n *Namespace) connect(ctx context.Context) (*conn, error) {
 	})
 	if err != nil {
 		_ = socket.Close() // the error that counts is the one of the handshake
-		return nil, fmt.Errorf("sblink: open connection to %s: %w", n.cfg.Host, err)
+		return nil, fmt.Errorf("%w: open connection to %s: %w", ErrNoConnection, n.cfg.Host, err)
 	}
-	c := &conn{amqp: opened, grants: &bare.grants, claiming: newTurn(), claims: map[string]time.Time{}}
-	n.mu.Lock()
-	closed := n.closed
-	if !closed {
-		n.conn = c
+	return &conn{amqp: opened, grants: &bare.grants, claiming: newTurn(), claims: map[string]time.Time{}}, nil
+}
+
+// ErrNoConnection says that no connection can be opened.
+var ErrNoConnection = errors.New("sblink: no connection")
+
+// Lost reports whether err is about the connection to the namespace, and not about what was asked over it: there is none, it has
+// ended, or nobody has answered in time.
+func Lost(err error) bool {
+	var connection *amqp.ConnError
+	var network net.Error
+	return errors.Is(err, ErrNoConnection) || errors.As(err, &connection) || errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed) || cutOff(err)
+}
+
+// cutOff reports whether a link or a session has ended with its connection: nobody has said why.
+func cutOff(err error) bool {
+	var link *amqp.LinkError
+	var session *amqp.SessionError
+	switch {
+	case errors.As(err, &link):
+		return link.RemoteErr == nil
+	case errors.As(err, &session):
+		return session.RemoteErr == nil
 	}
-	n.mu.Unlock()
-	if closed {
-		_ = opened.Close() // nobody uses it
-		return nil, ErrClosed
-	}
-	return c, nil
+	return false
 }
 
 // current is the connection that is up, nil when there is none.
