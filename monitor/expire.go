@@ -56,11 +56,14 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 // expireActive expires what waits on the queue.
 func (e *entity) expireActive(ctx context.Context, try []*watch) error {
 	left := try
+	for _, wt := range try {
+		wt.locked = false
+	}
 	if e.traits.Strategy != strategyScan && anyNative(left) {
 		if err := e.wake(ctx, left); err != nil {
 			return err
 		}
-		left = present(left)
+		left = filter(present(left), func(wt *watch) bool { return !wt.locked })
 	}
 	if e.traits.Strategy == strategyNative || len(left) == 0 {
 		return nil

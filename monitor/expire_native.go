@@ -22,8 +22,13 @@ func (e *entity) nudge(ctx context.Context, l line) error {
 	if r == nil {
 		return nil
 	}
-	if err := e.w.nudgeOver(ctx, r); err != nil {
+	first, err := e.w.nudgeOver(ctx, r)
+	if err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", e.name, err)
+	}
+	for _, wt := range l.watches {
+		// The first that is to be had stands behind it: somebody has locked it.
+		wt.locked = first > wt.want.number && !e.traits.partitioned && !e.work.cursor
 	}
 	return nil
 }

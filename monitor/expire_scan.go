@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +23,8 @@ const (
 	// came before their time-to-live.
 	reasonDeadline = "DeadlineExceeded"
 
-	scanBatch = 200  // credits granted at once
+	scanBatch = 200  // credits granted at once, at most
+	scanGrow  = 4    // times as many as in the batch before, which has come
 	scanMost  = 5000 // live messages that a scan holds at most
 	// scanWait is how long a scan waits for the first message of a batch, and scanGap for
 	// each of the others.
@@ -47,7 +49,7 @@ func (e *entity) scan(ctx context.Context, l line) (err error) {
 		return nil
 	}
 	defer r.Close(ctx)
-	s := scan{e: e, r: r, ours: map[int64]*watch{}, strategy: strategyScan, now: e.w.clock.now().Add(-stampGrain)}
+	s := scan{e: e, r: r, line: l, ours: map[int64]*watch{}, strategy: strategyScan, now: e.w.clock.now().Add(-stampGrain)}
 	if l.session != nil {
 		s.strategy = strategySession
 	}
@@ -82,12 +84,17 @@ func (e *entity) scan(ctx context.Context, l line) (err error) {
 type scan struct {
 	e        *entity
 	r        *sblink.Receiver
+	line     line
 	ours     map[int64]*watch // by sequence number, until they are met
 	last     int64            // the highest of those numbers
 	live     []*amqp.Message  // taken, to be given back
 	strategy string
 	now      time.Time // by the broker's clock, and not ahead of it
 	cut      bool      // it has ended before the queue did, and before all of ours were met
+
+	ahead   []int64 // numbers that wait up to the last of ours, as far as was peeked, and were not met or passed
+	peeked  int64   // where the next peek begins
+	reached bool    // there is no more to peek at
 
 	settling errgroup.Group
 	mu       sync.Mutex
@@ -96,27 +103,68 @@ type scan struct {
 
 func (s *scan) run(ctx context.Context) error {
 	end := time.Now().Add(scanTime)
-	for len(s.ours) > 0 && len(s.live) < scanMost && time.Now().Before(end) {
-		if err := s.r.Grant(scanBatch); err != nil {
+	for batch := 1; len(s.ours) > 0 && len(s.live) < scanMost && time.Now().Before(end); batch = min(batch*scanGrow, scanBatch) {
+		credit, err := s.credit(ctx, batch)
+		if err != nil || credit == 0 {
 			return err
 		}
-		met, passed, err := s.batch(ctx, end)
+		if err := s.r.Grant(uint32(credit)); err != nil {
+			return err
+		}
+		met, passed, err := s.batch(ctx, credit, end)
 		if err != nil {
 			return err
 		}
-		if passed || met < scanBatch && time.Now().Before(end) {
-			return nil // beyond the last of ours, or the end of the queue
+		if passed || met < credit && time.Now().Before(end) {
+			return nil // beyond the last of ours, or the end of what is to be had
 		}
 	}
 	s.cut = len(s.ours) > 0
 	return nil
 }
 
+// credit is how many messages to ask for at most: no more than stand before the last of ours, it included, as a peek shows. What is
+// locked is among them, which no peek shows, and for each of those there comes one from behind. So the first
+// batch is one message: where that stands behind the last of ours, they are all locked. Each batch that has come shows that the
+// line does not stall, and the next one is larger: what is on its way when it does stays locked.
+//
+// In a session nobody else has locks, and in a partitioned entity numbers say nothing of what stands where.
+func (s *scan) credit(ctx context.Context, most int) (int, error) {
+	if s.line.session != nil || s.e.traits.partitioned || s.e.work.cursor {
+		return most, nil
+	}
+	for len(s.ahead) == 0 && !s.reached {
+		// Only this goroutine uses the view: there is one line.
+		page, err := s.e.work.peek(ctx, s.peeked, pageSize)
+		if err != nil {
+			return 0, err
+		}
+		s.reached = len(page) == 0
+		for _, m := range page {
+			if s.peeked = m.SequenceNumber + 1; m.SequenceNumber > s.last {
+				s.reached = true
+				break
+			}
+			if m.State == sblink.Active || m.State == sblink.Scheduled && !pending(m) {
+				s.ahead = append(s.ahead, m.SequenceNumber)
+			}
+		}
+	}
+	return min(most, len(s.ahead)), nil
+}
+
+// pass notes that what stands up to a number is behind: it was met, or is locked.
+func (s *scan) pass(number int64) {
+	i, _ := slices.BinarySearch(s.ahead, number+1)
+	s.ahead = s.ahead[i:]
+	s.peeked = max(s.peeked, number+1)
+}
+
 // batch receives until the granted credits are used up, nothing more comes, or all of ours
 // are behind. Credit that is left is drained.
-func (s *scan) batch(ctx context.Context, end time.Time) (met int, passed bool, err error) {
+func (s *scan) batch(ctx context.Context, credit int, end time.Time) (met int, passed bool, err error) {
 	wait := scanWait
-	for met < scanBatch && time.Now().Before(end) {
+	for met < credit && time.Now().Before(end) {
 		m, err := s.r.Receive(ctx, wait)
 		if err != nil {
 			return met, passed, err
@@ -131,7 +179,7 @@ func (s *scan) batch(ctx context.Context, end time.Time) (met int, passed bool, 
 			break
 		}
 	}
-	if met == scanBatch {
+	if met == credit {
 		return met, passed, nil
 	}
 	if err := s.r.Drain(ctx); err != nil {
@@ -149,6 +197,7 @@ func (s *scan) batch(ctx context.Context, end time.Time) (met int, passed bool, 
 func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 	number, _ := m.Annotations["x-opt-sequence-number"].(int64)
 	s.e.w.metrics.operation(operations.Scan, 1)
+	s.pass(number)
 	wt := s.ours[number]
 	if deadline, stated := s.overdue(m); wt == nil && stated {
 		s.settling.Go(func() error { return s.deadLetter(ctx, nil, m, deadline) })

@@ -71,6 +71,7 @@ type watch struct {
 	swept      *sblink.Message // as it was, overdue, just before this worker let the broker expire what is; after that it was gone
 	vanished   time.Time       // by our clock: when it was first found in no dead-letter queue either; zero = it was not
 	unreached  bool            // the last scan has made progress, and was ended before it came to it
+	locked     bool            // the last nudge has shown that a consumer has it
 	shut       bool            // nobody could receive it when its expiry was last tried
 	doomed     bool            // it has expired, and the entity drops what expires
 	looks      int             // passes that found it in flight

@@ -121,7 +121,7 @@ func (n *nudger) nudge(ctx context.Context) error {
 		n.w.facts.learn(n.key, func(f *fact) { f.sessions = true })
 	}
 	if err == nil {
-		err = n.w.nudgeOver(ctx, r)
+		_, err = n.w.nudgeOver(ctx, r)
 	}
 	if err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", n.name, err)
@@ -129,16 +129,17 @@ func (n *nudger) nudge(ctx context.Context) error {
 	return nil
 }
 
-// nudgeOver makes a nudge over a receiver that was opened for it.
-func (w *Worker) nudgeOver(ctx context.Context, r *sblink.Receiver) error {
+// nudgeOver makes a nudge over a receiver that was opened for it. first is the number of the live message that came, 0 if none did.
+func (w *Worker) nudgeOver(ctx context.Context, r *sblink.Receiver) (first int64, err error) {
 	defer r.Close(ctx)
 	m, err := r.Next(ctx)
 	w.metrics.operation(operations.Nudge, 1)
 	var live []*amqp.Message
 	if m != nil {
+		first, _ = m.Annotations["x-opt-sequence-number"].(int64)
 		live = append(live, m)
 	}
 	released, releaseErr := r.GiveBack(ctx, live...)
 	w.metrics.operation(operations.Release, released)
-	return errors.Join(err, releaseErr)
+	return first, errors.Join(err, releaseErr)
 }

@@ -23,10 +23,13 @@ const settleMargin = 2 * time.Millisecond
 const closeTimeout = 5 * time.Second
 
 const (
-	// giveBackTimeout bounds each half of giving back: the drain, and the releases.
+	// drainTimeout and giveBackTimeout bound the halves of giving back: the drain, and the releases. Where the drain is not answered
+	// the releases follow all the same. The broker takes them in this order, so none of them comes again for the credit.
+	drainTimeout    = 2 * time.Second
 	giveBackTimeout = 5 * time.Second
-	// maxReleasing bounds the releases under way at once.
-	maxReleasing = 64
+	// maxReleasing bounds the releases under way at once. On a line that brings no answers they are all there is to it, so they are
+	// many.
+	maxReleasing = 1024
 )
 
 // openTimeout bounds the opening of a receiver, the connection included.
@@ -50,6 +53,7 @@ type Receiver struct {
 	session *amqp.Session
 	link    *amqp.Receiver
 	credit  uint32 // granted, and neither used nor taken back
+	stalled bool   // a drain was not answered in time
 }
 
 // Receiver opens a receiver with no credit. entity may be a sub-queue's path.
@@ -181,12 +185,13 @@ func (r *Receiver) Next(ctx context.Context) (*amqp.Message, error) {
 // before are still to be received. It is bounded, but not ended by ctx: one that is given up leaves
 // open what is still to come.
 func (r *Receiver) Drain(ctx context.Context) error {
-	if r.credit == 0 {
-		return nil
+	if r.credit == 0 || r.stalled {
+		return nil // it was said before that it is
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	if err := r.link.DrainCredit(ctx, nil); err != nil {
+		r.stalled = true
 		return fmt.Errorf("sblink: drain %s: %w", r.entity, err)
 	}
 	r.credit = 0
