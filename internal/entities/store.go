@@ -40,10 +40,11 @@ type Config struct {
 }
 
 const (
-	readers    = 8                      // reads at once
-	retryMin   = 250 * time.Millisecond // after a read that failed, doubling up to
-	retryMax   = time.Minute
-	missingMax = 2 * time.Second // the longest that ErrNotFound is taken for an answer
+	readers      = 8                      // reads at once
+	retryMin     = 250 * time.Millisecond // after a read that failed, doubling up to
+	retryMax     = time.Minute
+	retryHopeful = 500 * time.Millisecond // the same while callers wait, see Patience
+	missingMax   = 2 * time.Second        // the longest that ErrNotFound is taken for an answer
 )
 
 // errClosed is what Lookup fails with after Close.
@@ -293,7 +294,11 @@ func (s *Store) heard(began time.Time, err error) {
 	if s.failures == 0 {
 		s.first = began
 	}
-	wait := jitter(min(retryMin<<min(s.failures, 10), retryMax))
+	longest := retryMax
+	if time.Since(s.first) < s.cfg.Patience {
+		longest = retryHopeful // somebody may wait for it, who is as late as this
+	}
+	wait := jitter(min(retryMin<<min(s.failures, 10), longest))
 	var asked interface{ RetryAfter() time.Duration }
 	if errors.As(err, &asked) {
 		wait = max(wait, min(asked.RetryAfter(), retryMax))

@@ -288,8 +288,8 @@ func TestASourceThatIsDownIsTriedAgain(t *testing.T) {
 		if info, err := sc.store.Lookup(t.Context(), "orders"); err != nil || info.DefaultMessageTimeToLive != time.Minute {
 			t.Errorf("Lookup = %+v, %v, want what it says when it is back", info, err)
 		}
-		if n := sc.source.read("orders"); n < 3 || n > 6 {
-			t.Errorf("%d reads in 3 s, want a few", n)
+		if n := sc.source.read("orders"); n < 5 || n > 10 {
+			t.Errorf("%d reads in 3 s, want about two a second", n)
 		}
 		// It stays away for an hour. What is known stays known, and nobody waits long.
 		down := time.Now()
