@@ -8,22 +8,19 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
 
+	"overdue/internal/address"
 	"overdue/internal/amqp"
 	"overdue/internal/relay"
+	"overdue/internal/rights"
 	"overdue/internal/sbrest"
 )
 
 const (
 	doorAMQP = "amqp"
 
-	managementNode = "$management"
-	// transferDestination is the link property of a sender that sends via one entity to another,
-	// where the message then is.
-	transferDestination = "com.microsoft:transfer-destination-address"
 	// transactionTime is how long a transaction of Service Bus may be open. Its messages are
 	// enqueued when it ends.
 	transactionTime = 2 * time.Minute
@@ -34,26 +31,22 @@ const (
 // pass untouched. What holds for the entity is asked at each send: it may be made anew behind the
 // name while the link is there, and here, where it may not be known yet, nothing may wait.
 func (p *Proxy) watch(l relay.Link) relay.Watcher {
-	if l.Coordinator || l.Receiver {
+	entity := l.Class.Entity()
+	management := l.Class.Kind == rights.Requests
+	switch at := l.Class.Address; {
+	case l.Class.Kind == rights.SendNowhere:
+		return &nowhereLink{at}
+	case l.Class.Kind != rights.Send && !management:
 		return nil
-	}
-	address := l.Address
-	if r, ok := amqp.MapLookup(l.Properties, transferDestination); ok && !r.Null() {
-		if to := r.String(); r.Err() == nil { // otherwise the broker refuses the link
-			address = to
-		}
-	}
-	entity, management := entityOf(address)
-	switch {
-	case entity == "":
-		return nil
-	case p.cfg.MonitorQueue != "" && strings.EqualFold(entity, p.cfg.MonitorQueue):
-		return &monitorQueueLink{p: p, entity: entity, management: management}
+	case at.SubQueue != address.Main:
+		return &deadLettersLink{at}
+	case p.isMonitorQueue(entity):
+		return &monitorQueueLink{p: p, at: at, entity: entity, management: management}
 	case p.excluded(entity):
 		return nil
 	}
 	ctx, detach := context.WithCancel(context.Background())
-	at := sendLink{p: p, entity: entity, ctx: ctx, detach: detach, besides: &besides{}}
+	at := sendLink{p: p, at: l.Class.Address, entity: entity, ctx: ctx, detach: detach, besides: &besides{}}
 	if management {
 		at.patience = requestTime
 		return &managementLink{at}
@@ -61,36 +54,29 @@ func (p *Proxy) watch(l relay.Link) relay.Watcher {
 	return &at
 }
 
-// refuseLink keeps apps from receiving companions: the door has the sidecar's own rights, and what an
-// app takes off the monitor queue is a deadline that nobody keeps.
+// refuseLink refuses links that are in no table of rights, which could be sends that nobody watches, and
+// keeps apps from receiving companions: the door has the sidecar's own rights, and what an app takes off
+// the monitor queue is a deadline that nobody keeps.
 func (p *Proxy) refuseLink(l relay.Link) *amqp.Error {
-	entity, management := entityOf(l.Address)
-	if !l.Receiver || management || p.cfg.MonitorQueue == "" || !strings.EqualFold(entity, p.cfg.MonitorQueue) {
+	at := l.Class.Address
+	switch {
+	case l.Class.Kind == rights.Refused:
+		return l.Unlisted
+	case l.Class.Kind != rights.Receive || at.SubQueue != address.Main || !p.isMonitorQueue(at.Entity()):
 		return nil
 	}
-	return amqp.Errorf(amqp.ErrCondNotAllowed, "'%s' is the monitor queue, which gives no messages to apps.", entity)
+	return amqp.Errorf(amqp.ErrCondNotAllowed, "'%s' is the monitor queue, which gives no messages to apps.", at.Entity())
 }
 
-// entityOf is the queue or topic that an address names, which clients also write with slashes around
-// it or behind a whole URI, and whether it is its management node. "" is any other
-// node: dead letters and the namespace's own take no messages of apps.
-func entityOf(address string) (entity string, management bool) {
-	if _, rest, isURI := strings.Cut(address, "://"); isURI {
-		_, address, _ = strings.Cut(rest, "/")
-	}
-	entity = strings.Trim(address, "/")
-	if at := strings.LastIndexByte(entity, '/'); at > 0 && strings.EqualFold(entity[at+1:], managementNode) {
-		entity, management = entity[:at], true
-	}
-	if utf8.RuneCountInString(entity) > maxEntityName || strings.Contains(entity, "$") || !utf8.ValidString(entity) {
-		return "", false
-	}
-	return entity, management
+// isMonitorQueue reports whether an entity is the monitor queue.
+func (p *Proxy) isMonitorQueue(entity string) bool {
+	return p.cfg.MonitorQueue != "" && strings.EqualFold(entity, p.cfg.MonitorQueue)
 }
 
 // A sendLink watches the deliveries of one link to an entity that may be monitored.
 type sendLink struct {
 	p      *Proxy
+	at     address.Address // of the link
 	entity string
 	ctx    context.Context // ends when the link is gone, and with it whatever waits for its deliveries
 	detach context.CancelFunc
@@ -233,6 +219,7 @@ func (u *unmonitored) Settled(outcome amqp.DeliveryState, reply relay.Reply) {
 // work may not write companions, which anybody could forge, nor cancel, settle or delete those of others.
 type monitorQueueLink struct {
 	p          *Proxy
+	at         address.Address
 	entity     string
 	management bool
 }
@@ -242,10 +229,37 @@ func (l *monitorQueueLink) Detached() {}
 
 // Deliver refuses the delivery, unless it is a peek.
 func (l *monitorQueueLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
-	if l.management && relay.OperationOf(d.Payload) == operationPeek {
-		return nil, nil
+	if l.management {
+		if operation, _, _ := rights.Operation(l.at, d.Payload); operation == rights.PeekMessage {
+			return nil, nil
+		}
 	}
 	err := sbrest.BadRequest("%s is the monitor queue, which takes no messages of apps.", sbrest.Quoted(l.entity))
 	l.p.metrics.sent(doorAMQP, l.entity, 1, 0, err)
 	return nil, refusal(err, l.entity)
+}
+
+// A deadLettersLink takes the requests to the management node of a dead-letter queue, where nothing can be
+// sent.
+type deadLettersLink struct{ at address.Address }
+
+// Detached has nothing to do.
+func (l *deadLettersLink) Detached() {}
+
+// Deliver refuses what is in no table of rights.
+func (l *deadLettersLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
+	_, _, err := rights.Operation(l.at, d.Payload)
+	return nil, err
+}
+
+// A nowhereLink sends to what takes no messages. The namespace refuses such a link; what comes over it
+// before that, or instead, goes no further.
+type nowhereLink struct{ at address.Address }
+
+// Detached has nothing to do.
+func (l *nowhereLink) Detached() {}
+
+// Deliver refuses the delivery.
+func (l *nowhereLink) Deliver(*relay.Delivery) (relay.Held, *amqp.Error) {
+	return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to '%s'.", l.at)
 }

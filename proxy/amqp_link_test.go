@@ -19,6 +19,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/pipenet"
 	"overdue/internal/relay"
+	"overdue/internal/rights"
 	"overdue/scheduler"
 )
 
@@ -97,10 +98,26 @@ func (x *driven) wantPassed() {
 	}
 }
 
+// senderTo is the attach of a sender.
+func senderTo(address string) *amqp.Attach {
+	return &amqp.Attach{Role: amqp.RoleSender, Source: &amqp.Source{}, Target: &amqp.Target{Address: address, HasAddress: true}}
+}
+
+// receiverFrom is the attach of a receiver.
+func receiverFrom(address string) *amqp.Attach {
+	return &amqp.Attach{Role: amqp.RoleReceiver, Source: &amqp.Source{Address: address, HasAddress: true}, Target: &amqp.Target{}}
+}
+
+// linkOf is a link as the relay shows it.
+func linkOf(a *amqp.Attach) relay.Link {
+	class, unlisted := rights.Classify(a)
+	return relay.Link{Class: class, Unlisted: unlisted, Receiver: a.Role == amqp.RoleReceiver}
+}
+
 // watch is the watcher of a link to that address, detached when the test ends.
 func (sc *scene) watch(address string) relay.Watcher {
 	sc.Helper()
-	w := sc.proxy.watch(relay.Link{Address: address})
+	w := sc.proxy.watch(linkOf(senderTo(address)))
 	if w == nil {
 		sc.Fatalf("a link to %q is not watched", address)
 	}
@@ -470,37 +487,41 @@ func TestWhichLinksAreWatched(t *testing.T) {
 			s.proxy.MonitorQueue = monitorQueue
 			s.proxy.Excluded = func(entity string) bool { return !strings.EqualFold(entity, "orders") }
 		})
-		via := func(to string) amqp.Raw {
-			b, err := amqp.AppendValue(nil, amqp.Map{{Key: amqp.Symbol(transferDestination), Value: to}})
+		via := func(address, to string) *amqp.Attach {
+			b, err := amqp.AppendValue(nil, amqp.Map{{Key: amqp.Symbol(rights.TransferDestination), Value: to}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return b
+			a := senderTo(address)
+			a.Properties = b
+			return a
 		}
 		for _, c := range []struct {
-			link relay.Link
-			want string
+			attach *amqp.Attach
+			want   string
 		}{
-			{relay.Link{Address: "orders"}, "send"},
-			{relay.Link{Address: "/Orders/"}, "send"},
-			{relay.Link{Address: "amqps://contoso.servicebus.windows.net:5671/orders"}, "send"},
-			{relay.Link{Address: "orders/$management"}, "management"},
-			{relay.Link{Address: "sb://contoso/orders/$Management"}, "management"},
-			{relay.Link{Address: "orders/$management", Receiver: true}, ""},
-			{relay.Link{Address: "orders/$DeadLetterQueue"}, ""},
-			{relay.Link{Address: "others", Properties: via("orders")}, "send"},
-			{relay.Link{Address: "orders", Properties: via("others")}, ""},
-			{relay.Link{Address: "orders", Properties: via("Monitor")}, "monitor"},
-			{relay.Link{Address: "others"}, ""},
-			{relay.Link{Address: "$cbs"}, ""},
-			{relay.Link{Address: "$management"}, ""},
-			{relay.Link{Address: ""}, ""},
-			{relay.Link{Coordinator: true}, ""},
-			{relay.Link{Address: "MONITOR"}, "monitor"},
-			{relay.Link{Address: "monitor/$management"}, "monitor"},
+			{senderTo("orders"), "send"},
+			{senderTo("/Orders/"), "send"},
+			{senderTo("amqps://contoso.servicebus.windows.net:5671/orders"), "send"},
+			{senderTo("orders/$management"), "management"},
+			{senderTo("sb://contoso/orders/$Management"), "management"},
+			{receiverFrom("orders/$management"), ""},
+			{senderTo("orders/$DeadLetterQueue"), ""},
+			{senderTo("orders/$DeadLetterQueue/$management"), "dead letters"},
+			{senderTo("monitor/$DeadLetterQueue/$management"), "dead letters"},
+			{via("others", "orders"), "send"},
+			{via("orders", "others"), ""},
+			{via("orders", "Monitor"), "monitor"},
+			{senderTo("others"), ""},
+			{senderTo("$cbs"), ""},
+			{senderTo("$management"), ""},
+			{senderTo(""), ""},
+			{&amqp.Attach{Role: amqp.RoleSender, Coordinator: &amqp.Coordinator{}}, ""},
+			{senderTo("MONITOR"), "monitor"},
+			{senderTo("monitor/$management"), "monitor"},
 		} {
 			got := ""
-			switch w := sc.proxy.watch(c.link).(type) {
+			switch w := sc.proxy.watch(linkOf(c.attach)).(type) {
 			case *sendLink:
 				got = "send"
 				w.Detached()
@@ -509,9 +530,11 @@ func TestWhichLinksAreWatched(t *testing.T) {
 				w.Detached()
 			case *monitorQueueLink:
 				got = "monitor"
+			case *deadLettersLink:
+				got = "dead letters"
 			}
 			if got != c.want {
-				t.Errorf("link %+v is watched as %q, want %q", c.link, got, c.want)
+				t.Errorf("link %+v is watched as %q, want %q", c.attach, got, c.want)
 			}
 		}
 	})

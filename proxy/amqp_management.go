@@ -9,21 +9,17 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/relay"
+	"overdue/internal/rights"
 	"overdue/internal/sbrest"
 )
 
-// Requests to an entity's management node that the proxy has to know.
-const (
-	operationSchedule = "com.microsoft:schedule-message"
-	operationPeek     = "com.microsoft:peek-message"
-
-	// requestTime is how long the broker may take for a request. SDKs do not wait longer.
-	requestTime = time.Minute
-)
+// requestTime is how long the broker may take for a request. SDKs do not wait longer.
+const requestTime = time.Minute
 
 // A managementLink watches the requests to the management node of a monitored entity. Those that
-// schedule messages are sends. All others pass untouched, the ones that cancel among them: a companion whose
-// message was cancelled finds nothing.
+// schedule messages are sends. All others that are known pass untouched, the ones that cancel among them: a companion whose
+// message was cancelled finds nothing. What cannot be read, or in two ways, or is not known, could
+// be a send that nobody watches: it is refused.
 type managementLink struct{ sendLink }
 
 // Deliver takes the steps of a send with a request that schedules messages. The app waits for the
@@ -31,15 +27,19 @@ type managementLink struct{ sendLink }
 // response for the outcome, and answers in place of the broker what is refused here.
 func (l *managementLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
 	settings := l.p.cfg.Settings(l.entity)
-	if settings.passes() || relay.OperationOf(d.Payload) != operationSchedule {
+	if settings.passes() {
+		return nil, nil
+	}
+	operation, _, refused := rights.Operation(l.at, d.Payload)
+	if refused != nil {
+		return nil, l.refuseRequest(refused)
+	}
+	if operation != rights.ScheduleMessage {
 		return nil, nil
 	}
 	ms, err := readScheduled(d.Payload)
 	if err != nil {
-		// The broker cannot read it either, and tells the app so in a response.
-		l.p.cfg.Log.Warn("request cannot be read and is passed on",
-			zap.String("work_queue", l.entity), zap.String("door", doorAMQP), zap.Error(err))
-		return nil, nil
+		return nil, l.refuseRequest(refusal(err, l.entity))
 	}
 	s := l.p.newSending(doorAMQP, l.entity, settings, known(ms))
 	s.companionFirst = true
@@ -50,6 +50,12 @@ func (l *managementLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
 	return l.hold(&unsettled, s, func() error {
 		return s.fit(d, ms, func() []byte { return scheduleCompleted(d.Payload, ms) })
 	})
+}
+
+// refuseRequest logs what a request is refused with. It may be settled: its app hears a response.
+func (l *managementLink) refuseRequest(e *amqp.Error) *amqp.Error {
+	l.p.cfg.Log.Debug("request refused", zap.String("work_queue", l.entity), zap.String("door", doorAMQP), zap.Error(e))
+	return e
 }
 
 // readScheduled reads the messages of a request that schedules them.

@@ -12,6 +12,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/relay"
+	"overdue/internal/rights"
 )
 
 // request is a request to a management node as the Go SDK encodes it.
@@ -56,7 +57,7 @@ func TestARequestThatSchedulesGoesBehindItsCompanions(t *testing.T) {
 		at := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 		named, unnamed := sc.scheduled("m1", at, "30s"), sc.scheduled(nil, at, "40s")
 		anonymous := sc.scheduled(nil, at, "50s")
-		d := sc.request(operationSchedule, map[string]any{"other": int32(1), "messages": []any{
+		d := sc.request(rights.ScheduleMessage, map[string]any{"other": int32(1), "messages": []any{
 			map[string]any{"message-id": "m1", "message": named, "partition-key": "p"},
 			map[string]any{"message-id": "m2", "message": unnamed},
 			map[string]any{"message": anonymous},
@@ -120,7 +121,7 @@ func TestARequestThatSchedulesIsRejectedWithoutItsCompanions(t *testing.T) {
 	for _, settled := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			sc := setup(t, func(s *setting) { s.queues, s.measure = nil, false })
-			d := sc.request(operationSchedule, map[string]any{"messages": []any{
+			d := sc.request(rights.ScheduleMessage, map[string]any{"messages": []any{
 				map[string]any{"message-id": "m1", "message": sc.scheduled("m1", time.Now().Add(time.Hour), "30s")},
 			}})
 			d.Settled = settled
@@ -135,17 +136,26 @@ func TestOtherRequestsPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) { s.proxy.MonitorQueue = monitorQueue })
 		w := sc.watch("orders/$management")
-		for _, operation := range []string{"com.microsoft:cancel-scheduled-message", operationPeek, ""} {
+		for _, operation := range []string{"com.microsoft:cancel-scheduled-message", rights.PeekMessage} {
 			deliver(t, w, sc.request(operation, map[string]any{"sequence-numbers": []int64{1}})).wantPassed()
 		}
-		deliver(t, w, &relay.Delivery{Payload: []byte("hello")}).wantPassed()
-		// The broker answers these, so that the app does not wait.
+	})
+}
+
+// What the proxy cannot read, the namespace perhaps can: then it would be a send that nobody watches.
+func TestRequestsThatCannotBeReadAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.proxy.MonitorQueue = monitorQueue })
+		w := sc.watch("orders/$management")
+		deliver(t, w, sc.request("", nil)).wantRefused("com.microsoft:argument-error", "names no operation")
+		deliver(t, w, sc.request("com.microsoft:schedule-messages", nil)).wantRefused("amqp:not-implemented", "is not supported")
+		deliver(t, w, &relay.Delivery{Payload: []byte("hello")}).wantRefused("amqp:decode-error", "cannot be read")
 		for _, entry := range []any{map[string]any{"message": "text"}, map[string]any{"message": []byte("x")}, "no map"} {
-			deliver(t, w, sc.request(operationSchedule, map[string]any{"messages": []any{entry}})).wantPassed()
+			deliver(t, w, sc.request(rights.ScheduleMessage, map[string]any{"messages": []any{entry}})).wantRefused("amqp:not-allowed", "")
 		}
-		deliver(t, w, sc.request(operationSchedule, map[string]any{"messages": "none"})).wantPassed()
+		deliver(t, w, sc.request(rights.ScheduleMessage, map[string]any{"messages": "none"})).wantRefused("amqp:not-allowed", "no list of messages")
 		bad := sc.scheduled("m1", time.Now().Add(time.Hour), "soon")
-		deliver(t, w, sc.request(operationSchedule, map[string]any{"messages": []any{map[string]any{"message": bad}}})).wantRefused("amqp:not-allowed", "overdue-within")
+		deliver(t, w, sc.request(rights.ScheduleMessage, map[string]any{"messages": []any{map[string]any{"message": bad}}})).wantRefused("amqp:not-allowed", "overdue-within")
 	})
 }
 
@@ -154,9 +164,9 @@ func TestTheMonitorQueueTakesNothingFromApps(t *testing.T) {
 		sc := setup(t, func(s *setting) { s.proxy.MonitorQueue = monitorQueue })
 		deliver(t, sc.watch("monitor"), sc.within("m1", "30s")).wantRefused("amqp:not-allowed", "monitor queue")
 		w := sc.watch("Monitor/$management")
-		for _, operation := range []string{operationSchedule, "com.microsoft:cancel-scheduled-message", "com.microsoft:batch-delete-messages", ""} {
+		for _, operation := range []string{rights.ScheduleMessage, "com.microsoft:cancel-scheduled-message", "com.microsoft:batch-delete-messages", ""} {
 			deliver(t, w, sc.request(operation, nil)).wantRefused("amqp:not-allowed", "monitor queue")
 		}
-		deliver(t, w, sc.request(operationPeek, nil)).wantPassed()
+		deliver(t, w, sc.request(rights.PeekMessage, nil)).wantPassed()
 	})
 }

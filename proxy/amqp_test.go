@@ -19,6 +19,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/pipenet"
+	"overdue/internal/rights"
 )
 
 // mortal is a message of the SDK with a deadline.
@@ -115,7 +116,7 @@ func TestARequestThatTheBrokerRefusesIsNoSend(t *testing.T) {
 		sc := setupAMQP(t)
 		s := sc.sender("orders")
 		remove := sc.ns.Broker.Default().Inject(broker.Fault{
-			Entity: "orders", Operation: broker.OnManagement, Request: operationSchedule, Error: broker.EntityFull(),
+			Entity: "orders", Operation: broker.OnManagement, Request: rights.ScheduleMessage, Error: broker.EntityFull(),
 		})
 		if _, err := s.ScheduleMessages(t.Context(), []*azservicebus.Message{mortal("m1", "30s")}, time.Now().Add(time.Hour), nil); err == nil {
 			t.Error("ScheduleMessages of a full queue = nil, want the broker's refusal")

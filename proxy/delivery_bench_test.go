@@ -62,7 +62,7 @@ func BenchmarkDelivery(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				l := p.watch(relay.Link{Address: "orders"})
+				l := p.watch(linkOf(senderTo("orders")))
 				answered := make(chan *amqp.Error, 1)
 				b.ReportAllocs()
 				b.ResetTimer()

@@ -6,27 +6,41 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
-	"strings"
 	"time"
 
 	"overdue/internal/door"
+	"overdue/internal/rights"
 	"overdue/internal/sas"
+	"overdue/internal/sbrest"
 )
+
+// called reads what a request asks for: path, method and headers as every other reader has to read them.
+// What could be read in two ways is refused.
+func called(r *http.Request) (rights.Request, error) {
+	q, err := rights.OfHTTP(r.Method, r.URL.EscapedPath(), r.ContentLength != 0)
+	switch {
+	case errors.Is(err, rights.ErrUnlisted):
+		return q, fmt.Errorf("%w: %s %s", errUnsupported, r.Method, sbrest.Quoted(r.URL.Path))
+	case err != nil:
+		return q, sbrest.BadRequest("The request is refused: %s.", err)
+	case q.Twofold:
+		return q, sbrest.BadRequest("The message-id in the path can be read in two ways; name the message by its sequence number.")
+	}
+	return q, sbrest.CheckOnce(r.Header)
+}
 
 // authorize says why a request may not go on, where there are keys: it has to show a token that
 // one of them has signed and that is good for what it asks. The AMQP door asks for the same, see
 // relay.Keys.
-func (p *Proxy) authorize(r *http.Request) error {
+func (p *Proxy) authorize(r *http.Request, q *rights.Request) error {
 	if len(p.cfg.Keys) == 0 {
 		door.Admit(r) // its tokens are for the namespace to judge
 		return nil
 	}
-	path, oneOf := wanted(r)
 	now := time.Now()
-	g, err := p.keys().Token(r.Header.Get("Authorization"), path, now)
-	if err == nil && !g.Holds(now, oneOf) {
-		err = sas.Missing(oneOf, path)
+	g, err := p.keys().Token(r.Header.Get(authorization), q.Need.Path, now)
+	if err == nil && !g.Holds(now, q.Need.OneOf) {
+		err = sas.Missing(q.Need.OneOf, q.Need.Path)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errDenied, err)
@@ -47,26 +61,3 @@ func (p *Proxy) SetKeys(keys sas.Keys) error {
 	p.known.Store(&keys)
 	return nil
 }
-
-// wanted says what a request is about, the path of an entity where it is about its messages, and
-// which rights allow it, each alone. What is not surely a request of the runtime API is one of the
-// administration's.
-func wanted(r *http.Request) (path string, oneOf sas.Rights) {
-	path = strings.Trim(r.URL.Path, "/")
-	entity, ok := strings.CutSuffix(path, "/messages")
-	if ok && r.Method == http.MethodPost {
-		return entity, sas.Send
-	}
-	if entity, ok = strings.CutSuffix(path, "/messages/head"); ok && (r.Method == http.MethodPost || r.Method == http.MethodDelete) {
-		return entity, sas.Listen
-	}
-	// {entity}/messages/{message-id}/{lock token}; a body would describe an entity of that name
-	segments := strings.Split(path, "/")
-	if n := len(segments); n > 3 && segments[n-3] == "messages" && lockToken.MatchString(segments[n-1]) && r.ContentLength == 0 {
-		return strings.Join(segments[:n-3], "/"), sas.Listen
-	}
-	return path, sas.Manage
-}
-
-// lockToken is the form of a lock token, a UUID.
-var lockToken = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)

@@ -86,22 +86,22 @@ func TestWhatARequestNeeds(t *testing.T) {
 		"send":                           {http.MethodPost, "/orders/messages", "x", "orders", sas.Send},
 		"send to a path":                 {http.MethodPost, "/eu/orders/messages/", "x", "eu/orders", sas.Send},
 		"peek-lock":                      {http.MethodPost, "/orders/messages/head?timeout=5", "", "orders", sas.Listen},
-		"receive and delete":             {http.MethodDelete, "/events/subscriptions/s/messages/head", "", "events/subscriptions/s", sas.Listen},
+		"receive and delete":             {http.MethodDelete, "/events/subscriptions/s/messages/head", "", "events/Subscriptions/s", sas.Listen},
 		"complete":                       {http.MethodDelete, "/orders" + lock, "", "orders", sas.Listen},
 		"unlock":                         {http.MethodPut, "/orders" + lock, "", "orders", sas.Listen},
 		"renew":                          {http.MethodPost, "/orders" + lock, "", "orders", sas.Listen},
-		"a queue of such a name":         {http.MethodPut, "/orders" + lock, "<entry/>", "orders" + lock, sas.Manage},
+		"a queue of such a name":         {http.MethodPut, "/orders" + lock, "<entry/>", "", 0},
 		"make a queue":                   {http.MethodPut, "/orders", "<entry/>", "orders", sas.Manage},
 		"make a queue called messages":   {http.MethodPut, "/orders/messages", "<entry/>", "orders/messages", sas.Manage},
 		"delete a queue called messages": {http.MethodDelete, "/orders/messages", "", "orders/messages", sas.Manage},
 		"delete one below it":            {http.MethodDelete, "/a/messages/b/c", "", "a/messages/b/c", sas.Manage},
 		"list queues":                    {http.MethodGet, "/$Resources/Queues", "", "$Resources/Queues", sas.Manage},
-		"other letters":                  {http.MethodPost, "/orders/Messages", "x", "orders/Messages", sas.Manage},
+		"other letters":                  {http.MethodPost, "/orders/Messages", "x", "orders", sas.Send},
 		"nothing":                        {http.MethodGet, "/", "", "", sas.Manage},
 	} {
-		path, oneOf := wanted(httptest.NewRequest(c.method, c.target, strings.NewReader(c.body)))
-		if path != c.path || oneOf != c.want {
-			t.Errorf("%s: %v at %q, want %v at %q", name, oneOf, path, c.want, c.path)
+		q, err := called(httptest.NewRequest(c.method, c.target, strings.NewReader(c.body)))
+		if refused := err != nil; refused != (c.want == 0) || q.Need.Path != c.path || q.Need.OneOf != c.want {
+			t.Errorf("%s: %v at %q, %v; want %v at %q", name, q.Need.OneOf, q.Need.Path, err, c.want, c.path)
 		}
 	}
 }

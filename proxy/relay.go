@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/rights"
 	"overdue/internal/sbrest"
 )
 
@@ -45,11 +46,11 @@ type Upstream struct {
 
 // relay passes on every request of the REST API that is not a send, and its answer: peek-lock, receive,
 // settle, the administration of entities. It returns nil when the answer has begun.
-func (p *Proxy) relay(w http.ResponseWriter, r *http.Request) error {
-	if p.upstream == nil || !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}, r.Method) {
+func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request) error {
+	if p.upstream == nil {
 		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, sbrest.Quoted(r.URL.Path))
 	}
-	wait, isReceive := waitOf(r)
+	wait, isReceive := waitOf(r, q)
 	body, done, err := p.body(w, r, p.cfg.MaxBodySize)
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request) error {
 		done()
 		body, done = nil, func() {}
 	}
-	if err := p.refuseOfMonitorQueue(r); err != nil {
+	if err := p.refuseOfMonitorQueue(r.Method, q); err != nil {
 		return err
 	}
 	if err := p.refuseForward(r, body); err != nil {
@@ -80,7 +81,7 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request) error {
 	}
 	silent := time.AfterFunc(wait+relayGrace, func() { cancel(errNoAnswer) })
 	defer silent.Stop()
-	out, err := p.passedOn(ctx, r, body)
+	out, err := p.passedOn(ctx, r, q, body)
 	if err != nil {
 		return err
 	}
@@ -107,8 +108,8 @@ func relayError(ctx context.Context, r *http.Request, err error) error {
 }
 
 // waitOf is how long the namespace is asked to wait before it answers.
-func waitOf(r *http.Request) (wait time.Duration, isReceive bool) {
-	if !strings.HasSuffix(strings.ToLower(strings.TrimRight(r.URL.Path, "/")), "/messages/head") {
+func waitOf(r *http.Request, q *rights.Request) (wait time.Duration, isReceive bool) {
+	if q.Call != rights.PeekLock && q.Call != rights.ReceiveAndDelete {
 		return 0, false
 	}
 	seconds, err := strconv.ParseUint(r.URL.Query().Get("timeout"), 10, 32)
@@ -118,14 +119,21 @@ func waitOf(r *http.Request) (wait time.Duration, isReceive bool) {
 	return min(time.Duration(seconds)*time.Second, longestReceiveWait), true
 }
 
-// passedOn is the request as the namespace gets it.
-func (p *Proxy) passedOn(ctx context.Context, r *http.Request, body []byte) (*http.Request, error) {
+// passedOn is the request as the namespace gets it. The path of one that is about messages is written anew, from what
+// was read of it.
+func (p *Proxy) passedOn(ctx context.Context, r *http.Request, q *rights.Request, body []byte) (*http.Request, error) {
 	host := p.cfg.Upstream.Host
 	out, err := http.NewRequestWithContext(ctx, r.Method, "http://namespace/", bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUpstream, err)
 	}
 	out.URL = &url.URL{Scheme: "http", Host: host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
+	if path := q.URLPath(); path != "" {
+		if out.URL.Path, err = url.PathUnescape(path); err != nil {
+			return nil, fmt.Errorf("%w: %w", errUpstream, err)
+		}
+		out.URL.RawPath = path
+	}
 	out.Host = host
 	out.Header = endToEnd(sbrest.RequestHeader(r))
 	for _, name := range []string{"Expect", "Host", "Content-Length"} {
@@ -137,7 +145,7 @@ func (p *Proxy) passedOn(ctx context.Context, r *http.Request, body []byte) (*ht
 	if p.cfg.Upstream.Authorize == nil {
 		return out, nil
 	}
-	return out, p.introduce(out)
+	return out, p.introduce(out, q)
 }
 
 // What clients prove themselves with: for the request, and for the entities that one is to forward to.
@@ -148,10 +156,10 @@ const (
 )
 
 // introduce puts the proxy's own proof in the place of the client's, which was for the door.
-func (p *Proxy) introduce(out *http.Request) error {
+func (p *Proxy) introduce(out *http.Request, q *rights.Request) error {
 	address := "https://" + out.Host + "/"
 	for _, header := range []struct{ name, about string }{
-		{authorization, entityPath(out.URL.Path)}, {supplementaryAuthorization, ""}, {deadLetterAuthorization, ""},
+		{authorization, q.Need.Path}, {supplementaryAuthorization, ""}, {deadLetterAuthorization, ""},
 	} {
 		shown := false
 		for name := range out.Header {
@@ -170,16 +178,6 @@ func (p *Proxy) introduce(out *http.Request) error {
 		out.Header[header.name] = []string{value}
 	}
 	return nil
-}
-
-// entityPath is the path that a token has to be for: an entity's where a request is about its messages, and
-// otherwise the whole.
-func entityPath(path string) string {
-	path = strings.Trim(path, "/")
-	if i := strings.LastIndex(strings.ToLower(path), "/messages/"); i > 0 {
-		return path[:i]
-	}
-	return path
 }
 
 // passAnswer answers with what the namespace says, and tells of every step. A body that does not come to its end

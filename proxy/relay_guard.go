@@ -13,33 +13,27 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/address"
+	"overdue/internal/rights"
 	"overdue/internal/sas"
 	"overdue/internal/sbrest"
 )
 
 // refuseOfMonitorQueue keeps clients from reading, writing and changing the monitor queue, as refuseLink and watch do at the
 // AMQP door: the relay has the proxy's own rights. To look at its description and to receive its dead letters is free.
-func (p *Proxy) refuseOfMonitorQueue(r *http.Request) error {
-	var segments []string
-	for s := range strings.SplitSeq(r.URL.Path, "/") {
-		switch s {
-		case "":
-			continue
-		case ".", "..":
-			// Whoever stands behind may resolve them, and then it is another path.
-			return sbrest.BadRequest("A path with %q in it is not taken.", s)
-		}
-		segments = append(segments, s)
+func (p *Proxy) refuseOfMonitorQueue(method string, q *rights.Request) error {
+	var guarded bool
+	switch {
+	case p.cfg.MonitorQueue == "":
+	case q.Call == rights.Administer: // a client that takes it away, or what lies below it
+		guarded = method != http.MethodGet && method != http.MethodHead && address.Below(q.Need.Path, p.cfg.MonitorQueue)
+	default:
+		guarded = q.Address.SubQueue == address.Main && p.isMonitorQueue(q.Address.Entity())
 	}
-	if p.cfg.MonitorQueue == "" || r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if !guarded {
 		return nil
 	}
-	path := strings.ToLower(strings.Join(segments, "/")) + "/"
-	queue := strings.ToLower(p.cfg.MonitorQueue) + "/"
-	if rest, ok := strings.CutPrefix(path, queue); ok && !strings.HasPrefix(rest, "$deadletterqueue/") {
-		return sbrest.BadRequest("%s is the monitor queue, which apps do not receive from and do not change.", sbrest.Quoted(p.cfg.MonitorQueue))
-	}
-	return nil
+	return sbrest.BadRequest("%s is the monitor queue, which apps do not receive from and do not change.", sbrest.Quoted(p.cfg.MonitorQueue))
 }
 
 // refuseForward keeps clients from having messages forwarded to where they may not send themselves: to the monitor
@@ -110,18 +104,14 @@ func forwardTargets(body []byte) (targets []forward, err error) {
 			if element == "" || strings.ToLower(t.Name.Local) != element {
 				continue
 			}
-			if path := targetPath(strings.TrimSpace(text.String())); path != "" {
-				targets = append(targets, forward{path, forwards[element]})
+			to, err := address.Parse(strings.TrimSpace(text.String()))
+			if err != nil {
+				return nil, sbrest.BadRequest("The description of the entity forwards to %s.", err)
+			}
+			if !to.IsNamespace() {
+				targets = append(targets, forward{to.String(), forwards[element]})
 			}
 			element = ""
 		}
 	}
-}
-
-// targetPath is the path of an entity that is given by its name or by its address.
-func targetPath(text string) string {
-	if strings.Contains(text, "://") {
-		return sas.Path(text)
-	}
-	return strings.Trim(text, "/")
 }

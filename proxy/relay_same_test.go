@@ -78,7 +78,6 @@ func TestAnswersAreTheSameAsWithoutTheDoor(t *testing.T) {
 		"GET /missing?api-version=2021-05 HTTP/1.1\r\n",
 		"GET /$namespaceinfo?api-version=2021-05 HTTP/1.1\r\n",
 		"GET /$Resources/queues?api-version=2021-05&$skip=1&$top=1 HTTP/1.1\r\n",
-		"GET /$Resources/nothing?api-version=2021-05 HTTP/1.1\r\n",
 		"PUT /new-QUEUE?api-version=2021-05 HTTP/1.1\r\nContent-Type: application/atom+xml\r\n?BODY" + atom,
 		"PUT /new-QUEUE?api-version=2021-05 HTTP/1.1\r\nContent-Type: application/atom+xml\r\n?BODY" + atom,
 		"PUT /new-QUEUE?api-version=2021-05 HTTP/1.1\r\nIf-Match: *\r\nContent-Type: application/atom+xml\r\n?BODY" + atom,

@@ -298,7 +298,7 @@ func TestHeadersOfAConnectionStayOnIt(t *testing.T) {
 		answer, err := io.ReadAll(nc)
 		sc.must(err)
 		head := <-heads
-		if want := "PUT /a%2Fb/messages/1/c0ffee00-0000-0000-0000-000000000000?x=%20y HTTP/1.1\r\nHost: " + namespaceName + "\r\nContent-Length: 0\r\norderId: 7\r\n\r\n"; head != want {
+		if want := "PUT /a/b/messages/1/c0ffee00-0000-0000-0000-000000000000?x=%20y HTTP/1.1\r\nHost: " + namespaceName + "\r\nContent-Length: 0\r\norderId: 7\r\n\r\n"; head != want {
 			t.Errorf("the namespace got %q, want %q", head, want)
 		}
 		for _, want := range []string{"\r\nx-Custom: 2\r\n", "\r\nLocation: https://elsewhere/x\r\n"} {

@@ -9,25 +9,20 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
 
 	"overdue/internal/operations"
+	"overdue/internal/rights"
 	"overdue/internal/sbrest"
 	"overdue/scheduler"
 )
 
 const (
 	doorREST = "rest"
-	// maxEntityName is the longest entity path of Service Bus, in characters.
-	maxEntityName = 260
-
-	about = "Overdue: the REST door of Service Bus. Send with POST /{queue or topic}/messages; other requests are passed on.\n"
+	about    = "Overdue: the REST door of Service Bus. Send with POST /{queue or topic}/messages; other requests are passed on.\n"
 )
 
 // ServeHTTP is the REST door: it takes POST /{entity}/messages as the Service Bus REST
@@ -37,61 +32,40 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// writer without deadlines is a test's or a middleware's, whose server bounds reads itself.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.cfg.SendTimeout))
 
-	entity, isSend, err := sendTarget(r)
-	if denied := p.authorize(r); denied != nil {
-		err = denied
+	q, err := called(r)
+	if err == nil {
+		err = p.authorize(r, &q)
 	}
+	entity := q.Address.Entity()
 	switch {
 	case errors.Is(err, errDenied):
 	case err != nil:
-		p.metrics.sent(doorREST, entity, 1, 0, err)
-	case isSend:
-		err = p.serveSend(w, r, entity)
+		if r.Method == http.MethodPost {
+			p.metrics.sent(doorREST, entity, 1, 0, err)
+		}
+	case q.Call == rights.SendMessages:
+		err = p.serveSend(w, r, &q)
 	case r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, about) // the client may be gone
 		return
 	default:
-		if err = p.relay(w, r); err != nil {
-			p.refuse(w, "relayed request failed", strings.Trim(r.URL.Path, "/"), err)
+		if err = p.relay(w, r, &q); err != nil {
+			p.refuse(w, "relayed request failed", q.Need.Path, err)
 		}
 		return
 	}
 	if err != nil {
-		p.refuse(w, "send failed", entity, err)
+		p.refuse(w, "request refused", entity, err)
 		return
 	}
 	w.WriteHeader(http.StatusCreated)
 }
 
-// sendTarget reads the entity from the path of a send. isSend is false for any other
-// request. An entity's name may contain slashes.
-func sendTarget(r *http.Request) (entity string, isSend bool, err error) {
-	path := strings.TrimSuffix(r.URL.Path, "/")
-	name, found := strings.CutSuffix(path, "/messages")
-	if !found || r.Method != http.MethodPost {
-		return "", false, nil
-	}
-	entity = strings.TrimPrefix(name, "/")
-	if n := utf8.RuneCountInString(entity); n == 0 || n > maxEntityName {
-		return "", true, sbrest.BadRequest("The name of the entity has %d characters; 1 to %d are allowed.", n, maxEntityName)
-	}
-	if !utf8.ValidString(entity) || strings.ContainsFunc(entity, unicode.IsControl) {
-		return "", true, sbrest.BadRequest("The name of the entity has characters that are not allowed.")
-	}
-	for segment := range strings.SplitSeq(entity, "/") {
-		// $cbs, $management, $DeadLetterQueue: nodes of the broker that take requests or take
-		// nothing. Our credentials would open them to everybody who can reach this port.
-		if segment == "" || strings.HasPrefix(segment, "$") {
-			return "", true, sbrest.BadRequest("%s is not the name of a queue or topic.", sbrest.Quoted(entity))
-		}
-	}
-	return entity, true, nil
-}
-
 // serveSend takes the message or the batch out of the request and sends it.
-func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, entity string) error {
-	if p.cfg.MonitorQueue != "" && strings.EqualFold(entity, p.cfg.MonitorQueue) {
+func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, q *rights.Request) error {
+	entity := q.Address.Entity()
+	if p.isMonitorQueue(entity) {
 		return sbrest.BadRequest("%s is the monitor queue, which takes no messages of apps.", sbrest.Quoted(entity))
 	}
 	body, done, err := p.body(w, r, p.cfg.MaxBodySize)
@@ -114,7 +88,7 @@ func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, entity string)
 	}
 	s := p.newSending(doorREST, entity, p.cfg.Settings(entity), known)
 	if p.cfg.ClientTokens {
-		return p.pass(r, s, body, batch)
+		return p.pass(r, q, s, body, batch)
 	}
 	return p.send(r.Context(), s, func(ctx context.Context) error {
 		out := make([]*azservicebus.AMQPAnnotatedMessage, len(ms))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"overdue/internal/operations"
+	"overdue/internal/rights"
 	"overdue/internal/sbrest"
 )
 
@@ -37,19 +38,16 @@ func (a *namespaceAnswer) Error() string { return fmt.Sprintf("the namespace ans
 // pass makes the send of a request whose client proves itself to the namespace: the request goes on over HTTP with the token that it
 // shows, and the companions are written as the proxy. Until the namespace has taken a send with that token the companions go behind
 // it, or anybody could have them written; see docs/decisions.
-func (p *Proxy) pass(r *http.Request, s *sending, body []byte, batch bool) error {
+func (p *Proxy) pass(r *http.Request, q *rights.Request, s *sending, body []byte, batch bool) error {
 	if p.upstream == nil {
 		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, sbrest.Quoted(r.URL.Path))
-	}
-	if err := p.refuseOfMonitorQueue(r); err != nil {
-		return err
 	}
 	ms := s.ms
 	token := tokenOf(r.Header.Get(authorization), s.entity)
 	s.companionLast = !p.proven.holds(token, time.Now())
 	return p.send(r.Context(), s, func(ctx context.Context) error {
 		p.cfg.Operations.Add(operations.Send, s.n)
-		out, err := p.passedSend(ctx, r, s, ms, body, batch)
+		out, err := p.passedSend(ctx, r, q, s, ms, body, batch)
 		if err != nil {
 			return err
 		}
@@ -60,7 +58,7 @@ func (p *Proxy) pass(r *http.Request, s *sending, body []byte, batch bool) error
 }
 
 // passedSend is the request as the namespace gets it: with ids and times to live where there are promises, and otherwise as it is.
-func (p *Proxy) passedSend(ctx context.Context, r *http.Request, s *sending, ms []*message, body []byte, batch bool) (*http.Request, error) {
+func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Request, s *sending, ms []*message, body []byte, batch bool) (*http.Request, error) {
 	additions := make([]sbrest.Addition, len(ms))
 	for i, m := range ms {
 		additions[i] = sbrest.Addition{MessageID: m.ID, TimeToLive: m.Stamp}
@@ -71,7 +69,7 @@ func (p *Proxy) passedSend(ctx context.Context, r *http.Request, s *sending, ms 
 			return nil, err
 		}
 	}
-	out, err := p.passedOn(ctx, r, body)
+	out, err := p.passedOn(ctx, r, q, body)
 	if err != nil || batch {
 		return out, err
 	}

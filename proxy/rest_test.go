@@ -72,7 +72,7 @@ func TestRequestsThatAreNoSendAreAnswered(t *testing.T) {
 		for _, r := range []struct{ method, path string }{
 			{http.MethodPost, "/orders/messages/head"}, {http.MethodDelete, "/orders/messages/head"}, {http.MethodGet, "/orders/messages"},
 			{http.MethodPut, "/orders/messages/1/token"}, {http.MethodDelete, "/orders/messages/1/token"}, {http.MethodPost, "/topic/subscriptions/s/messages/head"},
-			{http.MethodGet, "/$Resources/Queues"}, {http.MethodPut, "/orders"}, {http.MethodPost, "/"}, {http.MethodOptions, "/orders/messages"},
+			{http.MethodGet, "/$Resources/Queues"}, {http.MethodPut, "/orders"}, {http.MethodPost, "/"}, {http.MethodPost, "/messages"}, {http.MethodPost, "/orders"}, {http.MethodOptions, "/orders/messages"},
 		} {
 			sc.want(do(r.method, r.path), http.StatusNotImplemented, "namespace itself")
 		}
@@ -88,15 +88,17 @@ func TestBadRequestsAreRefused(t *testing.T) {
 			headers    []string
 			want       string
 		}{
-			{"/messages", "a", nil, "0 characters"},
-			{"//messages", "a", nil, "0 characters"},
-			{"/" + strings.Repeat("q", 261) + "/messages", "a", nil, "261 characters"},
-			{"/a//b/messages", "a", nil, "not the name"},
-			{"/$cbs/messages", "a", nil, "not the name"},
-			{"/orders/$management/messages", "a", nil, "not the name"},
-			{"/orders/%24DeadLetterQueue/messages", "a", nil, "not the name"},
-			{"/or%00ders/messages", "a", nil, "not allowed"},
-			{"/or%FFders/messages", "a", nil, "not allowed"},
+			{"/" + strings.Repeat("q", 261) + "/messages", "a", nil, "more than 260 characters"},
+			{"/a//b/messages", "a", nil, "an empty segment"},
+			{"/a/../b/messages", "a", nil, "a segment without a name"},
+			{"/$cbs/messages", "a", nil, "not possible to send"},
+			{"/orders/$management/messages", "a", nil, "not possible to send"},
+			{"/orders/%24DeadLetterQueue/messages", "a", nil, "not possible to send"},
+			{"/orders/Subscriptions/s/messages", "a", nil, "not possible to send"},
+			{"/or%00ders/messages", "a", nil, "escape"},
+			{"/or%FFders/messages", "a", nil, "escape"},
+			{"/orders%2Fmessages", "a", nil, "two ways"},
+			{"/orders/messages%2Fhead", "a", nil, "two ways"},
 			{"/orders/messages", "a", []string{"BrokerProperties", "{"}, "BrokerProperties"},
 			{"/orders/messages", "a", []string{"BrokerProperties", `{"MessageId":"` + long + `"}`}, "MessageId"},
 			{"/orders/messages", "a", []string{"BrokerProperties", `{"SessionId":"a","PartitionKey":"b"}`}, "differ"},

@@ -3,11 +3,12 @@
 package proxy
 
 import (
-	"strings"
 	"time"
 
+	"overdue/internal/address"
 	"overdue/internal/amqp"
 	"overdue/internal/relay"
+	"overdue/internal/rights"
 	"overdue/scheduler"
 )
 
@@ -18,18 +19,15 @@ const (
 	annotationEnqueueSequenceNumber = "x-opt-enqueue-sequence-number"
 )
 
-// subscriptions is what stands between a topic and a subscription in an address.
-const subscriptions = "/subscriptions/"
-
 // observe decides over which links of the AMQP door settlements are looked for: those on which apps receive
 // from a monitored queue. The copies of a topic are many and its companion is one, so a settlement in a
 // subscription says nothing.
 func (p *Proxy) observe(l relay.Link) relay.Observer {
-	entity, _ := entityOf(l.Address)
-	if entity == "" || strings.Contains(strings.ToLower(entity), subscriptions) || p.excluded(entity) {
+	at := l.Class.Address
+	if l.Class.Kind != rights.Receive || at.SubQueue != address.Main || at.Subscription != "" || p.excluded(at.Name) {
 		return nil
 	}
-	return &settleLink{p, entity}
+	return &settleLink{p, at.Name}
 }
 
 // A settleLink observes what an app receives from a monitored queue.

@@ -11,7 +11,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	goamqp "github.com/Azure/go-amqp"
 
-	"overdue/internal/relay"
 	"overdue/scheduler"
 )
 
@@ -89,7 +88,7 @@ func TestLinksThatAreObserved(t *testing.T) {
 			"plain": false, "orders/$DeadLetterQueue": false, "orders/$Transfer/$DeadLetterQueue": false,
 			"events/Subscriptions/audit": false, "events/subscriptions/audit/$deadletterqueue": false, "": false,
 		} {
-			if got := sc.proxy.observe(relay.Link{Receiver: true, Address: address}) != nil; got != want {
+			if got := sc.proxy.observe(linkOf(receiverFrom(address))) != nil; got != want {
 				t.Errorf("observed %q: %v, want %v", address, got, want)
 			}
 		}

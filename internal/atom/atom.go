@@ -28,11 +28,15 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	t, err := parseTarget(r.URL.EscapedPath())
 	c := &call{
 		w: w, r: r, ns: h.namespace(r), authorizer: h.authorizer, started: h.started,
-		target: parseTarget(r.URL.Path), version: r.URL.Query().Get("api-version"),
+		target: t, version: r.URL.Query().Get("api-version"),
 	}
-	if err := c.serve(); err != nil {
+	if err == nil {
+		err = c.serve()
+	}
+	if err != nil {
 		c.refuse(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/address"
 	"overdue/internal/broker"
 )
 
@@ -103,14 +104,14 @@ func cannotChange(property, what string) error {
 // What leads to itself is left for the broker to refuse.
 func (c *call) destinations(forwardTo, forwardDeadLettersTo string) error {
 	for i, to := range [...]string{forwardTo, forwardDeadLettersTo} {
-		path := to
-		if _, rest, isURL := strings.Cut(to, "://"); isURL {
-			_, path, _ = strings.Cut(rest, "/")
+		at, err := address.Parse(to)
+		if err != nil {
+			return badRequest("The messaging entity to forward to could not be found: %v.", err)
 		}
-		if to == "" || strings.EqualFold(strings.Trim(path, "/"), c.target.path) {
+		if to == "" || strings.EqualFold(at.String(), c.target.path) {
 			continue
 		}
-		if err := c.allowForward(strings.Trim(path, "/"), forwardTokens[i]); err != nil {
+		if err := c.allowForward(at.String(), forwardTokens[i]); err != nil {
 			return err
 		}
 		if e, err := c.ns.Entity(to); errors.Is(err, broker.ErrEntityNotFound) {

@@ -2,7 +2,11 @@
 
 package atom
 
-import "strings"
+import (
+	"strings"
+
+	"overdue/internal/address"
+)
 
 // kind is what a path leads to.
 type kind int
@@ -25,10 +29,17 @@ type target struct {
 	entity, subscription, rule string
 }
 
-// parseTarget reads a path whose escapes are undone: clients escape the slashes
-// of a name, or do not.
-func parseTarget(path string) target {
-	path = strings.Trim(path, "/")
+// parseTarget reads the path of a URL as it was sent: clients escape the slashes
+// of a name, or do not. Errors: address.ErrNotPlain.
+func parseTarget(escaped string) (target, error) {
+	path, err := address.URLPath(escaped)
+	if err != nil {
+		return target{path: escaped}, badRequest("The path %v.", err)
+	}
+	return targetAt(path), nil
+}
+
+func targetAt(path string) target {
 	t := target{path: path}
 	switch strings.ToLower(path) {
 	case "$namespaceinfo":

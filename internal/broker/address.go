@@ -2,15 +2,20 @@
 
 package broker
 
-import "strings"
+import (
+	"strings"
 
-// Names of the nodes that every namespace or entity has. Compared without case.
+	grammar "overdue/internal/address"
+)
+
+// subscriptionSegment stands between a topic and a subscription, in lower case.
+const subscriptionSegment = "/subscriptions/"
+
+// Suffixes of the paths of nodes, as path writes them.
 const (
-	cbsNode             = "$cbs"
-	managementSuffix    = "/$management"
-	deadLetterSuffix    = "/$deadletterqueue"
-	transferSuffix      = "/$transfer"
-	subscriptionSegment = "/subscriptions/"
+	managementSuffix = "/$management"
+	deadLetterSuffix = "/$deadletterqueue"
+	transferSuffix   = "/$transfer"
 )
 
 // An address says what a link is attached to.
@@ -22,32 +27,21 @@ type address struct {
 	cbs        bool   // the namespace's $cbs node
 }
 
-// parseAddress reads the address of a source or a target. Clients write the
-// entity path, with a slash in front (.NET) or behind a whole URI (Python). An
-// address without a meaning gives one whose name is not valid.
+// parseAddress reads the address of a source or a target, see package address. One
+// that is not plain gives an address whose name nothing has.
 func parseAddress(s string) address {
-	if _, rest, isURI := strings.Cut(s, "://"); isURI {
-		_, s, _ = strings.Cut(rest, "/")
+	a, err := grammar.Parse(s)
+	if err != nil {
+		return address{name: s}
 	}
-	s = strings.Trim(s, "/")
-	if strings.EqualFold(s, cbsNode) {
-		return address{cbs: true}
-	}
-	a := address{name: s}
-	a.name, a.management = cutSuffixFold(a.name, managementSuffix)
-	a.name, a.deadLetter = cutSuffixFold(a.name, deadLetterSuffix)
-	if a.deadLetter {
-		a.name, a.transfer = cutSuffixFold(a.name, transferSuffix)
-	}
-	return a
+	return addressOf(a)
 }
 
-func cutSuffixFold(s, suffix string) (string, bool) {
-	head := len(s) - len(suffix)
-	if head < 0 || !strings.EqualFold(s[head:], suffix) {
-		return s, false
+func addressOf(a grammar.Address) address {
+	return address{
+		name: a.Entity(), deadLetter: a.SubQueue != grammar.Main, transfer: a.SubQueue == grammar.TransferDeadLetter,
+		management: a.Node == grammar.Management, cbs: a.Node == grammar.CBS,
 	}
-	return s[:head], true
 }
 
 // path is a as it is written, without slashes around it.
@@ -85,20 +79,6 @@ func validShortName(name string) bool {
 // validName reports whether a queue or topic may be called so. The path of a
 // subscription is none: it would shadow the real one.
 func validName(name string) bool {
-	if name == "" || len(name) > maxNameLength || !alphanumeric(name[0]) || !alphanumeric(name[len(name)-1]) {
-		return false
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case alphanumeric(c), c == '.', c == '-', c == '_':
-		case c == '/' && name[i-1] != '/':
-		default:
-			return false
-		}
-	}
-	return !strings.Contains(key(name), subscriptionSegment)
-}
-
-func alphanumeric(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+	a, err := grammar.Name(name)
+	return err == nil && a.Subscription == "" && len(name) <= maxNameLength
 }

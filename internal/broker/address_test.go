@@ -29,9 +29,9 @@ func TestAddressesOfEveryClientAreUnderstood(t *testing.T) {
 		"amqps://h/$cbs": {cbs: true},
 		"":               {},
 		"amqps://h":      {},
-		"/$management":   {name: "$management"},
+		"/$management":   {name: "/$management"},
 		"q/$cbs":         {name: "q/$cbs"},
-		"://":            {},
+		"://":            {name: "://"},
 		"q/$managementx": {name: "q/$managementx"},
 		"amqps://h//q":   {name: "q"},
 	}

@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqpserver"
+	"overdue/internal/rights"
 	"overdue/internal/sas"
 )
 
@@ -148,51 +150,35 @@ func (a *access) look() {
 		return
 	}
 	for _, l := range a.peer.Links() {
-		path, oneOf := wants(l.Attach())
-		if oneOf != 0 && !a.may(path, oneOf) {
+		class, err := rights.Classify(l.Attach())
+		if err == nil && slices.ContainsFunc(class.Needs, func(n rights.Need) bool { return !a.may(n.Path, n.OneOf) }) {
 			l.Detach(amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "%s %s", sas.Expired(last), tracking()))
 		}
 	}
 }
 
-// wants says where a link leads, and which claims open it, each alone. None are
-// needed for $cbs.
-func wants(at *amqp.Attach) (path string, oneOf Claims) {
-	sends := at.Role == amqp.RoleSender
-	switch {
-	case sends && at.Coordinator != nil:
-		return "", 0 // what is done in a transaction is sent and settled over links, which have been opened
-	case sends && at.Target != nil:
-		path = at.Target.Address
-	case !sends && at.Source != nil:
-		path = at.Source.Address
+// admit says what a link is, or why it is not let in. Before it looks whether there is such
+// an entity, as the service does: who has no right to it is not told.
+func (c *conn) admit(at *amqp.Attach) (rights.Class, *amqp.Error) {
+	class, err := rights.Classify(at)
+	if err != nil {
+		return class, err
 	}
-	a := parseAddress(path)
-	switch {
-	case a.cbs:
-		return "", 0
-	case a.management:
-		oneOf = sas.All // each operation asks for its own
-	case sends:
-		oneOf = ClaimSend
-	default:
-		oneOf = ClaimListen
+	if len(class.Needs) > 0 || class.Kind == rights.Coordinator {
+		c.settle()
 	}
-	return a.path(), oneOf
+	return class, c.lacks(&class)
 }
 
-// admit lets a link in, or says why not. Before it looks whether there is such
-// an entity, as the service does: who has no right to it is not told.
-func (c *conn) admit(at *amqp.Attach) *amqp.Error {
-	path, oneOf := wants(at)
-	if oneOf == 0 && at.Coordinator == nil {
-		return nil
+// lacks refuses a link that needs a claim which is not proven, nil when there is
+// none.
+func (c *conn) lacks(class *rights.Class) *amqp.Error {
+	for _, n := range class.Needs {
+		if !c.access.may(n.Path, n.OneOf) {
+			return c.denied(n.Path, n.OneOf)
+		}
 	}
-	c.settle()
-	if oneOf == 0 || c.access.may(path, oneOf) {
-		return nil
-	}
-	return c.denied(path, oneOf)
+	return nil
 }
 
 func (c *conn) denied(path string, oneOf Claims) *amqp.Error {
@@ -208,7 +194,8 @@ func (c *conn) guarded(a address, f answerer) answerer {
 	}
 	path := a.path()
 	return func(req *request) response {
-		if oneOf := sas.ForOperation(req.operation); !c.access.may(path, oneOf) {
+		// What is not known needs no claim: it is refused for that, by f.
+		if oneOf, known := rights.ForOperation(req.operation); known && !c.access.may(path, oneOf) {
 			return refused(c.denied(path, oneOf))
 		}
 		return f(req)

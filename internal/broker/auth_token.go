@@ -46,7 +46,6 @@ func (n *Namespace) Authorize(authorization, path string, oneOf Claims) error {
 	if !n.b.secured() {
 		return nil
 	}
-	path = parseAddress(path).path()
 	if authorization == "" {
 		return sas.ErrMissingToken
 	}

@@ -8,6 +8,7 @@ import (
 	"overdue/internal/amqp"
 	"overdue/internal/amqpserver"
 	"overdue/internal/queue"
+	"overdue/internal/rights"
 )
 
 // handler is the Broker as amqpserver sees it; apart, so that its methods are
@@ -42,19 +43,16 @@ func (c *conn) Closed(error) {
 
 // AttachSink opens a link on which the client sends.
 func (c *conn) AttachSink(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp.Error) {
-	if err := c.admit(l.Attach()); err != nil {
+	class, err := c.admit(l.Attach())
+	if err != nil {
 		return nil, err
 	}
-	if l.Attach().Coordinator != nil {
+	if class.Kind == rights.Coordinator {
 		return c.attachCoordinator(l)
-	}
-	target := l.Attach().Target
-	if target == nil {
-		return nil, amqp.Errorf(amqp.ErrCondInvalidField, "The link has no target.")
 	}
 	// The Python SDK asks for rcv-settle-mode second and never settles: it waits for us to.
 	l.Reply.SettleFirst = true
-	a := parseAddress(target.Address)
+	a := addressOf(class.Address)
 	switch {
 	case a.cbs:
 		return c.attachCBSRequests(l)
@@ -70,19 +68,19 @@ func (c *conn) AttachSink(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp.Error)
 		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to a dead-letter queue.")
 	}
 	if f := c.ns.faults.hit(OnAttach, a.name, ""); f != nil {
-		return sufferAttach(c, f, l.Refuse, l.Accept, func() (amqpserver.Sink, *amqp.Error) { return c.attachSender(l, a) })
+		return sufferAttach(c, f, l.Refuse, l.Accept, func() (amqpserver.Sink, *amqp.Error) { return c.attachSender(l, &class) })
 	}
-	return c.attachSender(l, a)
+	return c.attachSender(l, &class)
 }
 
 // attachSender opens a link on which the client sends to an entity.
-func (c *conn) attachSender(l *amqpserver.SinkLink, a address) (amqpserver.Sink, *amqp.Error) {
-	e, err := c.openTarget(l, a)
+func (c *conn) attachSender(l *amqpserver.SinkLink, class *rights.Class) (amqpserver.Sink, *amqp.Error) {
+	e, err := c.openTarget(class)
 	if err != nil {
 		return nil, err
 	}
 	if !e.links.add(l) {
-		return nil, notFound(a.name)
+		return nil, notFound(class.Address.Entity())
 	}
 	l.Reply.MaxMessageSize = e.MaxMessageSize()
 	l.Reply.Properties = batchProperties(e.maxBatchSize())
@@ -91,17 +89,14 @@ func (c *conn) attachSender(l *amqpserver.SinkLink, a address) (amqpserver.Sink,
 
 // AttachSource opens a link on which the client receives.
 func (c *conn) AttachSource(l *amqpserver.SourceLink) (amqpserver.Source, *amqp.Error) {
-	if err := c.admit(l.Attach()); err != nil {
+	class, err := c.admit(l.Attach())
+	if err != nil {
 		return nil, err
-	}
-	source := l.Attach().Source
-	if source == nil {
-		return nil, amqp.Errorf(amqp.ErrCondInvalidField, "The link has no source.")
 	}
 	// A client holds what it receives to the size that we state. A message as large as the
 	// sender's link allows grows by our annotations, and a page of a peek by its envelope.
 	l.Reply.MaxMessageSize = 0 // no limit
-	a := parseAddress(source.Address)
+	a := addressOf(class.Address)
 	switch {
 	case a.cbs:
 		return c.attachCBSReplies(l)

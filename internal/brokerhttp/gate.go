@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
+	"overdue/internal/address"
 	"overdue/internal/atom"
 	"overdue/internal/broker"
 	"overdue/internal/door"
+	"overdue/internal/rights"
 )
 
 // namespaceOf returns the namespace that a request is for: see broker.NamespaceOf.
@@ -19,12 +20,8 @@ func (s *Server) namespaceOf(r *http.Request) *broker.Namespace {
 }
 
 // mayUse decides whether a request of the REST runtime API may go on.
-func (s *Server) mayUse(r *http.Request, path string, c claim) error {
-	needed := broker.ClaimListen
-	if c == claimSend {
-		needed = broker.ClaimSend
-	}
-	return s.admit(r, s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, needed))
+func (s *Server) mayUse(r *http.Request, n rights.Need) error {
+	return s.admit(r, s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), n.Path, n.OneOf))
 }
 
 // admit passes on what became of a request's token. Where it was good, the connection is no stranger any more.
@@ -54,7 +51,10 @@ func (g adminGate) Authorize(r *http.Request, path string, right atom.Right) err
 	if right == atom.Forward {
 		needed |= broker.ClaimSend
 	} else {
-		path = strings.Trim(r.URL.Path, "/")
+		var plain error
+		if path, plain = address.URLPath(r.URL.EscapedPath()); plain != nil {
+			return plain // which the handler has found before
+		}
 	}
 	err := g.s.admit(r, g.s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, needed))
 	if errors.Is(err, broker.ErrClaimMissing) {

@@ -10,23 +10,15 @@ import (
 	"sync/atomic"
 
 	"overdue/internal/broker"
+	"overdue/internal/rights"
 	"overdue/internal/sbrest"
-)
-
-// A claim is what a token has to allow its bearer.
-type claim string
-
-// The claims of the REST runtime API.
-const (
-	claimSend   claim = "Send"
-	claimListen claim = "Listen"
 )
 
 // restOptions of the REST runtime API. The zero value is open to everybody.
 type restOptions struct {
-	// Authorize decides whether a request may use the entity at path. Its error is
+	// Authorize decides whether a request may do what needs a right. Its error is
 	// told to the client, with status 401. nil allows everything.
-	Authorize func(r *http.Request, path string, c claim) error
+	Authorize func(r *http.Request, n rights.Need) error
 	// MaxReceives bounds the receives that wait. Default 5000, as the service
 	// allows an entity.
 	MaxReceives int64
@@ -78,12 +70,11 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers the request, or returns why not.
 func (h *rest) serve(w http.ResponseWriter, r *http.Request, t restTarget) error {
-	c := claimListen
-	if t.operation == restSend {
-		c = claimSend
+	if t.err != nil && t.need.OneOf == 0 {
+		return t.err // it is about nothing that there can be
 	}
 	if h.options.Authorize != nil {
-		if err := h.options.Authorize(r, t.path, c); err != nil {
+		if err := h.options.Authorize(r, t.need); err != nil {
 			return &restRefusal{status: http.StatusUnauthorized, detail: err.Error()}
 		}
 	}
@@ -94,10 +85,10 @@ func (h *rest) serve(w http.ResponseWriter, r *http.Request, t restTarget) error
 	if t.err != nil {
 		return t.err
 	}
-	switch t.operation {
-	case restSend:
+	switch t.call {
+	case rights.SendMessages:
 		return h.send(w, r, ns, t)
-	case restPeekLock, restReceiveAndDelete:
+	case rights.PeekLock, rights.ReceiveAndDelete:
 		return h.receive(w, r, ns, t)
 	}
 	return settle(w, ns, t)

@@ -15,6 +15,7 @@ import (
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/queue"
+	"overdue/internal/rights"
 )
 
 const (
@@ -32,7 +33,7 @@ func (h *rest) receive(w http.ResponseWriter, r *http.Request, ns *broker.Namesp
 	if err != nil {
 		return err
 	}
-	q, refusal := ns.Source(t.path)
+	q, refusal := ns.Source(t.need.Path)
 	if refusal != nil {
 		return refusal
 	}
@@ -51,7 +52,7 @@ func (h *rest) receive(w http.ResponseWriter, r *http.Request, ns *broker.Namesp
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	if t.operation == restReceiveAndDelete {
+	if t.call == rights.ReceiveAndDelete {
 		return deliverAndDelete(w, q, d)
 	}
 	if err := deliverLocked(w, r, q, d); err != nil {

@@ -18,7 +18,7 @@ import (
 
 // send stores the message or the batch of a request.
 func (h *rest) send(w http.ResponseWriter, r *http.Request, ns *broker.Namespace, t restTarget) error {
-	entity, refusal := ns.Target(t.path)
+	entity, refusal := ns.Target(t.need.Path)
 	if refusal != nil {
 		return refusal
 	}

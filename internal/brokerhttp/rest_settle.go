@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"overdue/internal/broker"
+	"overdue/internal/rights"
 )
 
 // settle completes or unlocks the message that is locked with the token, or renews
@@ -13,17 +14,17 @@ import (
 // the older clients: without a count a message that nobody can handle would come
 // for ever.
 func settle(w http.ResponseWriter, ns *broker.Namespace, t restTarget) error {
-	q, refusal := ns.Locked(t.path)
+	q, refusal := ns.Locked(t.need.Path)
 	if refusal != nil {
 		return refusal
 	}
 	var err error
-	switch t.operation {
-	case restUnlock:
+	switch t.call {
+	case rights.Unlock:
 		err = q.Abandon(t.token)
-	case restComplete:
+	case rights.Complete:
 		err = q.Complete(t.token)
-	case restRenewLock:
+	case rights.RenewLock:
 		_, err = q.RenewLock(t.token)
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/rights"
 )
 
 const (
@@ -129,8 +130,8 @@ func TestEveryRequestIsAuthorised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
 		allow := false
-		sc := restSetup(t, restOptions{Authorize: func(r *http.Request, path string, c claim) error {
-			asked = append(asked, fmt.Sprintf("%s %s %s", c, path, r.Header.Get("Authorization")))
+		sc := restSetup(t, restOptions{Authorize: func(r *http.Request, n rights.Need) error {
+			asked = append(asked, fmt.Sprintf("%v %s %s", n.OneOf, n.Path, r.Header.Get("Authorization")))
 			if !allow {
 				return errors.New("Claims are missing")
 			}
@@ -140,7 +141,7 @@ func TestEveryRequestIsAuthorised(t *testing.T) {
 			{"POST", "/q/messages", "Send q x"},
 			{"POST", "/missing/messages", "Send missing x"}, // which a stranger is not told
 			{"POST", "/q/messages/head?timeout=0", "Listen q x"},
-			{"DELETE", "/t/subscriptions/s/$DeadLetterQueue/messages/head?timeout=0", "Listen t/subscriptions/s/$DeadLetterQueue x"},
+			{"DELETE", "/t/subscriptions/s/$DeadLetterQueue/messages/head?timeout=0", "Listen t/Subscriptions/s/$DeadLetterQueue x"},
 			{"PUT", "/q/messages/1/" + noToken, "Listen q x"},
 			{"DELETE", "/q/messages/1/" + noToken, "Listen q x"},
 			{"POST", "/q/messages/1/no-token", "Listen q x"},

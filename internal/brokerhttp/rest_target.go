@@ -4,81 +4,48 @@ package brokerhttp
 
 import (
 	"encoding/hex"
+	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"overdue/internal/queue"
-)
-
-type restOperation int
-
-// The operations of the REST runtime API.
-const (
-	restSend             restOperation = iota // POST   {path}/messages
-	restPeekLock                              // POST   {path}/messages/head
-	restReceiveAndDelete                      // DELETE {path}/messages/head
-	restUnlock                                // PUT    {path}/messages/{message-id or sequence number}/{lock token}
-	restComplete                              // DELETE the same
-	restRenewLock                             // POST   the same
+	"overdue/internal/rights"
 )
 
 // A restTarget is what a request of the REST runtime API is about. The token
 // alone says which delivery is meant; what stands in front of it the service uses
 // to find its way.
 type restTarget struct {
-	operation restOperation
-	path      string // of the entity, /$DeadLetterQueue included
-	token     queue.LockToken
-	err       error // what is wrong with the path, for when it is clear who asks
+	call  rights.Call
+	need  rights.Need // its path is that of the entity, /$DeadLetterQueue included
+	token queue.LockToken
+	err   error // what is wrong with the path, for when it is clear who asks
 }
 
-// targetOf reads what r is about. ok is false when it is no request of the REST
-// runtime API: names of entities may contain slashes, so the path alone does not
-// tell, and one that is not certain belongs to the administration of an entity.
+// targetOf reads what r is about, see rights.OfHTTP. ok is false when it is no request of the REST
+// runtime API.
 func targetOf(r *http.Request) (t restTarget, ok bool) {
-	segments := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
-	is := func(fromEnd int, name string) bool {
-		i := len(segments) - fromEnd
-		return i > 0 && strings.EqualFold(segments[i], name)
-	}
-	last := len(segments) - 1
-	behind := 0 // segments behind the entity's
+	q, err := rights.OfHTTP(r.Method, r.URL.EscapedPath(), r.ContentLength != 0)
 	switch {
-	case r.Method == http.MethodPost && is(1, "messages"):
-		t.operation, behind = restSend, 1
-	case r.Method == http.MethodPost && is(1, "head") && is(2, "messages"):
-		t.operation, behind = restPeekLock, 2
-	case r.Method == http.MethodDelete && is(1, "head") && is(2, "messages"):
-		t.operation, behind = restReceiveAndDelete, 2
-	case is(3, "messages"):
-		op, known := map[string]restOperation{
-			http.MethodPut: restUnlock, http.MethodDelete: restComplete, http.MethodPost: restRenewLock,
-		}[r.Method]
-		token, isToken := parseToken(segments[last])
-		if !known || !isToken && r.Method != http.MethodPost {
-			return t, false
-		}
-		t.operation, t.token, behind = op, token, 3
-		if !isToken {
-			t.err = badRequest("The lock token '%.64s' is no UUID.", segments[last])
-		}
-	default:
+	case errors.Is(err, rights.ErrUnlisted):
+		return t, false
+	case errors.Is(err, rights.ErrBody), errors.Is(err, rights.ErrNoMessages), err != nil && r.Method == http.MethodPost:
+		return restTarget{err: badRequest("The request is refused: %v.", err)}, true
+	case err != nil || q.Call == rights.Administer:
 		return t, false
 	}
-	path, err := url.PathUnescape(strings.Join(segments[:len(segments)-behind], "/"))
-	if err != nil { // cannot be: net/http has unescaped it before
-		return t, false
+	t = restTarget{call: q.Call, need: q.Need}
+	if q.Token != "" {
+		if t.token, ok = parseToken(q.Token); !ok {
+			t.err = badRequest("The lock token '%.64s' is no UUID.", q.Token)
+		}
 	}
-	t.path = path
 	return t, true
 }
 
 // parseToken reads a lock token: a UUID, with dashes or without.
 func parseToken(s string) (t queue.LockToken, ok bool) {
-	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
-		s = s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
-	}
+	s = strings.ReplaceAll(s, "-", "")
 	if len(s) != 2*len(t) {
 		return t, false
 	}

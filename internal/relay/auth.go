@@ -5,19 +5,14 @@ package relay
 import (
 	"cmp"
 	"net"
-	"strings"
 
+	"overdue/internal/address"
 	"overdue/internal/amqp"
-	"overdue/internal/sas"
+	"overdue/internal/rights"
 )
 
 // ownChannel is the channel upstream of the relay's own session.
 const ownChannel = 0
-
-// transferDestination is the property of a sender's attach that names a second
-// entity, to which what arrives is passed on in a transaction. It takes a token
-// for either.
-const transferDestination = "com.microsoft:transfer-destination-address"
 
 // auth is what a connection knows of tokens: what the client has proven to the
 // relay, and what the relay proves upstream. It is empty where the client's
@@ -79,13 +74,12 @@ func (c *conn) ownFrameLocked(p amqp.Performative, payload []byte) {
 	}
 }
 
-// nodeLocked returns what answers the links to address in place of upstream, or
-// nil.
-func (c *conn) nodeLocked(address string) node {
-	if !c.ownSession || !strings.EqualFold(address, addressCBS) {
-		return nil
+// nodeLocked returns what answers a link in place of upstream, or nil.
+func (c *conn) nodeLocked(l *link) node {
+	if c.ownSession && (l.class.Kind == rights.TokenRequests || l.class.Kind == rights.TokenResponses) {
+		return c.answerToken
 	}
-	return c.answerToken
+	return nil
 }
 
 // answerToken answers a request to $cbs. What upstream says of the relay's own
@@ -97,7 +91,11 @@ func (c *conn) answerToken(request []byte, answer func([]byte, *amqp.Error)) {
 		answer(nil, rejected)
 		return
 	}
+	path, plain := address.Audience(req.audience)
 	res := c.auth.grants.judge(&req)
+	if plain != nil && res.succeeded() {
+		res = failure(statusBadRequest, condArgumentError, "The audience %v.", plain)
+	}
 	if !res.succeeded() {
 		answer(res.encode(&req.returnAddress), nil)
 		return
@@ -109,66 +107,34 @@ func (c *conn) answerToken(request []byte, answer func([]byte, *amqp.Error)) {
 		answer(res.encode(&req.returnAddress), nil)
 	}
 	k := c.auth.keeper
-	claim, inEffect := k.prove(req.audience, done)
+	claim, inEffect := k.prove(path, done)
 	k.release(claim) // what is being put is put all the same, for the link that will come
 	if inEffect {
 		done(nil) // there is nothing to prove for that audience
 	}
 }
 
-// admitLocked says why a client may not attach a link, nil when it may.
+// admitLocked classifies a link of a client and says why it may not be attached,
+// nil when it may. Everything that comes after goes by the class.
 func (c *conn) admitLocked(l *link, a *amqp.Attach) *amqp.Error {
-	if !c.ownSession {
-		return nil
+	l.class, l.unlisted = rights.Classify(a)
+	switch {
+	case !c.ownSession:
+		return nil // upstream judges the client itself, and may know more kinds of links
+	case l.unlisted != nil:
+		return l.unlisted
 	}
-	l.leads, l.coordinator = leads(a), a.Coordinator != nil
 	return c.mayLocked(l)
 }
 
 // mayLocked judges a link by what the client has proven so far.
 func (c *conn) mayLocked(l *link) *amqp.Error {
-	switch {
-	case l.coordinator:
-		// What is done in a transaction is sent and settled over links of their own. The Java SDK
-		// opens this one before it has put any token.
-		return nil
-	case len(l.leads) == 0:
-		return c.auth.grants.refuse("", l.needs("")) // each message may say itself where it goes
-	}
-	for _, address := range l.leads {
-		if strings.EqualFold(address, addressCBS) {
-			continue
-		}
-		if err := c.auth.grants.refuse(address, l.needs(address)); err != nil {
+	for _, n := range l.class.Needs {
+		if err := c.auth.grants.refuse(n.Path, n.OneOf); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// needs says which rights open a link of a client to address, each alone.
-func (l *link) needs(address string) (oneOf sas.Rights) {
-	switch {
-	case isManagement(address):
-		return sas.All // each operation asks for its own: see gate
-	case l.sender == client:
-		return sas.Send
-	}
-	return sas.Listen
-}
-
-// leads returns the addresses that a link of a client is about.
-func leads(a *amqp.Attach) (addresses []string) {
-	switch {
-	case a.Role == amqp.RoleReceiver && a.Source != nil && a.Source.Address != "":
-		addresses = append(addresses, a.Source.Address)
-	case a.Role == amqp.RoleSender && a.Target != nil && a.Target.Address != "":
-		addresses = append(addresses, a.Target.Address)
-	}
-	if via := textProperty(a.Properties, transferDestination); via != "" {
-		addresses = append(addresses, via)
-	}
-	return addresses
 }
 
 // authorizeLocked asks for the tokens that a link needs upstream. It reports true
@@ -177,8 +143,8 @@ func leads(a *amqp.Attach) (addresses []string) {
 func (c *conn) authorizeLocked(l *link, done func(*amqp.Error)) (wait bool) {
 	left := 0 // of the tokens to wait for; guarded by the mutex, which all calls of one need
 	var refusal *amqp.Error
-	for _, address := range l.leads {
-		claim, inEffect := c.auth.keeper.need(address, func(err *amqp.Error) {
+	for _, n := range l.class.Needs {
+		claim, inEffect := c.auth.keeper.need(n.Path, func(err *amqp.Error) {
 			c.mu.Lock()
 			left--
 			if refusal == nil {

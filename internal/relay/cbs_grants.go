@@ -32,7 +32,7 @@ type grants struct {
 	mu      sync.Mutex
 	over    bool
 	waiting bool                 // for the first proof
-	proven  map[string]sas.Grant // by nodePath of what it is for
+	proven  map[string]sas.Grant // by the path of what it is for, in lower case
 	timer   *time.Timer          // a wake-up
 	due     time.Time            // of timer
 }
@@ -117,7 +117,7 @@ func (g *grants) token(req *tokenRequest) error {
 }
 
 func (g *grants) put(proven sas.Grant) bool {
-	path, expires := nodePath(proven.Path), proven.Expires
+	path, expires := strings.ToLower(strings.Trim(proven.Path, "/")), proven.Expires
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, again := g.proven[path]; !again && len(g.proven) >= maxGrants || len(path) > maxAddress {
@@ -134,20 +134,16 @@ func (g *grants) put(proven sas.Grant) bool {
 	return true
 }
 
-// refuse says why a client may not do at address what any one of the rights
+// refuse says why a client may not do at a plain path what any one of the rights
 // allows, nil when it may.
-func (g *grants) refuse(address string, oneOf sas.Rights) *amqp.Error {
+func (g *grants) refuse(path string, oneOf sas.Rights) *amqp.Error {
 	if g == nil {
 		return nil
 	}
 	now, some := time.Now(), false
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	p := nodePath(address)
-	if !sas.Plain(p) {
-		p = "" // it may end elsewhere than it begins
-	}
-	for {
+	for p := strings.ToLower(path); ; {
 		proven := g.proven[p]
 		if proven.Holds(now, oneOf) {
 			return nil
@@ -159,10 +155,10 @@ func (g *grants) refuse(address string, oneOf sas.Rights) *amqp.Error {
 		p = p[:max(strings.LastIndexByte(p, '/'), 0)]
 	}
 	if some {
-		return amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "%v", sas.Missing(oneOf, printable(address)))
+		return amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "%v", sas.Missing(oneOf, path))
 	}
 	return amqp.Errorf(amqp.ErrCondUnauthorizedAccess,
-		"Unauthorized access. A token that is in effect is required to perform this operation. Resource: '%.300s'.", printable(address))
+		"Unauthorized access. A token that is in effect is required to perform this operation. Resource: '%.300s'.", path)
 }
 
 // judge answers a request to $cbs, where the tokens of clients end here. It does

@@ -135,7 +135,7 @@ func TestTransactionsAreControlledBeforeATokenIsPut(t *testing.T) {
 		out := amqp.AppendFrame(bytes.Clone(amqp.ProtoAMQP[:]), 0, &amqp.Open{ContainerID: "app", MaxFrameSize: 4096}, nil)
 		out = amqp.AppendFrame(out, 0, &amqp.Begin{IncomingWindow: 100, OutgoingWindow: 100, HandleMax: 10}, nil)
 		out = amqp.AppendFrame(out, 0, &amqp.Attach{Name: "txn", Handle: 0, Role: amqp.RoleSender, Source: &amqp.Source{}, Coordinator: &amqp.Coordinator{}}, nil)
-		out = amqp.AppendFrame(out, 0, &amqp.Attach{Name: "no", Handle: 1, Role: amqp.RoleSender, Source: &amqp.Source{}, Target: &amqp.Target{}}, nil)
+		out = amqp.AppendFrame(out, 0, &amqp.Attach{Name: "no", Handle: 1, Role: amqp.RoleSender, Source: &amqp.Source{}, Target: &amqp.Target{Address: "orders", HasAddress: true}}, nil)
 		c.write(out)
 		c.proto(amqp.ProtoAMQP)
 		coordinator, refused := false, false
@@ -145,7 +145,7 @@ func TestTransactionsAreControlledBeforeATokenIsPut(t *testing.T) {
 				coordinator = coordinator || f.Coordinator != nil
 			case *amqp.Detach:
 				if f.Error == nil || f.Error.Condition != amqp.ErrCondUnauthorizedAccess {
-					t.Errorf("a link to nothing without a token ends with %v, want %s", f.Error, amqp.ErrCondUnauthorizedAccess)
+					t.Errorf("a link to a queue without a token ends with %v, want %s", f.Error, amqp.ErrCondUnauthorizedAccess)
 				}
 				if refused {
 					t.Fatal("both links are refused, want the coordinator to be let in")
@@ -265,27 +265,5 @@ func wantCondition(t *testing.T, what string, err error, want goamqp.ErrCond) {
 	var refused *goamqp.Error
 	if !errors.As(err, &refused) || refused.Condition != want {
 		t.Errorf("%s = %v, want %s", what, err, want)
-	}
-}
-
-func TestOnlyOneOperationCounts(t *testing.T) {
-	asks := func(pairs ...amqp.Pair) []byte { return request(t, "id", "reply", amqp.Map(pairs), nil) }
-	for name, c := range map[string]struct {
-		request []byte
-		want    string
-	}{
-		"one":               {asks(amqp.Pair{Key: "a", Value: int32(1)}, amqp.Pair{Key: "operation", Value: "peek"}), "peek"},
-		"one, as a symbol":  {asks(amqp.Pair{Key: "operation", Value: amqp.Symbol("peek")}), "peek"},
-		"two":               {asks(amqp.Pair{Key: "operation", Value: "schedule"}, amqp.Pair{Key: "operation", Value: "peek"}), ""},
-		"two, one a symbol": {asks(amqp.Pair{Key: "operation", Value: "schedule"}, amqp.Pair{Key: amqp.Symbol("operation"), Value: "peek"}), ""},
-		"no text":           {asks(amqp.Pair{Key: "operation", Value: int32(1)}), ""},
-		"none":              {asks(amqp.Pair{Key: "a", Value: "b"}), ""},
-		"keys of all kinds": {asks(amqp.Pair{Key: int32(1), Value: "b"}, amqp.Pair{Key: "operation", Value: "peek"}), "peek"},
-		"nothing":           {nil, ""},
-		"garbage":           {[]byte{0, 0x53, 0x74, 0xc1, 9, 2}, ""},
-	} {
-		if got := OperationOf(c.request); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
 	}
 }

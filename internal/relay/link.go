@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"overdue/internal/amqp"
+	"overdue/internal/rights"
 )
 
 // A link is one link of the client and the one upstream that it has become, or
@@ -23,9 +24,9 @@ type link struct {
 	awaits  bool        // a token, before it is attached upstream
 	refusal *amqp.Error // in place of the token
 
-	leads       []string // addresses that the link is about, where the relay has tokens for them
-	coordinator bool     // it controls transactions
-	claims      []*claim // to those tokens
+	class    rights.Class // what it is, of a link of the client's; constant
+	unlisted *amqp.Error  // why it has no class
+	claims   []*claim     // to the tokens that it needs upstream
 
 	node     *nodeLinks // not nil: answered here
 	watcher  Watcher
@@ -115,15 +116,9 @@ func (h *half) onAttachLocked(a *amqp.Attach) {
 // answered here.
 func (h *half) openLocked(l *link, a *amqp.Attach) bool {
 	c := h.s.c
-	w := Link{Receiver: a.Role == amqp.RoleReceiver, Coordinator: a.Coordinator != nil, Name: a.Name, Properties: a.Properties, Conn: c.id}
-	switch {
-	case w.Receiver && a.Source != nil:
-		w.Address = a.Source.Address
-	case !w.Receiver && a.Target != nil:
-		w.Address = a.Target.Address
-	}
-	if n := c.nodeLocked(w.Address); n != nil && !w.Coordinator {
-		c.attachNodeLocked(h, l, a, w.Address, n)
+	w := Link{Class: l.class, Unlisted: l.unlisted, Receiver: a.Role == amqp.RoleReceiver, Name: a.Name, Conn: c.id}
+	if n := c.nodeLocked(l); n != nil {
+		c.attachNodeLocked(h, l, a, n)
 		return true
 	}
 	if c.cfg.Refuse != nil {
@@ -140,27 +135,25 @@ func (h *half) openLocked(l *link, a *amqp.Attach) bool {
 			return true // while it was asked
 		}
 	}
-	if w.Receiver && !isManagement(w.Address) {
+	if w.Receiver && l.class.Kind != rights.Responses {
 		h.openObservedLocked(l, w)
 		return false
 	}
-	l.asReplyLinkLocked(a, w.Address)
+	l.asReplyLinkLocked(a)
 	var watcher Watcher
 	if c.cfg.Watch != nil {
 		c.mu.Unlock()
 		watcher = c.cfg.Watch(w)
 		c.mu.Lock()
 	}
-	if !w.Receiver {
-		watcher = c.gated(w.Address, watcher)
-	}
+	watcher = c.gated(l, watcher)
 	if h.s.over && watcher != nil {
 		c.callLocked(watcher.Detached)
 		return false
 	}
 	l.watcher = watcher
-	if watcher != nil && !w.Receiver && isManagement(w.Address) {
-		l.requests = nodePath(w.Address)
+	if watcher != nil && l.class.Kind == rights.Requests {
+		l.requests = l.class.Address.Key()
 	}
 	return false
 }
@@ -284,7 +277,7 @@ func (l *link) breakLocked(e *amqp.Error) {
 // refuseLocked answers an attach the way links are refused: attached without a
 // terminus, then detached.
 func (l *link) refuseLocked(h *half, a *amqp.Attach, e *amqp.Error) {
-	l.name, l.leads = "", nil // until the client answers, nothing is kept but the handle
+	l.name, l.class = "", rights.Class{} // until the client answers, nothing is kept but the handle
 	end, far := &l.ends[h.side.at], &l.ends[1-h.side.at]
 	far.gotDetach, far.sentDetach = true, true
 	end.sentAttach = true

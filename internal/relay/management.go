@@ -4,9 +4,9 @@ package relay
 
 import (
 	"slices"
-	"strings"
 
 	"overdue/internal/amqp"
+	"overdue/internal/rights"
 )
 
 // A replyLink is a link over which a client gets the responses of a management
@@ -16,7 +16,7 @@ import (
 // A response of the relay takes credit that upstream counts as its own, so the
 // link's delivery-count differs between the sides by the number of them.
 type replyLink struct {
-	node    string // path of the node, see nodePath
+	node    string // key of the node's address
 	target  string // of the client's attach, what its requests name as reply-to
 	credit  uint32 // of the client
 	count   uint32 // delivery-count, as the client sees it
@@ -28,11 +28,11 @@ type replyLink struct {
 }
 
 // asReplyLinkLocked notes that a client attaches l to get responses.
-func (l *link) asReplyLinkLocked(a *amqp.Attach, address string) {
-	if l.sender != upstream || !isManagement(address) {
+func (l *link) asReplyLinkLocked(a *amqp.Attach) {
+	if l.class.Kind != rights.Responses {
 		return
 	}
-	l.reply = &replyLink{node: nodePath(address)}
+	l.reply = &replyLink{node: l.class.Address.Key()}
 	if a.Target != nil {
 		l.reply.target = a.Target.Address
 	}
@@ -270,9 +270,4 @@ func (l *link) responseLocked(h *half, t amqp.Transfer, d *Delivery) {
 		c.mu.Unlock()
 		waiting.ready(nil)
 	}))
-}
-
-func isManagement(address string) bool {
-	const node = "$management"
-	return len(address) >= len(node) && strings.EqualFold(address[len(address)-len(node):], node)
 }

@@ -25,7 +25,7 @@ const ordersManagement = "orders/$management"
 // with a multiple of four they wait a while before they go on.
 func refusing(c *Config) {
 	c.Watch = func(l Link) Watcher {
-		if l.Receiver || l.Address != ordersManagement {
+		if l.Receiver || l.Class.Address.Key() != ordersManagement {
 			return nil
 		}
 		return &fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {

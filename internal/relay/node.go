@@ -2,11 +2,7 @@
 
 package relay
 
-import (
-	"strings"
-
-	"overdue/internal/amqp"
-)
+import "overdue/internal/amqp"
 
 // A node answers requests in place of a node upstream. It is called by the
 // client's read loop, without locks, and must not block. It calls answer once, at
@@ -42,11 +38,11 @@ type nodeLinks struct {
 }
 
 // attachNodeLocked answers the attach of a link to a node.
-func (c *conn) attachNodeLocked(h *half, l *link, a *amqp.Attach, address string, answer node) {
+func (c *conn) attachNodeLocked(h *half, l *link, a *amqp.Attach, answer node) {
 	if c.nodes == nil {
 		c.nodes = make(map[string]*nodeLinks)
 	}
-	key := strings.ToLower(address)
+	key := l.class.Address.Key()
 	n := c.nodes[key]
 	if n == nil {
 		n = &nodeLinks{}
@@ -57,7 +53,7 @@ func (c *conn) attachNodeLocked(h *half, l *link, a *amqp.Attach, address string
 		place = &n.replies
 	}
 	if *place != nil {
-		l.refuseLocked(h, a, amqp.Errorf(amqp.ErrCondNotAllowed, "A link to '%s' is open on this connection already.", address))
+		l.refuseLocked(h, a, amqp.Errorf(amqp.ErrCondNotAllowed, "A link to '%s' is open on this connection already.", key))
 		return
 	}
 	*place = l

@@ -49,7 +49,7 @@ func observedScene(t *testing.T, o *fakeObserver, n int, configure ...func(*Conf
 	t.Helper()
 	s := setup(t, func(c *Config) {
 		c.Observe = func(l Link) Observer {
-			if !l.Receiver || l.Address != "orders" {
+			if !l.Receiver || l.Class.Entity() != "orders" {
 				t.Errorf("Observe was asked about %+v", l)
 				return nil
 			}

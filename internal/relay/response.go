@@ -136,8 +136,10 @@ func refusedAlike(e *amqp.Error) response {
 		res.status = statusServerBusy
 	case amqp.ErrCondResourceLimitExceeded, amqp.ErrCondLinkMessageSizeExceeded:
 		res.status = statusForbidden
-	case amqp.ErrCondNotAllowed, condArgumentError, condEntityDisabled:
+	case amqp.ErrCondNotAllowed, condArgumentError, condEntityDisabled, amqp.ErrCondDecodeError:
 		res.status = statusBadRequest
+	case amqp.ErrCondNotImplemented:
+		res.status = statusNotImplemented
 	}
 	return res
 }

@@ -3,9 +3,9 @@
 package relay
 
 import (
-	"strings"
 	"time"
 
+	"overdue/internal/address"
 	"overdue/internal/sas"
 )
 
@@ -28,15 +28,10 @@ func KeysOf(current func() sas.Keys) func(Credentials) (sas.Grant, error) {
 		if c.Token == "" {
 			return sas.Grant{}, sas.ErrMalformedToken
 		}
-		return known.Token(c.Token, nodePath(c.Audience), time.Now())
+		path, err := address.Audience(c.Audience)
+		if err != nil {
+			return sas.Grant{}, sas.ErrInvalidAudience
+		}
+		return known.Token(c.Token, path, time.Now())
 	}
-}
-
-// nodePath returns the path of a node below the namespace, from the address of a
-// link or from an audience, in lower case: nodes are compared without it.
-func nodePath(address string) string {
-	if strings.Contains(address, "://") {
-		address = sas.Path(address)
-	}
-	return strings.ToLower(strings.Trim(address, "/"))
 }

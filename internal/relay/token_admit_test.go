@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	grammar "overdue/internal/address"
 	"overdue/internal/amqp"
 	"overdue/internal/sas"
 )
@@ -31,10 +32,13 @@ func TestALinkNeedsATokenThatCoversIt(t *testing.T) {
 		}
 		for address, want := range map[string]bool{
 			"orders": true, "ORDERS": true, "/orders": true, "orders/$management": true, "orders/$DeadLetterQueue": true,
-			"sb://else/orders": true, "orders2": false, "order": false, "": false, "events/orders": false,
-			"orders/../bills": false, "orders/..": false, "orders/./x": false, "orders/..x": true,
+			"sb://else/orders": true, "orders2": false, "order": false, "events/orders": false, "orders/..x": true,
 		} {
-			if err := g.refuse(address, sas.Send); (err == nil) != want {
+			path, err := grammar.Plain(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := g.refuse(path, sas.Send); (err == nil) != want {
 				t.Errorf("a link to %q = %v, want let in: %v", address, err, want)
 			} else if err != nil && err.Condition != amqp.ErrCondUnauthorizedAccess {
 				t.Errorf("a link to %q = %v, want %s", address, err, amqp.ErrCondUnauthorizedAccess)
@@ -133,7 +137,7 @@ func TestWithoutAJudgeEverybodyIsLetIn(t *testing.T) {
 func TestGrantsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGrants(func(c Credentials) (sas.Grant, error) {
-			return sas.Grant{Path: nodePath(c.Audience), Rights: sas.All}, nil
+			return sas.Grant{Path: strings.TrimPrefix(c.Audience, "sb://h/"), Rights: sas.All}, nil
 		}, nil, func(bool) {})
 		defer g.close()
 		for i := range maxGrants {

@@ -50,7 +50,7 @@ type keeper struct {
 
 	mu     sync.Mutex
 	over   bool
-	claims map[string]*claim // by nodePath of the address
+	claims map[string]*claim // by path, in lower case
 }
 
 // A claim is what the keeper knows of the token for one address. The keeper's
@@ -92,17 +92,17 @@ func (k *keeper) close() {
 	k.running.Wait()
 }
 
-// need says that a link leads to address. It reports true when a token is in
+// need says that a link leads to the node at path, which is plain. It reports true when a token is in
 // effect; else done is called when one is, or with the refusal of the link, from
 // another goroutine. Whatever comes of it, the claim is to be released.
-func (k *keeper) need(address string, done func(*amqp.Error)) (*claim, bool) {
-	return k.ask(address, waiter{done: done})
+func (k *keeper) need(path string, done func(*amqp.Error)) (*claim, bool) {
+	return k.ask(path, waiter{done: done})
 }
 
 // prove is need for somebody who wants to hear what upstream says now: it puts
 // another token though one is in effect.
-func (k *keeper) prove(address string, done func(*amqp.Error)) (*claim, bool) {
-	return k.ask(address, waiter{done: done, anew: true})
+func (k *keeper) prove(path string, done func(*amqp.Error)) (*claim, bool) {
+	return k.ask(path, waiter{done: done, anew: true})
 }
 
 // A waiter is told when there is a token, or why there is none.
@@ -111,8 +111,8 @@ type waiter struct {
 	anew bool // that an older one is in effect is no answer
 }
 
-func (k *keeper) ask(address string, w waiter) (c *claim, inEffect bool) {
-	path := nodePath(address)
+func (k *keeper) ask(spelled string, w waiter) (c *claim, inEffect bool) {
+	path := strings.ToLower(spelled)
 	if path == "" || len(path) > maxAddress {
 		return nil, true // nothing that there could be a token for: the upstream says what it thinks
 	}
@@ -128,7 +128,7 @@ func (k *keeper) ask(address string, w waiter) (c *claim, inEffect bool) {
 			})
 			return nil, false
 		}
-		c = &claim{path: path, audience: "sb://" + k.host + "/" + audiencePath(address)}
+		c = &claim{path: path, audience: "sb://" + k.host + "/" + spelled}
 		k.claims[path] = c
 	}
 	c.links++
@@ -323,16 +323,6 @@ func (k *keeper) armLocked(c *claim, now time.Time) {
 // connection at once.
 func renewAfter(life time.Duration) time.Duration {
 	return max(life/10*7+rand.N(max(life/10, 1)), minRenewal)
-}
-
-// audiencePath is the path of a node as its audience has it, in the spelling of
-// the link.
-func audiencePath(address string) string {
-	if _, rest, ok := strings.Cut(address, "://"); ok {
-		_, address, _ = strings.Cut(rest, "/")
-		address, _, _ = strings.Cut(address, "?")
-	}
-	return strings.Trim(address, "/")
 }
 
 // saidUpstream reports whether err is an answer of the upstream.

@@ -102,7 +102,7 @@ func TestOneTokenServesAllLinksToAnAddress(t *testing.T) {
 		s := newTokenScene(t)
 		s.delay = time.Second
 		done := make(chan *amqp.Error, 3)
-		for _, address := range []string{"orders", "/Orders", "amqps://other.host/ORDERS"} {
+		for _, address := range []string{"orders", "Orders", "ORDERS"} {
 			if _, inEffect := s.need(address, func(err *amqp.Error) { done <- err }); inEffect {
 				t.Errorf("need(%s) is met before the token was put", address)
 			}

@@ -62,7 +62,7 @@ func (h *fakeHeld) Settled(outcome amqp.DeliveryState, reply Reply) {
 func watching(w Watcher) func(*Config) {
 	return func(c *Config) {
 		c.Watch = func(l Link) Watcher {
-			if l.Address == "orders" && !l.Receiver {
+			if l.Class.Entity() == "orders" && !l.Receiver {
 				return w
 			}
 			return nil

@@ -2,25 +2,24 @@
 
 package relay
 
-import "overdue/internal/amqp"
+import (
+	"overdue/internal/amqp"
+	"overdue/internal/rights"
+)
 
 // A Link is what a client attaches, as [Config.Watch] sees it.
 type Link struct {
-	// Address is that of the target when the client sends, of the source when it
-	// receives.
-	Address string
+	// Class says what the link is for, and about what. It is the zero one of a link
+	// that is not known, which Unlisted tells more of: such a link goes upstream where
+	// the tokens of clients do, unless Config.Refuse refuses it.
+	Class    rights.Class
+	Unlisted *amqp.Error
 	// Receiver says that the client receives, which only links from a management
 	// node are watched for.
 	Receiver bool
-	// Coordinator says that the client controls transactions over the link; it has
-	// no address.
-	Coordinator bool
 	// Name is the link's, unique per client and direction. Nothing else ties the
 	// two links of a management node together but the connection.
 	Name string
-	// Properties are those of the attach, a map: a sender that sends via the address says there
-	// where to. nil = none.
-	Properties amqp.Raw
 	// Conn is a number that all links of one client connection share, and no other.
 	Conn uint64
 }

@@ -7,6 +7,8 @@ import (
 	"crypto/subtle"
 	"strings"
 	"time"
+
+	"overdue/internal/address"
 )
 
 // A Key lets those in who know it.
@@ -23,10 +25,9 @@ func (k Key) String() string { return "key " + k.Name }
 // GoString shows the name alone.
 func (k Key) GoString() string { return k.String() }
 
-// opens reports whether k is for what is at path. A path that leads back up may end
-// elsewhere than it begins.
+// opens reports whether k is for what is at path.
 func (k Key) opens(path string) bool {
-	return k.Entity == "" || Plain(path) && Below(path, strings.Trim(k.Entity, "/"))
+	return k.Entity == "" || address.Below(path, strings.Trim(k.Entity, "/"))
 }
 
 // Keys are those of one door. Several may have one name, as the primary and the
@@ -56,10 +57,10 @@ func (ks Keys) Password(name, key string) (Grant, error) {
 	return Grant{}, ErrInvalidKey
 }
 
-// Token judges a shared access signature that is shown for what is at path, without
-// slashes around it; "" is the namespace. The signature comes first, so that nothing is
-// told about a token that was not signed with a key of ours. The error is a
-// *Refusal.
+// Token judges a shared access signature that is shown for what is at path, as
+// package address returns it; "" is the namespace. The signature comes first, so
+// that nothing is told about a token that was not signed with a key of ours. The
+// error is a *Refusal.
 func (ks Keys) Token(token, path string, now time.Time) (Grant, error) {
 	if token == "" {
 		return Grant{}, ErrMissingToken
@@ -82,7 +83,7 @@ func (ks Keys) Token(token, path string, now time.Time) (Grant, error) {
 		return Grant{}, ErrInvalidSignature
 	case t.Expired(now):
 		return Grant{}, Expired(t.Expires)
-	case !t.Covers(path):
+	case !t.Covers(path): // which nothing does for a path that is not plain
 		return Grant{}, ErrInvalidAudience
 	}
 	return g, nil

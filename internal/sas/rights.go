@@ -35,19 +35,6 @@ func (r Rights) String() string {
 	return strings.Join(names, ",")
 }
 
-// ForOperation says which rights an operation of $management asks for, each alone.
-// Sources: service-bus-sas for the queue's; the documentation of the SDKs' rule
-// managers, which need no more than Listen, for rules.
-func ForOperation(operation string) (oneOf Rights) {
-	switch operation {
-	case "com.microsoft:schedule-message", "com.microsoft:cancel-scheduled-message":
-		return Send
-	case "com.microsoft:add-rule", "com.microsoft:remove-rule", "com.microsoft:enumerate-rules":
-		return Listen | Manage
-	}
-	return Listen
-}
-
 // A Refusal is why a token or a key is not good. Its text is that of the service:
 // what stands before the colon people search for. It shows nothing of either.
 type Refusal struct{ text string }

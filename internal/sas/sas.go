@@ -19,6 +19,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"overdue/internal/address"
 )
 
 // Scheme is the word that every token begins with, and the scheme of an
@@ -140,42 +142,14 @@ func (t Token) SignedWith(key string) bool {
 func (t Token) Expired(now time.Time) bool { return !now.Before(t.Expires) }
 
 // Covers reports whether t is for what lies at path below the namespace, the
-// path of an entity or of a node of one; "" is the namespace itself. A token
-// for a path is good for everything below it. Hosts are not compared: clients
-// know a namespace by more names than it knows itself.
-func (t Token) Covers(path string) bool { return Below(path, Path(t.Resource)) }
-
-// Path returns the path part of a resource, an audience or an address of a
-// node, without slashes around it. Without a scheme, what stands before the
-// first slash is the host. A query, which the SDKs sign with the rest of the URL
-// that they call, does not count.
-func Path(resource string) string {
-	if _, rest, ok := strings.Cut(resource, "://"); ok {
-		resource = rest
-	}
-	resource, _, _ = strings.Cut(resource, "?")
-	_, path, _ := strings.Cut(resource, "/")
-	return strings.Trim(path, "/")
-}
-
-// Below reports whether path is prefix or lies below it, compared without case
-// and segment by segment: orders2 does not lie below orders.
-func Below(path, prefix string) bool {
-	switch {
-	case prefix == "":
-		return true
-	case len(path) < len(prefix) || !strings.EqualFold(path[:len(prefix)], prefix):
+// plain path of an entity or of a node of one; "" is the namespace itself. A token
+// for a path is good for everything below it, and one for a resource that is not
+// plain for nothing. Hosts are not compared: clients know a namespace by more
+// names than it knows itself.
+func (t Token) Covers(path string) bool {
+	prefix, err := address.Resource(t.Resource)
+	if plain, wrong := address.Plain(path); err != nil || wrong != nil || plain != path {
 		return false
 	}
-	return len(path) == len(prefix) || path[len(prefix)] == '/'
-}
-
-// Plain reports whether path has no segment that leads elsewhere, "." or "..".
-func Plain(path string) bool {
-	for segment := range strings.SplitSeq(path, "/") {
-		if segment == "." || segment == ".." {
-			return false
-		}
-	}
-	return true
+	return address.Below(path, prefix)
 }

@@ -32,6 +32,9 @@ func ParseBatch(body []byte) ([]*Message, error) {
 	if !utf8.Valid(body) {
 		return nil, BadRequest("The body of the batch is not UTF-8.")
 	}
+	if err := checkKeysOnce(body); err != nil {
+		return nil, err
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
 		return nil, BadRequest("The body of the batch is not a JSON array.")

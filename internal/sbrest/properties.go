@@ -53,6 +53,9 @@ func parseBrokerProperties(data []byte) (b BrokerProperties, err error) {
 	if !utf8.Valid(data) {
 		return b, BadRequest("BrokerProperties is not UTF-8.")
 	}
+	if err := checkKeysOnce(data); err != nil {
+		return b, err
+	}
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(data, &keys); err != nil {
 		return b, BadRequest("BrokerProperties is not a JSON object: %s.", Quoted(string(data)))

@@ -37,7 +37,6 @@ func TestPropertiesKeepTheSpellingOfTheSender(t *testing.T) {
 		{"canonical", "Order-Id: 7\r\n", properties{"Order-Id": int32(7)}},
 		{"every kind of character", "a_B.c~1#D: x\r\n", properties{"a_B.c~1#D": "x"}},
 		{"several", "tenantId: t\r\nuserName: u\r\npriority: High\r\n", properties{"tenantId": "t", "userName": "u", "priority": "High"}},
-		{"repeated", "orderId: 1\r\nORDERID: 2\r\n", properties{"orderId": "1, 2"}},
 		{"spaces", "orderId: \t 7 \t\r\nb:8\r\n", properties{"orderId": int32(7), "b": int32(8)}},
 		{"no value", "orderId:\r\n", properties{"orderId": ""}},
 		{"a value with colons", "orderId: \"ORDERID: 8\"\r\n", properties{"orderId": "ORDERID: 8"}},
