@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/amqp"
+	"overdue/internal/rights"
 	"overdue/internal/sbrest"
 )
 
@@ -37,6 +38,9 @@ func (m *amqpMessage) read(encoded []byte) error {
 	raw, err := amqp.ParseMessage(encoded)
 	if err != nil {
 		return sbrest.BadRequest("The message cannot be read: %s.", err)
+	}
+	if e := rights.Ambiguous(&raw); e != nil {
+		return sbrest.BadRequest("%s", e.Description)
 	}
 	m.encoded, m.Size = encoded, int64(len(raw.Body))
 	if properties := raw.ApplicationProperties; len(properties) > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/queue"
+	"overdue/internal/rights"
 )
 
 // ingestBatch reads the messages of a batch. What the envelope says of itself
@@ -55,6 +56,9 @@ func ingest(encoded []byte) (queue.Message, *amqp.Error) {
 	m, err := amqp.ParseMessage(encoded)
 	if err != nil {
 		return queue.Message{}, malformed(err)
+	}
+	if err := rights.Ambiguous(&m); err != nil {
+		return queue.Message{}, err
 	}
 	if _, err := amqp.DecodeHeader(m.Header); err != nil {
 		return queue.Message{}, malformed(err)

@@ -7,6 +7,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqpserver"
+	"overdue/internal/rights"
 )
 
 // $management and $cbs are asked in messages: a link takes requests, another
@@ -31,7 +32,12 @@ type requests struct {
 
 func newRequests(c *conn, l *amqpserver.SinkLink, node address, answer answerer) *requests {
 	l.Reply.Credit = requestCredit
-	return &requests{conn: c, link: l, node: node.folded(), answer: answer}
+	return &requests{conn: c, link: l, node: node.folded(), answer: func(req *request) response {
+		if e := rights.AmbiguousRequest(&req.message); e != nil {
+			return invalid(e)
+		}
+		return answer(req)
+	}}
 }
 
 // Deliver hands the request to the link that returns the response. A request

@@ -91,6 +91,10 @@ func (c *conn) answerToken(request []byte, answer func([]byte, *amqp.Error)) {
 		answer(nil, rejected)
 		return
 	}
+	if req.ambiguous != nil {
+		answer(refusedAlike(req.ambiguous).encode(&req.returnAddress), nil)
+		return
+	}
 	path, plain := address.Audience(req.audience)
 	res := c.auth.grants.judge(&req)
 	if plain != nil && res.succeeded() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"overdue/internal/amqp"
+	"overdue/internal/rights"
 )
 
 // The messages of $cbs, both ways: the relay answers those of its client, and
@@ -25,6 +26,7 @@ type tokenRequest struct {
 	audience  string
 	kind      string // of token
 	token     string
+	ambiguous *amqp.Error // it states something twice
 }
 
 // readTokenRequest reads a message sent to $cbs. The error is for messages that
@@ -39,6 +41,7 @@ func readTokenRequest(payload []byte) (tokenRequest, *amqp.Error) {
 	}
 	var req tokenRequest
 	req.returnAddress = returnAddressOf(&m)
+	req.ambiguous = rights.AmbiguousRequest(&m)
 	req.operation = textProperty(m.ApplicationProperties, "operation")
 	req.audience = textProperty(m.ApplicationProperties, "name")
 	req.kind = textProperty(m.ApplicationProperties, "type")

@@ -84,7 +84,7 @@ func nextOfBatch(d *json.Decoder) (*Message, error) {
 	}
 	var err error
 	if len(e.BrokerProperties) > 0 && string(e.BrokerProperties) != "null" {
-		if m.Broker, err = parseBrokerProperties(e.BrokerProperties); err != nil {
+		if m.Broker, err = readBrokerProperties(e.BrokerProperties); err != nil {
 			return nil, err
 		}
 	}

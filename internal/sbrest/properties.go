@@ -56,6 +56,11 @@ func parseBrokerProperties(data []byte) (b BrokerProperties, err error) {
 	if err := checkKeysOnce(data); err != nil {
 		return b, err
 	}
+	return readBrokerProperties(data)
+}
+
+// readBrokerProperties is parseBrokerProperties for UTF-8 that states no key twice.
+func readBrokerProperties(data []byte) (b BrokerProperties, err error) {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(data, &keys); err != nil {
 		return b, BadRequest("BrokerProperties is not a JSON object: %s.", Quoted(string(data)))
