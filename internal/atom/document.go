@@ -6,22 +6,17 @@ import (
 	"cmp"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+
+	"overdue/internal/atomxml"
 )
 
-// What a body may cost. The largest of a client is a rule of a few kilobytes, 7
-// elements deep.
-const (
-	maxBody       = 256 << 10 // bytes
-	maxDepth      = 16        // elements within elements
-	maxElements   = 10_000
-	maxAttributes = 16 // of one element
-)
+// maxBody bounds a body, in bytes. The largest of a client is a rule of a few kilobytes.
+const maxBody = 256 << 10
 
 // Namespaces of XML.
 const (
@@ -46,79 +41,38 @@ type node struct {
 // description reads the body and returns the one element of its content, which
 // has to have one of these names.
 func (c *call) description(names ...string) (*node, error) {
-	root, err := parse(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	read, err := atomxml.Parse(http.MaxBytesReader(c.w, c.r.Body, maxBody))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, refusef(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes.", maxBody)
 		}
 		return nil, badRequest("The body is not well-formed: %v.", err)
 	}
-	if root.name.Local != "entry" {
-		return nil, badRequest("The body is no Atom entry but '%.100s'.", root.name.Local)
+	if _, err := read.Description(); err != nil {
+		return nil, badRequest("The body is refused: %v.", err)
 	}
-	content := root.child("content")
-	if content == nil || len(content.children) != 1 {
-		return nil, badRequest("The Atom entry has no content that describes one entity.")
-	}
-	d := content.children[0]
+	d := nodeOf(read, nil).child("content").children[0]
 	if !slices.Contains(names, d.name.Local) {
 		return nil, badRequest("'%.100s' is not what can be here; expected is %s.", d.name.Local, strings.Join(names, " or "))
 	}
 	return d, nil
 }
 
-// parse reads one document. It knows no entities but those of XML itself, and
-// refuses a document type.
+// parse reads one document, see atomxml.
 func parse(r io.Reader) (*node, error) {
-	d := xml.NewDecoder(r)
-	var root, at *node
-	var depth, elements int
-	for {
-		token, err := d.Token()
-		switch {
-		case errors.Is(err, io.EOF) && root != nil && at == nil:
-			return root, nil
-		case errors.Is(err, io.EOF):
-			return nil, errors.New("it ends early")
-		case err != nil:
-			return nil, err
-		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			depth++
-			elements++
-			switch {
-			case depth > maxDepth:
-				return nil, fmt.Errorf("elements are nested more than %d deep", maxDepth)
-			case elements > maxElements:
-				return nil, fmt.Errorf("there are more than %d elements", maxElements)
-			case len(t.Attr) > maxAttributes:
-				return nil, fmt.Errorf("an element has more than %d attributes", maxAttributes)
-			}
-			n := &node{name: t.Name, attrs: slices.Clone(t.Attr), parent: at}
-			switch {
-			case at != nil:
-				at.children = append(at.children, n)
-			case root != nil:
-				return nil, errors.New("there is more than one document element")
-			default:
-				root = n
-			}
-			at = n
-		case xml.EndElement:
-			depth--
-			at = at.parent
-		case xml.CharData:
-			switch {
-			case at != nil:
-				at.text = append(at.text, t...)
-			case strings.TrimSpace(string(t)) != "":
-				return nil, errors.New("there is text outside of the document element")
-			}
-		case xml.Directive:
-			return nil, errors.New("directives are not supported")
-		}
+	root, err := atomxml.Parse(r)
+	if err != nil {
+		return nil, err
 	}
+	return nodeOf(root, nil), nil
+}
+
+func nodeOf(read *atomxml.Node, parent *node) *node {
+	n := &node{name: read.Name, attrs: read.Attrs, parent: parent, text: read.Text}
+	for _, c := range read.Children {
+		n.children = append(n.children, nodeOf(c, n))
+	}
+	return n
 }
 
 // child returns the last child of that name: where a client repeats an element,
