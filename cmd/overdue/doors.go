@@ -139,6 +139,9 @@ func (c *config) readDoorKeys() error {
 		if err := checkEntity(k.Entity); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
+		if strings.EqualFold(k.Entity, c.MonitorQueue) {
+			return fmt.Errorf("%s is %q, the monitor queue, which no app sends to or receives from; give the key of another entity", at, k.Entity)
+		}
 		if k.Manage { // it could have the entity forward to any other
 			return fmt.Errorf("%s: %q may manage, which no key of one entity can; set send and listen instead, or leave entity out", at, k.Name)
 		}

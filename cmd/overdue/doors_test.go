@@ -30,8 +30,8 @@ listen:
   admin: 127.0.0.1:0
   amqps: 127.0.0.1:0
   keys:
-    - {name: app, key: c2VjcmV0, send: true, listen: true}
-    - {name: sender, key: c2VuZA==, send: true, entity: orders}
+    - {name: app, key: c2VjcmV0c2VjcmV0, send: true, listen: true}
+    - {name: sender, key: c2VuZHNlbmRzZW5k, send: true, entity: orders}
 `
 
 // startDoors starts a process with its certificate in a folder of its own.
@@ -129,11 +129,11 @@ func TestAppsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 		return secureConnectionString(secure, p.doorCertificate.Names, name, key)
 	}
 	for name, c := range map[string]*azservicebus.Client{
-		"AMQP over TLS":                    client(t, with("app", "c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
-		"AMQP over TLS at the first door":  client(t, secureConnectionString(p.amqpAddr(), p.doorCertificate.Names, "app", "c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
-		"AMQP over WebSocket":              client(t, with("app", "c2VjcmV0"), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}),
-		"AMQP without TLS, on loopback":    client(t, connectionString(p.amqpAddr(), "app", "c2VjcmV0"), &azservicebus.ClientOptions{}),
-		"AMQP without TLS, the other door": client(t, connectionString(p.restAddr(), "app", "c2VjcmV0"), &azservicebus.ClientOptions{}),
+		"AMQP over TLS":                    client(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
+		"AMQP over TLS at the first door":  client(t, secureConnectionString(p.amqpAddr(), p.doorCertificate.Names, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
+		"AMQP over WebSocket":              client(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}),
+		"AMQP without TLS, on loopback":    client(t, connectionString(p.amqpAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
+		"AMQP without TLS, the other door": client(t, connectionString(p.restAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
 	} {
 		if err := exchange(t, c, "orders"); err != nil {
 			t.Errorf("%s = %v, want nil", name, err)
@@ -144,8 +144,8 @@ func TestAppsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 		want   string
 	}{
 		"another key":    {client(t, with("app", "d3Jvbmc="), &azservicebus.ClientOptions{TLSConfig: trust}), "InvalidSignature: The token has an invalid signature."},
-		"Send alone":     {client(t, with("sender", "c2VuZA=="), &azservicebus.ClientOptions{TLSConfig: trust}), "'Listen' claim(s) are required"},
-		"without TLS":    {client(t, connectionString(p.amqpAddr(), "nobody", "c2VjcmV0"), &azservicebus.ClientOptions{}), "InvalidSignature"},
+		"Send alone":     {client(t, with("sender", "c2VuZHNlbmRzZW5k"), &azservicebus.ClientOptions{TLSConfig: trust}), "'Listen' claim(s) are required"},
+		"without TLS":    {client(t, connectionString(p.amqpAddr(), "nobody", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "InvalidSignature"},
 		"over WebSocket": {client(t, with("app", "d3Jvbmc="), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}), "InvalidSignature"},
 	} {
 		var refused *azservicebus.Error
@@ -154,10 +154,10 @@ func TestAppsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 			t.Errorf("%s = %v, want unauthorized access with %q", name, err, c.want)
 		}
 	}
-	if err := exchange(t, client(t, with("sender", "c2VuZA=="), &azservicebus.ClientOptions{TLSConfig: trust}), "bills"); err == nil {
+	if err := exchange(t, client(t, with("sender", "c2VuZHNlbmRzZW5k"), &azservicebus.ClientOptions{TLSConfig: trust}), "bills"); err == nil {
 		t.Error("a key of orders sends to bills")
 	}
-	if err := exchange(t, client(t, connectionString(secure, "app", "c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
+	if err := exchange(t, client(t, connectionString(secure, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
 		t.Error("the TLS door takes AMQP without TLS")
 	}
 }
@@ -165,7 +165,7 @@ func TestAppsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 func TestRequestsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 	p := startDoors(t, keyedDoors)
 	web := &http.Client{Transport: &http.Transport{TLSClientConfig: trusts(t, p)}}
-	token := sas.Make("app", "c2VjcmV0", "https://localhost/orders", time.Now().Add(time.Hour))
+	token := sas.Make("app", "c2VjcmV0c2VjcmV0", "https://localhost/orders", time.Now().Add(time.Hour))
 	for name, c := range map[string]struct {
 		url, token string
 		status     int
@@ -210,10 +210,10 @@ func TestADoorBeyondLoopbackTakesTLSAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := exchange(t, client(t, "Endpoint=sb://localhost:"+port+";SharedAccessKeyName=app;SharedAccessKey=c2VjcmV0", &azservicebus.ClientOptions{TLSConfig: trusts(t, p)}), "orders"); err != nil {
+	if err := exchange(t, client(t, "Endpoint=sb://localhost:"+port+";SharedAccessKeyName=app;SharedAccessKey=c2VjcmV0c2VjcmV0", &azservicebus.ClientOptions{TLSConfig: trusts(t, p)}), "orders"); err != nil {
 		t.Errorf("over TLS = %v, want nil", err)
 	}
-	if err := exchange(t, client(t, connectionString("127.0.0.1:"+port, "app", "c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
+	if err := exchange(t, client(t, connectionString("127.0.0.1:"+port, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
 		t.Error("it takes AMQP without TLS")
 	}
 	var b strings.Builder
@@ -222,7 +222,7 @@ func TestADoorBeyondLoopbackTakesTLSAlone(t *testing.T) {
 	if !strings.Contains(b.String(), want) || strings.Contains(b.String(), "UseDevelopmentEmulator=true;\nand over TLS") {
 		t.Errorf("the banner lacks %q:\n%s", want, b.String())
 	}
-	if strings.Contains(b.String(), "c2VjcmV0") {
+	if strings.Contains(b.String(), "c2VjcmV0c2VjcmV0") {
 		t.Errorf("the banner shows a key:\n%s", b.String())
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -96,12 +98,29 @@ func (c *config) newKeyCheck(list string) func(i int, name string, key *string, 
 				return fmt.Errorf("%s: %s is empty; it has to hold a key", at("keyFile"), file)
 			}
 		}
+		from := "key"
+		if file != "" {
+			from = "keyFile"
+		}
+		switch n := utf8.RuneCountInString(*key); {
+		case strings.TrimSpace(*key) == "":
+			return fmt.Errorf("%s: the key %q is blank; give at least %d characters that nobody guesses", at(from), name, minKey)
+		case strings.ContainsFunc(*key, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+			return fmt.Errorf("%s: the key %q has white space or control characters in it, which no connection string carries", at(from), name)
+		case n < minKey:
+			return fmt.Errorf("%s: the key %q has %d characters; give at least %d that nobody guesses, such as the output of: openssl rand -base64 32", at(from), name, n, minKey)
+		}
 		if rights == 0 {
 			return fmt.Errorf("%s: %q is good for nothing; set send, listen or manage to true", at("name"), name)
 		}
 		return nil
 	}
 }
+
+// minKey is the fewest characters of a key. Whoever sees one token can try keys until one makes its signature,
+// without asking anybody: 12 characters of base64 are 72 bits. The keys of Service Bus have 44, and that of its
+// emulator, SAS_KEY_VALUE, which nobody takes for a secret, has 13.
+const minKey = 12
 
 // maxEmulatorConfig bounds the emulator's file. Fifty queues and topics have some 100 KiB.
 const maxEmulatorConfig = 4 << 20

@@ -53,9 +53,9 @@ func reloaded(t *testing.T, text string) (*process, func(text string) (changed, 
 const reloadQueues = "broker: {queues: [{name: orders}, {name: events}]}\n"
 
 func TestWhatIsLiveIsAdoptedAndTheRestIsNamed(t *testing.T) {
-	p, adopt := reloaded(t, reloadQueues+"monitor: {entities: [{queue: orders}]}\nlisten: {keys: [{name: app, key: a, send: true}]}\n")
+	p, adopt := reloaded(t, reloadQueues+"monitor: {entities: [{queue: orders}]}\nlisten: {keys: [{name: app, key: s3cr3t-of-12-a, send: true}]}\n")
 	changed, restart, err := adopt(reloadQueues + "log: {level: warn}\nproxy: {maxInFlight: 5}\nmonitor: {entities: [{queue: events, deadline: 1m}]}\n" +
-		"listen: {keys: [{name: app, key: b, send: true}, {name: more, key: c, listen: true}]}\nshutdownTimeout: 5s\n")
+		"listen: {keys: [{name: app, key: s3cr3t-of-12-b, send: true}, {name: more, key: s3cr3t-of-12-c, listen: true}]}\nshutdownTimeout: 5s\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestWhatIsLiveIsAdoptedAndTheRestIsNamed(t *testing.T) {
 		t.Errorf("settings of what is new = %+v, %v", s, err)
 	}
 	// Back to what it was: nothing of it is left.
-	if changed, restart, err = adopt(reloadQueues + "monitor: {entities: [{queue: orders}]}\nlisten: {keys: [{name: app, key: a, send: true}]}\n"); err != nil || len(restart) > 0 || len(changed) != 5 {
+	if changed, restart, err = adopt(reloadQueues + "monitor: {entities: [{queue: orders}]}\nlisten: {keys: [{name: app, key: s3cr3t-of-12-a, send: true}]}\n"); err != nil || len(restart) > 0 || len(changed) != 5 {
 		t.Errorf("back again: changed %q, restart %q, %v", changed, restart, err)
 	}
 	if diff := cmp.Diff(p.cfg.shown(), p.current().shown()); diff != "" {
@@ -94,7 +94,7 @@ func TestWhatIsLiveIsAdoptedAndTheRestIsNamed(t *testing.T) {
 
 // Whether the doors ask for keys at all is no matter of a file that somebody edits.
 func TestDoorsWithKeysNeverComeToAskForNone(t *testing.T) {
-	p, adopt := reloaded(t, reloadQueues+"listen: {keys: [{name: app, key: a, send: true}]}\n")
+	p, adopt := reloaded(t, reloadQueues+"listen: {keys: [{name: app, key: s3cr3t-of-12-a, send: true}]}\n")
 	_, restart, err := adopt(reloadQueues)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func keySettings(at string) []*setting {
 		{path: at + "[].name", kind: kindString, need: true,
 			help: "The SharedAccessKeyName."},
 		{path: at + "[].key", kind: kindString, secret: true,
-			help: "The SharedAccessKey."},
+			help: "The SharedAccessKey, of at least 12 characters."},
 		{path: at + "[].keyFile", kind: kindString,
 			help: "A file that holds the key. Give one of the two."},
 		{path: at + "[].send", kind: kindBool, def: "false",

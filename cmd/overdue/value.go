@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	grammar "overdue/internal/address"
 )
 
 // kind says what the values of a setting look like.
@@ -245,22 +247,20 @@ func checkAddress(text string) error {
 	return nil
 }
 
-// checkEntity keeps to what Service Bus allows in the name of a queue.
+// checkEntity keeps to what Service Bus allows in the name of a queue, by the grammar that everything else reads
+// names by.
 func checkEntity(text string) error {
 	if text == "" {
 		return fmt.Errorf("%q is empty; give the name of a queue", text)
 	}
-	if n := utf8.RuneCountInString(text); n > 260 {
-		return fmt.Errorf("%q has %d characters; a queue name has at most 260", clip(text), n)
+	if n := utf8.RuneCountInString(text); n > grammar.MaxName {
+		return fmt.Errorf("%q has %d characters; a queue name has at most %d", clip(text), n, grammar.MaxName)
 	}
-	if !entityName.MatchString(text) {
-		return fmt.Errorf("%q is not the name of a queue; use letters, digits, '.', '-', '_' and '/', with a letter or digit at both ends", clip(text))
+	if at, err := grammar.Name(text); err != nil || at.Subscription != "" {
+		return fmt.Errorf("%q is not the name of a queue; use letters, digits, '.', '-', '_' and '/', with a letter or digit at both ends, and no segment that is empty or of dots", clip(text))
 	}
 	return nil
 }
-
-// entityName bounds what a name is made of; checkEntity bounds its length.
-var entityName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
 
 // checkURL keeps the value out of its errors: a webhook's URL often is its password.
 func checkURL(text string) error {

@@ -49,7 +49,7 @@ type namespace struct {
 }
 
 const (
-	brokerKey = "c2VjcmV0" // as in broker.yaml
+	brokerKey = "c2VjcmV0LWtleQ==" // as in broker.yaml
 	doorKey   = "ZG9vcnM="
 )
 
