@@ -160,7 +160,7 @@ func about(call Call, oneOf sas.Rights, path []string, behind int, hasBody bool)
 	} else {
 		q.behind = strings.ToLower(q.behind)
 	}
-	entity, err := address.URLPath(strings.Join(path[:len(path)-behind], "/"))
+	entity, err := address.URLPath("/" + strings.Join(path[:len(path)-behind], "/") + "/") // so that it has no slash more
 	if err != nil {
 		return Request{}, err
 	}
