@@ -39,7 +39,7 @@ func (l *SinkLink) Settle(d *Delivery, st amqp.DeliveryState) {
 	if !d.second {
 		l.forgetLocked(d)
 	}
-	s.ackLocked(amqp.RoleReceiver, d.id, !d.second, st)
+	s.outcomeLocked(d, st)
 }
 
 // forgetLocked removes d from the session and makes room for another.
@@ -154,6 +154,7 @@ func (s *Session) onDisposition(d *amqp.Disposition) {
 				v.link.topUpLocked()
 				return true
 			})
+			s.tellSharedLocked()
 		}
 		c.mu.Unlock()
 		return

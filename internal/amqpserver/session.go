@@ -34,7 +34,9 @@ type Session struct {
 	incomingWindow uint32 // transfer frames that the peer may still send
 	lastDelivery   uint32
 	hasDelivery    bool
+	repeats        bool // some of its delivery-ids do not rise
 	received       unsettled[*Delivery]
+	shared         map[uint32]amqp.DeliveryState // ids that several of received have, see shareLocked
 
 	// What we send.
 	nextOutgoingID       uint32
@@ -157,7 +159,7 @@ func (s *Session) overLocked(why *amqp.Error) []func() {
 	}
 	s.handles, s.posting, s.sinks = nil, nil, nil
 	s.acks = [2][]ack{}
-	s.received, s.sent = unsettled[*Delivery]{}, unsettled[*Outgone]{}
+	s.received, s.sent, s.shared = unsettled[*Delivery]{}, unsettled[*Outgone]{}, nil
 	s.ready.Broadcast()
 	s.c.room.Broadcast()
 	return calls

@@ -98,11 +98,9 @@ func (l *SinkLink) firstLocked(t *amqp.Transfer) *Delivery {
 		l.detachLocked(e)
 		return nil
 	}
-	if s.hasDelivery && int32(t.DeliveryID-s.lastDelivery) <= 0 {
-		s.endLocked(amqp.Errorf(amqp.ErrCondInvalidField, "Delivery-id %d follows %d and must be higher.", t.DeliveryID, s.lastDelivery))
+	if !s.takeIDLocked(t.DeliveryID) {
 		return nil
 	}
-	s.lastDelivery, s.hasDelivery = t.DeliveryID, true
 	l.deliveryCount++
 	l.credit--
 	d := &Delivery{Format: t.MessageFormat, link: l, id: t.DeliveryID}
@@ -155,6 +153,7 @@ func (l *SinkLink) finishLocked(d *Delivery, last []byte) {
 		return
 	}
 	l.unsettled++
+	l.s.shareLocked(d)
 	l.s.received.add(d.id, d)
 	if l.s.received.live > l.s.c.cfg.MaxUnsettled {
 		l.s.endLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The session has more than %d unsettled deliveries.", l.s.c.cfg.MaxUnsettled))

@@ -2,7 +2,10 @@
 
 package amqpserver
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // unsettled holds the unsettled deliveries of one direction of a session, in the order of their ids. A range of ids,
 // however wide, costs no more than the deliveries that are in it, and the space is that of the deliveries that live,
@@ -18,12 +21,21 @@ type entry[T comparable] struct {
 	value T // zero = settled
 }
 
-// add appends a delivery; ids must rise, as serial numbers do (RFC 1982), within a span of half their range.
+// add adds a delivery. Ids are serial numbers (RFC 1982) within a span of half their range. As a rule they rise; one that
+// comes late costs as many steps as there are higher ones, and one that is there already goes behind its equals.
 func (u *unsettled[T]) add(id uint32, value T) {
 	if len(u.entries) == cap(u.entries) && u.live <= len(u.entries)/2 {
 		u.compact()
 	}
-	u.entries = append(u.entries, entry[T]{id, value})
+	at := len(u.entries)
+	for at > u.head && int32(id-u.entries[at-1].id) < 0 {
+		at--
+	}
+	if e := (entry[T]{id, value}); at == len(u.entries) {
+		u.entries = append(u.entries, e)
+	} else {
+		u.entries = slices.Insert(u.entries, at, e)
+	}
 	u.live++
 }
 
@@ -56,12 +68,13 @@ func (u *unsettled[T]) find(id uint32) int {
 
 // remove forgets a delivery and reports whether it was there.
 func (u *unsettled[T]) remove(id uint32, value T) bool {
-	i := u.find(id)
-	if i == len(u.entries) || u.entries[i].id != id || u.entries[i].value != value {
-		return false
+	for i := u.find(id); i < len(u.entries) && u.entries[i].id == id; i++ {
+		if u.entries[i].value == value {
+			u.removeAt(i)
+			return true
+		}
 	}
-	u.removeAt(i)
-	return true
+	return false
 }
 
 func (u *unsettled[T]) removeAt(i int) {

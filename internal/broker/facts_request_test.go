@@ -230,3 +230,37 @@ func TestARequestKeepsTheLinkThatItNames(t *testing.T) {
 		}
 	})
 }
+
+// As threads of the Python SDK ask: it takes no lock around its count of deliveries.
+func TestRequestsThatShareADeliveryIDAreBothAnswered(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
+		r := rawOver(t, ns, opens)
+		q := r.requester(0, "q/$management")
+		r.send(&amqp.Flow{
+			IncomingWindow: 1000, OutgoingWindow: 1000, HasHandle: true, Handle: q.handle + 1,
+			HasDeliveryCount: true, LinkCredit: 2, HasLinkCredit: true,
+		}, nil)
+		for _, id := range []string{"one", "two"} {
+			request := amqp.Message{
+				Properties:            encoded(t, amqp.List{id, nil, nil, nil, "reply"}),
+				ApplicationProperties: encoded(t, amqp.Map{{Key: "operation", Value: "com.microsoft:peek-message"}}),
+				Body: amqp.AppendValueSection(nil, encoded(t, amqp.Map{
+					{Key: "from-sequence-number", Value: int64(0)}, {Key: "message-count", Value: int32(1)},
+				})),
+			}
+			r.send(&amqp.Transfer{
+				Handle: q.handle, HasDeliveryID: true, DeliveryID: 4, DeliveryTag: []byte{0, 0, 0, 1}, HasMessageFormat: true,
+			}, request.Append(nil))
+		}
+		for _, id := range []string{"one", "two"} {
+			_, answer := r.message()
+			if got := listedRaw(t, answer.Properties); len(got) < 6 || !bytes.Equal(got[5], encoded(t, id)) {
+				t.Errorf("answer to %x, want %x (%s)", got, encoded(t, id), id)
+			}
+		}
+		d, _ := await[*amqp.Disposition](r)
+		if _, accepted := d.State.(amqp.Accepted); d.First != 4 || !d.Settled || !accepted {
+			t.Errorf("disposition = %s, want delivery 4 accepted", amqp.Trace(d, 0))
+		}
+	})
+}

@@ -15,7 +15,14 @@ const (
 // other side. Both count up by one, because there are peers that insist on it;
 // they part where a delivery has not gone on, or where the relay has sent one of
 // its own. Ids are serial numbers and wrap.
-type idMap struct{ runs []run }
+//
+// What a peer calls its deliveries need not rise: the Python SDK repeats an id when
+// several threads send (Session._outgoing_transfer of azure/servicebus/_pyamqp). Each
+// is a delivery of its own on the other side, and gets its own outcome.
+type idMap struct {
+	runs     []run
+	unsorted bool // by the ids where they came from
+}
 
 // A run is n deliveries in a row, from the first's id where it came from and
 // where it went.
@@ -33,6 +40,8 @@ func (m *idMap) add(in, out uint32) {
 		if r := &m.runs[n-1]; in == r.in+r.n && out == r.out+r.n && r.n < maxRun {
 			r.n++
 			return
+		} else if !before(r.in+r.n-1, in) {
+			m.unsorted = true
 		}
 	}
 	if len(m.runs) == maxRuns {
@@ -44,7 +53,14 @@ func (m *idMap) add(in, out uint32) {
 // outs calls f with what the deliveries of r, as their sender knows them, are
 // on the other side. Those that have not gone on are left out.
 func (m *idMap) outs(r span, f func(span)) {
-	m.each(r, func(p run) (uint32, uint32) { return p.in, p.out }, f)
+	ends := func(p run) (uint32, uint32) { return p.in, p.out }
+	if m.unsorted {
+		for _, p := range m.runs {
+			p.meet(r, ends, f)
+		}
+		return
+	}
+	m.each(r, ends, f)
 }
 
 // ins is the inverse of outs.
@@ -54,21 +70,26 @@ func (m *idMap) ins(r span, f func(span)) {
 
 func (m *idMap) each(r span, ends func(run) (from, to uint32), f func(span)) {
 	for i := m.find(r.first, ends); i < len(m.runs); i++ {
-		from, to := ends(m.runs[i])
-		end := from + m.runs[i].n - 1
-		if before(r.last, from) {
+		if from, _ := ends(m.runs[i]); before(r.last, from) {
 			return
 		}
-		first, last := r.first, r.last
-		if before(first, from) {
-			first = from
-		}
-		if before(end, last) {
-			last = end
-		}
-		if !before(last, first) {
-			f(span{to + (first - from), to + (last - from)})
-		}
+		m.runs[i].meet(r, ends, f)
+	}
+}
+
+// meet calls f with what of r is in the run, as the other side knows it.
+func (p run) meet(r span, ends func(run) (from, to uint32), f func(span)) {
+	from, to := ends(p)
+	end := from + p.n - 1
+	first, last := r.first, r.last
+	if before(first, from) {
+		first = from
+	}
+	if before(end, last) {
+		last = end
+	}
+	if !before(last, first) {
+		f(span{to + (first - from), to + (last - from)})
 	}
 }
 

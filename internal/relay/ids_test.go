@@ -5,10 +5,13 @@ package relay
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"overdue/internal/amqp"
 	"overdue/internal/testseed"
 )
 
@@ -48,6 +51,53 @@ func TestIdsAreKnownOnBothSides(t *testing.T) {
 		if t.Failed() {
 			return
 		}
+	}
+}
+
+func TestIdsThatRepeatAreDeliveriesOfTheirOwn(t *testing.T) {
+	var m idMap
+	for out, in := range []uint32{5, 6, 6, 8, 7, 9} { // as threads of the Python SDK write them
+		m.add(in, uint32(out))
+	}
+	var outs, ins []span
+	m.outs(span{6, 7}, func(s span) { outs = append(outs, s) })
+	if want := []span{{1, 1}, {2, 2}, {4, 4}}; !slices.Equal(outs, want) {
+		t.Errorf("outs of 6 and 7 = %v, want %v", outs, want)
+	}
+	m.ins(span{1, 4}, func(s span) { ins = append(ins, s) })
+	if want := []span{{6, 6}, {6, 6}, {8, 8}, {7, 7}}; !slices.Equal(ins, want) {
+		t.Errorf("ins of 1 to 4 = %v, want %v", ins, want)
+	}
+}
+
+func TestDeliveriesThatShareAnIDAllGoOn(t *testing.T) {
+	for name, configure := range map[string]func(*Config){
+		"plain":   nil,
+		"watched": watching(&fakeWatcher{deliver: func(*Delivery) (Held, *amqp.Error) { return atOnce{}, nil }}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := setup(t, configure)
+				p := s.peer()
+				p.attachSender("s", 0, "orders")
+				p.expect("flow")
+				ids := []uint32{3, 3, 5, 4} // as threads of the Python SDK write them
+				for _, id := range ids {
+					p.tryTransfer(0, id)
+				}
+				got := p.came("disposition", "detach", "end", "close")
+				for _, id := range []string{"3", "4", "5"} {
+					if !slices.ContainsFunc(got, func(d string) bool {
+						return strings.HasPrefix(d, "disposition") && strings.Contains(d, id) && strings.Contains(d, "accepted")
+					}) {
+						t.Errorf("told %q, want %s accepted", got, id)
+					}
+				}
+				if n := len(s.waiting()); n != len(ids) {
+					t.Errorf("%d messages came through, want %d", n, len(ids))
+				}
+			})
+		})
 	}
 }
 
