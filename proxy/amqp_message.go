@@ -67,7 +67,7 @@ func (m *amqpMessage) readFields(raw *amqp.Message) (err error) {
 	if m.SessionID, err = idText(group, grouped, "group-id"); err != nil {
 		return err
 	}
-	if m.PartitionKey, err = idText(key, keyed, "partition key"); err != nil {
+	if m.PartitionKey, err = keyText(key, keyed); err != nil {
 		return err
 	}
 	if m.TTL, err = raw.Life(); err != nil {
@@ -95,6 +95,22 @@ func idText(r amqp.Reader, ok bool, name string) (string, error) {
 	if r.Err() != nil {
 		return "", sbrest.BadRequest("The message cannot be read: %s: %s.", name, r.Err())
 	}
+	return bounded(id, name)
+}
+
+// keyText is the partition key at r, "" when there is none. It is text even where it is no string: the Python SDK sends what it
+// has received back as binary.
+func keyText(r amqp.Reader, ok bool) (string, error) {
+	const name = "partition key"
+	if text := r; ok {
+		if key := text.Text(); text.Err() == nil {
+			return bounded(key, name)
+		}
+	}
+	return idText(r, ok, name)
+}
+
+func bounded(id, name string) (string, error) {
 	if n := utf8.RuneCountInString(id); n > maxID {
 		return "", sbrest.BadRequest("The %s has %d characters; at most %d are allowed.", name, n, maxID)
 	}

@@ -447,6 +447,19 @@ func TestWhatASendHasToKnowIsRead(t *testing.T) {
 	}
 }
 
+// The Python SDK sends back as binary what it has received.
+func TestAPartitionKeyOfAnyTextIsRead(t *testing.T) {
+	for _, key := range []any{"kä", []byte("kä")} {
+		sent, err := (&goamqp.Message{Annotations: goamqp.Annotations{"x-opt-partition-key": key}}).MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := readMessage(sent); err != nil || m.PartitionKey != "kä" {
+			t.Errorf("partition key %#v is read as %q, %v; want kä", key, m.PartitionKey, err)
+		}
+	}
+}
+
 func TestALifetimeStatedByItsEndIsRead(t *testing.T) {
 	from := time.Date(2033, 11, 6, 8, 49, 37, 0, time.UTC)
 	to := from.Add(time.Hour)

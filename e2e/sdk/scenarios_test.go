@@ -18,6 +18,7 @@ var scenarios = []struct{ name, sdks string }{
 	{"peek", "js python java"},
 	{"large-message", "js python java"},
 	{"message-too-large", "js python java"},
+	{"send-again", "js python java"},
 	{"subscribe", "js python java"},
 
 	{"complete", "js python java"},
@@ -36,6 +37,8 @@ var scenarios = []struct{ name, sdks string }{
 	{"lock-lost", "js python java"},
 	// The Java SDK settles on the link of the delivery or not at all.
 	{"settle-over-management", "js python"},
+	// The one that does not count its deliveries under a lock.
+	{"concurrent-requests", "python"},
 
 	{"session", "js python java"},
 	{"session-next", "js python java"},

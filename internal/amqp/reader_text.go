@@ -34,6 +34,30 @@ func (r *Reader) String() string {
 	}
 }
 
+// Text consumes a string, or a symbol or a binary that a peer sends in its place, and allocates it. Peers that keep no types
+// do so with what they have received. Anything but UTF-8 is an error.
+func (r *Reader) Text() string {
+	switch r.Next() {
+	case codeSymbol8, codeSymbol32:
+		return string(r.Symbol())
+	case codeBinary8, codeBinary32:
+		b := r.Binary()
+		if !utf8.Valid(b) {
+			r.failf("binary in the place of a string that is not UTF-8")
+			return ""
+		}
+		return string(b)
+	default:
+		return r.String()
+	}
+}
+
+// IsString reports whether the next value is a string.
+func (r *Reader) IsString() bool {
+	c := r.Next()
+	return c == codeString8 || c == codeString32
+}
+
 // IsText reports whether the next value is a string or a symbol.
 func (r *Reader) IsText() bool {
 	switch r.Next() {

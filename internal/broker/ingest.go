@@ -219,29 +219,31 @@ func nameField(properties amqp.Raw, field int, name string) (string, error) {
 }
 
 // ingestAnnotations notes what the sender's annotations ask for. It returns
-// the map without those that only the broker states, or nil when it has none.
+// the map as it is kept, or nil where that is how it came: without those that only
+// the broker states, and with strings for what has to be one.
 func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 	if raw == nil {
 		return nil, nil
 	}
 	r := amqp.NewReader(raw)
 	pairs, n := r.Map()
-	own := 0
+	other := false
 	for range n {
 		name := readName(&pairs)
 		value := amqp.NewReader(pairs.Raw())
 		switch {
 		case string(name) == annScheduledEnqueueTime:
 			if value.Null() {
-				own++ // not handed on: the Go SDK panics at it
+				other = true // not handed on: the Go SDK panics at it
 				break
 			}
 			out.ScheduledEnqueueTime = value.Timestamp().Time()
-		case string(name) == annPartitionKey, string(name) == annViaPartitionKey:
+		case isPartitionKey(name):
 			if value.Null() {
 				break
 			}
-			key := value.String()
+			other = other || !value.IsString()
+			key := value.Text()
 			if utf8.RuneCountInString(key) > maxIDLength {
 				return nil, errTooLong{string(name)}
 			}
@@ -249,16 +251,24 @@ func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 				out.PartitionKey = key
 			}
 		case ownAnnotation(name):
-			own++
+			other = true
 		default:
 			value.Check()
 		}
 		pairs.Fail(value.Err())
 	}
-	if err := whole(&r, &pairs); own == 0 || err != nil {
+	if err := whole(&r, &pairs); !other || err != nil {
 		return nil, err
 	}
-	return withoutOwn(raw, own), nil
+	return keptAnnotations(raw), nil
+}
+
+// isPartitionKey reports whether an annotation is one of the two that are strings.
+// The Python SDK sends what it has received back as binary (to_outgoing_amqp_message
+// in azure/servicebus/_transport/_pyamqp_transport.py), which its tests have the
+// service accept; the Go SDK panics at anything but a string in what it receives.
+func isPartitionKey(name []byte) bool {
+	return string(name) == annPartitionKey || string(name) == annViaPartitionKey
 }
 
 // partitionKey reads the partition key of a message that ingest has seen.
@@ -274,24 +284,28 @@ func partitionKey(encoded []byte) string {
 	return value.String()
 }
 
-// withoutOwn copies the map without its own entries of ours, and without a null
-// for a scheduled time.
-func withoutOwn(raw amqp.Raw, own int) amqp.Raw {
+// keptAnnotations copies a map that ingestAnnotations has seen as it is kept.
+func keptAnnotations(raw amqp.Raw) amqp.Raw {
 	r := amqp.NewReader(raw)
 	pairs, n := r.Map()
 	out, start := amqp.BeginMap(make([]byte, 0, len(raw)))
+	kept := 0
 	for range n {
 		pair := pairs.Rest()
 		name := readName(&pairs)
-		unsaid := string(name) == annScheduledEnqueueTime && pairs.Null()
-		if !unsaid {
-			pairs.Skip()
-		}
-		if !unsaid && !ownAnnotation(name) {
+		key := pair[:len(pair)-pairs.Len()]
+		value := amqp.NewReader(pairs.Raw())
+		switch {
+		case ownAnnotation(name), string(name) == annScheduledEnqueueTime && value.Null():
+			continue
+		case isPartitionKey(name) && !value.Null():
+			out = amqp.AppendString(append(out, key...), value.Text())
+		default:
 			out = append(out, pair[:len(pair)-pairs.Len()]...)
 		}
+		kept++
 	}
-	return amqp.EndMap(out, start, n-own)
+	return amqp.EndMap(out, start, kept)
 }
 
 // errTooLong is an identifier above the limit of the service.

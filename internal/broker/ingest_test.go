@@ -9,6 +9,7 @@ import (
 	"time"
 
 	sdk "github.com/Azure/go-amqp"
+	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqpserver"
@@ -72,6 +73,61 @@ func TestIdentifiersOfEveryTypeAreRead(t *testing.T) {
 		}
 		if got.MessageID != tc.want || got.SessionID != "s" {
 			t.Errorf("message-id %v: got %q, session %q; want %q, session s", tc.id, got.MessageID, got.SessionID, tc.want)
+		}
+	}
+}
+
+// Whatever its type, it is kept as the string that clients want to receive. The Python SDK sends back as binary what it has received.
+func TestAPartitionKeyIsAStringHoweverItCame(t *testing.T) {
+	raw := func(v any) []byte {
+		b, err := amqp.AppendValue(amqp.AppendDescriptor(nil, amqp.CodeMessageAnnotations), amqp.Map{
+			{Key: amqp.Symbol("x-opt-before"), Value: int64(1)},
+			{Key: amqp.Symbol(annPartitionKey), Value: v},
+			{Key: amqp.Symbol(annViaPartitionKey), Value: v},
+			{Key: amqp.Symbol(annSequenceNumber), Value: int64(7)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return amqp.AppendData(b, []byte("x"))
+	}
+	for _, v := range []any{"kä", amqp.Symbol("k"), []byte("kä"), nil} {
+		want := ""
+		switch v := v.(type) {
+		case string:
+			want = v
+		case amqp.Symbol:
+			want = string(v)
+		case []byte:
+			want = string(v)
+		}
+		got, refusal := ingest(raw(v))
+		if refusal != nil {
+			t.Errorf("a partition key %#v: %v", v, refusal)
+			continue
+		}
+		if got.PartitionKey != want || partitionKey(got.Body) != want {
+			t.Errorf("a partition key %#v is %q, in the message %q; want %q", v, got.PartitionKey, partitionKey(got.Body), want)
+		}
+		m, _ := amqp.ParseMessage(got.Body)
+		r := amqp.NewReader(m.MessageAnnotations)
+		kept := any(want)
+		if v == nil {
+			kept = nil
+		}
+		if diff := cmp.Diff(amqp.Map{
+			{Key: amqp.Symbol("x-opt-before"), Value: int64(1)},
+			{Key: amqp.Symbol(annPartitionKey), Value: kept}, {Key: amqp.Symbol(annViaPartitionKey), Value: kept},
+		}, r.Value()); diff != "" {
+			t.Errorf("annotations kept of %#v (-want +got):\n%s", v, diff)
+		}
+		if string(m.Body) != string(amqp.AppendData(nil, []byte("x"))) {
+			t.Errorf("the body became %x", m.Body)
+		}
+	}
+	for _, v := range []any{int64(1), []byte{0xff}, amqp.List{}, strings.Repeat("k", maxIDLength+1)} {
+		if _, refusal := ingest(raw(v)); refusal == nil || refusal.Condition != amqp.ErrCondNotAllowed {
+			t.Errorf("a partition key %.20v: %v, want not-allowed", v, refusal)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func parse(encoded []byte) (*Letter, error) {
 		l.State = sblink.State(r.Integer())
 	}
 	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-partition-key"); ok {
-		if key, isString := r.Value().(string); isString {
+		if key := r.Text(); r.Err() == nil {
 			l.PartitionKey = &key
 		}
 	}

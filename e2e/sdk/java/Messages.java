@@ -35,6 +35,7 @@ final class Messages {
         Harness.scenario("peek", Messages::peek);
         Harness.scenario("large-message", Messages::largeMessage);
         Harness.scenario("message-too-large", Messages::messageTooLarge);
+        Harness.scenario("send-again", Messages::sendAgain);
         Harness.scenario("subscribe", Messages::subscribe);
     }
 
@@ -65,6 +66,21 @@ final class Messages {
         Harness.check(m.getSequenceNumber() > 0, "sequence number " + m.getSequenceNumber());
         UUID.fromString(m.getLockToken());
         receiver.complete(m);
+    }
+
+    private static void sendAgain(Harness.Scene scene) {
+        ServiceBusSenderClient sender = scene.sender();
+        ServiceBusReceiverClient receiver = scene.receiver();
+        sender.sendMessage(new ServiceBusMessage("again").setPartitionKey("p-1"));
+        for (int i = 0; i < 3; i++) {
+            ServiceBusReceivedMessage m = Harness.receiveOne(receiver);
+            Harness.equal(m.getBody().toString(), "again", "body");
+            Harness.equal(m.getPartitionKey(), "p-1", "partition key");
+            if (i < 2) {
+                sender.sendMessage(new ServiceBusMessage(m));
+            }
+            receiver.complete(m);
+        }
     }
 
     private static void propertyTypes(Harness.Scene scene) {

@@ -162,3 +162,17 @@ scenario("subscribe", async (scene) => {
   assert.deepEqual([...got].sort((a, b) => a - b), Array.from({ length: count }, (_, i) => i));
   await receiveNothing(scene.receiver());
 });
+
+scenario("send-again", async (scene) => {
+  const sender = scene.sender();
+  const receiver = scene.receiver();
+  await sender.sendMessages({ body: "again", partitionKey: "p-1" });
+  for (let i = 0; i < 3; i++) {
+    const [m] = await receive(receiver, 1);
+    assert.deepEqual([m.body, m.partitionKey], ["again", "p-1"]);
+    if (i < 2) {
+      await sender.sendMessages(m);
+    }
+    await receiver.completeMessage(m);
+  }
+});

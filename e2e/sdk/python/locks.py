@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locks: kept, renewed by the SDK itself, and lost."""
 
+import threading
 import time
 from datetime import datetime, timedelta, timezone
 from unittest import mock
 
 from azure.servicebus import AutoLockRenewer, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus._pyamqp.performatives import TransferFrame
 from azure.servicebus.exceptions import MessageLockLostError
 
-from harness import equal, fails_with, receive, receive_nothing, scenario
+from harness import bodies, equal, fails_with, receive, receive_nothing, scenario
 
 
 def sleep_past(when, seconds):
@@ -73,3 +75,43 @@ def settle_over_management(scene):
     [d] = receive(dead, 1)
     equal(d.dead_letter_reason, "Late", "reason")
     dead.complete_message(d)
+
+
+@scenario("concurrent-requests")
+def concurrent_requests(scene):
+    # The SDK reads its count of deliveries, writes the frame and counts on, without a lock: threads that
+    # renew and peek at a time send several deliveries of one id. Here they always do.
+    threads = 4
+    scene.sender().send_messages([ServiceBusMessage(str(i)) for i in range(threads)])
+    receiver = scene.receiver()
+    mine = receive(receiver, threads)
+    receiver.peek_messages()  # opens the links
+    connection = receiver._handler._connection
+    together, write, ids = threading.Barrier(threads), connection._process_outgoing_frame, []
+
+    def written_together(channel, frame):
+        if isinstance(frame, TransferFrame):
+            ids.append(frame.delivery_id)
+            together.wait(20)
+        return write(channel, frame)
+
+    failed = []
+
+    def request(message):
+        try:
+            receiver.renew_message_lock(message)
+            equal(bodies(receiver.peek_messages(sequence_number=message.sequence_number)), bodies([message]), "peeked")
+        except Exception as err:  # reported below
+            failed.append(err)
+
+    with mock.patch.object(connection, "_process_outgoing_frame", written_together):
+        asking = [threading.Thread(target=request, args=[m]) for m in mine]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+    equal(failed, [], "requests that failed")
+    equal(len(set(ids)) < len(ids), True, f"delivery-ids {ids} that repeat:")
+    for m in mine:
+        receiver.complete_message(m)
+    receive_nothing(scene.receiver())

@@ -167,3 +167,17 @@ def subscribe(scene):
             break
     equal(got, list(range(count)), "bodies")
     receive_nothing(scene.receiver())
+
+
+@scenario("send-again")
+def send_again(scene):
+    sender, receiver = scene.sender(), scene.receiver()
+    sender.send_messages(ServiceBusMessage("again", partition_key="p-1"))
+    for _ in range(2):  # this SDK sends annotations that it has received back as binary
+        [m] = receive(receiver, 1)
+        equal((body(m), m.partition_key), ("again", "p-1"), "received")
+        sender.send_messages(m)
+        receiver.complete_message(m)
+    [m] = receive(receiver, 1)
+    equal(m.raw_amqp_message.annotations[b"x-opt-partition-key"], b"p-1", "partition key")
+    receiver.complete_message(m)
