@@ -376,6 +376,9 @@ func (c *Conn) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 	case closing:
 		return nil // whatever crossed our close
 	case s == nil:
+		if _, detach := p.(*amqp.Detach); detach {
+			return nil // the Python SDK detaches its links behind its end (Session.end of azure/servicebus/_pyamqp)
+		}
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "There is no session on channel %d.", ch)
 	}
 	switch p := p.(type) {

@@ -273,3 +273,22 @@ func TestHandlerIsToldOfItsDetachThoughThePeerIsSilent(t *testing.T) {
 		}
 	})
 }
+
+// The Python SDK ends its session first, and then detaches what it had in it.
+func TestADetachBehindTheEndIsOfNoInterest(t *testing.T) {
+	bubble(t, func(t *testing.T, sc *scene) {
+		p := sc.raw()
+		p.open()
+		p.begin(0)
+		p.attach(0, 0, amqp.RoleSender, "sink")
+		p.send(0, &amqp.End{}, nil)
+		p.send(0, &amqp.Detach{Handle: 0}, nil)
+		expect[*amqp.End](p)
+		p.send(0, &amqp.Begin{IncomingWindow: 5, OutgoingWindow: 5}, nil)
+		expect[*amqp.Begin](p)
+		p.send(0, &amqp.Close{}, nil)
+		if e := expect[*amqp.Close](p).Error; e != nil {
+			t.Errorf("the connection ended with %v, want no error", e)
+		}
+	})
+}

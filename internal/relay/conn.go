@@ -38,7 +38,7 @@ type conn struct {
 	saslInit  amqp.SASLInit // of the client, until upstream has it
 	reached   bool          // upstream has been dialled
 	unreached error         // what came of that
-	wrote     chan error    // how the writers ended
+	wrote     chan written  // how the writers ended
 
 	nodes map[string]*nodeLinks // by address
 
@@ -55,7 +55,7 @@ type conn struct {
 }
 
 func newConn(r *Relay, nc net.Conn, id uint64) *conn {
-	c := &conn{r: r, cfg: &r.cfg, id: id, active: 1, guest: r.strangers.EnterOf(nc), ownSession: r.cfg.Tokens != nil, wrote: make(chan error, 2)}
+	c := &conn{r: r, cfg: &r.cfg, id: id, active: 1, guest: r.strangers.EnterOf(nc), ownSession: r.cfg.Tokens != nil, wrote: make(chan written, 2)}
 	c.ctx, c.cancel = context.WithCancel(r.ctx)
 	c.room = sync.NewCond(&c.mu)
 	c.sides[client].init(c, client, "client", r.cfg.IdleTimeout)
@@ -181,8 +181,8 @@ func (c *conn) serve() error {
 		if c.sides[i].nc == nil {
 			continue
 		}
-		if werr := <-c.wrote; werr != nil && c.cause == nil {
-			c.cause = werr
+		if w := <-c.wrote; w.err != nil && !w.side.saidClose && c.cause == nil {
+			c.cause = w.err
 		}
 	}
 	down.nc.Close()
@@ -202,14 +202,10 @@ func (c *conn) start(s *side) {
 	go func() {
 		err := s.writeLoop()
 		if err != nil {
-			c.mu.Lock()
-			s.state = sideDead // nobody may wait for room in an output that nobody writes
-			c.room.Broadcast()
-			c.unlock()
-			s.nc.Close() // which the read loop notices
+			s.unwritable(isTimeout(err))
 			err = fmt.Errorf("%s: %w", s.name, err)
 		}
-		c.wrote <- err
+		c.wrote <- written{s, err}
 	}()
 }
 

@@ -41,6 +41,7 @@ type side struct {
 	idleTimeout time.Duration // advertised
 	deadline    time.Time     // of the handshake, then of the answer to our close
 	closeErr    *amqp.Error   // of our close
+	saidClose   bool          // the peer has closed, and need not hear anything more
 
 	open       *amqp.Open // the peer's
 	maxFrame   uint32     // the peer's
@@ -207,7 +208,7 @@ func (s *side) closed(cl *amqp.Close) error {
 	if s.state == sideOpen {
 		s.putLocked(0, &amqp.Close{}, nil)
 	}
-	s.state = sideDead
+	s.state, s.saidClose = sideDead, true
 	if s.closeErr == nil && cl.Error != nil {
 		return &peerClosed{cl.Error}
 	}
@@ -230,6 +231,9 @@ func (s *side) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 		return nil
 	}
 	h := s.halves[ch]
+	if _, detach := p.(*amqp.Detach); h == nil && detach {
+		return nil // the Python SDK detaches its links behind its end (Session.end of azure/servicebus/_pyamqp)
+	}
 	if h == nil {
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "There is no session on channel %d.", ch)
 	}
@@ -298,4 +302,25 @@ func (s *side) readError(err error) error {
 		return errHungUp
 	}
 	return err
+}
+
+// written is how the writer of a side ended.
+type written struct {
+	side *side
+	err  error
+}
+
+// unwritable follows a write that failed. What the peer has said before it hung up is still read: a client that closes
+// and does not wait for the answer, as the Python SDK, has not failed. From a peer that stalls nothing is awaited.
+func (s *side) unwritable(stalled bool) {
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	s.state = sideDead // nobody may wait for room in an output that nobody writes
+	s.deadline = time.Now().Add(s.c.cfg.CloseTimeout)
+	s.c.room.Broadcast()
+	if stalled {
+		s.nc.Close() // which the read loop notices
+		return
+	}
+	_ = s.nc.SetReadDeadline(s.deadline) // of a read that goes on; a failure shows in it
 }
