@@ -50,6 +50,7 @@ func (c *conn) AttachSink(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp.Error)
 	if class.Kind == rights.Coordinator {
 		return c.attachCoordinator(l)
 	}
+	l.Reply.Target = establishedTarget(l.Attach().Target)
 	// The Python SDK asks for rcv-settle-mode second and never settles: it waits for us to.
 	l.Reply.SettleFirst = true
 	a := addressOf(class.Address)
@@ -93,6 +94,11 @@ func (c *conn) AttachSource(l *amqpserver.SourceLink) (amqpserver.Source, *amqp.
 	if err != nil {
 		return nil, err
 	}
+	source := l.Attach().Source
+	if err := refuseSource(source); err != nil {
+		return nil, err
+	}
+	l.Reply.Source = establishedSource(source)
 	// A client holds what it receives to the size that we state. A message as large as the
 	// sender's link allows grows by our annotations, and a page of a peek by its envelope.
 	l.Reply.MaxMessageSize = 0 // no limit

@@ -48,7 +48,7 @@ func (m management) updateDisposition(_ *Entity, q *queue.Queue, a *arguments) r
 	}
 	how.Outcome = outcome
 	if a.txn != nil {
-		if refusal := m.txns.settle(a.txn.TxnID, q, how, tokens); refusal != nil {
+		if refusal := m.txns.settle(a.txn.TxnID, q, how, tokens, nil); refusal != nil {
 			return refused(refusal)
 		}
 		return ok(nil)

@@ -61,14 +61,14 @@ func (c *conn) acceptNext(l *amqpserver.SourceLink, e *Entity) {
 		l.Refuse(refusalOf(err)) // without effect where the link has gone
 		return
 	}
-	granted := *l.Attach().Source
+	granted := establishedSource(l.Attach().Source)
 	if granted.Filter, err = grantSession(granted.Filter, s.ID()); err != nil {
 		s.Close()
 		e.links.remove(l)
 		l.Refuse(malformed(err))
 		return
 	}
-	l.Reply.Source = &granted
+	l.Reply.Source = granted
 	if r := c.receiveSession(l, e, s); !l.Accept(r) {
 		r.Detached(nil) // the client has gone, and nobody took the session
 	}

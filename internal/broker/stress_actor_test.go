@@ -263,7 +263,7 @@ func (a *actor) transact(rounds int) {
 		one, first := a.note("sess")
 		two, second := a.note("in")
 		for _, err := range []*amqp.Error{
-			ts.settle(id, work.queue, queue.Settlement{Outcome: queue.Complete}, tokens),
+			ts.settle(id, work.queue, queue.Settlement{Outcome: queue.Complete}, tokens, nil),
 			ts.send(id, sess, []queue.Message{messageOf(one, first, "a")}),
 			ts.send(id, in, []queue.Message{messageOf(two, second, "b")}),
 		} {

@@ -227,8 +227,17 @@ func (s sending) commit() { _, _ = s.Send() }
 type settling struct {
 	queue *queue.Queue
 	*queue.Held
+	otherwise *queue.Settlement // what a rollback does to the deliveries; nil: their locks go on
 }
 
 func (s settling) possible() bool { return !s.queue.Closed() }
-func (s settling) rollback()      { s.Cancel() }
 func (s settling) commit()        { _ = s.Settle() } // see sending
+
+// rollback fails only when the messages have gone with their queue.
+func (s settling) rollback() {
+	if s.otherwise == nil {
+		s.Cancel()
+		return
+	}
+	_ = s.SettleEach(func(int) *queue.Settlement { return s.otherwise })
+}

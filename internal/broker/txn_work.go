@@ -68,14 +68,17 @@ func (ts *transactions) schedule(id []byte, e *Entity, ms []queue.Message) (seqs
 	return seqs, refusal
 }
 
-// settle is Queue.Settle within a transaction, of all or none.
-func (ts *transactions) settle(id []byte, q *queue.Queue, how queue.Settlement, tokens []queue.LockToken) *amqp.Error {
+// settle is Queue.Settle within a transaction, of all or none. After a rollback the
+// locks go on, or otherwise is done to the deliveries.
+func (ts *transactions) settle(
+	id []byte, q *queue.Queue, how queue.Settlement, tokens []queue.LockToken, otherwise *queue.Settlement,
+) *amqp.Error {
 	return ts.enlist(id, len(tokens), func() (part, *amqp.Error) {
 		h, err := q.Hold(how, tokens...)
 		if err != nil {
 			return nil, refusalOf(err)
 		}
-		return settling{q, h}, nil
+		return settling{q, h, otherwise}, nil
 	})
 }
 
@@ -86,29 +89,35 @@ func (ts *transactions) cancelScheduled(id []byte, q *queue.Queue, seqs []int64)
 		if err != nil {
 			return nil, refusalOf(err)
 		}
-		return settling{q, h}, nil
+		return settling{q, h, nil}, nil
 	})
 }
 
 // dispositionIn is Disposition within a transaction: the outcome takes effect
 // when that is committed, and until then the locks hold. After a rollback the
 // client still has the locks, and settles over $management: the link has
-// forgotten the deliveries.
+// forgotten the deliveries. What it has settled with its disposition it has let go
+// of, as Qpid JMS does: the default outcome of the link is what it gets then.
 func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*amqpserver.Outgone, settled bool) {
 	how, answer, refusal := settlementOf(txn.Outcome)
 	if refusal == nil && (txn.Outcome == nil || answer == nil) {
 		refusal = amqp.Errorf(amqp.ErrCondNotAllowed, "The disposition names a transaction and no outcome.")
 	}
+	tokens := make([]queue.LockToken, len(ds))
+	for i, d := range ds {
+		tokens[i] = d.Token.(queue.LockToken)
+	}
+	var otherwise *queue.Settlement
+	if settled {
+		otherwise = new(defaultOutcome(r.link.Attach().Source))
+	}
 	if refusal == nil {
-		tokens := make([]queue.LockToken, len(ds))
-		for i, d := range ds {
-			tokens[i] = d.Token.(queue.LockToken)
-		}
-		refusal = r.conn.txns.settle(txn.TxnID, r.queue, how, tokens)
+		refusal = r.conn.txns.settle(txn.TxnID, r.queue, how, tokens, otherwise)
 	}
 	switch {
 	case refusal != nil && settled:
 		r.conn.txns.doom(txn.TxnID, refusal)
+		r.queue.Settle(*otherwise, tokens...) // those whose locks are lost need nothing
 	case refusal != nil:
 		r.link.Settle(ds, &amqp.Rejected{Error: refusal})
 	case !settled:

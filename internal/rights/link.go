@@ -206,9 +206,11 @@ func unlisted(role amqp.Role, to terminus) *amqp.Error {
 	case to == toNothing:
 		return amqp.Errorf(amqp.ErrCondInvalidField, "The link has no source.")
 	case to == toDynamic:
-		return amqp.Errorf(amqp.ErrCondNotImplemented, "Temporary queues, which are attached to as dynamic, are not supported.")
+		return amqp.Errorf(amqp.ErrCondNotImplemented,
+			"Temporary queues and topics are not supported. Create a queue that is deleted when it is idle (AutoDeleteOnIdle).")
 	case to == toNoAddress && role == amqp.RoleSender:
-		return amqp.Errorf(amqp.ErrCondNotImplemented, "Anonymous senders, whose target has no address, are not supported.")
+		return amqp.Errorf(amqp.ErrCondNotImplemented,
+			"A sender without an address, which names one in each message, is not supported. Attach a sender for each entity.")
 	case to == toNoAddress:
 		return amqp.Errorf(amqp.ErrCondInvalidField, "The source of the link has no address.")
 	}
