@@ -67,6 +67,15 @@ var scenarios = []struct{ name, sdks string }{
 	{"websocket", "js python java"},
 	{"custom-endpoint", "js python java"},
 	{"administration", "js python java"},
+
+	// With Qpid JMS, which is no SDK of Azure.
+	{"jms-send-receive", "jms"},
+	{"jms-browse", "jms"},
+	{"jms-selector", "jms"},
+	{"jms-temporary", "jms"},
+	{"jms-anonymous", "jms"},
+	{"jms-rollback", "jms"},
+	{"jms-dead-letters", "jms"},
 }
 
 // scenariosOf returns the names of what sdk has to run, sorted.
