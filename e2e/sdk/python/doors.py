@@ -31,18 +31,15 @@ ENDPOINT = TLS_CONNECTION_STRING.split(";")[0].removeprefix("Endpoint=")
 
 
 def secure_scene(queue, transport, connection_string):
-    return Scene(
-        queue,
-        connection_string,
-        connection_verify=CA_FILE,
-        transport_type=transport,
-        custom_endpoint_address=ENDPOINT,
-    )
+    options = {"transport_type": transport} if transport else {}
+    return Scene(queue, connection_string, connection_verify=CA_FILE, custom_endpoint_address=ENDPOINT, **options)
 
 
 def send_and_receive(queue, transport, connection_string=TLS_CONNECTION_STRING):
     scene = secure_scene(queue, transport, connection_string)
     try:
+        # A custom endpoint means WebSocket where nothing else is said.
+        equal(scene.client._config.transport_type, transport or TransportType.AmqpOverWebsocket, "transport")
         scene.sender().send_messages([ServiceBusMessage("a"), ServiceBusMessage(b"b" * 200_000)])
         receiver = scene.receiver()
         for m in receive(receiver, 2):
@@ -59,6 +56,7 @@ def tls(scene):
 @scenario("websocket")
 def websocket(scene):
     send_and_receive(scene.queue, TransportType.AmqpOverWebsocket)
+    send_and_receive(scene.queue, None)
 
 
 @scenario("custom-endpoint")
