@@ -295,6 +295,11 @@ func (c *conn) tell(s *side, err error) (linger bool) {
 			s.putLocked(0, &amqp.Close{Error: e}, nil)
 		}
 	}
+	if s.at == client {
+		for _, h := range s.halves {
+			h.other().releaseUnsentLocked(nil)
+		}
+	}
 	s.state = sideDead
 	s.deadline = time.Now().Add(c.cfg.CloseTimeout)
 	_ = s.nc.SetWriteDeadline(s.deadline) // of a write that is stalled already; a failure shows in the write

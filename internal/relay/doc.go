@@ -11,7 +11,8 @@
 // drain, delivery tags, states, detach. So back pressure is the broker's: a
 // transfer waits here only while the session window of the other side is
 // closed, its output is full or a [Watcher] holds it, and the window of the
-// side it came from opens again only as transfers leave.
+// side it came from opens again only as transfers leave. What waits for a receiver
+// that goes is released upstream, because nobody has seen it.
 //
 // Nothing is assembled, but for the deliveries of links that have a [Watcher]
 // and of nodes that the relay answers itself.

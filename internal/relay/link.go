@@ -17,6 +17,7 @@ type link struct {
 	sender int        // the side whose peer sends
 	ends   [2]linkEnd // by side
 	gone   bool
+	left   bool // the client has detached, and gets nothing more
 
 	came coming  // the delivery whose frames are coming
 	pass passing // the delivery whose frames are going on
@@ -240,6 +241,10 @@ func (h *half) onDetachLocked(d *amqp.Detach) {
 	}
 	delete(h.links, d.Handle)
 	l.ends[h.side.at].gotDetach = true
+	if h.side.at == client && !l.left {
+		h.other().releaseUnsentLocked(l)
+		l.left = true
+	}
 	if l.node != nil {
 		l.node.onDetachLocked(h, l, d)
 	} else if !l.ends[1-h.side.at].sentDetach {

@@ -172,6 +172,9 @@ func (h *half) onEndLocked(e *amqp.End) {
 	h.gotEnd = true
 	delete(h.side.halves, h.in)
 	o := h.other()
+	if h.side.at == client {
+		o.releaseUnsentLocked(nil)
+	}
 	o.dropQueueLocked() // nobody takes it any more
 	if o.gotEnd {
 		h.dropQueueLocked()

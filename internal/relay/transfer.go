@@ -93,7 +93,7 @@ func (h *half) oweFlowLocked() {
 func (h *half) emitTransferLocked(e *entry) bool {
 	o, l := h.other(), e.link
 	end := &l.ends[o.side.at]
-	if end.sentDetach {
+	if end.sentDetach || l.left && l.sender == upstream {
 		return true
 	}
 	if e.transfer.Aborted {
