@@ -17,6 +17,7 @@ import (
 // is after: a hundred live messages behind it are left alone, but for the one that shows that a consumer has it.
 func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 	const lock, behind = 10 * time.Second, 100
+	frozen := 0 // scenes in which the line has kept something
 	for _, c := range []struct {
 		name   string
 		before int  // live messages
@@ -29,8 +30,7 @@ func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 		{"locked, behind a few", 10, true, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			frozen := 0 // scenes in which the line has kept something
-			for after := time.Duration(0); after < 60*time.Millisecond; after += time.Duration(sized(2, 6)) * time.Millisecond {
+			for after := 16 * time.Millisecond; after < 60*time.Millisecond; after += time.Duration(sized(3, 8)) * time.Millisecond {
 				play(t, func(s *scene) {
 					s.stamp = false // to be expired by hand
 					s.ns.Net.Delay(pipenet.Both, time.Millisecond)
@@ -64,16 +64,16 @@ func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 					}
 					s.ns.Net.Resume(pipenet.Both)
 					s.ns.Net.Cut()
-					time.Sleep(5 * time.Minute)
+					time.Sleep(2 * time.Minute)
 					if n := len(s.dead(workQueue)); n != 1 {
 						s.Errorf("frozen %v after the deadline: %d dead letters in the end, want the overdue one", after, n)
 					}
 				}, func(_ *scene, c *broker.Config) { c.Queues[0].LockDuration = lock })
 			}
-			if c.most > 0 && frozen == 0 {
-				t.Error("no scene has frozen a scan")
-			}
 		})
+	}
+	if frozen == 0 {
+		t.Error("no scene has frozen a scan")
 	}
 }
 
