@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"net"
 	"strings"
 
 	"overdue/internal/amqp"
@@ -74,7 +75,8 @@ func (c *conn) putToken(req *request) response {
 }
 
 // unknown names what does not exist by its URL, as the service does on $cbs; the JavaScript SDK's live tests of
-// entities that do not exist look for it. The host is that of the audience, or else the one that the client opened.
+// entities that do not exist look for it. The host is that of the audience, or else the one that the client opened; a port is no part of the name of a
+// namespace.
 func (c *conn) unknown(err *amqp.Error, audience string) *amqp.Error {
 	if err.Condition != amqp.ErrCondNotFound {
 		return err
@@ -82,6 +84,9 @@ func (c *conn) unknown(err *amqp.Error, audience string) *amqp.Error {
 	host, path := c.peer.Hostname(), audience
 	if _, rest, isURL := strings.Cut(audience, "://"); isURL {
 		host, path, _ = strings.Cut(rest, "/")
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
 	}
 	return notFound("sb://" + host + "/" + strings.Trim(path, "/"))
 }
