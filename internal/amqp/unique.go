@@ -30,6 +30,9 @@ func RepeatedKey(raw Raw) (key []byte, repeated bool) {
 		return nil, false
 	}
 	pairs, n := r.Map()
+	if n < 2 {
+		return nil, false
+	}
 	return pairs.repeated(n)
 }
 
