@@ -21,8 +21,9 @@ import (
 
 const (
 	adminReadTimeout = 10 * time.Second
-	// adminWriteTimeout leaves room for a profile of a minute.
-	adminWriteTimeout = 2 * time.Minute
+	// adminWriteTimeout leaves room for a profile of a minute, of which there is none at listen.probes.
+	adminWriteTimeout  = 2 * time.Minute
+	probesWriteTimeout = 10 * time.Second
 	adminStopTimeout  = 2 * time.Second
 )
 
@@ -161,20 +162,20 @@ func (p *process) startAll(ls *listeners) error {
 		}
 	}
 	p.adminAddr = ls.admin.Addr().String()
-	p.serveAdmin("admin", ls.admin, p.admin.handler())
+	p.serveAdmin("admin", ls.admin, p.admin.handler(), adminWriteTimeout)
 	if ls.probes != nil {
 		p.probesAddr = ls.probes.Addr().String()
-		p.serveAdmin("probes", ls.probes, p.admin.probes())
+		p.serveAdmin("probes", ls.probes, p.admin.probes(), probesWriteTimeout)
 	}
 	return nil
 }
 
 // serveAdmin serves what operators and probes ask. It ends after everything else, by stop.
-func (p *process) serveAdmin(name string, ln net.Listener, h http.Handler) {
-	s := newServer(h, adminReadTimeout, adminWriteTimeout, p.log)
+func (p *process) serveAdmin(name string, ln net.Listener, h http.Handler, write time.Duration) {
+	s := newServer(h, adminReadTimeout, write, p.log)
 	p.adminServers = append(p.adminServers, s)
 	go func() {
-		if err := s.Serve(limit(ln, maxAdminConns)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(yielding(ln, maxAdminConns)); !errors.Is(err, http.ErrServerClosed) {
 			p.life.fail(name, err)
 		}
 	}()
