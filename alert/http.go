@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"overdue/internal/outbound"
 )
 
 // maxConns bounds the connections to one sink; further requests wait for one to come free.
@@ -28,7 +30,7 @@ const maxComplaint = 200
 type HTTP struct {
 	URL     string        // http or https
 	Timeout time.Duration // of one request; 0 = 5 s
-	Client  *http.Client  // nil: one of its own
+	Client  *http.Client  // nil: one of its own. Redirects are followed by neither
 }
 
 // poster posts to one URL.
@@ -50,10 +52,12 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 		p.timeout = 5 * time.Second
 	}
 	if p.client == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport := outbound.Transport()
 		transport.MaxIdleConnsPerHost = maxConns
 		transport.MaxConnsPerHost = maxConns
-		p.client = &http.Client{Transport: transport}
+		p.client = outbound.New(transport, 0)
+	} else {
+		p.client = outbound.New(p.client.Transport, p.client.Timeout)
 	}
 	return p, nil
 }
@@ -76,6 +80,9 @@ func (p *poster) post(ctx context.Context, contentType string, body any) error {
 		// The text of a url.Error names the whole URL, which may hold a secret.
 		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 			err = wrapped.Err
+		}
+		if redirect := (*outbound.RedirectError)(nil); errors.As(err, &redirect) {
+			return fmt.Errorf("alert: %s: %w", p.sink, err) // it names the host
 		}
 		return fmt.Errorf("alert: %s at %s: %w", p.sink, p.host, err)
 	}

@@ -5,17 +5,22 @@ package alert
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/nicholas-fedor/shoutrrr/pkg/services/push/ntfy"
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
+
+	"overdue/internal/outbound"
 )
 
 const shoutrrrTimeout = 10 * time.Second
@@ -65,7 +70,23 @@ func newService(u *url.URL) (types.Service, error) {
 	if err := s.Initialize(u, log.New(io.Discard, "", 0)); err != nil {
 		return nil, err
 	}
+	refuseRedirects(s)
 	return s, nil
+}
+
+// refuseRedirects is for services that have a transport of their own; package outbound sees to the others.
+// TestShoutrrrServicesFollowNoRedirect knows them all.
+func refuseRedirects(s types.Service) {
+	switch s := s.(type) {
+	case *ntfy.Service:
+		transport := outbound.Transport()
+		transport.TLSClientConfig = &tls.Config{
+			MinVersion: tls.VersionTLS12, InsecureSkipVerify: s.Config.DisableTLSVerification, // as its URL says
+		}
+		s.SetHTTPClient(outbound.New(transport, ntfy.HTTPTimeout*time.Second))
+	case interface{ GetHTTPClient() *http.Client }: // gotify, mattermost
+		s.GetHTTPClient().CheckRedirect = outbound.Refuse
+	}
 }
 
 func (a *shoutrrr) Name() string { return a.name }

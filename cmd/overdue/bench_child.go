@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/outbound"
 )
 
 const (
@@ -43,7 +44,7 @@ type benchChild struct {
 	ready               time.Duration // from its start until it said that it was ready
 	reading             sync.WaitGroup
 	gone                chan struct{} // closed when the child has hung up
-	http                http.Client
+	http                *http.Client
 
 	mu    sync.Mutex
 	told  map[string]int // events by the message-id they are about
@@ -61,7 +62,7 @@ func startBenchChild(ctx context.Context, r role, settings map[string]string) (_
 	if err != nil {
 		return nil, fmt.Errorf("find the own binary: %w", err)
 	}
-	c := &benchChild{name: r.name, gone: make(chan struct{}), told: map[string]int{}, http: http.Client{Timeout: time.Minute}}
+	c := &benchChild{name: r.name, gone: make(chan struct{}), told: map[string]int{}, http: outbound.New(nil, time.Minute)}
 	c.cmd = exec.Command(binary, r.name, "--stop-with-stdin")
 	c.cmd.Args[0] = "overdue" // in tests the binary has another name
 	for _, v := range os.Environ() {

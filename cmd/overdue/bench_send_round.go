@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/outbound"
 )
 
 // benchAtOnce is how many clients send side by side.
@@ -73,7 +75,7 @@ func benchWorkersOf(ctx context.Context, address, queue string, payload, n, conn
 // openREST has HTTP clients that post the same message.
 func openREST(_ context.Context, c *benchChild, queue string, payload int) ([]benchWorker, func(), error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: benchAtOnce}
-	client := &http.Client{Transport: transport, Timeout: time.Minute}
+	client := outbound.New(transport, time.Minute)
 	url, body := "http://"+c.address()+"/"+queue+"/messages", bytes.Repeat([]byte("x"), payload)
 	send := func(ctx context.Context) (int, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))

@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+
+	"overdue/internal/outbound"
 )
 
 // The two queues of the demo. They are made alike; only the first is monitored.
@@ -35,6 +38,7 @@ const (
 type demo struct {
 	proc   *process
 	client *azservicebus.Client
+	http   *http.Client
 	n      int // messages per queue
 	began  time.Time
 	screen screen
@@ -89,7 +93,7 @@ func (p *program) runDemo(ctx context.Context, n int, s screen) (_ *demoResult, 
 		return nil, fmt.Errorf("make the demo's client: %w", err)
 	}
 	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // the broker goes next
-	d := &demo{proc: proc, client: client, n: n, screen: s}
+	d := &demo{proc: proc, client: client, http: outbound.New(nil, 0), n: n, screen: s}
 	return d.run(ctx)
 }
 

@@ -77,7 +77,7 @@ func (d *demo) sendEager(ctx context.Context, i int) error {
 		return fmt.Errorf("send to %s: %w", demoEager, err)
 	}
 	req.Header.Set("BrokerProperties", fmt.Sprintf(`{"MessageId":"message-%d","TimeToLive":%.3f}`, i, d.ttl(i).Seconds()))
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := d.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("send to %s: %w", demoEager, err)
 	}

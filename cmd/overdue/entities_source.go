@@ -14,6 +14,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/entities"
+	"overdue/internal/outbound"
 	"overdue/internal/sblink"
 )
 
@@ -87,14 +88,10 @@ func (c *config) adminAPI(ns *namespace, tokens sblink.TokenSource, taken ...str
 		}
 		endpoints = []string{u.Scheme + "://" + u.Host}
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() // proxies of the environment and all
+	transport := outbound.Transport()
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout / 2}).DialContext
 	transport.TLSHandshakeTimeout = dialTimeout / 2
-	client := &http.Client{
-		Transport: transport,
-		// A token is for who was asked.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	client := outbound.New(transport, 0) // a token is for who was asked
 	return &entities.Admin{
 		Endpoints: endpoints, Client: client, UserAgent: "overdue/" + version(),
 		Authorize: func(ctx context.Context, audience string) (string, error) {

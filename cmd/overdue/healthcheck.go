@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"overdue/internal/outbound"
 )
 
 // healthcheckCommand asks the process that was started with the same settings, which is
@@ -58,13 +60,12 @@ func (c *config) adminAddress(command string) (string, error) {
 // askTimeout bounds one question about readiness.
 const askTimeout = 3 * time.Second
 
+// thisMachine is the way to an admin port. A proxy of the environment would not get at it.
+func thisMachine() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
+
 // askReady asks /readyz. text says what is and what is not, check by check.
 func askReady(ctx context.Context, addr string) (ready bool, text string, err error) {
-	client := http.Client{
-		Timeout: askTimeout,
-		// The answer comes from this machine; a proxy of the environment would not get at it.
-		Transport: &http.Transport{DisableKeepAlives: true},
-	}
+	client := outbound.New(thisMachine(), askTimeout)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz?verbose", nil)
 	if err != nil {
 		return false, "", fmt.Errorf("ask http://%s/readyz: %w", addr, err)

@@ -24,7 +24,7 @@ const (
 	// adminWriteTimeout leaves room for a profile of a minute, of which there is none at listen.probes.
 	adminWriteTimeout  = 2 * time.Minute
 	probesWriteTimeout = 10 * time.Second
-	adminStopTimeout  = 2 * time.Second
+	adminStopTimeout   = 2 * time.Second
 )
 
 // A process is the rooms of one role, wired. Started in this order, stopped in reverse:

@@ -51,14 +51,15 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/address", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/dlq", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/kept", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink", "internal/tlsrecord"},
+		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/address", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/dlq", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/kept", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink", "internal/tlsrecord", "internal/outbound"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":               {[]string{"scheduler", "internal/address", "internal/amqp", "internal/atomxml", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/rights", "internal/sas", "internal/sbclient", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":             {[]string{"alert", "scheduler", "internal/entities", "internal/kept", "internal/operations", "internal/sblink"}, []string{backoff, goamqp, prometheus, sync, zap}},
-	"alert":               {[]string{"internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
+	"alert":               {[]string{"internal/outbound", "internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
 	"scheduler":           {[]string{"internal/inflight", "internal/kept", "internal/operations", "internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, bbolt, goamqp}},
 	"internal/operations": {others: []string{prometheus}},
+	"internal/outbound":   {},
 	"internal/redisstore": {[]string{"internal/kept"}, []string{goredis, sync}},
 	"internal/kept":       {},
 	"internal/redistest":  {[]string{"internal/freeport"}, []string{miniredis}},
@@ -91,7 +92,7 @@ var rooms = map[string]room{
 		[]string{"internal/amqp", "internal/amqpserver", "internal/broker", "internal/pipenet", "internal/queue", "internal/sas", "internal/sbclient"},
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
-	"internal/canary":    {[]string{"internal/sbclient"}, []string{azservicebus, prometheus, zap}},
+	"internal/canary":    {[]string{"internal/outbound", "internal/sbclient"}, []string{azservicebus, prometheus, zap}},
 	"internal/dlq":       {[]string{"internal/amqp", "internal/sblink", "scheduler"}, []string{bbolt, goamqp, sync}},
 	"internal/testseed":  {},
 	"internal/tlsrecord": {},

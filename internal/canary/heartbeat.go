@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"overdue/internal/outbound"
 )
 
 // heartbeatTimeout bounds one request.
@@ -20,7 +22,7 @@ const heartbeatTimeout = 10 * time.Second
 // Heartbeat asks for a URL every interval, as long as well says that all is well: a dead man's switch behind it
 // notices when that ends, for whatever reason. It returns when ctx ends. The URL may be a secret.
 func Heartbeat(ctx context.Context, rawURL string, interval time.Duration, well func(context.Context) error, log *zap.Logger) error {
-	client := &http.Client{Timeout: heartbeatTimeout}
+	client := outbound.New(nil, heartbeatTimeout)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	var before error
