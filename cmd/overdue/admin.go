@@ -73,15 +73,24 @@ func (a *admin) handler() http.Handler {
 	return mux
 }
 
+// adminHeader has to be 1 in a request that changes something. A process of this machine that is led here by
+// the redirect of another host does not send it, and a web page may not without asking first, which is not granted.
+const adminHeader = "Overdue-Admin"
+
 // local lets only callers on this machine through, and no web page that a browser on this
 // machine shows: such a page could otherwise stop the process, or read its
-// configuration through a name that it has pointed at loopback.
+// configuration through a name that it has pointed at loopback. Whatever is not a GET needs adminHeader on top.
 func local(h http.HandlerFunc) http.Handler {
 	guarded := http.NewCrossOriginProtection().Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil || !caller.Addr().Unmap().IsLoopback() || !isLoopback(r.Host) {
 			answer(w, http.StatusForbidden, "this endpoint answers only to this machine, under the name localhost or a loopback address")
+			return
+		}
+		if changes := r.Method != http.MethodGet && r.Method != http.MethodHead; changes && r.Header.Get(adminHeader) != "1" {
+			answer(w, http.StatusForbidden, fmt.Sprintf("%[1]s %[2]s changes this process and needs the header %[3]s: 1, which neither a redirect nor a form can bring: "+
+				"curl -X %[1]s -H '%[3]s: 1' http://%[4]s%[2]s", r.Method, r.URL.Path, adminHeader, r.Host))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, 4<<10)

@@ -39,6 +39,7 @@ func testAdmin(t *testing.T) *admin {
 func ask(a *admin, method, target, body string, change ...func(*http.Request)) (int, string) {
 	r := httptest.NewRequest(method, "http://localhost:9095"+target, strings.NewReader(body))
 	r.RemoteAddr = "127.0.0.1:40000"
+	r.Header.Set("Overdue-Admin", "1")
 	for _, c := range change {
 		c(r)
 	}
@@ -155,6 +156,29 @@ func TestOperatorsEndpointsAnswerOnlyThisMachine(t *testing.T) {
 	for target := range map[string]bool{"/livez": true, "/readyz": true, "/metrics": true} {
 		if code, _ := ask(a, "GET", target, "", callers["another machine"].change); code != 200 {
 			t.Errorf("GET %s from another machine = %d, want 200", target, code)
+		}
+	}
+}
+
+// What a redirect brings along is the method, the body and what the one who was led here says of itself.
+func TestWhatChangesSomethingNeedsAHeader(t *testing.T) {
+	for value, want := range map[string]bool{"1": true, "": false, "0": false, "true": false} {
+		for target, method := range map[string]string{"/drain": "POST", "/quitquitquit": "POST", "/loglevel": "PUT"} {
+			a := testAdmin(t)
+			code, text := ask(a, method, target, "level=debug", func(r *http.Request) {
+				r.Header.Set("Overdue-Admin", value)
+				if value == "" {
+					r.Header.Del("Overdue-Admin")
+				}
+			})
+			changed := a.life.current() != stateServing || len(a.quit) > 0 || a.level.Level() != zap.InfoLevel
+			if changed != want || (code == 403) == want {
+				t.Errorf("%s %s with Overdue-Admin: %q = %d, changed something %v; want that %v", method, target, value, code, changed, want)
+			}
+			cure := fmt.Sprintf("curl -X %s -H 'Overdue-Admin: 1' http://localhost:9095%s", method, target)
+			if !want && !strings.Contains(text, cure) {
+				t.Errorf("%s %s is refused with %q, want it to say %q", method, target, text, cure)
+			}
 		}
 	}
 }

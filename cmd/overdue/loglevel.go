@@ -60,4 +60,6 @@ PUT  /loglevel          level=debug, info, warn or error: another one
 POST /drain             do what SIGTERM does, and stay
 POST /quitquitquit      end at once
 GET  /debug/pprof/      profiles of Go
+
+PUT and POST need the header Overdue-Admin: 1.
 `

@@ -183,7 +183,7 @@ var roomSettings = []*setting{
 		help: "How much the journal holds at most; its file takes about twice as much. A full journal refuses sends. A companion has about 250 bytes, and a start reads them all: 64 MiB take a second."},
 
 	{path: "log.level", kind: kindChoice, def: "info", enum: []string{"debug", "info", "warn", "error"}, flag: "log-level",
-		help: "The least level that is logged, on stderr. `PUT /loglevel` with the body `level=debug` changes it at run time."},
+		help: "The least level that is logged, on stderr. `PUT /loglevel` with the body `level=debug` and the header `Overdue-Admin: 1` changes it at run time."},
 	{path: "log.format", kind: kindChoice, def: "auto", enum: []string{"auto", "json", "console"}, flag: "log-format",
 		help: "`auto` is console on a terminal and JSON elsewhere."},
 	{path: "log.frames", kind: kindBool, def: "false",
