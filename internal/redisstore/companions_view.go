@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	scanMost  = 500
-	deadPage  = 500
+	// As many of the longest that there may be are no more than one answer may have (mostAnswer).
+	scanMost  = 100
+	deadPage  = 64
 	glob      = `\*?[]^-`
 	allOfThem = "*"
 )

@@ -73,6 +73,7 @@ func Open(cfg Config) (*Store, error) {
 	if a.TLS {
 		options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots}
 	}
+	options.Dialer = boundedDial(redis.NewDialer(&redis.Options{DialTimeout: cfg.DialTimeout, TLSConfig: options.TLSConfig}))
 	h := sha256.New()
 	for _, name := range cfg.Fleet {
 		fmt.Fprintf(h, "%s\x00", strings.ToLower(name))

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// hostile is the address of a Redis that lets clients in and answers everything they ask with the same bytes. It counts
+// the connections that clients have closed.
+func hostile(t *testing.T, answer func(net.Conn)) (address string, closed *atomic.Int32) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	closed = &atomic.Int32{}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return // the test is over
+			}
+			go func() {
+				defer nc.Close()
+				b := make([]byte, 64<<10)
+				for {
+					n, err := nc.Read(b)
+					if err != nil {
+						closed.Add(1)
+						return
+					}
+					if bytes.Contains(bytes.ToLower(b[:n]), []byte("hello")) {
+						_, _ = io.WriteString(nc, "-ERR unknown command 'HELLO'\r\n") // as Redis 5 says
+						continue
+					}
+					answer(nc)
+				}
+			}()
+		}
+	}()
+	return "redis://" + ln.Addr().String(), closed
+}
+
+// What is stated and does not come must cost nothing: the client would make room for it at once.
+func TestAHostileRedisIsAsOneThatIsGone(t *testing.T) {
+	endless := func(piece string) func(net.Conn) {
+		b := []byte(strings.Repeat(piece, 4096))
+		return func(nc net.Conn) {
+			for {
+				if _, err := nc.Write(b); err != nil {
+					return
+				}
+			}
+		}
+	}
+	say := func(text string) func(net.Conn) {
+		return func(nc net.Conn) { _, _ = io.WriteString(nc, text) }
+	}
+	for name, answer := range map[string]func(net.Conn){
+		"an array":             say("*2000000000\r\n"),
+		"a map":                say("%2000000000\r\n"),
+		"a string":             say("$2000000000\r\n"),
+		"arrays in arrays":     endless("*1\r\n"),
+		"large arrays nested":  endless("*100000\r\n"),
+		"a line without end":   endless("+xxxxxxxxxxxxxxx"),
+		"attributes":           endless("|0\r\n"),
+		"an answer split late": func(nc net.Conn) { _, _ = nc.Write([]byte("*20000")); _, _ = nc.Write([]byte("00000\r\n")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, closed := hostile(t, answer)
+			s := open(t, address)
+			told := s.Told()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, _, err := told.Begin(t.Context(), "event")
+			runtime.ReadMemStats(&after)
+			var refused *excessError
+			if !errors.As(err, &refused) {
+				t.Fatalf("Begin = %v, want an excess", err)
+			}
+			if made := after.TotalAlloc - before.TotalAlloc; made > 8<<20 {
+				t.Errorf("%d MiB were allocated, want a few", made>>20)
+			}
+			if _, _, err := told.Begin(t.Context(), "event"); !errors.Is(err, ErrDown) {
+				t.Errorf("the next Begin = %v, want ErrDown: as of one that is gone", err)
+			}
+			eventually(t, func() error {
+				if closed.Load() == 0 {
+					return errors.New("the connection was not closed")
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// Many answers to what was asked together have one bound.
+func TestAHostileRedisIsBoundedInAPipeline(t *testing.T) {
+	value := "$" + "1000000" + "\r\n" + strings.Repeat("x", 1_000_000) + "\r\n"
+	address, _ := hostile(t, func(nc net.Conn) {
+		for range 1000 {
+			if _, err := io.WriteString(nc, value); err != nil {
+				return
+			}
+		}
+	})
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = strings.Repeat("k", 10)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := open(t, address).Mail().Pass(t.Context(), keys, make([][]byte, len(keys)))
+	runtime.ReadMemStats(&after)
+	var refused *excessError
+	if !errors.As(err, &refused) {
+		t.Errorf("Pass = %v, want an excess", err)
+	}
+	if made := after.TotalAlloc - before.TotalAlloc; made > 3*mostAnswer {
+		t.Errorf("%d MiB were allocated, want %d at most", made>>20, 3*mostAnswer>>20)
+	}
+}
+
+// Whoever listens begins anew.
+func TestAHostileRedisIsBoundedWhereItIsListenedTo(t *testing.T) {
+	address, closed := hostile(t, func(nc net.Conn) {
+		_, _ = io.WriteString(nc, "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$2000000000\r\n")
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	c := open(t, address).Companions()
+	go func() { ended <- c.Listen(ctx) }()
+	defer func() {
+		stop()
+		must(t, <-ended)
+	}()
+	eventually(t, func() error {
+		if closed.Load() < 2 {
+			return errors.New("the connection was not closed twice")
+		}
+		return nil
+	})
+}
+
+// loudConn is told something whenever it is read.
+type loudConn struct {
+	net.Conn
+	message []byte
+	every   time.Duration
+}
+
+func (c *loudConn) Read(b []byte) (int, error) {
+	time.Sleep(c.every) // fake
+	return copy(b, c.message), nil
+}
+
+func (c *loudConn) Write(b []byte) (int, error) { return len(b), nil }
+func (c *loudConn) Close() error                { return nil }
+
+// Who listens asks once and may be told for ever, if it is not too much at once.
+func TestWhoListensIsToldForEver(t *testing.T) {
+	message := []byte("*3\r\n$7\r\nmessage\r\n$4\r\nwake\r\n$1000\r\n" + strings.Repeat("0", 1000) + "\r\n")
+	for every, forEver := range map[time.Duration]bool{10 * time.Millisecond: true, 100 * time.Microsecond: false} {
+		synctest.Test(t, func(t *testing.T) {
+			nc, err := boundedDial(func(context.Context, string, string) (net.Conn, error) {
+				return &loudConn{message: message, every: every}, nil
+			})(t.Context(), "tcp", "redis")
+			must(t, err)
+			r := bufio.NewReader(nc)
+			for read := 0; read < 3*mostAnswer && err == nil; {
+				var n int
+				n, err = r.Read(make([]byte, 4096))
+				read += n
+			}
+			if (err == nil) != forEver {
+				t.Errorf("told %d bytes every %v for long: %v, want an error %v", len(message), every, err, !forEver)
+			}
+		})
+	}
+}
