@@ -51,12 +51,12 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/address", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/dlq", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/kept", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink", "internal/tlsrecord", "internal/outbound"},
+		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/address", "internal/broker", "internal/brokerhttp", "internal/canary", "internal/dlq", "internal/doctor", "internal/door", "internal/emulator", "internal/entities", "internal/kept", "internal/operations", "internal/queue", "internal/redisstore", "internal/relay", "internal/sas", "internal/sbclient", "internal/sblink", "internal/tlsrecord", "internal/outbound", "internal/visible"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":               {[]string{"scheduler", "internal/address", "internal/amqp", "internal/atomxml", "internal/door", "internal/inflight", "internal/operations", "internal/relay", "internal/rights", "internal/sas", "internal/sbclient", "internal/sbrest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":             {[]string{"alert", "scheduler", "internal/entities", "internal/kept", "internal/operations", "internal/sblink"}, []string{backoff, goamqp, prometheus, sync, zap}},
-	"alert":               {[]string{"internal/outbound", "internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
+	"alert":               {[]string{"internal/outbound", "internal/sbclient", "internal/sblink", "internal/visible"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
 	"scheduler":           {[]string{"internal/inflight", "internal/kept", "internal/operations", "internal/sbclient", "internal/sblink"}, []string{azcore, azservicebus, bbolt, goamqp}},
 	"internal/operations": {others: []string{prometheus}},
 	"internal/outbound":   {},
@@ -71,7 +71,7 @@ var rooms = map[string]room{
 	"internal/inflight":   {},
 	"internal/sbclient":   {others: []string{azservicebus, goamqp}},
 	"internal/entities":   {ours: []string{"internal/iso8601"}},
-	"internal/doctor":     {[]string{"internal/entities", "internal/iso8601", "internal/sblink"}, []string{azcore, azservicebus, goamqp, sync}},
+	"internal/doctor":     {[]string{"internal/entities", "internal/iso8601", "internal/sblink", "internal/visible"}, []string{azcore, azservicebus, goamqp, sync}},
 	"internal/amqp":       {},
 	"internal/accept":     {},
 	"internal/amqpserver": {ours: []string{"internal/accept", "internal/amqp"}},
@@ -96,6 +96,7 @@ var rooms = map[string]room{
 	"internal/dlq":       {[]string{"internal/amqp", "internal/sblink", "scheduler"}, []string{bbolt, goamqp, sync}},
 	"internal/testseed":  {},
 	"internal/tlsrecord": {},
+	"internal/visible":   {},
 	"internal/freeport":  {},
 	"internal/arch":      {},
 	"conformance":        {[]string{"internal/amqp", "internal/door"}, []string{sync}},
