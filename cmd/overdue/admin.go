@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+
+	"overdue/internal/visible"
 )
 
 // outboundTimeout bounds all checks of one /healthz/outbound together.
@@ -108,12 +110,12 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// answer writes one line of text. An error to write it is the caller's loss only.
+// answer writes text, of which a caller sees all. An error to write it is the caller's loss only.
 func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, text)
+	_, _ = fmt.Fprintln(w, visible.Lines(text))
 }
 
 func (a *admin) startupz(w http.ResponseWriter, _ *http.Request) {

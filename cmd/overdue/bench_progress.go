@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"io"
+
+	"overdue/internal/visible"
 )
 
 // A progress says on one line of a terminal what is being measured, and nothing where nobody looks.
@@ -15,16 +17,16 @@ type progress struct {
 
 func newProgress(w io.Writer, getenv func(string) string) *progress {
 	if !isTerminal(w) || getenv("TERM") == "dumb" {
-		w = nil
+		return &progress{}
 	}
-	return &progress{w: w}
+	return &progress{w: raw(w)}
 }
 
 // say replaces the line.
 func (p *progress) say(text string) {
 	if p.w != nil {
 		p.shown = true
-		_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s", text) // a terminal that is gone is no failure
+		_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s", visible.Text(text)) // a terminal that is gone is no failure
 	}
 }
 

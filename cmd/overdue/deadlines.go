@@ -18,6 +18,7 @@ import (
 	"overdue/internal/doctor"
 	"overdue/internal/kept"
 	"overdue/internal/sblink"
+	"overdue/internal/visible"
 	"overdue/scheduler"
 )
 
@@ -272,7 +273,7 @@ func (r *deadlinesResult) write(p *program, now time.Time) error {
 		fmt.Fprintln(t, "ENTITY\tDEADLINES\tSLOTS\tRINGING\tNEXT DUE\tLAST DUE")
 	}
 	for _, e := range r.Entities {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\n", printable(e.Entity), e.Deadlines, e.Slots, e.Ringing, until(e.Next, now), until(e.Last, now))
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\n", visible.Text(e.Entity), e.Deadlines, e.Slots, e.Ringing, until(e.Next, now), until(e.Last, now))
 	}
 	if len(r.Upcoming) > 0 {
 		fmt.Fprintln(t, "\nDEADLINE\tIN\tMESSAGE-ID\tSESSION\tSTATED")
@@ -282,21 +283,21 @@ func (r *deadlinesResult) write(p *program, now time.Time) error {
 		if u.Missed {
 			stated += ", missed, still to be told"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", u.Deadline.UTC().Format(milliseconds), until(u.Deadline, now), printable(cmp.Or(u.MessageID, "–")), printable(cmp.Or(u.SessionID, "–")), stated)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", u.Deadline.UTC().Format(milliseconds), until(u.Deadline, now), visible.Text(cmp.Or(u.MessageID, "–")), visible.Text(cmp.Or(u.SessionID, "–")), stated)
 	}
 	r.Fleet.write(t)
 	if r.Unreadable > 0 {
 		fmt.Fprintf(t, "%d companions cannot be read; the monitor will put them into the dead-letter queue of %s.\n", r.Unreadable, r.MonitorQueue)
 	}
 	for reason, n := range r.Undone {
-		fmt.Fprintf(t, "%d companions could not be done: %s.\n", n, printable(reason))
+		fmt.Fprintf(t, "%d companions could not be done: %s.\n", n, visible.Text(reason))
 	}
 	if r.More {
 		fmt.Fprintf(t, "There are more companions than the %d that were looked at.\n", deadlinesMost)
 	}
 	for _, e := range r.Entities {
 		if e.Ringing > 0 && now.Sub(e.Next) > time.Minute {
-			fmt.Fprintf(t, "%s has companions that were due more than a minute ago: consumers hold their messages, or no monitor runs.\n", printable(e.Entity))
+			fmt.Fprintf(t, "%s has companions that were due more than a minute ago: consumers hold their messages, or no monitor runs.\n", visible.Text(e.Entity))
 		}
 	}
 	return t.Flush()

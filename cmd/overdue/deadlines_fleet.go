@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"overdue/internal/visible"
 )
 
 // fleetDeadlines is what all monitors have together, as they have reported it to Redis.
@@ -71,7 +73,7 @@ func (f *fleetDeadlines) write(w io.Writer) {
 	case f == nil:
 		return
 	case f.Error != "":
-		fmt.Fprintf(w, "\nWhat the monitors have together is not known: %s.\n", f.Error)
+		fmt.Fprintf(w, "\nWhat the monitors have together is not known: %s.\n", visible.Text(f.Error))
 		return
 	case f.Monitors == 0:
 		fmt.Fprintf(w, "\nNo monitor has reported to Redis lately.\n")
@@ -84,6 +86,6 @@ func (f *fleetDeadlines) write(w io.Writer) {
 		fmt.Fprintln(w, "ENTITY\tIN HAND\tMISSED")
 	}
 	for _, e := range f.Entities {
-		fmt.Fprintf(w, "%s\t%d\t%d\n", printable(e.Entity), e.InHand, e.Missed)
+		fmt.Fprintf(w, "%s\t%d\t%d\n", visible.Text(e.Entity), e.InHand, e.Missed)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"overdue/internal/visible"
 )
 
 // queueCounts is what the demo shows of a queue.
@@ -38,9 +40,9 @@ const (
 // newScreen draws in place on a terminal that is wide enough, and writes a line per
 // second elsewhere.
 func newScreen(w io.Writer, getenv func(string) string) screen {
-	if f, ok := w.(*os.File); ok && isTerminal(f) && getenv("TERM") != "dumb" {
+	if f, ok := raw(w).(*os.File); ok && isTerminal(f) && getenv("TERM") != "dumb" {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width >= screenWidth {
-			return &liveScreen{w: w, color: getenv("NO_COLOR") == ""}
+			return &liveScreen{w: f, color: getenv("NO_COLOR") == ""}
 		}
 	}
 	return &lineScreen{w: w}
@@ -81,6 +83,7 @@ type liveScreen struct {
 // breaks would upset the count of rows.
 func (s *liveScreen) say(text string) {
 	s.drawn = 0 // the picture above stays
+	text = visible.Lines(text)
 	for len(text) > screenWidth {
 		cut := strings.LastIndexByte(text[:screenWidth], ' ')
 		if cut <= 0 {

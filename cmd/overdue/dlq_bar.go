@@ -38,12 +38,12 @@ func (b *bar) add(n int) {
 	b.last = time.Now()
 	full := dlqBarWidth * min(b.done, b.all) / max(b.all, 1)
 	rate := float64(b.done) / max(time.Since(b.began).Seconds(), 0.001)
-	fmt.Fprintf(b.p.stdout, "\r[%s%s] %d of %d %s, %.0f/s ", strings.Repeat("=", full), strings.Repeat(" ", dlqBarWidth-full), b.done, b.all, b.verb, rate)
+	fmt.Fprintf(raw(b.p.stdout), "\r[%s%s] %d of %d %s, %.0f/s ", strings.Repeat("=", full), strings.Repeat(" ", dlqBarWidth-full), b.done, b.all, b.verb, rate)
 }
 
 // end clears the line.
 func (b *bar) end() {
 	if b.p != nil {
-		fmt.Fprintf(b.p.stdout, "\r%s\r", strings.Repeat(" ", dlqBarWidth+60))
+		fmt.Fprintf(raw(b.p.stdout), "\r%s\r", strings.Repeat(" ", dlqBarWidth+60))
 	}
 }

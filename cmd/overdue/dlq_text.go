@@ -14,10 +14,10 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"overdue/internal/dlq"
+	"overdue/internal/visible"
 )
 
 // dlqLetter is the JSON form of a dead letter. Its body is there only where it is shown whole.
@@ -77,16 +77,6 @@ func bodyText(l *dlq.Letter) (text string, isText bool, err error) {
 	return base64.StdEncoding.EncodeToString(b), false, nil
 }
 
-// printable is text without what would move the cursor or hide something.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '·'
-		}
-		return r
-	}, s)
-}
-
 // dlqList prints a line for each dead letter as it comes, or JSON at the end.
 type dlqList struct {
 	out     io.Writer
@@ -116,7 +106,7 @@ func (d *dlqList) add(l *dlq.Letter) error {
 	if !l.Due.IsZero() {
 		due = l.Due.Format(time.RFC3339)
 	}
-	fmt.Fprintf(d.table, "%d\t%s\t%s\t%s\t%s\t%s\n", l.Number, l.EnqueuedTime.Format(time.RFC3339), due, printable(l.MessageID), printable(l.Reason), printable(clip(l.Description)))
+	fmt.Fprintf(d.table, "%d\t%s\t%s\t%s\t%s\t%s\n", l.Number, l.EnqueuedTime.Format(time.RFC3339), due, visible.Text(l.MessageID), visible.Text(l.Reason), visible.Text(clip(l.Description)))
 	if d.n++; d.n%listFlush == 0 {
 		return d.table.Flush()
 	}
@@ -157,7 +147,7 @@ func (s *dlqSurvey) write(out io.Writer) error {
 			fmt.Fprintf(&b, "  … and %d more reasons\n", len(reasons)-i)
 			break
 		}
-		name := printable(reason)
+		name := visible.Text(reason)
 		if name == "" {
 			name = "(no reason)"
 		}
@@ -233,22 +223,17 @@ func (d *dlqShow) write(j dlqLetter) error {
 		if all, isMap := value.(map[string]any); isMap {
 			fmt.Fprintf(&b, "%s:\n", name)
 			for _, k := range slices.Sorted(maps.Keys(all)) {
-				fmt.Fprintf(&b, "  %s: %s\n", printable(k), printable(fmt.Sprint(all[k])))
+				fmt.Fprintf(&b, "  %s: %s\n", visible.Text(k), visible.Text(fmt.Sprint(all[k])))
 			}
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %s\n", name, printable(fmt.Sprint(value)))
+		fmt.Fprintf(&b, "%s: %s\n", name, visible.Text(fmt.Sprint(value)))
 	}
 	what := "body"
 	if !isText {
 		what = "body, in base64"
 	}
-	fmt.Fprintf(&b, "%s:\n%s\n\n", what, strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return '·'
-	}, *body))
+	fmt.Fprintf(&b, "%s:\n%s\n\n", what, visible.Lines(*body))
 	_, err = io.WriteString(d.out, b.String())
 	return err
 }

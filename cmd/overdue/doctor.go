@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"overdue/internal/doctor"
+	"overdue/internal/visible"
 	"overdue/scheduler"
 )
 
@@ -98,7 +100,7 @@ func (p *program) doctor(ctx context.Context, c *config, names []string, o docto
 		return errors.New("interrupted before the end")
 	}
 	if !o.json {
-		if err := result.WriteText(p.stdout, p.colour()); err != nil {
+		if err := result.WriteText(raw(p.stdout), p.colour()); err != nil {
 			return err
 		}
 	}
@@ -109,7 +111,7 @@ func (p *program) doctor(ctx context.Context, c *config, names []string, o docto
 		if len(result.Fixed) > 0 {
 			result.Report = doctor.Examine(ctx, cfg)
 			if !o.json {
-				if err := result.WriteText(p.stdout, p.colour()); err != nil {
+				if err := result.WriteText(raw(p.stdout), p.colour()); err != nil {
 					return err
 				}
 			}
@@ -157,7 +159,7 @@ func (p *program) withoutNamespace(ctx context.Context, c *config, o doctorOptio
 	if o.json {
 		err = writeJSON(p.stdout, doctorReport{Report: r, Hint: noNamespaceHint()})
 	} else {
-		err = r.WriteText(p.stdout, p.colour())
+		err = r.WriteText(raw(p.stdout), p.colour())
 	}
 	return errors.Join(err, o.verdict(r))
 }
@@ -269,8 +271,13 @@ func (p *program) colour() bool {
 
 // writeJSON prints v for programs.
 func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(visible.JSON(b.Bytes()))
+	return err
 }

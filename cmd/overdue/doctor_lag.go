@@ -99,7 +99,7 @@ func (p *program) lag(ctx context.Context, c *config, o lagOptions) error {
 	if o.json {
 		err = writeJSON(p.stdout, r)
 	} else {
-		err = r.writeGraph(p.stdout, p.colour())
+		err = r.writeGraph(raw(p.stdout), p.colour())
 	}
 	return errors.Join(err, r.verdict())
 }

@@ -14,6 +14,7 @@ import (
 
 	"overdue/internal/dlq"
 	"overdue/internal/sblink"
+	"overdue/internal/visible"
 	"overdue/scheduler"
 )
 
@@ -125,9 +126,9 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 	if o.json {
 		return writeJSON(p.stdout, x)
 	}
-	fmt.Fprintf(p.stdout, "%s in %s: %s\n", printable(id), x.Entity, x.Verdict)
+	fmt.Fprintf(p.stdout, "%s in %s: %s\n", visible.Text(id), x.Entity, x.Verdict)
 	for _, e := range x.Timeline {
-		if _, err = fmt.Fprintf(p.stdout, "  %s  %s\n", e.Time.Format(milliseconds), printable(e.Text)); err != nil {
+		if _, err = fmt.Fprintf(p.stdout, "  %s  %s\n", e.Time.Format(milliseconds), visible.Text(e.Text)); err != nil {
 			return err
 		}
 	}

@@ -7,8 +7,11 @@ import (
 	"os"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/term"
+
+	"overdue/internal/visible"
 )
 
 // newLog logs to w in the configured format. The level can be changed while it runs.
@@ -24,13 +27,31 @@ func newLog(w io.Writer, c logConfig) (*zap.Logger, zap.AtomicLevel, error) {
 	if c.Format == "console" || c.Format == "auto" && isTerminal(w) {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
-		encoder = zapcore.NewConsoleEncoder(encoding)
+		encoder = oneLine{zapcore.NewConsoleEncoder(encoding)}
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), level, nil
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(visible.NewWriter(w))), level)), level, nil
+}
+
+// oneLine keeps what is told of an entry on its line: fields are JSON, and a message is not.
+type oneLine struct{ zapcore.Encoder }
+
+func (o oneLine) Clone() zapcore.Encoder { return oneLine{o.Encoder.Clone()} }
+
+func (o oneLine) EncodeEntry(e zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
+	e.Message = visible.Text(e.Message)
+	return o.Encoder.EncodeEntry(e, fields)
+}
+
+// raw is w without escapes, for what moves the cursor or has a colour. No text from outside may go there as it is.
+func raw(w io.Writer) io.Writer {
+	if v, ok := w.(*visible.Writer); ok {
+		return v.Unwrap()
+	}
+	return w
 }
 
 // isTerminal reports whether somebody looks at w.
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := raw(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -19,6 +19,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"overdue/internal/visible"
 )
 
 // Exit codes.
@@ -35,11 +37,12 @@ func main() {
 // run is the whole program. It returns when the command is done or when ctx has ended
 // and everything has been stopped.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
-	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
+	// Ids and names come from outside, and may be commands of a terminal.
+	p := &program{getenv: getenv, stdout: visible.NewWriter(stdout), stderr: visible.NewWriter(stderr)}
 	root := p.rootCommand()
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
 	err := root.ExecuteContext(ctx)
 	// What cobra finds wrong with the arguments comes before any command has run.
 	if err != nil && !p.running {
@@ -54,7 +57,7 @@ func exitCode(err error, stderr io.Writer) int {
 		return 0
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		fmt.Fprintf(stderr, "overdue: %s\n", line)
+		fmt.Fprintf(stderr, "overdue: %s\n", visible.Text(line))
 	}
 	if usage := (*configError)(nil); errors.As(err, &usage) {
 		return exitUsage
@@ -65,8 +68,8 @@ func exitCode(err error, stderr io.Writer) int {
 // program is what the commands share.
 type program struct {
 	getenv         func(string) string
-	stdout, stderr io.Writer
-	running        bool // a command has begun
+	stdout, stderr io.Writer // of visible; see raw
+	running        bool      // a command has begun
 }
 
 // rootCommand is the tree of commands. Errors and usage are printed by exitCode alone, so

@@ -18,6 +18,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/spf13/cobra"
+
+	"overdue/internal/visible"
 )
 
 const (
@@ -248,9 +250,9 @@ func (p *program) send(ctx context.Context, c *config, entity string, template *
 		return errors.Join(err, writeJSON(p.stdout, r))
 	}
 	if err == nil && o.count == 1 {
-		_, err = fmt.Fprintf(p.stdout, "sent %s to %s\n", r.MessageIDs[0], entity)
+		_, err = fmt.Fprintf(p.stdout, "sent %s to %s\n", visible.Text(r.MessageIDs[0]), entity)
 	} else if err == nil {
-		_, err = fmt.Fprintf(p.stdout, "sent %d messages to %s, %s to %s\n", r.Sent, entity, r.MessageIDs[0], r.MessageIDs[r.Sent-1])
+		_, err = fmt.Fprintf(p.stdout, "sent %d messages to %s, %s to %s\n", r.Sent, entity, visible.Text(r.MessageIDs[0]), visible.Text(r.MessageIDs[r.Sent-1]))
 	}
 	return err
 }

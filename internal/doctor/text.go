@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"overdue/internal/visible"
 )
 
 // colours of severities on a terminal, by number of SGR.
 var colours = map[Severity]string{OK: "32", Unknown: "36", Advice: "34", Warning: "33", Error: "1;31"}
 
-// WriteText writes a line for each check, under its subject, and the fix of each that has one.
+// WriteText writes a line for each check, under its subject, and the fix of each that has one. What comes from outside is escaped;
+// colours are not.
 func (r *Report) WriteText(w io.Writer, colour bool) error {
 	var b bytes.Buffer
 	subject := ""
@@ -20,19 +23,19 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 		f := &r.Findings[i]
 		if f.Subject != subject {
 			subject = f.Subject
-			fmt.Fprintf(&b, "\n%s\n", subject)
+			fmt.Fprintf(&b, "\n%s\n", visible.Text(subject))
 		}
 		mark := fmt.Sprintf("%-8s", f.Severity)
 		if colour {
 			mark = "\x1b[" + colours[f.Severity] + "m" + mark + "\x1b[0m"
 		}
-		fmt.Fprintf(&b, "  %s %s\n", mark, f.Summary)
+		fmt.Fprintf(&b, "  %s %s\n", mark, visible.Text(f.Summary))
 		if f.Fix != "" {
 			by := ""
 			if f.Fixable {
 				by = "  (overdue doctor --fix does it)"
 			}
-			fmt.Fprintf(&b, "           fix: %s%s\n", f.Fix, by)
+			fmt.Fprintf(&b, "           fix: %s%s\n", visible.Text(f.Fix), by)
 		}
 	}
 	var counts []string
@@ -44,7 +47,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	if len(counts) == 0 {
 		counts = []string{"all is well"}
 	}
-	fmt.Fprintf(&b, "\n%s: %s.\n", r.Namespace, strings.Join(counts, ", "))
+	fmt.Fprintf(&b, "\n%s: %s.\n", visible.Text(r.Namespace), strings.Join(counts, ", "))
 	_, err := b.WriteTo(w)
 	return err
 }
