@@ -40,7 +40,7 @@ type postableAlert struct {
 }
 
 func (a *alertmanager) Page(ctx context.Context, p Page) error {
-	title, text, err := a.text.of(p)
+	p, title, text, err := a.text.of(p)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func NewTeams(name string, cfg HTTP, text Text) (Pager, error) {
 func (c *chat) Name() string { return c.name }
 
 func (c *chat) Page(ctx context.Context, p Page) error {
-	title, text, err := c.text.of(p)
+	p, title, text, err := c.text.of(p)
 	if err != nil {
 		return err
 	}

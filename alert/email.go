@@ -100,7 +100,7 @@ func (a *email) message(p Page, title, text string) (*mail.Msg, error) {
 }
 
 func (a *email) Page(ctx context.Context, p Page) error {
-	title, text, err := a.text.of(p)
+	p, title, text, err := a.text.of(p)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"overdue/internal/outbound"
+	"overdue/internal/visible"
 )
 
 // maxConns bounds the connections to one sink; further requests wait for one to come free.
@@ -62,7 +63,7 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 	return p, nil
 }
 
-// post takes any 2xx for an acceptance. 429 and 503 say when to come again, other 4xx that it is of no use.
+// post sends body as JSON, in which nothing is hidden from who reads it as it is. It takes any 2xx for an acceptance. 429 and 503 say when to come again, other 4xx that it is of no use.
 func (p *poster) post(ctx context.Context, contentType string, body any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -70,7 +71,7 @@ func (p *poster) post(ctx context.Context, contentType string, body any) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(b))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(visible.JSON(b)))
 	if err != nil {
 		return backoff.Permanent(fmt.Errorf("alert: %s at %s: the request cannot be made", p.sink, p.host))
 	}

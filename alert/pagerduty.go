@@ -42,7 +42,7 @@ func NewPagerDuty(name string, cfg PagerDutyConfig, text Text) (Pager, error) {
 func (a *pagerDuty) Name() string { return a.name }
 
 func (a *pagerDuty) Page(ctx context.Context, p Page) error {
-	title, text, err := a.text.of(p)
+	p, title, text, err := a.text.of(p)
 	if err != nil {
 		return err
 	}

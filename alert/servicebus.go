@@ -15,6 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"overdue/internal/sbclient"
+	"overdue/internal/visible"
 )
 
 // sendTime bounds one try to send an event to an entity.
@@ -56,6 +57,7 @@ func (a *serviceBus) Alert(ctx context.Context, e Event) error {
 // eventMessage is e as a message of its own.
 func eventMessage(e Event) (*azservicebus.Message, error) {
 	body, err := json.Marshal(e)
+	body = visible.JSON(body)
 	if err != nil {
 		return nil, backoff.Permanent(err)
 	}

@@ -93,7 +93,7 @@ func (a *shoutrrr) Name() string { return a.name }
 
 // Page waits for the service, or ten seconds: the library knows no context.
 func (a *shoutrrr) Page(_ context.Context, p Page) error {
-	title, text, err := a.text.of(p)
+	_, title, text, err := a.text.of(p)
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func TestAPageInWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if title, body, err := text.of(p); title != "10 in orders" || body != "m-1;" || err != nil {
+	if _, title, body, err := text.of(p); title != "10 in orders" || body != "m-1;" || err != nil {
 		t.Errorf("with templates: %q, %q, %v", title, body, err)
 	}
 	for _, bad := range []string{"{{", "{{.Nothing}}", "{{.Oldest.Data.Nothing}}"} {

@@ -4,10 +4,14 @@ package alert
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"overdue/internal/visible"
 )
 
 // Bounds of what is said, in characters.
@@ -39,15 +43,16 @@ func NewText(title, text string) (t Text, err error) {
 		{Labels: map[string]string{"entity": "orders"}, Count: 1, Total: 1, Oldest: &e, Samples: []Event{e}},
 		{Labels: map[string]string{"entity": "orders"}, Resolved: true, Total: 1},
 	} {
-		if _, _, err := t.of(p); err != nil {
+		if _, _, _, err := t.of(p); err != nil {
 			return Text{}, err
 		}
 	}
 	return t, nil
 }
 
-// of is the page in words. An error comes from a template, and is final.
-func (t Text) of(p Page) (title, text string, err error) {
+// of is the page in words, and as people may see it. An error comes from a template, and is final.
+func (t Text) of(raw Page) (p Page, title, text string, err error) {
+	p = raw.visible()
 	title, text = p.Title(), p.Text()
 	for _, part := range []struct {
 		t  *pageTemplate
@@ -58,11 +63,40 @@ func (t Text) of(p Page) (title, text string, err error) {
 		}
 		said, err := part.t.execute(p)
 		if err != nil {
-			return "", "", backoff.Permanent(fmt.Errorf("alert: %w", err))
+			return Page{}, "", "", backoff.Permanent(fmt.Errorf("alert: %w", err))
 		}
 		*part.to = said
 	}
-	return cut(strings.Join(strings.Fields(title), " "), maxTitle), cut(text, maxText), nil
+	title = visible.Text(strings.Join(strings.Fields(title), " "))
+	return p, cut(title, maxTitle), cut(visible.Lines(text), maxText), nil
+}
+
+// visible is a copy of p in which nothing is hidden, in no text that an event brings: a message-id may have line ends, which would
+// look like lines of ours.
+func (p Page) visible() Page {
+	p.Source, p.Labels = visible.Text(p.Source), maps.Clone(p.Labels)
+	for name, value := range p.Labels {
+		p.Labels[name] = visible.Text(value)
+	}
+	if p.Oldest != nil {
+		oldest := p.Oldest.visible()
+		p.Oldest = &oldest
+	}
+	p.Samples = slices.Clone(p.Samples)
+	for i := range p.Samples {
+		p.Samples[i] = p.Samples[i].visible()
+	}
+	return p
+}
+
+func (e Event) visible() Event {
+	for _, s := range []*string{
+		&e.ID, &e.Type, &e.Source, &e.Subject, &e.Data.Entity, &e.Data.Subscription, &e.Data.MessageID, &e.Data.SessionID,
+		&e.Data.DeadlineKind, &e.Data.Strategy, &e.Data.DeadLetterReason, &e.Data.State, &e.Data.CorrelationID,
+	} {
+		*s = visible.Text(*s)
+	}
+	return e
 }
 
 // cut shortens s to n characters.

@@ -71,20 +71,20 @@ type hookAlert struct {
 	EndsAt       time.Time         `json:"endsAt"`
 	GeneratorURL string            `json:"generatorURL"`
 	Fingerprint  string            `json:"fingerprint"`
-	Event        *Event            `json:"event,omitempty"` // ours: the whole of it
+	Event        *Event            `json:"event,omitempty"` // ours: the whole of it, as it is
 }
 
 func (a *webhookPager) Page(ctx context.Context, p Page) error {
-	title, text, err := a.text.of(p)
+	seen, title, text, err := a.text.of(p)
 	if err != nil {
 		return err
 	}
 	m := hookMessage{
-		Version: "4", GroupKey: p.Key, Status: p.state(), Receiver: a.name, GroupLabels: p.Labels, CommonLabels: p.alertLabels(),
+		Version: "4", GroupKey: p.Key, Status: p.state(), Receiver: a.name, GroupLabels: seen.Labels, CommonLabels: seen.alertLabels(),
 		CommonAnnotations: map[string]string{"summary": title, "description": text},
 		TruncatedAlerts:   max(p.Count-len(p.Samples), 0),
 	}
-	one := hookAlert{Status: p.state(), Labels: p.alertLabels(), Annotations: m.CommonAnnotations, StartsAt: p.Since, Fingerprint: p.Key}
+	one := hookAlert{Status: p.state(), Labels: seen.alertLabels(), Annotations: m.CommonAnnotations, StartsAt: p.Since, Fingerprint: p.Key}
 	if p.Resolved {
 		one.EndsAt = p.Last
 	}
@@ -96,8 +96,8 @@ func (a *webhookPager) Page(ctx context.Context, p Page) error {
 		e := p.Samples[i]
 		of := one
 		of.Labels = maps.Clone(one.Labels)
-		of.Labels["message_id"] = e.Subject
-		of.StartsAt, of.Fingerprint, of.Event = e.Time, e.ID, &e
+		of.Labels["message_id"] = seen.Samples[i].Subject
+		of.StartsAt, of.Fingerprint, of.Event = e.Time, seen.Samples[i].ID, &e
 		m.Alerts = append(m.Alerts, of)
 	}
 	return a.post(ctx, "application/json", m)
