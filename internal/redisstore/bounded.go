@@ -69,8 +69,8 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 	failed = c.failed
 	c.mu.Unlock()
 	if failed != nil {
-		_ = c.Conn.Close() // what it would send yet is of no use either
-		return 0, failed   // and no byte of the header that states too much
+		_ = c.Close()    // what it would send yet is of no use either
+		return 0, failed // and no byte of the header that states too much
 	}
 	return n, err
 }
