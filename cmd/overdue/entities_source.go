@@ -129,7 +129,9 @@ func newEmbeddedSource(b *broker.Broker, autoCreate bool) *embeddedSource {
 
 func (s *embeddedSource) Read(_ context.Context, name string) (entities.Info, error) {
 	if q, err := s.ns.QueueInfo(name); err == nil {
-		return queueInfo(q.Config), nil
+		info := queueInfo(q.Config)
+		info.CreatedAt, info.UpdatedAt = q.CreatedAt, q.UpdatedAt
+		return info, nil
 	}
 	t, err := s.ns.TopicInfo(name)
 	if err != nil {
@@ -141,7 +143,7 @@ func (s *embeddedSource) Read(_ context.Context, name string) (entities.Info, er
 	info := entities.Info{
 		Kind: entities.Topic, DefaultMessageTimeToLive: limited(t.Config.DefaultMessageTimeToLive), AutoDeleteOnIdle: limited(t.Config.AutoDeleteOnIdle),
 		RequiresDuplicateDetection: t.Config.RequiresDuplicateDetection, Partitioned: t.Config.EnablePartitioning,
-		MaxMessageSize: int64(t.Config.MaxMessageSize),
+		MaxMessageSize: int64(t.Config.MaxMessageSize), CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 	}
 	subscriptions, err := s.ns.Subscriptions(name)
 	if err != nil {
@@ -150,7 +152,8 @@ func (s *embeddedSource) Read(_ context.Context, name string) (entities.Info, er
 	for _, sub := range subscriptions {
 		c := sub.Config
 		info.Subscriptions = append(info.Subscriptions, entities.Subscription{
-			Name: c.Name, DefaultMessageTimeToLive: limited(c.DefaultMessageTimeToLive), LockDuration: c.LockDuration, AutoDeleteOnIdle: limited(c.AutoDeleteOnIdle),
+			Name: c.Name, CreatedAt: sub.CreatedAt, UpdatedAt: sub.UpdatedAt,
+			DefaultMessageTimeToLive: limited(c.DefaultMessageTimeToLive), LockDuration: c.LockDuration, AutoDeleteOnIdle: limited(c.AutoDeleteOnIdle),
 			RequiresSession: c.RequiresSession, DeadLetteringOnMessageExpiration: c.DeadLetteringOnMessageExpiration,
 			ForwardTo: entities.Target(c.ForwardTo), ForwardDeadLetteredMessagesTo: entities.Target(c.ForwardDeadLetteredMessagesTo),
 		})

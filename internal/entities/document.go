@@ -43,6 +43,7 @@ type description struct {
 	MaxMessageSizeInKilobytes        int64
 	Status                           string
 	MaxDeliveryCount                 int
+	CreatedAt, UpdatedAt             string
 	CountDetails                     struct {
 		ActiveMessageCount             int64
 		ScheduledMessageCount          int64
@@ -81,6 +82,7 @@ func (doc *document) info() (info Info, err error) {
 	info.Partitioned = d.EnablePartitioning
 	info.ForwardTo, info.ForwardDeadLetteredMessagesTo = Target(d.ForwardTo), Target(d.ForwardDeadLetteredMessagesTo)
 	info.MaxMessageSize = min(max(d.MaxMessageSizeInKilobytes, 0), 1<<30) << 10
+	info.CreatedAt, info.UpdatedAt = instant(d.CreatedAt), instant(d.UpdatedAt)
 	info.DefaultMessageTimeToLive, info.LockDuration, info.AutoDeleteOnIdle, err = d.durations()
 	return info, err
 }
@@ -95,8 +97,19 @@ func (doc *document) subscription() (s Subscription, err error) {
 	s.RequiresSession = d.RequiresSession
 	s.DeadLetteringOnMessageExpiration = d.DeadLetteringOnMessageExpiration
 	s.ForwardTo, s.ForwardDeadLetteredMessagesTo = Target(d.ForwardTo), Target(d.ForwardDeadLetteredMessagesTo)
+	s.CreatedAt, s.UpdatedAt = instant(d.CreatedAt), instant(d.UpdatedAt)
 	s.DefaultMessageTimeToLive, s.LockDuration, s.AutoDeleteOnIdle, err = d.durations()
 	return s, err
+}
+
+// instant is a time of the administration API. One that is not stated, or not as it should be, is zero: nothing rests on it but what is
+// known better with it. So is one before the Unix epoch, with which the service says never.
+func instant(text string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || t.Unix() <= 0 {
+		return time.Time{}
+	}
+	return t.UTC()
 }
 
 // forever is from when on a span has no end. Service Bus says it with one of 29,000 years.

@@ -41,6 +41,10 @@ type Info struct {
 	AutoDeleteOnIdle         time.Duration // 0 = never
 	MaxMessageSize           int64         // bytes; 0 = not stated
 
+	// By the clock of the namespace; zero = not stated. An entity that is deleted and made anew under its name is made later.
+	CreatedAt time.Time
+	UpdatedAt time.Time // when any of its settings was last changed, or it was made
+
 	RequiresSession                  bool
 	RequiresDuplicateDetection       bool
 	DeadLetteringOnMessageExpiration bool
@@ -60,6 +64,8 @@ type Subscription struct {
 	DefaultMessageTimeToLive time.Duration // 0 = unlimited
 	LockDuration             time.Duration
 	AutoDeleteOnIdle         time.Duration // 0 = never
+
+	CreatedAt, UpdatedAt time.Time // as those of Info
 
 	RequiresSession                  bool
 	DeadLetteringOnMessageExpiration bool
