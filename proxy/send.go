@@ -137,11 +137,12 @@ func (s *sending) refer() {
 		for i := range s.promises {
 			s.promises[i].ref.Until = until
 		}
-		// Slots need no names. One reference is enough for all that have the same time to live.
+		// Slots need no names. One reference is enough for all that have the same time to live, and from the same: what the entity
+		// gives today its next default does not say.
 		r := scheduler.Reference{From: s.promises[0].ref.From, Until: until}
 		for i, life := range lives {
-			if i == 0 || life != r.Within {
-				r.Within = life
+			if stated := s.promises[i].ref.Stated; i == 0 || life != r.Within || stated != r.Stated {
+				r.Within, r.Stated = life, stated
 				s.refs = append(s.refs, r)
 			}
 		}

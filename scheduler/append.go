@@ -32,16 +32,8 @@ func (e *encoder) encode(c *Companion) ([]byte, error) {
 	}
 	if c.Kind == KindSlot {
 		b = e.time(append(b, `,"slotEnd":`...), c.SlotEnd)
-		for i, life := range c.Lives {
-			if i == 0 {
-				b = append(b, `,"livesMs":[`...)
-			} else {
-				b = append(b, ',')
-			}
-			b = strconv.AppendInt(b, life.Milliseconds(), 10)
-		}
 		if len(c.Lives) > 0 {
-			b = append(b, ']')
+			b = appendLives(append(b, `,"livesMs":`...), c.Lives)
 		}
 		for i, span := range c.Spans {
 			if i == 0 {
@@ -54,6 +46,9 @@ func (e *encoder) encode(c *Companion) ([]byte, error) {
 		}
 		if len(c.Spans) > 0 {
 			b = append(b, ']')
+		}
+		if len(c.Defaults) > 0 {
+			b = appendLives(append(b, `,"defaultsMs":`...), c.Defaults)
 		}
 	}
 	for i := range c.References {
@@ -70,6 +65,14 @@ func (e *encoder) encode(c *Companion) ([]byte, error) {
 	e.body = append(b, '}')
 	e.last = Reference{} // keeps hold of nothing
 	return e.body, e.err
+}
+
+// appendLives appends times to live in milliseconds.
+func appendLives(b []byte, lives []time.Duration) []byte {
+	for i, life := range lives {
+		b = strconv.AppendInt(append(b, "[,"[min(i, 1)]), life.Milliseconds(), 10)
+	}
+	return append(b, ']')
 }
 
 func (e *encoder) reference(b []byte, r *Reference) []byte {

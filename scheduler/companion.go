@@ -35,6 +35,8 @@ type Companion struct {
 	SlotEnd time.Time       // the slot ends there, by the broker's clock; Due is later when it is looked at again
 	Lives   []time.Duration // the times to live that it stands for
 	Spans   []Span          // and those that lie in one of these
+	// Defaults are those of Lives that messages have which state none: the default of their entity when they were sent.
+	Defaults []time.Duration
 }
 
 // A Span is all times to live from Shortest to Longest, both included.

@@ -43,6 +43,7 @@ func compose(tickets []*ticket) []*group {
 				groups = append(groups, g)
 			} else {
 				g.c.Lives, g.c.Spans = slices.Concat(g.c.Lives, t.c.Lives), slices.Concat(g.c.Spans, t.c.Spans)
+				g.c.Defaults = slices.Concat(g.c.Defaults, t.c.Defaults)
 			}
 			g.join(t)
 			continue

@@ -55,11 +55,14 @@ type coverKey struct {
 	entity string
 	life   time.Duration
 	span   bool // all times to live from life on that are less than spanWidth longer
+	// of messages that state none: life is the default of their entity as it was when they were sent. Their slots say so, since the
+	// monitor cannot read it from the messages once the default has changed.
+	byDefault bool
 }
 
 // spanOf is the key for messages with that time to live and similar ones.
 func spanOf(entity string, life time.Duration) coverKey {
-	return coverKey{entity, max(life.Truncate(spanWidth), time.Millisecond), true}
+	return coverKey{entity: entity, life: max(life.Truncate(spanWidth), time.Millisecond), span: true}
 }
 
 // alarm is the companion of a slot.
@@ -69,6 +72,9 @@ func (k coverKey) alarm(end time.Time) Companion {
 		c.Spans = []Span{{k.life, k.life.Truncate(spanWidth) + spanWidth - time.Millisecond}}
 	} else {
 		c.Lives = []time.Duration{k.life}
+	}
+	if k.byDefault {
+		c.Defaults = c.Lives
 	}
 	return c
 }
@@ -161,6 +167,10 @@ func (s *Scheduler) standing(entity string, r *Reference, alone bool) *cover {
 	k := span
 	if alone && (s.pay(exact, 0, r.From) || !s.pay(span, 0, r.From)) {
 		k = exact
+	}
+	if r.Stated == "default" {
+		k = exact
+		k.byDefault = true
 	}
 	if c := s.covers.of(k, r.From); c != nil {
 		return c
@@ -255,7 +265,7 @@ func (s *Scheduler) cover(t *ticket) {
 	var last *Reference
 	for i := range refs {
 		r := &refs[i]
-		if last != nil && r.Within == last.Within && r.From.Equal(last.From) && r.Until.Equal(last.Until) {
+		if last != nil && r.Within == last.Within && r.Stated == last.Stated && r.From.Equal(last.From) && r.Until.Equal(last.Until) {
 			continue // as mostly in a batch
 		}
 		last = r

@@ -15,7 +15,7 @@ func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
 		return false
 	}
 	slot := numberOf(r.Deadline)
-	for _, k := range []coverKey{{entity: entity, life: r.Within}, spanOf(entity, r.Within)} {
+	for _, k := range []coverKey{{entity: entity, life: r.Within}, spanOf(entity, r.Within), {entity: entity, life: r.Within, byDefault: true}} {
 		if s.covers.has(k, slot) {
 			return true
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -41,6 +42,7 @@ type wireCompanion struct {
 	SlotEnd    *time.Time      `json:"slotEnd,omitempty"`
 	LivesMs    []int64         `json:"livesMs,omitempty"`
 	SpansMs    [][2]int64      `json:"spansMs,omitempty"`
+	DefaultsMs []int64         `json:"defaultsMs,omitempty"`
 	References []wireReference `json:"references,omitempty"`
 }
 
@@ -127,7 +129,7 @@ func (w *wireCompanion) slot() (Companion, error) {
 		return Companion{}, errors.New("scheduler: companion of kind slot names messages")
 	case w.SlotEnd == nil || len(w.LivesMs)+len(w.SpansMs) == 0:
 		return Companion{}, errors.New("scheduler: companion of kind slot does not say when the slot ends, or for which times to live it stands")
-	case len(w.LivesMs)+len(w.SpansMs) > maxLives:
+	case len(w.LivesMs)+len(w.SpansMs) > maxLives || len(w.DefaultsMs) > maxLives:
 		return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for %d times to live, at most %d are read", len(w.LivesMs)+len(w.SpansMs), maxLives)
 	}
 	c := Companion{Kind: KindSlot, Entity: w.Entity, Attempt: w.Attempt, SlotEnd: w.SlotEnd.UTC()}
@@ -136,6 +138,12 @@ func (w *wireCompanion) slot() (Companion, error) {
 			return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for a time to live of %d ms, want 1 to %d", ms, maxWithin.Milliseconds())
 		}
 		c.Lives = append(c.Lives, time.Duration(ms)*time.Millisecond)
+	}
+	for _, ms := range w.DefaultsMs {
+		if !slices.Contains(w.LivesMs, ms) {
+			return Companion{}, fmt.Errorf("scheduler: companion of kind slot has a default time to live of %d ms, which is none of those that it stands for", ms)
+		}
+		c.Defaults = append(c.Defaults, time.Duration(ms)*time.Millisecond)
 	}
 	for _, ms := range w.SpansMs {
 		if ms[0] <= 0 || ms[1] < ms[0] || ms[1]-ms[0] > maxSpan.Milliseconds() || ms[1] > maxWithin.Milliseconds() {
