@@ -56,7 +56,7 @@ func (s *scene) describe(_ context.Context, name string, _ time.Time) (entities.
 	if q, err := ns.QueueInfo(name); err == nil {
 		c := q.Config
 		return entities.Info{
-			Kind: entities.Queue, DefaultMessageTimeToLive: c.DefaultMessageTimeToLive, LockDuration: c.LockDuration,
+			Kind: entities.Queue, CreatedAt: q.CreatedAt, UpdatedAt: q.UpdatedAt, DefaultMessageTimeToLive: c.DefaultMessageTimeToLive, LockDuration: c.LockDuration,
 			RequiresSession: c.RequiresSession, DeadLetteringOnMessageExpiration: c.DeadLetteringOnMessageExpiration, AutoDeleteOnIdle: c.AutoDeleteOnIdle,
 			Partitioned: c.EnablePartitioning, ForwardTo: c.ForwardTo, ForwardDeadLetteredMessagesTo: c.ForwardDeadLetteredMessagesTo,
 		}, nil
@@ -65,12 +65,12 @@ func (s *scene) describe(_ context.Context, name string, _ time.Time) (entities.
 	if err != nil {
 		return entities.Info{}, entities.ErrNotFound
 	}
-	info := entities.Info{Kind: entities.Topic, DefaultMessageTimeToLive: topic.Config.DefaultMessageTimeToLive, Partitioned: topic.Config.EnablePartitioning}
+	info := entities.Info{Kind: entities.Topic, CreatedAt: topic.CreatedAt, UpdatedAt: topic.UpdatedAt, DefaultMessageTimeToLive: topic.Config.DefaultMessageTimeToLive, Partitioned: topic.Config.EnablePartitioning}
 	subscriptions, err := ns.Subscriptions(name)
 	for _, sub := range subscriptions {
 		c := sub.Config
 		info.Subscriptions = append(info.Subscriptions, entities.Subscription{
-			Name: c.Name, DefaultMessageTimeToLive: c.DefaultMessageTimeToLive, LockDuration: c.LockDuration,
+			Name: c.Name, CreatedAt: sub.CreatedAt, UpdatedAt: sub.UpdatedAt, DefaultMessageTimeToLive: c.DefaultMessageTimeToLive, LockDuration: c.LockDuration,
 			RequiresSession: c.RequiresSession, DeadLetteringOnMessageExpiration: c.DeadLetteringOnMessageExpiration,
 			ForwardTo: c.ForwardTo, ForwardDeadLetteredMessagesTo: c.ForwardDeadLetteredMessagesTo,
 		})

@@ -49,36 +49,37 @@ const (
 type scene struct {
 	worker *monitor.Worker // the last that was started
 	*testing.T
-	ns        *brokertest.Namespace
-	client    *azservicebus.Client // the app's and the consumer's own
-	scheduler *scheduler.Scheduler
-	proxy     *proxy.Proxy
-	settings  monitor.Settings
-	sent      int             // by sendBatch
-	written   atomic.Int64    // companions
-	slots     bool            // whether slots stand for messages wherever they can
-	auto      bool            // only where they pay
-	stamp     bool            // whether the proxy stamps TTLs
-	monitored map[string]bool // what the proxy writes companions for
-	blind     bool            // the monitor is not told how entities were made
-	shortest  time.Duration   // of the times to live of a topic's subscriptions, as the proxy knows it
-	expiry    queue.Expiry    // as inModes has set it
-	metrics   []*prometheus.Registry
-	oneHouse  bool                // proxy and monitor share a process, and with it what is known of settlements
-	counter   *operations.Counter // of such processes
-	deadlines *operations.Deadlines
-	journal   string // directory of the proxy's journal; "" = it has none
-	hook      *hook
-	sinks     *pipenet.Network
-	moreHooks []string                                 // hosts of further webhooks
-	groups    func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
-	adopt     []monitor.Adoption
-	around    map[string]*azservicebus.Sender         // of messages that come through no door
-	forward   func(*sblink.Namespace) *alert.Forward  // likewise
-	brimDial  func(context.Context) (net.Conn, error) // to the door that brim sends through
-	shared    func() *redisstore.Store                // of each process; nil: there is no Redis
-	stored    func() *told                            // of each process: where companions are kept; nil: on the monitor queue
-	house     *told                                   // of the process that has both, and of who looks
+	ns          *brokertest.Namespace
+	client      *azservicebus.Client // the app's and the consumer's own
+	scheduler   *scheduler.Scheduler
+	proxy       *proxy.Proxy
+	settings    monitor.Settings
+	sent        int             // by sendBatch
+	written     atomic.Int64    // companions
+	slots       bool            // whether slots stand for messages wherever they can
+	auto        bool            // only where they pay
+	stamp       bool            // whether the proxy stamps TTLs
+	monitored   map[string]bool // what the proxy writes companions for
+	blind       bool            // the monitor is not told how entities were made
+	lifeOfQueue time.Duration   // the default time to live that only the proxy has been told of
+	shortest    time.Duration   // of the times to live of a topic's subscriptions, as the proxy knows it
+	expiry      queue.Expiry    // as inModes has set it
+	metrics     []*prometheus.Registry
+	oneHouse    bool                // proxy and monitor share a process, and with it what is known of settlements
+	counter     *operations.Counter // of such processes
+	deadlines   *operations.Deadlines
+	journal     string // directory of the proxy's journal; "" = it has none
+	hook        *hook
+	sinks       *pipenet.Network
+	moreHooks   []string                                 // hosts of further webhooks
+	groups      func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
+	adopt       []monitor.Adoption
+	around      map[string]*azservicebus.Sender         // of messages that come through no door
+	forward     func(*sblink.Namespace) *alert.Forward  // likewise
+	brimDial    func(context.Context) (net.Conn, error) // to the door that brim sends through
+	shared      func() *redisstore.Store                // of each process; nil: there is no Redis
+	stored      func() *told                            // of each process: where companions are kept; nil: on the monitor queue
+	house       *told                                   // of the process that has both, and of who looks
 }
 
 // play runs a scene on fake time.
@@ -127,7 +128,7 @@ func (s *scene) newProxy(sc *scheduler.Scheduler) *proxy.Proxy {
 		Settings: func(entity string) proxy.Settings {
 			return proxy.Settings{
 				Monitored: s.monitored[entity], StampTTL: s.stamp,
-				Deadline: s.settings.Deadline, DefaultMessageTimeToLive: s.settings.DefaultMessageTimeToLive, SubscriptionTimeToLive: s.shortest,
+				Deadline: s.settings.Deadline, DefaultMessageTimeToLive: max(s.settings.DefaultMessageTimeToLive, s.lifeOfQueue), SubscriptionTimeToLive: s.shortest,
 				Findable: s.slots, CompleteWithin: s.settings.CompleteWithin, WarnBefore: s.settings.WarnBefore,
 			}
 		},

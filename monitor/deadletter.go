@@ -27,7 +27,7 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 	}
 	wants := make([]*want, len(gone))
 	for i, wt := range gone {
-		w := &want{number: wt.want.number, hint: wt.want.hint, fit: wt.want.fit}
+		w := &want{seat: wt.want.seat, hint: wt.want.hint, fit: wt.want.fit}
 		w.sought(&wt.ref)
 		wants[i] = w
 	}
@@ -59,7 +59,7 @@ func (e *entity) buried(ctx context.Context, watches []*watch) error {
 	}
 	wants := make([]*want, len(watches))
 	for i, wt := range watches {
-		wants[i] = &want{number: wt.want.number}
+		wants[i] = &want{seat: wt.want.seat}
 	}
 	err := e.dead.findNumbered(ctx, wants, nil)
 	kept := false

@@ -41,22 +41,23 @@ type entity struct {
 	nudges   atomic.Bool // a nudge is made for what comes in, before any look
 	woken    chan struct{}
 
-	watches  []*watch
-	soonest  time.Time // none of them is due before; zero = there are none
-	waiting  waiting
-	nudger   nudger
-	teller   teller
-	passing  []*watch // taken out of watches for the pass that is made
-	work     view
-	dead     view
-	transfer view // of what it could not forward
-	heir     view // of what its dead letters are forwarded to; opened when they are
-	shelf    shelf
-	memory   memory         // of both views: numbers are the same in the dead-letter queue
-	adopted  map[int64]bool // namesakes by number, see noteAdopted
-	traits   traits
-	looked   time.Duration // what the last look took
-	log      *zap.Logger
+	watches      []*watch
+	soonest      time.Time // none of them is due before; zero = there are none
+	waiting      waiting
+	nudger       nudger
+	teller       teller
+	passing      []*watch // taken out of watches for the pass that is made
+	work         view
+	dead         view
+	transfer     view // of what it could not forward
+	heir         view // of what its dead letters are forwarded to; opened when they are
+	shelf        shelf
+	memory       memory        // of both views: numbers are the same in the dead-letter queue
+	adopted      map[seat]bool // namesakes, see noteAdopted
+	traits       traits
+	settingsAsOf time.Time     // by our clock: older ones are of no use
+	looked       time.Duration // what the last look took
+	log          *zap.Logger
 }
 
 func newEntity(w *Worker, key, name string) *entity {
@@ -64,6 +65,7 @@ func newEntity(w *Worker, key, name string) *entity {
 	e.work = view{links: w.cfg.Links, path: name, metrics: w.metrics, memory: &e.memory}
 	e.dead = view{links: w.cfg.Links, path: name + "/$DeadLetterQueue", metrics: w.metrics, memory: &e.memory}
 	e.transfer = view{links: w.cfg.Links, path: name + "/$Transfer/$DeadLetterQueue", metrics: w.metrics, memory: &e.memory}
+	e.work.remade, e.dead.remade = e.forget, e.forget
 	e.teller = teller{w: w, name: name}
 	e.nudger = nudger{w: w, key: key, name: name, over: e.poke, log: e.log}
 	return e
@@ -262,6 +264,9 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 	e.w.outage.note(e.w.log, err)
 	missing := entityMissing(err)
 	e.noteMissing(missing, err)
+	if missing {
+		e.forget("what it was asked for")
+	}
 	if err != nil && !missing {
 		logFailed(e.log, "pass failed", err, zap.Int("messages", len(due)))
 		e.work.close(ctx)

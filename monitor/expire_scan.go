@@ -49,12 +49,12 @@ func (e *entity) scan(ctx context.Context, l line) (err error) {
 		return nil
 	}
 	defer r.Close(ctx)
-	s := scan{e: e, r: r, line: l, ours: map[int64]*watch{}, strategy: strategyScan, now: e.w.clock.now().Add(-stampGrain)}
+	s := scan{e: e, r: r, line: l, ours: map[seat]*watch{}, strategy: strategyScan, now: e.w.clock.now().Add(-stampGrain)}
 	if l.session != nil {
 		s.strategy = strategySession
 	}
 	for _, wt := range l.watches {
-		s.ours[wt.want.number] = wt
+		s.ours[wt.want.seat] = wt
 		s.last = max(s.last, wt.want.number)
 	}
 	// What was taken is given back whatever happens, and only at the end: given back
@@ -71,7 +71,7 @@ func (e *entity) scan(ctx context.Context, l line) (err error) {
 	}
 	if s.cut && len(s.dead) > 0 {
 		for _, wt := range l.watches {
-			wt.unreached = s.ours[wt.want.number] == wt
+			wt.unreached = s.ours[wt.want.seat] == wt
 		}
 	}
 	if err != nil {
@@ -85,9 +85,9 @@ type scan struct {
 	e        *entity
 	r        *sblink.Receiver
 	line     line
-	ours     map[int64]*watch // by sequence number, until they are met
-	last     int64            // the highest of those numbers
-	live     []*amqp.Message  // taken, to be given back
+	ours     map[seat]*watch // until they are met
+	last     int64           // the highest of those numbers
+	live     []*amqp.Message // taken, to be given back
 	strategy string
 	now      time.Time // by the broker's clock, and not ahead of it
 	cut      bool      // it has ended before the queue did, and before all of ours were met
@@ -198,7 +198,9 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 	number, _ := m.Annotations["x-opt-sequence-number"].(int64)
 	s.e.w.metrics.operation(operations.Scan, 1)
 	s.pass(number)
-	wt := s.ours[number]
+	enqueued, _ := m.Annotations["x-opt-enqueued-time"].(time.Time)
+	at := seat{number, enqueued.UnixMilli()}
+	wt := s.ours[at]
 	if deadline, stated := s.overdue(m); wt == nil && stated {
 		s.settling.Go(func() error { return s.deadLetter(ctx, nil, m, deadline) })
 		return number > s.last && !s.e.traits.partitioned
@@ -208,7 +210,7 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 		// The numbers of a partitioned entity are not in order of arrival.
 		return number > s.last && !s.e.traits.partitioned
 	}
-	delete(s.ours, number)
+	delete(s.ours, at)
 	s.settling.Go(func() error { return s.deadLetter(ctx, wt, m, wt.judgement.deadline) })
 	return len(s.ours) == 0
 }

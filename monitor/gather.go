@@ -38,10 +38,10 @@ type gathering struct {
 
 // inHand is what other watches of the entity are over, or about to find.
 type inHand struct {
-	numbers map[int64]bool
-	named   map[string]bool // message-ids of those that have not been seen yet
-	ids     map[string]bool // of all
-	heirs   map[int64]bool  // numbers, where their dead letters are forwarded
+	seats map[seat]bool
+	named map[string]bool // message-ids of those that have not been seen yet
+	ids   map[string]bool // of all
+	heirs map[seat]bool   // where their dead letters are forwarded
 
 	gathered int // by this look
 }
@@ -67,9 +67,9 @@ func (e *entity) gather(ctx context.Context, due []*watch) ([]*watch, error) {
 	if len(all) == 0 {
 		return due, nil
 	}
-	h := inHand{numbers: map[int64]bool{}, named: map[string]bool{}, ids: map[string]bool{}, heirs: map[int64]bool{}}
+	h := inHand{seats: map[seat]bool{}, named: map[string]bool{}, ids: map[string]bool{}, heirs: map[seat]bool{}}
 	for _, wt := range slices.Concat(e.watches, e.waiting.watches, rest) {
-		h.numbers[wt.want.number] = true
+		h.seats[wt.want.seat] = true
 		if wt.ref.Unnamed() {
 			continue
 		}
@@ -109,7 +109,7 @@ func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gath
 		for _, g := range namesakes[m.MessageID] {
 			e.giveNamesake(g, m, missed, now, h)
 		}
-		if h.numbers[m.SequenceNumber] || h.named[m.MessageID] {
+		if h.seats[seatOf(m)] || h.named[m.MessageID] {
 			return
 		}
 		for _, g := range unnamed {
@@ -166,7 +166,7 @@ func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gath
 // take makes a watch over m, for g.
 func (e *entity) take(g *gathering, m *sblink.Message, missed bool, h *inHand) *watch {
 	h.gathered++
-	h.numbers[m.SequenceNumber], h.ids[m.MessageID] = true, true
+	h.seats[seatOf(m)], h.ids[m.MessageID] = true, true
 	wt := g.adopt(m)
 	if missed {
 		wt.missed = e.missed(wt, m)
@@ -190,7 +190,7 @@ func (e *entity) gatherForwarded(ctx context.Context, gs []*gathering, h *inHand
 			return
 		}
 		// One without any name that was told by the number it had before is told again, rather than another not at all.
-		if m.MessageID == "" && h.heirs[m.SequenceNumber] || m.MessageID != "" && (h.ids[m.MessageID] || e.w.told.has(e.forwardedID(m.MessageID))) {
+		if m.MessageID == "" && h.heirs[seatOf(m)] || m.MessageID != "" && (h.ids[m.MessageID] || e.w.told.has(e.forwardedID(m.MessageID))) {
 			return
 		}
 		for _, g := range gs {
@@ -204,7 +204,7 @@ func (e *entity) gatherForwarded(ctx context.Context, gs []*gathering, h *inHand
 				return
 			}
 			h.gathered++
-			h.ids[m.MessageID], h.heirs[m.SequenceNumber] = true, true
+			h.ids[m.MessageID], h.heirs[seatOf(m)] = true, true
 			wt := g.adopt(m)
 			wt.ref = g.wt.ref
 			wt.ref.MessageID, wt.ref.SessionID = m.MessageID, m.SessionID
@@ -240,7 +240,7 @@ func (g *gathering) adopt(m *sblink.Message) *watch {
 	ref.From, ref.Until = m.EnqueuedTime, m.EnqueuedTime
 	g.wt.held.add(1) // its companion is completed when the message is seen to
 	wt := &watch{ref: ref, held: g.wt.held, since: g.wt.since, next: g.wt.next, hops: g.wt.hops}
-	wt.want = want{number: m.SequenceNumber, ref: &wt.ref, endless: g.want.endless} // it may have no deadline, but have to be completed
+	wt.want = want{seat: seatOf(m), ref: &wt.ref, endless: g.want.endless} // it may have no deadline, but have to be completed
 	return wt
 }
 

@@ -36,10 +36,9 @@ type judgement struct {
 // judge decides about message m that r names, at the instant now of the broker's clock,
 // which must not be ahead of it.
 func judge(r *scheduler.Reference, m *sblink.Message, s Settings, now time.Time) judgement {
-	enqueued := m.EnqueuedTime
 	deadline := deadlineOf(r, m, s)
 	by := completeBy(r, m, s)
-	expiry, mortal := nativeExpiry(m, s, enqueued)
+	expiry, mortal := nativeExpiry(r, m, s)
 	switch {
 	case pending(m):
 		// Its clock starts when it is activated, with a stamp that does not exist yet.
@@ -57,12 +56,8 @@ func judge(r *scheduler.Reference, m *sblink.Message, s Settings, now time.Time)
 // deadlineOf is the deadline of m that counts: the one that was stated, or the end of its time to live where that is earlier.
 // After that nobody can receive it.
 func deadlineOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
-	return capped(statedBy(r, m, s), m, s)
-}
-
-// capped is the instant at, or the end of the time to live of m if that is earlier.
-func capped(at time.Time, m *sblink.Message, s Settings) time.Time {
-	if expiry, mortal := nativeExpiry(m, s, m.EnqueuedTime); mortal && expiry.Before(at) {
+	at := statedBy(r, m, s)
+	if expiry, mortal := nativeExpiry(r, m, s); mortal && expiry.Before(at) {
 		return expiry
 	}
 	return at
@@ -81,7 +76,7 @@ func statedBy(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
 	if err == nil && within > 0 {
 		return enqueued.Add(within)
 	}
-	expiry, mortal := nativeExpiry(m, s, enqueued)
+	expiry, mortal := nativeExpiry(r, m, s)
 	switch {
 	case m.TimeToLive > 0:
 		return expiry
@@ -107,18 +102,28 @@ func agrees(r *scheduler.Reference, m *sblink.Message, s Settings) bool {
 	return statedBy(r, m, s).Sub(at).Abs() <= time.Millisecond || deadlineOf(r, m, s).Sub(at).Abs() <= time.Millisecond
 }
 
-// nativeExpiry is when the broker stops delivering m: its time-to-live, capped by the
-// entity's default. A peek hides a time-to-live that comes from the default alone, so
-// the cap is applied here (servicebus-facts: message-expiration).
-func nativeExpiry(m *sblink.Message, s Settings, enqueued time.Time) (time.Time, bool) {
-	ttl := s.DefaultMessageTimeToLive
-	if own := m.TimeToLive; own > 0 && (ttl == 0 || own < ttl) {
-		ttl = own
+// nativeExpiry is when the broker stops delivering m, which r stands for.
+func nativeExpiry(r *scheduler.Reference, m *sblink.Message, s Settings) (time.Time, bool) {
+	life := lifeOf(r, m, s)
+	return m.EnqueuedTime.Add(life), life > 0
+}
+
+// lifeOf is the time to live of m, which r stands for; 0 = it has none.
+//
+// Service Bus gives a message its life when it is enqueued: its own time to live, capped by the entity's default, or that default
+// (learn.microsoft.com/azure/service-bus-messaging/message-expiration, "Entity-level expiration"). A later change of the default does
+// not reach it. A peek shows what a message states, and hides a life that comes from the default alone. So what was enqueued under
+// another default has the life that it states, or the one that was stated when its companion was written.
+func lifeOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Duration {
+	if m.EnqueuedTime.Before(s.defaultSince) {
+		switch {
+		case m.TimeToLive > 0:
+			return m.TimeToLive
+		case r.Stated == "default" && r.Within > 0 && s.defaultStated:
+			return r.Within
+		}
 	}
-	if ttl == 0 {
-		return time.Time{}, false
-	}
-	return enqueued.Add(ttl), true
+	return shorter(m.TimeToLive, s.DefaultMessageTimeToLive)
 }
 
 // pending reports whether m still waits for its activation. The state alone does not tell: it

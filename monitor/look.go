@@ -26,7 +26,7 @@ const (
 
 // want is one message that is looked for.
 type want struct {
-	number      int64                // its sequence number where it is known, else 0
+	seat                             // its own where it is known, else zero
 	hint        int64                // the number where it probably stands, else 0
 	ref         *scheduler.Reference // that it stands for
 	messageID   string               // otherwise this,
@@ -36,7 +36,7 @@ type want struct {
 	found       *sblink.Message
 	spare       *sblink.Message // would do if nothing better turns up
 
-	fit       int64     // the number of the first that was met of all that would do
+	fit       seat      // of the first that was met of all that would do
 	namesakes bool      // others would do as well, or may
 	agreed    bool      // what was found is what a chooser has picked
 	strange   time.Time // when that was enqueued, if its own hardly was
@@ -94,8 +94,9 @@ func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) er
 			}
 			for j := i; j < len(wants) && wants[j].position() == m.SequenceNumber; j++ {
 				switch w := wants[j]; {
-				case w.number != 0:
+				case w.seat == seatOf(m):
 					w.found = m
+				case w.number != 0: // that one has gone with the queue that it was on, and this is another
 				case w.fits(m):
 					w.meet(m)
 					if better(w, m) {
@@ -177,10 +178,10 @@ func (v *view) findInWindows(ctx context.Context, all []*want, better chooser) e
 // is given is not documented.
 func (v *view) readAll(ctx context.Context, all []*want, better chooser) error {
 	wants := slices.DeleteFunc(slices.Clone(all), func(w *want) bool { return w.found != nil })
-	byID, byNumber := map[string][]*want{}, map[int64][]*want{}
+	byID, bySeat := map[string][]*want{}, map[seat][]*want{}
 	for _, w := range wants {
 		if w.number != 0 {
-			byNumber[w.number] = append(byNumber[w.number], w)
+			bySeat[w.seat] = append(bySeat[w.seat], w)
 		} else {
 			byID[w.messageID] = append(byID[w.messageID], w)
 		}
@@ -191,7 +192,7 @@ func (v *view) readAll(ctx context.Context, all []*want, better chooser) error {
 	}
 	return v.everywhere(ctx, func(page []*sblink.Message) bool {
 		for _, m := range page {
-			for _, w := range byNumber[m.SequenceNumber] {
+			for _, w := range bySeat[seatOf(m)] {
 				w.found = m
 			}
 			match(byID[m.MessageID], m, better)

@@ -2,10 +2,7 @@
 
 package monitor
 
-import (
-	"hash/maphash"
-	"time"
-)
+import "hash/maphash"
 
 // memorySize bounds what a memory holds, in messages. Two generations of it take about
 // 4 MiB.
@@ -16,34 +13,25 @@ const memorySize = 1 << 15
 // What it says is a hint: ids are kept as hashes, may repeat, and messages go.
 type memory struct {
 	seed      maphash.Seed
-	young     map[uint64]sighting
-	old       map[uint64]sighting // the generation before; dropped when young is full
+	young     map[uint64]seat
+	old       map[uint64]seat // the generation before; dropped when young is full
 	remembers bool
 }
 
-// sighting is the message with the highest number among those with one id.
-type sighting struct {
-	number   int64
-	enqueued int64 // Unix milliseconds
-}
-
-// at is when the message was enqueued.
-func (s sighting) at() time.Time { return time.UnixMilli(s.enqueued) }
-
-func (m *memory) add(id string, number int64, enqueued time.Time) {
+// add takes note of where id was seen. Of several messages with one id it is the latest.
+func (m *memory) add(id string, seen seat) {
 	if id == "" {
 		return // says nothing
 	}
 	if !m.remembers {
-		m.remembers, m.seed, m.young = true, maphash.MakeSeed(), map[uint64]sighting{}
+		m.remembers, m.seed, m.young = true, maphash.MakeSeed(), map[uint64]seat{}
 	}
 	if len(m.young) == memorySize {
-		m.old, m.young = m.young, make(map[uint64]sighting, memorySize)
+		m.old, m.young = m.young, make(map[uint64]seat, memorySize)
 	}
 	h := maphash.String(m.seed, id)
-	seen := sighting{number, enqueued.UnixMilli()}
-	for _, before := range []sighting{m.young[h], m.old[h]} {
-		if before.number > seen.number {
+	for _, before := range []seat{m.young[h], m.old[h]} {
+		if before.behind(seen) {
 			seen = before
 		}
 	}
@@ -51,9 +39,9 @@ func (m *memory) add(id string, number int64, enqueued time.Time) {
 }
 
 // last is where id was seen, zero when it was not, or too long ago.
-func (m *memory) last(id string) sighting {
+func (m *memory) last(id string) seat {
 	if !m.remembers || id == "" {
-		return sighting{}
+		return seat{}
 	}
 	h := maphash.String(m.seed, id)
 	if n, ok := m.young[h]; ok {

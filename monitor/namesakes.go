@@ -71,9 +71,9 @@ func (e *entity) foreign(r *scheduler.Reference, m *sblink.Message) bool {
 
 // meet takes note that m fits.
 func (w *want) meet(m *sblink.Message) {
-	switch n := m.SequenceNumber; {
+	switch n := seatOf(m); {
 	case pending(m) || n == w.fit:
-	case w.fit == 0:
+	case w.fit == seat{}:
 		w.fit = n
 	default:
 		w.namesakes = true
@@ -130,12 +130,12 @@ func (e *entity) namesakes(wt *watch) (upTo time.Time, some bool) {
 	if wt.want.namesakes || wt.ref.From.IsZero() {
 		return time.Time{}, wt.want.namesakes
 	}
-	number := wt.want.number
-	if number == 0 && wt.missed != nil {
-		number = wt.missed.SequenceNumber
+	own := wt.want.seat
+	if own.number == 0 && wt.missed != nil {
+		own = seat{wt.missed.SequenceNumber, wt.missed.EnqueuedTime.UnixMilli()}
 	}
 	seen := e.memory.last(wt.ref.MessageID)
-	if number != 0 && seen.number > number && !seen.at().After(wt.ref.Until.Add(windowMargin)) {
+	if own.number != 0 && seen.behind(own) && !seen.at().After(wt.ref.Until.Add(windowMargin)) {
 		return time.Time{}, true
 	}
 	return wt.want.strange, !wt.want.strange.IsZero()
@@ -163,16 +163,16 @@ func (e *entity) giveNamesake(g *gathering, m *sblink.Message, missed bool, now 
 		e.giveDead(g, m, h)
 		return
 	}
-	if h.numbers[m.SequenceNumber] {
+	if h.seats[seatOf(m)] {
 		return
 	}
 	// What is not overdue and has another deadline is left to its own reference, unless it may be that of g.
-	ours := !g.want.agreed || m.SequenceNumber == g.want.fit || agrees(&g.wt.ref, m, e.traits.Settings)
+	ours := !g.want.agreed || seatOf(m) == g.want.fit || agrees(&g.wt.ref, m, e.traits.Settings)
 	j := e.judgeFound(&g.wt.ref, &g.want, m, now)
 	next := j.deadline
 	switch {
 	case j.verdict == Overdue || ours && !next.IsZero() && !next.After(now.Add(nearDeadline)):
-	case ours && e.hasMoments(&g.wt.ref, m) && !e.adopted[m.SequenceNumber]:
+	case ours && e.hasMoments(&g.wt.ref, m) && !e.adopted[seatOf(m)]:
 	case ours && !next.IsZero():
 		g.again(next)
 		return
@@ -183,7 +183,7 @@ func (e *entity) giveNamesake(g *gathering, m *sblink.Message, missed bool, now 
 		g.again(now.Add(gatherAgain))
 		return
 	}
-	e.noteAdopted(m.SequenceNumber)
+	e.noteAdopted(seatOf(m))
 	wt := e.take(g, m, false, h)
 	wt.namesake = true
 	if !next.IsZero() && !agrees(&wt.ref, m, e.traits.Settings) {
@@ -196,7 +196,7 @@ func (e *entity) giveNamesake(g *gathering, m *sblink.Message, missed bool, now 
 // unless there is none besides.
 func (e *entity) giveDead(g *gathering, m *sblink.Message, h *inHand) {
 	r := &g.wt.ref
-	if r.From.IsZero() || g.want.agreed && m.SequenceNumber != g.want.fit && !agrees(r, m, e.traits.Settings) {
+	if r.From.IsZero() || g.want.agreed && seatOf(m) != g.want.fit && !agrees(r, m, e.traits.Settings) {
 		return // anything may have that id that has ever expired
 	}
 	if at := m.EnqueuedTime; at.Before(r.From.Add(-stampGrain)) || at.After(r.Until.Add(stampGrain)) {
@@ -218,20 +218,20 @@ func (e *entity) giveStrays(g *gathering, h *inHand) {
 }
 
 func (e *entity) takeDead(g *gathering, m *sblink.Message, h *inHand) {
-	if h.numbers[m.SequenceNumber] || h.gathered == gatherMost || e.w.told.has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+	if h.seats[seatOf(m)] || h.gathered == gatherMost || e.w.told.has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		return // the watch that has it told keeps its companion until then
 	}
 	e.take(g, m, true, h).namesake = true
 }
 
-// maxAdopted bounds the numbers of namesakes of which is remembered that they have got a companion of their own by a look for others.
+// maxAdopted bounds the namesakes of which is remembered that they have got a companion of their own by a look for others.
 const maxAdopted = 1 << 14
 
-// noteAdopted remembers that the namesake with that number has a companion from now on: each of many references would write
+// noteAdopted remembers that the namesake there has a companion from now on: each of many references would write
 // one for each message otherwise.
-func (e *entity) noteAdopted(number int64) {
+func (e *entity) noteAdopted(at seat) {
 	if e.adopted == nil || len(e.adopted) == maxAdopted {
-		e.adopted = map[int64]bool{}
+		e.adopted = map[seat]bool{}
 	}
-	e.adopted[number] = true
+	e.adopted[at] = true
 }

@@ -127,7 +127,7 @@ func (e *entity) recalling(watches []*watch) *recalling {
 	r := &recalling{}
 	for _, wt := range watches {
 		if wt.waits && !wt.recalled && wt.missed == nil {
-			w := &want{number: wt.want.number, fit: wt.want.fit}
+			w := &want{seat: wt.want.seat, fit: wt.want.fit}
 			w.sought(&wt.ref)
 			// It is not looked for on the work queue before, so it must not be another message with the same id.
 			w.from = w.likely
@@ -220,11 +220,11 @@ func (e *entity) weigh(ctx context.Context, due []*watch) {
 	fresh := e.dead.freshLetter(e.w.clock.now())
 	known := e.w.facts.of(e.key)
 	stays, taken := false, false
-	if known.letter != 0 && (found < gone || found > 0 && known.doubted()) {
+	if known.letter != (seat{}) && (found < gone || found > 0 && known.doubted()) {
 		stays, taken = e.keeps(ctx, known.letter)
 	}
 	if taken {
-		fresh, e.dead.latest = 0, letter{}
+		fresh, e.dead.latest = seat{}, letter{}
 	}
 	e.w.facts.learn(e.key, func(f *fact) {
 		if found > 0 {
@@ -236,20 +236,20 @@ func (e *entity) weigh(ctx context.Context, due []*watch) {
 			f.unfound, f.taken = time.Now(), time.Now()
 		case stays && time.Since(f.taken) > unfoundRest:
 			f.unfound = time.Time{}
-		case !stays && found == 0 && fresh == 0:
+		case !stays && found == 0 && fresh == seat{}:
 			f.unfound = time.Now()
 		}
 	})
 }
 
-// keeps looks whether a dead letter with that number, which was seen before, stays where it is, or was taken away.
-func (e *entity) keeps(ctx context.Context, number int64) (stays, taken bool) {
-	page, err := e.dead.peek(ctx, number, 1)
+// keeps looks whether a dead letter that was seen before stays where it is, or was taken away.
+func (e *entity) keeps(ctx context.Context, letter seat) (stays, taken bool) {
+	page, err := e.dead.peek(ctx, letter.number, 1)
 	if err != nil {
 		e.log.Debug("no look at a dead letter", zap.Error(err)) // the next one at any will tell whether that lasts
 		return false, false
 	}
-	stays = len(page) > 0 && page[0].SequenceNumber == number
+	stays = len(page) > 0 && seatOf(page[0]) == letter
 	return stays, !stays
 }
 

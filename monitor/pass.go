@@ -87,15 +87,15 @@ func (e *entity) look(ctx context.Context, watches []*watch) error {
 	if err := e.work.findNamed(ctx, wants, better); err != nil {
 		return err
 	}
-	var taken map[int64]bool
+	var taken map[seat]bool
 	for _, w := range wants {
 		if w.found == nil && w.spare != nil {
 			if taken == nil {
 				taken = e.taken()
 			}
 			w.found = w.spare
-			w.namesakes = w.namesakes || taken[w.found.SequenceNumber]
-			taken[w.found.SequenceNumber] = true
+			w.namesakes = w.namesakes || taken[seatOf(w.found)]
+			taken[seatOf(w.found)] = true
 		}
 		e.identify(w)
 	}
@@ -125,7 +125,7 @@ func (e *entity) identify(wants ...*want) {
 			w.doubt(w.found)
 			w.namesakes = w.namesakes || !w.agreed && e.foreign(w.ref, w.found)
 		}
-		w.number = w.found.SequenceNumber
+		w.seat = seatOf(w.found)
 	}
 }
 
@@ -134,7 +134,7 @@ func (e *entity) identify(wants ...*want) {
 func (e *entity) chooser(suits func(*sblink.Message) bool) chooser {
 	taken := e.taken()
 	return func(w *want, m *sblink.Message) bool {
-		n := m.SequenceNumber
+		n := seatOf(m)
 		if taken[n] || !agrees(w.ref, m, e.traits.Settings) || suits != nil && !suits(m) {
 			return false
 		}
@@ -143,14 +143,14 @@ func (e *entity) chooser(suits func(*sblink.Message) bool) chooser {
 	}
 }
 
-// taken are the numbers of the messages that watches of this entity are over.
-func (e *entity) taken() map[int64]bool {
-	taken := map[int64]bool{}
+// taken are the messages that watches of this entity are over.
+func (e *entity) taken() map[seat]bool {
+	taken := map[seat]bool{}
 	for _, list := range [][]*watch{e.watches, e.waiting.watches, e.passing} {
 		for _, wt := range list {
-			taken[wt.want.number] = true
+			taken[wt.want.seat] = true
 			if wt.missed != nil {
-				taken[wt.missed.SequenceNumber] = true
+				taken[seat{wt.missed.SequenceNumber, wt.missed.EnqueuedTime.UnixMilli()}] = true
 			}
 		}
 	}

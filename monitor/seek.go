@@ -15,8 +15,8 @@ import (
 // that what is left still spans the queue.
 const maxLandmarks = 512
 
-// mark says when the broker enqueued the message of one sequence number. It never
-// becomes untrue, not even when the message is gone.
+// mark says when the broker enqueued the message of one sequence number. It stays true when the message
+// is gone, as long as its queue is there: see view.landmarks.
 type mark struct {
 	number   int64
 	enqueued time.Time
@@ -69,7 +69,11 @@ func (v *view) seek(ctx context.Context, t time.Time) (int64, error) {
 	if t.IsZero() {
 		return 0, nil
 	}
-	lo, hi, hasLo, hasHi := v.marks.around(t)
+	marks, err := v.landmarks(ctx)
+	if err != nil {
+		return 0, err
+	}
+	lo, hi, hasLo, hasHi := marks.around(t)
 	if !hasLo {
 		// The oldest message that is there tells where the numbers begin.
 		first, err := v.markAt(ctx, 0)
@@ -79,7 +83,6 @@ func (v *view) seek(ctx context.Context, t time.Time) (int64, error) {
 		lo = *first
 	}
 	if !hasHi {
-		var err error
 		if lo, hi, err = v.gallop(ctx, lo, t); err != nil {
 			return 0, err
 		}
@@ -104,7 +107,11 @@ func (v *view) seek(ctx context.Context, t time.Time) (int64, error) {
 // approach returns the first page of what was enqueued at t or later, with a few older messages before it; an empty one when
 // there is nothing. Mostly the queue is short behind what is known of it: then that page is all that is read.
 func (v *view) approach(ctx context.Context, t time.Time) ([]*sblink.Message, error) {
-	if before, _, hasBefore, hasAfter := v.marks.around(t); !hasBefore || !hasAfter {
+	marks, err := v.landmarks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if before, _, hasBefore, hasAfter := marks.around(t); !hasBefore || !hasAfter {
 		at := int64(0)
 		if hasBefore {
 			at = before.number + 1

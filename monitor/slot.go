@@ -3,6 +3,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -43,10 +44,10 @@ func (e *entity) unfold(ctx context.Context, due []*watch) ([]*watch, error) {
 		}
 		return rest, nil
 	}
-	known := map[int64]bool{}
+	known := map[seat]bool{}
 	for _, list := range [][]*watch{e.watches, e.waiting.watches, rest} {
 		for _, wt := range list {
-			known[wt.want.number] = true
+			known[wt.want.seat] = true
 		}
 	}
 	windows := windowsOf(slots)
@@ -60,7 +61,7 @@ func (e *entity) unfold(ctx context.Context, due []*watch) ([]*watch, error) {
 			return due, err
 		}
 	}
-	e.shelf.clear(windows)
+	e.shelf.clear(windows, e.traits.Settings)
 	for _, wt := range slots {
 		wt.held.done(ctx, nil)
 	}
@@ -73,7 +74,7 @@ type unfolding struct {
 	*window
 	e     *entity
 	rest  []*watch
-	known map[int64]bool // the numbers of messages that have watches
+	known map[seat]bool // the messages that have watches
 	found []*watch
 
 	names  map[string][]*want // of the rest, where is being read
@@ -88,10 +89,10 @@ func (u *unfolding) seek(wants []*want, suits func(*sblink.Message) bool) {
 	}
 	choose := u.e.chooser(suits)
 	u.choose = func(n *want, m *sblink.Message) bool {
-		if u.known[m.SequenceNumber] || !choose(n, m) {
+		if u.known[seatOf(m)] || !choose(n, m) {
 			return false
 		}
-		u.known[m.SequenceNumber] = true
+		u.known[seatOf(m)] = true
 		return true
 	}
 }
@@ -101,8 +102,8 @@ func (u *unfolding) alive(m *sblink.Message) {
 	if match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
-	if slot := u.slotOf(u.e, m, u.known); slot != nil {
-		u.found = append(u.found, slot.adopt(u.e, m, u.known))
+	if slot, life := u.slotOf(u.e, m, u.known); slot != nil {
+		u.found = append(u.found, slot.adopt(m, life, u.known))
 	}
 }
 
@@ -111,8 +112,8 @@ func (u *unfolding) buried(m *sblink.Message) {
 	if match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
-	if slot := u.slotOf(u.e, m, u.known); slot != nil && expired(m) && !u.e.w.told.over(u.e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
-		wt := slot.adopt(u.e, m, u.known)
+	if slot, life := u.slotOf(u.e, m, u.known); slot != nil && expired(m) && !u.e.w.told.over(u.e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+		wt := slot.adopt(m, life, u.known)
 		wt.missed = u.e.missed(wt, m)
 		u.found = append(u.found, wt)
 	}
@@ -123,10 +124,10 @@ func (u *unfolding) read(ctx context.Context) error {
 	e := u.e
 	named := e.namedIn(u.window, u.rest)
 	u.seek(named, nil)
-	noted := map[int64]bool{} // what was seen on the work queue before, by number
+	noted := map[seat]bool{} // what was seen on the work queue before
 	if err := e.waitingIn(ctx, u.window, u.alive, func(m shelved) {
-		if !u.known[m.number] && u.slotFor(m.times()) != nil {
-			noted[m.number] = true
+		if slot, _ := u.slotOf(e, m.message(), u.known); slot != nil {
+			noted[seat{m.number, m.enqueued}] = true
 		}
 	}); err != nil {
 		return err
@@ -135,7 +136,7 @@ func (u *unfolding) read(ctx context.Context) error {
 	nudged := e.recalling(u.rest)
 	u.seek(nudged.wants, e.untold)
 	if err := e.dead.between(ctx, u.from, u.until, func(m *sblink.Message) {
-		delete(noted, m.SequenceNumber)
+		delete(noted, seatOf(m))
 		u.buried(m)
 	}); err != nil {
 		return err
@@ -143,18 +144,18 @@ func (u *unfolding) read(ctx context.Context) error {
 	if err := e.recalled(ctx, nudged, func(n *want) bool { return n.found != nil || n.number == 0 && u.covers(n) }); err != nil {
 		return err
 	}
-	return u.readNoted(ctx, slices.Sorted(maps.Keys(noted)))
+	return u.readNoted(ctx, slices.SortedFunc(maps.Keys(noted), func(a, b seat) int { return cmp.Compare(a.number, b.number) }))
 }
 
 // readNoted looks for what was seen on the work queue before, and is no dead letter. A consumer has it, or has had it.
-func (u *unfolding) readNoted(ctx context.Context, numbers []int64) error {
-	if len(numbers) == 0 {
+func (u *unfolding) readNoted(ctx context.Context, seats []seat) error {
+	if len(seats) == 0 {
 		return nil
 	}
 	e := u.e
 	var left, gone []*want
-	for _, number := range numbers {
-		left = append(left, &want{number: number})
+	for _, at := range seats {
+		left = append(left, &want{seat: at})
 	}
 	if err := e.work.findNumbered(ctx, left, nil); err != nil {
 		return err
@@ -244,48 +245,70 @@ func windowsOf(slots []*watch) []window {
 	return merged
 }
 
-// holds reports whether a message with that enqueued-time lies in the window.
-func (w *window) holds(enqueued time.Time) bool {
-	return !enqueued.Before(w.from) && !enqueued.After(w.until)
-}
-
-// slotOf is the watch over the slot that m belongs to, nil if it is of none of w, or has a watch. What belongs to another slot has a
-// companion of its own; a message without an end is not ours.
-func (w *window) slotOf(e *entity, m *sblink.Message, known map[int64]bool) *watch {
-	expiry, mortal := nativeExpiry(m, e.traits.Settings, m.EnqueuedTime)
-	if !mortal || known[m.SequenceNumber] {
-		return nil
+// slotOf is the watch over the slot that m belongs to, with the time to live for which; nil if it is of none of w, or has a watch.
+// What belongs to another slot has a companion of its own; a message without an end is not ours.
+func (w *window) slotOf(e *entity, m *sblink.Message, known map[seat]bool) (*watch, time.Duration) {
+	if known[seatOf(m)] {
+		return nil, 0
 	}
-	return w.slotFor(m.EnqueuedTime, expiry)
+	return w.slotFor(m, e.traits.Settings)
 }
 
-// slotFor is the watch over the slot of messages with such stamps, nil if it is none of w.
-func (w *window) slotFor(enqueued, expiry time.Time) *watch {
-	life := expiry.Sub(enqueued)
+// slotFor is slotOf for a message with such stamps, whoever is over it. A slot stands for the times to live that were stated when it was
+// written, so the default that is in force now is only one of those that m may have had.
+func (w *window) slotFor(m *sblink.Message, s Settings) (*watch, time.Duration) {
+	lives := [...]time.Duration{m.TimeToLive, shorter(m.TimeToLive, s.DefaultMessageTimeToLive)}
+	for _, life := range lives {
+		if life == 0 {
+			continue
+		}
+		if wt := w.slotEndingAt(m.EnqueuedTime.Add(life), func(c *scheduler.Companion) bool { return c.StandsFor(life) }); wt != nil {
+			return wt, life
+		}
+	}
+	if m.TimeToLive > 0 || !m.EnqueuedTime.Before(s.defaultSince) {
+		return nil, 0
+	}
+	// It has the default of its time. Only the slot knows it.
+	for _, wt := range w.slots {
+		for _, life := range wt.slot.Defaults {
+			if end := m.EnqueuedTime.Add(life); end.After(wt.slot.SlotStart()) && !end.After(wt.slot.SlotEnd) {
+				return wt, life
+			}
+		}
+	}
+	return nil, 0
+}
+
+// slotEndingAt is the watch over the slot that t lies in and that will do, nil if there is none.
+func (w *window) slotEndingAt(t time.Time, will func(*scheduler.Companion) bool) *watch {
 	// Stamps are whole milliseconds, cut, so this one may be of the slot before; that one has looked already, or will.
-	i, _ := slices.BinarySearchFunc(w.slots, expiry, func(wt *watch, t time.Time) int { return wt.slot.SlotEnd.Compare(t) })
+	i, _ := slices.BinarySearchFunc(w.slots, t, func(wt *watch, t time.Time) int { return wt.slot.SlotEnd.Compare(t) })
 	for ; i < len(w.slots); i++ {
 		switch slot := w.slots[i].slot; {
-		case !expiry.After(slot.SlotStart()):
+		case !t.After(slot.SlotStart()):
 			return nil
-		case slot.StandsFor(life):
+		case will(slot):
 			return w.slots[i]
 		}
 	}
 	return nil
 }
 
-// adopt makes a watch over m, which belongs to the slot of wt.
-func (wt *watch) adopt(e *entity, m *sblink.Message, known map[int64]bool) *watch {
-	known[m.SequenceNumber] = true
+// adopt makes a watch over m, which belongs to the slot of wt with that time to live.
+func (wt *watch) adopt(m *sblink.Message, life time.Duration, known map[seat]bool) *watch {
+	known[seatOf(m)] = true
 	wt.held.add(1) // its companion is completed when the message is seen to
-	expiry, _ := nativeExpiry(m, e.traits.Settings, m.EnqueuedTime)
+	stated := "ttl"
+	if m.TimeToLive == 0 {
+		stated = "default"
+	}
 	return &watch{
 		ref: scheduler.Reference{
 			MessageID: m.MessageID, Sent: m.EnqueuedTime, From: m.EnqueuedTime, Until: m.EnqueuedTime,
-			Deadline: expiry, Within: expiry.Sub(m.EnqueuedTime), Stated: "ttl", Once: true,
+			Deadline: m.EnqueuedTime.Add(life), Within: life, Stated: stated, Once: true,
 		},
-		held: wt.held, since: wt.since, next: wt.next, nudge: wt.nudge, waits: wt.waits, recalled: true, want: want{number: m.SequenceNumber},
+		held: wt.held, since: wt.since, next: wt.next, nudge: wt.nudge, waits: wt.waits, recalled: true, want: want{seat: seatOf(m)},
 	}
 }
 
@@ -311,7 +334,11 @@ func (v *view) between(ctx context.Context, from, until time.Time, see func(*sbl
 func (v *view) betweenNumbers(ctx context.Context, from, until time.Time, see func(*sblink.Message)) error {
 	// Mostly the queue is short, or the window lies right behind what was read last: then one page tells.
 	var at int64
-	if before, _, known, _ := v.marks.around(from); known {
+	marks, err := v.landmarks(ctx)
+	if err != nil {
+		return err
+	}
+	if before, _, known, _ := marks.around(from); known {
 		at = before.number + 1
 	}
 	for first := true; ; first = false {

@@ -55,7 +55,7 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 	if e.w.cfg.Describe == nil {
 		return nil
 	}
-	info, err := e.w.cfg.Describe(ctx, name, time.Time{})
+	info, err := e.w.cfg.Describe(ctx, name, e.settingsAsOf)
 	if err == nil && info.Kind == entities.Topic && subscription == "" {
 		info, err = e.w.cfg.Describe(ctx, name, e.asOf(due))
 	}
@@ -67,7 +67,9 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 	}
 	t.DefaultMessageTimeToLive = shorter(t.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
 	t.known, t.partitioned, t.shortest = true, info.Partitioned, t.DefaultMessageTimeToLive
+	t.defaultSince, t.defaultStated = info.UpdatedAt, info.Kind == entities.Queue
 	if subscription == "" {
+		e.made(&info, nil)
 		t.topic = info.Kind == entities.Topic
 		for _, s := range info.Subscriptions {
 			t.subscriptions = append(t.subscriptions, s.Name)
@@ -81,7 +83,9 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 		t.shortest = shorter(t.shortest, s.DefaultMessageTimeToLive)
 		if strings.EqualFold(s.Name, subscription) {
 			t.unlisted = false
+			e.made(&info, &s)
 			t.DefaultMessageTimeToLive = shorter(t.DefaultMessageTimeToLive, s.DefaultMessageTimeToLive)
+			t.defaultSince = later(t.defaultSince, s.UpdatedAt)
 			t.made(s.RequiresSession, s.DeadLetteringOnMessageExpiration, s.ForwardTo, s.ForwardDeadLetteredMessagesTo)
 		}
 	}

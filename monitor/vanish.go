@@ -58,7 +58,7 @@ func (e *entity) unburied(ctx context.Context, watches []*watch) error {
 		e.w.facts.learn(e.key, func(f *fact) {
 			f.vanished = min(f.vanished+1, maxVanishings)
 			switch {
-			case first == 0 || first != f.lies:
+			case first == seat{} || first != f.lies:
 				f.lies, f.liesSince = first, time.Now()
 			case time.Since(f.liesSince) >= vanishAgain:
 				f.vanished = 0 // whoever takes dead letters away at once would have taken that one
@@ -83,17 +83,17 @@ func (e *entity) unburied(ctx context.Context, watches []*watch) error {
 	return nil
 }
 
-// firstLetter is the number of the first dead letter, 0 if there is none or nobody can tell.
-func (e *entity) firstLetter(ctx context.Context) int64 {
+// firstLetter is the first dead letter, zero if there is none or nobody can tell.
+func (e *entity) firstLetter(ctx context.Context) seat {
 	page, err := e.dead.peek(ctx, 0, 1)
 	if err != nil {
 		e.log.Debug("no look at the first dead letter", zap.Error(err)) // the next one at any will tell whether that lasts
-		return 0
+		return seat{}
 	}
 	if len(page) == 0 {
-		return 0
+		return seat{}
 	}
-	return page[0].SequenceNumber
+	return seatOf(page[0])
 }
 
 // stranded finds those of the watches whose messages could not be forwarded. Nobody has received them, whatever the
@@ -102,7 +102,7 @@ func (e *entity) stranded(ctx context.Context, watches []*watch) error {
 	e.transfer.cursor = e.traits.partitioned
 	wants := make([]*want, len(watches))
 	for i, wt := range watches {
-		w := &want{number: wt.want.number}
+		w := &want{seat: wt.want.seat}
 		w.sought(&wt.ref)
 		wants[i] = w
 	}
@@ -168,7 +168,9 @@ func (e *entity) inHeir(ctx context.Context, err error) error {
 }
 
 // forwardedID stands for a dead letter that was forwarded, among the events that are told: where it is now its number is another.
-func (e *entity) forwardedID(messageID string) string { return e.w.source(e.name) + "\x00" + messageID }
+func (e *entity) forwardedID(messageID string) string {
+	return strings.ToLower(e.name) + "\x00" + messageID
+}
 
 // missedElsewhere is missed for a dead letter that was forwarded: what can be known of the message before that.
 func (e *entity) missedElsewhere(wt *watch, m *sblink.Message) *scheduler.Missed {

@@ -33,9 +33,11 @@ type view struct {
 	links   *sblink.Namespace
 	path    string // of the queue or sub-queue
 	metrics *metrics
-	peeker  *sblink.Peeker // nil until the next peek
-	cursor  bool           // numbers say nothing of the time: what is not where its number says is looked for everywhere
-	marks   landmarks
+	peeker  *sblink.Peeker         // nil until the next peek
+	cursor  bool                   // numbers say nothing of the time: what is not where its number says is looked for everywhere
+	marks   landmarks              // used by way of landmarks, which proves them
+	proven  time.Time              // by our clock: when that was last
+	remade  func(noticedBy string) // is told when it reads another queue of that name than before; nil: nobody wants to know
 	memory  *memory
 	latest  letter // the dead letter that has expired last, of those that were seen
 	peeks   int    // so far
@@ -71,10 +73,10 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*sblink.Message, 
 			return nil, fmt.Errorf("monitor: peek at %s from %d brought number %d", v.path, from, m.SequenceNumber)
 		}
 		if !pending(m) { // it gets another number when it is activated
-			v.memory.add(m.MessageID, m.SequenceNumber, m.EnqueuedTime)
+			v.memory.add(m.MessageID, seatOf(m))
 		}
 		if at := m.EnqueuedTime.Add(m.TimeToLive); m.DeadLetterReason == reasonExpired && m.TimeToLive > 0 && at.After(v.latest.expired) {
-			v.latest = letter{m.SequenceNumber, at}
+			v.latest = letter{seatOf(m), at}
 		}
 	}
 	if len(page) > 0 && !v.cursor {
@@ -90,17 +92,17 @@ const letterAge = 10 * time.Second
 
 // letter is a dead letter with a time to live of its own.
 type letter struct {
-	number  int64
+	seat    seat
 	expired time.Time
 }
 
-// freshLetter is the number of the dead letter that was seen and has expired last, 0 if that was long before now, or its entity has ended its life
+// freshLetter is the dead letter that was seen and has expired last, zero if that was long before now, or its entity has ended its life
 // before its time.
-func (v *view) freshLetter(now time.Time) int64 {
+func (v *view) freshLetter(now time.Time) seat {
 	if now.Sub(v.latest.expired).Abs() > letterAge {
-		return 0
+		return seat{}
 	}
-	return v.latest.number
+	return v.latest.seat
 }
 
 // limit bounds the peeks that follow; negative: it does not.

@@ -28,7 +28,7 @@ type Config struct {
 	Scheduler    *scheduler.Scheduler // writes companions anew
 	MonitorQueue string
 	Store        Store  // has the companions, in the place of the monitor queue; nil: there is none
-	Namespace    string // names the source of events: sb://<namespace>/<entity>
+	Namespace    string // its address, host or host:port, for the source of events: see alert.SourceOf
 	// Settings, of a queue or topic, is asked at every pass and may wait for what it does not know, until ctx ends. nil: all
 	// entities have the zero Settings.
 	Settings func(ctx context.Context, name string) Settings
@@ -51,6 +51,9 @@ type Settings struct {
 	CompleteWithin           time.Duration   // by when messages have to be settled for good that do not say so; 0 = no matter when
 	WarnBefore               []time.Duration // how long before a deadline somebody wants to know that it is near
 	DefaultMessageTimeToLive time.Duration   // caps the messages' own; 0 = unlimited or unknown
+
+	defaultSince  time.Time // what was enqueued before, by the broker's clock, may have had another default; zero: not as far as is known
+	defaultStated bool      // companions state the default of this very entity, not that of a topic for all of its subscriptions
 }
 
 const (
