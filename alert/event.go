@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,7 +18,7 @@ import (
 type Event struct {
 	ID      string // see [IDOf] and [IDOfMoment]: the same message gives the same id, however often it is told
 	Type    string // one of the Type constants
-	Source  string // sb://<namespace>/<entity>
+	Source  string // see [SourceOf]
 	Subject string // the message-id
 	Time    time.Time
 	Data    EventData
@@ -56,11 +58,42 @@ func (d *EventData) Lag() time.Duration {
 	return d.DeadLetteredTime.Sub(d.Deadline)
 }
 
-// IDOf is the same for one message whichever companion, worker or attempt speaks of it, and
-// however they spell its queue.
-func IDOf(source string, number int64, enqueued time.Time) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d", strings.ToLower(source), number, enqueued.UnixMilli()))
+// IDOf is the same for one message whichever companion, worker or attempt speaks of it, and however they spell its queue. entity is
+// the path of that, without the namespace: a namespace has many names, as an address with a port, in another case, an alias, the
+// name of a private endpoint, and two monitors that reach it by two of them have to agree. The number and the instant of the
+// broker tell messages of one path apart, and those of two namespaces but for a chance of one in many millions, in which case
+// their sources differ.
+func IDOf(entity string, number int64, enqueued time.Time) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d", strings.ToLower(entity), number, enqueued.UnixMilli()))
 	return hex.EncodeToString(sum[:16])
+}
+
+// SourceOf is the source of events about an entity, or about the whole namespace where that is "". It shows the namespace as NamespaceOf
+// writes it.
+func SourceOf(namespace, entity string) string {
+	return strings.TrimSuffix("sb://"+NamespaceOf(namespace)+"/"+entity, "/")
+}
+
+// defaultPorts are those that a name without a port means: of AMQP over TLS and over WebSockets
+// (learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide).
+var defaultPorts = []string{"5671", "443"}
+
+// NamespaceOf is one way to write the address of a namespace, host or host:port: in lower case, without a port that is meant anyway and
+// without a dot at the end. What it cannot tell is that two names lead to the same one.
+func NamespaceOf(address string) string {
+	address = strings.ToLower(address)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		host, port = address, ""
+	}
+	host = strings.TrimSuffix(host, ".")
+	if port == "" || slices.Contains(defaultPorts, port) {
+		if strings.Contains(host, ":") && port != "" {
+			return "[" + host + "]"
+		}
+		return host
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // MarshalJSON is the structured mode of the CloudEvents JSON format.

@@ -25,8 +25,8 @@ var eventTypes = []string{TypeMissed, TypeIncomplete, TypeNear}
 
 // IDOfMoment is [IDOf] for an event of another type about the same message; before tells the warnings of one
 // deadline apart, and is 0 for anything else.
-func IDOfMoment(eventType, source string, number int64, enqueued time.Time, before time.Duration) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d\n%d", eventType, strings.ToLower(source), number, enqueued.UnixMilli(), before.Milliseconds()))
+func IDOfMoment(eventType, entity string, number int64, enqueued time.Time, before time.Duration) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d\n%d", eventType, strings.ToLower(entity), number, enqueued.UnixMilli(), before.Milliseconds()))
 	return hex.EncodeToString(sum[:16])
 }
 

@@ -85,11 +85,11 @@ func TestEventsOfMessagesThatAreStillThere(t *testing.T) {
 	if got := e.Data.Lag(); got != 7*time.Millisecond {
 		t.Errorf("Lag = %v, want 7ms", got)
 	}
-	seen := map[string]bool{IDOf("sb://n/q", 7, noon): true}
+	seen := map[string]bool{IDOf("q", 7, noon): true}
 	for _, kind := range []string{TypeIncomplete, TypeNear} {
 		for _, before := range []time.Duration{0, time.Second, time.Minute} {
-			id := IDOfMoment(kind, "sb://n/q", 7, noon, before)
-			if seen[id] || id != IDOfMoment(kind, "sb://N/Q", 7, noon, before) {
+			id := IDOfMoment(kind, "q", 7, noon, before)
+			if seen[id] || id != IDOfMoment(kind, "Q", 7, noon, before) {
 				t.Errorf("the id of %s, %v before, is that of another or differs by the case of its source", kind, before)
 			}
 			seen[id] = true

@@ -19,24 +19,42 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func someEvent() Event {
 	return Event{
-		ID: IDOf("sb://n/orders", 7, noon), Type: TypeMissed, Source: "sb://n/orders", Subject: "m-1", Time: noon,
+		ID: IDOf("orders", 7, noon), Type: TypeMissed, Source: "sb://n/orders", Subject: "m-1", Time: noon,
 		Data: EventData{Entity: "orders", MessageID: "m-1", SequenceNumber: 7, EnqueuedTime: noon},
 	}
 }
 
 func TestEventIDIsOneForEachMessage(t *testing.T) {
-	id := IDOf("sb://n/q", 7, noon)
+	id := IDOf("q", 7, noon)
 	for name, other := range map[string]string{
-		"queue": IDOf("sb://n/p", 7, noon), "number": IDOf("sb://n/q", 8, noon), "time": IDOf("sb://n/q", 7, noon.Add(time.Millisecond)),
+		"queue": IDOf("p", 7, noon), "number": IDOf("q", 8, noon), "time": IDOf("q", 7, noon.Add(time.Millisecond)),
 	} {
 		if other == id {
 			t.Errorf("another %s gives the same id", name)
 		}
 	}
-	for _, source := range []string{"sb://n/q", "sb://N/Q"} { // names of entities have no case
-		if again := IDOf(source, 7, noon); again != id {
+	for _, entity := range []string{"q", "Q"} { // names of entities have no case
+		if again := IDOf(entity, 7, noon); again != id {
 			t.Errorf("the same message has ids %s and %s", id, again)
 		}
+	}
+}
+
+func TestANamespaceIsWrittenInOneWay(t *testing.T) {
+	for address, want := range map[string]string{
+		"contoso.servicebus.windows.net": "contoso.servicebus.windows.net", "Contoso.ServiceBus.windows.net:5671": "contoso.servicebus.windows.net",
+		"contoso.servicebus.windows.net.": "contoso.servicebus.windows.net", "contoso.servicebus.windows.net:443": "contoso.servicebus.windows.net",
+		"LOCALHOST:45751": "localhost:45751", "localhost": "localhost", "[::1]:5671": "[::1]", "[::1]:5672": "[::1]:5672",
+	} {
+		if got := NamespaceOf(address); got != want {
+			t.Errorf("NamespaceOf(%q) = %q, want %q", address, got, want)
+		}
+	}
+	if got := SourceOf("N:5671", "orders"); got != "sb://n/orders" {
+		t.Errorf("SourceOf = %q, want sb://n/orders", got)
+	}
+	if got := SourceOf("N", ""); got != "sb://n" {
+		t.Errorf("SourceOf the namespace = %q, want sb://n", got)
 	}
 }
 

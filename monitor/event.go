@@ -14,11 +14,10 @@ func (w *Worker) event(entity string, wt *watch) alert.Event {
 	if m.Type != "" {
 		return w.eventOfMoment(entity, wt)
 	}
-	source := w.source(entity)
 	name, subscription := splitPath(entity)
 	return alert.Event{
-		ID: alert.IDOf(source, m.SequenceNumber, m.EnqueuedTime), Type: alert.TypeMissed,
-		Source: source, Subject: wt.ref.MessageID, Time: m.DeadLetteredTime.UTC(),
+		ID: alert.IDOf(entity, m.SequenceNumber, m.EnqueuedTime), Type: alert.TypeMissed,
+		Source: w.source(entity), Subject: wt.ref.MessageID, Time: m.DeadLetteredTime.UTC(),
 		Data: alert.EventData{
 			Entity: name, Subscription: subscription, MessageID: wt.ref.MessageID, SessionID: wt.ref.SessionID,
 			SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime.UTC(), Deadline: m.Deadline.UTC(), DeadlineKind: alert.KindReceived,
@@ -29,8 +28,8 @@ func (w *Worker) event(entity string, wt *watch) alert.Event {
 	}
 }
 
-func (w *Worker) source(entity string) string { return "sb://" + w.cfg.Namespace + "/" + entity }
+func (w *Worker) source(entity string) string { return alert.SourceOf(w.cfg.Namespace, entity) }
 
 func (e *entity) eventID(number int64, enqueued time.Time) string {
-	return alert.IDOf(e.w.source(e.name), number, enqueued)
+	return alert.IDOf(e.name, number, enqueued)
 }

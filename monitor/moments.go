@@ -200,7 +200,6 @@ func stateOf(m *sblink.Message) string {
 // eventOfMoment is what there is to tell about the message of wt beside that it missed its deadline.
 func (w *Worker) eventOfMoment(entity string, wt *watch) alert.Event {
 	m := wt.missed
-	source := w.source(entity)
 	name, subscription := splitPath(entity)
 	before := time.Duration(m.WarnBeforeMs) * time.Millisecond
 	kind := alert.KindReceived
@@ -208,8 +207,8 @@ func (w *Worker) eventOfMoment(entity string, wt *watch) alert.Event {
 		kind = alert.KindCompleted
 	}
 	return alert.Event{
-		ID: alert.IDOfMoment(m.Type, source, m.SequenceNumber, m.EnqueuedTime, before), Type: m.Type,
-		Source: source, Subject: wt.ref.MessageID, Time: m.DeadLetteredTime.UTC(),
+		ID: alert.IDOfMoment(m.Type, entity, m.SequenceNumber, m.EnqueuedTime, before), Type: m.Type,
+		Source: w.source(entity), Subject: wt.ref.MessageID, Time: m.DeadLetteredTime.UTC(),
 		Data: alert.EventData{
 			Entity: name, Subscription: subscription, MessageID: wt.ref.MessageID, SessionID: wt.ref.SessionID,
 			SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime.UTC(), Deadline: m.Deadline.UTC(), DeadlineKind: kind,

@@ -119,7 +119,7 @@ func (p *process) alerter(a *alertConfig, client *sbclient.Client, outbox alert.
 		return events, err
 	}
 	group := alert.GroupsConfig{
-		Outbox: outbox, Source: "sb://" + p.namespace.host, Sink: pager, Pool: p.pages,
+		Outbox: outbox, Source: alert.SourceOf(p.namespace.host, ""), Sink: pager, Pool: p.pages,
 		By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
 		Log: p.log.Named("alert"),
 	}

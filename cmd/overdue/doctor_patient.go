@@ -135,7 +135,7 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 // redis is the Redis of the configuration, as its processes have it.
 func (d *patient) redis() (*redisstore.Store, error) {
 	return redisstore.Open(redisstore.Config{
-		Address: d.cfg.redisAddress, Roots: d.cfg.redisRoots, Fleet: []string{d.fleet, d.cfg.MonitorQueue},
+		Address: d.cfg.redisAddress, Roots: d.cfg.redisRoots, Fleet: []string{alert.NamespaceOf(d.fleet), d.cfg.MonitorQueue},
 		Slack: 5, // an operator is more patient than a monitor
 	})
 }
@@ -224,9 +224,9 @@ func (d *patient) sendTest(ctx context.Context, a *alertConfig) error {
 		return err
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	source := "sb://" + d.ns.host
+	source := alert.SourceOf(d.ns.host, "")
 	e := alert.Event{
-		Type: testType, Source: source + "/overdue-doctor", Subject: "overdue-doctor-test", Time: now, ID: alert.IDOf(source+"/overdue-doctor", now.UnixNano(), now),
+		Type: testType, Source: source + "/overdue-doctor", Subject: "overdue-doctor-test", Time: now, ID: alert.IDOf("overdue-doctor", now.UnixNano(), now),
 		Data: alert.EventData{
 			Entity: "overdue-doctor", MessageID: "overdue-doctor-test", EnqueuedTime: now.Add(-time.Minute), Deadline: now, DeadLetteredTime: now,
 			Strategy: "native", DeadLetterReason: "TTLExpiredException",

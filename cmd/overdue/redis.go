@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"overdue/alert"
 	"overdue/internal/redisstore"
 	"overdue/monitor"
 	"overdue/scheduler"
@@ -80,7 +81,7 @@ func (p *process) startRedis(ns *namespace) (*redisstore.Store, error) {
 	}, []string{"use", "result"})
 	p.registry.MustRegister(up, requests)
 	s, err := redisstore.Open(redisstore.Config{
-		Address: p.cfg.redisAddress, Roots: p.cfg.redisRoots, Fleet: []string{ns.host, p.cfg.MonitorQueue},
+		Address: p.cfg.redisAddress, Roots: p.cfg.redisRoots, Fleet: []string{alert.NamespaceOf(ns.host), p.cfg.MonitorQueue},
 		Asked: func(use string, err error, news bool) {
 			if err == nil {
 				requests.WithLabelValues(use, "ok").Inc()
