@@ -118,6 +118,7 @@ func TestTheAdministrationAPISaysHowEntitiesWereMade(t *testing.T) {
 			"on":                {Kind: Queue, LockDuration: time.Minute, ForwardTo: "plain"},
 			"a/Events-and.more": {Kind: Topic, DefaultMessageTimeToLive: 90 * time.Minute, RequiresDuplicateDetection: true, Partitioned: true},
 		} {
+			want.CreatedAt, want.UpdatedAt = time.Now().UTC(), time.Now().UTC()
 			got, err := a.Read(t.Context(), name)
 			got.MaxMessageSize = 0 // as the broker is configured
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -154,7 +155,7 @@ func TestATopicIsReadWithAllItsSubscriptions(t *testing.T) {
 		}
 		want := Subscription{
 			Name: fmt.Sprintf("S%03d", n), DefaultMessageTimeToLive: time.Hour, LockDuration: 30 * time.Second, AutoDeleteOnIdle: 10 * time.Minute,
-			RequiresSession: true, DeadLetteringOnMessageExpiration: true,
+			RequiresSession: true, DeadLetteringOnMessageExpiration: true, CreatedAt: time.Now().UTC(), UpdatedAt: time.Now().UTC(),
 		}
 		if diff := cmp.Diff(want, info.Subscriptions[n-1]); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
