@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+	"overdue/internal/pipenet"
+	"overdue/internal/queue"
+	"overdue/internal/sblink"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// A copy states no deadline, however its message stated one: it was late already.
+func TestACopyThatIsSentOnStatesNoDeadline(t *testing.T) {
+	stated := []string{"overdue-deadline", "overdue-within", "overdue-complete-within"}
+	m := &azservicebus.ReceivedMessage{RawAMQPMessage: &azservicebus.AMQPAnnotatedMessage{ApplicationProperties: map[string]any{"kind": "coffee"}}}
+	for _, name := range stated {
+		m.RawAMQPMessage.ApplicationProperties[name] = "1s"
+	}
+	got := copyOf(m, someEvent()).ApplicationProperties
+	for _, name := range stated {
+		if v, ok := got[name]; ok {
+			t.Errorf("the copy has %s = %v, want none", name, v)
+		}
+	}
+	if got["kind"] != "coffee" {
+		t.Errorf("the copy has kind = %v, want what the message has", got["kind"])
+	}
+	if m.RawAMQPMessage.ApplicationProperties[stated[0]] != "1s" {
+		t.Error("the message itself has lost its properties")
+	}
+}
+
+// Whoever stops waiting for an event to be sent on, and asks again while that is under way, joins it: there is one copy.
+func TestAMessageIsSentOnOnceHoweverOftenThatIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := brokertest.New(t, func(c *broker.Config) {
+			c.Expiry = queue.Eager
+			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "next"}}
+		})
+		links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("k", "c2VjcmV0")})
+		t.Cleanup(func() { _ = links.Close() })
+		f, err := NewForward(ForwardConfig{Client: ns.Lasting(t), Links: links, Handling: func(string) Handling { return Handling{ForwardTo: "next"} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close(context.Background()) })
+		sender, err := ns.Client(t).NewSender("orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		life := time.Second
+		event := func(number int64) Event {
+			e := someEvent()
+			e.ID, e.Data.Entity, e.Data.SequenceNumber = fmt.Sprint("event-", number), "orders", number
+			return e
+		}
+		for range 3 {
+			if err := sender.SendMessage(t.Context(), &azservicebus.Message{TimeToLive: &life}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		if err := f.Alert(t.Context(), event(1)); err != nil { // its links are open from now on
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		ns.Net.Stall(pipenet.ToDialer) // answers wait on their way
+		const asked = 3
+		ended := make(chan error, 2*asked)
+		ask := func(number int64, patience time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			go func() { defer cancel(); ended <- f.Alert(ctx, event(number)) }()
+			synctest.Wait()
+		}
+		ask(2, time.Hour) // which the other waits for
+		for range asked {
+			ask(3, time.Second)
+			if err := <-ended; err == nil {
+				t.Fatal("Alert = nil while nothing comes back, want that it gives up")
+			}
+		}
+		for range asked {
+			ask(3, time.Hour)
+		}
+		ns.Net.Resume(pipenet.ToDialer)
+		for range asked + 1 {
+			if err := <-ended; err != nil {
+				t.Errorf("Alert = %v, want the event sent on", err)
+			}
+		}
+		time.Sleep(time.Minute)
+		var events []string
+		r, err := ns.Client(t).NewReceiverForQueue("next", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms, err := r.PeekMessages(t.Context(), 100, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range ms {
+			events = append(events, m.ApplicationProperties[PropertyMissedEvent].(string))
+		}
+		if want := []string{"event-1", "event-2", "event-3"}; !slices.Equal(events, want) {
+			t.Errorf("copies of %q, want of %q, one of each", events, want)
+		}
+	})
+}
