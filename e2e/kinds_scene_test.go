@@ -50,8 +50,16 @@ func inMode(t *testing.T, i int, make func(*scene, *broker.Config), act func(*sc
 	})
 }
 
-// describe says how entities were made, as the administration of a namespace does.
-func (s *scene) describe(_ context.Context, name string, _ time.Time) (entities.Info, error) {
+// describe is what the monitor asks how entities were made.
+func (s *scene) describe(ctx context.Context, name string, since time.Time) (entities.Info, error) {
+	if s.remembers != nil {
+		return s.remembers.LookupSince(ctx, name, since)
+	}
+	return s.made(name)
+}
+
+// made says how entities were made, as the administration of a namespace does.
+func (s *scene) made(name string) (entities.Info, error) {
 	ns := s.ns.Broker.Default()
 	if q, err := ns.QueueInfo(name); err == nil {
 		c := q.Config

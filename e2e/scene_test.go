@@ -22,6 +22,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/brokertest"
+	"overdue/internal/entities"
 	"overdue/internal/kept"
 	"overdue/internal/operations"
 	"overdue/internal/pipenet"
@@ -61,6 +62,7 @@ type scene struct {
 	stamp       bool            // whether the proxy stamps TTLs
 	monitored   map[string]bool // what the proxy writes companions for
 	blind       bool            // the monitor is not told how entities were made
+	remembers   *entities.Store // of what it is told; nil: it asks each time
 	lifeOfQueue time.Duration   // the default time to live that only the proxy has been told of
 	shortest    time.Duration   // of the times to live of a topic's subscriptions, as the proxy knows it
 	expiry      queue.Expiry    // as inModes has set it
