@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// A companion that waits no longer leaves nothing in the index: neither its references, nor its number, nor a place that
+// others would be short of.
+func TestTheIndexForgetsWhatWaitsNoLonger(t *testing.T) {
+	x := NewMemoryIndex(4)
+	for round := range 100 {
+		at := noon.Add(time.Duration(round) * time.Minute)
+		var refs []Reference
+		for i := range 4 {
+			refs = append(refs, sent(fmt.Sprint("m-", round, "-", i), at))
+		}
+		x.Put("orders", refs)
+		x.Confirm("orders", refs, at)
+		id := carry(x, byte(round), refs...)
+		if !x.Number(id, 7) || x.NumberOf(id) != 7 {
+			t.Fatalf("round %d: the number of a companion that waits is %d, want 7", round, x.NumberOf(id))
+		}
+		x.Forget(id)
+		if x.Number(id, 8) || x.NumberOf(id) != 0 {
+			t.Errorf("round %d: the companion is still known by number %d", round, x.NumberOf(id))
+		}
+		for i := range refs {
+			if key := KeyOf("orders", refs[i].MessageID, ""); x.Known(key) || x.Taken("orders", &refs[i]) {
+				t.Errorf("round %d: reference %d is still known", round, i)
+			}
+		}
+		if len(x.carriers) != 0 || x.hand != 0 {
+			t.Fatalf("round %d: %d companions are left, and %d places were given up for want of room, want none", round, len(x.carriers), x.hand)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// openTestStore opens the file of a journal in a folder of the test.
+func openTestStore(t *testing.T, maxSize int64) *store {
+	t.Helper()
+	st, err := openStore(JournalConfig{Directory: t.TempDir(), Namespace: "contoso", MaxSize: maxSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return st
+}
+
+// oneCommit is n companions that are put on disk together.
+func oneCommit(n int) (groups []*group) {
+	for i := range n {
+		groups = append(groups, &group{c: Companion{
+			Kind: KindEach, Entity: "orders", Due: noon.Add(time.Duration(i) * time.Minute), References: []Reference{sent(fmt.Sprint("m-", i), noon)},
+		}})
+	}
+	return groups
+}
+
+// The bound holds for what is in the file and for all of a commit together, however many companions share it.
+func TestTheJournalsBoundIsThatOfAWholeCommit(t *testing.T) {
+	const most = 2000
+	st := openTestStore(t, most)
+	kept := 0
+	for round := range 2 {
+		full := 0
+		for i, err := range st.put(oneCommit(50)) {
+			switch {
+			case err == nil:
+				kept++
+			case errors.Is(err, errJournalFull):
+				full++
+			default:
+				t.Fatalf("round %d: companion %d = %v", round, i, err)
+			}
+		}
+		if full == 0 || kept < 3 {
+			t.Errorf("round %d: %d companions are kept and %d refused, want some of both", round, kept, full)
+		}
+	}
+	got := st.status()
+	if got.Bytes > most {
+		t.Errorf("the file has %d companions in %d bytes, want %d bytes at most", got.Companions, got.Bytes, most)
+	}
+	var bytes int64
+	entries, err := st.first(nil, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var enc encoder
+	for i := range entries {
+		k, v, err := encodeEntry(&enc, &entries[i].c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += entrySize(k, v)
+	}
+	if bytes != got.Bytes || len(entries) != got.Companions {
+		t.Errorf("the file has %d companions in %d bytes, the status says %d in %d", len(entries), bytes, got.Companions, got.Bytes)
+	}
+}
+
+// A commit is on disk before anybody is told of it: nothing turns the syncs of the file off. That they reach the disk no test can
+// see that does not cut the power.
+func TestACommitToTheJournalIsSynced(t *testing.T) {
+	st := openTestStore(t, defaultJournalSize)
+	if st.db.NoSync || st.db.NoGrowSync || st.db.NoFreelistSync {
+		t.Errorf("NoSync %v, NoGrowSync %v, NoFreelistSync %v, want none of them", st.db.NoSync, st.db.NoGrowSync, st.db.NoFreelistSync)
+	}
+	// Every commit ends as a transaction of its own, so that it is synced by itself and not with the next.
+	before := lastTransaction(t, st)
+	for i := range 3 {
+		if errs := st.put(oneCommit(i + 1)[i:]); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+		if now := lastTransaction(t, st); now <= before {
+			t.Errorf("put %d has left the file at transaction %d, want one after %d", i, now, before)
+		} else {
+			before = now
+		}
+	}
+}
+
+func lastTransaction(t *testing.T, st *store) int {
+	t.Helper()
+	tx, err := st.db.Begin(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+	}()
+	return tx.ID()
+}
