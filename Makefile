@@ -34,7 +34,7 @@ test: lint sdks ## everything that has to pass
 	go test -vet=off ./proxy -run Soak -soak.seeds 1000
 	go test -vet=off ./internal/queue -run CostsAtMost
 	go test -vet=off -count=1 ./e2e -run 'AMillion|ASecond|CostLittle|WhateverHappens|EveryDeadline|ShareWhat|MissedDeadlinesAreDeadLettered|NoDeadline|QueueIsDown|NotDisturbed'
-	go test -vet=off ./internal/relay -run HoweverBytesAreCut
+	go test -vet=off ./internal/relay -run 'HoweverBytesAreCut|IdleConnectionCostsLittle'
 	$(MAKE) --no-print-directory deploy
 	$(MAKE) --no-print-directory conformance
 

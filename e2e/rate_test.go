@@ -20,6 +20,12 @@ import (
 	"overdue/internal/testseed"
 )
 
+// What ten thousand deadlines a second may cost: the targets of `overdue bench`, which internal/arch holds these to.
+const (
+	mostLag        = 20 * time.Millisecond // of 99 in 100
+	mostOperations = 0.05                  // a message, where slots stand for messages
+)
+
 // Ten thousand deadlines a second are kept as if they were few: each message has a time to live of its own, and nobody
 // receives. What that costs is shared by all of them.
 func TestTenThousandDeadlinesASecond(t *testing.T) {
@@ -57,15 +63,15 @@ func TestTenThousandDeadlinesASecond(t *testing.T) {
 				if len(lags) != n {
 					s.Fatalf("%d dead letters, want %d", len(lags), n)
 				}
-				if p99 := lags[n*99/100]; p99 > 50*time.Millisecond {
-					s.Errorf("one in a hundred is dead-lettered more than %v late, want 50ms at most", p99)
+				if p99 := lags[n*99/100]; p99 > mostLag {
+					s.Errorf("one in a hundred is dead-lettered more than %v late, want %v at most", p99, mostLag)
 				}
 				ops := float64(s.written.Load()) + s.operations("")
 				companions := float64(s.written.Load()) + s.operations("receive") + s.operations("complete")
 				s.Logf("%.3f operations a message, of them %.3f for companions; lag %v, %v at most", ops/float64(n), companions/float64(n), lags[n/2], lags[n-1])
-				most := .5 // peeks and nudges, where companions name their messages
+				most := .1 // peeks and nudges, where companions name their messages
 				if slots {
-					most, companions = .1, 0
+					most, companions = mostOperations, 0
 				}
 				if got := (ops - companions) / float64(n); got > most {
 					s.Errorf("%.3f operations a message, want %v at most", got, most)

@@ -164,8 +164,8 @@ func TestBannerNamesWhatListens(t *testing.T) {
 	}
 }
 
-func TestEmbeddedBrokerIsReadyQuickly(t *testing.T) {
-	began := time.Now()
+// The embedded broker needs no other server: with nothing configured the process is ready by itself.
+func TestTheEmbeddedBrokerIsReadyByItself(t *testing.T) {
 	p := startTest(t, "")
 	eventually(t, "ready", func() bool {
 		resp, err := http.Get(fmt.Sprintf("http://%s/readyz", p.adminAddr))
@@ -175,7 +175,6 @@ func TestEmbeddedBrokerIsReadyQuickly(t *testing.T) {
 		defer resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	})
-	t.Logf("ready after %v", time.Since(began).Round(time.Millisecond))
 }
 
 // A stop in the middle of traffic loses nothing that was acknowledged, and no companion.
