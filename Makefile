@@ -9,7 +9,7 @@ FUZZTIME ?= 10s
 ROUNDS ?= 1
 VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo devel)
 
-.PHONY: build image test deploy conformance sdks lint fuzz soak bench docs man clean
+.PHONY: build image test deploy conformance sdks lint fuzz soak mutate bench docs man clean
 
 build: ## the binary, in bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.release=$(VERSION)" -o bin/overdue ./cmd/overdue
@@ -69,6 +69,13 @@ fuzz: ## every fuzz target for FUZZTIME, one after the other
 
 soak: ## the tests with other seeds than usual, ROUNDS times
 	@for i in $$(seq $(ROUNDS)); do OVERDUE_SEED=random go test -race -count 1 -timeout 30m ./...; done
+
+MUTANTS ?= 50
+SEED ?= 1
+MUTATED := ./proxy ./scheduler ./monitor ./internal/queue ./internal/relay ./internal/sas ./internal/dlq ./internal/redisstore
+
+mutate: ## whether tests notice code that is wrong: MUTANTS of each package of MUTATED, drawn by SEED; see docs/mutation.md
+	go run ./tools/mutate -n $(MUTANTS) -seed $(SEED) $(MUTATED)
 
 bench: ## every benchmark of the packages
 	go test -run '^$$' -bench . -benchmem ./...

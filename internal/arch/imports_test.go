@@ -99,6 +99,7 @@ var rooms = map[string]room{
 	"internal/visible":   {},
 	"internal/freeport":  {},
 	"internal/arch":      {},
+	"tools/mutate":       {},
 	"conformance":        {[]string{"internal/amqp", "internal/door"}, []string{sync}},
 }
 
