@@ -148,6 +148,10 @@ func TestEveryLinkOpensForWhomTheMatrixSays(t *testing.T) {
 							}
 							a.Source, a.Target, a.Coordinator = matrixAttach(source.kind, target.kind, spelling.of(source.address), spelling.of(target.address))
 							tried++
+							if k.name == "none" && tried%20 == 0 { // whoever proves nothing may do little on one connection
+								p.nc.Close()
+								p = s.as(k.name)
+							}
 							want := opens(receiver, source.kind, target.kind, spelling.plain, key)
 							if got := p.opened(a); got != want {
 								t.Errorf("%s: receiver %v, source %s, target %s, %s: opened %v, want %v", k.name, receiver, source.kind, target.kind, spelling.name, got, want)
