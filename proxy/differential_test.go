@@ -74,11 +74,11 @@ func FuzzURLsAreReadAsTheNamespaceReadsThem(f *testing.F) {
 				n = len(queue.Peek(nil, 0, 10))
 			}
 			switch {
-			case !exists && refused == nil && !(about && q.Call == rights.Administer):
+			case !exists && refused == nil && (!about || q.Call != rights.Administer):
 				t.Errorf("%s %s deletes the queue, and the proxy takes it for %+v, %v", method, target, q, refused)
-			case exists && n > 1 && refused == nil && !(about && q.Call == rights.SendMessages):
+			case exists && n > 1 && refused == nil && (!about || q.Call != rights.SendMessages):
 				t.Errorf("%s %s is a send, and the proxy takes it for %+v", method, target, q)
-			case exists && n < 1 && refused == nil && !(about && q.Call == rights.ReceiveAndDelete):
+			case exists && n < 1 && refused == nil && (!about || q.Call != rights.ReceiveAndDelete):
 				t.Errorf("%s %s takes a message, and the proxy takes it for %+v", method, target, q)
 			case exists && method == http.MethodPost && resp.StatusCode == http.StatusCreated && n == 1 && refused == nil && q.Call != rights.PeekLock:
 				t.Errorf("%s %s locks a message, and the proxy takes it for %+v", method, target, q)

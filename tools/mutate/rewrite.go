@@ -187,12 +187,13 @@ func (p *pkg) statements(list []ast.Stmt) {
 		what := ""
 		switch s := s.(type) {
 		case *ast.ExprStmt:
-			call, ok := s.X.(*ast.CallExpr)
-			if id, named := call.Fun.(*ast.Ident); ok && !(named && id.Name == "panic") {
-				what = p.text(call)
+			if call, ok := s.X.(*ast.CallExpr); ok {
+				if id, named := call.Fun.(*ast.Ident); !named || id.Name != "panic" {
+					what = p.text(call)
+				}
 			}
 		case *ast.AssignStmt:
-			if s.Tok != token.DEFINE && !(len(s.Lhs) == 1 && p.text(s.Lhs[0]) == "_") {
+			if s.Tok != token.DEFINE && (len(s.Lhs) != 1 || p.text(s.Lhs[0]) != "_") {
 				what = p.text(s.Lhs[0]) + " " + s.Tok.String() + " " + p.text(s.Rhs[0])
 			}
 		case *ast.IncDecStmt:
