@@ -58,11 +58,11 @@ func TestReceivedIsNoOutcome(t *testing.T) {
 				}}))
 				told, heard := app.frames(), broker.frames()
 				app.write(amqp.AppendFrame(nil, 0, &amqp.Begin{IncomingWindow: 100, OutgoingWindow: 100, HandleMax: 10}, nil))
-				next[*amqp.Begin](broker, heard)
-				broker.write(amqp.AppendFrame(nil, 0, &amqp.Begin{HasRemoteChannel: true, IncomingWindow: 100, OutgoingWindow: 100, HandleMax: 10}, nil))
 				app.write(amqp.AppendFrame(nil, 0, &amqp.Attach{
 					Name: "s", Role: amqp.RoleSender, Source: &amqp.Source{}, Target: &amqp.Target{Address: "orders", HasAddress: true},
 				}, nil))
+				next[*amqp.Begin](broker, heard)
+				broker.write(amqp.AppendFrame(nil, 0, &amqp.Begin{HasRemoteChannel: true, IncomingWindow: 100, OutgoingWindow: 100, HandleMax: 10}, nil))
 				attach := next[*amqp.Attach](broker, heard)
 				broker.write(amqp.AppendFrame(nil, 0, &amqp.Attach{
 					Name: attach.Name, Role: amqp.RoleReceiver, Source: &amqp.Source{}, Target: &amqp.Target{Address: "orders", HasAddress: true},
