@@ -50,7 +50,7 @@ type namespace struct {
 
 const (
 	brokerKey = "c2VjcmV0LWtleQ==" // as in broker.yaml
-	doorKey   = "ZG9vcnM="
+	doorKey   = "ZG9vcnMtb2YtdGhlLXRlc3Q="
 )
 
 // newNamespace starts one for a test, and stops it when the test ends. role is the
