@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -95,7 +96,7 @@ broker:
 			if diff := cmp.Diff(tt.proxy, tt.k.settings(tt.queue)); diff != "" {
 				t.Errorf("proxy (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.monitor, tt.k.monitored(t.Context(), tt.queue)); diff != "" {
+			if diff := cmp.Diff(tt.monitor, tt.k.monitored(t.Context(), tt.queue), cmpopts.IgnoreUnexported(monitor.Settings{})); diff != "" {
 				t.Errorf("monitor (-want +got):\n%s", diff)
 			}
 		})
