@@ -255,7 +255,7 @@ func TestCompanionsOutliveTheirServer(t *testing.T) {
 func TestAFrozenServerIsWaitedForAndThenNot(t *testing.T) {
 	r := redistest.Start(t)
 	ctx, c := t.Context(), open(t, "redis://"+r.Addr).Companions()
-	c.s.cfg.Slack = .02
+	c.s.cfg.Slack = .06
 	r.Freeze()
 	if err := c.Put(ctx, numberedItems(1, noon)); err == nil || c.Failure() == nil {
 		t.Errorf("Put = %v, failure %v; want an error of a server that does not answer", err, c.Failure())
