@@ -317,7 +317,10 @@ func (c *conn) tell(s *side, err error) (linger bool) {
 
 // drainInput reads until the peer hangs up, at most until the deadline.
 func (s *side) drainInput() {
-	if err := s.nc.SetReadDeadline(s.deadline); err != nil {
+	s.c.mu.Lock()
+	deadline := s.deadline // the writer moves it, too
+	s.c.mu.Unlock()
+	if err := s.nc.SetReadDeadline(deadline); err != nil {
 		return // closed already
 	}
 	buf := make([]byte, 512)
