@@ -69,6 +69,7 @@ var scenarios = []struct{ name, sdks string }{
 	{"administration", "js python java"},
 
 	// With Qpid JMS, which is no SDK of Azure.
+	{"jms-tls", "jms"},
 	{"jms-send-receive", "jms"},
 	{"jms-browse", "jms"},
 	{"jms-selector", "jms"},

@@ -64,7 +64,7 @@ var suites = []suite{
 		sdk: "jms",
 		in:  "java",
 		build: func(ctx context.Context, installed, scratch string) *exec.Cmd {
-			return exec.CommandContext(ctx, "javac", "-nowarn", "-proc:none", "-cp", filepath.Join(installed, "*"), "-d", scratch, "java/Harness.java", "java/Jms.java")
+			return exec.CommandContext(ctx, "javac", "-nowarn", "-proc:none", "-cp", filepath.Join(installed, "*"), "-d", scratch, "java/Harness.java", "java/Doors.java", "java/Jms.java")
 		},
 		command: func(ctx context.Context, installed, scratch string) *exec.Cmd {
 			return exec.CommandContext(ctx, "java", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(installed, "*")+":"+scratch, "Jms")

@@ -22,7 +22,9 @@ public final class Jms {
 
     private Jms() {}
 
-    public static void main(String[] args) throws InterruptedException {
+    public static void main(String[] args) throws Exception {
+        Doors.trust();
+        Harness.scenario("jms-tls", scene -> with(scene, Harness.TLS_CONNECTION_STRING, "amqps://", "", Jms::sendReceive));
         Harness.scenario("jms-send-receive", scene -> with(scene, "", Jms::sendReceive));
         Harness.scenario("jms-browse", scene -> with(scene, "", Jms::browse));
         Harness.scenario("jms-selector", scene -> with(scene, "", Jms::selector));
@@ -40,13 +42,18 @@ public final class Jms {
 
     /** Connects as Microsoft's page on JMS does it: the name of the key and the key are user and password. */
     private static void with(Harness.Scene scene, String options, Play play) throws Exception {
+        with(scene, Harness.CONNECTION_STRING, "amqp://", options, play);
+    }
+
+    private static void with(Harness.Scene scene, String connectionString, String scheme, String options, Play play)
+            throws Exception {
         var parts = new HashMap<String, String>();
-        for (String part : Harness.CONNECTION_STRING.split(";")) {
+        for (String part : connectionString.split(";")) {
             parts.put(part.substring(0, part.indexOf('=')), part.substring(part.indexOf('=') + 1));
         }
         String address = URI.create(parts.get("Endpoint")).getAuthority();
         var factory = new JmsConnectionFactory(
-            parts.get("SharedAccessKeyName"), parts.get("SharedAccessKey"), "amqp://" + address + options);
+            parts.get("SharedAccessKeyName"), parts.get("SharedAccessKey"), scheme + address + options);
         try (Connection connection = factory.createConnection()) {
             connection.start();
             play.run(connection, scene.queue);
