@@ -34,7 +34,7 @@ func (e *entity) forget(why string) {
 	for _, v := range []*view{&e.work, &e.dead, &e.transfer} {
 		v.marks, v.latest = nil, letter{}
 	}
-	e.w.facts.learn(e.key, func(f *fact) { *f = fact{created: f.created, warned: f.warned} })
+	e.w.facts.learn(e.key, func(f *fact) { *f = fact{created: f.created, warned: f.warned, missing: f.missing} })
 	e.settingsAsOf = time.Now()
 }
 

@@ -77,6 +77,9 @@ func TestBytesOfSDKsPassTheDoorAsTheyAre(t *testing.T) {
 	installed := install(t)
 	sc := newWireScene(t, buildBroker(t))
 	for _, s := range suites {
+		if wirePrograms[s.sdk] == nil {
+			continue // it is no SDK of Azure
+		}
 		t.Run(s.sdk, func(t *testing.T) {
 			t.Parallel()
 			scratch := t.TempDir()
