@@ -29,8 +29,8 @@ endif
 UNCACHED := ./e2e/... ./deploy/...
 
 test: lint sdks ## everything that has to pass
-	go test -race -vet=off -count=1 -p 4 -timeout 10m $(UNCACHED)
-	go test -race -vet=off -timeout 10m $$(comm -23 <(go list ./... | sort) <(go list $(UNCACHED) | sort))
+	go test -race -vet=off -count=1 -p 4 -timeout 20m $(UNCACHED)
+	go test -race -vet=off -timeout 20m $$(comm -23 <(go list ./... | sort) <(go list $(UNCACHED) | sort))
 	go test -vet=off ./proxy -run Soak -soak.seeds 1000
 	go test -vet=off ./internal/queue -run CostsAtMost
 	go test -vet=off -count=1 ./e2e -run 'AMillion|ASecond|CostLittle|WhateverHappens|EveryDeadline|ShareWhat|MissedDeadlinesAreDeadLettered|NoDeadline|QueueIsDown|NotDisturbed'
