@@ -78,6 +78,20 @@ func TestCompanionIsEncodedAsEncodingJSONWould(t *testing.T) {
 	})
 }
 
+// Each character alone, so that none is escaped for the sake of another.
+func TestEveryCharacterIsEncodedAsEncodingJSONWould(t *testing.T) {
+	var e encoder
+	for c := range rune(0x180) {
+		want, err := json.Marshal(string(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.text(nil, string(c)); string(got) != string(want) {
+			t.Errorf("%q is encoded as %s, want %s", c, got, want)
+		}
+	}
+}
+
 // BenchmarkEncode encodes companions of messages that were sent one by one, and in a batch.
 func BenchmarkEncode(b *testing.B) {
 	for _, n := range []int{1, 16, groupSize} {

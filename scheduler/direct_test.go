@@ -156,6 +156,28 @@ func TestTheSDKWritesWhatFailsPastIt(t *testing.T) {
 	}
 }
 
+// However short a transfer's time, the way past the SDK leaves the SDK half of it.
+func TestTheWayPastTheSDKLeavesTheSDKTime(t *testing.T) {
+	for _, writeTimeout := range []time.Duration{4 * time.Second, 8 * time.Second, 30 * time.Second} {
+		t.Run(writeTimeout.String(), func(t *testing.T) {
+			playPast(t, dialed, func(p *past) {
+				p.cfg.WriteTimeout = writeTimeout
+				p.write()
+				if p.open() == nil {
+					p.Fatal("the way past the SDK is not open")
+				}
+				p.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSend, Delay: time.Minute, Error: broker.ServerBusy(), Times: 1})
+				began := time.Now()
+				p.write()
+				if took := time.Since(began); took > writeTimeout/2+time.Second {
+					p.Errorf("a companion that the way past the SDK did not take took %v, want half of %v and a bit", took, writeTimeout)
+				}
+				p.want(2)
+			})
+		})
+	}
+}
+
 // What keeps the way past the SDK from being opened is told once, however often that is tried.
 func TestAWayPastTheSDKThatCannotBeOpenedIsToldOnce(t *testing.T) {
 	var up atomic.Bool

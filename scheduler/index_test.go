@@ -158,6 +158,14 @@ func TestIndex(t *testing.T) {
 				t.Errorf("needless %v, want the second companion", got)
 			}
 		},
+		"one that another node may have stamped, to the millisecond": func(t *testing.T, x Index) {
+			const ms = time.Millisecond
+			again := sent("m", answered.Add(takeMargin))
+			put(x, r, again)
+			x.Confirm("orders", []Reference{again}, again.Sent.Add(10*ms))
+			taken(t, x, stamped("m", answered.Add(takeMargin)), false) // it may be either
+			taken(t, x, stamped("m", answered.Add(takeMargin+ms)), true)
+		},
 		"a companion of many is needless with the last": func(t *testing.T, x Index) {
 			refs := []Reference{sent("a", noon), sent("b", noon), sent("c", noon)}
 			put(x, refs...)
@@ -228,6 +236,24 @@ func TestMemoryIndexKeepsItsBound(t *testing.T) {
 	}
 	if n := len(x.refs); n != 10 {
 		t.Errorf("%d references after a thousand of one id, want 10 at most", n)
+	}
+}
+
+// Nobody may ever ask which companions are needless.
+func TestMemoryIndexKeepsItsBoundOfNeedlessCompanions(t *testing.T) {
+	x := NewMemoryIndex(10)
+	for i := range 100 {
+		at := noon.Add(time.Duration(i) * time.Minute)
+		r := sent("m", at)
+		x.Put("orders", []Reference{r})
+		x.Confirm("orders", []Reference{r}, at)
+		carry(x, byte(i), r)
+		if !x.Take(stamped("m", at)) {
+			t.Fatalf("message %d is not taken", i)
+		}
+	}
+	if got := needlessIDs(x); len(got) != 10 {
+		t.Errorf("%d companions are told to be needless, want 10", len(got))
 	}
 }
 

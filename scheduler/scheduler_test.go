@@ -57,6 +57,21 @@ func one(id string, deadline time.Time) scheduler.Companion {
 	return scheduler.Companion{Entity: "orders", References: []scheduler.Reference{{MessageID: id, Sent: time.Now(), Deadline: deadline, Stated: "ttl"}}}
 }
 
+func TestSchedulerNeedsToKnowWhereItWrites(t *testing.T) {
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
+		client := ns.Lasting(t)
+		for name, cfg := range map[string]scheduler.Config{
+			"no client":                  {MonitorQueue: monitorQueue},
+			"no monitor queue":           {Client: client},
+			"a store, and no other link": {Client: client, MonitorQueue: monitorQueue, Store: idle{t}},
+		} {
+			if s, err := scheduler.New(cfg); err == nil || s != nil {
+				t.Errorf("%s: New = %v, %v, want an error", name, s, err)
+			}
+		}
+	})
+}
+
 func TestCompanionIsHeldBackByTheBrokerUntilItIsDue(t *testing.T) {
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
 		deadline := time.Now().Add(30 * time.Second)

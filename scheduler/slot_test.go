@@ -134,6 +134,26 @@ func TestSlotsOfOneInstantAreOneCompanion(t *testing.T) {
 	})
 }
 
+// The monitor cannot read a default time to live from the messages once it has changed: their slots say that they had it.
+func TestASlotSaysThatItsTimeToLiveWasTheDefault(t *testing.T) {
+	slotScene(t, func(t *testing.T, s *Scheduler, left func() []Companion) {
+		at := time.Now().Truncate(slot).Add(time.Millisecond)
+		for _, stated := range []string{"default", "ttl"} {
+			done := make(called, 1)
+			s.Start(Companion{Entity: "orders", Findable: true, References: []Reference{
+				{MessageID: "m", Sent: at, From: at, Until: at, Within: time.Minute, Deadline: at.Add(time.Minute), Stated: stated},
+			}}, done)
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		cs, lives := left(), []time.Duration{time.Minute}
+		if len(cs) != 2 || !slices.Equal(cs[0].Defaults, lives) || !slices.Equal(cs[0].Lives, lives) || cs[1].Defaults != nil || !slices.Equal(cs[1].Lives, lives) {
+			t.Errorf("companions: %+v, want one of a default and one of a stated time to live", cs)
+		}
+	})
+}
+
 // A slot whose companion could not be written is asked for again; whoever waited for it hears of the failure.
 func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
 	s := &Scheduler{closed: true}
@@ -187,7 +207,11 @@ func TestSlotsPayFromARateOn(t *testing.T) {
 	if n := pays(200); n < 450 {
 		t.Errorf("at 200 messages per second slots are taken for %d of 600", n)
 	}
-	now.Uncertainty = time.Second
+	now.Uncertainty = slotClock
+	if !s.Pays("orders", lives, now) {
+		t.Errorf("slots are not taken with a clock that is known to within %v", slotClock)
+	}
+	now.Uncertainty = slotClock + 1
 	if s.Pays("orders", lives, now) {
 		t.Error("slots are taken though the clock is hardly known")
 	}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+	"overdue/internal/kept"
+	"overdue/internal/pipenet"
+	"overdue/internal/sblink"
+	"overdue/scheduler"
+)
+
+// idle is a store that nobody asks.
+type idle struct{ *testing.T }
+
+func (i idle) Put(context.Context, []kept.Item) error {
+	i.Error("Put was called")
+	return nil
+}
+
+func (i idle) Withdraw(context.Context, []string) ([]string, error) {
+	i.Error("Withdraw was called")
+	return nil, nil
+}
+
+// Where a store keeps companions, the broker's clock is measured without scheduled messages, and others' probes stay theirs until
+// they are old.
+func TestBrokersClockIsMeasuredWithoutScheduledMessages(t *testing.T) {
+	for _, offset := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
+		t.Run(offset.String(), func(t *testing.T) {
+			setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
+				links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
+				defer func() { _ = links.Close() }() // it does not matter here
+				client := ns.Lasting(t)
+				s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue, Store: idle{t}, Links: links})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = s.Close(context.Background()) }() // nor this
+				other := client.NewSender(monitorQueue)
+				defer func() { _ = other.Close(context.Background()) }()
+				leave := func(id string) {
+					t.Helper()
+					if err := other.Send(t.Context(), &azservicebus.Message{MessageID: &id}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				leave("overdue-clock-old")
+				time.Sleep(61 * time.Second)
+				leave("overdue-clock-new")
+				leave("no probe")
+				ns.Net.Delay(pipenet.Both, 7*time.Millisecond)
+				if err := s.MeasureClock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-s.Measured():
+				default:
+					t.Error("nobody is told that the clock is measured")
+				}
+				ns.Net.Delay(pipenet.Both, 0)
+				got := s.Now()
+				if off := got.Time.Sub(ns.Broker.Now()).Abs(); !got.Measured || off > got.Uncertainty || got.Uncertainty > 20*time.Millisecond {
+					t.Errorf("off by %v with an uncertainty of %v, want within it, and at most 20ms at a round trip of 14ms", off, got.Uncertainty)
+				}
+				left := companions(t, ns)
+				if len(left) != 2 || left[0].MessageID != "overdue-clock-new" || left[1].MessageID != "no probe" {
+					t.Errorf("the monitor queue holds %+v, want the new probe of another and what is no probe", left)
+				}
+			}, func(c *broker.Config, _ *scheduler.Config) { c.ClockOffset = offset })
+		})
+	}
+}
