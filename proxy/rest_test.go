@@ -117,6 +117,29 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	})
 }
 
+func TestSendsThatCannotBeReadAreCountedAsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t, func(s *setting) { s.proxy.MaxBodySize = 1000 })
+		sc.warm() // the name of an entity that has taken nothing is no label
+		batch := []string{"Content-Type", sbrest.BatchContentType}
+		for i, post := range []func() *httptest.ResponseRecorder{
+			func() *httptest.ResponseRecorder { return sc.post("/orders/messages", "a", "BrokerProperties", "{") },
+			func() *httptest.ResponseRecorder { return sc.post("/orders/messages", "[{]", batch...) },
+			func() *httptest.ResponseRecorder {
+				return sc.post("/orders/messages", "[{}]", append(batch, propWithin, "30s")...)
+			},
+			func() *httptest.ResponseRecorder { return sc.post("/orders/messages", strings.Repeat("x", 1001)) },
+		} {
+			if w := post(); w.Code != http.StatusBadRequest && w.Code != http.StatusForbidden {
+				t.Errorf("request %d = %d %s, want it refused", i, w.Code, w.Body)
+			}
+			if n := sc.sends("orders", resultRefused); n != float64(i+1) {
+				t.Errorf("%v sends are counted as refused after %d, want all", n, i+1)
+			}
+		}
+	})
+}
+
 func TestWhatTheBrokerRefusesHasItsStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/brokertest"
+	"overdue/scheduler"
+)
+
+// taking is an index that keeps what it is told.
+type taking struct {
+	*scheduler.MemoryIndex
+	taken []scheduler.Delivered
+}
+
+func (x *taking) Take(d scheduler.Delivered) bool {
+	x.taken = append(x.taken, d)
+	return false
+}
+
+// The process that has sent a message may have slots that stand for it: so it has to hear on which entity it was settled.
+func TestASettlementSaysWhereTheMessageWasReceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		index := &taking{MemoryIndex: scheduler.NewMemoryIndex(0)}
+		s, err := scheduler.New(scheduler.Config{Client: brokertest.New(t).Lasting(t), MonitorQueue: monitorQueue, Index: index})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := scheduler.Delivered{Key: scheduler.KeyOf("orders", "m", ""), Enqueued: noon.Truncate(time.Millisecond), Deadline: noon.Truncate(time.Millisecond).Add(time.Minute)}
+		l := &settleLink{&Proxy{cfg: Config{Scheduler: s}}, "orders"}
+		l.Settled(noteOf(d))
+		if len(index.taken) != 1 {
+			t.Fatalf("%d settlements were told, want 1", len(index.taken))
+		}
+		got := index.taken[0]
+		if got.Entity != "orders" || got.Key != d.Key || !got.Enqueued.Equal(d.Enqueued) || !got.Deadline.Equal(d.Deadline) {
+			t.Errorf("told %+v, want %+v on orders", got, d)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
