@@ -49,6 +49,7 @@ func (p *pkg) build(ctx context.Context, dir string) error {
 // A suite is a test binary with the mutants in it.
 type suite struct {
 	binary, dir string
+	flags       []string
 	reached     map[int][]string // the tests that reach a mutant
 	took        map[string]time.Duration
 }
@@ -62,11 +63,15 @@ func (p *pkg) suite(ctx context.Context, dir, path, tests string) (*suite, error
 	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", p.overlay, "-o", s.binary, path).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compile the tests of %s: %w\n%s", path, err, out)
 	}
-	where, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", path).Output()
+	where, err := exec.CommandContext(ctx, "go", "list", "-f", `{{.Dir}}{{"\n"}}{{.TestImports}} {{.XTestImports}}`, path).Output()
 	if err != nil {
 		return nil, err
 	}
-	s.dir = strings.TrimSpace(string(where))
+	var imports string
+	s.dir, imports, _ = strings.Cut(string(where), "\n")
+	if strings.Contains(imports, "pgregory.net/rapid") {
+		s.flags = []string{"-rapid.nofailfile"} // a test that a mutant fails leaves nothing behind
+	}
 	list, err := s.command(ctx, "-test.list", tests).Output()
 	if err != nil {
 		return nil, err
@@ -100,7 +105,7 @@ func (p *pkg) suite(ctx context.Context, dir, path, tests string) (*suite, error
 }
 
 func (s *suite) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, s.binary, args...)
+	cmd := exec.CommandContext(ctx, s.binary, append(slices.Clone(s.flags), args...)...)
 	cmd.Dir = s.dir
 	return cmd
 }
