@@ -78,3 +78,29 @@ func TestBrokersClockIsMeasuredWithoutScheduledMessages(t *testing.T) {
 		})
 	}
 }
+
+// What keeps the clock from being measured is told, and it stays ours.
+func TestAClosedClientMeasuresNoClock(t *testing.T) {
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
+		client := ns.Lasting(t)
+		s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close(context.Background()) }() // its connection is closed
+		if err := client.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.MeasureClock(t.Context()); err == nil || s.Now().Measured {
+			t.Errorf("MeasureClock = %v, measured %v, want an error", err, s.Now().Measured)
+		}
+	})
+}
+
+func TestMeasuringTheClockIsCounted(t *testing.T) {
+	setupCancel(t, func(c *cancelling) { // which measures it
+		if n := c.operations("probe"); n != 4 {
+			c.Errorf("%d operations are counted for a measurement, want 4: two are scheduled, one is peeked at, both are cancelled", n)
+		}
+	})
+}

@@ -3,6 +3,8 @@
 package scheduler
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -188,6 +190,59 @@ func FuzzParseCompanion(f *testing.F) {
 		}
 		if diff := cmp.Diff(c, again); diff != "" {
 			t.Errorf("reading and writing changes it (-first +second):\n%s", diff)
+		}
+	})
+}
+
+// Times to live are bounded together, however they are stated.
+func TestASlotCompanionStandsForAHundredTimesToLiveAtMost(t *testing.T) {
+	for _, tt := range []struct {
+		lives, spans int
+		read         bool
+	}{{100, 0, true}, {101, 0, false}, {0, 100, true}, {0, 101, false}, {60, 40, true}, {60, 41, false}} {
+		c := Companion{Kind: KindSlot, Entity: "orders", SlotEnd: noon}
+		for i := range tt.lives {
+			c.Lives = append(c.Lives, time.Duration(i+1)*time.Second)
+		}
+		for i := range tt.spans {
+			c.Spans = append(c.Spans, Span{time.Duration(i+1) * time.Minute, time.Duration(i+1)*time.Minute + time.Second})
+		}
+		body, _, err := c.marshal(&encoder{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseCompanion(body); (err == nil) != tt.read {
+			t.Errorf("%d times to live and %d spans: %v, want it read: %v", tt.lives, tt.spans, err, tt.read)
+		}
+	}
+}
+
+func TestADeadlineIsReckonedFromTheStampWhereItIsRelative(t *testing.T) {
+	stamp := noon.Add(time.Second)
+	absolute := Reference{Deadline: noon.Add(time.Minute)}
+	if got := absolute.DeadlineAt(stamp); !got.Equal(absolute.Deadline) {
+		t.Errorf("an absolute deadline is %v, want %v", got, absolute.Deadline)
+	}
+	relative := Reference{Deadline: noon.Add(time.Minute), Within: time.Minute}
+	if got := relative.DeadlineAt(stamp); !got.Equal(stamp.Add(time.Minute)) {
+		t.Errorf("a relative deadline is %v, want %v", got, stamp.Add(time.Minute))
+	}
+}
+
+// A year that JSON cannot hold is the sender's fault and is told to it alone.
+func TestACompanionThatCannotBeEncodedIsToldToWhoAskedForIt(t *testing.T) {
+	slotScene(t, func(t *testing.T, s *Scheduler, _ func() []Companion) {
+		bad := sent("bad", noon)
+		bad.Deadline = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
+		waits := []func(context.Context) error{
+			s.Begin(Companion{Entity: "orders", References: []Reference{sent("good", noon)}}),
+			s.Begin(Companion{Entity: "orders", References: []Reference{bad}}),
+			s.Begin(Companion{Entity: "orders", References: []Reference{sent("good too", noon)}}),
+		}
+		for i, wait := range waits {
+			if err := wait(t.Context()); errors.Is(err, errEncode) != (i == 1) {
+				t.Errorf("companion %d = %v, want that only the second cannot be encoded", i, err)
+			}
 		}
 	})
 }

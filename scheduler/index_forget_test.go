@@ -38,3 +38,18 @@ func TestTheIndexForgetsWhatWaitsNoLonger(t *testing.T) {
 		}
 	}
 }
+
+// Of messages with one id the latest are known, and no more than can be told apart with little effort.
+func TestTheIndexForgetsTheOldestOfManyWithOneID(t *testing.T) {
+	x := NewMemoryIndex(1000)
+	for i := range 100 {
+		x.Put("orders", []Reference{sent("m", noon.Add(time.Duration(i)*time.Minute))})
+		n := 0
+		for at := x.latestLocked(KeyOf("orders", "m", "")); at != none; at = x.earlierLocked(at) {
+			n++
+		}
+		if want := min(i+1, maxAlike); n != want {
+			t.Fatalf("%d are known of %d, want %d", n, i+1, want)
+		}
+	}
+}

@@ -265,3 +265,31 @@ func TestRecordsOfOthersAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// deaf is an Exchange without others that takes no announcements.
+type deaf struct{ lonely }
+
+func (x *deaf) Announce(context.Context, string, []string, []time.Duration) error { return errBroken }
+
+func TestAnAnnouncementThatFailsIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []error
+		x := NewSharedIndex(NewMemoryIndex(0), &deaf{}, func(err error) { told = append(told, err) })
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			x.run(ctx, func(string, time.Time) bool { return false }, func() {})
+		}()
+		refs := []Reference{sent("m", time.Now().Truncate(time.Millisecond))}
+		x.Put("orders", refs)
+		x.Confirm("orders", refs, time.Now())
+		carry(x, 1, refs...)
+		time.Sleep(5 * time.Second)
+		stop()
+		<-ended
+		if len(told) != 1 || !errors.Is(told[0], errBroken) {
+			t.Errorf("told %v, want once why it could not be announced", told)
+		}
+	})
+}
