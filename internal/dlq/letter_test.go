@@ -64,3 +64,41 @@ func TestALetterHasItsTimeToLiveAndItsWholeBody(t *testing.T) {
 		t.Errorf("body = %s, %v, want onetwo", body, err)
 	}
 }
+
+func TestALetterHasWhenItWasEnqueuedAndWhatItIsAbout(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 5, 0, time.UTC)
+	subject := "about"
+	notes, start := amqp.BeginMap(nil)
+	notes = amqp.AppendTimestamp(amqp.AppendSymbol(notes, "x-opt-enqueued-time"), amqp.TimestampOf(at))
+	m := amqp.Message{
+		Header: amqp.Header{TTL: 1000, HasTTL: true}.Raw(), MessageAnnotations: amqp.EndMap(notes, start, 1),
+		Properties: (&amqp.Properties{Subject: &subject}).Raw(), Body: amqp.AppendData(nil, nil),
+	}
+	l, err := parse(m.Append(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !l.EnqueuedTime.Equal(at) || !l.Due.Equal(at.Add(time.Second)) || l.Subject != subject {
+		t.Errorf("enqueued at %v, due at %v, about %q, want %v, one second later, and %q", l.EnqueuedTime, l.Due, l.Subject, at, subject)
+	}
+}
+
+// What cannot be read is no letter: a copy of it would lack what could not be read.
+func TestAMalformedMessageIsNoLetter(t *testing.T) {
+	text := amqp.Raw{0xc0, 3, 1, 0xa1, 0}     // a list of a string, where a header has a boolean
+	truth := amqp.Raw{0xc0, 3, 1, 0x56, 1}    // a list of a boolean, where properties have an id
+	pairs := amqp.Raw{0xc1, 4, 2, 0xa1, 9, 1} // a key that is longer than the map
+	for name, m := range map[string]amqp.Message{
+		"header":                 {Header: text},
+		"properties":             {Properties: truth},
+		"application properties": {ApplicationProperties: pairs},
+	} {
+		m.Body = amqp.AppendData(nil, nil)
+		if l, err := parse(m.Append(nil)); err == nil {
+			t.Errorf("parse of a message with malformed %s = %+v, want an error", name, l)
+		}
+		if _, err := (Copying{}).of(orders, &Letter{message: m}); err == nil && m.ApplicationProperties == nil {
+			t.Errorf("a message with malformed %s has a copy, want an error", name)
+		}
+	}
+}

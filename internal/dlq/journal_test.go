@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dlq
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+func openJournal(t *testing.T, path string) *Journal {
+	t.Helper()
+	j, err := OpenJournal(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.db.Close() }) // most tests have closed it
+	return j
+}
+
+// What this version cannot read may be what another one has sent: it is not skipped, and not removed.
+func TestAJournalOfAnotherVersionIsRefused(t *testing.T) {
+	for name, pair := range map[string][2][]byte{
+		"a short number": {{1}, {byte(sent), 0, 0, 0, 0, 0, 0, 0, 1}},
+		"a short entry":  {key(1), {byte(sent)}},
+		"another step":   {key(1), {3, 0, 0, 0, 0, 0, 0, 0, 1}},
+	} {
+		path := filepath.Join(t.TempDir(), "journal.db")
+		j := openJournal(t, path)
+		if err := j.update(func(b *bbolt.Bucket) error { return b.Put(pair[0], pair[1]) }); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := j.entries(); err == nil {
+			t.Errorf("%s: entries = %v, want an error", name, all)
+		}
+		if err := j.Close(); err == nil {
+			t.Errorf("%s: Close = nil, want an error", name)
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%s: the journal has not been left there: %v", name, err)
+		}
+	}
+}
+
+// Nothing may leave that is not noted.
+func TestAJournalThatCannotWriteSaysSo(t *testing.T) {
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal.db"))
+	if err := j.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.begin([]int64{1}); !errors.Is(err, bbolterrors.ErrDatabaseNotOpen) {
+		t.Errorf("begin = %v, want that the journal is not open", err)
+	}
+	if err := j.sent([]int64{1}, 1); !errors.Is(err, bbolterrors.ErrDatabaseNotOpen) {
+		t.Errorf("sent = %v, want that the journal is not open", err)
+	}
+	if err := j.forget([]int64{1}); !errors.Is(err, bbolterrors.ErrDatabaseNotOpen) {
+		t.Errorf("forget = %v, want that the journal is not open", err)
+	}
+}
+
+// Whoever takes a dead letter off whose copy has been sent leaves nothing to be remembered.
+func TestWhatWasSentAndIsGoneIsForgotten(t *testing.T) {
+	play(t, func(s *scene) {
+		path := filepath.Join(s.TempDir(), "journal.db")
+		j := openJournal(s.T, path)
+		if err := j.sent([]int64{7}, 1); err != nil {
+			s.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			s.Fatal(err)
+		}
+		o, err := s.resubmit(path, nil)
+		if err != nil || len(o.Gone) != 1 || o.Gone[0] != 7 {
+			s.Errorf("resubmission: %+v, %v, want 7 to be gone", o, err)
+		}
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			s.Errorf("the journal of nothing: %v, want none", err)
+		}
+	})
+}
+
+// A copy that has been found is noted at once: it may have been received when somebody looks again.
+func TestWhatIsFoundInTheTargetIsNotedAsSent(t *testing.T) {
+	play(t, func(s *scene) {
+		sender, err := s.ns.Client(s.T).NewSender("again", nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		found := &azservicebus.Message{ApplicationProperties: map[string]any{PropertyFrom: orders.String(), PropertyNumber: int64(2)}}
+		if err := sender.SendMessage(s.Context(), found, nil); err != nil {
+			s.Fatal(err)
+		}
+		j := openJournal(s.T, filepath.Join(s.TempDir(), "journal.db"))
+		for _, numbers := range [][]int64{{1, 2}, {3}} {
+			if _, err := j.begin(numbers); err != nil {
+				s.Fatal(err)
+			}
+		}
+		r := &Resubmission{Links: s.links(), Place: orders, Search: "again", Journal: j}
+		if _, err := r.reconcile(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+		all, err := j.entries()
+		if err != nil {
+			s.Fatal(err)
+		}
+		if all[1].step != sent || all[2].step != sent || all[3].step != sending {
+			s.Errorf("the journal has %v, want 1 and 2 as sent and 3 as being sent", all)
+		}
+	})
+}
