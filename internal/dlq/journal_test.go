@@ -65,6 +65,47 @@ func TestAJournalThatCannotWriteSaysSo(t *testing.T) {
 	}
 }
 
+// Nor is anything done on the word of a journal that cannot be told of it.
+func TestAResubmissionEndsWhenItsJournalCannotBeWritten(t *testing.T) {
+	for name, e := range map[string]entry{"a copy that was sent, and is gone": {sent, 1}, "a copy that is found": {sending, 1}} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.putCopy(2)
+				path := filepath.Join(s.TempDir(), "journal.db")
+				j := openJournal(s.T, path)
+				if err := j.update(func(b *bbolt.Bucket) error { return put(b, []int64{2}, e) }); err != nil {
+					s.Fatal(err)
+				}
+				if err := j.db.Close(); err != nil {
+					s.Fatal(err)
+				}
+				db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
+				if err != nil {
+					s.Fatal(err)
+				}
+				s.Cleanup(func() { _ = db.Close() }) // there is nothing to be lost
+				r := &Resubmission{Links: s.links(), Place: orders, Search: "again", Journal: &Journal{db, path}, Hold: hold}
+				if o, err := r.Run(s.Context(), nil); !errors.Is(err, bbolterrors.ErrDatabaseReadOnly) {
+					s.Errorf("resubmission: %+v, %v, want that the journal cannot be written", o, err)
+				}
+			})
+		})
+	}
+}
+
+// putCopy sends a copy of the dead letter of that number to the target, as a run before has.
+func (s *scene) putCopy(number int64) {
+	s.Helper()
+	sender, err := s.ns.Client(s.T).NewSender("again", nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	found := &azservicebus.Message{ApplicationProperties: map[string]any{PropertyFrom: orders.String(), PropertyNumber: number}}
+	if err := sender.SendMessage(s.Context(), found, nil); err != nil {
+		s.Fatal(err)
+	}
+}
+
 // Whoever takes a dead letter off whose copy has been sent leaves nothing to be remembered.
 func TestWhatWasSentAndIsGoneIsForgotten(t *testing.T) {
 	play(t, func(s *scene) {
@@ -89,14 +130,7 @@ func TestWhatWasSentAndIsGoneIsForgotten(t *testing.T) {
 // A copy that has been found is noted at once: it may have been received when somebody looks again.
 func TestWhatIsFoundInTheTargetIsNotedAsSent(t *testing.T) {
 	play(t, func(s *scene) {
-		sender, err := s.ns.Client(s.T).NewSender("again", nil)
-		if err != nil {
-			s.Fatal(err)
-		}
-		found := &azservicebus.Message{ApplicationProperties: map[string]any{PropertyFrom: orders.String(), PropertyNumber: int64(2)}}
-		if err := sender.SendMessage(s.Context(), found, nil); err != nil {
-			s.Fatal(err)
-		}
+		s.putCopy(2)
 		j := openJournal(s.T, filepath.Join(s.TempDir(), "journal.db"))
 		for _, numbers := range [][]int64{{1, 2}, {3}} {
 			if _, err := j.begin(numbers); err != nil {

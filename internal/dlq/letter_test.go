@@ -85,9 +85,9 @@ func TestALetterHasWhenItWasEnqueuedAndWhatItIsAbout(t *testing.T) {
 
 // What cannot be read is no letter: a copy of it would lack what could not be read.
 func TestAMalformedMessageIsNoLetter(t *testing.T) {
-	text := amqp.Raw{0xc0, 3, 1, 0xa1, 0}     // a list of a string, where a header has a boolean
-	truth := amqp.Raw{0xc0, 3, 1, 0x56, 1}    // a list of a boolean, where properties have an id
-	pairs := amqp.Raw{0xc1, 4, 2, 0xa1, 9, 1} // a key that is longer than the map
+	text := amqp.Raw{0xc0, 3, 1, 0xa1, 0}              // a list of a string, where a header has a boolean
+	truth := amqp.Raw{0xc0, 3, 1, 0x56, 1}             // a list of a boolean, where properties have an id
+	pairs := amqp.Raw{0xc1, 5, 2, 0xa1, 1, 0xff, 0x40} // a key that is not UTF-8
 	for name, m := range map[string]amqp.Message{
 		"header":                 {Header: text},
 		"properties":             {Properties: truth},
