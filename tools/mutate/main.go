@@ -25,7 +25,7 @@ func main() {
 	defer stop()
 	sample := flag.Int("n", 50, "mutants of each package, `number`")
 	seed := flag.Uint64("seed", 1, "of the sample, `number`")
-	also := flag.String("also", "overdue/monitor=overdue/e2e:Forward|Deferred|Session|Fault|Native|Innocent|Disturbed|Topic|Settled|Missed|Notif|Unnamed|Repeat",
+	also := flag.String("also", "overdue/monitor=overdue/e2e:Forward|Deferred|Session|Fault|Native|Innocent|Disturbed|Topic|Settled|Missed|Notif|Unnamed|Repeat|WithoutNames|Missing|GivenUp|TakenAway|Partitioned|Warning",
 		"`package=package:tests`: more tests that are to notice mutants of the first")
 	flag.Parse()
 	err := run(ctx, flag.Args(), *sample, *seed, *also)
