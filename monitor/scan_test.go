@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"overdue/internal/broker"
+	"overdue/internal/brokertest"
+	"overdue/internal/operations"
+	"overdue/internal/queue"
+	"overdue/internal/sblink"
+)
+
+// withQueue has act see the queue orders of a broker, in which n messages wait that are numbered from 1 on.
+func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *sblink.Receiver, counted func(operation string) float64)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ns := brokertest.New(t, func(c *broker.Config) {
+			c.AutoCreate, c.Expiry = false, queue.Lazy
+			c.Queues = []broker.QueueConfig{{Name: "orders"}}
+		})
+		sender, err := ns.Client(t).NewSender("orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			id := fmt.Sprint("m-", i+1)
+			if err := sender.SendMessage(t.Context(), &azservicebus.Message{MessageID: &id}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("k", "c2VjcmV0")})
+		t.Cleanup(func() {
+			if err := links.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		r, err := links.Receiver(t.Context(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		registry := prometheus.NewRegistry()
+		w := &Worker{metrics: newMetrics(registry, operations.New(registry), nil)}
+		e := &entity{w: w, key: "orders", name: "orders"}
+		e.work = view{links: links, path: "orders", metrics: w.metrics, memory: &e.memory}
+		t.Cleanup(func() { e.work.close(t.Context()) })
+		act(t, e, r, func(operation string) (sum float64) {
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				for _, m := range f.GetMetric() {
+					for _, l := range m.GetLabel() {
+						if l.GetName() == "operation" && l.GetValue() == operation {
+							sum += m.GetCounter().GetValue()
+						}
+					}
+				}
+			}
+			return sum
+		})
+	})
+}
+
+// A scan is over when it has met all that it looks for, not when the line ends: what it takes beyond is kept from consumers.
+func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
+	withQueue(t, 10, func(t *testing.T, e *entity, r *sblink.Receiver, _ func(string) float64) {
+		page, err := e.work.peek(t.Context(), 0, 10)
+		if err != nil || len(page) != 10 {
+			t.Fatalf("%d messages wait, %v, want 10", len(page), err)
+		}
+		s := scan{e: e, r: r, ours: map[seat]*watch{}, last: page[2].SequenceNumber}
+		for _, m := range page[1:3] {
+			s.ours[seatOf(m)] = &watch{}
+		}
+		s.settling.SetLimit(maxSettling)
+		if err := r.Grant(10); err != nil {
+			t.Fatal(err)
+		}
+		met, passed, err := s.batch(t.Context(), 10, time.Now().Add(scanTime))
+		if err != nil || !passed || met > 10 {
+			t.Errorf("batch = %d met, passed = %v, %v, want that all are behind", met, passed, err)
+		}
+		if err := s.settling.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.dead) != 2 || len(s.ours) != 0 {
+			t.Errorf("%d are dead, and %d are sought, want 2 and none", len(s.dead), len(s.ours))
+		}
+		if _, err := r.GiveBack(t.Context(), s.live...); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// What a nudge costs is counted, with what it gives back.
+func TestANudgeCountsWhatItGivesBack(t *testing.T) {
+	withQueue(t, 1, func(t *testing.T, e *entity, r *sblink.Receiver, counted func(string) float64) {
+		first, err := e.w.nudgeOver(t.Context(), r)
+		if err != nil || first != 1 {
+			t.Fatalf("nudge = %d, %v, want 1", first, err)
+		}
+		if nudges, releases := counted(operations.Nudge), counted(operations.Release); nudges != 1 || releases != 1 {
+			t.Errorf("%v nudges and %v releases are counted, want one each", nudges, releases)
+		}
+	})
+}
+
+// Where numbers say nothing of the time, everything is read until what is sought is found, by its number or by its id.
+func TestWhereNumbersSayNothingAllIsRead(t *testing.T) {
+	withQueue(t, 10, func(t *testing.T, e *entity, _ *sblink.Receiver, _ func(string) float64) {
+		page, err := e.work.peek(t.Context(), 0, 10)
+		if err != nil || len(page) != 10 {
+			t.Fatalf("%d messages wait, %v, want 10", len(page), err)
+		}
+		byNumber := &want{seat: seatOf(page[6])}
+		nowhere := &want{seat: seat{1000, page[6].EnqueuedTime.UnixMilli()}}
+		if err := e.work.readAll(t.Context(), []*want{byNumber, nowhere}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if byNumber.found == nil || byNumber.found.MessageID != "m-7" || nowhere.found != nil {
+			t.Errorf("found %+v and %+v, want m-7 and nothing", byNumber.found, nowhere.found)
+		}
+	})
+}
