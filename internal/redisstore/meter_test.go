@@ -34,6 +34,7 @@ func TestAnswersWithinTheBoundsPass(t *testing.T) {
 		"*3\r\n*2\r\n$2\r\nid\r\n$6\r\nrecord\r\n$0\r\n\r\n$1\r\n5\r\n",
 		"*" + strconv.Itoa(mostElements) + "\r\n" + strings.Repeat(":1\r\n", mostElements),
 		strings.Repeat("*1\r\n", mostDepth) + ":1\r\n",
+		"*1\r\n$-1\r\n", "*2\r\n$-1\r\n*-1\r\n",
 		"_\r\n", ",3.14\r\n", "#t\r\n", "(3492890328409238509324850943850943825024385\r\n", "!5\r\nERR x\r\n", "=7\r\ntxt:abc\r\n",
 		"%2\r\n+a\r\n:1\r\n+b\r\n*2\r\n:1\r\n:2\r\n", "~1\r\n:1\r\n", ">2\r\n+message\r\n%0\r\n",
 		"|1\r\n+ttl\r\n:3\r\n*2\r\n|1\r\n+ttl\r\n:4\r\n:1\r\n|0\r\n:2\r\n",
