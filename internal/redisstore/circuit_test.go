@@ -28,7 +28,7 @@ func TestACircuitRestsLongerAndAsksAgain(t *testing.T) {
 			if err := ask(t.Context(), nil); !errors.Is(err, ErrDown) {
 				t.Errorf("asked before %v were over: %v, want ErrDown", rest, err)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			stopped, stop := context.WithCancel(t.Context())
 			stop()
 			if err := ask(stopped, stopped.Err()); !errors.Is(err, context.Canceled) {
