@@ -108,7 +108,7 @@ func (c *config) newKeyCheck(list string) func(i int, name string, key *string, 
 		case strings.ContainsFunc(*key, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
 			return fmt.Errorf("%s: the key %q has white space or control characters in it, which no connection string carries", at(from), name)
 		case n < minKey:
-			return fmt.Errorf("%s: the key %q has %d characters; give at least %d that nobody guesses, such as the output of: openssl rand -base64 32", at(from), name, n, minKey)
+			return fmt.Errorf("%s: the key %q is too short (%d of at least %d characters); give one that nobody guesses, such as the output of: openssl rand -base64 32", at(from), name, n, minKey)
 		}
 		if rights == 0 {
 			return fmt.Errorf("%s: %q is good for nothing; set send, listen or manage to true", at("name"), name)
