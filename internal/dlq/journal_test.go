@@ -67,13 +67,18 @@ func TestAJournalThatCannotWriteSaysSo(t *testing.T) {
 
 // Nor is anything done on the word of a journal that cannot be told of it.
 func TestAResubmissionEndsWhenItsJournalCannotBeWritten(t *testing.T) {
-	for name, e := range map[string]entry{"a copy that was sent, and is gone": {sent, 1}, "a copy that is found": {sending, 1}} {
+	run := func(s *scene, r *Resubmission) error { _, err := r.Run(s.Context(), nil); return err }
+	look := func(s *scene, r *Resubmission) error { _, err := r.reconcile(s.Context()); return err }
+	for name, c := range map[string]struct {
+		e   entry
+		act func(*scene, *Resubmission) error
+	}{"a copy that was sent, and is gone": {entry{sent, 1}, run}, "a copy that is found": {entry{sending, 1}, look}} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.putCopy(2)
 				path := filepath.Join(s.TempDir(), "journal.db")
 				j := openJournal(s.T, path)
-				if err := j.update(func(b *bbolt.Bucket) error { return put(b, []int64{2}, e) }); err != nil {
+				if err := j.update(func(b *bbolt.Bucket) error { return put(b, []int64{2}, c.e) }); err != nil {
 					s.Fatal(err)
 				}
 				if err := j.db.Close(); err != nil {
@@ -85,8 +90,8 @@ func TestAResubmissionEndsWhenItsJournalCannotBeWritten(t *testing.T) {
 				}
 				s.Cleanup(func() { _ = db.Close() }) // there is nothing to be lost
 				r := &Resubmission{Links: s.links(), Place: orders, Search: "again", Journal: &Journal{db, path}, Hold: hold}
-				if o, err := r.Run(s.Context(), nil); !errors.Is(err, bbolterrors.ErrDatabaseReadOnly) {
-					s.Errorf("resubmission: %+v, %v, want that the journal cannot be written", o, err)
+				if err := c.act(s, r); !errors.Is(err, bbolterrors.ErrDatabaseReadOnly) {
+					s.Errorf("resubmission: %v, want that the journal cannot be written", err)
 				}
 			})
 		})
