@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"overdue/internal/sblink"
+)
+
+// Whoever takes dead letters away at once would have taken the one that lies there still: what vanishes was received.
+func TestADeadLetterThatLiesThereSpeaksForConsumers(t *testing.T) {
+	withQueue(t, 1, func(t *testing.T, e *entity, r *sblink.Receiver, _ func(string) float64) {
+		m, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.DeadLetter(t.Context(), m, "reason", ""); err != nil {
+			t.Fatal(err)
+		}
+		e.log = zap.NewNop()
+		e.dead = view{links: e.work.links, path: "orders/$DeadLetterQueue", metrics: e.w.metrics, memory: &e.memory}
+		t.Cleanup(func() { e.dead.close(t.Context()) })
+		vanishes := func(want int) {
+			t.Helper()
+			wt := &watch{swept: message(nil), held: &held{w: e.w, until: time.Now().Add(maxHold)}}
+			if err := e.unburied(t.Context(), []*watch{wt}); err != nil {
+				t.Fatal(err)
+			}
+			if got := e.w.facts.of(e.key).vanished; got != want {
+				t.Errorf("%d passes count in which messages vanished, want %d", got, want)
+			}
+		}
+		vanishes(1)
+		time.Sleep(vanishAgain - time.Second)
+		vanishes(2)
+		time.Sleep(time.Second)
+		vanishes(0)
+	})
+}
