@@ -5,6 +5,8 @@ package amqp
 import (
 	"errors"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // field encodes properties with v at place i and nothing else.
@@ -107,5 +109,40 @@ func TestCheckingWhatIsSimpleAllocatesNothing(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+// What a broker lets in every reader of messages has to understand, or one message hides all those beside it.
+func TestPropertiesThatPassTheCheckCanBeRead(t *testing.T) {
+	texts := []int{PropertyTo, PropertySubject, PropertyReplyTo, PropertyContentType, PropertyContentEncoding, PropertyGroupID, PropertyReplyToGroupID}
+	for _, field := range texts {
+		for name, value := range map[string]Raw{
+			"a string":                     encoded(t, "text"),
+			"a string that is not ASCII":   encoded(t, "Text\u00fc"),
+			"a symbol":                     encoded(t, Symbol("text")),
+			"a symbol that is not ASCII":   append(Raw{codeSymbol8, 6}, "Text\u00fc"...),
+			"a symbol that is not UTF-8":   {codeSymbol8, 1, 0xff},
+			"a long symbol, not ASCII":     append(Raw{codeSymbol32, 0, 0, 0, 6}, "Text\u00fc"...),
+			"a binary":                     encoded(t, []byte("text")),
+			"a string that is no encoding": {codeString8, 9, 'x'},
+		} {
+			list, start := BeginList(nil)
+			for range field {
+				list = AppendNull(list)
+			}
+			raw := Raw(EndList(append(list, value...), start, field+1))
+			checked := CheckProperties(raw)
+			p, err := DecodeProperties(raw)
+			if (checked == nil) != (err == nil) {
+				t.Errorf("%s in field %d: CheckProperties = %v, DecodeProperties = %v; want both or neither", name, field, checked, err)
+			}
+			if err != nil {
+				continue
+			}
+			again, err := DecodeProperties(p.Raw())
+			if diff := cmp.Diff(p, again); err != nil || diff != "" {
+				t.Errorf("%s in field %d, written anew: %v (-want +got):\n%s", name, field, err, diff)
+			}
+		}
 	}
 }

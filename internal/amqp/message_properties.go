@@ -5,6 +5,7 @@ package amqp
 import (
 	"encoding/hex"
 	"fmt"
+	"unicode/utf8"
 )
 
 // Properties is the properties section of a message (part 3 section 2.4). The zero value of a
@@ -54,17 +55,17 @@ func DecodeProperties(raw Raw) (Properties, error) {
 	f := fieldList(&r, "properties")
 	p.MessageID = f.messageID()
 	p.UserID = f.binary()
-	p.To = f.stringPointer()
-	p.Subject = f.stringPointer()
-	p.ReplyTo = f.stringPointer()
+	p.To = f.textPointer()
+	p.Subject = f.textPointer()
+	p.ReplyTo = f.textPointer()
 	p.CorrelationID = f.messageID()
-	p.ContentType = f.symbol()
-	p.ContentEncoding = f.symbol()
+	p.ContentType = Symbol(f.text())
+	p.ContentEncoding = Symbol(f.text())
 	p.AbsoluteExpiryTime, p.HasAbsoluteExpiryTime = f.optionalTimestamp()
 	p.CreationTime, p.HasCreationTime = f.optionalTimestamp()
-	p.GroupID = f.stringPointer()
+	p.GroupID = f.textPointer()
 	p.GroupSequence, p.HasGroupSequence = f.optionalUint()
-	p.ReplyToGroupID = f.stringPointer()
+	p.ReplyToGroupID = f.textPointer()
 	return p, f.done(&r)
 }
 
@@ -85,8 +86,8 @@ func (p *Properties) appendList(dst []byte) []byte {
 	dst = appendStringPointer(dst, p.Subject)
 	dst = appendStringPointer(dst, p.ReplyTo)
 	dst = appendMessageID(dst, p.CorrelationID)
-	dst = appendOptionalSymbol(dst, p.ContentType)
-	dst = appendOptionalSymbol(dst, p.ContentEncoding)
+	dst = appendContentSymbol(dst, p.ContentType)
+	dst = appendContentSymbol(dst, p.ContentEncoding)
 	dst = appendOptionalTimestamp(dst, p.AbsoluteExpiryTime, p.HasAbsoluteExpiryTime)
 	dst = appendOptionalTimestamp(dst, p.CreationTime, p.HasCreationTime)
 	dst = appendStringPointer(dst, p.GroupID)
@@ -142,12 +143,33 @@ func IDText(id any) string {
 	return fmt.Sprint(id)
 }
 
-func (f *fields) stringPointer() *string {
+// text is a field of text as CheckProperties takes it: a string or a symbol, of UTF-8. What was let in once has to be
+// readable for whoever lists or copies the messages beside it.
+func (f *fields) text() string {
+	if s := f.textPointer(); s != nil {
+		return *s
+	}
+	return ""
+}
+
+func (f *fields) textPointer() *string {
 	if !f.has() {
 		return nil
 	}
-	s := f.String()
+	b := f.StringBytes()
+	if !utf8.Valid(b) {
+		f.failf("string that is not UTF-8")
+	}
+	s := string(b)
 	return &s
+}
+
+// appendContentSymbol writes a content-type or a content-encoding that is not ASCII as a string, for no symbol can be that.
+func appendContentSymbol(dst []byte, v Symbol) []byte {
+	if !isASCII(v) {
+		return AppendString(dst, string(v))
+	}
+	return appendOptionalSymbol(dst, v)
 }
 
 func appendStringPointer(dst []byte, s *string) []byte {
