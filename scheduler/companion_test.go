@@ -213,6 +213,8 @@ func TestASlotCompanionStandsForAHundredTimesToLiveAtMost(t *testing.T) {
 		}
 		if _, err := ParseCompanion(body); (err == nil) != tt.read {
 			t.Errorf("%d times to live and %d spans: %v, want it read: %v", tt.lives, tt.spans, err, tt.read)
+		} else if want := fmt.Sprintf("stands for %d times to live, at most 100", tt.lives+tt.spans); err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d times to live and %d spans: %v, want %q", tt.lives, tt.spans, err, want)
 		}
 	}
 }
