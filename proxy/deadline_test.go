@@ -106,6 +106,15 @@ func TestAMessageWithoutADeadlineGetsNoPromise(t *testing.T) {
 	}
 }
 
+func TestADeadlineOfMoreThanAHundredYearsIsNone(t *testing.T) {
+	for within, want := range map[time.Duration]bool{maxDeadline: true, maxDeadline + 1: false} {
+		m := &message{ID: "m", TTL: within}
+		if _, ok, err := promiseOf(m, Settings{Monitored: true}, measured(0)); ok != want || err != nil {
+			t.Errorf("a time to live of %v: promiseOf = %v, %v, want a promise: %v", within, ok, err, want)
+		}
+	}
+}
+
 func TestTheTTLIsStampedWhereTheDeadlineComesFirst(t *testing.T) {
 	at := func(d time.Duration) string { return noon.Add(d).Format(time.RFC3339Nano) }
 	scheduled := noon.Truncate(time.Millisecond).Add(time.Minute)

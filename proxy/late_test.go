@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -50,6 +51,28 @@ func TestEveryMessageOfALateBatchGetsASecondCompanion(t *testing.T) {
 			if id := fmt.Sprint("m", i); refs[id] != 2 || covered[id] != 1 {
 				t.Errorf("%s: %d references, %d with a window around its stamp, want 2 and 1", id, refs[id], covered[id])
 			}
+		}
+	})
+}
+
+// A message that may have been stamped late is not acknowledged before its second companion is accepted.
+func TestALateSendFailsWithItsSecondCompanion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		s := sc.proxy.newSending(doorREST, "orders", Settings{Monitored: true}, []*message{{ID: "m", TTL: time.Minute}})
+		if err := s.promise(); err != nil {
+			t.Fatal(err)
+		}
+		s.refer()
+		if err := s.promiseAgain(t.Context()); err != nil {
+			t.Errorf("a send in time = %v, want nil", err)
+		}
+		time.Sleep(5 * time.Second)
+		if err := sc.scheduler.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.promiseAgain(t.Context()); !errors.Is(err, errCompanion) {
+			t.Errorf("a late send whose second companion is not accepted = %v, want %v", err, errCompanion)
 		}
 	})
 }

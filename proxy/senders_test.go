@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -170,6 +171,18 @@ func TestASendWhoseClientStaysDeadIsToBeRetried(t *testing.T) {
 		sc.want(w, http.StatusServiceUnavailable, "send it again")
 		if w.Header().Get("Retry-After") == "" || time.Since(before) > 15*time.Second {
 			t.Errorf("answered after %v with %v, want soon after its 5 s and with when to come again", time.Since(before), w.Header())
+		}
+	})
+}
+
+func TestNoLinkIsOpenedAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		if err := sc.proxy.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if sn, err := sc.proxy.senders.acquire("orders", sc.client.Current()); !errors.Is(err, errClosed) || sn != nil {
+			t.Errorf("acquire after Close = %v, %v, want %v", sn, err, errClosed)
 		}
 	})
 }
