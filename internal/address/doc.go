@@ -12,12 +12,13 @@
 //	name         = segment *( "/" segment )
 //
 // Scheme, host, one slash at either end, and case make no difference. The SDKs of Go and JavaScript
-// send the bare path, .NET puts a slash in front, Python sends a whole URI; none ends an address
-// with a slash, but URLs are often written so.
+// send the bare path, .NET puts a slash in front, Python sends a whole URI. URLs are often written
+// with a slash at their end.
 //
 // Everything else is refused with ErrNotPlain: empty segments, segments of dots, percent signs,
 // backslashes, characters that no name has, segments that begin with a dollar sign and are none of
 // the above, names that are too long. The characters of names are those of
 // https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
-// (Microsoft.ServiceBus) and the tilde, which the resource manager also takes.
+// (Microsoft.ServiceBus) and the tilde: whether the service takes it was not found out, and refusing
+// a name that exists would cut off its apps.
 package address
