@@ -12,7 +12,7 @@ import (
 )
 
 // reasonExpired is the dead-letter reason of messages that the broker has expired itself
-// (servicebus-facts: dead-letter queues).
+// ("Overview of Service Bus dead-letter queues").
 const reasonExpired = "TTLExpiredException"
 
 // reckon tells for messages that are gone from the work queue whether their deadlines

@@ -10,7 +10,7 @@ import (
 
 // expireDeferred dead-letters deferred messages by their numbers, which touches nothing else. In a session that takes
 // the lock of the session. The broker expires a deferred message only when somebody asks for it: then the call
-// fails, and the message is a dead letter by the time of the next look (servicebus-facts: time to live).
+// fails, and the message is a dead letter by the time of the next look ("Message expiration (Time to Live)", deferred messages).
 func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil

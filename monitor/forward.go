@@ -10,7 +10,7 @@ import (
 )
 
 // maxHops is how often a message is followed to where it was forwarded: Service Bus forwards it no more often
-// (servicebus-facts: forwarding). It also ends a circle.
+// ("Overview of Service Bus dead-letter queues", maximum transfer hop count). It also ends a circle.
 const maxHops = 5
 
 // follow goes on looking for the message of wt where e forwards to: it has left e, and did not expire here. There it is

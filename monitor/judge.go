@@ -128,7 +128,7 @@ func lifeOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Duration
 
 // pending reports whether m still waits for its activation. The state alone does not tell: it
 // may stay "scheduled" afterwards. The stamp does: until then it is that of the send
-// (servicebus-facts: sequence numbers).
+// ("Message sequencing and timestamps").
 func pending(m *sblink.Message) bool {
 	return m.State == sblink.Scheduled && m.EnqueuedTime.Before(m.ScheduledEnqueueTime)
 }

@@ -55,7 +55,7 @@ func (e *entity) eachLine(ctx context.Context, lines []line, do func(context.Con
 // now: a consumer has the session, and all in it are in flight; or the entity forwards what it gets, and has no receivers.
 //
 // While it is open a session is taken from its consumers, which costs none of them more than a try: what the session
-// holds goes back uncounted and in order, and its state stays (servicebus-facts: delivery count).
+// holds goes back uncounted and in order, and its state stays (Azure/amqpnetlite issue 342).
 func (e *entity) receiver(ctx context.Context, l line) (*sblink.Receiver, error) {
 	for _, wt := range l.watches {
 		wt.shut = false

@@ -13,7 +13,7 @@ import (
 )
 
 // pageSize is how many messages one peek may bring: the most that Service Bus gives
-// (servicebus-facts: message-browsing).
+// ("Message browsing").
 const pageSize = 250
 
 // peekTime bounds one peek, the opening of its link included. Every operation of a pass is bounded,

@@ -203,7 +203,7 @@ func (l *Letter) Body() (any, error) {
 	return body, nil
 }
 
-// page is how many messages one peek asks for; Service Bus gives no more than 250 (servicebus-facts: peek).
+// page is how many messages one peek asks for; Service Bus gives no more than 250 ("Azure Service Bus quotas" in Microsoft's documentation).
 const page = 250
 
 // Walk shows f the dead letters of a place from a sequence number on, in the order of these, until f returns false.

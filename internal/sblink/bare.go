@@ -16,7 +16,7 @@ const (
 	// barePrefix begins the names of links over which messages come bare.
 	barePrefix = "overdue-bare-"
 	// maxHead bounds what of a message is kept until its last frame has come. All that is looked for stands in front of the
-	// body, where Service Bus allows 64 KiB (servicebus-facts: quotas).
+	// body, where Service Bus allows 64 KiB ("Azure Service Bus quotas").
 	maxHead = 256 << 10
 )
 

@@ -12,7 +12,7 @@ import (
 // State is what a message on a queue waits for.
 type State int32
 
-// The states of messages (servicebus-facts: x-opt-message-state).
+// The states of messages, the values of x-opt-message-state (azservicebus, MessageState).
 const (
 	Active    State = 0
 	Deferred  State = 1

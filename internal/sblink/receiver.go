@@ -35,7 +35,7 @@ const (
 // openTimeout bounds the opening of a receiver, the connection included.
 const openTimeout = 30 * time.Second
 
-// The filter of a source that wants one session, and its descriptor (servicebus-facts: session receiver).
+// The filter of a source that wants one session, and its descriptor (azservicebus, session_receiver.go).
 const (
 	sessionFilter     = "com.microsoft:session-filter"
 	sessionFilterCode = 0x137000000C
