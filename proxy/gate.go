@@ -26,7 +26,7 @@ func called(r *http.Request) (rights.Request, error) {
 	case q.Twofold:
 		return q, sbrest.BadRequest("The message-id in the path can be read in two ways; name the message by its sequence number.")
 	}
-	return q, sbrest.CheckOnce(r.Header)
+	return q, sbrest.CheckOnce(r.Header, r.URL.RawQuery)
 }
 
 // authorize says why a request may not go on, where there are keys: it has to show a token that

@@ -91,6 +91,7 @@ func TestWhatIsStatedTwiceIsRefused(t *testing.T) {
 		} {
 			sc.want(sc.post("/orders/messages", "a", name, values[0], name, values[1]), http.StatusBadRequest, "is stated 2 times")
 		}
+		sc.want(sc.post("/orders/messages?timeout=5&timeout=60", "a"), http.StatusBadRequest, "stated more than once")
 		sc.want(sc.post("/orders/messages", "a", "BrokerProperties", `{"TimeToLive":3600,"TimeToLive":7200}`), http.StatusBadRequest, "more than once")
 		batch := sc.post("/orders/messages", `[{"Body":"a","Body":"b"}]`, "Content-Type", sbrest.BatchContentType)
 		sc.want(batch, http.StatusBadRequest, "more than once")

@@ -16,6 +16,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/queue"
 	"overdue/internal/rights"
+	"overdue/internal/sbrest"
 )
 
 const (
@@ -29,6 +30,9 @@ const (
 
 // receive gives out one message, or says that none came in time.
 func (h *rest) receive(w http.ResponseWriter, r *http.Request, ns *broker.Namespace, t restTarget) error {
+	if err := sbrest.CheckOnce(r.Header, r.URL.RawQuery); err != nil {
+		return err
+	}
 	wait, err := waitOf(r.URL.Query())
 	if err != nil {
 		return err

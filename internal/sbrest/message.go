@@ -23,7 +23,7 @@ type Message struct {
 // ParseSend reads a request that sends, whose body has been read: one message, or a batch
 // where the Content-Type says so. Errors are ErrBadRequest or ErrTooLarge.
 func ParseSend(r *http.Request, body []byte, fixed func(property string) bool) (ms []*Message, batch bool, err error) {
-	if err := CheckOnce(r.Header); err != nil {
+	if err := CheckOnce(r.Header, r.URL.RawQuery); err != nil {
 		return nil, false, err
 	}
 	if mediaType(r.Header.Get("Content-Type")) == BatchContentType {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 )
 
@@ -17,12 +18,24 @@ var onceOnly = canonical(`
 	ServiceBusDlqSupplementaryAuthorization ServiceBusSupplementaryAuthorization`)
 
 // CheckOnce refuses a request that states a header twice, in whatever case, that carries a property or
-// that somebody acts on. Errors: ErrBadRequest.
-func CheckOnce(h http.Header) error {
+// that somebody acts on, or a parameter of its query, which is what URLs have behind the question mark. Errors: ErrBadRequest.
+func CheckOnce(h http.Header, query string) error {
 	for header, values := range h {
 		if len(values) > 1 && (onceOnly[header] || isProperty(header)) {
 			return BadRequest("The HTTP header %s is stated %d times.", Quoted(header), len(values))
 		}
+	}
+	parameters, err := url.ParseQuery(query)
+	if err != nil {
+		return BadRequest("The query of the URL cannot be read: %s.", err)
+	}
+	stated := make(map[string]bool, len(parameters))
+	for name, values := range parameters {
+		folded := strings.ToLower(name)
+		if len(values) > 1 || stated[folded] {
+			return BadRequest("The parameter %s is stated more than once.", Quoted(name))
+		}
+		stated[folded] = true
 	}
 	return nil
 }

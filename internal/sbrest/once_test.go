@@ -25,9 +25,21 @@ func TestARequestThatStatesAHeaderTwiceIsRefused(t *testing.T) {
 		"a token for a forward":        {http.Header{"Servicebussupplementaryauthorization": {"a", "b"}}, "Servicebussupplementaryauthorization"},
 		"what nobody acts on":          {http.Header{"Accept": {"a", "b"}, "X-Forwarded-For": {"a", "b"}, "Via": {"a", "b"}}, ""},
 	} {
-		err := CheckOnce(c.header)
+		err := CheckOnce(c.header, "timeout=5")
 		if (err != nil) != (c.want != "") || err != nil && (!errors.Is(err, ErrBadRequest) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want it to say %q", name, err, c.want)
+		}
+	}
+}
+
+func TestAQueryThatStatesAParameterTwiceIsRefused(t *testing.T) {
+	for query, want := range map[string]bool{
+		"": true, "timeout=5": true, "timeout=5&api-version=2021-05": true, "api-version=2021-05&%24skip=0&$top=9": true,
+		"timeout=5&timeout=60": false, "timeout=5&timeout=5": false, "timeout=5&Timeout=60": false, "timeout=5&%74imeout=60": false,
+		"timeout=5;timeout=60": false, "timeout=%zz": false,
+	} {
+		if err := CheckOnce(http.Header{}, query); (err == nil) != want || err != nil && !errors.Is(err, ErrBadRequest) {
+			t.Errorf("%q: %v, want it taken: %v", query, err, want)
 		}
 	}
 }
