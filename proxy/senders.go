@@ -65,16 +65,27 @@ func newSenders(client *sbclient.Client, log *zap.Logger) *senders {
 // [sbclient.Client.Do].
 func (s *senders) do(ctx context.Context, entity string, f func(context.Context, *azservicebus.Sender) error) error {
 	return classify(s.client.Do(ctx, func(ctx context.Context, client *azservicebus.Client) error {
-		sn, err := s.acquire(entity, client)
-		if err != nil {
-			return err
+		kept, err := s.once(ctx, entity, client, f)
+		if kept && errors.Is(err, errGone) {
+			// The entity that the link was opened to is gone. Another may have been made under its name.
+			_, err = s.once(ctx, entity, client, f)
 		}
-		if err = sn.open(ctx); err == nil {
-			err = classify(f(ctx, sn.sdk))
-		}
-		s.release(sn, err)
 		return err
 	}))
+}
+
+// once is one try. kept says that it was made over a link that was open before.
+func (s *senders) once(ctx context.Context, entity string, client *azservicebus.Client, f func(context.Context, *azservicebus.Sender) error) (kept bool, err error) {
+	sn, err := s.acquire(entity, client)
+	if err != nil {
+		return false, err
+	}
+	kept = sn.opened.Load()
+	if err = sn.open(ctx); err == nil {
+		err = classify(f(ctx, sn.sdk))
+	}
+	s.release(sn, err)
+	return kept, err
 }
 
 // acquire returns the sender of a client for an entity, for one send. It opens no link.

@@ -85,6 +85,33 @@ func TestAnEntityThatComesIntoBeingIsFound(t *testing.T) {
 	})
 }
 
+// The link to the first entity is of no more use, but what is sent over it was not taken: it is sent once more.
+func TestAnEntityThatIsMadeAnewIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := setup(t)
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		sc.want(sc.post("/orders/messages", "a"), http.StatusCreated, "")
+		ns := sc.ns.Broker.Default()
+		must(ns.DeleteQueue("orders"))
+		sc.want(sc.post("/orders/messages", "b"), http.StatusGone, "'orders'")
+		for range 3 { // the link is open, and its queue is another
+			must(sc.ns.Broker.AddQueue(broker.QueueConfig{Name: "orders"}))
+			sc.want(sc.post("/orders/messages", "c"), http.StatusCreated, "")
+			if got := len(sc.held("orders")); got != 1 {
+				t.Errorf("orders holds %d messages, want the one that was sent", got)
+			}
+			must(ns.DeleteQueue("orders"))
+		}
+		must(sc.ns.Broker.AddQueue(broker.QueueConfig{Name: "orders"}))
+		sc.want(sc.post("/orders/messages", "d"), http.StatusCreated, "")
+	})
+}
+
 // The broker ends such a connection with a condition that the SDK takes for the last word, and that is about no entity.
 func TestAStallBeforeTheFirstTokenIsOverWithTheNextClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
