@@ -4,11 +4,14 @@ package queue
 
 import (
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"overdue/internal/testseed"
 )
 
 // check fails unless x is a B+tree of the entries in want, linked in order and filled as promised.
@@ -156,5 +159,46 @@ func TestIndexStaysDenseWhenMostEntriesLeave(t *testing.T) {
 	}
 	if limit := n / kept / (fanout / 4); leaves > limit {
 		t.Errorf("%d leaves for %d entries, want at most %d", leaves, x.len(), limit)
+	}
+}
+
+// Three levels, which no run of the model above reaches for long: inner nodes even out and merge, too.
+func TestALargeIndexAgreesWithASet(t *testing.T) {
+	r := rand.New(rand.NewPCG(testseed.Of(t), 0))
+	var x index
+	const n = 60_000
+	in := make([]bool, n)
+	put := func(seq int, want bool) {
+		switch {
+		case want && !in[seq]:
+			x.insert(&entry{seq: int64(seq)})
+		case !want && in[seq]:
+			x.remove(int64(seq))
+		}
+		in[seq] = want
+	}
+	for round := range 60 {
+		// Runs come and go, and single ones everywhere; towards the end more go than come.
+		from := r.IntN(n)
+		add := r.IntN(60) > round
+		for seq := from; seq < min(from+n/3, n); seq++ {
+			put(seq, add)
+		}
+		for range n / 20 {
+			put(r.IntN(n), r.IntN(60) > round)
+		}
+		var got, want []int64
+		x.ascend(-1, func(e *entry) bool { got = append(got, e.seq); return true })
+		for seq, is := range in {
+			if e := x.get(int64(seq)); (e != nil) != is {
+				t.Fatalf("round %d: get(%d) = %v, want it there: %v", round, seq, e, is)
+			}
+			if is {
+				want = append(want, int64(seq))
+			}
+		}
+		if !slices.Equal(got, want) || x.len() != len(want) {
+			t.Fatalf("round %d: %d entries in order, len %d; want %d", round, len(got), x.len(), len(want))
+		}
 	}
 }

@@ -79,3 +79,17 @@ func TestScheduledMessageStaysInItsPartition(t *testing.T) {
 		}
 	})
 }
+
+// Every partition gets its share of keys, whatever these have in common.
+func TestKeysSpreadOverThePartitions(t *testing.T) {
+	const keys = 1600
+	got := map[uint32]int{}
+	for i := range keys {
+		got[hash(fmt.Sprint("customer-", i))%Partitions]++
+	}
+	for p := range uint32(Partitions) {
+		if n := got[p]; n < keys/Partitions/2 || n > 2*keys/Partitions {
+			t.Errorf("partition %d has %d of %d keys, want about %d", p, n, keys, keys/Partitions)
+		}
+	}
+}

@@ -262,3 +262,17 @@ func TestALargeWaveIsActivatedInParts(t *testing.T) {
 		t.Errorf("one operation activates %d, want %d", waiting, wave)
 	}
 }
+
+func TestNothingIsCancelledOnAQueueThatIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(Config{})
+		seqs, err := q.Schedule(Message{ScheduledEnqueueTime: time.Now().Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Close()
+		if err := q.CancelScheduled(seqs...); !errors.Is(err, ErrClosed) {
+			t.Errorf("CancelScheduled after Close = %v, want ErrClosed", err)
+		}
+	})
+}
