@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -512,4 +513,33 @@ func TestRequestsWhoseAnswersNobodyTakesAreBounded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A link that is gone needs no token: upstream would be shown one for each entity that a long connection ever used.
+func TestTokensAreNotRenewedForLinksThatAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		s := setup(t, func(cfg *Config) {
+			token := ownKey()
+			cfg.Tokens = func(ctx context.Context, audience string) (Token, error) {
+				asked.Add(1)
+				return token(ctx, audience)
+			}
+		}, secured("orders"))
+		c := s.connect(goamqp.SASLTypeAnonymous())
+		session, err := c.NewSession(t.Context(), nil)
+		s.must(err)
+		sender, err := session.NewSender(t.Context(), "orders", nil)
+		s.must(err)
+		time.Sleep(12 * time.Hour)
+		if n := asked.Load(); n < 2 {
+			t.Errorf("%d tokens in half a day with a link, want them renewed", n)
+		}
+		s.must(sender.Close(t.Context()))
+		before := asked.Load()
+		time.Sleep(24 * time.Hour)
+		if n := asked.Load(); n != before {
+			t.Errorf("%d tokens in a day without a link, want none", n-before)
+		}
+	})
 }

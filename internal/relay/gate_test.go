@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -265,5 +266,41 @@ func wantCondition(t *testing.T, what string, err error, want goamqp.ErrCond) {
 	var refused *goamqp.Error
 	if !errors.As(err, &refused) || refused.Condition != want {
 		t.Errorf("%s = %v, want %s", what, err, want)
+	}
+}
+
+type detached struct{ times int }
+
+func (d *detached) Deliver(*Delivery) (Held, *amqp.Error) { return nil, nil }
+func (d *detached) Detached()                             { d.times++ }
+
+// What is held for a link is let go when its watcher hears of the end.
+func TestAGatePassesOnTheEndOfItsLink(t *testing.T) {
+	var d detached
+	(&gate{next: &d}).Detached()
+	if d.times != 1 {
+		t.Errorf("the watcher behind the gate is told %d times that the link is gone, want once", d.times)
+	}
+	(&gate{}).Detached() // nobody is behind this one
+}
+
+func TestProofsAreBounded(t *testing.T) {
+	admit := func(Credentials) (sas.Grant, error) { return sas.Grant{}, nil }
+	for length, want := range map[int]bool{maxAddress: true, maxAddress + 1: false} {
+		g := newGrants(admit, nil, func(bool) {})
+		if got := g.put(sas.Grant{Path: strings.Repeat("x", length), Rights: sas.Send}); got != want {
+			t.Errorf("a proof for a path of %d bytes is taken: %v, want %v", length, got, want)
+		}
+		g.close()
+	}
+	g := newGrants(admit, nil, func(bool) {})
+	defer g.close()
+	for i := range maxGrants {
+		if !g.put(sas.Grant{Path: fmt.Sprint("q", i), Rights: sas.Send}) {
+			t.Fatalf("proof %d of %d is refused", i, maxGrants)
+		}
+	}
+	if g.put(sas.Grant{Path: "more", Rights: sas.Send}) || !g.put(sas.Grant{Path: "Q0/", Rights: sas.Send}) {
+		t.Errorf("with %d proofs a new one is taken, or one again is not", maxGrants)
 	}
 }

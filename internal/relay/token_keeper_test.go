@@ -253,6 +253,9 @@ func TestALostPairIsNoRefusal(t *testing.T) {
 		if err := s.wait("other"); err == nil || err.Condition != condServerBusy {
 			t.Errorf("a pair that cannot be had = %v, want %s", err, condServerBusy)
 		}
+		if got := s.count(); got != 2*putTries {
+			t.Errorf("%d puts, want %d for the token that came and as many for the one that did not", got, putTries)
+		}
 	})
 }
 
