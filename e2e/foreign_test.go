@@ -12,10 +12,11 @@ import (
 )
 
 // Other SDKs send what go-amqp cannot decode: a .NET decimal or char, a map with numbers for
-// keys. Such a message, dead or alive, must not keep the others of its queue from their deadlines, and a live one comes to
+// keys. Others do not keep to what a symbol or a character may be. Such a message, dead or alive, must not keep the others of its queue from their deadlines, and a live one comes to
 // no harm.
 func TestMessageOfAnotherSDK(t *testing.T) {
-	decimal := amqp.Map{{Key: "price", Value: amqp.Decimal128{1}}, {Key: "grade", Value: amqp.Char('A')}}
+	notASCII := amqp.Raw{0xa3, 2, 0xc3, 0xbc}
+	decimal := amqp.Map{{Key: notASCII, Value: notASCII}, {Key: "sign", Value: amqp.Raw{0x73, 0xff, 0xff, 0xff, 0xff}}, {Key: "price", Value: amqp.Decimal128{1}}, {Key: "grade", Value: amqp.Char('A')}}
 	properties, err := amqp.AppendValue(nil, decimal)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +26,7 @@ func TestMessageOfAnotherSDK(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := amqp.Message{ApplicationProperties: properties, Body: body}
+		m := amqp.Message{Properties: (&amqp.Properties{ContentType: "text/ü"}).Raw(), ApplicationProperties: properties, Body: body}
 		return m.Append(nil)
 	}
 	for _, stamp := range []bool{true, false} {

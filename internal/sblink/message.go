@@ -80,20 +80,13 @@ func parseMessage(b []byte) (*Message, error) {
 }
 
 // texts decodes the application properties that are strings or timestamps, and skips the
-// others.
+// others, be they such that nobody can decode them.
 func texts(raw amqp.Raw) map[string]any {
 	if raw == nil {
 		return nil
 	}
 	properties := map[string]any{}
-	r := amqp.NewReader(raw)
-	pairs, n := r.Map()
-	for range n {
-		name, isString := pairs.Value().(string)
-		value := pairs.Value()
-		if !isString {
-			continue
-		}
+	for name, value := range amqp.Entries(raw) {
 		switch v := value.(type) {
 		case string:
 			properties[name] = v

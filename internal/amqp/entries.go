@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package amqp
+
+import "iter"
+
+// Entries yields the entries of a map whose keys are text, in their order, each by itself: whoever lists messages that
+// others have sent has to get past what one of them holds. A symbol keeps the bytes that it has, ASCII or not, as a key
+// and as a value; any other value that Value refuses comes as Raw. A nil raw is an empty map, and
+// whatever follows an entry whose end cannot be told is left out.
+func Entries(raw Raw) iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		if raw == nil {
+			return
+		}
+		r := NewReader(raw)
+		pairs, n := r.Map()
+		for range n {
+			if !pairs.IsText() {
+				pairs.Skip()
+				pairs.Skip()
+				continue
+			}
+			key, value := string(pairs.StringBytes()), pairs.Raw()
+			if pairs.err != nil || !yield(key, lenient(value)) {
+				return
+			}
+		}
+	}
+}
+
+// lenient is the value of raw, or what there is of it.
+func lenient(raw Raw) any {
+	r := NewReader(raw)
+	if v := r.Value(); r.err == nil {
+		return v
+	}
+	switch r = NewReader(raw); r.Next() {
+	case codeSymbol8, codeSymbol32:
+		return Symbol(r.StringBytes())
+	}
+	return append(Raw(nil), raw...)
+}
