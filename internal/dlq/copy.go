@@ -89,7 +89,7 @@ func (c Copying) properties(place Place, l *Letter) amqp.Raw {
 				break // it has been parsed before
 			}
 			key := amqp.NewReader(name)
-			if text, isString := key.Value().(string); isString && lost[text] {
+			if key.IsText() && lost[string(key.StringBytes())] {
 				continue
 			}
 			b = amqp.AppendRaw(amqp.AppendRaw(b, name), value)

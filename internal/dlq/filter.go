@@ -3,6 +3,7 @@
 package dlq
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,6 +55,8 @@ func Text(v any) string {
 		return v.Time().Format(time.RFC3339Nano)
 	case amqp.Symbol:
 		return string(v)
+	case amqp.Raw: // cannot be decoded
+		return hex.EncodeToString(v)
 	}
 	return fmt.Sprint(v)
 }

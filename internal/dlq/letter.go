@@ -5,6 +5,7 @@ package dlq
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ type Letter struct {
 	Reason        string
 	Description   string
 	Source        string         // where it was dead-lettered, once it was forwarded from there
-	Properties    map[string]any // application properties, in the types of internal/amqp, without the reason and the description
+	Properties    map[string]any // application properties as amqp.Entries has them, without the reason and the description
 
 	message amqp.Message // whole
 }
@@ -129,9 +130,7 @@ func parse(encoded []byte) (*Letter, error) {
 	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-deadletter-source"); ok {
 		l.Source, _ = r.Value().(string)
 	}
-	if l.Properties, err = entries(m.ApplicationProperties); err != nil {
-		return nil, err
-	}
+	l.Properties = maps.Collect(amqp.Entries(m.ApplicationProperties))
 	l.Reason, l.Description = l.takeText(deadLetterReason), l.takeText(deadLetterDescription)
 	l.Due = l.due()
 	return l, nil
@@ -169,29 +168,16 @@ func (l *Letter) due() time.Time {
 	return at
 }
 
-// entries decodes a map of application properties.
-func entries(raw amqp.Raw) (map[string]any, error) {
-	all := map[string]any{}
-	if raw == nil {
-		return all, nil
-	}
-	r := amqp.NewReader(raw)
-	pairs, n := r.Map()
-	for range n {
-		name, isString := pairs.Value().(string)
-		value := pairs.Value()
-		if isString {
-			all[name] = value
-		}
-	}
-	return all, pairs.Err()
-}
-
-// Body is the body as text or bytes where it is data, and as a value where it is one; sections of sequences are a list.
+// Body is the body as text or bytes where it is data, and as a value where it is one, or the bytes of that if it cannot be decoded;
+// sections of sequences are a list.
 func (l *Letter) Body() (any, error) {
 	if v, ok := l.message.Value(); ok {
+		encoded := v.Rest()
 		value := v.Value()
-		return value, v.Err()
+		if v.Err() != nil {
+			return encoded, nil
+		}
+		return value, nil
 	}
 	var body []byte
 	for part, err := range amqp.DataSections(l.message.Body) {

@@ -3,7 +3,9 @@
 package dlq
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -50,6 +52,83 @@ func TestALetterHasItsNumberAndItsSource(t *testing.T) {
 	}
 }
 
+// Whoever may send to a queue may send this, and the broker takes it. One such letter must not keep its operator from the others.
+// A copy has all of it, whether it can be decoded or not.
+func TestALetterWithOddPropertiesIsReadAndHidesNoOther(t *testing.T) {
+	play(t, func(s *scene) {
+		links := s.links()
+		sender, err := links.Sender(s.Context(), "orders")
+		if err != nil {
+			s.Fatal(err)
+		}
+		notASCII := amqp.Raw{0xa3, 2, 0xc3, 0xbc}
+		odd := amqp.Map{{Key: notASCII, Value: "key"}, {Key: "symbol", Value: notASCII}, {Key: "char", Value: amqp.Raw{0x73, 0xff, 0xff, 0xff, 0xff}}, {Key: "plain", Value: "x"}}
+		properties, err := amqp.AppendValue(nil, odd)
+		if err != nil {
+			s.Fatal(err)
+		}
+		taken := 0
+		for i := range odd {
+			one, err := amqp.AppendValue(nil, odd[i:i+1])
+			if err != nil {
+				s.Fatal(err)
+			}
+			m := amqp.Message{
+				Header: amqp.Header{TTL: 1000, HasTTL: true}.Raw(), ApplicationProperties: one,
+				Properties: (&amqp.Properties{ContentType: "text/ü"}).Raw(), Body: amqp.AppendValueSection(nil, notASCII),
+			}
+			if err := sender.Send(s.Context(), [][]byte{m.Append(nil)}, nil, nil); err != nil {
+				s.Logf("refused, which is as well: %v: %v", odd[i], err)
+				if sender, err = links.Sender(s.Context(), "orders"); err != nil {
+					s.Fatal(err)
+				}
+				continue
+			}
+			taken++
+		}
+		if taken == 0 {
+			s.Fatal("the broker has taken none")
+		}
+		s.dead(1)
+		letters := s.letters(orders, everything)
+		if len(letters) != taken+1 {
+			s.Errorf("%d letters, want %d", len(letters), taken+1)
+		}
+		for _, l := range letters {
+			if l.Reason != "TTLExpiredException" {
+				s.Errorf("letter %d died for %q, want TTLExpiredException", l.Number, l.Reason)
+			}
+			if _, err := l.Body(); err != nil {
+				s.Errorf("body of letter %d: %v", l.Number, err)
+			}
+			if _, err := (Copying{}).of(orders, l); err != nil {
+				s.Errorf("copy of letter %d: %v", l.Number, err)
+			}
+		}
+
+		// A broker may let in more than ours does.
+		l, err := parse((&amqp.Message{ApplicationProperties: properties}).Append(nil))
+		if err != nil {
+			s.Fatal(err)
+		}
+		copied, err := Copying{}.of(orders, l)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if !bytes.Contains(copied, properties[3:]) { // behind what states its size
+			s.Errorf("the copy %x lacks %x", copied, properties)
+		}
+		got := map[string]string{}
+		for name, v := range l.Properties {
+			got[name] = Text(v)
+		}
+		want := map[string]string{"ü": "key", "symbol": "ü", "char": "73ffffffff", "plain": "x"}
+		if !maps.Equal(got, want) {
+			s.Errorf("properties %v, want %v", got, want)
+		}
+	})
+}
+
 // What a letter shows of its time to live and its body is what its sender has given it.
 func TestALetterHasItsTimeToLiveAndItsWholeBody(t *testing.T) {
 	m := amqp.Message{Header: amqp.Header{TTL: 2500, HasTTL: true}.Raw(), Body: amqp.AppendData(amqp.AppendData(nil, []byte("one")), []byte("two"))}
@@ -85,19 +164,17 @@ func TestALetterHasWhenItWasEnqueuedAndWhatItIsAbout(t *testing.T) {
 
 // What cannot be read is no letter: a copy of it would lack what could not be read.
 func TestAMalformedMessageIsNoLetter(t *testing.T) {
-	text := amqp.Raw{0xc0, 3, 1, 0xa1, 0}              // a list of a string, where a header has a boolean
-	truth := amqp.Raw{0xc0, 3, 1, 0x56, 1}             // a list of a boolean, where properties have an id
-	pairs := amqp.Raw{0xc1, 5, 2, 0xa1, 1, 0xff, 0x40} // a key that is not UTF-8
+	text := amqp.Raw{0xc0, 3, 1, 0xa1, 0}  // a list of a string, where a header has a boolean
+	truth := amqp.Raw{0xc0, 3, 1, 0x56, 1} // a list of a boolean, where properties have an id
 	for name, m := range map[string]amqp.Message{
-		"header":                 {Header: text},
-		"properties":             {Properties: truth},
-		"application properties": {ApplicationProperties: pairs},
+		"header":     {Header: text},
+		"properties": {Properties: truth},
 	} {
 		m.Body = amqp.AppendData(nil, nil)
 		if l, err := parse(m.Append(nil)); err == nil {
 			t.Errorf("parse of a message with malformed %s = %+v, want an error", name, l)
 		}
-		if _, err := (Copying{}).of(orders, &Letter{message: m}); err == nil && m.ApplicationProperties == nil {
+		if _, err := (Copying{}).of(orders, &Letter{message: m}); err == nil {
 			t.Errorf("a message with malformed %s has a copy, want an error", name)
 		}
 	}
