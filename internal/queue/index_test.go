@@ -162,6 +162,19 @@ func TestIndexStaysDenseWhenMostEntriesLeave(t *testing.T) {
 	}
 }
 
+// In order, the number that makes the index a level higher stands alone at its end: there is nothing to even out with.
+func TestTheEntryThatMadeTheIndexHigherCanLeave(t *testing.T) {
+	var x index
+	const n = fanout * fanout
+	for seq := range int64(n + 1) {
+		x.insert(&entry{seq: seq})
+	}
+	x.remove(n)
+	if x.len() != n || x.get(n) != nil || x.get(n-1) == nil {
+		t.Errorf("len %d, get(%d) %v, get(%d) %v; want all but the last", x.len(), n, x.get(n), n-1, x.get(n-1))
+	}
+}
+
 // Three levels, which no run of the model above reaches for long: inner nodes even out and merge, too.
 func TestALargeIndexAgreesWithASet(t *testing.T) {
 	r := rand.New(rand.NewPCG(testseed.Of(t), 0))
