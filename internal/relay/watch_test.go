@@ -338,6 +338,7 @@ func TestAnAnswerAfterTheEndHasNoEffect(t *testing.T) {
 		if err := <-b; err == nil {
 			t.Error("second send = nil, want the error of the cut")
 		}
+		synctest.Wait() // the relay has seen the cut too
 		answer(nil)
 		answer(nil)
 		helds[1].ready(nil)
