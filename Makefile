@@ -26,15 +26,15 @@ else
 endif
 
 # These tests run programs that they build, or files of another module. Neither is an input of the test cache, so they always run.
-UNCACHED := ./e2e/... ./deploy/...
+UNCACHED := ./test/e2e/... ./test/sdk/... ./test/foreign/... ./deploy/...
 
 test: lint sdks ## everything that has to pass
 	go test -race -vet=off -count=1 -p 4 -timeout 20m $(UNCACHED)
 	go test -race -vet=off -timeout 20m $$(comm -23 <(go list ./... | sort) <(go list $(UNCACHED) | sort))
 	go test -vet=off ./proxy -run Soak -soak.seeds 1000
-	go test -vet=off ./internal/queue -run CostsAtMost
-	go test -vet=off -count=1 ./e2e -run 'AMillion|ASecond|CostLittle|WhateverHappens|EveryDeadline|ShareWhat|MissedDeadlinesAreDeadLettered|NoDeadline|QueueIsDown|NotDisturbed'
-	go test -vet=off ./internal/relay -run 'HoweverBytesAreCut|IdleConnectionCostsLittle'
+	go test -vet=off ./internal/broker/queue -run CostsAtMost
+	go test -vet=off -count=1 ./test/e2e -run 'AMillion|ASecond|CostLittle|WhateverHappens|EveryDeadline|ShareWhat|MissedDeadlinesAreDeadLettered|NoDeadline|QueueIsDown|NotDisturbed'
+	go test -vet=off ./internal/amqp/relay -run 'HoweverBytesAreCut|IdleConnectionCostsLittle'
 	$(MAKE) --no-print-directory deploy
 	$(MAKE) --no-print-directory conformance
 
@@ -42,10 +42,10 @@ deploy: ## what is in deploy/, rendered, decoded and run; a module of its own, f
 	cd deploy/check && go test -vet=off -count=1 -timeout 10m ./...
 
 sdks: ## what the scenarios with other SDKs and other brokers need; as root, Debian packages too
-	e2e/sdk/install.sh --tools
+	test/sdk/install.sh --tools
 
 conformance: ## the live tests of the Go SDK against the embedded broker, directly and through the relay
-	go run ./conformance
+	go run ./test/conformance
 
 lint: $(GOLANGCI)
 	@unformatted="$$(gofmt -l .)"; \
@@ -72,10 +72,10 @@ soak: ## the tests with other seeds than usual, ROUNDS times
 
 MUTANTS ?= 50
 SEED ?= 1
-MUTATED := ./proxy ./scheduler ./monitor ./internal/queue ./internal/relay ./internal/sas ./internal/dlq ./internal/redisstore
+MUTATED := ./proxy ./scheduler ./monitor ./internal/broker/queue ./internal/amqp/relay ./internal/servicebus/sas ./internal/operator/dlq ./internal/redisstore
 
 mutate: ## whether tests notice code that is wrong: MUTANTS of each package of MUTATED, drawn by SEED; see docs/mutation.md
-	go run ./tools/mutate -n $(MUTANTS) -seed $(SEED) $(MUTATED)
+	go run ./test/mutate -n $(MUTANTS) -seed $(SEED) $(MUTATED)
 
 bench: ## every benchmark of the packages
 	go test -run '^$$' -bench . -benchmem ./...

@@ -17,8 +17,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
-	"overdue/internal/sbclient"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
 )
 
 // Application properties of what is sent on: where the message came from and what it missed.
@@ -50,8 +50,8 @@ type Handling struct {
 
 // ForwardConfig configures a Forward. All but Log are needed.
 type ForwardConfig struct {
-	Client   *sbclient.Client
-	Links    *sblink.Namespace
+	Client   *sdk.Client
+	Links    *link.Namespace
 	Handling func(entity string) Handling
 	Log      *zap.Logger // nil: none
 }
@@ -63,7 +63,7 @@ type Forward struct {
 	cfg ForwardConfig
 
 	mu      sync.Mutex
-	senders map[string]*sbclient.Sender
+	senders map[string]*sdk.Sender
 	jobs    map[string]*forwarding   // under way, by event
 	waiting map[string][]*forwarding // not begun, by where; a key is there while somebody sees to it
 }
@@ -85,7 +85,7 @@ func NewForward(cfg ForwardConfig) (*Forward, error) {
 		cfg.Log = zap.NewNop()
 	}
 	return &Forward{
-		cfg: cfg, senders: map[string]*sbclient.Sender{}, jobs: map[string]*forwarding{}, waiting: map[string][]*forwarding{},
+		cfg: cfg, senders: map[string]*sdk.Sender{}, jobs: map[string]*forwarding{}, waiting: map[string][]*forwarding{},
 	}, nil
 }
 
@@ -314,7 +314,7 @@ func (f *Forward) send(ctx context.Context, to string, m *azservicebus.AMQPAnnot
 // maxSenders bounds the links that reply-tos can have us open.
 const maxSenders = 100
 
-func (f *Forward) sender(to string) *sbclient.Sender {
+func (f *Forward) sender(to string) *sdk.Sender {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.senders[to]; s != nil {

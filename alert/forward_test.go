@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/pipenet"
-	"overdue/internal/queue"
-	"overdue/internal/sblink"
+	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
@@ -47,7 +47,7 @@ func TestAMessageIsSentOnOnceHoweverOftenThatIsAsked(t *testing.T) {
 			c.Expiry = queue.Eager
 			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "next"}}
 		})
-		links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("k", "c2VjcmV0")})
+		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("k", "c2VjcmV0")})
 		t.Cleanup(func() { _ = links.Close() })
 		f, err := NewForward(ForwardConfig{Client: ns.Lasting(t), Links: links, Handling: func(string) Handling { return Handling{ForwardTo: "next"} }})
 		if err != nil {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
-	"overdue/internal/outbound"
-	"overdue/internal/visible"
+	"overdue/internal/escape"
+	"overdue/internal/httpclient"
 )
 
 // maxConns bounds the connections to one sink; further requests wait for one to come free.
@@ -53,12 +53,12 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 		p.timeout = 5 * time.Second
 	}
 	if p.client == nil {
-		transport := outbound.Transport()
+		transport := httpclient.Transport()
 		transport.MaxIdleConnsPerHost = maxConns
 		transport.MaxConnsPerHost = maxConns
-		p.client = outbound.New(transport, 0)
+		p.client = httpclient.New(transport, 0)
 	} else {
-		p.client = outbound.New(p.client.Transport, p.client.Timeout)
+		p.client = httpclient.New(p.client.Transport, p.client.Timeout)
 	}
 	return p, nil
 }
@@ -71,7 +71,7 @@ func (p *poster) post(ctx context.Context, contentType string, body any) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(visible.JSON(b)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(escape.JSON(b)))
 	if err != nil {
 		return backoff.Permanent(fmt.Errorf("alert: %s at %s: the request cannot be made", p.sink, p.host))
 	}
@@ -82,7 +82,7 @@ func (p *poster) post(ctx context.Context, contentType string, body any) error {
 		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 			err = wrapped.Err
 		}
-		if redirect := (*outbound.RedirectError)(nil); errors.As(err, &redirect) {
+		if redirect := (*httpclient.RedirectError)(nil); errors.As(err, &redirect) {
 			return fmt.Errorf("alert: %s: %w", p.sink, err) // it names the host
 		}
 		return fmt.Errorf("alert: %s at %s: %w", p.sink, p.host, err)

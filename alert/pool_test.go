@@ -11,7 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"overdue/internal/redisstore"
-	"overdue/internal/redistest"
+	"overdue/internal/testing/redistest"
 )
 
 // pair is two processes with groups of one sink.

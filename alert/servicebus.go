@@ -14,8 +14,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/cenkalti/backoff/v5"
 
-	"overdue/internal/sbclient"
-	"overdue/internal/visible"
+	"overdue/internal/escape"
+	"overdue/internal/servicebus/sdk"
 )
 
 // sendTime bounds one try to send an event to an entity.
@@ -23,12 +23,12 @@ const sendTime = 5 * time.Second
 
 type serviceBus struct {
 	name, entity string
-	sender       *sbclient.Sender
+	sender       *sdk.Sender
 }
 
 // NewServiceBus makes an Alerter that sends each event to a queue or topic as a CloudEvent: its id is the message-id, so
 // that duplicate detection absorbs what is told twice, and its type the subject, for rules of subscriptions.
-func NewServiceBus(name string, client *sbclient.Client, entity string) Alerter {
+func NewServiceBus(name string, client *sdk.Client, entity string) Alerter {
 	return &serviceBus{cmp.Or(name, "servicebus"), entity, client.NewSender(entity)}
 }
 
@@ -57,7 +57,7 @@ func (a *serviceBus) Alert(ctx context.Context, e Event) error {
 // eventMessage is e as a message of its own.
 func eventMessage(e Event) (*azservicebus.Message, error) {
 	body, err := json.Marshal(e)
-	body = visible.JSON(body)
+	body = escape.JSON(body)
 	if err != nil {
 		return nil, backoff.Permanent(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/nicholas-fedor/shoutrrr/pkg/services/push/ntfy"
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
 
-	"overdue/internal/outbound"
+	"overdue/internal/httpclient"
 )
 
 const shoutrrrTimeout = 10 * time.Second
@@ -79,13 +79,13 @@ func newService(u *url.URL) (types.Service, error) {
 func refuseRedirects(s types.Service) {
 	switch s := s.(type) {
 	case *ntfy.Service:
-		transport := outbound.Transport()
+		transport := httpclient.Transport()
 		transport.TLSClientConfig = &tls.Config{
 			MinVersion: tls.VersionTLS12, InsecureSkipVerify: s.Config.DisableTLSVerification, // as its URL says
 		}
-		s.SetHTTPClient(outbound.New(transport, ntfy.HTTPTimeout*time.Second))
+		s.SetHTTPClient(httpclient.New(transport, ntfy.HTTPTimeout*time.Second))
 	case interface{ GetHTTPClient() *http.Client }: // gotify, mattermost
-		s.GetHTTPClient().CheckRedirect = outbound.Refuse
+		s.GetHTTPClient().CheckRedirect = httpclient.Refuse
 	}
 }
 

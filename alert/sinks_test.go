@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 
 	"github.com/google/go-cmp/cmp"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
-	"overdue/internal/visible"
+	"overdue/internal/escape"
 )
 
 // Bounds of what is said, in characters.
@@ -67,16 +67,16 @@ func (t Text) of(raw Page) (p Page, title, text string, err error) {
 		}
 		*part.to = said
 	}
-	title = visible.Text(strings.Join(strings.Fields(title), " "))
-	return p, cut(title, maxTitle), cut(visible.Lines(text), maxText), nil
+	title = escape.Text(strings.Join(strings.Fields(title), " "))
+	return p, cut(title, maxTitle), cut(escape.Lines(text), maxText), nil
 }
 
 // visible is a copy of p in which nothing is hidden, in no text that an event brings: a message-id may have line ends, which would
 // look like lines of ours.
 func (p Page) visible() Page {
-	p.Source, p.Labels = visible.Text(p.Source), maps.Clone(p.Labels)
+	p.Source, p.Labels = escape.Text(p.Source), maps.Clone(p.Labels)
 	for name, value := range p.Labels {
-		p.Labels[name] = visible.Text(value)
+		p.Labels[name] = escape.Text(value)
 	}
 	if p.Oldest != nil {
 		oldest := p.Oldest.visible()
@@ -94,7 +94,7 @@ func (e Event) visible() Event {
 		&e.ID, &e.Type, &e.Source, &e.Subject, &e.Data.Entity, &e.Data.Subscription, &e.Data.MessageID, &e.Data.SessionID,
 		&e.Data.DeadlineKind, &e.Data.Strategy, &e.Data.DeadLetterReason, &e.Data.State, &e.Data.CorrelationID,
 	} {
-		*s = visible.Text(*s)
+		*s = escape.Text(*s)
 	}
 	return e
 }

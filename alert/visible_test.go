@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"overdue/internal/visible"
+	"overdue/internal/escape"
 )
 
 // hostileText is what a terminal would obey and a reader not see, or take for lines of ours.
@@ -114,7 +114,7 @@ func TestSinksHideNothing(t *testing.T) {
 					t.Fatalf("%s: %v", name, err)
 				}
 				body, title := <-bodies, <-titles
-				if hidden := visible.Hidden(append(body, title...)); hidden != "" {
+				if hidden := escape.Hidden(append(body, title...)); hidden != "" {
 					t.Errorf("%s posts %s", name, hidden)
 				}
 				var decoded any
@@ -122,7 +122,7 @@ func TestSinksHideNothing(t *testing.T) {
 					decoded = string(body) // ntfy takes text
 				}
 				for _, s := range append(seen(decoded), title) {
-					if hidden := visible.Hidden([]byte(s)); hidden != "" || strings.Contains(s, "\nResolved: b") {
+					if hidden := escape.Hidden([]byte(s)); hidden != "" || strings.Contains(s, "\nResolved: b") {
 						t.Errorf("%s shows %s in %q", name, hidden, s)
 					}
 				}
@@ -159,7 +159,7 @@ func TestEventsHideNothingAndStayWhatTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, body := range map[string][]byte{"webhook": <-bodies, "servicebus": m.Body} {
-		if hidden := visible.Hidden(body); hidden != "" {
+		if hidden := escape.Hidden(body); hidden != "" {
 			t.Errorf("%s sends %s", name, hidden)
 		}
 		var got struct {
@@ -198,7 +198,7 @@ func TestMailHidesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := subject + "\n" + strings.ReplaceAll(string(body), "\r\n", "\n")
-	if hidden := visible.Hidden([]byte(read)); hidden != "" || strings.Contains(read, "\nResolved: b") {
+	if hidden := escape.Hidden([]byte(read)); hidden != "" || strings.Contains(read, "\nResolved: b") {
 		t.Errorf("the mail has %s:\n%s", hidden, read)
 	}
 	if !strings.Contains(subject, `\u0085\u009b31m`) || strings.Count(read, `\u009b31m`) < 3 {

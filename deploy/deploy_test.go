@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/freeport"
+	"overdue/internal/testing/freeport"
 )
 
 // patience bounds what a server may take for what it does at once.

@@ -5,7 +5,7 @@ package monitor
 import (
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
@@ -17,7 +17,7 @@ type Adoption struct {
 
 // adopted is the reference of a message that was found on its queue at the instant now of the broker's clock, and when it has
 // to be looked at first. ok is false when nothing is expected of it.
-func adopted(m *sblink.Message, s Settings, now time.Time) (r scheduler.Reference, ok bool) {
+func adopted(m *link.Message, s Settings, now time.Time) (r scheduler.Reference, ok bool) {
 	deadline, by := deadlineOf(&r, m, s), completeBy(&r, m, s)
 	if pending(m) || deadline.IsZero() && by.IsZero() {
 		return r, false
@@ -49,7 +49,7 @@ func adopted(m *sblink.Message, s Settings, now time.Time) (r scheduler.Referenc
 }
 
 // howStated is what of m says its deadline, in the order of deadlineOf.
-func howStated(m *sblink.Message, s Settings) string {
+func howStated(m *link.Message, s Settings) string {
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	switch {
 	case err == nil && !at.IsZero():
@@ -66,7 +66,7 @@ func howStated(m *sblink.Message, s Settings) string {
 
 // adoptAll gives companions to the messages of a page of one path. Those that a door of this process has given one to
 // are left to it.
-func (s *sweep) adoptAll(page []*sblink.Message) (late, ahead []scheduler.Reference) {
+func (s *sweep) adoptAll(page []*link.Message) (late, ahead []scheduler.Reference) {
 	now := s.w.latest()
 	type unnamed struct {
 		at, deadline int64

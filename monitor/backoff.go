@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 // There are two kinds of failure, and each has a wait of its own. That there is no connection is one state of the worker, whoever
@@ -32,7 +32,7 @@ type outage struct {
 
 // note takes note of what became of something that needed the connection, and logs a change.
 func (o *outage) note(log *zap.Logger, err error) {
-	down, up := errors.Is(err, sblink.ErrNoConnection), err == nil
+	down, up := errors.Is(err, link.ErrNoConnection), err == nil
 	o.mu.Lock()
 	since := o.since
 	switch {
@@ -52,7 +52,7 @@ func (o *outage) note(log *zap.Logger, err error) {
 
 // retryAfter is how long wt waits after a check of it has failed with err.
 func (w *Worker) retryAfter(wt *watch, err error) time.Duration {
-	if sblink.Lost(err) {
+	if link.Lost(err) {
 		return reconnectEvery
 	}
 	wt.failures++
@@ -62,7 +62,7 @@ func (w *Worker) retryAfter(wt *watch, err error) time.Duration {
 // logFailed logs what failed at an entity, unless that is for want of a connection, which is logged once.
 func logFailed(log *zap.Logger, event string, err error, fields ...zap.Field) {
 	say := log.Warn
-	if errors.Is(err, sblink.ErrNoConnection) {
+	if errors.Is(err, link.ErrNoConnection) {
 		say = log.Debug
 	}
 	say(event, append(fields, zap.Error(err))...)

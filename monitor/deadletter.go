@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
@@ -107,17 +107,17 @@ func (e *entity) recall(ctx context.Context, watches []*watch) error {
 }
 
 // untold reports whether m is the dead letter of a missed deadline that is not told yet.
-func (e *entity) untold(m *sblink.Message) bool {
+func (e *entity) untold(m *link.Message) bool {
 	return expired(m) && !e.w.told.has(e.eventID(m.SequenceNumber, m.EnqueuedTime))
 }
 
 // expired reports whether m is in the dead-letter queue because nobody received it in time.
-func expired(m *sblink.Message) bool {
+func expired(m *link.Message) bool {
 	return m.DeadLetterReason == reasonExpired || m.DeadLetterReason == reasonDeadline
 }
 
 // missed is what there is to tell about message m on the dead-letter queue.
-func (e *entity) missed(wt *watch, m *sblink.Message) *scheduler.Missed {
+func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	strategy, deadline, moved := strategyNative, deadlineOf(&wt.ref, m, e.traits.Settings), e.w.clock.now()
 	if m.DeadLetterReason == reasonDeadline {
 		strategy = strategyScan

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"overdue/internal/operations"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 
 	"github.com/Azure/go-amqp"
@@ -83,7 +83,7 @@ func (e *entity) scan(ctx context.Context, l line) (err error) {
 // scan is the state of one scan.
 type scan struct {
 	e        *entity
-	r        *sblink.Receiver
+	r        *link.Receiver
 	line     line
 	ours     map[seat]*watch // until they are met
 	last     int64           // the highest of those numbers
@@ -145,7 +145,7 @@ func (s *scan) credit(ctx context.Context, most int) (int, error) {
 				s.reached = true
 				break
 			}
-			if m.State == sblink.Active || m.State == sblink.Scheduled && !pending(m) {
+			if m.State == link.Active || m.State == link.Scheduled && !pending(m) {
 				s.ahead = append(s.ahead, m.SequenceNumber)
 			}
 		}
@@ -237,8 +237,8 @@ func (s *scan) deadLetter(ctx context.Context, wt *watch, m *amqp.Message, deadl
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	err := s.r.DeadLetter(ctx, m, reasonDeadline, description(deadline))
-	switch c := sblink.Condition(err); {
-	case c == sblink.ConditionLockLost || c == sblink.ConditionSessionLost:
+	switch c := link.Condition(err); {
+	case c == link.ConditionLockLost || c == link.ConditionSessionLost:
 		return nil // the next look tells what became of it
 	case err != nil:
 		return fmt.Errorf("dead-letter: %w", err)

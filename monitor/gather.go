@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 // gathers reports whether wt is over all messages that its reference stands for: one that names none, or whose own message
@@ -32,8 +32,8 @@ type gathering struct {
 	found []*watch
 
 	// Of messages that have the id of its reference:
-	own    bool              // one of the dead letters in its window was enqueued when its own was, most likely
-	strays []*sblink.Message // the other dead letters
+	own    bool            // one of the dead letters in its window was enqueued when its own was, most likely
+	strays []*link.Message // the other dead letters
 }
 
 // inHand is what other watches of the entity are over, or about to find.
@@ -105,7 +105,7 @@ func (e *entity) gather(ctx context.Context, due []*watch) ([]*watch, error) {
 func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gathering, h *inHand) error {
 	now := e.w.clock.now().Add(-stampGrain)
 	unnamed, namesakes := splitGatherings(gs)
-	give := func(m *sblink.Message, missed bool) {
+	give := func(m *link.Message, missed bool) {
 		for _, g := range namesakes[m.MessageID] {
 			e.giveNamesake(g, m, missed, now, h)
 		}
@@ -128,11 +128,11 @@ func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gath
 			return
 		}
 	}
-	if err := e.work.between(ctx, from, until, func(m *sblink.Message) { give(m, false) }); err != nil {
+	if err := e.work.between(ctx, from, until, func(m *link.Message) { give(m, false) }); err != nil {
 		return err
 	}
 	// One that is being told is adopted too: this companion may be all that is left of it.
-	if err := e.dead.between(ctx, from, until, func(m *sblink.Message) {
+	if err := e.dead.between(ctx, from, until, func(m *link.Message) {
 		if expired(m) && !e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			give(m, true)
 		}
@@ -156,7 +156,7 @@ func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gath
 		return nil
 	}
 	e.transfer.cursor = e.traits.partitioned
-	return e.transfer.between(ctx, from, until, func(m *sblink.Message) {
+	return e.transfer.between(ctx, from, until, func(m *link.Message) {
 		if !e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			give(m, true)
 		}
@@ -164,7 +164,7 @@ func (e *entity) gatherIn(ctx context.Context, from, until time.Time, gs []*gath
 }
 
 // take makes a watch over m, for g.
-func (e *entity) take(g *gathering, m *sblink.Message, missed bool, h *inHand) *watch {
+func (e *entity) take(g *gathering, m *link.Message, missed bool, h *inHand) *watch {
 	h.gathered++
 	h.seats[seatOf(m)], h.ids[m.MessageID] = true, true
 	wt := g.adopt(m)
@@ -185,7 +185,7 @@ func (e *entity) gatherForwarded(ctx context.Context, gs []*gathering, h *inHand
 			from = g.want.from
 		}
 	}
-	return e.inHeir(ctx, e.openHeir(ctx).between(ctx, from, now.Add(windowMargin), func(m *sblink.Message) {
+	return e.inHeir(ctx, e.openHeir(ctx).between(ctx, from, now.Add(windowMargin), func(m *link.Message) {
 		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || e.w.told.over(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			return
 		}
@@ -217,7 +217,7 @@ func (e *entity) gatherForwarded(ctx context.Context, gs []*gathering, h *inHand
 
 // standsFor reports whether m may be one of those that the reference of g was sent with, if it was enqueued in its window: it has the
 // deadline, by what it states itself or, where that has changed meanwhile, by what its entity gives it.
-func (g *gathering) standsFor(m *sblink.Message, s Settings) bool {
+func (g *gathering) standsFor(m *link.Message, s Settings) bool {
 	if pending(m) || g.want.spared(m) {
 		return false
 	}
@@ -233,7 +233,7 @@ func (g *gathering) standsFor(m *sblink.Message, s Settings) bool {
 
 // adopt makes a watch over m, which is told by its number as long as it is in hand, and by what the broker calls it when it is
 // written anew.
-func (g *gathering) adopt(m *sblink.Message) *watch {
+func (g *gathering) adopt(m *link.Message) *watch {
 	ref := g.wt.ref
 	ref.MessageID, ref.SessionID = m.MessageID, m.SessionID
 	ref.Deadline = ref.DeadlineAt(m.EnqueuedTime)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -60,23 +60,23 @@ type watch struct {
 	judgement judgement
 	missed    *scheduler.Missed // it has been expired; only the telling is left
 
-	nudge      int             // the number of the nudge that was asked for before any look; 0 = none
-	waits      bool            // it waits for that nudge, or has
-	recalled   bool            // its dead letter was looked for after that
-	alive      time.Time       // by the broker's clock: when it was last seen on the work queue
-	hops       int             // how often it was forwarded, as far as it was followed
-	namesake   bool            // it was found beside the one that its reference was sent with, and probably has one of its own
-	others     others          // it is over no message, but over what else its reference fits
-	company    bool            // there was a watch over the others while it was there
-	swept      *sblink.Message // as it was, overdue, just before this worker let the broker expire what is; after that it was gone
-	vanished   time.Time       // by our clock: when it was first found in no dead-letter queue either; zero = it was not
-	unreached  bool            // the last scan has made progress, and was ended before it came to it
-	locked     bool            // the last nudge has shown that a consumer has it
-	shut       bool            // nobody could receive it when its expiry was last tried
-	doomed     bool            // it has expired, and the entity drops what expires
-	looks      int             // passes that found it in flight
-	failures   int             // passes that failed one after the other, for reasons of their own
-	climbed    time.Time       // by our clock: when its expiry was last tried; zero = never
+	nudge      int           // the number of the nudge that was asked for before any look; 0 = none
+	waits      bool          // it waits for that nudge, or has
+	recalled   bool          // its dead letter was looked for after that
+	alive      time.Time     // by the broker's clock: when it was last seen on the work queue
+	hops       int           // how often it was forwarded, as far as it was followed
+	namesake   bool          // it was found beside the one that its reference was sent with, and probably has one of its own
+	others     others        // it is over no message, but over what else its reference fits
+	company    bool          // there was a watch over the others while it was there
+	swept      *link.Message // as it was, overdue, just before this worker let the broker expire what is; after that it was gone
+	vanished   time.Time     // by our clock: when it was first found in no dead-letter queue either; zero = it was not
+	unreached  bool          // the last scan has made progress, and was ended before it came to it
+	locked     bool          // the last nudge has shown that a consumer has it
+	shut       bool          // nobody could receive it when its expiry was last tried
+	doomed     bool          // it has expired, and the entity drops what expires
+	looks      int           // passes that found it in flight
+	failures   int           // passes that failed one after the other, for reasons of their own
+	climbed    time.Time     // by our clock: when its expiry was last tried; zero = never
 	climbDelay time.Duration
 	retryAt    time.Time // by our clock: when to try again
 	climbCount uint32    // the delivery count at that time

@@ -5,7 +5,7 @@ package monitor
 import (
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
@@ -35,7 +35,7 @@ type judgement struct {
 
 // judge decides about message m that r names, at the instant now of the broker's clock,
 // which must not be ahead of it.
-func judge(r *scheduler.Reference, m *sblink.Message, s Settings, now time.Time) judgement {
+func judge(r *scheduler.Reference, m *link.Message, s Settings, now time.Time) judgement {
 	deadline := deadlineOf(r, m, s)
 	by := completeBy(r, m, s)
 	expiry, mortal := nativeExpiry(r, m, s)
@@ -50,12 +50,12 @@ func judge(r *scheduler.Reference, m *sblink.Message, s Settings, now time.Time)
 	case deadline.IsZero() || deadline.After(now):
 		return judgement{verdict: NotDue, deadline: deadline, completeBy: by}
 	}
-	return judgement{verdict: Overdue, deadline: deadline, completeBy: by, native: mortal && !expiry.After(now), deferred: m.State == sblink.Deferred}
+	return judgement{verdict: Overdue, deadline: deadline, completeBy: by, native: mortal && !expiry.After(now), deferred: m.State == link.Deferred}
 }
 
 // deadlineOf is the deadline of m that counts: the one that was stated, or the end of its time to live where that is earlier.
 // After that nobody can receive it.
-func deadlineOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
+func deadlineOf(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	at := statedBy(r, m, s)
 	if expiry, mortal := nativeExpiry(r, m, s); mortal && expiry.Before(at) {
 		return expiry
@@ -67,7 +67,7 @@ func deadlineOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time
 // reference is not enough: where a message-id repeats, it may speak of another message,
 // whose deadline is not this one's. Only what a message cannot state, a deadline that its
 // entity gives it, is taken from the reference. Zero: it may be received at any time.
-func statedBy(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
+func statedBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	enqueued := m.EnqueuedTime
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	if err == nil && !at.IsZero() {
@@ -93,7 +93,7 @@ func statedBy(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
 
 // agrees reports whether m has the deadline that r says its message has. If not, m may be
 // another message with the same message-id.
-func agrees(r *scheduler.Reference, m *sblink.Message, s Settings) bool {
+func agrees(r *scheduler.Reference, m *link.Message, s Settings) bool {
 	if r.Stated == scheduler.StatedComplete {
 		return completeBy(r, m, s).Sub(r.DeadlineAt(m.EnqueuedTime)).Abs() <= time.Millisecond
 	}
@@ -103,7 +103,7 @@ func agrees(r *scheduler.Reference, m *sblink.Message, s Settings) bool {
 }
 
 // nativeExpiry is when the broker stops delivering m, which r stands for.
-func nativeExpiry(r *scheduler.Reference, m *sblink.Message, s Settings) (time.Time, bool) {
+func nativeExpiry(r *scheduler.Reference, m *link.Message, s Settings) (time.Time, bool) {
 	life := lifeOf(r, m, s)
 	return m.EnqueuedTime.Add(life), life > 0
 }
@@ -114,7 +114,7 @@ func nativeExpiry(r *scheduler.Reference, m *sblink.Message, s Settings) (time.T
 // (learn.microsoft.com/azure/service-bus-messaging/message-expiration, "Entity-level expiration"). A later change of the default does
 // not reach it. A peek shows what a message states, and hides a life that comes from the default alone. So what was enqueued under
 // another default has the life that it states, or the one that was stated when its companion was written.
-func lifeOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Duration {
+func lifeOf(r *scheduler.Reference, m *link.Message, s Settings) time.Duration {
 	if m.EnqueuedTime.Before(s.defaultSince) {
 		switch {
 		case m.TimeToLive > 0:
@@ -129,6 +129,6 @@ func lifeOf(r *scheduler.Reference, m *sblink.Message, s Settings) time.Duration
 // pending reports whether m still waits for its activation. The state alone does not tell: it
 // may stay "scheduled" afterwards. The stamp does: until then it is that of the send
 // ("Message sequencing and timestamps").
-func pending(m *sblink.Message) bool {
-	return m.State == sblink.Scheduled && m.EnqueuedTime.Before(m.ScheduledEnqueueTime)
+func pending(m *link.Message) bool {
+	return m.State == link.Scheduled && m.EnqueuedTime.Before(m.ScheduledEnqueueTime)
 }

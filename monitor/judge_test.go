@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-func message(change func(*sblink.Message)) *sblink.Message {
-	m := &sblink.Message{MessageID: "m", EnqueuedTime: noon, SequenceNumber: 7}
+func message(change func(*link.Message)) *link.Message {
+	m := &link.Message{MessageID: "m", EnqueuedTime: noon, SequenceNumber: 7}
 	if change != nil {
 		change(m)
 	}
@@ -21,20 +21,20 @@ func message(change func(*sblink.Message)) *sblink.Message {
 }
 
 func TestJudge(t *testing.T) {
-	ttl := func(d time.Duration) func(*sblink.Message) {
-		return func(m *sblink.Message) { m.TimeToLive = d }
+	ttl := func(d time.Duration) func(*link.Message) {
+		return func(m *link.Message) { m.TimeToLive = d }
 	}
-	property := func(name string, v any) func(*sblink.Message) {
-		return func(m *sblink.Message) { m.Properties = map[string]any{name: v} }
+	property := func(name string, v any) func(*link.Message) {
+		return func(m *link.Message) { m.Properties = map[string]any{name: v} }
 	}
-	both := func(a, b func(*sblink.Message)) func(*sblink.Message) {
-		return func(m *sblink.Message) { a(m); b(m) }
+	both := func(a, b func(*link.Message)) func(*link.Message) {
+		return func(m *link.Message) { a(m); b(m) }
 	}
 	within := func(d time.Duration) scheduler.Reference { return scheduler.Reference{MessageID: "m", Within: d} }
 	for _, tc := range []struct {
 		name     string
 		ref      scheduler.Reference
-		message  func(*sblink.Message)
+		message  func(*link.Message)
 		settings Settings
 		at       time.Duration // after the enqueued-time
 		verdict  Verdict
@@ -57,12 +57,12 @@ func TestJudge(t *testing.T) {
 		{name: "deadline that only the reference knows", ref: within(3 * time.Second), at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second},
 		{name: "the companion of another send with this id does not shorten it", ref: within(time.Second), message: ttl(time.Minute), at: 2 * time.Second, verdict: NotDue, deadline: time.Minute},
 		{name: "a companion that came too early by a skewed clock", ref: scheduler.Reference{Deadline: noon.Add(-10 * time.Minute), Within: 30 * time.Second}, message: ttl(30 * time.Second), at: time.Second, verdict: NotDue, deadline: 30 * time.Second},
-		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *sblink.Message) { m.State = sblink.Deferred }), at: 2 * time.Second, verdict: Overdue, deadline: time.Second, native: true, deferred: true},
-		{name: "still scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *sblink.Message) {
-			m.State, m.ScheduledEnqueueTime = sblink.Scheduled, noon.Add(time.Hour)
+		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) { m.State = link.Deferred }), at: 2 * time.Second, verdict: Overdue, deadline: time.Second, native: true, deferred: true},
+		{name: "still scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) {
+			m.State, m.ScheduledEnqueueTime = link.Scheduled, noon.Add(time.Hour)
 		}), at: 2 * time.Second, verdict: NotDue, deadline: time.Hour + time.Second},
-		{name: "activated, and still said to be scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *sblink.Message) {
-			m.State, m.ScheduledEnqueueTime = sblink.Scheduled, noon
+		{name: "activated, and still said to be scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) {
+			m.State, m.ScheduledEnqueueTime = link.Scheduled, noon
 		}), at: 2 * time.Second, verdict: Overdue, deadline: time.Second, native: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"context"
 	"time"
 
-	"overdue/internal/entities"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/link"
 
 	"go.uber.org/zap"
 )
@@ -83,7 +83,7 @@ func (v *view) landmarks(ctx context.Context) (landmarks, error) {
 
 // contradict reports whether m cannot stand on the queue that l is of: it has a number as low as one of them and was enqueued later, by
 // more than clocks of several nodes may differ.
-func (l landmarks) contradict(m *sblink.Message) bool {
+func (l landmarks) contradict(m *link.Message) bool {
 	for i := len(l) - 1; i >= 0 && l[i].number >= m.SequenceNumber; i-- {
 		if m.EnqueuedTime.Sub(l[i].enqueued) > shelfAge {
 			return true

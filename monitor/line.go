@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -56,18 +56,18 @@ func (e *entity) eachLine(ctx context.Context, lines []line, do func(context.Con
 //
 // While it is open a session is taken from its consumers, which costs none of them more than a try: what the session
 // holds goes back uncounted and in order, and its state stays (Azure/amqpnetlite issue 342).
-func (e *entity) receiver(ctx context.Context, l line) (*sblink.Receiver, error) {
+func (e *entity) receiver(ctx context.Context, l line) (*link.Receiver, error) {
 	for _, wt := range l.watches {
 		wt.shut = false
 	}
 	r, err := e.w.cfg.Links.BareReceiver(ctx, e.name, l.session)
-	switch condition := sblink.Condition(err); {
-	case condition == sblink.ConditionSessionLocked || condition == sblink.ConditionNotAllowed && (l.session != nil || e.traits.forwardTo != ""):
+	switch condition := link.Condition(err); {
+	case condition == link.ConditionSessionLocked || condition == link.ConditionNotAllowed && (l.session != nil || e.traits.forwardTo != ""):
 		for _, wt := range l.watches {
 			wt.shut = true
 		}
 		return nil, nil
-	case condition == sblink.ConditionNotAllowed:
+	case condition == link.ConditionNotAllowed:
 		// It requires sessions, and nobody has said so. The pass is made again, by session.
 		e.w.facts.learn(e.key, func(f *fact) { f.sessions = true })
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
@@ -33,8 +33,8 @@ type want struct {
 	from, until time.Time            // enqueued within this window,
 	likely      time.Time            // and most likely not before this
 	endless     bool                 // it stands where no message has a time to live but its own
-	found       *sblink.Message
-	spare       *sblink.Message // would do if nothing better turns up
+	found       *link.Message
+	spare       *link.Message // would do if nothing better turns up
 
 	fit       seat      // of the first that was met of all that would do
 	namesakes bool      // others would do as well, or may
@@ -45,7 +45,7 @@ type want struct {
 
 // A chooser says whether a message that matches is the one that w means, which is then w's
 // alone, or only a spare in case that there is no other.
-type chooser func(w *want, m *sblink.Message) bool
+type chooser func(w *want, m *link.Message) bool
 
 // find looks for the wanted messages and sets found on those that are there: by their
 // numbers where these are known or guessed, then by name.
@@ -116,20 +116,20 @@ func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) er
 }
 
 // fits reports whether m has the message-id, an enqueued-time within the window, and a deadline.
-func (w *want) fits(m *sblink.Message) bool {
+func (w *want) fits(m *link.Message) bool {
 	enqueued := m.EnqueuedTime
 	return m.MessageID == w.messageID && !enqueued.Before(w.from) && !enqueued.After(w.until) && !w.spared(m)
 }
 
 // spared reports whether m is not looked for, since it never becomes overdue and is another message for certain, or need not
 // be completed either.
-func (w *want) spared(m *sblink.Message) bool {
+func (w *want) spared(m *link.Message) bool {
 	return w.endures(m) && (w.ref.Stated != "default" || !completes(w.ref, m))
 }
 
 // endures reports whether m, which waits, states no deadline where the message that is looked for does: it has the same id,
 // and never becomes overdue. What a dead letter states is not asked, since it was expired.
-func (w *want) endures(m *sblink.Message) bool {
+func (w *want) endures(m *link.Message) bool {
 	if m.DeadLetterReason != "" || m.TimeToLive > 0 {
 		return false
 	}
@@ -146,7 +146,7 @@ func (w *want) endures(m *sblink.Message) bool {
 }
 
 // statesDeadline reports whether m has a deadline in its properties, if only one that cannot be read.
-func statesDeadline(m *sblink.Message) bool {
+func statesDeadline(m *link.Message) bool {
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	return err != nil || !at.IsZero() || within > 0
 }
@@ -190,7 +190,7 @@ func (v *view) readAll(ctx context.Context, all []*want, better chooser) error {
 	if !missing() {
 		return nil
 	}
-	return v.everywhere(ctx, func(page []*sblink.Message) bool {
+	return v.everywhere(ctx, func(page []*link.Message) bool {
 		for _, m := range page {
 			for _, w := range bySeat[seatOf(m)] {
 				w.found = m
@@ -202,7 +202,7 @@ func (v *view) readAll(ctx context.Context, all []*want, better chooser) error {
 }
 
 // everywhere reads all messages, in the order in which a peek brings them, as long as see wants more of them.
-func (v *view) everywhere(ctx context.Context, see func(page []*sblink.Message) (more bool)) error {
+func (v *view) everywhere(ctx context.Context, see func(page []*link.Message) (more bool)) error {
 	for from := int64(0); ; {
 		page, err := v.peek(ctx, from, pageSize)
 		if err != nil || len(page) == 0 || !see(page) {
@@ -257,7 +257,7 @@ func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, w
 
 // match gives m to the first of the wants that it fits and that has none yet, and reports whether there was one. To the
 // others it is a spare: two companions may speak of one message.
-func match(wants []*want, m *sblink.Message, better chooser) (given bool) {
+func match(wants []*want, m *link.Message, better chooser) (given bool) {
 	for _, w := range wants {
 		if !w.fits(m) {
 			continue

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 // An entity that does not exist has no messages, and neither has one that was made anew under its name. But a namespace says
@@ -26,7 +26,7 @@ const (
 )
 
 // entityMissing: the broker says that the work queue does not exist.
-func entityMissing(err error) bool { return sblink.Condition(err) == sblink.ConditionNotFound }
+func entityMissing(err error) bool { return link.Condition(err) == link.ConditionNotFound }
 
 // noteMissing takes note of what a pass that ended with err says of whether e exists, and logs a change. Another failure says
 // nothing.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"overdue/alert"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
@@ -20,7 +20,7 @@ import (
 
 // completeBy is when m has to be settled for good, zero where nobody says so. As with its deadline what m states itself
 // counts, then what its entity says, then what it was sent with.
-func completeBy(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time {
+func completeBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	within, err := scheduler.StatedCompletion(func(name string) any { return m.Properties[name] })
 	switch {
 	case err == nil && within > 0:
@@ -37,12 +37,12 @@ func completeBy(r *scheduler.Reference, m *sblink.Message, s Settings) time.Time
 }
 
 // completes reports whether the message that is looked for has to be completed, whatever else holds for it.
-func completes(r *scheduler.Reference, m *sblink.Message) bool {
+func completes(r *scheduler.Reference, m *link.Message) bool {
 	return !completeBy(r, m, Settings{}).IsZero()
 }
 
 // hasMoments reports whether there may be something to tell of m before its deadline.
-func (e *entity) hasMoments(r *scheduler.Reference, m *sblink.Message) bool {
+func (e *entity) hasMoments(r *scheduler.Reference, m *link.Message) bool {
 	return len(e.traits.WarnBefore) > 0 || !completeBy(r, m, e.traits.Settings).IsZero()
 }
 
@@ -70,7 +70,7 @@ func (e *entity) judge(wt *watch, now time.Time) judgement {
 }
 
 // judgeFound decides about m, which r and w stand for.
-func (e *entity) judgeFound(r *scheduler.Reference, w *want, m *sblink.Message, now time.Time) judgement {
+func (e *entity) judgeFound(r *scheduler.Reference, w *want, m *link.Message, now time.Time) judgement {
 	if w.ref == nil || !w.endures(m) {
 		return judge(r, m, e.traits.Settings, now)
 	}
@@ -190,8 +190,8 @@ const (
 	stateDeferred = "deferred"
 )
 
-func stateOf(m *sblink.Message) string {
-	if m.State == sblink.Deferred {
+func stateOf(m *link.Message) string {
+	if m.State == link.Deferred {
 		return stateDeferred
 	}
 	return stateActive

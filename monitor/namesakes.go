@@ -5,7 +5,7 @@ package monitor
 import (
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
@@ -41,7 +41,7 @@ func (w *want) sought(r *scheduler.Reference) {
 
 // doubt takes note if m, which was found for w, was enqueued when the message that is looked for hardly was. Then that may stand
 // before it, or among the dead letters.
-func (w *want) doubt(m *sblink.Message) {
+func (w *want) doubt(m *link.Message) {
 	switch at := m.EnqueuedTime; {
 	case w.likely.IsZero():
 	case at.Before(w.likely.Add(-stampGrain)):
@@ -53,7 +53,7 @@ func (w *want) doubt(m *sblink.Message) {
 
 // foreign reports whether m, whose deadline is not that of r, is not the message that r was sent with: it states another one, or
 // none where that one does. A time to live may be capped on the way, by what is known of the entity.
-func (e *entity) foreign(r *scheduler.Reference, m *sblink.Message) bool {
+func (e *entity) foreign(r *scheduler.Reference, m *link.Message) bool {
 	at, within, _ := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] }) // of one that cannot be read there is none
 	ours := func(d time.Duration) bool { return (d - r.Within).Abs() <= time.Millisecond }
 	switch r.Stated {
@@ -70,7 +70,7 @@ func (e *entity) foreign(r *scheduler.Reference, m *sblink.Message) bool {
 }
 
 // meet takes note that m fits.
-func (w *want) meet(m *sblink.Message) {
+func (w *want) meet(m *link.Message) {
 	switch n := seatOf(m); {
 	case pending(m) || n == w.fit:
 	case w.fit == seat{}:
@@ -155,7 +155,7 @@ func splitGatherings(gs []*gathering) (unnamed []*gathering, namesakes map[strin
 }
 
 // giveNamesake gives m, which has the id of g, to g, if g stands for it and no other watch is over it.
-func (e *entity) giveNamesake(g *gathering, m *sblink.Message, missed bool, now time.Time, h *inHand) {
+func (e *entity) giveNamesake(g *gathering, m *link.Message, missed bool, now time.Time, h *inHand) {
 	if pending(m) || !g.want.fits(m) {
 		return
 	}
@@ -194,7 +194,7 @@ func (e *entity) giveNamesake(g *gathering, m *sblink.Message, missed bool, now 
 
 // giveDead is giveNamesake for a dead letter that has expired. Those that were enqueued before the send of g began are some other's,
 // unless there is none besides.
-func (e *entity) giveDead(g *gathering, m *sblink.Message, h *inHand) {
+func (e *entity) giveDead(g *gathering, m *link.Message, h *inHand) {
 	r := &g.wt.ref
 	if r.From.IsZero() || g.want.agreed && seatOf(m) != g.want.fit && !agrees(r, m, e.traits.Settings) {
 		return // anything may have that id that has ever expired
@@ -217,7 +217,7 @@ func (e *entity) giveStrays(g *gathering, h *inHand) {
 	}
 }
 
-func (e *entity) takeDead(g *gathering, m *sblink.Message, h *inHand) {
+func (e *entity) takeDead(g *gathering, m *link.Message, h *inHand) {
 	if h.seats[seatOf(m)] || h.gathered == gatherMost || e.w.told.has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		return // the watch that has it told keeps its companion until then
 	}

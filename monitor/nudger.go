@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"overdue/internal/operations"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 
 	"github.com/Azure/go-amqp"
 	"go.uber.org/zap"
@@ -117,7 +117,7 @@ func (n *nudger) run(ctx context.Context) {
 
 func (n *nudger) nudge(ctx context.Context) error {
 	r, err := n.w.cfg.Links.BareReceiver(ctx, n.name, nil)
-	if sblink.Condition(err) == sblink.ConditionNotAllowed {
+	if link.Condition(err) == link.ConditionNotAllowed {
 		n.w.facts.learn(n.key, func(f *fact) { f.sessions = true })
 	}
 	if err == nil {
@@ -130,7 +130,7 @@ func (n *nudger) nudge(ctx context.Context) error {
 }
 
 // nudgeOver makes a nudge over a receiver that was opened for it. first is the number of the live message that came, 0 if none did.
-func (w *Worker) nudgeOver(ctx context.Context, r *sblink.Receiver) (first int64, err error) {
+func (w *Worker) nudgeOver(ctx context.Context, r *link.Receiver) (first int64, err error) {
 	defer r.Close(ctx)
 	m, err := r.Next(ctx)
 	w.metrics.operation(operations.Nudge, 1)

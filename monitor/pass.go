@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 // windowMargin MUST NOT be less than the scheduler's takeWindow: decision 0010. It widens the window in which a message is looked for, since the nodes of a
@@ -131,9 +131,9 @@ func (e *entity) identify(wants ...*want) {
 
 // chooser prefers, where a message-id repeats, the message whose deadline is the one that the
 // watch was sent with and that suits, and gives each message to one watch of this entity.
-func (e *entity) chooser(suits func(*sblink.Message) bool) chooser {
+func (e *entity) chooser(suits func(*link.Message) bool) chooser {
 	taken := e.taken()
-	return func(w *want, m *sblink.Message) bool {
+	return func(w *want, m *link.Message) bool {
 		n := seatOf(m)
 		if taken[n] || !agrees(w.ref, m, e.traits.Settings) || suits != nil && !suits(m) {
 			return false

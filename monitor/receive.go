@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/operations"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 
 	"github.com/Azure/go-amqp"
 	"go.uber.org/zap"
@@ -114,7 +114,7 @@ func (w *Worker) takeRoom(ctx context.Context, n int, wait bool) (taken int, err
 // and gives back what came for it meanwhile, so that another worker gets it at once; the link
 // stays open for the settlement of what is in hand. Otherwise the link is closed: what is in
 // hand comes back when its lock lapses, and is settled then without being told again.
-func (w *Worker) retire(ctx, work context.Context, r *sblink.Receiver, cause error) error {
+func (w *Worker) retire(ctx, work context.Context, r *link.Receiver, cause error) error {
 	if ctx.Err() == nil {
 		r.Close(work)
 		return cause
@@ -142,7 +142,7 @@ type lease interface {
 // queueLease is a message of the monitor queue under lock. It is settled on the link that it came on.
 type queueLease struct {
 	w       *Worker
-	link    *sblink.Receiver
+	link    *link.Receiver
 	message *amqp.Message
 }
 

@@ -12,14 +12,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/broker/queue"
 	"overdue/internal/operations"
-	"overdue/internal/queue"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/testing/brokertest"
 )
 
 // withQueue has act see the queue orders of a broker, in which n messages wait that are numbered from 1 on.
-func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *sblink.Receiver, counted func(operation string) float64)) {
+func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *link.Receiver, counted func(operation string) float64)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) {
@@ -36,7 +36,7 @@ func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *sblink.
 				t.Fatal(err)
 			}
 		}
-		links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("k", "c2VjcmV0")})
+		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("k", "c2VjcmV0")})
 		t.Cleanup(func() {
 			if err := links.Close(); err != nil {
 				t.Error(err)
@@ -72,7 +72,7 @@ func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *sblink.
 
 // A scan is over when it has met all that it looks for, not when the line ends: what it takes beyond is kept from consumers.
 func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
-	withQueue(t, 10, func(t *testing.T, e *entity, r *sblink.Receiver, _ func(string) float64) {
+	withQueue(t, 10, func(t *testing.T, e *entity, r *link.Receiver, _ func(string) float64) {
 		page, err := e.work.peek(t.Context(), 0, 10)
 		if err != nil || len(page) != 10 {
 			t.Fatalf("%d messages wait, %v, want 10", len(page), err)
@@ -103,7 +103,7 @@ func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
 
 // What a nudge costs is counted, with what it gives back.
 func TestANudgeCountsWhatItGivesBack(t *testing.T) {
-	withQueue(t, 1, func(t *testing.T, e *entity, r *sblink.Receiver, counted func(string) float64) {
+	withQueue(t, 1, func(t *testing.T, e *entity, r *link.Receiver, counted func(string) float64) {
 		first, err := e.w.nudgeOver(t.Context(), r)
 		if err != nil || first != 1 {
 			t.Fatalf("nudge = %d, %v, want 1", first, err)
@@ -116,7 +116,7 @@ func TestANudgeCountsWhatItGivesBack(t *testing.T) {
 
 // Where numbers say nothing of the time, everything is read until what is sought is found, by its number or by its id.
 func TestWhereNumbersSayNothingAllIsRead(t *testing.T) {
-	withQueue(t, 10, func(t *testing.T, e *entity, _ *sblink.Receiver, _ func(string) float64) {
+	withQueue(t, 10, func(t *testing.T, e *entity, _ *link.Receiver, _ func(string) float64) {
 		page, err := e.work.peek(t.Context(), 0, 10)
 		if err != nil || len(page) != 10 {
 			t.Fatalf("%d messages wait, %v, want 10", len(page), err)

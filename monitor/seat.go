@@ -5,7 +5,7 @@ package monitor
 import (
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 // A seat is what tells one message of an entity from every other: its sequence number, with the stamp that the broker made when it gave
@@ -24,4 +24,4 @@ func (s seat) behind(o seat) bool {
 	return s.enqueued > o.enqueued || s.enqueued == o.enqueued && s.number > o.number
 }
 
-func seatOf(m *sblink.Message) seat { return seat{m.SequenceNumber, m.EnqueuedTime.UnixMilli()} }
+func seatOf(m *link.Message) seat { return seat{m.SequenceNumber, m.EnqueuedTime.UnixMilli()} }

@@ -8,7 +8,7 @@ import (
 	"sort"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 // maxLandmarks bounds what a view remembers. When it is full every second one goes, so
@@ -106,7 +106,7 @@ func (v *view) seek(ctx context.Context, t time.Time) (int64, error) {
 
 // approach returns the first page of what was enqueued at t or later, with a few older messages before it; an empty one when
 // there is nothing. Mostly the queue is short behind what is known of it: then that page is all that is read.
-func (v *view) approach(ctx context.Context, t time.Time) ([]*sblink.Message, error) {
+func (v *view) approach(ctx context.Context, t time.Time) ([]*link.Message, error) {
 	marks, err := v.landmarks(ctx)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/testseed"
+	"overdue/internal/testing/testseed"
 )
 
 func TestLandmarksStayInOrderAndBounded(t *testing.T) {

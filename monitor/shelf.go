@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 // Slots for spans of times to live ring fifty times a second, and the messages of each are found in the same stretch of the
@@ -38,17 +38,17 @@ type shelf struct {
 type shelved struct{ number, enqueued, life int64 }
 
 // message is as much of it as slots are told by.
-func (m shelved) message() *sblink.Message {
-	return &sblink.Message{SequenceNumber: m.number, EnqueuedTime: time.UnixMilli(m.enqueued), TimeToLive: time.Duration(m.life) * time.Millisecond}
+func (m shelved) message() *link.Message {
+	return &link.Message{SequenceNumber: m.number, EnqueuedTime: time.UnixMilli(m.enqueued), TimeToLive: time.Duration(m.life) * time.Millisecond}
 }
 
 // A reader reads what waits in a stretch of the work queue. partitioned says that numbers there are not in order of time.
-type reader func(ctx context.Context, s stretch, see func(*sblink.Message)) (partitioned bool, err error)
+type reader func(ctx context.Context, s stretch, see func(*link.Message)) (partitioned bool, err error)
 
 // waitingIn calls see with the messages that wait on the work queue and were enqueued in the window. Of those that were seen
 // before it calls noted instead.
-func (e *entity) waitingIn(ctx context.Context, w *window, see func(*sblink.Message), noted func(shelved)) error {
-	read := func(ctx context.Context, s stretch, see func(*sblink.Message)) (bool, error) {
+func (e *entity) waitingIn(ctx context.Context, w *window, see func(*link.Message), noted func(shelved)) error {
+	read := func(ctx context.Context, s stretch, see func(*link.Message)) (bool, error) {
 		err := e.work.between(ctx, s.first(), s.last(), see)
 		return e.work.cursor, err
 	}
@@ -59,7 +59,7 @@ func (e *entity) waitingIn(ctx context.Context, w *window, see func(*sblink.Mess
 }
 
 // waiting is waitingIn for a stretch. What was enqueued before final is all there; it is read once.
-func (s *shelf) waiting(ctx context.Context, in stretch, final int64, read reader, see func(*sblink.Message), noted func(shelved)) error {
+func (s *shelf) waiting(ctx context.Context, in stretch, final int64, read reader, see func(*link.Message), noted func(shelved)) error {
 	unknown := s.missing(in)
 	for _, m := range s.messages {
 		if in.holds(m.enqueued) && s.knows(m.enqueued) {
@@ -69,7 +69,7 @@ func (s *shelf) waiting(ctx context.Context, in stretch, final int64, read reade
 	long := in.length() >= shelfFrom
 	for _, u := range unknown {
 		var seen []shelved
-		partitioned, err := read(ctx, u, func(m *sblink.Message) {
+		partitioned, err := read(ctx, u, func(m *link.Message) {
 			at := m.EnqueuedTime.UnixMilli()
 			if !u.holds(at) {
 				return

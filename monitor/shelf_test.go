@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/sblink"
-	"overdue/internal/testseed"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/testing/testseed"
 	"overdue/scheduler"
 )
 
@@ -30,7 +30,7 @@ func TestAShelfKnowsWhatTheQueueHas(t *testing.T) {
 			in := stretch{from, from + length}
 			fails := rng.IntN(10) == 0
 			seen, noted := map[seat]bool{}, map[seat]bool{}
-			err := s.waiting(t.Context(), in, m.now-shelfAge.Milliseconds(), func(_ context.Context, of stretch, see func(*sblink.Message)) (bool, error) {
+			err := s.waiting(t.Context(), in, m.now-shelfAge.Milliseconds(), func(_ context.Context, of stretch, see func(*link.Message)) (bool, error) {
 				if of.empty() || of.from < in.from || of.until > in.until {
 					t.Fatalf("read %v for %v", of, in)
 				}
@@ -39,7 +39,7 @@ func TestAShelfKnowsWhatTheQueueHas(t *testing.T) {
 					return false, errors.New("the line broke")
 				}
 				return false, nil
-			}, func(msg *sblink.Message) { seen[seatOf(msg)] = true }, func(msg shelved) {
+			}, func(msg *link.Message) { seen[seatOf(msg)] = true }, func(msg shelved) {
 				at := seat{msg.number, msg.enqueued}
 				if noted[at] || seen[at] || !in.holds(at.enqueued) {
 					t.Fatalf("%v was noted for %v: twice, or it is not of it", at, in)
@@ -87,10 +87,10 @@ func (m *shelfModel) pass(rng *rand.Rand) {
 	}
 }
 
-func (m *shelfModel) read(of stretch, see func(*sblink.Message)) {
+func (m *shelfModel) read(of stretch, see func(*link.Message)) {
 	for at := range m.waiting {
 		if of.holds(at.enqueued) {
-			see(&sblink.Message{SequenceNumber: at.number, EnqueuedTime: at.at()})
+			see(&link.Message{SequenceNumber: at.number, EnqueuedTime: at.at()})
 		}
 	}
 }

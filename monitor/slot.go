@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
@@ -82,13 +82,13 @@ type unfolding struct {
 }
 
 // seek has what is read from now on given to these wants first.
-func (u *unfolding) seek(wants []*want, suits func(*sblink.Message) bool) {
+func (u *unfolding) seek(wants []*want, suits func(*link.Message) bool) {
 	u.names = byMessageID(wants)
 	if len(wants) == 0 {
 		return // and nobody chooses
 	}
 	choose := u.e.chooser(suits)
-	u.choose = func(n *want, m *sblink.Message) bool {
+	u.choose = func(n *want, m *link.Message) bool {
 		if u.known[seatOf(m)] || !choose(n, m) {
 			return false
 		}
@@ -98,7 +98,7 @@ func (u *unfolding) seek(wants []*want, suits func(*sblink.Message) bool) {
 }
 
 // alive gives m, which waits on the work queue, to whom it belongs.
-func (u *unfolding) alive(m *sblink.Message) {
+func (u *unfolding) alive(m *link.Message) {
 	if match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
@@ -108,7 +108,7 @@ func (u *unfolding) alive(m *sblink.Message) {
 }
 
 // buried gives m, a dead letter, to whom it belongs. One that is being told is adopted too: this companion may be all that is left of it.
-func (u *unfolding) buried(m *sblink.Message) {
+func (u *unfolding) buried(m *link.Message) {
 	if match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
@@ -135,7 +135,7 @@ func (u *unfolding) read(ctx context.Context) error {
 	e.identify(named...)
 	nudged := e.recalling(u.rest)
 	u.seek(nudged.wants, e.untold)
-	if err := e.dead.between(ctx, u.from, u.until, func(m *sblink.Message) {
+	if err := e.dead.between(ctx, u.from, u.until, func(m *link.Message) {
 		delete(noted, seatOf(m))
 		u.buried(m)
 	}); err != nil {
@@ -247,7 +247,7 @@ func windowsOf(slots []*watch) []window {
 
 // slotOf is the watch over the slot that m belongs to, with the time to live for which; nil if it is of none of w, or has a watch.
 // What belongs to another slot has a companion of its own; a message without an end is not ours.
-func (w *window) slotOf(e *entity, m *sblink.Message, known map[seat]bool) (*watch, time.Duration) {
+func (w *window) slotOf(e *entity, m *link.Message, known map[seat]bool) (*watch, time.Duration) {
 	if known[seatOf(m)] {
 		return nil, 0
 	}
@@ -256,7 +256,7 @@ func (w *window) slotOf(e *entity, m *sblink.Message, known map[seat]bool) (*wat
 
 // slotFor is slotOf for a message with such stamps, whoever is over it. A slot stands for the times to live that were stated when it was
 // written, so the default that is in force now is only one of those that m may have had.
-func (w *window) slotFor(m *sblink.Message, s Settings) (*watch, time.Duration) {
+func (w *window) slotFor(m *link.Message, s Settings) (*watch, time.Duration) {
 	lives := [...]time.Duration{m.TimeToLive, shorter(m.TimeToLive, s.DefaultMessageTimeToLive)}
 	for _, life := range lives {
 		if life == 0 {
@@ -296,7 +296,7 @@ func (w *window) slotEndingAt(t time.Time, will func(*scheduler.Companion) bool)
 }
 
 // adopt makes a watch over m, which belongs to the slot of wt with that time to live.
-func (wt *watch) adopt(m *sblink.Message, life time.Duration, known map[seat]bool) *watch {
+func (wt *watch) adopt(m *link.Message, life time.Duration, known map[seat]bool) *watch {
 	known[seatOf(m)] = true
 	wt.held.add(1) // its companion is completed when the message is seen to
 	stated := "ttl"
@@ -314,13 +314,13 @@ func (wt *watch) adopt(m *sblink.Message, life time.Duration, known map[seat]boo
 
 // between reads the messages that were enqueued in the window, some of them twice where it is noticed late that the entity is
 // partitioned.
-func (v *view) between(ctx context.Context, from, until time.Time, see func(*sblink.Message)) error {
+func (v *view) between(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
 	if !v.cursor {
 		if err := v.betweenNumbers(ctx, from, until, see); !errors.Is(err, errPartitioned) {
 			return err
 		}
 	}
-	return v.everywhere(ctx, func(page []*sblink.Message) bool {
+	return v.everywhere(ctx, func(page []*link.Message) bool {
 		for _, m := range page {
 			if !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) {
 				see(m)
@@ -331,7 +331,7 @@ func (v *view) between(ctx context.Context, from, until time.Time, see func(*sbl
 }
 
 // betweenNumbers is between where numbers are in the order of time.
-func (v *view) betweenNumbers(ctx context.Context, from, until time.Time, see func(*sblink.Message)) error {
+func (v *view) betweenNumbers(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
 	// Mostly the queue is short, or the window lies right behind what was read last: then one page tells.
 	var at int64
 	marks, err := v.landmarks(ctx)

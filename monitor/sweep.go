@@ -12,8 +12,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"overdue/internal/entities"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
@@ -186,7 +186,7 @@ func (s *sweep) madeAnew(ctx context.Context, v *view, at place) bool {
 }
 
 // grown cuts off the messages that are too young, and reports whether there are some.
-func (s *sweep) grown(page []*sblink.Message) (old []*sblink.Message, young bool) {
+func (s *sweep) grown(page []*link.Message) (old []*link.Message, young bool) {
 	limit := s.w.latest().Add(-sweepYoung)
 	for i, m := range page {
 		if m.EnqueuedTime.After(limit) {
@@ -197,7 +197,7 @@ func (s *sweep) grown(page []*sblink.Message) (old []*sblink.Message, young bool
 }
 
 // giveCompanions returns when all that it has asked for are on the monitor queue.
-func (s *sweep) giveCompanions(ctx context.Context, page []*sblink.Message) error {
+func (s *sweep) giveCompanions(ctx context.Context, page []*link.Message) error {
 	late, ahead := s.adoptAll(page)
 	var waits []func(context.Context) error
 	if len(ahead) > 0 {

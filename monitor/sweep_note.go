@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -179,7 +179,7 @@ func (w *Worker) hasNote(ctx context.Context, a Adoption, now scheduler.Instant)
 	if !now.Measured {
 		from = time.Time{}
 	}
-	err = v.between(ctx, from, farAhead, func(m *sblink.Message) { found = found || strings.HasPrefix(m.MessageID, prefix) })
+	err = v.between(ctx, from, farAhead, func(m *link.Message) { found = found || strings.HasPrefix(m.MessageID, prefix) })
 	return found, err
 }
 

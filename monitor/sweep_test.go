@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
@@ -96,19 +96,19 @@ func TestWhatIsExpectedOfAnAdoptedMessage(t *testing.T) {
 	in := func(by string, d time.Duration) *scheduler.Reference {
 		return ref(func(r *scheduler.Reference) { r.Stated, r.Within, r.Deadline = by, d, noon.Add(d) })
 	}
-	property := func(name string, v any) *sblink.Message {
-		return message(func(m *sblink.Message) { m.Properties = map[string]any{name: v} })
+	property := func(name string, v any) *link.Message {
+		return message(func(m *link.Message) { m.Properties = map[string]any{name: v} })
 	}
-	ttl := message(func(m *sblink.Message) { m.TimeToLive = 30 * time.Second })
+	ttl := message(func(m *link.Message) { m.TimeToLive = 30 * time.Second })
 	for _, tc := range []struct {
 		name string
-		m    *sblink.Message
+		m    *link.Message
 		s    Settings
 		want *scheduler.Reference
 	}{
 		{"nothing", message(nil), Settings{}, nil},
-		{"scheduled", message(func(m *sblink.Message) {
-			m.State, m.ScheduledEnqueueTime, m.TimeToLive = sblink.Scheduled, noon.Add(time.Hour), time.Minute
+		{"scheduled", message(func(m *link.Message) {
+			m.State, m.ScheduledEnqueueTime, m.TimeToLive = link.Scheduled, noon.Add(time.Hour), time.Minute
 		}), Settings{}, nil},
 		{"a time to live", ttl, Settings{}, in("ttl", 30*time.Second)},
 		{"that is capped", ttl, Settings{DefaultMessageTimeToLive: 10 * time.Second}, in("ttl", 10*time.Second)},

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/entities"
+	"overdue/internal/servicebus/entities"
 )
 
 // traits is what a pass goes by: what the operator has said of an entity, and how it was made.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -130,7 +130,7 @@ func (e *entity) followDead(ctx context.Context, watches []*watch) error {
 		wants[i] = w
 	}
 	taken := map[int64]bool{}
-	err := e.openHeir(ctx).findNamed(ctx, wants, func(_ *want, m *sblink.Message) bool {
+	err := e.openHeir(ctx).findNamed(ctx, wants, func(_ *want, m *link.Message) bool {
 		if taken[m.SequenceNumber] || !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) {
 			return false
 		}
@@ -159,7 +159,7 @@ func (e *entity) openHeir(ctx context.Context) *view {
 
 // inHeir is what is left of an error of a look there: what may not be looked at has nothing to find.
 func (e *entity) inHeir(ctx context.Context, err error) error {
-	if sblink.Condition(err) == "" {
+	if link.Condition(err) == "" {
 		return err
 	}
 	e.log.Debug("no look at the dead letters that are forwarded", zap.String("forwarded_to", e.heir.path), zap.Error(err))
@@ -173,7 +173,7 @@ func (e *entity) forwardedID(messageID string) string {
 }
 
 // missedElsewhere is missed for a dead letter that was forwarded: what can be known of the message before that.
-func (e *entity) missedElsewhere(wt *watch, m *sblink.Message) *scheduler.Missed {
+func (e *entity) missedElsewhere(wt *watch, m *link.Message) *scheduler.Missed {
 	missed := e.missed(wt, m)
 	if seen := wt.swept; seen != nil {
 		missed.SequenceNumber, missed.EnqueuedTime = seen.SequenceNumber, seen.EnqueuedTime

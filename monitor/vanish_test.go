@@ -8,12 +8,12 @@ import (
 
 	"go.uber.org/zap"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 // Whoever takes dead letters away at once would have taken the one that lies there still: what vanishes was received.
 func TestADeadLetterThatLiesThereSpeaksForConsumers(t *testing.T) {
-	withQueue(t, 1, func(t *testing.T, e *entity, r *sblink.Receiver, _ func(string) float64) {
+	withQueue(t, 1, func(t *testing.T, e *entity, r *link.Receiver, _ func(string) float64) {
 		m, err := r.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/operations"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 // pageSize is how many messages one peek may bring: the most that Service Bus gives
@@ -30,10 +30,10 @@ var errPartitioned = errors.New("the entity is partitioned, which nobody has tol
 
 // view peeks at one queue, or at its dead-letter queue. It is for one goroutine.
 type view struct {
-	links   *sblink.Namespace
+	links   *link.Namespace
 	path    string // of the queue or sub-queue
 	metrics *metrics
-	peeker  *sblink.Peeker         // nil until the next peek
+	peeker  *link.Peeker           // nil until the next peek
 	cursor  bool                   // numbers say nothing of the time: what is not where its number says is looked for everywhere
 	marks   landmarks              // used by way of landmarks, which proves them
 	proven  time.Time              // by our clock: when that was last
@@ -47,7 +47,7 @@ type view struct {
 
 // peek brings up to n messages from sequence number from on. An empty page means that
 // there is none; a short one does not, since its size in bytes is bounded too.
-func (v *view) peek(ctx context.Context, from int64, n int) ([]*sblink.Message, error) {
+func (v *view) peek(ctx context.Context, from int64, n int) ([]*link.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
 	if v.limited && v.left == 0 {
@@ -80,7 +80,7 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*sblink.Message, 
 		}
 	}
 	if len(page) > 0 && !v.cursor {
-		for _, m := range []*sblink.Message{page[0], page[len(page)-1]} {
+		for _, m := range []*link.Message{page[0], page[len(page)-1]} {
 			v.marks.add(mark{m.SequenceNumber, m.EnqueuedTime})
 		}
 	}

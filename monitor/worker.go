@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"overdue/alert"
-	"overdue/internal/entities"
 	"overdue/internal/operations"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 
 	"github.com/cenkalti/backoff/v5"
@@ -24,7 +24,7 @@ import (
 // Config holds the settings of a Worker. Links, Scheduler and MonitorQueue
 // are needed.
 type Config struct {
-	Links        *sblink.Namespace
+	Links        *link.Namespace
 	Scheduler    *scheduler.Scheduler // writes companions anew
 	MonitorQueue string
 	Store        Store  // has the companions, in the place of the monitor queue; nil: there is none
@@ -85,7 +85,7 @@ type Worker struct {
 	entities      map[string]*entity  // by lower-case path; each has a goroutine while it is in the map
 	room          chan struct{}       // one token for each companion in hand
 	running       sync.WaitGroup      // entities, tellers and settlements
-	last          *sblink.Receiver    // the link that was open when the worker was stopped; of Run's goroutine
+	last          *link.Receiver      // the link that was open when the worker was stopped; of Run's goroutine
 	yielding      yielding            // of Run's goroutine
 }
 
@@ -140,7 +140,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			retry.Reset() // it was fine for a while
 		}
 		wait := retry.NextBackOff()
-		if sblink.Lost(err) {
+		if link.Lost(err) {
 			wait = reconnectEvery
 			retry.Reset()
 		}

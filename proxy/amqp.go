@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"overdue/internal/door"
-	"overdue/internal/relay"
+	"overdue/internal/amqp/relay"
+	"overdue/internal/listener"
 )
 
 // newRelay is what stands behind the AMQP door; nil when the configuration has none.
@@ -34,7 +34,7 @@ func (p *Proxy) newRelay() *relay.Relay {
 }
 
 // newPort is where both doors are: what comes tells by its first bytes which of them it wants.
-func (p *Proxy) newPort() *door.Server {
+func (p *Proxy) newPort() *listener.Server {
 	serve := func(nc net.Conn) error {
 		nc.Close()
 		return errors.New("proxy: Config.AMQP says not where to dial")
@@ -46,7 +46,7 @@ func (p *Proxy) newPort() *door.Server {
 	log := p.cfg.Log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, 20, 1000)
 	}))
-	return door.New(door.Config{
+	return listener.New(listener.Config{
 		AMQP: serve, HTTP: p, TLS: p.cfg.TLS, Open: len(p.cfg.Keys) == 0 && !p.cfg.ClientTokens,
 		MaxConns: p.cfg.AMQP.MaxConns,
 		ErrorLog: func(err error) { log.Info("connection of an app has ended", zap.Error(err)) },
@@ -64,7 +64,7 @@ func (p *Proxy) Serve(ln net.Listener) error { return unlessClosed(p.port.Serve(
 func (p *Proxy) ServeTLS(ln net.Listener) error { return unlessClosed(p.port.ServeTLS(ln)) }
 
 func unlessClosed(err error) error {
-	if errors.Is(err, door.ErrClosed) {
+	if errors.Is(err, listener.ErrClosed) {
 		return nil
 	}
 	return err

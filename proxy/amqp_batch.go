@@ -4,7 +4,7 @@ package proxy
 
 import (
 	"overdue/internal/amqp"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
 )
 
 // maxBatch bounds the messages of one batch. Service Bus takes 4,500, on some tiers 15,885.
@@ -21,16 +21,16 @@ func readPayload(payload []byte, format uint32) ([]*amqpMessage, error) {
 	}
 	envelope, err := amqp.ParseMessage(payload)
 	if err != nil {
-		return nil, sbrest.BadRequest("The batch cannot be read: %s.", err)
+		return nil, rest.BadRequest("The batch cannot be read: %s.", err)
 	}
 	var ms []*amqpMessage
 	var next []amqpMessage // room for some of them
 	for encoded, err := range amqp.DataSections(envelope.Body) {
 		if err != nil {
-			return nil, sbrest.BadRequest("The batch cannot be read: %s.", err)
+			return nil, rest.BadRequest("The batch cannot be read: %s.", err)
 		}
 		if len(ms) == maxBatch {
-			return nil, sbrest.BadRequest("The batch has more than %d messages.", maxBatch)
+			return nil, rest.BadRequest("The batch has more than %d messages.", maxBatch)
 		}
 		if len(next) == 0 {
 			next = make([]amqpMessage, min(max(len(ms), 4), 64))
@@ -38,7 +38,7 @@ func readPayload(payload []byte, format uint32) ([]*amqpMessage, error) {
 		m := &next[0]
 		next = next[1:]
 		if err := m.read(encoded); err != nil {
-			return nil, sbrest.BadRequest("Message %d of the batch: %s", len(ms)+1, sentenceOf(err))
+			return nil, rest.BadRequest("Message %d of the batch: %s", len(ms)+1, sentenceOf(err))
 		}
 		ms = append(ms, m)
 	}

@@ -12,9 +12,9 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/relay"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/relay"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 

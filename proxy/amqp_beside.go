@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"overdue/internal/amqp"
-	"overdue/internal/relay"
+	"overdue/internal/amqp/relay"
 	"overdue/scheduler"
 )
 

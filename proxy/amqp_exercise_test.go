@@ -11,7 +11,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 // target is the namespace behind the doors, as the conformance suite wants it.

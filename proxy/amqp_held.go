@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/relay"
+	"overdue/internal/amqp/relay"
 )
 
 // A held is one delivery on its way through the relay that has to wait: for a place, for what holds, or for

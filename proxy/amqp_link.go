@@ -11,11 +11,11 @@ import (
 
 	"go.uber.org/zap"
 
-	"overdue/internal/address"
 	"overdue/internal/amqp"
-	"overdue/internal/relay"
-	"overdue/internal/rights"
-	"overdue/internal/sbrest"
+	"overdue/internal/amqp/relay"
+	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/servicebus/rights"
 )
 
 const (
@@ -234,7 +234,7 @@ func (l *monitorQueueLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) 
 			return nil, nil
 		}
 	}
-	err := sbrest.BadRequest("%s is the monitor queue, which takes no messages of apps.", sbrest.Quoted(l.entity))
+	err := rest.BadRequest("%s is the monitor queue, which takes no messages of apps.", rest.Quoted(l.entity))
 	l.p.metrics.sent(doorAMQP, l.entity, 1, 0, err)
 	return nil, refusal(err, l.entity)
 }

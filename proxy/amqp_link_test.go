@@ -16,10 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/relay"
 	"overdue/internal/broker"
-	"overdue/internal/pipenet"
-	"overdue/internal/relay"
-	"overdue/internal/rights"
+	"overdue/internal/servicebus/rights"
+	"overdue/internal/testing/pipenet"
 	"overdue/scheduler"
 )
 

@@ -8,9 +8,9 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/amqp"
-	"overdue/internal/relay"
-	"overdue/internal/rights"
-	"overdue/internal/sbrest"
+	"overdue/internal/amqp/relay"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/servicebus/rights"
 )
 
 // requestTime is how long the broker may take for a request. SDKs do not wait longer.
@@ -62,16 +62,16 @@ func (l *managementLink) refuseRequest(e *amqp.Error) *amqp.Error {
 func readScheduled(payload []byte) ([]*amqpMessage, error) {
 	request, err := amqp.ParseMessage(payload)
 	if err != nil {
-		return nil, sbrest.BadRequest("The request cannot be read: %s.", err)
+		return nil, rest.BadRequest("The request cannot be read: %s.", err)
 	}
 	body, _ := request.Value()
 	list, ok := amqp.MapLookup(body.Raw(), "messages")
 	entries, n := list.List()
 	if !ok || list.Err() != nil {
-		return nil, sbrest.BadRequest("The request has no list of messages.")
+		return nil, rest.BadRequest("The request has no list of messages.")
 	}
 	if n > maxBatch {
-		return nil, sbrest.BadRequest("The request has more than %d messages.", maxBatch)
+		return nil, rest.BadRequest("The request has more than %d messages.", maxBatch)
 	}
 	ms := make([]*amqpMessage, 0, n)
 	for i := range n {
@@ -79,11 +79,11 @@ func readScheduled(payload []byte) ([]*amqpMessage, error) {
 		encoded, ok := amqp.MapLookup(entry, "message")
 		b := encoded.Binary()
 		if !ok || encoded.Err() != nil {
-			return nil, sbrest.BadRequest("Entry %d of the request has no message.", i+1)
+			return nil, rest.BadRequest("Entry %d of the request has no message.", i+1)
 		}
 		m, err := readMessage(b)
 		if err != nil {
-			return nil, sbrest.BadRequest("Message %d of the request: %s", i+1, sentenceOf(err))
+			return nil, rest.BadRequest("Message %d of the request: %s", i+1, sentenceOf(err))
 		}
 		// The entry names the message, too. What it says is taken over to the message.
 		if r, ok := amqp.MapLookup(entry, "message-id"); m.unnamed && ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/amqp"
-	"overdue/internal/relay"
-	"overdue/internal/rights"
+	"overdue/internal/amqp/relay"
+	"overdue/internal/servicebus/rights"
 )
 
 // request is a request to a management node as the Go SDK encodes it.

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/amqp"
-	"overdue/internal/rights"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/servicebus/rights"
 )
 
 // maxID is the longest message-id, session-id or partition key of Service Bus, in characters.
@@ -37,10 +37,10 @@ func readMessage(encoded []byte) (*amqpMessage, error) {
 func (m *amqpMessage) read(encoded []byte) error {
 	raw, err := amqp.ParseMessage(encoded)
 	if err != nil {
-		return sbrest.BadRequest("The message cannot be read: %s.", err)
+		return rest.BadRequest("The message cannot be read: %s.", err)
 	}
 	if e := rights.Ambiguous(&raw); e != nil {
-		return sbrest.BadRequest("%s", e.Description)
+		return rest.BadRequest("%s", e.Description)
 	}
 	m.encoded, m.Size = encoded, int64(len(raw.Body))
 	if properties := raw.ApplicationProperties; len(properties) > 0 {
@@ -71,12 +71,12 @@ func (m *amqpMessage) readFields(raw *amqp.Message) (err error) {
 		return err
 	}
 	if m.TTL, err = raw.Life(); err != nil {
-		return sbrest.BadRequest("The message cannot be read: %s.", err)
+		return rest.BadRequest("The message cannot be read: %s.", err)
 	}
 	if at, ok := amqp.MapLookup(raw.MessageAnnotations, annotationScheduledEnqueueTime); ok && !at.Null() {
 		m.ScheduledEnqueueTime = at.Timestamp().Time()
 		if at.Err() != nil {
-			return sbrest.BadRequest("The message cannot be read: %s: %s.", annotationScheduledEnqueueTime, at.Err())
+			return rest.BadRequest("The message cannot be read: %s: %s.", annotationScheduledEnqueueTime, at.Err())
 		}
 	}
 	return nil
@@ -93,7 +93,7 @@ func idText(r amqp.Reader, ok bool, name string) (string, error) {
 		id = amqp.IDText(r.Value())
 	}
 	if r.Err() != nil {
-		return "", sbrest.BadRequest("The message cannot be read: %s: %s.", name, r.Err())
+		return "", rest.BadRequest("The message cannot be read: %s: %s.", name, r.Err())
 	}
 	return bounded(id, name)
 }
@@ -112,7 +112,7 @@ func keyText(r amqp.Reader, ok bool) (string, error) {
 
 func bounded(id, name string) (string, error) {
 	if n := utf8.RuneCountInString(id); n > maxID {
-		return "", sbrest.BadRequest("The %s has %d characters; at most %d are allowed.", name, n, maxID)
+		return "", rest.BadRequest("The %s has %d characters; at most %d are allowed.", name, n, maxID)
 	}
 	return id, nil
 }

@@ -15,7 +15,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
-	"overdue/internal/testseed"
+	"overdue/internal/testing/testseed"
 	"overdue/scheduler"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	goamqp "github.com/Azure/go-amqp"
 
-	"overdue/internal/pipenet"
+	"overdue/internal/testing/pipenet"
 )
 
 // doorName is where the AMQP door listens on the network before it.

@@ -15,7 +15,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 // patience is how long an app waits for one operation.

@@ -15,11 +15,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/relay"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/pipenet"
-	"overdue/internal/relay"
-	"overdue/internal/testseed"
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/testseed"
 )
 
 var soakSeeds = flag.Int("soak.seeds", 150, "seeds of the soak of the AMQP door")

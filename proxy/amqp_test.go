@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/broker"
-	"overdue/internal/pipenet"
-	"overdue/internal/rights"
+	"overdue/internal/servicebus/rights"
+	"overdue/internal/testing/pipenet"
 )
 
 // mortal is a message of the SDK with a deadline.

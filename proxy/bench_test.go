@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 
@@ -66,7 +66,7 @@ func BenchmarkServe(b *testing.B) {
 		}},
 		{"as sent", func(p *Proxy, s *http.Server, ln net.Listener) error {
 			s.Handler = p
-			return sbrest.Serve(s, ln)
+			return rest.Serve(s, ln)
 		}},
 	} {
 		b.Run(bm.name, func(b *testing.B) {

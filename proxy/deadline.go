@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
 	"overdue/scheduler"
 )
 
@@ -119,7 +119,7 @@ func statedBy(m *message, s Settings) (statement, error) {
 	switch {
 	case err != nil:
 		// To pass it over would leave a message unwatched whose sender believes otherwise.
-		return statement{}, sbrest.BadRequest("%s.", err)
+		return statement{}, rest.BadRequest("%s.", err)
 	case !at.IsZero():
 		return statement{at: at, by: byDeadline}, nil
 	case within > 0:
@@ -146,12 +146,12 @@ func plausible(at time.Time, m *message, now scheduler.Instant) error {
 	}
 	switch {
 	case at.Before(now.Time.Add(-doubt)):
-		return sbrest.BadRequest("The deadline %s has passed.", at.Format(time.RFC3339Nano))
+		return rest.BadRequest("The deadline %s has passed.", at.Format(time.RFC3339Nano))
 	case !at.After(m.ScheduledEnqueueTime):
-		return sbrest.BadRequest("The deadline %s is not after the scheduled enqueue time %s.",
+		return rest.BadRequest("The deadline %s is not after the scheduled enqueue time %s.",
 			at.Format(time.RFC3339Nano), m.ScheduledEnqueueTime.Format(time.RFC3339Nano))
 	case at.Sub(now.Time) > maxDeadline:
-		return sbrest.BadRequest("The deadline %s is more than 100 years ahead.", at.Format(time.RFC3339Nano))
+		return rest.BadRequest("The deadline %s is more than 100 years ahead.", at.Format(time.RFC3339Nano))
 	}
 	return nil
 }

@@ -10,10 +10,10 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/relay"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/relay"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 
@@ -43,7 +43,7 @@ func BenchmarkDelivery(b *testing.B) {
 			b.Run(string(kind)+"/"+c.name, func(b *testing.B) {
 				ns := brokertest.NewTCP(b, func(c *broker.Config) { c.AutoCreate = true })
 				client := ns.Lasting(b)
-				links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
+				links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 				b.Cleanup(func() { _ = links.Close() })
 				s, err := scheduler.New(scheduler.Config{
 					Client: client, MonitorQueue: monitorQueue, Links: links, Companions: kind, Index: scheduler.NewMemoryIndex(0),

@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"overdue/internal/address"
-	"overdue/internal/rights"
+	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/rights"
 )
 
 // Whatever a request over HTTP does to the messages of a queue where the namespace gets it directly, the proxy has taken it

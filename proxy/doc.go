@@ -5,7 +5,7 @@
 //
 //	POST /{entity}/messages ─▶ rest ─┐
 //	                                 ├─▶ send ─┬─▶ work message ─▶ the entity
-//	AMQP 1.0 ──▶ internal/relay ─────┘         └─▶ companion ────▶ scheduler
+//	AMQP 1.0 ──▶ internal/amqp/relay ─────┘         └─▶ companion ────▶ scheduler
 //
 // Through the AMQP door everything passes, performative by performative; what sends to a monitored entity
 // is watched on the way (amqp_link.go), completed in place (amqp_message.go) and answered when

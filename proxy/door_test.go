@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
 )
 
 const doorAddr = "proxy.test"
@@ -27,7 +27,7 @@ func (sc *scene) serve(change ...func(*http.Server)) net.Conn {
 		f(server)
 	}
 	done := make(chan error, 1)
-	go func() { done <- sbrest.Serve(server, ln) }()
+	go func() { done <- rest.Serve(server, ln) }()
 	sc.Cleanup(func() {
 		time.Sleep(time.Second) // net/http lingers for 500 ms over a connection that it closes
 		if err := server.Close(); err != nil {

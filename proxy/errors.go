@@ -13,20 +13,20 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
-	"overdue/internal/sas"
-	"overdue/internal/sbclient"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/servicebus/sas"
+	"overdue/internal/servicebus/sdk"
 )
 
 // What can become of a send, beside success. The doors branch on these and on nothing
 // else; classify finds them in what the SDK returns.
 var (
-	errBadRequest   = sbrest.ErrBadRequest                           // a sbrest.RequestError, or the broker refused the message for what it is
+	errBadRequest   = rest.ErrBadRequest                             // a rest.RequestError, or the broker refused the message for what it is
 	errUnauthorized = errors.New("unauthorized")                     // our credentials do not hold for the entity
 	errDenied       = errors.New("denied")                           // the client's do not hold for the door; wraps a sas.Refusal
 	errForbidden    = errors.New("entity is disabled")               //
 	errQuota        = errors.New("entity is full")                   //
-	errTooLarge     = sbrest.ErrTooLarge                             // for the link, the entity's settings or MaxBodySize
+	errTooLarge     = rest.ErrTooLarge                               // for the link, the entity's settings or MaxBodySize
 	errSlowBody     = errors.New("request body did not come")        // in time
 	errGone         = errors.New("entity does not exist")            //
 	errUnsupported  = errors.New("request is not relayed")           //
@@ -85,9 +85,9 @@ const (
 
 // ofBatch names the message of a batch that err is about.
 func ofBatch(err error, i, n int) error {
-	var re *sbrest.RequestError
+	var re *rest.RequestError
 	if n > 1 && errors.As(err, &re) {
-		return sbrest.BadRequest("Message %d of %d: %s", i+1, n, re.Sentence)
+		return rest.BadRequest("Message %d of %d: %s", i+1, n, re.Sentence)
 	}
 	return err
 }
@@ -148,13 +148,13 @@ func outcomeError(outcome amqp.DeliveryState) error {
 	return errReleased
 }
 
-// sentenceOf is the sentence of a sbrest.RequestError or of a refused token, or what the broker says in refusing.
+// sentenceOf is the sentence of a rest.RequestError or of a refused token, or what the broker says in refusing.
 func sentenceOf(err error) string {
 	var denied *sas.Refusal
 	if errors.As(err, &denied) {
 		return denied.Error()
 	}
-	var re *sbrest.RequestError
+	var re *rest.RequestError
 	if errors.As(err, &re) {
 		return re.Sentence
 	}
@@ -200,7 +200,7 @@ func classify(err error) error {
 	var sb *azservicebus.Error
 	var remote *goamqp.Error
 	switch {
-	case errors.Is(err, sbclient.ErrConnectionEnded):
+	case errors.Is(err, sdk.ErrConnectionEnded):
 		return fmt.Errorf("%w: %w", errConnection, err)
 	case errors.Is(err, azservicebus.ErrMessageTooLarge):
 		return fmt.Errorf("%w: %w", errTooLarge, err)

@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/amqp"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
 )
 
 // checkPromise fails the test when what a message says leads to a promise or a stamp that
 // the wire cannot hold, or to an error that is none of the client's.
-func checkPromise(t *testing.T, ms []*sbrest.Message, err error) {
+func checkPromise(t *testing.T, ms []*rest.Message, err error) {
 	t.Helper()
 	if err != nil {
 		if _, _, sentence := answer(err, "orders"); sentence == "" || len(sentence) > 1000 {
@@ -44,7 +44,7 @@ func FuzzDeadlines(f *testing.F) {
 		if !utf8.ValidString(name) {
 			return // net/http does not let it in
 		}
-		ms, err := sbrest.ParseSingle(h, nil)
+		ms, err := rest.ParseSingle(h, nil)
 		checkPromise(t, ms, err)
 	})
 }
@@ -53,7 +53,7 @@ func FuzzDeadlinesOfABatch(f *testing.F) {
 	f.Add([]byte(`[{"Body":"a","BrokerProperties":{"TimeToLiveTimeSpan":"00:00:40"},"UserProperties":{"a":1,"overdue-within":"30s"}}]`))
 	f.Add([]byte(`[{},{"UserProperties":{"overdue-deadline":"2033-11-06T08:49:37Z"}}]`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		ms, err := sbrest.ParseBatch(body)
+		ms, err := rest.ParseBatch(body)
 		checkPromise(t, ms, err)
 	})
 }

@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"time"
 
-	"overdue/internal/door"
-	"overdue/internal/rights"
-	"overdue/internal/sas"
-	"overdue/internal/sbrest"
+	"overdue/internal/listener"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/servicebus/rights"
+	"overdue/internal/servicebus/sas"
 )
 
 // called reads what a request asks for: path, method and headers as every other reader has to read them.
@@ -20,13 +20,13 @@ func called(r *http.Request) (rights.Request, error) {
 	q, err := rights.OfHTTP(r.Method, r.URL.EscapedPath(), r.ContentLength != 0)
 	switch {
 	case errors.Is(err, rights.ErrUnlisted):
-		return q, fmt.Errorf("%w: %s %s", errUnsupported, r.Method, sbrest.Quoted(r.URL.Path))
+		return q, fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
 	case err != nil:
-		return q, sbrest.BadRequest("The request is refused: %s.", err)
+		return q, rest.BadRequest("The request is refused: %s.", err)
 	case q.Twofold:
-		return q, sbrest.BadRequest("The message-id in the path can be read in two ways; name the message by its sequence number.")
+		return q, rest.BadRequest("The message-id in the path can be read in two ways; name the message by its sequence number.")
 	}
-	return q, sbrest.CheckOnce(r.Header, r.URL.RawQuery)
+	return q, rest.CheckOnce(r.Header, r.URL.RawQuery)
 }
 
 // authorize says why a request may not go on, where there are keys: it has to show a token that
@@ -34,7 +34,7 @@ func called(r *http.Request) (rights.Request, error) {
 // relay.Keys.
 func (p *Proxy) authorize(r *http.Request, q *rights.Request) error {
 	if len(p.cfg.Keys) == 0 {
-		door.Admit(r) // its tokens are for the namespace to judge
+		listener.Admit(r) // its tokens are for the namespace to judge
 		return nil
 	}
 	now := time.Now()
@@ -45,7 +45,7 @@ func (p *Proxy) authorize(r *http.Request, q *rights.Request) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errDenied, err)
 	}
-	door.Admit(r)
+	listener.Admit(r)
 	return nil
 }
 

@@ -14,10 +14,10 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"overdue/internal/amqp/relay"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/relay"
-	"overdue/internal/sas"
+	"overdue/internal/servicebus/sas"
+	"overdue/internal/testing/brokertest"
 )
 
 const (

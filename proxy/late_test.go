@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"overdue/internal/pipenet"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/testing/pipenet"
 )
 
 // A batch whose acknowledgement is late may have been stamped late as a whole: each of its messages is covered by the window
@@ -30,7 +30,7 @@ func TestEveryMessageOfALateBatchGetsASecondCompanion(t *testing.T) {
 		sc.ns.Net.Stall(pipenet.ToListener) // the messages wait on the way to the broker
 		answer := make(chan *httptest.ResponseRecorder)
 		go func() {
-			answer <- sc.post("/orders/messages", "["+strings.Join(batch, ",")+"]", "Content-Type", sbrest.BatchContentType)
+			answer <- sc.post("/orders/messages", "["+strings.Join(batch, ",")+"]", "Content-Type", rest.BatchContentType)
 		}()
 		time.Sleep(5 * time.Second)
 		sc.ns.Net.Resume(pipenet.ToListener)

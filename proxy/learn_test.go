@@ -14,7 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/amqp"
-	"overdue/internal/relay"
+	"overdue/internal/amqp/relay"
 )
 
 // knowledge is what becomes known of all entities, once it is told.

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"overdue/internal/sas"
+	"overdue/internal/servicebus/sas"
 )
 
 const matrixToken = "7da9cfd5-40d5-4bb1-8d64-ec5a52e1c547"

@@ -14,20 +14,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"overdue/internal/door"
+	"overdue/internal/amqp/relay"
 	"overdue/internal/inflight"
+	"overdue/internal/listener"
 	"overdue/internal/operations"
-	"overdue/internal/relay"
-	"overdue/internal/sas"
-	"overdue/internal/sbclient"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/servicebus/sas"
+	"overdue/internal/servicebus/sdk"
 	"overdue/scheduler"
 )
 
 // Config holds the settings of a Proxy. Client and Scheduler are needed; the zero value
 // of everything else is sensible.
 type Config struct {
-	Client    *sbclient.Client
+	Client    *sdk.Client
 	Scheduler *scheduler.Scheduler
 	// Journal keeps the companions that the monitor queue does not take, so that their sends go through.
 	// nil refuses those sends.
@@ -127,15 +127,15 @@ type Proxy struct {
 	senders *senders
 	metrics *metrics
 	places  chan struct{} // one per send in flight
-	bodies  *sbrest.Bodies
+	bodies  *rest.Bodies
 	known   atomic.Pointer[sas.Keys] // see SetKeys
 	behind  *relay.Relay             // the AMQP door; nil = there is none
-	port    *door.Server
+	port    *listener.Server
 
-	upstream *sbrest.Transport // to the namespace, for the REST API; nil = none
-	relays   chan struct{}     // one per relayed request
-	proven   provenTokens      // of clients
-	waits    context.Context   // ends when nobody is to wait for a message any more
+	upstream *rest.Transport // to the namespace, for the REST API; nil = none
+	relays   chan struct{}   // one per relayed request
+	proven   provenTokens    // of clients
+	waits    context.Context // ends when nobody is to wait for a message any more
 	endWaits context.CancelFunc
 
 	// companionFirst is set while the last word of the monitor queue was an error. Then the
@@ -187,12 +187,12 @@ func New(cfg Config) (*Proxy, error) {
 		senders: newSenders(cfg.Client, cfg.Log),
 		metrics: m,
 		places:  make(chan struct{}, cfg.MaxInFlight),
-		bodies:  sbrest.NewBodies(bodyBudget),
+		bodies:  rest.NewBodies(bodyBudget),
 	}
 	p.known.Store(&cfg.Keys)
 	p.waits, p.endWaits = context.WithCancel(context.Background())
 	if cfg.Upstream.Dial != nil {
-		p.upstream = sbrest.NewTransport(cfg.Upstream.Dial)
+		p.upstream = rest.NewTransport(cfg.Upstream.Dial)
 		p.relays = make(chan struct{}, maxRelayed)
 	}
 	p.behind = p.newRelay()

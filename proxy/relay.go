@@ -17,8 +17,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"overdue/internal/rights"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/servicebus/rights"
 )
 
 const (
@@ -48,7 +48,7 @@ type Upstream struct {
 // settle, the administration of entities. It returns nil when the answer has begun.
 func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request) error {
 	if p.upstream == nil {
-		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, sbrest.Quoted(r.URL.Path))
+		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
 	}
 	wait, isReceive := waitOf(r, q)
 	body, done, err := p.body(w, r, p.cfg.MaxBodySize)
@@ -135,7 +135,7 @@ func (p *Proxy) passedOn(ctx context.Context, r *http.Request, q *rights.Request
 		out.URL.RawPath = path
 	}
 	out.Host = host
-	out.Header = endToEnd(sbrest.RequestHeader(r))
+	out.Header = endToEnd(rest.RequestHeader(r))
 	for _, name := range []string{"Expect", "Host", "Content-Length"} {
 		delete(out.Header, name) // written anew, or done with
 	}

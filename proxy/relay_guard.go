@@ -9,11 +9,11 @@ import (
 	"net/http"
 	"time"
 
-	"overdue/internal/address"
-	"overdue/internal/atomxml"
-	"overdue/internal/rights"
-	"overdue/internal/sas"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/atom"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/servicebus/rights"
+	"overdue/internal/servicebus/sas"
 )
 
 // refuseOfMonitorQueue keeps clients from reading, writing and changing the monitor queue, as refuseLink and watch do at the
@@ -30,7 +30,7 @@ func (p *Proxy) refuseOfMonitorQueue(method string, q *rights.Request) error {
 	if !guarded {
 		return nil
 	}
-	return sbrest.BadRequest("%s is the monitor queue, which apps do not receive from and do not change.", sbrest.Quoted(p.cfg.MonitorQueue))
+	return rest.BadRequest("%s is the monitor queue, which apps do not receive from and do not change.", rest.Quoted(p.cfg.MonitorQueue))
 }
 
 // refuseForward keeps clients from having messages forwarded to where they may not send themselves: to the monitor
@@ -43,14 +43,14 @@ func (p *Proxy) refuseForward(r *http.Request, body []byte) error {
 	if len(body) == 0 {
 		return nil
 	}
-	targets, err := atomxml.Forwards(bytes.NewReader(body))
+	targets, err := atom.Forwards(bytes.NewReader(body))
 	if err != nil {
-		return sbrest.BadRequest("The description of the entity is refused: %s.", err)
+		return rest.BadRequest("The description of the entity is refused: %s.", err)
 	}
 	now := time.Now()
 	for _, t := range targets {
 		if p.isMonitorQueue(t.To.Entity()) {
-			return sbrest.BadRequest("%s is the monitor queue, to which nothing is forwarded.", sbrest.Quoted(p.cfg.MonitorQueue))
+			return rest.BadRequest("%s is the monitor queue, to which nothing is forwarded.", rest.Quoted(p.cfg.MonitorQueue))
 		}
 		if len(p.cfg.Keys) == 0 {
 			continue
@@ -69,5 +69,5 @@ func (p *Proxy) refuseForward(r *http.Request, body []byte) error {
 
 // proofs are the headers whose tokens have to be good for where messages, or dead letters, are to go.
 var proofs = map[string]string{
-	atomxml.ForwardTo: supplementaryAuthorization, atomxml.ForwardDeadLettersTo: deadLetterAuthorization,
+	atom.ForwardTo: supplementaryAuthorization, atom.ForwardDeadLettersTo: deadLetterAuthorization,
 }

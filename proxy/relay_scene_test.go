@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokerhttp"
+	"overdue/internal/broker/httpapi"
 )
 
 // namespaceName is what the namespace calls itself over HTTP.
@@ -30,14 +30,14 @@ func setupREST(t *testing.T, change ...func(*setting)) *amqpScene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := brokerhttp.New(brokerhttp.Config{Broker: sc.ns.Broker, ErrorLog: func(err error) { sc.Log(err) }})
+	server := httpapi.New(httpapi.Config{Broker: sc.ns.Broker, ErrorLog: func(err error) { sc.Log(err) }})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ln) }()
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Errorf("closing the namespace's HTTP: %v", err)
 		}
-		if err := <-done; !errors.Is(err, brokerhttp.ErrServerClosed) {
+		if err := <-done; !errors.Is(err, httpapi.ErrServerClosed) {
 			t.Errorf("Serve = %v, want ErrServerClosed", err)
 		}
 	})

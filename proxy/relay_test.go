@@ -20,7 +20,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
 	"overdue/internal/broker"
-	"overdue/internal/sas"
+	"overdue/internal/servicebus/sas"
 )
 
 // What a client has locked it settles where the answer says, which is at this door.

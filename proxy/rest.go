@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/operations"
-	"overdue/internal/rights"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/servicebus/rights"
 	"overdue/scheduler"
 )
 
@@ -66,7 +66,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, q *rights.Request) error {
 	entity := q.Address.Entity()
 	if p.isMonitorQueue(entity) {
-		return sbrest.BadRequest("%s is the monitor queue, which takes no messages of apps.", sbrest.Quoted(entity))
+		return rest.BadRequest("%s is the monitor queue, which takes no messages of apps.", rest.Quoted(entity))
 	}
 	body, done, err := p.body(w, r, p.cfg.MaxBodySize)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, q *rights.Requ
 		return err
 	}
 	defer done()
-	ms, batch, err := sbrest.ParseSend(r, body, isOurs)
+	ms, batch, err := rest.ParseSend(r, body, isOurs)
 	if err == nil && batch {
 		err = checkHead(r.Header)
 	}
@@ -110,7 +110,7 @@ func checkHead(h http.Header) error {
 		return nil
 	})
 	if err != nil || within > 0 || !at.IsZero() {
-		return sbrest.BadRequest("A deadline in a header does not apply to a batch; state it in the UserProperties of each message.")
+		return rest.BadRequest("A deadline in a header does not apply to a batch; state it in the UserProperties of each message.")
 	}
 	return nil
 }
@@ -160,16 +160,16 @@ func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	var timeout interface{ Timeout() bool }
 	switch {
-	case errors.Is(err, sbrest.ErrNoRoom):
+	case errors.Is(err, rest.ErrNoRoom):
 		return fmt.Errorf("%w: %w", errBusy, err)
-	case errors.Is(err, sbrest.ErrSlowBody):
+	case errors.Is(err, rest.ErrSlowBody):
 		return fmt.Errorf("%w: %w", errSlowBody, err)
 	case errors.As(err, &tooLarge):
 		return fmt.Errorf("%w: %w", errTooLarge, err)
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Errorf("%w: %w", errSlowBody, err)
 	}
-	return sbrest.BadRequest("The body of the request ended early.")
+	return rest.BadRequest("The body of the request ended early.")
 }
 
 // refuse answers with an error, in the form of Service Bus. The log has what the client
@@ -189,10 +189,10 @@ func (p *Proxy) refuse(w http.ResponseWriter, event, entity string, err error) {
 	log(event, zap.String("work_queue", entity), zap.String("door", doorREST),
 		zap.Int("status", status), zap.Error(err))
 	h := w.Header()
-	h.Set("Content-Type", sbrest.ErrorContentType)
+	h.Set("Content-Type", rest.ErrorContentType)
 	if retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(retryAfter))
 	}
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, sbrest.ErrorBody(status, sentence)) // the client may be gone
+	_, _ = io.WriteString(w, rest.ErrorBody(status, sentence)) // the client may be gone
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"overdue/internal/operations"
-	"overdue/internal/rights"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/servicebus/rights"
 )
 
 const (
@@ -40,7 +40,7 @@ func (a *namespaceAnswer) Error() string { return fmt.Sprintf("the namespace ans
 // it, or anybody could have them written; see docs/decisions.
 func (p *Proxy) pass(r *http.Request, q *rights.Request, s *sending, body []byte, batch bool) error {
 	if p.upstream == nil {
-		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, sbrest.Quoted(r.URL.Path))
+		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
 	}
 	ms := s.ms
 	token := tokenOf(r.Header.Get(authorization), s.entity)
@@ -59,13 +59,13 @@ func (p *Proxy) pass(r *http.Request, q *rights.Request, s *sending, body []byte
 
 // passedSend is the request as the namespace gets it: with ids and times to live where there are promises, and otherwise as it is.
 func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Request, s *sending, ms []*message, body []byte, batch bool) (*http.Request, error) {
-	additions := make([]sbrest.Addition, len(ms))
+	additions := make([]rest.Addition, len(ms))
 	for i, m := range ms {
-		additions[i] = sbrest.Addition{MessageID: m.ID, TimeToLive: m.Stamp}
+		additions[i] = rest.Addition{MessageID: m.ID, TimeToLive: m.Stamp}
 	}
 	if batch && len(s.promises) > 0 {
 		var err error
-		if body, err = sbrest.CompleteBatch(body, additions); err != nil {
+		if body, err = rest.CompleteBatch(body, additions); err != nil {
 			return nil, err
 		}
 	}
@@ -81,7 +81,7 @@ func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Reque
 		}
 	}
 	if len(s.promises) > 0 {
-		err = sbrest.CompleteHeader(out.Header, additions[0])
+		err = rest.CompleteHeader(out.Header, additions[0])
 	}
 	return out, err
 }

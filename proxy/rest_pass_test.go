@@ -19,8 +19,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/sas"
+	"overdue/internal/servicebus/sas"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"overdue/internal/broker"
-	"overdue/internal/pipenet"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/testing/pipenet"
 )
 
 func TestAMessageArrivesAsItWasSent(t *testing.T) {
@@ -106,8 +106,8 @@ func TestBadRequestsAreRefused(t *testing.T) {
 			{"/orders/messages", "a", []string{"overdue-within", "30"}, "overdue-within"},
 			{"/orders/messages", "a", []string{"overdue-deadline", "1999-01-01T00:00:00Z"}, "has passed"},
 			{"/orders/messages", "a", []string{"ce-expirytime", "never"}, "ce-expirytime"},
-			{"/orders/messages", "[{]", []string{"Content-Type", sbrest.BatchContentType}, "Message 1"},
-			{"/orders/messages", `[{},{"UserProperties":{"overdue-within":"x"}}]`, []string{"Content-Type", sbrest.BatchContentType}, "Message 2 of 2: overdue-within"},
+			{"/orders/messages", "[{]", []string{"Content-Type", rest.BatchContentType}, "Message 1"},
+			{"/orders/messages", `[{},{"UserProperties":{"overdue-within":"x"}}]`, []string{"Content-Type", rest.BatchContentType}, "Message 2 of 2: overdue-within"},
 		} {
 			sc.want(sc.post(tt.path, tt.body, tt.headers...), http.StatusBadRequest, tt.want)
 		}
@@ -121,7 +121,7 @@ func TestSendsThatCannotBeReadAreCountedAsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) { s.proxy.MaxBodySize = 1000 })
 		sc.warm() // the name of an entity that has taken nothing is no label
-		batch := []string{"Content-Type", sbrest.BatchContentType}
+		batch := []string{"Content-Type", rest.BatchContentType}
 		for i, post := range []func() *httptest.ResponseRecorder{
 			func() *httptest.ResponseRecorder { return sc.post("/orders/messages", "a", "BrokerProperties", "{") },
 			func() *httptest.ResponseRecorder { return sc.post("/orders/messages", "[{]", batch...) },
@@ -150,7 +150,7 @@ func TestWhatTheBrokerRefusesHasItsStatus(t *testing.T) {
 			}
 		})
 		sc.want(sc.post("/missing/messages", "a", "overdue-within", "30s"), http.StatusGone, "'missing' could not be found")
-		sc.want(sc.post("/missing/messages", `[{"Body":"a"}]`, "Content-Type", sbrest.BatchContentType), http.StatusGone, "'missing'")
+		sc.want(sc.post("/missing/messages", `[{"Body":"a"}]`, "Content-Type", rest.BatchContentType), http.StatusGone, "'missing'")
 		if n := len(sc.proxy.senders.byName); n != 0 {
 			t.Errorf("%d senders are kept for an entity that does not exist, want none", n)
 		}

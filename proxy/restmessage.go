@@ -9,7 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/amqp"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
 )
 
 // Annotations by which Service Bus knows these properties on the wire.
@@ -29,7 +29,7 @@ func isOurs(property string) bool {
 }
 
 // knownOf is what the send path has to know of the message.
-func knownOf(m *sbrest.Message) *message {
+func knownOf(m *rest.Message) *message {
 	return &message{
 		ID: m.Broker.MessageID, SessionID: m.Broker.SessionID, PartitionKey: m.Broker.PartitionKey,
 		Size: int64(len(m.Body)),
@@ -39,7 +39,7 @@ func knownOf(m *sbrest.Message) *message {
 }
 
 // amqpOf is the message on the wire, with the TTL that is stamped on it, if any.
-func amqpOf(m *sbrest.Message, stamp time.Duration) *azservicebus.AMQPAnnotatedMessage {
+func amqpOf(m *rest.Message, stamp time.Duration) *azservicebus.AMQPAnnotatedMessage {
 	b := &m.Broker
 	out := &azservicebus.AMQPAnnotatedMessage{
 		ApplicationProperties: m.Properties,

@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/sbclient"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 
@@ -26,7 +26,7 @@ import (
 type scene struct {
 	*testing.T
 	ns        *brokertest.Namespace
-	client    *sbclient.Client
+	client    *sdk.Client
 	scheduler *scheduler.Scheduler
 	registry  *prometheus.Registry
 	proxy     *Proxy
@@ -61,7 +61,7 @@ func setup(t *testing.T, change ...func(*setting)) *scene {
 	cfg := scheduler.Config{Client: sc.client, MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Companions: s.companions}
 	if s.pastSDK {
 		key := brokertest.Key()
-		cfg.Links = sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: sc.ns.Dial, Tokens: sblink.SAS(key.KeyName, key.PrimaryKey)})
+		cfg.Links = link.New(link.Config{Host: "overdue.test", Plain: true, Dial: sc.ns.Dial, Tokens: link.SAS(key.KeyName, key.PrimaryKey)})
 	}
 	if sc.scheduler, err = scheduler.New(cfg); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ package proxy
 import (
 	"time"
 
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
 	"overdue/scheduler"
 )
 
@@ -18,7 +18,7 @@ const byComplete = scheduler.StatedComplete
 func completion(m *message, s Settings) (within time.Duration, stated bool, err error) {
 	if m.Property != nil {
 		if within, err = scheduler.StatedCompletion(m.Property); err != nil {
-			return 0, false, sbrest.BadRequest("%s.", err)
+			return 0, false, rest.BadRequest("%s.", err)
 		}
 	}
 	if within > 0 {
@@ -40,7 +40,7 @@ func (pr *promise) second(m *message, s Settings) error {
 		span = r.Deadline.Sub(later(r.Sent, m.ScheduledEnqueueTime))
 	}
 	if within > 0 && within <= span && stated && r.Stated == byWithin {
-		return sbrest.BadRequest("The message has to be completed %v after it was enqueued and received only %v after: overdue-complete-within has to be more than overdue-within.", within, span)
+		return rest.BadRequest("The message has to be completed %v after it was enqueued and received only %v after: overdue-complete-within has to be more than overdue-within.", within, span)
 	}
 	r.CompleteWithin = within
 	if within > 0 && within < span {

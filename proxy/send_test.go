@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/broker"
-	"overdue/internal/pipenet"
-	"overdue/internal/sbrest"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/testing/pipenet"
 	"overdue/scheduler"
 )
 
@@ -332,7 +332,7 @@ func TestABatchIsAllOrNothingAndEachMessageHasItsPromise(t *testing.T) {
 			{"Body":"c","BrokerProperties":{"MessageId":"c"}},
 			{"Body":"b","BrokerProperties":{"MessageId":"b"},"UserProperties":{"overdue-within":"20s"}}
 		]`
-		sc.want(sc.post("/orders/messages", batch, "Content-Type", sbrest.BatchContentType+"; charset=utf-8"), http.StatusCreated, "")
+		sc.want(sc.post("/orders/messages", batch, "Content-Type", rest.BatchContentType+"; charset=utf-8"), http.StatusCreated, "")
 		got := map[string]time.Duration{}
 		for _, m := range sc.held("orders") {
 			ttl := time.Duration(0)
@@ -353,7 +353,7 @@ func TestABatchIsAllOrNothingAndEachMessageHasItsPromise(t *testing.T) {
 		}
 
 		tooLarge := `[{"Body":"` + strings.Repeat("x", 200_000) + `"},{"Body":"` + strings.Repeat("y", 200_000) + `"}]`
-		sc.want(sc.post("/orders/messages", tooLarge, "Content-Type", sbrest.BatchContentType), http.StatusForbidden, "larger")
+		sc.want(sc.post("/orders/messages", tooLarge, "Content-Type", rest.BatchContentType), http.StatusForbidden, "larger")
 		if got := len(sc.held("orders")); got != 4 {
 			t.Errorf("orders holds %d messages after a batch that was refused, want still 4", got)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
 
-	"overdue/internal/sbclient"
+	"overdue/internal/servicebus/sdk"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 
 // senders keeps one open link per entity.
 type senders struct {
-	client *sbclient.Client
+	client *sdk.Client
 	log    *zap.Logger
 
 	mu      sync.Mutex
@@ -57,12 +57,12 @@ type sender struct {
 	dropped  bool // no longer in byName; closed by its last user
 }
 
-func newSenders(client *sbclient.Client, log *zap.Logger) *senders {
+func newSenders(client *sdk.Client, log *zap.Logger) *senders {
 	return &senders{client: client, log: log, byName: map[string]*sender{}}
 }
 
 // do has f send something to an entity, over a link that is open. It is called again where the client had to be made anew, see
-// [sbclient.Client.Do].
+// [sdk.Client.Do].
 func (s *senders) do(ctx context.Context, entity string, f func(context.Context, *azservicebus.Sender) error) error {
 	return classify(s.client.Do(ctx, func(ctx context.Context, client *azservicebus.Client) error {
 		kept, err := s.once(ctx, entity, client, f)

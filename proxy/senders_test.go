@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 func TestAnIdleLinkIsClosed(t *testing.T) {

@@ -5,10 +5,10 @@ package proxy
 import (
 	"time"
 
-	"overdue/internal/address"
 	"overdue/internal/amqp"
-	"overdue/internal/relay"
-	"overdue/internal/rights"
+	"overdue/internal/amqp/relay"
+	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/rights"
 	"overdue/scheduler"
 )
 

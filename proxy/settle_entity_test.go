@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/relay"
-	"overdue/internal/sbrest"
+	"overdue/internal/amqp/relay"
+	"overdue/internal/servicebus/rest"
 )
 
 // However a send over HTTP is written: it is watched, or it is refused and nothing is in the queue.
@@ -93,7 +93,7 @@ func TestWhatIsStatedTwiceIsRefused(t *testing.T) {
 		}
 		sc.want(sc.post("/orders/messages?timeout=5&timeout=60", "a"), http.StatusBadRequest, "stated more than once")
 		sc.want(sc.post("/orders/messages", "a", "BrokerProperties", `{"TimeToLive":3600,"TimeToLive":7200}`), http.StatusBadRequest, "more than once")
-		batch := sc.post("/orders/messages", `[{"Body":"a","Body":"b"}]`, "Content-Type", sbrest.BatchContentType)
+		batch := sc.post("/orders/messages", `[{"Body":"a","Body":"b"}]`, "Content-Type", rest.BatchContentType)
 		sc.want(batch, http.StatusBadRequest, "more than once")
 		if held := sc.held("orders"); len(held) != 0 {
 			t.Errorf("orders holds %d messages, want none", len(held))

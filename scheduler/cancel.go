@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/operations"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 const (
@@ -272,7 +272,7 @@ func (c *canceller) learn(ctx context.Context, waiting []needless) (late []needl
 		}
 		for _, m := range page {
 			c.position = max(c.position, m.SequenceNumber+1)
-			if id, ok := parseCompanionID(m.MessageID); ok && m.State == sblink.Scheduled && c.s.cfg.Index.Number(id, m.SequenceNumber) {
+			if id, ok := parseCompanionID(m.MessageID); ok && m.State == link.Scheduled && c.s.cfg.Index.Number(id, m.SequenceNumber) {
 				ours++
 				delete(unknown, id)
 			}

@@ -13,9 +13,9 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
 	"overdue/internal/operations"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 
@@ -36,7 +36,7 @@ func setupCancel(t *testing.T, act func(*cancelling)) {
 	c := &cancelling{registry: prometheus.NewRegistry()}
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
 		c.T, c.ns = t, ns
-		links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
+		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 		t.Cleanup(func() { _ = links.Close() }) // a test may have broken its connection
 		s, err := scheduler.New(scheduler.Config{
 			Client: ns.Lasting(t), MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Links: links, Operations: operations.New(c.registry),

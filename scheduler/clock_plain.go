@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"overdue/internal/operations"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 const (
@@ -120,7 +120,7 @@ func (s *Scheduler) tidyProbes(ctx context.Context, id string, now time.Time) er
 	if _, giveBackErr := r.GiveBack(ctx, others...); err == nil {
 		err = giveBackErr
 	}
-	if sblink.Condition(err) == sblink.ConditionLockLost {
+	if link.Condition(err) == link.ConditionLockLost {
 		return nil // its lock has lapsed: another takes it away
 	}
 	return err

@@ -10,10 +10,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
 	"overdue/internal/kept"
-	"overdue/internal/pipenet"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
 	"overdue/scheduler"
 )
 
@@ -36,7 +36,7 @@ func TestBrokersClockIsMeasuredWithoutScheduledMessages(t *testing.T) {
 	for _, offset := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
 		t.Run(offset.String(), func(t *testing.T) {
 			setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
-				links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
+				links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 				defer func() { _ = links.Close() }() // it does not matter here
 				client := ns.Lasting(t)
 				s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue, Store: idle{t}, Links: links})

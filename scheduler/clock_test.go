@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"overdue/internal/testseed"
+	"overdue/internal/testing/testseed"
 )
 
 func TestClockThatWasNeverMeasuredIsOurs(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
 )
 
 const (
@@ -30,7 +30,7 @@ type direct struct {
 	give     context.CancelFunc
 
 	mu       sync.Mutex
-	writer   *sblink.Writer // nil while there is none
+	writer   *link.Writer // nil while there is none
 	opening  context.CancelFunc
 	finished bool      // none is opened any more
 	rested   time.Time // nor before
@@ -97,15 +97,15 @@ func (s *Scheduler) writeDirect(now time.Time, enc *encoder, groups []*group) bo
 }
 
 // directMessage is message for this way.
-func directMessage(e *encoder, g *group) (sblink.ScheduledMessage, error) {
+func directMessage(e *encoder, g *group) (link.ScheduledMessage, error) {
 	body, id, err := g.marshal(e)
-	return sblink.ScheduledMessage{
+	return link.ScheduledMessage{
 		MessageID: id, Subject: string(g.c.Kind), ContentType: ContentType, Due: g.c.Due, Body: body,
 	}, err
 }
 
 // directWriter is the one that is open, nil when there is none. Then one is opened for the transfers to come.
-func (s *Scheduler) directWriter(now time.Time) *sblink.Writer {
+func (s *Scheduler) directWriter(now time.Time) *link.Writer {
 	d := &s.direct
 	d.mu.Lock()
 	w := d.writer
@@ -146,7 +146,7 @@ func (s *Scheduler) openDirect(ctx context.Context) {
 }
 
 // dropDirect cuts the connection of w, which is of no more use.
-func (s *Scheduler) dropDirect(w *sblink.Writer) {
+func (s *Scheduler) dropDirect(w *link.Writer) {
 	d := &s.direct
 	d.mu.Lock()
 	if d.writer == w {

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/sbclient"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
+	"overdue/internal/testing/brokertest"
 )
 
 // A past is a scheduler that can write past the SDK, and its broker.
@@ -26,7 +26,7 @@ type past struct {
 	*testing.T
 	*Scheduler
 	ns     *brokertest.Namespace
-	client *sbclient.Client
+	client *sdk.Client
 	sent   int
 
 	mu   sync.Mutex
@@ -53,7 +53,7 @@ func playPast(t *testing.T, dial func(*brokertest.Namespace) func(context.Contex
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
 		p := &past{T: t, ns: ns, client: ns.Lasting(t)}
-		links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: dial(ns), Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
+		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: dial(ns), Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 		var err error
 		if p.Scheduler, err = New(Config{Client: p.client, MonitorQueue: "monitor", Links: links, Direct: func(err error) {
 			p.mu.Lock()
@@ -86,7 +86,7 @@ func (p *past) want(n int) {
 	}
 }
 
-func (p *past) open() *sblink.Writer {
+func (p *past) open() *link.Writer {
 	synctest.Wait()
 	p.direct.mu.Lock()
 	defer p.direct.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"overdue/internal/redisstore"
-	"overdue/internal/redistest"
+	"overdue/internal/testing/redistest"
 )
 
 // lonely is an Exchange without others.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/testseed"
+	"overdue/internal/testing/testseed"
 )
 
 // sent is a message with id that was sent at the instant at, to be received within a minute.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 

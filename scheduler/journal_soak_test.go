@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"overdue/internal/brokertest"
-	"overdue/internal/pipenet"
-	"overdue/internal/testseed"
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/testseed"
 	"overdue/scheduler"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/pipenet"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
 	"overdue/scheduler"
 )
 

@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 // What keeps a journal from being read may pass, with a disk that answers again. So it is read again by itself, and that it cannot

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"overdue/internal/testseed"
+	"overdue/internal/testing/testseed"
 )
 
 func TestMain(m *testing.M) {

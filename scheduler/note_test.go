@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"overdue/internal/inflight"
 	"overdue/internal/operations"
-	"overdue/internal/sbclient"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
 )
 
 // slot is the grain of due times. Deadlines of one entity in one slot share a
@@ -30,7 +30,7 @@ const groupSize = 100
 // Config holds the settings of a Scheduler. The zero value of all but Client and
 // MonitorQueue is sensible.
 type Config struct {
-	Client       *sbclient.Client
+	Client       *sdk.Client
 	MonitorQueue string
 	WriteTimeout time.Duration // of one transfer, retries included; 0 = 30 s
 
@@ -45,7 +45,7 @@ type Config struct {
 	Index Index
 	// Links lead to the monitor queue: for finding companions there that are to be cancelled, and for writing them with
 	// less effort than the SDK. nil: none is cancelled, and the SDK writes all.
-	Links *sblink.Namespace
+	Links *link.Namespace
 	// Direct is told when companions begin to go past the SDK over Links, with nil, and when that way fails, so that the SDK
 	// writes them with more effort: once for each change, one after the other. May be nil.
 	Direct func(err error)
@@ -60,7 +60,7 @@ type Config struct {
 // A Scheduler writes companions to the monitor queue. It is safe for concurrent use.
 type Scheduler struct {
 	cfg    Config
-	sender *sbclient.Sender // for the monitor queue
+	sender *sdk.Sender // for the monitor queue
 	clock  clock
 
 	measured     chan struct{} // closed when the clock is

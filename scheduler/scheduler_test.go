@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/pipenet"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
 	"overdue/scheduler"
 )
 

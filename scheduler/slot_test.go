@@ -12,8 +12,8 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/pipenet"
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
 )
 
 // called is who is told how a ticket fared.

@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"overdue/internal/brokertest"
 	"overdue/internal/kept"
 	"overdue/internal/operations"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 
@@ -61,7 +61,7 @@ func (x *shelf) has() []kept.Item {
 func setupStore(t *testing.T, act func(t *testing.T, x *shelf, s *scheduler.Scheduler, r *prometheus.Registry)) {
 	t.Helper()
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
-		links := sblink.New(sblink.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: sblink.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
+		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 		defer func() { _ = links.Close() }() // it does not matter here
 		x, r := &shelf{}, prometheus.NewRegistry()
 		s, err := scheduler.New(scheduler.Config{

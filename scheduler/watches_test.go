@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 // A message is watched when a slot stands for it or a companion names it, and for nothing less: who finds another one asks for a

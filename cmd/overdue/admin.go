@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
-	"overdue/internal/visible"
+	"overdue/internal/escape"
 )
 
 // outboundTimeout bounds all checks of one /healthz/outbound together.
@@ -115,7 +115,7 @@ func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, visible.Lines(text))
+	_, _ = fmt.Fprintln(w, escape.Lines(text))
 }
 
 func (a *admin) startupz(w http.ResponseWriter, _ *http.Request) {

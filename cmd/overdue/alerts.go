@@ -12,16 +12,16 @@ import (
 	"sync/atomic"
 
 	"overdue/alert"
-	"overdue/internal/sbclient"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
 )
 
 // A sinkRack makes the sinks of configurations, and keeps those that the next one has, too: what groups know of the
 // events of the last minutes is theirs.
 type sinkRack struct {
 	p       *process
-	client  *sbclient.Client
-	links   *sblink.Namespace
+	client  *sdk.Client
+	links   *link.Namespace
 	outbox  alert.Outbox
 	log     alert.Alerter
 	forward atomic.Pointer[alert.Forward] // nil until a configuration needs it
@@ -37,7 +37,7 @@ type racked struct {
 	sink alert.Alerter
 }
 
-func (p *process) newSinkRack(client *sbclient.Client, links *sblink.Namespace, outbox alert.Outbox) *sinkRack {
+func (p *process) newSinkRack(client *sdk.Client, links *link.Namespace, outbox alert.Outbox) *sinkRack {
 	history := &toldLog{}
 	p.admin.told.Store(history)
 	s := &sinkRack{p: p, client: client, links: links, outbox: outbox, log: history.watch(alert.NewLog(p.log.Named("alert"))), told: history}
@@ -113,7 +113,7 @@ func (p *process) handling(entity string) alert.Handling {
 }
 
 // alerter is one sink: of events, or of pages behind groups.
-func (p *process) alerter(a *alertConfig, client *sbclient.Client, outbox alert.Outbox) (alert.Alerter, error) {
+func (p *process) alerter(a *alertConfig, client *sdk.Client, outbox alert.Outbox) (alert.Alerter, error) {
 	events, pager, err := a.sink(client)
 	if err != nil || events != nil {
 		return events, err
@@ -130,7 +130,7 @@ func (p *process) alerter(a *alertConfig, client *sbclient.Client, outbox alert.
 }
 
 // sink is what takes events, or else what takes pages.
-func (a *alertConfig) sink(client *sbclient.Client) (events alert.Alerter, pages alert.Pager, err error) {
+func (a *alertConfig) sink(client *sdk.Client) (events alert.Alerter, pages alert.Pager, err error) {
 	text, err := alert.NewText(a.Title, a.Text)
 	if err != nil {
 		return nil, nil, err

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"overdue/internal/door"
+	"overdue/internal/listener"
 )
 
 // banner tells whoever typed the command what listens where. It goes to stdout; the log
@@ -77,7 +77,7 @@ func (p *process) bannerOfBroker(b *strings.Builder) {
 }
 
 // trust tells how a client comes to believe a certificate.
-func trust(c *door.Certificate) string {
+func trust(c *listener.Certificate) string {
 	switch {
 	case c == nil:
 		return ""

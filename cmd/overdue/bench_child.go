@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"overdue/alert"
-	"overdue/internal/outbound"
+	"overdue/internal/httpclient"
 )
 
 const (
@@ -62,7 +62,7 @@ func startBenchChild(ctx context.Context, r role, settings map[string]string) (_
 	if err != nil {
 		return nil, fmt.Errorf("find the own binary: %w", err)
 	}
-	c := &benchChild{name: r.name, gone: make(chan struct{}), told: map[string]int{}, http: outbound.New(nil, time.Minute)}
+	c := &benchChild{name: r.name, gone: make(chan struct{}), told: map[string]int{}, http: httpclient.New(nil, time.Minute)}
 	c.cmd = exec.Command(binary, r.name, "--stop-with-stdin")
 	c.cmd.Args[0] = "overdue" // in tests the binary has another name
 	for _, v := range os.Environ() {

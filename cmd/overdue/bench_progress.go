@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"overdue/internal/visible"
+	"overdue/internal/escape"
 )
 
 // A progress says on one line of a terminal what is being measured, and nothing where nobody looks.
@@ -26,7 +26,7 @@ func newProgress(w io.Writer, getenv func(string) string) *progress {
 func (p *progress) say(text string) {
 	if p.w != nil {
 		p.shown = true
-		_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s", visible.Text(text)) // a terminal that is gone is no failure
+		_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s", escape.Text(text)) // a terminal that is gone is no failure
 	}
 }
 

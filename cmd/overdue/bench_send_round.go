@@ -16,7 +16,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"overdue/internal/outbound"
+	"overdue/internal/httpclient"
 )
 
 // benchAtOnce is how many clients send side by side.
@@ -75,7 +75,7 @@ func benchWorkersOf(ctx context.Context, address, queue string, payload, n, conn
 // openREST has HTTP clients that post the same message.
 func openREST(_ context.Context, c *benchChild, queue string, payload int) ([]benchWorker, func(), error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: benchAtOnce}
-	client := outbound.New(transport, time.Minute)
+	client := httpclient.New(transport, time.Minute)
 	url, body := "http://"+c.address()+"/"+queue+"/messages", bytes.Repeat([]byte("x"), payload)
 	send := func(ctx context.Context) (int, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))

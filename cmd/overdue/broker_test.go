@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/door"
+	"overdue/internal/listener"
 )
 
 // runBroker runs `overdue broker` with these arguments until the test ends, and returns
@@ -114,7 +114,7 @@ func TestSecureConnectionStringNamesWhatTheCertificateIsFor(t *testing.T) {
 		{"192.0.2.1:5673", []string{"*.example", "build.example"}, "build.example:5673"},
 	} {
 		p := &process{cfg: &config{}, brokerAddrs: []string{tt.addr}}
-		p.certificate = &door.Certificate{Names: tt.names}
+		p.certificate = &listener.Certificate{Names: tt.names}
 		want := "Endpoint=sb://" + tt.want + ";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE"
 		if got := p.shownSecureConnectionString(); got != want {
 			t.Errorf("at %s for %v: %s, want %s", tt.addr, tt.names, got, want)

@@ -15,8 +15,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"overdue/internal/canary"
-	"overdue/internal/sbclient"
+	"overdue/internal/operator/canary"
+	"overdue/internal/servicebus/sdk"
 	"overdue/proxy"
 	"overdue/scheduler"
 )
@@ -65,7 +65,7 @@ func (c *config) watchCanary() {
 }
 
 // startWatch lets the canary fly and the heart beat. px is nil where there is no proxy.
-func (p *process) startWatch(client *sbclient.Client, s *scheduler.Scheduler, px *proxy.Proxy) error {
+func (p *process) startWatch(client *sdk.Client, s *scheduler.Scheduler, px *proxy.Proxy) error {
 	if queue := p.cfg.Canary.Queue; queue != "" {
 		send, err := p.canarySend(client, s, px)
 		if err != nil {
@@ -121,7 +121,7 @@ func (a *doorAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
 // canarySend sends a canary the way of any message: through the door, or, where there is none that lets us in without a
 // key, with a companion of our own making.
-func (p *process) canarySend(client *sbclient.Client, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
+func (p *process) canarySend(client *sdk.Client, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
 	queue := p.cfg.Canary.Queue
 	if px != nil && len(p.cfg.Listen.Keys) == 0 && !p.cfg.clientTokens() {
 		return func(ctx context.Context, id string, ttl time.Duration) error {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/entities"
+	"overdue/internal/servicebus/entities"
 )
 
 // maxSecretFile bounds a namespaceFile. A connection string has a few hundred bytes.

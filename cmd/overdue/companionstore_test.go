@@ -12,8 +12,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"overdue/internal/freeport"
-	"overdue/internal/redistest"
+	"overdue/internal/testing/freeport"
+	"overdue/internal/testing/redistest"
 )
 
 // startStored starts a process that keeps companions in a Redis, and returns it with its configuration's text.

@@ -5,7 +5,7 @@ package main
 import (
 	"time"
 
-	"overdue/internal/emulator"
+	"overdue/internal/broker/emulator"
 )
 
 // brokerConfig is for the embedded broker. With a namespace it has no effect, so that one

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/escape"
 	"overdue/internal/redisstore"
-	"overdue/internal/visible"
 )
 
 // configz shows the settings in force and where each that is not a default came from.
@@ -22,7 +22,7 @@ func (a *admin) configz(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(visible.JSON(body), '\n')) // an error is the caller's loss only
+	_, _ = w.Write(append(escape.JSON(body), '\n')) // an error is the caller's loss only
 }
 
 // redact copies v, the value at path of the table, without what is secret. What the

@@ -22,10 +22,10 @@ import (
 	sbadmin "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"go.uber.org/zap"
 
-	"overdue/internal/entities"
-	"overdue/internal/sbclient"
-	"overdue/internal/sblink"
-	"overdue/internal/tlsrecord"
+	"overdue/internal/listener/tlsrecord"
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
 )
 
 const dialTimeout = 10 * time.Second
@@ -129,33 +129,33 @@ func connectionString(addr, keyName, key string) string {
 
 // connect makes the two clients of a namespace, neither of which dials yet, and what proves
 // to it who we are.
-func (n *namespace) connect(log *zap.Logger) (*sbclient.Client, *sblink.Namespace, sblink.TokenSource, error) {
-	cfg := sbclient.Config{Dial: n.open, Renewed: func(why error) {
+func (n *namespace) connect(log *zap.Logger) (*sdk.Client, *link.Namespace, link.TokenSource, error) {
+	cfg := sdk.Config{Dial: n.open, Renewed: func(why error) {
 		log.Warn("namespace client renewed", zap.String("namespace", n.host), zap.Error(why))
 	}}
-	links := sblink.Config{Host: n.host, Plain: n.plain, Dial: n.open}
+	links := link.Config{Host: n.host, Plain: n.plain, Dial: n.open}
 	if n.connectionString == "" {
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("no Azure identity is at hand: %w", err)
 		}
-		links.Tokens = sblink.Credential(credential)
-		cfg.Make = func(dial sbclient.Dialer) (*azservicebus.Client, error) {
+		links.Tokens = link.Credential(credential)
+		cfg.Make = func(dial sdk.Dialer) (*azservicebus.Client, error) {
 			return azservicebus.NewClient(n.host, credential, clientOptions(dial))
 		}
 	} else {
-		links.Tokens = sblink.SAS(n.keyName, n.key)
+		links.Tokens = link.SAS(n.keyName, n.key)
 		if n.signature != "" {
-			links.Tokens = sblink.Signature(n.signature)
+			links.Tokens = link.Signature(n.signature)
 		}
-		cfg.Make = func(dial sbclient.Dialer) (*azservicebus.Client, error) {
+		cfg.Make = func(dial sdk.Dialer) (*azservicebus.Client, error) {
 			return azservicebus.NewClientFromConnectionString(n.connectionString, clientOptions(dial))
 		}
 	}
-	client, err := sbclient.New(cfg)
+	client, err := sdk.New(cfg)
 	switch {
 	case err == nil:
-		return client, sblink.New(links), links.Tokens, nil
+		return client, link.New(links), links.Tokens, nil
 	case n.connectionString == "":
 		return nil, nil, nil, fmt.Errorf("make a client for %s: %w", n.host, err)
 	}
@@ -163,7 +163,7 @@ func (n *namespace) connect(log *zap.Logger) (*sbclient.Client, *sblink.Namespac
 	return nil, nil, nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.host)
 }
 
-func clientOptions(dial sbclient.Dialer) *azservicebus.ClientOptions {
+func clientOptions(dial sdk.Dialer) *azservicebus.ClientOptions {
 	return &azservicebus.ClientOptions{
 		ApplicationID:    "overdue/" + version(),
 		NewWebSocketConn: dial, // which may be any connection that AMQP can begin on

@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"overdue/internal/dlq"
-	"overdue/internal/doctor"
+	"overdue/internal/escape"
 	"overdue/internal/kept"
-	"overdue/internal/sblink"
-	"overdue/internal/visible"
+	"overdue/internal/operator/dlq"
+	"overdue/internal/operator/doctor"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
@@ -116,7 +116,7 @@ func (h *hands) companions(ctx context.Context, queue string, f func(*dlq.Letter
 		c, err := scheduler.ParseCompanion(text)
 		return f(l, c, err)
 	})
-	if sblink.Condition(err) == sblink.ConditionNotFound {
+	if link.Condition(err) == link.ConditionNotFound {
 		return fmt.Errorf("there is no monitor queue %q; `overdue doctor --fix` makes it", queue)
 	}
 	switch {
@@ -141,7 +141,7 @@ func (h *hands) storedCompanions(ctx context.Context, undone bool, f func(*dlq.L
 		}
 		l.MessageID, l.ContentType, l.EnqueuedTime, l.ScheduledTime = it.ID, it.ContentType, it.Due, it.Due
 		if it.Due.After(time.Now()) {
-			l.State = sblink.Scheduled
+			l.State = link.Scheduled
 		}
 		c, err := scheduler.ParseCompanion(it.Body)
 		return f(l, c, err)
@@ -234,7 +234,7 @@ func (out *outstanding) add(l *dlq.Letter, c *scheduler.Companion) {
 	if due.IsZero() {
 		due = l.EnqueuedTime
 	}
-	if l.State != sblink.Scheduled {
+	if l.State != link.Scheduled {
 		out.Ringing++
 	}
 	if out.Next.IsZero() || due.Before(out.Next) {
@@ -273,7 +273,7 @@ func (r *deadlinesResult) write(p *program, now time.Time) error {
 		fmt.Fprintln(t, "ENTITY\tDEADLINES\tSLOTS\tRINGING\tNEXT DUE\tLAST DUE")
 	}
 	for _, e := range r.Entities {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\n", visible.Text(e.Entity), e.Deadlines, e.Slots, e.Ringing, until(e.Next, now), until(e.Last, now))
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\n", escape.Text(e.Entity), e.Deadlines, e.Slots, e.Ringing, until(e.Next, now), until(e.Last, now))
 	}
 	if len(r.Upcoming) > 0 {
 		fmt.Fprintln(t, "\nDEADLINE\tIN\tMESSAGE-ID\tSESSION\tSTATED")
@@ -283,21 +283,21 @@ func (r *deadlinesResult) write(p *program, now time.Time) error {
 		if u.Missed {
 			stated += ", missed, still to be told"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", u.Deadline.UTC().Format(milliseconds), until(u.Deadline, now), visible.Text(cmp.Or(u.MessageID, "–")), visible.Text(cmp.Or(u.SessionID, "–")), stated)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", u.Deadline.UTC().Format(milliseconds), until(u.Deadline, now), escape.Text(cmp.Or(u.MessageID, "–")), escape.Text(cmp.Or(u.SessionID, "–")), stated)
 	}
 	r.Fleet.write(t)
 	if r.Unreadable > 0 {
 		fmt.Fprintf(t, "%d companions cannot be read; the monitor will put them into the dead-letter queue of %s.\n", r.Unreadable, r.MonitorQueue)
 	}
 	for reason, n := range r.Undone {
-		fmt.Fprintf(t, "%d companions could not be done: %s.\n", n, visible.Text(reason))
+		fmt.Fprintf(t, "%d companions could not be done: %s.\n", n, escape.Text(reason))
 	}
 	if r.More {
 		fmt.Fprintf(t, "There are more companions than the %d that were looked at.\n", deadlinesMost)
 	}
 	for _, e := range r.Entities {
 		if e.Ringing > 0 && now.Sub(e.Next) > time.Minute {
-			fmt.Fprintf(t, "%s has companions that were due more than a minute ago: consumers hold their messages, or no monitor runs.\n", visible.Text(e.Entity))
+			fmt.Fprintf(t, "%s has companions that were due more than a minute ago: consumers hold their messages, or no monitor runs.\n", escape.Text(e.Entity))
 		}
 	}
 	return t.Flush()

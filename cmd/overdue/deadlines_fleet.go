@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"overdue/internal/visible"
+	"overdue/internal/escape"
 )
 
 // fleetDeadlines is what all monitors have together, as they have reported it to Redis.
@@ -73,7 +73,7 @@ func (f *fleetDeadlines) write(w io.Writer) {
 	case f == nil:
 		return
 	case f.Error != "":
-		fmt.Fprintf(w, "\nWhat the monitors have together is not known: %s.\n", visible.Text(f.Error))
+		fmt.Fprintf(w, "\nWhat the monitors have together is not known: %s.\n", escape.Text(f.Error))
 		return
 	case f.Monitors == 0:
 		fmt.Fprintf(w, "\nNo monitor has reported to Redis lately.\n")
@@ -86,6 +86,6 @@ func (f *fleetDeadlines) write(w io.Writer) {
 		fmt.Fprintln(w, "ENTITY\tIN HAND\tMISSED")
 	}
 	for _, e := range f.Entities {
-		fmt.Fprintf(w, "%s\t%d\t%d\n", visible.Text(e.Entity), e.InHand, e.Missed)
+		fmt.Fprintf(w, "%s\t%d\t%d\n", escape.Text(e.Entity), e.InHand, e.Missed)
 	}
 }

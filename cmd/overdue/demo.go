@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"overdue/internal/outbound"
+	"overdue/internal/httpclient"
 )
 
 // The two queues of the demo. They are made alike; only the first is monitored.
@@ -93,7 +93,7 @@ func (p *program) runDemo(ctx context.Context, n int, s screen) (_ *demoResult, 
 		return nil, fmt.Errorf("make the demo's client: %w", err)
 	}
 	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // the broker goes next
-	d := &demo{proc: proc, client: client, http: outbound.New(nil, 0), n: n, screen: s}
+	d := &demo{proc: proc, client: client, http: httpclient.New(nil, 0), n: n, screen: s}
 	return d.run(ctx)
 }
 

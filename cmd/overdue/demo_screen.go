@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"overdue/internal/visible"
+	"overdue/internal/escape"
 )
 
 // queueCounts is what the demo shows of a queue.
@@ -83,7 +83,7 @@ type liveScreen struct {
 // breaks would upset the count of rows.
 func (s *liveScreen) say(text string) {
 	s.drawn = 0 // the picture above stays
-	text = visible.Lines(text)
+	text = escape.Lines(text)
 	for len(text) > screenWidth {
 		cut := strings.LastIndexByte(text[:screenWidth], ' ')
 		if cut <= 0 {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"overdue/internal/dlq"
-	"overdue/internal/doctor"
-	"overdue/internal/entities"
-	"overdue/internal/sblink"
+	"overdue/internal/operator/dlq"
+	"overdue/internal/operator/doctor"
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/link"
 )
 
 // dlqCommand is the family of commands about dead letters.
@@ -288,10 +288,10 @@ func dlqFailure(place dlq.Place, err error) error {
 	if away := unreachable(err); away != nil {
 		return away
 	}
-	switch condition := sblink.Condition(err); {
-	case condition == sblink.ConditionNotAllowed:
+	switch condition := link.Condition(err); {
+	case condition == link.ConditionNotAllowed:
 		return noPlace(place)
-	case condition == sblink.ConditionNotFound:
+	case condition == link.ConditionNotFound:
 		if place.Subscription == "" {
 			return fmt.Errorf("there is no queue %q; correct the name, or write topic/Subscriptions/name for a subscription", place.Entity)
 		}
@@ -308,8 +308,8 @@ func noRightToListen(at string) error {
 
 // isUnauthorized reports a refusal for want of a right, over a link or by a management node.
 func isUnauthorized(err error) bool {
-	answer := (*sblink.StatusError)(nil)
-	return sblink.Condition(err) == "amqp:unauthorized-access" || errors.As(err, &answer) && answer.Code == 401
+	answer := (*link.StatusError)(nil)
+	return link.Condition(err) == "amqp:unauthorized-access" || errors.As(err, &answer) && answer.Code == 401
 }
 
 // noPlace is the error of a topic where a queue or a subscription is meant.

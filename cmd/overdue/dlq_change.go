@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"overdue/internal/dlq"
-	"overdue/internal/entities"
+	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/entities"
 )
 
 // resubmitOptions are those of resubmit alone.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/dlq"
+	"overdue/internal/operator/dlq"
 )
 
 // The locks that Service Bus can make: an entity without the right Manage has one of these.

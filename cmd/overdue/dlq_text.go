@@ -16,8 +16,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"overdue/internal/dlq"
-	"overdue/internal/visible"
+	"overdue/internal/escape"
+	"overdue/internal/operator/dlq"
 )
 
 // dlqLetter is the JSON form of a dead letter. Its body is there only where it is shown whole.
@@ -106,7 +106,7 @@ func (d *dlqList) add(l *dlq.Letter) error {
 	if !l.Due.IsZero() {
 		due = l.Due.Format(time.RFC3339)
 	}
-	fmt.Fprintf(d.table, "%d\t%s\t%s\t%s\t%s\t%s\n", l.Number, l.EnqueuedTime.Format(time.RFC3339), due, visible.Text(l.MessageID), visible.Text(l.Reason), visible.Text(clip(l.Description)))
+	fmt.Fprintf(d.table, "%d\t%s\t%s\t%s\t%s\t%s\n", l.Number, l.EnqueuedTime.Format(time.RFC3339), due, escape.Text(l.MessageID), escape.Text(l.Reason), escape.Text(clip(l.Description)))
 	if d.n++; d.n%listFlush == 0 {
 		return d.table.Flush()
 	}
@@ -147,7 +147,7 @@ func (s *dlqSurvey) write(out io.Writer) error {
 			fmt.Fprintf(&b, "  … and %d more reasons\n", len(reasons)-i)
 			break
 		}
-		name := visible.Text(reason)
+		name := escape.Text(reason)
 		if name == "" {
 			name = "(no reason)"
 		}
@@ -223,17 +223,17 @@ func (d *dlqShow) write(j dlqLetter) error {
 		if all, isMap := value.(map[string]any); isMap {
 			fmt.Fprintf(&b, "%s:\n", name)
 			for _, k := range slices.Sorted(maps.Keys(all)) {
-				fmt.Fprintf(&b, "  %s: %s\n", visible.Text(k), visible.Text(fmt.Sprint(all[k])))
+				fmt.Fprintf(&b, "  %s: %s\n", escape.Text(k), escape.Text(fmt.Sprint(all[k])))
 			}
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %s\n", name, visible.Text(fmt.Sprint(value)))
+		fmt.Fprintf(&b, "%s: %s\n", name, escape.Text(fmt.Sprint(value)))
 	}
 	what := "body"
 	if !isText {
 		what = "body, in base64"
 	}
-	fmt.Fprintf(&b, "%s:\n%s\n\n", what, visible.Lines(*body))
+	fmt.Fprintf(&b, "%s:\n%s\n\n", what, escape.Lines(*body))
 	_, err = io.WriteString(d.out, b.String())
 	return err
 }

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"overdue/internal/doctor"
-	"overdue/internal/visible"
+	"overdue/internal/escape"
+	"overdue/internal/operator/doctor"
 	"overdue/scheduler"
 )
 
@@ -278,6 +278,6 @@ func writeJSON(w io.Writer, v any) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	_, err := w.Write(visible.JSON(b.Bytes()))
+	_, err := w.Write(escape.JSON(b.Bytes()))
 	return err
 }

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"overdue/internal/doctor"
+	"overdue/internal/operator/doctor"
 	"overdue/monitor"
 	"overdue/scheduler"
 )

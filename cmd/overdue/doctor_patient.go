@@ -16,19 +16,19 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/alert"
-	"overdue/internal/doctor"
-	"overdue/internal/entities"
+	"overdue/internal/operator/doctor"
 	"overdue/internal/redisstore"
-	"overdue/internal/sbclient"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
 )
 
 // A patient is the namespace of a configuration, as the doctor gets at it: over the same ways as the rooms.
 type patient struct {
 	cfg    *config
 	ns     *namespace
-	client *sbclient.Client
-	links  *sblink.Namespace
+	client *sdk.Client
+	links  *link.Namespace
 	api    *entities.Admin
 	fleet  string // what the processes of the configuration know the namespace by, for Redis
 }

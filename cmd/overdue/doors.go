@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"overdue/internal/door"
-	"overdue/internal/relay"
-	"overdue/internal/sas"
-	"overdue/internal/sblink"
+	"overdue/internal/amqp/relay"
+	"overdue/internal/listener"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sas"
 	"overdue/proxy"
 )
 
@@ -157,13 +157,13 @@ func (c *config) doorKeys() (keys sas.Keys) {
 }
 
 // doorCertificate is what the doors serve TLS with; nil without TLS.
-func (c *config) doorCertificate(changed func(error)) (*door.Certificate, error) {
+func (c *config) doorCertificate(changed func(error)) (*listener.Certificate, error) {
 	if !c.doorTLS() {
 		return nil, nil
 	}
 	t := &c.Listen.TLS
 	if t.CertFile != "" {
-		return door.LoadCertificate(t.CertFile, t.KeyFile, changed)
+		return listener.LoadCertificate(t.CertFile, t.KeyFile, changed)
 	}
 	return c.selfMade("listen.tls", t.Directory)
 }
@@ -171,7 +171,7 @@ func (c *config) doorCertificate(changed func(error)) (*door.Certificate, error)
 // selfMade is the certificate of our own that is kept in a folder. That of the embedded broker
 // and that of the doors are one where they are kept in one: it has the names of both. section is where the settings of who
 // asks are.
-func (c *config) selfMade(section, directory string) (*door.Certificate, error) {
+func (c *config) selfMade(section, directory string) (*listener.Certificate, error) {
 	var names []string
 	add := func(dir string, hosts []string, addresses []address) {
 		if dir != directory {
@@ -190,7 +190,7 @@ func (c *config) selfMade(section, directory string) (*door.Certificate, error) 
 	if c.doorTLS() {
 		add(c.Listen.TLS.Directory, c.Listen.TLS.Hosts, c.doors())
 	}
-	cert, err := door.SelfMade(directory, names...)
+	cert, err := listener.SelfMade(directory, names...)
 	if err != nil {
 		return nil, fmt.Errorf("%w; set %s.directory to a folder that can be written, or give %s.certFile and %s.keyFile", err, section, section, section)
 	}
@@ -198,7 +198,7 @@ func (c *config) selfMade(section, directory string) (*door.Certificate, error) 
 }
 
 // newProxy gives the proxy its doors.
-func (p *process) newProxy(cfg proxy.Config, ns *namespace, tokens sblink.TokenSource) (*proxy.Proxy, error) {
+func (p *process) newProxy(cfg proxy.Config, ns *namespace, tokens link.TokenSource) (*proxy.Proxy, error) {
 	cert, err := p.cfg.doorCertificate(p.certificateChanged)
 	if err != nil {
 		return nil, &configError{fmt.Errorf("the doors have no certificate: %w", err)}

@@ -19,7 +19,7 @@ import (
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
 
-	"overdue/internal/sas"
+	"overdue/internal/servicebus/sas"
 )
 
 const keyedDoors = `

@@ -20,11 +20,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokerhttp"
-	"overdue/internal/door"
-	"overdue/internal/emulator"
-	"overdue/internal/queue"
-	"overdue/internal/sas"
+	"overdue/internal/broker/emulator"
+	"overdue/internal/broker/httpapi"
+	"overdue/internal/broker/queue"
+	"overdue/internal/listener"
+	"overdue/internal/servicebus/sas"
 )
 
 // The embedded broker: from settings to a namespace that is served.
@@ -301,13 +301,13 @@ const ownKeyName = "overdue-own"
 
 // certificate is what the embedded broker serves TLS with; nil without TLS. changed is told when
 // a certificate of the user's own has been replaced.
-func (c *config) certificate(changed func(error)) (*door.Certificate, error) {
+func (c *config) certificate(changed func(error)) (*listener.Certificate, error) {
 	t := &c.Broker.TLS
 	switch {
 	case !t.Enabled:
 		return nil, nil
 	case t.CertFile != "":
-		return door.LoadCertificate(t.CertFile, t.KeyFile, changed)
+		return listener.LoadCertificate(t.CertFile, t.KeyFile, changed)
 	}
 	return c.selfMade("broker.tls", t.Directory)
 }
@@ -340,11 +340,11 @@ func (p *process) startBroker(doors []net.Listener) error {
 		p.log.Warn("the emulator's configuration says something that has no effect",
 			zap.String("file", p.cfg.Broker.EmulatorConfig), zap.String("what", w))
 	}
-	web := brokerhttp.Config{Broker: b, Version: version(), ErrorLog: cfg.ErrorLog}
+	web := httpapi.Config{Broker: b, Version: version(), ErrorLog: cfg.ErrorLog}
 	if cert != nil {
 		web.TLS = cert.TLS
 	}
-	server := brokerhttp.New(web)
+	server := httpapi.New(web)
 	var stopping atomic.Bool
 	p.life.room("embedded broker", func() error {
 		var all errgroup.Group

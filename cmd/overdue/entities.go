@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"overdue/internal/entities"
+	"overdue/internal/servicebus/entities"
 	"overdue/monitor"
 	"overdue/proxy"
 )

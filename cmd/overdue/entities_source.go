@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/entities"
-	"overdue/internal/outbound"
-	"overdue/internal/sblink"
+	"overdue/internal/httpclient"
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/link"
 )
 
 // emulatorAdminPort is where the official emulator has its administration API. Others have it at the port that
@@ -60,7 +60,7 @@ func sameAddress(listener, addr string) bool {
 }
 
 // adminSource asks the administration API of a namespace as who we are there. Our own doors are not it.
-func (p *process) adminSource(ns *namespace, tokens sblink.TokenSource, doors []net.Listener) (entities.Source, *http.Client, error) {
+func (p *process) adminSource(ns *namespace, tokens link.TokenSource, doors []net.Listener) (entities.Source, *http.Client, error) {
 	var taken []string
 	for _, ln := range doors {
 		taken = append(taken, ln.Addr().String())
@@ -76,7 +76,7 @@ func (p *process) adminSource(ns *namespace, tokens sblink.TokenSource, doors []
 }
 
 // adminAPI is the administration API of a namespace. It has no endpoint where the only ones that it could have are taken.
-func (c *config) adminAPI(ns *namespace, tokens sblink.TokenSource, taken ...string) (*entities.Admin, error) {
+func (c *config) adminAPI(ns *namespace, tokens link.TokenSource, taken ...string) (*entities.Admin, error) {
 	endpoints := ns.adminEndpoints(taken...)
 	if text := c.AdminURL; text != "" {
 		u, err := url.Parse(text)
@@ -88,10 +88,10 @@ func (c *config) adminAPI(ns *namespace, tokens sblink.TokenSource, taken ...str
 		}
 		endpoints = []string{u.Scheme + "://" + u.Host}
 	}
-	transport := outbound.Transport()
+	transport := httpclient.Transport()
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout / 2}).DialContext
 	transport.TLSHandshakeTimeout = dialTimeout / 2
-	client := outbound.New(transport, 0) // a token is for who was asked
+	client := httpclient.New(transport, 0) // a token is for who was asked
 	return &entities.Admin{
 		Endpoints: endpoints, Client: client, UserAgent: "overdue/" + version(),
 		Authorize: func(ctx context.Context, audience string) (string, error) {

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"overdue/internal/broker"
-	"overdue/internal/entities"
+	"overdue/internal/servicebus/entities"
 	"overdue/monitor"
 	"overdue/proxy"
 )

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"overdue/internal/entities"
+	"overdue/internal/servicebus/entities"
 )
 
 // maxTold bounds the names of which it is remembered what has been told: they come from outside.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"overdue/internal/dlq"
-	"overdue/internal/sblink"
-	"overdue/internal/visible"
+	"overdue/internal/escape"
+	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
 
@@ -126,9 +126,9 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 	if o.json {
 		return writeJSON(p.stdout, x)
 	}
-	fmt.Fprintf(p.stdout, "%s in %s: %s\n", visible.Text(id), x.Entity, x.Verdict)
+	fmt.Fprintf(p.stdout, "%s in %s: %s\n", escape.Text(id), x.Entity, x.Verdict)
 	for _, e := range x.Timeline {
-		if _, err = fmt.Fprintf(p.stdout, "  %s  %s\n", e.Time.Format(milliseconds), visible.Text(e.Text)); err != nil {
+		if _, err = fmt.Fprintf(p.stdout, "  %s  %s\n", e.Time.Format(milliseconds), escape.Text(e.Text)); err != nil {
 			return err
 		}
 	}
@@ -170,13 +170,13 @@ func (x *explanation) enqueued(l *dlq.Letter, where string) {
 // found is for a message that is where it was sent.
 func (x *explanation) found(l *dlq.Letter) {
 	x.waiting++
-	if l.State == sblink.Scheduled {
+	if l.State == link.Scheduled {
 		x.add(l.ScheduledTime, "activated", x.Entity, "becomes active; its time starts then")
 		return
 	}
 	x.enqueued(l, x.Entity)
 	state := "waits, or a consumer has it locked, which a peek does not tell"
-	if l.State == sblink.Deferred {
+	if l.State == link.Deferred {
 		state = "has been set aside (deferred)"
 	}
 	if l.DeliveryCount > 0 {
@@ -238,7 +238,7 @@ func (x *explanation) companion(l *dlq.Letter, c *scheduler.Companion, undone bo
 	case c.Kind == scheduler.KindSlot:
 		x.slots++
 		x.add(due, "companion", where, "the alarm of its slot rings")
-	case l.State == sblink.Scheduled:
+	case l.State == link.Scheduled:
 		x.watched++
 		x.add(due, "companion", where, "its companion rings")
 	default:

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"overdue/alert"
-	"overdue/internal/dlq"
+	"overdue/internal/operator/dlq"
 )
 
 // ask asks the process at listen.admin what was told of the message. Nothing may run there: the monitor may be elsewhere.

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"overdue/internal/sbclient"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -27,9 +27,9 @@ const (
 // hands are how an operator's command gets at messages. It looks and takes as the configuration says, and sends as an
 // app at an AMQP door does: what goes to monitored entities has its companions.
 type hands struct {
-	*patient                   // for looking and taking
-	app      *sbclient.Client  // of the door, for sending; nil when there is none
-	door     *sblink.Namespace // likewise, for what is sent as it is encoded
+	*patient                 // for looking and taking
+	app      *sdk.Client     // of the door, for sending; nil when there is none
+	door     *link.Namespace // likewise, for what is sent as it is encoded
 	ends     []func()
 }
 

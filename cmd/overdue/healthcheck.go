@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"overdue/internal/outbound"
+	"overdue/internal/httpclient"
 )
 
 // healthcheckCommand asks the process that was started with the same settings, which is
@@ -65,7 +65,7 @@ func thisMachine() *http.Transport { return &http.Transport{DisableKeepAlives: t
 
 // askReady asks /readyz. text says what is and what is not, check by check.
 func askReady(ctx context.Context, addr string) (ready bool, text string, err error) {
-	client := outbound.New(thisMachine(), askTimeout)
+	client := httpclient.New(thisMachine(), askTimeout)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz?verbose", nil)
 	if err != nil {
 		return false, "", fmt.Errorf("ask http://%s/readyz: %w", addr, err)

@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"overdue/internal/pipenet"
+	"overdue/internal/testing/pipenet"
 )
 
 // A probePort is a served admin port, on a network in memory.

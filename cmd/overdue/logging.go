@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/term"
 
-	"overdue/internal/visible"
+	"overdue/internal/escape"
 )
 
 // newLog logs to w in the configured format. The level can be changed while it runs.
@@ -29,7 +29,7 @@ func newLog(w io.Writer, c logConfig) (*zap.Logger, zap.AtomicLevel, error) {
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoder = oneLine{zapcore.NewConsoleEncoder(encoding)}
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(visible.NewWriter(w))), level)), level, nil
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(escape.NewWriter(w))), level)), level, nil
 }
 
 // oneLine keeps what is told of an entry on its line: fields are JSON, and a message is not.
@@ -38,13 +38,13 @@ type oneLine struct{ zapcore.Encoder }
 func (o oneLine) Clone() zapcore.Encoder { return oneLine{o.Encoder.Clone()} }
 
 func (o oneLine) EncodeEntry(e zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
-	e.Message = visible.Text(e.Message)
+	e.Message = escape.Text(e.Message)
 	return o.Encoder.EncodeEntry(e, fields)
 }
 
 // raw is w without escapes, for what moves the cursor or has a colour. No text from outside may go there as it is.
 func raw(w io.Writer) io.Writer {
-	if v, ok := w.(*visible.Writer); ok {
+	if v, ok := w.(*escape.Writer); ok {
 		return v.Unwrap()
 	}
 	return w

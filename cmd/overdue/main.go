@@ -20,7 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"overdue/internal/visible"
+	"overdue/internal/escape"
 )
 
 // Exit codes.
@@ -38,7 +38,7 @@ func main() {
 // and everything has been stopped.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	// Ids and names come from outside, and may be commands of a terminal.
-	p := &program{getenv: getenv, stdout: visible.NewWriter(stdout), stderr: visible.NewWriter(stderr)}
+	p := &program{getenv: getenv, stdout: escape.NewWriter(stdout), stderr: escape.NewWriter(stderr)}
 	root := p.rootCommand()
 	root.SetArgs(args)
 	root.SetOut(p.stdout)
@@ -57,7 +57,7 @@ func exitCode(err error, stderr io.Writer) int {
 		return 0
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		fmt.Fprintf(stderr, "overdue: %s\n", visible.Text(line))
+		fmt.Fprintf(stderr, "overdue: %s\n", escape.Text(line))
 	}
 	if usage := (*configError)(nil); errors.As(err, &usage) {
 		return exitUsage

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"overdue/internal/redisstore"
-	"overdue/internal/redistest"
+	"overdue/internal/testing/redistest"
 )
 
 // A process with a Redis says where operators look how that is, without a word of its password, and is ready and sends whatever

@@ -14,7 +14,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/broker"
-	"overdue/internal/door"
+	"overdue/internal/listener"
 	"overdue/monitor"
 	"overdue/proxy"
 )
@@ -44,7 +44,7 @@ type process struct {
 
 	broker      *broker.Broker           // nil when there is a namespace
 	brokerKey   broker.AuthorizationRule // our own, where the broker has keys
-	certificate *door.Certificate        // of the embedded broker; nil without TLS
+	certificate *listener.Certificate    // of the embedded broker; nil without TLS
 	namespace   *namespace
 	knowledge   *knowledge      // of entities
 	proxy       *proxy.Proxy    // nil without the role
@@ -53,11 +53,11 @@ type process struct {
 	pages       alert.Pool      // of the fleet; nil without Redis
 	reloads     bool            // the configuration may change
 
-	adminAddr       string            // as bound, like all of these
-	probesAddr      string            // "" without listen.probes
-	doorAddrs       []string          // of config.doors; none without a proxy
-	doorCertificate *door.Certificate // nil without TLS
-	brokerAddrs     []string          // the first is that of broker.listen
+	adminAddr       string                // as bound, like all of these
+	probesAddr      string                // "" without listen.probes
+	doorAddrs       []string              // of config.doors; none without a proxy
+	doorCertificate *listener.Certificate // nil without TLS
+	brokerAddrs     []string              // the first is that of broker.listen
 
 	headroom []byte // see heapHeadroom
 }
@@ -66,7 +66,7 @@ type process struct {
 // as is in use. A busy sidecar has some 8 MB in use and fills as much again twenty times a second; each collection
 // wakes every processor. It is memory that counts as in use and is never touched, so that
 // none stands behind it. Unlike a higher GOGC it adds the same to a small heap and to that of a broker in
-// which a million messages wait. bench/README.md has what it is worth.
+// which a million messages wait. test/bench/README.md has what it is worth.
 const heapHeadroom = 24 << 20
 
 // start makes and starts the rooms of a role. What had been started is stopped again

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/freeport"
+	"overdue/internal/testing/freeport"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/freeport"
+	"overdue/internal/testing/freeport"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )

@@ -13,13 +13,13 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/doctor"
-	"overdue/internal/sblink"
+	"overdue/internal/operator/doctor"
+	"overdue/internal/servicebus/link"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/spf13/cobra"
 
-	"overdue/internal/visible"
+	"overdue/internal/escape"
 )
 
 const (
@@ -250,9 +250,9 @@ func (p *program) send(ctx context.Context, c *config, entity string, template *
 		return errors.Join(err, writeJSON(p.stdout, r))
 	}
 	if err == nil && o.count == 1 {
-		_, err = fmt.Fprintf(p.stdout, "sent %s to %s\n", visible.Text(r.MessageIDs[0]), entity)
+		_, err = fmt.Fprintf(p.stdout, "sent %s to %s\n", escape.Text(r.MessageIDs[0]), entity)
 	} else if err == nil {
-		_, err = fmt.Fprintf(p.stdout, "sent %d messages to %s, %s to %s\n", r.Sent, entity, visible.Text(r.MessageIDs[0]), visible.Text(r.MessageIDs[r.Sent-1]))
+		_, err = fmt.Fprintf(p.stdout, "sent %d messages to %s, %s to %s\n", r.Sent, entity, escape.Text(r.MessageIDs[0]), escape.Text(r.MessageIDs[r.Sent-1]))
 	}
 	return err
 }
@@ -302,11 +302,11 @@ func (o *sendOptions) sendAll(ctx context.Context, sender *azservicebus.Sender, 
 // sendFailure says what to do where SDK and broker only say what went wrong.
 func sendFailure(entity string, err error) error {
 	var sdk *azservicebus.Error
-	condition := sblink.Condition(err)
+	condition := link.Condition(err)
 	switch isSDK := errors.As(err, &sdk); {
 	case errors.Is(err, azservicebus.ErrMessageTooLarge), condition == "amqp:link:message-size-exceeded":
 		return fmt.Errorf("the message is too large for %s; its tier bounds it, and its own limit if it has one", entity)
-	case isSDK && sdk.Code == azservicebus.CodeNotFound, condition == sblink.ConditionNotFound:
+	case isSDK && sdk.Code == azservicebus.CodeNotFound, condition == link.ConditionNotFound:
 		return fmt.Errorf("there is no queue or topic %q; create it, or correct the name", entity)
 	case isSDK && sdk.Code == azservicebus.CodeUnauthorizedAccess, condition == "amqp:unauthorized-access":
 		return fmt.Errorf("no right to send to %s, docs/rights.md says what it takes: %s", entity, doctor.Reason(err))

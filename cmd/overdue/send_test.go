@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"overdue/alert"
-	"overdue/internal/outbound"
+	"overdue/internal/httpclient"
 )
 
 // toldMost is how many events a process remembers to have told of: a page of recent history for who asks, about a MiB.
@@ -117,7 +117,7 @@ type toldEvent struct {
 
 // askTold asks the process at an admin port what it has told of messages with that id.
 func askTold(ctx context.Context, addr, messageID string) (all []toldEvent, err error) {
-	client := outbound.New(thisMachine(), askTimeout)
+	client := httpclient.New(thisMachine(), askTimeout)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/told?message-id="+url.QueryEscape(messageID), nil)
 	if err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"overdue/internal/doctor"
-	"overdue/internal/sbclient"
+	"overdue/internal/operator/doctor"
+	"overdue/internal/servicebus/sdk"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
@@ -26,7 +26,7 @@ const attachTimeout = 15 * time.Second
 // tries again when somebody doubts.
 type upstream struct {
 	ns     *namespace
-	client *sbclient.Client
+	client *sdk.Client
 	queue  string // the monitor queue
 	log    *zap.Logger
 	doubt  chan struct{} // somebody saw a write fail
@@ -41,7 +41,7 @@ type upstream struct {
 // errNotTried is the state before the first answer.
 var errNotTried = errors.New("not reached yet")
 
-func newUpstream(ns *namespace, client *sbclient.Client, queue string, log *zap.Logger) *upstream {
+func newUpstream(ns *namespace, client *sdk.Client, queue string, log *zap.Logger) *upstream {
 	return &upstream{ns: ns, client: client, queue: queue, log: log, doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
 }
 

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"overdue/internal/broker"
-	"overdue/internal/freeport"
+	"overdue/internal/testing/freeport"
 )
 
 // watchUpstream runs an upstream against addr until the test ends.

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	grammar "overdue/internal/address"
+	grammar "overdue/internal/servicebus/address"
 )
 
 // kind says what the values of a setting look like.

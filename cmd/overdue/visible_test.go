@@ -25,7 +25,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"overdue/internal/visible"
+	"overdue/internal/escape"
 )
 
 // hostileID is a message-id that a terminal would obey and a reader not see, or take for lines of ours.
@@ -65,7 +65,7 @@ func TestLogsHideNothing(t *testing.T) {
 		log := logsTo(t, &out, format).With(zap.String("with\u0085", hostileID))
 		log.Info(hostileID, zap.String("id", hostileID), zap.Error(errors.New(hostileID)), zap.Any("map", map[string]string{hostileID: hostileID}),
 			zap.Strings("list", []string{hostileID}), zap.ByteString("bytes", []byte(hostileID+"\x9b")), zap.Namespace(hostileID), zap.Stringer("by", bytes.NewBufferString(hostileID)))
-		if hidden := visible.Hidden(out.Bytes()); hidden != "" || bytes.Count(out.Bytes(), []byte("\n")) != 1 {
+		if hidden := escape.Hidden(out.Bytes()); hidden != "" || bytes.Count(out.Bytes(), []byte("\n")) != 1 {
 			t.Errorf("%s: %s, in %d lines; want one with nothing hidden:\n%s", format, hidden, bytes.Count(out.Bytes(), []byte("\n")), out.Bytes())
 		}
 		if format != "json" {
@@ -99,7 +99,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		if err := p.stop(); err != nil {
 			t.Errorf("stop: %v", err)
 		}
-		if hidden := visible.Hidden(logged.Bytes()); hidden != "" {
+		if hidden := escape.Hidden(logged.Bytes()); hidden != "" {
 			t.Errorf("the log has %s", hidden)
 		}
 	}()
@@ -114,7 +114,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		err := run(t.Context(), args, func(name string) string { return env[name] }, &stdout, &stderr)
 		exitCode(err, &stderr)
 		for name, out := range map[string][]byte{"stdout": stdout.Bytes(), "stderr": stderr.Bytes()} {
-			if hidden := visible.Hidden(out); hidden != "" {
+			if hidden := escape.Hidden(out); hidden != "" {
 				t.Errorf("overdue %q: %s has %s", args, name, hidden)
 			}
 		}
@@ -168,7 +168,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		}
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if hidden := visible.Hidden(body); hidden != "" || err != nil {
+		if hidden := escape.Hidden(body); hidden != "" || err != nil {
 			t.Errorf("GET %s has %s, %v", target, hidden, err)
 		}
 	}

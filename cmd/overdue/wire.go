@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/operations"
-	"overdue/internal/sbclient"
-	"overdue/internal/sblink"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
 	"overdue/monitor"
 	"overdue/proxy"
 	"overdue/scheduler"
@@ -135,7 +135,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 }
 
 // startKnowledge makes what is known of entities: by the embedded broker itself, or by the administration API.
-func (p *process) startKnowledge(ns *namespace, tokens sblink.TokenSource, doors []net.Listener) error {
+func (p *process) startKnowledge(ns *namespace, tokens link.TokenSource, doors []net.Listener) error {
 	if p.broker != nil {
 		source := newEmbeddedSource(p.broker, p.cfg.Broker.AutoCreate)
 		p.knowledge = newKnowledge(p.cfg, source, p.broker.Default().Changes, p.log)
@@ -173,7 +173,7 @@ func (p *process) warnOfDrops() {
 }
 
 // newMonitor gives the monitor its sinks: the log always, then those of the configuration.
-func (p *process) newMonitor(client *sbclient.Client, c monitor.Config) (*monitor.Worker, error) {
+func (p *process) newMonitor(client *sdk.Client, c monitor.Config) (*monitor.Worker, error) {
 	c.MonitorQueue = p.cfg.MonitorQueue
 	c.Settings, c.Describe = p.knowledge.monitored, p.knowledge.describe
 	c.Log, c.Adopt = p.log.Named("monitor"), p.cfg.adoptions()

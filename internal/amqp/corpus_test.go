@@ -26,7 +26,7 @@ type corpusCase struct {
 }
 
 // corpus returns the cases and how rhea and proton encode each; they agree to
-// the byte. The test in e2e/sdk runs both to see that they still do, and that
+// the byte. The test in test/sdk runs both to see that they still do, and that
 // they read what we write.
 func corpus(t *testing.T) (cases []corpusCase, golden map[string][]byte) {
 	t.Helper()

@@ -5,7 +5,7 @@ package broker
 import (
 	"strings"
 
-	grammar "overdue/internal/address"
+	grammar "overdue/internal/servicebus/address"
 )
 
 // subscriptionSegment stands between a topic and a subscription, in lower case.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // The annotations of Service Bus. The broker alone states them, but for the

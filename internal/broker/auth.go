@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/sas"
+	"overdue/internal/servicebus/sas"
 )
 
 // Claims are what a token lets its bearer do, one or several of them.

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/rights"
-	"overdue/internal/sas"
+	"overdue/internal/amqp/server"
+	"overdue/internal/servicebus/rights"
+	"overdue/internal/servicebus/sas"
 )
 
 // tokenTimeout is how long a connection may live until it has put a token.
-const tokenTimeout = amqpserver.FirstTokenTimeout
+const tokenTimeout = server.FirstTokenTimeout
 
 // maxGrants bounds the audiences of one connection; a client needs two per
 // entity.
@@ -28,7 +28,7 @@ const maxGrants = 20_000
 // used by the read loop and by the responder of $cbs.
 type access struct {
 	b    *Broker
-	peer *amqpserver.Conn
+	peer *server.Conn
 
 	mu      sync.Mutex
 	over    bool
@@ -41,7 +41,7 @@ type access struct {
 
 // begin takes in what the peer has proven by SASL, and starts waiting for its
 // first token.
-func (a *access) begin(b *Broker, peer *amqpserver.Conn) {
+func (a *access) begin(b *Broker, peer *server.Conn) {
 	a.b, a.peer = b, peer
 	a.home.begin(b, peer)
 	if !b.secured() {

@@ -15,8 +15,8 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/sas"
+	"overdue/internal/servicebus/sas"
+	"overdue/internal/testing/brokertest"
 )
 
 const (

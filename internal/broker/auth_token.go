@@ -6,7 +6,7 @@ import (
 	"errors"
 	"strings"
 
-	"overdue/internal/sas"
+	"overdue/internal/servicebus/sas"
 )
 
 // isSAS reports whether a token looks like a shared access signature.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 // transports runs a benchmark over both kinds of network. A pipe shows what

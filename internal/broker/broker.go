@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/queue"
+	"overdue/internal/amqp/server"
+	"overdue/internal/broker/queue"
 )
 
 // A Broker is one or many Service Bus namespaces, in memory, behind one AMQP
@@ -23,7 +23,7 @@ import (
 // mean the default one.
 type Broker struct {
 	cfg    Config
-	server *amqpserver.Server
+	server *server.Server
 	offset atomic.Int64   // broker's clock minus the machine's, in nanoseconds
 	links  sync.WaitGroup // goroutines of receiving links and movers
 
@@ -50,7 +50,7 @@ func New(cfg Config) (*Broker, error) {
 		b.links.Wait()
 		return nil, err
 	}
-	b.server = amqpserver.New(amqpserver.Config{
+	b.server = server.New(server.Config{
 		Handler: handler{b},
 		// The order of the service; .NET wants the first, everyone else takes
 		// ANONYMOUS. Who a client is, it says on $cbs, unless it takes PLAIN.
@@ -69,7 +69,7 @@ func New(cfg Config) (*Broker, error) {
 }
 
 // Serve accepts connections until the broker or ln is closed. It returns
-// amqpserver.ErrServerClosed after Shutdown or Close.
+// server.ErrServerClosed after Shutdown or Close.
 func (b *Broker) Serve(ln net.Listener) error { return b.server.Serve(ln) }
 
 // ServeConn serves one connection and returns when it has ended.

@@ -15,9 +15,9 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/pipenet"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
 )
 
 // These cases look behind the protocol, or need a broker of a special kind. What

@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
+	"overdue/internal/amqp/server"
 )
 
 // A connection has one pair of $cbs links; Go takes a refused second one as the
 // sign that the first is stuck, and starts over with a new connection.
 
-func (c *conn) attachCBSRequests(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp.Error) {
+func (c *conn) attachCBSRequests(l *server.SinkLink) (server.Sink, *amqp.Error) {
 	if c.cbs.sink {
 		return nil, errSecondCBS()
 	}
@@ -23,7 +23,7 @@ func (c *conn) attachCBSRequests(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp
 	return r, nil
 }
 
-func (c *conn) attachCBSReplies(l *amqpserver.SourceLink) (amqpserver.Source, *amqp.Error) {
+func (c *conn) attachCBSReplies(l *server.SourceLink) (server.Source, *amqp.Error) {
 	if c.cbs.source {
 		return nil, errSecondCBS()
 	}

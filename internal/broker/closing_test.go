@@ -9,7 +9,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 // The processors of the Java SDK detach with a credit open, so a message sent meanwhile goes to a link that nobody reads.

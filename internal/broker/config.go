@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // Bounds and defaults, those of a Standard namespace where it has any.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // Status says what an entity does.

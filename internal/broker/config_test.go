@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"overdue/internal/queue"
-	"overdue/internal/sas"
+	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/sas"
 )
 
 func TestConfigurationErrorsNameWhatIsWrong(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/queue"
-	"overdue/internal/rights"
+	"overdue/internal/amqp/server"
+	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/rights"
 )
 
 // handler is the Broker as amqpserver sees it; apart, so that its methods are
@@ -16,7 +16,7 @@ import (
 type handler struct{ b *Broker }
 
 // Connect lets everybody in, for the time being: see access.
-func (h handler) Connect(peer *amqpserver.Conn) (amqpserver.ConnHandler, *amqp.Error) {
+func (h handler) Connect(peer *server.Conn) (server.ConnHandler, *amqp.Error) {
 	c := &conn{b: h.b, peer: peer, ns: h.b.Default()}
 	c.txns.now = func() time.Time { return c.ns.Now() }
 	c.access.begin(h.b, peer)
@@ -26,7 +26,7 @@ func (h handler) Connect(peer *amqpserver.Conn) (amqpserver.ConnHandler, *amqp.E
 // A conn is one connection of a client. Its fields belong to the read loop.
 type conn struct {
 	b       *Broker
-	peer    *amqpserver.Conn
+	peer    *server.Conn
 	late    late       // what a fault delays
 	ns      *Namespace // constant once a link leads into it, see settle
 	access  access
@@ -42,7 +42,7 @@ func (c *conn) Closed(error) {
 }
 
 // AttachSink opens a link on which the client sends.
-func (c *conn) AttachSink(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp.Error) {
+func (c *conn) AttachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
 	class, err := c.admit(l.Attach())
 	if err != nil {
 		return nil, err
@@ -69,13 +69,13 @@ func (c *conn) AttachSink(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp.Error)
 		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to a dead-letter queue.")
 	}
 	if f := c.ns.faults.hit(OnAttach, a.name, ""); f != nil {
-		return sufferAttach(c, f, l.Refuse, l.Accept, func() (amqpserver.Sink, *amqp.Error) { return c.attachSender(l, &class) })
+		return sufferAttach(c, f, l.Refuse, l.Accept, func() (server.Sink, *amqp.Error) { return c.attachSender(l, &class) })
 	}
 	return c.attachSender(l, &class)
 }
 
 // attachSender opens a link on which the client sends to an entity.
-func (c *conn) attachSender(l *amqpserver.SinkLink, class *rights.Class) (amqpserver.Sink, *amqp.Error) {
+func (c *conn) attachSender(l *server.SinkLink, class *rights.Class) (server.Sink, *amqp.Error) {
 	e, err := c.openTarget(class)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (c *conn) attachSender(l *amqpserver.SinkLink, class *rights.Class) (amqpse
 }
 
 // AttachSource opens a link on which the client receives.
-func (c *conn) AttachSource(l *amqpserver.SourceLink) (amqpserver.Source, *amqp.Error) {
+func (c *conn) AttachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
 	class, err := c.admit(l.Attach())
 	if err != nil {
 		return nil, err
@@ -113,13 +113,13 @@ func (c *conn) AttachSource(l *amqpserver.SourceLink) (amqpserver.Source, *amqp.
 		return newResponder(c, l, a), nil
 	}
 	if f := c.ns.faults.hit(OnAttach, a.name, ""); f != nil {
-		return sufferAttach(c, f, l.Refuse, l.Accept, func() (amqpserver.Source, *amqp.Error) { return c.attachReceiver(l, a) })
+		return sufferAttach(c, f, l.Refuse, l.Accept, func() (server.Source, *amqp.Error) { return c.attachReceiver(l, a) })
 	}
 	return c.attachReceiver(l, a)
 }
 
 // attachReceiver opens a link on which the client receives from an entity.
-func (c *conn) attachReceiver(l *amqpserver.SourceLink, a address) (amqpserver.Source, *amqp.Error) {
+func (c *conn) attachReceiver(l *server.SourceLink, a address) (server.Source, *amqp.Error) {
 	e, err := c.ns.open(a.name)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (c *conn) attachReceiver(l *amqpserver.SourceLink, a address) (amqpserver.S
 }
 
 // receive is attachReceiver, once the link is one of the entity's.
-func (c *conn) receive(l *amqpserver.SourceLink, e *Entity, a address) (amqpserver.Source, *amqp.Error) {
+func (c *conn) receive(l *server.SourceLink, e *Entity, a address) (server.Source, *amqp.Error) {
 	sessionful := e.RequiresSession() && !a.deadLetter // the dead are in no session
 	switch filter, wantsSession := amqp.MapLookup(l.Attach().Source.Filter, sessionFilter); {
 	case sessionful && wantsSession:

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // Kind says what an entity is.

@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // Conditions of Service Bus that AMQP does not have.

@@ -9,7 +9,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 // What the service says in the frames of connections, sessions and links, as its

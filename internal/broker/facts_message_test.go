@@ -10,7 +10,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 // What stands in a delivery and how it is settled, as the SDKs take it apart.

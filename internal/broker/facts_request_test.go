@@ -12,8 +12,8 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/brokertest"
 )
 
 // What stands in the answers of $cbs and $management.

@@ -12,9 +12,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/pipenet"
-	"overdue/internal/testseed"
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/testseed"
 )
 
 // impatient retries fast, so that a run of many cuts stays short.

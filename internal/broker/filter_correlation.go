@@ -2,7 +2,7 @@
 
 package broker
 
-import "overdue/internal/sqlfilter"
+import "overdue/internal/broker/filter"
 
 // A correlation is a CorrelationFilter made ready for use: all that it names has
 // to be equal. Strings are compared with case. Numbers are equal when they are,
@@ -10,50 +10,50 @@ import "overdue/internal/sqlfilter"
 // choose the width everywhere. A number never equals a string.
 type correlation struct {
 	sys []struct {
-		property sqlfilter.SysProperty
-		want     sqlfilter.Value
+		property filter.SysProperty
+		want     filter.Value
 	}
 	user []struct {
 		name string
-		want sqlfilter.Value
+		want filter.Value
 	}
 }
 
 func newCorrelation(f *CorrelationFilter) *correlation {
 	c := &correlation{}
 	for _, field := range []struct {
-		property sqlfilter.SysProperty
+		property filter.SysProperty
 		want     *string
 	}{
-		{sqlfilter.CorrelationID, f.CorrelationID}, {sqlfilter.MessageID, f.MessageID}, {sqlfilter.To, f.To},
-		{sqlfilter.ReplyTo, f.ReplyTo}, {sqlfilter.Label, f.Label}, {sqlfilter.SessionID, f.SessionID},
-		{sqlfilter.ReplyToSessionID, f.ReplyToSessionID}, {sqlfilter.ContentType, f.ContentType},
+		{filter.CorrelationID, f.CorrelationID}, {filter.MessageID, f.MessageID}, {filter.To, f.To},
+		{filter.ReplyTo, f.ReplyTo}, {filter.Label, f.Label}, {filter.SessionID, f.SessionID},
+		{filter.ReplyToSessionID, f.ReplyToSessionID}, {filter.ContentType, f.ContentType},
 	} {
 		if field.want != nil {
 			c.sys = append(c.sys, struct {
-				property sqlfilter.SysProperty
-				want     sqlfilter.Value
-			}{field.property, sqlfilter.StringValue(*field.want)})
+				property filter.SysProperty
+				want     filter.Value
+			}{field.property, filter.StringValue(*field.want)})
 		}
 	}
 	for name, want := range f.Properties {
 		c.user = append(c.user, struct {
 			name string
-			want sqlfilter.Value
+			want filter.Value
 		}{name, filterValue(want)})
 	}
 	return c
 }
 
 // Match implements condition.
-func (c *correlation) Match(m sqlfilter.Message) (bool, error) {
+func (c *correlation) Match(m filter.Message) (bool, error) {
 	for i := range c.sys {
-		if !sqlfilter.Equal(m.Sys(c.sys[i].property), c.sys[i].want) {
+		if !filter.Equal(m.Sys(c.sys[i].property), c.sys[i].want) {
 			return false, nil
 		}
 	}
 	for i := range c.user {
-		if !sqlfilter.Equal(m.User(c.user[i].name), c.user[i].want) {
+		if !filter.Equal(m.User(c.user[i].name), c.user[i].want) {
 			return false, nil
 		}
 	}

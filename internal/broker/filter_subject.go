@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
-	"overdue/internal/sqlfilter"
+	"overdue/internal/broker/filter"
+	"overdue/internal/broker/queue"
 )
 
 // A subject is a message as filters see it. It takes the message apart when the
@@ -18,17 +18,17 @@ type subject struct {
 	parsed bool
 	m      amqp.Message
 	user   []userProperty // those that were set later in front of the sender's
-	sys    [sysProperties]sqlfilter.Value
+	sys    [sysProperties]filter.Value
 	known  uint32 // which of sys have been looked up, by bit
 }
 
 // sysProperties is how many there are.
-const sysProperties = int(sqlfilter.Size) + 1
+const sysProperties = int(filter.Size) + 1
 
 // A userProperty is an application property.
 type userProperty struct {
 	name  string
-	value sqlfilter.Value
+	value filter.Value
 	raw   amqp.Raw // as the sender encoded it; nil where it was set later, to set
 	set   any
 }
@@ -89,7 +89,7 @@ func (s *subject) loadSent(raw amqp.Raw) {
 		p := userProperty{name: part(pairs.StringBytes())}
 		rest := pairs.Rest()
 		if pairs.IsText() {
-			p.value = sqlfilter.StringValue(part(pairs.StringBytes()))
+			p.value = filter.StringValue(part(pairs.StringBytes()))
 		} else {
 			p.value = filterValue(pairs.Value())
 		}
@@ -112,16 +112,16 @@ func (s *subject) find(name string) *userProperty {
 	return nil
 }
 
-// User implements sqlfilter.Message.
-func (s *subject) User(name string) sqlfilter.Value {
+// User implements filter.Message.
+func (s *subject) User(name string) filter.Value {
 	if p := s.find(name); p != nil {
 		return p.value
 	}
-	return sqlfilter.Value{}
+	return filter.Value{}
 }
 
-// Sys implements sqlfilter.Message.
-func (s *subject) Sys(p sqlfilter.SysProperty) sqlfilter.Value {
+// Sys implements filter.Message.
+func (s *subject) Sys(p filter.SysProperty) filter.Value {
 	if bit := uint32(1) << p; s.known&bit == 0 {
 		s.known |= bit
 		s.sys[p] = s.lookSys(p)
@@ -130,70 +130,70 @@ func (s *subject) Sys(p sqlfilter.SysProperty) sqlfilter.Value {
 }
 
 // sysFields are the places in the properties section that are plain text.
-var sysFields = map[sqlfilter.SysProperty]int{
-	sqlfilter.To:               amqp.PropertyTo,
-	sqlfilter.Label:            amqp.PropertySubject,
-	sqlfilter.ReplyTo:          amqp.PropertyReplyTo,
-	sqlfilter.ContentType:      amqp.PropertyContentType,
-	sqlfilter.ReplyToSessionID: amqp.PropertyReplyToGroupID,
+var sysFields = map[filter.SysProperty]int{
+	filter.To:               amqp.PropertyTo,
+	filter.Label:            amqp.PropertySubject,
+	filter.ReplyTo:          amqp.PropertyReplyTo,
+	filter.ContentType:      amqp.PropertyContentType,
+	filter.ReplyToSessionID: amqp.PropertyReplyToGroupID,
 }
 
-func (s *subject) lookSys(p sqlfilter.SysProperty) sqlfilter.Value {
+func (s *subject) lookSys(p filter.SysProperty) filter.Value {
 	v := s.view
 	switch p {
-	case sqlfilter.MessageID:
-		return sqlfilter.StringValue(v.MessageID)
-	case sqlfilter.SessionID:
+	case filter.MessageID:
+		return filter.StringValue(v.MessageID)
+	case filter.SessionID:
 		if v.HasSession {
-			return sqlfilter.StringValue(v.SessionID)
+			return filter.StringValue(v.SessionID)
 		}
-	case sqlfilter.EnqueuedTime:
-		return sqlfilter.TimeValue(v.EnqueuedTime)
-	case sqlfilter.ScheduledEnqueueTime:
+	case filter.EnqueuedTime:
+		return filter.TimeValue(v.EnqueuedTime)
+	case filter.ScheduledEnqueueTime:
 		if !v.ScheduledEnqueueTime.IsZero() {
-			return sqlfilter.TimeValue(v.ScheduledEnqueueTime)
+			return filter.TimeValue(v.ScheduledEnqueueTime)
 		}
-	case sqlfilter.ExpiresAt:
+	case filter.ExpiresAt:
 		if !v.ExpiresAt.IsZero() {
-			return sqlfilter.TimeValue(v.ExpiresAt)
+			return filter.TimeValue(v.ExpiresAt)
 		}
-	case sqlfilter.TimeToLive:
+	case filter.TimeToLive:
 		if v.TTL > 0 {
-			return sqlfilter.DurationValue(v.TTL)
+			return filter.DurationValue(v.TTL)
 		}
-		return sqlfilter.Forever
-	case sqlfilter.DeliveryCount:
-		return sqlfilter.IntValue(int64(v.DeliveryCount))
-	case sqlfilter.SequenceNumber:
-		return sqlfilter.IntValue(v.SequenceNumber)
-	case sqlfilter.EnqueuedSequenceNumber:
-		return sqlfilter.IntValue(v.EnqueuedSequenceNumber)
-	case sqlfilter.Size:
-		return sqlfilter.IntValue(int64(len(v.Body)))
-	case sqlfilter.CorrelationID:
+		return filter.Forever
+	case filter.DeliveryCount:
+		return filter.IntValue(int64(v.DeliveryCount))
+	case filter.SequenceNumber:
+		return filter.IntValue(v.SequenceNumber)
+	case filter.EnqueuedSequenceNumber:
+		return filter.IntValue(v.EnqueuedSequenceNumber)
+	case filter.Size:
+		return filter.IntValue(int64(len(v.Body)))
+	case filter.CorrelationID:
 		s.load()
 		if _, has := amqp.ListField(s.m.Properties, amqp.PropertyCorrelationID); has {
 			if id, err := nameField(s.m.Properties, amqp.PropertyCorrelationID, "correlation-id"); err == nil {
-				return sqlfilter.StringValue(id)
+				return filter.StringValue(id)
 			}
 		}
-	case sqlfilter.PartitionKey:
+	case filter.PartitionKey:
 		return s.annotation(annPartitionKey)
-	case sqlfilter.ViaPartitionKey:
+	case filter.ViaPartitionKey:
 		return s.annotation(annViaPartitionKey)
 	default:
 		s.load()
 		if r, has := amqp.ListField(s.m.Properties, sysFields[p]); has && r.IsText() {
-			return sqlfilter.StringValue(string(r.StringBytes()))
+			return filter.StringValue(string(r.StringBytes()))
 		}
 	}
-	return sqlfilter.NullValue()
+	return filter.NullValue()
 }
 
-func (s *subject) annotation(name string) sqlfilter.Value {
+func (s *subject) annotation(name string) filter.Value {
 	s.load()
 	if r, has := amqp.MapLookup(s.m.MessageAnnotations, name); has && r.IsText() {
-		return sqlfilter.StringValue(string(r.StringBytes()))
+		return filter.StringValue(string(r.StringBytes()))
 	}
-	return sqlfilter.NullValue()
+	return filter.NullValue()
 }

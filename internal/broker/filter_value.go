@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/sqlfilter"
+	"overdue/internal/broker/filter"
 )
 
 // Types of .NET that AMQP does not have. They travel as described values.
@@ -22,61 +22,61 @@ const epochTicks = 621355968000000000
 
 // filterValue returns a value of a message, or of a filter's parameter, as
 // filters see it.
-func filterValue(v any) sqlfilter.Value {
+func filterValue(v any) filter.Value {
 	switch v := v.(type) {
 	case amqp.Symbol:
-		return sqlfilter.StringValue(string(v))
+		return filter.StringValue(string(v))
 	case amqp.Char:
-		return sqlfilter.StringValue(string(rune(v)))
+		return filter.StringValue(string(rune(v)))
 	case amqp.UUID:
-		return sqlfilter.GUIDValue(v)
+		return filter.GUIDValue(v)
 	case amqp.Timestamp:
-		return sqlfilter.TimeValue(v.Time())
+		return filter.TimeValue(v.Time())
 	case amqp.Described:
 		return describedValue(v)
 	}
-	return sqlfilter.ValueOf(v)
+	return filter.ValueOf(v)
 }
 
-func describedValue(v amqp.Described) sqlfilter.Value {
+func describedValue(v amqp.Described) filter.Value {
 	name, _ := v.Descriptor.(amqp.Symbol)
 	switch ticks, _ := v.Value.(int64); name {
 	case typeTimeSpan:
-		return sqlfilter.TicksValue(ticks)
+		return filter.TicksValue(ticks)
 	case typeOffset:
 		const perSecond = int64(time.Second / 100)
 		since := ticks - epochTicks
-		return sqlfilter.TimeValue(time.Unix(since/perSecond, since%perSecond*100))
+		return filter.TimeValue(time.Unix(since/perSecond, since%perSecond*100))
 	case typeURI:
 		if s, ok := v.Value.(string); ok {
-			return sqlfilter.StringValue(s)
+			return filter.StringValue(s)
 		}
 	}
-	return sqlfilter.OpaqueValue()
+	return filter.OpaqueValue()
 }
 
 // wireValue returns v as a message carries it. Where the property had a value of
 // the same kind before, was, its type is kept.
-func wireValue(v sqlfilter.Value, was any) any {
+func wireValue(v filter.Value, was any) any {
 	switch v.Kind() {
-	case sqlfilter.Bool:
+	case filter.Bool:
 		return v.Bool()
-	case sqlfilter.Int:
+	case filter.Int:
 		return wireInteger(v.Int(), was)
-	case sqlfilter.Uint:
+	case filter.Uint:
 		return v.Uint()
-	case sqlfilter.Float:
+	case filter.Float:
 		if _, ok := was.(float32); ok {
 			return float32(v.Float())
 		}
 		return v.Float()
-	case sqlfilter.String:
+	case filter.String:
 		return v.Text()
-	case sqlfilter.GUID:
+	case filter.GUID:
 		return amqp.UUID(v.GUID())
-	case sqlfilter.Time:
+	case filter.Time:
 		return amqp.TimestampOf(v.Time())
-	case sqlfilter.Duration:
+	case filter.Duration:
 		return amqp.Described{Descriptor: typeTimeSpan, Value: v.Ticks()}
 	}
 	return nil

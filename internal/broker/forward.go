@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // maxHops is how often a message is forwarded. A topic counts, too.

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // However long it takes to deliver, or wherever the clock jumps meanwhile.

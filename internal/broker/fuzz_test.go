@@ -10,7 +10,7 @@ import (
 	sdk "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // operationNames are the operations in an order that does not change, and one

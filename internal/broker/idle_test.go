@@ -14,7 +14,7 @@ import (
 	sdk "github.com/Azure/go-amqp"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 func idleRules(c *broker.Config) {

@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
-	"overdue/internal/rights"
+	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/rights"
 )
 
 // ingestBatch reads the messages of a batch. What the envelope says of itself

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
+	"overdue/internal/amqp/server"
 )
 
 // encode encodes a message with go-amqp, which knows nothing of our codec.
@@ -238,7 +238,7 @@ func TestTransfersOfAnotherKindAreRefused(t *testing.T) {
 	q, _ := b.Queue("q")
 	s := &sender{entity: b.Default().find("q")}
 	body := encode(t, sdk.NewMessage(nil))
-	d := &amqpserver.Delivery{Payload: body, Format: 7}
+	d := &server.Delivery{Payload: body, Format: 7}
 	if err := s.store(d); err == nil || err.Condition != amqp.ErrCondNotImplemented {
 		t.Errorf("a transfer of another format: %v, want not-implemented", err)
 	}

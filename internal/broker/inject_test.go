@@ -16,8 +16,8 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/sas"
+	"overdue/internal/servicebus/sas"
+	"overdue/internal/testing/brokertest"
 )
 
 // briefly is a context for operations that are not to succeed: the client tries

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // What tests and operators do to a namespace and no client can.

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/sas"
+	"overdue/internal/amqp/server"
+	"overdue/internal/servicebus/sas"
 )
 
 // defaultKeyName is the key that every namespace of Service Bus comes with, and
@@ -30,7 +30,7 @@ type home struct {
 	settled   bool // links lead into it: what is named later does not count
 }
 
-func (h *home) begin(b *Broker, peer *amqpserver.Conn) {
+func (h *home) begin(b *Broker, peer *server.Conn) {
 	h.host = b.homeOfHost(peer.Hostname())
 	h.key = b.homeOfKey(keyNameOf(peer.SASL()))
 }

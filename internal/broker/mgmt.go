@@ -4,7 +4,7 @@ package broker
 
 import (
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // management answers the requests on the $management node of one entity, or of

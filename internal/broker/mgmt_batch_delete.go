@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // maxBatchDelete is the most messages that one request deletes, that of a Premium namespace.

@@ -5,7 +5,7 @@ package broker
 import (
 	"errors"
 
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // cancelScheduled removes scheduled messages, all or none.

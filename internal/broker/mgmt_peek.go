@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // maxPeek is the most messages that one peek returns.

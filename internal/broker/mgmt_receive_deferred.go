@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 const (

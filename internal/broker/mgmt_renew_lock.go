@@ -4,7 +4,7 @@ package broker
 
 import (
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // renewLock lets locks run anew, all or none, whichever connection they were

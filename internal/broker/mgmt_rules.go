@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // The rules of a subscription, over its own $management node. The names and

@@ -6,7 +6,7 @@ import (
 	"bytes"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // schedule stores messages that become active later, all or none, and returns

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // session reads the name of the session that an operation is about. "" is one.

@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // dispositions are the outcomes of update-disposition. "defered" is how the

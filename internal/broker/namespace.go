@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 var (

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // QueueInfo is a queue as it stands.

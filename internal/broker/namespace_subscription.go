@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // SubscriptionInfo is a subscription as it stands.

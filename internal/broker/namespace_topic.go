@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // TopicInfo is a topic as it stands.

@@ -4,7 +4,7 @@ package broker
 
 import (
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // What doors that are not AMQP do with an address. They are refused what a link

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"overdue/internal/amqp"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 // A raw is a client that shows what stands in each frame: for what the SDKs look

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/queue"
+	"overdue/internal/amqp/server"
+	"overdue/internal/broker/queue"
 )
 
 // A receiver gives the messages of a queue to a client.
@@ -19,7 +19,7 @@ import (
 // takes its credit back takes nothing.
 type receiver struct {
 	conn     *conn
-	link     *amqpserver.SourceLink
+	link     *server.SourceLink
 	entity   *Entity
 	queue    *queue.Queue   // the entity's, or one of its dead-letter queues
 	session  *queue.Session // whose messages they are, nil: the queue has none
@@ -28,7 +28,7 @@ type receiver struct {
 }
 
 // Flow passes the client's credit on to the queue.
-func (r *receiver) Flow(f amqpserver.Flow) {
+func (r *receiver) Flow(f server.Flow) {
 	r.entity.touch()
 	if f.Added != 0 {
 		r.consumer.AddCredit(f.Added)
@@ -91,7 +91,7 @@ func (r *receiver) fault() error {
 		select {
 		case <-t.C:
 		case <-r.link.Done():
-			return amqpserver.ErrLinkGone
+			return server.ErrLinkGone
 		}
 	}
 	switch {
@@ -102,7 +102,7 @@ func (r *receiver) fault() error {
 	default:
 		return nil
 	}
-	return amqpserver.ErrLinkGone
+	return server.ErrLinkGone
 }
 
 // send transmits one delivery, encoded into buf, which it returns.
@@ -116,12 +116,12 @@ func (r *receiver) send(buf []byte, d *queue.Delivery) ([]byte, error) {
 		return buf, err
 	}
 	t := tag(d.LockToken)
-	out := amqpserver.Outgoing{Tag: t[:], Payload: payload, Settled: r.delete, Token: d.LockToken}
+	out := server.Outgoing{Tag: t[:], Payload: payload, Settled: r.delete, Token: d.LockToken}
 	if r.delete {
 		out.Commit = func() bool { return r.queue.Complete(d.LockToken) == nil }
 	}
 	_, err = r.link.SendOut(out)
-	if errors.Is(err, amqpserver.ErrWithheld) {
+	if errors.Is(err, server.ErrWithheld) {
 		// Its lock lapsed while the client did not read: no longer ours to give, unlike the credit.
 		r.consumer.AddCredit(1)
 		err = nil
@@ -139,9 +139,9 @@ func (r *receiver) giveBack(err error, ds []queue.Delivery) {
 	// A token that is lost has lapsed or was completed by send: nothing to do.
 	_ = r.queue.ReleaseAll(tokens)
 	switch {
-	case errors.Is(err, amqpserver.ErrLinkGone):
+	case errors.Is(err, server.ErrLinkGone):
 		return
-	case errors.Is(err, amqpserver.ErrNoCredit):
+	case errors.Is(err, server.ErrNoCredit):
 		// The client has taken back what the queue had spent already, and the queue would
 		// set it off against the credit that comes next.
 		r.consumer.AddCredit(int64(len(ds)))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
+	"overdue/internal/amqp/server"
 )
 
 // Bounds of the requests that wait for one link to return their responses. A
@@ -26,7 +26,7 @@ const (
 type responder struct {
 	conn     *conn
 	ns       *Namespace // of conn when the link was attached
-	link     *amqpserver.SourceLink
+	link     *server.SourceLink
 	node     address
 	detached func() // told of the end, may be nil
 
@@ -40,12 +40,12 @@ type responder struct {
 
 // A job is a request with the way back to its delivery.
 type job struct {
-	delivery *amqpserver.Delivery
+	delivery *server.Delivery
 	from     *requests
 	request  *request
 }
 
-func newResponder(c *conn, l *amqpserver.SourceLink, node address) *responder {
+func newResponder(c *conn, l *server.SourceLink, node address) *responder {
 	r := &responder{conn: c, ns: c.ns, link: l, node: node.folded(), wake: make(chan struct{}, 1)}
 	c.replies.add(r)
 	c.b.links.Go(r.run)
@@ -76,7 +76,7 @@ func (r *responder) accept(j job) *amqp.Error {
 }
 
 // Flow may bring the credit that a response waits for.
-func (r *responder) Flow(f amqpserver.Flow) {
+func (r *responder) Flow(f server.Flow) {
 	r.signal()
 	if f.Drain {
 		r.link.Drained()
@@ -84,7 +84,7 @@ func (r *responder) Flow(f amqpserver.Flow) {
 }
 
 // Disposition has nothing to do: responses are sent settled.
-func (r *responder) Disposition([]*amqpserver.Outgone, amqp.DeliveryState, bool) {}
+func (r *responder) Disposition([]*server.Outgone, amqp.DeliveryState, bool) {}
 
 // Detached ends run.
 func (r *responder) Detached(*amqp.Error) {
@@ -181,11 +181,11 @@ func (r *responder) next() (job, bool) {
 func (r *responder) send(payload []byte) bool {
 	for {
 		// Responses are settled, so a tag need not be unique.
-		_, err := r.link.SendOut(amqpserver.Outgoing{Tag: []byte{0}, Payload: payload, Settled: true})
+		_, err := r.link.SendOut(server.Outgoing{Tag: []byte{0}, Payload: payload, Settled: true})
 		switch {
 		case err == nil:
 			return true
-		case !errors.Is(err, amqpserver.ErrNoCredit):
+		case !errors.Is(err, server.ErrNoCredit):
 			return false
 		}
 		// Credit was taken back; wait for more. The wake-up spent here is not

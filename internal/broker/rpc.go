@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/rights"
+	"overdue/internal/amqp/server"
+	"overdue/internal/servicebus/rights"
 )
 
 // $management and $cbs are asked in messages: a link takes requests, another
@@ -24,13 +24,13 @@ type answerer func(*request) response
 // requests takes the requests of one link.
 type requests struct {
 	conn     *conn
-	link     *amqpserver.SinkLink
+	link     *server.SinkLink
 	node     address
 	answer   answerer
 	detached func() // told of the end, may be nil
 }
 
-func newRequests(c *conn, l *amqpserver.SinkLink, node address, answer answerer) *requests {
+func newRequests(c *conn, l *server.SinkLink, node address, answer answerer) *requests {
 	l.Reply.Credit = requestCredit
 	return &requests{conn: c, link: l, node: node.folded(), answer: func(req *request) response {
 		if e := rights.AmbiguousRequest(&req.message); e != nil {
@@ -42,7 +42,7 @@ func newRequests(c *conn, l *amqpserver.SinkLink, node address, answer answerer)
 
 // Deliver hands the request to the link that returns the response. A request
 // that cannot be answered is rejected, because its client would wait for ever.
-func (r *requests) Deliver(d *amqpserver.Delivery) {
+func (r *requests) Deliver(d *server.Delivery) {
 	req, err := readRequest(d.Payload)
 	if err == nil {
 		if name, named := req.property("associated-link-name"); named {
@@ -70,7 +70,7 @@ func (r *requests) Detached(*amqp.Error) {
 	}
 }
 
-func (r *requests) settle(d *amqpserver.Delivery, st amqp.DeliveryState) {
+func (r *requests) settle(d *server.Delivery, st amqp.DeliveryState) {
 	if !d.Settled {
 		r.link.Settle(d, st)
 	}
@@ -82,7 +82,7 @@ type replies struct{ all []*responder }
 // find returns the link that a response goes to, nil if there is none. One in
 // the session of the request is preferred. A client that names none that exists
 // gets the response on the only one in its session.
-func (rs *replies) find(replyTo string, node address, session *amqpserver.Session) *responder {
+func (rs *replies) find(replyTo string, node address, session *server.Session) *responder {
 	var named, near *responder
 	neighbours := 0
 	for _, r := range rs.all {

@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"overdue/internal/sqlfilter"
+	"overdue/internal/broker/filter"
 )
 
 // A rule is a RuleConfig made ready for use. Immutable.
@@ -17,18 +17,18 @@ type rule struct {
 	cfg       RuleConfig
 	created   time.Time
 	condition condition
-	action    *sqlfilter.Action // nil: none
+	action    *filter.Action // nil: none
 }
 
 // A condition is what a filter comes down to.
 type condition interface {
-	Match(sqlfilter.Message) (bool, error)
+	Match(filter.Message) (bool, error)
 }
 
 // always is a condition that does not look.
 type always bool
 
-func (a always) Match(sqlfilter.Message) (bool, error) { return bool(a), nil }
+func (a always) Match(filter.Message) (bool, error) { return bool(a), nil }
 
 func newRule(cfg RuleConfig, now time.Time) (*rule, error) {
 	r := &rule{cfg: cfg, created: now}
@@ -51,7 +51,7 @@ func (r *rule) compile() error {
 	case a.SQL != "" && a.Unknown != nil:
 		return fmt.Errorf("the action is of two kinds")
 	case a.SQL != "":
-		if r.action, err = sqlfilter.ParseAction(a.SQL, a.Parameters); err != nil {
+		if r.action, err = filter.ParseAction(a.SQL, a.Parameters); err != nil {
 			return fmt.Errorf("the action: %w", err)
 		}
 	}
@@ -69,7 +69,7 @@ func newCondition(f *Filter) (condition, error) {
 	case kinds > 1:
 		return nil, fmt.Errorf("it is of %d kinds", kinds)
 	case f.SQL != nil:
-		return sqlfilter.ParseFilter(f.SQL.Expression, f.SQL.Parameters)
+		return filter.ParseFilter(f.SQL.Expression, f.SQL.Parameters)
 	case f.Correlation != nil:
 		return newCorrelation(f.Correlation), nil
 	}

@@ -4,14 +4,14 @@ package broker
 
 import (
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/queue"
+	"overdue/internal/amqp/server"
+	"overdue/internal/broker/queue"
 )
 
 // A sender takes what a client sends to a queue or a topic.
 type sender struct {
 	conn   *conn
-	link   *amqpserver.SinkLink
+	link   *server.SinkLink
 	entity *Entity
 }
 
@@ -28,7 +28,7 @@ func batchProperties(size uint64) amqp.Raw {
 }
 
 // Deliver stores one message or one batch and says what became of it.
-func (s *sender) Deliver(d *amqpserver.Delivery) {
+func (s *sender) Deliver(d *server.Delivery) {
 	if f := s.conn.ns.faults.hit(OnSend, s.entity.path, ""); f != nil {
 		s.conn.suffer(f, s.link, func(refusal *amqp.Error) {
 			if refusal == nil {
@@ -43,7 +43,7 @@ func (s *sender) Deliver(d *amqpserver.Delivery) {
 	s.settle(d, s.store(d))
 }
 
-func (s *sender) settle(d *amqpserver.Delivery, refusal *amqp.Error) {
+func (s *sender) settle(d *server.Delivery, refusal *amqp.Error) {
 	txn, _ := d.State.(*amqp.TransactionalState)
 	switch {
 	case d.Settled && txn != nil && refusal != nil:
@@ -59,7 +59,7 @@ func (s *sender) settle(d *amqpserver.Delivery, refusal *amqp.Error) {
 // Detached forgets the link: nothing of a sender outlives its deliveries.
 func (s *sender) Detached(*amqp.Error) { s.entity.links.remove(s.link) }
 
-func (s *sender) store(d *amqpserver.Delivery) *amqp.Error {
+func (s *sender) store(d *server.Delivery) *amqp.Error {
 	txn, err := transactionOf(d.State)
 	if err != nil {
 		return err

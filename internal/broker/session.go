@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/queue"
+	"overdue/internal/amqp/server"
+	"overdue/internal/broker/queue"
 )
 
 const (
@@ -31,7 +31,7 @@ const defaultSessionWait = time.Minute
 
 // attachSession opens a link on which the client receives the messages of the
 // session that its filter asks for.
-func (c *conn) attachSession(l *amqpserver.SourceLink, e *Entity, filter amqp.Raw) (amqpserver.Source, *amqp.Error) {
+func (c *conn) attachSession(l *server.SourceLink, e *Entity, filter amqp.Raw) (server.Source, *amqp.Error) {
 	id, named, refusal := wantedSession(filter)
 	if refusal != nil {
 		return nil, refusal
@@ -54,7 +54,7 @@ func (c *conn) attachSession(l *amqpserver.SourceLink, e *Entity, filter amqp.Ra
 
 // acceptNext answers a deferred attach with the next session, unless the link
 // ends before there is one.
-func (c *conn) acceptNext(l *amqpserver.SourceLink, e *Entity) {
+func (c *conn) acceptNext(l *server.SourceLink, e *Entity) {
 	s, err := e.queue.NextSession(l.Done())
 	if err != nil {
 		e.links.remove(l)
@@ -75,7 +75,7 @@ func (c *conn) acceptNext(l *amqpserver.SourceLink, e *Entity) {
 }
 
 // receiveSession makes the receiver of a session that was just locked.
-func (c *conn) receiveSession(l *amqpserver.SourceLink, e *Entity, s *queue.Session) *receiver {
+func (c *conn) receiveSession(l *server.SourceLink, e *Entity, s *queue.Session) *receiver {
 	properties, start := amqp.BeginMap(nil)
 	properties = amqp.AppendSymbol(properties, linkLockedUntil)
 	properties = amqp.AppendLong(properties, ticks(s.LockedUntil()))

@@ -13,7 +13,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 const sessionFilter = amqp.Symbol("com.microsoft:session-filter")

@@ -7,14 +7,14 @@ import (
 	"slices"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/queue"
+	"overdue/internal/amqp/server"
+	"overdue/internal/broker/queue"
 )
 
 // Disposition settles deliveries the way their client says, all in one go. A
 // client that waits for it is answered with the outcome it stated, or with
 // rejected and the reason.
-func (r *receiver) Disposition(ds []*amqpserver.Outgone, st amqp.DeliveryState, settled bool) {
+func (r *receiver) Disposition(ds []*server.Outgone, st amqp.DeliveryState, settled bool) {
 	if f := r.conn.ns.faults.hit(OnSettle, r.entity.path, ""); f != nil {
 		ds = slices.Clone(ds) // they are ours during the call only
 		r.conn.suffer(f, r.link, func(refusal *amqp.Error) {
@@ -30,7 +30,7 @@ func (r *receiver) Disposition(ds []*amqpserver.Outgone, st amqp.DeliveryState, 
 	r.dispose(ds, st, settled)
 }
 
-func (r *receiver) dispose(ds []*amqpserver.Outgone, st amqp.DeliveryState, settled bool) {
+func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled bool) {
 	if txn, ok := st.(*amqp.TransactionalState); ok {
 		r.dispositionIn(txn, ds, settled)
 		return

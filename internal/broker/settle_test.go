@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 func TestOutcomesMeanWhatTheSDKsMean(t *testing.T) {

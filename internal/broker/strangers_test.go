@@ -12,8 +12,8 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
-	"overdue/internal/pipenet"
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
 )
 
 func TestWhatAStrangerMayCostIsBounded(t *testing.T) {

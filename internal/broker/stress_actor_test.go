@@ -14,8 +14,8 @@ import (
 	sdk "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
-	"overdue/internal/pipenet"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/pipenet"
 )
 
 // A world is the scene of the stress test.

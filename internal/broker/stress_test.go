@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"overdue/internal/pipenet"
-	"overdue/internal/queue"
-	"overdue/internal/testseed"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/testseed"
 )
 
 // TestNoMessageIsLostOrDoubledWhateverHappensAtOnce lets clients send, receive

@@ -4,7 +4,7 @@ package broker
 
 import (
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // What AMQP lets a link ask for beyond an entity's messages. Microsoft's page on JMS over AMQP

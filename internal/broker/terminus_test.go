@@ -10,7 +10,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 func TestLinksThatAskForMoreThanThereIsAreRefused(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // Why a topic dead-letters a message in a subscription instead of giving it out.

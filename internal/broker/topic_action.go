@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"overdue/internal/amqp"
-	"overdue/internal/queue"
-	"overdue/internal/sqlfilter"
+	"overdue/internal/broker/filter"
+	"overdue/internal/broker/queue"
 )
 
 // altered is a subject with the changes that an action makes for one copy. What
@@ -18,30 +18,30 @@ type altered struct {
 	*subject
 	set  []queue.Property
 	gone []string // names, as the action spells them
-	sys  map[sqlfilter.SysProperty]sqlfilter.Value
+	sys  map[filter.SysProperty]filter.Value
 }
 
-// User implements sqlfilter.Message.
-func (a *altered) User(name string) sqlfilter.Value {
+// User implements filter.Message.
+func (a *altered) User(name string) filter.Value {
 	if i := indexFold(a.set, name); i >= 0 {
 		return filterValue(a.set[i].Value)
 	}
 	if containsFold(a.gone, name) {
-		return sqlfilter.Value{}
+		return filter.Value{}
 	}
 	return a.subject.User(name)
 }
 
-// Sys implements sqlfilter.Message.
-func (a *altered) Sys(p sqlfilter.SysProperty) sqlfilter.Value {
+// Sys implements filter.Message.
+func (a *altered) Sys(p filter.SysProperty) filter.Value {
 	if v, ok := a.sys[p]; ok {
 		return v
 	}
 	return a.subject.Sys(p)
 }
 
-// SetUser implements sqlfilter.Mutable.
-func (a *altered) SetUser(name string, v sqlfilter.Value) {
+// SetUser implements filter.Mutable.
+func (a *altered) SetUser(name string, v filter.Value) {
 	if i := indexFold(a.set, name); i >= 0 {
 		a.set[i].Value = wireValue(v, a.set[i].Value)
 		return
@@ -53,7 +53,7 @@ func (a *altered) SetUser(name string, v sqlfilter.Value) {
 	a.set = append(a.set, queue.Property{Key: name, Value: wireValue(v, was)})
 }
 
-// RemoveUser implements sqlfilter.Mutable.
+// RemoveUser implements filter.Mutable.
 func (a *altered) RemoveUser(name string) {
 	if i := indexFold(a.set, name); i >= 0 {
 		a.set = slices.Delete(a.set, i, i+1)
@@ -61,16 +61,16 @@ func (a *altered) RemoveUser(name string) {
 	a.gone = append(a.gone, name)
 }
 
-// SetSys implements sqlfilter.Mutable.
-func (a *altered) SetSys(p sqlfilter.SysProperty, v sqlfilter.Value) error {
+// SetSys implements filter.Mutable.
+func (a *altered) SetSys(p filter.SysProperty, v filter.Value) error {
 	if len(v.Text()) > maxIDLength {
 		switch p {
-		case sqlfilter.MessageID, sqlfilter.SessionID, sqlfilter.PartitionKey, sqlfilter.ViaPartitionKey:
+		case filter.MessageID, filter.SessionID, filter.PartitionKey, filter.ViaPartitionKey:
 			return errTooLong{p.String()}
 		}
 	}
 	if a.sys == nil {
-		a.sys = make(map[sqlfilter.SysProperty]sqlfilter.Value)
+		a.sys = make(map[filter.SysProperty]filter.Value)
 	}
 	a.sys[p] = v
 	return nil
@@ -163,7 +163,7 @@ func (a *altered) remaining(raw amqp.Raw) amqp.Raw {
 }
 
 func (a *altered) rebuildHeader(m *amqp.Message, out *queue.Message) error {
-	v, ok := a.sys[sqlfilter.TimeToLive]
+	v, ok := a.sys[filter.TimeToLive]
 	if !ok {
 		return nil
 	}
@@ -172,7 +172,7 @@ func (a *altered) rebuildHeader(m *amqp.Message, out *queue.Message) error {
 		return err
 	}
 	out.TTL = 0
-	if v.Kind() == sqlfilter.Duration && v != sqlfilter.Forever {
+	if v.Kind() == filter.Duration && v != filter.Forever {
 		out.TTL = max(v.Duration(), 0)
 	}
 	h.TTL, h.HasTTL = milliseconds(out.TTL), out.TTL > 0
@@ -185,18 +185,18 @@ func (a *altered) rebuildHeader(m *amqp.Message, out *queue.Message) error {
 func (a *altered) rebuildAnnotations(m *amqp.Message) error {
 	var over amqp.Map
 	for _, f := range [...]struct {
-		property sqlfilter.SysProperty
+		property filter.SysProperty
 		name     amqp.Symbol
 	}{
-		{sqlfilter.PartitionKey, annPartitionKey}, {sqlfilter.ViaPartitionKey, annViaPartitionKey},
-		{sqlfilter.ScheduledEnqueueTime, annScheduledEnqueueTime},
+		{filter.PartitionKey, annPartitionKey}, {filter.ViaPartitionKey, annViaPartitionKey},
+		{filter.ScheduledEnqueueTime, annScheduledEnqueueTime},
 	} {
 		v, ok := a.sys[f.property]
 		if !ok {
 			continue
 		}
-		if v.Kind() == sqlfilter.Null && f.property == sqlfilter.ScheduledEnqueueTime {
-			v = sqlfilter.TimeValue(a.view.EnqueuedTime) // clients fail on a null here
+		if v.Kind() == filter.Null && f.property == filter.ScheduledEnqueueTime {
+			v = filter.TimeValue(a.view.EnqueuedTime) // clients fail on a null here
 		}
 		over = append(over, amqp.Pair{Key: f.name, Value: wireValue(v, nil)})
 	}
@@ -210,18 +210,18 @@ func (a *altered) rebuildAnnotations(m *amqp.Message) error {
 
 // rebuildProperties writes the fields of the properties section.
 func (a *altered) rebuildProperties(m *amqp.Message, out *queue.Message) {
-	fields := make(map[int]sqlfilter.Value)
+	fields := make(map[int]filter.Value)
 	for p, v := range a.sys {
 		switch p {
-		case sqlfilter.MessageID:
+		case filter.MessageID:
 			fields[amqp.PropertyMessageID] = v
-			if out.MessageID = v.Text(); v.Kind() == sqlfilter.Null {
+			if out.MessageID = v.Text(); v.Kind() == filter.Null {
 				out.MessageID = newMessageID() // none, and clients need one
 			}
-		case sqlfilter.SessionID:
+		case filter.SessionID:
 			fields[amqp.PropertyGroupID] = v
-			out.SessionID, out.HasSession = v.Text(), v.Kind() == sqlfilter.String
-		case sqlfilter.CorrelationID:
+			out.SessionID, out.HasSession = v.Text(), v.Kind() == filter.String
+		case filter.CorrelationID:
 			fields[amqp.PropertyCorrelationID] = v
 		default:
 			if i, ok := sysFields[p]; ok {
@@ -249,7 +249,7 @@ func (a *altered) rebuildProperties(m *amqp.Message, out *queue.Message) {
 		switch {
 		case !changed:
 			list = amqp.AppendRaw(list, raw)
-		case v.Kind() == sqlfilter.Null:
+		case v.Kind() == filter.Null:
 			list = amqp.AppendNull(list)
 		case i == amqp.PropertyContentType:
 			list = amqp.AppendSymbol(list, amqp.Symbol(v.Text()))

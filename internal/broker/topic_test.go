@@ -12,7 +12,7 @@ import (
 	sdk "github.com/Azure/go-amqp"
 	"github.com/google/go-cmp/cmp"
 
-	"overdue/internal/queue"
+	"overdue/internal/broker/queue"
 )
 
 // topicOf is a namespace with topic t and subscription s, which has these rules.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/queue"
+	"overdue/internal/amqp/server"
+	"overdue/internal/broker/queue"
 )
 
 const (
@@ -36,7 +36,7 @@ type transactions struct {
 // the messages to settle, the room for the messages to send. So the end of a
 // transaction cannot fail halfway.
 type transaction struct {
-	coordinator *amqpserver.SinkLink // which declared it
+	coordinator *server.SinkLink // which declared it
 	parts       []part
 	messages    int
 	failed      *amqp.Error // why it cannot be committed any more, nil: it can
@@ -52,7 +52,7 @@ type part interface {
 }
 
 // declare begins a transaction and returns its id.
-func (ts *transactions) declare(coordinator *amqpserver.SinkLink) ([]byte, *amqp.Error) {
+func (ts *transactions) declare(coordinator *server.SinkLink) ([]byte, *amqp.Error) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if len(ts.open) >= maxTransactions {
@@ -143,7 +143,7 @@ func (ts *transactions) end(id []byte, fail bool) (sent []*Entity, err *amqp.Err
 
 // abandon rolls back what was declared over a link that is gone: nobody can
 // discharge it any more.
-func (ts *transactions) abandon(coordinator *amqpserver.SinkLink) {
+func (ts *transactions) abandon(coordinator *server.SinkLink) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	for id, t := range ts.open {

@@ -4,18 +4,18 @@ package broker
 
 import (
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
+	"overdue/internal/amqp/server"
 )
 
 // A coordinator takes the messages by which a client begins and ends its
 // transactions (AMQP part 4).
 type coordinator struct {
-	link *amqpserver.SinkLink
+	link *server.SinkLink
 	txns *transactions
 }
 
 // attachCoordinator opens a link to the coordinator, and says what it can.
-func (c *conn) attachCoordinator(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp.Error) {
+func (c *conn) attachCoordinator(l *server.SinkLink) (server.Sink, *amqp.Error) {
 	can, err := amqp.AppendValue(nil, amqp.Array{
 		amqp.Symbol("amqp:local-transactions"),
 		amqp.Symbol("amqp:multi-txns-per-ssn"),
@@ -30,7 +30,7 @@ func (c *conn) attachCoordinator(l *amqpserver.SinkLink) (amqpserver.Sink, *amqp
 }
 
 // Deliver takes a declare or a discharge.
-func (c *coordinator) Deliver(d *amqpserver.Delivery) {
+func (c *coordinator) Deliver(d *server.Delivery) {
 	state, err := c.perform(d)
 	if err != nil {
 		state = &amqp.Rejected{Error: err}
@@ -40,7 +40,7 @@ func (c *coordinator) Deliver(d *amqpserver.Delivery) {
 	}
 }
 
-func (c *coordinator) perform(d *amqpserver.Delivery) (amqp.DeliveryState, *amqp.Error) {
+func (c *coordinator) perform(d *server.Delivery) (amqp.DeliveryState, *amqp.Error) {
 	m, err := amqp.ParseMessage(d.Payload)
 	if err != nil {
 		return nil, malformed(err)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/queue"
-	"overdue/internal/testseed"
+	"overdue/internal/amqp/server"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/testseed"
 )
 
 // TestMessagesThatMoveInTransactionsAreInOnePlace moves messages between two
@@ -84,7 +84,7 @@ type moves struct {
 // A move is an open transaction.
 type move struct {
 	id   []byte
-	link *amqpserver.SinkLink
+	link *server.SinkLink
 }
 
 func (m *moves) step() {
@@ -109,7 +109,7 @@ func (m *moves) begin() {
 	if len(ds) == 0 {
 		return
 	}
-	o := move{link: new(amqpserver.SinkLink)}
+	o := move{link: new(server.SinkLink)}
 	var err *amqp.Error
 	if o.id, err = m.ts.declare(o.link); err != nil {
 		m.t.Fatalf("declare: %v", err)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/queue"
+	"overdue/internal/amqp/server"
+	"overdue/internal/broker/queue"
 )
 
 // What a client sees of transactions is in brokertest.Exercise.
@@ -130,7 +130,7 @@ func TestADisabledEntityRollsATransactionBack(t *testing.T) {
 // coordinate gives a coordinator the body of a message.
 func (s *txnScene) coordinate(body []byte, settled bool) (amqp.DeliveryState, *amqp.Error) {
 	c := &coordinator{txns: s.transactions}
-	return c.perform(&amqpserver.Delivery{Payload: body, Settled: settled})
+	return c.perform(&server.Delivery{Payload: body, Settled: settled})
 }
 
 func TestTheCoordinatorRefusesWhatItDoesNotKnow(t *testing.T) {
@@ -160,7 +160,7 @@ func FuzzCoordinator(f *testing.F) {
 	f.Add(amqp.AppendValueSection(nil, (&amqp.Discharge{TxnID: []byte("x"), Fail: true}).Append(nil)))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		c := &coordinator{txns: &transactions{now: time.Now}}
-		st, err := c.perform(&amqpserver.Delivery{Payload: body})
+		st, err := c.perform(&server.Delivery{Payload: body})
 		declared, isDeclared := st.(*amqp.Declared)
 		if err == nil && !isDeclared {
 			t.Errorf("answer = %v, want an error or declared: no transaction exists", st)

@@ -4,7 +4,7 @@ package broker
 
 import (
 	"overdue/internal/amqp"
-	"overdue/internal/rights"
+	"overdue/internal/servicebus/rights"
 )
 
 // openTarget returns the entity that a sender's messages go to: the one that the

@@ -4,8 +4,8 @@ package broker
 
 import (
 	"overdue/internal/amqp"
-	"overdue/internal/amqpserver"
-	"overdue/internal/queue"
+	"overdue/internal/amqp/server"
+	"overdue/internal/broker/queue"
 )
 
 // What a client does within a transaction, it marks by a transactional-state:
@@ -98,7 +98,7 @@ func (ts *transactions) cancelScheduled(id []byte, q *queue.Queue, seqs []int64)
 // client still has the locks, and settles over $management: the link has
 // forgotten the deliveries. What it has settled with its disposition it has let go
 // of, as Qpid JMS does: the default outcome of the link is what it gets then.
-func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*amqpserver.Outgone, settled bool) {
+func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*server.Outgone, settled bool) {
 	how, answer, refusal := settlementOf(txn.Outcome)
 	if refusal == nil && (txn.Outcome == nil || answer == nil) {
 		refusal = amqp.Errorf(amqp.ErrCondNotAllowed, "The disposition names a transaction and no outcome.")

@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/amqp"
-	"overdue/internal/brokertest"
+	"overdue/internal/testing/brokertest"
 )
 
 // A wire is a receiving link spoken frame by frame, for what go-amqp does not

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"overdue/internal/redistest"
+	"overdue/internal/testing/redistest"
 )
 
 // aclRule is that of docs/redis.md.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"overdue/internal/kept"
-	"overdue/internal/redistest"
+	"overdue/internal/testing/redistest"
 )
 
 // noon is when the items of a test are due, by a clock of their own.

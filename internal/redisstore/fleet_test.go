@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"overdue/internal/redistest"
+	"overdue/internal/testing/redistest"
 )
 
 func TestOneProcessTellsOfAnEvent(t *testing.T) {

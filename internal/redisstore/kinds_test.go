@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"overdue/internal/kept"
-	"overdue/internal/redistest"
+	"overdue/internal/testing/redistest"
 )
 
 // everyUse asks for all that is ever asked, with one process that tells another.

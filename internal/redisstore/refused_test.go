@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"overdue/internal/kept"
-	"overdue/internal/redistest"
+	"overdue/internal/testing/redistest"
 )
 
 // What Redis refuses has not been done, and nobody is told that it has: its keys are of another kind here.

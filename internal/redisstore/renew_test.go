@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/redistest"
+	"overdue/internal/testing/redistest"
 )
 
 // A worker that comes back late renews what it still leases and nothing else: what another has got since lapses when that

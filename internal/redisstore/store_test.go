@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/redistest"
+	"overdue/internal/testing/redistest"
 )
 
 // slack lets a busy machine be slow: no test is about how fast Redis is.

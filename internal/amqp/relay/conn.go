@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/listener/accept"
+)
+
+// A conn is one client and what is upstream of it.
+type conn struct {
+	r      *Relay
+	cfg    *Config
+	id     uint64
+	ctx    context.Context // ends with the connection
+	cancel context.CancelFunc
+	guest  *accept.Guest // its place among the strangers; nil: it has nothing to prove
+
+	mu    sync.Mutex
+	room  *sync.Cond // an output became shorter, or a side is over
+	sides [2]side    // by client and upstream
+
+	active   int // read loops that are handling what they read; the last to rest flushes
+	links    int // that exist
+	calls    []call
+	spare    []call // a list that was worked off, to be used again
+	draining bool
+	wasCut   bool
+	cause    error // why the first side ended
+
+	saslInit  amqp.SASLInit // of the client, until upstream has it
+	reached   bool          // upstream has been dialled
+	unreached error         // what came of that
+	wrote     chan written  // how the writers ended
+
+	nodes map[string]*nodeLinks // by address
+
+	replies    []*link               // over which management nodes upstream respond
+	requests   map[requestName]*held // that have gone on, and whose responses their verdicts have to see
+	responding int                   // responses that their verdicts look at
+	tags       uint32                // of the relay's own responses
+
+	// The relay's own session upstream, over which it puts its tokens.
+	ownSession     bool
+	ownBegun       bool
+	ownPeerChannel uint16
+	auth           auth
+}
+
+func newConn(r *Relay, nc net.Conn, id uint64) *conn {
+	c := &conn{r: r, cfg: &r.cfg, id: id, active: 1, guest: r.strangers.EnterOf(nc), ownSession: r.cfg.Tokens != nil, wrote: make(chan written, 2)}
+	c.ctx, c.cancel = context.WithCancel(r.ctx)
+	c.room = sync.NewCond(&c.mu)
+	c.sides[client].init(c, client, "client", r.cfg.IdleTimeout)
+	c.sides[upstream].init(c, upstream, "upstream", r.cfg.UpstreamIdleTimeout)
+	c.sides[client].connect(nc)
+	return c
+}
+
+// unlock releases the mutex and makes the calls that are due, which may lock it
+// again.
+func (c *conn) unlock() {
+	calls := c.calls
+	if len(calls) == 0 {
+		c.mu.Unlock()
+		return
+	}
+	c.calls, c.spare = c.spare[:0], nil
+	c.mu.Unlock()
+	for _, call := range calls {
+		call.do()
+	}
+	if cap(calls) > maxSpareCalls {
+		return
+	}
+	clear(calls)
+	c.mu.Lock()
+	c.spare = calls
+	c.mu.Unlock()
+}
+
+// A call is made without the lock: a function, or the telling of an outcome, which every watched
+// delivery has and which needs none made for it.
+type call struct {
+	f       func()
+	settled *held
+	outcome amqp.DeliveryState
+	reply   Reply
+}
+
+// maxSpareCalls bounds what a connection keeps room for.
+const maxSpareCalls = 64
+
+func (c *call) do() {
+	if c.settled != nil {
+		c.settled.verdict.Settled(c.outcome, c.reply)
+		return
+	}
+	c.f()
+}
+
+// callLocked has f called when the lock is released.
+func (c *conn) callLocked(f func()) { c.calls = append(c.calls, call{f: f}) }
+
+// tellLocked has the outcome of k told when the lock is released.
+func (c *conn) tellLocked(k *held, outcome amqp.DeliveryState, reply Reply) {
+	c.calls = append(c.calls, call{settled: k, outcome: outcome, reply: reply})
+}
+
+// flushLocked writes what is owed and wakes the writers.
+func (c *conn) flushLocked() {
+	c.payLocked()
+	for i := range c.sides {
+		if s := &c.sides[i]; s.queuedLen() > 0 {
+			s.signalLocked()
+		}
+	}
+}
+
+// payLocked writes what is owed.
+func (c *conn) payLocked() {
+	for i := range c.sides {
+		s := &c.sides[i]
+		for j, h := range s.dirty {
+			h.isDirty = false
+			h.putFlowLocked()
+			s.dirty[j] = nil
+		}
+		s.dirty = s.dirty[:0]
+	}
+}
+
+// restLocked ends what a read loop has done. It returns what it is to write by itself.
+func (c *conn) restLocked() (direct [2]*outBuffer) {
+	c.payLocked()
+	for i := range c.sides {
+		if s := &c.sides[i]; s.queuedLen() > 0 {
+			direct[i] = s.takeDirectLocked()
+		}
+	}
+	c.active--
+	return direct
+}
+
+// doneLocked ends what a goroutine that is no read loop has done: nobody else may
+// be awake to flush it.
+func (c *conn) doneLocked() {
+	if c.active == 0 {
+		c.flushLocked()
+	}
+}
+
+// serve runs the connection to its end and leaves no goroutine behind.
+func (c *conn) serve() error {
+	defer c.cancel()
+	down, up := &c.sides[client], &c.sides[upstream]
+	c.start(down)
+	err := c.handshakeClient()
+	if err == nil {
+		err = c.connectUpstream()
+	}
+	if err == nil {
+		read := make(chan error, 1)
+		c.mu.Lock()
+		c.active++
+		c.mu.Unlock()
+		go func() { read <- c.finish(up, up.readLoop()) }()
+		derr := c.finish(down, down.readLoop())
+		err = errors.Join(derr, <-read)
+	} else {
+		c.refuse(err)
+	}
+	for i := range c.sides {
+		if c.sides[i].nc == nil {
+			continue
+		}
+		if w := <-c.wrote; w.err != nil && !w.side.saidClose && c.cause == nil {
+			c.cause = w.err
+		}
+	}
+	down.nc.Close()
+	if up.nc != nil {
+		up.nc.Close()
+	}
+	c.abandon()
+	if c.cause != nil {
+		return c.cause
+	}
+	return err
+}
+
+// start begins to write to a side.
+func (c *conn) start(s *side) {
+	s.deadline = time.Now().Add(c.cfg.HandshakeTimeout)
+	go func() {
+		err := s.writeLoop()
+		if err != nil {
+			s.unwritable(isTimeout(err))
+			err = fmt.Errorf("%s: %w", s.name, err)
+		}
+		c.wrote <- written{s, err}
+	}()
+}
+
+// failLocked ends the connection because of what s did or cannot take.
+func (c *conn) failLocked(s *side, e *amqp.Error) {
+	if c.cause == nil {
+		c.cause = fmt.Errorf("%s: %w", s.name, e)
+	}
+	s.closeLocked(e)
+	s.other().closeLocked(farError(s, e))
+}
+
+// closeLocked closes a side with e, or without an error if e is nil. It does not
+// wait for the peer's answer.
+func (s *side) closeLocked(e *amqp.Error) {
+	switch s.state {
+	case sideHandshake:
+		s.state = sideDead
+		if s.nc != nil {
+			s.nc.Close()
+		}
+	case sideOpen:
+		s.closeErr = e
+		s.putLocked(0, &amqp.Close{Error: e}, nil)
+		s.state = sideClosing
+		s.deadline = time.Now().Add(s.c.cfg.CloseTimeout)
+		// What is stalled already must not hold up the end. Failures show in the read and in the write.
+		_ = s.nc.SetDeadline(s.deadline)
+	}
+	s.signalLocked()
+	s.c.room.Broadcast()
+}
+
+// farError is what the other peer is told about the end of s: a client in words
+// that make its SDK connect again, upstream nothing that is not its business. That
+// the relay's own token did not come in time is no fault of the client's, which
+// would take it for the end.
+func farError(s *side, err error) *amqp.Error {
+	if s.at == client {
+		return nil
+	}
+	var closed *peerClosed
+	if errors.As(err, &closed) {
+		ours := s.c.ownSession && !s.c.auth.grants.wanting()
+		if !ours || closed.err == nil || closed.err.Condition != amqp.ErrCondUnauthorizedAccess {
+			return closed.err
+		}
+	}
+	return amqp.Errorf(amqp.ErrCondConnectionForced, "The connection to the namespace ended: %v.", err)
+}
+
+// finish follows the end of a read loop: the peer is told if that is its fault
+// and it can still be told, and the other side is closed.
+func (c *conn) finish(s *side, err error) error {
+	linger := c.tell(s, err)
+	if linger {
+		s.drainInput()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	return nil
+}
+
+// tell reports whether input has to be read and thrown away until the peer has
+// seen our close: closing a socket with unread input would take it along.
+func (c *conn) tell(s *side, err error) (linger bool) {
+	c.mu.Lock()
+	defer c.unlock()
+	first := c.cause == nil
+	if first && err != nil {
+		c.cause = fmt.Errorf("%s: %w", s.name, err)
+	}
+	var e *amqp.Error
+	var closed *peerClosed
+	if s.state == sideOpen {
+		switch {
+		case errors.As(err, &closed):
+		case errors.Is(err, errSilent):
+			e = &amqp.Error{Condition: amqp.ErrCondResourceLimitExceeded, Description: "Nothing was received within the idle time-out."}
+		case errors.As(err, &e), errors.Is(err, amqp.ErrFraming), errors.Is(err, amqp.ErrMalformed):
+			e = amqp.AsError(err)
+			linger = true
+		}
+		if e != nil {
+			s.closeErr = e
+			s.putLocked(0, &amqp.Close{Error: e}, nil)
+		}
+	}
+	if s.at == client {
+		for _, h := range s.halves {
+			h.other().releaseUnsentLocked(nil)
+		}
+	}
+	s.state = sideDead
+	s.deadline = time.Now().Add(c.cfg.CloseTimeout)
+	_ = s.nc.SetWriteDeadline(s.deadline) // of a write that is stalled already; a failure shows in the write
+	s.signalLocked()
+	c.room.Broadcast()
+	var far *amqp.Error
+	if err != nil {
+		far = farError(s, err)
+	}
+	s.other().closeLocked(far)
+	c.active--
+	c.doneLocked()
+	return linger
+}
+
+// drainInput reads until the peer hangs up, at most until the deadline.
+func (s *side) drainInput() {
+	s.c.mu.Lock()
+	deadline := s.deadline // the writer moves it, too
+	s.c.mu.Unlock()
+	if err := s.nc.SetReadDeadline(deadline); err != nil {
+		return // closed already
+	}
+	buf := make([]byte, 512)
+	for {
+		// The peer's last words do not matter, nor does how they end.
+		if _, err := s.nc.Read(buf); err != nil {
+			return
+		}
+	}
+}
+
+// abandon tells everything that outlives a frame that it is over.
+func (c *conn) abandon() {
+	c.mu.Lock()
+	for _, h := range c.sides[client].halves {
+		h.s.overLocked()
+	}
+	for _, h := range c.sides[client].channels {
+		if h != nil {
+			h.s.overLocked()
+		}
+	}
+	c.unlock()
+	c.endAuth()
+}
+
+// cut ends the connection without a word, from any goroutine.
+func (c *conn) cut() {
+	c.cancel()
+	c.mu.Lock()
+	defer c.unlock()
+	c.wasCut = true
+	for i := range c.sides {
+		if c.sides[i].nc != nil {
+			c.sides[i].nc.Close()
+		}
+	}
+}
+
+// drain closes the connection once nothing that its client has sent awaits its
+// outcome.
+func (c *conn) drain() {
+	c.mu.Lock()
+	defer c.unlock()
+	c.draining = true
+	if c.sides[upstream].state == sideHandshake {
+		c.cancel() // of the dial; the handshake ends with the client's close
+	}
+	if s := &c.sides[client]; s.open == nil {
+		s.nc.Close() // nothing was promised to it
+	}
+	c.drainedLocked()
+	c.doneLocked()
+}
+
+// drainedLocked closes a connection that drains if it is quiet.
+func (c *conn) drainedLocked() {
+	if !c.draining || c.sides[client].state != sideOpen {
+		return
+	}
+	for _, h := range c.sides[client].halves {
+		if h.queue.len() > 0 || len(h.held.list) > 0 || h.unsettled > 0 && h.sendsLocked() {
+			return
+		}
+	}
+	if len(c.requests) > 0 || c.responding > 0 {
+		return
+	}
+	e := &amqp.Error{Condition: amqp.ErrCondConnectionForced, Description: "The relay is shutting down."}
+	c.sides[client].closeLocked(e)
+	c.sides[upstream].closeLocked(nil)
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"slices"
+
+	"overdue/internal/amqp"
+	"overdue/internal/servicebus/rights"
+)
+
+// A replyLink is a link over which a client gets the responses of a management
+// node upstream. What a watcher refuses is answered there by the relay itself: most
+// clients wait for a response and not for the outcome of their request.
+//
+// A response of the relay takes credit that upstream counts as its own, so the
+// link's delivery-count differs between the sides by the number of them.
+type replyLink struct {
+	node    string // key of the node's address
+	target  string // of the client's attach, what its requests name as reply-to
+	credit  uint32 // of the client
+	count   uint32 // delivery-count, as the client sees it
+	ready   bool   // attached on both sides
+	drains  bool   // the client takes its credit back: what is left is upstream's to give
+	unlike  bool   // the delivery-counts of the two sides differ
+	settled bool   // deliveries are sent settled
+	waiting [][]byte
+}
+
+// asReplyLinkLocked notes that a client attaches l to get responses.
+func (l *link) asReplyLinkLocked(a *amqp.Attach) {
+	if l.class.Kind != rights.Responses {
+		return
+	}
+	l.reply = &replyLink{node: l.class.Address.Key()}
+	if a.Target != nil {
+		l.reply.target = a.Target.Address
+	}
+	l.s.c.replies = append(l.s.c.replies, l)
+}
+
+// attachedLocked follows upstream's attach on its way to the client.
+func (r *replyLink) attachedLocked(a *amqp.Attach) {
+	r.ready, r.count = true, a.InitialDeliveryCount
+	r.settled = a.SndSettleMode != amqp.SndUnsettled
+}
+
+// grantedLocked takes what the client says of its credit.
+func (r *replyLink) grantedLocked(f *amqp.Flow) {
+	if f.HasLinkCredit {
+		left := int32(f.LinkCredit)
+		if f.HasDeliveryCount {
+			left = int32(f.DeliveryCount + f.LinkCredit - r.count)
+		}
+		r.credit = uint32(max(left, 0))
+	}
+	r.drains = f.Drain
+}
+
+// countedLocked takes what upstream says of the link, in the client's counting.
+func (r *replyLink) countedLocked(count uint32) {
+	r.credit -= min(count-r.count, r.credit)
+	r.count = count
+}
+
+// mayGoLocked reports whether the client takes a delivery. As long as the two
+// sides count alike that is for upstream to know.
+func (r *replyLink) mayGoLocked() bool { return !r.unlike || r.credit > 0 }
+
+// goesLocked counts a delivery that goes to the client, of the relay's own or not.
+func (l *link) goesLocked(own bool) {
+	r := l.reply
+	r.count++
+	r.credit -= min(r.credit, 1)
+	if own {
+		l.skipped-- // the client has counted it, upstream has not
+		r.unlike = true
+	}
+}
+
+// answerDrainLocked passes on what upstream says of a link for which responses wait
+// here. The client has no credit left, and gives no more before its drain is over.
+func (l *link) answerDrainLocked(f *amqp.Flow) {
+	if !f.Drain {
+		return
+	}
+	h := &l.s.halves[client]
+	g := &h.side.flow
+	*g = amqp.Flow{
+		Handle: l.ends[client].out, HasHandle: true,
+		DeliveryCount: l.reply.count, HasDeliveryCount: true,
+		HasLinkCredit: true, Drain: true,
+	}
+	h.sendFlowLocked(g)
+}
+
+// respondLocked sends a response of the relay, or keeps it until the client takes
+// it.
+func (l *link) respondLocked(payload []byte) {
+	r := l.reply
+	if r.credit == 0 || r.drains {
+		if len(r.waiting) == maxReplies {
+			l.breakLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "More than %d responses wait for credit.", maxReplies))
+			return
+		}
+		r.waiting = append(r.waiting, payload)
+		return
+	}
+	l.s.c.tags++
+	tag := []byte{'o', byte(l.s.c.tags), byte(l.s.c.tags >> 8), byte(l.s.c.tags >> 16), byte(l.s.c.tags >> 24)}
+	l.s.halves[upstream].passLocked(&entry{link: l, local: true, payload: payload, transfer: amqp.Transfer{
+		HasDeliveryID: true, DeliveryTag: tag, HasMessageFormat: true, Settled: r.settled, HasSettled: true,
+	}})
+}
+
+// respondWaitingLocked sends the responses that there is credit for now, and lets
+// in what upstream has sent meanwhile.
+func (l *link) respondWaitingLocked() {
+	r := l.reply
+	if r.unlike {
+		l.s.halves[upstream].pumpLocked()
+	}
+	for len(r.waiting) > 0 && r.credit > 0 && !r.drains && !l.gone {
+		payload := r.waiting[0]
+		r.waiting = r.waiting[1:]
+		l.respondLocked(payload)
+	}
+}
+
+// replyLinkLocked finds the link that the response to a request of l goes to, as
+// the broker would: by what the request names, else the only one there is. nil =
+// none.
+func (l *link) replyLinkLocked(replyTo string) (found *link) {
+	n := 0
+	for _, other := range l.s.c.replies {
+		if r := other.reply; r.node != l.requests || !r.ready || other.ends[client].sentDetach || other.ends[client].gotDetach {
+			continue
+		}
+		if replyTo != "" && (other.reply.target == replyTo || other.name == replyTo) {
+			return other
+		}
+		found = other
+		n++
+	}
+	if n != 1 {
+		return nil
+	}
+	return found
+}
+
+// answerRefusedLocked answers a request that does not go on with what it is
+// refused for. It reports false if there is no way to.
+func (l *link) answerRefusedLocked(d *Delivery, e *amqp.Error) bool {
+	if l.requests == "" {
+		return false
+	}
+	m, err := amqp.ParseMessage(d.Payload)
+	if err != nil {
+		return false
+	}
+	to := returnAddressOf(&m)
+	way := l.replyLinkLocked(to.replyTo)
+	if way == nil || to.messageID == nil {
+		return false
+	}
+	way.respondLocked(refusedAlike(e).encode(&to))
+	return true
+}
+
+// forgetReplyLinkLocked follows the end of a link for responses. Requests whose
+// responses would have come over it get none.
+func (c *conn) forgetReplyLinkLocked(l *link) {
+	if i := slices.Index(c.replies, l); i >= 0 {
+		c.replies = slices.Delete(c.replies, i, i+1)
+	}
+	l.reply.waiting = nil
+	for _, k := range c.requests {
+		if k.link.requests == l.reply.node && k.link.replyLinkLocked(k.to.replyTo) == nil {
+			c.forgetRequestLocked(k)
+			k.told = true
+			c.tellLocked(k, amqp.Released{}, unheard)
+		}
+	}
+}
+
+// A requestName tells requests of one connection apart.
+type requestName struct{ node, id string }
+
+func nameOf(node string, id amqp.Raw) requestName {
+	r := amqp.NewReader(id)
+	return requestName{node, amqp.IDText(r.Value())}
+}
+
+// awaitLocked has the response to a request that goes on shown to its verdict, in
+// place of the request's own outcome. Without a way for the response it is the
+// outcome that counts.
+func (c *conn) awaitLocked(k *held) {
+	m, err := amqp.ParseMessage(k.delivery.Payload)
+	if err != nil {
+		return
+	}
+	k.to = returnAddressOf(&m)
+	name := nameOf(k.link.requests, k.to.messageID)
+	if name.id == "" || c.requests[name] != nil || len(c.requests) >= c.cfg.MaxHeld || k.link.replyLinkLocked(k.to.replyTo) == nil {
+		return
+	}
+	if c.requests == nil {
+		c.requests = make(map[requestName]*held)
+	}
+	k.awaits, k.responds = true, true
+	c.requests[name] = k
+}
+
+// forgetRequestLocked is for a request that gets no response, or whose verdict is
+// gone.
+func (c *conn) forgetRequestLocked(k *held) {
+	if k.awaits {
+		k.awaits = false
+		delete(c.requests, nameOf(k.link.requests, k.to.messageID))
+	}
+}
+
+// forgetRequestsLocked forgets those of a link.
+func (c *conn) forgetRequestsLocked(l *link) {
+	if l.requests == "" {
+		return
+	}
+	for _, k := range c.requests {
+		if k.link == l {
+			c.forgetRequestLocked(k)
+		}
+	}
+}
+
+// responseLocked takes a response of upstream. It stays here until the verdict on
+// its request, if there is one, lets it pass or has it replaced.
+func (l *link) responseLocked(h *half, t amqp.Transfer, d *Delivery) {
+	c := h.s.c
+	var k *held
+	var res response
+	if m, err := amqp.ParseMessage(d.Payload); err == nil {
+		if r, ok := amqp.ListField(m.Properties, amqp.PropertyCorrelationID); ok {
+			k = c.requests[nameOf(l.reply.node, r.Raw())]
+			res = readResponse(&m)
+		}
+	}
+	switch {
+	case k == nil && l.watcher != nil:
+		l.deliverLocked(h, t, *d)
+		return
+	case k == nil:
+		h.passLocked(&entry{link: l, transfer: t, payload: d.Payload})
+		return
+	}
+	c.forgetRequestLocked(k)
+	k.told = true
+	var outcome amqp.DeliveryState = amqp.Accepted{}
+	if !res.succeeded() {
+		outcome = &amqp.Rejected{Error: res.refusal()}
+	}
+	c.responding++
+	waiting := &held{half: h, link: l, in: t.DeliveryID, delivery: d, waits: true}
+	h.passLocked(&entry{link: l, transfer: t, payload: d.Payload, held: waiting})
+	c.tellLocked(k, outcome, ReplyFunc(func(e *amqp.Error) {
+		if e != nil {
+			d.Payload = refusedAlike(e).encode(&k.to)
+		}
+		c.mu.Lock()
+		c.responding--
+		c.mu.Unlock()
+		waiting.ready(nil)
+	}))
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/listener/accept"
+)
+
+// output is the part of a side that is about writing. Everything is encoded into
+// out under the connection's mutex. Whoever takes it from there writes it and nobody else
+// does meanwhile: a read loop that comes to rest, as much as the socket takes at once, or
+// the side's writer, which may wait. What is queued meanwhile goes out with the next write.
+type output struct {
+	out     *outBuffer    // encoded and not yet taken; nil = nothing
+	rest    *outBuffer    // what a read loop has taken and the socket has not; the writer's, before all else
+	writing bool          // somebody writes what he has taken
+	wake    chan struct{} // one token: the writer has something to look at
+	direct  directWriter
+
+	keepAlive time.Duration // between our frames; 0 = the peer asks for none
+	wrote     time.Time     // when the last of them was written
+	transfer  amqp.Transfer // encoded by every transfer, so that none allocates it
+	flow      amqp.Flow
+	ack       amqp.Disposition
+}
+
+// An outBuffer is bytes on their way to a socket. It belongs to the one whose bytes it holds, and
+// to nobody afterwards: a connection that is idle has none.
+type outBuffer struct {
+	b       []byte
+	written int
+}
+
+var outBuffers = sync.Pool{New: func() any { return new(outBuffer) }}
+
+// free gives b to whoever needs one next, unless a burst has made it large.
+func (b *outBuffer) free() {
+	if cap(b.b) <= outKeep {
+		b.b, b.written = b.b[:0], 0
+		outBuffers.Put(b)
+	}
+}
+
+// queuedLen is how many bytes wait to be taken.
+func (o *output) queuedLen() int {
+	if o.out == nil {
+		return 0
+	}
+	return len(o.out.b)
+}
+
+// roomLocked is where to encode what is queued.
+func (o *output) roomLocked() *outBuffer {
+	if o.out == nil {
+		o.out = outBuffers.Get().(*outBuffer)
+	}
+	return o.out
+}
+
+// signalLocked wakes the writer.
+func (o *output) signalLocked() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// queuedLocked follows whatever has been appended to out: the writer is woken at
+// once when no read loop is at work that would write, or wake the writer, when it comes
+// to rest, which puts the results of many frames into one write. A read loop rests after
+// as many bytes as it reads at once, so what it writes itself does not become long.
+func (s *side) queuedLocked() {
+	if s.c.active == 0 || s.queuedLen() >= outEager && s.direct.conn == nil || s.state != sideOpen {
+		s.signalLocked()
+	}
+}
+
+// putLocked queues one frame. A frame that is too large for the peer is shortened
+// if all that is too long is an error's explanation; otherwise the connection
+// ends, because the peer can never get it.
+func (s *side) putLocked(ch uint16, p amqp.Performative, payload []byte) {
+	if s.state != sideOpen && s.state != sideHandshake {
+		return // after close nothing may follow
+	}
+	out := s.roomLocked()
+	start := len(out.b)
+	out.b = amqp.AppendFrame(out.b, ch, p, payload)
+	if size := len(out.b) - start; size > int(s.maxFrame) {
+		out.b = out.b[:start]
+		short := amqp.Shortened(p)
+		if short == nil {
+			s.c.failLocked(s, amqp.Errorf(amqp.ErrCondFrameSizeTooSmall,
+				"A frame of %d bytes is due and max-frame-size is %d.", size, s.maxFrame))
+			return
+		}
+		p = short
+		out.b = amqp.AppendFrame(out.b, ch, p, nil)
+	}
+	s.trace("out", ch, p, len(payload))
+	s.queuedLocked()
+}
+
+// writeLoop writes what is queued, and a keep-alive when nothing was for
+// keepAlive. It returns nil when the side is dead and everything is written.
+func (s *side) writeLoop() error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		t := s.takeOutput()
+		if t.buf != nil {
+			if err := accept.Write(s.nc, t.buf.b[t.buf.written:], s.writeTimeout); err != nil {
+				return err
+			}
+			s.wroteAll(t.buf)
+			continue
+		}
+		if t.over {
+			return nil
+		}
+		if t.keepAlive == 0 {
+			<-s.wake
+			continue
+		}
+		timer.Reset(time.Until(t.wrote.Add(t.keepAlive)))
+		select {
+		case <-s.wake:
+		case <-timer.C:
+			s.c.mu.Lock()
+			if s.queuedLen() == 0 && s.state == sideOpen && time.Since(s.wrote) >= s.keepAlive {
+				out := s.roomLocked()
+				out.b = amqp.AppendFrame(out.b, 0, nil, nil)
+			}
+			s.c.unlock()
+		}
+	}
+}
+
+// taken is what a side's writer is to do.
+type taken struct {
+	buf       *outBuffer // to write; nil = nothing now
+	over      bool       // there is nothing to write, and never will be
+	keepAlive time.Duration
+	wrote     time.Time
+}
+
+// takeOutput takes everything that is queued, unless a read loop writes: it wakes the writer when
+// there is more.
+func (s *side) takeOutput() taken {
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	t := taken{wrote: s.wrote}
+	if s.state == sideOpen { // after our close there are none, and one that is due is no reason to wake
+		t.keepAlive = s.keepAlive
+	}
+	switch {
+	case s.writing:
+	case s.rest != nil:
+		t.buf, s.rest = s.rest, nil
+		s.writing = true
+	case s.queuedLen() > 0:
+		t.buf = s.takeLocked()
+		if s.c.active == 0 {
+			s.c.flushLocked()
+		}
+	default:
+		t.over = s.state == sideDead
+	}
+	return t
+}
+
+// takeLocked takes everything that is queued, and lets in what waited for room.
+func (s *side) takeLocked() (buf *outBuffer) {
+	buf, s.out = s.out, nil
+	s.writing = true
+	waiting := s.blocked
+	s.blocked = nil
+	for _, h := range waiting {
+		h.isBlocked = false
+		h.other().pumpLocked()
+	}
+	s.c.room.Broadcast()
+	return buf
+}
+
+// takeDirectLocked takes what is queued for a side whose socket may take it at once.
+func (s *side) takeDirectLocked() *outBuffer {
+	if s.direct.conn == nil || s.writing || s.rest != nil || s.state != sideOpen {
+		s.signalLocked()
+		return nil
+	}
+	return s.takeLocked()
+}
+
+// wroteDirectLocked follows the direct write of buf.
+func (s *side) wroteDirectLocked(buf *outBuffer) {
+	s.writing = false
+	if buf.written > 0 {
+		s.wrote = time.Now()
+	}
+	if buf.written < len(buf.b) {
+		s.rest = buf
+	} else {
+		buf.free()
+	}
+	if s.rest != nil || s.queuedLen() > 0 || s.state != sideOpen {
+		s.signalLocked()
+	}
+}
+
+// wroteAll follows a write of the writer's.
+func (s *side) wroteAll(buf *outBuffer) {
+	buf.free()
+	now := time.Now()
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.writing, s.wrote = false, now
+}
+
+// writeTimeout is shorter once the connection is being closed, so that nothing
+// is held up by a stalled peer.
+func (s *side) writeTimeout() time.Duration {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.state == sideClosing || s.state == sideDead {
+		return min(s.c.cfg.WriteTimeout, s.c.cfg.CloseTimeout)
+	}
+	return s.c.cfg.WriteTimeout
+}
+
+func (s *side) putHeader(proto [8]byte) {
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	out := s.roomLocked()
+	out.b = append(out.b, proto[:]...)
+	s.queuedLocked()
+}
+
+func (s *side) putSASL(p amqp.Performative) {
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	out := s.roomLocked()
+	out.b = amqp.AppendSASLFrame(out.b, p)
+	s.trace("out", 0, p, 0)
+	s.queuedLocked()
+}
+
+// trace tells Config.Trace about one frame.
+func (s *side) trace(dir string, ch uint16, p amqp.Performative, payload int) {
+	if s.c.cfg.Trace != nil {
+		s.c.cfg.Trace(s.name, dir, "["+strconv.FormatUint(s.c.id, 10)+"/"+strconv.Itoa(int(ch))+"] "+amqp.Trace(p, payload))
+	}
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"overdue/internal/listener/accept"
+)
+
+// ErrClosed is returned by Serve and ServeConn once Shutdown or Close has been
+// called.
+var ErrClosed = accept.ErrClosed
+
+// ErrTooManyConns is returned by ServeConn when Config.MaxConns clients are
+// being served.
+var ErrTooManyConns = accept.ErrTooMany
+
+// A Relay serves AMQP clients, each over an upstream connection of its own.
+type Relay struct {
+	cfg    Config
+	ctx    context.Context // of every dial
+	cancel context.CancelFunc
+	conns  *accept.Table[*conn]
+
+	strangers *accept.Strangers // clients that have yet to show a good token; nil: they need none, see Config.Admit
+}
+
+// New returns a relay. It panics if cfg.Dial is nil, which no configuration file
+// can cause.
+func New(cfg Config) *Relay {
+	if cfg.Dial == nil {
+		panic("relay: Config.Dial is nil")
+	}
+	cfg = cfg.withDefaults()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &Relay{cfg: cfg, ctx: ctx, cancel: cancel, conns: accept.New[*conn]("relay", cfg.MaxConns, cfg.ErrorLog)}
+	if cfg.Tokens != nil && cfg.Admit != nil {
+		r.strangers = accept.NewStrangers(accept.Limits{})
+	}
+	r.conns.Guard(r.strangers)
+	return r
+}
+
+// Serve accepts clients until the listener fails or the relay is closed, and
+// always returns an error: ErrClosed after Shutdown or Close. Accepting never
+// waits for a client or for upstream. It closes ln.
+func (r *Relay) Serve(ln net.Listener) error { return r.conns.Serve(ln, r.ServeConn) }
+
+// ServeConn serves one client and closes its connection and the one upstream. It
+// returns when both have ended and nothing of them runs any more: nil after a
+// clean close, else the reason, which is not passed to Config.ErrorLog.
+func (r *Relay) ServeConn(nc net.Conn) error {
+	c, err := r.conns.Enter(nc, func(id uint64) *conn { return newConn(r, nc, id) })
+	if err != nil {
+		return err
+	}
+	defer r.conns.Leave(c)
+	defer c.guest.Leave()
+	c.guest.Ends(c.cut)
+	if err := c.serve(); err != nil {
+		return fmt.Errorf("relay: connection from %v: %w", nc.RemoteAddr(), err)
+	}
+	return nil
+}
+
+// Shutdown stops accepting, lets what clients have sent be settled, then closes
+// every connection with amqp:connection:forced and waits until the last one has
+// ended. Deliveries that come meanwhile do not go on, so that no client is told
+// that they were accepted. When ctx ends first, the rest are cut, and ctx's error
+// is returned after they have ended.
+func (r *Relay) Shutdown(ctx context.Context) error {
+	for _, c := range r.conns.Close() {
+		c.drain()
+	}
+	gone := r.conns.Gone()
+	select {
+	case <-gone:
+		r.cancel()
+		return nil
+	case <-ctx.Done():
+	}
+	r.cut()
+	<-gone
+	return ctx.Err()
+}
+
+// Close stops accepting, cuts every connection and waits until the last one has
+// ended.
+func (r *Relay) Close() error {
+	r.cut()
+	<-r.conns.Gone()
+	return nil
+}
+
+// cut ends all connections and dials without a word.
+func (r *Relay) cut() {
+	r.cancel()
+	for _, c := range r.conns.Close() {
+		c.cut()
+	}
+}
+
+func (r *Relay) log(err error) {
+	if r.cfg.ErrorLog != nil {
+		r.cfg.ErrorLog(err)
+	}
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"time"
+
+	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/sas"
+)
+
+// Keys admits clients that know one of the keys, for Config.Admit: by SASL PLAIN,
+// with the name and the key, or by a shared access signature. Every error is a
+// *sas.Refusal, whose text is the service's.
+func Keys(keys ...sas.Key) func(Credentials) (sas.Grant, error) {
+	known := sas.Keys(append([]sas.Key(nil), keys...))
+	return KeysOf(func() sas.Keys { return known })
+}
+
+// KeysOf is Keys with keys that change: current says which count when a client comes or brings a token. What
+// a client was granted before lasts as long as its token, or its connection.
+func KeysOf(current func() sas.Keys) func(Credentials) (sas.Grant, error) {
+	return func(c Credentials) (sas.Grant, error) {
+		known := current()
+		if c.Audience == "" {
+			return known.Password(c.Username, c.Password)
+		}
+		if c.Token == "" {
+			return sas.Grant{}, sas.ErrMalformedToken
+		}
+		path, err := address.Audience(c.Audience)
+		if err != nil {
+			return sas.Grant{}, sas.ErrInvalidAudience
+		}
+		return known.Token(c.Token, path, time.Now())
+	}
+}

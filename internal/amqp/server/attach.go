@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"slices"
+
+	"overdue/internal/amqp"
+)
+
+// onAttach begins a link for the peer.
+//
+// A name that is attached already is stolen, as part 2 section 6.1 has it: the peer may have lost what it knew of the
+// old link, and refusing the new one would lock it out until the connection ends.
+func (s *Session) onAttach(a *amqp.Attach) error {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case s.state != sessionOpen:
+		return nil
+	case a.Handle >= uint32(c.cfg.MaxLinks):
+		return amqp.Errorf(amqp.ErrCondConnectionFramingError, "Handle %d is above handle-max %d.", a.Handle, c.cfg.MaxLinks-1)
+	case s.links[a.Handle] != nil:
+		s.endLocked(amqp.Errorf(amqp.ErrCondSessionHandleInUse, "Handle %d is attached already.", a.Handle))
+		return nil
+	}
+	if err := c.guest.Link(c.nlinks + 1); err != nil {
+		return limitExceeded(err)
+	}
+	l := link{s: s, attach: a, key: linkKey{a.Name, a.Role}, handle: noHandle}
+	p := &l
+	reply := Reply{Source: a.Source, Target: a.Target, Coordinator: a.Coordinator, MaxMessageSize: c.cfg.MaxMessageSize}
+	if a.Role == amqp.RoleSender {
+		sink := &SinkLink{link: l, Reply: reply}
+		p = &sink.link
+		p.sink = sink
+	} else {
+		c.attached++
+		source := &SourceLink{link: l, Reply: reply, number: c.attached}
+		p = &source.link
+		p.source = source
+	}
+	s.links[a.Handle] = p
+	s.known = max(s.known, a.Handle+1)
+	c.nlinks++
+	switch {
+	case c.nlinks > 2*c.cfg.MaxLinks:
+		// It does not detach what was refused.
+		return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection has %d links, of which it may have %d.", c.nlinks, c.cfg.MaxLinks)
+	case c.nlinks > c.cfg.MaxLinks:
+		p.refuseLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection has %d links, which is all it may have.", c.cfg.MaxLinks))
+		return nil
+	}
+	if old := c.links[p.key]; old != nil {
+		old.detachLocked(amqp.Errorf(amqp.ErrCondLinkStolen, "Link %q was attached again.", a.Name))
+		c.runTasksLocked() // the old is over before the new begins
+		if p.state != linkAttaching || s.state != sessionOpen {
+			return nil
+		}
+	}
+	c.links[p.key] = p
+	if p.sink != nil {
+		p.sink.beginLocked()
+	} else {
+		p.source.beginLocked()
+	}
+	c.runTasksLocked()
+	return nil
+}
+
+// beginLocked asks the handler, without the lock.
+func (l *SinkLink) beginLocked() {
+	c := l.s.c
+	c.mu.Unlock()
+	h, e := c.handler.AttachSink(l)
+	c.mu.Lock()
+	switch {
+	case e != nil:
+		if l.state == linkAttaching {
+			l.refuseLocked(e)
+		}
+	case h != nil && !l.acceptLocked(h):
+		c.laterLocked(func() { h.Detached(errNotAttached()) }) // over before it began
+	}
+}
+
+// beginLocked asks the handler, without the lock.
+func (l *SourceLink) beginLocked() {
+	c := l.s.c
+	c.mu.Unlock()
+	h, e := c.handler.AttachSource(l)
+	c.mu.Lock()
+	switch {
+	case e != nil:
+		if l.state == linkAttaching {
+			l.refuseLocked(e)
+		}
+	case h != nil && !l.acceptLocked(h):
+		c.laterLocked(func() { h.Detached(errNotAttached()) })
+	}
+}
+
+func errNotAttached() *amqp.Error {
+	return &amqp.Error{Condition: amqp.ErrCondLinkDetachForced, Description: "The link ended before it was attached."}
+}
+
+// attachedLocked answers the attach and reports whether the connection has survived it.
+func (l *link) attachedLocked() bool {
+	l.putAttachLocked(false)
+	if l.state != linkAttaching {
+		return false
+	}
+	l.state = linkAttached
+	l.s.c.rules.hadLink = true
+	l.touchLocked()
+	return true
+}
+
+// putAttachLocked answers the attach, under the lowest handle that is free; refused means without a terminus.
+func (l *link) putAttachLocked(refused bool) {
+	s, a := l.s, l.attach
+	handle := slices.Index(s.handles, nil)
+	if handle < 0 {
+		handle = len(s.handles)
+		if uint32(handle) > s.handleMax {
+			s.endLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The peer's handle-max %d leaves no handle for an answer.", s.handleMax))
+			return
+		}
+		s.handles = append(s.handles, nil)
+	}
+	s.handles[handle] = l
+	l.handle = uint32(handle)
+	reply := &amqp.Attach{
+		Name: a.Name, Handle: l.handle, Role: !a.Role,
+		SndSettleMode: a.SndSettleMode, RcvSettleMode: a.RcvSettleMode,
+	}
+	var r *Reply
+	if l.sink != nil {
+		r = &l.sink.Reply
+	} else {
+		r = &l.source.Reply
+		reply.InitialDeliveryCount = r.InitialDeliveryCount
+	}
+	// The terminus that the peer asked for is null in a refusal; its own it gets back.
+	if !refused || l.source != nil {
+		reply.Target, reply.Coordinator = r.Target, r.Coordinator
+	}
+	if !refused || l.sink != nil {
+		reply.Source = r.Source
+	}
+	if !refused {
+		reply.Properties, reply.OfferedCapabilities, reply.MaxMessageSize = r.Properties, r.OfferedCapabilities, r.MaxMessageSize
+	}
+	s.c.putLocked(s.out, reply)
+}

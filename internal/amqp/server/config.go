@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"cmp"
+	"time"
+
+	"overdue/internal/amqp"
+)
+
+// Config configures a Server. Only Handler is required; the zero value of everything else is the default stated.
+type Config struct {
+	Handler Handler
+
+	Mechanisms []amqp.Symbol // SASL mechanisms in the order offered; default ANONYMOUS
+	// Authenticate says whether the peer may come in with what it gave: one of Mechanisms and its initial response, nil
+	// if there was none. The SASL outcome is auth else, and the connection ends. Called by the read loop, it must not
+	// block; nil lets everybody in, and a peer without a SASL layer is never asked.
+	Authenticate func(mechanism amqp.Symbol, initialResponse []byte) bool
+	SASLWelcome  string // additional-data of the SASL outcome; default none
+	ContainerID  string // of our open; default "overdue"
+
+	MaxFrameSize   uint32 // bytes, of frames that we accept; at least 512; default 65536. A peer that takes less is told less
+	MaxMessageSize uint64 // bytes, of links whose Reply says nothing; default 1 MiB
+	MaxBuffered    uint64 // bytes per connection, of deliveries whose last frame has not come; default 64 MiB
+	ChannelMax     uint16 // highest channel of a connection; default 4999
+	MaxLinks       int    // per connection; default 10000
+	MaxConns       int    // default 10000
+	MaxUnsettled   int    // deliveries per session and direction; default 100000
+	IncomingWindow uint32 // transfer frames per session; default 5000
+
+	// Tokens says that a connection is one of the strangers, whose cost is bounded (see accept.Strangers), until the handler
+	// calls Conn.Admit. One that comes as a stranger from where it was accepted (accept.GuestOf) is one until then anyway.
+	Tokens bool
+
+	LinkIdleTimeout time.Duration // a link over which nothing passes for so long is detached; default never
+	ConnIdleTimeout time.Duration // a connection without links for so long is closed, and one that has none after a minute; default never
+
+	IdleTimeout      time.Duration // advertised; a peer silent for twice as long is dropped; default 4 min
+	HandshakeTimeout time.Duration // from the first byte to the peer's open; default 30 s
+	WriteTimeout     time.Duration // in which a peer must take 64 KiB; default 30 s
+	CloseTimeout     time.Duration // in which a peer must answer our close; default 5 s
+
+	// ErrorLog is told why a connection accepted by Serve ended, unless it ended cleanly. It may be called from
+	// several goroutines at once.
+	ErrorLog func(error)
+
+	// Trace, if set, is told every performative: dir is "in" or "out", line has the channel and the fields, never a
+	// payload. It is called with locks held and must not call back; it is for debugging and costs a line per frame.
+	Trace func(dir, line string)
+}
+
+func (cfg Config) withDefaults() Config {
+	if cfg.Mechanisms == nil {
+		cfg.Mechanisms = []amqp.Symbol{"ANONYMOUS"}
+	}
+	setDefault(&cfg.ContainerID, "overdue")
+	setDefault(&cfg.MaxFrameSize, 65536)
+	cfg.MaxFrameSize = max(cfg.MaxFrameSize, amqp.MinMaxFrameSize)
+	setDefault(&cfg.MaxMessageSize, 1<<20)
+	setDefault(&cfg.MaxBuffered, 64<<20)
+	setDefault(&cfg.ChannelMax, 4999)
+	setDefault(&cfg.MaxLinks, 10_000)
+	setDefault(&cfg.MaxConns, 10_000)
+	setDefault(&cfg.MaxUnsettled, 100_000)
+	setDefault(&cfg.IncomingWindow, 5000)
+	setDefault(&cfg.IdleTimeout, 4*time.Minute)
+	setDefault(&cfg.HandshakeTimeout, 30*time.Second)
+	setDefault(&cfg.WriteTimeout, 30*time.Second)
+	setDefault(&cfg.CloseTimeout, 5*time.Second)
+	return cfg
+}
+
+// setDefault replaces what is zero, or below, where that makes no sense.
+func setDefault[T cmp.Ordered](field *T, value T) {
+	var zero T
+	if *field <= zero {
+		*field = value
+	}
+}
+
+// What is not worth a setting.
+const (
+	outSoftLimit      = 256 << 10 // bytes of unwritten output at which SendOut waits
+	outHardLimit      = 4 << 20   // bytes at which the read loop waits
+	outStrangerLimit  = 16 << 10  // the same, of a connection that has shown no good token
+	outEager          = 32 << 10  // bytes worth a write before the read loop has come to rest
+	outKeep           = 512 << 10 // bytes of capacity that an idle connection keeps
+	maxSASLFrame      = 4096      // bytes; the spec says 512, initial responses with tokens are longer
+	minIdleTimeout    = 100       // milliseconds; less would have us do little but keep-alives
+	defaultCredit     = 1000      // deliveries outstanding or unsettled on a sink link
+	maxPosted         = 1024      // messages posted and waiting, per link
+	maxSenderRange    = 64        // deliveries per disposition to a receiver; see appendAcks
+	maxLinkCredit     = 1 << 30   // deliveries; more means without bound
+	assemblyKeep      = 1 << 20   // bytes of capacity that a connection keeps between multi-frame deliveries
+	halvesPerWindow   = 2         // a session window is replenished when less than its half is left
+	creditSteps       = 8         // credit is topped up in steps of at least an eighth of what the link may have
+	noHandle          = ^uint32(0)
+	maxDeliveryTag    = 32 // bytes, part 2 section 8.7
+	idleTimeoutFactor = 2  // part 2 section 4.5: what is advertised should be half of what is enforced
+)

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/listener/accept"
+)
+
+// errHungUp is why a connection ended when the peer closed the socket without a close performative.
+var errHungUp = errors.New("peer hung up")
+
+// errSilent is why a connection ended when nothing, not even a keep-alive, came for twice Config.IdleTimeout.
+var errSilent = errors.New("peer was silent for too long")
+
+// errCredentials is why a connection ended that Config.Authenticate refused.
+var errCredentials = errors.New("wrong credentials")
+
+// errCloseUnanswered is why a connection ended when the peer did not answer our close within Config.CloseTimeout.
+var errCloseUnanswered = errors.New("peer did not answer close")
+
+func errShutdown() *amqp.Error {
+	return &amqp.Error{Condition: amqp.ErrCondConnectionForced, Description: "The server is shutting down."}
+}
+
+type connState uint8
+
+const (
+	connHandshake connState = iota // headers, SASL, opens
+	connOpen
+	connClosing // our close is sent, the peer's is awaited; nothing else is sent
+	connDead    // nothing more is queued; the writer ends when it has flushed
+)
+
+// A Conn is one connection of a peer.
+type Conn struct {
+	srv *Server
+	cfg *Config
+	nc  net.Conn
+	id  uint64
+
+	guest *accept.Guest // its place among the strangers; nil: it has nothing to prove
+
+	// Owned by the read loop; open and mechanism are constant once Handler.Connect is called.
+	in         *amqp.FrameReader
+	dec        amqp.Decoder
+	handler    ConnHandler
+	open       *amqp.Open
+	mechanism  amqp.Symbol
+	response   []byte
+	stated     []*Outgone // room for the deliveries of one disposition
+	maxFrame   uint32     // the peer's
+	channelMax uint16     // the peer's
+
+	mu       sync.Mutex
+	state    connState
+	closeErr *amqp.Error // of our close
+	deadline time.Time   // of the handshake, then of the answer to our close
+	idle     bool        // the read loop rests, so others have to flush what they queue
+	calling  bool        // the writer calls the handler while the read loop rests
+	tasks    []func()    // calls of the handler that are due
+
+	sessions   map[uint16]*Session // by the peer's channel
+	channels   []*Session          // by ours
+	links      map[linkKey]*link   // attached or waiting for the handler
+	attached   uint64              // source links so far
+	nlinks     int                 // handles of the peer in use
+	dirty      []*Session          // sessions with dispositions or flows to write
+	posting    []*Session          // sessions whose posted messages wait for room in the output
+	assembly   []byte              // room for the next delivery that comes in pieces
+	unfinished uint64              // bytes of deliveries whose last frame has not come
+
+	rules idleRules
+
+	output
+}
+
+type linkKey struct {
+	name string
+	role amqp.Role // the peer's
+}
+
+func newConn(s *Server, nc net.Conn, id uint64) *Conn {
+	c := &Conn{
+		srv: s, cfg: &s.cfg, nc: nc, id: id, guest: s.strangers.EnterOf(nc),
+		maxFrame: amqp.MinMaxFrameSize,
+		sessions: make(map[uint16]*Session),
+		links:    make(map[linkKey]*link),
+	}
+	c.initOutput()
+	c.in = amqp.NewFrameReader((*connReader)(c), s.cfg.MaxFrameSize)
+	return c
+}
+
+// ID returns a number that no other connection of this server has or had.
+func (c *Conn) ID() uint64 { return c.id }
+
+// Open returns what the peer opened the connection with; it must not be modified.
+func (c *Conn) Open() *amqp.Open { return c.open }
+
+// RemoteContainerID returns the peer's name for itself.
+func (c *Conn) RemoteContainerID() string { return c.open.ContainerID }
+
+// Hostname returns the name by which the peer knows this server, as in its open; it may be empty.
+func (c *Conn) Hostname() string { return c.open.Hostname }
+
+// RemoteAddr returns the peer's network address.
+func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+
+// NetConn returns the transport, for its addresses and its TLS state; it must not be read, written or closed.
+func (c *Conn) NetConn() net.Conn { return c.nc }
+
+// Cut ends the connection without a word to the peer, from any goroutine.
+func (c *Conn) Cut() { c.nc.Close() }
+
+// SASL returns the mechanism that the peer chose and its initial response; "" without a SASL layer.
+func (c *Conn) SASL() (mechanism amqp.Symbol, initialResponse []byte) { return c.mechanism, c.response }
+
+// A Link is a SinkLink or a SourceLink.
+type Link interface {
+	Attach() *amqp.Attach
+	Detach(e *amqp.Error)
+}
+
+// Links returns the links that are attached, or whose attach waits for an answer, in no order. It may be called from
+// any goroutine.
+func (c *Conn) Links() []Link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]Link, 0, len(c.links))
+	for _, l := range c.links {
+		all = append(all, l)
+	}
+	return all
+}
+
+// Close closes the connection with e, or without an error if e is nil. It does not wait, and may be called from any goroutine.
+// The links' Detached and Closed follow when the peer has answered, at the latest after Config.CloseTimeout.
+func (c *Conn) Close(e *amqp.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeLocked(e)
+}
+
+func (c *Conn) closeLocked(e *amqp.Error) {
+	if c.state == connOpen {
+		c.flushLocked()
+	}
+	c.closeNowLocked(e)
+}
+
+// closeNowLocked closes without writing what is owed, in the midst of which it may be called.
+func (c *Conn) closeNowLocked(e *amqp.Error) {
+	switch c.state {
+	case connHandshake:
+		// A close may not come before open, and the peer has nothing to lose yet.
+		c.closeErr = e
+		c.state = connDead
+		c.nc.Close()
+	case connOpen:
+		c.closeErr = e
+		c.putLocked(0, &amqp.Close{Error: e})
+		c.state = connClosing
+		c.deadline = time.Now().Add(c.cfg.CloseTimeout)
+		// What is stalled already must not hold up the end. Failures show in the read and in the write.
+		_ = c.nc.SetDeadline(c.deadline)
+	}
+	c.releaseLocked()
+}
+
+// releaseLocked wakes everything that waits for this connection's state.
+func (c *Conn) releaseLocked() {
+	for _, s := range c.channels {
+		if s != nil {
+			s.ready.Broadcast()
+		}
+	}
+	c.room.Broadcast()
+	c.signalLocked()
+}
+
+// serve runs the connection to its end and leaves no goroutine behind.
+func (c *Conn) serve() error {
+	c.deadline = time.Now().Add(c.cfg.HandshakeTimeout)
+	wrote := make(chan error, 1)
+	go func() {
+		err := c.writeLoop()
+		if err != nil {
+			c.die() // nobody may wait for room in an output that nobody writes
+			c.nc.Close()
+		}
+		wrote <- err
+	}()
+
+	err := c.handshake()
+	if err == nil {
+		err = c.readLoop()
+	}
+	linger := c.finish(err)
+	werr := <-wrote
+	if linger && werr == nil {
+		c.drainInput()
+	}
+	c.nc.Close()
+	if werr != nil && err != nil && !c.closeSent() {
+		err = werr // the read loop's error is only the consequence
+	}
+	c.abandon(err)
+	if errors.Is(err, errHungUp) && c.open == nil {
+		return fmt.Errorf("before open: %w", err)
+	}
+	return err
+}
+
+func (c *Conn) die() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state = connDead
+	c.releaseLocked()
+}
+
+// readLoop handles frames until the connection ends; nil means that both sides have closed without an error.
+func (c *Conn) readLoop() error {
+	for {
+		f, err := c.in.Next()
+		if err != nil {
+			return c.readError(err)
+		}
+		if f.Type != amqp.FrameAMQP {
+			return amqp.Errorf(amqp.ErrCondConnectionFramingError, "Frame of type %d after open.", f.Type)
+		}
+		if len(f.Body) == 0 {
+			continue // keep-alive
+		}
+		p, payload, err := c.dec.Decode(f.Body)
+		if err != nil {
+			return err
+		}
+		c.trace("in", f.Channel, p, len(payload))
+		if cl, ok := p.(*amqp.Close); ok {
+			return c.closed(cl)
+		}
+		if err := c.dispatch(f.Channel, p, payload); err != nil {
+			return err
+		}
+	}
+}
+
+// closed handles the peer's close, the last frame it sends.
+func (c *Conn) closed(cl *amqp.Close) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == connOpen {
+		c.flushLocked()
+		c.putLocked(0, &amqp.Close{})
+	}
+	c.state = connDead
+	switch {
+	case c.closeErr != nil:
+		return c.closeErr
+	case cl.Error != nil:
+		return fmt.Errorf("peer closed it: %w", cl.Error)
+	}
+	return nil
+}
+
+// readError says what the end of the input means.
+func (c *Conn) readError(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ne net.Error
+	timeout := errors.As(err, &ne) && ne.Timeout()
+	switch {
+	case c.guest.Why() != nil:
+		return c.guest.Why()
+	case c.closeErr != nil:
+		return c.closeErr
+	case c.state == connClosing && timeout:
+		return errCloseUnanswered
+	case c.state == connHandshake && timeout:
+		return errors.New("handshake took too long")
+	case timeout:
+		return errSilent
+	case c.srv.conns.Closed() && (errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)):
+		return ErrServerClosed
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errHungUp
+	}
+	return err
+}
+
+// finish sends close when err is the peer's fault and it can still be told. It reports whether input has to be read
+// and thrown away until the peer has seen that: closing a socket with unread input would take our close with it.
+func (c *Conn) finish(err error) (linger bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var e *amqp.Error
+	if c.state == connOpen {
+		switch {
+		case errors.Is(err, errSilent):
+			e = &amqp.Error{Condition: amqp.ErrCondResourceLimitExceeded, Description: "Nothing was received within the idle time-out."}
+		case errors.As(err, &e), errors.Is(err, amqp.ErrFraming), errors.Is(err, amqp.ErrMalformed):
+			e = amqp.AsError(err)
+			linger = true
+		}
+		if e != nil {
+			c.flushLocked()
+			c.closeErr = e
+			c.putLocked(0, &amqp.Close{Error: e})
+		}
+	} else if err != nil && c.state == connHandshake {
+		linger = !errors.Is(err, errHungUp) && !isTimeout(err)
+	}
+	c.state = connDead
+	c.endIdleLocked()
+	c.deadline = time.Now().Add(c.cfg.CloseTimeout)
+	_ = c.nc.SetWriteDeadline(c.deadline) // of a write that is stalled already; a failure shows in the write
+	c.releaseLocked()
+	return linger
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// closeSent reports whether the reason of the end is our own close.
+func (c *Conn) closeSent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closeErr != nil
+}
+
+// abandon tells the handler that everything is over.
+func (c *Conn) abandon(err error) {
+	why := amqp.AsError(err)
+	if why == nil {
+		why = &amqp.Error{Condition: amqp.ErrCondConnectionForced, Description: "The connection was closed."}
+	} else if why.Condition == amqp.ErrCondInternalError {
+		why = amqp.Errorf(amqp.ErrCondConnectionForced, "The connection ended: %v.", err)
+	}
+	c.mu.Lock()
+	channels := make([]uint16, 0, len(c.sessions))
+	for ch := range c.sessions {
+		channels = append(channels, ch)
+	}
+	slices.Sort(channels)
+	for _, ch := range channels {
+		c.tasks = append(c.tasks, c.sessions[ch].overLocked(why)...)
+	}
+	c.runTasksLocked()
+	c.mu.Unlock()
+	if c.handler != nil {
+		c.handler.Closed(err)
+	}
+}
+
+// dispatch hands one performative to its session.
+func (c *Conn) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
+	if b, ok := p.(*amqp.Begin); ok {
+		return c.onBegin(ch, b)
+	}
+	c.mu.Lock()
+	s := c.sessions[ch]
+	closing := c.state != connOpen
+	c.mu.Unlock()
+	switch {
+	case closing:
+		return nil // whatever crossed our close
+	case s == nil:
+		if _, detach := p.(*amqp.Detach); detach {
+			return nil // the Python SDK detaches its links behind its end (Session.end of azure/servicebus/_pyamqp)
+		}
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "There is no session on channel %d.", ch)
+	}
+	switch p := p.(type) {
+	case *amqp.Transfer:
+		return s.onTransfer(p, payload)
+	case *amqp.Disposition:
+		s.onDisposition(p)
+	case *amqp.Flow:
+		s.onFlow(p)
+	case *amqp.Attach:
+		return s.onAttach(p)
+	case *amqp.Detach:
+		s.onDetach(p)
+	case *amqp.End:
+		s.onEnd(p)
+	default:
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "A connection that is open cannot take %T.", p)
+	}
+	return nil
+}

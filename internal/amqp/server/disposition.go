@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"slices"
+
+	"overdue/internal/amqp"
+)
+
+// ack is a disposition that is owed: deliveries of consecutive ids in one state.
+type ack struct {
+	first, last uint32
+	settled     bool
+	state       amqp.DeliveryState
+}
+
+func roleIndex(r amqp.Role) int {
+	if r == amqp.RoleSender {
+		return 1
+	}
+	return 0
+}
+
+// Settle tells the peer the outcome of d and settles it. It may be called from any goroutine; whatever is settled
+// before the next write goes out together. A peer that settles second (rcv-settle-mode) is told the outcome first, and
+// d is settled when it has answered. Settle has no effect on a delivery that is settled or whose link is gone.
+func (l *SinkLink) Settle(d *Delivery, st amqp.DeliveryState) {
+	s := l.s
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if d.done || d.Settled || d.link != l || l.state != linkAttached {
+		return
+	}
+	d.done = true
+	if !d.second {
+		l.forgetLocked(d)
+	}
+	s.outcomeLocked(d, st)
+}
+
+// forgetLocked removes d from the session and makes room for another.
+func (l *SinkLink) forgetLocked(d *Delivery) {
+	if l.s.received.remove(d.id, d) {
+		l.unsettled--
+		l.topUpLocked()
+	}
+}
+
+// Settle settles ds with the peer, in answer to Source.Disposition or unasked, when the source gives up waiting for an
+// outcome. It may be called from any goroutine. Deliveries that are settled already are passed over. Unasked is a last
+// resort with go-amqp: a receiver of it that states an outcome afterwards waits for an answer in vain.
+func (l *SourceLink) Settle(ds []*Outgone, st amqp.DeliveryState) {
+	s := l.s
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for _, o := range ds {
+		if o.link == l && !o.settled && s.sent.remove(o.id, o) {
+			o.settled = true
+			s.ackLocked(amqp.RoleSender, o.id, true, st)
+		}
+	}
+}
+
+// ackLocked notes that a disposition is owed.
+func (s *Session) ackLocked(role amqp.Role, id uint32, settled bool, st amqp.DeliveryState) {
+	acks := &s.acks[roleIndex(role)]
+	next := ack{id, id, settled, st}
+	if n := len(*acks); n == 0 || !(*acks)[n-1].join(next) {
+		*acks = append(*acks, next)
+	}
+	s.c.touchLocked(s)
+}
+
+// join extends a by b if they are one range in one state.
+func (a *ack) join(b ack) bool {
+	if a.last+1 != b.first || a.last == math.MaxUint32 || a.settled != b.settled || !sameState(a.state, b.state) {
+		return false
+	}
+	a.last = b.last
+	return true
+}
+
+// flushAcksLocked writes the dispositions that are owed, in as few frames as they allow.
+//
+// A range to a receiver is kept short. go-amqp hands the whole frame to the link once for each delivery in it, so a
+// range of n costs it n² steps; short ranges cost us little.
+func (s *Session) flushAcksLocked(role amqp.Role) {
+	acks := s.acks[roleIndex(role)]
+	if len(acks) == 0 {
+		return
+	}
+	byID := func(a, b ack) int { return int(int32(a.first - b.first)) }
+	if !slices.IsSortedFunc(acks, byID) {
+		slices.SortFunc(acks, byID)
+	}
+	for i := 0; i < len(acks); {
+		a := acks[i]
+		for i++; i < len(acks) && a.join(acks[i]); i++ {
+		}
+		for role == amqp.RoleSender && a.last-a.first >= maxSenderRange {
+			s.putAckLocked(role, ack{a.first, a.first + maxSenderRange - 1, a.settled, a.state})
+			a.first += maxSenderRange
+		}
+		s.putAckLocked(role, a)
+	}
+	clear(acks)
+	s.acks[roleIndex(role)] = acks[:0]
+}
+
+func (s *Session) putAckLocked(role amqp.Role, a ack) {
+	d := &s.c.ack
+	*d = amqp.Disposition{Role: role, First: a.first, Last: a.last, Settled: a.settled, State: a.state}
+	s.c.putLocked(s.out, d)
+	d.State = nil
+}
+
+// sameState reports whether a and b say the same. It may miss equal states that are rare and cost a comparison to find.
+func sameState(a, b amqp.DeliveryState) bool {
+	if a == b {
+		return true
+	}
+	switch a := a.(type) {
+	case *amqp.Rejected:
+		b, ok := b.(*amqp.Rejected)
+		return ok && a.Error == nil && b.Error == nil
+	case *amqp.Modified:
+		b, ok := b.(*amqp.Modified)
+		return ok && a.DeliveryFailed == b.DeliveryFailed && a.UndeliverableHere == b.UndeliverableHere &&
+			len(a.MessageAnnotations) == 0 && len(b.MessageAnnotations) == 0
+	case *amqp.TransactionalState:
+		b, ok := b.(*amqp.TransactionalState)
+		return ok && bytes.Equal(a.TxnID, b.TxnID) && sameState(a.Outcome, b.Outcome)
+	}
+	return false
+}
+
+// onDisposition takes what the peer says about deliveries, of either direction.
+func (s *Session) onDisposition(d *amqp.Disposition) {
+	c := s.c
+	c.mu.Lock()
+	if s.state != sessionOpen {
+		c.mu.Unlock()
+		return
+	}
+	if d.Role == amqp.RoleSender {
+		if d.Settled {
+			s.received.each(d.First, d.Last, func(v *Delivery) bool {
+				v.done = true // by its sender; Settle would come too late
+				v.link.unsettled--
+				v.link.topUpLocked()
+				return true
+			})
+			s.tellSharedLocked()
+		}
+		c.mu.Unlock()
+		return
+	}
+	stated := c.stated[:0]
+	_, partly := d.State.(*amqp.Received)
+	_, provisional := d.State.(*amqp.TransactionalState)
+	s.sent.each(d.First, d.Last, func(o *Outgone) bool {
+		if !o.stated && (d.Settled || !partly) {
+			stated = append(stated, o)
+		}
+		o.stated = o.stated || !partly && !provisional
+		o.settled = d.Settled
+		return d.Settled
+	})
+	if len(stated) > 0 {
+		stated[0].link.touchLocked() // the others, if any, are the same client's
+	}
+	c.mu.Unlock()
+	tellStated(stated, d.State, d.Settled)
+	clear(stated)
+	c.stated = stated[:0]
+}
+
+// tellStated tells each link's source about its deliveries.
+func tellStated(ds []*Outgone, st amqp.DeliveryState, settled bool) {
+	if len(ds) == 0 {
+		return
+	}
+	if slices.ContainsFunc(ds, func(o *Outgone) bool { return o.link != ds[0].link }) {
+		slices.SortStableFunc(ds, func(a, b *Outgone) int { return cmp.Compare(a.link.number, b.link.number) })
+	}
+	for len(ds) > 0 {
+		l := ds[0].link
+		n := slices.IndexFunc(ds, func(o *Outgone) bool { return o.link != l })
+		if n < 0 {
+			n = len(ds)
+		}
+		l.handler.Disposition(ds[:n:n], st, settled)
+		ds = ds[n:]
+	}
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import "overdue/internal/amqp"
+
+// onFlow takes the peer's view of the session's windows and, if the flow names a link, of its credit.
+func (s *Session) onFlow(f *amqp.Flow) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.state != sessionOpen {
+		return
+	}
+	s.takeWindowLocked(f)
+	if !f.HasHandle {
+		if f.Echo {
+			s.putFlowLocked(&c.flow)
+		}
+		return
+	}
+	l := s.links[f.Handle]
+	switch {
+	case l == nil && f.Handle < s.known:
+		// go-amqp may send a last flow behind its detach. Ending the session would cost it the other links there.
+	case l == nil:
+		s.endLocked(amqp.Errorf(amqp.ErrCondSessionUnattachedHandle, "Flow names handle %d, which is not attached.", f.Handle))
+	case l.source != nil:
+		l.source.onFlowLocked(f)
+	case l.state == linkAttached:
+		l.sink.onFlowLocked(f)
+	}
+}
+
+// takeWindowLocked computes how many transfers the peer can take (part 2 section 5.6).
+func (s *Session) takeWindowLocked(f *amqp.Flow) {
+	next := uint32(0) // our initial next-outgoing-id: what holds until the peer has seen our begin
+	if f.HasNextIncomingID {
+		next = f.NextIncomingID
+	}
+	inFlight := s.nextOutgoingID - next
+	if int32(inFlight) < 0 {
+		inFlight = 0 // it counts transfers that were never sent; its window is all that can be believed
+	}
+	window := uint32(0)
+	if f.IncomingWindow > inFlight {
+		window = f.IncomingWindow - inFlight
+	}
+	opened := s.remoteIncomingWindow == 0 && window > 0
+	s.remoteIncomingWindow = window
+	if opened {
+		s.ready.Broadcast()
+		s.pumpLocked()
+	}
+}
+
+// putFlowLocked sends f, about the session only unless a link has filled in its part. The window is open again to its
+// full width with every flow.
+func (s *Session) putFlowLocked(f *amqp.Flow) {
+	s.owesFlow = false
+	s.incomingWindow = s.c.cfg.IncomingWindow
+	f.NextIncomingID, f.HasNextIncomingID = s.nextIncomingID, true
+	f.IncomingWindow = s.incomingWindow
+	f.NextOutgoingID = s.nextOutgoingID
+	f.OutgoingWindow = outgoingWindow
+	s.c.putLocked(s.out, f)
+	*f = amqp.Flow{}
+}
+
+// usedWindowLocked notes one transfer frame from the peer and reports whether it was allowed to send it.
+func (s *Session) usedWindowLocked() bool {
+	if s.incomingWindow == 0 {
+		return false
+	}
+	s.incomingWindow--
+	s.nextIncomingID++
+	if s.incomingWindow < s.c.cfg.IncomingWindow/halvesPerWindow && !s.owesFlow {
+		s.owesFlow = true
+		s.c.touchLocked(s)
+	}
+	return true
+}
+
+// onFlowLocked takes the credit that the peer grants. Credit is reckoned in deliveries since the link began, so that
+// neither the wrap-around of delivery-count nor a nonsensical one can grant more than link-credit says.
+func (l *SourceLink) onFlowLocked(f *amqp.Flow) {
+	l.touchLocked()
+	if l.state == linkAttached || l.state == linkAttaching {
+		behind := int64(0)
+		if f.HasDeliveryCount {
+			behind = max(0, int64(int32(l.deliveryCount-f.DeliveryCount)))
+		} else {
+			behind = int64(l.deliveryCount - l.Reply.InitialDeliveryCount)
+		}
+		if f.HasLinkCredit {
+			l.credit = uint32(max(0, int64(min(f.LinkCredit, maxLinkCredit))-behind))
+		}
+		l.drain, l.drained, l.hasFlow = f.Drain, false, true
+		if f.Echo && l.state == linkAttached {
+			l.putFlowLocked(false)
+		}
+		if l.state == linkAttached {
+			l.tellFlowLocked()
+			l.s.pumpLinkLocked(l)
+		}
+	}
+}
+
+// tellFlowLocked tells the source about the credit, without the lock.
+func (l *SourceLink) tellFlowLocked() {
+	allowance := l.total + int64(l.credit)
+	f := Flow{Credit: l.credit, Added: allowance - l.allowance, Drain: l.drain}
+	l.allowance = allowance
+	src := l.handler
+	c := l.s.c
+	c.mu.Unlock()
+	src.Flow(f)
+	c.mu.Lock()
+}
+
+// putFlowLocked sends the link's state.
+func (l *SourceLink) putFlowLocked(drain bool) {
+	f := &l.s.c.flow
+	f.Handle, f.HasHandle = l.handle, true
+	f.DeliveryCount, f.HasDeliveryCount = l.deliveryCount, true
+	f.LinkCredit, f.HasLinkCredit = l.credit, true
+	f.Available, f.HasAvailable = 0, true
+	f.Drain = drain
+	l.s.putFlowLocked(f)
+}
+
+// Drained answers a drain: the credit that is left is given up and the peer is told so. The answer follows every
+// delivery that SendOut has sent or Post has taken before. It does nothing when the peer does not drain, or no longer
+// does, or has been answered. It may be called from any goroutine.
+func (l *SourceLink) Drained() {
+	c := l.s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.state != linkAttached || !l.drain {
+		return
+	}
+	l.drained = true
+	l.answerDrainLocked()
+}
+
+// answerDrainLocked answers a drain unless a delivery is under way that belongs in front of the answer.
+func (l *SourceLink) answerDrainLocked() {
+	if !l.drained || l.busy || len(l.posted) > 0 && l.credit > 0 {
+		return
+	}
+	l.drain, l.drained = false, false
+	l.deliveryCount += l.credit
+	l.total += int64(l.credit)
+	l.credit = 0
+	l.s.flushLocked()
+	l.putFlowLocked(true)
+}
+
+// onFlowLocked takes what the peer says about a link on which it sends: it may have given up credit.
+func (l *SinkLink) onFlowLocked(f *amqp.Flow) {
+	l.touchLocked()
+	if f.HasDeliveryCount {
+		if given := f.DeliveryCount - l.deliveryCount; given > 0 && given <= l.credit {
+			l.deliveryCount += given
+			l.credit -= given
+			l.topUpLocked()
+		}
+	}
+	if f.Echo {
+		l.putFlowLocked()
+	}
+}
+
+// topUpLocked notes that the peer may be due more credit.
+func (l *SinkLink) topUpLocked() {
+	if !l.dirty && l.state == linkAttached && l.wantsCredit() {
+		l.dirty = true
+		l.s.sinks = append(l.s.sinks, l)
+		l.s.c.touchLocked(l.s)
+	}
+}
+
+// wantsCredit reports whether granting is worth a frame: the step is big enough, or the peer has nothing left.
+func (l *SinkLink) wantsCredit() bool {
+	want := l.wantCredit()
+	return want > l.credit && (l.credit == 0 || want-l.credit > l.Reply.Credit/creditSteps)
+}
+
+// wantCredit returns the credit that leaves no more than Reply.Credit deliveries outstanding or unsettled.
+func (l *SinkLink) wantCredit() uint32 {
+	if l.unsettled >= l.Reply.Credit {
+		return 0
+	}
+	return l.Reply.Credit - l.unsettled
+}
+
+func (s *Session) flushCreditLocked() {
+	for i, l := range s.sinks {
+		l.dirty = false
+		if l.state == linkAttached && l.wantsCredit() {
+			l.credit = l.wantCredit()
+			l.putFlowLocked()
+		}
+		s.sinks[i] = nil
+	}
+	s.sinks = s.sinks[:0]
+}
+
+func (l *SinkLink) putFlowLocked() {
+	f := &l.s.c.flow
+	f.Handle, f.HasHandle = l.handle, true
+	f.DeliveryCount, f.HasDeliveryCount = l.deliveryCount, true
+	f.LinkCredit, f.HasLinkCredit = l.credit, true
+	l.s.putFlowLocked(f)
+}

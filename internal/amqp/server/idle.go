@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"time"
+
+	"overdue/internal/amqp"
+)
+
+// firstLinkTimeout is how long a connection may take to its first link, where
+// Config.ConnIdleTimeout allows no longer. It is Service Bus's.
+const firstLinkTimeout = time.Minute
+
+// idleRules parts with links that carry nothing and with connections that have
+// no links. It belongs to the connection's mutex.
+//
+// A timer is a wake-up: it is armed for the earliest end that is possible, and
+// what it finds decides.
+type idleRules struct {
+	link, conn time.Duration // 0: for ever
+	timer      *time.Timer   // nil: no rules
+	hadLink    bool
+	since      time.Time // the last link went, or the connection opened
+}
+
+// beginIdleLocked starts to watch a connection that has just been opened.
+func (c *Conn) beginIdleLocked() {
+	r := &c.rules
+	r.link, r.conn = max(c.cfg.LinkIdleTimeout, 0), max(c.cfg.ConnIdleTimeout, 0)
+	if r.link == 0 && r.conn == 0 {
+		return
+	}
+	r.since = time.Now()
+	r.timer = time.AfterFunc(c.idleForLocked(r.since), c.lookIdle)
+}
+
+func (c *Conn) endIdleLocked() {
+	if c.rules.timer != nil {
+		c.rules.timer.Stop()
+	}
+}
+
+// Touch says that the link of that name is in use, though nothing passes over
+// it.
+func (c *Conn) Touch(name string) {
+	if c.cfg.LinkIdleTimeout <= 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, role := range []amqp.Role{amqp.RoleSender, amqp.RoleReceiver} {
+		if l := c.links[linkKey{name, role}]; l != nil {
+			l.touchLocked()
+		}
+	}
+}
+
+// touchLocked says that something has passed over the link.
+func (l *link) touchLocked() {
+	if l.s.c.rules.timer != nil {
+		l.used = time.Now()
+	}
+}
+
+// lookIdle does what is due.
+func (c *Conn) lookIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != connOpen {
+		return
+	}
+	now, r := time.Now(), &c.rules
+	if r.link > 0 {
+		for _, l := range c.links {
+			if l.state == linkAttached && now.Sub(l.used) >= r.link {
+				l.detachLocked(amqp.Errorf(amqp.ErrCondLinkDetachForced,
+					"The link '%.128s' is force detached. Code: IdleTimerExpired. Idle timeout: %s.", l.attach.Name, clockOf(r.link)))
+			}
+		}
+	}
+	if limit := r.limit(); r.conn > 0 && len(c.links) == 0 && now.Sub(r.since) >= limit {
+		c.closeLocked(amqp.Errorf(amqp.ErrCondConnectionForced,
+			"The connection was inactive for more than the allowed %d milliseconds and is closed.", limit.Milliseconds()))
+		return
+	}
+	r.timer.Reset(c.idleForLocked(now))
+}
+
+// limit is how long the connection may be without links.
+func (r *idleRules) limit() time.Duration {
+	if !r.hadLink {
+		return min(r.conn, firstLinkTimeout)
+	}
+	return r.conn
+}
+
+// idleForLocked is the shortest time after which something can be due.
+func (c *Conn) idleForLocked(now time.Time) time.Duration {
+	const atLeast = 10 * time.Millisecond // whatever clocks do, no spinning
+	r := &c.rules
+	next := 24 * time.Hour
+	if r.conn > 0 {
+		next = r.limit()
+		if len(c.links) == 0 {
+			next -= now.Sub(r.since)
+		}
+	}
+	if r.link > 0 {
+		next = min(next, r.link)
+		for _, l := range c.links {
+			if l.state == linkAttached {
+				next = min(next, r.link-now.Sub(l.used))
+			}
+		}
+	}
+	return max(next, atLeast)
+}
+
+// clockOf writes d as hours, minutes and seconds, as the service does.
+func clockOf(d time.Duration) string {
+	return time.Time{}.Add(d).Format("15:04:05")
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+
+	"overdue/internal/amqp"
+)
+
+// outgoing is a delivery on its way into the output.
+type outgoing struct {
+	Outgoing
+	id    uint32
+	begun bool
+	sent  *Outgone // nil when pre-settled
+}
+
+// SendOut sends one message, in as many frames as the peer's max-frame-size asks for, and returns what its disposition
+// will name, nil for a pre-settled one. It waits for the session window and for room in the output, so it may be called
+// from any goroutine but not within a call of the handler. It does not wait for credit: without it, the error is ErrNoCredit. On
+// ErrLinkGone a part may have been sent; the peer discards it. The Outgone may be in a disposition before SendOut returns.
+func (l *SourceLink) SendOut(o Outgoing) (*Outgone, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	d := outgoing{Outgoing: o}
+	s, c := l.s, l.s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		switch {
+		case l.state == linkAttaching, l.state == linkAttached && l.busy:
+			s.ready.Wait()
+			continue
+		case l.state != linkAttached || c.state != connOpen:
+			return nil, ErrLinkGone
+		case l.credit == 0:
+			return nil, ErrNoCredit
+		case s.remoteIncomingWindow == 0:
+			s.ready.Wait()
+			continue
+		case len(c.out) >= outSoftLimit:
+			c.room.Wait()
+			continue
+		}
+		break
+	}
+	if d.Commit != nil && !d.Commit() {
+		return nil, ErrWithheld
+	}
+	if !l.beginOutLocked(&d) {
+		return nil, ErrLinkGone
+	}
+	sent := d.sent
+	if l.transmitLocked(&d) {
+		return sent, nil
+	}
+	l.busy = true
+	for {
+		if len(c.out) >= outSoftLimit {
+			c.room.Wait()
+		} else {
+			s.ready.Wait()
+		}
+		if l.state != linkAttached || c.state != connOpen {
+			return nil, ErrLinkGone
+		}
+		if l.transmitLocked(&d) {
+			break
+		}
+	}
+	l.busy = false
+	s.ready.Broadcast() // whoever waits for the link
+	s.pumpLinkLocked(l)
+	return sent, nil
+}
+
+// Post queues one message without waiting: it is sent in its turn as soon as credit, the session window and the output
+// allow, or never if the link goes first. It is for answers given within a call of the handler, and takes over o.Payload.
+// At most 1024 messages per link may wait; then the error is ErrTooManyPosted.
+func (l *SourceLink) Post(o Outgoing) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	c := l.s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case l.state > linkAttached || c.state != connOpen:
+		return ErrLinkGone
+	case len(l.posted) >= maxPosted:
+		return ErrTooManyPosted
+	}
+	o.Tag = append([]byte(nil), o.Tag...)
+	l.posted = append(l.posted, &outgoing{Outgoing: o})
+	l.s.pumpLinkLocked(l)
+	return nil
+}
+
+func (o *Outgoing) check() error {
+	if len(o.Tag) == 0 || len(o.Tag) > maxDeliveryTag {
+		return fmt.Errorf("amqpserver: delivery tag of %d bytes, want 1 to %d", len(o.Tag), maxDeliveryTag)
+	}
+	return nil
+}
+
+// beginOutLocked takes credit and gives d its id. The first frame must follow at once, because ids rise on the wire.
+// It reports false when too much is unsettled, which ends the link: the peer grants credit and never settles.
+func (l *SourceLink) beginOutLocked(d *outgoing) bool {
+	s := l.s
+	l.touchLocked()
+	if !d.Settled {
+		if s.sent.live >= s.c.cfg.MaxUnsettled {
+			l.detachLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The session has %d unsettled deliveries.", s.sent.live))
+			return false
+		}
+		d.sent = &Outgone{Token: d.Token, link: l, id: s.nextDelivery}
+		s.sent.add(s.nextDelivery, d.sent)
+	}
+	d.begun = true
+	d.id = s.nextDelivery
+	s.nextDelivery++
+	l.deliveryCount++
+	l.credit--
+	l.total++
+	return true
+}
+
+// transmitLocked queues as many frames of d as the window and the output take, and reports whether d is complete.
+func (l *SourceLink) transmitLocked(d *outgoing) bool {
+	s, c := l.s, l.s.c
+	t := &c.transfer
+	for {
+		if s.remoteIncomingWindow == 0 || len(c.out) >= outSoftLimit {
+			return false
+		}
+		*t = amqp.Transfer{Handle: l.handle}
+		if d.Tag != nil { // the first frame
+			t.DeliveryID, t.HasDeliveryID = d.id, true
+			t.DeliveryTag = d.Tag
+			t.MessageFormat, t.HasMessageFormat = d.Format, true
+			t.Settled, t.HasSettled = d.Settled, true
+		}
+		n := c.putTransferLocked(s.out, t, d.Payload)
+		d.Tag = nil
+		d.Payload = d.Payload[n:]
+		s.nextOutgoingID++
+		s.remoteIncomingWindow--
+		if !t.More {
+			return true
+		}
+	}
+}
+
+// putTransferLocked queues one transfer with as much of payload as the peer's max-frame-size allows, sets t.More when
+// some is left, and returns how much was taken.
+func (c *Conn) putTransferLocked(ch uint16, t *amqp.Transfer, payload []byte) int {
+	const minRoom = 1
+	start := len(c.out)
+	limit := int(min(c.maxFrame, math31))
+	c.out = amqp.BeginFrame(c.out, amqp.FrameAMQP, ch)
+	body := len(c.out)
+	c.out = t.Append(c.out)
+	n := len(payload)
+	if room := limit - (len(c.out) - start); n > room {
+		t.More = true
+		c.out = t.Append(c.out[:body])
+		n = max(limit-(len(c.out)-start), minRoom)
+	}
+	c.out = append(c.out, payload[:n]...)
+	c.out = amqp.EndFrame(c.out, start)
+	c.trace("out", ch, t, n)
+	c.queuedLocked()
+	return n
+}
+
+// math31 bounds sizes that are reckoned in int.
+const math31 = 1<<31 - 1
+
+// pumpLinkLocked sends what is posted on l as far as possible, and remembers l when something is left that the window
+// or the output holds back; credit comes with a flow that names the link.
+func (s *Session) pumpLinkLocked(l *SourceLink) {
+	for len(l.posted) > 0 && l.state == linkAttached {
+		d := l.posted[0]
+		if l.busy && !d.begun {
+			return // SendOut goes on with this when it is done
+		}
+		if !d.begun {
+			if l.credit == 0 {
+				break
+			}
+			if s.remoteIncomingWindow == 0 || len(s.c.out) >= outSoftLimit {
+				s.postLaterLocked(l)
+				return
+			}
+			if !l.beginOutLocked(d) {
+				return
+			}
+			l.busy = true
+		}
+		if !l.transmitLocked(d) {
+			s.postLaterLocked(l)
+			return
+		}
+		l.busy = false
+		l.posted[0] = nil
+		l.posted = l.posted[1:]
+		s.ready.Broadcast()
+	}
+	if l.state == linkAttached {
+		l.answerDrainLocked()
+	}
+}
+
+// postLaterLocked has l pumped when the window opens or the writer has taken the output.
+func (s *Session) postLaterLocked(l *SourceLink) {
+	if !l.inPosting {
+		l.inPosting = true
+		s.posting = append(s.posting, l)
+	}
+	if !s.inPosting {
+		s.inPosting = true
+		s.c.posting = append(s.c.posting, s)
+	}
+}
+
+// pumpLocked goes on with the posted messages of a session.
+func (s *Session) pumpLocked() {
+	links := s.posting
+	s.posting = nil
+	for _, l := range links {
+		l.inPosting = false
+		s.pumpLinkLocked(l)
+	}
+}
+
+// pumpLocked goes on with the posted messages of all sessions, now that there is room in the output.
+func (c *Conn) pumpLocked() {
+	sessions := c.posting
+	c.posting = nil
+	for _, s := range sessions {
+		s.inPosting = false
+		if s.state == sessionOpen && s.remoteIncomingWindow > 0 {
+			s.pumpLocked()
+		}
+	}
+}

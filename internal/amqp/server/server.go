@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"overdue/internal/listener/accept"
+)
+
+// ErrServerClosed is returned by Serve and ServeConn once Shutdown or Close has been called.
+var ErrServerClosed = accept.ErrClosed
+
+// ErrTooManyConns is returned by ServeConn when Config.MaxConns connections are being served.
+var ErrTooManyConns = accept.ErrTooMany
+
+// FirstTokenTimeout is how long a handler should wait for a peer's first good token.
+const FirstTokenTimeout = accept.FirstTokenTimeout
+
+// Admit says that the peer has shown a good token, or needs none: it is no stranger any more, see Config.Tokens.
+func (c *Conn) Admit() { c.guest.Admit() }
+
+// A Server serves AMQP 1.0 connections.
+type Server struct {
+	cfg   Config
+	conns *accept.Table[*Conn]
+
+	strangers *accept.Strangers // nil without Config.Tokens
+}
+
+// New returns a server. It panics if cfg.Handler is nil, which no configuration file can cause.
+func New(cfg Config) *Server {
+	if cfg.Handler == nil {
+		panic("amqpserver: Config.Handler is nil")
+	}
+	cfg = cfg.withDefaults()
+	s := &Server{cfg: cfg, conns: accept.New[*Conn]("amqpserver", cfg.MaxConns, cfg.ErrorLog)}
+	if cfg.Tokens {
+		s.strangers = accept.NewStrangers(accept.Limits{})
+	}
+	s.conns.Guard(s.strangers)
+	return s
+}
+
+// Serve accepts connections until the listener fails or the server is closed, and always returns an error:
+// ErrServerClosed after Shutdown or Close. Accepting never waits for a peer. It closes ln.
+func (s *Server) Serve(ln net.Listener) error { return s.conns.Serve(ln, s.ServeConn) }
+
+// ServeConn serves one connection and closes it. It returns when the connection has ended and nothing of it runs any
+// more: nil after a clean close by either side, else the reason. The reason is not passed to Config.ErrorLog.
+func (s *Server) ServeConn(nc net.Conn) error {
+	c, err := s.conns.Enter(nc, func(id uint64) *Conn { return newConn(s, nc, id) })
+	if err != nil {
+		return err
+	}
+	defer s.conns.Leave(c)
+	defer c.guest.Leave()
+	if err := c.serve(); err != nil {
+		return fmt.Errorf("amqpserver: connection from %v: %w", nc.RemoteAddr(), err)
+	}
+	return nil
+}
+
+// Shutdown stops accepting, closes every connection with amqp:connection:forced and waits until the last one has
+// ended. When ctx ends first, the rest are cut, and ctx's error is returned after they have ended.
+func (s *Server) Shutdown(ctx context.Context) error {
+	for _, c := range s.conns.Close() {
+		c.Close(errShutdown())
+	}
+	gone := s.conns.Gone()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+	}
+	s.cut()
+	<-gone
+	return ctx.Err()
+}
+
+// Close stops accepting, cuts every connection and waits until the last one has ended.
+func (s *Server) Close() error {
+	s.cut()
+	<-s.conns.Gone()
+	return nil
+}
+
+// cut closes the sockets of all connections, which makes their loops end.
+func (s *Server) cut() {
+	for _, c := range s.conns.Close() {
+		c.nc.Close()
+	}
+}

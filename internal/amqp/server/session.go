@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"slices"
+	"sync"
+
+	"overdue/internal/amqp"
+)
+
+type sessionState uint8
+
+const (
+	sessionOpen   sessionState = iota
+	sessionEnding              // our end is sent, the peer's is awaited; what it sends until then is dropped
+	sessionGone
+)
+
+// A Session is one session of a connection. The connection's mutex guards all of it.
+type Session struct {
+	c         *Conn
+	in, out   uint16 // channel of the peer, and ours
+	handleMax uint32 // the peer's
+	state     sessionState
+	ready     *sync.Cond // the window opened, or a link became free to send or is gone
+
+	links   map[uint32]*link // by the peer's handle
+	known   uint32           // every handle below it the peer may have attached once
+	handles []*link          // by ours
+
+	// What the peer sends.
+	nextIncomingID uint32
+	incomingWindow uint32 // transfer frames that the peer may still send
+	lastDelivery   uint32
+	hasDelivery    bool
+	repeats        bool // some of its delivery-ids do not rise
+	received       unsettled[*Delivery]
+	shared         map[uint32]amqp.DeliveryState // ids that several of received have, see shareLocked
+
+	// What we send.
+	nextOutgoingID       uint32
+	remoteIncomingWindow uint32
+	nextDelivery         uint32
+	sent                 unsettled[*Outgone]
+	posting              []*SourceLink // links with posted messages that wait for the window or the output
+	inPosting            bool          // in Conn.posting
+
+	// What is owed and will be written with the next flush.
+	dirty    bool
+	owesFlow bool
+	sinks    []*SinkLink // whose credit may have to be topped up
+	acks     [2][]ack    // by role: dispositions of receivers (what they sent us), of senders (what we sent them)
+}
+
+// Conn returns the connection of s.
+func (s *Session) Conn() *Conn { return s.c }
+
+// Channel returns the channel on which the peer sends.
+func (s *Session) Channel() uint16 { return s.in }
+
+// End ends the session with e, or without an error if e is nil, from any goroutine. The links' Detached follows soon.
+func (s *Session) End(e *amqp.Error) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.endLocked(e)
+}
+
+func (s *Session) endLocked(e *amqp.Error) {
+	if s.state != sessionOpen {
+		return
+	}
+	s.flushLocked()
+	s.c.putLocked(s.out, &amqp.End{Error: e})
+	calls := s.overLocked(e)
+	s.state = sessionEnding
+	s.c.laterLocked(calls...)
+}
+
+// onBegin begins a session for the peer.
+func (c *Conn) onBegin(ch uint16, b *amqp.Begin) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.state != connOpen:
+		return nil
+	case ch > c.cfg.ChannelMax:
+		return amqp.Errorf(amqp.ErrCondConnectionFramingError, "Channel %d is above channel-max %d.", ch, c.cfg.ChannelMax)
+	case c.sessions[ch] != nil:
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "Channel %d has a session already.", ch)
+	case b.HasRemoteChannel:
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "Begin on channel %d answers a session that was never begun.", ch)
+	}
+	if err := c.guest.Session(len(c.sessions) + 1); err != nil {
+		return limitExceeded(err)
+	}
+	out := slices.Index(c.channels, nil)
+	if out < 0 {
+		out = len(c.channels)
+		if out > int(c.channelMax) {
+			return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The peer's channel-max %d leaves no channel for an answer.", c.channelMax)
+		}
+		c.channels = append(c.channels, nil)
+	}
+	s := &Session{
+		c: c, in: ch, out: uint16(out), handleMax: b.HandleMax,
+		ready:                sync.NewCond(&c.mu),
+		links:                make(map[uint32]*link),
+		nextIncomingID:       b.NextOutgoingID,
+		incomingWindow:       c.cfg.IncomingWindow,
+		remoteIncomingWindow: b.IncomingWindow,
+	}
+	c.sessions[ch], c.channels[out] = s, s
+	c.putLocked(s.out, &amqp.Begin{
+		RemoteChannel: ch, HasRemoteChannel: true,
+		NextOutgoingID: s.nextOutgoingID,
+		IncomingWindow: s.incomingWindow,
+		OutgoingWindow: outgoingWindow,
+		HandleMax:      uint32(c.cfg.MaxLinks - 1),
+	})
+	return nil
+}
+
+// outgoingWindow is what we announce: nothing on our side limits it but the peer's incoming window.
+const outgoingWindow = 1<<31 - 1
+
+// onEnd ends the session as the peer asks, or completes what End began.
+func (s *Session) onEnd(e *amqp.End) {
+	c := s.c
+	c.mu.Lock()
+	if s.state == sessionOpen {
+		c.putLocked(s.out, &amqp.End{})
+		why := e.Error
+		c.laterLocked(s.overLocked(why)...)
+	}
+	s.state = sessionGone
+	c.nlinks -= len(s.links)
+	clear(s.links)
+	delete(c.sessions, s.in)
+	c.channels[s.out] = nil
+	c.runTasksLocked()
+	c.mu.Unlock()
+}
+
+// overLocked takes all links from the session and returns the calls that tell their handlers why.
+func (s *Session) overLocked(why *amqp.Error) []func() {
+	if s.state != sessionOpen {
+		return nil
+	}
+	s.state = sessionGone
+	var calls []func()
+	for _, l := range s.handles {
+		if l != nil {
+			calls = append(calls, l.overLocked(why)...)
+		}
+	}
+	for _, l := range s.links {
+		l.overLocked(why) // attaches that wait for an answer: nobody to call
+	}
+	s.handles, s.posting, s.sinks = nil, nil, nil
+	s.acks = [2][]ack{}
+	s.received, s.sent, s.shared = unsettled[*Delivery]{}, unsettled[*Outgone]{}, nil
+	s.ready.Broadcast()
+	s.c.room.Broadcast()
+	return calls
+}
+
+// flushLocked encodes what s owes: dispositions, credit, the window.
+func (s *Session) flushLocked() {
+	s.dirty = false
+	if s.state != sessionOpen {
+		return
+	}
+	s.flushAcksLocked(amqp.RoleReceiver)
+	s.flushAcksLocked(amqp.RoleSender)
+	s.flushCreditLocked()
+	if s.owesFlow {
+		s.putFlowLocked(&s.c.flow)
+	}
+}

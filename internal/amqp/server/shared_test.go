@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"overdue/internal/amqp"
+	"overdue/internal/testing/testseed"
+)
+
+// holds attaches a raw client to two links whose messages the test settles.
+func (sc *scene) holds() *rawPeer {
+	p := sc.raw()
+	p.open()
+	p.begin(0)
+	p.attach(0, 0, amqp.RoleSender, "hold")
+	p.attach(0, 1, amqp.RoleSender, "hold")
+	return p
+}
+
+// delivered sends messages of those ids, on one link after the other, and returns what the handler got.
+func (sc *scene) delivered(p *rawPeer, ids ...uint32) []*Delivery {
+	for i, id := range ids {
+		p.send(0, message(uint32(i)%2, id), []byte("x"))
+	}
+	synctest.Wait()
+	return sc.echo.takeHeld()
+}
+
+func outcome(p *rawPeer) string {
+	p.t.Helper()
+	d := expect[*amqp.Disposition](p)
+	return fmt.Sprintf("%d-%d %T settled=%v", d.First, d.Last, d.State, d.Settled)
+}
+
+func TestDeliveriesMayShareAnIDOrComeLate(t *testing.T) {
+	bubble(t, func(t *testing.T, sc *scene) {
+		p := sc.holds()
+		held := sc.delivered(p, 7, 7, 9, 8)
+		if len(held) != 4 {
+			t.Fatalf("%d deliveries came through, want 4", len(held))
+		}
+		for _, d := range held {
+			d.Link().Settle(d, amqp.Accepted{})
+		}
+		synctest.Wait()
+		var got []string
+		for range len(p.frames) {
+			got = append(got, outcome(p))
+		}
+		if want := []string{"7-9 amqp.Accepted settled=true"}; !slices.Equal(got, want) {
+			t.Errorf("told %v, want %v", got, want)
+		}
+		p.attach(0, 2, amqp.RoleSender, "sink") // the session lives
+	})
+}
+
+// What was accepted and what was refused are one to the client when they have one id.
+func TestDeliveriesThatShareAnIDHaveOneOutcome(t *testing.T) {
+	for _, order := range [][2]int{{0, 1}, {1, 0}} {
+		bubble(t, func(t *testing.T, sc *scene) {
+			p := sc.holds()
+			held := sc.delivered(p, 0, 0)
+			states := []amqp.DeliveryState{amqp.Accepted{}, &amqp.Rejected{}}
+			held[order[0]].Link().Settle(held[order[0]], states[order[0]])
+			synctest.Wait()
+			if n := len(p.frames); n != 0 {
+				t.Errorf("an outcome was told while the other delivery of that id had none")
+			}
+			held[order[1]].Link().Settle(held[order[1]], states[order[1]])
+			if got, want := outcome(p), "0-0 *amqp.Rejected settled=true"; got != want {
+				t.Errorf("told %s, want %s", got, want)
+			}
+			again := sc.delivered(p, 0) // that of one that is settled is free
+			again[0].Link().Settle(again[0], amqp.Accepted{})
+			if got, want := outcome(p), "0-0 amqp.Accepted settled=true"; got != want {
+				t.Errorf("told %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestAnOutcomeDoesNotWaitForALinkThatIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T, sc *scene) {
+		p := sc.holds()
+		held := sc.delivered(p, 3, 3)
+		held[0].Link().Settle(held[0], amqp.Accepted{})
+		p.send(0, &amqp.Detach{Handle: 1, Closed: true}, nil)
+		expect[*amqp.Detach](p)
+		if got, want := outcome(p), "3-3 amqp.Accepted settled=true"; got != want {
+			t.Errorf("told %s, want %s", got, want)
+		}
+	})
+}
+
+func TestAnIDFarBehindEndsTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T, sc *scene) {
+		p := sc.raw()
+		p.open()
+		p.begin(0)
+		p.attach(0, 0, amqp.RoleSender, "sink")
+		for _, id := range []uint32{10_000, 5_001} { // the incoming window has 5000
+			p.send(0, message(0, id), []byte("x"))
+			expect[*amqp.Disposition](p)
+		}
+		p.send(0, message(0, 5_000), []byte("x"))
+		if e := expect[*amqp.End](p).Error; e == nil || e.Condition != amqp.ErrCondInvalidField {
+			t.Errorf("the session ended with %v, want invalid-field", e)
+		}
+	})
+}
+
+// A list keeps what is unsettled in the order of its coming.
+func TestUnsettledIsFoundInWhateverOrderIDsCome(t *testing.T) {
+	seed := testseed.Of(t)
+	random := rand.New(rand.NewPCG(seed, 0))
+	type held struct {
+		id    uint32
+		value *int
+	}
+	for range 300 {
+		var u unsettled[*int]
+		var model []held
+		last := uint32(0) - random.Uint32N(100) // wraps
+		for range 300 {
+			switch k := random.IntN(4); {
+			case k < 2:
+				id := last - random.Uint32N(20)
+				if k == 0 {
+					last += 1 + random.Uint32N(3)
+					id = last
+				}
+				h := held{id, new(int)}
+				u.add(h.id, h.value)
+				model = append(model, h)
+			case k == 2 && len(model) > 0:
+				i := random.IntN(len(model))
+				if !u.remove(model[i].id, model[i].value) {
+					t.Fatalf("delivery %d is not found", model[i].id)
+				}
+				model = slices.Delete(model, i, i+1)
+			default:
+				first := last - random.Uint32N(30)
+				end := first + random.Uint32N(10)
+				want := 0
+				model = slices.DeleteFunc(model, func(h held) bool {
+					in := h.id-first <= end-first
+					if in {
+						want++
+					}
+					return in
+				})
+				got := 0
+				u.each(first, end, func(*int) bool { got++; return true })
+				if got != want {
+					t.Fatalf("%d deliveries from %d to %d, want %d", got, first, end, want)
+				}
+			}
+			if u.live != len(model) {
+				t.Fatalf("%d live, want %d", u.live, len(model))
+			}
+		}
+	}
+}

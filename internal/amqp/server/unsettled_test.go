@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+
+	"overdue/internal/amqp"
+)
+
+func TestDispositionsMerge(t *testing.T) {
+	bubble(t, func(t *testing.T, sc *scene) {
+		p := sc.raw()
+		p.open()
+		p.begin(0)
+		p.attach(0, 0, amqp.RoleSender, "sink")
+		p.attach(0, 1, amqp.RoleSender, "sink2")
+		var batch []byte
+		for i := range uint32(100) {
+			batch = amqp.AppendFrame(batch, 0, message(i%2, i), []byte("x"))
+		}
+		p.write(batch)
+		if d := expect[*amqp.Disposition](p); d.First != 0 || d.Last != 99 || !d.Settled || d.Role != amqp.RoleReceiver {
+			t.Errorf("disposition = %s, want 0 to 99 settled", amqp.Trace(d, 0))
+		}
+		// Settled out of order by the handler, in two states.
+		p.attach(0, 2, amqp.RoleSender, "hold")
+		batch = batch[:0]
+		for i := uint32(100); i < 110; i++ {
+			batch = amqp.AppendFrame(batch, 0, message(2, i), []byte("x"))
+		}
+		p.write(batch)
+		synctest.Wait()
+		held := sc.echo.takeHeld()
+		sc.srvLocked(func() {
+			for _, i := range []int{9, 1, 0, 2, 4, 3} {
+				settleLocked(held[i], amqp.Accepted{})
+			}
+			for _, i := range []int{5, 7, 6} {
+				settleLocked(held[i], amqp.Released{})
+			}
+		}, held[0].Link().Conn())
+		var got []string
+		for range 3 {
+			d := expect[*amqp.Disposition](p)
+			got = append(got, fmt.Sprintf("%d-%d %T", d.First, d.Last, d.State))
+		}
+		if want := "[100-104 amqp.Accepted 105-107 amqp.Released 109-109 amqp.Accepted]"; fmt.Sprint(got) != want {
+			t.Errorf("dispositions = %v, want %s", got, want)
+		}
+	})
+}
+
+// srvLocked keeps the writer away while f runs, so that a test can tell what is merged.
+func (sc *scene) srvLocked(f func(), c *Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+func settleLocked(d *Delivery, st amqp.DeliveryState) {
+	d.done = true
+	d.link.forgetLocked(d)
+	d.link.s.ackLocked(amqp.RoleReceiver, d.id, true, st)
+}
+
+func TestHostileRangesCostNoMoreThanWhatIsUnsettled(t *testing.T) {
+	bubble(t, func(t *testing.T, sc *scene) {
+		q := sc.echo.queue("q")
+		for i := range 5 {
+			q.put(encode(fmt.Sprint(i)))
+		}
+		p := sc.raw()
+		p.open()
+		p.begin(0)
+		p.attach(0, 0, amqp.RoleReceiver, "q")
+		p.attach(0, 1, amqp.RoleSender, "hold")
+		p.send(0, linkFlow(0, 0, 3), nil)
+		for range 3 {
+			expect[*amqp.Transfer](p)
+		}
+		p.send(0, message(1, 0), []byte("x"))
+		for _, r := range [][2]uint32{{1 << 31, 1<<32 - 1}, {3, 1 << 31}, {1<<32 - 1, 1<<32 - 1}, {0, 1<<32 - 1}} {
+			for _, role := range []amqp.Role{amqp.RoleReceiver, amqp.RoleSender} {
+				for range 1000 {
+					p.send(0, &amqp.Disposition{Role: role, First: r[0], Last: r[1], Settled: true, State: amqp.Accepted{}}, nil)
+				}
+			}
+		}
+		p.send(0, &amqp.Flow{HasNextIncomingID: true, IncomingWindow: 5, OutgoingWindow: 5, Echo: true}, nil)
+		expect[*amqp.Flow](p)
+		if got := len(q.states()); got != 3 {
+			t.Errorf("%d outcomes were told, want 3", got)
+		}
+		d := sc.echo.takeHeld()[0]
+		d.Link().Settle(d, amqp.Accepted{}) // its sender has settled it: nothing to say
+		p.send(0, &amqp.Detach{Handle: 1, Closed: true}, nil)
+		expect[*amqp.Detach](p)
+	})
+}
+
+func TestSerialNumbersWrap(t *testing.T) {
+	var u unsettled[*int]
+	v := new(int)
+	start := uint32(math.MaxUint32 - 50)
+	for i := range uint32(100) {
+		u.add(start+i, v)
+	}
+	for i := range uint32(100) {
+		if i%3 == 0 && !u.remove(start+i, v) {
+			t.Fatalf("remove %d = false, want true", start+i)
+		}
+	}
+	n := 0
+	u.each(start+10, start+89, func(*int) bool { n++; return true })
+	if want := 80 - 26; n != want || u.live != 100-34-want {
+		t.Errorf("each met %d and left %d, want %d and %d", n, u.live, want, 100-34-want)
+	}
+	u.all(func(*int) bool { return true })
+	if u.live != 0 || len(u.entries) != 0 {
+		t.Errorf("%d entries, %d live after all were removed", len(u.entries), u.live)
+	}
+}
+
+func TestUnsettledSpaceIsThatOfTheLiving(t *testing.T) {
+	var u unsettled[*int]
+	v := new(int)
+	u.add(0, v) // stays
+	for i := uint32(1); i < 1_000_000; i++ {
+		u.add(i, v)
+		u.remove(i, v)
+	}
+	if cap(u.entries) > 64 {
+		t.Errorf("room for %d entries is kept for one delivery", cap(u.entries))
+	}
+}

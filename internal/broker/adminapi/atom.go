@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"net/http"
+	"time"
+
+	"overdue/internal/broker"
+)
+
+// Options of a handler. The zero value is open to everybody.
+type Options struct {
+	// Authorizer decides who may do what. nil lets everybody do everything.
+	Authorizer Authorizer
+}
+
+// New returns the administration API of the namespace that ns picks for a
+// request. A request for which ns returns nil is answered with 404.
+func New(ns func(*http.Request) *broker.Namespace, o Options) http.Handler {
+	return &handler{namespace: ns, authorizer: o.Authorizer, started: time.Now().UTC()}
+}
+
+type handler struct {
+	namespace  func(*http.Request) *broker.Namespace
+	authorizer Authorizer
+	started    time.Time // what namespaces give as the time of their making
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	t, err := parseTarget(r.URL.EscapedPath())
+	c := &call{
+		w: w, r: r, ns: h.namespace(r), authorizer: h.authorizer, started: h.started,
+		target: t, version: r.URL.Query().Get("api-version"),
+	}
+	if err == nil {
+		err = c.serve()
+	}
+	if err != nil {
+		c.refuse(err)
+	}
+}
+
+// A call is one request on its way through the API.
+type call struct {
+	w          http.ResponseWriter
+	r          *http.Request
+	ns         *broker.Namespace
+	authorizer Authorizer
+	started    time.Time
+	target     target
+	version    string // api-version; versions are dates, so they compare as strings
+}
+
+// serve answers the request, or returns why not.
+func (c *call) serve() error {
+	if c.ns == nil {
+		return notFound("The namespace '%s' could not be found.", c.r.Host)
+	}
+	switch c.r.Method {
+	case http.MethodGet:
+		return c.get()
+	case http.MethodPut:
+		return c.put()
+	case http.MethodDelete:
+		return c.delete()
+	}
+	c.w.Header().Set("Allow", "GET, PUT, DELETE")
+	return refusef(http.StatusMethodNotAllowed, "The method %.20s is not supported.", c.r.Method)
+}
+
+func (c *call) get() error {
+	switch c.target.kind {
+	case namespaceInfo:
+		return c.getNamespace()
+	case queueList:
+		return c.listQueues()
+	case topicList:
+		return c.listTopics()
+	case subscriptionList:
+		return c.listSubscriptions()
+	case ruleList:
+		return c.listRules()
+	case subscription:
+		return c.getSubscription()
+	case rule:
+		return c.getRule()
+	}
+	return c.getEntity()
+}
+
+// getEntity answers for a name that may be that of a queue, of a topic, or of
+// nothing. The latter is no secret that takes a right to hear.
+func (c *call) getEntity() error {
+	denied := c.allow(Read, "")
+	if q, err := c.ns.QueueInfo(c.target.entity); err == nil {
+		if denied != nil {
+			return denied
+		}
+		return c.writeEntry(http.StatusOK, c.queueEntry(q))
+	}
+	if t, err := c.ns.TopicInfo(c.target.entity); err == nil {
+		if denied != nil {
+			return denied
+		}
+		return c.writeEntry(http.StatusOK, c.topicEntry(t))
+	}
+	if denied != nil && !lacksClaim(denied) {
+		return denied
+	}
+	return c.writeFeed(publicServices, page{})
+}
+
+func (c *call) put() error {
+	switch c.target.kind {
+	case entity:
+		return c.putEntity()
+	case subscription:
+		return c.putSubscription()
+	case rule, ruleList: // a client that leaves the name of a rule out ends up at the list
+		return c.putRule()
+	}
+	return refusef(http.StatusMethodNotAllowed, "'%.300s' cannot be written to.", c.target.path)
+}
+
+// putEntity makes or changes what the body describes, a queue or a topic.
+func (c *call) putEntity() error {
+	if err := c.allow(Write, ""); err != nil {
+		return err
+	}
+	d, err := c.description("QueueDescription", "TopicDescription")
+	if err != nil {
+		return err
+	}
+	if d.name.Local == "QueueDescription" {
+		return c.putQueue(d)
+	}
+	return c.putTopic(d)
+}
+
+// updates tells whether a PUT is to change what exists. Clients send `*`; there
+// are no entity tags that it could be compared with.
+func (c *call) updates() bool { return c.r.Header.Get("If-Match") != "" }
+
+func (c *call) delete() error {
+	switch t := c.target; t.kind {
+	case entity:
+		if err := c.allow(Delete, ""); err != nil {
+			return err
+		}
+		if _, err := c.ns.TopicInfo(t.entity); err == nil {
+			return c.ns.DeleteTopic(t.entity)
+		}
+		return c.ns.DeleteQueue(t.entity)
+	case subscription:
+		if err := c.allow(Delete, "DeleteSubscription"); err != nil {
+			return err
+		}
+		return c.ns.DeleteSubscription(t.entity, t.subscription)
+	case rule:
+		if err := c.allow(Delete, "DeleteRule"); err != nil {
+			return err
+		}
+		return c.ns.DeleteRule(t.entity, t.subscription, t.rule)
+	}
+	return refusef(http.StatusMethodNotAllowed, "'%.300s' cannot be deleted.", c.target.path)
+}

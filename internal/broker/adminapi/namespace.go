@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+
+	"overdue/internal/broker"
+)
+
+// Tiers of a namespace.
+const (
+	standard = "Standard"
+	premium  = "Premium"
+)
+
+// tier is that whose messages are as large as the namespace's may be: more than
+// 256 KiB there are on Premium alone.
+func (c *call) tier() string {
+	if c.ns.MaxMessageSize() > broker.DefaultMaxMessageSize {
+		return premium
+	}
+	return standard
+}
+
+// getNamespace answers /$namespaceinfo.
+func (c *call) getNamespace() error {
+	if err := c.allow(Read, ""); err != nil {
+		return err
+	}
+	return c.writeEntry(http.StatusOK, entry{
+		title: c.name(), path: "$namespaceinfo", updated: c.started, authored: true,
+		content: func(w writer) {
+			w.open("NamespaceInfo", "xmlns", nsEntity, "xmlns:i", nsInstance)
+			w.text("CreatedTime", formatTime(c.started))
+			w.text("MessagingSKU", c.tier())
+			if c.tier() == premium {
+				w.text("MessagingUnits", "1") // the service says it of this tier alone
+			}
+			w.text("ModifiedTime", formatTime(c.started))
+			w.text("Name", c.name())
+			w.text("NamespaceType", "Messaging")
+			w.close("NamespaceInfo")
+		},
+	})
+}
+
+// name of the namespace, which is where the name of the host begins.
+func (c *call) name() string {
+	host, _, _ := strings.Cut(c.r.Host, ".")
+	host, _, _ = strings.Cut(host, ":")
+	return cmp.Or(c.ns.Name(), host, "default")
+}

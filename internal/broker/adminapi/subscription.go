@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
+)
+
+var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
+	duration("LockDuration", minLockDuration, maxLockDuration,
+		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.LockDuration }),
+	boolean("RequiresSession", func(s *broker.SubscriptionInfo) *bool { return &s.Config.RequiresSession }),
+	limit("DefaultMessageTimeToLive", minTimeToLive,
+		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.DefaultMessageTimeToLive }),
+	boolean("DeadLetteringOnMessageExpiration",
+		func(s *broker.SubscriptionInfo) *bool { return &s.Config.DeadLetteringOnMessageExpiration }),
+	inverse("DeadLetteringOnFilterEvaluationExceptions",
+		func(s *broker.SubscriptionInfo) *bool { return &s.Config.IgnoreFilterEvaluationExceptions }),
+	text("MessageCount", func(s *broker.SubscriptionInfo) string { return messageCount(s.Counts) }),
+	deliveries(func(s *broker.SubscriptionInfo) *int { return &s.Config.MaxDeliveryCount }),
+	inverse("EnableBatchedOperations",
+		func(s *broker.SubscriptionInfo) *bool { return &s.Config.DisableBatchedOperations }),
+	status(func(s *broker.SubscriptionInfo) *broker.Status { return &s.Config.Status }),
+	destination("ForwardTo", func(s *broker.SubscriptionInfo) *string { return &s.Config.ForwardTo }),
+}, instants(
+	func(s *broker.SubscriptionInfo) time.Time { return s.CreatedAt },
+	func(s *broker.SubscriptionInfo) time.Time { return s.UpdatedAt },
+	func(s *broker.SubscriptionInfo) time.Time {
+		// Unlike queues and topics, the service has no subscription that was never used.
+		if s.AccessedAt.IsZero() {
+			return s.CreatedAt
+		}
+		return s.AccessedAt
+	},
+), []field[broker.SubscriptionInfo]{
+	countDetails(func(s *broker.SubscriptionInfo) queue.Counts { return s.Counts }),
+	words("UserMetadata", maxUserMetadata, func(s *broker.SubscriptionInfo) *string { return &s.Config.UserMetadata }),
+	destination("ForwardDeadLetteredMessagesTo",
+		func(s *broker.SubscriptionInfo) *string { return &s.Config.ForwardDeadLetteredMessagesTo }),
+	limit("AutoDeleteOnIdle", minAutoDelete,
+		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.AutoDeleteOnIdle }),
+	always[broker.SubscriptionInfo]("EntityAvailabilityStatus", "Available"),
+})
+
+func (c *call) subscriptionEntry(s broker.SubscriptionInfo) entry {
+	return entry{
+		title: s.Config.Name, path: subscriptionPath(s.Topic, s.Config.Name), created: s.CreatedAt, updated: s.UpdatedAt,
+		content: func(w writer) { writeFields(w, "SubscriptionDescription", c.version, subscriptionFields, &s) },
+	}
+}
+
+func (c *call) getSubscription() error {
+	if err := c.allow(Read, "GetSubscription"); err != nil {
+		return err
+	}
+	s, err := c.ns.SubscriptionInfo(c.target.entity, c.target.subscription)
+	if err != nil {
+		return err
+	}
+	return c.writeEntry(http.StatusOK, c.subscriptionEntry(s))
+}
+
+func (c *call) listSubscriptions() error {
+	if err := c.allow(Read, "EnumerateSubscriptions"); err != nil {
+		return err
+	}
+	ss, err := c.ns.Subscriptions(c.target.entity)
+	if err != nil {
+		return err
+	}
+	return list(c, "Subscriptions", ss, c.subscriptionEntry)
+}
+
+func (c *call) putSubscription() error {
+	if err := c.allow(Write, "CreateOrUpdateSubscription"); err != nil {
+		return err
+	}
+	d, err := c.description("SubscriptionDescription")
+	if err != nil {
+		return err
+	}
+	if c.updates() {
+		return c.updateSubscription(d)
+	}
+	s := broker.SubscriptionInfo{Topic: c.target.entity}
+	if err := readFields(d, c.version, subscriptionFields, &s); err != nil {
+		return err
+	}
+	s.Config.Name = c.target.subscription
+	var rules []broker.RuleConfig
+	if n := d.child("DefaultRuleDescription"); n != nil {
+		r, err := readRule(n)
+		if err != nil {
+			return err
+		}
+		r.Name = cmp.Or(r.Name, broker.DefaultRuleName)
+		rules = append(rules, r)
+	}
+	if err := c.destinations(s.Config.ForwardTo, s.Config.ForwardDeadLetteredMessagesTo); err != nil {
+		return err
+	}
+	if s, err = c.ns.CreateSubscription(s.Topic, s.Config, rules...); err != nil {
+		return err
+	}
+	return c.writeEntry(http.StatusCreated, c.subscriptionEntry(s))
+}
+
+func (c *call) updateSubscription(d *node) error {
+	s, err := c.ns.SubscriptionInfo(c.target.entity, c.target.subscription)
+	if err != nil {
+		return err
+	}
+	sessions := s.Config.RequiresSession
+	forgetFields(d, subscriptionFields, &s, new(broker.SubscriptionInfo))
+	if err := readFields(d, c.version, subscriptionFields, &s); err != nil {
+		return err
+	}
+	if s.Config.RequiresSession != sessions {
+		return cannotChange("RequiresSession", "Subscription")
+	}
+	if err := c.destinations(s.Config.ForwardTo, s.Config.ForwardDeadLetteredMessagesTo); err != nil {
+		return err
+	}
+	if s, err = c.ns.UpdateSubscription(s.Topic, s.Config); err != nil {
+		return err
+	}
+	return c.writeEntry(http.StatusOK, c.subscriptionEntry(s))
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
+)
+
+var topicFields = slices.Concat([]field[broker.TopicInfo]{
+	limit("DefaultMessageTimeToLive", minTimeToLive,
+		func(t *broker.TopicInfo) *time.Duration { return &t.Config.DefaultMessageTimeToLive }),
+	megabytes(func(t *broker.TopicInfo) *int64 { return &t.Config.MaxSize }),
+	boolean("RequiresDuplicateDetection", func(t *broker.TopicInfo) *bool { return &t.Config.RequiresDuplicateDetection }),
+	duration("DuplicateDetectionHistoryTimeWindow", minWindow, maxWindow,
+		func(t *broker.TopicInfo) *time.Duration { return &t.Config.DuplicateDetectionHistoryTimeWindow }),
+	inverse("EnableBatchedOperations", func(t *broker.TopicInfo) *bool { return &t.Config.DisableBatchedOperations }),
+	text("SizeInBytes", func(t *broker.TopicInfo) string { return strconv.FormatInt(t.Counts.Size, 10) }),
+	always[broker.TopicInfo]("FilteringMessagesBeforePublishing", "false"),
+	always[broker.TopicInfo]("IsAnonymousAccessible", "false"),
+	authorizationRules(func(t *broker.TopicInfo) *[]broker.AuthorizationRule { return &t.Config.AuthorizationRules }),
+	status(func(t *broker.TopicInfo) *broker.Status { return &t.Config.Status }),
+	words("UserMetadata", maxUserMetadata, func(t *broker.TopicInfo) *string { return &t.Config.UserMetadata }),
+}, instants(
+	func(t *broker.TopicInfo) time.Time { return t.CreatedAt },
+	func(t *broker.TopicInfo) time.Time { return t.UpdatedAt },
+	func(t *broker.TopicInfo) time.Time { return t.AccessedAt },
+), []field[broker.TopicInfo]{
+	boolean("SupportOrdering", func(t *broker.TopicInfo) *bool { return &t.Config.SupportOrdering }),
+	countDetails(func(t *broker.TopicInfo) queue.Counts { return t.Counts }),
+	text("SubscriptionCount", func(t *broker.TopicInfo) string { return strconv.Itoa(t.Subscriptions) }),
+	limit("AutoDeleteOnIdle", minAutoDelete, func(t *broker.TopicInfo) *time.Duration { return &t.Config.AutoDeleteOnIdle }),
+	boolean("EnablePartitioning", func(t *broker.TopicInfo) *bool { return &t.Config.EnablePartitioning }),
+	always[broker.TopicInfo]("EntityAvailabilityStatus", "Available"),
+	always[broker.TopicInfo]("EnableSubscriptionPartitioning", "false"),
+	boolean("EnableExpress", func(t *broker.TopicInfo) *bool { return &t.Config.EnableExpress }),
+	since("2021-05", kilobytes(func(t *broker.TopicInfo) *uint64 { return &t.Config.MaxMessageSize })),
+	since("2024-05", text("SqlFilterCount", func(t *broker.TopicInfo) string { return strconv.Itoa(t.SQLFilters) })),
+	since("2024-05", text("CorrelationFilterCount", func(t *broker.TopicInfo) string { return strconv.Itoa(t.CorrelationFilters) })),
+})
+
+func (c *call) topicEntry(t broker.TopicInfo) entry {
+	t.Config.MaxMessageSize = cmp.Or(t.Config.MaxMessageSize, c.ns.MaxMessageSize())
+	return entry{
+		title: t.Config.Name, path: t.Config.Name, created: t.CreatedAt, updated: t.UpdatedAt, authored: true,
+		content: func(w writer) { writeFields(w, "TopicDescription", c.version, topicFields, &t) },
+	}
+}
+
+func (c *call) listTopics() error {
+	if err := c.allow(Read, ""); err != nil {
+		return err
+	}
+	return list(c, "Topics", c.ns.Topics(), c.topicEntry)
+}
+
+func (c *call) putTopic(d *node) error {
+	if c.updates() {
+		return c.updateTopic(d)
+	}
+	t := c.newTopic()
+	if err := c.readTopic(d, &t); err != nil {
+		return err
+	}
+	t.Config.Name = c.target.entity
+	t, err := c.ns.CreateTopic(t.Config)
+	if err != nil {
+		return err
+	}
+	return c.writeEntry(http.StatusCreated, c.topicEntry(t))
+}
+
+// newTopic is a topic of which nothing has been said.
+func (c *call) newTopic() broker.TopicInfo {
+	return broker.TopicInfo{Config: broker.TopicConfig{
+		MaxSize: defaultSize, MaxMessageSize: c.ns.MaxMessageSize(), SupportOrdering: true,
+	}}
+}
+
+func (c *call) updateTopic(d *node) error {
+	t, err := c.ns.TopicInfo(c.target.entity)
+	if err != nil {
+		return err
+	}
+	was := t.Config
+	t.Config.MaxMessageSize = cmp.Or(t.Config.MaxMessageSize, c.ns.MaxMessageSize())
+	fresh := c.newTopic()
+	forgetFields(d, topicFields, &t, &fresh)
+	if err := c.readTopic(d, &t); err != nil {
+		return err
+	}
+	switch {
+	case t.Config.RequiresDuplicateDetection != was.RequiresDuplicateDetection:
+		return cannotChange("RequiresDuplicateDetection", "Topic")
+	case t.Config.EnablePartitioning != was.EnablePartitioning:
+		return badRequest("Partitioning cannot be changed for Topic. ")
+	}
+	if t, err = c.ns.UpdateTopic(t.Config); err != nil {
+		return err
+	}
+	return c.writeEntry(http.StatusOK, c.topicEntry(t))
+}
+
+func (c *call) readTopic(d *node, t *broker.TopicInfo) error {
+	was := t.Config.MaxMessageSize
+	if err := readFields(d, c.version, topicFields, t); err != nil {
+		return err
+	}
+	t.Config.MaxSize = ofAllPartitions(t.Config.EnablePartitioning, t.Config.MaxSize)
+	return c.messageSize(d, was, t.Config.MaxMessageSize)
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filter
+
+import (
+	"encoding/hex"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Kind is the type of a [Value].
+type Kind uint8
+
+// The kinds. Unknown is the value of a user property that does not exist, Null
+// that of one that is null.
+const (
+	Unknown Kind = iota
+	Null
+	Bool
+	Int   // 64 bits with sign
+	Uint  // above the range of Int
+	Float // 64 bits
+	String
+	GUID
+	Time     // with a resolution of 100 ns
+	Duration // the same
+	Opaque   // of a type that no operator takes
+)
+
+var kindNames = [...]string{"unknown", "null", "boolean", "integer", "integer", "number", "string", "GUID", "date", "time span", "opaque value"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// A Value is what an expression comes to. The zero Value is unknown.
+type Value struct {
+	kind Kind
+	n    uint64 // bool, number, ticks of 100 ns, first half of a GUID
+	m    uint64 // second half of a GUID
+	s    string
+}
+
+const tick = 100 * time.Nanosecond
+
+// Forever is the duration of what has no end, that of a time to live that was
+// not set.
+var Forever = Value{kind: Duration, n: math.MaxInt64}
+
+// The constructors of values.
+func NullValue() Value           { return Value{kind: Null} }
+func OpaqueValue() Value         { return Value{kind: Opaque} }
+func IntValue(v int64) Value     { return Value{kind: Int, n: uint64(v)} }
+func FloatValue(v float64) Value { return Value{kind: Float, n: math.Float64bits(v)} }
+func StringValue(v string) Value { return Value{kind: String, s: v} }
+
+func BoolValue(v bool) Value {
+	if v {
+		return Value{kind: Bool, n: 1}
+	}
+	return Value{kind: Bool}
+}
+
+func UintValue(v uint64) Value {
+	if v <= math.MaxInt64 {
+		return IntValue(int64(v))
+	}
+	return Value{kind: Uint, n: v}
+}
+
+// GUIDValue takes a GUID in the byte order of RFC 4122.
+func GUIDValue(id [16]byte) Value {
+	v := Value{kind: GUID}
+	for i := range 8 {
+		v.n = v.n<<8 | uint64(id[i])
+		v.m = v.m<<8 | uint64(id[8+i])
+	}
+	return v
+}
+
+// TimeValue cuts t to 100 ns. The zero time is the zero time of .NET, too.
+func TimeValue(t time.Time) Value {
+	return Value{kind: Time, n: uint64(t.Unix()*int64(time.Second/tick) + int64(t.Nanosecond())/int64(tick))}
+}
+
+func DurationValue(d time.Duration) Value { return TicksValue(int64(d / tick)) }
+
+// TicksValue is a duration in units of 100 ns.
+func TicksValue(n int64) Value { return Value{kind: Duration, n: uint64(n)} }
+
+// ValueOf returns the value of a parameter: nil, bool, any integer, float,
+// string, [16]byte for a GUID, time.Time or time.Duration. Others are opaque.
+func ValueOf(v any) Value {
+	switch v := v.(type) {
+	case nil:
+		return NullValue()
+	case bool:
+		return BoolValue(v)
+	case int:
+		return IntValue(int64(v))
+	case int8:
+		return IntValue(int64(v))
+	case int16:
+		return IntValue(int64(v))
+	case int32:
+		return IntValue(int64(v))
+	case int64:
+		return IntValue(v)
+	case uint:
+		return UintValue(uint64(v))
+	case uint8:
+		return UintValue(uint64(v))
+	case uint16:
+		return UintValue(uint64(v))
+	case uint32:
+		return UintValue(uint64(v))
+	case uint64:
+		return UintValue(v)
+	case float32:
+		return FloatValue(float64(v))
+	case float64:
+		return FloatValue(v)
+	case string:
+		return StringValue(v)
+	case [16]byte:
+		return GUIDValue(v)
+	case time.Time:
+		return TimeValue(v)
+	case time.Duration:
+		return DurationValue(v)
+	}
+	return OpaqueValue()
+}
+
+// Kind returns the type of v. The following return it as what it is; on another
+// kind the result means nothing.
+func (v Value) Kind() Kind     { return v.kind }
+func (v Value) Bool() bool     { return v.n != 0 }
+func (v Value) Int() int64     { return int64(v.n) }
+func (v Value) Uint() uint64   { return v.n }
+func (v Value) Float() float64 { return math.Float64frombits(v.n) }
+func (v Value) Text() string   { return v.s }
+
+func (v Value) GUID() (id [16]byte) {
+	n, m := v.n, v.m
+	for i := 7; i >= 0; i-- {
+		id[i], id[8+i] = byte(n), byte(m)
+		n, m = n>>8, m>>8
+	}
+	return id
+}
+
+func (v Value) Time() time.Time {
+	const perSecond = int64(time.Second / tick)
+	n := int64(v.n)
+	return time.Unix(n/perSecond, n%perSecond*int64(tick)).UTC()
+}
+
+// Duration returns the duration, the longest that Go has where it is longer.
+func (v Value) Duration() time.Duration {
+	const most = int64(math.MaxInt64 / tick)
+	return time.Duration(min(max(int64(v.n), -most), most)) * tick
+}
+
+// Ticks returns the duration in units of 100 ns.
+func (v Value) Ticks() int64 { return int64(v.n) }
+
+// Equal reports whether a = b is true.
+func Equal(a, b Value) bool { return equal.of(a, b) == isTrue }
+
+// absent reports whether operators have nothing to work on.
+func (v Value) absent() bool { return v.kind <= Null }
+
+func (v Value) numeric() bool { return v.kind == Int || v.kind == Float || v.kind == Uint }
+
+// float is a numeric value as a float.
+func (v Value) float() float64 {
+	switch v.kind {
+	case Int:
+		return float64(int64(v.n))
+	case Uint:
+		return float64(v.n)
+	}
+	return v.Float()
+}
+
+// timeFormat is the round-trip format of .NET.
+const timeFormat = "2006-01-02T15:04:05.9999999Z07:00"
+
+// format writes v as C# would, and says whether there is such a form.
+func (v Value) format() (string, bool) {
+	switch v.kind {
+	case Bool:
+		if v.Bool() {
+			return "True", true
+		}
+		return "False", true
+	case Int:
+		return strconv.FormatInt(v.Int(), 10), true
+	case Uint:
+		return strconv.FormatUint(v.n, 10), true
+	case Float:
+		return strconv.FormatFloat(v.Float(), 'G', -1, 64), true
+	case String:
+		return v.s, true
+	case GUID:
+		id := v.GUID()
+		h := hex.EncodeToString(id[:])
+		return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:], true
+	case Time:
+		return v.Time().Format(timeFormat), true
+	case Duration:
+		return formatSpan(v.Int()), true
+	}
+	return "", false
+}

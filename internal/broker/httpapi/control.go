@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"overdue/internal/broker"
+)
+
+// ControlPath is where tests in any language look behind the protocol: state,
+// messages, clock and faults of a namespace, in JSON.
+//
+//	GET    /_overdue/                     this list
+//	GET    /_overdue/entities             what there is, with counts
+//	GET    /_overdue/messages/{path}      the messages of a queue, subscription or …/$DeadLetterQueue; ?from=, ?max=
+//	POST   /_overdue/reset                as at the start: messages, entities and faults of this namespace
+//	GET    /_overdue/clock                by how much the clock is ahead
+//	POST   /_overdue/clock                {"advance": "1h"} or {"offset": "0s"}
+//	GET    /_overdue/faults               those that are still there
+//	POST   /_overdue/faults               one more, see faultForm; the answer has its id
+//	DELETE /_overdue/faults[/{id}]        one, or all
+//	POST   /_overdue/detach/{path}        detaches the links of an entity
+//
+// A broker that isolates namespaces tells them apart as everywhere, by host or
+// token, and here by ?namespace=NAME too: few HTTP clients let the host be chosen.
+//
+// No entity can have that name.
+const ControlPath = "/_overdue/"
+
+// control answers requests below ControlPath.
+type control struct {
+	broker    *broker.Broker
+	namespace func(*http.Request) *broker.Namespace
+	faults    faultList
+	mux       *http.ServeMux
+}
+
+// newControl returns the handler for ControlPath. Who may use it is the
+// caller's to decide.
+func newControl(b *broker.Broker, namespace func(*http.Request) *broker.Namespace) http.Handler {
+	c := &control{broker: b, namespace: namespace, mux: http.NewServeMux()}
+	c.mux.HandleFunc(ControlPath, serveControlList)
+	for pattern, h := range map[string]func(*broker.Namespace, *http.Request) (any, error){
+		"GET /_overdue/entities":           c.entities,
+		"GET /_overdue/messages/{path...}": c.messages,
+		"POST /_overdue/reset":             c.reset,
+		"GET /_overdue/clock":              c.clock,
+		"POST /_overdue/clock":             c.setClock,
+		"GET /_overdue/faults":             c.listFaults,
+		"POST /_overdue/faults":            c.inject,
+		"DELETE /_overdue/faults":          c.heal,
+		"DELETE /_overdue/faults/{id}":     c.heal,
+		"POST /_overdue/detach/{path...}":  c.detach,
+	} {
+		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { c.answer(w, r, h) })
+	}
+	return c.mux
+}
+
+// errRequest is what is wrong with a request.
+var errRequest = errors.New("bad request")
+
+func badControl(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errRequest, fmt.Sprintf(format, args...))
+}
+
+func (c *control) answer(w http.ResponseWriter, r *http.Request, h func(*broker.Namespace, *http.Request) (any, error)) {
+	n, err := c.named(r)
+	var v any
+	if err == nil {
+		v, err = h(n, r)
+	}
+	switch {
+	case errors.Is(err, broker.ErrEntityNotFound):
+		http.Error(w, err.Error()+"; GET "+ControlPath+"entities lists those that there are", http.StatusNotFound)
+		return
+	case errors.Is(err, errRequest):
+		http.Error(w, strings.TrimPrefix(err.Error(), errRequest.Error()+": "), http.StatusBadRequest)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	case v == nil:
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(v) // an error is a client that has gone
+}
+
+// named returns the namespace that r is for.
+func (c *control) named(r *http.Request) (*broker.Namespace, error) {
+	name := r.URL.Query().Get("namespace")
+	if name == "" {
+		return c.namespace(r), nil
+	}
+	n := c.broker.Namespace(name)
+	if n == c.broker.Default() {
+		return nil, badControl("there is no namespace %.50q: start the broker with --isolate, name no more than 10000, with 256 bytes at most", name)
+	}
+	return n, nil
+}
+
+// controlList is what people find who look for the control surface by hand.
+const controlList = `Behind the protocol, for tests. Answers are JSON.
+
+GET    /_overdue/entities             what there is, with counts
+GET    /_overdue/messages/{path}      messages of orders, orders/$DeadLetterQueue or events/Subscriptions/audit; ?from=, ?max=
+POST   /_overdue/reset                as at the start: messages, entities and faults of this namespace
+GET    /_overdue/clock                by how much the clock is ahead
+POST   /_overdue/clock                {"advance": "1h"} or {"offset": "0s"}
+GET    /_overdue/faults               those that are still there
+POST   /_overdue/faults               {"entity": "orders", "operation": "send", "error": "server-busy", "times": 1}
+DELETE /_overdue/faults[/{id}]        one, or all
+POST   /_overdue/detach/{path}        detaches the links of an entity
+
+Every one takes ?namespace=NAME where namespaces are isolated.
+`
+
+func serveControlList(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if r.URL.Path != ControlPath {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprintf(w, "There is no %.100s.\n\n", r.URL.Path) // an error is a client that has gone
+	}
+	_, _ = io.WriteString(w, controlList)
+}
+
+// maxControlBody bounds a request's body, in bytes.
+const maxControlBody = 64 << 10
+
+// readJSON reads the body of r, strictly: a key that is misspelt is an error.
+func readJSON(r *http.Request, v any) error {
+	d := json.NewDecoder(io.LimitReader(r.Body, maxControlBody))
+	d.DisallowUnknownFields()
+	switch err := d.Decode(v); {
+	case errors.Is(err, io.EOF):
+		return badControl("the body is empty; it has to be JSON, see GET %s", ControlPath)
+	case err != nil:
+		return badControl("the body is not what is expected, see GET %s: %v", ControlPath, err)
+	}
+	return nil
+}
+
+// An entityForm is one entity as GET /_overdue/entities shows it.
+type entityForm struct {
+	Path               string `json:"path"`
+	Kind               string `json:"kind"` // queue, topic or subscription
+	Active             int    `json:"active"`
+	Deferred           int    `json:"deferred"`
+	Scheduled          int    `json:"scheduled"`
+	DeadLetter         int    `json:"deadLetter"`
+	TransferDeadLetter int    `json:"transferDeadLetter"`
+	Bytes              int64  `json:"bytes"`
+}
+
+func (c *control) entities(n *broker.Namespace, _ *http.Request) (any, error) {
+	kinds := map[broker.Kind]string{broker.KindQueue: "queue", broker.KindTopic: "topic", broker.KindSubscription: "subscription"}
+	all := []entityForm{}
+	for _, e := range n.Entities() {
+		counts := e.Queue().Counts()
+		all = append(all, entityForm{
+			Path: e.Path(), Kind: kinds[e.Kind()],
+			Active: counts.Active, Deferred: counts.Deferred, Scheduled: counts.Scheduled,
+			DeadLetter: counts.DeadLetter, TransferDeadLetter: counts.TransferDeadLetter, Bytes: counts.Size,
+		})
+	}
+	return all, nil
+}
+
+// maxControlMessages is how many messages one request shows.
+const maxControlMessages = 1000
+
+func (c *control) messages(n *broker.Namespace, r *http.Request) (any, error) {
+	from, err := numberOf(r, "from", math.MinInt64, 0)
+	if err != nil {
+		return nil, err
+	}
+	most, err := numberOf(r, "max", 1, 100)
+	if err != nil {
+		return nil, err
+	}
+	views, err := n.Peek(r.PathValue("path"), from, int(min(most, maxControlMessages)))
+	if err != nil {
+		return nil, err
+	}
+	forms := make([]*messageForm, len(views))
+	for i := range views {
+		if forms[i], err = formOf(&views[i]); err != nil {
+			return nil, err
+		}
+	}
+	return forms, nil
+}
+
+// numberOf reads a number of the query.
+func numberOf(r *http.Request, name string, least, def int64) (int64, error) {
+	s := r.URL.Query().Get(name)
+	if s == "" {
+		return def, nil
+	}
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || v < least {
+		return 0, badControl("%s=%.50q is no number that fits", name, s)
+	}
+	return v, nil
+}
+
+func (c *control) reset(n *broker.Namespace, _ *http.Request) (any, error) {
+	c.faults.forget(n)
+	return nil, n.Reset()
+}
+
+func (c *control) detach(n *broker.Namespace, r *http.Request) (any, error) {
+	return nil, n.Detach(r.PathValue("path"))
+}
+
+// A clockForm is what GET /_overdue/clock shows.
+type clockForm struct {
+	Now    time.Time `json:"now"`
+	Offset string    `json:"offset"` // of the namespace's clock against the broker's
+}
+
+func (c *control) clock(n *broker.Namespace, _ *http.Request) (any, error) {
+	return clockForm{n.Now().UTC(), n.ClockOffset().String()}, nil
+}
+
+func (c *control) setClock(n *broker.Namespace, r *http.Request) (any, error) {
+	var form struct{ Advance, Offset string }
+	if err := readJSON(r, &form); err != nil {
+		return nil, err
+	}
+	var offset time.Duration
+	s := form.Offset
+	if form.Advance != "" {
+		offset, s = n.ClockOffset(), form.Advance
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || form.Advance != "" && form.Offset != "" {
+		return nil, badControl(`the body has to be {"advance": "90s"} or {"offset": "0s"}`)
+	}
+	const limit = 100 * 365 * 24 * time.Hour
+	if d += offset; d < -limit || d > limit {
+		return nil, badControl("an offset of %v is too far", d)
+	}
+	n.SetClockOffset(d)
+	return c.clock(n, r)
+}
+
+// isControl reports whether r is for the control handler.
+func isControl(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, ControlPath)
+}

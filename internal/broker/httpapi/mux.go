@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"overdue/internal/broker/adminapi"
+	"overdue/internal/listener"
+)
+
+// newMux returns the handler of everything that comes over HTTP, but for AMQP over WebSocket.
+func (s *Server) newMux() http.Handler {
+	admin := adminapi.New(s.namespaceOf, adminapi.Options{Authorizer: adminGate{s}})
+	runtime := newREST(s.namespaceOf, restOptions{Authorize: s.mayUse})
+	control := newControl(s.cfg.Broker, s.namespaceOf)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := strings.TrimRight(r.URL.Path, "/"); {
+		case path == "" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+			s.serveAbout(w, r)
+		case path == "/health" && r.URL.RawQuery == "": // one with api-version asks for a queue of that name
+			s.serveHealth(w, r)
+		case isControl(r):
+			if err := s.mayManage(r, ""); err != nil {
+				http.Error(w, err.Error(), http.StatusUnauthorized)
+				return
+			}
+			s.bounded(w, r, control)
+		case isREST(r):
+			s.bounded(w, r, runtime)
+		default:
+			s.bounded(w, r, admin)
+		}
+	})
+}
+
+// bounded lets h answer r, bounds the time for the body, and says what h no
+// longer can when the server is being shut down.
+func (s *Server) bounded(w http.ResponseWriter, r *http.Request, h http.Handler) {
+	if r.Body != http.NoBody {
+		control := http.NewResponseController(w)
+		// A connection that has no deadlines is one of a test, and has no clients that stall.
+		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
+		r.Body = &timedBody{r.Body, control}
+	}
+	answer := &watched{ResponseWriter: w}
+	h.ServeHTTP(answer, r)
+	if !answer.begun && s.draining.Load() && r.Context().Err() != nil {
+		http.Error(w, "The broker is shutting down.", http.StatusServiceUnavailable)
+	}
+}
+
+// A timedBody takes the deadline off when it has been read. It would end the
+// request that now waits for a message.
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.control.SetReadDeadline(time.Time{}) // as above
+	}
+	return n, err
+}
+
+// A watched answer knows whether it has begun.
+type watched struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (w *watched) WriteHeader(status int) {
+	w.begun = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// serveHealth answers as the official emulator does. It is true: 200 means that
+// a client that connects now is served.
+func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
+	if !forReading(w, r) {
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if s.draining.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"status":"unhealthy","message":"The broker is shutting down."}`+"\n")
+		return
+	}
+	_, _ = io.WriteString(w, `{"status":"healthy","message":"The broker is serving."}`+"\n")
+}
+
+// serveAbout answers at the root of the namespace as the service does, with the
+// feed of its public services, which lists none; clients that ask for an entity
+// without a name get here, and read XML. A human who has found the port reads in
+// the subtitle what it is.
+func (s *Server) serveAbout(w http.ResponseWriter, r *http.Request) {
+	version := s.cfg.Version
+	if version == "" {
+		version = "(unversioned)"
+	}
+	key := "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE"
+	if s.cfg.Broker.Secured() {
+		key = "SharedAccessKeyName=<its name>;SharedAccessKey=<one of the broker's keys>"
+	}
+	about := fmt.Sprintf(`Overdue %s: a broker that speaks Azure Service Bus.
+
+This port takes
+  AMQP 1.0                sb://%[2]s
+  AMQP over WebSocket     %[2]s%[3]s
+  REST and ATOM           http://%[2]s/{entity}
+  all of them over TLS    %[4]s
+  health                  http://%[2]s/health
+  state, clock, faults    http://%[2]s%[5]s
+
+A connection string for every SDK:
+  Endpoint=sb://%[2]s;%[6]s;UseDevelopmentEmulator=true;
+`, version, r.Host, listener.WebSocketPath, map[bool]string{true: "yes", false: "no: there is no certificate"}[s.cfg.TLS != nil], ControlPath, key)
+	adminapi.WritePublicServices(w, r, about)
+}
+
+// forReading answers requests that want to change what can only be read.
+func forReading(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header().Set("Allow", "GET, HEAD")
+	http.Error(w, "There is nothing to be changed here.", http.StatusMethodNotAllowed)
+	return false
+}

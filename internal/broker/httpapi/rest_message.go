@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"overdue/internal/amqp"
+	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/rest"
+)
+
+// atomEntry is the Content-Type of answers of the API, and of messages that have
+// none of their own.
+const atomEntry = "application/atom+xml;type=entry;charset=utf-8"
+
+// A shown message is one as the REST runtime API shows it.
+type shown struct {
+	broker     rest.BrokerProperties
+	stamps     rest.Stamps
+	properties []property // in the order of the message; of those with one name the last counts
+	body       []byte
+}
+
+type property struct {
+	name  string
+	value any // as rest.AddProperty takes it
+}
+
+// The application properties that tell why a message was dead-lettered.
+const (
+	propertyReason      = "DeadLetterReason"
+	propertyDescription = "DeadLetterErrorDescription"
+)
+
+// show reads a message for somebody who receives it over HTTP. It fails only for
+// what the broker has not let in.
+func show(v *queue.View) (*shown, error) {
+	m, err := amqp.ParseMessage(v.Body)
+	if err != nil {
+		return nil, err
+	}
+	p, err := amqp.DecodeProperties(m.Properties)
+	if err != nil {
+		return nil, err
+	}
+	s := &shown{
+		broker: rest.BrokerProperties{
+			ContentType: string(p.ContentType), CorrelationID: textOf(p.CorrelationID), Label: deref(p.Subject), MessageID: v.MessageID,
+			PartitionKey: annotation(m.MessageAnnotations, annotationPartitionKey), ReplyTo: deref(p.ReplyTo), ReplyToSessionID: deref(p.ReplyToGroupID),
+			ScheduledEnqueueTime: v.ScheduledEnqueueTime, SessionID: v.SessionID, TimeToLive: v.TTL, To: deref(p.To),
+			ViaPartitionKey: annotation(m.MessageAnnotations, annotationViaPartitionKey),
+		},
+		stamps: rest.Stamps{
+			DeadLetterSource: v.DeadLetterSource, DeliveryCount: v.DeliveryCount + 1, EnqueuedSequenceNumber: v.EnqueuedSequenceNumber,
+			EnqueuedTime: v.EnqueuedTime, SequenceNumber: v.SequenceNumber, State: stateOf(v.State),
+		},
+	}
+	if s.properties, err = customOf(m.ApplicationProperties, v); err != nil {
+		return nil, err
+	}
+	s.body, err = bodyOf(&m)
+	return s, err
+}
+
+// write answers with the message. An error means that the client has not got it.
+func (s *shown) write(w http.ResponseWriter, status int) error {
+	h := w.Header()
+	for _, p := range s.properties {
+		rest.AddProperty(h, p.name, p.value) // what no header can carry is left out
+	}
+	kind := s.broker.ContentType
+	if kind == "" {
+		kind = atomEntry
+	}
+	h.Set("Content-Type", kind)
+	h.Set("Content-Length", strconv.Itoa(len(s.body)))
+	h[rest.HeaderBrokerProperties] = []string{string(rest.AppendBroker(nil, &s.broker, &s.stamps))}
+	w.WriteHeader(status)
+	if _, err := w.Write(s.body); err != nil {
+		return err
+	}
+	err := http.NewResponseController(w).Flush()
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+// customOf lists the application properties: those of the sender, and behind them
+// what settlements and the broker have set.
+func customOf(raw amqp.Raw, v *queue.View) ([]property, error) {
+	var all []property
+	if raw != nil {
+		r := amqp.NewReader(raw)
+		pairs, n := r.Map()
+		for range n {
+			name := pairs.String()
+			all = append(all, property{name, propertyOf(pairs.Value())})
+		}
+		if err := errors.Join(r.Err(), pairs.Err()); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range v.Properties {
+		all = append(all, property{p.Key, propertyOf(p.Value)})
+	}
+	if v.DeadLetterReason != "" {
+		all = append(all, property{propertyReason, v.DeadLetterReason})
+	}
+	if v.DeadLetterErrorDescription != "" {
+		all = append(all, property{propertyDescription, v.DeadLetterErrorDescription})
+	}
+	return all, nil
+}
+
+// propertyOf returns a value of AMQP as one of those that a header can say: a
+// number, true, false, a date or text. nil stays nil.
+func propertyOf(v any) any {
+	switch v := v.(type) {
+	case nil, bool, string, int32, int64, uint64, float64:
+		return v
+	case int8:
+		return int32(v)
+	case int16:
+		return int32(v)
+	case uint8:
+		return int32(v)
+	case uint16:
+		return int32(v)
+	case uint32:
+		return int64(v)
+	case float32:
+		// By way of its shortest text: 0.1 is to be shown so, and not with the digits of a double.
+		f, err := strconv.ParseFloat(strconv.FormatFloat(float64(v), 'g', -1, 32), 64)
+		if err != nil {
+			return float64(v)
+		}
+		return f
+	case amqp.Timestamp:
+		if t := v.Time(); t.Year() >= 1 && t.Year() <= 9999 {
+			return t
+		}
+	}
+	return textOf(v)
+}
+
+// bodyOf returns the body as bytes: data as they are, a value as text, see textOf,
+// and sequences as one JSON array. The service hands the latter two out in a
+// serialisation of .NET, which only .NET reads.
+func bodyOf(m *amqp.Message) ([]byte, error) {
+	r := amqp.NewReader(m.Body)
+	if r.Done() {
+		return nil, nil
+	}
+	switch r.PeekDescriptor() {
+	case amqp.CodeAMQPValue:
+		r.Descriptor()
+		v := r.Value()
+		if b, ok := v.([]byte); ok {
+			return b, r.Err()
+		}
+		return []byte(textOf(v)), r.Err()
+	case amqp.CodeAMQPSequence:
+		var all amqp.List
+		for !r.Done() {
+			r.Descriptor()
+			part, _ := r.Value().(amqp.List)
+			all = append(all, part...)
+		}
+		return []byte(textOf(all)), r.Err()
+	}
+	var body []byte
+	sections := 0
+	for b, err := range amqp.DataSections(m.Body) {
+		if err != nil {
+			return nil, err
+		}
+		if sections++; sections == 1 {
+			body = b[:len(b):len(b)] // a second one must not be written behind the first, into the message
+		} else {
+			body = append(body, b...)
+		}
+	}
+	return body, nil
+}
+
+func annotation(annotations amqp.Raw, name string) string {
+	r, ok := amqp.MapLookup(annotations, name)
+	if !ok || r.Null() {
+		return ""
+	}
+	s := r.String()
+	if r.Err() != nil {
+		return ""
+	}
+	return s
+}
+
+func stateOf(s queue.State) string {
+	switch s {
+	case queue.Deferred:
+		return "Deferred"
+	case queue.Scheduled:
+		return "Scheduled"
+	}
+	return "Active"
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

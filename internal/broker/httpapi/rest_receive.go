@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/rest"
+	"overdue/internal/servicebus/rights"
+)
+
+const (
+	// defaultWait is how long a receive waits for a message that says nothing else.
+	defaultWait = 60 * time.Second
+	// maxWait is the longest time that a timer of .NET can be set to, in seconds.
+	maxWait = 2147483
+	// maxIdleBody bounds the body of a request that needs none, in bytes.
+	maxIdleBody = 64 << 10
+)
+
+// receive gives out one message, or says that none came in time.
+func (h *runtime) receive(w http.ResponseWriter, r *http.Request, ns *broker.Namespace, t restTarget) error {
+	if err := rest.CheckOnce(r.Header, r.URL.RawQuery); err != nil {
+		return err
+	}
+	wait, err := waitOf(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	q, refusal := ns.Source(t.need.Path)
+	if refusal != nil {
+		return refusal
+	}
+	if _, err := readBody(w, r, maxIdleBody); err != nil {
+		return err
+	}
+	if err := reserve(&h.receives, 1, h.options.MaxReceives); err != nil {
+		return err
+	}
+	defer h.receives.Add(-1)
+	d, err := take(r.Context(), q, wait)
+	switch {
+	case err != nil:
+		return err
+	case d == nil:
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	if t.call == rights.ReceiveAndDelete {
+		return deliverAndDelete(w, q, d)
+	}
+	if err := deliverLocked(w, r, q, d); err != nil {
+		// Nobody has got it, so nobody can settle it. A lock that is lost is as good.
+		if lost := q.Release(d.LockToken); lost != nil && !errors.Is(lost, queue.ErrLockLost) {
+			return lost
+		}
+		return away(r.Context(), err)
+	}
+	return nil
+}
+
+// waitOf reads how long a receive is to wait.
+func waitOf(query url.Values) (time.Duration, error) {
+	text := query.Get("timeout")
+	if text == "" {
+		return defaultWait, nil
+	}
+	seconds, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || seconds > maxWait {
+		return 0, badRequest("The timeout '%.64s' is not a number of seconds from 0 to %d.", text, maxWait)
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+// take locks the next message, for which it waits. It returns nil when none came,
+// and errAway when ctx ended: then no message stays locked.
+func take(ctx context.Context, q *queue.Queue, wait time.Duration) (*queue.Delivery, error) {
+	c := q.NewConsumer(queue.PeekLock)
+	defer c.Close() // gives back what lies there for nobody
+	c.AddCredit(1)
+	if wait == 0 {
+		c.Drain()
+	}
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	for {
+		if ctx.Err() != nil {
+			return nil, errAway
+		}
+		ds, drained := c.Take(nil)
+		if len(ds) > 0 {
+			return &ds[0], nil
+		}
+		if drained {
+			return nil, nil
+		}
+		select {
+		case _, open := <-c.Ready():
+			if !open {
+				return nil, queue.ErrClosed
+			}
+		case <-late.C:
+			c.Drain() // what has come in the meantime still counts
+		case <-ctx.Done():
+		}
+	}
+}
+
+// deliverLocked answers with a message that stays locked. An error means that the
+// client has not got it.
+func deliverLocked(w http.ResponseWriter, r *http.Request, q *queue.Queue, d *queue.Delivery) error {
+	m, err := show(&d.View)
+	if err != nil {
+		return err
+	}
+	if r.Context().Err() != nil {
+		return errAway
+	}
+	token := amqp.UUID(d.LockToken).String()
+	m.stamps.LockToken, m.stamps.LockedUntil = token, d.LockedUntil
+	w.Header().Set("Location", locationOf(r, d.SequenceNumber, token))
+	return m.write(w, http.StatusCreated)
+}
+
+// deliverAndDelete answers with a message that is removed from the queue first: a
+// client that does not get it has lost it, and nobody gets it twice.
+func deliverAndDelete(w http.ResponseWriter, q *queue.Queue, d *queue.Delivery) error {
+	m, err := show(&d.View)
+	if err != nil {
+		if lost := q.Release(d.LockToken); lost != nil {
+			return lost
+		}
+		return err
+	}
+	if err := q.Complete(d.LockToken); err != nil {
+		return err
+	}
+	if err := m.write(w, http.StatusOK); err != nil {
+		return errAway
+	}
+	return nil
+}
+
+// locationOf is where the message that r has locked can be settled.
+func locationOf(r *http.Request, number int64, token string) string {
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	path := strings.TrimRight(r.URL.EscapedPath(), "/")
+	path = path[:len(path)-len("head")] // targetOf has seen it
+	return fmt.Sprintf("%s://%s%s%d/%s", scheme, r.Host, path, number, token)
+}

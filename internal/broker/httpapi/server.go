@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/listener"
+	"overdue/internal/listener/accept"
+)
+
+var (
+	// ErrServerClosed is returned by Serve and ServeConn once Shutdown or Close has
+	// been called.
+	ErrServerClosed = listener.ErrClosed
+	// ErrTooManyConns is returned by ServeConn when Config.MaxConns are served.
+	ErrTooManyConns = accept.ErrTooMany
+)
+
+// Config configures a Server. Only Broker is required.
+type Config struct {
+	// Broker is what all doors lead to. It stays the caller's: Shutdown and Close
+	// leave it alone.
+	Broker *broker.Broker
+	// TLS serves the clients that begin with its handshake; nil turns them away.
+	TLS *tls.Config
+	// Version is what people are told at /.
+	Version string
+	// MaxConns bounds the connections, of all protocols together. Default 10000.
+	MaxConns int
+	// FirstByteTimeout bounds how long a client may take until it is known what it
+	// speaks. Default 10 s.
+	FirstByteTimeout time.Duration
+	// ErrorLog is told why connections ended, unless they ended cleanly. It may be
+	// called from several goroutines at once. nil drops the errors.
+	ErrorLog func(error)
+}
+
+// bodyTimeout is how long a client may take to send the body of a request.
+const bodyTimeout = time.Minute
+
+// A Server serves the clients of a broker. Its methods are safe for concurrent
+// use.
+type Server struct {
+	cfg      Config
+	door     *listener.Server
+	stop     context.CancelFunc // ends the requests that wait
+	draining atomic.Bool
+}
+
+// New returns a server. It panics if cfg.Broker is nil, which no configuration
+// file can cause.
+func New(cfg Config) *Server {
+	if cfg.Broker == nil {
+		panic("brokerhttp: Config.Broker is nil")
+	}
+	requests, stop := context.WithCancel(context.Background())
+	s := &Server{cfg: cfg, stop: stop}
+	s.door = listener.New(listener.Config{
+		AMQP: cfg.Broker.ServeConn, HTTP: s.newMux(), Requests: requests, TLS: cfg.TLS, Open: !cfg.Broker.Secured(),
+		MaxConns: cfg.MaxConns, FirstByteTimeout: cfg.FirstByteTimeout, ErrorLog: cfg.ErrorLog,
+	})
+	return s
+}
+
+// Serve accepts connections until ln fails or the server is closed, and always
+// returns an error: ErrServerClosed after Shutdown or Close. It closes ln.
+func (s *Server) Serve(ln net.Listener) error { return s.door.Serve(ln) }
+
+// ServeConn serves one connection, whatever it speaks, and closes it. It returns
+// when the connection has ended: nil after a clean end, else the reason.
+func (s *Server) ServeConn(nc net.Conn) error { return s.door.ServeConn(nc) }
+
+// Shutdown stops accepting, ends requests that wait for messages, and returns
+// when all requests are answered or ctx ends. From its beginning /health says
+// so. AMQP connections stay, over WebSocket too: they end with the broker, or
+// with Close.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Drain()
+	s.stop()
+	return s.door.Shutdown(ctx)
+}
+
+// Close stops accepting, cuts every connection and waits until the last one has
+// ended.
+func (s *Server) Close() error {
+	s.Drain()
+	s.stop()
+	return s.door.Close()
+}
+
+// Drain makes /health answer 503, for those who send clients here, and changes
+// nothing else. Shutdown begins with it.
+func (s *Server) Drain() { s.draining.Store(true) }

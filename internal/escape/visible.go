@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package escape escapes what a person or a terminal would not see as what it is: control characters, which move the cursor
+// or begin a command of the terminal, and marks that change the order or hide. Ids, names and reasons come from whoever
+// may send, so everything that is printed, logged, mailed or shown goes through here.
+//
+// An escape is written as JSON has it, \u0085 for one. So what is JSON before is the same JSON afterwards.
+package escape
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Text is s on one line: line ends and tabs are escaped, too.
+func Text(s string) string { return string(escape([]byte(s), false)) }
+
+// Lines is s with its line ends (\n) and tabs.
+func Lines(s string) string { return string(escape([]byte(s), true)) }
+
+// JSON is b, which is JSON, with what encoding/json leaves as it is: it escapes only what JSON does not allow. The result may be b.
+func JSON(b []byte) []byte { return escape(b, true) }
+
+// hides reports whether r is none that is seen: a control character (U+0000–1F, U+007F–9F), a format character (bidi marks, U+FEFF), or a
+// separator of lines or paragraphs. The joiners stay: scripts are written with them.
+func hides(r rune) bool {
+	switch {
+	case r < utf8.RuneSelf:
+		return r < ' ' || r == 0x7f
+	case r == 0x200c || r == 0x200d:
+		return false
+	}
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+}
+
+// plain reports whether nothing of b has to be looked at closely: printable ASCII, line ends and tabs.
+func plain(b []byte, lines bool) bool {
+	for _, c := range b {
+		if c >= utf8.RuneSelf || c == 0x7f || c < ' ' && (!lines || c != '\n' && c != '\t') {
+			return false
+		}
+	}
+	return true
+}
+
+// escape returns b itself where there is nothing to escape. What is no UTF-8 becomes U+FFFD.
+func escape(b []byte, lines bool) []byte {
+	if plain(b, lines) {
+		return b
+	}
+	out := make([]byte, 0, len(b)+len(b)/8+8)
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		b = b[n:]
+		switch {
+		case lines && (r == '\n' || r == '\t') || !hides(r):
+			out = utf8.AppendRune(out, r)
+		case r == '\n':
+			out = append(out, `\n`...)
+		case r == '\r':
+			out = append(out, `\r`...)
+		case r == '\t':
+			out = append(out, `\t`...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = appendEscape(appendEscape(out, high), low)
+		default:
+			out = appendEscape(out, r)
+		}
+	}
+	return out
+}
+
+func appendEscape(b []byte, r rune) []byte {
+	const digits = "0123456789abcdef"
+	return append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
+}
+
+// A Writer escapes what is written, but for line ends and tabs, wherever the writes are cut. It is safe for concurrent use.
+type Writer struct {
+	mu   sync.Mutex
+	w    io.Writer
+	rest []byte // the beginning of a character, of which the end is to come
+}
+
+// NewWriter returns a Writer to w; w itself if it is one.
+func NewWriter(w io.Writer) *Writer {
+	if v, ok := w.(*Writer); ok {
+		return v
+	}
+	return &Writer{w: w}
+}
+
+// Unwrap is where w writes to. What is written there is not escaped: it is for what moves the cursor on purpose, with no
+// text from outside in it.
+func (w *Writer) Unwrap() io.Writer { return w.w }
+
+// Write returns len(b) unless the writer below fails, and 0 then.
+func (w *Writer) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(b)
+	if len(w.rest) > 0 {
+		b = bytes.Join([][]byte{w.rest, b}, nil)
+		w.rest = nil
+	}
+	if cut := unfinished(b); cut > 0 {
+		w.rest = bytes.Clone(b[len(b)-cut:])
+		b = b[:len(b)-cut]
+	}
+	if len(b) == 0 {
+		return n, nil
+	}
+	if _, err := w.w.Write(escape(b, true)); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// unfinished is how many bytes at the end of b begin a character and do not end it.
+func unfinished(b []byte) int {
+	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+		if c := b[len(b)-i]; utf8.RuneStart(c) {
+			if c >= utf8.RuneSelf && !utf8.FullRune(b[len(b)-i:]) {
+				return i
+			}
+			return 0
+		}
+	}
+	return 0
+}

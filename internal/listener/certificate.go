@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package listener
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// A Certificate is what TLS is served with.
+type Certificate struct {
+	// TLS is for Config.TLS.
+	TLS *tls.Config
+	// CAFile is the authority that clients have to trust, in PEM: what
+	// SSL_CERT_FILE, NODE_EXTRA_CA_CERTS and REQUESTS_CA_BUNDLE may name. Empty for
+	// a certificate of the user's own.
+	CAFile string
+	// CertFile and KeyFile are where the certificate and its key are. They may be
+	// one file.
+	CertFile, KeyFile string
+	// Names are the host names and addresses that it is for.
+	Names []string
+	// NotAfter is when it ends. Names and NotAfter are those of the first, where files are read again.
+	NotAfter time.Time
+	// Made says that this call has made it, so that what trusted the one before
+	// has to be told of the new authority.
+	Made bool
+}
+
+func newCertificate(pair tls.Certificate, certFile, keyFile string) *Certificate {
+	names := slices.Clone(pair.Leaf.DNSNames)
+	for _, ip := range pair.Leaf.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return &Certificate{
+		// Of HTTP there is version 1 only: names of custom properties are header names, and
+		// version 2 has no capital letters in them.
+		TLS: &tls.Config{
+			Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+			DynamicRecordSizingDisabled: true, // records that grow make a peer of Go's double its buffer again and again
+		},
+		CertFile: certFile, KeyFile: keyFile,
+		Names: names, NotAfter: pair.Leaf.NotAfter,
+	}
+}
+
+// Files of a self-made certificate.
+const (
+	bundleFile = "localhost.pem" // certificate, key, authority
+	caFile     = "ca.pem"        // the authority again, for those who are to trust it
+)
+
+// renewBefore is how long before its end a self-made certificate is replaced.
+const renewBefore = 30 * 24 * time.Hour
+
+// DefaultCertificateDir is where SelfMade keeps what it makes: a folder of the
+// user's cache.
+func DefaultCertificateDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("door: no folder for the certificate: %w", err)
+	}
+	return filepath.Join(cache, "overdue", "tls"), nil
+}
+
+// SelfMade returns a certificate for this machine's own names and for those
+// given, host names or addresses. It is kept in dir, "" for
+// DefaultCertificateDir, and made anew when it is about to end or lacks a name.
+//
+// It is signed by an authority of its own, whose key nobody keeps: trusting it
+// means to trust this one certificate. Several processes may share dir; those
+// that start at once agree on one.
+func SelfMade(dir string, names ...string) (*Certificate, error) {
+	if dir == "" {
+		var err error
+		if dir, err = DefaultCertificateDir(); err != nil {
+			return nil, err
+		}
+	}
+	names, err := certificateNames(names)
+	if err != nil {
+		return nil, err
+	}
+	c, err := loadSelfMade(dir, names)
+	if err == nil {
+		return c, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStale) {
+		return nil, fmt.Errorf("door: self-made certificate: %w", err)
+	}
+	if err := makeSelfMade(dir, names, errors.Is(err, errStale)); err != nil {
+		return nil, fmt.Errorf("door: make a certificate: %w", err)
+	}
+	if c, err = loadSelfMade(dir, names); err != nil {
+		return nil, fmt.Errorf("door: self-made certificate: %w", err)
+	}
+	c.Made = true
+	return c, nil
+}
+
+// errStale says that what is there has to be replaced.
+var errStale = errors.New("is not for these names or this time")
+
+// loadSelfMade reads what makeSelfMade has written, and restores the file with
+// the authority from it.
+func loadSelfMade(dir string, names []string) (*Certificate, error) {
+	file := filepath.Join(dir, bundleFile)
+	bundle, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(bundle, bundle)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w: %w", file, errStale, err)
+	}
+	if len(pair.Certificate) != 2 {
+		return nil, fmt.Errorf("%s %w: %d certificates", file, errStale, len(pair.Certificate))
+	}
+	if time.Until(pair.Leaf.NotAfter) < renewBefore || time.Now().Before(pair.Leaf.NotBefore) {
+		return nil, fmt.Errorf("%s %w", file, errStale)
+	}
+	for _, name := range names {
+		if !slices.Contains(pair.Leaf.DNSNames, name) && !hasIP(pair.Leaf, name) {
+			return nil, fmt.Errorf("%s %w: no %s", file, errStale, name)
+		}
+	}
+	c := newCertificate(pair, file, file)
+	c.CAFile = filepath.Join(dir, caFile)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[1]})
+	if was, err := os.ReadFile(c.CAFile); err != nil || !bytes.Equal(was, ca) {
+		if err := replaceFile(c.CAFile, ca, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func hasIP(c *x509.Certificate, name string) bool {
+	for _, ip := range c.IPAddresses {
+		if ip.String() == name {
+			return true
+		}
+	}
+	return false
+}
+
+// makeSelfMade writes a new bundle to dir. Where somebody else was faster, theirs
+// stays, unless it is known to be stale.
+func makeSelfMade(dir string, names []string, stale bool) error {
+	bundle, err := newBundle(names, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	file := filepath.Join(dir, bundleFile)
+	if stale {
+		return replaceFile(file, bundle, 0o600)
+	}
+	temp, err := writeTemp(file, bundle, 0o600)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp) // it is a second name by then, or of no use
+	if err := os.Link(temp, file); err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return os.Rename(temp, file) // a file system without links
+}
+
+// replaceFile writes a file in one step.
+func replaceFile(file string, content []byte, mode fs.FileMode) error {
+	temp, err := writeTemp(file, content, mode)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(temp, file); err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	return nil
+}
+
+// writeTemp writes content to a new file beside file, and returns its name.
+func writeTemp(file string, content []byte, mode fs.FileMode) (string, error) {
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package listener
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+)
+
+// certificateLife is how long a self-made certificate lasts. Some clients take
+// none that lasts longer.
+const certificateLife = 825 * 24 * time.Hour
+
+// certificateNames checks further names and adds those that every certificate is
+// for, in one order and one spelling.
+func certificateNames(further []string) ([]string, error) {
+	names := []string{"localhost", "*.localhost", "127.0.0.1", "::1"}
+	for _, name := range further {
+		if ip := net.ParseIP(name); ip != nil {
+			name = ip.String()
+		} else if name = strings.ToLower(strings.TrimSuffix(name, ".")); !isHostName(name) {
+			return nil, fmt.Errorf("door: %.260q is no host name or address", name)
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// isHostName reports whether name may stand in a certificate; its first label
+// may be an asterisk.
+func isHostName(name string) bool {
+	if len(name) > 253 {
+		return false
+	}
+	for i, label := range strings.Split(name, ".") {
+		if i == 0 && label == "*" {
+			continue
+		}
+		ok := label != "" && len(label) <= 63 && label[0] != '-' && label[len(label)-1] != '-'
+		for _, c := range []byte(label) {
+			// The underscore is no letter of host names, but of the services of a compose file.
+			ok = ok && (c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z')
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// newBundle makes an authority and a certificate of it for names: the
+// certificate, the authority and the key, in PEM. The authority's key is
+// forgotten.
+func newBundle(names []string, now time.Time) ([]byte, error) {
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	// A clock that is a little slow elsewhere must not be in the way.
+	from, to := now.Add(-time.Hour), now.Add(certificateLife)
+	authority := &x509.Certificate{
+		Subject:               pkix.Name{Organization: []string{"Overdue"}, CommonName: "Overdue local authority of " + now.UTC().Format(time.DateTime)},
+		NotBefore:             from,
+		NotAfter:              to,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+	leaf := &x509.Certificate{
+		Subject:     pkix.Name{Organization: []string{"Overdue"}, CommonName: "localhost"},
+		NotBefore:   from,
+		NotAfter:    to,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			leaf.IPAddresses = append(leaf.IPAddresses, ip)
+		} else {
+			leaf.DNSNames = append(leaf.DNSNames, name)
+		}
+	}
+	ca, err := x509.CreateCertificate(rand.Reader, authority, authority, caKey.Public(), caKey)
+	if err != nil {
+		return nil, err
+	}
+	// What is signed names the authority by what it says of itself.
+	if authority, err = x509.ParseCertificate(ca); err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, authority, key.Public(), caKey)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	var out []byte
+	for _, block := range []pem.Block{
+		{Type: "CERTIFICATE", Bytes: der},
+		{Type: "CERTIFICATE", Bytes: ca},
+		{Type: "PRIVATE KEY", Bytes: secret},
+	} {
+		out = append(out, pem.EncodeToMemory(&block)...)
+	}
+	return out, nil
+}

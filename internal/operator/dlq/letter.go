@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dlq
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/servicebus/link"
+	"overdue/scheduler"
+)
+
+// Place is a dead-letter queue, by what it belongs to.
+type Place struct{ Entity, Subscription string }
+
+const (
+	subQueue = "/$DeadLetterQueue"
+	between  = "/Subscriptions/"
+)
+
+// ParsePlace reads the name of a queue, or topic/Subscriptions/subscription, with or without /$DeadLetterQueue behind it.
+func ParsePlace(text string) Place {
+	text = strings.Trim(text, "/")
+	if n := len(text) - len(subQueue); n >= 0 && strings.EqualFold(text[n:], subQueue) {
+		text = text[:n]
+	}
+	if i := strings.LastIndex(strings.ToLower(text), strings.ToLower(between)); i > 0 {
+		return Place{text[:i], text[i+len(between):]}
+	}
+	return Place{Entity: text}
+}
+
+// String is the place as it is written.
+func (p Place) String() string {
+	if p.Subscription == "" {
+		return p.Entity
+	}
+	return p.Entity + between + p.Subscription
+}
+
+// Path is the address of the dead-letter queue.
+func (p Place) Path() string { return p.String() + subQueue }
+
+// A Letter is a dead letter, or another message, as a peek shows it. Times are UTC; a zero one is not stated.
+type Letter struct {
+	Number        int64 // its sequence number
+	EnqueuedTime  time.Time
+	ScheduledTime time.Time // when it becomes active, or became so
+	State         link.State
+	TimeToLive    time.Duration // 0 = none of its own
+	Due           time.Time     // the deadline that it states, or the end of its time to live
+	DeliveryCount uint32
+	MessageID     string
+	SessionID     *string // nil = none
+	PartitionKey  *string // nil = none
+	CorrelationID string
+	Subject       string
+	ContentType   string
+	ReplyTo       string
+	To            string
+	Reason        string
+	Description   string
+	Source        string         // where it was dead-lettered, once it was forwarded from there
+	Properties    map[string]any // application properties as amqp.Entries has them, without the reason and the description
+
+	message amqp.Message // whole
+}
+
+// Application properties that Service Bus gives a dead letter.
+const (
+	deadLetterReason      = "DeadLetterReason"
+	deadLetterDescription = "DeadLetterErrorDescription"
+)
+
+// What states a deadline in a message's application properties.
+const (
+	statesDeadline = "overdue-deadline"
+	statesWithin   = "overdue-within"
+	statesComplete = "overdue-complete-within"
+	statesExpiry   = "ce-expirytime"
+)
+
+// parse reads an encoded message.
+func parse(encoded []byte) (*Letter, error) {
+	m, err := amqp.ParseMessage(encoded)
+	if err != nil {
+		return nil, err
+	}
+	header, err := amqp.DecodeHeader(m.Header)
+	if err != nil {
+		return nil, err
+	}
+	p, err := amqp.DecodeProperties(m.Properties)
+	if err != nil {
+		return nil, err
+	}
+	l := &Letter{
+		DeliveryCount: header.DeliveryCount,
+		MessageID:     amqp.IDText(p.MessageID), CorrelationID: amqp.IDText(p.CorrelationID), SessionID: p.GroupID,
+		Subject: given(p.Subject), ContentType: string(p.ContentType), ReplyTo: given(p.ReplyTo), To: given(p.To),
+		message: m,
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-sequence-number"); ok {
+		l.Number = r.Long()
+		if r.Err() != nil {
+			return nil, fmt.Errorf("dlq: sequence number: %w", r.Err())
+		}
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-enqueued-time"); ok {
+		l.EnqueuedTime = r.Timestamp().Time()
+	}
+	if l.TimeToLive, err = m.LifeSince(l.EnqueuedTime); err != nil {
+		return nil, err
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-scheduled-enqueue-time"); ok {
+		l.ScheduledTime = r.Timestamp().Time()
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-message-state"); ok {
+		l.State = link.State(r.Integer())
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-partition-key"); ok {
+		if key := r.Text(); r.Err() == nil {
+			l.PartitionKey = &key
+		}
+	}
+	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-deadletter-source"); ok {
+		l.Source, _ = r.Value().(string)
+	}
+	l.Properties = maps.Collect(amqp.Entries(m.ApplicationProperties))
+	l.Reason, l.Description = l.takeText(deadLetterReason), l.takeText(deadLetterDescription)
+	l.Due = l.due()
+	return l, nil
+}
+
+// takeText takes a text out of the properties.
+func (l *Letter) takeText(name string) string {
+	s, ok := l.Properties[name].(string)
+	if ok {
+		delete(l.Properties, name)
+	}
+	return s
+}
+
+// due is when the message was to be received: the deadline that it states, as proxy and monitor read it, or the end of its
+// time to live if that is earlier.
+func (l *Letter) due() time.Time {
+	at, within, err := scheduler.StatedDeadline(func(name string) any {
+		if at, ok := l.Properties[name].(amqp.Timestamp); ok {
+			return at.Time()
+		}
+		return l.Properties[name]
+	})
+	if err != nil {
+		at, within = time.Time{}, 0 // what cannot be read states nothing
+	}
+	for _, life := range []time.Duration{within, l.TimeToLive} {
+		if life <= 0 || l.EnqueuedTime.IsZero() {
+			continue
+		}
+		if end := l.EnqueuedTime.Add(life); at.IsZero() || end.Before(at) {
+			at = end
+		}
+	}
+	return at
+}
+
+// Body is the body as text or bytes where it is data, and as a value where it is one, or the bytes of that if it cannot be decoded;
+// sections of sequences are a list.
+func (l *Letter) Body() (any, error) {
+	if v, ok := l.message.Value(); ok {
+		encoded := v.Rest()
+		value := v.Value()
+		if v.Err() != nil {
+			return encoded, nil
+		}
+		return value, nil
+	}
+	var body []byte
+	for part, err := range amqp.DataSections(l.message.Body) {
+		if err != nil { // sequences, which nobody sends to Service Bus but may
+			return l.message.Body, nil
+		}
+		body = append(body, part...)
+	}
+	return body, nil
+}
+
+// page is how many messages one peek asks for; Service Bus gives no more than 250 ("Azure Service Bus quotas" in Microsoft's documentation).
+const page = 250
+
+// Walk shows f the dead letters of a place from a sequence number on, in the order of these, until f returns false.
+func Walk(ctx context.Context, links *link.Namespace, place Place, from int64, f func(*Letter) (more bool)) error {
+	return WalkAt(ctx, links, place.Path(), from, f)
+}
+
+// WalkAt is Walk for the messages of any queue, by its address.
+func WalkAt(ctx context.Context, links *link.Namespace, path string, from int64, f func(*Letter) (more bool)) error {
+	p, err := links.Peeker(ctx, path)
+	if err != nil {
+		return err
+	}
+	for {
+		ms, err := p.PeekEncoded(ctx, from, page)
+		if err != nil {
+			return err // it has closed p
+		}
+		if len(ms) == 0 {
+			break
+		}
+		for _, encoded := range ms {
+			l, err := parse(encoded)
+			if err != nil {
+				p.Close(ctx)
+				return fmt.Errorf("dlq: a message of %s: %w", path, err)
+			}
+			if !f(l) {
+				p.Close(ctx)
+				return nil
+			}
+			from = max(from, l.Number+1)
+		}
+	}
+	p.Close(ctx)
+	return nil
+}
+
+// given is what p points to, or nothing.
+func given[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/servicebus/link"
+)
+
+// A Resubmission sends copies of dead letters and takes these off their queue.
+//
+// The journal is what keeps it from sending a copy twice: a batch is noted before it leaves, and once the broker has it.
+// Whoever was stopped in between leaves it open whether it was sent. The next run looks for its copies in the target; where
+// there are none they may have been received since, so these dead letters stay where they are, and are told as unsure.
+type Resubmission struct {
+	Links   *link.Namespace
+	Place   Place
+	Out     *link.Sender // to the target
+	Search  string       // the target, where copies can be looked for: a queue; "" = nowhere
+	Copying Copying
+	Journal *Journal
+	Rate    float64       // copies per second; 0 = as fast as it goes
+	Hold    time.Duration // how long a message may be kept before its lock is at risk
+	// Resend has what is unsure sent again.
+	Resend bool
+	// Copied is told how many copies the broker has taken. nil: nobody is.
+	Copied func(n int)
+}
+
+// Outcome is what became of a resubmission so far.
+type Outcome struct {
+	Copied   int     // sent, and taken off
+	Finished int     // had been sent by an earlier run, and were taken off
+	Unsure   []int64 // may have been sent by an earlier run
+	Locked   []int64 // by somebody else, or by a run that was killed
+	Gone     []int64 // not there any more
+}
+
+// Run sees to the chosen dead letters, and to what an earlier run has left.
+func (r *Resubmission) Run(ctx context.Context, chosen map[int64]bool) (o Outcome, err error) {
+	earlier, err := r.reconcile(ctx)
+	if err != nil {
+		return o, err
+	}
+	todo := map[int64]bool{}
+	for n := range chosen {
+		todo[n] = true
+	}
+	for n, e := range earlier {
+		switch {
+		case e.step == sent:
+			todo[n] = true
+		case r.Resend:
+			if err := r.Journal.forget([]int64{n}); err != nil {
+				return o, err
+			}
+			delete(earlier, n)
+			todo[n] = true
+		default:
+			o.Unsure = append(o.Unsure, n)
+			delete(todo, n)
+		}
+	}
+	slices.Sort(o.Unsure)
+	pace := newPace(r.Rate)
+	err = take(ctx, r.Links, r.Place, todo, atOnce(r.Rate, r.Hold), r.Hold, func(ctx context.Context, ts []*taken) error {
+		var before, anew []*taken
+		for _, t := range ts {
+			if earlier[t.number].step == sent {
+				before = append(before, t)
+			} else {
+				anew = append(anew, t)
+			}
+		}
+		n, err := r.finish(ctx, before)
+		if o.Finished += n; err != nil {
+			return err
+		}
+		return r.copyAll(ctx, anew, pace, &o)
+	})
+	if err != nil {
+		return o, err
+	}
+	if o.Locked, o.Gone, err = Sort(ctx, r.Links, r.Place, todo); err != nil {
+		return o, err
+	}
+	return o, r.forgetGone(o.Gone, earlier)
+}
+
+// reconcile returns the journal's entries, those of batches whose copies are in the target as sent.
+func (r *Resubmission) reconcile(ctx context.Context) (map[int64]entry, error) {
+	all, err := r.Journal.entries()
+	if err != nil {
+		return nil, err
+	}
+	open := map[uint64][]int64{} // batches that may have been sent
+	for n, e := range all {
+		if e.step == sending {
+			open[e.batch] = append(open[e.batch], n)
+		}
+	}
+	if len(open) == 0 || r.Search == "" {
+		return all, nil
+	}
+	found := func(number int64) error {
+		batch := all[number].batch
+		numbers := open[batch]
+		delete(open, batch)
+		for _, n := range numbers {
+			all[n] = entry{sent, batch}
+		}
+		return r.Journal.sent(numbers, batch)
+	}
+	return all, r.search(ctx, all, open, found)
+}
+
+// searchMost is how many messages of the target are looked at for copies.
+const searchMost = 100_000
+
+// search looks for copies in the target. A batch was sent as a whole, so one of them is enough.
+func (r *Resubmission) search(ctx context.Context, all map[int64]entry, open map[uint64][]int64, found func(number int64) error) error {
+	p, err := r.Links.Peeker(ctx, r.Search)
+	if err != nil {
+		return fmt.Errorf("look for copies in %s: %w", r.Search, err)
+	}
+	place := r.Place.String()
+	from := int64(0)
+	for seen := 0; seen < searchMost && len(open) > 0; {
+		ms, err := p.PeekEncoded(ctx, from, page)
+		if err != nil {
+			return fmt.Errorf("look for copies in %s: %w", r.Search, err) // it has closed p
+		}
+		if len(ms) == 0 {
+			break
+		}
+		seen += len(ms)
+		for _, encoded := range ms {
+			l, err := parse(encoded)
+			if err != nil {
+				continue // it is no copy: those have been read
+			}
+			from = max(from, l.Number+1)
+			number, isNumber := l.Properties[PropertyNumber].(int64)
+			if _, isOpen := open[all[number].batch]; !isNumber || !isOpen || l.Properties[PropertyFrom] != place || all[number].step != sending {
+				continue
+			}
+			if err := found(number); err != nil {
+				p.Close(ctx)
+				return err
+			}
+		}
+	}
+	p.Close(ctx)
+	return nil
+}
+
+// finish takes off what has been copied, and forgets it.
+func (r *Resubmission) finish(ctx context.Context, ts []*taken) (n int, err error) {
+	gone, err := complete(ctx, ts)
+	return len(gone), errors.Join(err, r.Journal.forget(gone))
+}
+
+// forgetGone drops from the journal what was sent and is not there any more: somebody else has taken it off.
+func (r *Resubmission) forgetGone(gone []int64, earlier map[int64]entry) error {
+	return r.Journal.forget(slices.DeleteFunc(slices.Clone(gone), func(n int64) bool { return earlier[n].step != sent }))
+}
+
+// contents are those of ts, by number, with as few peeks as their gaps allow.
+func (r *Resubmission) contents(ctx context.Context, ts []*taken) (map[int64]*Letter, error) {
+	wanted := map[int64]bool{}
+	first := ts[0].number
+	for _, t := range ts {
+		wanted[t.number], first = true, min(first, t.number)
+	}
+	all := map[int64]*Letter{}
+	p, err := r.Links.Peeker(ctx, r.Place.Path())
+	if err != nil {
+		return nil, err
+	}
+	for from := first; len(wanted) > 0; {
+		ms, err := p.PeekEncoded(ctx, from, chunk)
+		if err != nil {
+			return nil, err // it has closed p
+		}
+		for _, encoded := range ms {
+			l, err := parse(encoded)
+			if err != nil {
+				p.Close(ctx)
+				return nil, fmt.Errorf("a dead letter of %s: %w", r.Place, err)
+			}
+			from = max(from, l.Number+1)
+			if wanted[l.Number] {
+				delete(wanted, l.Number)
+				all[l.Number] = l
+			}
+		}
+		if len(ms) == 0 {
+			break
+		}
+		next := int64(-1)
+		for n := range wanted {
+			if n < from {
+				delete(wanted, n) // it is gone, though we have its lock: the lock has lapsed
+			} else if next < 0 || n < next {
+				next = n
+			}
+		}
+		from = max(from, next)
+	}
+	p.Close(ctx)
+	return all, nil
+}
+
+// group is what may go as one batch.
+type group struct {
+	session, key string // as text, with a mark for none
+	ts           []*taken
+	encoded      [][]byte
+	size         int
+	letter       *Letter // one of them
+}
+
+// envelopeRoom is what a batch needs besides its messages, and each message in it.
+const envelopeRoom, messageRoom = 2048, 16
+
+// copyAll copies ts and takes them off, in batches of one session and partition key.
+func (r *Resubmission) copyAll(ctx context.Context, ts []*taken, pace *pace, o *Outcome) error {
+	if len(ts) == 0 {
+		return nil
+	}
+	slices.SortFunc(ts, func(a, b *taken) int { return int(a.number - b.number) })
+	contents, err := r.contents(ctx, ts)
+	if err != nil {
+		return err
+	}
+	most := int(r.Out.MaxMessageSize())
+	if most == 0 {
+		most = 256 << 10
+	}
+	var open []*group
+	flush := func(g *group) error {
+		open = slices.DeleteFunc(open, func(x *group) bool { return x == g })
+		return r.send(ctx, g, pace, o)
+	}
+	for _, t := range ts {
+		l := contents[t.number]
+		if l == nil {
+			continue // somebody else has settled it
+		}
+		encoded, err := r.Copying.of(r.Place, l)
+		if err != nil {
+			return fmt.Errorf("copy dead letter %d: %w", t.number, err)
+		}
+		session, key := mark(l.SessionID), mark(l.PartitionKey)
+		i := slices.IndexFunc(open, func(g *group) bool { return g.session == session && g.key == key })
+		if i >= 0 && open[i].size+len(encoded)+messageRoom > most {
+			if err := flush(open[i]); err != nil {
+				return err
+			}
+			i = -1
+		}
+		if i < 0 {
+			open = append(open, &group{session: session, key: key, size: envelopeRoom, letter: l})
+			i = len(open) - 1
+		}
+		g := open[i]
+		g.ts, g.encoded, g.size = append(g.ts, t), append(g.encoded, encoded), g.size+len(encoded)+messageRoom
+	}
+	for len(open) > 0 {
+		if err := flush(open[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mark(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return "=" + *s
+}
+
+// send sends one batch and takes its dead letters off.
+func (r *Resubmission) send(ctx context.Context, g *group, pace *pace, o *Outcome) error {
+	if err := pace.wait(ctx, len(g.ts)); err != nil {
+		return err
+	}
+	numbers := make([]int64, len(g.ts))
+	for i, t := range g.ts {
+		numbers[i] = t.number
+	}
+	batch, err := r.Journal.begin(numbers)
+	if err != nil {
+		return err
+	}
+	if err := r.Out.Send(ctx, g.encoded, g.letter.SessionID, g.letter.PartitionKey); err != nil {
+		err = &SendError{err}
+		if refusedOutright(err) {
+			return errors.Join(err, r.Journal.forget(numbers))
+		}
+		return err // the broker may have it
+	}
+	if err := r.Journal.sent(numbers, batch); err != nil {
+		return err
+	}
+	o.Copied += len(numbers)
+	if r.Copied != nil {
+		r.Copied(len(numbers))
+	}
+	_, err = r.finish(ctx, g.ts)
+	return err
+}
+
+// SendError is what became of a batch that the target has not acknowledged.
+type SendError struct{ Err error }
+
+func (e *SendError) Error() string { return e.Err.Error() }
+func (e *SendError) Unwrap() error { return e.Err }
+
+// refusedOutright reports that the broker has said that it does not have the batch.
+func refusedOutright(err error) bool {
+	switch amqp.Symbol(link.Condition(err)) {
+	case "amqp:unauthorized-access", "amqp:not-found", "amqp:not-allowed", "amqp:link:message-size-exceeded", "amqp:resource-limit-exceeded",
+		"com.microsoft:entity-disabled", "com.microsoft:argument-error": // not server-busy: a door says so when only the companion failed
+		return true
+	}
+	return false
+}

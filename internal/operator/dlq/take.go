@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"overdue/internal/servicebus/link"
+
+	goamqp "github.com/Azure/go-amqp"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// chunk is how many messages are received at once, and seen to together.
+	chunk = 100
+	// maxHeld bounds the messages that were not chosen and are held until those behind them have been seen. They come
+	// without their bodies.
+	maxHeld = 50_000
+	// patience is how long nothing has to come before the queue counts as at its end, and pause, once something has come,
+	// before the rest is not waited for.
+	patience     = 3 * time.Second
+	pause        = 200 * time.Millisecond
+	settleTime   = 30 * time.Second
+	settleAtOnce = 32
+)
+
+// ErrBuried: the chosen messages stand behind more others than can be held at a time.
+var ErrBuried = errors.New("the dead letters stand behind too many others that are not meant")
+
+// taken is a dead letter under lock.
+type taken struct {
+	number   int64
+	message  *goamqp.Message
+	receiver *link.Receiver
+	settled  bool // taken off, or its lock is lost
+}
+
+// complete takes all of ts off their queue, and returns the numbers of those that are not there any more: somebody else may have
+// settled one.
+func complete(ctx context.Context, ts []*taken) (gone []int64, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	var g errgroup.Group
+	g.SetLimit(settleAtOnce)
+	failed := make([]error, len(ts))
+	for i, t := range ts {
+		g.Go(func() error {
+			failed[i] = t.receiver.Complete(ctx, t.message)
+			return nil
+		})
+	}
+	_ = g.Wait() // see failed
+	for i, t := range ts {
+		switch {
+		case failed[i] == nil:
+			t.settled = true
+			gone = append(gone, t.number)
+		case link.Condition(failed[i]) == link.ConditionLockLost:
+			t.settled = true // its lock lapsed, and it may be there still: whoever looks again will see
+		default:
+			err = errors.Join(err, fmt.Errorf("complete dead letter %d: %w", t.number, failed[i]))
+		}
+	}
+	return gone, err
+}
+
+// atOnce is how many dead letters are taken at once at that rate, so that the last of them has its lock still when its turn comes.
+func atOnce(rate float64, hold time.Duration) int {
+	if rate <= 0 {
+		return chunk
+	}
+	return max(1, min(chunk, int(rate*hold.Seconds()/2)))
+}
+
+// take receives the chosen dead letters of a place and hands them to do, n at a time at most; it takes them out of
+// chosen as they come. All others are given back as they were, and so is what do has not completed when it fails: whoever comes
+// next need not wait for locks to lapse. hold is how long a message may be kept before its lock is at risk.
+//
+// What is left in chosen at the end is not there any more, or locked by somebody else; Sort tells which. ErrBuried: it may
+// be there, too far behind.
+func take(ctx context.Context, links *link.Namespace, place Place, chosen map[int64]bool, n int, hold time.Duration, do func(context.Context, []*taken) error) (err error) {
+	if len(chosen) == 0 {
+		return nil
+	}
+	r, err := links.BareReceiver(ctx, place.Path(), nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close(ctx)
+	var held []*goamqp.Message
+	giveBack := func() error {
+		back := held
+		held = nil
+		_, err := r.GiveBack(ctx, back...)
+		return err
+	}
+	defer func() {
+		if failure := giveBack(); err == nil {
+			err = failure // beside another one it says nothing: what is not given back comes back by itself
+		}
+	}()
+	var since time.Time // the first of held came
+	progress := true    // since all was given back
+	for len(chosen) > 0 {
+		ms, err := receive(ctx, r, n)
+		if err != nil {
+			held = append(held, ms...)
+			return fmt.Errorf("receive from %s: %w", place.Path(), err)
+		}
+		if len(ms) == 0 {
+			return ctx.Err()
+		}
+		var ours []*taken
+		for _, m := range ms {
+			number, _ := m.Annotations["x-opt-sequence-number"].(int64)
+			if chosen[number] {
+				delete(chosen, number)
+				ours = append(ours, &taken{number: number, message: m, receiver: r})
+				continue
+			}
+			if len(held) == 0 {
+				since = time.Now()
+			}
+			held = append(held, m)
+		}
+		if len(ours) > 0 {
+			progress = true
+			if err := do(ctx, ours); err != nil {
+				for _, t := range ours {
+					if !t.settled {
+						held = append(held, t.message)
+					}
+				}
+				return err
+			}
+		}
+		if len(held) >= maxHeld || len(held) > 0 && time.Since(since) > hold {
+			if !progress {
+				return ErrBuried
+			}
+			progress = false
+			if err := giveBack(); err != nil {
+				return err
+			}
+		}
+		if err := r.Claim(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receive returns up to n messages, none when none came in a while.
+func receive(ctx context.Context, r *link.Receiver, n int) (ms []*goamqp.Message, err error) {
+	if err := r.Grant(uint32(n)); err != nil {
+		return nil, err
+	}
+	for wait := patience; len(ms) < n; wait = pause {
+		m, err := r.Receive(ctx, wait)
+		if err != nil {
+			return ms, err
+		}
+		if m == nil {
+			break
+		}
+		ms = append(ms, m)
+	}
+	if err := r.Drain(ctx); err != nil {
+		return ms, err
+	}
+	for m := r.Prefetched(); m != nil; m = r.Prefetched() {
+		ms = append(ms, m)
+	}
+	return ms, nil
+}
+
+// Sort tells those of left that are there still, and so are locked by somebody, from those that are gone, each in the order of
+// their numbers.
+func Sort(ctx context.Context, links *link.Namespace, place Place, left map[int64]bool) (locked, gone []int64, err error) {
+	numbers := slices.Sorted(maps.Keys(left))
+	if len(numbers) == 0 {
+		return nil, nil, nil
+	}
+	last := numbers[len(numbers)-1]
+	there := map[int64]bool{}
+	err = Walk(ctx, links, place, numbers[0], func(l *Letter) bool {
+		if left[l.Number] {
+			there[l.Number] = true
+		}
+		return l.Number < last
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, n := range numbers {
+		if there[n] {
+			locked = append(locked, n)
+		} else {
+			gone = append(gone, n)
+		}
+	}
+	return locked, gone, nil
+}
+
+// Purge takes the chosen dead letters off their queue for good. It takes them out of chosen as it comes to them; what is left
+// there was not to be had. gone, which may be nil, is told how many went at a time. rate bounds them, per second; 0 = as
+// fast as it goes.
+func Purge(ctx context.Context, links *link.Namespace, place Place, chosen map[int64]bool, hold time.Duration, rate float64, gone func(n int)) error {
+	pace := newPace(rate)
+	return take(ctx, links, place, chosen, atOnce(rate, hold), hold, func(ctx context.Context, ts []*taken) error {
+		if err := pace.wait(ctx, len(ts)); err != nil {
+			return err
+		}
+		numbers, err := complete(ctx, ts)
+		if gone != nil {
+			gone(len(numbers))
+		}
+		return err
+	})
+}
+
+// pace lets so many per second go by.
+type pace struct {
+	each time.Duration
+	next time.Time // when the next one may go
+}
+
+func newPace(rate float64) *pace {
+	if rate <= 0 {
+		return &pace{}
+	}
+	return &pace{each: time.Duration(float64(time.Second) / rate)}
+}
+
+// wait waits until n may go.
+func (p *pace) wait(ctx context.Context, n int) error {
+	if p.each == 0 {
+		return ctx.Err()
+	}
+	now := time.Now()
+	if p.next.Before(now) {
+		p.next = now
+	}
+	until := time.NewTimer(p.next.Sub(now))
+	defer until.Stop()
+	p.next = p.next.Add(time.Duration(n) * p.each)
+	select {
+	case <-until.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/broker"
+	"overdue/internal/broker/httpapi"
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sas"
+	"overdue/internal/testing/pipenet"
+)
+
+const host = "contoso.test"
+
+// keys of the namespace, by name: what each is good for is in the name.
+var keys = []broker.AuthorizationRule{
+	{KeyName: "manage", PrimaryKey: "bQ==", Send: true, Listen: true, Manage: true},
+	{KeyName: "app", PrimaryKey: "YQ==", Send: true, Listen: true},
+	{KeyName: "send", PrimaryKey: "cw==", Send: true},
+	{KeyName: "listen", PrimaryKey: "bA==", Listen: true},
+}
+
+// clinic is a broker with keys on a network in memory, with its administration API.
+type clinic struct {
+	*testing.T
+	net *pipenet.Network
+	ns  *broker.Namespace
+}
+
+func open(t *testing.T, queues ...broker.QueueConfig) *clinic {
+	t.Helper()
+	b, err := broker.New(broker.Config{Keys: keys, Queues: queues})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &clinic{T: t, net: pipenet.New(), ns: b.Default()}
+	ln, err := c.net.Listen(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httpapi.New(httpapi.Config{Broker: b})
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		for _, err := range []error{server.Close(), b.Close()} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if err := <-done; !errors.Is(err, httpapi.ErrServerClosed) {
+			t.Errorf("Serve = %v", err)
+		}
+		c.net.Cut()
+	})
+	return c
+}
+
+// config is how the holder of a key examines the namespace.
+func (c *clinic) config(keyName, key string) Config {
+	dial := func(ctx context.Context) (net.Conn, error) { return c.net.Dial(ctx, host) }
+	client, err := azservicebus.NewClientFromConnectionString(connection(keyName, key), &azservicebus.ClientOptions{
+		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) { return dial(ctx) },
+		RetryOptions:     azservicebus.RetryOptions{MaxRetries: -1},
+	})
+	if err != nil {
+		c.Fatal(err)
+	}
+	links := link.New(link.Config{Host: host, Plain: true, Dial: dial, Tokens: link.SAS(keyName, key)})
+	transport := c.transport()
+	c.Cleanup(func() {
+		_ = client.Close(context.Background()) // the network is gone next
+		_ = links.Close()
+	})
+	return Config{
+		Host: host, Dial: dial, Client: client, Links: links, MonitorQueue: "overdue-monitor", Proxy: true, Monitor: true,
+		Admin: &entities.Admin{
+			Endpoints: []string{"http://" + host}, Client: &http.Client{Transport: transport},
+			Authorize: func(_ context.Context, audience string) (string, error) {
+				return sas.Make(keyName, key, audience, time.Now().Add(time.Hour)), nil
+			},
+		},
+	}
+}
+
+func (c *clinic) transport() *http.Transport {
+	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.net.Dial(ctx, host) }}
+	c.Cleanup(t.CloseIdleConnections)
+	return t
+}
+
+// admin is the SDK's client of the administration API for the holder of a key.
+func (c *clinic) admin(keyName, key string) *admin.Client {
+	client, err := admin.NewClientFromConnectionString(connection(keyName, key), &admin.ClientOptions{
+		ClientOptions: azcore.ClientOptions{Transport: plain{&http.Client{Transport: c.transport()}}},
+	})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return client
+}
+
+func connection(keyName, key string) string {
+	return "Endpoint=sb://" + host + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + key + ";UseDevelopmentEmulator=true"
+}
+
+// list is "subject: severity check" of everything that is worse than OK.
+func list(r *Report) []string {
+	all := []string{}
+	for _, f := range r.Findings {
+		if f.Severity > OK {
+			all = append(all, f.Subject+": "+f.Severity.String()+" "+f.Check)
+		}
+	}
+	return all
+}
+
+var wellMade = []broker.QueueConfig{
+	{Name: "overdue-monitor", LockDuration: time.Minute, MaxDeliveryCount: 2000},
+	{Name: "orders", DefaultMessageTimeToLive: time.Hour, DeadLetteringOnMessageExpiration: true},
+}
+
+func TestEachKeySeesWhatItMay(t *testing.T) {
+	for name, c := range map[string]struct {
+		key, value string
+		adjust     func(*Config)
+		want       []string
+	}{
+		"all rights": {"manage", "bQ==", nil, []string{}},
+		"no right to manage": {"app", "YQ==", nil, []string{
+			"namespace: unknown tier", "monitor queue overdue-monitor: unknown settings", "queue orders: unknown settings",
+		}},
+		"send alone, for a proxy": {"send", "cw==", func(c *Config) { c.Monitor = false }, []string{
+			"namespace: unknown tier", "monitor queue overdue-monitor: unknown settings", "monitor queue overdue-monitor: error right-listen",
+			"queue orders: unknown settings",
+		}},
+		"listen alone, for a monitor": {"listen", "bA==", func(c *Config) { c.Proxy = false }, []string{
+			"namespace: unknown tier", "monitor queue overdue-monitor: unknown settings", "monitor queue overdue-monitor: error right-send",
+			"queue orders: unknown settings",
+		}},
+		"listen alone, apps with their own tokens": {"listen", "bA==", func(c *Config) { c.ClientTokens = true }, []string{
+			"namespace: unknown tier", "monitor queue overdue-monitor: unknown settings", "monitor queue overdue-monitor: error right-send",
+			"queue orders: unknown settings",
+		}},
+		"a wrong key": {"app", "d3Jvbmc=", nil, []string{
+			"namespace: error sign-in", "namespace: unknown tier", "namespace: unknown rest",
+		}},
+		"no administration API": {"app", "YQ==", func(c *Config) { c.Admin, c.NoAdmin = nil, "There is none." }, []string{
+			"namespace: unknown administration", "monitor queue overdue-monitor: unknown settings", "queue orders: unknown settings",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := open(t, wellMade...).config(c.key, c.value)
+				cfg.Entities, cfg.Listed = []Watched{{Name: "orders", Setting: "monitor.entities[0]"}}, true
+				if c.adjust != nil {
+					c.adjust(&cfg)
+				}
+				r := Examine(t.Context(), cfg)
+				if diff := cmp.Diff(c.want, list(r)); diff != "" {
+					t.Errorf("findings (-want +got):\n%s", diff)
+				}
+				for _, f := range r.Findings {
+					if strings.Contains(f.Summary+f.Fix, c.value) {
+						t.Errorf("the key shows in %+v", f)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Nothing is listed: everything that is there is looked at, but for what is not monitored.
+func TestWhatIsThereIsLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, append(slices.Clone(wellMade), broker.QueueConfig{Name: "told", DeadLetteringOnMessageExpiration: true})...)
+		if _, err := c.ns.CreateTopic(broker.TopicConfig{Name: "events"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.ns.CreateSubscription("events", broker.SubscriptionConfig{Name: "audit"}); err != nil {
+			t.Fatal(err)
+		}
+		cfg := c.config("manage", "bQ==")
+		cfg.Unwatched = []string{"Told"}
+		want := []string{
+			"subscription events/audit: warning dead-lettering", "subscription events/audit: advice deadline",
+		}
+		if diff := cmp.Diff(want, list(Examine(t.Context(), cfg))); diff != "" {
+			t.Errorf("findings (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A namespace that cannot be reached costs one error, not one for each check.
+func TestANamespaceThatIsNotThereIsOneError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, wellMade...)
+		cfg := c.config("manage", "bQ==")
+		cfg.Dial = func(context.Context) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}}
+		}
+		cfg.Admin.Client = &http.Client{Transport: failing{}}
+		r := Examine(t.Context(), cfg)
+		want := []string{"namespace: error reachable", "namespace: unknown administration", "namespace: unknown rest"}
+		if diff := cmp.Diff(want, list(r)); diff != "" {
+			t.Errorf("findings (-want +got):\n%s", diff)
+		}
+		if !strings.Contains(r.Findings[0].Summary, "The name "+host+" cannot be resolved") {
+			t.Errorf("it says %q", r.Findings[0].Summary)
+		}
+	})
+}
+
+type failing struct{}
+
+func (failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }
+
+// A namespace that takes connections and says nothing is given up in bounded time.
+func TestASilentNamespaceIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, wellMade...)
+		cfg := c.config("manage", "bQ==")
+		cfg.Listed, cfg.Entities = true, []Watched{{Name: "orders"}}
+		c.net.Stall(pipenet.Both)
+		defer c.net.Resume(pipenet.Both)
+		began := time.Now()
+		r := Examine(t.Context(), cfg)
+		if r.Worst() != Error {
+			t.Errorf("findings are %q, want an error", list(r))
+		}
+		if took := time.Since(began); took > 5*time.Minute {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestMonitorQueueIsMadeAndSettingsAreChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, broker.QueueConfig{Name: "orders", DefaultMessageTimeToLive: time.Hour, LockDuration: 40 * time.Second, RequiresSession: true})
+		if _, err := c.ns.CreateTopic(broker.TopicConfig{Name: "events"}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.ns.CreateSubscription("events", broker.SubscriptionConfig{Name: "audit", DefaultMessageTimeToLive: time.Hour, LockDuration: 40 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := c.config("manage", "bQ==")
+		before := Examine(t.Context(), cfg)
+		want := []string{
+			"monitor queue overdue-monitor: error exists", "queue orders: error dead-lettering", "subscription events/audit: error dead-lettering",
+		}
+		if diff := cmp.Diff(want, list(before)); diff != "" {
+			t.Fatalf("findings (-want +got):\n%s", diff)
+		}
+		client := c.admin("manage", "bQ==")
+		for _, r := range before.Repairs() {
+			if err := Apply(t.Context(), client, r); err != nil {
+				t.Error(err)
+			}
+		}
+		if diff := cmp.Diff([]string{}, list(Examine(t.Context(), cfg))); diff != "" {
+			t.Errorf("findings after the repair (-want +got):\n%s", diff)
+		}
+		q, err := c.ns.QueueInfo("orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !q.Config.RequiresSession || q.Config.LockDuration != 40*time.Second || q.Config.DefaultMessageTimeToLive != time.Hour {
+			t.Errorf("the repair changed more than it named: %+v", q.Config)
+		}
+		// Who may not is told, and nothing is half done.
+		err = Apply(t.Context(), c.admin("app", "YQ=="), &Repair{Entity: "another", Create: true, Set: monitorSettings})
+		if err == nil || !strings.Contains(err.Error(), "401") {
+			t.Errorf("Apply without the right = %v, want status 401", err)
+		}
+	})
+}
+
+func TestAMonitorQueueThatIsThereIsMadeRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, broker.QueueConfig{
+			Name: "overdue-monitor", LockDuration: 10 * time.Second, MaxDeliveryCount: 10, DefaultMessageTimeToLive: time.Hour, AutoDeleteOnIdle: time.Hour,
+		})
+		cfg := c.config("manage", "bQ==")
+		cfg.Listed = true
+		before := Examine(t.Context(), cfg)
+		want := []string{
+			"monitor queue overdue-monitor: error time-to-live", "monitor queue overdue-monitor: error auto-delete",
+			"monitor queue overdue-monitor: warning lock-duration", "monitor queue overdue-monitor: warning max-delivery-count",
+		}
+		if diff := cmp.Diff(want, list(before)); diff != "" {
+			t.Fatalf("findings (-want +got):\n%s", diff)
+		}
+		client := c.admin("manage", "bQ==")
+		for _, r := range before.Repairs() {
+			if err := Apply(t.Context(), client, r); err != nil {
+				t.Error(err)
+			}
+		}
+		if diff := cmp.Diff([]string{}, list(Examine(t.Context(), cfg))); diff != "" {
+			t.Errorf("findings after the repair (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// plain takes a client that insists on TLS to the clinic.
+type plain struct{ client *http.Client }
+
+func (p plain) Do(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme = "http"
+	return p.client.Do(r)
+}
+
+func TestClocksAreCompared(t *testing.T) {
+	for ahead, want := range map[time.Duration]string{
+		0: "ok", 20 * time.Millisecond: "ok", -400 * time.Millisecond: "ok", 3 * time.Second: "warning", -time.Hour: "error",
+	} {
+		x := azure()
+		x.reachable = true
+		x.cfg.Clock = func(context.Context) (time.Duration, time.Duration, error) { return ahead, 30 * time.Millisecond, nil }
+		if got := x.clock(t.Context()); got[0].Severity.String() != want {
+			t.Errorf("%v ahead: %s %q, want %s", ahead, got[0].Severity, got[0].Summary, want)
+		}
+	}
+}
+
+// Why the clock cannot be measured is said in the broker's words, and no right is asked for that is not missing.
+func TestAClockThatCannotBeMeasured(t *testing.T) {
+	for said, want := range map[error]struct{ summary, fix string }{
+		errors.New("schedule a clock probe: (connlost): rpc: failed, status code 400 and description: The SessionId was not set."): {
+			"The broker's clock cannot be measured: The SessionId was not set.", "cure what is found of the monitor queue, where it is measured",
+		},
+		&link.StatusError{Code: 401, Description: "Unauthorized access."}: {
+			"The broker's clock cannot be measured: Unauthorized access.", "it takes the rights Send and Listen on the monitor queue",
+		},
+	} {
+		x := azure()
+		x.reachable = true
+		x.cfg.Clock = func(context.Context) (time.Duration, time.Duration, error) { return 0, 0, said }
+		if got := x.clock(t.Context()); got[0].Severity != Unknown || got[0].Summary != want.summary || got[0].Fix != want.fix {
+			t.Errorf("%v: %+v, want %+v", said, got[0], want)
+		}
+	}
+}

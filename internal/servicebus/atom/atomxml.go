@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package atom reads the bodies by which entities are made and changed over HTTP: an Atom entry
+// whose content describes one of them. The proxy, which has to know where messages are forwarded to,
+// and the broker, which does it, read them here. What is not plain, so that others may read it in
+// another way, is refused: document types, processing instructions, comments within text, text beside
+// elements, elements of a description that are stated twice.
+package atom
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"overdue/internal/servicebus/address"
+)
+
+// What a body may cost. The largest of a client is a rule of a few kilobytes, 7 elements deep.
+const (
+	maxDepth      = 16 // elements within elements
+	maxElements   = 10_000
+	maxAttributes = 16 // of one element
+)
+
+// A Node is an element. Elements are known by their local names: the SDKs do not agree on prefixes.
+type Node struct {
+	Name     xml.Name
+	Attrs    []xml.Attr
+	Children []*Node
+	Text     []byte // of the element itself; blank where it has children
+
+	commented bool // there is a comment in it
+}
+
+// Parse reads one document, in UTF-8. It knows no entities but those of XML itself. The error is one of
+// reading, or says what is not plain.
+func Parse(r io.Reader) (*Node, error) {
+	d := xml.NewDecoder(r)
+	var root *Node
+	var path []*Node
+	elements := 0
+	for first := true; ; first = false {
+		token, err := d.Token()
+		switch {
+		case errors.Is(err, io.EOF) && root != nil && len(path) == 0:
+			return root, nil
+		case errors.Is(err, io.EOF):
+			return nil, errors.New("it ends early")
+		case err != nil:
+			return nil, err
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			elements++
+			switch {
+			case len(path) == maxDepth:
+				return nil, fmt.Errorf("elements are nested more than %d deep", maxDepth)
+			case elements > maxElements:
+				return nil, fmt.Errorf("there are more than %d elements", maxElements)
+			case len(t.Attr) > maxAttributes:
+				return nil, fmt.Errorf("an element has more than %d attributes", maxAttributes)
+			case len(path) == 0 && root != nil:
+				return nil, errors.New("there is more than one document element")
+			}
+			n := &Node{Name: t.Name, Attrs: slices.Clone(t.Attr)}
+			if len(path) == 0 {
+				root = n
+			} else {
+				at := path[len(path)-1]
+				at.Children = append(at.Children, n)
+			}
+			path = append(path, n)
+		case xml.EndElement:
+			at := path[len(path)-1]
+			if len(at.Children) > 0 && !isBlank(at.Text) {
+				return nil, fmt.Errorf("'%.100s' has text beside elements", at.Name.Local)
+			}
+			if at.commented && !isBlank(at.Text) {
+				return nil, fmt.Errorf("'%.100s' has a comment within its text", at.Name.Local)
+			}
+			path = path[:len(path)-1]
+		case xml.CharData:
+			switch {
+			case len(path) > 0:
+				at := path[len(path)-1]
+				at.Text = append(at.Text, t...)
+			case !isBlank(t):
+				return nil, errors.New("there is text outside of the document element")
+			}
+		case xml.Comment:
+			if len(path) > 0 {
+				path[len(path)-1].commented = true
+			}
+		case xml.ProcInst:
+			if !first || t.Target != "xml" {
+				return nil, errors.New("processing instructions are not supported")
+			}
+		case xml.Directive:
+			return nil, errors.New("directives are not supported")
+		}
+	}
+}
+
+func isBlank(text []byte) bool { return strings.TrimSpace(string(text)) == "" }
+
+// Description returns the element that describes an entity, the only one in the content of an Atom
+// entry. None of its own elements is stated twice, however their names are written.
+func (n *Node) Description() (*Node, error) {
+	if n.Name.Local != "entry" {
+		return nil, fmt.Errorf("the body is no Atom entry but '%.100s'", n.Name.Local)
+	}
+	var content *Node
+	for _, c := range n.Children {
+		if c.Name.Local != "content" {
+			continue
+		}
+		if content != nil {
+			return nil, errors.New("the Atom entry has more than one content")
+		}
+		content = c
+	}
+	if content == nil || len(content.Children) != 1 {
+		return nil, errors.New("the Atom entry has no content that describes one entity")
+	}
+	d := content.Children[0]
+	stated := map[string]bool{}
+	for _, c := range d.Children {
+		name := strings.ToLower(c.Name.Local)
+		if stated[name] {
+			return nil, fmt.Errorf("the description states %.100s more than once", c.Name.Local)
+		}
+		stated[name] = true
+	}
+	return d, nil
+}
+
+// Elements of descriptions that say where messages go.
+const (
+	ForwardTo            = "ForwardTo"
+	ForwardDeadLettersTo = "ForwardDeadLetteredMessagesTo"
+)
+
+// A Forward is where the messages of an entity, or its dead letters, are to go.
+type Forward struct {
+	Element string // ForwardTo or ForwardDeadLettersTo
+	To      address.Address
+}
+
+// Forwards reads where the description in a body forwards to. Errors: what Parse and Description
+// return, and address.ErrNotPlain.
+func Forwards(body io.Reader) (forwards []Forward, err error) {
+	root, err := Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	d, err := root.Description()
+	if err != nil {
+		return nil, err
+	}
+	own := map[*Node]bool{}
+	for _, c := range d.Children {
+		if c.Name.Local == ForwardTo || c.Name.Local == ForwardDeadLettersTo {
+			own[c] = true
+		}
+	}
+	if name := root.strayForward(own); name != "" {
+		return nil, fmt.Errorf("%.100s stands where it is not expected", name)
+	}
+	for _, c := range d.Children {
+		if !own[c] {
+			continue
+		}
+		if len(c.Children) > 0 {
+			return nil, fmt.Errorf("%s has elements in it", c.Name.Local)
+		}
+		to, err := address.Parse(strings.TrimSpace(string(c.Text)))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name.Local, err)
+		}
+		if !to.IsNamespace() {
+			forwards = append(forwards, Forward{c.Name.Local, to})
+		}
+	}
+	return forwards, nil
+}
+
+// strayForward returns the name of an element that is called like one that says where messages go, in
+// whatever case, and is none of those that do.
+func (n *Node) strayForward(own map[*Node]bool) string {
+	if !own[n] && (strings.EqualFold(n.Name.Local, ForwardTo) || strings.EqualFold(n.Name.Local, ForwardDeadLettersTo)) {
+		return n.Name.Local
+	}
+	for _, c := range n.Children {
+		if name := c.strayForward(own); name != "" {
+			return name
+		}
+	}
+	return ""
+}

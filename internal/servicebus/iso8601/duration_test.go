@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iso8601
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"overdue/internal/testing/testseed"
+)
+
+func TestDurationsAreReadAsDotNetReadsThem(t *testing.T) {
+	for s, want := range map[string]time.Duration{
+		"PT0S": 0, "PT5S": 5 * time.Second, "PT1M0S": time.Minute, "P1D": day, "P1Y2M1W3DT4H5M6.789S": (365+60+7+3)*day + 4*time.Hour + 5*time.Minute + 6789*time.Millisecond,
+		" PT0.0000001S ": 100, "PT0.1234567899S": 123456789, "PT86400S": day, "P0DT5S": 5 * time.Second,
+		Forever: math.MaxInt64, "PT256204778H48M5.4775807S": math.MaxInt64, // as Java writes the same
+		"P10675199DT2H48M5.477S": math.MaxInt64, "P106751DT23H47M16.854775807S": math.MaxInt64, "PT99999999999999999999S": math.MaxInt64,
+	} {
+		if got, ok := ParseDuration(s); !ok || got != want {
+			t.Errorf("ParseDuration(%q) = %v, %v, want %v", s, got, ok, want)
+		}
+	}
+	for _, s := range []string{
+		"", "P", "PT", "5S", "-PT5S", "P-1D", "PT5", "PT5X", "P5S", "PT5D", "PT1S1M", "PT1S1S", "P1DT", "PT.5S", "PT5.S", "PT1.5M", "PT1..5S", "PT1.2.3S",
+		"P1D T1S", "pt5s", "PT5S ago", "PTS", "P1DT1ST1S",
+	} {
+		if got, ok := ParseDuration(s); ok {
+			t.Errorf("ParseDuration(%q) = %v, want it to be refused", s, got)
+		}
+	}
+}
+
+func TestDurationsAreWrittenAsDotNetWritesThem(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "PT0S", 99: "PT0S", 100: "PT0.0000001S", 5 * time.Second: "PT5S", 10 * time.Second: "PT10S", time.Minute: "PT1M", 90 * time.Minute: "PT1H30M", 14 * day: "P14D",
+		day + time.Second/2: "P1DT0.5S", day + 50: "P1D", time.Hour + 1500*time.Millisecond: "PT1H1.5S",
+	} {
+		if got := FormatDuration(d); got != want {
+			t.Errorf("FormatDuration(%d) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestADurationIsReadAsItIsWritten(t *testing.T) {
+	seed := testseed.Of(t)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 10_000 {
+		d := time.Duration(rnd.Int64()>>rnd.IntN(63)) / 100 * 100
+		if got, ok := ParseDuration(FormatDuration(d)); !ok || got != d {
+			t.Fatalf("%d was written as %q and read as %d, %v", d, FormatDuration(d), got, ok)
+		}
+	}
+}
+
+func FuzzDuration(f *testing.F) {
+	for _, s := range []string{Forever, "PT5S", "P1Y2M1W3DT4H5M6.789S", "PT99999999999999999999S", "P1DT", "PT.5S"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		d, ok := ParseDuration(s)
+		if !ok {
+			return
+		}
+		if d < 0 {
+			t.Fatalf("ParseDuration(%q) = %v, want nothing negative", s, d)
+		}
+		d = d / 100 * 100
+		if again, ok := ParseDuration(FormatDuration(d)); !ok || again != d {
+			t.Fatalf("%q is %d, was written as %q and read as %d, %v", s, d, FormatDuration(d), again, ok)
+		}
+	})
+}

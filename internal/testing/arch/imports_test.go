@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package arch holds no code: its test keeps the direction of the imports, which
+// ARCHITECTURE.md draws.
+package arch
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "overdue"
+
+// Third-party modules that rooms may name.
+const (
+	azcore       = "github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	azidentity   = "github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	azservicebus = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	goamqp       = "github.com/Azure/go-amqp"
+	hujson       = "github.com/tailscale/hujson"
+	bbolt        = "go.etcd.io/bbolt"
+	backoff      = "github.com/cenkalti/backoff/v5"
+	cobra        = "github.com/spf13/cobra"
+	fsnotify     = "github.com/fsnotify/fsnotify"
+	websocket    = "github.com/coder/websocket"
+	koanf        = "github.com/knadh/koanf"
+	mail         = "github.com/wneessen/go-mail"
+	shoutrrr     = "github.com/nicholas-fedor/shoutrrr"
+	goredis      = "github.com/redis/go-redis/v9"
+	miniredis    = "github.com/alicebob/miniredis/v2"
+	prometheus   = "github.com/prometheus/client_golang"
+	sync         = "golang.org/x/sync"
+	term         = "golang.org/x/term"
+	yaml         = "go.yaml.in/yaml/v3"
+	zap          = "go.uber.org/zap"
+)
+
+// A room may import what stands here, the standard library, and nothing else.
+type room struct {
+	ours   []string // rooms, by folder
+	others []string // modules
+}
+
+var rooms = map[string]room{
+	"cmd/overdue": {
+		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/dlq", "internal/operator/doctor", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/kept", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape"},
+		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, prometheus, sync, term, yaml, zap},
+	},
+	"proxy":                        {[]string{"scheduler", "internal/servicebus/address", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/inflight", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
+	"monitor":                      {[]string{"alert", "scheduler", "internal/servicebus/entities", "internal/kept", "internal/operations", "internal/servicebus/link"}, []string{backoff, goamqp, prometheus, sync, zap}},
+	"alert":                        {[]string{"internal/httpclient", "internal/servicebus/sdk", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
+	"scheduler":                    {[]string{"internal/inflight", "internal/kept", "internal/operations", "internal/servicebus/sdk", "internal/servicebus/link"}, []string{azcore, azservicebus, bbolt, goamqp}},
+	"internal/operations":          {others: []string{prometheus}},
+	"internal/httpclient":          {},
+	"internal/redisstore":          {[]string{"internal/kept"}, []string{goredis, sync}},
+	"internal/kept":                {},
+	"internal/testing/redistest":   {[]string{"internal/testing/freeport"}, []string{miniredis}},
+	"internal/servicebus/address":  {},
+	"internal/servicebus/atom":     {ours: []string{"internal/servicebus/address"}},
+	"internal/servicebus/sas":      {ours: []string{"internal/servicebus/address"}},
+	"internal/servicebus/rights":   {ours: []string{"internal/servicebus/address", "internal/amqp", "internal/servicebus/sas"}},
+	"internal/servicebus/link":     {[]string{"internal/amqp", "internal/servicebus/sas"}, []string{azcore, goamqp, sync}},
+	"internal/inflight":            {},
+	"internal/servicebus/sdk":      {others: []string{azservicebus, goamqp}},
+	"internal/servicebus/entities": {ours: []string{"internal/servicebus/iso8601"}},
+	"internal/operator/doctor":     {[]string{"internal/servicebus/entities", "internal/servicebus/iso8601", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, goamqp, sync}},
+	"internal/amqp":                {},
+	"internal/listener/accept":     {},
+	"internal/amqp/server":         {ours: []string{"internal/listener/accept", "internal/amqp"}},
+	"internal/broker/queue":        {},
+	"internal/broker":              {ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker/queue", "internal/servicebus/rights", "internal/servicebus/sas", "internal/broker/filter"}},
+	"internal/broker/filter":       {},
+	"internal/servicebus/rest":     {ours: []string{"internal/amqp"}},
+	"internal/broker/adminapi":     {ours: []string{"internal/servicebus/address", "internal/servicebus/atom", "internal/broker", "internal/servicebus/iso8601", "internal/broker/queue"}},
+	"internal/servicebus/iso8601":  {},
+	"internal/broker/httpapi": {
+		ours: []string{"internal/listener/accept", "internal/servicebus/address", "internal/broker", "internal/listener", "internal/broker/queue", "internal/amqp", "internal/broker/adminapi", "internal/servicebus/rights", "internal/servicebus/rest", "internal/servicebus/sas"},
+	},
+	"internal/listener":        {[]string{"internal/listener/accept", "internal/servicebus/rest", "internal/listener/tlsrecord"}, []string{websocket}},
+	"internal/amqp/relay":      {ours: []string{"internal/listener/accept", "internal/servicebus/address", "internal/amqp", "internal/servicebus/rights", "internal/servicebus/sas"}},
+	"internal/testing/pipenet": {},
+	"internal/broker/emulator": {[]string{"internal/broker"}, []string{hujson}},
+	"internal/testing/brokertest": {
+		[]string{"internal/amqp", "internal/amqp/server", "internal/broker", "internal/testing/pipenet", "internal/broker/queue", "internal/servicebus/sas", "internal/servicebus/sdk"},
+		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
+	},
+	"internal/operator/canary":    {[]string{"internal/httpclient", "internal/servicebus/sdk"}, []string{azservicebus, prometheus, zap}},
+	"internal/operator/dlq":       {[]string{"internal/amqp", "internal/servicebus/link", "scheduler"}, []string{bbolt, goamqp, sync}},
+	"internal/testing/testseed":   {},
+	"internal/listener/tlsrecord": {},
+	"internal/escape":             {},
+	"internal/testing/freeport":   {},
+	"internal/testing/arch":       {},
+	"test/mutate":                 {},
+	"test/conformance":            {[]string{"internal/amqp", "internal/listener"}, []string{sync}},
+}
+
+// What the tests of every room may import on top. A test builds the scene around its
+// room; only proxy and monitor still never meet.
+var inTests = room{
+	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/brokertest", "internal/listener", "internal/testing/pipenet",
+		"internal/kept", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "scheduler"},
+	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
+		"github.com/santhosh-tekuri/jsonschema", "github.com/spf13/pflag",
+		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},
+}
+
+// Whole-flow tests and load, and a file that only keeps modules in go.mod.
+var unbound = []string{"test/e2e", "test/sdk", "test/foreign", "internal/testing/wiretap", "test/bench", "deploy", "internal/deps"}
+
+// The tests of what the rooms stand on must not need the rooms.
+var plainTests = []string{"internal/broker/queue", "internal/broker/filter", "internal/amqp", "internal/testing/pipenet"}
+
+// It parses the files instead of asking `go list`, whose answer the test cache
+// would not see change.
+func TestImportsKeepTheirDirection(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	seen := map[string]bool{}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() && (d.Name() == "testdata" || rel == "bin" || strings.HasPrefix(d.Name(), ".") && rel != ".") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(rel, ".go") {
+			return nil
+		}
+		folder := path.Dir(rel)
+		if slices.ContainsFunc(unbound, func(u string) bool { return folder == u || strings.HasPrefix(folder, u+"/") }) {
+			return nil
+		}
+		r, ok := rooms[folder]
+		if !ok {
+			t.Errorf("%s: the folder %s is no room; give it a row in this test and in ARCHITECTURE.md", rel, folder)
+			return nil
+		}
+		seen[folder] = true
+		checkFile(t, file, rel, folder, r)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder := range rooms {
+		if !seen[folder] {
+			t.Errorf("room %s has no Go file; take its row out", folder)
+		}
+	}
+}
+
+func checkFile(t *testing.T, file, rel, folder string, r room) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	ours, others := slices.Concat(r.ours, []string{folder}), r.others
+	if strings.HasSuffix(rel, "_test.go") {
+		ours = append(ours, "internal/testing/testseed", "internal/testing/freeport")
+		others = slices.Concat(others, inTests.others)
+		if !slices.Contains(plainTests, folder) {
+			ours = slices.Concat(ours, inTests.ours)
+		}
+	}
+	for _, spec := range parsed.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Errorf("%s: %v", rel, err)
+			continue
+		}
+		switch {
+		case imported == azidentity && rel != "cmd/overdue/connect.go":
+			t.Errorf("%s imports azidentity; only cmd/overdue/connect.go may", rel)
+		case strings.HasPrefix(imported, module+"/"):
+			if !slices.Contains(ours, strings.TrimPrefix(imported, module+"/")) {
+				t.Errorf("%s imports %s, which %s may not", rel, imported, folder)
+			}
+		case strings.Contains(strings.Split(imported, "/")[0], "."):
+			if !slices.ContainsFunc(others, func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") }) {
+				t.Errorf("%s imports %s, which %s may not", rel, imported, folder)
+			}
+		}
+	}
+}
+
+func TestEveryGoFileHasItsLicence(t *testing.T) {
+	const want = "// SPDX-License-Identifier: Apache-2.0\n"
+	root := os.DirFS(filepath.Join("..", "..", ".."))
+	err := fs.WalkDir(root, ".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") {
+			return err
+		}
+		text, err := fs.ReadFile(root, file)
+		if err == nil && !strings.HasPrefix(string(text), want) {
+			t.Errorf("%s does not begin with %q", file, want)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

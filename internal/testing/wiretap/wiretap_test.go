@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wiretap_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	goamqp "github.com/Azure/go-amqp"
+	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/wiretap"
+)
+
+// What a test sends and gets is what the tap has, in whatever pieces it came.
+func TestTapKeepsWhatGoesByAsItIs(t *testing.T) {
+	ns := brokertest.New(t)
+	tap := wiretap.StartDialing(t, ns.Dial)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	conn, err := goamqp.Dial(ctx, "amqp://"+tap.Addr, &goamqp.ConnOptions{MaxFrameSize: 513, SASLType: goamqp.SASLTypeAnonymous()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	session, err := conn.NewSession(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender, err := session.NewSender(ctx, "orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := goamqp.NewMessage(bytes.Repeat([]byte("0123456789"), 200))
+	if err := sender.Send(ctx, message, nil); err != nil {
+		t.Fatal(err)
+	}
+	receiver, err := session.NewReceiver(ctx, "orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := receiver.Receive(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := receiver.AcceptMessage(ctx, got); err != nil {
+		t.Fatal(err)
+	}
+	if err := session.Close(ctx); err != nil { // and so the settlement has gone by
+		t.Fatal(err)
+	}
+	want, err := message.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, received := tap.Sent("orders"), tap.Received("orders")
+	if len(sent) != 1 || len(received) != 1 {
+		t.Fatalf("%d sent and %d received, want one of each: %+v", len(sent), len(received), tap.Deliveries())
+	}
+	if diff := cmp.Diff(want, sent[0].Payload); diff != "" {
+		t.Errorf("sent (-want +got):\n%s", diff)
+	}
+	if received[0].Frames < 4 {
+		t.Errorf("received in %d frames, want 5 or so", received[0].Frames)
+	}
+	for name, d := range map[string]wiretap.Delivery{"sent": sent[0], "received": received[0]} {
+		if !d.Done || d.Settled || d.Outcome != "accepted" {
+			t.Errorf("%s: done %v, settled %v, outcome %q; want true, false, accepted", name, d.Done, d.Settled, d.Outcome)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"overdue/alert"
+	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/redistest"
+	"overdue/internal/testing/testseed"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// Whatever is sent, to whatever kind of entity, whatever consumers, monitors and clocks do: what nobody has settled by its
+// deadline is expired, never early, and told once; what was settled is neither; what is not overdue stays as it is; and
+// nothing is left on the monitor queue. OVERDUE_SCENARIOS plays more of them.
+func TestWhateverHappens(t *testing.T) {
+	seed, n := testseed.Of(t), uint64(sized(40, 16))
+	if text := os.Getenv("OVERDUE_SCENARIOS"); text != "" {
+		var err error
+		if n, err = strconv.ParseUint(text, 10, 32); err != nil {
+			t.Fatalf("OVERDUE_SCENARIOS: %v", err)
+		}
+	}
+	for i := range n {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			playScenario(t, seed, i)
+		})
+	}
+}
+
+func playScenario(t *testing.T, seed, i uint64) {
+	p := drawPlan(rand.New(rand.NewPCG(seed, i)))
+	p.drawMoments(rand.New(rand.NewPCG(seed, ^i)))
+	configure := []func(*scene, *broker.Config){p.configure}
+	inStore := i%8 == 3
+	if inStore {
+		p.measured = true // or nothing rings
+		configure = append(configure, inRedis(redistest.Start(t).Addr))
+	}
+	t.Log(p, p.warnings, inStore)
+	play(t, func(s *scene) { p.play(s, seed^i).check() }, configure...)
+}
+
+// A monitor sought by the order of numbers for ever in a partitioned entity, once it had noticed that it was one.
+func TestPartitionedQueueThatIsNoticedWhileSeeking(t *testing.T) {
+	playScenario(t, 14269107126455904975, 64)
+}
+
+var keyOf = regexp.MustCompile(`<key-\d+>`)
+
+// standing is where each message of a place is.
+type standing struct {
+	live map[string]queue.View
+	dead map[string]queue.View // that were expired
+}
+
+func (p *played) check() {
+	p.Helper()
+	accepted := p.accepted()
+	told := p.events()
+	for i, at := range p.places {
+		st := p.standing(at, p.seen[i])
+		for key := range accepted {
+			m := accepted[key]
+			if label, ok := p.filters[at.subscription]; ok && m.label != label {
+				continue
+			}
+			p.fate(at, m, st, p.seen[i], told)
+		}
+		for key := range st.live {
+			if _, ok := accepted[key]; !ok {
+				p.Errorf("%s: %s stands there and was a duplicate", at.path, key)
+			}
+		}
+		p.takeInnocents(at, st, i)
+	}
+	time.Sleep(innocent + p.offset.Abs())
+	p.settled(time.Minute)
+	if dead := p.companionsKept().Dead; dead != 0 {
+		p.Errorf("%d companions could not be done, want none", dead)
+	}
+	p.toldOfTheExpired()
+	p.toldInTheirMoments()
+}
+
+// toldOfTheExpired checks that every event is about a dead letter that was expired.
+func (p *played) toldOfTheExpired() {
+	p.Helper()
+	times := p.events()
+	for _, at := range p.places {
+		for _, v := range p.dead(at.path) {
+			k := fmt.Sprint(at.subscription, "/", v.SequenceNumber)
+			n, one := times[k], v.DeadLetterReason == "TTLExpiredException" || v.DeadLetterReason == "DeadlineExceeded"
+			delete(times, k)
+			if n > 0 && !one || one && !p.toldOften(v.MessageID, n) {
+				p.Errorf("%s: %s, dead-lettered by %s, was told of %d times", at.path, v.MessageID, v.DeadLetterReason, n)
+			}
+		}
+	}
+	for k := range times {
+		p.Errorf("told of %s, which is no dead letter", k)
+	}
+}
+
+// toldOften reports whether n is how often a message with that id may be told of that was expired: once. Where ids repeat within
+// seconds, several monitors may tell of one, and without a measured clock one may be taken for the other.
+func (p *played) toldOften(id string, n int) bool {
+	if !strings.HasPrefix(id, often) {
+		return n == 1
+	}
+	return n == 1 || !p.measured || n > 1 && len(p.changes) > 0
+}
+
+// accepted are the messages that the broker has taken, by key: of those with one id the first, where it detects duplicates. In a
+// partitioned entity it does so in each partition.
+func (p *played) accepted() map[string]drawnMessage {
+	out, ids := map[string]drawnMessage{}, map[string]bool{}
+	for _, b := range p.batches {
+		for _, m := range b.messages {
+			id := m.id
+			if p.kind == "partitioned" {
+				id += "/" + m.session
+			}
+			if p.duplicates && ids[id] {
+				continue
+			}
+			ids[id], out[m.key] = true, m
+		}
+	}
+	return out
+}
+
+// events counts what was told, by subscription and sequence number.
+func (p *played) events() map[string]int {
+	told := map[string]int{}
+	for _, e := range p.hook.told() {
+		if e.Type == alert.TypeMissed {
+			told[fmt.Sprint(e.Data.Subscription, "/", e.Data.SequenceNumber)]++
+		}
+	}
+	return told
+}
+
+func (p *played) standing(at place, seen *history) standing {
+	st := standing{map[string]queue.View{}, map[string]queue.View{}}
+	for _, v := range p.waiting(at.path) {
+		key := string(keyOf.Find(v.Body))
+		if _, ok := st.live[key]; ok {
+			p.Errorf("%s: %s stands there twice", at.path, key)
+		}
+		st.live[key] = v
+	}
+	for _, v := range p.dead(at.path) {
+		key := string(keyOf.Find(v.Body))
+		switch v.DeadLetterReason {
+		case "TTLExpiredException", "DeadlineExceeded":
+			st.dead[key] = v
+		case "MaxDeliveryCountExceeded":
+			seen.settled[key] = true
+		}
+	}
+	return st
+}
+
+// deadline is when a message becomes overdue by what the broker has stamped; zero: never.
+func (p *played) deadline(at place, m drawnMessage, v queue.View) time.Time {
+	base := v.EnqueuedTime
+	if v.ScheduledEnqueueTime.After(base) {
+		base = v.ScheduledEnqueueTime
+	}
+	life := m.life
+	if most := p.longest(at); most > 0 && (life == 0 || most < life) {
+		life = most
+	}
+	var end time.Time
+	if life > 0 {
+		end = base.Add(life)
+	}
+	stated := p.due[m.key]
+	if m.within > 0 {
+		stated = base.Add(m.within)
+	}
+	if !stated.IsZero() && (end.IsZero() || stated.Before(end)) {
+		end = stated
+	}
+	return end
+}
+
+// fate checks what became of one message at one place.
+func (p *played) fate(at place, m drawnMessage, st standing, seen *history, told map[string]int) {
+	p.Helper()
+	live, lives := st.live[m.key]
+	dead, expired := st.dead[m.key]
+	settled := seen.settled[m.key]
+	where := fmt.Sprintf("%s: %s %+v", at.path, m.key, m)
+	switch {
+	case lives && (expired || settled), expired && settled:
+		p.Errorf("%s: lives %v, expired %v, settled %v; want one", where, lives, expired, settled)
+	case lives:
+		if due := p.deadline(at, m, live); !due.IsZero() && !due.After(p.ns.Broker.Now()) {
+			p.Errorf("%s: stands there %v after its deadline, state %v", where, p.ns.Broker.Now().Sub(due), live.State)
+		}
+		most := seen.delivered[m.key]
+		if p.consumers > 0 {
+			most += 2 // a consumer that gives up, or crashes, may not have noticed what it was sent
+		}
+		if got := live.DeliveryCount; got > most {
+			p.Errorf("%s: delivery count %d, want %d at most", where, got, most)
+		}
+	case expired:
+		p.expired(at, m, dead, seen, told, where)
+	case !settled:
+		p.Errorf("%s: lost; consumers had it %d times", where, seen.delivered[m.key])
+	}
+}
+
+func (p *played) expired(at place, m drawnMessage, dead queue.View, seen *history, told map[string]int, where string) {
+	p.Helper()
+	due := p.deadline(at, m, dead)
+	lag := dead.DeadLetteredTime.Sub(due)
+	if due.IsZero() || lag < 0 {
+		p.Errorf("%s: expired %v after its deadline %v, by %s", where, lag, due, dead.DeadLetterReason)
+	}
+	if n := told[fmt.Sprint(at.subscription, "/", dead.SequenceNumber)]; !p.toldOften(m.id, n) {
+		p.Errorf("%s: expired (%s, %v late) and told %d times, want once", where, dead.DeadLetterReason, lag, n)
+	}
+	bound := 3*time.Second + p.down()
+	if !p.measured {
+		bound += p.offset.Abs()
+	}
+	if seen.delivered[m.key] == 0 && !seen.crashed && (!at.sessions || p.consumers == 0) && lag > bound {
+		p.Errorf("%s: nobody had it, and it was expired %v after its deadline, want %v at most", where, lag, bound)
+	}
+}
+
+// takeInnocents receives what lives at a place, in half of the scenarios and where there are no sessions: in order, and
+// all that does not belong to somebody who has set it aside.
+func (p *played) takeInnocents(at place, st standing, i int) {
+	p.Helper()
+	if at.sessions || p.consumers%2 == 0 {
+		return
+	}
+	var want []queue.View
+	for _, v := range st.live {
+		if v.State == queue.Active {
+			want = append(want, v)
+		}
+	}
+	slices.SortFunc(want, func(a, b queue.View) int { return int(a.SequenceNumber - b.SequenceNumber) })
+	var r *azservicebus.Receiver
+	var err error
+	if at.subscription != "" {
+		r, err = p.client.NewReceiverForSubscription(topic, at.subscription, nil)
+	} else {
+		r, err = p.client.NewReceiverForQueue(at.path, nil)
+	}
+	p.must(err)
+	var got []string
+	for len(got) < len(want) {
+		ms, err := r.ReceiveMessages(p.Context(), len(want)-len(got), nil)
+		p.must(err)
+		for _, m := range ms {
+			if v := st.live[string(m.Body)]; int(m.DeliveryCount) != v.DeliveryCount+1 {
+				p.Errorf("%s: %s comes on delivery %d, want %d", at.path, m.Body, m.DeliveryCount, v.DeliveryCount+1)
+			}
+			got = append(got, string(m.Body))
+			p.must(r.CompleteMessage(p.Context(), m, nil))
+		}
+	}
+	p.must(r.Close(p.Context()))
+	keys := make([]string, len(want))
+	for j, v := range want {
+		keys[j] = string(keyOf.Find(v.Body))
+	}
+	if p.kind == "partitioned" {
+		slices.Sort(got)
+		slices.Sort(keys)
+	}
+	if !slices.Equal(keys, got) {
+		p.Errorf("%s: the living came as %s, want %s", at.path, strings.Join(got, " "), strings.Join(keys, " "))
+	}
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/redisstore"
+	"overdue/internal/testing/redistest"
+	"overdue/scheduler"
+)
+
+// besideRedis runs a scene on fake time whose processes share a redis-server.
+func besideRedis(t *testing.T, act func(*scene, *redistest.Server), configure ...func(*scene, *broker.Config)) {
+	t.Helper()
+	withSlack(t, 20, act, configure...)
+}
+
+// withSlack is besideRedis whose bounds are stretched by a factor: they are real time, and a busy machine is no Redis that is gone.
+func withSlack(t *testing.T, slack float64, act func(*scene, *redistest.Server), configure ...func(*scene, *broker.Config)) {
+	t.Helper()
+	r := redistest.Start(t) // outside of the bubble
+	configure = append(configure, func(s *scene, _ *broker.Config) {
+		s.shared = func() *redisstore.Store { return openRedis(s, r.Addr, slack) }
+	})
+	play(t, func(s *scene) { act(s, r) }, configure...)
+}
+
+// openRedis opens what a process of a scene shares.
+func openRedis(s *scene, addr string, slack float64) *redisstore.Store {
+	s.Helper()
+	a, err := redisstore.ParseAddress("redis://" + addr)
+	s.must(err)
+	store, err := redisstore.Open(redisstore.Config{Address: a, Fleet: []string{"overdue.test", monitorQueue}, Slack: slack})
+	s.must(err)
+	s.Cleanup(func() {
+		_ = store.Close()           // its server may be gone
+		time.Sleep(2 * time.Second) // then its pool looks whether it is back, every second until it notices
+	})
+	return store
+}
+
+// A message that is sent through one sidecar and settled through another takes its companion along.
+func TestSettlementThroughAnotherSidecarCancels(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail func(*redistest.Server)
+		left int // companions that have to ring
+	}{
+		"shared":        {func(*redistest.Server) {}, 0},
+		"Redis flushed": {func(r *redistest.Server) { r.Must("FLUSHALL") }, 1},
+		"Redis killed":  {(*redistest.Server).Kill, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			besideRedis(t, func(s *scene, r *redistest.Server) {
+				tr := s.traffic()
+				other := s.newScheduler(s.counter)
+				tr.receiver = tr.consumer(s.atDoor(s.doorOf(s.newProxy(other))), nil)
+				s.startMonitor()
+				tr.batch(time.Minute, numbered("m", 20)...)
+				time.Sleep(3 * time.Second)
+				c.fail(r)
+				tr.complete(20)
+				time.Sleep(15 * time.Second)
+				if got := s.waitingCompanions(); got != c.left {
+					t.Errorf("%d companions wait after all messages were settled elsewhere, want %d", got, c.left)
+				}
+				time.Sleep(time.Minute)
+				s.settled(time.Second)
+				if told := s.hook.subjects(); len(told) != 0 {
+					t.Errorf("told of %v, want nobody: all was received in time", told)
+				}
+			}, early)
+		})
+	}
+}
+
+// Two companions stand for one missed message, as when two sidecars have slots, and come to two monitors: the second comes back
+// to one that was not there when the first told of it. Together they tell once; without Redis each of them does.
+func TestMonitorsTellOnceTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail func(*redistest.Server)
+		told int
+	}{
+		"shared":        {func(*redistest.Server) {}, 1},
+		"Redis flushed": {func(r *redistest.Server) { r.Must("FLUSHALL") }, 2},
+		"Redis killed":  {(*redistest.Server).Kill, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			besideRedis(t, func(s *scene, r *redistest.Server) {
+				s.measure()
+				other := s.newScheduler(nil)
+				s.must(other.MeasureClock(s.Context()))
+				stop := s.startMonitor()
+				s.send(workQueue, "m", ttl(2*time.Second))
+				const slot = 20 * time.Millisecond
+				end := s.waiting(workQueue)[0].EnqueuedTime.Add(2*time.Second - 1).Truncate(slot).Add(slot)
+				time.Sleep(5 * time.Second)
+				if told := s.hook.subjects(); len(told) != 1 {
+					t.Fatalf("told of %v, want m", told)
+				}
+				stop()
+				c.fail(r)
+				s.startMonitor()
+				s.must(other.Schedule(s.Context(), scheduler.Companion{
+					Kind: scheduler.KindSlot, Entity: workQueue, Due: time.Now().Add(time.Second), SlotEnd: end, Lives: []time.Duration{2 * time.Second},
+				}))
+				time.Sleep(time.Minute)
+				s.settled(time.Second)
+				if told := s.hook.subjects(); len(told) != c.told {
+					t.Errorf("told %d times, want %d", len(told), c.told)
+				}
+			}, func(s *scene, _ *broker.Config) { s.slots = true })
+		})
+	}
+}
+
+// redisFails is what may happen to a Redis, and what ends it.
+var redisFails = map[string]func(r *redistest.Server) (end func()){
+	"killed":  func(r *redistest.Server) func() { r.Kill(); return r.Restart },
+	"frozen":  func(r *redistest.Server) func() { r.Freeze(); return r.Thaw },
+	"flushed": func(r *redistest.Server) func() { r.Must("FLUSHALL"); return func() { r.Must("FLUSHALL") } },
+	"a replica": func(r *redistest.Server) func() {
+		r.Must("REPLICAOF", "127.0.0.1", "1") // which nobody may write to
+		return func() { r.Must("REPLICAOF", "NO", "ONE") }
+	},
+	"full": func(r *redistest.Server) func() {
+		r.Must("CONFIG", "SET", "maxmemory", "1")
+		return func() { r.Must("CONFIG", "SET", "maxmemory", "0") }
+	},
+}
+
+// Whatever happens to Redis while deadlines pass, each is kept in time and told, and what was settled is left alone.
+func TestDeadlinesThatPassWhileRedisFails(t *testing.T) {
+	for name, fail := range redisFails {
+		for _, slots := range []bool{false, true} {
+			if slots && name != "killed" && name != "frozen" {
+				continue // which are the two ways: an answer, and none
+			}
+			t.Run(fmt.Sprintf("%s, slots %v", name, slots), func(t *testing.T) {
+				const n = 120
+				withSlack(t, .2, func(s *scene, r *redistest.Server) {
+					tr := s.traffic()
+					other := s.newScheduler(s.counter)
+					tr.receiver = tr.consumer(s.atDoor(s.doorOf(s.newProxy(other))), nil)
+					s.startMonitor()
+					s.startMonitor()
+					end := func() {}
+					settled := map[string]bool{}
+					due := map[string]time.Time{}
+					for i := range n {
+						switch i {
+						case n / 4:
+							end = fail(r)
+						case n * 3 / 4:
+							end()
+						}
+						id := fmt.Sprint("m-", i)
+						due[id] = time.Now().Add(7 * time.Second)
+						tr.send(7*time.Second, id)
+						if i%5 == 0 {
+							for _, m := range tr.receive(1) {
+								tr.must(tr.receiver.CompleteMessage(tr.Context(), m, nil))
+								settled[m.MessageID] = true
+							}
+						}
+						time.Sleep(50 * time.Millisecond)
+					}
+					time.Sleep(2 * time.Minute)
+					s.settled(time.Second)
+					told := map[string]int{}
+					for _, e := range s.hook.told() {
+						told[e.Subject]++
+						if late := e.Data.DeadLetteredTime.Sub(due[e.Subject]); late < -10*time.Millisecond || late > 250*time.Millisecond {
+							t.Errorf("%s was dead-lettered %v after its deadline, want 250ms at most", e.Subject, late)
+						}
+					}
+					for id := range due {
+						switch {
+						case settled[id] && told[id] > 0:
+							t.Errorf("%s was settled and told of", id)
+						case !settled[id] && told[id] != 1:
+							t.Errorf("%s was told %d times, want once", id, told[id])
+						}
+					}
+					if left := len(s.waiting(workQueue)); left != 0 {
+						t.Errorf("%d messages are left on the queue", left)
+					}
+				}, early, func(s *scene, _ *broker.Config) { s.slots = slots })
+			})
+		}
+	}
+}
