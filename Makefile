@@ -74,7 +74,7 @@ MUTANTS ?= 50
 SEED ?= 1
 MUTATED := ./proxy ./scheduler ./monitor ./internal/broker/queue ./internal/amqp/relay ./internal/servicebus/sas ./internal/operator/dlq ./internal/redisstore
 
-mutate: ## whether tests notice code that is wrong: MUTANTS of each package of MUTATED, drawn by SEED; see docs/mutation.md
+mutate: ## whether tests notice code that is wrong: MUTANTS of each package of MUTATED, drawn by SEED; see docs/internals/mutation.md
 	go run ./test/mutate -n $(MUTANTS) -seed $(SEED) $(MUTATED)
 
 bench: ## every benchmark of the packages

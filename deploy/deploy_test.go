@@ -60,7 +60,7 @@ func TestEveryMetricNamedIsExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
-	for _, file := range []string{"prometheus/overdue.rules.yml", "grafana/overdue.json", "keda/scaledobject.yaml", "../docs/operations.md"} {
+	for _, file := range []string{"prometheus/overdue.rules.yml", "grafana/overdue.json", "keda/scaledobject.yaml", "../docs/operate/troubleshoot.md"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestEveryMetricNamedIsExported(t *testing.T) {
 
 // Whoever is woken by an alert finds what to do.
 func TestEveryAlertHasASectionThatSaysWhatToDo(t *testing.T) {
-	page, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../docs/operate/troubleshoot.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestEveryAlertHasASectionThatSaysWhatToDo(t *testing.T) {
 	for _, section := range sections {
 		name, text, _ := strings.Cut(section, "\n")
 		if !alerts[name] {
-			t.Errorf("docs/operations.md has a section on %s, which is no alert", name)
+			t.Errorf("docs/operate/troubleshoot.md has a section on %s, which is no alert", name)
 		}
 		delete(alerts, name)
 		for _, want := range []string{"**Means**", "**Look**", "**Cure"} {
@@ -106,7 +106,7 @@ func TestEveryAlertHasASectionThatSaysWhatToDo(t *testing.T) {
 		}
 	}
 	for name := range alerts {
-		t.Errorf("docs/operations.md has no section on %s", name)
+		t.Errorf("docs/operate/troubleshoot.md has no section on %s", name)
 	}
 }
 

@@ -34,7 +34,7 @@ Exit code 0 is success, 1 a failure, 2 bad usage or configuration. Flags stand a
 (zsh, fish, powershell) prints a script that completes commands, flags and their values; ` + "`make man`" + ` writes man pages.
 `
 
-// commandLine is docs/cli.md: a section for each command, in the order of the help.
+// commandLine is docs/reference/cli.md: a section for each command, in the order of the help.
 func commandLine() string {
 	var b strings.Builder
 	b.WriteString(cliHead)

@@ -303,7 +303,7 @@ func dlqFailure(place dlq.Place, err error) error {
 }
 
 func noRightToListen(at string) error {
-	return fmt.Errorf("no right to listen at %s; docs/rights.md says what it takes", at)
+	return fmt.Errorf("no right to listen at %s; docs/operate/rights.md says what it takes", at)
 }
 
 // isUnauthorized reports a refusal for want of a right, over a link or by a management node.

@@ -32,7 +32,7 @@ func TestGeneratedPagesAreFresh(t *testing.T) {
 		"cli.md":              commandLine(),
 		"overdue.schema.json": s.String(),
 	} {
-		file := "../../docs/" + name
+		file := "../../docs/reference/" + name
 		if *update {
 			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 				t.Fatal(err)
@@ -43,7 +43,7 @@ func TestGeneratedPagesAreFresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, string(got)); diff != "" {
-			t.Errorf("docs/%s is stale; run `make docs` (-code +file):\n%s", name, diff)
+			t.Errorf("docs/reference/%s is stale; run `make docs` (-code +file):\n%s", name, diff)
 		}
 	}
 }
@@ -65,14 +65,14 @@ func TestExampleInTheDocLoads(t *testing.T) {
 }
 
 func TestExampleOfTheBrokerIsAccepted(t *testing.T) {
-	page, err := os.ReadFile("../../docs/broker.md")
+	page, err := os.ReadFile("../../docs/broker/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, ok := strings.Cut(string(page), "```yaml\n")
 	text, _, closed := strings.Cut(rest, "```")
 	if !ok || !closed {
-		t.Fatal("no ```yaml block in docs/broker.md")
+		t.Fatal("no ```yaml block in docs/broker/README.md")
 	}
 	c, err := load(t, text, nil, nil)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // Every configuration that a page or a manifest shows is what people copy: editors take it, and so does the program.
 func TestExamplesFitTheSchema(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
+	pages, err := filepath.Glob("../../docs/*/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}

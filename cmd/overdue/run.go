@@ -39,7 +39,7 @@ var (
 		short: "Run the embedded broker alone: a Service Bus namespace on this machine",
 		long: "Runs the embedded broker alone: a Service Bus namespace in memory, for tests and local\n" +
 			"development. Nothing is monitored. When it serves, it prints a line that begins with\n" +
-			"Endpoint= and is the connection string. docs/broker.md has more.",
+			"Endpoint= and is the connection string. docs/broker/README.md has more.",
 		example: "  overdue broker                                        # queues are made when they are named\n" +
 			"  overdue broker --broker-listen 127.0.0.1:0 --isolate  # for tests: any free port, a namespace for each key name\n" +
 			"  overdue broker --emulator-config Config.json --broker-listen 127.0.0.1:5672 --broker-also-listen 127.0.0.1:5300"}

@@ -10,7 +10,7 @@ import (
 )
 
 // A setting is one row of the table from which flags, environment variables,
-// validation and docs/configuration.md come.
+// validation and docs/reference/configuration.md come.
 type setting struct {
 	path string // as in the file; "[]." stands before the keys of a list's elements
 	kind kind
@@ -63,7 +63,7 @@ func (s *setting) element() bool { return strings.Contains(s.path, "[].") }
 
 const day = int64(24 * time.Hour)
 
-// settings is the table, in the order of docs/configuration.md.
+// settings is the table, in the order of docs/reference/configuration.md.
 var settings = slices.Concat(processSettings, brokerSettings, queueSettings, topicSettings, roomSettings, alertSettings, watchSettings)
 
 var processSettings = slices.Concat([]*setting{
@@ -82,13 +82,13 @@ var processSettings = slices.Concat([]*setting{
 			"Slots are for queues without sessions, partitions and forwarding that dead-letter on expiry, and for messages whose deadline is their time to live; everything else is named, and so is all where the monitor queue takes 20 ms or more to answer."},
 	{path: "companionStore", kind: kindChoice, def: storeQueue, enum: []string{storeQueue, storeRedis},
 		help: "Where companions wait for their time: on the monitor queue, as scheduled messages, or with `redis` in the Redis that redis names, for namespaces of the tier Basic, which has none. " +
-			"Redis is the truth then and has to be as durable as deadlines are to be; docs/redis.md. The monitor queue is still needed: it tells the broker's clock. All processes of one monitor queue have the same here."},
+			"Redis is the truth then and has to be as durable as deadlines are to be; docs/operate/redis.md. The monitor queue is still needed: it tells the broker's clock. All processes of one monitor queue have the same here."},
 	{path: "onMonitorDown", kind: kindChoice, def: refuseOn, enum: []string{refuseOn, passOn},
 		help: "What becomes of a send with a deadline while the monitor queue, or the companionStore, cannot be written: `refuse` fails it with an error after which apps try again; " +
 			"`pass` lets it through and keeps its companion in the journal, on disk, until the monitor queue is back."},
 	{path: "redis", kind: kindString, secret: true,
 		help: "A Redis that the processes of one monitor queue share, so that they do less of the same work twice: `redis://host:6379`, `rediss://user:password@host:6380` for TLS, " +
-			"`redis+cluster://host:6379,host2:6379` or `redis+sentinel://host:26379,host2:26379/mymaster`. Every deadline is kept without it, unless companionStore says that it keeps the companions; docs/redis.md. Empty = none."},
+			"`redis+cluster://host:6379,host2:6379` or `redis+sentinel://host:26379,host2:26379/mymaster`. Every deadline is kept without it, unless companionStore says that it keeps the companions; docs/operate/redis.md. Empty = none."},
 	{path: "redisFile", kind: kindString,
 		help: "A file that holds what redis would, such as a mounted secret. Give one of the two."},
 	{path: "redisAuthorityFile", kind: kindString, defNote: "the authorities that the machine trusts",
@@ -96,7 +96,7 @@ var processSettings = slices.Concat([]*setting{
 	{path: "shutdownTimeout", kind: kindDuration, def: "25s", min: int64(time.Second), max: int64(10 * time.Minute),
 		help: "How long a clean stop may take before it is a failure. The two delays come before it and do not count."},
 	{path: "minSigtermDelay", kind: kindDuration, def: "0s", max: int64(10 * time.Minute), flag: "min-sigterm-delay",
-		help: "How long the doors stay open after SIGTERM, for new connections as well, while /readyz says that they close. docs/operations.md says when that is of use."},
+		help: "How long the doors stay open after SIGTERM, for new connections as well, while /readyz says that they close. docs/operate/start-and-stop.md says when that is of use."},
 	{path: "maxSigtermDelay", kind: kindDuration, def: "0s", max: int64(time.Hour), flag: "max-sigterm-delay",
 		help: "How long after SIGTERM the connections of apps are kept, so that apps can end their work: the stop begins when the last one has been closed, at the latest then. 0 = they are closed at once, or after minSigtermDelay."},
 
@@ -140,7 +140,7 @@ var roomSettings = []*setting{
 	{path: "monitor.entities[].warnBefore", kind: kindDurations, min: int64(time.Millisecond), max: 366 * day,
 		help: "How long before its deadline a message that is not settled yet is told of: one duration, or up to eight. Each costs a look, and companions of their own instead of slots. What has less time than that from the start is not warned of."},
 	{path: "monitor.entities[].adopt", kind: kindBool, def: "false",
-		help: "Whether messages that came through no door are watched as well: the monitor looks through the queue, or the subscriptions of the topic, for new ones. Never where it forwards, is partitioned, or is deleted when idle. Give it to all monitors alike, and see docs/adopt.md for what it costs."},
+		help: "Whether messages that came through no door are watched as well: the monitor looks through the queue, or the subscriptions of the topic, for new ones. Never where it forwards, is partitioned, or is deleted when idle. Give it to all monitors alike, and see docs/operate/adopt.md for what it costs."},
 	{path: "monitor.entities[].adoptEvery", kind: kindDuration, def: "30s", min: int64(time.Second), max: day,
 		help: "How often: a message is noticed that much after it was sent, so a shorter deadline may be kept late."},
 	{path: "monitor.entities[].expire", kind: kindChoice, def: "auto", enum: []string{"auto", "native", "scan", "session"},
@@ -155,7 +155,7 @@ var roomSettings = []*setting{
 	{path: "monitor.entities[].deadLetteringOnMessageExpiration", kind: kindBool, def: "true",
 		help: "The same. Where it is false the broker drops what expires."},
 	{path: "monitor.entities[].forwardMissedTo", kind: kindString,
-		help: "A queue or topic of the same namespace that gets a copy of each message that has missed its deadline; the dead letter is completed then. docs/alerts.md says what the copy looks like. Empty = it stays a dead letter."},
+		help: "A queue or topic of the same namespace that gets a copy of each message that has missed its deadline; the dead letter is completed then. docs/operate/alerts.md says what the copy looks like. Empty = it stays a dead letter."},
 	{path: "monitor.entities[].reportToSender", kind: kindBool, def: "false",
 		help: "Whether a message that has missed its deadline is reported to its reply-to, a queue or topic of the same namespace."},
 	{path: "monitor.entities[].subscriptions", kind: kindList,

@@ -41,7 +41,7 @@ const (
 // several reports whether a value may be written as a list.
 func (k kind) several() bool { return k == kindDoors || k == kindStrings || k == kindDurations }
 
-// String names the kind for docs/configuration.md.
+// String names the kind for docs/reference/configuration.md.
 func (k kind) String() string {
 	return [...]string{"string", "queue name", "address", "address", "addresses", "names", "URL", "duration", "durations", "size", "number", "bool", "choice", "list", "mapping"}[k]
 }

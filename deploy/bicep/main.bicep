@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A namespace of Service Bus with work queues, the monitor queue, and an identity for each side with the rights that it needs and
-// no more: docs/rights.md says which command needs which.
+// no more: docs/operate/rights.md says which command needs which.
 //
 //   az deployment group create -g my-group -f deploy/bicep/main.bicep -p namespaceName=contoso
 
@@ -19,7 +19,7 @@ param queues array = ['orders']
 @description('The setting monitorQueue.')
 param monitorQueue string = 'overdue-monitor'
 
-@description('Whether Overdue may read how the queues were made, for which Service Bus wants the right Manage. Without it the configuration has to say so: docs/rights.md.')
+@description('Whether Overdue may read how the queues were made, for which Service Bus wants the right Manage. Without it the configuration has to say so: docs/operate/rights.md.')
 param manage bool = false
 
 var sender = '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39' // Azure Service Bus Data Sender

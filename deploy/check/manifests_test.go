@@ -195,7 +195,7 @@ func TestBicepNamesWhatThereIs(t *testing.T) {
 
 // Whatever page tells somebody to run, runs.
 func TestPagesNameCommandsThatThereAre(t *testing.T) {
-	for _, page := range []string{"../README.md", "../helm/overdue/README.md", "../../docs/operations.md", "../../docs/rights.md"} {
+	for _, page := range []string{"../README.md", "../helm/overdue/README.md", "../../docs/operate/start-and-stop.md", "../../docs/operate/troubleshoot.md", "../../docs/operate/rights.md"} {
 		for _, m := range regexp.MustCompile("`(OVERDUE_[A-Z_]+)").FindAllStringSubmatch(read(t, page), -1) {
 			if _, ok := variables(t)[m[1]]; !ok {
 				t.Errorf("%s names %s, which is no variable", page, m[1])

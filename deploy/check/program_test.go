@@ -81,7 +81,7 @@ func checkCommand(t *testing.T, where string, args []string, env map[string]stri
 	}
 	for name := range env {
 		if _, ok := variables(t)[name]; !ok && strings.HasPrefix(name, "OVERDUE_") {
-			t.Errorf("%s sets %s, which is no variable of docs/configuration.md", where, name)
+			t.Errorf("%s sets %s, which is no variable of docs/reference/configuration.md", where, name)
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), program(t), "config", "check")
@@ -115,15 +115,15 @@ func checkFile(t *testing.T, where, text string, flags ...string) {
 
 var row = regexp.MustCompile("(?m)^\\| `[^`]+` \\| [^|]*\\| (`[^`]*`|[^|]*)[^|]*\\| `(OVERDUE_[A-Z_]+)`")
 
-// variables are those of docs/configuration.md, which is generated from the settings, with their defaults.
+// variables are those of docs/reference/configuration.md, which is generated from the settings, with their defaults.
 func variables(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"OVERDUE_CONFIG": ""}
-	for _, m := range row.FindAllStringSubmatch(read(t, "../../docs/configuration.md"), -1) {
+	for _, m := range row.FindAllStringSubmatch(read(t, "../../docs/reference/configuration.md"), -1) {
 		all[m[2]] = strings.Trim(m[1], "`")
 	}
 	if len(all) < 40 {
-		t.Fatalf("docs/configuration.md has %d variables; this test has lost its way to them", len(all))
+		t.Fatalf("docs/reference/configuration.md has %d variables; this test has lost its way to them", len(all))
 	}
 	return all
 }

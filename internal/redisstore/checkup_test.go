@@ -12,7 +12,7 @@ import (
 	"overdue/internal/testing/redistest"
 )
 
-// aclRule is that of docs/redis.md.
+// aclRule is that of docs/operate/redis.md.
 func aclRule(t *testing.T) []string {
 	t.Helper()
 	return aclRules(t)[0]
@@ -21,13 +21,13 @@ func aclRule(t *testing.T) []string {
 // aclRules are that, and what it takes more to keep companions.
 func aclRules(t *testing.T) (rules [][]string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/redis.md")
+	page, err := os.ReadFile("../../docs/operate/redis.md")
 	must(t, err)
 	for _, rule := range regexp.MustCompile(`(?m)^ACL SETUSER overdue .*$`).FindAllString(string(page), -1) {
 		rules = append(rules, strings.Fields(rule))
 	}
 	if len(rules) != 2 {
-		t.Fatalf("docs/redis.md has %d lines that make a user, want 2", len(rules))
+		t.Fatalf("docs/operate/redis.md has %d lines that make a user, want 2", len(rules))
 	}
 	return rules
 }
@@ -48,7 +48,7 @@ func TestATrialOfCompanionsMissesWhatTheyTake(t *testing.T) {
 	}
 }
 
-// A checkup finds nothing wrong with the user of docs/redis.md, and each command that is taken from it.
+// A checkup finds nothing wrong with the user of docs/operate/redis.md, and each command that is taken from it.
 func TestACheckupTriesEveryCommandThatThePageAllows(t *testing.T) {
 	r := redistest.Start(t)
 	rule := aclRule(t)

@@ -141,7 +141,7 @@ func eventually(t *testing.T, f func() error) {
 	}
 }
 
-// The user that docs/redis.md makes may do what Overdue does, over TLS, and nothing else.
+// The user that docs/operate/redis.md makes may do what Overdue does, over TLS, and nothing else.
 func TestTheRightsOnThePageAreEnough(t *testing.T) {
 	roots, cert, key := certificate(t)
 	port := redistest.FreePort(t)

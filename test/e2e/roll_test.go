@@ -36,7 +36,7 @@ func TestRollingRestarts(t *testing.T) {
 	}{
 		"stopped":                        {syscall.SIGTERM, "each", nil},
 		"stopped, with Redis that fails": {syscall.SIGTERM, "each", failingRedis},
-		// Slots of two sidecars may stand for one message, and then two monitors tell of it, with one id: see docs/guarantees.md.
+		// Slots of two sidecars may stand for one message, and then two monitors tell of it, with one id: see docs/internals/guarantees.md.
 		"killed, with Redis that fails": {syscall.SIGKILL, "slot", failingRedis},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -320,7 +320,7 @@ func (r *roll) check() {
 	}
 	most := 0
 	if r.signal == syscall.SIGKILL {
-		most = rollKills // each may cost what the monitor holds at that moment one delivery: docs/guarantees.md
+		most = rollKills // each may cost what the monitor holds at that moment one delivery: docs/internals/guarantees.md
 	}
 	if touched > most {
 		r.Errorf("messages that nobody received were delivered %d times, want %d at most", touched, most)

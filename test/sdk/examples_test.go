@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// examples are the test suites that docs/broker.md quotes. Each starts a broker of its
+// examples are the test suites that docs/broker/README.md quotes. Each starts a broker of its
 // own, from the PATH, as its readers do.
 var examples = []struct {
 	sdk, file string
@@ -53,7 +53,7 @@ func TestExamplesOfTheDocRun(t *testing.T) {
 
 // What the doc shows is what runs.
 func TestDocQuotesTheExamples(t *testing.T) {
-	const name = "../../docs/broker.md"
+	const name = "../../docs/broker/README.md"
 	page, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)

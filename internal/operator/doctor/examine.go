@@ -187,7 +187,7 @@ func (x *examiner) administration(ctx context.Context, n *notes) {
 		n.add(Unknown, "tier", fmt.Sprintf("The tier is not told without the right Manage of the namespace (%s).", Reason(err)), x.manage())
 	case err != nil && x.reachable:
 		n.add(Warning, "administration", fmt.Sprintf("The administration API does not answer: %s. Without it Overdue does not know how queues were made.", Reason(err)),
-			"let this machine reach port 443 of the namespace, or name another address with namespaceAdmin; docs/rights.md says what to write into monitor.entities otherwise")
+			"let this machine reach port 443 of the namespace, or name another address with namespaceAdmin; docs/operate/rights.md says what to write into monitor.entities otherwise")
 	case err != nil:
 		n.add(Unknown, "administration", fmt.Sprintf("The administration API does not answer either: %s.", Reason(err)), "")
 	case tier == "Basic" && x.cfg.Elsewhere:
@@ -209,7 +209,7 @@ func (x *examiner) manage() string {
 	if x.cfg.Emulator {
 		return "give the key the right manage"
 	}
-	return "use a key with Manage, or give the identity the role Azure Service Bus Data Owner; without it, say in monitor.entities how the queues were made (docs/rights.md)"
+	return "use a key with Manage, or give the identity the role Azure Service Bus Data Owner; without it, say in monitor.entities how the queues were made (docs/operate/rights.md)"
 }
 
 // clock compares the broker's clock with ours.

@@ -62,7 +62,7 @@ func (x *examiner) redis(ctx context.Context) []Finding {
 	if err != nil {
 		fix := fmt.Sprintf("check %s, and that firewalls let this machine reach it; without it deadlines are kept all the same, with more looks for nothing", r.Setting)
 		if strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "AUTH") {
-			fix = fmt.Sprintf("check user and password in %s, percent-encoded where they have special characters (docs/redis.md)", r.Setting)
+			fix = fmt.Sprintf("check user and password in %s, percent-encoded where they have special characters (docs/operate/redis.md)", r.Setting)
 		}
 		severity := Warning
 		if r.Keeps {
@@ -76,7 +76,7 @@ func (x *examiner) redis(ctx context.Context) []Finding {
 	r.judge(n, &state)
 	if r.Keep != nil {
 		if err := r.Keep(asking); err != nil {
-			n.add(Error, "companions", sentence(err.Error()), "docs/redis.md says what a Redis has to be like that keeps companions, and which rights it takes")
+			n.add(Error, "companions", sentence(err.Error()), "docs/operate/redis.md says what a Redis has to be like that keeps companions, and which rights it takes")
 		} else {
 			n.add(OK, "companions", "It keeps companions beyond its own end.", "")
 		}
@@ -95,7 +95,7 @@ func (r *Redis) judgeWay(n *notes) {
 	}
 	if !r.Password {
 		n.add(Warning, "password", "It asks nobody for a password: who reaches it can have companions cancelled, and so keep deadlines from being noticed.",
-			"give Overdue a user of its own: the line ACL SETUSER in docs/redis.md")
+			"give Overdue a user of its own: the line ACL SETUSER in docs/operate/redis.md")
 	}
 }
 
@@ -156,7 +156,7 @@ func (r *Redis) judgeServer(n *notes, s *RedisServer) {
 		n.add(Warning, "role", "It is a replica, which takes no writes: nothing is shared.",
 			fmt.Sprintf("name its master in %s, or better the Sentinels that know it: redis+sentinel://host:26379,host2:26379/mymaster", r.Setting))
 	}
-	cure := "CONFIG SET maxmemory-policy allkeys-lru where nothing else in it has to stay, or a higher maxmemory; docs/redis.md says how much Overdue keeps there"
+	cure := "CONFIG SET maxmemory-policy allkeys-lru where nothing else in it has to stay, or a higher maxmemory; docs/operate/redis.md says how much Overdue keeps there"
 	if r.Keeps {
 		cure = "CONFIG SET maxmemory, higher, and leave its policy: it keeps the companions"
 	}

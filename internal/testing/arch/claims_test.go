@@ -16,20 +16,20 @@ func TestPagesAndTestsStateTheSameFigures(t *testing.T) {
 	type place struct{ file, pattern string } // the pattern has the figure as its group
 	for claim, places := range map[string][]place{
 		"connections of the embedded broker": {
-			{"docs/broker.md", `\| connections \| ([\d,]+) \|`},
+			{"docs/broker/README.md", `\| connections \| ([\d,]+) \|`},
 			{"cmd/overdue/settings.go", `path: "listen\.maxConnections", kind: kindCount, def: "(\d+)"`},
 		},
 		"queues and topics of a namespace": {
-			{"docs/broker.md", `\| queues and topics \| ([\d,]+) in a namespace`},
+			{"docs/broker/README.md", `\| queues and topics \| ([\d,]+) in a namespace`},
 			{"internal/broker/config.go", `DefaultMaxEntities\s*= ([\d_]+)`},
 		},
 		"KiB of a message": {
-			{"docs/broker.md", `\| size of a message \| (\d+) KiB;`},
+			{"docs/broker/README.md", `\| size of a message \| (\d+) KiB;`},
 			{"cmd/overdue/settings_broker.go", `path: "broker\.maxMessageSize", kind: kindSize, def: "(\d+)KiB"`},
 			{"internal/broker/config.go", `DefaultMaxMessageSize\s*= (\d+) << 10`},
 		},
 		"MiB of a message at most": {
-			{"docs/broker.md", `\| size of a message \| [^|]*up to (\d+) MiB`},
+			{"docs/broker/README.md", `\| size of a message \| [^|]*up to (\d+) MiB`},
 			{"cmd/overdue/settings_broker.go", `path: "broker\.maxMessageSize"[^}]*max: (\d+) << 20`},
 		},
 		"operations a message at 10,000 per second": {
@@ -37,7 +37,7 @@ func TestPagesAndTestsStateTheSameFigures(t *testing.T) {
 			{"test/e2e/rate_test.go", `mostOperations = ([\d.]+)`},
 		},
 		"ms that a missed deadline is late, a slot's length": {
-			{"docs/companion.md", `whose deadlines fall into the same (\d+) ms`},
+			{"docs/reference/companion.md", `whose deadlines fall into the same (\d+) ms`},
 			{"test/e2e/rate_test.go", `mostLag\s*= (\d+) \* time\.Millisecond`},
 		},
 	} {

@@ -27,7 +27,7 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 		}
 	})
 	live := regexp.MustCompile(`live [^;|]*`) // the tests of the Go SDK, in its module
-	for name, least := range map[string]int{"guarantees.md": 20, "protocol.md": 50, "broker.md": 30, "adopt.md": 8, "lifecycle.md": 60} {
+	for name, least := range map[string]int{"internals/guarantees.md": 20, "internals/protocol.md": 50, "broker/README.md": 30, "operate/adopt.md": 8, "operate/lifecycle.md": 60} {
 		body, _, _ := strings.Cut(page(t, name), "\n```go\n") // code that is quoted names what it likes
 		body = live.ReplaceAllString(body, "")
 		named := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`).FindAllString(body, -1)
@@ -42,23 +42,23 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// Every statement of Exercise that docs/protocol.md names has to be one, and
+// Every statement of Exercise that docs/internals/protocol.md names has to be one, and
 // every file has to be there.
 func TestTheProtocolPageNamesWhatThereIs(t *testing.T) {
-	page := page(t, "protocol.md")
+	page := page(t, "internals/protocol.md")
 	stated := statements(t)
 	named := regexp.MustCompile("`([A-Z]\\w+/[^`]+)`").FindAllStringSubmatch(page, -1)
 	if len(named) < 50 {
-		t.Errorf("docs/protocol.md names %d statements of Exercise, want those of its facts", len(named))
+		t.Errorf("docs/internals/protocol.md names %d statements of Exercise, want those of its facts", len(named))
 	}
 	for _, m := range named {
 		if !stated[m[1]] {
-			t.Errorf("docs/protocol.md names %q, which Exercise does not state", m[1])
+			t.Errorf("docs/internals/protocol.md names %q, which Exercise does not state", m[1])
 		}
 	}
 	for _, path := range regexp.MustCompile(`\binternal/\w+/\w+\.go\b`).FindAllString(page, -1) {
 		if _, err := os.Stat(filepath.Join("../../..", path)); err != nil {
-			t.Errorf("docs/protocol.md names %s, which does not exist", path)
+			t.Errorf("docs/internals/protocol.md names %s, which does not exist", path)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func parse(t *testing.T, path string) *ast.File {
 // page returns a page of docs.
 func page(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("../../../docs", name))
+	b, err := os.ReadFile(filepath.Join("../../../docs", filepath.FromSlash(name)))
 	if err != nil {
 		t.Fatal(err)
 	}
