@@ -9,14 +9,14 @@ import (
 	"overdue/scheduler"
 )
 
-// An Adoption is a queue or topic whose messages get companions although they came through no door.
+// An Adoption is a queue or topic whose messages get companions although they came through no endpoint.
 type Adoption struct {
 	Entity string
 	Every  time.Duration // how often it is looked through for new messages
 }
 
 // adopted is the reference of a message that was found on its queue at the instant now of the broker's clock, and when it has
-// to be looked at first. ok is false when nothing is expected of it.
+// to be checked first. ok is false when nothing is expected of it.
 func adopted(m *link.Message, s Settings, now time.Time) (r scheduler.Reference, ok bool) {
 	deadline, by := deadlineOf(&r, m, s), completeBy(&r, m, s)
 	if pending(m) || deadline.IsZero() && by.IsZero() {
@@ -64,9 +64,9 @@ func howStated(m *link.Message, s Settings) string {
 	return "default"
 }
 
-// adoptAll gives companions to the messages of a page of one path. Those that a door of this process has given one to
+// adoptAll gives companions to the messages of a page of one path. Those that a endpoint of this process has given one to
 // are left to it.
-func (s *sweep) adoptAll(page []*link.Message) (late, ahead []scheduler.Reference) {
+func (s *adoptPass) adoptAll(page []*link.Message) (late, ahead []scheduler.Reference) {
 	now := s.w.latest()
 	type unnamed struct {
 		at, deadline int64

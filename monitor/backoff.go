@@ -19,7 +19,7 @@ const (
 	// reconnectEvery is how often whoever needs the connection looks whether there is one again. Together with the rest between two
 	// dials it is well below a second, see TestMissedDeadlinesAfterAnOutage.
 	reconnectEvery = 250 * time.Millisecond
-	// A check that failed is made again after retryMin, doubling up to retryMax.
+	// A check that failed is repeated after retryMin, doubling up to retryMax.
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
 )
@@ -30,8 +30,8 @@ type outage struct {
 	since time.Time
 }
 
-// note takes note of what became of something that needed the connection, and logs a change.
-func (o *outage) note(log *zap.Logger, err error) {
+// noteResult takes note of what became of something that needed the connection, and logs a change.
+func (o *outage) noteResult(log *zap.Logger, err error) {
 	down, up := errors.Is(err, link.ErrNoConnection), err == nil
 	o.mu.Lock()
 	since := o.since

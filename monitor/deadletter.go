@@ -15,28 +15,28 @@ import (
 // ("Overview of Service Bus dead-letter queues").
 const reasonExpired = "TTLExpiredException"
 
-// reckon tells for messages that are gone from the work queue whether their deadlines
+// decideGone tells for messages that are gone from the work queue whether their deadlines
 // were met or missed: missed is what expired into the dead-letter queue. A message that is
 // there for another reason has been received before.
 //
 // Numbers in a dead-letter queue are those of the work queue, and not in order of arrival,
-// so there is no tail to read: it is looked at where the message must stand.
-func (e *entity) reckon(ctx context.Context, gone []*watch) error {
+// so there is no tail to read: it is checked where the message must stand.
+func (e *entity) decideGone(ctx context.Context, gone []*watch) error {
 	if len(gone) == 0 {
 		return nil
 	}
 	wants := make([]*want, len(gone))
 	for i, wt := range gone {
-		w := &want{seat: wt.want.seat, hint: wt.want.hint, fit: wt.want.fit}
-		w.sought(&wt.ref)
+		w := &want{identity: wt.want.identity, hint: wt.want.hint, firstFit: wt.want.firstFit}
+		w.seek(&wt.ref)
 		wants[i] = w
 	}
-	if err := e.dead.find(ctx, wants, e.chooser(e.untold)); err != nil {
+	if err := e.dead.find(ctx, wants, e.chooser(e.notNotified)); err != nil {
 		return err
 	}
 	var nowhere []*watch
 	for i, wt := range gone {
-		wt.want.learn(wants[i])
+		wt.want.merge(wants[i])
 		m := wants[i].found
 		if m == nil {
 			m = wants[i].spare
@@ -48,47 +48,47 @@ func (e *entity) reckon(ctx context.Context, gone []*watch) error {
 			nowhere = append(nowhere, wt)
 		}
 	}
-	return e.unburied(ctx, nowhere)
+	return e.decideDisappeared(ctx, nowhere)
 }
 
-// buried finds those of the watches whose messages are dead letters by now. Where an expiry has just worked that
-// spares the look at the work queue, and it is early enough to see a dead letter that somebody is about to take away.
-func (e *entity) buried(ctx context.Context, watches []*watch) error {
-	if len(watches) == 0 || e.traits.forwardDead != "" {
+// readDeadLetters finds those of the watches whose messages are dead letters by now. Where an expiry has just worked that
+// spares the check the work queue, and it is early enough to see a dead letter that somebody is about to take away.
+func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
+	if len(watches) == 0 || e.settings.forwardDead != "" {
 		return nil
 	}
 	wants := make([]*want, len(watches))
 	for i, wt := range watches {
-		wants[i] = &want{seat: wt.want.seat}
+		wants[i] = &want{identity: wt.want.identity}
 	}
 	err := e.dead.findNumbered(ctx, wants, nil)
 	kept := false
 	for i, wt := range watches {
 		if m := wants[i].found; m != nil {
 			kept = true
-			wt.judgement.verdict = Gone
+			wt.judgement.verdict = gone
 			if expired(m) {
 				wt.missed = e.missed(wt, m)
 			}
 		}
 	}
-	if kept && e.w.facts.of(e.key).vanished > 0 {
-		e.w.facts.learn(e.key, func(f *fact) { f.vanished = max(f.vanished-1, 0) })
+	if kept && e.w.states.get(e.key).disappeared > 0 {
+		e.w.states.update(e.key, func(f *entityState) { f.disappeared = max(f.disappeared-1, 0) })
 	}
 	return err
 }
 
-// recall looks into the dead-letter queue for those of the watches whose messages were seen
+// readSeenDeadLetters looks into the dead-letter queue for those of the watches whose messages were seen
 // while others were looked for, and are not on the work queue any more. What it finds is not looked
 // for there by name, so it must not be an older message with the same id: it takes none that
 // may have been there before the send, and needs to know when that was.
-func (e *entity) recall(ctx context.Context, watches []*watch) error {
+func (e *entity) readSeenDeadLetters(ctx context.Context, watches []*watch) error {
 	var wants []*want
 	var hinted []*watch
 	for _, wt := range watches {
 		if wt.want.number == 0 && wt.want.found == nil && wt.want.hint != 0 && !wt.ref.From.IsZero() {
-			w := &want{hint: wt.want.hint, fit: wt.want.fit}
-			w.sought(&wt.ref)
+			w := &want{hint: wt.want.hint, firstFit: wt.want.firstFit}
+			w.seek(&wt.ref)
 			w.from = w.likely
 			wants, hinted = append(wants, w), append(hinted, wt)
 		}
@@ -96,9 +96,9 @@ func (e *entity) recall(ctx context.Context, watches []*watch) error {
 	if len(wants) == 0 {
 		return nil
 	}
-	err := e.dead.findNumbered(ctx, wants, e.chooser(e.untold))
+	err := e.dead.findNumbered(ctx, wants, e.chooser(e.notNotified))
 	for i, wt := range hinted {
-		wt.want.learn(wants[i])
+		wt.want.merge(wants[i])
 		if m := wants[i].found; m != nil {
 			wt.missed = e.missed(wt, m)
 		}
@@ -106,9 +106,9 @@ func (e *entity) recall(ctx context.Context, watches []*watch) error {
 	return err
 }
 
-// untold reports whether m is the dead letter of a missed deadline that is not told yet.
-func (e *entity) untold(m *link.Message) bool {
-	return expired(m) && !e.w.told.has(e.eventID(m.SequenceNumber, m.EnqueuedTime))
+// notNotified reports whether m is the dead letter of a missed deadline that is not told yet.
+func (e *entity) notNotified(m *link.Message) bool {
+	return expired(m) && !e.w.notified.has(e.eventID(m.SequenceNumber, m.EnqueuedTime))
 }
 
 // expired reports whether m is in the dead-letter queue because nobody received it in time.
@@ -118,10 +118,10 @@ func expired(m *link.Message) bool {
 
 // missed is what there is to tell about message m on the dead-letter queue.
 func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
-	strategy, deadline, moved := strategyNative, deadlineOf(&wt.ref, m, e.traits.Settings), e.w.clock.now()
+	strategy, deadline, moved := strategyNative, deadlineOf(&wt.ref, m, e.settings.Settings), e.w.clock.now()
 	if m.DeadLetterReason == reasonDeadline {
 		strategy = strategyScan
-	} else if at, known := e.nudger.movedAt(later(deadline, wt.alive)); known {
+	} else if at, known := e.nudger.movedAt(later(deadline, wt.seenAt)); known {
 		moved = at // nobody has stamped it
 	}
 	return &scheduler.Missed{

@@ -18,12 +18,12 @@ import (
 const digestType = "application/vnd.overdue.digest+json"
 
 const (
-	// strangeMost is how long a digest is left to other monitors, whose configuration may have its sink: longer than it takes to
+	// unknownSinkMax is how long a digest is left to other monitors, whose configuration may have its sink: longer than it takes to
 	// roll one out.
-	strangeMost = time.Hour
+	unknownSinkMax = time.Hour
 	// It is put back until a whole multiple of a time that doubles from strangeFirst to strangeLast, so that those of one group
 	// stay together.
-	strangeFirst, strangeLast = time.Second, 64 * time.Second
+	unknownSinkFirst, unknownSinkLast = time.Second, 64 * time.Second
 )
 
 // NewOutbox keeps the digests of groups on the monitor queue. When they are due the [Worker] that receives one gives it to
@@ -69,13 +69,13 @@ func (w *Worker) digest(work context.Context, l lease) {
 	}
 	groups := w.sinks.Load().groups[d.Sink]
 	if groups == nil {
-		if due, ok := w.leave(&d); ok {
+		if due, ok := w.leaveDigest(&d); ok {
 			w.yielding.ask()
-			end("put back", func() error { return w.putBack(work, l, d, due) })
+			end("put back", func() error { return w.putBackDigest(work, l, d, due) })
 			return
 		}
-		w.log.Error("page undeliverable", zap.String("sink", d.Sink), zap.Error(errStrange))
-		refuse(reasonUndeliverable, fmt.Errorf("%w: %q", errStrange, d.Sink))
+		w.log.Error("digest undeliverable", zap.String("sink", d.Sink), zap.Error(errUnknownSink))
+		refuse(reasonUndeliverable, fmt.Errorf("%w: %q", errUnknownSink, d.Sink))
 		return
 	}
 	groups.Ring(alert.Rung{
@@ -91,25 +91,25 @@ func (w *Worker) digest(work context.Context, l lease) {
 	})
 }
 
-// errStrange: it was removed, or renamed, and this page was meant for it.
-var errStrange = fmt.Errorf("no configuration of the last %v has the sink that takes groups", strangeMost)
+// errUnknownSink: it was removed, or renamed, and this page was meant for it.
+var errUnknownSink = fmt.Errorf("no monitor of the last %v has a sink of that name that takes digests", unknownSinkMax)
 
-// leave says until when d, whose sink is not ours, is left to other monitors, and whether that has any prospect yet.
-func (w *Worker) leave(d *alert.Digest) (until time.Time, ok bool) {
+// leaveDigest says until when d, whose sink is not ours, is left to other monitors, and whether that has any prospect yet.
+func (w *Worker) leaveDigest(d *alert.Digest) (until time.Time, ok bool) {
 	now := w.clock.now()
 	if d.Strange.IsZero() || d.Strange.After(now) { // nobody else's future keeps it for longer
 		d.Strange = now
 	}
-	met, step := now.Sub(d.Strange), strangeFirst
-	for 2*step <= min(met, strangeLast) {
+	met, step := now.Sub(d.Strange), unknownSinkFirst
+	for 2*step <= min(met, unknownSinkLast) {
 		step *= 2
 	}
-	return now.Truncate(step).Add(step), met < strangeMost
+	return now.Truncate(step).Add(step), met < unknownSinkMax
 }
 
-// putBack writes d anew, for whoever is there when it is due.
-func (w *Worker) putBack(ctx context.Context, l lease, d alert.Digest, due time.Time) error {
-	w.log.Info("page left to a monitor that has its sink", zap.String("sink", d.Sink), zap.Time("until", due))
+// putBackDigest writes d anew, for whoever is there when it is due.
+func (w *Worker) putBackDigest(ctx context.Context, l lease, d alert.Digest, due time.Time) error {
+	w.log.Info("digest left to a monitor that has its sink", zap.String("sink", d.Sink), zap.Time("until", due))
 	if err := keepDigest(ctx, w.cfg.Scheduler, due, d); err != nil {
 		return err // its lock lapses
 	}
@@ -127,7 +127,7 @@ func (y *yielding) ask() { y.asked = true }
 
 // take reports whether it is time to, which is once in strangeFirst at most.
 func (y *yielding) take() bool {
-	if !y.asked || time.Since(y.last) < strangeFirst {
+	if !y.asked || time.Since(y.last) < unknownSinkFirst {
 		return false
 	}
 	y.asked, y.last = false, time.Now()

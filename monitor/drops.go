@@ -16,39 +16,39 @@ import (
 // With the strategy native the operator wants it dropped, and told, at once.
 
 const (
-	// A doomed message is looked at ever more rarely, from doomedMin up to doomedMax.
-	doomedMin = time.Second
-	doomedMax = 5 * time.Minute
-	// lateLook is how long after its deadline a message that is gone from an entity which drops may have been dropped
+	// A doomed message is checked ever more rarely, from doomedMin up to doomedMax.
+	droppedWaitMin = time.Second
+	droppedWaitMax = 5 * time.Minute
+	// lateCheck is how long after its deadline a message that is gone from an entity which drops may have been dropped
 	// rather than received. Before that hardly anybody can have made a receive.
-	lateLook = time.Second
+	lateCheck = time.Second
 )
 
-// spares reports whether the message of wt must not be expired, since the broker would drop it.
-func (e *entity) spares(wt *watch) bool {
-	wt.doomed = e.traits.drops && wt.judgement.native && e.traits.Strategy != strategyNative
-	if !wt.doomed {
+// wouldBeDropped reports whether the message of wt must not be expired, since the broker would drop it.
+func (e *entity) wouldBeDropped(wt *watch) bool {
+	wt.willBeDropped = e.settings.drops && wt.judgement.native && e.settings.Strategy != strategyNative
+	if !wt.willBeDropped {
 		return false
 	}
 	warned := false
-	e.w.facts.learn(e.key, func(f *fact) { warned, f.warned = f.warned, true })
+	e.w.states.update(e.key, func(f *entityState) { warned, f.warned = f.warned, true })
 	if !warned {
-		e.log.Warn("a message has expired and nobody has received it, but this entity drops what expires",
+		e.log.Warn("message expired unreceived, and its entity drops expired messages",
 			zap.String("message_id", wt.ref.MessageID),
-			zap.String("next", "set its deadLetteringOnMessageExpiration: true, or state deadlines by overdue-within, without a time to live"))
+			zap.String("next", "set deadLetteringOnMessageExpiration on the entity, or state deadlines with overdue-within and no time to live"))
 	}
 	return true
 }
 
-// doomedWait is when to look again at a message that nobody can save.
-func (e *entity) doomedWait(wt *watch) time.Duration {
+// droppedWait is when to check again at a message that nobody can save.
+func (e *entity) droppedWait(wt *watch) time.Duration {
 	late := e.w.clock.now().Sub(wt.judgement.deadline)
-	return min(max(late/2, doomedMin), doomedMax)
+	return min(max(late/2, droppedWaitMin), droppedWaitMax)
 }
 
-// whenGone is the verdict about a message that is gone and in no dead-letter queue.
-func (e *entity) whenGone(wt *watch) string {
-	if e.traits.drops && (wt.doomed || e.w.clock.now().Sub(wt.ref.Deadline) > lateLook) {
+// verdictWhenGone is the verdict about a message that is gone and in no dead-letter queue.
+func (e *entity) verdictWhenGone(wt *watch) string {
+	if e.settings.drops && (wt.willBeDropped || e.w.clock.now().Sub(wt.ref.Deadline) > lateCheck) {
 		return verdictUnknown
 	}
 	return verdictMet

@@ -16,58 +16,58 @@ import (
 
 const (
 	// nearDeadline is how far off a deadline may be for the companion to stay in hand until
-	// then. Beyond that it is written anew, which costs three operations.
+	// then. Beyond that it is rewritten, which costs three operations.
 	nearDeadline = 5 * time.Second
-	// A message in flight is looked at again after lookAgainMin, then ever later up to
-	// lookAgainMax, so that it is told within a second of being given back.
-	lookAgainMin = 200 * time.Millisecond
-	lookAgainMax = 750 * time.Millisecond
+	// A message in flight is checked again after lookAgainMin, then ever later up to
+	// lookAgainMax, so that it is notified within a second of being given back.
+	checkAgainMin = 200 * time.Millisecond
+	checkAgainMax = 750 * time.Millisecond
 	// crowdedWait takes the place of both while the worker has its hands full.
 	crowdedWait = 5 * time.Second
-	// idleLinks is how long the links to an entity stay open with nothing to look for.
+	// idleLinks is how long the links to an entity stay open with nothing to check for.
 	idleLinks = 2 * time.Second
 )
 
 // entity makes the passes over one work queue or subscription; that of a topic hands what comes in to its
-// subscriptions. Its goroutine lives while there is something to look for, and owns every field but
+// subscriptions. Its goroutine lives while there is something to check for, and owns every field but
 // those of the worker's mutex.
 type entity struct {
 	w    *Worker
 	key  string // in the worker's map
 	name string // its path
 
-	inbox    []*watch // under the worker's mutex
-	stopping atomic.Bool
-	nudges   atomic.Bool // a nudge is made for what comes in, before any look
-	woken    chan struct{}
+	inbox       []*watch // under the worker's mutex
+	stopping    atomic.Bool
+	nudgesFirst atomic.Bool // a nudge is made for what comes in, before any check
+	woken       chan struct{}
 
-	watches      []*watch
-	soonest      time.Time // none of them is due before; zero = there are none
-	waiting      waiting
-	nudger       nudger
-	teller       teller
-	passing      []*watch // taken out of watches for the pass that is made
-	work         view
-	dead         view
-	transfer     view // of what it could not forward
-	heir         view // of what its dead letters are forwarded to; opened when they are
-	shelf        shelf
-	memory       memory        // of both views: numbers are the same in the dead-letter queue
-	adopted      map[seat]bool // namesakes, see noteAdopted
-	traits       traits
-	settingsAsOf time.Time     // by our clock: older ones are of no use
-	looked       time.Duration // what the last look took
-	log          *zap.Logger
+	watches           []*watch
+	soonest           time.Time // none of them is due before; zero = there are none
+	waiting           waiting
+	nudger            nudger
+	notifier          notifier
+	checking          []*watch // taken out of watches for the pass that is made
+	work              view
+	dead              view
+	transfer          view // of what it could not forward
+	deadTarget        view // of what its dead letters are forwarded to; opened when they are
+	ranges            rangeCache
+	seen              seenIDs           // of both views: numbers are the same in the dead-letter queue
+	adoptedDuplicates map[identity]bool // duplicates, see noteAdopted
+	settings          entitySettings
+	settingsAsOf      time.Time     // by our clock: older ones are of no use
+	searchTook        time.Duration // what the last look took
+	log               *zap.Logger
 }
 
 func newEntity(w *Worker, key, name string) *entity {
 	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
-	e.work = view{links: w.cfg.Links, path: name, metrics: w.metrics, memory: &e.memory}
-	e.dead = view{links: w.cfg.Links, path: name + "/$DeadLetterQueue", metrics: w.metrics, memory: &e.memory}
-	e.transfer = view{links: w.cfg.Links, path: name + "/$Transfer/$DeadLetterQueue", metrics: w.metrics, memory: &e.memory}
-	e.work.remade, e.dead.remade = e.forget, e.forget
-	e.teller = teller{w: w, name: name}
-	e.nudger = nudger{w: w, key: key, name: name, over: e.poke, log: e.log}
+	e.work = view{links: w.cfg.Links, path: name, metrics: w.metrics, seen: &e.seen}
+	e.dead = view{links: w.cfg.Links, path: name + "/$DeadLetterQueue", metrics: w.metrics, seen: &e.seen}
+	e.transfer = view{links: w.cfg.Links, path: name + "/$Transfer/$DeadLetterQueue", metrics: w.metrics, seen: &e.seen}
+	e.work.recreated, e.dead.recreated = e.forget, e.forget
+	e.notifier = notifier{w: w, name: name}
+	e.nudger = nudger{w: w, key: key, name: name, afterNudge: e.poke, log: e.log}
 	return e
 }
 
@@ -83,20 +83,20 @@ func (e *entity) run(ctx context.Context) {
 	defer e.work.close(ctx)
 	defer e.dead.close(ctx)
 	defer e.transfer.close(ctx)
-	defer e.heir.close(ctx)
+	defer e.deadTarget.close(ctx)
 	for {
-		if !e.collect(ctx) {
+		if !e.takeInbox(ctx) {
 			return
 		}
 		now := time.Now()
 		if due := e.due(now); len(due) > 0 {
-			e.attempt(ctx, due, false)
+			e.handleDue(ctx, due, false)
 			continue
 		}
-		if ripe := e.ripe(now); len(ripe) > 0 {
+		if ripe := e.nudgedWatches(now); len(ripe) > 0 {
 			peeks := e.work.peeks + e.dead.peeks
-			e.attempt(ctx, ripe, true)
-			e.rest(e.work.peeks + e.dead.peeks - peeks)
+			e.handleDue(ctx, ripe, true)
+			e.restAfter(e.work.peeks + e.dead.peeks - peeks)
 			continue
 		}
 		select {
@@ -109,7 +109,7 @@ func (e *entity) run(ctx context.Context) {
 	}
 }
 
-// empty reports whether there is nothing to look for.
+// empty reports whether there is nothing to check for.
 func (e *entity) empty() bool { return len(e.watches) == 0 && len(e.waiting.watches) == 0 }
 
 // idle is how long there is nothing to do, unless something comes in.
@@ -124,29 +124,29 @@ func (e *entity) idle(now time.Time) time.Duration {
 	return wait
 }
 
-// keep adds to the watches in hand.
-func (e *entity) keep(watches ...*watch) {
+// add adds to the watches in hand.
+func (e *entity) add(watches ...*watch) {
 	for _, wt := range watches {
-		if at := wt.rings(); e.soonest.IsZero() || at.Before(e.soonest) {
+		if at := wt.dueAt(); e.soonest.IsZero() || at.Before(e.soonest) {
 			e.soonest = at
 		}
 	}
 	e.watches = append(e.watches, watches...)
 }
 
-// rings is when to see to wt: at its time, or when its companion can be held no longer.
-func (wt *watch) rings() time.Time {
-	if wt.held.until.Before(wt.next) {
-		return wt.held.until
+// dueAt is when to see to wt: at its time, or when its companion can be held no longer.
+func (wt *watch) dueAt() time.Time {
+	if wt.companion.until.Before(wt.next) {
+		return wt.companion.until
 	}
 	return wt.next
 }
 
-// collect takes what has come in. It reports false when the worker stops, after having
+// takeInbox takes what has come in. It reports false when the worker stops, after having
 // handed back everything.
-func (e *entity) collect(ctx context.Context) bool {
+func (e *entity) takeInbox(ctx context.Context) bool {
 	e.w.mu.Lock()
-	e.keep(e.inbox...)
+	e.add(e.inbox...)
 	e.inbox = nil
 	stopping := e.stopping.Load()
 	if stopping && e.w.entities[e.key] == e {
@@ -162,23 +162,23 @@ func (e *entity) collect(ctx context.Context) bool {
 }
 
 // handBack gives the companions in hand to whichever worker is next. Of one that is done in part,
-// or being told, only the rest is given on: the next worker would tell of the others again.
+// or being notified, only the rest is given on: the next worker would tell of the others again.
 func (e *entity) handBack(ctx context.Context) {
-	left := map[*held]int{}
+	left := map[*companion]int{}
 	for _, wt := range e.watches {
-		left[wt.held]++
+		left[wt.companion]++
 	}
 	now := e.w.clock.now()
 	for _, wt := range e.watches {
-		switch n := left[wt.held]; n {
+		switch n := left[wt.companion]; n {
 		case 0: // handed back with another watch
 		default:
-			if !wt.held.all(n) {
-				e.anew(ctx, wt, now)
+			if !wt.companion.madeFor(n) {
+				e.rewrite(ctx, wt, now)
 				continue
 			}
-			left[wt.held] = 0
-			wt.held.handBack(ctx)
+			left[wt.companion] = 0
+			wt.companion.handBack(ctx)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func (e *entity) due(now time.Time) []*watch {
 	rest := e.watches[:0]
 	e.soonest = time.Time{}
 	for _, wt := range e.watches {
-		at := wt.rings()
+		at := wt.dueAt()
 		if !at.After(now) {
 			due = append(due, wt)
 			continue
@@ -219,49 +219,49 @@ func (e *entity) due(now time.Time) []*watch {
 	return due
 }
 
-// attempt makes a pass and sorts its watches: done, told elsewhere, or to be looked at
-// again. A pass that fails is made again, and has decided nothing; but what it or another
-// has expired is told.
+// handleDue makes a pass and sorts its watches: done, told elsewhere, or to be checked
+// again. A pass that fails is repeated, and has decided nothing; but what it or another
+// has expired is notified.
 //
 // For the watches that have not waited for a nudge, one may be asked for first.
-func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
-	if due = e.spare(ctx, due); len(due) == 0 {
+func (e *entity) handleDue(ctx context.Context, due []*watch, nudged bool) {
+	if due = e.skipSettled(ctx, due); len(due) == 0 {
 		return
 	}
 	at := e.w.latest() // what is found by the pass is there now, or later
 	err := e.describe(ctx, due)
-	reachable := err == nil && e.reachable()
-	e.nudges.Store(reachable && e.misses())
+	reachable := err == nil && e.mayNudgeFirst()
+	e.nudgesFirst.Store(reachable && e.missesDeadlines())
 	if reachable && !nudged {
-		if e.nudges.Load() {
+		if e.nudgesFirst.Load() {
 			if due = e.awaitNudge(ctx, due); len(due) == 0 {
 				return
 			}
-		} else if !slices.ContainsFunc(due, func(wt *watch) bool { return !wt.fresh() }) {
-			e.work.limit(lookBudget)
+		} else if !slices.ContainsFunc(due, func(wt *watch) bool { return !wt.untried() }) {
+			e.work.limit(peekBudget)
 			defer e.work.limit(-1)
 		}
 	}
 	if err == nil {
-		due, err = e.unfold(ctx, due)
+		due, err = e.searchSlots(ctx, due)
 	}
-	if err == nil && e.traits.topic {
-		e.spread(ctx, due)
+	if err == nil && e.settings.topic {
+		e.spreadToSubscriptions(ctx, due)
 		return
 	}
 	if err == nil {
-		due, err = e.gather(ctx, due)
+		due, err = e.collectMany(ctx, due)
 	}
 	if err == nil {
-		err = e.pass(ctx, due)
+		err = e.check(ctx, due)
 	}
-	if errors.Is(err, errCostly) {
+	if errors.Is(err, errTooManyPeeks) {
 		e.suspect()
 		due, err = e.awaitNudge(ctx, due), nil
 	} else if err == nil {
-		e.weigh(ctx, due)
+		e.learnFromNudges(ctx, due)
 	}
-	e.w.outage.note(e.w.log, err)
+	e.w.outage.noteResult(e.w.log, err)
 	missing := entityMissing(err)
 	e.noteMissing(missing, err)
 	if missing {
@@ -272,24 +272,24 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 		e.work.close(ctx)
 		e.dead.close(ctx)
 		e.transfer.close(ctx)
-		e.heir.close(ctx)
+		e.deadTarget.close(ctx)
 	}
 	var missed, lost []*watch
-	defer func() { e.teller.add(ctx, missed) }() // ⑥
+	defer func() { e.notifier.add(ctx, missed) }() // ⑥
 	for _, wt := range due {
 		if err == nil {
-			e.announce(ctx, wt, at)
+			e.remind(ctx, wt, at)
 		}
 		if err == nil || wt.missed != nil {
-			e.seekNamesakes(wt)
+			e.watchDuplicates(wt)
 		}
 		switch {
 		case wt.missed != nil:
-			if e.traits.forwardDead != "" && !wt.ref.Unnamed() {
-				e.w.told.note(e.forwardedID(wt.ref.MessageID))
+			if e.settings.forwardDead != "" && !wt.ref.Unnamed() {
+				e.w.notified.note(e.forwardedID(wt.ref.MessageID))
 			}
 			missed = append(missed, wt)
-		case missing && e.forsaken(wt):
+		case missing && e.isGivenUp(wt):
 			lost = append(lost, wt)
 		case missing:
 			e.awaitEntity(ctx, wt)
@@ -300,50 +300,50 @@ func (e *entity) attempt(ctx context.Context, due []*watch, nudged bool) {
 			e.conclude(ctx, wt)
 		}
 	}
-	e.forsake(ctx, lost)
+	e.giveUp(ctx, lost)
 }
 
-// spare ends the watches over messages that the doors of this process know to be settled, and returns the
+// skipSettled ends the watches over messages that the endpoints of this process know to be settled, and returns the
 // others.
-func (e *entity) spare(ctx context.Context, due []*watch) []*watch {
+func (e *entity) skipSettled(ctx context.Context, due []*watch) []*watch {
 	return slices.DeleteFunc(due, func(wt *watch) bool {
-		if wt.ref.Unnamed() || wt.missed != nil || wt.namesake || wt.others != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
+		if wt.ref.Unnamed() || wt.missed != nil || wt.duplicate || wt.duplicates != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
 			return false
 		}
 		e.w.metrics.verdict(e.name, verdictMet)
-		wt.held.done(ctx, nil)
+		wt.companion.done(ctx, nil)
 		return true
 	})
 }
 
-// later looks at wt again after wait, from hand if its companion can be held for so
-// long, and by a companion written anew otherwise.
+// later checks wt again after wait, from hand if its companion can be held for so
+// long, and by a companion rewritten otherwise.
 func (e *entity) later(ctx context.Context, wt *watch, wait time.Duration) {
 	wt.next = time.Now().Add(wait)
-	if wt.next.Before(wt.held.until) {
-		e.keep(wt)
+	if wt.next.Before(wt.companion.until) {
+		e.add(wt)
 		return
 	}
-	e.anew(ctx, wt, e.w.clock.now().Add(wait))
+	e.rewrite(ctx, wt, e.w.clock.now().Add(wait))
 }
 
-// anew ends wt and has a companion written that takes over, due at the given instant of the
+// rewrite ends wt and has a companion written that takes over, due at the given instant of the
 // broker's clock.
-func (e *entity) anew(ctx context.Context, wt *watch, due time.Time) {
+func (e *entity) rewrite(ctx context.Context, wt *watch, due time.Time) {
 	if wt.slot != nil {
 		c := *wt.slot
 		c.Due = due
-		wt.held.done(ctx, &c)
+		wt.companion.done(ctx, &c)
 		return
 	}
-	if wt.others == othersBeside {
-		wt.held.done(ctx, nil) // it is sought anew with the one beside which it was
+	if wt.duplicates == whilePresent {
+		wt.companion.done(ctx, nil) // it is sought anew with the one beside which it was
 		return
 	}
 	ref := wt.ref
 	ref.Missed = wt.missed
-	wt.held.done(ctx, &scheduler.Companion{
+	wt.companion.done(ctx, &scheduler.Companion{
 		Kind: scheduler.KindEach, Entity: e.name, Due: due,
-		References: []scheduler.Reference{ref}, Attempt: wt.held.companion.Attempt,
+		References: []scheduler.Reference{ref}, Attempt: wt.companion.content.Attempt,
 	})
 }

@@ -8,11 +8,11 @@ import (
 	"overdue/alert"
 )
 
-// event is what there is to tell about the missed message of wt on the entity with that path.
-func (w *Worker) event(entity string, wt *watch) alert.Event {
+// eventOf is what there is to tell about the missed message of wt on the entity with that path.
+func (w *Worker) eventOf(entity string, wt *watch) alert.Event {
 	m := wt.missed
 	if m.Type != "" {
-		return w.eventOfMoment(entity, wt)
+		return w.reminderEvent(entity, wt)
 	}
 	name, subscription := splitPath(entity)
 	return alert.Event{

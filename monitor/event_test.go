@@ -18,7 +18,7 @@ func TestAnEventHasOneIDHoweverANamespaceIsSpelled(t *testing.T) {
 		e := newEntity(w, "orders", entity)
 		for _, kind := range []string{"", alert.TypeIncomplete, alert.TypeNear} {
 			wt := &watch{missed: &scheduler.Missed{Type: kind, SequenceNumber: 7, EnqueuedTime: noon}}
-			all = append(all, w.event(entity, wt).ID)
+			all = append(all, w.eventOf(entity, wt).ID)
 		}
 		return append(all, e.eventID(7, noon), e.forwardedID("m"))
 	}

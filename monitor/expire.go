@@ -28,9 +28,9 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 	var try, deferred, spared []*watch
 	for _, wt := range overdue {
 		switch {
-		case !wt.mayClimb(time.Now()):
-			wt.judgement.verdict = InFlight
-		case e.spares(wt):
+		case !wt.mayTryExpiry(time.Now()):
+			wt.judgement.verdict = inFlight
+		case e.wouldBeDropped(wt):
 			spared = append(spared, wt)
 		case wt.judgement.deferred:
 			deferred = append(deferred, wt)
@@ -45,10 +45,10 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 		return err
 	}
 	left := present(slices.Concat(try, deferred, spared))
-	quiet := len(filter(left, (*watch).quiet))
+	quiet := len(filter(left, (*watch).harmless))
 	for _, wt := range left {
-		wt.judgement.verdict = InFlight
-		wt.triedToClimb(time.Now(), quiet)
+		wt.judgement.verdict = inFlight
+		wt.triedExpiry(time.Now(), quiet)
 	}
 	return nil
 }
@@ -59,25 +59,25 @@ func (e *entity) expireActive(ctx context.Context, try []*watch) error {
 	for _, wt := range try {
 		wt.locked = false
 	}
-	if e.traits.Strategy != strategyScan && anyNative(left) {
+	if e.settings.Strategy != strategyScan && anyNative(left) {
 		if err := e.wake(ctx, left); err != nil {
 			return err
 		}
 		left = filter(present(left), func(wt *watch) bool { return !wt.locked })
 	}
-	if e.traits.Strategy == strategyNative || len(left) == 0 {
+	if e.settings.Strategy == strategyNative || len(left) == 0 {
 		return nil
 	}
-	if err := e.eachLine(ctx, e.lines(left), e.scan); err != nil {
+	if err := e.eachScope(ctx, e.scopes(left), e.scan); err != nil {
 		return err
 	}
-	return e.lookAgain(ctx, unaccounted(left))
+	return e.findAgain(ctx, unaccounted(left))
 }
 
 // wake nudges the lines in which something has passed its time-to-live, and looks what has gone. One nudge may wake
 // the whole entity, or only the session that it receives from: hence one first, and then those that are left.
 func (e *entity) wake(ctx context.Context, watches []*watch) error {
-	lines := e.lines(watches)
+	lines := e.scopes(watches)
 	first := 0
 	for i, l := range lines {
 		if anyNative(l.watches) {
@@ -86,8 +86,8 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 		}
 	}
 	lines[0], lines[first] = lines[first], lines[0]
-	for _, round := range [][]line{lines[:1], lines[1:]} {
-		var nudged []line
+	for _, round := range [][]receiveScope{lines[:1], lines[1:]} {
+		var nudged []receiveScope
 		for _, l := range round {
 			if l.watches = present(l.watches); anyNative(l.watches) {
 				nudged = append(nudged, l)
@@ -96,22 +96,22 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 		if len(nudged) == 0 {
 			continue
 		}
-		if err := e.eachLine(ctx, nudged, e.nudge); err != nil {
+		if err := e.eachScope(ctx, nudged, e.nudge); err != nil {
 			return err
 		}
 		left := present(watches)
-		if err := e.buried(ctx, left); err != nil {
+		if err := e.readDeadLetters(ctx, left); err != nil {
 			return err
 		}
-		if err := e.lookAgain(ctx, present(left)); err != nil {
+		if err := e.findAgain(ctx, present(left)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lookAgain sets the verdict of the watches whose messages have gone meanwhile.
-func (e *entity) lookAgain(ctx context.Context, watches []*watch) error {
+// findAgain sets the verdict of the watches whose messages have gone meanwhile.
+func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
 	}
@@ -119,15 +119,15 @@ func (e *entity) lookAgain(ctx context.Context, watches []*watch) error {
 	for i, wt := range watches {
 		before[i] = wt.want
 	}
-	err := e.look(ctx, watches)
+	err := e.find(ctx, watches)
 	for i, wt := range watches {
 		if wt.want.found == nil {
-			wt.judgement.verdict = Gone
+			wt.judgement.verdict = gone
 			wt.want.found = before[i].found // as it was last seen
 			// One whose expiry was tried before may have been in flight, and settled since. Any other was there
 			// a moment ago, overdue, and is gone after what was done here.
-			if err == nil && wt.missed == nil && wt.judgement.native && wt.climbed.IsZero() {
-				wt.swept = wt.want.found
+			if err == nil && wt.missed == nil && wt.judgement.native && wt.triedAt.IsZero() {
+				wt.expiredByNudge = wt.want.found
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func (e *entity) lookAgain(ctx context.Context, watches []*watch) error {
 // expiredByHand notes that this worker has dead-lettered the message of wt.
 func (e *entity) expiredByHand(wt *watch, strategy string) {
 	seen := wt.want.found
-	wt.judgement.verdict = Gone
+	wt.judgement.verdict = gone
 	wt.missed = &scheduler.Missed{
 		SequenceNumber: seen.SequenceNumber, EnqueuedTime: seen.EnqueuedTime, Deadline: wt.judgement.deadline,
 		DeadLetteredTime: e.w.clock.now(), DeadLetterReason: reasonDeadline, Strategy: strategy,
@@ -162,7 +162,7 @@ func anyNative(watches []*watch) bool {
 
 // present are the watches whose messages are still on the work queue.
 func present(watches []*watch) []*watch {
-	return filter(watches, func(wt *watch) bool { return wt.judgement.verdict != Gone })
+	return filter(watches, func(wt *watch) bool { return wt.judgement.verdict != gone })
 }
 
 // unaccounted are those that were not dead-lettered by hand.

@@ -10,7 +10,7 @@ import (
 
 // expireDeferred dead-letters deferred messages by their numbers, which touches nothing else. In a session that takes
 // the lock of the session. The broker expires a deferred message only when somebody asks for it: then the call
-// fails, and the message is a dead letter by the time of the next look ("Message expiration (Time to Live)", deferred messages).
+// fails, and the message is a dead letter by the time of the next check ("Message expiration (Time to Live)", deferred messages).
 func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
@@ -18,38 +18,38 @@ func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
 	if err := e.learnSessions(ctx, watches); err != nil {
 		return err
 	}
-	for _, l := range e.lines(watches) {
+	for _, l := range e.scopes(watches) {
 		if err := e.takeDeferred(ctx, l); err != nil {
 			return err
 		}
 	}
 	left := unaccounted(watches)
-	if err := e.buried(ctx, left); err != nil {
+	if err := e.readDeadLetters(ctx, left); err != nil {
 		return err
 	}
-	return e.lookAgain(ctx, present(left))
+	return e.findAgain(ctx, present(left))
 }
 
 // learnSessions fails where e requires sessions and nobody has said so, since a receiver without one is refused: from then on that is
 // known. What is deferred would be taken without the lock of its session, from under a consumer that holds it, or not at all.
 func (e *entity) learnSessions(ctx context.Context, watches []*watch) error {
 	inSession := func(wt *watch) bool { return wt.want.found.SessionID != "" }
-	if e.traits.known || e.traits.sessions || e.w.facts.of(e.key).plain || !slices.ContainsFunc(watches, inSession) {
+	if e.settings.known || e.settings.sessions || e.w.states.get(e.key).noSessions || !slices.ContainsFunc(watches, inSession) {
 		return nil
 	}
-	r, err := e.receiver(ctx, line{watches: watches})
+	r, err := e.receiver(ctx, receiveScope{watches: watches})
 	if err != nil {
 		return fmt.Errorf("monitor: expire what is deferred in %s: %w", e.name, err)
 	}
 	if r != nil {
 		r.Close(ctx)
-		e.w.facts.learn(e.key, func(f *fact) { f.plain = true })
+		e.w.states.update(e.key, func(f *entityState) { f.noSessions = true })
 	}
 	return nil
 }
 
 // takeDeferred dead-letters those of one line. What it does not get is locked, gone, or expired by the very try.
-func (e *entity) takeDeferred(ctx context.Context, l line) error {
+func (e *entity) takeDeferred(ctx context.Context, l receiveScope) error {
 	if l.session != nil {
 		r, err := e.receiver(ctx, l)
 		if r == nil || err != nil {

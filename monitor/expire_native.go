@@ -13,8 +13,8 @@ import (
 // nothing. A nudge never waits for a message.
 //
 // Whether one receive clears away all that is expired, or only what stands before the
-// first live message, is not documented. So a nudge is always followed by a look.
-func (e *entity) nudge(ctx context.Context, l line) error {
+// first live message, is not documented. So a nudge is always followed by a check.
+func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 	r, err := e.receiver(ctx, l)
 	if err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", e.name, err)
@@ -28,7 +28,7 @@ func (e *entity) nudge(ctx context.Context, l line) error {
 	}
 	for _, wt := range l.watches {
 		// The first that is to be had stands behind it: somebody has locked it.
-		wt.locked = first > wt.want.number && !e.traits.partitioned && !e.work.cursor
+		wt.locked = first > wt.want.number && !e.settings.partitioned && !e.work.cursor
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ const (
 // scan receives from the head of a line until it has met every message of the watches, dead-letters those, and gives
 // the others back with released, which changes nothing about them. A message that it does not meet is locked by
 // somebody else.
-func (e *entity) scan(ctx context.Context, l line) (err error) {
+func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 	r, err := e.receiver(ctx, l)
 	if err != nil {
 		return fmt.Errorf("monitor: scan %s: %w", e.name, err)
@@ -49,12 +49,12 @@ func (e *entity) scan(ctx context.Context, l line) (err error) {
 		return nil
 	}
 	defer r.Close(ctx)
-	s := scan{e: e, r: r, line: l, ours: map[seat]*watch{}, strategy: strategyScan, now: e.w.clock.now().Add(-stampGrain)}
+	s := scan{e: e, r: r, line: l, ours: map[identity]*watch{}, strategy: strategyScan, now: e.w.clock.now().Add(-stampPrecision)}
 	if l.session != nil {
 		s.strategy = strategySession
 	}
 	for _, wt := range l.watches {
-		s.ours[wt.want.seat] = wt
+		s.ours[wt.want.identity] = wt
 		s.last = max(s.last, wt.want.number)
 	}
 	// What was taken is given back whatever happens, and only at the end: given back
@@ -71,7 +71,7 @@ func (e *entity) scan(ctx context.Context, l line) (err error) {
 	}
 	if s.cut && len(s.dead) > 0 {
 		for _, wt := range l.watches {
-			wt.unreached = s.ours[wt.want.seat] == wt
+			wt.unreached = s.ours[wt.want.identity] == wt
 		}
 	}
 	if err != nil {
@@ -84,10 +84,10 @@ func (e *entity) scan(ctx context.Context, l line) (err error) {
 type scan struct {
 	e        *entity
 	r        *link.Receiver
-	line     line
-	ours     map[seat]*watch // until they are met
-	last     int64           // the highest of those numbers
-	live     []*amqp.Message // taken, to be given back
+	line     receiveScope
+	ours     map[identity]*watch // until they are met
+	last     int64               // the highest of those numbers
+	live     []*amqp.Message     // taken, to be given back
 	strategy string
 	now      time.Time // by the broker's clock, and not ahead of it
 	cut      bool      // it has ended before the queue did, and before all of ours were met
@@ -130,7 +130,7 @@ func (s *scan) run(ctx context.Context) error {
 //
 // In a session nobody else has locks, and in a partitioned entity numbers say nothing of what stands where.
 func (s *scan) credit(ctx context.Context, most int) (int, error) {
-	if s.line.session != nil || s.e.traits.partitioned || s.e.work.cursor {
+	if s.line.session != nil || s.e.settings.partitioned || s.e.work.cursor {
 		return most, nil
 	}
 	for len(s.ahead) == 0 && !s.reached {
@@ -199,16 +199,16 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 	s.e.w.metrics.operation(operations.Scan, 1)
 	s.pass(number)
 	enqueued, _ := m.Annotations["x-opt-enqueued-time"].(time.Time)
-	at := seat{number, enqueued.UnixMilli()}
+	at := identity{number, enqueued.UnixMilli()}
 	wt := s.ours[at]
 	if deadline, stated := s.overdue(m); wt == nil && stated {
 		s.settling.Go(func() error { return s.deadLetter(ctx, nil, m, deadline) })
-		return number > s.last && !s.e.traits.partitioned
+		return number > s.last && !s.e.settings.partitioned
 	}
 	if wt == nil {
 		s.live = append(s.live, m)
 		// The numbers of a partitioned entity are not in order of arrival.
-		return number > s.last && !s.e.traits.partitioned
+		return number > s.last && !s.e.settings.partitioned
 	}
 	delete(s.ours, at)
 	s.settling.Go(func() error { return s.deadLetter(ctx, wt, m, wt.judgement.deadline) })
@@ -239,7 +239,7 @@ func (s *scan) deadLetter(ctx context.Context, wt *watch, m *amqp.Message, deadl
 	err := s.r.DeadLetter(ctx, m, reasonDeadline, description(deadline))
 	switch c := link.Condition(err); {
 	case c == link.ConditionLockLost || c == link.ConditionSessionLost:
-		return nil // the next look tells what became of it
+		return nil // the next check tells what became of it
 	case err != nil:
 		return fmt.Errorf("dead-letter: %w", err)
 	}

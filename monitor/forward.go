@@ -20,13 +20,13 @@ const maxHops = 5
 // full or disabled, is enqueued later than that and not found.
 func (e *entity) follow(ctx context.Context, wt *watch) {
 	if wt.hops == maxHops {
-		e.log.Warn("forwarded too often to be followed", zap.String("message_id", wt.ref.MessageID))
+		e.log.Warn("message forwarded too often, no longer followed", zap.String("message_id", wt.ref.MessageID))
 		e.w.metrics.verdict(e.name, verdictUnknown)
-		wt.held.done(ctx, nil)
+		wt.companion.done(ctx, nil)
 		return
 	}
 	ref := wt.ref
 	ref.Warned, ref.Incomplete = 0, false
-	next := &watch{ref: ref, held: wt.held, since: wt.since, next: time.Now(), hops: wt.hops + 1}
-	e.w.route(ctx, e.traits.forwardTo, next)
+	next := &watch{ref: ref, companion: wt.companion, since: wt.since, next: time.Now(), hops: wt.hops + 1}
+	e.w.route(ctx, e.settings.forwardTo, next)
 }

@@ -9,23 +9,23 @@ import (
 	"overdue/scheduler"
 )
 
-// Verdict is what a look at a message comes to.
-type Verdict int
+// verdict is what a check a message comes to.
+type verdict int
 
 const (
-	// NotDue: its deadline is still to come.
-	NotDue Verdict = iota
+	// notDue: its deadline is still to come.
+	notDue verdict = iota
 	// Gone: it is not on the work queue any more.
-	Gone
+	gone
 	// InFlight: it is overdue but a consumer holds it, as far as one can tell.
-	InFlight
+	inFlight
 	// Overdue: its deadline has passed.
-	Overdue
+	overdue
 )
 
 // judgement is a verdict with the stamps that it rests on.
 type judgement struct {
-	verdict  Verdict
+	verdict  verdict
 	deadline time.Time // by the broker's clock; zero where it may be received at any time
 	// completeBy is when it has to be settled for good; zero where nobody says so.
 	completeBy time.Time
@@ -46,11 +46,11 @@ func judge(r *scheduler.Reference, m *link.Message, s Settings, now time.Time) j
 		if m.ScheduledEnqueueTime.After(now) {
 			start = m.ScheduledEnqueueTime
 		}
-		return judgement{verdict: NotDue, deadline: start.Add(max(firstMoment(r, s), lookAgainMin))}
+		return judgement{verdict: notDue, deadline: start.Add(max(firstReminder(r, s), checkAgainMin))}
 	case deadline.IsZero() || deadline.After(now):
-		return judgement{verdict: NotDue, deadline: deadline, completeBy: by}
+		return judgement{verdict: notDue, deadline: deadline, completeBy: by}
 	}
-	return judgement{verdict: Overdue, deadline: deadline, completeBy: by, native: mortal && !expiry.After(now), deferred: m.State == link.Deferred}
+	return judgement{verdict: overdue, deadline: deadline, completeBy: by, native: mortal && !expiry.After(now), deferred: m.State == link.Deferred}
 }
 
 // deadlineOf is the deadline of m that counts: the one that was stated, or the end of its time to live where that is earlier.

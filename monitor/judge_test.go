@@ -37,33 +37,33 @@ func TestJudge(t *testing.T) {
 		message  func(*link.Message)
 		settings Settings
 		at       time.Duration // after the enqueued-time
-		verdict  Verdict
+		verdict  verdict
 		deadline time.Duration // after the enqueued-time
 		native   bool
 		deferred bool
 	}{
-		{name: "a moment before its time-to-live ends", ref: within(30 * time.Second), message: ttl(30 * time.Second), at: 30*time.Second - 1, verdict: NotDue, deadline: 30 * time.Second},
-		{name: "at the end of its time-to-live", ref: within(30 * time.Second), message: ttl(30 * time.Second), at: 30 * time.Second, verdict: Overdue, deadline: 30 * time.Second, native: true},
-		{name: "the default caps the time-to-live", ref: within(30 * time.Second), message: ttl(30 * time.Second), settings: Settings{DefaultMessageTimeToLive: 10 * time.Second}, at: 10 * time.Second, verdict: Overdue, deadline: 10 * time.Second, native: true},
-		{name: "the default stands in for a time-to-live", ref: within(10 * time.Second), settings: Settings{DefaultMessageTimeToLive: 10 * time.Second}, at: 10 * time.Second, verdict: Overdue, deadline: 10 * time.Second, native: true},
-		{name: "deadline before the time-to-live", ref: within(10 * time.Second), message: both(ttl(time.Minute), property("overdue-within", "10s")), at: 10 * time.Second, verdict: Overdue, deadline: 10 * time.Second},
-		{name: "the default ends its life before the deadline that it states", ref: within(30 * time.Second), message: property("overdue-within", "30s"), settings: Settings{DefaultMessageTimeToLive: 10 * time.Second}, at: 10 * time.Second, verdict: Overdue, deadline: 10 * time.Second, native: true},
-		{name: "its own time-to-live ends before the instant that it states", message: both(ttl(3*time.Second), property("overdue-deadline", noon.Add(5*time.Second))), at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second, native: true},
-		{name: "instant, no time-to-live", message: property("overdue-deadline", noon.Add(5*time.Second)), at: 5 * time.Second, verdict: Overdue, deadline: 5 * time.Second},
-		{name: "instant, not yet", message: property("overdue-deadline", noon.Add(5*time.Second)), at: 4 * time.Second, verdict: NotDue, deadline: 5 * time.Second},
-		{name: "deadline of the entity", ref: within(3 * time.Second), settings: Settings{Deadline: 3 * time.Second}, at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second},
-		{name: "deadline of the entity before its default time-to-live", ref: within(3 * time.Second), settings: Settings{Deadline: 3 * time.Second, DefaultMessageTimeToLive: time.Minute}, at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second},
-		{name: "its own time-to-live before the deadline of the entity", ref: within(time.Minute), message: ttl(time.Minute), settings: Settings{Deadline: 3 * time.Second}, at: 3 * time.Second, verdict: NotDue, deadline: time.Minute},
-		{name: "deadline that only the reference knows", ref: within(3 * time.Second), at: 3 * time.Second, verdict: Overdue, deadline: 3 * time.Second},
-		{name: "the companion of another send with this id does not shorten it", ref: within(time.Second), message: ttl(time.Minute), at: 2 * time.Second, verdict: NotDue, deadline: time.Minute},
-		{name: "a companion that came too early by a skewed clock", ref: scheduler.Reference{Deadline: noon.Add(-10 * time.Minute), Within: 30 * time.Second}, message: ttl(30 * time.Second), at: time.Second, verdict: NotDue, deadline: 30 * time.Second},
-		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) { m.State = link.Deferred }), at: 2 * time.Second, verdict: Overdue, deadline: time.Second, native: true, deferred: true},
+		{name: "a moment before its time-to-live ends", ref: within(30 * time.Second), message: ttl(30 * time.Second), at: 30*time.Second - 1, verdict: notDue, deadline: 30 * time.Second},
+		{name: "at the end of its time-to-live", ref: within(30 * time.Second), message: ttl(30 * time.Second), at: 30 * time.Second, verdict: overdue, deadline: 30 * time.Second, native: true},
+		{name: "the default caps the time-to-live", ref: within(30 * time.Second), message: ttl(30 * time.Second), settings: Settings{DefaultMessageTimeToLive: 10 * time.Second}, at: 10 * time.Second, verdict: overdue, deadline: 10 * time.Second, native: true},
+		{name: "the default stands in for a time-to-live", ref: within(10 * time.Second), settings: Settings{DefaultMessageTimeToLive: 10 * time.Second}, at: 10 * time.Second, verdict: overdue, deadline: 10 * time.Second, native: true},
+		{name: "deadline before the time-to-live", ref: within(10 * time.Second), message: both(ttl(time.Minute), property("overdue-within", "10s")), at: 10 * time.Second, verdict: overdue, deadline: 10 * time.Second},
+		{name: "the default ends its life before the deadline that it states", ref: within(30 * time.Second), message: property("overdue-within", "30s"), settings: Settings{DefaultMessageTimeToLive: 10 * time.Second}, at: 10 * time.Second, verdict: overdue, deadline: 10 * time.Second, native: true},
+		{name: "its own time-to-live ends before the instant that it states", message: both(ttl(3*time.Second), property("overdue-deadline", noon.Add(5*time.Second))), at: 3 * time.Second, verdict: overdue, deadline: 3 * time.Second, native: true},
+		{name: "instant, no time-to-live", message: property("overdue-deadline", noon.Add(5*time.Second)), at: 5 * time.Second, verdict: overdue, deadline: 5 * time.Second},
+		{name: "instant, not yet", message: property("overdue-deadline", noon.Add(5*time.Second)), at: 4 * time.Second, verdict: notDue, deadline: 5 * time.Second},
+		{name: "deadline of the entity", ref: within(3 * time.Second), settings: Settings{Deadline: 3 * time.Second}, at: 3 * time.Second, verdict: overdue, deadline: 3 * time.Second},
+		{name: "deadline of the entity before its default time-to-live", ref: within(3 * time.Second), settings: Settings{Deadline: 3 * time.Second, DefaultMessageTimeToLive: time.Minute}, at: 3 * time.Second, verdict: overdue, deadline: 3 * time.Second},
+		{name: "its own time-to-live before the deadline of the entity", ref: within(time.Minute), message: ttl(time.Minute), settings: Settings{Deadline: 3 * time.Second}, at: 3 * time.Second, verdict: notDue, deadline: time.Minute},
+		{name: "deadline that only the reference knows", ref: within(3 * time.Second), at: 3 * time.Second, verdict: overdue, deadline: 3 * time.Second},
+		{name: "the companion of another send with this id does not shorten it", ref: within(time.Second), message: ttl(time.Minute), at: 2 * time.Second, verdict: notDue, deadline: time.Minute},
+		{name: "a companion that came too early by a skewed clock", ref: scheduler.Reference{Deadline: noon.Add(-10 * time.Minute), Within: 30 * time.Second}, message: ttl(30 * time.Second), at: time.Second, verdict: notDue, deadline: 30 * time.Second},
+		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) { m.State = link.Deferred }), at: 2 * time.Second, verdict: overdue, deadline: time.Second, native: true, deferred: true},
 		{name: "still scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) {
 			m.State, m.ScheduledEnqueueTime = link.Scheduled, noon.Add(time.Hour)
-		}), at: 2 * time.Second, verdict: NotDue, deadline: time.Hour + time.Second},
+		}), at: 2 * time.Second, verdict: notDue, deadline: time.Hour + time.Second},
 		{name: "activated, and still said to be scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) {
 			m.State, m.ScheduledEnqueueTime = link.Scheduled, noon
-		}), at: 2 * time.Second, verdict: Overdue, deadline: time.Second, native: true},
+		}), at: 2 * time.Second, verdict: overdue, deadline: time.Second, native: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := judge(&tc.ref, message(tc.message), tc.settings, noon.Add(tc.at))

@@ -35,7 +35,7 @@ type metrics struct {
 	lag        *prometheus.HistogramVec
 	waiting    *prometheus.GaugeVec
 	alerts     *prometheus.CounterVec
-	near       *prometheus.CounterVec
+	reminders  *prometheus.CounterVec
 	adopted    *prometheus.CounterVec
 
 	mu     sync.Mutex
@@ -58,24 +58,24 @@ func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.De
 		}, []string{"entity"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "overdue_outstanding_deadlines",
-			Help: "Messages whose deadlines have come and that this process has not settled, expired or told yet.",
+			Help: "Messages whose deadlines are due and that this process has not settled, expired or notified yet.",
 		}, []string{"entity"}),
 		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_alerts_total",
 			Help: "Events handed to a sink, by result: ok or error.",
 		}, []string{"sink", "result"}),
-		near: prometheus.NewCounterVec(prometheus.CounterOpts{
+		reminders: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_warnings_total",
-			Help: "Times that a message was not settled yet as long before its deadline as warnBefore says.",
+			Help: "Messages that were not settled at warnBefore ahead of their deadline.",
 		}, []string{"entity"}),
 		adopted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_adopted_total",
-			Help: "Messages that came through no door of this process and were given a companion.",
+			Help: "Messages that bypassed the endpoints of this process and were given a companion.",
 		}, []string{"entity"}),
 		labels: map[string]struct{}{}, inHand: map[string]int64{}, late: map[string]int64{},
 	}
 	if r != nil {
-		r.MustRegister(m.lag, m.waiting, m.alerts, m.near, m.adopted)
+		r.MustRegister(m.lag, m.waiting, m.alerts, m.reminders, m.adopted)
 	}
 	return m
 }
@@ -100,8 +100,8 @@ func (m *metrics) verdict(entity, verdict string) {
 	m.deadlines.Add(entity, verdict, 1)
 }
 
-// told counts an event that nobody has been told of before.
-func (m *metrics) told(entity string, e *alert.Event) {
+// notified counts an event that nobody has been notified of before.
+func (m *metrics) notified(entity string, e *alert.Event) {
 	switch e.Type {
 	case alert.TypeMissed:
 		m.verdict(entity, verdictMissed)
@@ -113,7 +113,7 @@ func (m *metrics) told(entity string, e *alert.Event) {
 	case alert.TypeIncomplete:
 		m.verdict(entity, verdictIncomplete)
 	case alert.TypeNear:
-		m.near.WithLabelValues(m.entity(entity)).Inc()
+		m.reminders.WithLabelValues(m.entity(entity)).Inc()
 	}
 }
 

@@ -16,21 +16,21 @@ import (
 func absent() (*entity, *watch, *observer.ObservedLogs) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	w := &Worker{metrics: newMetrics(prometheus.NewRegistry(), nil, nil), room: make(chan struct{}, maxHeld)}
-	h := &held{w: w, until: time.Now().Add(maxHold), open: 2}
-	return &entity{w: w, key: "orders", name: "orders", log: zap.New(core)}, &watch{held: h}, logs
+	h := &companion{w: w, until: time.Now().Add(maxHold), open: 2}
+	return &entity{w: w, key: "orders", name: "orders", log: zap.New(core)}, &watch{companion: h}, logs
 }
 
 // A subscription that goes takes its messages along, which is nothing to warn of; a queue that goes is.
 func TestWhoeverDeletesASubscriptionIsNotWarned(t *testing.T) {
 	for unlisted, level := range map[bool]zapcore.Level{true: zapcore.InfoLevel, false: zapcore.WarnLevel} {
 		e, wt, logs := absent()
-		e.traits.unlisted = unlisted
-		e.forsake(t.Context(), []*watch{wt})
+		e.settings.unlisted = unlisted
+		e.giveUp(t.Context(), []*watch{wt})
 		if all := logs.All(); len(all) != 1 || all[0].Level != level {
 			t.Errorf("a subscription that its topic does not list = %v: %v is logged, want one line of level %v", unlisted, all, level)
 		}
-		if wt.held.open != 1 || len(wt.held.again) != 0 {
-			t.Errorf("%d watches are open, and %v is written anew, want that this one is done", wt.held.open, wt.held.again)
+		if wt.companion.open != 1 || len(wt.companion.rewritten) != 0 {
+			t.Errorf("%d watches are open, and %v is written anew, want that this one is done", wt.companion.open, wt.companion.rewritten)
 		}
 	}
 }
@@ -39,15 +39,15 @@ func TestWhoeverDeletesASubscriptionIsNotWarned(t *testing.T) {
 func TestWhatWaitsForAnEntityMakesRoom(t *testing.T) {
 	e, wt, _ := absent()
 	e.awaitEntity(t.Context(), wt)
-	if len(e.watches) != 1 || len(wt.held.again) != 0 {
-		t.Errorf("%d watches in hand, %v written anew, want it in hand", len(e.watches), wt.held.again)
+	if len(e.watches) != 1 || len(wt.companion.rewritten) != 0 {
+		t.Errorf("%d watches in hand, %v written anew, want it in hand", len(e.watches), wt.companion.rewritten)
 	}
 	e, wt, _ = absent()
 	for range maxHeld/2 + creditWindow + 1 {
 		e.w.room <- struct{}{}
 	}
 	e.awaitEntity(t.Context(), wt)
-	if len(e.watches) != 0 || len(wt.held.again) != 1 {
-		t.Errorf("%d watches in hand, %v written anew, want it written anew", len(e.watches), wt.held.again)
+	if len(e.watches) != 0 || len(wt.companion.rewritten) != 1 {
+		t.Errorf("%d watches in hand, %v written anew, want it written anew", len(e.watches), wt.companion.rewritten)
 	}
 }

@@ -12,32 +12,32 @@ import (
 )
 
 // Where deadlines are being missed, what matters is that the broker is woken, and a nudge wakes it for all that is overdue,
-// whoever is to be told of it. So there the nudge comes first, without a look: it cannot expire anything early, since the
+// whoever is to be notified of it. So there the nudge comes first, without a check: it cannot expire anything early, since the
 // broker goes by its own stamps. What became of each message is found out afterwards, for many of them together: their
 // dead letters stand on the same pages.
 //
-// Elsewhere a look comes first. It is the only evidence where dead letters do not stay (vanish.go), and where deadlines
+// Elsewhere a check comes first. It is the only evidence where dead letters do not stay (disappear.go), and where deadlines
 // are met it is all that there is to do: a receiver on a queue that is served counts as a listener for nothing.
 
 const (
-	// missedLately is for how long after a missed deadline the nudge comes first.
-	missedLately = 30 * time.Second
+	// missedRecently is for how long after a missed deadline the nudge comes first.
+	missedRecently = 30 * time.Second
 	// suspectedFor is for how long it does where that is only suspected.
 	suspectedFor = 2 * time.Second
-	// unfoundRest is for how long it does not where dead letters are taken away, or may be: what was nudged for was not found there, and
+	// notFoundRest is for how long it does not where dead letters are taken away, or may be: what was nudged for was not found there, and
 	// none that would be known to have stayed.
-	unfoundRest = time.Minute
-	// lookBudget is how many peeks a first look may take. One that takes more goes through a long queue, where nobody keeps up:
+	notFoundRest = time.Minute
+	// peekBudget is how many peeks a first check may take. One that takes more goes through a long queue, where nobody keeps up:
 	// to nudge and to read the dead letters is probably cheaper.
-	lookBudget = 8
+	peekBudget = 8
 	// pageRest is for how long no dead letters are read, per peek that the last reading took, and waitMost bounds that.
-	// So few messages are told at once, and of many only so much later that they share pages.
+	// So few messages are notified at once, and of many only so much later that they share pages.
 	pageRest = 10 * time.Millisecond
 	waitMost = time.Second
 )
 
-// errCostly says that a look has used up its budget.
-var errCostly = errors.New("the look takes too many peeks")
+// errTooManyPeeks says that a check has used up its budget.
+var errTooManyPeeks = errors.New("the check takes too many peeks")
 
 // waiting is the watches that wait for a nudge, and then for what comes with the same page.
 type waiting struct {
@@ -45,27 +45,27 @@ type waiting struct {
 	rest    time.Time // by our clock: no dead letters are read before
 }
 
-// reachable reports whether a nudge without a look may be made on e: the broker expires by itself what is overdue there, all
+// mayNudgeFirst reports whether a nudge without a check may be made on e: the broker expires by itself what is overdue there, all
 // that is left of it is in the dead-letter queue, and one receiver reaches everything.
-func (e *entity) reachable() bool {
-	t := &e.traits
+func (e *entity) mayNudgeFirst() bool {
+	t := &e.settings
 	if t.Strategy == strategyScan || t.Strategy == strategySession || t.topic || t.sessions || t.drops || t.partitioned || e.work.cursor ||
 		t.forwardTo != "" || t.forwardDead != "" {
 		return false
 	}
-	f := e.w.facts.of(e.key)
-	return f.vanished == 0 && !f.doubted()
+	f := e.w.states.get(e.key)
+	return f.disappeared == 0 && !f.doubted()
 }
 
-// misses reports whether deadlines are being missed on e.
-func (e *entity) misses() bool {
-	f := e.w.facts.of(e.key)
-	return !f.missed.IsZero() && time.Since(f.missed) < missedLately || !f.suspected.IsZero() && time.Since(f.suspected) < suspectedFor
+// missesDeadlines reports whether deadlines are being missed on e.
+func (e *entity) missesDeadlines() bool {
+	f := e.w.states.get(e.key)
+	return !f.missed.IsZero() && time.Since(f.missed) < missedRecently || !f.suspected.IsZero() && time.Since(f.suspected) < suspectedFor
 }
 
-// fresh reports whether nothing was tried yet for the message of wt.
-func (wt *watch) fresh() bool {
-	return wt.missed == nil && !wt.ahead() && !wt.waits && wt.climbed.IsZero() && wt.looks == 0 && !wt.namesake && wt.others == 0 && wt.hops == 0 &&
+// untried reports whether nothing was tried yet for the message of wt.
+func (wt *watch) untried() bool {
+	return wt.missed == nil && !wt.beforeDeadline() && !wt.awaitsNudge && wt.triedAt.IsZero() && wt.checks == 0 && !wt.duplicate && wt.duplicates == 0 && wt.hops == 0 &&
 		(wt.slot != nil || !wt.ref.From.IsZero())
 }
 
@@ -84,12 +84,12 @@ func (wt *watch) due() time.Time {
 func (e *entity) awaitNudge(ctx context.Context, due []*watch) []*watch {
 	var rest []*watch
 	for _, wt := range due {
-		if !wt.fresh() {
+		if !wt.untried() {
 			rest = append(rest, wt)
 			continue
 		}
 		e.nudgeFor(ctx, wt)
-		wt.waits = true
+		wt.awaitsNudge = true
 		e.waiting.watches = append(e.waiting.watches, wt)
 	}
 	return rest
@@ -97,13 +97,13 @@ func (e *entity) awaitNudge(ctx context.Context, due []*watch) []*watch {
 
 // nudgeFor asks for the nudge that wt waits for, unless that was done.
 func (e *entity) nudgeFor(ctx context.Context, wt *watch) {
-	if wt.nudge == 0 && wt.fresh() {
+	if wt.nudge == 0 && wt.untried() {
 		wt.nudge = e.nudger.want(ctx, wt.due())
 	}
 }
 
-// ripe takes those of the waiting whose nudge has been made, once the rest is over.
-func (e *entity) ripe(now time.Time) (ready []*watch) {
+// nudgedWatches takes those of the waiting whose nudge has been made, once the rest is over.
+func (e *entity) nudgedWatches(now time.Time) (ready []*watch) {
 	g := &e.waiting
 	if len(g.watches) == 0 || now.Before(g.rest) && !e.w.crowded() {
 		return nil
@@ -116,19 +116,19 @@ func (e *entity) ripe(now time.Time) (ready []*watch) {
 	return ready
 }
 
-// recalling is the look for the dead letters of watches that a nudge was made for.
-type recalling struct {
+// deadLetterSearch is the check for the dead letters of watches that a nudge was made for.
+type deadLetterSearch struct {
 	watches []*watch
 	wants   []*want // of each of them
 }
 
-// recalling returns the look for those of the watches whose dead letters have not been looked for yet.
-func (e *entity) recalling(watches []*watch) *recalling {
-	r := &recalling{}
+// deadLetterSearchFor returns the check for those of the watches whose dead letters have not been looked for yet.
+func (e *entity) deadLetterSearchFor(watches []*watch) *deadLetterSearch {
+	r := &deadLetterSearch{}
 	for _, wt := range watches {
-		if wt.waits && !wt.recalled && wt.missed == nil {
-			w := &want{seat: wt.want.seat, fit: wt.want.fit}
-			w.sought(&wt.ref)
+		if wt.awaitsNudge && !wt.deadLetterSought && wt.missed == nil {
+			w := &want{identity: wt.want.identity, firstFit: wt.want.firstFit}
+			w.seek(&wt.ref)
 			// It is not looked for on the work queue before, so it must not be another message with the same id.
 			w.from = w.likely
 			r.wants, r.watches = append(r.wants, w), append(r.watches, wt)
@@ -137,15 +137,15 @@ func (e *entity) recalling(watches []*watch) *recalling {
 	return r
 }
 
-// recalled takes over what the look has found for those of the watches that looked says it is over for.
-func (e *entity) recalled(ctx context.Context, r *recalling, looked func(*want) bool) error {
+// tookDeadLetters takes over what the check has found for those of the watches that looked says it is over for.
+func (e *entity) tookDeadLetters(ctx context.Context, r *deadLetterSearch, looked func(*want) bool) error {
 	var repeatable []int64
 	for i, wt := range r.watches {
 		if !looked(r.wants[i]) {
 			continue
 		}
-		wt.recalled = true
-		wt.want.learn(r.wants[i])
+		wt.deadLetterSought = true
+		wt.want.merge(r.wants[i])
 		if m := r.wants[i].found; m != nil && expired(m) {
 			wt.missed = e.missed(wt, m)
 			if !wt.ref.Once {
@@ -156,17 +156,17 @@ func (e *entity) recalled(ctx context.Context, r *recalling, looked func(*want) 
 	return e.noticeCopies(ctx, repeatable)
 }
 
-// recallNudged finds the dead letters of those of the watches that a nudge was made for. What it does not find goes through
+// readNudgedDeadLetters finds the dead letters of those of the watches that a nudge was made for. What it does not find goes through
 // the pass as if there had been none.
-func (e *entity) recallNudged(ctx context.Context, watches []*watch) error {
-	r := e.recalling(watches)
+func (e *entity) readNudgedDeadLetters(ctx context.Context, watches []*watch) error {
+	r := e.deadLetterSearchFor(watches)
 	if len(r.wants) == 0 {
 		return nil
 	}
-	if err := e.dead.find(ctx, r.wants, e.chooser(e.untold)); err != nil {
+	if err := e.dead.find(ctx, r.wants, e.chooser(e.notNotified)); err != nil {
 		return err
 	}
-	return e.recalled(ctx, r, func(*want) bool { return true })
+	return e.tookDeadLetters(ctx, r, func(*want) bool { return true })
 }
 
 // copyGap is how many messages behind one at least are read for a copy of it, where there are as many.
@@ -190,73 +190,75 @@ func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
 	return nil
 }
 
-// suspect takes note that a look was too costly: then deadlines are taken to be missed for a while. Where that has proved wrong
-// the next look may take as long as it needs.
+// suspect takes note that a check was too costly: then deadlines are taken to be missed for a while. Where that has proved wrong
+// the next check may take as long as it needs.
 func (e *entity) suspect() {
-	e.w.facts.learn(e.key, func(f *fact) {
+	e.w.states.update(e.key, func(f *entityState) {
 		if f.suspected.After(f.missed) {
-			f.unfound = time.Now()
+			f.notFound = time.Now()
 		}
 		f.suspected = time.Now()
 	})
-	e.nudges.Store(true)
+	e.nudgesFirst.Store(true)
 }
 
-// weigh takes note of what has come of a pass for which nudges had been made. What is gone and has left no dead letter was received
+// learnFromNudges takes note of what has come of a pass for which nudges had been made. What is gone and has left no dead letter was received
 // in time, or somebody takes the dead letters away: those that were seen shortly before tell which.
-func (e *entity) weigh(ctx context.Context, due []*watch) {
-	found, gone := 0, 0
+func (e *entity) learnFromNudges(ctx context.Context, due []*watch) {
+	found, lost := 0, 0
 	for _, wt := range due {
 		switch {
 		case wt.missed != nil && wt.ref.Missed == nil && wt.missed.DeadLetterReason == reasonExpired:
 			found++
-		case wt.waits && wt.judgement.verdict == Gone:
-			gone++
+		case wt.awaitsNudge && wt.judgement.verdict == gone:
+			lost++
 		}
 	}
-	if found == 0 && gone == 0 {
+	if found == 0 && lost == 0 {
 		return
 	}
-	fresh := e.dead.freshLetter(e.w.clock.now())
-	known := e.w.facts.of(e.key)
+	fresh := e.dead.recentDeadLetter(e.w.clock.now())
+	known := e.w.states.get(e.key)
 	stays, taken := false, false
-	if known.letter != (seat{}) && (found < gone || found > 0 && known.doubted()) {
-		stays, taken = e.keeps(ctx, known.letter)
+	if known.recentLetter != (identity{}) && (found < lost || found > 0 && known.doubted()) {
+		stays, taken = e.deadLetterStays(ctx, known.recentLetter)
 	}
 	if taken {
-		fresh, e.dead.latest = seat{}, letter{}
+		fresh, e.dead.lastExpired = identity{}, seenDeadLetter{}
 	}
-	e.w.facts.learn(e.key, func(f *fact) {
+	e.w.states.update(e.key, func(f *entityState) {
 		if found > 0 {
 			f.missed = time.Now()
 		}
-		f.letter = fresh
+		f.recentLetter = fresh
 		switch {
 		case taken:
-			f.unfound, f.taken = time.Now(), time.Now()
-		case stays && time.Since(f.taken) > unfoundRest:
-			f.unfound = time.Time{}
-		case !stays && found == 0 && fresh == seat{}:
-			f.unfound = time.Now()
+			f.notFound, f.taken = time.Now(), time.Now()
+		case stays && time.Since(f.taken) > notFoundRest:
+			f.notFound = time.Time{}
+		case !stays && found == 0 && fresh == identity{}:
+			f.notFound = time.Now()
 		}
 	})
 }
 
-// keeps looks whether a dead letter that was seen before stays where it is, or was taken away.
-func (e *entity) keeps(ctx context.Context, letter seat) (stays, taken bool) {
+// deadLetterStays looks whether a dead letter that was seen before stays where it is, or was taken away.
+func (e *entity) deadLetterStays(ctx context.Context, letter identity) (stays, taken bool) {
 	page, err := e.dead.peek(ctx, letter.number, 1)
 	if err != nil {
-		e.log.Debug("no look at a dead letter", zap.Error(err)) // the next one at any will tell whether that lasts
+		e.log.Debug("dead letter not read", zap.Error(err)) // the next one at any will tell whether that lasts
 		return false, false
 	}
-	stays = len(page) > 0 && seatOf(page[0]) == letter
+	stays = len(page) > 0 && identityOf(page[0]) == letter
 	return stays, !stays
 }
 
 // doubted reports whether dead letters may not stay where they are.
-func (f *fact) doubted() bool { return !f.unfound.IsZero() && time.Since(f.unfound) <= unfoundRest }
+func (f *entityState) doubted() bool {
+	return !f.notFound.IsZero() && time.Since(f.notFound) <= notFoundRest
+}
 
-// rest lets some time pass before dead letters are read anew, after so many peeks.
-func (e *entity) rest(peeks int) {
+// restAfter lets some time pass before dead letters are read anew, after so many peeks.
+func (e *entity) restAfter(peeks int) {
 	e.waiting.rest = time.Now().Add(min(time.Duration(peeks)*pageRest, waitMost))
 }

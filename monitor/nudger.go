@@ -23,27 +23,27 @@ const (
 	maxNudged = 256
 )
 
-// A nudger nudges one entity in a goroutine of its own, so that no nudge waits for a look. One nudge serves all whose
+// A nudger nudges one entity in a goroutine of its own, so that no nudge waits for a check. One nudge serves all whose
 // deadlines have passed when it begins.
 type nudger struct {
-	w    *Worker
-	key  string
-	name string
-	over func() // is called after each nudge
-	log  *zap.Logger
+	w          *Worker
+	key        string
+	name       string
+	afterNudge func() // is called after each nudge
+	log        *zap.Logger
 
 	mu      sync.Mutex
 	running bool
 	wanted  int // the highest number of a nudge that somebody waits for
-	last    nudged
+	last    nudgeTimes
 	begun   int // nudges, so far
 	ended   int
-	past    [maxNudged]nudged // of those that have worked, in a ring
+	past    [maxNudged]nudgeTimes // of those that have worked, in a ring
 	worked  int
 }
 
-// nudged says when a nudge was made, by the broker's clock as the worker knows it, which is never ahead.
-type nudged struct{ begun, ended time.Time }
+// nudgeTimes says when a nudge was made, by the broker's clock as the worker knows it, which is never ahead.
+type nudgeTimes struct{ begun, ended time.Time }
 
 // want asks for a nudge that begins after the instant due, and returns its number.
 func (n *nudger) want(ctx context.Context, due time.Time) int {
@@ -90,7 +90,7 @@ func (n *nudger) run(ctx context.Context) {
 			return
 		}
 		n.begun++
-		n.last = nudged{begun: n.w.clock.now()}
+		n.last = nudgeTimes{begun: n.w.clock.now()}
 		n.mu.Unlock()
 
 		again := time.Now().Add(nudgeEvery)
@@ -106,7 +106,7 @@ func (n *nudger) run(ctx context.Context) {
 			n.worked++
 		}
 		n.mu.Unlock()
-		n.over()
+		n.afterNudge()
 		select {
 		case <-time.After(time.Until(again)):
 		case <-ctx.Done():
@@ -118,7 +118,7 @@ func (n *nudger) run(ctx context.Context) {
 func (n *nudger) nudge(ctx context.Context) error {
 	r, err := n.w.cfg.Links.BareReceiver(ctx, n.name, nil)
 	if link.Condition(err) == link.ConditionNotAllowed {
-		n.w.facts.learn(n.key, func(f *fact) { f.sessions = true })
+		n.w.states.update(n.key, func(f *entityState) { f.sessions = true })
 	}
 	if err == nil {
 		_, err = n.w.nudgeOver(ctx, r)

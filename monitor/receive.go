@@ -113,7 +113,7 @@ func (w *Worker) takeRoom(ctx context.Context, n int, wait bool) (taken int, err
 // retire ends the receiving over a link. When the worker stops it takes back the credit
 // and gives back what came for it meanwhile, so that another worker gets it at once; the link
 // stays open for the settlement of what is in hand. Otherwise the link is closed: what is in
-// hand comes back when its lock lapses, and is settled then without being told again.
+// hand comes back when its lock lapses, and is settled then without being notified again.
 func (w *Worker) retire(ctx, work context.Context, r *link.Receiver, cause error) error {
 	if ctx.Err() == nil {
 		r.Close(work)

@@ -49,7 +49,7 @@ func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *link.Re
 		registry := prometheus.NewRegistry()
 		w := &Worker{metrics: newMetrics(registry, operations.New(registry), nil)}
 		e := &entity{w: w, key: "orders", name: "orders"}
-		e.work = view{links: links, path: "orders", metrics: w.metrics, memory: &e.memory}
+		e.work = view{links: links, path: "orders", metrics: w.metrics, seen: &e.seen}
 		t.Cleanup(func() { e.work.close(t.Context()) })
 		act(t, e, r, func(operation string) (sum float64) {
 			families, err := registry.Gather()
@@ -77,9 +77,9 @@ func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
 		if err != nil || len(page) != 10 {
 			t.Fatalf("%d messages wait, %v, want 10", len(page), err)
 		}
-		s := scan{e: e, r: r, ours: map[seat]*watch{}, last: page[2].SequenceNumber}
+		s := scan{e: e, r: r, ours: map[identity]*watch{}, last: page[2].SequenceNumber}
 		for _, m := range page[1:3] {
-			s.ours[seatOf(m)] = &watch{}
+			s.ours[identityOf(m)] = &watch{}
 		}
 		s.settling.SetLimit(maxSettling)
 		if err := r.Grant(10); err != nil {
@@ -121,8 +121,8 @@ func TestWhereNumbersSayNothingAllIsRead(t *testing.T) {
 		if err != nil || len(page) != 10 {
 			t.Fatalf("%d messages wait, %v, want 10", len(page), err)
 		}
-		byNumber := &want{seat: seatOf(page[6])}
-		nowhere := &want{seat: seat{1000, page[6].EnqueuedTime.UnixMilli()}}
+		byNumber := &want{identity: identityOf(page[6])}
+		nowhere := &want{identity: identity{1000, page[6].EnqueuedTime.UnixMilli()}}
 		if err := e.work.readAll(t.Context(), []*want{byNumber, nowhere}, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -4,13 +4,13 @@ package monitor
 
 import "overdue/alert"
 
-// sinks are who is told, all of one configuration. They do not change; others take their place.
+// sinks are who is notified, all of one configuration. They do not change; others take their place.
 type sinks struct {
 	alerters []alert.Alerter
 	groups   map[string]*alert.Groups // of alerters, by name
 }
 
-// SetAlerters has all told from now on, in the place of those before. Events that are being told go on to whom they were
+// SetAlerters has all told from now on, in the place of those before. Events that are being notified go on to whom they were
 // meant for. Groups that are not among all any more are closed; SetAlerters returns when they are, after some seconds at
 // most. It is for one caller at a time.
 func (w *Worker) SetAlerters(all []alert.Alerter) {
@@ -22,7 +22,7 @@ func (w *Worker) SetAlerters(all []alert.Alerter) {
 			continue
 		}
 		next.groups[g.Name()] = g
-		if before == nil || before.groups[g.Name()] != g { // those that stay may be telling of a page just now
+		if before == nil || before.groups[g.Name()] != g { // those that stay may be notification of a page just now
 			g.Told(func(err error) { w.metrics.alert(g.Name(), err) })
 		}
 	}

@@ -15,18 +15,18 @@ import (
 )
 
 // errNoSlots: nobody writes companions of kind slot for such an entity.
-var errNoSlots = errors.New("companions of kind slot are for queues whose messages are numbered in the order in which they come")
+var errNoSlots = errors.New("slot companions need an entity with ordered sequence numbers, so neither a topic nor a partitioned entity")
 
-// window is a stretch of enqueued-times, both ends included, in which messages of slots are found.
+// window is a time range of enqueued-times, both ends included, in which messages of slots are found.
 type window struct {
 	from, until time.Time
 	slots       []*watch // whose messages these are, by when they end
 }
 
-// unfold replaces the watches over slots by watches over the messages that are found in their windows: those that are
+// searchSlots replaces the watches over slots by watches over the messages that are found in their windows: those that are
 // still on the work queue, and those that are dead letters and not told yet. From there on they are like any other.
 // What is found nowhere was received in time.
-func (e *entity) unfold(ctx context.Context, due []*watch) ([]*watch, error) {
+func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error) {
 	var slots []*watch
 	rest := slices.DeleteFunc(slices.Clone(due), func(wt *watch) bool {
 		if wt.slot == nil {
@@ -38,157 +38,157 @@ func (e *entity) unfold(ctx context.Context, due []*watch) ([]*watch, error) {
 	if len(slots) == 0 {
 		return due, nil
 	}
-	if e.traits.topic || e.traits.partitioned {
+	if e.settings.topic || e.settings.partitioned {
 		for _, wt := range slots {
-			wt.held.refuse(ctx, reasonMalformed, errNoSlots.Error())
+			wt.companion.refuse(ctx, reasonMalformed, errNoSlots.Error())
 		}
 		return rest, nil
 	}
-	known := map[seat]bool{}
+	known := map[identity]bool{}
 	for _, list := range [][]*watch{e.watches, e.waiting.watches, rest} {
 		for _, wt := range list {
-			known[wt.want.seat] = true
+			known[wt.want.identity] = true
 		}
 	}
 	windows := windowsOf(slots)
 	var found []*watch
 	for i := range windows {
-		u := unfolding{window: &windows[i], e: e, rest: rest, known: known}
+		u := slotSearch{window: &windows[i], e: e, rest: rest, known: known}
 		err := u.read(ctx)
 		found = append(found, u.found...)
 		if err != nil {
-			e.abandonFound(ctx, found)
+			e.dropFound(ctx, found)
 			return due, err
 		}
 	}
-	e.shelf.clear(windows, e.traits.Settings)
+	e.ranges.clear(windows, e.settings.Settings)
 	for _, wt := range slots {
-		wt.held.done(ctx, nil)
+		wt.companion.done(ctx, nil)
 	}
 	return append(rest, found...), nil
 }
 
-// An unfolding finds the messages of the slots of one window. The rest of the watches of the pass takes from the same pages what it
+// An slotSearch finds the messages of the slots of one window. The rest of the watches of the pass takes from the same pages what it
 // names: such a message may belong to one of the slots as well, and would be looked for again, in vain.
-type unfolding struct {
+type slotSearch struct {
 	*window
 	e     *entity
 	rest  []*watch
-	known map[seat]bool // the messages that have watches
+	known map[identity]bool // the messages that have watches
 	found []*watch
 
 	names  map[string][]*want // of the rest, where is being read
 	choose chooser            // for these
 }
 
-// seek has what is read from now on given to these wants first.
-func (u *unfolding) seek(wants []*want, suits func(*link.Message) bool) {
+// assignFirst has what is read from now on given to these wants first.
+func (u *slotSearch) assignFirst(wants []*want, suits func(*link.Message) bool) {
 	u.names = byMessageID(wants)
 	if len(wants) == 0 {
 		return // and nobody chooses
 	}
 	choose := u.e.chooser(suits)
 	u.choose = func(n *want, m *link.Message) bool {
-		if u.known[seatOf(m)] || !choose(n, m) {
+		if u.known[identityOf(m)] || !choose(n, m) {
 			return false
 		}
-		u.known[seatOf(m)] = true
+		u.known[identityOf(m)] = true
 		return true
 	}
 }
 
-// alive gives m, which waits on the work queue, to whom it belongs.
-func (u *unfolding) alive(m *link.Message) {
+// present gives m, which waits on the work queue, to whom it belongs.
+func (u *slotSearch) present(m *link.Message) {
 	if match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
 	if slot, life := u.slotOf(u.e, m, u.known); slot != nil {
-		u.found = append(u.found, slot.adopt(m, life, u.known))
+		u.found = append(u.found, slot.watchOver(m, life, u.known))
 	}
 }
 
-// buried gives m, a dead letter, to whom it belongs. One that is being told is adopted too: this companion may be all that is left of it.
-func (u *unfolding) buried(m *link.Message) {
+// deadLettered gives m, a dead letter, to whom it belongs. One that is being notified is adopted too: this companion may be all that is left of it.
+func (u *slotSearch) deadLettered(m *link.Message) {
 	if match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
-	if slot, life := u.slotOf(u.e, m, u.known); slot != nil && expired(m) && !u.e.w.told.over(u.e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
-		wt := slot.adopt(m, life, u.known)
+	if slot, life := u.slotOf(u.e, m, u.known); slot != nil && expired(m) && !u.e.w.notified.isFinal(u.e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+		wt := slot.watchOver(m, life, u.known)
 		wt.missed = u.e.missed(wt, m)
 		u.found = append(u.found, wt)
 	}
 }
 
 // read looks through the window: first the work queue, then the dead letters, so that what moves meanwhile is not missed.
-func (u *unfolding) read(ctx context.Context) error {
+func (u *slotSearch) read(ctx context.Context) error {
 	e := u.e
 	named := e.namedIn(u.window, u.rest)
-	u.seek(named, nil)
-	noted := map[seat]bool{} // what was seen on the work queue before
-	if err := e.waitingIn(ctx, u.window, u.alive, func(m shelved) {
+	u.assignFirst(named, nil)
+	noted := map[identity]bool{} // what was seen on the work queue before
+	if err := e.waitingIn(ctx, u.window, u.present, func(m cachedMessage) {
 		if slot, _ := u.slotOf(e, m.message(), u.known); slot != nil {
-			noted[seat{m.number, m.enqueued}] = true
+			noted[identity{m.number, m.enqueued}] = true
 		}
 	}); err != nil {
 		return err
 	}
 	e.identify(named...)
-	nudged := e.recalling(u.rest)
-	u.seek(nudged.wants, e.untold)
+	nudged := e.deadLetterSearchFor(u.rest)
+	u.assignFirst(nudged.wants, e.notNotified)
 	if err := e.dead.between(ctx, u.from, u.until, func(m *link.Message) {
-		delete(noted, seatOf(m))
-		u.buried(m)
+		delete(noted, identityOf(m))
+		u.deadLettered(m)
 	}); err != nil {
 		return err
 	}
-	if err := e.recalled(ctx, nudged, func(n *want) bool { return n.found != nil || n.number == 0 && u.covers(n) }); err != nil {
+	if err := e.tookDeadLetters(ctx, nudged, func(n *want) bool { return n.found != nil || n.number == 0 && u.covers(n) }); err != nil {
 		return err
 	}
-	return u.readNoted(ctx, slices.SortedFunc(maps.Keys(noted), func(a, b seat) int { return cmp.Compare(a.number, b.number) }))
+	return u.readCached(ctx, slices.SortedFunc(maps.Keys(noted), func(a, b identity) int { return cmp.Compare(a.number, b.number) }))
 }
 
-// readNoted looks for what was seen on the work queue before, and is no dead letter. A consumer has it, or has had it.
-func (u *unfolding) readNoted(ctx context.Context, seats []seat) error {
+// readCached looks for what was seen on the work queue before, and is no dead letter. A consumer has it, or has had it.
+func (u *slotSearch) readCached(ctx context.Context, seats []identity) error {
 	if len(seats) == 0 {
 		return nil
 	}
 	e := u.e
 	var left, gone []*want
 	for _, at := range seats {
-		left = append(left, &want{seat: at})
+		left = append(left, &want{identity: at})
 	}
 	if err := e.work.findNumbered(ctx, left, nil); err != nil {
 		return err
 	}
 	named := e.namedIn(u.window, u.rest)
-	u.seek(named, nil)
+	u.assignFirst(named, nil)
 	for _, n := range left {
 		if n.found == nil {
 			gone = append(gone, n)
 		} else {
-			u.alive(n.found)
+			u.present(n.found)
 		}
 	}
 	e.identify(named...)
 	if err := e.dead.findNumbered(ctx, gone, nil); err != nil {
 		return err
 	}
-	u.seek(nil, nil) // the others that are named are looked for by name
+	u.assignFirst(nil, nil) // the others that are named are looked for by name
 	for _, n := range gone {
 		if n.found != nil { // given back and moved in the meantime
-			u.buried(n.found)
+			u.deadLettered(n.found)
 		}
 	}
 	return nil
 }
 
-// namedIn prepares a look for those of the watches whose messages are known by name alone, and may lie in the window.
+// namedIn prepares a check for those of the watches whose messages are known by name alone, and may lie in the window.
 func (e *entity) namedIn(w *window, watches []*watch) (named []*want) {
 	for _, wt := range watches {
-		if wt.missed != nil || wt.want.number != 0 || wt.gathers() {
+		if wt.missed != nil || wt.want.number != 0 || wt.standsForMany() {
 			continue
 		}
-		if n := e.seeking(wt); !n.until.Before(w.from) && !n.from.After(w.until) {
+		if n := e.wantOf(wt); !n.until.Before(w.from) && !n.from.After(w.until) {
 			named = append(named, n)
 		}
 	}
@@ -207,10 +207,10 @@ func byMessageID(wants []*want) map[string][]*want {
 // covers reports whether all that fits n lies in the window.
 func (w *window) covers(n *want) bool { return !n.from.Before(w.from) && !n.until.After(w.until) }
 
-// abandonFound ends the watches of an unfolding that failed: it is made again.
-func (e *entity) abandonFound(ctx context.Context, found []*watch) {
+// dropFound ends the watches of an unfolding that failed: it is repeated.
+func (e *entity) dropFound(ctx context.Context, found []*watch) {
 	for _, wt := range found {
-		wt.held.done(ctx, nil)
+		wt.companion.done(ctx, nil)
 	}
 }
 
@@ -230,7 +230,7 @@ func windowsOf(slots []*watch) []window {
 	merged := all[:1]
 	for _, w := range all[1:] {
 		last := &merged[len(merged)-1]
-		if w.from.After(last.until.Add(stampGrain)) {
+		if w.from.After(last.until.Add(stampPrecision)) {
 			merged = append(merged, w)
 			continue
 		}
@@ -247,11 +247,11 @@ func windowsOf(slots []*watch) []window {
 
 // slotOf is the watch over the slot that m belongs to, with the time to live for which; nil if it is of none of w, or has a watch.
 // What belongs to another slot has a companion of its own; a message without an end is not ours.
-func (w *window) slotOf(e *entity, m *link.Message, known map[seat]bool) (*watch, time.Duration) {
-	if known[seatOf(m)] {
+func (w *window) slotOf(e *entity, m *link.Message, known map[identity]bool) (*watch, time.Duration) {
+	if known[identityOf(m)] {
 		return nil, 0
 	}
-	return w.slotFor(m, e.traits.Settings)
+	return w.slotFor(m, e.settings.Settings)
 }
 
 // slotFor is slotOf for a message with such stamps, whoever is over it. A slot stands for the times to live that were stated when it was
@@ -295,10 +295,10 @@ func (w *window) slotEndingAt(t time.Time, will func(*scheduler.Companion) bool)
 	return nil
 }
 
-// adopt makes a watch over m, which belongs to the slot of wt with that time to live.
-func (wt *watch) adopt(m *link.Message, life time.Duration, known map[seat]bool) *watch {
-	known[seatOf(m)] = true
-	wt.held.add(1) // its companion is completed when the message is seen to
+// watchOver makes a watch over m, which belongs to the slot of wt with that time to live.
+func (wt *watch) watchOver(m *link.Message, life time.Duration, known map[identity]bool) *watch {
+	known[identityOf(m)] = true
+	wt.companion.add(1) // its companion is completed when the message is seen to
 	stated := "ttl"
 	if m.TimeToLive == 0 {
 		stated = "default"
@@ -308,7 +308,7 @@ func (wt *watch) adopt(m *link.Message, life time.Duration, known map[seat]bool)
 			MessageID: m.MessageID, Sent: m.EnqueuedTime, From: m.EnqueuedTime, Until: m.EnqueuedTime,
 			Deadline: m.EnqueuedTime.Add(life), Within: life, Stated: stated, Once: true,
 		},
-		held: wt.held, since: wt.since, next: wt.next, nudge: wt.nudge, waits: wt.waits, recalled: true, want: want{seat: seatOf(m)},
+		companion: wt.companion, since: wt.since, next: wt.next, nudge: wt.nudge, awaitsNudge: wt.awaitsNudge, deadLetterSought: true, want: want{identity: identityOf(m)},
 	}
 }
 
@@ -334,7 +334,7 @@ func (v *view) between(ctx context.Context, from, until time.Time, see func(*lin
 func (v *view) betweenNumbers(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
 	// Mostly the queue is short, or the window lies right behind what was read last: then one page tells.
 	var at int64
-	marks, err := v.landmarks(ctx)
+	marks, err := v.provenIndex(ctx)
 	if err != nil {
 		return err
 	}

@@ -14,12 +14,12 @@ import (
 func TestAMessageOfASlotIsAdoptedOnce(t *testing.T) {
 	e, wt, _ := absent()
 	wt.slot = &scheduler.Companion{Kind: scheduler.KindSlot, SlotEnd: noon.Add(time.Minute), Lives: []time.Duration{time.Minute}}
-	u := unfolding{window: &window{noon.Add(-time.Second), noon, []*watch{wt}}, e: e, known: map[seat]bool{}}
+	u := slotSearch{window: &window{noon.Add(-time.Second), noon, []*watch{wt}}, e: e, known: map[identity]bool{}}
 	m := message(func(m *link.Message) { m.TimeToLive = time.Minute })
-	u.alive(m)
-	u.alive(m)
-	u.alive(message(func(m *link.Message) { m.TimeToLive, m.SequenceNumber = time.Hour, 8 }))
-	if len(u.found) != 1 || u.found[0].want.seat != seatOf(m) || wt.held.open != 3 {
-		t.Errorf("%d watches were made, %d are open, want one more over the message", len(u.found), wt.held.open)
+	u.present(m)
+	u.present(m)
+	u.present(message(func(m *link.Message) { m.TimeToLive, m.SequenceNumber = time.Hour, 8 }))
+	if len(u.found) != 1 || u.found[0].want.identity != identityOf(m) || wt.companion.open != 3 {
+		t.Errorf("%d watches were made, %d are open, want one more over the message", len(u.found), wt.companion.open)
 	}
 }

@@ -38,9 +38,9 @@ const yieldTime = 50 * time.Millisecond
 // claimRoom is for how many items at most a worker takes room while there may be none.
 const claimRoom = creditWindow
 
-// claim takes companions from the store until ctx ends. Nothing is due before the broker's clock is known: by our own
-// it might be looked at early, again and again.
-func (w *Worker) claim(ctx, work context.Context) {
+// claimFromStore takes companions from the store until ctx ends. Nothing is due before the broker's clock is known: by our own
+// it might be checked early, again and again.
+func (w *Worker) claimFromStore(ctx, work context.Context) {
 	select {
 	case <-w.cfg.Scheduler.Measured():
 	case <-ctx.Done():
@@ -48,7 +48,7 @@ func (w *Worker) claim(ctx, work context.Context) {
 	}
 	renewing, stop := context.WithCancel(work)
 	defer stop()
-	w.running.Go(func() { w.renew(renewing) })
+	w.running.Go(func() { w.renewClaims(renewing) })
 	for down := false; ctx.Err() == nil; {
 		n, err := w.takeRoom(ctx, claimRoom, true)
 		if err != nil {
@@ -68,7 +68,7 @@ func (w *Worker) claim(ctx, work context.Context) {
 		w.attached.Store(err == nil)
 		if (err != nil) != down {
 			down = err != nil
-			w.tellStore(err)
+			w.logStore(err)
 		}
 		if w.yielding.take() {
 			wait += yieldTime
@@ -81,7 +81,7 @@ func (w *Worker) claim(ctx, work context.Context) {
 	}
 }
 
-func (w *Worker) tellStore(err error) {
+func (w *Worker) logStore(err error) {
 	if err != nil {
 		w.log.Warn("companion store unreachable", zap.Error(err))
 	} else {
@@ -89,8 +89,8 @@ func (w *Worker) tellStore(err error) {
 	}
 }
 
-// renew keeps what is in hand.
-func (w *Worker) renew(ctx context.Context) {
+// renewClaims keeps what is in hand.
+func (w *Worker) renewClaims(ctx context.Context) {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	for {
@@ -100,7 +100,7 @@ func (w *Worker) renew(ctx context.Context) {
 			return
 		}
 		if err := w.cfg.Store.Renew(ctx); err != nil && ctx.Err() == nil {
-			w.log.Debug("companions not renewed, they may come to others", zap.Error(err))
+			w.log.Debug("companion leases not renewed, other workers may take them", zap.Error(err))
 		}
 	}
 }

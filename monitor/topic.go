@@ -41,40 +41,40 @@ func (e *entity) asOf(due []*watch) time.Time {
 	return since
 }
 
-// spread hands the watches of a topic to its subscriptions. Each has a copy of the message, or has none because its
+// spreadToSubscriptions hands the watches of a topic to its subscriptions. Each has a copy of the message, or has none because its
 // rules did not take it, and each copy is a message of its own: with its number, its time to live, and its dead-letter
 // queue. A copy that was never there looks like one that was received in time.
-func (e *entity) spread(ctx context.Context, due []*watch) {
-	subscriptions := e.traits.subscriptions
+func (e *entity) spreadToSubscriptions(ctx context.Context, due []*watch) {
+	subscriptions := e.settings.subscriptions
 	for _, wt := range due {
 		switch {
 		case wt.missed != nil:
-			e.w.tell(ctx, e.name, wt)
+			e.w.notify(ctx, e.name, wt)
 			continue
 		case len(subscriptions) == 0:
-			wt.held.done(ctx, nil)
+			wt.companion.done(ctx, nil)
 			continue
 		case len(subscriptions) > maxSpread || e.w.watching.Load() > maxWatching:
-			e.spreadAnew(ctx, wt)
+			e.spreadByCompanions(ctx, wt)
 			continue
 		}
-		wt.held.add(len(subscriptions) - 1)
+		wt.companion.add(len(subscriptions) - 1)
 		for _, name := range subscriptions {
-			copied := &watch{ref: wt.ref, held: wt.held, since: wt.since, next: time.Now(), hops: wt.hops}
+			copied := &watch{ref: wt.ref, companion: wt.companion, since: wt.since, next: time.Now(), hops: wt.hops}
 			e.w.route(ctx, subscriptionPath(e.name, name), copied)
 		}
 	}
-	e.log.Debug("handed to the subscriptions", zap.Int("messages", len(due)), zap.Int("subscriptions", len(subscriptions)))
+	e.log.Debug("companions handed to subscriptions", zap.Int("messages", len(due)), zap.Int("subscriptions", len(subscriptions)))
 }
 
-// spreadAnew has a companion written for each subscription.
-func (e *entity) spreadAnew(ctx context.Context, wt *watch) {
-	wt.held.add(len(e.traits.subscriptions) - 1)
+// spreadByCompanions has a companion written for each subscription.
+func (e *entity) spreadByCompanions(ctx context.Context, wt *watch) {
+	wt.companion.add(len(e.settings.subscriptions) - 1)
 	now := e.w.clock.now()
-	for _, name := range e.traits.subscriptions {
-		wt.held.done(ctx, &scheduler.Companion{
+	for _, name := range e.settings.subscriptions {
+		wt.companion.done(ctx, &scheduler.Companion{
 			Kind: scheduler.KindEach, Entity: subscriptionPath(e.name, name), Due: now,
-			References: []scheduler.Reference{wt.ref}, Attempt: wt.held.companion.Attempt,
+			References: []scheduler.Reference{wt.ref}, Attempt: wt.companion.content.Attempt,
 		})
 	}
 }

@@ -26,23 +26,23 @@ const peekTime = 30 * time.Second
 const partitionAt = 48
 
 // errPartitioned says that it has just been noticed, so that whoever seeks begins anew.
-var errPartitioned = errors.New("the entity is partitioned, which nobody has told")
+var errPartitioned = errors.New("the entity is partitioned")
 
 // view peeks at one queue, or at its dead-letter queue. It is for one goroutine.
 type view struct {
-	links   *link.Namespace
-	path    string // of the queue or sub-queue
-	metrics *metrics
-	peeker  *link.Peeker           // nil until the next peek
-	cursor  bool                   // numbers say nothing of the time: what is not where its number says is looked for everywhere
-	marks   landmarks              // used by way of landmarks, which proves them
-	proven  time.Time              // by our clock: when that was last
-	remade  func(noticedBy string) // is told when it reads another queue of that name than before; nil: nobody wants to know
-	memory  *memory
-	latest  letter // the dead letter that has expired last, of those that were seen
-	peeks   int    // so far
-	limited bool   // left counts
-	left    int    // peeks until errCostly
+	links       *link.Namespace
+	path        string // of the queue or sub-queue
+	metrics     *metrics
+	peeker      *link.Peeker           // nil until the next peek
+	cursor      bool                   // numbers say nothing of the time: what is not where its number says is looked for everywhere
+	index       sequenceIndex          // used by way of index points, which proves them
+	proven      time.Time              // by our clock: when that was last
+	recreated   func(noticedBy string) // is notified when it reads another queue of that name than before; nil: nobody wants to know
+	seen        *seenIDs
+	lastExpired seenDeadLetter // the dead letter that has expired last, of those that were seen
+	peeks       int            // so far
+	limited     bool           // left counts
+	left        int            // peeks until errCostly
 }
 
 // peek brings up to n messages from sequence number from on. An empty page means that
@@ -51,7 +51,7 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*link.Message, er
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
 	if v.limited && v.left == 0 {
-		return nil, errCostly
+		return nil, errTooManyPeeks
 	}
 	if err := v.open(ctx); err != nil {
 		return nil, err
@@ -73,36 +73,36 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*link.Message, er
 			return nil, fmt.Errorf("monitor: peek at %s from %d brought number %d", v.path, from, m.SequenceNumber)
 		}
 		if !pending(m) { // it gets another number when it is activated
-			v.memory.add(m.MessageID, seatOf(m))
+			v.seen.add(m.MessageID, identityOf(m))
 		}
-		if at := m.EnqueuedTime.Add(m.TimeToLive); m.DeadLetterReason == reasonExpired && m.TimeToLive > 0 && at.After(v.latest.expired) {
-			v.latest = letter{seatOf(m), at}
+		if at := m.EnqueuedTime.Add(m.TimeToLive); m.DeadLetterReason == reasonExpired && m.TimeToLive > 0 && at.After(v.lastExpired.expired) {
+			v.lastExpired = seenDeadLetter{identityOf(m), at}
 		}
 	}
 	if len(page) > 0 && !v.cursor {
 		for _, m := range []*link.Message{page[0], page[len(page)-1]} {
-			v.marks.add(mark{m.SequenceNumber, m.EnqueuedTime})
+			v.index.add(indexPoint{m.SequenceNumber, m.EnqueuedTime})
 		}
 	}
 	return page, nil
 }
 
-// letterAge is how long ago a dead letter has expired at most that tells whether dead letters stay where they are.
-const letterAge = 10 * time.Second
+// deadLetterAge is how long ago a dead letter has expired at most that tells whether dead letters stay where they are.
+const deadLetterAge = 10 * time.Second
 
-// letter is a dead letter with a time to live of its own.
-type letter struct {
-	seat    seat
+// seenDeadLetter is a dead letter with a time to live of its own.
+type seenDeadLetter struct {
+	seat    identity
 	expired time.Time
 }
 
-// freshLetter is the dead letter that was seen and has expired last, zero if that was long before now, or its entity has ended its life
+// recentDeadLetter is the dead letter that was seen and has expired last, zero if that was long before now, or its entity has ended its life
 // before its time.
-func (v *view) freshLetter(now time.Time) seat {
-	if now.Sub(v.latest.expired).Abs() > letterAge {
-		return seat{}
+func (v *view) recentDeadLetter(now time.Time) identity {
+	if now.Sub(v.lastExpired.expired).Abs() > deadLetterAge {
+		return identity{}
 	}
-	return v.latest.seat
+	return v.lastExpired.seat
 }
 
 // limit bounds the peeks that follow; negative: it does not.

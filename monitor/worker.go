@@ -40,8 +40,8 @@ type Config struct {
 	Registerer prometheus.Registerer // nil: none
 	Operations *operations.Counter   // nil: they are not counted
 	Deadlines  *operations.Deadlines // nil: made and registered here
-	Told       Told                  // nil: other processes are not asked
-	Adopt      []Adoption            // whose messages get companions although they came through no door
+	Notified   Notified              // nil: other processes are not asked
+	Adopt      []Adoption            // whose messages get companions although they came through no endpoint
 }
 
 // Settings is what an operator says of an entity. The zero value means nothing.
@@ -66,33 +66,33 @@ const (
 // A Worker honours the companions of one monitor queue. Any number of workers may
 // share it: each companion is locked by one of them at a time.
 type Worker struct {
-	cfg     Config
-	log     *zap.Logger
-	metrics *metrics
-	clock   brokerClock
-	told    toldEvents
-	sinks   atomic.Pointer[sinks]
-	facts   facts
+	cfg      Config
+	log      *zap.Logger
+	metrics  *metrics
+	clock    brokerClock
+	notified notifiedEvents
+	sinks    atomic.Pointer[sinks]
+	states   entityStates
 
 	attached atomic.Bool
 	outage   outage
 	watching atomic.Int64 // watches that are not done
 
-	mu            sync.Mutex
-	stopping      bool
-	sweeps        map[string]sweeping // of what is adopted, by lower-case name
-	sweepsChanged chan struct{}       // one token: SetAdopted was called
-	entities      map[string]*entity  // by lower-case path; each has a goroutine while it is in the map
-	room          chan struct{}       // one token for each companion in hand
-	running       sync.WaitGroup      // entities, tellers and settlements
-	last          *link.Receiver      // the link that was open when the worker was stopped; of Run's goroutine
-	yielding      yielding            // of Run's goroutine
+	mu               sync.Mutex
+	stopping         bool
+	adoptions        map[string]adoption // of what is adopted, by lower-case name
+	adoptionsChanged chan struct{}       // one token: SetAdopted was called
+	entities         map[string]*entity  // by lower-case path; each has a goroutine while it is in the map
+	room             chan struct{}       // one token for each companion in hand
+	running          sync.WaitGroup      // entities, tellers and settlements
+	last             *link.Receiver      // the link that was open when the worker was stopped; of Run's goroutine
+	yielding         yielding            // of Run's goroutine
 }
 
 // New makes a Worker. Run starts it.
 func New(cfg Config) (*Worker, error) {
 	if cfg.Links == nil || cfg.Scheduler == nil || cfg.MonitorQueue == "" {
-		return nil, errors.New("monitor: links, a scheduler and the name of the monitor queue are needed")
+		return nil, errors.New("monitor: Config needs Links, Scheduler and MonitorQueue")
 	}
 	if cfg.Settings == nil {
 		cfg.Settings = func(context.Context, string) Settings { return Settings{} }
@@ -102,7 +102,7 @@ func New(cfg Config) (*Worker, error) {
 	}
 	w := &Worker{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Operations, cfg.Deadlines),
-		entities: map[string]*entity{}, sweepsChanged: make(chan struct{}, 1), room: make(chan struct{}, maxHeld),
+		entities: map[string]*entity{}, adoptionsChanged: make(chan struct{}, 1), room: make(chan struct{}, maxHeld),
 	}
 	w.SetAlerters(cfg.Alerters)
 	w.SetAdopted(cfg.Adopt)
@@ -118,9 +118,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	// Work in hand outlives ctx by the grace.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
-	w.running.Go(func() { w.runSweeps(ctx) })
+	w.running.Go(func() { w.runAdoptions(ctx) })
 	if w.cfg.Store != nil {
-		w.claim(ctx, work)
+		w.claimFromStore(ctx, work)
 		w.stop(work, stopWork)
 		return nil
 	}
@@ -155,7 +155,7 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // crowded reports whether so many companions are in hand that those that only wait should make
-// room: else messages that consumers hold would keep others from being looked at.
+// room: else messages that consumers hold would keep others from being checked.
 func (w *Worker) crowded() bool { return len(w.room) > maxHeld/2+creditWindow }
 
 // take hands a companion to the goroutine of its entity. What cannot be read goes to the
@@ -166,19 +166,19 @@ func (w *Worker) take(work context.Context, l lease) {
 	case digestType:
 		w.digest(work, l)
 		return
-	case sweepType:
-		w.sweep(work, l)
+	case adoptNoteType:
+		w.adoptPass(work, l)
 		return
 	}
 	c, err := scheduler.ParseCompanion(l.body())
-	h := &held{w: w, lease: l, companion: c, until: holdUntil(l, w.clock.now())}
+	h := &companion{w: w, lease: l, content: c, until: holdUntil(l, w.clock.now())}
 	if err != nil {
 		w.log.Warn("companion refused", zap.String("message_id", l.id()), zap.Error(err))
 		// A flood of them must not keep the good ones waiting.
 		w.running.Go(func() { h.deadLetter(work, reasonMalformed, err.Error()) })
 		return
 	}
-	watches := h.split()
+	watches := h.newWatches()
 	w.metrics.outstanding(c.Entity, len(c.References))
 	w.route(work, c.Entity, watches...)
 }
@@ -195,7 +195,7 @@ func (w *Worker) route(work context.Context, path string, watches ...*watch) {
 		w.running.Go(func() { e.run(work) })
 	}
 	e.inbox = append(e.inbox, watches...)
-	if e.nudges.Load() { // here, since e may be busy with a pass
+	if e.nudgesFirst.Load() { // here, since e may be busy with a pass
 		for _, wt := range watches {
 			e.nudgeFor(work, wt)
 		}

@@ -141,7 +141,7 @@ func (p *process) shareTellings(shared *redisstore.Store, c *monitor.Config) (vi
 	if shared == nil {
 		return func(*monitor.Worker) {}
 	}
-	c.Told, p.pages = shared.Told(), shared.Pages()
+	c.Notified, p.pages = shared.Told(), shared.Pages()
 	gauges := func(name, help string) *prometheus.GaugeVec {
 		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"entity"})
 		p.registry.MustRegister(g)

@@ -251,7 +251,7 @@ func (s *scene) startMonitor() (stop func()) {
 		}
 	}
 	if s.shared != nil {
-		cfg.Told = s.shared().Told()
+		cfg.Notified = s.shared().Told()
 	}
 	w, err := monitor.New(cfg)
 	if err != nil {

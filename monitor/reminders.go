@@ -11,9 +11,9 @@ import (
 	"overdue/scheduler"
 )
 
-// Beside its deadline a message may have moments at which somebody is told that it is still there: some while before the
+// Beside its deadline a message may have reminders at which somebody is notified that it is still there: some while before the
 // deadline, and when it should have been completed. Nothing is done to it then. One companion sees to all of them: it
-// rings for the first, and is written anew for the next.
+// becomes due for the first, and is rewritten for the next.
 //
 // A peek cannot tell who holds a message. So a warning says that the message is not settled, and whether it is set aside;
 // not whether anybody has received it.
@@ -41,19 +41,19 @@ func completes(r *scheduler.Reference, m *link.Message) bool {
 	return !completeBy(r, m, Settings{}).IsZero()
 }
 
-// hasMoments reports whether there may be something to tell of m before its deadline.
-func (e *entity) hasMoments(r *scheduler.Reference, m *link.Message) bool {
-	return len(e.traits.WarnBefore) > 0 || !completeBy(r, m, e.traits.Settings).IsZero()
+// hasReminders reports whether there may be something to tell of m before its deadline.
+func (e *entity) hasReminders(r *scheduler.Reference, m *link.Message) bool {
+	return len(e.settings.WarnBefore) > 0 || !completeBy(r, m, e.settings.Settings).IsZero()
 }
 
-// ahead reports whether there is no deadline yet for which wt could be looked at: its companion has rung for something to
+// beforeDeadline reports whether there is no deadline yet for which wt could be checked: its companion has become due for something to
 // tell before that, or there is none.
-func (wt *watch) ahead() bool {
-	return wt.ref.Stated == scheduler.StatedComplete || wt.due().After(wt.held.w.clock.now().Add(lookAgainMin))
+func (wt *watch) beforeDeadline() bool {
+	return wt.ref.Stated == scheduler.StatedComplete || wt.due().After(wt.companion.w.clock.now().Add(checkAgainMin))
 }
 
-// firstMoment is how long after its activation a scheduled message is to be looked at.
-func firstMoment(r *scheduler.Reference, s Settings) time.Duration {
+// firstReminder is how long after its activation a scheduled message is to be checked.
+func firstReminder(r *scheduler.Reference, s Settings) time.Duration {
 	switch {
 	case len(s.WarnBefore) > 0:
 		return 0 // its stamp tells when
@@ -71,34 +71,34 @@ func (e *entity) judge(wt *watch, now time.Time) judgement {
 
 // judgeFound decides about m, which r and w stand for.
 func (e *entity) judgeFound(r *scheduler.Reference, w *want, m *link.Message, now time.Time) judgement {
-	if w.ref == nil || !w.endures(m) {
-		return judge(r, m, e.traits.Settings, now)
+	if w.ref == nil || !w.hasNoDeadline(m) {
+		return judge(r, m, e.settings.Settings, now)
 	}
 	completed := *r
 	completed.Stated = scheduler.StatedComplete
-	return judge(&completed, m, e.traits.Settings, now)
+	return judge(&completed, m, e.settings.Settings, now)
 }
 
-// announce tells what there is to tell of the message of wt, which was still there at the instant at of the broker's
+// remind tells what there is to tell of the message of wt, which was still there at the instant at of the broker's
 // clock, or later.
-func (e *entity) announce(ctx context.Context, wt *watch, at time.Time) {
+func (e *entity) remind(ctx context.Context, wt *watch, at time.Time) {
 	m, j := wt.want.found, &wt.judgement
-	if wt.slot != nil || wt.missed != nil || j.verdict == Gone || m == nil || pending(m) || !wt.vanished.IsZero() {
+	if wt.slot != nil || wt.missed != nil || j.verdict == gone || m == nil || pending(m) || !wt.disappearedAt.IsZero() {
 		return
 	}
-	at = at.Add(-stampGrain)
+	at = at.Add(-stampPrecision)
 	if !wt.ref.Incomplete && !j.completeBy.IsZero() && !j.completeBy.After(at) {
 		wt.ref.Incomplete = true
-		e.tellOf(ctx, wt, alert.TypeIncomplete, j.completeBy, 0)
+		e.notifyReminder(ctx, wt, alert.TypeIncomplete, j.completeBy, 0)
 	}
-	if before := e.reached(wt, at); j.verdict == NotDue && j.deadline.After(at) && before > 0 {
+	if before := e.reachedWarning(wt, at); j.verdict == notDue && j.deadline.After(at) && before > 0 {
 		wt.ref.Warned = before
-		e.tellOf(ctx, wt, alert.TypeNear, j.deadline, before)
+		e.notifyReminder(ctx, wt, alert.TypeNear, j.deadline, before)
 	}
 }
 
 // latest is the broker's clock, or a little before. Unlike that of the worker it is right after a time in which nothing
-// rang, where the clock has been measured, but as good as the measurement: enough for what expires nothing.
+// became due, where the clock has been measured, but as good as the measurement: enough for what expires nothing.
 func (w *Worker) latest() time.Time {
 	now := w.clock.now()
 	if measured := w.cfg.Scheduler.Now(); measured.Measured && measured.Time.Add(-measured.Uncertainty).After(now) {
@@ -111,16 +111,16 @@ func (w *Worker) latest() time.Time {
 const staleClock = time.Second
 
 // behind reports whether the instant t has passed although the worker's clock does not say so, by far: after a time in
-// which nobody was there, a companion that rang ahead of its deadline brings an old stamp. One that is written anew for t
-// rings at once, and brings the clock with it.
+// which nobody was there, a companion that became due ahead of its deadline brings an old stamp. One that is rewritten for t
+// becomes due at once, and brings the clock with it.
 func (w *Worker) behind(t time.Time) bool {
 	latest := w.latest()
 	return latest.After(t.Add(staleClock)) && latest.After(w.clock.now().Add(staleClock))
 }
 
-// reached is the warning that is to be told of the message of wt at the instant at: of those that are not told yet the
+// reachedWarning is the warning that is to be notified of the message of wt at the instant at: of those that are not told yet the
 // one that is nearest to its deadline. 0 = none.
-func (e *entity) reached(wt *watch, at time.Time) (nearest time.Duration) {
+func (e *entity) reachedWarning(wt *watch, at time.Time) (nearest time.Duration) {
 	e.warnings(wt, func(before time.Duration, when time.Time) {
 		if !when.After(at) && (nearest == 0 || before < nearest) {
 			nearest = before
@@ -136,7 +136,7 @@ func (e *entity) warnings(wt *watch, each func(before time.Duration, when time.T
 	if m == nil || deadline.IsZero() {
 		return
 	}
-	for _, before := range e.traits.WarnBefore {
+	for _, before := range e.settings.WarnBefore {
 		when := deadline.Add(-before)
 		if told := wt.ref.Warned > 0 && wt.ref.Warned <= before; !told && when.After(m.EnqueuedTime) {
 			each(before, when)
@@ -144,8 +144,8 @@ func (e *entity) warnings(wt *watch, each func(before time.Duration, when time.T
 	}
 }
 
-// nextMoment is when there is next something to do about the message of wt, which is not due: zero when there never is.
-func (e *entity) nextMoment(wt *watch) (next time.Time) {
+// nextReminder is when there is next something to do about the message of wt, which is not due: zero when there never is.
+func (e *entity) nextReminder(wt *watch) (next time.Time) {
 	j := &wt.judgement
 	consider := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
@@ -168,20 +168,20 @@ func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
 	if by.IsZero() || wt.ref.Incomplete {
 		return wait
 	}
-	return min(wait, max(by.Add(stampGrain).Sub(e.w.clock.now()), time.Millisecond))
+	return min(wait, max(by.Add(stampPrecision).Sub(e.w.clock.now()), time.Millisecond))
 }
 
-// tellOf has an event told beside what else becomes of wt. A watch of its own sees to it, so that it is told for certain
+// notifyReminder has an event told beside what else becomes of wt. A watch of its own sees to it, so that it is notified for certain
 // and holds up nothing.
-func (e *entity) tellOf(ctx context.Context, wt *watch, eventType string, deadline time.Time, before time.Duration) {
+func (e *entity) notifyReminder(ctx context.Context, wt *watch, eventType string, deadline time.Time, before time.Duration) {
 	m := wt.want.found
-	telling := &watch{ref: wt.ref, held: wt.held, since: wt.since, missed: &scheduler.Missed{
+	telling := &watch{ref: wt.ref, companion: wt.companion, since: wt.since, missed: &scheduler.Missed{
 		Type: eventType, SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime, Deadline: deadline,
 		DeadLetteredTime: e.w.latest(), CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,
 		State: stateOf(m), WarnBeforeMs: before.Milliseconds(),
 	}}
-	wt.held.add(1)
-	e.w.tell(ctx, e.name, telling)
+	wt.companion.add(1)
+	e.w.notify(ctx, e.name, telling)
 }
 
 // States as events name them.
@@ -197,8 +197,8 @@ func stateOf(m *link.Message) string {
 	return stateActive
 }
 
-// eventOfMoment is what there is to tell about the message of wt beside that it missed its deadline.
-func (w *Worker) eventOfMoment(entity string, wt *watch) alert.Event {
+// reminderEvent is what there is to tell about the message of wt beside that it missed its deadline.
+func (w *Worker) reminderEvent(entity string, wt *watch) alert.Event {
 	m := wt.missed
 	name, subscription := splitPath(entity)
 	before := time.Duration(m.WarnBeforeMs) * time.Millisecond
@@ -218,14 +218,14 @@ func (w *Worker) eventOfMoment(entity string, wt *watch) alert.Event {
 	}
 }
 
-// ended counts what became of the deadline of a message that is gone. One that only had to be completed is counted when
+// countGone counts what became of the deadline of a message that is gone. One that only had to be completed is counted when
 // it was not.
-func (e *entity) ended(wt *watch) {
-	if wt.namesake {
+func (e *entity) countGone(wt *watch) {
+	if wt.duplicate {
 		return // the reference that it has of its own counts
 	}
 	if wt.ref.Stated == scheduler.StatedComplete && wt.ref.Incomplete {
 		return
 	}
-	e.w.metrics.verdict(e.name, e.whenGone(wt))
+	e.w.metrics.verdict(e.name, e.verdictWhenGone(wt))
 }

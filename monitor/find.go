@@ -14,8 +14,8 @@ import (
 	"overdue/scheduler"
 )
 
-// farAhead ends the window of a reference whose sender did not know the broker's clock.
-var farAhead = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+// forever ends the window of a reference whose sender did not know the broker's clock.
+var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // firstPage is the size of the first peek after a seek, and pages grow by pageGrowth: what is
 // looked for mostly stands within a few messages of its send time.
@@ -26,7 +26,7 @@ const (
 
 // want is one message that is looked for.
 type want struct {
-	seat                             // its own where it is known, else zero
+	identity                         // its own where it is known, else zero
 	hint        int64                // the number where it probably stands, else 0
 	ref         *scheduler.Reference // that it stands for
 	messageID   string               // otherwise this,
@@ -36,11 +36,11 @@ type want struct {
 	found       *link.Message
 	spare       *link.Message // would do if nothing better turns up
 
-	fit       seat      // of the first that was met of all that would do
-	namesakes bool      // others would do as well, or may
-	agreed    bool      // what was found is what a chooser has picked
-	strange   time.Time // when that was enqueued, if its own hardly was
-	upTo      time.Time // of namesakes: nothing that was enqueued later is looked for; zero = no matter
+	firstFit      identity  // of the first that was met of all that would do
+	duplicates    bool      // others would do as well, or may
+	agreed        bool      // what was found is what a chooser has picked
+	lateCandidate time.Time // when that was enqueued, if its own hardly was
+	upTo          time.Time // of duplicates: nothing that was enqueued later is looked for; zero = no matter
 }
 
 // A chooser says whether a message that matches is the one that w means, which is then w's
@@ -56,7 +56,7 @@ func (v *view) find(ctx context.Context, wants []*want, better chooser) error {
 	return v.findNamed(ctx, wants, better)
 }
 
-// position is where to look first.
+// position is where to check first.
 func (w *want) position() int64 {
 	if w.number != 0 {
 		return w.number
@@ -94,11 +94,11 @@ func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) er
 			}
 			for j := i; j < len(wants) && wants[j].position() == m.SequenceNumber; j++ {
 				switch w := wants[j]; {
-				case w.seat == seatOf(m):
+				case w.identity == identityOf(m):
 					w.found = m
 				case w.number != 0: // that one has gone with the queue that it was on, and this is another
 				case w.fits(m):
-					w.meet(m)
+					w.noteFit(m)
 					if better(w, m) {
 						w.found, w.agreed = m, true
 					}
@@ -118,18 +118,18 @@ func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) er
 // fits reports whether m has the message-id, an enqueued-time within the window, and a deadline.
 func (w *want) fits(m *link.Message) bool {
 	enqueued := m.EnqueuedTime
-	return m.MessageID == w.messageID && !enqueued.Before(w.from) && !enqueued.After(w.until) && !w.spared(m)
+	return m.MessageID == w.messageID && !enqueued.Before(w.from) && !enqueued.After(w.until) && !w.notWanted(m)
 }
 
-// spared reports whether m is not looked for, since it never becomes overdue and is another message for certain, or need not
+// notWanted reports whether m is not looked for, since it never becomes overdue and is another message for certain, or need not
 // be completed either.
-func (w *want) spared(m *link.Message) bool {
-	return w.endures(m) && (w.ref.Stated != "default" || !completes(w.ref, m))
+func (w *want) notWanted(m *link.Message) bool {
+	return w.hasNoDeadline(m) && (w.ref.Stated != "default" || !completes(w.ref, m))
 }
 
-// endures reports whether m, which waits, states no deadline where the message that is looked for does: it has the same id,
+// hasNoDeadline reports whether m, which waits, states no deadline where the message that is looked for does: it has the same id,
 // and never becomes overdue. What a dead letter states is not asked, since it was expired.
-func (w *want) endures(m *link.Message) bool {
+func (w *want) hasNoDeadline(m *link.Message) bool {
 	if m.DeadLetterReason != "" || m.TimeToLive > 0 {
 		return false
 	}
@@ -151,7 +151,7 @@ func statesDeadline(m *link.Message) bool {
 	return err != nil || !at.IsZero() || within > 0
 }
 
-// findNamed looks for those whose numbers are not known in their windows. One read of a stretch
+// findNamed looks for those whose numbers are not known in their windows. One read of a time range
 // of the queue serves all whose windows it covers, and ends as soon as they are found.
 func (v *view) findNamed(ctx context.Context, all []*want, better chooser) error {
 	if !v.cursor {
@@ -178,10 +178,10 @@ func (v *view) findInWindows(ctx context.Context, all []*want, better chooser) e
 // is given is not documented.
 func (v *view) readAll(ctx context.Context, all []*want, better chooser) error {
 	wants := slices.DeleteFunc(slices.Clone(all), func(w *want) bool { return w.found != nil })
-	byID, bySeat := map[string][]*want{}, map[seat][]*want{}
+	byID, bySeat := map[string][]*want{}, map[identity][]*want{}
 	for _, w := range wants {
 		if w.number != 0 {
-			bySeat[w.seat] = append(bySeat[w.seat], w)
+			bySeat[w.identity] = append(bySeat[w.identity], w)
 		} else {
 			byID[w.messageID] = append(byID[w.messageID], w)
 		}
@@ -192,7 +192,7 @@ func (v *view) readAll(ctx context.Context, all []*want, better chooser) error {
 	}
 	return v.everywhere(ctx, func(page []*link.Message) bool {
 		for _, m := range page {
-			for _, w := range bySeat[seatOf(m)] {
+			for _, w := range bySeat[identityOf(m)] {
 				w.found = m
 			}
 			match(byID[m.MessageID], m, better)
@@ -262,7 +262,7 @@ func match(wants []*want, m *link.Message, better chooser) (given bool) {
 		if !w.fits(m) {
 			continue
 		}
-		w.meet(m)
+		w.noteFit(m)
 		switch {
 		case w.found == nil && better(w, m):
 			w.found, w.agreed, given = m, true, true

@@ -11,10 +11,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// Told is what the workers of several processes know of each other's tellings. Its calls are bounded to some 25 ms; an
+// Notified is what the workers of several processes know of each other's notifications. Its calls are bounded to some 25 ms; an
 // error means that nobody knows, and a worker goes by what it knows itself.
-type Told interface {
-	// Begin claims the telling of an event. told: somebody has told of it. Neither: another is about to.
+type Notified interface {
+	// Begin claims the notification of an event. told: somebody has notified of it. Neither: another is about to.
 	Begin(ctx context.Context, event string) (mine, told bool, err error)
 	// End says how a telling ended that was claimed.
 	End(ctx context.Context, event string, told bool) error
@@ -23,15 +23,15 @@ type Told interface {
 const (
 	// claimWait is how long a worker leaves an event to another that is about to tell of it, and claimTick how often it
 	// looks whether that has happened.
-	claimWait = tellTime + 5*time.Second
+	claimWait = notifyTime + 5*time.Second
 	claimTick = 250 * time.Millisecond
 )
 
-// tellOnce hands e to all sinks, unless another process has. begin is called when it is this one that does.
-func (w *Worker) tellOnce(ctx context.Context, e alert.Event, before []string, begin func()) (taken []string, err error) {
+// notifyOnce hands e to all sinks, unless another process has. begin is called when it is this one that does.
+func (w *Worker) notifyOnce(ctx context.Context, e alert.Event, before []string, begin func()) (taken []string, err error) {
 	mine := false
-	for end := time.Now().Add(claimWait); w.cfg.Told != nil; {
-		claimed, told, err := w.cfg.Told.Begin(ctx, e.ID)
+	for end := time.Now().Add(claimWait); w.cfg.Notified != nil; {
+		claimed, told, err := w.cfg.Notified.Begin(ctx, e.ID)
 		if told {
 			return nil, nil
 		}
@@ -45,10 +45,10 @@ func (w *Worker) tellOnce(ctx context.Context, e alert.Event, before []string, b
 		}
 	}
 	begin()
-	taken, err = w.fanOut(ctx, e, before)
+	taken, err = w.notifySinks(ctx, e, before)
 	if mine {
-		if endErr := w.cfg.Told.End(ctx, e.ID, err == nil); endErr != nil {
-			w.log.Debug("other monitors do not know of a telling", zap.String("event", e.ID), zap.Error(endErr))
+		if endErr := w.cfg.Notified.End(ctx, e.ID, err == nil); endErr != nil {
+			w.log.Debug("notification not recorded for other monitors", zap.String("event", e.ID), zap.Error(endErr))
 		}
 	}
 	return taken, err
@@ -60,7 +60,7 @@ type Tally struct {
 	Missed      map[string]int64 // by entity: since the last time
 }
 
-// Tally is taken by whoever reports it; what is missed is told once.
+// Tally is taken by whoever reports it; what is missed is notified once.
 func (w *Worker) Tally() Tally { return w.metrics.tally() }
 
 // Untally takes back what could not be reported.

@@ -11,7 +11,7 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// Whoever takes dead letters away at once would have taken the one that lies there still: what vanishes was received.
+// Whoever takes dead letters away at once would have taken the one that lies there still: what disappears was received.
 func TestADeadLetterThatLiesThereSpeaksForConsumers(t *testing.T) {
 	withQueue(t, 1, func(t *testing.T, e *entity, r *link.Receiver, _ func(string) float64) {
 		m, err := r.Next(t.Context())
@@ -22,20 +22,20 @@ func TestADeadLetterThatLiesThereSpeaksForConsumers(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.log = zap.NewNop()
-		e.dead = view{links: e.work.links, path: "orders/$DeadLetterQueue", metrics: e.w.metrics, memory: &e.memory}
+		e.dead = view{links: e.work.links, path: "orders/$DeadLetterQueue", metrics: e.w.metrics, seen: &e.seen}
 		t.Cleanup(func() { e.dead.close(t.Context()) })
 		vanishes := func(want int) {
 			t.Helper()
-			wt := &watch{swept: message(nil), held: &held{w: e.w, until: time.Now().Add(maxHold)}}
-			if err := e.unburied(t.Context(), []*watch{wt}); err != nil {
+			wt := &watch{expiredByNudge: message(nil), companion: &companion{w: e.w, until: time.Now().Add(maxHold)}}
+			if err := e.decideDisappeared(t.Context(), []*watch{wt}); err != nil {
 				t.Fatal(err)
 			}
-			if got := e.w.facts.of(e.key).vanished; got != want {
+			if got := e.w.states.get(e.key).disappeared; got != want {
 				t.Errorf("%d passes count in which messages vanished, want %d", got, want)
 			}
 		}
 		vanishes(1)
-		time.Sleep(vanishAgain - time.Second)
+		time.Sleep(disappearedRetry - time.Second)
 		vanishes(2)
 		time.Sleep(time.Second)
 		vanishes(0)

@@ -18,45 +18,45 @@ import (
 )
 
 const (
-	// maxSweepPages and maxSweepTime bound one sweep, well within the lock of its note. What is left is looked through by
+	// maxAdoptPages and maxSweepTime bound one adopt pass, well within the lock of its note. What is left is looked through by
 	// the next, sweepRest later.
-	maxSweepPages = 20
-	maxSweepTime  = 15 * time.Second
-	sweepRest     = time.Second
-	// sweepYoung is how old a message has to be: numbers need not be seen in their order at once, and a door may be about to
+	maxAdoptPages = 20
+	maxAdoptTime  = 15 * time.Second
+	adoptRest     = time.Second
+	// adoptMinAge is how old a message has to be: numbers need not be seen in their order at once, and a endpoint may be about to
 	// give it a companion.
-	sweepYoung = time.Second
-	// maxSwept bounds the subscriptions of a topic that are looked through: where each was left is part of the note.
-	maxSwept = 1000
+	adoptMinAge = time.Second
+	// maxAdoptedPaths bounds the subscriptions of a topic that are looked through: where each was left is part of the note.
+	maxAdoptedPaths = 1000
 )
 
-// errSweepPartitioned: its messages are in no order in which they could be looked through bit by bit.
-var errSweepPartitioned = errors.New("a partitioned entity cannot be looked through for new messages")
+// errAdoptPartitioned: its messages are in no order in which they could be looked through bit by bit.
+var errAdoptPartitioned = errors.New("a partitioned entity cannot be scanned for new messages")
 
-// place is how far one queue or subscription has been looked through.
-type place struct {
+// position is how far one queue or subscription has been looked through.
+type position struct {
 	Next     int64     `json:"next"`              // the first number that has not been seen
 	Enqueued time.Time `json:"enqueued,omitzero"` // of the last message that was
 }
 
-// sweep is one look through an entity, from where the last one ended.
-type sweep struct {
-	w        *Worker
-	entity   string
-	path     string   // the entity, or the subscription that is looked through
-	settings Settings // of the path
-	pages    int      // that may still be read
-	until    time.Time
-	places   map[string]place // by subscription, "" for a queue
-	more     bool             // the bounds have ended it
+// adoptPass is one search through an entity, from where the last one ended.
+type adoptPass struct {
+	w         *Worker
+	entity    string
+	path      string   // the entity, or the subscription that is looked through
+	settings  Settings // of the path
+	pages     int      // that may still be read
+	until     time.Time
+	positions map[string]position // by subscription, "" for a queue
+	more      bool                // the bounds have ended it
 }
 
 // run looks through all that the entity is made of. What it has done is in places, also when it fails.
-func (s *sweep) run(ctx context.Context) error {
-	s.pages, s.until = maxSweepPages, time.Now().Add(maxSweepTime)
+func (s *adoptPass) run(ctx context.Context) error {
+	s.pages, s.until = maxAdoptPages, time.Now().Add(maxAdoptTime)
 	base := s.w.cfg.Settings(ctx, s.entity)
 	if s.w.cfg.Describe == nil {
-		return s.through(ctx, "", base)
+		return s.readPath(ctx, "", base)
 	}
 	info, err := s.w.cfg.Describe(ctx, s.entity, time.Time{})
 	if err == nil && info.Kind == entities.Topic {
@@ -64,33 +64,33 @@ func (s *sweep) run(ctx context.Context) error {
 	}
 	switch {
 	case errors.Is(err, entities.ErrNotFound):
-		s.places = map[string]place{} // should it be made anew, its numbers begin anew
+		s.positions = map[string]position{} // should it be recreated, its numbers begin anew
 		return nil
 	case errors.Is(err, entities.ErrNoRight):
-		return s.through(ctx, "", base)
+		return s.readPath(ctx, "", base)
 	case err != nil:
 		return err
 	}
 	base.DefaultMessageTimeToLive = shorter(base.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
 	if info.Kind != entities.Topic {
-		if !s.fit(s.entity, info.AutoDeleteOnIdle, info.ForwardTo, info.Partitioned) {
+		if !s.canAdopt(s.entity, info.AutoDeleteOnIdle, info.ForwardTo, info.Partitioned) {
 			return nil
 		}
-		return s.through(ctx, "", base)
+		return s.readPath(ctx, "", base)
 	}
 	return s.subscriptions(ctx, info, base)
 }
 
 // subscriptions looks through those of a topic, in turn where the bounds do not let all be done at once.
-func (s *sweep) subscriptions(ctx context.Context, info entities.Info, base Settings) error {
+func (s *adoptPass) subscriptions(ctx context.Context, info entities.Info, base Settings) error {
 	all := info.Subscriptions
-	if len(all) > maxSwept {
-		s.refuse(s.entity, fmt.Sprintf("only the first %d of its subscriptions are looked through", maxSwept), "monitor the others through a door")
-		all = all[:maxSwept]
+	if len(all) > maxAdoptedPaths {
+		s.refuse(s.entity, fmt.Sprintf("only the first %d of its subscriptions are scanned", maxAdoptedPaths), "send through an endpoint of Overdue to monitor the others")
+		all = all[:maxAdoptedPaths]
 	}
-	for name := range s.places {
+	for name := range s.positions {
 		if !slices.ContainsFunc(all, func(sub entities.Subscription) bool { return sub.Name == name }) {
-			delete(s.places, name)
+			delete(s.positions, name)
 		}
 	}
 	var errs []error
@@ -99,26 +99,26 @@ func (s *sweep) subscriptions(ctx context.Context, info entities.Info, base Sett
 		first = rand.IntN(len(all)) // where there is no time for all of them each has its turn
 	}
 	for _, sub := range slices.Concat(all[first:], all[:first]) {
-		if !s.fit(subscriptionPath(s.entity, sub.Name), sub.AutoDeleteOnIdle, sub.ForwardTo, info.Partitioned) {
+		if !s.canAdopt(subscriptionPath(s.entity, sub.Name), sub.AutoDeleteOnIdle, sub.ForwardTo, info.Partitioned) {
 			continue
 		}
 		settings := base
 		settings.DefaultMessageTimeToLive = shorter(base.DefaultMessageTimeToLive, sub.DefaultMessageTimeToLive)
 		s.pages = max(s.pages, 1)
-		errs = append(errs, s.through(ctx, sub.Name, settings))
+		errs = append(errs, s.readPath(ctx, sub.Name, settings))
 	}
 	return errors.Join(errs...)
 }
 
-// fit reports whether a queue or subscription can be looked through, and says once why not.
-func (s *sweep) fit(path string, idle time.Duration, forwardTo string, partitioned bool) bool {
+// canAdopt reports whether a queue or subscription can be looked through, and says once why not.
+func (s *adoptPass) canAdopt(path string, idle time.Duration, forwardTo string, partitioned bool) bool {
 	switch {
 	case idle > 0:
-		s.refuse(path, "to look through it would keep it from being deleted when it is idle", "take adopt off it, or its autoDeleteOnIdle")
+		s.refuse(path, "scanning it would keep it from being deleted when it is idle", "remove adopt or its autoDeleteOnIdle")
 	case forwardTo != "":
-		s.refuse(path, "its messages move on", "set adopt where they end: "+forwardTo)
+		s.refuse(path, "it forwards its messages", "set adopt on the entity it forwards to: "+forwardTo)
 	case partitioned:
-		s.refuse(path, errSweepPartitioned.Error(), "send through a door of Overdue")
+		s.refuse(path, errAdoptPartitioned.Error(), "send through an endpoint of Overdue")
 	default:
 		return true
 	}
@@ -126,24 +126,24 @@ func (s *sweep) fit(path string, idle time.Duration, forwardTo string, partition
 }
 
 // refuse says once why something is not adopted.
-func (s *sweep) refuse(path, why, next string) {
+func (s *adoptPass) refuse(path, why, next string) {
 	told := false
-	s.w.facts.learn("adopt "+path, func(f *fact) { told, f.warned = f.warned, true })
+	s.w.states.update("adopt "+path, func(f *entityState) { told, f.warned = f.warned, true })
 	if !told {
 		s.w.log.Warn("messages are not adopted", zap.String("work_queue", path), zap.String("why", why), zap.String("next", next))
 	}
 }
 
-// through looks through one queue or subscription, and gives what is new there companions.
-func (s *sweep) through(ctx context.Context, subscription string, settings Settings) error {
+// readPath looks through one queue or subscription, and gives what is new there companions.
+func (s *adoptPass) readPath(ctx context.Context, subscription string, settings Settings) error {
 	s.path, s.settings = s.entity, settings
 	if subscription != "" {
 		s.path = subscriptionPath(s.entity, subscription)
 	}
-	v := view{links: s.w.cfg.Links, path: s.path, metrics: s.w.metrics, memory: &memory{}}
+	v := view{links: s.w.cfg.Links, path: s.path, metrics: s.w.metrics, seen: &seenIDs{}}
 	defer v.close(ctx)
-	at := s.places[subscription]
-	defer func() { s.places[subscription] = at }()
+	at := s.positions[subscription]
+	defer func() { s.positions[subscription] = at }()
 	for first := true; ; first = false {
 		if s.pages == 0 || time.Now().After(s.until) || s.w.crowded() || s.w.isStopping() {
 			s.more = true
@@ -152,26 +152,26 @@ func (s *sweep) through(ctx context.Context, subscription string, settings Setti
 		s.pages--
 		page, err := v.peek(ctx, at.Next, pageSize)
 		if errors.Is(err, errPartitioned) {
-			s.refuse(s.path, errSweepPartitioned.Error(), "send through a door of Overdue")
+			s.refuse(s.path, errAdoptPartitioned.Error(), "send through an endpoint of Overdue")
 			return nil
 		}
 		if entityMissing(err) {
-			at = place{}
+			at = position{}
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 		if len(page) == 0 && first && at.Next > 0 && s.madeAnew(ctx, &v, at) {
-			at = place{}
+			at = position{}
 			continue
 		}
-		page, young := s.grown(page)
+		page, young := s.oldEnough(page)
 		if err := s.giveCompanions(ctx, page); err != nil {
 			return err
 		}
 		if n := len(page); n > 0 {
-			at = place{page[n-1].SequenceNumber + 1, page[n-1].EnqueuedTime}
+			at = position{page[n-1].SequenceNumber + 1, page[n-1].EnqueuedTime}
 		}
 		if young || len(page) == 0 {
 			return nil
@@ -179,15 +179,15 @@ func (s *sweep) through(ctx context.Context, subscription string, settings Setti
 	}
 }
 
-// madeAnew reports whether the numbers of a queue have begun anew: it was deleted and made again.
-func (s *sweep) madeAnew(ctx context.Context, v *view, at place) bool {
+// madeAnew reports whether the numbers of a queue have begun anew: it was deleted and repeated.
+func (s *adoptPass) madeAnew(ctx context.Context, v *view, at position) bool {
 	head, err := v.peek(ctx, 0, 1)
 	return err == nil && len(head) > 0 && head[0].SequenceNumber < at.Next && head[0].EnqueuedTime.After(at.Enqueued)
 }
 
-// grown cuts off the messages that are too young, and reports whether there are some.
-func (s *sweep) grown(page []*link.Message) (old []*link.Message, young bool) {
-	limit := s.w.latest().Add(-sweepYoung)
+// oldEnough cuts off the messages that are too young, and reports whether there are some.
+func (s *adoptPass) oldEnough(page []*link.Message) (old []*link.Message, young bool) {
+	limit := s.w.latest().Add(-adoptMinAge)
 	for i, m := range page {
 		if m.EnqueuedTime.After(limit) {
 			return page[:i], true
@@ -197,7 +197,7 @@ func (s *sweep) grown(page []*link.Message) (old []*link.Message, young bool) {
 }
 
 // giveCompanions returns when all that it has asked for are on the monitor queue.
-func (s *sweep) giveCompanions(ctx context.Context, page []*link.Message) error {
+func (s *adoptPass) giveCompanions(ctx context.Context, page []*link.Message) error {
 	late, ahead := s.adoptAll(page)
 	var waits []func(context.Context) error
 	if len(ahead) > 0 {

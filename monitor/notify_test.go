@@ -18,7 +18,7 @@ import (
 
 func someEvent() alert.Event {
 	w := &Worker{cfg: Config{Namespace: "contoso.servicebus.windows.net"}}
-	return w.event("orders", &watch{
+	return w.eventOf("orders", &watch{
 		ref: scheduler.Reference{MessageID: "m-1", SessionID: "s"},
 		missed: &scheduler.Missed{
 			SequenceNumber: 7, EnqueuedTime: noon, Deadline: noon.Add(time.Second), DeadLetteredTime: noon.Add(1025 * time.Millisecond),
@@ -57,24 +57,24 @@ func TestEventIsAValidCloudEvent(t *testing.T) {
 }
 
 func TestToldEventsForgetTheOldest(t *testing.T) {
-	var events toldEvents
-	for i := range maxTold + 10 {
+	var events notifiedEvents
+	for i := range maxNotified + 10 {
 		begun, first := events.begin(fmt.Sprint(i))
 		if !first {
 			t.Fatalf("event %d is taken for told", i)
 		}
 		events.end(fmt.Sprint(i), begun, nil, nil)
 	}
-	if events.has("9") || !events.has("10") || !events.has(fmt.Sprint(maxTold+9)) {
+	if events.has("9") || !events.has("10") || !events.has(fmt.Sprint(maxNotified+9)) {
 		t.Error("want the oldest ten forgotten and no others")
 	}
-	if begun, first := events.begin("11"); first || begun != told {
+	if begun, first := events.begin("11"); first || begun != alreadyNotified {
 		t.Errorf("an event that was told begins again: first %v", first)
 	}
 }
 
 func TestAnEventThatFoundNoTakerBeginsAgain(t *testing.T) {
-	var events toldEvents
+	var events notifiedEvents
 	begun, _ := events.begin("e")
 	joined, first := events.begin("e")
 	if first || joined != begun {

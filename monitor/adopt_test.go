@@ -18,10 +18,10 @@ import (
 // meets both; what is old news to nobody goes on.
 func TestTwoLinesOfSweepsBecomeOne(t *testing.T) {
 	a := Adoption{Entity: "Orders", Every: time.Minute}
-	w := &Worker{sweeps: map[string]sweeping{"orders": {Adoption: a}}}
-	note := func(line string, turn int64) sweepNote { return sweepNote{Entity: "orders", Line: line, Turn: turn} }
+	w := &Worker{adoptions: map[string]adoption{"orders": {Adoption: a}}}
+	note := func(line string, turn int64) adoptNote { return adoptNote{Entity: "orders", Series: line, Turn: turn} }
 	for i, step := range []struct {
-		n    sweepNote
+		n    adoptNote
 		at   time.Duration
 		want bool
 	}{
@@ -32,44 +32,44 @@ func TestTwoLinesOfSweepsBecomeOne(t *testing.T) {
 		{note("a", 1), time.Minute, true}, // it goes on, and b ends
 		{note("b", 9), 2 * time.Minute, false},
 		{note("a", 2), 2 * time.Minute, true},
-		{note("b", 12), 2*time.Minute + sweepTwin*a.Every, true}, // a is lost, or elsewhere
+		{note("b", 12), 2*time.Minute + noteTwin*a.Every, true}, // a is lost, or elsewhere
 		{note("other", 1), 3 * time.Minute, true},
 	} {
 		if i == 8 {
 			step.n.Entity = "bills"
 			step.want = false
 		}
-		if got, ok := w.admit(step.n, noon.Add(step.at)); ok != step.want || ok && got != a {
+		if got, ok := w.admitNote(step.n, noon.Add(step.at)); ok != step.want || ok && got != a {
 			t.Errorf("step %d: admit(%+v) = %+v, %v; want %v", i, step.n, got, ok, step.want)
 		}
 	}
-	w.readmit(note("b", 12))
-	if _, ok := w.admit(note("b", 12), noon.Add(3*time.Minute+sweepTwin*a.Every)); !ok {
+	w.readmitNote(note("b", 12))
+	if _, ok := w.admitNote(note("b", 12), noon.Add(3*time.Minute+noteTwin*a.Every)); !ok {
 		t.Error("a note that could not be written anew is not taken again")
 	}
 }
 
 func TestNotesOfSweepsAreBounded(t *testing.T) {
-	good := sweepNote{Version: sweepVersion, Entity: "orders", Line: "l", Turn: 3, Places: map[string]place{"": {Next: 7, Enqueued: noon}}}
+	good := adoptNote{Version: adoptNoteVersion, Entity: "orders", Series: "l", Turn: 3, Positions: map[string]position{"": {Next: 7, Enqueued: noon}}}
 	body, err := json.Marshal(good)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := parseSweepNote(body)
+	got, err := parseAdoptNote(body)
 	if diff := cmp.Diff(good, got); diff != "" || err != nil {
 		t.Errorf("%v, note (-want +got):\n%s", err, diff)
 	}
-	places := map[string]place{}
-	for i := range maxSwept + 1 {
-		places[strings.Repeat("s", i)] = place{}
+	places := map[string]position{}
+	for i := range maxAdoptedPaths + 1 {
+		places[strings.Repeat("s", i)] = position{}
 	}
-	for _, change := range []func(*sweepNote){
-		func(n *sweepNote) { n.Version = 2 },
-		func(n *sweepNote) { n.Entity = "" },
-		func(n *sweepNote) { n.Line = "" },
-		func(n *sweepNote) { n.Line = strings.Repeat("l", 65) },
-		func(n *sweepNote) { n.Turn = -1 },
-		func(n *sweepNote) { n.Places = places },
+	for _, change := range []func(*adoptNote){
+		func(n *adoptNote) { n.Version = 2 },
+		func(n *adoptNote) { n.Entity = "" },
+		func(n *adoptNote) { n.Series = "" },
+		func(n *adoptNote) { n.Series = strings.Repeat("l", 65) },
+		func(n *adoptNote) { n.Turn = -1 },
+		func(n *adoptNote) { n.Positions = places },
 	} {
 		n := good
 		change(&n)
@@ -77,11 +77,11 @@ func TestNotesOfSweepsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parseSweepNote(body); err == nil {
+		if _, err := parseAdoptNote(body); err == nil {
 			t.Errorf("%.80s was taken", body)
 		}
 	}
-	if _, err := parseSweepNote(make([]byte, maxSweepNote+1)); err == nil {
+	if _, err := parseAdoptNote(make([]byte, maxNoteSize+1)); err == nil {
 		t.Error("a note of any length was taken")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"overdue/internal/servicebus/entities"
 )
 
-// traits is what a pass goes by: what the operator has said of an entity, and how it was made.
-type traits struct {
+// entitySettings is what a pass goes by: what the operator has said of an entity, and how it was made.
+type entitySettings struct {
 	Settings // its time to live is capped as those of topic and subscription are
 
 	known         bool // how it was made is, and with it whether it has a default time to live
@@ -50,8 +50,8 @@ func splitPath(path string) (name, subscription string) {
 // taken for a queue would look empty.
 func (e *entity) describe(ctx context.Context, due []*watch) error {
 	name, subscription := splitPath(e.name)
-	e.traits = traits{Settings: e.w.cfg.Settings(ctx, name), sessions: e.w.facts.of(e.key).sessions}
-	t := &e.traits
+	e.settings = entitySettings{Settings: e.w.cfg.Settings(ctx, name), sessions: e.w.states.get(e.key).sessions}
+	t := &e.settings
 	if e.w.cfg.Describe == nil {
 		return nil
 	}
@@ -69,13 +69,13 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 	t.known, t.partitioned, t.shortest = true, info.Partitioned, t.DefaultMessageTimeToLive
 	t.defaultSince, t.defaultStated = info.UpdatedAt, info.Kind == entities.Queue
 	if subscription == "" {
-		e.made(&info, nil)
+		e.noteCreation(&info, nil)
 		t.topic = info.Kind == entities.Topic
 		for _, s := range info.Subscriptions {
 			t.subscriptions = append(t.subscriptions, s.Name)
 		}
 		if !t.topic {
-			t.made(info.RequiresSession, info.DeadLetteringOnMessageExpiration, info.ForwardTo, info.ForwardDeadLetteredMessagesTo)
+			t.apply(info.RequiresSession, info.DeadLetteringOnMessageExpiration, info.ForwardTo, info.ForwardDeadLetteredMessagesTo)
 		}
 	}
 	t.unlisted = subscription != "" && info.Kind == entities.Topic
@@ -83,18 +83,18 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 		t.shortest = shorter(t.shortest, s.DefaultMessageTimeToLive)
 		if strings.EqualFold(s.Name, subscription) {
 			t.unlisted = false
-			e.made(&info, &s)
+			e.noteCreation(&info, &s)
 			t.DefaultMessageTimeToLive = shorter(t.DefaultMessageTimeToLive, s.DefaultMessageTimeToLive)
 			t.defaultSince = later(t.defaultSince, s.UpdatedAt)
-			t.made(s.RequiresSession, s.DeadLetteringOnMessageExpiration, s.ForwardTo, s.ForwardDeadLetteredMessagesTo)
+			t.apply(s.RequiresSession, s.DeadLetteringOnMessageExpiration, s.ForwardTo, s.ForwardDeadLetteredMessagesTo)
 		}
 	}
 	e.work.cursor, e.dead.cursor = t.partitioned, t.partitioned
 	return nil
 }
 
-// made sets what queues and subscriptions have in common.
-func (t *traits) made(sessions, deadLetters bool, forwardTo, forwardDead string) {
+// apply sets what queues and subscriptions have in common.
+func (t *entitySettings) apply(sessions, deadLetters bool, forwardTo, forwardDead string) {
 	t.sessions, t.drops = sessions, !deadLetters
 	t.forwardTo, t.forwardDead = forwardTo, forwardDead
 }

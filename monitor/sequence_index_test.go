@@ -13,13 +13,13 @@ import (
 func TestLandmarksStayInOrderAndBounded(t *testing.T) {
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	var l landmarks
+	var l sequenceIndex
 	for range 5000 {
 		n := rng.Int64N(1_000_000)
-		l.add(mark{n, noon.Add(time.Duration(n) * time.Millisecond)})
+		l.add(indexPoint{n, noon.Add(time.Duration(n) * time.Millisecond)})
 	}
-	if len(l) > maxLandmarks {
-		t.Errorf("%d landmarks, want at most %d", len(l), maxLandmarks)
+	if len(l) > maxIndexPoints {
+		t.Errorf("%d landmarks, want at most %d", len(l), maxIndexPoints)
 	}
 	for i := 1; i < len(l); i++ {
 		if l[i-1].number >= l[i].number {
@@ -37,8 +37,8 @@ func TestGuessLiesStrictlyBetween(t *testing.T) {
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 10_000 {
-		lo := mark{rng.Int64N(1 << 60), noon.Add(time.Duration(rng.Int64N(1e12)))}
-		hi := mark{lo.number + 2 + rng.Int64N(1<<60), noon.Add(time.Duration(rng.Int64N(1e12)))}
+		lo := indexPoint{rng.Int64N(1 << 60), noon.Add(time.Duration(rng.Int64N(1e12)))}
+		hi := indexPoint{lo.number + 2 + rng.Int64N(1<<60), noon.Add(time.Duration(rng.Int64N(1e12)))}
 		if g := between(lo, hi, noon.Add(time.Duration(rng.Int64N(1e12)))); g <= lo.number || g >= hi.number {
 			t.Fatalf("guess %d between %d and %d", g, lo.number, hi.number)
 		}

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// tellAtOnce is how many events begin to be told in tellEvery. Each takes goroutines of its own: thousands that begin in
+	// notifyAtOnce is how many events begin to be notified in tellEvery. Each takes goroutines of its own: thousands that begin in
 	// one instant would all have their turn before the next nudge has.
-	tellAtOnce = 32
-	tellEvery  = time.Millisecond
-	// tellPatience is how long the next ones wait until these are told: long enough for those that only want a processor, and no longer,
+	notifyAtOnce = 32
+	notifyEvery  = time.Millisecond
+	// notifyTimeout is how long the next ones wait until these are notified: long enough for those that only want a processor, and no longer,
 	// so that a slow sink begins with ten thousand a second.
-	tellPatience = 2 * time.Millisecond
+	notifyTimeout = 2 * time.Millisecond
 )
 
-// A teller has the missed deadlines of one entity told, some at a time.
-type teller struct {
+// A notifier has the missed deadlines of one entity told, some at a time.
+type notifier struct {
 	w    *Worker
 	name string // of the entity
 
@@ -30,7 +30,7 @@ type teller struct {
 }
 
 // add has these told after those before. It does not block.
-func (t *teller) add(ctx context.Context, missed []*watch) {
+func (t *notifier) add(ctx context.Context, missed []*watch) {
 	if len(missed) == 0 {
 		return
 	}
@@ -43,18 +43,18 @@ func (t *teller) add(ctx context.Context, missed []*watch) {
 	}
 }
 
-func (t *teller) run(ctx context.Context) {
+func (t *notifier) run(ctx context.Context) {
 	for next := t.take(); len(next) > 0; next = t.take() {
-		t.tell(ctx, next)
-		time.Sleep(tellEvery)
+		t.notify(ctx, next)
+		time.Sleep(notifyEvery)
 	}
 }
 
 // take takes the next ones out of the queue. When it is empty the caller is no longer running.
-func (t *teller) take() (next []*watch) {
+func (t *notifier) take() (next []*watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := min(len(t.queue), tellAtOnce)
+	n := min(len(t.queue), notifyAtOnce)
 	next = slices.Clone(t.queue[:n])
 	clear(t.queue[:n])
 	t.queue = t.queue[n:]
@@ -62,13 +62,13 @@ func (t *teller) take() (next []*watch) {
 	return next
 }
 
-// tell tells of some missed deadlines, and waits a little until all is told.
-func (t *teller) tell(ctx context.Context, missed []*watch) {
+// notify tells of some missed deadlines, and waits a little until all is notified.
+func (t *notifier) notify(ctx context.Context, missed []*watch) {
 	tellings := make([]<-chan struct{}, len(missed))
 	for i, wt := range missed {
-		tellings[i] = t.w.tell(ctx, t.name, wt)
+		tellings[i] = t.w.notify(ctx, t.name, wt)
 	}
-	patience := time.After(tellPatience)
+	patience := time.After(notifyTimeout)
 	for _, over := range tellings {
 		select {
 		case <-over:

@@ -12,8 +12,8 @@ import (
 func TestWhatHasNothingToTellBeforeItsDeadlineHasNoMoments(t *testing.T) {
 	for want, s := range map[bool]Settings{false: {}, true: {WarnBefore: []time.Duration{time.Second}}} {
 		e, _, _ := absent()
-		e.traits.Settings = s
-		if got := e.hasMoments(&scheduler.Reference{MessageID: "m"}, message(nil)); got != want {
+		e.settings.Settings = s
+		if got := e.hasReminders(&scheduler.Reference{MessageID: "m"}, message(nil)); got != want {
 			t.Errorf("with warnings %v before: hasMoments = %v, want %v", s.WarnBefore, got, want)
 		}
 	}

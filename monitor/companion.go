@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"overdue/internal/servicebus/link"
+	"overdue/scheduler"
+
+	"go.uber.org/zap"
+)
+
+// Reasons with which companions go to the dead-letter queue of the monitor queue.
+const (
+	reasonMalformed     = "CompanionMalformed"
+	reasonUndeliverable = "AlertUndeliverable"
+)
+
+// maxHold bounds how long a companion stays under its lock: less than the default lock
+// duration of a minute, so that there is time to rewrite it.
+const maxHold = 40 * time.Second
+
+// maxAttempts is how often a companion is rewritten because an alert found no
+// taker. With attemptDelay that is about a day.
+const maxAttempts = 300
+
+// companion is a companion in hand, under lock. It is settled once, when the last of its
+// watches is done.
+type companion struct {
+	w       *Worker
+	lease   lease
+	content scheduler.Companion
+	until   time.Time // by our clock: settle it or rewrite it by then
+
+	mu        sync.Mutex
+	watches   int                   // made for it so far
+	open      int                   // of these, those that are not done
+	rewritten []scheduler.Companion // what has to be written before the message may be completed
+	fatal     *refusal              // set: nobody can ever do anything with this companion
+}
+
+type refusal struct{ reason, description string }
+
+// watch is one message to be looked for: a reference and what became of it so far. It
+// belongs to its entity's goroutine until it is done.
+type watch struct {
+	ref       scheduler.Reference
+	slot      *scheduler.Companion // it is over a slot, and not over a message yet
+	companion *companion
+	since     time.Time // by our clock: when the companion came
+	next      time.Time // by our clock: when to check
+
+	want      want // where it was last looked for, and what was found
+	judgement judgement
+	missed    *scheduler.Missed // it has been expired; only the notification is left
+
+	nudge              int            // the number of the nudge that was asked for before any check; 0 = none
+	awaitsNudge        bool           // it waits for that nudge, or has
+	deadLetterSought   bool           // its dead letter was looked for after that
+	seenAt             time.Time      // by the broker's clock: when it was last seen on the work queue
+	hops               int            // how often it was forwarded, as far as it was followed
+	duplicate          bool           // it was found beside the one that its reference was sent with, and probably has one of its own
+	duplicates         duplicateWatch // it is over no message, but over what else its reference fits
+	duplicatesWatched  bool           // there was a watch over the others while it was there
+	expiredByNudge     *link.Message  // as it was, overdue, just before this worker let the broker expire what is; after that it was gone
+	disappearedAt      time.Time      // by our clock: when it was first found in no dead-letter queue either; zero = it was not
+	unreached          bool           // the last scan has made progress, and was ended before it came to it
+	locked             bool           // the last nudge has shown that a consumer has it
+	refused            bool           // nobody could receive it when its expiry was last tried
+	willBeDropped      bool           // it has expired, and the entity drops what expires
+	checks             int            // passes that found it in flight
+	failures           int            // passes that failed one after the other, for reasons of their own
+	triedAt            time.Time      // by our clock: when its expiry was last tried; zero = never
+	retryDelay         time.Duration
+	retryAt            time.Time // by our clock: when to try again
+	triedDeliveryCount uint32    // the delivery count at that time
+}
+
+// sendTime is how long the send of a message may take in parallel with its companion, when the
+// companion does not say so itself. A send that takes longer gets a second companion.
+const sendTime = 3 * time.Second
+
+// open is for how long the message of wt may still arrive on the work queue, at the instant
+// now of the broker's clock. Only after that does its absence mean anything.
+func (wt *watch) open(now time.Time) time.Duration {
+	if wt.want.number != 0 {
+		return 0 // it has been seen
+	}
+	if wt.ref.Until.IsZero() {
+		return time.Until(wt.since.Add(sendTime))
+	}
+	return wt.ref.Until.Add(windowMargin).Sub(now)
+}
+
+func holdUntil(l lease, brokerNow time.Time) time.Time {
+	hold := maxHold
+	if until, ok := l.lockedUntil(); ok {
+		hold = min(hold, until.Sub(brokerNow)*2/3)
+	}
+	return time.Now().Add(max(hold, 0))
+}
+
+// newWatches makes a watch of each reference.
+func (h *companion) newWatches() []*watch {
+	now := time.Now()
+	if h.content.Kind == scheduler.KindSlot {
+		h.add(1)
+		return []*watch{{slot: &h.content, ref: scheduler.Reference{Sent: h.content.SlotStart()}, companion: h, since: now, next: now}}
+	}
+	watches := make([]*watch, len(h.content.References))
+	for i, r := range h.content.References {
+		watches[i] = &watch{ref: r, companion: h, since: now, next: now, missed: r.Missed}
+	}
+	h.add(len(watches))
+	return watches
+}
+
+// add counts n watches more.
+func (h *companion) add(n int) {
+	h.w.watching.Add(int64(n))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open += n
+	h.watches += n
+}
+
+// madeFor reports whether n watches are all that were made for it so far.
+func (h *companion) madeFor(n int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.watches == n
+}
+
+// done ends one watch. again, if any, names it anew.
+func (h *companion) done(ctx context.Context, again *scheduler.Companion) {
+	h.mu.Lock()
+	if again != nil {
+		h.rewritten = append(h.rewritten, *again)
+	}
+	h.open--
+	last := h.open == 0
+	h.mu.Unlock()
+	h.w.watching.Add(-1)
+	if last {
+		// A goroutine of its own: these are round trips, and whoever ends a watch has others to see to.
+		h.w.running.Go(func() { h.settle(ctx) })
+	}
+}
+
+// refuse ends one watch of a companion that must not come back.
+func (h *companion) refuse(ctx context.Context, reason, description string) {
+	h.mu.Lock()
+	h.fatal = &refusal{reason, description}
+	h.mu.Unlock()
+	h.done(ctx, nil)
+}
+
+// settle writes what has to be rewritten, then completes the companion. If either
+// fails the lock lapses and the companion comes back: a check more, nothing lost.
+func (h *companion) settle(ctx context.Context) {
+	w := h.w
+	w.metrics.outstanding(h.content.Entity, -len(h.content.References))
+	if err := h.rewrite(ctx); err != nil {
+		w.log.Warn("companion not rewritten, it will come back", zap.String("work_queue", h.content.Entity), zap.Error(err))
+		h.release()
+		return
+	}
+	if h.fatal != nil {
+		h.deadLetter(ctx, h.fatal.reason, h.fatal.description)
+		return
+	}
+	defer h.release()
+	if err := h.lease.complete(ctx); err != nil {
+		w.log.Warn("companion not completed, it will come back", zap.String("work_queue", h.content.Entity), zap.Error(err))
+	}
+}
+
+// rewrite writes side by side what has to be rewritten, so that it shares a transfer.
+func (h *companion) rewrite(ctx context.Context) error {
+	companions := h.merged()
+	errs := make([]error, len(companions))
+	var writing sync.WaitGroup
+	for i, c := range companions {
+		writing.Go(func() { errs[i] = h.w.cfg.Scheduler.Schedule(ctx, c) })
+	}
+	writing.Wait()
+	return errors.Join(errs...)
+}
+
+const (
+	// mergeSpan is how far apart companions may be due that are rewritten as one, which is due with
+	// the last of them: as far as those that share a slot of the scheduler.
+	mergeSpan = 20 * time.Millisecond
+	// mergeMost bounds the references of such a one, so that it stays well below the
+	// largest message that a namespace takes.
+	mergeMost = 100
+)
+
+// merged joins what is to be rewritten for about the same instant. What only has to be notified again
+// is in no such hurry: the events of one companion stay together, or in the end each of them
+// would have one of its own.
+func (h *companion) merged() []scheduler.Companion {
+	again := h.rewritten
+	slices.SortFunc(again, func(a, b scheduler.Companion) int {
+		return cmp.Or(cmp.Compare(a.Entity, b.Entity), cmp.Compare(a.Attempt, b.Attempt), a.Due.Compare(b.Due))
+	})
+	var out []scheduler.Companion
+	var first time.Time // due time of the first that went into the last of out
+	for _, c := range again {
+		if n := len(out); n > 0 {
+			last, telling := &out[n-1], c.Attempt > h.content.Attempt
+			if c.Kind == scheduler.KindEach && last.Kind == c.Kind && last.Entity == c.Entity && last.Attempt == c.Attempt && last.Version() == c.Version() && (telling || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
+				last.Due = c.Due
+				last.References = append(last.References, c.References...)
+				continue
+			}
+		}
+		out, first = append(out, c), c.Due
+	}
+	return out
+}
+
+// deadLetter puts the companion where an operator finds it.
+func (h *companion) deadLetter(ctx context.Context, reason, description string) {
+	defer h.release()
+	if err := h.lease.deadLetter(ctx, reason, description); err != nil {
+		h.w.log.Warn("companion not dead-lettered, it will come back", zap.String("reason", reason), zap.Error(err))
+	}
+}
+
+// handBack gives the companion to whichever worker is next. It does not wait for it.
+func (h *companion) handBack(ctx context.Context) {
+	h.mu.Lock()
+	h.w.watching.Add(-int64(h.open))
+	h.mu.Unlock()
+	h.w.metrics.outstanding(h.content.Entity, -len(h.content.References))
+	h.w.running.Go(func() {
+		defer h.release()
+		if err := h.lease.handBack(ctx); err != nil {
+			h.w.log.Warn("companion not handed back, it comes back when its lock lapses", zap.Error(err))
+		}
+	})
+}
+
+// release makes room for another companion.
+func (h *companion) release() { <-h.w.room }
+
+// attemptDelay is how long an alert that found no taker rests before attempt n, n ≥ 1.
+func attemptDelay(n int) time.Duration {
+	if n > 9 {
+		return 5 * time.Minute
+	}
+	return time.Second << (n - 1)
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"overdue/internal/servicebus/link"
+	"overdue/scheduler"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// reasonDropped stands for a dead-letter reason in events about messages that the broker has dropped: there is no
+	// dead letter.
+	reasonDropped = "Dropped"
+
+	// disappearedPasses is in how many passes messages have to disappear that this worker's nudges have moved, before it believes that
+	// somebody takes the dead letters away at once; a pass whose dead letters are there takes one off, one that lies there since an
+	// earlier such pass takes all, and no more than maxVanishings are remembered. A consumer that settles an overdue message in the very milliseconds of a nudge looks the
+	// same, once.
+	disappearedPasses = 3
+	maxDisappeared    = 6
+	// disappearedHold is for how long one that has disappeared waits for that.
+	disappearedHold  = 20 * time.Second
+	disappearedRetry = 2 * time.Second
+)
+
+// decideDisappeared decides about messages that are gone and in no dead-letter queue of the entity.
+func (e *entity) decideDisappeared(ctx context.Context, watches []*watch) error {
+	if len(watches) == 0 {
+		return nil
+	}
+	if e.settings.forwardTo != "" {
+		if err := e.findUnforwarded(ctx, watches); err != nil {
+			return err
+		}
+		watches = unaccounted(watches)
+	}
+	if e.settings.forwardDead != "" {
+		if err := e.findForwardedDead(ctx, watches); err != nil {
+			return err
+		}
+		watches = unaccounted(watches)
+	}
+	news := false
+	for _, wt := range watches {
+		if wt.expiredByNudge != nil && wt.disappearedAt.IsZero() {
+			news, wt.disappearedAt = true, time.Now()
+		}
+	}
+	taken := e.w.states.get(e.key).disappeared >= disappearedPasses
+	if news {
+		first := e.firstDeadLetter(ctx)
+		e.w.states.update(e.key, func(f *entityState) {
+			f.disappeared = min(f.disappeared+1, maxDisappeared)
+			switch {
+			case first == identity{} || first != f.firstLetter:
+				f.firstLetter, f.firstLetterSince = first, time.Now()
+			case time.Since(f.firstLetterSince) >= disappearedRetry:
+				f.disappeared = 0 // whoever takes dead letters away at once would have taken that one
+			}
+			taken = f.disappeared >= disappearedPasses
+		})
+	}
+	for _, wt := range watches {
+		switch {
+		case wt.expiredByNudge == nil:
+			// Nobody knows more than that it is gone.
+		case e.settings.drops:
+			wt.missed = e.missed(wt, wt.expiredByNudge)
+			wt.missed.DeadLetterReason = reasonDropped
+		case taken:
+			wt.missed = e.missed(wt, wt.expiredByNudge)
+			wt.missed.DeadLetterReason = reasonExpired
+		case time.Since(wt.disappearedAt) < disappearedHold && time.Now().Add(disappearedRetry).Before(wt.companion.until):
+			wt.judgement.verdict = inFlight // the broker may take its time to move it, too
+		}
+	}
+	return nil
+}
+
+// firstDeadLetter is the first dead letter, zero if there is none or nobody can tell.
+func (e *entity) firstDeadLetter(ctx context.Context) identity {
+	page, err := e.dead.peek(ctx, 0, 1)
+	if err != nil {
+		e.log.Debug("first dead letter not read", zap.Error(err)) // the next one at any will tell whether that lasts
+		return identity{}
+	}
+	if len(page) == 0 {
+		return identity{}
+	}
+	return identityOf(page[0])
+}
+
+// findUnforwarded finds those of the watches whose messages could not be forwarded. Nobody has received them, whatever the
+// reason with which they lie in the transfer dead-letter queue.
+func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
+	e.transfer.cursor = e.settings.partitioned
+	wants := make([]*want, len(watches))
+	for i, wt := range watches {
+		w := &want{identity: wt.want.identity}
+		w.seek(&wt.ref)
+		wants[i] = w
+	}
+	if err := e.transfer.find(ctx, wants, e.chooser(nil)); err != nil {
+		return err
+	}
+	for i, wt := range watches {
+		if m := wants[i].found; m != nil {
+			wt.missed = e.missed(wt, m)
+		}
+	}
+	return nil
+}
+
+// findForwardedDead looks for messages among the dead letters that e forwards: by their ids, and by what the broker has
+// written on them of where they come from. Where nobody can look, none of them is found.
+func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error {
+	// The numbers there are others, and enqueued-times those of the forwarding, or still the old ones.
+	wants := make([]*want, len(watches))
+	for i, wt := range watches {
+		w := &want{ref: &wt.ref, messageID: wt.ref.MessageID, until: forever}
+		if !wt.ref.From.IsZero() {
+			w.from, w.likely = wt.ref.From.Add(-windowMargin), wt.ref.DeadlineAt(wt.ref.From).Add(-windowMargin)
+		}
+		wants[i] = w
+	}
+	taken := map[int64]bool{}
+	err := e.openDeadTarget(ctx).findNamed(ctx, wants, func(_ *want, m *link.Message) bool {
+		if taken[m.SequenceNumber] || !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) {
+			return false
+		}
+		taken[m.SequenceNumber] = true
+		return true
+	})
+	if err = e.deadTargetError(ctx, err); err != nil {
+		return err
+	}
+	for i, wt := range watches {
+		if m := wants[i].found; m != nil {
+			wt.missed = e.missedElsewhere(wt, m)
+		}
+	}
+	return nil
+}
+
+// openDeadTarget is the view of what the dead letters of e are forwarded to.
+func (e *entity) openDeadTarget(ctx context.Context) *view {
+	if e.deadTarget.path != e.settings.forwardDead {
+		e.deadTarget.close(ctx)
+		e.deadTarget = view{links: e.w.cfg.Links, path: e.settings.forwardDead, metrics: e.w.metrics, seen: &seenIDs{}}
+	}
+	return &e.deadTarget
+}
+
+// deadTargetError is what is left of an error of a check there: what may not be checked has nothing to find.
+func (e *entity) deadTargetError(ctx context.Context, err error) error {
+	if link.Condition(err) == "" {
+		return err
+	}
+	e.log.Debug("forwarded dead letters not read", zap.String("forwarded_to", e.deadTarget.path), zap.Error(err))
+	e.deadTarget.close(ctx)
+	return nil
+}
+
+// forwardedID stands for a dead letter that was forwarded, among the events that are notified: where it is now its number is another.
+func (e *entity) forwardedID(messageID string) string {
+	return strings.ToLower(e.name) + "\x00" + messageID
+}
+
+// missedElsewhere is missed for a dead letter that was forwarded: what can be known of the message before that.
+func (e *entity) missedElsewhere(wt *watch, m *link.Message) *scheduler.Missed {
+	missed := e.missed(wt, m)
+	if seen := wt.expiredByNudge; seen != nil {
+		missed.SequenceNumber, missed.EnqueuedTime = seen.SequenceNumber, seen.EnqueuedTime
+		missed.Deadline = deadlineOf(&wt.ref, seen, e.settings.Settings)
+	} else {
+		missed.Deadline = wt.ref.Deadline
+	}
+	return missed
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"time"
+
+	"overdue/internal/servicebus/link"
+)
+
+// A identity is what tells one message of an entity from every other: its sequence number, with the stamp that the broker made when it gave
+// it. A number alone does not: they begin at 1 again when an entity is deleted and recreated under its name. A dead letter keeps both
+// (learn.microsoft.com/azure/service-bus-messaging/message-sequencing). The zero identity is of no message.
+type identity struct {
+	number   int64
+	enqueued int64 // Unix milliseconds
+}
+
+// enqueuedTime is the stamp.
+func (s identity) enqueuedTime() time.Time { return time.UnixMilli(s.enqueued) }
+
+// after reports whether s was given later than o.
+func (s identity) after(o identity) bool {
+	return s.enqueued > o.enqueued || s.enqueued == o.enqueued && s.number > o.number
+}
+
+func identityOf(m *link.Message) identity {
+	return identity{m.SequenceNumber, m.EnqueuedTime.UnixMilli()}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"overdue/internal/servicebus/link"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// maxScopes bounds the sessions of one entity that are received from at once.
+const maxScopes = 16
+
+// A receiveScope is what one receiver can reach: a queue without sessions, or one session of an entity that requires them.
+type receiveScope struct {
+	session *string // nil: there are none
+	watches []*watch
+}
+
+// scopes sorts watches by the lines that their messages stand in.
+func (e *entity) scopes(watches []*watch) []receiveScope {
+	if !e.settings.sessions {
+		return []receiveScope{{watches: watches}}
+	}
+	var lines []receiveScope
+	at := map[string]int{}
+	for _, wt := range watches {
+		id := wt.want.found.SessionID
+		i, ok := at[id]
+		if !ok {
+			i = len(lines)
+			at[id] = i
+			lines = append(lines, receiveScope{session: &id})
+		}
+		lines[i].watches = append(lines[i].watches, wt)
+	}
+	return lines
+}
+
+// eachScope does the same to several lines, side by side.
+func (e *entity) eachScope(ctx context.Context, lines []receiveScope, do func(context.Context, receiveScope) error) error {
+	var g errgroup.Group
+	g.SetLimit(maxScopes)
+	for _, l := range lines {
+		g.Go(func() error { return do(ctx, l) })
+	}
+	return g.Wait()
+}
+
+// receiver opens a receiver of l for a short burst. It is nil, and the watches of l say so, where nobody may receive
+// now: a consumer has the session, and all in it are in flight; or the entity forwards what it gets, and has no receivers.
+//
+// While it is open a session is taken from its consumers, which costs none of them more than a try: what the session
+// holds goes back uncounted and in order, and its state stays (Azure/amqpnetlite issue 342).
+func (e *entity) receiver(ctx context.Context, l receiveScope) (*link.Receiver, error) {
+	for _, wt := range l.watches {
+		wt.refused = false
+	}
+	r, err := e.w.cfg.Links.BareReceiver(ctx, e.name, l.session)
+	switch condition := link.Condition(err); {
+	case condition == link.ConditionSessionLocked || condition == link.ConditionNotAllowed && (l.session != nil || e.settings.forwardTo != ""):
+		for _, wt := range l.watches {
+			wt.refused = true
+		}
+		return nil, nil
+	case condition == link.ConditionNotAllowed:
+		// It requires sessions, and nobody has said so. The pass is repeated, by session.
+		e.w.states.update(e.key, func(f *entityState) { f.sessions = true })
+	}
+	return r, err
+}
+
+const (
+	// A message that could not be expired is in flight, or out of reach. Its expiry is tried again at once when its
+	// delivery count shows that it came back, and otherwise after climbMin, doubling up to climbMax: every try may
+	// disturb live messages for a moment. Two monitors that scan the same queue are in each other's way: hence chance,
+	// by a quarter either way.
+	expiryRetryMin = time.Second
+	expiryRetryMax = time.Minute
+	// A try that disturbs nobody is made as often as the message is checked, nearly: whether a consumer gives back
+	// a session, or the lock of a deferred message, does not show in any count. Where there are many of them each pass
+	// takes its time for all, so they are tried the more rarely: quietShare for each.
+	harmlessRetry = 500 * time.Millisecond
+	harmlessShare = 10 * time.Millisecond
+)
+
+// mayTryExpiry reports whether to try to expire the message of wt now.
+func (wt *watch) mayTryExpiry(now time.Time) bool {
+	if wt.triedAt.IsZero() || wt.want.found.DeliveryCount != wt.triedDeliveryCount {
+		return true
+	}
+	return !now.Before(wt.retryAt)
+}
+
+// harmless reports whether a try to expire the message of wt disturbs nobody.
+func (wt *watch) harmless() bool { return wt.judgement.deferred || wt.refused }
+
+// triedExpiry notes that a try to expire the message of wt was made, and left it where it is, with as many quiet ones.
+func (wt *watch) triedExpiry(now time.Time, quiet int) {
+	if wt.unreached {
+		wt.unreached = false // it is the next one's turn
+		return
+	}
+	switch {
+	case wt.harmless():
+		wt.retryDelay = min(max(harmlessRetry, time.Duration(quiet)*harmlessShare), expiryRetryMax)
+	case wt.triedAt.IsZero() || wt.want.found.DeliveryCount != wt.triedDeliveryCount:
+		wt.retryDelay = expiryRetryMin
+	default:
+		wt.retryDelay = min(max(wt.retryDelay*2, expiryRetryMin), expiryRetryMax)
+	}
+	wt.triedAt, wt.triedDeliveryCount = now, wt.want.found.DeliveryCount
+	wt.retryAt = now.Add(wt.retryDelay*3/4 + rand.N(wt.retryDelay/2))
+}

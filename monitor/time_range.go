@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import "time"
+
+// A timeRange is a time in which messages were enqueued, in Unix milliseconds: from its beginning on, up to its end, which is not part of
+// it. The broker's stamps are whole milliseconds, so two time ranges of which one ends where the other begins have everything between them,
+// and nothing twice.
+type timeRange struct{ from, until int64 }
+
+// millis is the millisecond that an instant lies in.
+func millis(t time.Time) int64 { return t.UnixMilli() }
+
+func (s timeRange) empty() bool { return s.from >= s.until }
+
+func (s timeRange) holds(at int64) bool { return s.from <= at && at < s.until }
+
+func (s timeRange) length() time.Duration { return time.Duration(s.until-s.from) * time.Millisecond }
+
+// first and last are the first stamp in it and the last.
+func (s timeRange) first() time.Time { return time.UnixMilli(s.from) }
+func (s timeRange) last() time.Time  { return time.UnixMilli(s.until - 1) }
+
+// timeRange is the stamps that lie in the window, and those that may have been cut from an instant in it.
+func (w *window) timeRange() timeRange { return timeRange{millis(w.from), millis(w.until) + 1} }

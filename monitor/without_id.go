@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"overdue/internal/servicebus/link"
+)
+
+// standsForMany reports whether wt is over all messages that its reference stands for: one that names none, or whose own message
+// others cannot be notified from.
+func (wt *watch) standsForMany() bool {
+	return wt.slot == nil && wt.missed == nil && wt.want.number == 0 && (wt.ref.Unnamed() || wt.duplicates != 0)
+}
+
+const (
+	// maxFound is how many messages one search makes watches of: more than a batch has, for whoever writes companions may say any
+	// window. The others are looked for again after gatherAgain.
+	maxFound      = 5000
+	findMoreAfter = time.Second
+)
+
+// A manySearch is what one such watch comes upon in one search.
+type manySearch struct {
+	wt    *watch
+	want  want
+	next  time.Time // by the broker's clock: the first deadline that is too far off to be waited for; zero = none
+	found []*watch
+
+	// Of messages that have the id of its reference:
+	ownDeadLetter bool            // one of the dead letters in its window was enqueued when its own was, most likely
+	outside       []*link.Message // the other dead letters
+}
+
+// inUse is what other watches of the entity are over, or about to find.
+type inUse struct {
+	identities map[identity]bool
+	named      map[string]bool   // message-ids of those that have not been seen yet
+	ids        map[string]bool   // of all
+	forwarded  map[identity]bool // where their dead letters are forwarded
+
+	taken int // by this look
+}
+
+// collectMany replaces the watches over messages that were sent without names, or share one, by watches over those that are found in their
+// windows: on the work queue, among the dead letters, and among what could not be forwarded. From there on they are like
+// any other. Whose deadlines are far off is looked for again then; what is found nowhere was received in time.
+func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error) {
+	var all []*manySearch
+	rest := slices.DeleteFunc(slices.Clone(due), func(wt *watch) bool {
+		if !wt.standsForMany() {
+			return false
+		}
+		g := &manySearch{wt: wt, want: want{firstFit: wt.want.firstFit, agreed: wt.want.agreed}}
+		g.want.seek(&wt.ref)
+		if upTo := wt.want.upTo; !upTo.IsZero() {
+			g.want.until = upTo
+		}
+		g.want.endless = e.settings.known && e.settings.DefaultMessageTimeToLive == 0
+		all = append(all, g)
+		return true
+	})
+	if len(all) == 0 {
+		return due, nil
+	}
+	h := inUse{identities: map[identity]bool{}, named: map[string]bool{}, ids: map[string]bool{}, forwarded: map[identity]bool{}}
+	for _, wt := range slices.Concat(e.watches, e.waiting.watches, rest) {
+		h.identities[wt.want.identity] = true
+		if wt.ref.Unnamed() {
+			continue
+		}
+		h.ids[wt.ref.MessageID] = true
+		if wt.want.number == 0 {
+			h.named[wt.ref.MessageID] = true
+		}
+	}
+	slices.SortFunc(all, func(a, b *manySearch) int { return a.want.from.Compare(b.want.from) })
+	for i := 0; i < len(all); {
+		n, until := i+1, all[i].want.until
+		for ; n < len(all) && !all[n].want.from.After(until); n++ {
+			if u := all[n].want.until; u.After(until) {
+				until = u
+			}
+		}
+		if err := e.collectIn(ctx, all[i].want.from, until, all[i:n], &h); err != nil {
+			for _, g := range all {
+				e.dropFound(ctx, g.found)
+			}
+			return due, err
+		}
+		i = n
+	}
+	for _, g := range all {
+		rest = append(rest, g.found...)
+		e.concludeMany(ctx, g)
+	}
+	return rest, nil
+}
+
+// collectIn looks for the messages of all of gs in one window.
+func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*manySearch, h *inUse) error {
+	now := e.w.clock.now().Add(-stampPrecision)
+	unnamed, namesakes := splitManySearches(gs)
+	give := func(m *link.Message, missed bool) {
+		for _, g := range namesakes[m.MessageID] {
+			e.assignDuplicate(g, m, missed, now, h)
+		}
+		if h.identities[identityOf(m)] || h.named[m.MessageID] {
+			return
+		}
+		for _, g := range unnamed {
+			if m.EnqueuedTime.Before(g.want.from) || m.EnqueuedTime.After(g.want.until) || !g.standsFor(m, e.settings.Settings) {
+				continue
+			}
+			if at := judge(&g.wt.ref, m, e.settings.Settings, now).deadline; !missed && at.After(now.Add(nearDeadline)) && !e.hasReminders(&g.wt.ref, m) {
+				g.searchAgain(at)
+				continue
+			}
+			if h.taken == maxFound {
+				g.searchAgain(now.Add(findMoreAfter))
+				return
+			}
+			e.take(g, m, missed, h)
+			return
+		}
+	}
+	if err := e.work.between(ctx, from, until, func(m *link.Message) { give(m, false) }); err != nil {
+		return err
+	}
+	// One that is being notified is adopted too: this companion may be all that is left of it.
+	if err := e.dead.between(ctx, from, until, func(m *link.Message) {
+		if expired(m) && !e.w.notified.isFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+			give(m, true)
+		}
+	}); err != nil {
+		return err
+	}
+	for _, same := range namesakes {
+		for _, g := range same {
+			e.assignOutside(g, h)
+		}
+	}
+	if len(unnamed) == 0 {
+		return nil // what has moved on is followed by name
+	}
+	if e.settings.forwardDead != "" {
+		if err := e.collectForwarded(ctx, unnamed, h); err != nil {
+			return err
+		}
+	}
+	if e.settings.forwardTo == "" {
+		return nil
+	}
+	e.transfer.cursor = e.settings.partitioned
+	return e.transfer.between(ctx, from, until, func(m *link.Message) {
+		if !e.w.notified.isFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+			give(m, true)
+		}
+	})
+}
+
+// take makes a watch over m, for g.
+func (e *entity) take(g *manySearch, m *link.Message, missed bool, h *inUse) *watch {
+	h.taken++
+	h.identities[identityOf(m)], h.ids[m.MessageID] = true, true
+	wt := g.watchOver(m)
+	if missed {
+		wt.missed = e.missed(wt, m)
+	}
+	g.found = append(g.found, wt)
+	return wt
+}
+
+// collectForwarded looks among the dead letters that e has forwarded for those that expired before anybody looked. They have been
+// enqueued anew since their deadlines, or keep their old stamps.
+func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUse) error {
+	now := e.w.clock.now()
+	from := now
+	for _, g := range gs {
+		if g.want.from.Before(from) {
+			from = g.want.from
+		}
+	}
+	return e.deadTargetError(ctx, e.openDeadTarget(ctx).between(ctx, from, now.Add(windowMargin), func(m *link.Message) {
+		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || e.w.notified.isFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+			return
+		}
+		// One without any name that was notified by the number it had before is notified again, rather than another not at all.
+		if m.MessageID == "" && h.forwarded[identityOf(m)] || m.MessageID != "" && (h.ids[m.MessageID] || e.w.notified.has(e.forwardedID(m.MessageID))) {
+			return
+		}
+		for _, g := range gs {
+			at := m.EnqueuedTime
+			old := !at.Before(g.want.from) && !at.After(g.want.until)
+			if !old && at.Before(g.wt.ref.DeadlineAt(g.want.from)) || !g.standsFor(m, e.settings.Settings) {
+				continue
+			}
+			if h.taken == maxFound {
+				g.searchAgain(now.Add(findMoreAfter))
+				return
+			}
+			h.taken++
+			h.ids[m.MessageID], h.forwarded[identityOf(m)] = true, true
+			wt := g.watchOver(m)
+			wt.ref = g.wt.ref
+			wt.ref.MessageID, wt.ref.SessionID = m.MessageID, m.SessionID
+			wt.missed = e.missedElsewhere(wt, m)
+			g.found = append(g.found, wt)
+			return
+		}
+	}))
+}
+
+// standsFor reports whether m may be one of those that the reference of g was sent with, if it was enqueued in its window: it has the
+// deadline, by what it states itself or, where that has changed meanwhile, by what its entity gives it.
+func (g *manySearch) standsFor(m *link.Message, s Settings) bool {
+	if pending(m) || g.want.notWanted(m) {
+		return false
+	}
+	if agrees(&g.wt.ref, m, s) {
+		return true
+	}
+	switch g.wt.ref.Stated {
+	case "entity", "default":
+		return m.TimeToLive == 0 && !statesDeadline(m)
+	}
+	return false
+}
+
+// watchOver makes a watch over m, which is notified by its number as long as it is in hand, and by what the broker calls it when it is
+// rewritten.
+func (g *manySearch) watchOver(m *link.Message) *watch {
+	ref := g.wt.ref
+	ref.MessageID, ref.SessionID = m.MessageID, m.SessionID
+	ref.Deadline = ref.DeadlineAt(m.EnqueuedTime)
+	ref.From, ref.Until = m.EnqueuedTime, m.EnqueuedTime
+	g.wt.companion.add(1) // its companion is completed when the message is seen to
+	wt := &watch{ref: ref, companion: g.wt.companion, since: g.wt.since, next: g.wt.next, hops: g.wt.hops}
+	wt.want = want{identity: identityOf(m), ref: &wt.ref, endless: g.want.endless} // it may have no deadline, but have to be completed
+	return wt
+}
+
+// searchAgain has more looked for at the instant at of the broker's clock, or before.
+func (g *manySearch) searchAgain(at time.Time) {
+	if g.next.IsZero() || at.Before(g.next) {
+		g.next = at
+	}
+}
+
+// concludeMany ends the watch of g, or has it looked for more: while a send may still be under way, when the next deadline comes, and
+// where messages have gone on to.
+func (e *entity) concludeMany(ctx context.Context, g *manySearch) {
+	wt := g.wt
+	switch open := wt.open(e.w.clock.now()); {
+	case wt.duplicates == whilePresent:
+		wt.companion.done(ctx, nil)
+	case open > 0:
+		wt.checks++
+		e.later(ctx, wt, min(open, checkAgainMin<<min(wt.checks, 10)))
+	case !g.next.IsZero():
+		e.rewrite(ctx, wt, g.next)
+	case e.settings.forwardTo != "" && wt.duplicates == 0:
+		e.follow(ctx, wt)
+	default:
+		wt.companion.done(ctx, nil)
+	}
+}
