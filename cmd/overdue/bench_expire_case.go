@@ -14,6 +14,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"golang.org/x/sync/errgroup"
+
+	"overdue/internal/lag"
 )
 
 const (
@@ -263,6 +265,6 @@ func (c *benchCase) tally(ttl []time.Duration, completed, told map[string]int, l
 			c.FalselyTold++
 		}
 	}
-	c.Early = earlyOf(lags)
-	c.LagMs = lagOf(lags)
+	c.Early = lag.Early(lags)
+	c.LagMs = lag.Of(lags)
 }

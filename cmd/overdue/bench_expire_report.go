@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"overdue/internal/lag"
 )
 
 // benchReport is what --json prints. It is a contract: scripts read it. Fields are added, never renamed.
@@ -28,18 +30,18 @@ type benchCase struct {
 	SendsPerSecond       float64 `json:"sendsPerSecond"`
 	LoadedBeforeFirstDue bool    `json:"loadedBeforeFirstDue"` // all deadlines were outstanding at a time
 
-	Consumed     int   `json:"consumed"`
-	DeadLettered int   `json:"deadLettered"`
-	Told         int   `json:"told"`
-	Early        int   `json:"early"`       // dead-lettered before the deadline
-	Twice        int   `json:"twice"`       // dead-lettered, told or completed twice, or dead-lettered and completed
-	Lost         int   `json:"lost"`        // neither completed nor dead-lettered
-	Untold       int   `json:"untold"`      // dead-lettered, and nobody was told
-	FalselyTold  int   `json:"falselyTold"` // told of, though completed in time
-	LagMs        lagMs `json:"lagMs"`       // from the deadline to the dead letter, by the broker's stamps
+	Consumed     int              `json:"consumed"`
+	DeadLettered int              `json:"deadLettered"`
+	Told         int              `json:"told"`
+	Early        int              `json:"early"`       // dead-lettered before the deadline
+	Twice        int              `json:"twice"`       // dead-lettered, told or completed twice, or dead-lettered and completed
+	Lost         int              `json:"lost"`        // neither completed nor dead-lettered
+	Untold       int              `json:"untold"`      // dead-lettered, and nobody was told
+	FalselyTold  int              `json:"falselyTold"` // told of, though completed in time
+	LagMs        lag.Milliseconds `json:"lagMs"`       // from the deadline to the dead letter, by the broker's stamps
 
 	// TimerLateMs is how late plain timers were in the process of the senders meanwhile: what the machine itself is good for.
-	TimerLateMs lagMs `json:"timerLateMs"`
+	TimerLateMs lag.Milliseconds `json:"timerLateMs"`
 
 	Operations           map[string]int `json:"operations"` // overdue_broker_operations_total, by kind
 	OperationsPerMessage float64        `json:"operationsPerMessage"`

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"overdue/internal/lag"
 )
 
 func TestFiguresStandBesideTheirTargets(t *testing.T) {
@@ -244,7 +246,7 @@ func TestALookSaysWhatBecameOfWhom(t *testing.T) {
 	told := map[string]int{benchID(0): 1, benchID(1): 2, benchID(2): 1}
 	c := benchLookCase{Live: 100, Overdue: 5}
 	c.tally(due, told, letters[:4], 98)
-	want := benchLookCase{Live: 100, Overdue: 5, DeadLettered: 4, Told: 3, Early: 1, Twice: 1, Disturbed: 2, LagMs: lagMs{P50: 5, P99: 20, Max: 20}}
+	want := benchLookCase{Live: 100, Overdue: 5, DeadLettered: 4, Told: 3, Early: 1, Twice: 1, Disturbed: 2, LagMs: lag.Milliseconds{P50: 5, P99: 20, Max: 20}}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("case (-want +got):\n%s", diff)
 	}

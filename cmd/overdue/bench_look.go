@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"overdue/internal/lag"
 )
 
 // benchLookPlan is what `overdue bench look` is asked to measure.
@@ -29,22 +31,22 @@ type benchLookResult struct {
 
 // benchLookCase is a queue of one length. From before the deadlines until all were told of, and no companion is left.
 type benchLookCase struct {
-	Live          int            `json:"live"`
-	Overdue       int            `json:"overdue"`
-	DeadLettered  int            `json:"deadLettered"`
-	Told          int            `json:"told"`
-	Early         int            `json:"early"`
-	Twice         int            `json:"twice"`
-	Disturbed     int            `json:"disturbed"` // live messages that are gone
-	LagMs         lagMs          `json:"lagMs"`
-	Operations    map[string]int `json:"operations"` // of the monitor, by kind
-	Total         int            `json:"total"`      // of these
-	MonitorCPUMs  float64        `json:"monitorCPUMs"`
-	BrokerCPUMs   float64        `json:"brokerCPUMs"`
-	PassMs        float64        `json:"passMs"`        // from the deadline until all of it was done, to benchPoll
-	FilledInMs    float64        `json:"filledInMs"`    // what it took to send them
-	BrokerMiB     float64        `json:"brokerMiB"`     // resident
-	FilledAgainst int            `json:"filledAgainst"` // how often the queue was filled anew because that took longer than the deadlines were away
+	Live          int              `json:"live"`
+	Overdue       int              `json:"overdue"`
+	DeadLettered  int              `json:"deadLettered"`
+	Told          int              `json:"told"`
+	Early         int              `json:"early"`
+	Twice         int              `json:"twice"`
+	Disturbed     int              `json:"disturbed"` // live messages that are gone
+	LagMs         lag.Milliseconds `json:"lagMs"`
+	Operations    map[string]int   `json:"operations"` // of the monitor, by kind
+	Total         int              `json:"total"`      // of these
+	MonitorCPUMs  float64          `json:"monitorCPUMs"`
+	BrokerCPUMs   float64          `json:"brokerCPUMs"`
+	PassMs        float64          `json:"passMs"`        // from the deadline until all of it was done, to benchPoll
+	FilledInMs    float64          `json:"filledInMs"`    // what it took to send them
+	BrokerMiB     float64          `json:"brokerMiB"`     // resident
+	FilledAgainst int              `json:"filledAgainst"` // how often the queue was filled anew because that took longer than the deadlines were away
 }
 
 func (p *program) benchLookCommand() *cobra.Command {
@@ -163,6 +165,6 @@ func (c *benchLookCase) tally(due map[string]time.Duration, told map[string]int,
 		}
 	}
 	c.Disturbed = max(0, c.Live-left)
-	c.Early = earlyOf(lags)
-	c.LagMs = lagOf(lags)
+	c.Early = lag.Early(lags)
+	c.LagMs = lag.Of(lags)
 }

@@ -5,6 +5,8 @@ package main
 import (
 	"sync"
 	"time"
+
+	"overdue/internal/lag"
 )
 
 // benchTimerEvery is how far apart the timers of a benchNoise are.
@@ -35,8 +37,8 @@ func newBenchNoise() *benchNoise {
 }
 
 // end is how late they were. It is called once.
-func (n *benchNoise) end() lagMs {
+func (n *benchNoise) end() lag.Milliseconds {
 	close(n.stop)
 	n.all.Wait()
-	return lagOf(n.late)
+	return lag.Of(n.late)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/lag"
 )
 
 func TestBenchSaysWhatBecameOfEachMessage(t *testing.T) {
@@ -36,7 +38,7 @@ func TestBenchSaysWhatBecameOfEachMessage(t *testing.T) {
 		"all as it should be": {
 			completed: once(0, 1, 2, 3, 4, 5), told: once(6, 7, 8),
 			letters: []benchLetter{letter(6, time.Millisecond), letter(7, 2*time.Millisecond), letter(8, 30*time.Millisecond)},
-			want:    benchCase{Consumed: 6, DeadLettered: 3, Told: 3, LagMs: lagMs{P50: 2, P99: 30, Max: 30}},
+			want:    benchCase{Consumed: 6, DeadLettered: 3, Told: 3, LagMs: lag.Milliseconds{P50: 2, P99: 30, Max: 30}},
 		},
 		"each kind of wrong once": {
 			completed: once(0, 1, 2, 3), told: once(0, 5, 6, 6, 7),
@@ -45,7 +47,7 @@ func TestBenchSaysWhatBecameOfEachMessage(t *testing.T) {
 			letters: []benchLetter{letter(1, time.Second), letter(5, time.Second), letter(5, time.Second), letter(6, time.Second), letter(7, -time.Millisecond), letter(8, time.Second)},
 			want: benchCase{
 				Consumed: 4, DeadLettered: 5, Told: 4, Early: 1, Twice: 3, Lost: 1, Untold: 1, FalselyTold: 1,
-				LagMs: lagMs{P50: 1000, P99: 1000, Max: 1000},
+				LagMs: lag.Milliseconds{P50: 1000, P99: 1000, Max: 1000},
 			},
 		},
 	} {
@@ -60,7 +62,7 @@ func TestBenchSaysWhatBecameOfEachMessage(t *testing.T) {
 func TestBenchFailsWhenAPromiseIsBroken(t *testing.T) {
 	plan := &benchPlan{}
 	for want, c := range map[string]benchCase{
-		"": {Outstanding: 10, DeadLettered: 10, Told: 10, LagMs: lagMs{P99: 1e6}},
+		"": {Outstanding: 10, DeadLettered: 10, Told: 10, LagMs: lag.Milliseconds{P99: 1e6}},
 		"10 messages with 4 consumers 1 were lost": {Outstanding: 10, Consumers: 4, Lost: 1},
 		"2 were dead-lettered before":              {Early: 2},
 		"3 came or were told twice":                {Twice: 3},

@@ -8,14 +8,16 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"overdue/internal/lag"
 )
 
 // demoResult is what --json prints.
 type demoResult struct {
 	Eager struct {
-		Sent         int   `json:"sent"`
-		DeadLettered int   `json:"deadLettered"`
-		LagMs        lagMs `json:"lagMs"`
+		Sent         int              `json:"sent"`
+		DeadLettered int              `json:"deadLettered"`
+		LagMs        lag.Milliseconds `json:"lagMs"`
 	} `json:"eager"`
 	Lazy struct {
 		Sent                      int `json:"sent"`
@@ -29,7 +31,7 @@ type demoResult struct {
 
 // setLags fills in the percentiles and counts what came too early.
 func (r *demoResult) setLags(lags []time.Duration) {
-	r.Eager.LagMs, r.early = lagOf(lags), earlyOf(lags)
+	r.Eager.LagMs, r.early = lag.Of(lags), lag.Early(lags)
 }
 
 // verdict is an error unless every watched message was dead-lettered, and none early.

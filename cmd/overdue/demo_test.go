@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/lag"
 )
 
 func TestDemoResultAsJSON(t *testing.T) {
@@ -37,7 +39,7 @@ func TestDemoResultAsJSON(t *testing.T) {
 func TestDemoResultAsTable(t *testing.T) {
 	r := &demoResult{waited: 9 * time.Second}
 	r.Eager.Sent, r.Lazy.Sent, r.Eager.DeadLettered, r.Lazy.DeadLetteredAfterReceive = 300, 300, 300, 300
-	r.Eager.LagMs = lagMs{P50: 11.8, P99: 43.8, Max: 61.6}
+	r.Eager.LagMs = lag.Milliseconds{P50: 11.8, P99: 43.8, Max: 61.6}
 	var b strings.Builder
 	if err := r.writeTable(&b); err != nil {
 		t.Fatal(err)

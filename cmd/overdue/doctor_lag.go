@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"overdue/internal/lag"
 	"overdue/internal/operator/doctor"
 	"overdue/monitor"
 	"overdue/scheduler"
@@ -312,5 +313,5 @@ func (v *sighting) lags() []time.Duration {
 }
 
 func (v *sighting) result() lagOfQueue {
-	return lagOfQueue{DeadLettered: len(v.seen), Waiting: len(v.ttls) - len(v.seen), LagMs: lagOf(v.lags())}
+	return lagOfQueue{DeadLettered: len(v.seen), Waiting: len(v.ttls) - len(v.seen), LagMs: lag.Of(v.lags())}
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"overdue/internal/lag"
 )
 
 // lagResult is what `overdue doctor lag --json` prints. Fields are added, never renamed.
@@ -24,9 +26,9 @@ type lagResult struct {
 
 // lagOfQueue is what became of the messages of one queue. Lags are of those that were dead-lettered.
 type lagOfQueue struct {
-	DeadLettered int   `json:"deadLettered"`
-	Waiting      int   `json:"waiting"` // still on the queue at the end
-	LagMs        lagMs `json:"lagMs"`
+	DeadLettered int              `json:"deadLettered"`
+	Waiting      int              `json:"waiting"` // still on the queue at the end
+	LagMs        lag.Milliseconds `json:"lagMs"`
 }
 
 // verdict is an error unless every watched message was dead-lettered.
