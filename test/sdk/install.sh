@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what the scenarios need, and the tests in test/foreign and of Redis, and prints the folders it is in, one
-# `NAME=FOLDER` per line.
+# Installs what the scenarios need, and the tests in test/foreign, of Redis and of `overdue bench send`, and prints the
+# folders it is in, one `NAME=FOLDER` per line.
 # Each folder is named after what it was made from, so an install that is there is left alone.
 #
 #   install.sh          fails when a tool is missing
@@ -21,6 +21,7 @@ missing() {
 	command -v prometheus >/dev/null && command -v promtool >/dev/null || echo prometheus
 	command -v prometheus-alertmanager >/dev/null || echo prometheus-alertmanager
 	command -v redis-server >/dev/null || echo redis-server
+	command -v haproxy >/dev/null || echo haproxy
 	command -v mvn >/dev/null || echo maven
 	command -v javac >/dev/null || echo default-jdk-headless
 	command -v erl >/dev/null || echo erlang-base
@@ -51,7 +52,7 @@ without_services() (
 # disable_services keeps the servers that were installed just now from starting with the machine.
 disable_services() {
 	local package
-	for package in redis-server prometheus prometheus-alertmanager; do
+	for package in redis-server prometheus prometheus-alertmanager haproxy; do
 		[[ " $* " != *" $package "* ]] || ! command -v systemctl >/dev/null || systemctl disable --quiet "$package"
 	done
 }
