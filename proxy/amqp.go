@@ -27,7 +27,7 @@ func (p *Proxy) newRelay() *relay.Relay {
 	}
 	if cfg.ErrorLog == nil {
 		cfg.ErrorLog = func(err error) {
-			p.cfg.Log.Warn("the proxy cannot prove itself to the namespace", zap.String("door", doorAMQP), zap.Error(err))
+			p.cfg.Log.Warn("the proxy cannot prove itself to the namespace", zap.String("door", endpointAMQP), zap.Error(err))
 		}
 	}
 	return relay.New(cfg)

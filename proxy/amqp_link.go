@@ -4,12 +4,8 @@ package proxy
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"strings"
 	"time"
-
-	"go.uber.org/zap"
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/relay"
@@ -19,7 +15,7 @@ import (
 )
 
 const (
-	doorAMQP = "amqp"
+	endpointAMQP = "amqp"
 
 	// transactionTime is how long a transaction of Service Bus may be open. Its messages are
 	// enqueued when it ends.
@@ -46,9 +42,9 @@ func (p *Proxy) watch(l relay.Link) relay.Watcher {
 		return nil
 	}
 	ctx, detach := context.WithCancel(context.Background())
-	at := sendLink{p: p, at: l.Class.Address, entity: entity, ctx: ctx, detach: detach, besides: &besides{}}
+	at := sendLink{p: p, at: l.Class.Address, entity: entity, ctx: ctx, detach: detach, sends: &linkSends{}}
 	if management {
-		at.patience = requestTime
+		at.timeout = requestTime
 		return &managementLink{at}
 	}
 	return &at
@@ -80,139 +76,16 @@ type sendLink struct {
 	entity string
 	ctx    context.Context // ends when the link is gone, and with it whatever waits for its deliveries
 	detach context.CancelFunc
-	// patience is how long the broker may take to come to an outcome. 0 = as long as the link lives.
-	patience time.Duration
+	// timeout is how long the broker may take to come to an outcome. 0 = as long as the link lives.
+	timeout time.Duration
 
-	besides *besides
+	sends *linkSends
 }
 
 // Detached is called by the relay when the link is gone.
 func (l *sendLink) Detached() {
 	l.detach()
-	l.besides.abandon()
-}
-
-// Deliver takes the steps of a send with one delivery. What may block is done by a goroutine of its
-// own, of which there are no more than MaxInFlight and one for each session that waits for a place or
-// for what holds.
-func (l *sendLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
-	settings := l.p.cfg.Settings(l.entity)
-	if settings.passes() {
-		return nil, nil
-	}
-	ms, err := readPayload(d.Payload, d.Format)
-	if err == nil && len(ms) == 0 {
-		return nil, nil // an empty batch; the broker says what it thinks of that
-	}
-	s := l.p.newSending(doorAMQP, l.entity, settings, known(ms))
-	s.unreadable = err
-	setDelay(ms, d, 0)
-	_, part := d.State.(*amqp.TransactionalState)
-	s.once = !part && !d.Settled
-	return l.hold(d, s, func() error { return s.fit(d, ms, func() []byte { return completed(d.Payload, d.Format, ms) }) })
-}
-
-// fit completes a delivery within the size that the link allows. Where it would be exceeded the TTLs
-// are left out, and then the ids: the monitor keeps deadlines without them.
-func (s *sending) fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte) error {
-	exceeds := func(out []byte) bool { return d.MaxSize > 0 && uint64(len(out)) > d.MaxSize }
-	out := complete()
-	if exceeds(out) {
-		for _, m := range ms {
-			m.Stamp = 0
-		}
-		out = complete()
-	}
-	if exceeds(out) {
-		if exceeds(d.Payload) {
-			return fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, len(d.Payload), d.MaxSize)
-		}
-		if !s.mayGoUnnamed() {
-			return fmt.Errorf("%w: %d bytes with the ids that are added, at most %d", errTooLarge, len(out), d.MaxSize)
-		}
-		for _, m := range ms {
-			if m.unnamed {
-				m.ID, m.unnamed = "", false
-			}
-		}
-		out = d.Payload
-	}
-	d.Payload = out
-	return nil
-}
-
-// setDelay notes how much later than other messages these may be enqueued.
-func setDelay(ms []*amqpMessage, d *relay.Delivery, delay time.Duration) {
-	if _, part := d.State.(*amqp.TransactionalState); part {
-		delay += transactionTime
-	}
-	for _, m := range ms {
-		m.Delay = delay
-	}
-}
-
-// hold promises the messages where it is known what holds and a place is free, and otherwise leaves it to a
-// goroutine, as whatever has to wait. complete puts on the delivery what the promise has stamped.
-func (l *sendLink) hold(d *relay.Delivery, s *sending, complete func() error) (relay.Held, *amqp.Error) {
-	var entered bool
-	var err error
-	if !s.settings.Unknown {
-		entered, err = l.p.tryEnter()
-	}
-	if err == nil && entered {
-		if err = s.prepare(d.Settled, complete); err != nil || len(s.promises) == 0 {
-			l.p.leave()
-		}
-	}
-	switch {
-	case err != nil:
-		return nil, l.refuse(d, s, err)
-	case entered && len(s.promises) == 0:
-		return &unmonitored{s}, nil
-	case entered && !s.companionFirst:
-		return l.goBeside(s, d.Settled), nil
-	}
-	h := &held{
-		sendLink: l, send: s, complete: complete, sentSettled: d.Settled, entered: entered,
-		ready: make(chan func(*amqp.Error), 1), settled: make(chan settlement, 1),
-	}
-	go h.run()
-	return h, nil
-}
-
-// refuse is the answer to a delivery that does not go on. One that was sent settled goes on
-// all the same, unwatched: its sender would not hear of a refusal, and the message would be lost.
-func (l *sendLink) refuse(d *relay.Delivery, s *sending, err error) *amqp.Error {
-	l.logFailed(err, d.Settled)
-	if d.Settled {
-		s.promises = nil
-		s.count(nil)
-		return nil
-	}
-	s.count(err)
-	return refusal(err, l.entity)
-}
-
-// logFailed is where an error of a send ends.
-func (l *sendLink) logFailed(err error, settled bool) {
-	status, _, _ := answer(err, l.entity)
-	log := l.p.cfg.Log.Debug
-	if (status >= http.StatusInternalServerError || settled) && l.ctx.Err() == nil {
-		log = l.p.cfg.Log.Warn
-	}
-	event := "send failed"
-	if settled {
-		event = "message is not watched: its sender does not want to hear of failures"
-	}
-	log(event, zap.String("work_queue", l.entity), zap.String("door", doorAMQP), zap.Error(err))
-}
-
-// unmonitored is a delivery without a deadline in an entity that is monitored. It is only counted.
-type unmonitored struct{ send *sending }
-
-func (u *unmonitored) Settled(outcome amqp.DeliveryState, reply relay.Reply) {
-	u.send.count(outcomeError(outcome))
-	reply.Answer(nil)
+	l.sends.end()
 }
 
 // A monitorQueueLink refuses what would come to the monitor queue through this door: who may send
@@ -235,7 +108,7 @@ func (l *monitorQueueLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) 
 		}
 	}
 	err := rest.BadRequest("%s is the monitor queue, which takes no messages of apps.", rest.Quoted(l.entity))
-	l.p.metrics.sent(doorAMQP, l.entity, 1, 0, err)
+	l.p.metrics.sent(endpointAMQP, l.entity, 1, 0, err)
 	return nil, refusal(err, l.entity)
 }
 

@@ -34,15 +34,20 @@ type driven struct {
 	answer  chan *amqp.Error
 }
 
+// A resumed is what the relay would do with a delivery that has waited.
+type resumed func(*amqp.Error)
+
+func (f resumed) Resume(err *amqp.Error) { f(err) }
+
 func deliver(t *testing.T, w relay.Watcher, d *relay.Delivery) *driven {
 	t.Helper()
 	x := &driven{T: t, ready: make(chan *amqp.Error, 2), answer: make(chan *amqp.Error, 2)}
 	x.held, x.refused = w.Deliver(d)
 	if held, ok := x.held.(relay.Delayed); ok {
-		x.waits = held.Before(func(err *amqp.Error) {
+		x.waits = held.Before(resumed(func(err *amqp.Error) {
 			x.payload = d.Payload
 			x.ready <- err
-		})
+		}))
 	}
 	if !x.waits {
 		x.payload = d.Payload
@@ -147,7 +152,7 @@ func (sc *scene) encode(m *goamqp.Message) []byte {
 
 // sendsByAMQP is the value of overdue_sends_total for the AMQP door.
 func (sc *scene) sendsByAMQP(entity, result string) float64 {
-	return testutil.ToFloat64(sc.proxy.metrics.sends.WithLabelValues(entity, doorAMQP, result))
+	return testutil.ToFloat64(sc.proxy.metrics.sends.WithLabelValues(entity, endpointAMQP, result))
 }
 
 func TestADeliveryIsAnsweredWhenItsCompanionIsAccepted(t *testing.T) {
@@ -454,7 +459,8 @@ func TestALinkThatGoesGivesItsPlacesBack(t *testing.T) {
 			x.settle(amqp.Accepted{})
 		}
 		late := deliver(t, first, sc.within("m4", "30s")) // it was on its way to the watcher
-		for _, x := range []*driven{waitsForItsOutcome, waitsForBoth, late} {
+		late.wantRefused("com.microsoft:timeout", "")
+		for _, x := range []*driven{waitsForItsOutcome, waitsForBoth} {
 			x.settle(amqp.Accepted{}).wantAnswer("-")
 		}
 		for i := range 2 {

@@ -41,20 +41,19 @@ func (l *managementLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
 	if err != nil {
 		return nil, l.refuseRequest(refusal(err, l.entity))
 	}
-	s := l.p.newSending(doorAMQP, l.entity, settings, known(ms))
+	s := l.newDelivery(settings, ms)
 	s.companionFirst = true
 	setDelay(ms, d, requestTime)
 	// A request that is sent settled (.NET) can be refused nevertheless: its app hears no response.
-	unsettled := *d
-	unsettled.Settled = false
-	return l.hold(&unsettled, s, func() error {
+	s.complete = func() error {
 		return s.fit(d, ms, func() []byte { return scheduleCompleted(d.Payload, ms) })
-	})
+	}
+	return s.start()
 }
 
 // refuseRequest logs what a request is refused with. It may be settled: its app hears a response.
 func (l *managementLink) refuseRequest(e *amqp.Error) *amqp.Error {
-	l.p.cfg.Log.Debug("request refused", zap.String("work_queue", l.entity), zap.String("door", doorAMQP), zap.Error(e))
+	l.p.cfg.Log.Debug("request refused", zap.String("work_queue", l.entity), zap.String("door", endpointAMQP), zap.Error(e))
 	return e
 }
 

@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -59,20 +60,22 @@ func TestEveryMessageOfALateBatchGetsASecondCompanion(t *testing.T) {
 func TestALateSendFailsWithItsSecondCompanion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)
-		s := sc.proxy.newSending(doorREST, "orders", Settings{Monitored: true}, []*message{{ID: "m", TTL: time.Minute}})
-		if err := s.promise(); err != nil {
-			t.Fatal(err)
-		}
-		s.refer()
-		if err := s.promiseAgain(t.Context()); err != nil {
-			t.Errorf("a send in time = %v, want nil", err)
-		}
-		time.Sleep(5 * time.Second)
-		if err := sc.scheduler.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.promiseAgain(t.Context()); !errors.Is(err, errCompanion) {
-			t.Errorf("a late send whose second companion is not accepted = %v, want %v", err, errCompanion)
+		for _, c := range []struct {
+			takes time.Duration
+			then  func(context.Context) error // when the first companion is accepted
+			want  error
+		}{
+			{time.Second, func(context.Context) error { return nil }, nil},
+			{5 * time.Second, sc.scheduler.Close, errCompanion},
+		} {
+			r := sc.proxy.newRequest("orders", Settings{Monitored: true}, []*message{{ID: "m", TTL: time.Minute}})
+			err := r.run(t.Context(), func(ctx context.Context) error {
+				time.Sleep(c.takes)
+				return c.then(ctx)
+			})
+			if !errors.Is(err, c.want) {
+				t.Errorf("a send that takes %v = %v, want %v", c.takes, err, c.want)
+			}
 		}
 	})
 }

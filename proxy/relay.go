@@ -198,7 +198,7 @@ func (p *Proxy) passAnswer(w http.ResponseWriter, r *http.Request, resp *http.Re
 		return
 	}
 	if _, err := io.Copy(w, stepping{resp.Body, step}); err != nil {
-		p.cfg.Log.Debug("answer ended early", zap.String("door", doorREST), zap.Error(err))
+		p.cfg.Log.Debug("answer ended early", zap.String("door", endpointREST), zap.Error(err))
 		panic(http.ErrAbortHandler) // as net/http asks for
 	}
 }

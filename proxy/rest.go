@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	doorREST = "rest"
-	about    = "Overdue: the REST door of Service Bus. Send with POST /{queue or topic}/messages; other requests are passed on.\n"
+	endpointREST = "rest"
+	about        = "Overdue: the REST door of Service Bus. Send with POST /{queue or topic}/messages; other requests are passed on.\n"
 )
 
 // ServeHTTP is the REST door: it takes POST /{entity}/messages as the Service Bus REST
@@ -41,7 +41,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, errDenied):
 	case err != nil:
 		if r.Method == http.MethodPost {
-			p.metrics.sent(doorREST, entity, 1, 0, err)
+			p.metrics.sent(endpointREST, entity, 1, 0, err)
 		}
 	case q.Call == rights.SendMessages:
 		err = p.serveSend(w, r, &q)
@@ -70,7 +70,7 @@ func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, q *rights.Requ
 	}
 	body, done, err := p.body(w, r, p.cfg.MaxBodySize)
 	if err != nil {
-		p.metrics.sent(doorREST, entity, 1, 0, err)
+		p.metrics.sent(endpointREST, entity, 1, 0, err)
 		return err
 	}
 	defer done()
@@ -79,18 +79,18 @@ func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, q *rights.Requ
 		err = checkHead(r.Header)
 	}
 	if err != nil {
-		p.metrics.sent(doorREST, entity, len(ms), 0, err)
+		p.metrics.sent(endpointREST, entity, len(ms), 0, err)
 		return err
 	}
 	known := make([]*message, len(ms))
 	for i, m := range ms {
 		known[i] = knownOf(m)
 	}
-	s := p.newSending(doorREST, entity, p.cfg.Settings(entity), known)
+	s := p.newRequest(entity, p.cfg.Settings(entity), known)
 	if p.cfg.ClientTokens {
 		return p.pass(r, q, s, body, batch)
 	}
-	return p.send(r.Context(), s, func(ctx context.Context) error {
+	return s.run(r.Context(), func(ctx context.Context) error {
 		out := make([]*azservicebus.AMQPAnnotatedMessage, len(ms))
 		for i, m := range ms {
 			out[i] = amqpOf(m, known[i].Stamp)
@@ -177,7 +177,7 @@ func bodyError(err error) error {
 func (p *Proxy) refuse(w http.ResponseWriter, event, entity string, err error) {
 	var theirs *namespaceAnswer
 	if errors.As(err, &theirs) {
-		p.cfg.Log.Debug(event, zap.String("work_queue", entity), zap.String("door", doorREST), zap.Int("status", theirs.status))
+		p.cfg.Log.Debug(event, zap.String("work_queue", entity), zap.String("door", endpointREST), zap.Int("status", theirs.status))
 		theirs.write(w)
 		return
 	}
@@ -186,7 +186,7 @@ func (p *Proxy) refuse(w http.ResponseWriter, event, entity string, err error) {
 	if status >= http.StatusInternalServerError && status != http.StatusNotImplemented {
 		log = p.cfg.Log.Warn
 	}
-	log(event, zap.String("work_queue", entity), zap.String("door", doorREST),
+	log(event, zap.String("work_queue", entity), zap.String("door", endpointREST),
 		zap.Int("status", status), zap.Error(err))
 	h := w.Header()
 	h.Set("Content-Type", rest.ErrorContentType)

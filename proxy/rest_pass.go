@@ -38,14 +38,14 @@ func (a *namespaceAnswer) Error() string { return fmt.Sprintf("the namespace ans
 // pass makes the send of a request whose client proves itself to the namespace: the request goes on over HTTP with the token that it
 // shows, and the companions are written as the proxy. Until the namespace has taken a send with that token the companions go behind
 // it, or anybody could have them written; see docs/decisions.
-func (p *Proxy) pass(r *http.Request, q *rights.Request, s *sending, body []byte, batch bool) error {
+func (p *Proxy) pass(r *http.Request, q *rights.Request, s *request, body []byte, batch bool) error {
 	if p.upstream == nil {
 		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
 	}
 	ms := s.ms
 	token := tokenOf(r.Header.Get(authorization), s.entity)
 	s.companionLast = !p.proven.holds(token, time.Now())
-	return p.send(r.Context(), s, func(ctx context.Context) error {
+	return s.run(r.Context(), func(ctx context.Context) error {
 		p.cfg.Operations.Add(operations.Send, s.n)
 		out, err := p.passedSend(ctx, r, q, s, ms, body, batch)
 		if err != nil {
@@ -58,7 +58,7 @@ func (p *Proxy) pass(r *http.Request, q *rights.Request, s *sending, body []byte
 }
 
 // passedSend is the request as the namespace gets it: with ids and times to live where there are promises, and otherwise as it is.
-func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Request, s *sending, ms []*message, body []byte, batch bool) (*http.Request, error) {
+func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Request, s *request, ms []*message, body []byte, batch bool) (*http.Request, error) {
 	additions := make([]rest.Addition, len(ms))
 	for i, m := range ms {
 		additions[i] = rest.Addition{MessageID: m.ID, TimeToLive: m.Stamp}

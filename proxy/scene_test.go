@@ -186,5 +186,5 @@ func (sc *scene) references() []scheduler.Reference {
 
 // sends is the value of overdue_sends_total.
 func (sc *scene) sends(entity, result string) float64 {
-	return testutil.ToFloat64(sc.proxy.metrics.sends.WithLabelValues(entity, doorREST, result))
+	return testutil.ToFloat64(sc.proxy.metrics.sends.WithLabelValues(entity, endpointREST, result))
 }

@@ -42,7 +42,7 @@ func (passThrough) Detached()                               {}
 type atOnce struct{}
 
 func at(*Delivery) Held                                  { return atOnce{} }
-func (atOnce) Before(ready func(*amqp.Error)) bool       { ready(nil); return true }
+func (atOnce) Before(r Resumer) bool                     { r.Resume(nil); return true }
 func (atOnce) Settled(_ amqp.DeliveryState, reply Reply) { reply.Answer(nil) }
 
 // The conformance suite sees no difference whatever the pieces are in which

@@ -268,6 +268,6 @@ func (l *link) responseLocked(h *half, t amqp.Transfer, d *Delivery) {
 		c.mu.Lock()
 		c.responding--
 		c.mu.Unlock()
-		waiting.ready(nil)
+		waiting.Resume(nil)
 	}))
 }

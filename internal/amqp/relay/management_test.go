@@ -43,8 +43,8 @@ func refusing(c *Config) {
 // slowly lets a delivery go on after a second, and its outcome pass after another.
 type slowly struct{}
 
-func (slowly) Before(ready func(*amqp.Error)) bool {
-	time.AfterFunc(time.Second, func() { ready(nil) })
+func (slowly) Before(r Resumer) bool {
+	time.AfterFunc(time.Second, func() { r.Resume(nil) })
 	return true
 }
 
@@ -199,7 +199,7 @@ type verdict struct {
 
 func (j *verdict) Deliver(*Delivery) (Held, *amqp.Error) { return j, nil }
 func (j *verdict) Detached()                             {}
-func (j *verdict) Before(ready func(*amqp.Error)) bool   { return false }
+func (j *verdict) Before(Resumer) bool                   { return false }
 func (j *verdict) Settled(o amqp.DeliveryState, reply Reply) {
 	j.outcomes <- o
 	reply.Answer(j.answer)

@@ -100,7 +100,7 @@ func (l *link) deliverLocked(h *half, t amqp.Transfer, delivery Delivery) {
 	came := d.Payload
 	c.mu.Unlock()
 	verdict, refusal := l.watcher.Deliver(d)
-	if w, ok := verdict.(Delayed); ok && refusal == nil && w.Before(k.ready) {
+	if w, ok := verdict.(Delayed); ok && refusal == nil && w.Before(k) {
 		k.waits = true
 	}
 	c.mu.Lock()
@@ -150,8 +150,8 @@ type held struct {
 	in, out  uint32 // delivery-ids
 
 	waits   bool        // before it may go on
-	readied bool        // ready was called
-	refusal *amqp.Error // of ready
+	readied bool        // Resume was called
+	refusal *amqp.Error // of Resume
 
 	told     bool             // the verdict has been asked about the outcome
 	answered bool             // and has answered
@@ -163,8 +163,8 @@ type held struct {
 	awaits   bool // the response has not come
 }
 
-// ready is what the verdict calls when the delivery may go on.
-func (k *held) ready(refusal *amqp.Error) {
+// Resume is what the verdict calls when the delivery may go on.
+func (k *held) Resume(refusal *amqp.Error) {
 	c := k.half.s.c
 	c.mu.Lock()
 	defer c.unlock()

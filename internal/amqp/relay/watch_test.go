@@ -48,8 +48,8 @@ func newHeld(d *Delivery, wait bool) *fakeHeld {
 	return &fakeHeld{payload: string(d.Payload), wait: wait, outcome: make(chan amqp.DeliveryState, 1), answer: make(chan func(*amqp.Error), 1)}
 }
 
-func (h *fakeHeld) Before(ready func(*amqp.Error)) bool {
-	h.ready = ready
+func (h *fakeHeld) Before(r Resumer) bool {
+	h.ready = r.Resume
 	return h.wait
 }
 

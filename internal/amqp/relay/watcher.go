@@ -28,7 +28,7 @@ type Link struct {
 // upstream when the client sends, to the client when it receives.
 type Delivery struct {
 	// Payload is the encoded message. The watcher may change or replace it until
-	// the delivery may go on: in Deliver, or until it calls ready where the delivery
+	// the delivery may go on: in Deliver, or until it calls Resume where the delivery
 	// waits (see Held).
 	Payload []byte
 	Format  uint32 // the message format, amqp.BatchMessageFormat for a batch
@@ -56,7 +56,7 @@ type Watcher interface {
 	Deliver(d *Delivery) (Held, *amqp.Error)
 
 	// Detached is told that the link is gone, once. What is held has been dropped: a
-	// ready or an answer that comes now has no effect.
+	// Resume or an Answer that comes now has no effect.
 	Detached()
 }
 
@@ -78,13 +78,17 @@ type Held interface {
 type Delayed interface {
 	Held
 	// Before holds the delivery itself back, and with it whatever follows in its
-	// session. It returns false when the delivery may go on at once. Otherwise it
-	// calls ready, once and from any goroutine, when it may; with an error when it
-	// may not: nothing goes on, and the sender gets rejected with it.
-	Before(ready func(*amqp.Error)) (wait bool)
+	// session. It returns false when the delivery may go on at once. Otherwise
+	// Resume is called, once and from any goroutine: when the delivery may go on, or
+	// with an error when it may not. Then nothing goes on, and the sender gets
+	// rejected with the error.
+	Before(Resumer) (wait bool)
 }
 
-// A Reply lets one sender be told. It is no function, which would have to be made for every delivery.
+// A Resumer lets a delivery go on, see Delayed. It is no function, which would have to be made for every delivery.
+type Resumer interface{ Resume(refusal *amqp.Error) }
+
+// A Reply lets one sender know. It is no function either.
 type Reply interface {
 	// Answer is called once, from any goroutine; see Held.
 	Answer(*amqp.Error)

@@ -30,14 +30,14 @@ func TestTheWindowOfAMessageWithoutANameIsAsShortAsIsSure(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := &message{ID: "m", TTL: time.Minute, ScheduledEnqueueTime: tt.at, Delay: tt.delay}
-			s := &sending{settings: Settings{Monitored: true, Findable: tt.findable}, ms: []*message{m}, now: measured(uncertainty)}
+			s := &send{settings: Settings{Monitored: true, Findable: tt.findable}, ms: []*message{m}, now: measured(uncertainty)}
 			pr, ok, err := promiseOf(m, s.settings, s.now)
 			if err != nil || !ok {
 				t.Fatalf("promiseOf = %v, %v, want a promise", ok, err)
 			}
 			s.promises = []promise{pr}
 			m.ID = tt.id // there was no room for it
-			s.unname()
+			s.withoutIDs()
 			got := s.promises[0].ref
 			if got.MessageID != tt.id {
 				t.Errorf("the reference names %q, want %q", got.MessageID, tt.id)

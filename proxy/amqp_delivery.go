@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"overdue/internal/amqp"
+	"overdue/internal/amqp/relay"
+)
+
+// A delivery is the send of one delivery of a link. The relay calls Before and Settled, which must
+// not wait, and the send calls the methods of an endpoint. Nothing waits for it but, before it
+// begins, a goroutine where its entity's settings or a place are not there at once.
+type delivery struct {
+	send
+	link *sendLink
+
+	before, after *delivery // among those of the link; its own
+
+	late *time.Timer // nil: the outcome may take as long as the link lives
+
+	// Guarded by send.mu:
+	goesOn  bool          // the relay may pass the delivery on
+	refused bool          // the send ended before that
+	refusal *amqp.Error   // then
+	waits   relay.Resumer // of Before
+	reply   relay.Reply   // of Settled
+	theirs  bool          // the outcome is not accepted, so the broker's own word stands
+}
+
+// Deliver begins a send with one delivery. What may block is done by a goroutine of its own, of
+// which there is no more than one for each AMQP session that waits.
+func (l *sendLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
+	settings := l.p.cfg.Settings(l.entity)
+	if settings.passes() {
+		return nil, nil
+	}
+	ms, err := readPayload(d.Payload, d.Format)
+	if err == nil && len(ms) == 0 {
+		return nil, nil // an empty batch; the broker says what it thinks of that
+	}
+	s := l.newDelivery(settings, ms)
+	s.unreadable = err
+	setDelay(ms, d, 0)
+	_, part := d.State.(*amqp.TransactionalState)
+	s.settled = d.Settled
+	s.once = !part && !d.Settled
+	s.complete = func() error {
+		return s.fit(d, ms, func() []byte { return completed(d.Payload, d.Format, ms) })
+	}
+	return s.start()
+}
+
+func (l *sendLink) newDelivery(settings Settings, ms []*amqpMessage) *delivery {
+	d := &delivery{link: l}
+	d.p, d.to, d.via, d.entity, d.settings, d.n, d.ms = l.p, d, endpointAMQP, l.entity, settings, len(ms), known(ms)
+	return d
+}
+
+// start begins the send at once where it is known what holds and a place is free. Otherwise it
+// leaves that to a goroutine.
+func (d *delivery) start() (relay.Held, *amqp.Error) {
+	var entered bool
+	var err error
+	if !d.settings.Unknown {
+		entered, err = d.p.tryEnter()
+	}
+	if err == nil && !entered {
+		go d.startLater() // ends when the place or the settings are there, after SendTimeout, or with the link
+		return d, nil
+	}
+	if err == nil {
+		err = d.prepare()
+	}
+	switch {
+	case err != nil:
+		d.step(refused, err)
+	case len(d.promises) == 0:
+		d.p.leave()
+		return &unmonitored{d.p, d.entity, d.n}, nil
+	case d.beginOnLink():
+		return d, nil
+	}
+	if entered {
+		d.p.leave()
+	}
+	return nil, d.refusal
+}
+
+// beginOnLink reports false when the send has not begun: the link is gone.
+func (d *delivery) beginOnLink() bool {
+	if !d.link.sends.add(d) {
+		d.step(connectionEnded, nil)
+		return false
+	}
+	return d.begin()
+}
+
+// startLater waits and begins the send.
+func (d *delivery) startLater() {
+	if err := d.wait(d.link.ctx); err != nil {
+		d.step(refused, err)
+		return
+	}
+	if err := d.prepare(); err != nil {
+		d.step(refused, err)
+	} else if d.beginOnLink() {
+		return
+	}
+	d.p.leave()
+}
+
+// Before is called by the relay when the delivery could go on.
+func (d *delivery) Before(r relay.Resumer) (wait bool) {
+	d.mu.Lock()
+	d.waits = r
+	goesOn, refused, refusal := d.goesOn, d.refused, d.refusal
+	d.mu.Unlock()
+	if refused {
+		r.Resume(refusal)
+	}
+	return !goesOn
+}
+
+// transmit lets the relay pass the delivery on.
+func (d *delivery) transmit() {
+	if d.link.timeout > 0 {
+		d.late = time.AfterFunc(d.link.timeout, func() { d.step(timeout, nil) })
+	}
+	d.mu.Lock()
+	d.goesOn = true
+	waits := d.waits
+	d.mu.Unlock()
+	if waits != nil {
+		waits.Resume(nil)
+	}
+}
+
+// Settled is called by the relay when the broker has come to an outcome. One that comes after the
+// timeout passes to the app as it is.
+func (d *delivery) Settled(outcome amqp.DeliveryState, reply relay.Reply) {
+	if d.late != nil {
+		d.late.Stop()
+	}
+	err := outcomeError(outcome)
+	d.mu.Lock()
+	d.reply, d.theirs = reply, err != nil
+	d.mu.Unlock()
+	if !d.step(brokerSettled, err) && d.link.ctx.Err() == nil {
+		reply.Answer(nil)
+	}
+}
+
+func (d *delivery) schedulingContext() context.Context { return d.link.ctx }
+
+// finished counts the send and tells the app how it went. A message that was sent settled goes on,
+// or has gone on, without a promise: its sender would not hear of a refusal, and the message would
+// be lost.
+func (d *delivery) finished(err error) {
+	l := d.link
+	l.sends.remove(d)
+	unwatched := d.settled && err != nil && (l.ctx.Err() == nil)
+	if err != nil {
+		l.logFailed(err, unwatched)
+	}
+	if unwatched {
+		err = nil
+		d.countUnwatched()
+	} else {
+		d.count(err)
+	}
+	d.mu.Lock()
+	var said *amqp.Error
+	if err != nil && !d.theirs {
+		said = refusal(err, d.entity)
+	}
+	reply, waits := d.reply, d.waits
+	d.refused = !d.goesOn
+	if d.refused {
+		d.refusal = said
+	}
+	refused := d.refused
+	d.mu.Unlock()
+	switch {
+	case reply != nil:
+		reply.Answer(said)
+	case refused && waits != nil:
+		waits.Resume(said)
+	}
+}
+
+// fit completes a delivery within the size that the link allows. When the delivery becomes too
+// large, Overdue drops the added TTLs first, then the added ids: the monitor keeps deadlines
+// without them.
+func (s *send) fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte) error {
+	exceeds := func(out []byte) bool { return d.MaxSize > 0 && uint64(len(out)) > d.MaxSize }
+	out := complete()
+	if exceeds(out) {
+		for _, m := range ms {
+			m.Stamp = 0
+		}
+		out = complete()
+	}
+	if exceeds(out) {
+		if exceeds(d.Payload) {
+			return fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, len(d.Payload), d.MaxSize)
+		}
+		if !s.mayGoWithoutID() {
+			return fmt.Errorf("%w: %d bytes with the ids that are added, at most %d", errTooLarge, len(out), d.MaxSize)
+		}
+		for _, m := range ms {
+			if m.unnamed {
+				m.ID, m.unnamed = "", false
+			}
+		}
+		out = d.Payload
+	}
+	d.Payload = out
+	return nil
+}
+
+// setDelay notes how much later than other messages these may be enqueued.
+func setDelay(ms []*amqpMessage, d *relay.Delivery, delay time.Duration) {
+	if _, part := d.State.(*amqp.TransactionalState); part {
+		delay += transactionTime
+	}
+	for _, m := range ms {
+		m.Delay = delay
+	}
+}
+
+// logFailed is where an error of a send ends.
+func (l *sendLink) logFailed(err error, unwatched bool) {
+	status, _, _ := answer(err, l.entity)
+	log := l.p.cfg.Log.Debug
+	if (status >= http.StatusInternalServerError || unwatched) && l.ctx.Err() == nil {
+		log = l.p.cfg.Log.Warn
+	}
+	event := "send failed"
+	if unwatched {
+		event = "message is not monitored: it was sent settled, so a refusal would have lost it"
+	}
+	log(event, zap.String("work_queue", l.entity), zap.String("endpoint", endpointAMQP), zap.Error(err))
+}
+
+// unmonitored is a delivery without a deadline in an entity that is monitored. It is only counted.
+type unmonitored struct {
+	p      *Proxy
+	entity string
+	n      int // messages
+}
+
+func (u *unmonitored) Settled(outcome amqp.DeliveryState, reply relay.Reply) {
+	u.p.metrics.sent(endpointAMQP, u.entity, u.n, 0, outcomeError(outcome))
+	reply.Answer(nil)
+}
+
+// linkSends are the sends of one link, which end with it.
+type linkSends struct {
+	mu    sync.Mutex
+	head  *delivery
+	ended bool // the link has
+}
+
+// add reports false when the link has ended.
+func (l *linkSends) add(d *delivery) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return false
+	}
+	if d.after = l.head; d.after != nil {
+		d.after.before = d
+	}
+	l.head = d
+	return true
+}
+
+// remove has no effect on a delivery that is not there.
+func (l *linkSends) remove(d *delivery) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.removeLocked(d)
+}
+
+func (l *linkSends) removeLocked(d *delivery) {
+	switch {
+	case d.before != nil:
+		d.before.after = d.after
+	case l.head == d:
+		l.head = d.after
+	default:
+		return
+	}
+	if d.after != nil {
+		d.after.before = d.before
+	}
+	d.before, d.after = nil, nil
+}
+
+// end ends all sends of the link. Whatever comes later does not begin.
+func (l *linkSends) end() {
+	for {
+		l.mu.Lock()
+		l.ended = true
+		d := l.head
+		if d != nil {
+			l.removeLocked(d)
+		}
+		l.mu.Unlock()
+		if d == nil {
+			return
+		}
+		d.step(connectionEnded, nil)
+	}
+}
