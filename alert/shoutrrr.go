@@ -10,13 +10,13 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/nicholas-fedor/shoutrrr/pkg/router"
 	"github.com/nicholas-fedor/shoutrrr/pkg/services/push/ntfy"
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
 
@@ -46,23 +46,29 @@ func NewShoutrrr(name, rawURL string, text Text) (Pager, error) {
 	return a, nil
 }
 
-// newService makes the service of a URL. One with a scheme such as bark+https is that service's own URL, and converted.
+// sinkFor names the sink to use in place of a service: one that follows no redirects, sends no
+// password in the clear, and is there without configuration.
+var sinkFor = map[string]string{"generic": "webhook", "smtp": "email", "logger": "log"}
+
+// newService returns the service that a URL names. A scheme such as bark+https marks a URL of the
+// service itself, which the library converts to one of its own.
 func newService(u *url.URL) (types.Service, error) {
 	scheme, _, custom := strings.Cut(u.Scheme, "+")
-	newOne, ok := services[scheme]
-	if !ok {
-		if sink := insteadOf[scheme]; sink != "" {
-			return nil, fmt.Errorf("the service %s is not in this program; use the sink %s", scheme, sink)
-		}
-		return nil, fmt.Errorf("there is no service %s; there are %s", scheme, strings.Join(slices.Sorted(maps.Keys(services)), ", "))
+	if sink := sinkFor[scheme]; sink != "" {
+		return nil, fmt.Errorf("the service %s is not supported; use the sink %s", scheme, sink)
 	}
-	s := newOne()
+	library := &router.ServiceRouter{}
+	s, err := library.NewService(scheme)
+	if err != nil {
+		names := slices.DeleteFunc(library.ListServices(), func(name string) bool { return sinkFor[name] != "" })
+		slices.Sort(names)
+		return nil, fmt.Errorf("there is no service %s; use one of %s", scheme, strings.Join(names, ", "))
+	}
 	if custom {
 		c, ok := s.(types.CustomURLService)
 		if !ok {
 			return nil, fmt.Errorf("the service %s takes no URL of the form %s+https://", scheme, scheme)
 		}
-		var err error
 		if u, err = c.GetConfigURLFromCustom(u); err != nil {
 			return nil, err
 		}

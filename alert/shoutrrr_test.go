@@ -3,35 +3,34 @@
 package alert
 
 import (
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/nicholas-fedor/shoutrrr/pkg/router"
 )
 
-// The services are those of the library, under its names; what is left out says what to take instead.
-func TestShoutrrrServicesAreThoseOfTheLibrary(t *testing.T) {
-	r := &router.ServiceRouter{}
-	names := r.ListServices()
-	for _, name := range names {
-		theirs, err := r.NewService(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if sink, ok := insteadOf[name]; ok {
-			if _, err := NewShoutrrr("", name+"://host/", Text{}); err == nil || !strings.Contains(err.Error(), "use the sink "+sink) {
-				t.Errorf("%s: %v, want an error that names the sink %s", name, err, sink)
-			}
-			continue
-		}
-		if mine, ok := services[name]; !ok || mine().GetID() != theirs.GetID() {
-			t.Errorf("the service %s is not that of the library", name)
+func TestShoutrrrRefusesServicesThatASinkReplaces(t *testing.T) {
+	for service, sink := range map[string]string{"smtp": "email", "generic": "webhook", "logger": "log"} {
+		_, err := NewShoutrrr("", service+"://host/", Text{})
+		if want := "the service " + service + " is not supported; use the sink " + sink; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("NewShoutrrr(%s://host/) = %v, want an error with %q", service, err, want)
 		}
 	}
-	for name := range services {
-		if !slices.Contains(names, name) {
-			t.Errorf("the library has no service %s", name)
+}
+
+func TestShoutrrrNamesTheServicesItKnows(t *testing.T) {
+	_, err := NewShoutrrr("", "nosuch://host/", Text{})
+	if err == nil || !strings.Contains(err.Error(), "there is no service nosuch; use one of bark, discord, ") || strings.Contains(err.Error(), "smtp") {
+		t.Errorf("NewShoutrrr(nosuch://host/) = %v, want an error that names bark, discord and others, without smtp", err)
+	}
+}
+
+func TestShoutrrrRefusesURLsThatAServiceCannotConvert(t *testing.T) {
+	for url, want := range map[string]string{
+		"":                        "needs a URL such as ntfy://host/topic",
+		"://":                     "needs a URL such as ntfy://host/topic",
+		"telegram+https://host/x": "takes no URL of the form telegram+https://",
+	} {
+		if _, err := NewShoutrrr("", url, Text{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("NewShoutrrr(%q) = %v, want an error with %q", url, err, want)
 		}
 	}
 }

@@ -3,10 +3,12 @@
 package alert
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -14,29 +16,37 @@ import (
 	"overdue/internal/escape"
 )
 
-// Bounds of what is said, in characters.
+// Bounds of a notification.
 const (
-	maxTitle = 250
-	maxText  = 8000
+	maxOutput = 1 << 20 // of a template, in bytes
+	maxTitle  = 250     // characters
+	maxText   = 8000    // characters
 )
 
-// Text says a page in words. The zero value has words of its own.
-type Text struct{ title, text *pageTemplate }
+// Text words the notifications of a sink. The zero value uses [Page.Title] and [Page.Text].
+type Text struct{ title, text *template.Template }
 
-// NewText takes Go templates, which are given the [Page]; empty ones stand for the words of the zero value. It tries them
-// out, so that a wrong one is told at start and not when somebody has to be alerted.
+// A TemplateError is a mistake in one of the templates of a Text.
+type TemplateError struct {
+	Key string // "title" or "text"
+	Err error
+}
+
+// Error is the error of the template, which names the line and the action.
+func (e *TemplateError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of the template.
+func (e *TemplateError) Unwrap() error { return e.Err }
+
+// NewText parses two Go templates, which are executed with a [Page]. An empty template keeps the
+// default wording. NewText also executes both, for a group that fires and for one that is resolved,
+// so that a mistake shows at start and not when an alert is due. Its error is a *[TemplateError].
 func NewText(title, text string) (t Text, err error) {
-	parse := func(name, s string) (*pageTemplate, error) {
-		if s == "" {
-			return nil, nil
-		}
-		return parsePageTemplate(name, s)
-	}
 	if t.title, err = parse("title", title); err != nil {
-		return Text{}, fmt.Errorf("alert: %w", err)
+		return Text{}, err
 	}
 	if t.text, err = parse("text", text); err != nil {
-		return Text{}, fmt.Errorf("alert: %w", err)
+		return Text{}, err
 	}
 	e := Event{Type: TypeMissed, Subject: "order-1"}
 	for _, p := range []Page{
@@ -50,22 +60,50 @@ func NewText(title, text string) (t Text, err error) {
 	return t, nil
 }
 
-// of is the page in words, and as people may see it. An error comes from a template, and is final.
+func parse(key, text string) (*template.Template, error) {
+	if text == "" {
+		return nil, nil
+	}
+	// A label that a group does not have is "", not "<no value>".
+	t, err := template.New(key).Option("missingkey=zero").Parse(text)
+	if err != nil {
+		return nil, &TemplateError{Key: key, Err: err}
+	}
+	return t, nil
+}
+
+// execute runs a template with p. The result is fallback if there is no template.
+func execute(t *template.Template, p Page, fallback string) (string, error) {
+	if t == nil {
+		return fallback, nil
+	}
+	var out boundedBuilder
+	if err := t.Execute(&out, p); err != nil {
+		return "", &TemplateError{Key: t.Name(), Err: err}
+	}
+	return out.text.String(), nil
+}
+
+// A boundedBuilder ends the execution of a template that writes too much: a template may loop.
+type boundedBuilder struct{ text strings.Builder }
+
+var errOutput = fmt.Errorf("writes more than %d bytes", maxOutput)
+
+func (b *boundedBuilder) Write(p []byte) (int, error) {
+	if b.text.Len()+len(p) > maxOutput {
+		return 0, errOutput
+	}
+	return b.text.Write(p)
+}
+
+// of returns p with every text made visible, its title and its text. Errors are permanent, since
+// a template fails each time in the same way.
 func (t Text) of(raw Page) (p Page, title, text string, err error) {
 	p = raw.visible()
-	title, text = p.Title(), p.Text()
-	for _, part := range []struct {
-		t  *pageTemplate
-		to *string
-	}{{t.title, &title}, {t.text, &text}} {
-		if part.t == nil {
-			continue
-		}
-		said, err := part.t.execute(p)
-		if err != nil {
-			return Page{}, "", "", backoff.Permanent(fmt.Errorf("alert: %w", err))
-		}
-		*part.to = said
+	title, titleErr := execute(t.title, p, p.Title())
+	text, textErr := execute(t.text, p, p.Text())
+	if err := errors.Join(titleErr, textErr); err != nil {
+		return Page{}, "", "", backoff.Permanent(fmt.Errorf("alert: %w", err))
 	}
 	title = escape.Text(strings.Join(strings.Fields(title), " "))
 	return p, cut(title, maxTitle), cut(escape.Lines(text), maxText), nil

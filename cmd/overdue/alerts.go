@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -66,7 +67,7 @@ func (s *sinkRack) fill(c *config) (next []racked, err error) {
 			sink, err = alert.Only(s.told.watch(sink), a.Entities, a.Events)
 		}
 		if err != nil {
-			return nil, &configError{fmt.Errorf("%s: %w", c.at(key), err)}
+			return nil, &configError{fmt.Errorf("%s: %w", c.at(sinkKey(key, err)), err)}
 		}
 		next = append(next, racked{key, a, sink})
 	}
@@ -78,6 +79,15 @@ func (s *sinkRack) fill(c *config) (next []racked, err error) {
 		s.forward.Store(f)
 	}
 	return next, nil
+}
+
+// sinkKey is the key that an error of a sink is about: its title, its text, or else the sink itself.
+func sinkKey(key string, err error) string {
+	if bad := (*alert.TemplateError)(nil); errors.As(err, &bad) {
+		element, _, _ := cutLast(key, ".")
+		return element + "." + bad.Key
+	}
+	return key
 }
 
 // take is everybody who is told from now on: the log always, then the sinks of the configuration.

@@ -159,7 +159,7 @@ func (r *benchMemoryResult) figures() (all []benchFigure) {
 	for _, l := range r.Processes {
 		all = append(all, benchFigure{
 			Name: "memory." + l.Process + ".idle", What: "resident memory of overdue " + l.Process + ", idle", Value: l.Idle.ResidentMiB, Unit: "MiB",
-		}.atMost(25))
+		}.atMost(32))
 		if n := len(l.Outstanding); n > 0 {
 			last, before := l.Outstanding[n-1], l.Idle
 			if n > 1 {

@@ -80,7 +80,7 @@ func (c *config) checkParts(r role) error {
 			_, err = alert.Only(nil, a.Entities, a.Events)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", c.at(a.key), err))
+			errs = append(errs, fmt.Errorf("%s: %w", c.at(sinkKey(a.key, err)), err))
 		}
 	}
 	pair := func(key, cert, private string) {

@@ -101,15 +101,8 @@ func (p *program) rootCommand() *cobra.Command {
 		p.waitCommand(),
 		p.versionCommand(),
 	)
-	// Not root.Version with a template: to execute one keeps all methods of all libraries in the binary, 8 MB of them
-	// (docs/decisions/0024).
-	showVersion := root.Flags().BoolP("version", "v", false, "version for overdue")
-	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *showVersion {
-			return p.tellVersion()
-		}
-		return cmd.Help()
-	}
+	root.Version = version()
+	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
 	instruct(root)

@@ -51,11 +51,9 @@ func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the commit and the Go release",
-		RunE:  func(*cobra.Command, []string) error { return p.tellVersion() },
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(p.stdout, versionLine())
+			return err
+		},
 	}
-}
-
-func (p *program) tellVersion() error {
-	_, err := fmt.Fprintln(p.stdout, versionLine())
-	return err
 }
