@@ -9,7 +9,7 @@ FUZZTIME ?= 10s
 ROUNDS ?= 1
 VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo devel)
 
-.PHONY: build image test deploy conformance sdks lint fuzz soak mutate bench docs man clean
+.PHONY: build image check test test-packages test-scenes deploy conformance sdks lint fuzz soak mutate bench docs man clean
 
 build: ## the binary, in bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.release=$(VERSION)" -o bin/overdue ./cmd/overdue
@@ -25,18 +25,33 @@ else
 	docker buildx build --platform "$(PLATFORMS)" --build-arg VERSION="$(VERSION)" -t "$(IMAGE)" $(if $(PUSH),--push) .
 endif
 
-# These tests run programs that they build, or files of another module. Neither is an input of the test cache, so they always run.
+# These tests run programs that they build, or files of another module. Neither is an input of the test cache, so they
+# always run.
 UNCACHED := ./test/e2e/... ./test/sdk/... ./test/foreign/... ./deploy/...
+RACE := go test -race -vet=off -timeout 20m
 
-test: lint sdks ## everything that has to pass
-	go test -race -vet=off -count=1 -p 4 -timeout 20m $(UNCACHED)
-	go test -race -vet=off -timeout 20m $$(comm -23 <(go list ./... | sort) <(go list $(UNCACHED) | sort))
+check: lint ## the inner loop: lint, and the tests of every package beside its code
+	go test -vet=off $$(comm -23 <(go list ./... | sort) <(go list $(UNCACHED) | sort))
+
+test: ## everything that has to pass
+	@$(MAKE) --no-print-directory -j2 --output-sync=line lint sdks
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-packages test-scenes
+
+# The scenes mostly wait, the packages mostly compute, so each has one of two cores to itself.
+test-packages:
+	$(RACE) -p 2 $$(comm -23 <(go list ./... | sort) <(go list $(UNCACHED) | sort))
 	go test -vet=off ./proxy -run Soak -soak.seeds 1000
 	go test -vet=off ./internal/broker/queue -run CostsAtMost
-	go test -vet=off -count=1 ./test/e2e -run 'AMillion|ASecond|CostLittle|WhateverHappens|EveryDeadline|ShareWhat|MissedDeadlinesAreDeadLettered|NoDeadline|QueueIsDown|NotDisturbed'
 	go test -vet=off ./internal/amqp/relay -run 'HoweverBytesAreCut|IdleConnectionCostsLittle'
+
+test-scenes:
+	$(RACE) -count=1 -p 2 $(UNCACHED)
+	go test -vet=off -count=1 ./test/e2e -run '$(LARGE)'
 	$(MAKE) --no-print-directory deploy
 	$(MAKE) --no-print-directory conformance
+
+# Scenes of the full size, which the race detector makes too slow.
+LARGE := AMillion|ASecond|CostLittle|WhateverHappens|EveryDeadline|ShareWhat|MissedDeadlinesAreDeadLettered|NoDeadline|QueueIsDown|NotDisturbed
 
 deploy: ## what is in deploy/, rendered, decoded and run; a module of its own, for Helm and the types of Kubernetes
 	cd deploy/check && go test -vet=off -count=1 -timeout 10m ./...
