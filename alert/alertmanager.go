@@ -20,8 +20,8 @@ type alertmanager struct {
 	now func() time.Time
 }
 
-// NewAlertmanager makes a Pager. The URL is that of the Alertmanager, without api/v2/alerts.
-func NewAlertmanager(name string, cfg HTTP, text Text) (Pager, error) {
+// NewAlertmanager makes a Notifier. The URL is that of the Alertmanager, without api/v2/alerts.
+func NewAlertmanager(name string, cfg HTTP, text Text) (Notifier, error) {
 	cfg.URL = strings.TrimSuffix(cfg.URL, "/") + "/api/v2/alerts"
 	p, err := newPoster("alertmanager", cfg)
 	if err != nil {
@@ -39,7 +39,7 @@ type postableAlert struct {
 	EndsAt      time.Time         `json:"endsAt"`
 }
 
-func (a *alertmanager) Page(ctx context.Context, p Page) error {
+func (a *alertmanager) Notify(ctx context.Context, p Notification) error {
 	p, title, text, err := a.text.of(p)
 	if err != nil {
 		return err

@@ -12,11 +12,11 @@ import (
 type chat struct {
 	name string
 	text Text
-	form func(p *Page, title, text string) any
+	form func(p *Notification, title, text string) any
 	*poster
 }
 
-func newChat(kind, name string, cfg HTTP, text Text, form func(p *Page, title, text string) any) (Pager, error) {
+func newChat(kind, name string, cfg HTTP, text Text, form func(p *Notification, title, text string) any) (Notifier, error) {
 	p, err := newPoster(kind, cfg)
 	if err != nil {
 		return nil, err
@@ -24,20 +24,20 @@ func newChat(kind, name string, cfg HTTP, text Text, form func(p *Page, title, t
 	return &chat{cmp.Or(name, kind), text, form, p}, nil
 }
 
-// NewSlack makes a Pager that posts to an incoming webhook of Slack.
-func NewSlack(name string, cfg HTTP, text Text) (Pager, error) {
+// NewSlack makes a Notifier that posts to an incoming webhook of Slack.
+func NewSlack(name string, cfg HTTP, text Text) (Notifier, error) {
 	return newChat("slack", name, cfg, text, slackMessage)
 }
 
-// NewTeams makes a Pager that posts an Adaptive Card to a workflow of Teams that starts "when a Teams webhook request is
+// NewTeams makes a Notifier that posts an Adaptive Card to a workflow of Teams that starts "when a Teams webhook request is
 // received".
-func NewTeams(name string, cfg HTTP, text Text) (Pager, error) {
+func NewTeams(name string, cfg HTTP, text Text) (Notifier, error) {
 	return newChat("teams", name, cfg, text, teamsMessage)
 }
 
 func (c *chat) Name() string { return c.name }
 
-func (c *chat) Page(ctx context.Context, p Page) error {
+func (c *chat) Notify(ctx context.Context, p Notification) error {
 	p, title, text, err := c.text.of(p)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ const (
 	maxSlackSection = 3000
 )
 
-func slackMessage(_ *Page, title, text string) any {
+func slackMessage(_ *Notification, title, text string) any {
 	blocks := []object{{"type": "header", "text": object{"type": "plain_text", "text": cut(title, maxSlackHeader), "emoji": false}}}
 	if text != "" {
 		// A plain text, since names of messages come from outside and must not become links or mentions.
@@ -64,7 +64,7 @@ func slackMessage(_ *Page, title, text string) any {
 
 var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-func teamsMessage(p *Page, title, text string) any {
+func teamsMessage(p *Notification, title, text string) any {
 	color := "attention"
 	switch {
 	case p.Resolved:

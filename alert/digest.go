@@ -31,8 +31,8 @@ type Digest struct {
 	Samples  []Event           `json:"samples,omitempty"` // the first of them
 	Attempt  int               `json:"attempt,omitempty"` // how often it was written anew because the sink did not take it
 
-	// Strange is since when it has only met monitors whose configuration does not have its sink; zero = the last one did.
-	Strange time.Time `json:"strange,omitzero"`
+	// UnknownSince is since when it has only met monitors whose configuration does not have its sink; zero = the last one did.
+	UnknownSince time.Time `json:"strange,omitzero"`
 
 	// Of what the sink has been told before:
 	Since time.Time `json:"since,omitzero"` // since when the group fires

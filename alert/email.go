@@ -41,8 +41,8 @@ type email struct {
 	client *mail.Client
 }
 
-// NewEmail makes a Pager that sends mail.
-func NewEmail(name string, cfg EmailConfig, text Text) (Pager, error) {
+// NewEmail makes a Notifier that sends mail.
+func NewEmail(name string, cfg EmailConfig, text Text) (Notifier, error) {
 	if cfg.Host == "" || len(cfg.To) == 0 {
 		return nil, errors.New("alert: email needs a host and somebody to write to")
 	}
@@ -70,7 +70,7 @@ func NewEmail(name string, cfg EmailConfig, text Text) (Pager, error) {
 		return nil, fmt.Errorf("alert: email: %w", err)
 	}
 	a := &email{cmp.Or(name, "email"), text, cfg, client}
-	if _, err := a.message(Page{}, "", ""); err != nil {
+	if _, err := a.message(Notification{}, "", ""); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -78,7 +78,7 @@ func NewEmail(name string, cfg EmailConfig, text Text) (Pager, error) {
 
 func (a *email) Name() string { return a.name }
 
-func (a *email) message(p Page, title, text string) (*mail.Msg, error) {
+func (a *email) message(p Notification, title, text string) (*mail.Msg, error) {
 	m := mail.NewMsg()
 	if err := m.From(a.cfg.From); err != nil {
 		return nil, fmt.Errorf("alert: email from %q: %w", a.cfg.From, err)
@@ -99,7 +99,7 @@ func (a *email) message(p Page, title, text string) (*mail.Msg, error) {
 	return m, nil
 }
 
-func (a *email) Page(ctx context.Context, p Page) error {
+func (a *email) Notify(ctx context.Context, p Notification) error {
 	p, title, text, err := a.text.of(p)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // Event is one thing that somebody has to know. Its JSON form is a CloudEvent 1.0 in
 // structured mode.
 type Event struct {
-	ID      string // see [IDOf] and [IDOfMoment]: the same message gives the same id, however often it is told
+	ID      string // see [IDOf] and [IDOfReminder]: the same message gives the same id, however often it is told
 	Type    string // one of the Type constants
 	Source  string // see [SourceOf]
 	Subject string // the message-id

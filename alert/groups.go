@@ -45,7 +45,7 @@ type Outbox interface {
 
 // GroupsConfig says how events become pages. Sink, Outbox and Source are needed.
 type GroupsConfig struct {
-	Sink   Pager
+	Sink   Notifier
 	Outbox Outbox
 	Source string // of the pages: sb://<namespace>
 
@@ -85,7 +85,7 @@ type group struct {
 	keeping  bool
 	next     time.Time // when the next page is due, by the outbox's clock
 
-	rung   []Rung // digests that have become due
+	rung   []DueDigest // digests that have become due
 	paging bool
 
 	since, last time.Time // of what was told; since is zero when the group does not fire
@@ -98,9 +98,9 @@ type incoming struct {
 	kept  chan error
 }
 
-// Rung is a digest that has become due. Done is called once, with nil when it is no longer needed; with an error it
+// DueDigest is a digest that has become due. Done is called once, with nil when it is no longer needed; with an error it
 // can never be of use; Back gives it to whichever process is next.
-type Rung struct {
+type DueDigest struct {
 	Digest Digest
 	Done   func(refused error)
 	Back   func()
@@ -133,8 +133,8 @@ func NewGroups(cfg GroupsConfig) (*Groups, error) {
 	return g, nil
 }
 
-// Told has f called with the outcome of every page, nil for one that was taken. It is set before the first event comes.
-func (g *Groups) Told(f func(err error)) { g.told = f }
+// OnNotify has f called with the outcome of every page, nil for one that was taken. It is set before the first event comes.
+func (g *Groups) OnNotify(f func(err error)) { g.told = f }
 
 // Name is that of the sink.
 func (g *Groups) Name() string { return g.cfg.Sink.Name() }
@@ -236,8 +236,8 @@ func (g *Groups) keep(gr *group) {
 	}
 }
 
-// Ring is told of a digest for this sink that has become due.
-func (g *Groups) Ring(r Rung) {
+// Due is told of a digest for this sink that has become due.
+func (g *Groups) Due(r DueDigest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -316,7 +316,7 @@ func (g *Groups) pooled(gr *group, d Digest) error {
 	return err
 }
 
-func backAll(rung []Rung) {
+func backAll(rung []DueDigest) {
 	for _, r := range rung {
 		r.Back()
 	}
@@ -338,8 +338,8 @@ func (gr *group) adopt(d Digest) {
 }
 
 // pageOf is the page to be sent now; nil when there is nothing to tell yet.
-func (g *Groups) pageOf(gr *group, d Digest) *Page {
-	p := &Page{
+func (g *Groups) pageOf(gr *group, d Digest) *Notification {
+	p := &Notification{
 		Key: pageKey(g.cfg.Source, g.Name(), key(gr.labels)), Source: g.cfg.Source, Labels: gr.labels,
 		Count: d.Count, Total: gr.total + d.Count, Since: since(gr, d), Last: latest(gr.last, d.Last),
 		Oldest: d.Oldest, WorstLag: time.Duration(d.WorstLag) * time.Millisecond, Samples: d.Samples,
@@ -374,7 +374,7 @@ func (g *Groups) over(gr *group) time.Time {
 
 // tell sends the page, and writes down what follows from how that went. errSpent ends the digests for good; with any
 // other error nothing has changed.
-func (g *Groups) tell(gr *group, d Digest, p *Page) error {
+func (g *Groups) tell(gr *group, d Digest, p *Notification) error {
 	if p != nil {
 		err := g.send(p)
 		switch {
@@ -424,7 +424,7 @@ func (g *Groups) reminder(gr *group, now time.Time) (d Digest, due time.Time, ne
 }
 
 // again has the page sent later: what it tells of is kept anew.
-func (g *Groups) again(gr *group, d Digest, p *Page, cause error) error {
+func (g *Groups) again(gr *group, d Digest, p *Notification, cause error) error {
 	d.Attempt++
 	if p.Resolved {
 		d.Since, d.Total, d.First, d.Last = gr.since, gr.total, gr.since, gr.last
@@ -440,8 +440,8 @@ func (g *Groups) again(gr *group, d Digest, p *Page, cause error) error {
 }
 
 // send tries for a while.
-func (g *Groups) send(p *Page) error {
-	_, err := backoff.Retry(g.ctx, func() (struct{}, error) { return struct{}{}, g.cfg.Sink.Page(g.ctx, *p) },
+func (g *Groups) send(p *Notification) error {
+	_, err := backoff.Retry(g.ctx, func() (struct{}, error) { return struct{}{}, g.cfg.Sink.Notify(g.ctx, *p) },
 		backoff.WithMaxElapsedTime(pageTime), backoff.WithBackOff(backoff.NewExponentialBackOff()))
 	if g.told != nil {
 		g.told(err)

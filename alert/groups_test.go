@@ -61,7 +61,7 @@ func (o *outbox) ring(d Digest) {
 	if g == nil {
 		return
 	}
-	g.Ring(Rung{
+	g.Due(DueDigest{
 		Digest: d,
 		Done: func(refused error) {
 			o.mu.Lock()
@@ -90,7 +90,7 @@ func (o *outbox) serve(g *Groups) {
 // pager notes the pages, and fails when it is told to.
 type pager struct {
 	mu    sync.Mutex
-	pages []Page
+	pages []Notification
 	at    []time.Duration
 	began time.Time
 	err   error
@@ -98,7 +98,7 @@ type pager struct {
 
 func (p *pager) Name() string { return "pager" }
 
-func (p *pager) Page(_ context.Context, page Page) error {
+func (p *pager) Notify(_ context.Context, page Notification) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {

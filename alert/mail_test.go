@@ -77,7 +77,7 @@ func TestEmail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Page(t.Context(), firing()); err != nil {
+	if err := a.Notify(t.Context(), firing()); err != nil {
 		t.Fatal(err)
 	}
 	got := <-mails
@@ -98,7 +98,7 @@ func TestEmailErrorsSayWhetherToTryAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = a.Page(t.Context(), firing())
+		err = a.Notify(t.Context(), firing())
 		if final := (*backoff.PermanentError)(nil); err == nil || errors.As(err, &final) != permanent {
 			t.Errorf("after %q: %v, want it permanent: %v", answer, err, permanent)
 		}
@@ -108,7 +108,7 @@ func TestEmailErrorsSayWhetherToTryAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Page(t.Context(), firing()); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if err := a.Notify(t.Context(), firing()); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a server without STARTTLS: %v, want an error", err)
 	}
 	for _, bad := range []EmailConfig{
@@ -135,16 +135,16 @@ func TestShoutrrrHidesItsURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Page(t.Context(), firing()); err != nil || title != firingTitle {
-		t.Errorf("Page = %v, title %q, want %q", err, title, firingTitle)
+	if err := a.Notify(t.Context(), firing()); err != nil || title != firingTitle {
+		t.Errorf("Notification = %v, title %q, want %q", err, title, firingTitle)
 	}
 	status = http.StatusForbidden
-	if err := a.Page(t.Context(), firing()); err == nil || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("Page = %v, want an error without the topic", err)
+	if err := a.Notify(t.Context(), firing()); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("Notification = %v, want an error without the topic", err)
 	}
 	srv.Close()
-	if err := a.Page(t.Context(), firing()); err == nil || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("Page = %v, want an error without the topic", err)
+	if err := a.Notify(t.Context(), firing()); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("Notification = %v, want an error without the topic", err)
 	}
 	for _, bad := range []string{"", "hunter2", "smtp://hunter2@hunter2/?from=a@b", "ntfy+https://hunter2/", "nosuch://hunter2@hunter2/hunter2"} {
 		if _, err := NewShoutrrr("", bad, Text{}); err == nil || strings.Contains(err.Error(), "hunter2") {

@@ -26,8 +26,8 @@ type pagerDuty struct {
 	*poster
 }
 
-// NewPagerDuty makes a Pager that opens an incident for each group, and resolves it.
-func NewPagerDuty(name string, cfg PagerDutyConfig, text Text) (Pager, error) {
+// NewPagerDuty makes a Notifier that opens an incident for each group, and resolves it.
+func NewPagerDuty(name string, cfg PagerDutyConfig, text Text) (Notifier, error) {
 	if cfg.RoutingKey == "" {
 		return nil, errors.New("alert: pagerduty needs a routing key")
 	}
@@ -41,7 +41,7 @@ func NewPagerDuty(name string, cfg PagerDutyConfig, text Text) (Pager, error) {
 
 func (a *pagerDuty) Name() string { return a.name }
 
-func (a *pagerDuty) Page(ctx context.Context, p Page) error {
+func (a *pagerDuty) Notify(ctx context.Context, p Notification) error {
 	p, title, text, err := a.text.of(p)
 	if err != nil {
 		return err

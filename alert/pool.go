@@ -16,13 +16,13 @@ import (
 // process pages for itself.
 type Pool interface {
 	// Lay lays a part of the group's next page down.
-	Lay(ctx context.Context, group, part string, body []byte) error
+	Add(ctx context.Context, group, part string, body []byte) error
 	// Claim asks to send the page. mine: nobody else is sending, parts are those that lie there, and note is what was left last.
 	Claim(ctx context.Context, group string) (mine bool, parts map[string][]byte, note []byte, err error)
 	// Leave ends a sending. told: nothing is left to do about the parts.
-	Leave(ctx context.Context, group string, parts []string, told bool, note []byte) error
+	Release(ctx context.Context, group string, parts []string, told bool, note []byte) error
 	// Told reports whether nothing is left to do about a part.
-	Told(ctx context.Context, part string) (bool, error)
+	Notified(ctx context.Context, part string) (bool, error)
 }
 
 const (
@@ -59,7 +59,7 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 	}()
 	group, part := g.Name()+"\x00"+key(gr.labels), rand.Text()
 	body, err := json.Marshal(d)
-	if err != nil || g.cfg.Pool.Lay(g.ctx, group, part, body) != nil {
+	if err != nil || g.cfg.Pool.Add(g.ctx, group, part, body) != nil {
 		return turn{}
 	}
 	wait := gather // for what the same instant brings to others
@@ -69,7 +69,7 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 		case <-g.ctx.Done():
 			return turn{}
 		}
-		if told, err := g.cfg.Pool.Told(g.ctx, part); err != nil || told {
+		if told, err := g.cfg.Pool.Notified(g.ctx, part); err != nil || told {
 			return turn{done: told && err == nil}
 		}
 		mine, parts, text, err := g.cfg.Pool.Claim(g.ctx, group)
@@ -81,7 +81,7 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 		}
 		if _, lies := parts[part]; !lies {
 			// Another took ours with its own, and may have been done between our two questions.
-			told, err := g.cfg.Pool.Told(g.ctx, part)
+			told, err := g.cfg.Pool.Notified(g.ctx, part)
 			if told && err == nil {
 				g.hand(group, parts, text)
 				return turn{done: true}
@@ -110,9 +110,9 @@ func (g *Groups) hand(group string, parts map[string][]byte, text []byte) {
 	ctx := context.WithoutCancel(g.ctx)
 	var err error
 	for name, body := range parts {
-		err = errors.Join(err, g.cfg.Pool.Lay(ctx, group, name, body))
+		err = errors.Join(err, g.cfg.Pool.Add(ctx, group, name, body))
 	}
-	if err = errors.Join(err, g.cfg.Pool.Leave(ctx, group, nil, false, text)); err != nil {
+	if err = errors.Join(err, g.cfg.Pool.Release(ctx, group, nil, false, text)); err != nil {
 		g.cfg.Log.Debug("a page waits until its claim is over", zap.String("sink", g.Name()), zap.Error(err))
 	}
 }
@@ -136,7 +136,7 @@ func (g *Groups) leave(gr *group, t turn, told bool) {
 	g.mu.Unlock()
 	text, err := json.Marshal(n)
 	if err == nil {
-		err = g.cfg.Pool.Leave(context.WithoutCancel(g.ctx), g.Name()+"\x00"+key(gr.labels), t.others, told, text)
+		err = g.cfg.Pool.Release(context.WithoutCancel(g.ctx), g.Name()+"\x00"+key(gr.labels), t.others, told, text)
 	}
 	if err != nil {
 		g.cfg.Log.Debug("other processes do not know of a page", zap.String("sink", g.Name()), zap.Error(err))

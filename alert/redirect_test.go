@@ -23,15 +23,15 @@ func misleading(t *testing.T) (host string, led *atomic.Int32) {
 
 // A sink that could lead this process elsewhere would reach what only this process can reach, such as its admin port.
 func TestSinksFollowNoRedirect(t *testing.T) {
-	pager := func(p Pager, err error) (func(*testing.T) error, error) {
-		return func(t *testing.T) error { return p.Page(t.Context(), firing()) }, err
+	pager := func(p Notifier, err error) (func(*testing.T) error, error) {
+		return func(t *testing.T) error { return p.Notify(t.Context(), firing()) }, err
 	}
 	for name, make := range map[string]func(HTTP) (func(*testing.T) error, error){
 		"webhook": func(c HTTP) (func(*testing.T) error, error) {
 			a, err := NewWebhook("", c)
 			return func(t *testing.T) error { return a.Alert(t.Context(), someEvent()) }, err
 		},
-		"grouped webhook": func(c HTTP) (func(*testing.T) error, error) { return pager(NewWebhookPager("", c, Text{})) },
+		"grouped webhook": func(c HTTP) (func(*testing.T) error, error) { return pager(NewWebhookNotifier("", c, Text{})) },
 		"alertmanager":    func(c HTTP) (func(*testing.T) error, error) { return pager(NewAlertmanager("", c, Text{})) },
 		"slack":           func(c HTTP) (func(*testing.T) error, error) { return pager(NewSlack("", c, Text{})) },
 		"teams":           func(c HTTP) (func(*testing.T) error, error) { return pager(NewTeams("", c, Text{})) },
@@ -70,7 +70,7 @@ func TestShoutrrrServicesFollowNoRedirect(t *testing.T) {
 		// Some ask when they are made.
 		p, err := NewShoutrrr("", strings.Replace(url, "HOST", host, 1), Text{})
 		if err == nil {
-			err = p.Page(t.Context(), firing())
+			err = p.Notify(t.Context(), firing())
 		}
 		if led.Load() != 0 || err == nil || !strings.Contains(err.Error(), "307 Temporary Redirect, and redirects are never followed") {
 			t.Errorf("%s: %v, and %d requests were led elsewhere; want an error that says so, and none", name, err, led.Load())

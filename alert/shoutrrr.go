@@ -33,8 +33,8 @@ type shoutrrr struct {
 	sender        types.Service
 }
 
-// NewShoutrrr makes a Pager for a URL of shoutrrr's, such as ntfy://ntfy.sh/topic. The URL is a secret.
-func NewShoutrrr(name, rawURL string, text Text) (Pager, error) {
+// NewShoutrrr makes a Notifier for a URL of shoutrrr's, such as ntfy://ntfy.sh/topic. The URL is a secret.
+func NewShoutrrr(name, rawURL string, text Text) (Notifier, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme == "" {
 		return nil, errors.New("alert: shoutrrr needs a URL such as ntfy://host/topic")
@@ -97,8 +97,8 @@ func refuseRedirects(s types.Service) {
 
 func (a *shoutrrr) Name() string { return a.name }
 
-// Page waits for the service, or ten seconds: the library knows no context.
-func (a *shoutrrr) Page(_ context.Context, p Page) error {
+// Notification waits for the service, or ten seconds: the library knows no context.
+func (a *shoutrrr) Notify(_ context.Context, p Notification) error {
 	_, title, text, err := a.text.of(p)
 	if err != nil {
 		return err

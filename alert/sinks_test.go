@@ -60,16 +60,16 @@ func at(t *testing.T, v any, path ...any) any {
 	return v
 }
 
-func firing() Page {
+func firing() Notification {
 	e := someEvent()
 	e.Data.Deadline, e.Data.SessionID, e.Data.CorrelationID = noon.Add(-time.Second), "s", "c"
-	return Page{
+	return Notification{
 		Key: "overdue-k", Source: "sb://n", Labels: map[string]string{"type": TypeMissed, "entity": "orders"},
 		Count: 3, Total: 10, Since: noon.Add(-time.Hour), Last: noon, Oldest: &e, WorstLag: 25 * time.Millisecond, Samples: []Event{e},
 	}
 }
 
-func resolved() Page {
+func resolved() Notification {
 	p := firing()
 	p.Resolved, p.Count, p.Oldest, p.WorstLag, p.Samples = true, 0, nil, 0, nil
 	return p
@@ -87,15 +87,15 @@ func TestAPageInWords(t *testing.T) {
 	reminder := firing()
 	reminder.Count = 0
 	for _, tc := range []struct {
-		p    Page
+		p    Notification
 		want string
 	}{
 		{firing(), firingTitle},
 		{resolved(), resolvedTitle},
 		{one, "1 missed deadline on orders"},
 		{reminder, "10 missed deadlines on orders since 2026-01-31 11:00:00Z"},
-		{Page{Source: "sb://n", Count: 2, Total: 2}, "2 events on n"},
-		{Page{Labels: map[string]string{"entity": "t", "subscription": "s"}, Count: 2, Total: 2}, "2 events on t/s"},
+		{Notification{Source: "sb://n", Count: 2, Total: 2}, "2 events on n"},
+		{Notification{Labels: map[string]string{"entity": "t", "subscription": "s"}, Count: 2, Total: 2}, "2 events on t/s"},
 	} {
 		if got := tc.p.Title(); got != tc.want {
 			t.Errorf("Title = %q, want %q", got, tc.want)
@@ -126,8 +126,8 @@ func TestAlertmanager(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := time.Now()
-	for _, p := range []Page{firing(), resolved()} {
-		if err := a.Page(t.Context(), p); err != nil {
+	for _, p := range []Notification{firing(), resolved()} {
+		if err := a.Notify(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 		path, body := posted()
@@ -152,10 +152,10 @@ func TestPagerDuty(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
-		p             Page
+		p             Notification
 		action, title string
 	}{{firing(), "trigger", firingTitle}, {resolved(), "resolve", resolvedTitle}} {
-		if err := a.Page(t.Context(), tc.p); err != nil {
+		if err := a.Notify(t.Context(), tc.p); err != nil {
 			t.Fatal(err)
 		}
 		_, body := posted()
@@ -183,7 +183,7 @@ func TestChats(t *testing.T) {
 	hostile := firing()
 	hostile.Labels = map[string]string{"type": TypeMissed, "entity": "<!channel> *[x](http://x)*"}
 	for _, tc := range []struct {
-		make        func(string, HTTP, Text) (Pager, error)
+		make        func(string, HTTP, Text) (Notifier, error)
 		title, text []any
 		hostile     string
 	}{
@@ -196,7 +196,7 @@ func TestChats(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Run(c.Name(), func(t *testing.T) {
-			if err := c.Page(t.Context(), firing()); err != nil {
+			if err := c.Notify(t.Context(), firing()); err != nil {
 				t.Fatal(err)
 			}
 			_, body := posted()
@@ -206,7 +206,7 @@ func TestChats(t *testing.T) {
 			if got := at(t, body, tc.text...); !strings.HasPrefix(got.(string), "Oldest: m-1") {
 				t.Errorf("text = %v", got)
 			}
-			if err := c.Page(t.Context(), hostile); err != nil {
+			if err := c.Notify(t.Context(), hostile); err != nil {
 				t.Fatal(err)
 			}
 			_, body = posted()
@@ -216,7 +216,7 @@ func TestChats(t *testing.T) {
 			if fallback, ok := body.(map[string]any)["text"].(string); ok && strings.Contains(fallback, "<!channel>") {
 				t.Errorf("a hostile name alerts the channel: %q", fallback)
 			}
-			if err := c.Page(t.Context(), resolved()); err != nil {
+			if err := c.Notify(t.Context(), resolved()); err != nil {
 				t.Fatal(err)
 			}
 			_, body = posted()
@@ -229,11 +229,11 @@ func TestChats(t *testing.T) {
 
 func TestWebhookPagerSpeaksAsAlertmanagerDoes(t *testing.T) {
 	url, posted := hooked(t)
-	a, err := NewWebhookPager("hook", HTTP{URL: url}, Text{})
+	a, err := NewWebhookNotifier("hook", HTTP{URL: url}, Text{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(a.Page(t.Context(), firing())); err != nil {
+	if err := errors.Join(a.Notify(t.Context(), firing())); err != nil {
 		t.Fatal(err)
 	}
 	_, body := posted()
@@ -248,7 +248,7 @@ func TestWebhookPagerSpeaksAsAlertmanagerDoes(t *testing.T) {
 	if got := at(t, body, "alerts", 0, "event", "data", "entity"); got != "orders" {
 		t.Errorf("entity in the event of the first alert = %v", got)
 	}
-	if err := a.Page(t.Context(), resolved()); err != nil {
+	if err := a.Notify(t.Context(), resolved()); err != nil {
 		t.Fatal(err)
 	}
 	_, body = posted()

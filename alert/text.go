@@ -23,7 +23,7 @@ const (
 	maxText   = 8000    // characters
 )
 
-// Text words the notifications of a sink. The zero value uses [Page.Title] and [Page.Text].
+// Text words the notifications of a sink. The zero value uses [Notification.Title] and [Notification.Text].
 type Text struct{ title, text *template.Template }
 
 // A TemplateError is a mistake in one of the templates of a Text.
@@ -38,7 +38,7 @@ func (e *TemplateError) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the template.
 func (e *TemplateError) Unwrap() error { return e.Err }
 
-// NewText parses two Go templates, which are executed with a [Page]. An empty template keeps the
+// NewText parses two Go templates, which are executed with a [Notification]. An empty template keeps the
 // default wording. NewText also executes both, for a group that fires and for one that is resolved,
 // so that a mistake shows at start and not when an alert is due. Its error is a *[TemplateError].
 func NewText(title, text string) (t Text, err error) {
@@ -49,7 +49,7 @@ func NewText(title, text string) (t Text, err error) {
 		return Text{}, err
 	}
 	e := Event{Type: TypeMissed, Subject: "order-1"}
-	for _, p := range []Page{
+	for _, p := range []Notification{
 		{Labels: map[string]string{"entity": "orders"}, Count: 1, Total: 1, Oldest: &e, Samples: []Event{e}},
 		{Labels: map[string]string{"entity": "orders"}, Resolved: true, Total: 1},
 	} {
@@ -73,7 +73,7 @@ func parse(key, text string) (*template.Template, error) {
 }
 
 // execute runs a template with p. The result is fallback if there is no template.
-func execute(t *template.Template, p Page, fallback string) (string, error) {
+func execute(t *template.Template, p Notification, fallback string) (string, error) {
 	if t == nil {
 		return fallback, nil
 	}
@@ -98,12 +98,12 @@ func (b *boundedBuilder) Write(p []byte) (int, error) {
 
 // of returns p with every text made visible, its title and its text. Errors are permanent, since
 // a template fails each time in the same way.
-func (t Text) of(raw Page) (p Page, title, text string, err error) {
+func (t Text) of(raw Notification) (p Notification, title, text string, err error) {
 	p = raw.visible()
 	title, titleErr := execute(t.title, p, p.Title())
 	text, textErr := execute(t.text, p, p.Text())
 	if err := errors.Join(titleErr, textErr); err != nil {
-		return Page{}, "", "", backoff.Permanent(fmt.Errorf("alert: %w", err))
+		return Notification{}, "", "", backoff.Permanent(fmt.Errorf("alert: %w", err))
 	}
 	title = escape.Text(strings.Join(strings.Fields(title), " "))
 	return p, cut(title, maxTitle), cut(escape.Lines(text), maxText), nil
@@ -111,7 +111,7 @@ func (t Text) of(raw Page) (p Page, title, text string, err error) {
 
 // visible is a copy of p in which nothing is hidden, in no text that an event brings: a message-id may have line ends, which would
 // look like lines of ours.
-func (p Page) visible() Page {
+func (p Notification) visible() Notification {
 	p.Source, p.Labels = escape.Text(p.Source), maps.Clone(p.Labels)
 	for name, value := range p.Labels {
 		p.Labels[name] = escape.Text(value)
@@ -147,7 +147,7 @@ func cut(s string, n int) string {
 }
 
 // Where is what the page is about, as far as its group says.
-func (p Page) Where() string {
+func (p Notification) Where() string {
 	entity, subscription := p.Labels["entity"], p.Labels["subscription"]
 	switch {
 	case entity == "":
@@ -159,7 +159,7 @@ func (p Page) Where() string {
 }
 
 // noun is what has happened, once or more.
-func (p Page) noun(n int) string {
+func (p Notification) noun(n int) string {
 	one, more := "event", "events"
 	if words, ok := nouns[p.Labels["type"]]; ok {
 		one, more = words[0], words[1]
@@ -177,7 +177,7 @@ var nouns = map[string][2]string{
 }
 
 // Title is the page in one line.
-func (p Page) Title() string {
+func (p Notification) Title() string {
 	switch {
 	case p.Resolved:
 		return fmt.Sprintf("Resolved: %s on %s, none since %s", p.noun(p.Total), p.Where(), stamp(p.Last))
@@ -190,7 +190,7 @@ func (p Page) Title() string {
 }
 
 // Text is what else there is to say, a line each; "" when there is nothing.
-func (p Page) Text() string {
+func (p Notification) Text() string {
 	var lines []string
 	if p.Oldest != nil {
 		lines = append(lines, fmt.Sprintf("Oldest: %s, due %s", p.Oldest.Subject, stamp(p.Oldest.Data.Deadline)))
@@ -217,7 +217,7 @@ func (p Page) Text() string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-func (p Page) state() string {
+func (p Notification) state() string {
 	if p.Resolved {
 		return "resolved"
 	}
@@ -225,7 +225,7 @@ func (p Page) state() string {
 }
 
 // alertLabels are the labels that name the group as an alert of Prometheus.
-func (p Page) alertLabels() map[string]string {
+func (p Notification) alertLabels() map[string]string {
 	labels := map[string]string{"alertname": "OverdueDeadlineMissed", "source": p.Source}
 	for name, value := range p.Labels {
 		if name == "type" {

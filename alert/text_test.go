@@ -35,7 +35,7 @@ func TestAMistakeInATemplateNamesItsKey(t *testing.T) {
 	for bad, want := range map[string]string{
 		"{{":                                     "unclosed action",
 		"{{nothing 1}}":                          `function "nothing" not defined`,
-		"{{.Nothing}}":                           "can't evaluate field Nothing in type alert.Page",
+		"{{.Nothing}}":                           "can't evaluate field Nothing in type alert.Notification",
 		"{{.Oldest.Subject}}":                    "nil pointer evaluating *alert.Event.Subject", // a resolved group has none
 		"{{range .Samples}}{{.X}}{{end}}":        "can't evaluate field X in type alert.Event",
 		`{{template "none"}}`:                    `template "none" not defined`,

@@ -23,16 +23,16 @@ const typePart = "overdue.deadline."
 // eventTypes are all that there are.
 var eventTypes = []string{TypeMissed, TypeIncomplete, TypeNear}
 
-// IDOfMoment is [IDOf] for an event of another type about the same message; before tells the warnings of one
+// IDOfReminder is [IDOf] for an event of another type about the same message; before tells the warnings of one
 // deadline apart, and is 0 for anything else.
-func IDOfMoment(eventType, entity string, number int64, enqueued time.Time, before time.Duration) string {
+func IDOfReminder(eventType, entity string, number int64, enqueued time.Time, before time.Duration) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d\n%d", eventType, strings.ToLower(entity), number, enqueued.UnixMilli(), before.Milliseconds()))
 	return hex.EncodeToString(sum[:16])
 }
 
 // severity is how bad what the page tells of is, where a missed deadline is as bad as worst: critical, error, warning
 // or info. A warning is never worse than that.
-func (p Page) severity(worst string) string {
+func (p Notification) severity(worst string) string {
 	if p.Labels["type"] == TypeNear && (worst == "critical" || worst == "error") {
 		return "warning"
 	}

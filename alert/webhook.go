@@ -31,24 +31,24 @@ func (a *webhook) Alert(ctx context.Context, e Event) error {
 	return a.post(ctx, "application/cloudevents+json; charset=utf-8", e)
 }
 
-// webhookPager posts pages in the form in which Alertmanager posts to its webhooks, version 4, so that what reads those
+// webhookNotifier posts pages in the form in which Alertmanager posts to its webhooks, version 4, so that what reads those
 // reads these.
-type webhookPager struct {
+type webhookNotifier struct {
 	name string
 	text Text
 	*poster
 }
 
-// NewWebhookPager makes a Pager that posts to a URL.
-func NewWebhookPager(name string, cfg HTTP, text Text) (Pager, error) {
+// NewWebhookNotifier makes a Notifier that posts to a URL.
+func NewWebhookNotifier(name string, cfg HTTP, text Text) (Notifier, error) {
 	p, err := newPoster("webhook", cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &webhookPager{cmp.Or(name, "webhook"), text, p}, nil
+	return &webhookNotifier{cmp.Or(name, "webhook"), text, p}, nil
 }
 
-func (a *webhookPager) Name() string { return a.name }
+func (a *webhookNotifier) Name() string { return a.name }
 
 type hookMessage struct {
 	Version           string            `json:"version"`
@@ -74,7 +74,7 @@ type hookAlert struct {
 	Event        *Event            `json:"event,omitempty"` // ours: the whole of it, as it is
 }
 
-func (a *webhookPager) Page(ctx context.Context, p Page) error {
+func (a *webhookNotifier) Notify(ctx context.Context, p Notification) error {
 	seen, title, text, err := a.text.of(p)
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func (w *Worker) digest(work context.Context, l lease) {
 		refuse(reasonUndeliverable, fmt.Errorf("%w: %q", errUnknownSink, d.Sink))
 		return
 	}
-	groups.Ring(alert.Rung{
+	groups.Due(alert.DueDigest{
 		Digest: d,
 		Done: func(refused error) {
 			if refused != nil {
@@ -97,10 +97,10 @@ var errUnknownSink = fmt.Errorf("no monitor of the last %v has a sink of that na
 // leaveDigest says until when d, whose sink is not ours, is left to other monitors, and whether that has any prospect yet.
 func (w *Worker) leaveDigest(d *alert.Digest) (until time.Time, ok bool) {
 	now := w.clock.now()
-	if d.Strange.IsZero() || d.Strange.After(now) { // nobody else's future keeps it for longer
-		d.Strange = now
+	if d.UnknownSince.IsZero() || d.UnknownSince.After(now) { // nobody else's future keeps it for longer
+		d.UnknownSince = now
 	}
-	met, step := now.Sub(d.Strange), unknownSinkFirst
+	met, step := now.Sub(d.UnknownSince), unknownSinkFirst
 	for 2*step <= min(met, unknownSinkLast) {
 		step *= 2
 	}

@@ -207,7 +207,7 @@ func (w *Worker) reminderEvent(entity string, wt *watch) alert.Event {
 		kind = alert.KindCompleted
 	}
 	return alert.Event{
-		ID: alert.IDOfMoment(m.Type, entity, m.SequenceNumber, m.EnqueuedTime, before), Type: m.Type,
+		ID: alert.IDOfReminder(m.Type, entity, m.SequenceNumber, m.EnqueuedTime, before), Type: m.Type,
 		Source: w.source(entity), Subject: wt.ref.MessageID, Time: m.DeadLetteredTime.UTC(),
 		Data: alert.EventData{
 			Entity: name, Subscription: subscription, MessageID: wt.ref.MessageID, SessionID: wt.ref.SessionID,

@@ -23,7 +23,7 @@ func (w *Worker) SetAlerters(all []alert.Alerter) {
 		}
 		next.groups[g.Name()] = g
 		if before == nil || before.groups[g.Name()] != g { // those that stay may be notification of a page just now
-			g.Told(func(err error) { w.metrics.alert(g.Name(), err) })
+			g.OnNotify(func(err error) { w.metrics.alert(g.Name(), err) })
 		}
 	}
 	w.sinks.Store(next)

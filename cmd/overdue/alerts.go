@@ -140,7 +140,7 @@ func (p *process) alerter(a *alertConfig, client *sdk.Client, outbox alert.Outbo
 }
 
 // sink is what takes events, or else what takes pages.
-func (a *alertConfig) sink(client *sdk.Client) (events alert.Alerter, pages alert.Pager, err error) {
+func (a *alertConfig) sink(client *sdk.Client) (events alert.Alerter, pages alert.Notifier, err error) {
 	text, err := alert.NewText(a.Title, a.Text)
 	if err != nil {
 		return nil, nil, err
@@ -152,7 +152,7 @@ func (a *alertConfig) sink(client *sdk.Client) (events alert.Alerter, pages aler
 	case a.Webhook != nil && !a.Webhook.Grouped:
 		events, err = alert.NewWebhook(a.Name, request(&a.Webhook.requestConfig))
 	case a.Webhook != nil:
-		pages, err = alert.NewWebhookPager(a.Name, request(&a.Webhook.requestConfig), text)
+		pages, err = alert.NewWebhookNotifier(a.Name, request(&a.Webhook.requestConfig), text)
 	case a.Alertmanager != nil:
 		pages, err = alert.NewAlertmanager(a.Name, request(a.Alertmanager), text)
 	case a.Slack != nil:

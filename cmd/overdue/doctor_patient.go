@@ -239,15 +239,15 @@ func (d *patient) sendTest(ctx context.Context, a *alertConfig) error {
 		}
 		return err
 	}
-	page := alert.Page{
+	page := alert.Notification{
 		Key: "overdue-doctor-" + e.ID, Source: source, Labels: map[string]string{"type": testType, "entity": "overdue-doctor"},
 		Count: 1, Total: 1, Since: now, Last: now, Oldest: &e, Samples: []alert.Event{e},
 	}
-	if err := pages.Page(ctx, page); err != nil {
+	if err := pages.Notify(ctx, page); err != nil {
 		return err
 	}
 	page.Count, page.Resolved, page.Oldest, page.Samples = 0, true, nil, nil
-	return pages.Page(ctx, page)
+	return pages.Notify(ctx, page)
 }
 
 // sentenceOf is an error's text as a sentence of its own.

@@ -89,25 +89,25 @@ func TestOneProcessSendsThePagesOfAGroup(t *testing.T) {
 				t.Errorf("Claim = %v, %v, %q, %v; want %v, %v, %q", mine, got, note, err, wantMine, want, wantNote)
 			}
 		}
-		must(t, a.Lay(ctx, "group", "a1", []byte("x")))
-		must(t, b.Lay(ctx, "group", "b1", []byte("y")))
+		must(t, a.Add(ctx, "group", "a1", []byte("x")))
+		must(t, b.Add(ctx, "group", "b1", []byte("y")))
 		claim(a, true, "", "a1", "b1")
-		must(t, b.Lay(ctx, "group", "b2", []byte("z")))
+		must(t, b.Add(ctx, "group", "b2", []byte("z")))
 		claim(b, false, "")
-		must(t, b.Leave(ctx, "group", nil, false, []byte("not his")))
+		must(t, b.Release(ctx, "group", nil, false, []byte("not his")))
 		claim(b, false, "")
 		told := func(part string, want bool) {
 			t.Helper()
-			if got, err := b.Told(ctx, part); err != nil || got != want {
+			if got, err := b.Notified(ctx, part); err != nil || got != want {
 				t.Errorf("Told(%s) = %v, %v, want %v", part, got, err, want)
 			}
 		}
 		told("b1", false)
-		must(t, a.Leave(ctx, "group", []string{"b1"}, true, []byte("noted")))
+		must(t, a.Release(ctx, "group", []string{"b1"}, true, []byte("noted")))
 		told("b1", true)
 		told("b2", false)
 		claim(b, true, "noted", "b2")
-		must(t, b.Leave(ctx, "group", []string{"b2"}, false, []byte("noted again")))
+		must(t, b.Release(ctx, "group", []string{"b2"}, false, []byte("noted again")))
 		told("b2", false)
 		claim(a, true, "noted again")
 	})

@@ -33,13 +33,13 @@ func everyUse(ctx context.Context, s *Store) error {
 	_, readErr := v.Read(ctx)
 	pages := s.Pages()
 	_, _, _, claimErr := pages.Claim(ctx, "group")
-	_, toldErr := pages.Told(ctx, "part")
+	_, toldErr := pages.Notified(ctx, "part")
 	for _, err := range []error{
 		s.Ping(ctx), m.Announce(ctx, "a", []string{"one", "two"}, []time.Duration{time.Minute, time.Minute}),
 		m.Pass(ctx, []string{"one", "two"}, [][]byte{{1}, {2}}), passedErr,
 		beginErr, told.End(ctx, "event", false), told.End(ctx, "event", true),
 		v.Report(ctx, map[string]int64{"orders": 1}, map[string]int64{"orders": 1}), readErr,
-		pages.Lay(ctx, "group", "part", []byte("x")), claimErr, toldErr, pages.Leave(ctx, "group", []string{"a", "b"}, true, nil),
+		pages.Add(ctx, "group", "part", []byte("x")), claimErr, toldErr, pages.Release(ctx, "group", []string{"a", "b"}, true, nil),
 	} {
 		if err != nil {
 			return err

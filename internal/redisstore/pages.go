@@ -37,8 +37,8 @@ func (p *Pages) do(ctx context.Context, f func(context.Context) error) error {
 	return p.c.do(ctx, p.c.s.bound(pageTime), f)
 }
 
-// Lay lays a part of a group's next page down.
-func (p *Pages) Lay(ctx context.Context, group, part string, body []byte) error {
+// Add lays a part of a group's next page down.
+func (p *Pages) Add(ctx context.Context, group, part string, body []byte) error {
 	_, parts, _ := p.keys(group)
 	return p.do(ctx, func(ctx context.Context) error { return lay(ctx, p.c.s.client, parts, part, string(body), partLife) })
 }
@@ -57,8 +57,8 @@ func (p *Pages) Claim(ctx context.Context, group string) (mine bool, parts map[s
 	return mine, parts, note, err
 }
 
-// Leave ends a sending. told: nothing is left to do about the parts.
-func (p *Pages) Leave(ctx context.Context, group string, parts []string, told bool, note []byte) error {
+// Release ends a sending. told: nothing is left to do about the parts.
+func (p *Pages) Release(ctx context.Context, group string, parts []string, told bool, note []byte) error {
 	claimKey, _, noteKey := p.keys(group)
 	return p.do(ctx, func(ctx context.Context) error {
 		if told {
@@ -76,8 +76,8 @@ func (p *Pages) Leave(ctx context.Context, group string, parts []string, told bo
 	})
 }
 
-// Told reports whether nothing is left to do about a part.
-func (p *Pages) Told(ctx context.Context, part string) (told bool, err error) {
+// Notified reports whether nothing is left to do about a part.
+func (p *Pages) Notified(ctx context.Context, part string) (told bool, err error) {
 	err = p.do(ctx, func(ctx context.Context) error {
 		values, err := getAll(ctx, p.c.s.client, []string{p.c.s.key("t", part)})
 		told = err == nil && values[0] == "="

@@ -44,7 +44,7 @@ func TestWhatRedisRefusesIsAnError(t *testing.T) {
 			p := s.Pages()
 			_, parts, _ := p.keys("group")
 			must(t, m.Set(parts, "x"))
-			return p.Lay(t.Context(), "group", "part", nil)
+			return p.Add(t.Context(), "group", "part", nil)
 		},
 		"Pages.Claim": func(s *Store) error {
 			p := s.Pages()

@@ -24,7 +24,7 @@ type pages struct {
 
 func (*pages) Name() string { return "pages" }
 
-func (p *pages) Page(_ context.Context, page alert.Page) error {
+func (p *pages) Notify(_ context.Context, page alert.Notification) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	state := "firing"

@@ -31,7 +31,7 @@ func TestOnlySomeEvents(t *testing.T) {
 }
 
 // pageOfType is a page about events of a type.
-func pageOfType(kind string) Page {
+func pageOfType(kind string) Notification {
 	p := firing()
 	p.Labels = map[string]string{"type": kind, "entity": "orders"}
 	return p
@@ -88,8 +88,8 @@ func TestEventsOfMessagesThatAreStillThere(t *testing.T) {
 	seen := map[string]bool{IDOf("q", 7, noon): true}
 	for _, kind := range []string{TypeIncomplete, TypeNear} {
 		for _, before := range []time.Duration{0, time.Second, time.Minute} {
-			id := IDOfMoment(kind, "q", 7, noon, before)
-			if seen[id] || id != IDOfMoment(kind, "Q", 7, noon, before) {
+			id := IDOfReminder(kind, "q", 7, noon, before)
+			if seen[id] || id != IDOfReminder(kind, "Q", 7, noon, before) {
 				t.Errorf("the id of %s, %v before, is that of another or differs by the case of its source", kind, before)
 			}
 			seen[id] = true

@@ -12,8 +12,8 @@ import (
 // samples is how many events a page shows.
 const samples = 5
 
-// A Page tells of a group of events at once. Ten thousand missed deadlines are one page.
-type Page struct {
+// A Notification tells of a group of events at once. Ten thousand missed deadlines are one page.
+type Notification struct {
 	// Key is the same for all pages of a group, and that of no other group: what PagerDuty calls a dedup key.
 	Key      string
 	Source   string // sb://<namespace>
@@ -29,11 +29,11 @@ type Page struct {
 	Samples  []Event       // at most five of them, by deadline
 }
 
-// A Pager takes pages of groups to somebody. Page returns nil once the sink has taken the page for good; for errors
+// A Notifier takes pages of groups to somebody. Notification returns nil once the sink has taken the page for good; for errors
 // see [Alerter].
-type Pager interface {
+type Notifier interface {
 	Name() string
-	Page(ctx context.Context, p Page) error
+	Notify(ctx context.Context, n Notification) error
 }
 
 // pageKey is short, since sinks bound it, and tells nothing of what it names.

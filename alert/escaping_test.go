@@ -44,7 +44,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-func hostilePage() Page {
+func hostilePage() Notification {
 	p := firing()
 	key := p.Key
 	fill(reflect.ValueOf(&p))
@@ -92,13 +92,13 @@ func TestSinksHideNothing(t *testing.T) {
 	}
 	cfg := HTTP{URL: srv.URL}
 	for _, text := range []Text{{}, words} {
-		for name, make := range map[string]func() (Pager, error){
-			"webhook":      func() (Pager, error) { return NewWebhookPager("", cfg, text) },
-			"alertmanager": func() (Pager, error) { return NewAlertmanager("", cfg, text) },
-			"slack":        func() (Pager, error) { return NewSlack("", cfg, text) },
-			"teams":        func() (Pager, error) { return NewTeams("", cfg, text) },
-			"pagerduty":    func() (Pager, error) { return NewPagerDuty("", PagerDutyConfig{HTTP: cfg, RoutingKey: "r"}, text) },
-			"shoutrrr": func() (Pager, error) {
+		for name, make := range map[string]func() (Notifier, error){
+			"webhook":      func() (Notifier, error) { return NewWebhookNotifier("", cfg, text) },
+			"alertmanager": func() (Notifier, error) { return NewAlertmanager("", cfg, text) },
+			"slack":        func() (Notifier, error) { return NewSlack("", cfg, text) },
+			"teams":        func() (Notifier, error) { return NewTeams("", cfg, text) },
+			"pagerduty":    func() (Notifier, error) { return NewPagerDuty("", PagerDutyConfig{HTTP: cfg, RoutingKey: "r"}, text) },
+			"shoutrrr": func() (Notifier, error) {
 				return NewShoutrrr("", "ntfy://"+strings.TrimPrefix(srv.URL, "http://")+"/topic?scheme=http", text)
 			},
 		} {
@@ -106,11 +106,11 @@ func TestSinksHideNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, p := range []Page{hostilePage(), {Key: "k", Source: hostileText, Labels: map[string]string{"entity": hostileText}, Resolved: true, Total: 1}} {
+			for _, p := range []Notification{hostilePage(), {Key: "k", Source: hostileText, Labels: map[string]string{"entity": hostileText}, Resolved: true, Total: 1}} {
 				if p.Resolved && text != (Text{}) {
 					continue
 				}
-				if err := a.Page(t.Context(), p); err != nil {
+				if err := a.Notify(t.Context(), p); err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
 				body, title := <-bodies, <-titles
@@ -178,7 +178,7 @@ func TestMailHidesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Page(t.Context(), hostilePage()); err != nil {
+	if err := a.Notify(t.Context(), hostilePage()); err != nil {
 		t.Fatal(err)
 	}
 	_, text, _ := strings.Cut(<-mails, "\n") // after RCPT
