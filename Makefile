@@ -42,6 +42,7 @@ test-packages:
 	$(RACE) -p 2 $$(comm -23 <(go list ./... | sort) <(go list $(UNCACHED) | sort))
 	go test -vet=off ./proxy -run Soak -soak.seeds 1000
 	go test -vet=off ./internal/broker/queue -run CostsAtMost
+	go test -vet=off ./monitor -run '$(LARGE)'
 	go test -vet=off ./internal/amqp/relay -run 'HoweverBytesAreCut|IdleConnectionCostsLittle'
 
 test-scenes:

@@ -3,8 +3,6 @@
 package e2e
 
 import (
-	"fmt"
-	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -13,202 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/alert"
-	"overdue/internal/broker"
 )
-
-// within and completed are the headers that state the two deadlines of a message.
-func within(d time.Duration) []string { return []string{"overdue-within", fmt.Sprintf("%q", d)} }
-func completed(d time.Duration) []string {
-	return []string{"overdue-complete-within", fmt.Sprintf("%q", d)}
-}
-
-// wantEvents wants these and no other events, as "type subject" without what all types begin with, in any order; each
-// no later than a second after what it is about, and not before.
-func (s *scene) wantEvents(want ...string) {
-	s.Helper()
-	var got []string
-	for _, e := range s.hook.told() {
-		name := e.Type[len("overdue.deadline."):] + " " + e.Subject
-		if sub := e.Data.Subscription; sub != "" {
-			name += " of " + sub
-		}
-		got = append(got, name)
-		kind := "received"
-		if e.Type == alert.TypeIncomplete {
-			kind = "completed"
-		}
-		if e.Data.DeadlineKind != kind || e.Data.LagMs < 0 || e.Data.LagMs > 1000 || e.Data.SequenceNumber == 0 || e.Data.EnqueuedTime.IsZero() {
-			s.Errorf("%s: %+v; want a deadline to be %s and a lag of 0 to 1000 ms", name, e.Data, kind)
-		}
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if diff := cmp.Diff(want, got); diff != "" {
-		s.Errorf("told of (-want +got):\n%s", diff)
-	}
-}
-
-// nothing is how most scenes set their entities up.
-func nothing(*scene, *broker.Config) {}
-
-func TestMessageThatIsHeldTooLongIsTold(t *testing.T) {
-	inModes(t, nothing, func(s *scene) {
-		s.measure()
-		s.startMonitor()
-		s.send(workQueue, "m", "", append(within(2*time.Second), completed(10*time.Second)...)...)
-		s.send(workQueue, "in time", "", append(within(2*time.Second), completed(10*time.Second)...)...)
-		s.send(workQueue, "expired", "", append(within(2*time.Second), completed(10*time.Second)...)...)
-		r, m := s.receive(workQueue)
-		quick, n := s.receive(workQueue)
-		time.Sleep(9 * time.Second)
-		s.must(quick.CompleteMessage(s.Context(), n, nil))
-		s.wantEvents("missed expired")
-		time.Sleep(2 * time.Second)
-		// Its first deadline was missed: of the second one nobody is told.
-		s.wantEvents("missed expired", "incomplete m")
-		time.Sleep(20 * time.Second)
-		s.must(r.CompleteMessage(s.Context(), m, nil))
-		s.settled(5 * time.Second)
-		s.wantEvents("missed expired", "incomplete m")
-		s.wantDead(workQueue, "TTLExpiredException", 2*time.Second, time.Second, "expired")
-		for verdict, want := range map[string]float64{"met": 2, "missed": 1, "incomplete": 1} {
-			if got := s.verdicts(workQueue, verdict); got != want {
-				t.Errorf("%v deadlines %s, want %v", got, verdict, want)
-			}
-		}
-	})
-}
-
-func TestMessageThatOnlyHasToBeCompleted(t *testing.T) {
-	inModes(t, nothing, func(s *scene) {
-		s.measure()
-		s.startMonitor()
-		for _, id := range []string{"done", "held", "waits"} {
-			s.send(workQueue, id, "", completed(5*time.Second)...)
-		}
-		r, done := s.receive(workQueue)
-		_, held := s.receive(workQueue)
-		s.must(r.CompleteMessage(s.Context(), done, nil))
-		time.Sleep(time.Until(held.EnqueuedTime.Add(5*time.Second - 50*time.Millisecond)))
-		s.wantEvents()
-		time.Sleep(time.Second)
-		s.wantEvents("incomplete held", "incomplete waits")
-		s.settled(time.Second) // nobody looks at them any more
-		time.Sleep(5 * time.Minute)
-		s.wantEvents("incomplete held", "incomplete waits")
-		if got := len(s.waiting(workQueue)); got != 2 || len(s.dead(workQueue)) != 0 {
-			t.Errorf("%d messages wait and %d are dead letters, want both there: they are never expired", got, len(s.dead(workQueue)))
-		}
-		if met, not := s.verdicts(workQueue, "met"), s.verdicts(workQueue, "incomplete"); met != 1 || not != 2 {
-			t.Errorf("%v deadlines met and %v incomplete, want 1 and 2", met, not)
-		}
-	})
-}
-
-func TestCompletionThatTheEntityDemands(t *testing.T) {
-	inModes(t, func(s *scene, _ *broker.Config) { s.settings.CompleteWithin = 5 * time.Second }, func(s *scene) {
-		s.measure()
-		s.startMonitor()
-		s.send(workQueue, "entity", "")
-		s.send(workQueue, "own", "", completed(8*time.Second)...)
-		s.send(workQueue, "expired", ttl(2*time.Second))
-		s.send(workQueue, "lives", ttl(time.Minute))
-		time.Sleep(7 * time.Second)
-		s.wantEvents("missed expired", "incomplete entity", "incomplete lives")
-		time.Sleep(3 * time.Second)
-		s.wantEvents("missed expired", "incomplete entity", "incomplete lives", "incomplete own")
-		time.Sleep(time.Minute)
-		s.wantEvents("missed expired", "incomplete entity", "incomplete lives", "incomplete own", "missed lives")
-		s.settled(time.Second)
-	})
-}
-
-func TestMessageThatIsSetAsideTooLongIsTold(t *testing.T) {
-	inModes(t, nothing, func(s *scene) {
-		s.measure()
-		s.startMonitor()
-		s.send(workQueue, "m", "", completed(5*time.Second)...)
-		s.defers(workQueue)
-		time.Sleep(6 * time.Second)
-		s.wantEvents("incomplete m")
-		if e := s.hook.told(); len(e) == 1 && e[0].Data.State != "deferred" {
-			t.Errorf("state %q, want deferred", e[0].Data.State)
-		}
-		s.settled(time.Second)
-	})
-}
-
-func TestSessionThatIsHeldTooLongIsTold(t *testing.T) {
-	inModes(t, withSessions, func(s *scene) {
-		s.measure()
-		s.startMonitor()
-		for _, id := range []string{"a-1", "b-1"} {
-			s.send(workQueue, id, session(id[:1]), append(within(2*time.Second), completed(8*time.Second)...)...)
-		}
-		r := s.accept(workQueue, "a")
-		ms, err := r.ReceiveMessages(s.Context(), 1, nil)
-		if err != nil || len(ms) != 1 {
-			t.Fatalf("receive = %d, %v", len(ms), err)
-		}
-		time.Sleep(10 * time.Second)
-		s.wantEvents("missed b-1", "incomplete a-1")
-		for _, e := range s.hook.told() {
-			if e.Data.SessionID != e.Subject[:1] {
-				t.Errorf("%s is said to be in session %q", e.Subject, e.Data.SessionID)
-			}
-		}
-	})
-}
-
-func TestCompletionOfATopicsCopies(t *testing.T) {
-	short := subscription("short", func(c *broker.SubscriptionSetup) { c.DefaultMessageTimeToLive = 2 * time.Second })
-	inModes(t, func(s *scene, c *broker.Config) {
-		withTopic(subscription("done"), subscription("idle"), short)(s, c)
-		s.shortest = 2 * time.Second
-	}, func(s *scene) {
-		s.measure()
-		s.startMonitor()
-		s.send(topic, "m", "", completed(6*time.Second)...)
-		s.receiveFrom("done", 1)
-		time.Sleep(5 * time.Second)
-		s.wantEvents("missed m of short")
-		time.Sleep(3 * time.Second)
-		s.wantEvents("missed m of short", "incomplete m of idle")
-		s.settled(time.Second)
-		if got := len(s.waiting(of("idle"))); got != 1 {
-			t.Errorf("%d messages wait in idle, want 1: it has no time to live", got)
-		}
-	})
-}
-
-// What is told of a message that is still there is as durable as any alert, and told once although monitors change.
-func TestIncompleteMessageWhoseSinkIsDown(t *testing.T) {
-	inModes(t, nothing, func(s *scene) {
-		s.measure()
-		stop := s.startMonitor()
-		s.send(workQueue, "alone", "", completed(5*time.Second)...)
-		s.send(workQueue, "both", "", append(within(2*time.Second), completed(5*time.Second)...)...)
-		s.receive(workQueue)
-		r, both := s.receive(workQueue)
-		s.hook.answer(http.StatusServiceUnavailable)
-		time.Sleep(20 * time.Second)
-		stop()
-		s.startMonitor()
-		time.Sleep(5 * time.Second)
-		s.hook.answer(http.StatusOK)
-		time.Sleep(20 * time.Second)
-		told := s.hook.subjects()
-		if want := []string{"alone", "both"}; !slices.Equal(told, want) {
-			t.Errorf("told of %v, want %v", told, want)
-		}
-		s.startMonitor()
-		s.must(r.CompleteMessage(s.Context(), both, nil))
-		s.settled(10 * time.Second)
-		if again := s.hook.subjects(); !slices.Equal(told, again) {
-			t.Errorf("told of %v in the end, want %v", again, told)
-		}
-	})
-}
 
 // A lock leaves the companion where it is; a settlement takes it along.
 func TestSettlementTakesTheSecondDeadlineAlong(t *testing.T) {
@@ -241,22 +44,28 @@ func TestSettlementTakesTheSecondDeadlineAlong(t *testing.T) {
 	}, early)
 }
 
-func TestSlotsKeepSecondDeadlines(t *testing.T) {
-	inModes(t, func(s *scene, _ *broker.Config) { s.slots = true }, func(s *scene) {
-		s.measure()
-		s.startMonitor()
-		for i := range 20 {
-			s.send(workQueue, fmt.Sprint("m-", i), ttl(2*time.Second), completed(10*time.Second)...)
+// wantEvents wants these and no other events, as "type subject" without what all types begin with, in any order; each
+// no later than a second after what it is about, and not before.
+func (s *scene) wantEvents(want ...string) {
+	s.Helper()
+	var got []string
+	for _, e := range s.hook.told() {
+		name := e.Type[len("overdue.deadline."):] + " " + e.Subject
+		if sub := e.Data.Subscription; sub != "" {
+			name += " of " + sub
 		}
-		var want []string
-		for range 5 {
-			_, m := s.receive(workQueue)
-			want = append(want, "incomplete "+m.MessageID)
+		got = append(got, name)
+		kind := "received"
+		if e.Type == alert.TypeIncomplete {
+			kind = "completed"
 		}
-		for i := range 15 {
-			want = append(want, fmt.Sprint("missed m-", i+5))
+		if e.Data.DeadlineKind != kind || e.Data.LagMs < 0 || e.Data.LagMs > 1000 || e.Data.SequenceNumber == 0 || e.Data.EnqueuedTime.IsZero() {
+			s.Errorf("%s: %+v; want a deadline to be %s and a lag of 0 to 1000 ms", name, e.Data, kind)
 		}
-		time.Sleep(12 * time.Second)
-		s.wantEvents(want...)
-	})
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("told of (-want +got):\n%s", diff)
+	}
 }

@@ -26,7 +26,6 @@ import (
 	"overdue/internal/kept"
 	"overdue/internal/operations"
 	"overdue/internal/redisstore"
-	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/pipenet"
@@ -50,38 +49,34 @@ const (
 type scene struct {
 	worker *monitor.Worker // the last that was started
 	*testing.T
-	ns          *brokertest.Namespace
-	client      *azservicebus.Client // the app's and the consumer's own
-	scheduler   *scheduler.Scheduler
-	proxy       *proxy.Proxy
-	settings    monitor.Settings
-	sent        int             // by sendBatch
-	written     atomic.Int64    // companions
-	slots       bool            // whether slots stand for messages wherever they can
-	auto        bool            // only where they pay
-	stamp       bool            // whether the proxy stamps TTLs
-	monitored   map[string]bool // what the proxy writes companions for
-	blind       bool            // the monitor is not told how entities were made
-	remembers   *entities.Store // of what it is told; nil: it asks each time
-	lifeOfQueue time.Duration   // the default time to live that only the proxy has been told of
-	shortest    time.Duration   // of the times to live of a topic's subscriptions, as the proxy knows it
-	expiry      queue.Expiry    // as inModes has set it
-	metrics     []*prometheus.Registry
-	oneHouse    bool                // proxy and monitor share a process, and with it what is known of settlements
-	counter     *operations.Counter // of such processes
-	deadlines   *operations.Deadlines
-	journal     string // directory of the proxy's journal; "" = it has none
-	hook        *hook
-	sinks       *pipenet.Network
-	moreHooks   []string                                 // hosts of further webhooks
-	groups      func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
-	adopt       []monitor.Adoption
-	around      map[string]*azservicebus.Sender         // of messages that come through no door
-	forward     func(*link.Namespace) *alert.Forward    // likewise
-	brimDial    func(context.Context) (net.Conn, error) // to the door that brim sends through
-	shared      func() *redisstore.Store                // of each process; nil: there is no Redis
-	stored      func() *told                            // of each process: where companions are kept; nil: on the monitor queue
-	house       *told                                   // of the process that has both, and of who looks
+	ns        *brokertest.Namespace
+	client    *azservicebus.Client // the app's and the consumer's own
+	scheduler *scheduler.Scheduler
+	proxy     *proxy.Proxy
+	settings  monitor.Settings
+	sent      int             // by sendBatch
+	written   atomic.Int64    // companions
+	slots     bool            // whether slots stand for messages wherever they can
+	auto      bool            // only where they pay
+	stamp     bool            // whether the proxy stamps TTLs
+	monitored map[string]bool // what the proxy writes companions for
+	blind     bool            // the monitor is not told how entities were made
+	shortest  time.Duration   // of the times to live of a topic's subscriptions, as the proxy knows it
+	expiry    queue.Expiry    // as inModes has set it
+	metrics   []*prometheus.Registry
+	oneHouse  bool                // proxy and monitor share a process, and with it what is known of settlements
+	counter   *operations.Counter // of such processes
+	deadlines *operations.Deadlines
+	journal   string // directory of the proxy's journal; "" = it has none
+	hook      *hook
+	sinks     *pipenet.Network
+	adopt     []monitor.Adoption
+	around    map[string]*azservicebus.Sender         // of messages that come through no door
+	forward   func(*link.Namespace) *alert.Forward    // likewise
+	brimDial  func(context.Context) (net.Conn, error) // to the door that brim sends through
+	shared    func() *redisstore.Store                // of each process; nil: there is no Redis
+	stored    func() *told                            // of each process: where companions are kept; nil: on the monitor queue
+	house     *told                                   // of the process that has both, and of who looks
 }
 
 // play runs a scene on fake time.
@@ -130,7 +125,7 @@ func (s *scene) newProxy(sc *scheduler.Scheduler) *proxy.Proxy {
 		Settings: func(entity string) proxy.Settings {
 			return proxy.Settings{
 				Monitored: s.monitored[entity], StampTTL: s.stamp,
-				Deadline: s.settings.Deadline, DefaultMessageTimeToLive: max(s.settings.DefaultMessageTimeToLive, s.lifeOfQueue), SubscriptionTimeToLive: s.shortest,
+				Deadline: s.settings.Deadline, DefaultMessageTimeToLive: s.settings.DefaultMessageTimeToLive, SubscriptionTimeToLive: s.shortest,
 				Findable: s.slots, CompleteWithin: s.settings.CompleteWithin, WarnBefore: s.settings.WarnBefore,
 			}
 		},
@@ -215,17 +210,11 @@ func (s *scene) webhook(host string) alert.Alerter {
 func (s *scene) startMonitor() (stop func()) {
 	s.Helper()
 	alerters := []alert.Alerter{s.webhook("hook")}
-	for _, name := range s.moreHooks {
-		alerters = append(alerters, s.webhook(name))
-	}
 	registry, sc, counter := prometheus.NewRegistry(), s.scheduler, s.counter
 	s.metrics = append(s.metrics, registry)
 	if !s.oneHouse {
 		counter = operations.New(registry)
 		sc = s.newScheduler(counter)
-	}
-	if s.groups != nil {
-		alerters = append(alerters, s.groups(sc))
 	}
 	links := s.links()
 	if s.forward != nil {
@@ -337,21 +326,6 @@ func (s *scene) lags(name string) []time.Duration {
 	return lags
 }
 
-// receive takes one message under lock, as a consumer would.
-func (s *scene) receive(queue string) (*azservicebus.Receiver, *azservicebus.ReceivedMessage) {
-	s.Helper()
-	r, err := s.client.NewReceiverForQueue(queue, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() { _ = r.Close(context.Background()) })
-	ms, err := r.ReceiveMessages(s.Context(), 1, nil)
-	if err != nil || len(ms) != 1 {
-		s.Fatalf("receive from %s = %d messages, %v", queue, len(ms), err)
-	}
-	return r, ms[0]
-}
-
 // settled waits until the monitor queue holds no companion any more.
 func (s *scene) settled(within time.Duration) {
 	s.Helper()
@@ -442,12 +416,6 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.events = append(h.events, e)
 	}
 	w.WriteHeader(h.status)
-}
-
-func (h *hook) answer(status int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.status = status
 }
 
 // told are the events so far.

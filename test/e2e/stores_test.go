@@ -56,10 +56,3 @@ func (c *told) GiveBack(ctx context.Context, l kept.Lease) error {
 	c.tell()
 	return err
 }
-
-// inModesAndRedis is inModes, and once more with the companions in Redis.
-func inModesAndRedis(t *testing.T, make func(*scene, *broker.Config), act func(*scene)) {
-	t.Helper()
-	inModes(t, make, act)
-	t.Run("redis", func(t *testing.T) { play(t, act, make, inRedis(redistest.Start(t).Addr)) })
-}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
+	"overdue/monitor"
+)
+
+// adopts has these entities looked through every two seconds.
+func adopts(names ...string) func(*scene, *broker.Config) {
+	return func(s *scene, _ *broker.Config) {
+		for _, name := range names {
+			s.adopt = append(s.adopt, monitor.Adoption{Entity: name, Every: 2 * time.Second})
+		}
+	}
+}
+
+// past sends a message past all doors. An id of "" is left out.
+func (s *scene) past(to, id string, m azservicebus.Message) {
+	s.Helper()
+	sender := s.around[to]
+	if sender == nil {
+		var err error
+		sender, err = s.client.NewSender(to, nil)
+		s.must(err)
+		if s.around == nil {
+			s.around = map[string]*azservicebus.Sender{}
+		}
+		s.around[to] = sender
+	}
+	if id != "" {
+		m.MessageID = &id
+	}
+	m.Body = []byte("body of " + id)
+	s.must(sender.SendMessage(s.Context(), &m, nil))
+}
+
+func lives(d time.Duration) azservicebus.Message { return azservicebus.Message{TimeToLive: &d} }
+
+func states(name string, d time.Duration) azservicebus.Message {
+	return azservicebus.Message{ApplicationProperties: map[string]any{name: d.String()}}
+}
+
+// adopted is how many messages were given a companion by sweeps.
+func (s *scene) adopted() (n float64) {
+	s.Helper()
+	for _, registry := range s.metrics {
+		families, err := registry.Gather()
+		s.must(err)
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "overdue_adopted_total" {
+					n += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return n
+}
+
+// swept waits until the monitor queue holds nothing but the note of the next sweep of each entity.
+func (s *scene) swept(within time.Duration) {
+	s.Helper()
+	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
+		c := s.companionsKept()
+		if c.Leased == 0 && int(c.Waiting) == len(s.adopt) && c.Dead == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			s.Fatalf("there are %+v companions after %v, want %d notes of sweeps", c, within, len(s.adopt))
+		}
+	}
+}
+
+func TestMessagesThatCameThroughNoDoor(t *testing.T) {
+	inModesAndRedis(t, adopts(workQueue), func(s *scene) {
+		s.measure()
+		stop := s.startMonitor()
+		time.Sleep(10 * time.Second)
+		s.past(workQueue, "done", lives(8*time.Second))
+		s.past(workQueue, "ttl", lives(8*time.Second))
+		s.past(workQueue, "within", states("overdue-within", 9*time.Second))
+		s.past(workQueue, "complete", states("overdue-complete-within", 8*time.Second))
+		s.past(workQueue, "for ever", azservicebus.Message{})
+		for range 3 {
+			s.past(workQueue, "", lives(8*time.Second))
+		}
+		for range 3 {
+			s.past(workQueue, "twice", lives(8*time.Second))
+		}
+		time.Sleep(4 * time.Second)
+		stop()
+		stop = s.startMonitor() // it goes on where the other one was
+		want := []string{"missed ttl", "missed twice", "missed twice", "missed twice", "missed within", "incomplete complete"}
+		r, m := s.receive(workQueue)
+		if m.MessageID != "done" {
+			t.Fatalf("received %s, want the first", m.MessageID)
+		}
+		s.must(r.CompleteMessage(s.Context(), m, nil))
+		time.Sleep(8 * time.Second)
+		for _, m := range s.dead(workQueue) {
+			if len(m.MessageID) == 32 { // the broker gives one to a message without
+				want = append(want, "missed "+m.MessageID)
+			}
+		}
+		if len(want) != 9 {
+			t.Errorf("%d events are expected, want 9: three of messages that were sent without names", len(want))
+		}
+		s.wantEvents(want...)
+		s.swept(time.Second)
+		if got := len(s.waiting(workQueue)); got != 2 {
+			t.Errorf("%d messages wait, want the one without a deadline and the one that only had to be completed", got)
+		}
+		if got := s.adopted(); got != 10 {
+			t.Errorf("%v messages were adopted, want the ten with deadlines", got)
+		}
+		stop()
+	})
+}
+
+// What was late before anybody looked is expired with the first sweep, however much it is, and read once.
+func TestBacklogIsAdopted(t *testing.T) {
+	inModes(t, adopts(workQueue), func(s *scene) {
+		s.measure()
+		sender, err := s.client.NewSender(workQueue, nil)
+		s.must(err)
+		for i := range 3 {
+			batch, err := sender.NewMessageBatch(s.Context(), nil)
+			s.must(err)
+			for j := range 200 {
+				id, m := fmt.Sprintf("m-%d-%03d", i, j), lives([]time.Duration{time.Second, time.Hour}[j%2])
+				m.MessageID = &id
+				s.must(batch.AddMessage(&m, nil))
+			}
+			s.must(sender.SendMessageBatch(s.Context(), batch, nil))
+		}
+		s.must(sender.Close(s.Context()))
+		time.Sleep(10 * time.Second)
+		s.startMonitor()
+		time.Sleep(10 * time.Second)
+		if got := len(s.lags(workQueue)); got != 300 {
+			t.Errorf("%d messages are dead letters, want 300", got)
+		}
+		// What a broker has expired by itself before anybody looked is a dead letter, and was on no queue to be found.
+		found := 600
+		if s.expiry == queue.Eager {
+			found = 300
+		}
+		if got := len(s.hook.told()); got != found-300 {
+			t.Errorf("%d events, want %d", got, found-300)
+		}
+		if got := s.adopted(); got != float64(found) {
+			t.Errorf("%v messages were adopted, want %d", got, found)
+		}
+		before, peeks := s.operations(""), s.operations("peek")
+		time.Sleep(20 * time.Second)
+		// An interval in which nothing comes costs two peeks and a note: written, received and completed.
+		if ops, peeks := s.operations("")-before, s.operations("peek")-peeks; ops > 55 || peeks > 22 {
+			t.Errorf("ten intervals without news cost %v operations, %v of them peeks; want 50 and 20, or a little more", ops, peeks)
+		}
+	})
+}
+
+func TestSweepsOfSessionsAndSubscriptions(t *testing.T) {
+	inModes(t, func(s *scene, c *broker.Config) {
+		withTopic(subscription("a"), subscription("sessions", func(c *broker.SubscriptionSetup) { c.RequiresSession = true }))(s, c)
+		withSessions(s, c)
+		adopts(topic, workQueue)(s, c)
+	}, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		time.Sleep(5 * time.Second)
+		m, id := lives(6*time.Second), "s"
+		m.SessionID = &id
+		s.past(topic, "copy", m)
+		s.past(workQueue, "alone", m)
+		time.Sleep(8 * time.Second)
+		s.wantEvents("missed alone", "missed copy of a", "missed copy of sessions")
+		s.swept(time.Second)
+	})
+}
+
+// Several monitors look through an entity once, and what one leaves the others go on with.
+func TestMonitorsThatAdoptSideBySide(t *testing.T) {
+	inModes(t, adopts(workQueue), func(s *scene) {
+		s.measure()
+		stop := s.startMonitor()
+		s.startMonitor()
+		s.startMonitor()
+		time.Sleep(10 * time.Second)
+		var want []string
+		send := func(n int) {
+			for range n {
+				id := fmt.Sprintf("m-%03d", len(want))
+				s.past(workQueue, id, lives(6*time.Second))
+				want = append(want, "missed "+id)
+				time.Sleep(300 * time.Millisecond)
+			}
+		}
+		send(20)
+		stop()
+		send(20)
+		time.Sleep(10 * time.Second)
+		s.wantEvents(want...)
+		s.swept(time.Second)
+		if got := s.adopted(); got != 40 {
+			t.Errorf("%v messages were adopted, want 40: each once", got)
+		}
+	})
+}
+
+// To look through a queue that is deleted when it is idle would keep it, so nobody does.
+func TestQueueThatIsDeletedWhenIdleIsNotAdopted(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.past(workQueue, "m", lives(8*time.Second))
+		s.must(s.around[workQueue].Close(s.Context()))
+		time.Sleep(4 * time.Minute)
+		if got := s.adopted(); got != 0 {
+			t.Errorf("%v messages were adopted, want none", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if _, ok := s.ns.Broker.Queue(workQueue); ok {
+			t.Error("the queue is there after five minutes without use")
+		}
+		s.swept(time.Second)
+	}, adopts(workQueue), func(_ *scene, c *broker.Config) { c.Queues[0].AutoDeleteOnIdle = 5 * time.Minute })
+}
+
+// The numbers of a queue that is made anew begin anew.
+func TestAdoptionOfAQueueThatIsMadeAnew(t *testing.T) {
+	inModes(t, adopts(workQueue), func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		for i := range 10 {
+			s.past(workQueue, fmt.Sprint("old-", i), lives(time.Hour))
+		}
+		time.Sleep(6 * time.Second)
+		ns := s.ns.Broker.Default()
+		info, err := ns.QueueInfo(workQueue)
+		s.must(err)
+		s.must(ns.DeleteQueue(workQueue))
+		_, err = ns.CreateQueue(info.Config)
+		s.must(err)
+		delete(s.around, workQueue) // its link is gone with its queue
+		s.past(workQueue, "new", lives(8*time.Second))
+		time.Sleep(10 * time.Second)
+		s.wantEvents("missed new")
+	})
+}
+
+// A note that cannot be read goes where an operator finds it, and costs nobody a sweep.
+func TestNoteOfASweepThatCannotBeRead(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		kind := "application/vnd.overdue.sweep+json"
+		for _, body := range []string{"", "{}", `{"version":2,"entity":"orders","line":"a"}`, `{"version":1,"entity":"orders","line":"","places":{}}`} {
+			sender, err := s.client.NewSender(monitorQueue, nil)
+			s.must(err)
+			s.must(sender.SendMessage(s.Context(), &azservicebus.Message{Body: []byte(body), ContentType: &kind}, nil))
+			s.must(sender.Close(s.Context()))
+		}
+		s.past(workQueue, "m", lives(8*time.Second))
+		time.Sleep(10 * time.Second)
+		s.wantEvents("missed m")
+		for _, m := range s.dead(monitorQueue) {
+			if m.DeadLetterReason != "CompanionMalformed" {
+				t.Errorf("dead-lettered for %s", m.DeadLetterReason)
+			}
+		}
+		if got := len(s.dead(monitorQueue)); got != 4 {
+			t.Errorf("%d notes were refused, want 4", got)
+		}
+	}, adopts(workQueue))
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// receiveNothing asks for a message and wants none.
+func receiveNothing(s *scene, r *azservicebus.Receiver) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+	defer cancel()
+	if ms, err := r.ReceiveMessages(ctx, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
+		s.Errorf("receive = %d messages, %v; want none", len(ms), err)
+	}
+}
+
+func TestLockedAtItsDeadlineIsLeftAlone(t *testing.T) {
+	inStores(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.send(workQueue, "m", ttl(2*time.Second))
+		r, m := s.receive(workQueue)
+		time.Sleep(30 * time.Second)
+		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.told()) != 0 {
+			s.Errorf("%d dead letters, %d events while a consumer holds the message, want none", dead, len(s.hook.told()))
+		}
+		if err := r.CompleteMessage(s.Context(), m, nil); err != nil {
+			s.Errorf("Complete after the deadline = %v, want it to succeed", err)
+		}
+		s.settled(5 * time.Second)
+		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.told()) != 0 {
+			s.Errorf("%d dead letters, %d events about a message that was completed, want none", dead, len(s.hook.told()))
+		}
+	})
+}
+
+func TestAbandonedAfterItsDeadlineIsExpiredAtOnce(t *testing.T) {
+	inStores(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.send(workQueue, "m", ttl(2*time.Second))
+		r, m := s.receive(workQueue)
+		time.Sleep(20 * time.Second)
+		if err := r.AbandonMessage(s.Context(), m, nil); err != nil {
+			s.Fatal(err)
+		}
+		toldWithinASecond(s)
+	})
+}
+
+func TestLapsedAfterItsDeadlineIsExpiredAtOnce(t *testing.T) {
+	inStores(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.send(workQueue, "m", ttl(2*time.Second))
+		_, m := s.receive(workQueue)
+		time.Sleep(time.Until(*m.LockedUntil))
+		toldWithinASecond(s)
+	})
+}
+
+func toldWithinASecond(s *scene) {
+	s.Helper()
+	time.Sleep(time.Second)
+	if dead := s.lags(workQueue); len(dead) != 1 {
+		s.Errorf("%d dead letters a second after the consumer gave the message back, want 1", len(dead))
+	}
+	if got := s.hook.subjects(); len(got) != 1 || got[0] != "m" {
+		s.Errorf("told of %v, want of m, once", got)
+	}
+	s.settled(time.Second)
+}
+
+func TestCompletedInTimeIsNeverTold(t *testing.T) {
+	inStores(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		for range 20 {
+			s.send(workQueue, "m", ttl(5*time.Second))
+			r, m := s.receive(workQueue)
+			if err := r.CompleteMessage(s.Context(), m, nil); err != nil {
+				s.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.told()) != 0 {
+			s.Errorf("%d dead letters, %d events, want none", dead, len(s.hook.told()))
+		}
+		s.settled(time.Second)
+	})
+}
+
+func TestDeadLetteredByItsConsumerIsNotAMissedDeadline(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.send(workQueue, "m", ttl(2*time.Second))
+		r, m := s.receive(workQueue)
+		if err := r.DeadLetterMessage(s.Context(), m, nil); err != nil {
+			s.Fatal(err)
+		}
+		s.settled(10 * time.Second)
+		if told := s.hook.told(); len(told) != 0 {
+			s.Errorf("told %v, want nothing: the message was received in time", told)
+		}
+	})
+}

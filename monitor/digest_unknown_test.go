@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"overdue/alert"
+	"overdue/monitor"
+	"overdue/scheduler"
+)
+
+// rolledOut plays a scene in which a monitor has gathered a group for a sink, and a monitor whose configuration does not have that sink
+// takes its place before the page is due. know has monitors that are started later know it again.
+func rolledOut(t *testing.T, act func(s *scene, sink *pages, digests int, know func())) {
+	t.Helper()
+	play(t, func(s *scene) {
+		sink := &pages{}
+		know := func() {
+			s.groups = func(sc *scheduler.Scheduler) *alert.Groups {
+				g, err := alert.NewGroups(alert.GroupsConfig{
+					Sink: sink, Outbox: monitor.NewOutbox(sc), Source: "sb://overdue.test",
+					Wait: 30 * time.Second, Interval: time.Minute, ResolveAfter: 2 * time.Minute,
+				})
+				s.must(err)
+				return g
+			}
+		}
+		know()
+		s.measure()
+		stop := s.startMonitor()
+		for i := range 20 {
+			s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Second))
+		}
+		time.Sleep(10 * time.Second)
+		stop()
+		s.groups = nil
+		s.startMonitor()
+		time.Sleep(time.Minute)
+		c := s.queue(monitorQueue).Counts()
+		if c.DeadLetter != 0 || c.Active+c.Scheduled == 0 {
+			t.Fatalf("on the monitor queue once the page was due: %+v, want it to wait", c)
+		}
+		act(s, sink, c.Active+c.Scheduled, know)
+	})
+}
+
+// While a configuration is being rolled out, a page comes to monitors that do not know its sink yet, or no longer. They leave it to one that does.
+func TestPagesWaitForAMonitorThatKnowsTheirSink(t *testing.T) {
+	rolledOut(t, func(s *scene, sink *pages, _ int, know func()) {
+		know()
+		s.startMonitor() // beside the one that does not
+		time.Sleep(20 * time.Minute)
+		want := []string{"orders firing 20 of 20", "orders resolved 0 of 20"}
+		if got := sink.told(); !slices.Equal(got, want) {
+			t.Errorf("pages = %q, want %q", got, want)
+		}
+		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled+c.DeadLetter != 0 {
+			t.Errorf("left on the monitor queue: %+v", c)
+		}
+	})
+}
+
+// A page whose sink nobody has for an hour goes where an operator finds it, and costs little until then.
+func TestPageOfASinkThatIsGone(t *testing.T) {
+	rolledOut(t, func(s *scene, sink *pages, digests int, _ func()) {
+		time.Sleep(57 * time.Minute)
+		if c := s.queue(monitorQueue).Counts(); c.DeadLetter != 0 {
+			t.Errorf("on the monitor queue within the hour: %+v, want the digest to wait", c)
+		}
+		if n := s.operations("complete"); n > float64(100*digests) {
+			t.Errorf("%d digests were put back %v times within the hour, want each once a minute or so", digests, n)
+		}
+		time.Sleep(5 * time.Minute)
+		for _, m := range s.dead(monitorQueue) {
+			if m.DeadLetterReason != "AlertUndeliverable" || !strings.Contains(m.DeadLetterErrorDescription, `"pages"`) {
+				t.Errorf("dead-lettered for %s: %q, want the sink that nobody has to be named", m.DeadLetterReason, m.DeadLetterErrorDescription)
+			}
+		}
+		if n := len(s.dead(monitorQueue)); n != digests {
+			t.Errorf("%d dead letters after an hour, want all of %d digests", n, digests)
+		}
+		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled != 0 {
+			t.Errorf("left on the monitor queue: %+v", c)
+		}
+		if got := sink.told(); len(got) != 0 {
+			t.Errorf("pages = %q, want none", got)
+		}
+	})
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// Dead letters move on to another queue. The events are told all the same, by what the dead letters say there, whoever has
+// made the broker expire them.
+func TestDeadLettersThatAreForwarded(t *testing.T) {
+	for _, stamp := range []bool{true, false} {
+		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
+			inModes(t, func(_ *scene, c *broker.Config) {
+				c.Queues[0].ForwardDeadLetteredMessagesTo = "graves"
+				c.Queues = append(c.Queues, broker.QueueConfig{Name: "graves", DeadLetteringOnMessageExpiration: true})
+			}, func(s *scene) {
+				s.stamp = stamp
+				s.measure()
+				s.startMonitor()
+				var ids []string
+				for i := range 20 {
+					id := fmt.Sprintf("m-%02d", i)
+					s.send(workQueue, id, "", "Overdue-Within", fmt.Sprintf(`"%dms"`, 3000+50*i))
+					ids = append(ids, id)
+				}
+				s.send(workQueue, "rejected", "", "Overdue-Within", `"3s"`)
+				time.Sleep(8 * time.Second)
+				// Their times to live begin anew there, and end once more.
+				if n := len(s.waiting("graves")) + len(s.dead("graves")); n != len(ids)+1 {
+					s.Errorf("%d messages were forwarded, want %d", n, len(ids)+1)
+				}
+				s.wantTold(append(ids, "rejected")...)
+				s.settled(time.Second)
+			})
+		})
+	}
+}
+
+// A consumer of the dead-letter queue deletes what comes at once. All that the monitor itself has moved is told, once it
+// has understood that.
+func TestDeadLettersThatAreTakenAwayAtOnce(t *testing.T) {
+	inModes(t, plain, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		ctx, cancel := context.WithCancel(s.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.drain(ctx)
+		}()
+		defer func() { cancel(); <-ended }()
+		var ids []string
+		for i := range 20 {
+			id := fmt.Sprintf("m-%02d", i)
+			s.send(workQueue, id, "", "Overdue-Within", fmt.Sprintf(`"%dms"`, 3000+500*i))
+			ids = append(ids, id)
+		}
+		time.Sleep(40 * time.Second)
+		if n := len(s.dead(workQueue)); n != 0 {
+			s.Fatalf("%d dead letters are left, want none", n)
+		}
+		told := s.hook.subjects()
+		if s.expiry == queue.Eager { // eager: the broker has moved them before the monitor could look
+			return
+		}
+		if diff := slices.Compact(slices.Clone(told)); len(told) != len(diff) || len(told) != len(ids) {
+			s.Errorf("told of %v, want of each of %d once", told, len(ids))
+		}
+		s.settled(time.Minute)
+	})
+}
+
+// drain deletes the dead letters of the work queue as they come.
+func (s *scene) drain(ctx context.Context) {
+	r, err := s.client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{
+		SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete,
+	})
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	defer func() { _ = r.Close(context.WithoutCancel(ctx)) }()
+	for ctx.Err() == nil {
+		_, _ = r.ReceiveMessages(ctx, 10, nil) // an error: ctx has ended
+	}
+}
+
+// A consumer settles its message late, in the very moments in which the monitor looks for it, whatever they are. That is
+// no missed deadline.
+func TestSettledInTheMomentsOfTheNudge(t *testing.T) {
+	for after := time.Duration(0); after < 40*time.Millisecond; after += 500 * time.Microsecond {
+		t.Run(after.String(), func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.measure()
+				s.startMonitor()
+				s.send(workQueue, "m", ttl(2*time.Second))
+				expires := time.Now().Add(2 * time.Second)
+				r, m := s.receive(workQueue)
+				time.Sleep(time.Until(expires.Add(after)))
+				if err := r.CompleteMessage(s.Context(), m, nil); err != nil {
+					s.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				s.wantTold()
+				s.settled(time.Second)
+			})
+		})
+	}
+}
+
+// While deadlines are being missed somebody begins to delete the dead letters as they come. Those of one reading may be lost to
+// that; then the monitor looks before it has the broker expire what is overdue, and all are told.
+func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		const n, every = 80, 200 * time.Millisecond
+		for i := range n {
+			s.send(workQueue, fmt.Sprintf("m-%03d", i), ttl(5*time.Second+time.Duration(i)*every))
+		}
+		time.Sleep(10 * time.Second)
+		ctx, cancel := context.WithCancel(s.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.drain(ctx)
+		}()
+		defer func() { cancel(); <-ended }()
+		time.Sleep(30 * time.Second)
+		told := s.hook.subjects()
+		if all := len(slices.Compact(slices.Clone(told))); all != len(told) || all < n-3 {
+			s.Errorf("told of %d messages, %d times, want of all but 3 of %d at least, once", all, len(told), n)
+		}
+		s.settled(time.Minute)
+	})
+}
+
+// A consumer that is late again and again, and settles in the moments of the nudge, is none that takes dead letters away: where one lies for
+// longer, nobody does.
+func TestSettledInTheMomentsOfManyNudges(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.send(workQueue, "missed", ttl(time.Second))
+		time.Sleep(time.Minute)
+		for after := time.Duration(0); after < 40*time.Millisecond; after += 500 * time.Microsecond {
+			s.send(workQueue, fmt.Sprint("m-", after), ttl(2*time.Second))
+			expires := time.Now().Add(2 * time.Second)
+			r, m := s.receive(workQueue)
+			time.Sleep(time.Until(expires.Add(after)))
+			s.must(r.CompleteMessage(s.Context(), m, nil))
+			s.must(r.Close(s.Context()))
+			time.Sleep(10 * time.Second)
+		}
+		time.Sleep(time.Minute)
+		s.wantTold("missed")
+		s.settled(time.Second)
+	})
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"overdue/internal/broker"
+)
+
+// A work queue is deleted and made anew with the same settings, while its deadlines are watched: its numbers begin at 1
+// again, and nothing that was known of the first ones may hide the new messages. Those that died with the old queue are
+// told of nowhere.
+func TestDeadlinesOfAQueueThatIsMadeAnew(t *testing.T) {
+	for _, slots := range []bool{true, false} {
+		for _, blind := range []bool{false, true} {
+			t.Run(fmt.Sprintf("slots %v, blind %v", slots, blind), func(t *testing.T) {
+				inModes(t, func(s *scene, c *broker.Config) {
+					s.slots, s.blind = slots, blind
+					c.Queues[0].MaxDeliveryCount = 1000
+				}, func(s *scene) {
+					s.measure()
+					s.startMonitor()
+					// So many that a page ends within them, half of which are missed before and half of which go with the queue.
+					for i := range 12 {
+						lives := make([]time.Duration, 50)
+						for j := range lives {
+							lives[j] = 2 * time.Second
+							if j%2 == 0 {
+								lives[j] = time.Hour
+							}
+						}
+						s.sendLives(workQueue, lives)
+						time.Sleep(time.Duration(50+i) * time.Millisecond)
+					}
+					for i := range 4 { // held and set aside
+						s.send(workQueue, fmt.Sprint("old-", i), ttl(8*time.Second))
+					}
+					time.Sleep(2500 * time.Millisecond)
+					before := len(s.hook.told())
+					if before != 300 {
+						s.Fatalf("%d told before, want 300", before)
+					}
+					s.remake(workQueue)
+					if err := s.trySend(workQueue, "first", ttl(time.Hour)); err != nil {
+						s.Fatalf("the first send to the new queue: %v", err)
+					}
+					var want []string
+					deferred := "d"
+					s.send(workQueue, deferred, ttl(4*time.Second))
+					s.defers(workQueue)
+					want = append(want, deferred)
+					for i := range 20 {
+						id := fmt.Sprint("new-", i)
+						s.send(workQueue, id, ttl(time.Duration(1500+100*i)*time.Millisecond))
+						want = append(want, id)
+						time.Sleep(30 * time.Millisecond)
+					}
+					time.Sleep(7 * time.Second)
+					told := map[string]int{}
+					for _, e := range s.hook.told()[before:] {
+						told[e.Subject]++
+						if lag := e.Data.DeadLetteredTime.Sub(e.Data.Deadline); lag < 0 || lag > time.Second {
+							s.Errorf("%s was dead-lettered %v after its deadline, want at most a second", e.Subject, lag)
+						}
+					}
+					for _, id := range want {
+						if told[id] != 1 {
+							s.Errorf("%s was told %d times, want once", id, told[id])
+						}
+						delete(told, id)
+					}
+					if len(told) > 0 {
+						s.Errorf("told of what has gone with the queue: %v", told)
+					}
+				})
+			})
+		}
+	}
+}
+
+// remake deletes a queue and makes it anew as it was.
+func (s *scene) remake(name string) {
+	s.Helper()
+	ns := s.ns.Broker.Default()
+	info, err := ns.QueueInfo(name)
+	s.must(err)
+	s.must(ns.DeleteQueue(name))
+	_, err = ns.CreateQueue(info.Config)
+	s.must(err)
+	if sender := s.senders[name]; sender != nil { // its link went with the queue
+		_ = sender.Close(s.Context())
+		delete(s.senders, name)
+	}
+}

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/scheduler"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// Two messages with one id are two messages: each lives until its own deadline.
+func TestRepeatedMessageIDs(t *testing.T) {
+	for _, mode := range []struct {
+		name     string
+		measured bool
+		stamp    bool
+	}{{"native", true, true}, {"by hand", true, false}, {"by hand, clock unknown", false, false}, {"native, clock unknown", false, true}} {
+		t.Run(mode.name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.stamp = mode.stamp
+				if mode.measured {
+					s.measure()
+				}
+				s.startMonitor()
+				within := []string{"2s", "9s", "4s", "4s", "30s"}
+				for i, w := range within {
+					s.send(workQueue, "same", fmt.Sprintf(`"Label":"%d"`, i), "Overdue-Within", fmt.Sprintf("%q", w))
+					time.Sleep(time.Duration(i) * 300 * time.Millisecond)
+				}
+				time.Sleep(15 * time.Second)
+				if got := len(s.waiting(workQueue)); got != 1 {
+					s.Errorf("%d messages wait, want the one with 30s", got)
+				}
+				for _, m := range s.dead(workQueue) {
+					life, err := time.ParseDuration(within[m.SequenceNumber-1])
+					if err != nil {
+						s.Fatal(err)
+					}
+					lag := m.DeadLetteredTime.Sub(m.EnqueuedTime.Add(life))
+					if lag < 0 || lag > time.Second {
+						s.Errorf("message %d with %v was dead-lettered %v after its deadline, want 0 to 1s", m.SequenceNumber, life, lag)
+					}
+				}
+				time.Sleep(20 * time.Second)
+				toldOnceEach(s, len(within))
+			})
+		})
+	}
+}
+
+// A look at another message has shown the monitor where these stand, but their id says so of
+// the last one only.
+func TestRepeatedMessageIDsThatWereSeenBefore(t *testing.T) {
+	for _, stamp := range []bool{true, false} {
+		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.stamp = stamp
+				s.measure()
+				s.startMonitor()
+				s.send(workQueue, "first", "", "Overdue-Within", `"1s"`)
+				for range 3 {
+					s.send(workQueue, "same", "", "Overdue-Within", `"3s"`)
+				}
+				time.Sleep(10 * time.Second)
+				if got := len(s.waiting(workQueue)); got != 0 {
+					s.Errorf("%d messages wait, want none", got)
+				}
+				toldOnceEach(s, 4)
+			})
+		})
+	}
+}
+
+// A message without a deadline is not the one that a companion of another with its id speaks of, whatever became of that.
+func TestMessageWithoutADeadlineThatSharesAnID(t *testing.T) {
+	for _, stamp := range []bool{true, false} {
+		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.stamp = stamp
+				s.startMonitor()
+				for range 2 {
+					s.send(workQueue, "same", "", "Overdue-Within", `"2s"`)
+					r, m := s.receive(workQueue)
+					s.must(r.CompleteMessage(s.Context(), m, nil))
+					s.must(r.Close(s.Context()))
+				}
+				s.send(workQueue, "same", "")
+				time.Sleep(time.Minute)
+				if got := len(s.waiting(workQueue)); got != 1 || len(s.hook.told()) != 0 {
+					s.Errorf("%d messages wait and %d were told, want the one without a deadline, and none", got, len(s.hook.told()))
+				}
+				s.settled(time.Second)
+			})
+		})
+	}
+}
+
+// The dead letter of yesterday's message with the same id is not the one that is due today, not
+// even to a monitor that has only just seen it and cannot tell when the other was sent.
+func TestRepeatedMessageIDOfADeadLetter(t *testing.T) {
+	play(t, func(s *scene) {
+		stop := s.startMonitor()
+		s.send(workQueue, "same", ttl(2*time.Second))
+		time.Sleep(5 * time.Second)
+		stop()
+		s.startMonitor()
+		s.send(workQueue, "received", ttl(time.Second))
+		r, m := s.receive(workQueue)
+		if err := r.CompleteMessage(s.Context(), m, nil); err != nil {
+			s.Fatal(err)
+		}
+		if err := r.Close(s.Context()); err != nil { // or its credit would expire what is overdue
+			s.Fatal(err)
+		}
+		s.send(workQueue, "same", ttl(2*time.Second))
+		time.Sleep(10 * time.Second)
+		if got := len(s.waiting(workQueue)); got != 0 {
+			s.Errorf("%d messages wait, want none", got)
+		}
+		if told := s.hook.told(); len(told) == 0 || told[len(told)-1].Data.SequenceNumber != 3 {
+			s.Errorf("told %v, want message 3 at last", told)
+		}
+		s.settled(5 * time.Second)
+	})
+}
+
+// toldOnceEach wants n events, each about another message.
+func toldOnceEach(s *scene, n int) {
+	s.Helper()
+	var numbers []int64
+	for _, e := range s.hook.told() {
+		numbers = append(numbers, e.Data.SequenceNumber)
+	}
+	slices.Sort(numbers)
+	if distinct := slices.Compact(slices.Clone(numbers)); len(numbers) != n || len(distinct) != n {
+		s.Errorf("told of messages %v, want each of %d once", numbers, n)
+	}
+	s.settled(5 * time.Second)
+}
+
+func TestCompanionThatComesTwice(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.send(workQueue, "m", ttl(3*time.Second))
+		again := s.newScheduler(nil)
+		now := s.scheduler.Now()
+		for _, due := range []time.Duration{time.Second, 3 * time.Second, 3 * time.Second, 5 * time.Second} {
+			err := again.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: now.Time.Add(due), References: []scheduler.Reference{{
+				MessageID: "m", Sent: now.Time, From: now.Time.Add(-time.Second), Until: now.Time.Add(time.Second),
+				Within: 3 * time.Second, Deadline: now.Time.Add(3 * time.Second), Stated: "ttl",
+			}}})
+			if err != nil {
+				s.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if lags := s.lags(workQueue); len(lags) != 1 {
+			s.Errorf("%d dead letters, want 1", len(lags))
+		}
+		toldOnceEach(s, 1)
+	})
+}
+
+// The broker's clock and the sidecar's differ by ten minutes. Deadlines are reckoned on
+// the broker's, and with its clock measured they are even kept to the moment.
+func TestSkewedClocks(t *testing.T) {
+	for _, offset := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		for _, measured := range []bool{true, false} {
+			t.Run(fmt.Sprintf("broker %v, measured %v", offset, measured), func(t *testing.T) {
+				play(t, func(s *scene) {
+					if measured {
+						s.measure()
+					}
+					s.startMonitor()
+					const n = 50
+					for i := range n {
+						s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(2000+40*i)*time.Millisecond))
+					}
+					time.Sleep(10 * time.Second)
+					bound := 250 * time.Millisecond
+					if !measured {
+						// A companion due by a clock that is wrong rings as much too late.
+						time.Sleep(11 * time.Minute)
+						bound = 10*time.Minute + time.Second
+					}
+					lags := s.lags(workQueue)
+					if len(lags) != n || lags[n-1] > bound {
+						s.Errorf("%d dead letters, the latest %v late, want %d and %v at most", len(lags), lags[max(len(lags)-1, 0)], n, bound)
+					}
+					toldOnceEach(s, n)
+				}, func(_ *scene, c *broker.Config) { c.ClockOffset = offset })
+			})
+		}
+	}
+}
+
+// The monitor's clock gains eight seconds on the broker's in a day without companions. One that
+// comes early then must not find its message overdue.
+func TestMonitorWhoseClockRunsFast(t *testing.T) {
+	play(t, func(s *scene) {
+		s.stamp = false // or the broker would not let it happen
+		s.startMonitor()
+		s.send(workQueue, "before", "", "Overdue-Within", `"1s"`)
+		time.Sleep(24 * time.Hour)
+		s.ns.Broker.SetClockOffset(-8 * time.Second)
+		s.send(workQueue, "m", "", "Overdue-Within", `"6s"`) // its companion comes late
+		err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: s.ns.Broker.Now(), References: []scheduler.Reference{{
+			MessageID: "m", Sent: time.Now(), Within: 6 * time.Second, Deadline: time.Now(), Stated: "within",
+		}}})
+		if err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		dead := s.dead(workQueue)
+		if len(dead) != 2 {
+			s.Fatalf("%d dead letters, want 2", len(dead))
+		}
+		if lag := dead[1].DeadLetteredTime.Sub(dead[1].EnqueuedTime.Add(6 * time.Second)); lag < 0 || lag > time.Second {
+			s.Errorf("dead-lettered %v after its deadline, want 0 to 1s", lag)
+		}
+	})
+}
+
+// An absolute deadline names an instant of the true time. A sidecar whose clock is wrong, and
+// knows it, still keeps it.
+func TestAbsoluteDeadlineOnASkewedClock(t *testing.T) {
+	const offset = 10 * time.Minute
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		due := time.Now().Add(offset + 5*time.Second)
+		s.send(workQueue, "m", "", "Overdue-Deadline", fmt.Sprintf("%q", due.UTC().Format(time.RFC3339Nano)))
+		time.Sleep(10 * time.Second)
+		dead := s.dead(workQueue)
+		if len(dead) != 1 {
+			s.Fatalf("%d dead letters, want 1", len(dead))
+		}
+		if lag := dead[0].DeadLetteredTime.Sub(due); lag < 0 || lag > 250*time.Millisecond {
+			s.Errorf("dead-lettered %v after the deadline, want 0 to 250ms", lag)
+		}
+		toldOnceEach(s, 1)
+	}, func(_ *scene, c *broker.Config) { c.ClockOffset = offset })
+}
+
+func TestDeadlineOfTheEntity(t *testing.T) {
+	for _, stamp := range []bool{true, false} {
+		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.stamp = stamp
+				s.settings.Deadline = 2 * time.Second
+				s.measure()
+				s.startMonitor()
+				s.send(workQueue, "m", "")
+				time.Sleep(4 * time.Second)
+				toldOnceEach(s, 1)
+			})
+		})
+	}
+}
+
+func TestDefaultTimeToLiveOfTheQueue(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.send(workQueue, "capped", ttl(time.Hour))
+		s.send(workQueue, "default", "")
+		time.Sleep(4 * time.Second)
+		if lags := s.lags(workQueue); len(lags) != 2 {
+			s.Errorf("%d dead letters, want both: the queue's own time-to-live caps the messages'", len(lags))
+		}
+		toldOnceEach(s, 2)
+	}, func(s *scene, c *broker.Config) {
+		c.Queues[0].DefaultMessageTimeToLive = 3 * time.Second
+		s.settings.DefaultMessageTimeToLive = 3 * time.Second
+	})
+}
+
+// The time-to-live of a scheduled message starts when it is activated.
+func TestScheduledWorkMessage(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		at := time.Now().Add(30 * time.Second)
+		s.send(workQueue, "m", ttl(2*time.Second)+fmt.Sprintf(`,"ScheduledEnqueueTimeUtc":%q`, at.UTC().Format(http.TimeFormat)))
+		time.Sleep(31 * time.Second)
+		if got := len(s.waiting(workQueue)); got != 1 {
+			s.Errorf("%d messages wait a second after the activation, want 1", got)
+		}
+		time.Sleep(3 * time.Second)
+		if lags := s.lags(workQueue); len(lags) != 1 {
+			s.Errorf("%d dead letters, want 1", len(lags))
+		}
+		toldOnceEach(s, 1)
+	})
+}
+
+// A message has another number once it is activated. One that was seen before then is not gone.
+func TestScheduledWorkMessageThatIsSeenBeforeItsActivation(t *testing.T) {
+	play(t, func(s *scene) {
+		s.startMonitor()
+		sender, err := s.client.NewSender(workQueue, nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		at := time.Now().Add(2 * time.Second)
+		life := time.Second
+		if _, err := sender.ScheduleMessages(s.Context(), []*azservicebus.Message{{MessageID: to.Ptr("m"), TimeToLive: &life}}, at, nil); err != nil {
+			s.Fatal(err)
+		}
+		err = s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: time.Now(), References: []scheduler.Reference{{
+			MessageID: "m", Sent: time.Now(), Within: life, Deadline: at.Add(life), Stated: "ttl",
+		}}})
+		if err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if lags := s.lags(workQueue); len(lags) != 1 {
+			s.Errorf("%d dead letters, want 1", len(lags))
+		}
+		toldOnceEach(s, 1)
+	})
+}
+
+// A queue may be deleted while an alert about one of its messages still finds no taker.
+func TestMissedDeadlineOfAQueueThatIsGoneIsTold(t *testing.T) {
+	play(t, func(s *scene) {
+		s.startMonitor()
+		now := time.Now()
+		fresh := scheduler.Reference{MessageID: "fresh", Sent: now, Deadline: now}
+		missed := scheduler.Reference{MessageID: "missed", Sent: now, Deadline: now, Missed: &scheduler.Missed{
+			SequenceNumber: 7, EnqueuedTime: now, Deadline: now, DeadLetteredTime: now, DeadLetterReason: "TTLExpiredException", Strategy: "native",
+		}}
+		err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: "nowhere", Due: now, References: []scheduler.Reference{fresh, missed}})
+		if err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if got := s.hook.subjects(); len(got) != 1 || got[0] != "missed" {
+			s.Errorf("told of %v, want of the one that was missed", got)
+		}
+		time.Sleep(65 * time.Minute) // the other one waits for its queue
+		if dead := s.dead(monitorQueue); len(dead) != 0 {
+			s.Errorf("%d companions were dead-lettered, want none", len(dead))
+		}
+		s.settled(time.Second)
+	})
+}
+
+func TestCompanionThatCannotBeReadIsDeadLettered(t *testing.T) {
+	play(t, func(s *scene) {
+		s.startMonitor()
+		sender, err := s.client.NewSender(monitorQueue, nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		defer func() { _ = sender.Close(s.Context()) }()
+		for _, body := range []string{"", "garbage", `{"version":1}`, `{"version":99,"kind":"each","entity":"orders"}`, `{"version":1,"kind":"slot","entity":"orders"}`} {
+			if err := sender.SendMessage(s.Context(), &azservicebus.Message{Body: []byte(body)}, nil); err != nil {
+				s.Fatal(err)
+			}
+		}
+		missing := `{"version":1,"kind":"each","entity":"nowhere","references":[{"messageId":"m","withinMs":1}]}`
+		if err := sender.SendMessage(s.Context(), &azservicebus.Message{Body: []byte(missing), MessageID: to.Ptr("missing")}, nil); err != nil {
+			s.Fatal(err)
+		}
+		s.send(workQueue, "m", ttl(time.Second))
+		time.Sleep(5 * time.Second)
+		reasons := map[string]int{}
+		for _, m := range s.dead(monitorQueue) {
+			reasons[m.DeadLetterReason]++
+			if m.DeadLetterErrorDescription == "" {
+				s.Errorf("%s has no description", m.DeadLetterReason)
+			}
+		}
+		if reasons["CompanionMalformed"] != 5 || len(reasons) != 1 {
+			s.Errorf("dead letters of the monitor queue by reason: %v, want 5 malformed", reasons)
+		}
+		time.Sleep(65 * time.Minute) // the one that names no queue waits for it
+		toldOnceEach(s, 1)
+	})
+}
+
+// A message states a deadline that is later than the end of its life, which the default of its queue has shortened. The
+// earlier instant is what it was late for.
+func TestDeadlineBeyondTheTimeToLive(t *testing.T) {
+	inModes(t, func(s *scene, c *broker.Config) {
+		c.Queues[0].DefaultMessageTimeToLive = 5 * time.Second
+		s.settings.DefaultMessageTimeToLive = 5 * time.Second
+	}, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.send(workQueue, "within", "", "Overdue-Within", `"8s"`)
+		s.send(workQueue, "instant", "", "Overdue-Deadline", fmt.Sprintf("%q", time.Now().Add(8*time.Second).UTC().Format(time.RFC3339Nano)))
+		time.Sleep(20 * time.Second)
+		s.wantTold("instant", "within")
+		ends := map[string]time.Time{}
+		for _, m := range s.dead(workQueue) {
+			ends[m.MessageID] = m.ExpiresAt
+		}
+		for _, e := range s.hook.told() {
+			if off := e.Data.Deadline.Sub(ends[e.Subject]).Abs(); off > time.Millisecond || e.Data.LagMs < 0 {
+				s.Errorf("%s: told of a deadline %v away from the end of its life, and a lag of %d ms", e.Subject, off, e.Data.LagMs)
+			}
+			// When an instant is over that is beyond the end is all that its companion knows.
+			if e.Subject == "within" && e.Data.LagMs > 1000 {
+				s.Errorf("%s: told of a lag of %d ms, want 1000 at most", e.Subject, e.Data.LagMs)
+			}
+		}
+		s.settled(time.Second)
+	})
+}

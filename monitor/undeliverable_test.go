@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+// An event that its sink does not take is told for about a day. Its companion is a dead letter then, where operators find it.
+func TestAnEventThatNobodyTakesIsGivenUpAfterADay(t *testing.T) {
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		s.hook.answer(http.StatusInternalServerError)
+		s.send(workQueue, "m", ttl(3*time.Second))
+		dead := func() int64 { return s.companionsKept().Dead }
+		time.Sleep(24 * time.Hour)
+		if n := dead(); n != 0 || s.companionsLeft() != 1 {
+			s.Errorf("%d companions are given up within a day and %d left, want none and one", n, s.companionsLeft())
+		}
+		time.Sleep(3 * time.Hour)
+		if n := dead(); n != 1 || s.companionsLeft() != 0 {
+			s.Errorf("%d companions are given up after 27 hours and %d left, want one and none", n, s.companionsLeft())
+		}
+		s.wantTold()
+	})
+}
