@@ -41,7 +41,7 @@ test: ## everything that has to pass
 test-packages:
 	$(RACE) -p 2 $$(comm -23 <(go list ./... | sort) <(go list $(UNCACHED) | sort))
 	go test -vet=off ./proxy -run Soak -soak.seeds 1000
-	go test -vet=off ./internal/broker/queue -run CostsAtMost
+	go test -vet=off ./internal/broker/queue -run 'CostsAtMost|AgreesWithASlice'
 	go test -vet=off ./monitor -run 'AMillion|CostLittle|EveryDeadline|NotDisturbed'
 	go test -vet=off ./internal/amqp/relay -run 'HoweverBytesAreCut|IdleConnectionCostsLittle'
 
