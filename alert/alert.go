@@ -4,10 +4,9 @@ package alert
 
 import "context"
 
-// An Alerter takes events to those who have to know. Alert returns nil once the sink has
-// taken the event for good. An error made with backoff.Permanent or backoff.RetryAfter says
-// when it is worth trying again.
+// An Alerter delivers events. Alert returns nil once the sink has accepted the event for good. An
+// error made with backoff.Permanent or backoff.RetryAfter says when another attempt makes sense.
 type Alerter interface {
-	Name() string // in logs, metrics and companions; each sink has its own
+	Name() string // in logs, metrics and companions; unique among the sinks of a process
 	Alert(ctx context.Context, e Event) error
 }

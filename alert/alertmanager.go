@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// AlertmanagerResend is how often an Alertmanager is told of an alert that goes on, as it wants to be.
+// AlertmanagerResend is how often an Alertmanager gets an alert that still fires, as its API requires.
 const AlertmanagerResend = time.Minute
 
-// alertmanager posts pages to the v2 API of Alertmanager, which does the grouping and the silences from there on.
+// alertmanager posts to the v2 API of Alertmanager, which groups, silences and routes from there.
 type alertmanager struct {
 	name string
 	text Text
@@ -20,7 +20,7 @@ type alertmanager struct {
 	now func() time.Time
 }
 
-// NewAlertmanager makes a Notifier. The URL is that of the Alertmanager, without api/v2/alerts.
+// NewAlertmanager makes a Notifier. The URL is the base URL of the Alertmanager, without api/v2/alerts.
 func NewAlertmanager(name string, cfg HTTP, text Text) (Notifier, error) {
 	cfg.URL = strings.TrimSuffix(cfg.URL, "/") + "/api/v2/alerts"
 	p, err := newPoster("alertmanager", cfg)
@@ -44,7 +44,7 @@ func (a *alertmanager) Notify(ctx context.Context, p Notification) error {
 	if err != nil {
 		return err
 	}
-	// Its identity is its labels. An alert that nobody sends again ends by itself, also when we do.
+	// The labels identify an alert. It ends by itself if this process does.
 	ends := a.now().Add(4 * AlertmanagerResend)
 	if p.Resolved {
 		ends = a.now()

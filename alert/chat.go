@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// chat posts pages to a room where people talk.
+// chat posts to a channel.
 type chat struct {
 	name string
 	text Text
@@ -29,8 +29,8 @@ func NewSlack(name string, cfg HTTP, text Text) (Notifier, error) {
 	return newChat("slack", name, cfg, text, slackMessage)
 }
 
-// NewTeams makes a Notifier that posts an Adaptive Card to a workflow of Teams that starts "when a Teams webhook request is
-// received".
+// NewTeams makes a Notifier that posts an Adaptive Card to a workflow of Teams with the trigger "When a
+// Teams webhook request is received".
 func NewTeams(name string, cfg HTTP, text Text) (Notifier, error) {
 	return newChat("teams", name, cfg, text, teamsMessage)
 }
@@ -56,7 +56,7 @@ const (
 func slackMessage(_ *Notification, title, text string) any {
 	blocks := []object{{"type": "header", "text": object{"type": "plain_text", "text": cut(title, maxSlackHeader), "emoji": false}}}
 	if text != "" {
-		// A plain text, since names of messages come from outside and must not become links or mentions.
+		// Plain text: message ids come from outside and must not become links or mentions.
 		blocks = append(blocks, object{"type": "section", "text": object{"type": "plain_text", "text": cut(text, maxSlackSection), "emoji": false}})
 	}
 	return object{"text": slackEscape.Replace(title), "blocks": blocks}
@@ -87,5 +87,5 @@ func teamsMessage(p *Notification, title, text string) any {
 	}
 }
 
-// A card reads Markdown.
+// teamsEscape escapes Markdown, which cards interpret.
 var teamsEscape = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;")

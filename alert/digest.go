@@ -11,64 +11,65 @@ import (
 	"time"
 )
 
-// Bounds of a digest. It lies on the monitor queue, which anybody can write who has the right to send there.
+// Bounds of a digest. Anyone with the right to send can write to the monitor queue.
 const (
 	maxDigest  = 64 << 10 // bytes
 	maxSamples = 10
 	maxLabels  = 8
 )
 
-// A Digest is what is kept of events until somebody is told of them together, as a message on the monitor queue that
-// becomes due when the page is. One without events reminds of a group that has been told of, so that its end is told too.
+// A Digest summarizes events for their next notification. It is a scheduled message on the monitor
+// queue. A digest without events is a reminder of a firing group, which has to be resolved later.
 type Digest struct {
 	Sink     string            `json:"sink"`
 	Labels   map[string]string `json:"labels"` // of the group
 	Count    int               `json:"count"`  // events
-	First    time.Time         `json:"first"`  // when the first and the last of them happened
+	First    time.Time         `json:"first"`  // time of the first and of the last of them
 	Last     time.Time         `json:"last"`
 	Oldest   *Event            `json:"oldest,omitempty"` // the one with the earliest deadline
 	WorstLag int64             `json:"worstLagMs"`
 	Samples  []Event           `json:"samples,omitempty"` // the first of them
-	Attempt  int               `json:"attempt,omitempty"` // how often it was written anew because the sink did not take it
+	Attempt  int               `json:"attempt,omitempty"` // how often it was kept again because the sink did not accept it
 
-	// UnknownSince is since when it has only met monitors whose configuration does not have its sink; zero = the last one did.
+	// UnknownSince is when the first of the latest monitors without this sink in their configuration
+	// received the digest; zero: the latest monitor has the sink.
 	UnknownSince time.Time `json:"strange,omitzero"`
 
-	// Of what the sink has been told before:
-	Since time.Time `json:"since,omitzero"` // since when the group fires
+	// What the sink knows already:
+	Since time.Time `json:"since,omitzero"` // when the group began to fire
 	Total int       `json:"total,omitempty"`
 }
 
-// ParseDigest reads what Marshal has written, or somebody else.
+// ParseDigest reads the JSON form of a digest, which may come from outside.
 func ParseDigest(body []byte) (Digest, error) {
 	if len(body) > maxDigest {
-		return Digest{}, fmt.Errorf("alert: digest of %d bytes, at most %d are read", len(body), maxDigest)
+		return Digest{}, fmt.Errorf("alert: digest has %d bytes, want at most %d", len(body), maxDigest)
 	}
 	var d Digest
 	if err := json.Unmarshal(body, &d); err != nil {
-		return Digest{}, fmt.Errorf("alert: digest cannot be read: %w", err)
+		return Digest{}, fmt.Errorf("alert: digest is not valid JSON: %w", err)
 	}
 	switch {
 	case d.Sink == "":
 		return Digest{}, errors.New("alert: digest names no sink")
 	case d.Count < 0 || d.Total < 0 || d.Attempt < 0:
-		return Digest{}, errors.New("alert: digest counts below zero")
+		return Digest{}, errors.New("alert: digest has a negative count")
 	case len(d.Samples) > maxSamples || len(d.Labels) > maxLabels:
-		return Digest{}, fmt.Errorf("alert: digest has %d samples and %d labels, at most %d and %d are read", len(d.Samples), len(d.Labels), maxSamples, maxLabels)
+		return Digest{}, fmt.Errorf("alert: digest has %d samples and %d labels, want at most %d and %d", len(d.Samples), len(d.Labels), maxSamples, maxLabels)
 	case d.Count > 0 && (d.Oldest == nil || len(d.Samples) == 0):
-		return Digest{}, errors.New("alert: digest has events but shows none")
+		return Digest{}, errors.New("alert: digest counts events but has no sample")
 	}
 	return d, nil
 }
 
-// add counts e in.
+// add adds e.
 func (d *Digest) add(e Event) {
 	d.merge(Digest{
 		Count: 1, First: e.Time, Last: e.Time, Oldest: &e, WorstLag: e.Data.LagMs, Samples: []Event{e},
 	})
 }
 
-// merge counts in what other has.
+// merge adds the events of other.
 func (d *Digest) merge(other Digest) {
 	d.Attempt = max(d.Attempt, other.Attempt)
 	if other.Count == 0 {
@@ -93,7 +94,7 @@ func (d *Digest) merge(other Digest) {
 	d.Samples = d.Samples[:min(len(d.Samples), samples)]
 }
 
-// key tells groups of one sink apart.
+// key identifies a group of a sink.
 func key(labels map[string]string) string {
 	pairs := make([]string, 0, len(labels))
 	for name, value := range labels {

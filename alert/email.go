@@ -13,19 +13,19 @@ import (
 	"github.com/wneessen/go-mail"
 )
 
-// How the connection to a mail server is protected.
+// Security of the connection to a mail server.
 const (
-	STARTTLS = "starttls" // it begins in the clear and has to change to TLS
+	STARTTLS = "starttls" // begins in the clear; required to switch to TLS
 	TLS      = "tls"      // from the first byte
 	NoTLS    = "none"
 )
 
-// EmailConfig says where mail goes and how.
+// EmailConfig configures a sink that sends mail.
 type EmailConfig struct {
 	Host     string
 	Port     int    // 0 = 587, 465 or 25, by Security
 	Security string // STARTTLS, TLS or NoTLS; "" = STARTTLS
-	Username string // "" = without
+	Username string // "" = no authentication
 	Password string
 	From     string
 	To       []string
@@ -44,7 +44,7 @@ type email struct {
 // NewEmail makes a Notifier that sends mail.
 func NewEmail(name string, cfg EmailConfig, text Text) (Notifier, error) {
 	if cfg.Host == "" || len(cfg.To) == 0 {
-		return nil, errors.New("alert: email needs a host and somebody to write to")
+		return nil, errors.New("alert: email needs a host and a recipient")
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	opts := []mail.Option{mail.WithTimeout(cfg.Timeout)}
@@ -56,10 +56,10 @@ func NewEmail(name string, cfg EmailConfig, text Text) (Notifier, error) {
 	case NoTLS:
 		opts = append(opts, mail.WithTLSPolicy(mail.NoTLS), mail.WithPort(cmp.Or(port, mail.DefaultPort)))
 	default:
-		return nil, fmt.Errorf("alert: email knows no security %q", cfg.Security)
+		return nil, fmt.Errorf("alert: email security %q is not one of starttls, tls, none", cfg.Security)
 	}
 	if cfg.Username != "" {
-		// Discovery takes the best that the server offers, and nothing in the clear without TLS.
+		// Auto-discovery takes the best mechanism of the server, and no plain one without TLS.
 		opts = append(opts, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(cfg.Username), mail.WithPassword(cfg.Password))
 	}
 	if cfg.dial != nil {
@@ -89,9 +89,9 @@ func (a *email) message(p Notification, title, text string) (*mail.Msg, error) {
 	m.Subject(title)
 	m.SetDate()
 	m.SetMessageID()
-	m.SetGenHeader("Auto-Submitted", "auto-generated") // so that nobody's absence answers
+	m.SetGenHeader("Auto-Submitted", "auto-generated") // prevents out-of-office replies
 	if p.Key != "" {
-		// One thread for each group.
+		// One thread per group.
 		m.SetGenHeader("References", "<"+p.Key+"@overdue>")
 		m.SetGenHeader("X-Overdue-Group", p.Key)
 	}

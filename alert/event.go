@@ -13,13 +13,24 @@ import (
 	"time"
 )
 
-// Event is one thing that somebody has to know. Its JSON form is a CloudEvent 1.0 in
-// structured mode.
+// CloudEvents types.
+const (
+	TypeMissed     = "overdue.deadline.missed"     // a message was not received by its deadline, and was expired
+	TypeIncomplete = "overdue.deadline.incomplete" // a message was not settled by its deadline, and is still there
+	TypeNear       = "overdue.deadline.near"       // a message is not settled, and its deadline is near
+)
+
+// typePrefix is omitted where filters name a type.
+const typePrefix = "overdue.deadline."
+
+var eventTypes = []string{TypeMissed, TypeIncomplete, TypeNear}
+
+// Event reports what happened to one message. Its JSON form is a CloudEvent 1.0 in structured mode.
 type Event struct {
-	ID      string // see [IDOf] and [IDOfReminder]: the same message gives the same id, however often it is told
+	ID      string // see [IDOf] and [IDOfReminder]; the same for each delivery of the event
 	Type    string // one of the Type constants
 	Source  string // see [SourceOf]
-	Subject string // the message-id
+	Subject string // the message id
 	Time    time.Time
 	Data    EventData
 }
@@ -33,13 +44,13 @@ type EventData struct {
 	SequenceNumber   int64     `json:"sequenceNumber"`
 	EnqueuedTime     time.Time `json:"enqueuedTime"`
 	Deadline         time.Time `json:"deadline"`
-	DeadlineKind     string    `json:"deadlineKind"` // which one: KindReceived or KindCompleted
+	DeadlineKind     string    `json:"deadlineKind"` // KindReceived or KindCompleted
 	DeadLetteredTime time.Time `json:"deadLetteredTime,omitzero"`
-	LagMs            int64     `json:"lagMs"` // how long after the instant that the event is about it was noticed
+	LagMs            int64     `json:"lagMs"` // from the time that the event is about to its detection
 	Strategy         string    `json:"strategy,omitempty"`
 	DeadLetterReason string    `json:"deadLetterReason,omitempty"`
-	WarnBeforeMs     int64     `json:"warnBeforeMs,omitempty"` // of TypeNear: how long before the deadline somebody wants to be told
-	State            string    `json:"state,omitempty"`        // of a message that is still there: "active" (waiting or locked) or "deferred"
+	WarnBeforeMs     int64     `json:"warnBeforeMs,omitempty"` // of TypeNear: the configured time before the deadline
+	State            string    `json:"state,omitempty"`        // of a message that is still there: "active", also while locked, or "deferred"
 	CorrelationID    string    `json:"correlationId,omitempty"`
 	DeliveryCount    uint32    `json:"deliveryCount"`
 }
@@ -50,7 +61,8 @@ const (
 	KindCompleted = "completed"
 )
 
-// Lag is how long after its deadline a message was dead-lettered, or after the instant that the event is about noticed.
+// Lag is the time from the deadline to dead-lettering, or else from the time that the event is about
+// to its detection.
 func (d *EventData) Lag() time.Duration {
 	if d.DeadLetteredTime.IsZero() {
 		return time.Duration(d.LagMs) * time.Millisecond
@@ -58,28 +70,37 @@ func (d *EventData) Lag() time.Duration {
 	return d.DeadLetteredTime.Sub(d.Deadline)
 }
 
-// IDOf is the same for one message whichever companion, worker or attempt speaks of it, and however they spell its queue. entity is
-// the path of that, without the namespace: a namespace has many names, as an address with a port, in another case, an alias, the
-// name of a private endpoint, and two monitors that reach it by two of them have to agree. The number and the instant of the
-// broker tell messages of one path apart, and those of two namespaces but for a chance of one in many millions, in which case
-// their sources differ.
+// IDOf returns the id of the event that a message missed its deadline. It depends on the message
+// alone, not on the companion, the worker or the attempt.
+//
+// entity is a path without the namespace, in any case. A namespace has several names (with a port, an
+// alias, a private endpoint), and two monitors that use two of them must agree. Messages of two
+// namespaces can share an id only if path, number and enqueued time agree; their sources differ then.
 func IDOf(entity string, number int64, enqueued time.Time) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d", strings.ToLower(entity), number, enqueued.UnixMilli()))
 	return hex.EncodeToString(sum[:16])
 }
 
-// SourceOf is the source of events about an entity, or about the whole namespace where that is "". It shows the namespace as NamespaceOf
-// writes it.
+// IDOfReminder is [IDOf] for an event of another type about the same message. before distinguishes
+// several warnings of one deadline, and is 0 for events of other types.
+func IDOfReminder(eventType, entity string, number int64, enqueued time.Time, before time.Duration) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d\n%d",
+		eventType, strings.ToLower(entity), number, enqueued.UnixMilli(), before.Milliseconds()))
+	return hex.EncodeToString(sum[:16])
+}
+
+// SourceOf is the source of events about an entity, or about the whole namespace if entity is "".
+// The namespace has the form of [NamespaceOf].
 func SourceOf(namespace, entity string) string {
 	return strings.TrimSuffix("sb://"+NamespaceOf(namespace)+"/"+entity, "/")
 }
 
-// defaultPorts are those that a name without a port means: of AMQP over TLS and over WebSockets
+// defaultPorts are the ports of AMQP over TLS and over WebSockets
 // (learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide).
 var defaultPorts = []string{"5671", "443"}
 
-// NamespaceOf is one way to write the address of a namespace, host or host:port: in lower case, without a port that is meant anyway and
-// without a dot at the end. What it cannot tell is that two names lead to the same one.
+// NamespaceOf normalizes the address of a namespace, host or host:port: lower case, without a default
+// port and without a final dot. Two aliases of one namespace stay different.
 func NamespaceOf(address string) string {
 	address = strings.ToLower(address)
 	host, port, err := net.SplitHostPort(address)
@@ -96,7 +117,7 @@ func NamespaceOf(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// MarshalJSON is the structured mode of the CloudEvents JSON format.
+// MarshalJSON returns the structured mode of the CloudEvents JSON format.
 func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		SpecVersion     string    `json:"specversion"`

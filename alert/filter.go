@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// Only is an Alerter that tells a of some events only, and takes all others as told: those about entities that one of the
-// patterns matches, see [path.Match], and of one of the types, by their last words. None lets everything pass.
+// Only returns an Alerter that passes some events to a and accepts all others without delivery. An
+// event passes if one of the patterns matches its entity, see [path.Match], and its type ends in one
+// of events. An empty list lets every event pass.
 func Only(a Alerter, entities, events []string) (Alerter, error) {
 	if len(entities)+len(events) == 0 {
 		return a, nil
@@ -22,8 +23,8 @@ func Only(a Alerter, entities, events []string) (Alerter, error) {
 		}
 	}
 	for _, name := range events {
-		if !slices.Contains(eventTypes, typePart+name) {
-			return nil, fmt.Errorf("alert: there are no events called %q; choose of %s", name, strings.ReplaceAll(strings.Join(eventTypes, ", "), typePart, ""))
+		if !slices.Contains(eventTypes, typePrefix+name) {
+			return nil, fmt.Errorf("alert: no event type is called %q; use one of %s", name, strings.ReplaceAll(strings.Join(eventTypes, ", "), typePrefix, ""))
 		}
 	}
 	return only{a, entities, events}, nil
@@ -34,7 +35,8 @@ type only struct {
 	entities, events []string
 }
 
-// Without is an Alerter that takes events about one entity as told, and tells a of all others.
+// Without returns an Alerter that accepts events about entity without delivery and passes all others
+// to a.
 func Without(a Alerter, entity string) Alerter { return without{a, entity} }
 
 type without struct {
@@ -42,7 +44,7 @@ type without struct {
 	entity string
 }
 
-// Unwrap is the Alerter behind the filter.
+// Unwrap returns the Alerter behind the filter.
 func (w without) Unwrap() Alerter { return w.Alerter }
 
 func (w without) Alert(ctx context.Context, e Event) error {
@@ -52,7 +54,7 @@ func (w without) Alert(ctx context.Context, e Event) error {
 	return w.Alerter.Alert(ctx, e)
 }
 
-// Unwrap is the Alerter behind the filter.
+// Unwrap returns the Alerter behind the filter.
 func (o only) Unwrap() Alerter { return o.Alerter }
 
 func (o only) Alert(ctx context.Context, e Event) error {
@@ -63,16 +65,16 @@ func (o only) Alert(ctx context.Context, e Event) error {
 }
 
 func (o only) passes(e *Event) bool {
-	if len(o.events) > 0 && !slices.Contains(o.events, strings.TrimPrefix(e.Type, typePart)) {
+	if len(o.events) > 0 && !slices.Contains(o.events, strings.TrimPrefix(e.Type, typePrefix)) {
 		return false
 	}
 	return len(o.entities) == 0 || slices.ContainsFunc(o.entities, func(pattern string) bool {
-		ok, _ := path.Match(pattern, e.Data.Entity) // the pattern was checked when it was given
+		ok, _ := path.Match(pattern, e.Data.Entity) // Only checked the pattern
 		return ok
 	})
 }
 
-// GroupsOf is the Groups behind a, nil when it has none.
+// GroupsOf returns the Groups behind the filters of a, or nil.
 func GroupsOf(a Alerter) *Groups {
 	for {
 		if g, ok := a.(*Groups); ok {

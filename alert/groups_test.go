@@ -71,7 +71,7 @@ func (o *outbox) ring(d Digest) {
 				o.refused = append(o.refused, refused)
 			}
 		},
-		Back: func() { o.ring(d) },
+		Release: func() { o.ring(d) },
 	})
 }
 

@@ -21,22 +21,22 @@ import (
 	"overdue/internal/httpclient"
 )
 
-// maxConns bounds the connections to one sink; further requests wait for one to come free.
+// maxConns bounds the connections to one sink. Further requests wait for a free one.
 const maxConns = 64
 
-// maxComplaint is how much of an answer is quoted in an error.
-const maxComplaint = 200
+// maxQuote is how much of a response an error quotes, in bytes.
+const maxQuote = 200
 
-// HTTP says how a sink is reached that takes requests. The URL may hold a secret and is shown nowhere.
+// HTTP configures a sink behind a URL. The URL may hold a secret, so no log or error shows it.
 type HTTP struct {
 	URL     string        // http or https
 	Timeout time.Duration // of one request; 0 = 5 s
-	Client  *http.Client  // nil: one of its own. Redirects are followed by neither
+	Client  *http.Client  // nil: a new one; redirects are never followed
 }
 
 // poster posts to one URL.
 type poster struct {
-	sink    string // the kind, for errors
+	sink    string // its kind, for errors
 	url     string
 	host    string
 	timeout time.Duration
@@ -63,7 +63,8 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 	return p, nil
 }
 
-// post sends body as JSON, in which nothing is hidden from who reads it as it is. It takes any 2xx for an acceptance. 429 and 503 say when to come again, other 4xx that it is of no use.
+// post sends body as JSON, in which control characters are escaped. Any 2xx accepts it. 429 and 503
+// may say when to try again; other 4xx are permanent errors.
 func (p *poster) post(ctx context.Context, contentType string, body any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -73,7 +74,7 @@ func (p *poster) post(ctx context.Context, contentType string, body any) error {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(escape.JSON(b)))
 	if err != nil {
-		return backoff.Permanent(fmt.Errorf("alert: %s at %s: the request cannot be made", p.sink, p.host))
+		return backoff.Permanent(fmt.Errorf("alert: %s at %s: invalid request", p.sink, p.host))
 	}
 	req.Header.Set("Content-Type", contentType)
 	resp, err := p.client.Do(req)
@@ -83,13 +84,13 @@ func (p *poster) post(ctx context.Context, contentType string, body any) error {
 			err = wrapped.Err
 		}
 		if redirect := (*httpclient.RedirectError)(nil); errors.As(err, &redirect) {
-			return fmt.Errorf("alert: %s: %w", p.sink, err) // it names the host
+			return fmt.Errorf("alert: %s: %w", p.sink, err) // err names the host
 		}
 		return fmt.Errorf("alert: %s at %s: %w", p.sink, p.host, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	complaint, _ := io.ReadAll(io.LimitReader(resp.Body, maxComplaint))
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again
+	quote, _ := io.ReadAll(io.LimitReader(resp.Body, maxQuote)) // the status decides; the text is extra
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)              // so that the connection can be reused
 	if resp.StatusCode/100 == 2 {
 		return nil
 	}
@@ -98,7 +99,7 @@ func (p *poster) post(ctx context.Context, contentType string, body any) error {
 			return backoff.RetryAfter(seconds)
 		}
 	}
-	err = fmt.Errorf("alert: %s at %s answered %s: %s", p.sink, p.host, resp.Status, strings.Join(strings.Fields(string(complaint)), " "))
+	err = fmt.Errorf("alert: %s at %s answered %s: %s", p.sink, p.host, resp.Status, strings.Join(strings.Fields(string(quote)), " "))
 	if resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout {
 		return backoff.Permanent(err)
 	}

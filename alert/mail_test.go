@@ -82,7 +82,7 @@ func TestEmail(t *testing.T) {
 	}
 	got := <-mails
 	for _, want := range []string{
-		"RCPT TO:<a@example.com>", "RCPT TO:<b@example.com>", "Subject: 3 missed deadlines more on orders", "Auto-Submitted: auto-generated",
+		"RCPT TO:<a@example.com>", "RCPT TO:<b@example.com>", "Subject: 3 more missed deadlines on orders", "Auto-Submitted: auto-generated",
 		"References: <overdue-k@overdue>", "Oldest: m-1",
 	} {
 		if !strings.Contains(got, want) {

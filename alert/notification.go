@@ -9,35 +9,44 @@ import (
 	"time"
 )
 
-// samples is how many events a page shows.
+// samples is how many events a notification shows.
 const samples = 5
 
-// A Notification tells of a group of events at once. Ten thousand missed deadlines are one page.
+// A Notification reports a group of events at once: ten thousand missed deadlines are one.
 type Notification struct {
-	// Key is the same for all pages of a group, and that of no other group: what PagerDuty calls a dedup key.
+	// Key identifies the group in all its notifications. PagerDuty calls it a dedup key.
 	Key      string
 	Source   string // sb://<namespace>
 	Labels   map[string]string
-	Resolved bool // nothing has happened for a while; Count is 0
+	Resolved bool // no event came for a while; Count is 0
 
-	Count    int           // events since the page before; 0 when a sink is only reminded
-	Total    int           // events since the group fires, those included
-	Since    time.Time     // when the first of all happened
-	Last     time.Time     // when the latest happened
-	Oldest   *Event        // the one with the earliest deadline, of those that Count counts
-	WorstLag time.Duration // of them
-	Samples  []Event       // at most five of them, by deadline
+	Count    int           // events since the previous notification; 0 if it only repeats that one
+	Total    int           // events since the group fires, including Count
+	Since    time.Time     // of the first event since the group fires
+	Last     time.Time     // of the latest event
+	Oldest   *Event        // the one with the earliest deadline, of those in Count
+	WorstLag time.Duration // of those in Count
+	Samples  []Event       // at most five of those in Count, by deadline
 }
 
-// A Notifier takes pages of groups to somebody. Notification returns nil once the sink has taken the page for good; for errors
-// see [Alerter].
+// A Notifier delivers notifications. Notify returns nil once the sink has accepted n for good. Its
+// errors are those of an [Alerter].
 type Notifier interface {
 	Name() string
 	Notify(ctx context.Context, n Notification) error
 }
 
-// pageKey is short, since sinks bound it, and tells nothing of what it names.
-func pageKey(source, sink, group string) string {
+// groupKey is a hash, since sinks bound its length, and the names in it are nobody else's business.
+func groupKey(source, sink, group string) string {
 	sum := sha256.Sum256([]byte(source + "\x02" + sink + "\x02" + group))
 	return "overdue-" + hex.EncodeToString(sum[:16])
+}
+
+// severity is critical, error, warning or info. missed is the severity of a missed deadline; that of
+// a deadline that is near is warning at most.
+func (n Notification) severity(missed string) string {
+	if n.Labels["type"] == TypeNear && (missed == "critical" || missed == "error") {
+		return "warning"
+	}
+	return missed
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// PagerDutyURL takes events of the Events API v2. That of the service in Europe is another.
+// PagerDutyURL is the Events API v2. The service region Europe has another host.
 const PagerDutyURL = "https://events.pagerduty.com/v2/enqueue"
 
-// PagerDutyConfig says which service of PagerDuty is alerted.
+// PagerDutyConfig configures a sink that opens incidents in PagerDuty.
 type PagerDutyConfig struct {
 	HTTP              // "" = PagerDutyURL
 	RoutingKey string // the integration key, a secret
@@ -26,7 +26,7 @@ type pagerDuty struct {
 	*poster
 }
 
-// NewPagerDuty makes a Notifier that opens an incident for each group, and resolves it.
+// NewPagerDuty makes a Notifier that opens an incident for each group and resolves it.
 func NewPagerDuty(name string, cfg PagerDutyConfig, text Text) (Notifier, error) {
 	if cfg.RoutingKey == "" {
 		return nil, errors.New("alert: pagerduty needs a routing key")

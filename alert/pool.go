@@ -12,49 +12,50 @@ import (
 	"go.uber.org/zap"
 )
 
-// A Pool makes one page of what rings at several processes. What it loses costs a page. Its calls are bounded in time; with an error each
-// process pages for itself.
+// A Pool lets several processes send one notification together. Losing its content costs a further
+// notification and no event. Its calls are bounded in time; after an error, each process sends its own.
 type Pool interface {
-	// Lay lays a part of the group's next page down.
+	// Add adds a part to the next notification of the group.
 	Add(ctx context.Context, group, part string, body []byte) error
-	// Claim asks to send the page. mine: nobody else is sending, parts are those that lie there, and note is what was left last.
+	// Claim asks for the turn to send the notification. If mine, no other process sends it, parts
+	// are those added so far, and note is the one of the latest Release.
 	Claim(ctx context.Context, group string) (mine bool, parts map[string][]byte, note []byte, err error)
-	// Leave ends a sending. told: nothing is left to do about the parts.
-	Release(ctx context.Context, group string, parts []string, told bool, note []byte) error
-	// Told reports whether nothing is left to do about a part.
+	// Release ends the turn. If notified, the parts are done with.
+	Release(ctx context.Context, group string, parts []string, notified bool, note []byte) error
+	// Notified reports whether a part is done with.
 	Notified(ctx context.Context, part string) (bool, error)
 }
 
 const (
-	// poolWait is how long a process waits for another that sends a page, and poolTick how often it looks whether that is over.
-	poolWait = pageTime + 5*time.Second
+	// poolWait is how long a process waits for the turn of another, poolTick how often it checks.
+	poolWait = notifyTime + 5*time.Second
 	poolTick = 250 * time.Millisecond
 )
 
-// note is what is known of a group by all processes.
+// note is the state of a group that all processes share.
 type note struct {
 	Since, Last time.Time
 	Total       int
-	Next        time.Time // when the next page may be sent
+	Next        time.Time // when the next notification may be sent
 	Reminder    time.Time // when the reminder on the outbox is due
 }
 
-// turn is how a process may send a page: alone, for others as well, or not, because another has.
+// turn is a process's turn to send a notification.
 type turn struct {
-	pooled bool
-	done   bool     // another process has told of everything
+	pooled bool     // false: without the pool
+	done   bool     // another process has sent everything
 	others []string // parts of other processes
 	known  *note
 }
 
-// join waits for the turn to send what is in d, and puts in what other processes have laid down.
+// join waits for the turn to send d and merges the digests that other processes added.
 func (g *Groups) join(gr *group, d *Digest) (t turn) {
 	if g.cfg.Pool == nil {
 		return turn{}
 	}
 	defer func() {
 		if g.ctx.Err() == nil && !t.pooled && !t.done {
-			g.cfg.Log.Debug("page is sent by this process alone", zap.String("sink", g.Name()))
+			g.cfg.Log.Debug("notification sent without other processes", zap.String("sink", g.Name()))
 		}
 	}()
 	group, part := g.Name()+"\x00"+key(gr.labels), rand.Text()
@@ -62,15 +63,15 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 	if err != nil || g.cfg.Pool.Add(g.ctx, group, part, body) != nil {
 		return turn{}
 	}
-	wait := gather // for what the same instant brings to others
+	wait := collectTime // other processes add the same moment's events
 	for end := time.Now().Add(poolWait); time.Now().Before(end); wait = poolTick {
 		select {
 		case <-time.After(wait):
 		case <-g.ctx.Done():
 			return turn{}
 		}
-		if told, err := g.cfg.Pool.Notified(g.ctx, part); err != nil || told {
-			return turn{done: told && err == nil}
+		if notified, err := g.cfg.Pool.Notified(g.ctx, part); err != nil || notified {
+			return turn{done: notified && err == nil}
 		}
 		mine, parts, text, err := g.cfg.Pool.Claim(g.ctx, group)
 		if err != nil {
@@ -79,11 +80,11 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 		if !mine {
 			continue
 		}
-		if _, lies := parts[part]; !lies {
-			// Another took ours with its own, and may have been done between our two questions.
-			told, err := g.cfg.Pool.Notified(g.ctx, part)
-			if told && err == nil {
-				g.hand(group, parts, text)
+		if _, ok := parts[part]; !ok {
+			// Another process took our part, and may have finished between the two calls.
+			notified, err := g.cfg.Pool.Notified(g.ctx, part)
+			if notified && err == nil {
+				g.returnClaim(group, parts, text)
 				return turn{done: true}
 			}
 		}
@@ -105,19 +106,19 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 	return turn{}
 }
 
-// hand gives a claim back that was not needed, with what others have laid down.
-func (g *Groups) hand(group string, parts map[string][]byte, text []byte) {
+// returnClaim gives back a claim that is not needed, with the parts that came with it.
+func (g *Groups) returnClaim(group string, parts map[string][]byte, text []byte) {
 	ctx := context.WithoutCancel(g.ctx)
 	var err error
 	for name, body := range parts {
 		err = errors.Join(err, g.cfg.Pool.Add(ctx, group, name, body))
 	}
 	if err = errors.Join(err, g.cfg.Pool.Release(ctx, group, nil, false, text)); err != nil {
-		g.cfg.Log.Debug("a page waits until its claim is over", zap.String("sink", g.Name()), zap.Error(err))
+		g.cfg.Log.Debug("notification waits until a claim ends", zap.String("sink", g.Name()), zap.Error(err))
 	}
 }
 
-// learn takes over what all processes know.
+// learn takes over the shared state.
 func (gr *group) learn(n *note) {
 	if n == nil {
 		return
@@ -126,8 +127,8 @@ func (gr *group) learn(n *note) {
 	gr.next, gr.reminder = latest(gr.next, n.Next), n.Reminder
 }
 
-// leave tells the others how it went.
-func (g *Groups) leave(gr *group, t turn, told bool) {
+// publish shares the result with the other processes.
+func (g *Groups) publish(gr *group, t turn, notified bool) {
 	if !t.pooled {
 		return
 	}
@@ -136,14 +137,15 @@ func (g *Groups) leave(gr *group, t turn, told bool) {
 	g.mu.Unlock()
 	text, err := json.Marshal(n)
 	if err == nil {
-		err = g.cfg.Pool.Release(context.WithoutCancel(g.ctx), g.Name()+"\x00"+key(gr.labels), t.others, told, text)
+		err = g.cfg.Pool.Release(context.WithoutCancel(g.ctx), g.Name()+"\x00"+key(gr.labels), t.others, notified, text)
 	}
 	if err != nil {
-		g.cfg.Log.Debug("other processes do not know of a page", zap.String("sink", g.Name()), zap.Error(err))
+		g.cfg.Log.Debug("notification not shared with other processes", zap.String("sink", g.Name()), zap.Error(err))
 	}
 }
 
-// early reports whether another process has sent the group's last page so lately that the events of d are for the next.
+// early reports whether another process sent the latest notification so recently that the events of
+// d belong to the next one.
 func (g *Groups) early(gr *group, d *Digest, t turn) (next time.Time, yes bool) {
 	if t.known == nil || d.Count == 0 || gr.since.IsZero() {
 		return time.Time{}, false

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-func TestOnlySomeEvents(t *testing.T) {
-	var told []string
-	a, err := Only(alerter(func(e Event) { told = append(told, e.Data.Entity+" "+e.Type) }), []string{"orders"}, []string{"missed", "incomplete"})
+func TestOnlyPassesTheChosenEvents(t *testing.T) {
+	var passed []string
+	a, err := Only(alerter(func(e Event) { passed = append(passed, e.Data.Entity+" "+e.Type) }), []string{"orders"}, []string{"missed", "incomplete"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,28 +22,28 @@ func TestOnlySomeEvents(t *testing.T) {
 			}
 		}
 	}
-	if got, want := strings.Join(told, ", "), "orders overdue.deadline.missed, orders overdue.deadline.incomplete"; got != want {
-		t.Errorf("told of %s, want %s", got, want)
+	if got, want := strings.Join(passed, ", "), "orders overdue.deadline.missed, orders overdue.deadline.incomplete"; got != want {
+		t.Errorf("passed %s, want %s", got, want)
 	}
-	if _, err := Only(a, nil, []string{"late"}); err == nil || !strings.Contains(err.Error(), `no events called "late"; choose of missed, incomplete, near`) {
-		t.Errorf("with events that there are not: %v", err)
+	if _, err := Only(a, nil, []string{"late"}); err == nil || !strings.Contains(err.Error(), `no event type is called "late"; use one of missed, incomplete, near`) {
+		t.Errorf("with an unknown type: %v", err)
 	}
 }
 
-// pageOfType is a page about events of a type.
-func pageOfType(kind string) Notification {
+// ofType returns a notification about events of a type.
+func ofType(kind string) Notification {
 	p := firing()
 	p.Labels = map[string]string{"type": kind, "entity": "orders"}
 	return p
 }
 
-func TestWarningsAreNoMisses(t *testing.T) {
+func TestWarningsDoNotCountAsMisses(t *testing.T) {
 	for _, tc := range []struct{ kind, title, severity, asInfo, name string }{
-		{TypeMissed, "3 missed deadlines more on orders", "critical", "info", "OverdueDeadlineMissed"},
-		{TypeIncomplete, "3 messages not completed in time more on orders", "critical", "info", "OverdueDeadlineIncomplete"},
-		{TypeNear, "3 deadlines that are near more on orders", "warning", "info", "OverdueDeadlineNear"},
+		{TypeMissed, "3 more missed deadlines on orders", "critical", "info", "OverdueDeadlineMissed"},
+		{TypeIncomplete, "3 more messages not completed in time on orders", "critical", "info", "OverdueDeadlineIncomplete"},
+		{TypeNear, "3 more approaching deadlines on orders", "warning", "info", "OverdueDeadlineNear"},
 	} {
-		p := pageOfType(tc.kind)
+		p := ofType(tc.kind)
 		if got := p.Title(); !strings.HasPrefix(got, tc.title) {
 			t.Errorf("Title = %q, want %q", got, tc.title)
 		}
@@ -65,13 +65,13 @@ func TestWarningsAreNoMisses(t *testing.T) {
 		for _, p := range s.p.pages {
 			titles = append(titles, p.Title())
 		}
-		if got := strings.Join(titles, ", "); len(titles) != 2 || !strings.Contains(got, "2 missed deadlines on orders") || !strings.Contains(got, "1 deadline that is near on orders") {
-			t.Errorf("pages %q, want one of two missed deadlines and one of a deadline that is near", titles)
+		if got := strings.Join(titles, ", "); len(titles) != 2 || !strings.Contains(got, "2 missed deadlines on orders") || !strings.Contains(got, "1 approaching deadline on orders") {
+			t.Errorf("notifications %q, want one of two missed deadlines and one of an approaching deadline", titles)
 		}
 	})
 }
 
-func TestEventsOfMessagesThatAreStillThere(t *testing.T) {
+func TestEventsAboutMessagesThatAreStillThere(t *testing.T) {
 	e := Event{ID: "i", Type: TypeIncomplete, Source: "sb://n/orders", Subject: "m", Time: noon, Data: EventData{Entity: "orders", DeadlineKind: KindCompleted, LagMs: 7}}
 	b, err := json.Marshal(e)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"overdue/internal/servicebus/sdk"
 )
 
-// sendTime bounds one try to send an event to an entity.
+// sendTime bounds one attempt to send an event to an entity.
 const sendTime = 5 * time.Second
 
 type serviceBus struct {
@@ -26,8 +26,9 @@ type serviceBus struct {
 	sender       *sdk.Sender
 }
 
-// NewServiceBus makes an Alerter that sends each event to a queue or topic as a CloudEvent: its id is the message-id, so
-// that duplicate detection absorbs what is told twice, and its type the subject, for rules of subscriptions.
+// NewServiceBus makes an Alerter that sends each event to a queue or topic as a CloudEvent. The id of
+// the event is the message id, so that duplicate detection drops a second delivery. The type is the
+// subject, for rules of subscriptions.
 func NewServiceBus(name string, client *sdk.Client, entity string) Alerter {
 	return &serviceBus{cmp.Or(name, "servicebus"), entity, client.NewSender(entity)}
 }
@@ -54,7 +55,7 @@ func (a *serviceBus) Alert(ctx context.Context, e Event) error {
 	return nil
 }
 
-// eventMessage is e as a message of its own.
+// eventMessage returns e as a message.
 func eventMessage(e Event) (*azservicebus.Message, error) {
 	body, err := json.Marshal(e)
 	body = escape.JSON(body)

@@ -25,7 +25,7 @@ import (
 
 const shoutrrrTimeout = 10 * time.Second
 
-// shoutrrr hands pages to the library of that name, which knows a good twenty services more.
+// shoutrrr delivers notifications through the library of that name, which has some twenty services.
 type shoutrrr struct {
 	name, service string
 	secrets       []string
@@ -33,7 +33,7 @@ type shoutrrr struct {
 	sender        types.Service
 }
 
-// NewShoutrrr makes a Notifier for a URL of shoutrrr's, such as ntfy://ntfy.sh/topic. The URL is a secret.
+// NewShoutrrr makes a Notifier for a shoutrrr URL, such as ntfy://ntfy.sh/topic. The URL is a secret.
 func NewShoutrrr(name, rawURL string, text Text) (Notifier, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme == "" {
@@ -80,8 +80,8 @@ func newService(u *url.URL) (types.Service, error) {
 	return s, nil
 }
 
-// refuseRedirects is for services that have a transport of their own; package outbound sees to the others.
-// TestShoutrrrServicesFollowNoRedirect knows them all.
+// refuseRedirects changes services that have a transport of their own. Package httpclient changes
+// the default client, which the other services use. TestShoutrrrServicesFollowNoRedirect lists them.
 func refuseRedirects(s types.Service) {
 	switch s := s.(type) {
 	case *ntfy.Service:
@@ -97,7 +97,7 @@ func refuseRedirects(s types.Service) {
 
 func (a *shoutrrr) Name() string { return a.name }
 
-// Notification waits for the service, or ten seconds: the library knows no context.
+// Notify waits for the service for at most shoutrrrTimeout: the library takes no context.
 func (a *shoutrrr) Notify(_ context.Context, p Notification) error {
 	_, title, text, err := a.text.of(p)
 	if err != nil {
@@ -123,7 +123,8 @@ func (a *shoutrrr) Notify(_ context.Context, p Notification) error {
 	return nil
 }
 
-// secretsOf is every part of the URL that may be one, the longest first. Services put keys wherever there is room.
+// secretsOf returns every part of the URL that may be a secret, the longest first. Services put keys
+// into any part.
 func secretsOf(u *url.URL, rawURL string) []string {
 	parts := []string{rawURL, u.User.String(), u.User.Username(), u.Host, u.Path, u.RawQuery}
 	if password, ok := u.User.Password(); ok {
@@ -138,7 +139,7 @@ func secretsOf(u *url.URL, rawURL string) []string {
 	return parts
 }
 
-// redacted is err without the parts of the URL, which the library's errors quote.
+// redacted returns err without the parts of the URL, which errors of the library quote.
 func (a *shoutrrr) redacted(err error) error {
 	text := err.Error()
 	for _, secret := range a.secrets {

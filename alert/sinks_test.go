@@ -76,12 +76,12 @@ func resolved() Notification {
 }
 
 const (
-	firingTitle   = "3 missed deadlines more on orders, 10 since 2026-01-31 11:00:00Z"
-	firingText    = "Oldest: m-1, due 2026-01-31 11:59:59Z\nWorst lag: 25ms\n- m-1 in session s, due 2026-01-31 11:59:59Z, correlation c\nand 2 more"
-	resolvedTitle = "Resolved: 10 missed deadlines on orders, none since 2026-01-31 12:00:00Z"
+	firingTitle   = "3 more missed deadlines on orders, 10 since 2026-01-31 11:00:00Z"
+	firingText    = "Oldest: m-1, due 2026-01-31 11:59:59Z\nWorst lag: 25 ms\n- m-1, session s, due 2026-01-31 11:59:59Z, correlation id c\nand 2 more"
+	resolvedTitle = "Resolved: 10 missed deadlines on orders, the last at 2026-01-31 12:00:00Z"
 )
 
-func TestAPageInWords(t *testing.T) {
+func TestDefaultWordingOfNotifications(t *testing.T) {
 	one := firing()
 	one.Count, one.Total = 1, 1
 	reminder := firing()
@@ -187,8 +187,8 @@ func TestChats(t *testing.T) {
 		title, text []any
 		hostile     string
 	}{
-		{NewSlack, []any{"blocks", 0, "text", "text"}, []any{"blocks", 1, "text", "text"}, "3 missed deadlines more on <!channel> *[x](http://x)*"},
-		{NewTeams, []any{"attachments", 0, "content", "body", 0, "text"}, []any{"attachments", 0, "content", "body", 1, "text"}, `3 missed deadlines more on &lt;!channel&gt; \*\[x\](http://x)\*`},
+		{NewSlack, []any{"blocks", 0, "text", "text"}, []any{"blocks", 1, "text", "text"}, "3 more missed deadlines on <!channel> *[x](http://x)*"},
+		{NewTeams, []any{"attachments", 0, "content", "body", 0, "text"}, []any{"attachments", 0, "content", "body", 1, "text"}, `3 more missed deadlines on &lt;!channel&gt; \*\[x\](http://x)\*`},
 	} {
 		url, posted := hooked(t)
 		c, err := tc.make("", HTTP{URL: url}, Text{})
@@ -227,7 +227,7 @@ func TestChats(t *testing.T) {
 	}
 }
 
-func TestWebhookPagerSpeaksAsAlertmanagerDoes(t *testing.T) {
+func TestGroupedWebhookPostsLikeAlertmanager(t *testing.T) {
 	url, posted := hooked(t)
 	a, err := NewWebhookNotifier("hook", HTTP{URL: url}, Text{})
 	if err != nil {

@@ -109,8 +109,8 @@ func (t Text) of(raw Notification) (p Notification, title, text string, err erro
 	return p, cut(title, maxTitle), cut(escape.Lines(text), maxText), nil
 }
 
-// visible is a copy of p in which nothing is hidden, in no text that an event brings: a message-id may have line ends, which would
-// look like lines of ours.
+// visible returns a copy of p in which every text from an event is escaped. A message id may have line
+// ends, which would look like further lines of the notification.
 func (p Notification) visible() Notification {
 	p.Source, p.Labels = escape.Text(p.Source), maps.Clone(p.Labels)
 	for name, value := range p.Labels {
@@ -146,7 +146,7 @@ func cut(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// Where is what the page is about, as far as its group says.
+// Where names the entity of the group, or else the namespace.
 func (p Notification) Where() string {
 	entity, subscription := p.Labels["entity"], p.Labels["subscription"]
 	switch {
@@ -158,54 +158,54 @@ func (p Notification) Where() string {
 	return entity
 }
 
-// noun is what has happened, once or more.
-func (p Notification) noun(n int) string {
-	one, more := "event", "events"
-	if words, ok := nouns[p.Labels["type"]]; ok {
-		one, more = words[0], words[1]
+// events returns the kind of n events: missed deadlines, for example.
+func (p Notification) events(n int) string {
+	nouns, ok := nounsOf[p.Labels["type"]]
+	if !ok {
+		nouns = [2]string{"event", "events"}
 	}
 	if n == 1 {
-		return "1 " + one
+		return nouns[0]
 	}
-	return fmt.Sprint(n, " ", more)
+	return nouns[1]
 }
 
-var nouns = map[string][2]string{
+var nounsOf = map[string][2]string{
 	TypeMissed:     {"missed deadline", "missed deadlines"},
 	TypeIncomplete: {"message not completed in time", "messages not completed in time"},
-	TypeNear:       {"deadline that is near", "deadlines that are near"},
+	TypeNear:       {"approaching deadline", "approaching deadlines"},
 }
 
-// Title is the page in one line.
+// Title returns the default title, one line.
 func (p Notification) Title() string {
 	switch {
 	case p.Resolved:
-		return fmt.Sprintf("Resolved: %s on %s, none since %s", p.noun(p.Total), p.Where(), stamp(p.Last))
+		return fmt.Sprintf("Resolved: %d %s on %s, the last at %s", p.Total, p.events(p.Total), p.Where(), stamp(p.Last))
 	case p.Count == 0:
-		return fmt.Sprintf("%s on %s since %s", p.noun(p.Total), p.Where(), stamp(p.Since))
+		return fmt.Sprintf("%d %s on %s since %s", p.Total, p.events(p.Total), p.Where(), stamp(p.Since))
 	case p.Total > p.Count:
-		return fmt.Sprintf("%s more on %s, %d since %s", p.noun(p.Count), p.Where(), p.Total, stamp(p.Since))
+		return fmt.Sprintf("%d more %s on %s, %d since %s", p.Count, p.events(p.Count), p.Where(), p.Total, stamp(p.Since))
 	}
-	return fmt.Sprintf("%s on %s", p.noun(p.Count), p.Where())
+	return fmt.Sprintf("%d %s on %s", p.Count, p.events(p.Count), p.Where())
 }
 
-// Text is what else there is to say, a line each; "" when there is nothing.
+// Text returns the default text, several lines, or "".
 func (p Notification) Text() string {
 	var lines []string
 	if p.Oldest != nil {
 		lines = append(lines, fmt.Sprintf("Oldest: %s, due %s", p.Oldest.Subject, stamp(p.Oldest.Data.Deadline)))
 	}
 	if p.WorstLag > 0 && p.Labels["type"] != TypeNear {
-		lines = append(lines, fmt.Sprintf("Worst lag: %v", p.WorstLag))
+		lines = append(lines, "Worst lag: "+roughly(p.WorstLag))
 	}
 	for _, e := range p.Samples {
 		line := "- " + e.Subject
 		if e.Data.SessionID != "" {
-			line += " in session " + e.Data.SessionID
+			line += ", session " + e.Data.SessionID
 		}
 		line += ", due " + stamp(e.Data.Deadline)
 		if e.Data.CorrelationID != "" {
-			line += ", correlation " + e.Data.CorrelationID
+			line += ", correlation id " + e.Data.CorrelationID
 		}
 		lines = append(lines, line)
 	}
@@ -213,6 +213,17 @@ func (p Notification) Text() string {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// roughly returns d with a unit and no more digits than a reader needs.
+func roughly(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
@@ -224,7 +235,7 @@ func (p Notification) state() string {
 	return "firing"
 }
 
-// alertLabels are the labels that name the group as an alert of Prometheus.
+// alertLabels returns the labels of the group as an alert of Prometheus.
 func (p Notification) alertLabels() map[string]string {
 	labels := map[string]string{"alertname": "OverdueDeadlineMissed", "source": p.Source}
 	for name, value := range p.Labels {
@@ -238,7 +249,7 @@ func (p Notification) alertLabels() map[string]string {
 	return labels
 }
 
-// alertName turns overdue.deadline.missed into OverdueDeadlineMissed.
+// alertName returns OverdueDeadlineMissed for overdue.deadline.missed.
 func alertName(eventType string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(eventType, ".") {

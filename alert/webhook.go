@@ -10,13 +10,13 @@ import (
 )
 
 // webhook posts each event as a structured CloudEvent, by the CloudEvents HTTP webhook
-// specification: any 2xx takes it, 429 says when to come again.
+// specification: any 2xx accepts it, 429 says when to try again.
 type webhook struct {
 	name string
 	*poster
 }
 
-// NewWebhook makes an Alerter that posts events to a URL. Several need names of their own.
+// NewWebhook makes an Alerter that posts events to a URL. Each of several needs a name of its own.
 func NewWebhook(name string, cfg HTTP) (Alerter, error) {
 	p, err := newPoster("webhook", cfg)
 	if err != nil {
@@ -31,8 +31,8 @@ func (a *webhook) Alert(ctx context.Context, e Event) error {
 	return a.post(ctx, "application/cloudevents+json; charset=utf-8", e)
 }
 
-// webhookNotifier posts pages in the form in which Alertmanager posts to its webhooks, version 4, so that what reads those
-// reads these.
+// webhookNotifier posts notifications as Alertmanager posts to its webhooks, version 4, so that
+// receivers of those webhooks work here, too.
 type webhookNotifier struct {
 	name string
 	text Text
@@ -71,7 +71,7 @@ type hookAlert struct {
 	EndsAt       time.Time         `json:"endsAt"`
 	GeneratorURL string            `json:"generatorURL"`
 	Fingerprint  string            `json:"fingerprint"`
-	Event        *Event            `json:"event,omitempty"` // ours: the whole of it, as it is
+	Event        *Event            `json:"event,omitempty"` // not in Alertmanager's form
 }
 
 func (a *webhookNotifier) Notify(ctx context.Context, p Notification) error {

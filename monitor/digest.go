@@ -87,7 +87,7 @@ func (w *Worker) digest(work context.Context, l lease) {
 			}
 			end("completed", func() error { return l.complete(work) })
 		},
-		Back: func() { end("handed back", func() error { return l.handBack(work) }) },
+		Release: func() { end("handed back", func() error { return l.handBack(work) }) },
 	})
 }
 

@@ -150,14 +150,13 @@ const maxBenchComplaint = 2 << 10
 
 func (c *benchChild) logged(line []byte) {
 	var e struct {
-		Msg, Type string
-		Event     struct{ Subject string }
+		Event struct{ Type, Subject string }
 	}
 	err := json.Unmarshal(line, &e)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case err == nil && e.Msg == "alert" && e.Type == alert.TypeMissed:
+	case err == nil && e.Event.Type == alert.TypeMissed:
 		c.told[e.Event.Subject]++
 	case len(c.other) < maxBenchComplaint:
 		c.other = append(c.other, line[:min(len(line), maxBenchComplaint)]...)

@@ -5,12 +5,14 @@ package main
 import (
 	"io"
 	"os"
+	"slices"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/term"
 
+	"overdue/alert"
 	"overdue/internal/escape"
 )
 
@@ -27,19 +29,30 @@ func newLog(w io.Writer, c logConfig) (*zap.Logger, zap.AtomicLevel, error) {
 	if c.Format == "console" || c.Format == "auto" && isTerminal(w) {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
+		encoding.ConsoleSeparator = " "
 		encoder = oneLine{zapcore.NewConsoleEncoder(encoding)}
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(escape.NewWriter(w))), level)), level, nil
 }
 
-// oneLine keeps what is told of an entry on its line: fields are JSON, and a message is not.
+// oneLine keeps an entry on its line. It escapes the message, which is not JSON as the fields are. Of
+// an event it shows the message alone, which fits into 100 columns.
 type oneLine struct{ zapcore.Encoder }
 
 func (o oneLine) Clone() zapcore.Encoder { return oneLine{o.Encoder.Clone()} }
 
 func (o oneLine) EncodeEntry(e zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	e.Message = escape.Text(e.Message)
+	if slices.ContainsFunc(fields, isEvent) {
+		fields = slices.DeleteFunc(slices.Clone(fields), isEvent)
+		e.LoggerName = ""
+	}
 	return o.Encoder.EncodeEntry(e, fields)
+}
+
+func isEvent(f zapcore.Field) bool {
+	_, ok := f.Interface.(alert.Event)
+	return ok
 }
 
 // raw is w without escapes, for what moves the cursor or has a colour. No text from outside may go there as it is.
