@@ -20,7 +20,7 @@ type output struct {
 	rest    *outBuffer    // what a read loop has taken and the socket has not; the writer's, before all else
 	writing bool          // somebody writes what he has taken
 	wake    chan struct{} // one token: the writer has something to look at
-	direct  directWriter
+	socket  socket
 
 	keepAlive time.Duration // between our frames; 0 = the peer asks for none
 	wrote     time.Time     // when the last of them was written
@@ -75,7 +75,7 @@ func (o *output) signalLocked() {
 // to rest, which puts the results of many frames into one write. A read loop rests after
 // as many bytes as it reads at once, so what it writes itself does not become long.
 func (s *side) queuedLocked() {
-	if s.c.active == 0 || s.queuedLen() >= outEager && s.direct.conn == nil || s.state != sideOpen {
+	if s.c.active == 0 || s.queuedLen() >= outEager && s.socket.out.conn == nil || s.state != sideOpen {
 		s.signalLocked()
 	}
 }
@@ -189,7 +189,7 @@ func (s *side) takeLocked() (buf *outBuffer) {
 
 // takeDirectLocked takes what is queued for a side whose socket may take it at once.
 func (s *side) takeDirectLocked() *outBuffer {
-	if s.direct.conn == nil || s.writing || s.rest != nil || s.state != sideOpen {
+	if s.socket.out.conn == nil || s.writing || s.rest != nil || s.state != sideOpen {
 		s.signalLocked()
 		return nil
 	}

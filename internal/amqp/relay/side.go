@@ -67,7 +67,7 @@ func (s *side) init(c *conn, at int, name string, idleTimeout time.Duration) {
 func (s *side) connect(nc net.Conn) {
 	s.nc = nc
 	s.in = amqp.NewFrameReader((*sideReader)(s), s.c.cfg.MaxFrameSize)
-	s.direct.open(nc)
+	s.socket.open(nc)
 	s.wrote = time.Now()
 }
 
@@ -81,8 +81,13 @@ type sideReader side
 // Read waits for input until the deadline of the side's state.
 func (r *sideReader) Read(p []byte) (int, error) {
 	s := (*side)(r)
-	s.beforeRead()
-	n, err := s.nc.Read(p)
+	var n int
+	var err error
+	if s.beforeRead() == sideHandshake || s.socket.in.conn == nil {
+		n, err = s.nc.Read(p) // what wraps the socket may have bytes of its own, by which it knew the protocol
+	} else {
+		n, err = s.socket.in.read(p)
+	}
 	s.c.mu.Lock()
 	s.c.active++
 	s.c.unlock()
@@ -106,14 +111,14 @@ func limitExceeded(err error) *amqp.Error {
 }
 
 // beforeRead brings the read loop to rest.
-func (s *side) beforeRead() {
+func (s *side) beforeRead() sideState {
 	c := s.c
 	c.mu.Lock()
 	bufs := c.restLocked()
 	c.unlock()
 	for i, buf := range bufs {
 		if buf != nil {
-			buf.written = c.sides[i].direct.write(buf.b)
+			buf.written = c.sides[i].socket.out.write(buf.b)
 		}
 	}
 	c.mu.Lock()
@@ -136,6 +141,7 @@ func (s *side) beforeRead() {
 		deadline = time.Now().Add(idleTimeoutFactor * s.idleTimeout)
 	}
 	_ = s.nc.SetReadDeadline(deadline) // a failure shows in the read
+	return s.state
 }
 
 // waitUnbufferedLocked waits while too much of what came from this peer is still
