@@ -6,118 +6,78 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-)
 
-// A benchPart is one measurement of `overdue bench`, ready to be made.
-type benchPart struct {
-	name    string
-	measure func(ctx context.Context, say func(string)) (benchResult, error)
-}
+	"overdue/internal/bench"
+)
 
 // benchCommand makes all measurements in a short form; each in full is a command below it.
 func (p *program) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure Overdue on the embedded broker, beside the targets that it is held to",
-		Long: "Makes all measurements one after the other in a short form, which takes about three minutes, and\n" +
+		Long: "Makes all measurements one after the other in a short form, which takes about four minutes, and\n" +
 			"sets beside each the target that Overdue is held to. Each in full is a command of its own.\n" +
 			"Everything that is measured is a process of its own on this machine; clients reach it over TCP.\n" +
 			"Ratios are of rounds that take turns, so what else the machine does hits both sides.\n" +
-			"Exit code 1 when a message was lost, early or told twice; with --strict also when a target was missed.",
+			"Exit code 1 when a message was lost, early or had two notifications; with --strict also when a\n" +
+			"target was missed.",
 	}
 	scale := cmd.Flags().Float64("scale", 1, "how much is measured, 0.001 to 10: below 1 it only shows that all of it works")
-	p.measuring(cmd, func() (*benchPart, error) {
+	p.measuring(cmd, func() (bench.Plan, error) {
 		if !(*scale >= 0.001 && *scale <= 10) {
 			return nil, fmt.Errorf("--scale is %v; it must be between 0.001 and 10", *scale)
 		}
-		return benchAll(benchParts(*scale)), nil
+		return bench.Short(*scale), nil
 	})
 	cmd.AddCommand(p.benchStartCommand(), p.benchMemoryCommand(), p.benchSendCommand(), p.benchLatencyCommand(),
-		p.benchCostCommand(), p.benchExpireCommand(), p.benchLookCommand())
+		p.benchCostCommand(), p.benchExpireCommand(), p.benchCheckCommand())
 	return cmd
 }
 
-// benchParts are all measurements in their short form, at that scale.
-func benchParts(scale float64) []*benchPart {
-	n := func(usual, least int) int { return max(least, int(float64(usual)*scale)) }
-	d := func(usual, least time.Duration) time.Duration {
-		return max(least, time.Duration(float64(usual)*scale))
-	}
-	quiet := d(benchQuiet, 50*time.Millisecond)
-	return []*benchPart{
-		(&benchStartPlan{starts: n(11, 2)}).part(),
-		(&benchMemoryPlan{outstanding: []int{n(50_000, 10), n(100_000, 20)}, companions: "each", pause: d(5*time.Second, 10*time.Millisecond)}).part(),
-		(&benchSendPlan{rounds: n(5, 1), span: d(500*time.Millisecond, 20*time.Millisecond), payload: 256, clients: []string{"batches", "single"}}).part(),
-		(&benchLatencyPlan{sends: n(500, 5), delayed: n(40, 2), roundTrip: 5 * time.Millisecond, payload: 256}).part(),
-		(&benchCostPlan{
-			rates: []int{1000, 10_000}, span: d(5*time.Second, 100*time.Millisecond), deadline: d(3*time.Second, 500*time.Millisecond),
-			companions: "slot", quiet: quiet,
-		}).part(),
-		(&benchPlan{
-			outstanding: []int{n(100_000, 20)}, shortest: d(5*time.Second, 300*time.Millisecond), longest: d(15*time.Second, 500*time.Millisecond),
-			payload: 256, companions: "auto", quiet: quiet,
-		}).part(),
-		(&benchLookPlan{live: []int{1000, n(1_000_000, 2000)}, overdue: 10, notice: d(2*time.Second, 500*time.Millisecond), quiet: quiet}).part(),
-	}
-}
-
-// benchAll makes one measurement of many. What was measured before one of them failed is told, too.
-func benchAll(parts []*benchPart) *benchPart {
-	return &benchPart{"bench", func(ctx context.Context, say func(string)) (benchResult, error) {
-		all := &benchWhole{benchHead: newBenchHead(), results: map[string]benchResult{}}
-		for i, part := range parts {
-			about := func(text string) { say(fmt.Sprintf("%d/%d %s: %s", i+1, len(parts), part.name, text)) }
-			r, err := part.measure(ctx, about)
-			if r != nil {
-				all.names = append(all.names, part.name)
-				all.results[part.name] = r
-			}
-			if err != nil {
-				return all, fmt.Errorf("bench %s: %w", part.name, err)
-			}
-		}
-		return all, nil
-	}}
-}
-
-// measuring makes a command of a measurement: it prints the result on stdout, as a table or as JSON, and fails when a
-// promise was broken. prepare reads the flags.
-func (p *program) measuring(cmd *cobra.Command, prepare func() (*benchPart, error)) *cobra.Command {
+// measuring makes a command of a measurement: it prints the result on stdout, as a table or as
+// JSON, and fails when a promise was broken. plan reads the flags.
+func (p *program) measuring(cmd *cobra.Command, plan func() (bench.Plan, error)) *cobra.Command {
 	asJSON := cmd.Flags().Bool("json", false, "print nothing but the result, as JSON")
 	strict := cmd.Flags().Bool("strict", false, "exit with 1 also when a target was missed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		part, err := prepare()
+		measurement, err := plan()
 		if err != nil {
 			return &configError{err}
 		}
+		binary, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find the own binary: %w", err)
+		}
 		line := newProgress(p.stderr, p.getenv)
-		r, err := part.measure(cmd.Context(), line.say)
+		measured := &bench.Program{Binary: binary, Version: version(), HeapHeadroom: heapHeadroom}
+		r, err := measurement.Measure(cmd.Context(), measured, line.say)
 		line.end()
 		err = benchFailure(cmd.Context(), err)
 		if r == nil {
 			return err
 		}
 		if *asJSON {
-			err = errors.Join(err, writeResultJSON(p.stdout, r))
+			err = errors.Join(err, bench.WriteJSON(p.stdout, r))
 		} else {
-			err = errors.Join(err, r.writeTable(p.stdout))
+			err = errors.Join(err, r.WriteTable(p.stdout))
 		}
-		err = errors.Join(err, r.verdict())
+		err = errors.Join(err, r.Verdict())
 		if *strict {
-			err = errors.Join(err, missedTargets(r.figures()))
+			err = errors.Join(err, bench.MissedTargets(r.Figures()))
 		}
 		return err
 	}
 	return cmd
 }
 
-// benchFailure is why a measurement failed. When somebody has interrupted it, that is the reason, whatever the processes
-// had to say that were measured.
+// benchFailure is why a measurement failed. An interrupt is the reason then, whatever the
+// processes had to say that were measured.
 func benchFailure(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted before the end")
@@ -125,52 +85,191 @@ func benchFailure(ctx context.Context, err error) error {
 	return err
 }
 
-// parseBenchNumbers reads a list of whole numbers.
-func parseBenchNumbers(flag, text string, least, most, count int, example string) ([]int, error) {
-	var all []int
-	for _, one := range strings.Split(text, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(one))
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %q is not a whole number; write a list like %s", flag, clip(one), example)
+func (p *program) benchStartCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Measure how long it takes from the start until everything is ready",
+		Long: "Starts overdue run with its embedded broker, again and again, and measures the time until /readyz\n" +
+			"says yes: the broker serves, the monitor is attached to it, apps can connect.",
+	}
+	plan := &bench.Start{}
+	cmd.Flags().IntVar(&plan.Starts, "starts", 11, "how often it is started, 1 to 1000")
+	return p.measuring(cmd, func() (bench.Plan, error) { return plan, within("starts", plan.Starts, 1, 1000) })
+}
+
+func (p *program) benchMemoryCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "memory",
+		Short: "Measure the resident memory of a sidecar, idle and with deadlines outstanding",
+		Long: "Starts overdue broker, overdue proxy and overdue monitor, each a process of its own, and measures the\n" +
+			"resident memory of the latter two: idle, and after so many messages were sent over AMQP whose\n" +
+			"deadlines are an hour away.",
+	}
+	plan := &bench.Memory{}
+	f := benchFlags{cmd}
+	outstanding := f.numbers("outstanding", "50000,100000", 1, 1_000_000, "50000,100000",
+		"how many deadlines are outstanding, one number after the other, each greater than the one before")
+	companions := f.companions("each")
+	cmd.Flags().DurationVar(&plan.Pause, "pause", 5*time.Second, "how long nothing happens before each sample")
+	return p.measuring(cmd, func() (_ bench.Plan, err error) {
+		if plan.Outstanding, err = outstanding(); err != nil {
+			return nil, err
 		}
-		if n < least || n > most {
-			return nil, fmt.Errorf("--%s: %d is out of bounds; it must be between %d and %d", flag, n, least, most)
+		if !slices.IsSorted(plan.Outstanding) {
+			return nil, fmt.Errorf("--outstanding: %s has to go up", cmd.Flag("outstanding").Value)
 		}
-		all = append(all, n)
-	}
-	if len(all) > count {
-		return nil, fmt.Errorf("--%s: %d numbers are too many; give %d at most", flag, len(all), count)
-	}
-	return all, nil
+		if plan.Companions, err = companions(); err != nil {
+			return nil, err
+		}
+		return plan, within("pause", plan.Pause, 0, time.Minute)
+	})
 }
 
-// parseBenchPayload reads the size of a body.
-func parseBenchPayload(text string) (int, error) {
-	size, err := parseSize(text)
-	if err != nil {
-		return 0, fmt.Errorf("--payload: %w", err)
+func (p *program) benchSendCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "send",
+		Short: "Measure sends through the sidecar against sends through HAProxy and straight to the broker",
+		Long: "The same clients send straight to overdue broker, through HAProxy in TCP mode where that is\n" +
+			"installed, through overdue proxy to a queue that is not monitored, and through it to one that is,\n" +
+			"with companions of either kind. Each round has a broker and sidecars of its own, and the ways take\n" +
+			"turns in it, five times each; ratios are of one round, and the median of the rounds counts.\n" +
+			"Clients: batches (the Go SDK, 16 senders on one connection, 100 messages at a time), single (the same,\n" +
+			"one message at a time), one (one sender, one message at a time), spread (16 senders on 16\n" +
+			"connections), rest (16 HTTP clients).",
 	}
-	if size > benchMaxPayload {
-		return 0, fmt.Errorf("--payload: %s is out of bounds; it must be between 0 and %s", text, formatSize(benchMaxPayload))
-	}
-	return int(size), nil
+	plan := &bench.Send{}
+	names := bench.ClientKinds()
+	clients := cmd.Flags().String("clients", strings.Join(names, ","), "the clients to measure with")
+	payload := benchFlags{cmd}.payload()
+	cmd.Flags().IntVar(&plan.Rounds, "rounds", 7, "how many rounds, 1 to 1000")
+	cmd.Flags().DurationVar(&plan.Span, "span", 500*time.Millisecond, "how long each way is measured in a round")
+	return p.measuring(cmd, func() (_ bench.Plan, err error) {
+		plan.Clients = strings.Split(*clients, ",")
+		for _, c := range plan.Clients {
+			if !slices.Contains(names, c) {
+				return nil, fmt.Errorf("--clients: %q is not one of %s", clip(c), strings.Join(names, ", "))
+			}
+		}
+		if plan.Payload, err = payload(); err != nil {
+			return nil, err
+		}
+		if err := within("rounds", plan.Rounds, 1, 1000); err != nil {
+			return nil, err
+		}
+		return plan, within("span", plan.Span, 10*time.Millisecond, time.Minute)
+	})
 }
 
-// parseBenchCompanions reads the kind of companions.
-func parseBenchCompanions(text string) (string, error) {
-	if _, err := byPath["companions"].parse(text); err != nil {
-		return "", fmt.Errorf("--companions: %w", err)
+func (p *program) benchLatencyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "latency",
+		Short: "Measure how much longer one send takes through the sidecar",
+		Long: "Sends one message after the other with the Go SDK, straight to overdue broker and through overdue\n" +
+			"proxy: first with all of them on this machine, the ways in turns, which gives the time that the\n" +
+			"sidecar itself takes; then with a broker that is a round trip away from both, which gives the round\n" +
+			"trips that a send waits for, by one sender alone and by each of 16.\n" +
+			"Sends that a slot covers are measured with 16 senders side by side: one alone finds none covered there.",
 	}
-	return text, nil
+	plan := &bench.Latency{}
+	payload := benchFlags{cmd}.payload()
+	cmd.Flags().IntVar(&plan.Sends, "sends", 2000, "sends of each way with the broker at hand, 1 to 1000000")
+	cmd.Flags().IntVar(&plan.Delayed, "delayed", 100, "sends of each sender with the broker a round trip away, 1 to 10000")
+	cmd.Flags().DurationVar(&plan.RoundTrip, "round-trip", 5*time.Millisecond, "how far away that broker is; with 20ms and more nothing goes by slots")
+	return p.measuring(cmd, func() (_ bench.Plan, err error) {
+		if plan.Payload, err = payload(); err != nil {
+			return nil, err
+		}
+		if err := within("sends", plan.Sends, 1, 1_000_000); err != nil {
+			return nil, err
+		}
+		if err := within("delayed", plan.Delayed, 1, 10_000); err != nil {
+			return nil, err
+		}
+		return plan, within("round-trip", plan.RoundTrip, time.Millisecond, time.Second)
+	})
 }
 
-// within checks that a flag's value lies between bounds.
-func within[T int | time.Duration](flag string, v, least, most T) error {
-	if v < least || v > most {
-		return fmt.Errorf("--%s: %v is out of bounds; it must be between %v and %v", flag, v, least, most)
+func (p *program) benchCostCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cost",
+		Short: "Measure what Overdue asks of the broker for a message that is received in time",
+		Long: "Sends so many messages a second through overdue proxy, while four consumers receive and complete them\n" +
+			"there, and counts what proxy and monitor ask of the broker for them, from the first send until no\n" +
+			"companion is left: about what a namespace would bill.",
 	}
-	return nil
+	plan := &bench.Cost{}
+	f := benchFlags{cmd}
+	rates := f.numbers("rates", "1000,10000", 10, 1_000_000, "1000,10000", "messages per second, one number for each case")
+	companions := f.companions("slot")
+	cmd.Flags().DurationVar(&plan.Span, "span", 10*time.Second, "for how long messages are sent")
+	cmd.Flags().DurationVar(&plan.Deadline, "deadline", 3*time.Second, "the time to live of each message")
+	return p.measuring(cmd, func() (_ bench.Plan, err error) {
+		if plan.Rates, err = rates(); err != nil {
+			return nil, err
+		}
+		if plan.Companions, err = companions(); err != nil {
+			return nil, err
+		}
+		if err := within("span", plan.Span, 10*time.Millisecond, 10*time.Minute); err != nil {
+			return nil, err
+		}
+		return plan, within("deadline", plan.Deadline, benchMinDeadline, benchMaxDeadline)
+	})
 }
 
-// inMilliseconds is d in milliseconds, to the microsecond.
-func inMilliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+func (p *program) benchExpireCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "expire",
+		Short: "Measure how late missed deadlines are honoured, and what that costs",
+		Long: "For each number of outstanding deadlines this starts an Overdue with its embedded broker in a process\n" +
+			"of its own, sends that many messages over AMQP, lets their deadlines pass and counts the outcome of\n" +
+			"each: with no consumer, then with four consumers that receive nine tenths of them.\n" +
+			"Lag is computed from the broker's timestamps. All cases take about two minutes.",
+	}
+	plan := &bench.Expire{}
+	f := benchFlags{cmd}
+	outstanding := f.numbers("outstanding", "1000,10000,100000", 1, 1_000_000, "1000,10000", "how many deadlines are outstanding, one number for each case")
+	cmd.Flags().BoolVar(&plan.Mixed, "mixed", true, "measure each case once more with four consumers, who receive 90 % of the messages")
+	deadlines := cmd.Flags().String("deadline-range", "5s-15s", "deadlines are spread evenly over this range after each send")
+	payload, companions := f.payload(), f.companions(byPath["companions"].def)
+	return p.measuring(cmd, func() (_ bench.Plan, err error) {
+		if plan.Outstanding, err = outstanding(); err != nil {
+			return nil, err
+		}
+		if plan.Payload, err = payload(); err != nil {
+			return nil, err
+		}
+		if plan.Shortest, plan.Longest, err = parseDeadlineRange(*deadlines); err != nil {
+			return nil, err
+		}
+		plan.Companions, err = companions()
+		return plan, err
+	})
+}
+
+func (p *program) benchCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Measure what it costs to expire a few messages in a long queue",
+		Long: "Fills a queue with live messages that nobody receives, and a few among them, evenly spread, whose\n" +
+			"deadlines come at one moment; and counts what the monitor asks of the broker to dead-letter these few\n" +
+			"and to notify. That should not depend on the length of the queue.\n" +
+			"A million live messages take the broker about 700 MiB.",
+	}
+	plan := &bench.Check{}
+	live := benchFlags{cmd}.numbers("live", "1000,1000000", 10, 10_000_000, "1000,1000000", "live messages, one number for each case")
+	cmd.Flags().IntVar(&plan.Overdue, "overdue", 10, "messages whose deadlines are missed, 1 to 1000")
+	cmd.Flags().DurationVar(&plan.Notice, "notice", 2*time.Second, "how long after the last send the deadlines come, at least")
+	return p.measuring(cmd, func() (_ bench.Plan, err error) {
+		if plan.Live, err = live(); err != nil {
+			return nil, err
+		}
+		if err := within("overdue", plan.Overdue, 1, 1000); err != nil {
+			return nil, err
+		}
+		if most := slices.Min(plan.Live); plan.Overdue > most {
+			return nil, fmt.Errorf("--overdue: %d are more than the %d live messages that they are to lie among", plan.Overdue, most)
+		}
+		return plan, within("notice", plan.Notice, 200*time.Millisecond, time.Minute)
+	})
+}

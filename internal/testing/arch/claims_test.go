@@ -33,7 +33,7 @@ func TestPagesAndTestsStateTheSameFigures(t *testing.T) {
 			{"cmd/overdue/settings_broker.go", `path: "broker\.maxMessageSize"[^}]*max: (\d+) << 20`},
 		},
 		"operations a message at 10,000 per second": {
-			{"cmd/overdue/bench_cost.go", `benchCostTargets = [^\n]*10_000: ([\d.]+)`},
+			{"internal/bench/cost.go", `costTargets = [^\n]*10_000: ([\d.]+)`},
 			{"test/e2e/rate_test.go", `mostOperations = ([\d.]+)`},
 		},
 		"ms that a missed deadline is late, a slot's length": {

@@ -51,7 +51,7 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/dlq", "internal/operator/doctor", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/kept", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape", "internal/lag"},
+		ours:   []string{"alert", "proxy", "monitor", "scheduler", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/dlq", "internal/operator/doctor", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/kept", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape", "internal/lag", "internal/bench"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":                        {[]string{"scheduler", "internal/servicebus/address", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/inflight", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
@@ -98,6 +98,7 @@ var rooms = map[string]room{
 	"internal/listener/tlsrecord": {},
 	"internal/escape":             {},
 	"internal/lag":                {},
+	"internal/bench":              {[]string{"alert", "internal/httpclient", "internal/lag"}, []string{azservicebus, sync}},
 	"internal/testing/freeport":   {},
 	"internal/testing/arch":       {},
 	"test/mutate":                 {},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bench
 
 import (
 	"sync"
@@ -9,24 +9,24 @@ import (
 	"overdue/internal/lag"
 )
 
-// benchTimerEvery is how far apart the timers of a benchNoise are.
-const benchTimerEvery = 5 * time.Millisecond
+// timerInterval is how far apart the timers of a timerWatch are.
+const timerInterval = 5 * time.Millisecond
 
-// A benchNoise sees how late timers are in this process, which does little else meanwhile: nothing on this machine can be
+// A timerWatch sees how late timers are in this process, which does little else meanwhile: nothing on this machine can be
 // expected to be more punctual.
-type benchNoise struct {
+type timerWatch struct {
 	stop chan struct{}
 	all  sync.WaitGroup
 	late []time.Duration // the goroutine's own until it has ended
 }
 
-func newBenchNoise() *benchNoise {
-	n := &benchNoise{stop: make(chan struct{})}
+func watchTimers() *timerWatch {
+	n := &timerWatch{stop: make(chan struct{})}
 	n.all.Go(func() {
 		for {
-			due := time.Now().Add(benchTimerEvery)
+			due := time.Now().Add(timerInterval)
 			select {
-			case <-time.After(benchTimerEvery):
+			case <-time.After(timerInterval):
 				n.late = append(n.late, max(0, time.Since(due)))
 			case <-n.stop:
 				return
@@ -37,7 +37,7 @@ func newBenchNoise() *benchNoise {
 }
 
 // end is how late they were. It is called once.
-func (n *benchNoise) end() lag.Milliseconds {
+func (n *timerWatch) end() lag.Milliseconds {
 	close(n.stop)
 	n.all.Wait()
 	return lag.Of(n.late)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bench
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A benchWire leads to an address and takes its time: what goes in at one end comes out at the other half a round trip
+// A delayedLink leads to an address and takes its time: what goes in at one end comes out at the other half a round trip
 // later. So it can be counted how many round trips to the broker something takes, whatever the machine does.
-type benchWire struct {
+type delayedLink struct {
 	ln    net.Listener
 	to    string
 	delay time.Duration // one way
@@ -23,22 +23,22 @@ type benchWire struct {
 	conns map[net.Conn]struct{} // nil when the wire is closed
 }
 
-// newBenchWire opens a wire on a port of its own.
-func newBenchWire(to string, roundTrip time.Duration) (*benchWire, error) {
+// newDelayedLink opens a wire on a port of its own.
+func newDelayedLink(to string, roundTrip time.Duration) (*delayedLink, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open a wire with a delay: %w", err)
 	}
 	ctx, ends := context.WithCancel(context.Background())
-	w := &benchWire{ln: ln, to: to, delay: roundTrip / 2, ends: ends, conns: map[net.Conn]struct{}{}}
+	w := &delayedLink{ln: ln, to: to, delay: roundTrip / 2, ends: ends, conns: map[net.Conn]struct{}{}}
 	w.all.Go(func() { w.accept(ctx) })
 	return w, nil
 }
 
-func (w *benchWire) address() string { return w.ln.Addr().String() }
+func (w *delayedLink) address() string { return w.ln.Addr().String() }
 
 // close ends all connections and waits until they have. It may be called again.
-func (w *benchWire) close() {
+func (w *delayedLink) close() {
 	w.ends()
 	_ = w.ln.Close() // accept ends with it
 	w.mu.Lock()
@@ -52,7 +52,7 @@ func (w *benchWire) close() {
 }
 
 // keep remembers a connection, to close it with the wire.
-func (w *benchWire) keep(c net.Conn) bool {
+func (w *delayedLink) keep(c net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.conns == nil {
@@ -62,7 +62,7 @@ func (w *benchWire) keep(c net.Conn) bool {
 	return true
 }
 
-func (w *benchWire) accept(ctx context.Context) {
+func (w *delayedLink) accept(ctx context.Context) {
 	for {
 		near, err := w.ln.Accept()
 		if err != nil {
@@ -73,7 +73,7 @@ func (w *benchWire) accept(ctx context.Context) {
 }
 
 // join passes on both ways until either side ends.
-func (w *benchWire) join(ctx context.Context, near net.Conn) {
+func (w *delayedLink) join(ctx context.Context, near net.Conn) {
 	defer near.Close()
 	far, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.to)
 	if err != nil {
@@ -100,7 +100,7 @@ type parcel struct {
 }
 
 // pass copies from src to dst, each piece as long after it came as the wire is.
-func (w *benchWire) pass(dst, src net.Conn) {
+func (w *delayedLink) pass(dst, src net.Conn) {
 	under := make(chan parcel, 4096) // way; a full one holds the sender up, as a network does
 	var writing sync.WaitGroup
 	writing.Go(func() {

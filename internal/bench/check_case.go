@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,18 +13,18 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// benchFills is how often a queue is filled anew before the machine counts as too slow.
-const benchFills = 4
+// fillAttempts is how often a queue is filled anew before the machine counts as too slow.
+const fillAttempts = 4
 
 // errFilledLate: the deadlines came before the last message was sent.
 var errFilledLate = errors.New("filling the queue took longer than the deadlines were away; is the machine too busy?")
 
 // measure is a queue of one length. How long it takes to fill it is guessed by its first tenth; where that was too little,
 // all is done anew with twice the time.
-func (plan *benchLookPlan) measure(ctx context.Context, live int) (*benchLookCase, error) {
-	for fills := range benchFills {
-		c, err := plan.once(ctx, live, time.Duration(1<<fills))
-		if errors.Is(err, errFilledLate) && fills < benchFills-1 {
+func (plan *Check) measure(ctx context.Context, p *Program, live int) (*checkCase, error) {
+	for fills := range fillAttempts {
+		c, err := plan.once(ctx, p, live, time.Duration(1<<fills))
+		if errors.Is(err, errFilledLate) && fills < fillAttempts-1 {
 			continue
 		}
 		if c != nil {
@@ -34,51 +35,51 @@ func (plan *benchLookPlan) measure(ctx context.Context, live int) (*benchLookCas
 	return nil, errFilledLate
 }
 
-func (plan *benchLookPlan) once(ctx context.Context, live int, patience time.Duration) (_ *benchLookCase, err error) {
-	scene, err := setBenchScene(ctx)
+func (plan *Check) once(ctx context.Context, p *Program, live int, patience time.Duration) (_ *checkCase, err error) {
+	sc, err := setScene(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, scene.stop()) }()
-	monitor, err := scene.add(ctx, roleMonitor, scene.broker.broker, "auto")
+	defer func() { err = errors.Join(err, sc.stop()) }()
+	monitor, err := sc.add(ctx, "monitor", sc.broker.broker, "auto")
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := scene.add(ctx, roleProxy, scene.broker.broker, "auto")
+	proxy, err := sc.add(ctx, "proxy", sc.broker.broker, "auto")
 	if err != nil {
 		return nil, err
 	}
-	c := &benchLookCase{Live: live, Overdue: plan.overdue}
+	c := &checkCase{Live: live, Overdue: plan.Overdue}
 	began := time.Now()
-	ttl, due, err := plan.fill(ctx, scene, proxy, live, patience)
+	ttl, due, err := plan.fill(ctx, sc, proxy, live, patience)
 	if err != nil {
-		return nil, errors.Join(err, scene.complaint())
+		return nil, errors.Join(err, sc.complaint())
 	}
 	c.FilledInMs = inMilliseconds(time.Since(began))
 	// What filling has left to do is done before the deadlines.
-	if time.Until(due) < plan.notice/2 {
+	if time.Until(due) < plan.Notice/2 {
 		return nil, errFilledLate
 	}
-	if err := scene.pause(ctx, time.After(time.Until(due)-plan.notice/4)); err != nil {
+	if err := sc.pause(ctx, time.After(time.Until(due)-plan.Notice/4)); err != nil {
 		return nil, err
 	}
-	before, brokerBefore, err := scene.both(ctx, monitor)
+	before, brokerBefore, err := sc.both(ctx, monitor)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := scene.await(ctx, time.Until(due)+benchPatience, func() (bool, error) {
-		all, err := scene.settled(ctx, monitor, live)
-		return all && time.Now().After(due) && len(monitor.toldOf()) >= plan.overdue, err
+	if _, err := sc.await(ctx, time.Until(due)+completionTimeout, func() (bool, error) {
+		all, err := sc.settled(ctx, monitor, live)
+		return all && time.Now().After(due) && len(monitor.notified()) >= plan.Overdue, err
 	}); err != nil {
 		return nil, err
 	}
 	c.PassMs = inMilliseconds(time.Since(due))
-	after, brokerAfter, err := scene.both(ctx, monitor)
+	after, brokerAfter, err := sc.both(ctx, monitor)
 	if err != nil {
 		return nil, err
 	}
 	// What comes twice comes later.
-	if err := scene.pause(ctx, time.After(plan.quiet)); err != nil {
+	if err := sc.pause(ctx, time.After(cmp.Or(plan.Quiet, quietPeriod))); err != nil {
 		return nil, err
 	}
 	c.Operations, _ = operationsBetween(before, after, 1)
@@ -88,20 +89,20 @@ func (plan *benchLookPlan) once(ctx context.Context, live int, patience time.Dur
 	c.MonitorCPUMs = rounded((after[sampleCPU] - before[sampleCPU]) * 1000)
 	c.BrokerCPUMs = rounded((brokerAfter[sampleCPU] - brokerBefore[sampleCPU]) * 1000)
 	c.BrokerMiB = mebibytes(brokerAfter[sampleMemory])
-	letters, err := scene.broker.deadLetters(ctx, benchQueue)
+	letters, err := sc.broker.deadLetters(ctx, workQueue)
 	if err != nil {
 		return nil, err
 	}
-	queues, err := scene.broker.counts(ctx)
+	queues, err := sc.broker.counts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.tally(ttl, monitor.toldOf(), letters, queues[benchQueue].Active)
+	c.tally(ttl, monitor.notified(), letters, queues[workQueue].Active)
 	return c, nil
 }
 
 // both are the metrics of the monitor and of the broker.
-func (s *benchScene) both(ctx context.Context, monitor *benchChild) (m, broker map[string]float64, err error) {
+func (s *scene) both(ctx context.Context, monitor *child) (m, broker map[string]float64, err error) {
 	if m, err = monitor.metrics(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -111,15 +112,15 @@ func (s *benchScene) both(ctx context.Context, monitor *benchChild) (m, broker m
 
 // fill puts the live messages into the queue, past the door, and those that will be overdue through it, one after each part
 // of the former. It returns the times to live of the latter and when they end.
-func (plan *benchLookPlan) fill(ctx context.Context, scene *benchScene, proxy *benchChild, live int, patience time.Duration) (ttl map[string]time.Duration, due time.Time, err error) {
-	senders, shut, err := benchSendersOf(ctx, proxy.door, benchQueue, 1, 1)
+func (plan *Check) fill(ctx context.Context, sc *scene, proxy *child, live int, patience time.Duration) (ttl map[string]time.Duration, due time.Time, err error) {
+	senders, shut, err := openSDKSenders(ctx, proxy.amqp, workQueue, 1, 1)
 	if err != nil {
 		return nil, due, err
 	}
 	defer shut()
 	body, day := bytes.Repeat([]byte("x"), 256), 24*time.Hour
 	ttl = map[string]time.Duration{}
-	load, err := openBenchLoad(ctx, scene.broker.broker, benchQueue, func(int) *azservicebus.Message {
+	load, err := openLoad(ctx, sc.broker.broker, workQueue, func(int) *azservicebus.Message {
 		return &azservicebus.Message{Body: body, TimeToLive: &day}
 	})
 	if err != nil {
@@ -131,9 +132,9 @@ func (plan *benchLookPlan) fill(ctx context.Context, scene *benchScene, proxy *b
 	if err := load.send(ctx, 0, tenth); err != nil {
 		return nil, due, err
 	}
-	due = time.Now().Add(plan.notice + time.Since(began)*15*patience)
-	for i := range plan.overdue {
-		id, left := benchID(i), time.Until(due).Truncate(time.Millisecond)
+	due = time.Now().Add(plan.Notice + time.Since(began)*15*patience)
+	for i := range plan.Overdue {
+		id, left := messageID(i), time.Until(due).Truncate(time.Millisecond)
 		if left < time.Millisecond {
 			return nil, due, errFilledLate
 		}
@@ -141,7 +142,7 @@ func (plan *benchLookPlan) fill(ctx context.Context, scene *benchScene, proxy *b
 			return nil, due, fmt.Errorf("send: %w", err)
 		}
 		ttl[id] = left
-		if err := load.send(ctx, tenth+(live-tenth)*i/plan.overdue, tenth+(live-tenth)*(i+1)/plan.overdue); err != nil {
+		if err := load.send(ctx, tenth+(live-tenth)*i/plan.Overdue, tenth+(live-tenth)*(i+1)/plan.Overdue); err != nil {
 			return nil, due, err
 		}
 	}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,20 +20,20 @@ import (
 )
 
 const (
-	// benchMonitorQueue is empty again when all that a case costs has been counted.
-	benchMonitorQueue = "overdue-monitor"
-	benchPoll         = 200 * time.Millisecond
-	// benchPatience is how long after the last deadline one is waited for before it counts as lost. It is longer
+	// monitorQueue is empty again when all that a case costs has been counted.
+	monitorQueue = "overdue-monitor"
+	pollInterval = 200 * time.Millisecond
+	// completionTimeout is how long after the last deadline one is waited for before it counts as lost. It is longer
 	// than a lock, which a consumer may leave behind.
-	benchPatience = 90 * time.Second
-	// benchQuiet is how long after the last event a second one about the same message is waited for, usually.
-	benchQuiet = time.Second
+	completionTimeout = 90 * time.Second
+	// quietPeriod is how long after the last event a second one about the same message is waited for, usually.
+	quietPeriod = time.Second
 )
 
-// A benchRun is one case under way.
-type benchRun struct {
-	plan  *benchPlan
-	child *benchChild
+// A expireRun is one case under way.
+type expireRun struct {
+	plan  *Expire
+	child *child
 	ttl   []time.Duration // of each message
 	peak  float64         // resident memory of the child, in bytes
 
@@ -41,54 +42,54 @@ type benchRun struct {
 }
 
 // consumed takes note that a consumer has completed a message.
-func (r *benchRun) consumed(id string) {
+func (r *expireRun) consumed(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.completed[id]++
 }
 
 // measureExpiry is one case, in a child of its own.
-func measureExpiry(ctx context.Context, plan *benchPlan, n int, mixed bool) (_ *benchCase, err error) {
-	child, err := startBenchChild(ctx, roleRun, map[string]string{
-		"broker.autoCreate": "false",
-		"broker.queues":     fmt.Sprintf("[{name: %s, deadLetteringOnMessageExpiration: true}]", benchQueue),
-		"monitor.entities":  fmt.Sprintf("[{queue: %s}]", benchQueue),
-		"monitorQueue":      benchMonitorQueue, "companions": plan.companions,
-		"log.level": "warn", "log.format": "json",
+func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int, mixed bool) (_ *expireCase, err error) {
+	child, err := startChild(ctx, p, "run", settings{
+		"BROKER_AUTO_CREATE": "false",
+		"BROKER_QUEUES":      fmt.Sprintf("[{name: %s, deadLetteringOnMessageExpiration: true}]", workQueue),
+		"MONITOR_ENTITIES":   fmt.Sprintf("[{queue: %s}]", workQueue),
+		"MONITOR_QUEUE":      monitorQueue, "COMPANIONS": plan.Companions,
+		"LOG_LEVEL": "warn", "LOG_FORMAT": "json",
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, child.stop()) }()
-	r := &benchRun{plan: plan, child: child, ttl: plan.deadlines(n), completed: map[string]int{}}
+	r := &expireRun{plan: plan, child: child, ttl: plan.deadlines(n), completed: map[string]int{}}
 	return r.measure(ctx, mixed)
 }
 
 // deadlines are the times to live of n messages, uniform over the range. They are the same in every run.
-func (plan *benchPlan) deadlines(n int) []time.Duration {
+func (plan *Expire) deadlines(n int) []time.Duration {
 	random := rand.New(rand.NewPCG(1, uint64(n)))
 	all := make([]time.Duration, n)
 	for i := range all {
-		all[i] = (plan.shortest + time.Duration(random.Int64N(int64(plan.longest-plan.shortest)+1))).Truncate(time.Millisecond) // as on the wire
+		all[i] = (plan.Shortest + time.Duration(random.Int64N(int64(plan.Longest-plan.Shortest)+1))).Truncate(time.Millisecond) // as on the wire
 	}
 	return all
 }
 
 // measure sends, waits until all deadlines have passed and been seen to, and adds up.
-func (r *benchRun) measure(ctx context.Context, mixed bool) (*benchCase, error) {
+func (r *expireRun) measure(ctx context.Context, mixed bool) (*expireCase, error) {
 	before, err := r.child.metrics(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &benchCase{Outstanding: len(r.ttl)}
+	c := &expireCase{Outstanding: len(r.ttl)}
 	if mixed {
-		c.Consumers = benchConsumers
+		c.Consumers = consumers
 	}
 	if err := r.sendAndConsume(ctx, c); err != nil {
 		return nil, errors.Join(err, r.child.complaint())
 	}
-	noise := newBenchNoise()
-	err = r.await(ctx, time.Now().Add(r.plan.longest+benchPatience))
+	noise := watchTimers()
+	err = r.await(ctx, time.Now().Add(r.plan.Longest+completionTimeout))
 	c.TimerLateMs = noise.end()
 	if err != nil {
 		return nil, err
@@ -99,25 +100,25 @@ func (r *benchRun) measure(ctx context.Context, mixed bool) (*benchCase, error) 
 	}
 	c.account(before, after)
 	c.MemoryMiB.Idle, c.MemoryMiB.Peak = mebibytes(before[sampleMemory]), mebibytes(max(r.peak, after[sampleMemory]))
-	letters, err := r.child.deadLetters(ctx, benchQueue)
+	letters, err := r.child.deadLetters(ctx, workQueue)
 	if err != nil {
 		return nil, err
 	}
-	c.tally(r.ttl, r.completed, r.child.toldOf(), letters)
+	c.tally(r.ttl, r.completed, r.child.notified(), letters)
 	return c, nil
 }
 
 // sendAndConsume puts the messages into the queue. In the mixed case consumers work from the first send on, until
 // they have nine tenths of the messages or the last deadline has passed.
-func (r *benchRun) sendAndConsume(ctx context.Context, c *benchCase) error {
+func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 	g, ctx := errgroup.WithContext(ctx)
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
 	begun := make(chan struct{})
 	g.Go(func() error {
-		body := bytes.Repeat([]byte("x"), r.plan.payload)
-		load, err := openBenchLoad(ctx, r.child.door, benchQueue, func(i int) *azservicebus.Message {
-			id := benchID(i)
+		body := bytes.Repeat([]byte("x"), r.plan.Payload)
+		load, err := openLoad(ctx, r.child.amqp, workQueue, func(i int) *azservicebus.Message {
+			id := messageID(i)
 			return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &r.ttl[i]}
 		})
 		if err != nil {
@@ -132,8 +133,8 @@ func (r *benchRun) sendAndConsume(ctx context.Context, c *benchCase) error {
 		took := time.Since(began)
 		c.LoadMs = float64(took.Microseconds()) / 1000
 		c.SendsPerSecond = float64(len(r.ttl)) / took.Seconds()
-		c.LoadedBeforeFirstDue = took < r.plan.shortest
-		time.AfterFunc(r.plan.longest, stop)
+		c.LoadedBeforeFirstDue = took < r.plan.Shortest
+		time.AfterFunc(r.plan.Longest, stop)
 		samples, err := r.child.metrics(ctx)
 		c.MemoryMiB.Loaded = mebibytes(samples[sampleMemory])
 		return err
@@ -142,7 +143,7 @@ func (r *benchRun) sendAndConsume(ctx context.Context, c *benchCase) error {
 		g.Go(func() error {
 			select {
 			case <-begun:
-				return benchConsume(consuming, r.child.door, benchQueue, len(r.ttl)*9/10, r.consumed)
+				return consume(consuming, r.child.amqp, workQueue, len(r.ttl)*9/10, r.consumed)
 			case <-ctx.Done():
 				return nil // the sender has told why
 			}
@@ -153,8 +154,8 @@ func (r *benchRun) sendAndConsume(ctx context.Context, c *benchCase) error {
 
 // await waits until every message has been consumed or is a dead letter that was told of, and no companion is left;
 // until the end at the latest. Then it waits a little more, for what comes twice.
-func (r *benchRun) await(ctx context.Context, end time.Time) error {
-	poll := time.NewTicker(benchPoll)
+func (r *expireRun) await(ctx context.Context, end time.Time) error {
+	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for n := 0; ; n++ {
 		done, err := r.settled(ctx)
@@ -175,23 +176,21 @@ func (r *benchRun) await(ctx context.Context, end time.Time) error {
 			return err
 		}
 	}
-	return r.pause(ctx, time.After(r.plan.quiet))
+	return r.pause(ctx, time.After(cmp.Or(r.plan.Quiet, quietPeriod)))
 }
 
 // settled reports whether there is nothing left to wait for.
-func (r *benchRun) settled(ctx context.Context) (bool, error) {
+func (r *expireRun) settled(ctx context.Context) (bool, error) {
 	queues, err := r.child.counts(ctx)
 	if err != nil {
 		return false, err
 	}
-	work, monitor := queues[benchQueue], queues[benchMonitorQueue]
-	r.child.mu.Lock()
-	defer r.child.mu.Unlock()
-	return work.Active+work.Deferred+work.Scheduled == 0 && len(r.child.told) >= work.DeadLetter && monitor.Active+monitor.Scheduled == 0, nil
+	work, monitor := queues[workQueue], queues[monitorQueue]
+	return work.Active+work.Deferred+work.Scheduled == 0 && len(r.child.notified()) >= work.DeadLetter && monitor.Active+monitor.Scheduled == 0, nil
 }
 
 // pause waits for a tick, unless ctx ends or the child does.
-func (r *benchRun) pause(ctx context.Context, tick <-chan time.Time) error {
+func (r *expireRun) pause(ctx context.Context, tick <-chan time.Time) error {
 	select {
 	case <-tick:
 		return nil
@@ -212,7 +211,7 @@ const (
 func mebibytes(bytes float64) float64 { return float64(int(bytes/(1<<20)*10+0.5)) / 10 }
 
 // account takes what the case has cost from the metrics before and after it.
-func (c *benchCase) account(before, after map[string]float64) {
+func (c *expireCase) account(before, after map[string]float64) {
 	c.Operations, c.OperationsPerMessage = operationsBetween(before, after, c.Outstanding)
 	c.CPUMicrosPerMessage = rounded((after[sampleCPU] - before[sampleCPU]) * 1e6 / float64(c.Outstanding))
 }
@@ -234,16 +233,16 @@ func operationsBetween(before, after map[string]float64, n int) (byKind map[stri
 
 // tally says what became of each message: by its time to live, and by what consumers completed, what was told and
 // what the broker has stamped on the dead letters.
-func (c *benchCase) tally(ttl []time.Duration, completed, told map[string]int, letters []benchLetter) {
+func (c *expireCase) tally(ttl []time.Duration, completed, told map[string]int, letters []deadLetter) {
 	dead := make(map[string]int, len(letters))
-	stamps := make(map[string]benchLetter, len(letters))
+	stamps := make(map[string]deadLetter, len(letters))
 	for _, l := range letters {
 		dead[l.MessageID]++
 		stamps[l.MessageID] = l
 	}
 	var lags []time.Duration
 	for i := range ttl {
-		id := benchID(i)
+		id := messageID(i)
 		if l, ok := stamps[id]; ok {
 			c.DeadLettered++
 			lags = append(lags, l.DeadLetteredTime.Sub(l.EnqueuedTime.Add(ttl[i])))
@@ -252,7 +251,7 @@ func (c *benchCase) tally(ttl []time.Duration, completed, told map[string]int, l
 			c.Consumed++
 		}
 		if told[id] > 0 {
-			c.Told++
+			c.Notified++
 		}
 		switch ends := completed[id] + dead[id]; {
 		case ends == 0:
@@ -260,9 +259,9 @@ func (c *benchCase) tally(ttl []time.Duration, completed, told map[string]int, l
 		case ends > 1 || told[id] > 1:
 			c.Twice++
 		case dead[id] > 0 && told[id] == 0:
-			c.Untold++
+			c.Unnotified++
 		case dead[id] == 0 && told[id] > 0:
-			c.FalselyTold++
+			c.FalselyNotified++
 		}
 	}
 	c.Early = lag.Early(lags)

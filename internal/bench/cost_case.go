@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,62 +16,62 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// benchTick is how often messages are sent, as many at a time as keep the rate.
-const benchTick = 10 * time.Millisecond
+// sendInterval is how often messages are sent, as many at a time as keep the rate.
+const sendInterval = 10 * time.Millisecond
 
 // measure is one rate: a proxy, a monitor and a broker of its own.
-func (plan *benchCostPlan) measure(ctx context.Context, rate int) (_ *benchCostCase, err error) {
-	scene, err := setBenchScene(ctx)
+func (plan *Cost) measure(ctx context.Context, p *Program, rate int) (_ *costCase, err error) {
+	sc, err := setScene(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, scene.stop()) }()
-	monitor, err := scene.add(ctx, roleMonitor, scene.broker.broker, plan.companions)
+	defer func() { err = errors.Join(err, sc.stop()) }()
+	monitor, err := sc.add(ctx, "monitor", sc.broker.broker, plan.Companions)
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := scene.add(ctx, roleProxy, scene.broker.broker, plan.companions)
+	proxy, err := sc.add(ctx, "proxy", sc.broker.broker, plan.Companions)
 	if err != nil {
 		return nil, err
 	}
-	before, err := scene.samples(ctx)
+	before, err := sc.samples(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &benchCostCase{Asked: rate}
+	c := &costCase{Asked: rate}
 	completed, err := plan.sendAndConsume(ctx, proxy, c)
 	if err != nil {
-		return nil, errors.Join(err, scene.complaint())
+		return nil, errors.Join(err, sc.complaint())
 	}
-	if _, err := scene.await(ctx, plan.deadline+benchPatience, func() (bool, error) { return scene.settled(ctx, monitor, 0) }); err != nil {
+	if _, err := sc.await(ctx, plan.Deadline+completionTimeout, func() (bool, error) { return sc.settled(ctx, monitor, 0) }); err != nil {
 		return nil, err
 	}
-	if err := scene.pause(ctx, time.After(plan.quiet)); err != nil {
+	if err := sc.pause(ctx, time.After(cmp.Or(plan.Quiet, quietPeriod))); err != nil {
 		return nil, err
 	}
-	after, err := scene.samples(ctx)
+	after, err := sc.samples(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c.Operations, c.OperationsPerMessage = operationsBetween(before, after, c.Sent)
 	c.SidecarMicros = rounded((after[sampleCPU] - before[sampleCPU]) * 1e6 / float64(c.Sent))
-	letters, err := scene.broker.deadLetters(ctx, benchQueue)
+	letters, err := sc.broker.deadLetters(ctx, workQueue)
 	if err != nil {
 		return nil, err
 	}
-	c.tally(completed, monitor.toldOf(), letters)
+	c.tally(completed, monitor.notified(), letters)
 	return c, nil
 }
 
 // sendAndConsume sends at the rate, while consumers receive what comes. It returns how often which message was completed.
-func (plan *benchCostPlan) sendAndConsume(ctx context.Context, proxy *benchChild, c *benchCostCase) (map[string]int, error) {
+func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child, c *costCase) (map[string]int, error) {
 	var mu sync.Mutex
 	completed := map[string]int{}
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return benchConsume(consuming, proxy.door, benchQueue, 1<<40, func(id string) {
+		return consume(consuming, proxy.amqp, workQueue, 1<<40, func(id string) {
 			mu.Lock()
 			defer mu.Unlock()
 			completed[id]++
@@ -82,7 +83,7 @@ func (plan *benchCostPlan) sendAndConsume(ctx context.Context, proxy *benchChild
 			return err
 		}
 		select { // what is not received until then has missed its deadline
-		case <-time.After(plan.deadline):
+		case <-time.After(plan.Deadline):
 		case <-ctx.Done():
 		}
 		return ctx.Err()
@@ -95,16 +96,16 @@ func (plan *benchCostPlan) sendAndConsume(ctx context.Context, proxy *benchChild
 
 // send sends the messages of each tick as a batch. Several senders take turns, so that one that waits for its answer does not
 // hold up the next tick.
-func (plan *benchCostPlan) send(ctx context.Context, proxy *benchChild, c *benchCostCase) error {
-	senders, shut, err := benchSendersOf(ctx, proxy.door, benchQueue, benchSenders, benchSenders)
+func (plan *Cost) send(ctx context.Context, proxy *child, c *costCase) error {
+	senders, shut, err := openSDKSenders(ctx, proxy.amqp, workQueue, loadSenders, loadSenders)
 	if err != nil {
 		return err
 	}
 	defer shut()
 	body := bytes.Repeat([]byte("x"), 256)
 	message := func(i int) *azservicebus.Message {
-		id := benchID(i)
-		return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &plan.deadline}
+		id := messageID(i)
+		return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &plan.Deadline}
 	}
 	type stretch struct{ first, end int }
 	ticks := make(chan stretch)
@@ -112,11 +113,11 @@ func (plan *benchCostPlan) send(ctx context.Context, proxy *benchChild, c *bench
 	began := time.Now()
 	g.Go(func() error {
 		defer close(ticks)
-		tick := time.NewTicker(benchTick)
+		tick := time.NewTicker(sendInterval)
 		defer tick.Stop()
 		for {
 			// As many as the rate demands by now, so that a tick that came late is made up for.
-			passed := min(time.Since(began), plan.span)
+			passed := min(time.Since(began), plan.Span)
 			if end := int(passed.Seconds() * float64(c.Asked)); end > c.Sent {
 				select {
 				case ticks <- stretch{c.Sent, end}:
@@ -125,7 +126,7 @@ func (plan *benchCostPlan) send(ctx context.Context, proxy *benchChild, c *bench
 					return nil // a sender has told why
 				}
 			}
-			if passed == plan.span {
+			if passed == plan.Span {
 				return nil
 			}
 			select {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bench
 
 import (
 	"context"
@@ -15,20 +15,25 @@ import (
 )
 
 const (
-	benchQueue     = "deadlines"
-	benchSenders   = 8
-	benchBatch     = 100 // messages
-	benchConsumers = 4
-	benchPrefetch  = 100 // messages that a consumer has in hand
-	// benchSettle is how long a client gets to settle what it has, or to close its connections, when it has to end.
-	benchSettle = 5 * time.Second
+	workQueue   = "deadlines"
+	loadSenders = 8
+	batchSize   = 100 // messages
+	consumers   = 4
+	prefetch    = 100 // messages that a consumer has in hand
+	// settleTimeout is how long a client gets to settle what it has, or to close its connections, when it has to end.
+	settleTimeout = 5 * time.Second
 )
 
-// benchClients are connections to an address, as apps have them.
-func benchClients(address string, n int) (_ []*azservicebus.Client, shut func(), err error) {
+// connectionString is that of a namespace at an address, which takes any key.
+func connectionString(address string) string {
+	return "Endpoint=sb://" + address + ";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+}
+
+// openClients are connections to an address, as apps have them.
+func openClients(address string, n int) (_ []*azservicebus.Client, shut func(), err error) {
 	var all []*azservicebus.Client
 	shut = func() {
-		ctx, stop := context.WithTimeout(context.Background(), benchSettle)
+		ctx, stop := context.WithTimeout(context.Background(), settleTimeout)
 		defer stop()
 		var wg sync.WaitGroup
 		for _, c := range all {
@@ -37,7 +42,7 @@ func benchClients(address string, n int) (_ []*azservicebus.Client, shut func(),
 		wg.Wait()
 	}
 	for range n {
-		c, err := azservicebus.NewClientFromConnectionString(connectionString(address, anyKeyName, anyKey), nil)
+		c, err := azservicebus.NewClientFromConnectionString(connectionString(address), nil)
 		if err != nil {
 			shut()
 			return nil, nil, fmt.Errorf("make a client: %w", err)
@@ -47,9 +52,9 @@ func benchClients(address string, n int) (_ []*azservicebus.Client, shut func(),
 	return all, shut, nil
 }
 
-// benchSendersOf are n senders to a queue, whose links are open, on so many connections.
-func benchSendersOf(ctx context.Context, address, queue string, n, connections int) (_ []*azservicebus.Sender, shut func(), err error) {
-	clients, shut, err := benchClients(address, connections)
+// openSDKSenders are n senders to a queue, whose links are open, on so many connections.
+func openSDKSenders(ctx context.Context, address, queue string, n, connections int) (_ []*azservicebus.Sender, shut func(), err error) {
+	clients, shut, err := openClients(address, connections)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,38 +80,38 @@ func benchSendersOf(ctx context.Context, address, queue string, n, connections i
 	return senders, shut, nil
 }
 
-// benchID is the message-id of the i-th message.
-func benchID(i int) string { return fmt.Sprintf("message-%d", i) }
+// messageID is the message-id of the i-th message.
+func messageID(i int) string { return fmt.Sprintf("message-%d", i) }
 
-// A benchLoad sends messages as fast as they are taken, in batches, from several senders side by side.
-type benchLoad struct {
+// A load sends messages as fast as they are taken, in batches, from several senders side by side.
+type load struct {
 	senders []*azservicebus.Sender
 	shut    func()
 	message func(i int) *azservicebus.Message
 }
 
-// openBenchLoad returns when all links are open.
-func openBenchLoad(ctx context.Context, address, queue string, message func(i int) *azservicebus.Message) (*benchLoad, error) {
-	senders, shut, err := benchSendersOf(ctx, address, queue, benchSenders, benchSenders)
+// openLoad returns when all links are open.
+func openLoad(ctx context.Context, address, queue string, message func(i int) *azservicebus.Message) (*load, error) {
+	senders, shut, err := openSDKSenders(ctx, address, queue, loadSenders, loadSenders)
 	if err != nil {
 		return nil, err
 	}
-	return &benchLoad{senders, shut, message}, nil
+	return &load{senders, shut, message}, nil
 }
 
 // send sends the messages from first up to end, and returns when every one is acknowledged.
-func (l *benchLoad) send(ctx context.Context, first, end int) error {
+func (l *load) send(ctx context.Context, first, end int) error {
 	var next atomic.Int64
 	next.Store(int64(first))
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range l.senders {
 		g.Go(func() error {
 			for {
-				at := int(next.Add(benchBatch)) - benchBatch
+				at := int(next.Add(batchSize)) - batchSize
 				if at >= end {
 					return nil
 				}
-				if err := sendBatches(ctx, s, at, min(at+benchBatch, end), l.message); err != nil {
+				if err := sendBatches(ctx, s, at, min(at+batchSize, end), l.message); err != nil {
 					return fmt.Errorf("send: %w", err)
 				}
 			}
@@ -138,10 +143,10 @@ func sendBatches(ctx context.Context, s *azservicebus.Sender, first, end int, me
 	return nil
 }
 
-// benchConsume receives and completes through a door until so many messages have been completed or ctx ends, which is no
+// consume receives and completes until so many messages have been completed or ctx ends, which is no
 // error. It says of each which it was.
-func benchConsume(ctx context.Context, address, queue string, most int, completed func(id string)) error {
-	clients, shut, err := benchClients(address, benchConsumers)
+func consume(ctx context.Context, address, queue string, most int, completed func(id string)) error {
+	clients, shut, err := openClients(address, consumers)
 	if err != nil {
 		return err
 	}
@@ -156,10 +161,10 @@ func benchConsume(ctx context.Context, address, queue string, most int, complete
 				return fmt.Errorf("open a receiver: %w", err)
 			}
 			for {
-				asked := benchPrefetch
-				if rest := int(left.Add(-benchPrefetch)); rest < 0 {
+				asked := prefetch
+				if rest := int(left.Add(-prefetch)); rest < 0 {
 					asked = max(0, asked+rest)
-					left.Add(int64(benchPrefetch - asked))
+					left.Add(int64(prefetch - asked))
 				}
 				if asked == 0 {
 					return nil
@@ -187,7 +192,7 @@ func receiveAndComplete(ctx context.Context, receiver *azservicebus.Receiver, n 
 	}
 	// What is completed when ctx ends is completed to the end: a message whose answer nobody waits for could not be told from
 	// one that was lost.
-	settling, stop := context.WithTimeout(context.WithoutCancel(ctx), benchSettle)
+	settling, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer stop()
 	var count atomic.Int64
 	var g errgroup.Group

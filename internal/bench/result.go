@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bench
 
 import (
 	"bytes"
@@ -14,26 +14,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
-// A benchResult is what a measurement has found. As JSON it is a contract: scripts read it. Fields are added, never
-// renamed.
-type benchResult interface {
-	figures() []benchFigure       // those that there are targets for, and their like
-	writeTable(w io.Writer) error // all of it, for people
-	verdict() error               // an error when a promise was broken; how fast is none
-}
-
-// benchHead says what was measured, and where.
-type benchHead struct {
+// Head says what was measured, and where.
+type Head struct {
 	Version     string   `json:"version"`
 	CPUs        int      `json:"cpus"`                  // of the machine, shared by all that is measured and its clients
 	LoadAverage *float64 `json:"loadAverage,omitempty"` // of the last minute before, where the system tells
 }
 
-func newBenchHead() benchHead {
-	h := benchHead{Version: version(), CPUs: runtime.NumCPU()}
+func (p *Program) head() Head {
+	h := Head{Version: p.Version, CPUs: runtime.NumCPU()}
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
 		first, _, _ := strings.Cut(string(text), " ")
 		if v, err := strconv.ParseFloat(first, 64); err == nil {
@@ -44,15 +37,15 @@ func newBenchHead() benchHead {
 }
 
 // where is the head in words.
-func (h *benchHead) where() string {
+func (h *Head) where() string {
 	if h.LoadAverage == nil {
 		return fmt.Sprintf("%d processors for everything", h.CPUs)
 	}
 	return fmt.Sprintf("%d processors for everything, with a load of %.1f from others when it began", h.CPUs, *h.LoadAverage)
 }
 
-// A benchFigure is one figure, and what it has to be.
-type benchFigure struct {
+// A Figure is one figure, and what it has to be.
+type Figure struct {
 	Name    string      `json:"name"` // for scripts
 	What    string      `json:"what"`
 	Value   float64     `json:"value"`
@@ -64,20 +57,20 @@ type benchFigure struct {
 }
 
 // atMost and atLeast set the target.
-func (f benchFigure) atMost(target float64) benchFigure {
+func (f Figure) atMost(target float64) Figure {
 	met := f.Value <= target
 	f.Target, f.Met = &target, &met
 	return f
 }
 
-func (f benchFigure) atLeast(target float64) benchFigure {
+func (f Figure) atLeast(target float64) Figure {
 	met := f.Value >= target
 	f.Target, f.Met, f.AtLeast = &target, &met, true
 	return f
 }
 
 // among sets the median of rounds, and their spread.
-func (f benchFigure) among(rounds []float64) benchFigure {
+func (f Figure) among(rounds []float64) Figure {
 	var spread [2]float64
 	f.Value, spread[0], spread[1] = medianOf(rounds)
 	f.Spread = &spread
@@ -85,7 +78,7 @@ func (f benchFigure) among(rounds []float64) benchFigure {
 }
 
 // shown is a value of f for people: three digits, or whole numbers.
-func (f *benchFigure) shown(v float64) string {
+func (f *Figure) shown(v float64) string {
 	var s string
 	switch {
 	case v >= 100 || v <= -100:
@@ -107,7 +100,7 @@ func (f *benchFigure) shown(v float64) string {
 }
 
 // row is what the table says of f: what, measured, target, met.
-func (f *benchFigure) row() [4]string {
+func (f *Figure) row() [4]string {
 	measured := strings.TrimSpace(f.shown(f.Value) + " " + f.Unit)
 	if f.Spread != nil && f.Spread[0] != f.Spread[1] {
 		measured += fmt.Sprintf(" (%s to %s)", f.shown(f.Spread[0]), f.shown(f.Spread[1]))
@@ -124,6 +117,9 @@ func (f *benchFigure) row() [4]string {
 	}
 	return [4]string{f.What, measured, strings.TrimSpace(target + f.shown(*f.Target) + " " + f.Unit), met}
 }
+
+// inMilliseconds is d in milliseconds, to the microsecond.
+func inMilliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // rounded is v with three digits behind the point: more would be noise.
 func rounded(v float64) float64 { return math.Round(v*1000) / 1000 }
@@ -162,7 +158,7 @@ func tableOf(rows [][]string) string {
 }
 
 // tableOfFigures is what `overdue bench` prints.
-func tableOfFigures(figures []benchFigure) string {
+func tableOfFigures(figures []Figure) string {
 	rows := [][]string{{"", "measured", "target", "met"}}
 	for _, f := range figures {
 		row := f.row()
@@ -171,8 +167,8 @@ func tableOfFigures(figures []benchFigure) string {
 	return tableOf(rows)
 }
 
-// missedTargets is an error that names the figures that miss their targets.
-func missedTargets(figures []benchFigure) error {
+// MissedTargets is an error that names the figures that miss their targets.
+func MissedTargets(figures []Figure) error {
 	var errs []error
 	for _, f := range figures {
 		if f.Met != nil && !*f.Met {
@@ -183,60 +179,32 @@ func missedTargets(figures []benchFigure) error {
 	return errors.Join(errs...)
 }
 
-func writeResult(w io.Writer, text string) error {
+func writeText(w io.Writer, text string) error {
 	if _, err := io.WriteString(w, text); err != nil {
 		return fmt.Errorf("write the result: %w", err)
 	}
 	return nil
 }
 
-func writeResultJSON(w io.Writer, r benchResult) error {
+func WriteJSON(w io.Writer, r Result) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(r); err != nil {
 		return fmt.Errorf("write the result: %w", err)
 	}
-	return writeResult(w, b.String())
-}
-
-// benchWhole is all measurements.
-type benchWhole struct {
-	benchHead
-	names   []string // of the results, as they were measured
-	results map[string]benchResult
-}
-
-func (r *benchWhole) figures() (all []benchFigure) {
-	for _, name := range r.names {
-		all = append(all, r.results[name].figures()...)
-	}
-	return all
-}
-
-func (r *benchWhole) writeTable(w io.Writer) error {
-	return writeResult(w, fmt.Sprintf("overdue %s, %s\n\n%s", r.Version, r.where(), tableOfFigures(r.figures())))
-}
-
-func (r *benchWhole) verdict() error {
-	var errs []error
-	for _, name := range r.names {
-		if err := r.results[name].verdict(); err != nil {
-			errs = append(errs, fmt.Errorf("bench %s: %w", name, err))
-		}
-	}
-	return errors.Join(errs...)
+	return writeText(w, b.String())
 }
 
 // MarshalJSON has the figures of all, and the results as their own commands print them.
-func (r *benchWhole) MarshalJSON() ([]byte, error) {
-	figures := r.figures()
+func (r *allResults) MarshalJSON() ([]byte, error) {
+	figures := r.Figures()
 	if figures == nil {
-		figures = []benchFigure{}
+		figures = []Figure{}
 	}
 	return json.Marshal(struct {
-		benchHead
-		Figures []benchFigure          `json:"figures"`
-		Results map[string]benchResult `json:"results"`
-	}{r.benchHead, figures, r.results})
+		Head
+		Figures []Figure          `json:"figures"`
+		Results map[string]Result `json:"results"`
+	}{r.Head, figures, r.results})
 }

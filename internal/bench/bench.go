@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bench measures Overdue from outside. It starts commands of the overdue binary as
+// processes of their own, uses them over TCP as apps do, and sets the figures beside their
+// targets.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// A Program is the overdue that is measured.
+type Program struct {
+	Binary       string // path
+	Version      string
+	HeapHeadroom int // bytes that a process keeps allocated and never touches
+}
+
+// A Plan is one measurement.
+type Plan interface {
+	Name() string
+	// Measure reports progress in short texts. When it fails, the result is what was measured
+	// until then, or nil.
+	Measure(ctx context.Context, p *Program, progress func(string)) (Result, error)
+}
+
+// A Result is what a measurement has found. As JSON it is a contract: scripts read it. Fields
+// are added, never renamed.
+type Result interface {
+	Figures() []Figure            // those that have targets, and their like
+	WriteTable(w io.Writer) error // all of it, for people
+	Verdict() error               // an error when a message was lost, early or the like, not when it was slow
+}
+
+// Short has all measurements in a short form. A scale below 1 only shows that they work.
+func Short(scale float64) Plan {
+	n := func(usual, least int) int { return max(least, int(float64(usual)*scale)) }
+	d := func(usual, least time.Duration) time.Duration {
+		return max(least, time.Duration(float64(usual)*scale))
+	}
+	const ms = time.Millisecond
+	quiet := d(quietPeriod, 50*ms)
+	return allPlans{
+		&Start{Starts: n(11, 2)},
+		&Memory{Outstanding: []int{n(50_000, 10), n(100_000, 20)}, Companions: "each", Pause: d(5*time.Second, 10*ms)},
+		&Send{
+			Rounds: n(5, 1), Span: d(500*ms, 20*ms), Payload: 256,
+			Clients: []string{kindBatches, kindSingle, kindOne},
+		},
+		&Latency{Sends: n(500, 5), Delayed: n(40, 2), RoundTrip: 5 * ms, Payload: 256},
+		&Cost{
+			Rates: []int{1000, 10_000}, Span: d(5*time.Second, 100*ms), Deadline: d(3*time.Second, 500*ms),
+			Companions: "slot", Quiet: quiet,
+		},
+		&Expire{
+			Outstanding: []int{n(100_000, 20)}, Shortest: d(5*time.Second, 300*ms), Longest: d(15*time.Second, 500*ms),
+			Payload: 256, Companions: "auto", Quiet: quiet,
+		},
+		&Check{Live: []int{1000, n(1_000_000, 2000)}, Overdue: 10, Notice: d(2*time.Second, 500*ms), Quiet: quiet},
+	}
+}
+
+// allPlans are measurements, made one after the other.
+type allPlans []Plan
+
+// Name is that of the command.
+func (plans allPlans) Name() string { return "bench" }
+
+// Measure returns the results that it has when one of the measurements fails.
+func (plans allPlans) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
+	all := &allResults{Head: p.head(), results: map[string]Result{}}
+	for i, plan := range plans {
+		r, err := plan.Measure(ctx, p, func(text string) {
+			progress(fmt.Sprintf("%d/%d %s: %s", i+1, len(plans), plan.Name(), text))
+		})
+		if r != nil {
+			all.names = append(all.names, plan.Name())
+			all.results[plan.Name()] = r
+		}
+		if err != nil {
+			return all, fmt.Errorf("bench %s: %w", plan.Name(), err)
+		}
+	}
+	return all, nil
+}
+
+// allResults are the results of all measurements.
+type allResults struct {
+	Head
+	names   []string // of the results, as they were measured
+	results map[string]Result
+}
+
+func (r *allResults) Figures() (all []Figure) {
+	for _, name := range r.names {
+		all = append(all, r.results[name].Figures()...)
+	}
+	return all
+}
+
+func (r *allResults) WriteTable(w io.Writer) error {
+	return writeText(w, fmt.Sprintf("overdue %s, %s\n\n%s", r.Version, r.where(), tableOfFigures(r.Figures())))
+}
+
+func (r *allResults) Verdict() error {
+	var errs []error
+	for _, name := range r.names {
+		if err := r.results[name].Verdict(); err != nil {
+			errs = append(errs, fmt.Errorf("bench %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"overdue/internal/lag"
+)
+
+// Check measures what it costs to expire a few messages in a long queue.
+type Check struct {
+	Live    []int         // messages that nobody receives
+	Overdue int           // messages among them whose deadlines are missed
+	Notice  time.Duration // between the last send and the deadlines, at least
+	Quiet   time.Duration // wait at the end for what comes twice; 0: a second
+}
+
+// CheckResult is the result of Check.
+type CheckResult struct {
+	Head
+	Cases []*checkCase `json:"cases"`
+}
+
+// checkCase is a queue of one length. From before the deadlines until all were told of, and no companion is left.
+type checkCase struct {
+	Live          int              `json:"live"`
+	Overdue       int              `json:"overdue"`
+	DeadLettered  int              `json:"deadLettered"`
+	Notified      int              `json:"told"`
+	Early         int              `json:"early"`
+	Twice         int              `json:"twice"`
+	Disturbed     int              `json:"disturbed"` // live messages that are gone
+	LagMs         lag.Milliseconds `json:"lagMs"`
+	Operations    map[string]int   `json:"operations"` // of the monitor, by kind
+	Total         int              `json:"total"`      // of these
+	MonitorCPUMs  float64          `json:"monitorCPUMs"`
+	BrokerCPUMs   float64          `json:"brokerCPUMs"`
+	PassMs        float64          `json:"passMs"`        // from the deadline until all of it was done, to pollInterval
+	FilledInMs    float64          `json:"filledInMs"`    // what it took to send them
+	BrokerMiB     float64          `json:"brokerMiB"`     // resident
+	FilledAgainst int              `json:"filledAgainst"` // how often the queue was filled anew because that took longer than the deadlines were away
+}
+
+// Name is that of the command.
+func (*Check) Name() string { return "check" }
+
+// Measure measures one length after the other.
+func (plan *Check) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
+	r := &CheckResult{Head: p.head()}
+	for _, live := range plan.Live {
+		progress(fmt.Sprintf("%d overdue among %d", plan.Overdue, live))
+		c, err := plan.measure(ctx, p, live)
+		if err != nil {
+			return nil, fmt.Errorf("%d overdue among %d: %w", plan.Overdue, live, err)
+		}
+		r.Cases = append(r.Cases, c)
+	}
+	return r, nil
+}
+
+// figures: the cost in the longest queue against that in the shortest. A seek takes a few peeks more in a long one, hence no
+// more than twice as many operations.
+func (r *CheckResult) Figures() (all []Figure) {
+	for _, c := range r.Cases {
+		all = append(all, Figure{
+			Name: fmt.Sprintf("check.%d.operations", c.Live), Value: float64(c.Total), Unit: "operations",
+			What: fmt.Sprintf("a pass over %d live messages, %d overdue", c.Live, c.Overdue),
+		}, Figure{
+			Name: fmt.Sprintf("check.%d.lag", c.Live), Value: c.LagMs.Max, Unit: "ms", What: "… dead-lettered late by, at most",
+		})
+	}
+	if n := len(r.Cases); n > 1 && r.Cases[0].Total > 0 {
+		first, last := r.Cases[0], r.Cases[n-1]
+		all = append(all, Figure{
+			Name: "check.ratio", Value: rounded(float64(last.Total) / float64(first.Total)),
+			What: fmt.Sprintf("operations over %d ÷ over %d", last.Live, first.Live),
+		}.atMost(2))
+	}
+	return all
+}
+
+func (r *CheckResult) WriteTable(w io.Writer) error {
+	rows := [][]string{{"live", "overdue", "dead-lettered", "told", "early", "twice", "disturbed", "lag max ms", "operations", "monitor ms", "broker ms", "broker MiB"}}
+	notes := ""
+	for _, c := range r.Cases {
+		row := make([]string, 0, len(rows[0]))
+		for _, v := range []any{c.Live, c.Overdue, c.DeadLettered, c.Notified, c.Early, c.Twice, c.Disturbed, c.LagMs.Max, c.Total, c.MonitorCPUMs, c.BrokerCPUMs, c.BrokerMiB} {
+			row = append(row, fmt.Sprint(v))
+		}
+		rows = append(rows, row)
+		notes += fmt.Sprintf("%d live: %s\n", c.Live, listOperations(c.Operations))
+	}
+	return writeText(w, fmt.Sprintf("%s\n\n%s%s\n%s", r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))
+}
+
+func (r *CheckResult) Verdict() error {
+	var errs []error
+	for _, c := range r.Cases {
+		for _, broken := range []struct {
+			n    int
+			what string
+		}{
+			{c.Overdue - c.DeadLettered, "were not dead-lettered"}, {c.DeadLettered - c.Notified, "were dead-lettered and not told of"},
+			{c.Early, "were dead-lettered before their deadline"}, {c.Twice, "were dead-lettered or told twice"}, {c.Disturbed, "live ones are gone"},
+		} {
+			if broken.n > 0 {
+				errs = append(errs, fmt.Errorf("of %d messages among %d %d %s", c.Overdue, c.Live, broken.n, broken.what))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tally says what became of the messages, of which each had its deadline at that time.
+func (c *checkCase) tally(due map[string]time.Duration, told map[string]int, letters []deadLetter, left int) {
+	dead := map[string]int{}
+	var lags []time.Duration
+	for _, l := range letters {
+		if dead[l.MessageID]++; dead[l.MessageID] == 1 {
+			lags = append(lags, l.DeadLetteredTime.Sub(l.EnqueuedTime.Add(due[l.MessageID])))
+		}
+	}
+	for id := range due {
+		if dead[id] > 0 {
+			c.DeadLettered++
+		}
+		if told[id] > 0 {
+			c.Notified++
+		}
+		if dead[id] > 1 || told[id] > 1 {
+			c.Twice++
+		}
+	}
+	c.Disturbed = max(0, c.Live-left)
+	c.Early = lag.Early(lags)
+	c.LagMs = lag.Of(lags)
+}

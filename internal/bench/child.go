@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"overdue/alert"
+	"overdue/internal/httpclient"
+)
+
+const (
+	startTimeout = 20 * time.Second
+	// stopTimeout is what a child gets to end. It has bounds of its own, which are shorter.
+	stopTimeout = 40 * time.Second
+	// maxAnswer bounds an answer of the child, in bytes: a thousand of the largest messages, escaped.
+	maxAnswer = 512 << 20
+)
+
+// A child is a command of the overdue binary as a process of its own. So the memory, processor
+// time and garbage collection of senders and consumers are not part of the measurement, and
+// they reach Overdue over TCP as an app does.
+type child struct {
+	cmd                 *exec.Cmd
+	name                string        // of the command
+	stdin               io.Closer     // the child ends when it is closed, also when this process is killed
+	amqp, broker, admin string        // addresses, "" where it has none
+	ready               time.Duration // from its start until it said that it was ready
+	reading             sync.WaitGroup
+	gone                chan struct{} // closed when the child has hung up
+	http                *http.Client
+
+	mu     sync.Mutex
+	events map[string]int // notifications of missed deadlines, by message-id
+	other  []byte         // the beginning of the rest of the log
+}
+
+var bannerAddress = regexp.MustCompile(`^  (AMQP door|embedded broker|admin) +\w+://(\S+)`)
+
+// settings are environment variables without their prefix.
+type settings map[string]string
+
+// anyPort has everything listen on free ports of loopback.
+var anyPort = settings{
+	"LISTEN_AMQP": "127.0.0.1:0", "LISTEN_HTTP": "127.0.0.1:0", "LISTEN_ADMIN": "127.0.0.1:0", "BROKER_LISTEN": "127.0.0.1:0",
+}
+
+// settingPrefix begins the variables that overdue reads.
+const settingPrefix = "OVERDUE_"
+
+// startChild starts a command with these settings and none of the caller's, and returns when it
+// is ready.
+func startChild(ctx context.Context, p *Program, command string, given settings) (_ *child, err error) {
+	c := &child{name: command, gone: make(chan struct{}), events: map[string]int{}, http: httpclient.New(nil, time.Minute)}
+	c.cmd = exec.Command(p.Binary, command, "--stop-with-stdin")
+	c.cmd.Args[0] = "overdue" // in tests the binary has another name
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, settingPrefix) {
+			c.cmd.Env = append(c.cmd.Env, v)
+		}
+	}
+	for _, some := range []settings{anyPort, given} {
+		for name, v := range some {
+			c.cmd.Env = append(c.cmd.Env, settingPrefix+name+"="+v)
+		}
+	}
+	stdin, err := c.cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start overdue: %w", err)
+	}
+	c.stdin = stdin
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start overdue: %w", err)
+	}
+	stderr, err := c.cmd.StderrPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start overdue: %w", err)
+	}
+	began := time.Now()
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start overdue: %w", err)
+	}
+	c.reading.Go(func() { c.readLog(stderr) })
+	// The banner is written at once. It ends with a connection string, unless apps have nowhere
+	// to connect to.
+	last := "Endpoint="
+	if command == "monitor" {
+		last = "  namespace "
+	}
+	addressed := make(chan struct{})
+	c.reading.Go(func() { c.readBanner(stdout, last, addressed) })
+	if err := c.awaitReady(ctx, addressed); err != nil {
+		err = fmt.Errorf("overdue %s does not become ready: %w", c.name, err)
+		if stopped := c.stop(); stopped != nil {
+			return nil, errors.Join(err, stopped) // with what it has logged
+		}
+		return nil, errors.Join(err, c.complaint())
+	}
+	c.ready = time.Since(began)
+	return c, nil
+}
+
+// readBanner takes the addresses from what the child prints when it serves, and closes addressed when it has read a line
+// that begins with last.
+func (c *child) readBanner(r io.Reader, last string, addressed chan struct{}) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if m := bannerAddress.FindStringSubmatch(lines.Text()); m != nil {
+			*map[string]*string{"AMQP door": &c.amqp, "embedded broker": &c.broker, "admin": &c.admin}[m[1]] = m[2]
+		}
+		if addressed != nil && strings.HasPrefix(lines.Text(), last) {
+			close(addressed)
+			addressed = nil
+		}
+	}
+	_, _ = io.Copy(io.Discard, r) // after a line without an end; ends with the process
+}
+
+// readLog counts notifications. The log is the sink that is always there, and it costs the child
+// least, so it blurs the measurement least.
+func (c *child) readLog(r io.Reader) {
+	defer close(c.gone)
+	lines := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if len(line) > 0 {
+			c.logged(line)
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}
+
+// maxComplaint bounds what is kept of a child's log for an error, in bytes.
+const maxComplaint = 2 << 10
+
+func (c *child) logged(line []byte) {
+	var e struct {
+		Event struct{ Type, Subject string }
+	}
+	err := json.Unmarshal(line, &e)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil && e.Event.Type == alert.TypeMissed:
+		c.events[e.Event.Subject]++
+	case len(c.other) < maxComplaint:
+		c.other = append(c.other, line[:min(len(line), maxComplaint)]...)
+	}
+}
+
+// notified are the notifications of missed deadlines so far, by message-id.
+func (c *child) notified() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.events)
+}
+
+// complaint is what the child has logged beside events, nil if that is nothing.
+func (c *child) complaint() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.other) == 0 {
+		return nil
+	}
+	return fmt.Errorf("it has logged: %s", bytes.TrimSpace(c.other))
+}
+
+func (c *child) awaitReady(ctx context.Context, addressed chan struct{}) error {
+	ctx, stop := context.WithTimeout(ctx, startTimeout)
+	defer stop()
+	select {
+	case <-addressed:
+	case <-c.gone:
+		return errors.New("it has ended")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for {
+		_, err := c.get(ctx, c.admin, "/readyz")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-c.gone:
+			return errors.New("it has ended")
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// stop ends the child and waits until it has.
+func (c *child) stop() error {
+	closeErr := c.stdin.Close()
+	stuck := time.AfterFunc(stopTimeout, func() { _ = c.cmd.Process.Kill() }) // then Wait says so
+	defer stuck.Stop()
+	c.reading.Wait() // before Wait, which closes the pipes
+	if err := c.cmd.Wait(); err != nil {
+		return errors.Join(fmt.Errorf("the measured overdue %s: %w", c.name, err), c.complaint())
+	}
+	if closeErr != nil {
+		return fmt.Errorf("stop the measured overdue %s: %w", c.name, closeErr)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxQuoted bounds what an error quotes of an answer, in bytes.
+const maxQuoted = 60
+
+// get asks the child over HTTP.
+func (c *child) get(ctx context.Context, addr, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask for %s: %w", path, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask for %s: %w", path, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read to its end
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("ask for %s: %w", path, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask for %s: %s: %q", path, resp.Status, body[:min(len(body), maxQuoted)])
+	}
+	return body, nil
+}
+
+// metrics are the child's samples, by name and labels as /metrics writes them.
+func (c *child) metrics(ctx context.Context) (map[string]float64, error) {
+	text, err := c.get(ctx, c.admin, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	samples := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {
+			if v, err := strconv.ParseFloat(line[i+1:], 64); err == nil {
+				samples[line[:i]] = v
+			}
+		}
+	}
+	return samples, nil
+}
+
+// queueCounts is what is in a queue, by the broker's own account. To ask for it is no receive and moves nothing.
+type queueCounts struct {
+	Path                                    string
+	Active, Deferred, Scheduled, DeadLetter int
+}
+
+// counts are those of all queues, by path.
+func (c *child) counts(ctx context.Context) (map[string]queueCounts, error) {
+	text, err := c.get(ctx, c.broker, "/_overdue/entities")
+	if err != nil {
+		return nil, err
+	}
+	var list []queueCounts
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("read the broker's entities: %w", err)
+	}
+	all := map[string]queueCounts{}
+	for _, q := range list {
+		all[q.Path] = q
+	}
+	return all, nil
+}
+
+// A deadLetter is a dead letter, with what the broker has stamped on it.
+type deadLetter struct {
+	SequenceNumber   int64
+	MessageID        string
+	EnqueuedTime     time.Time
+	DeadLetteredTime time.Time
+}
+
+// deadLetters are all that the queue's dead-letter queue holds.
+func (c *child) deadLetters(ctx context.Context, queue string) ([]deadLetter, error) {
+	const page = 1000
+	var all []deadLetter
+	for from := int64(0); ; {
+		text, err := c.get(ctx, c.broker, fmt.Sprintf("/_overdue/messages/%s/%s?from=%d&max=%d", queue, url.PathEscape("$DeadLetterQueue"), from, page))
+		if err != nil {
+			return nil, err
+		}
+		var letters []deadLetter
+		if err := json.Unmarshal(text, &letters); err != nil {
+			return nil, fmt.Errorf("read the dead letters: %w", err)
+		}
+		if len(letters) == 0 {
+			return all, nil
+		}
+		all = append(all, letters...)
+		from = letters[len(letters)-1].SequenceNumber + 1
+	}
+}

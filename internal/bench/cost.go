@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Cost measures what Overdue asks of the broker for a message that is received in time.
+type Cost struct {
+	Rates      []int         // messages per second
+	Span       time.Duration // for how long messages are sent
+	Deadline   time.Duration
+	Companions string        // as the setting
+	Quiet      time.Duration // wait at the end for what comes twice; 0: a second
+}
+
+// CostResult is the result of Cost.
+type CostResult struct {
+	Head
+	Companions string      `json:"companions"`
+	DeadlineMs int64       `json:"deadlineMs"`
+	Cases      []*costCase `json:"cases"`
+}
+
+// costCase is one rate. Messages are counted once in each field.
+type costCase struct {
+	Asked                int            `json:"asked"` // messages per second
+	SendsPerSecond       float64        `json:"sendsPerSecond"`
+	Sent                 int            `json:"sent"`
+	Met                  int            `json:"met"`                  // completed by consumers
+	Missed               int            `json:"missed"`               // dead-lettered: the consumers were too slow
+	Lost                 int            `json:"lost"`                 // neither
+	Twice                int            `json:"twice"`                // completed, dead-lettered or told of more than once, or both completed and dead-lettered
+	Operations           map[string]int `json:"operations"`           // overdue_broker_operations_total of proxy and monitor, by kind
+	OperationsPerMessage float64        `json:"operationsPerMessage"` // beyond its send, receive and complete, which are the app's
+	SidecarMicros        float64        `json:"sidecarMicros"`        // of processor time of proxy and monitor for a message
+}
+
+// Name is that of the command.
+func (*Cost) Name() string { return "cost" }
+
+// Measure measures one rate after the other.
+func (plan *Cost) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
+	r := &CostResult{Head: p.head(), Companions: plan.Companions, DeadlineMs: plan.Deadline.Milliseconds()}
+	for _, rate := range plan.Rates {
+		progress(fmt.Sprintf("%d messages a second for %v", rate, plan.Span))
+		c, err := plan.measure(ctx, p, rate)
+		if err != nil {
+			return nil, fmt.Errorf("%d messages a second: %w", rate, err)
+		}
+		r.Cases = append(r.Cases, c)
+	}
+	return r, nil
+}
+
+// costTargets are operations for a message, by messages per second, with companions of kind slot.
+var costTargets = map[int]float64{1000: 0.3, 10_000: 0.05}
+
+func (r *CostResult) Figures() (all []Figure) {
+	for _, c := range r.Cases {
+		f := Figure{
+			Name: fmt.Sprintf("cost.%s.%d", r.Companions, c.Asked), Value: c.OperationsPerMessage, Unit: "operations",
+			What: fmt.Sprintf("a message that is met costs, %d a second, companions: %s", c.Asked, r.Companions),
+		}
+		if target, ok := costTargets[c.Asked]; ok && r.Companions == "slot" {
+			f = f.atMost(target)
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+func (r *CostResult) WriteTable(w io.Writer) error {
+	rows := [][]string{{"asked per s", "sent per s", "sent", "met", "missed", "lost", "twice", "operations", "sidecar µs"}}
+	notes := ""
+	for _, c := range r.Cases {
+		rows = append(rows, []string{
+			fmt.Sprint(c.Asked), fmt.Sprintf("%.0f", c.SendsPerSecond), fmt.Sprint(c.Sent), fmt.Sprint(c.Met), fmt.Sprint(c.Missed), fmt.Sprint(c.Lost), fmt.Sprint(c.Twice),
+			fmt.Sprintf("%.3f", c.OperationsPerMessage), fmt.Sprintf("%.1f", c.SidecarMicros),
+		})
+		notes += fmt.Sprintf("%d a second: %s\n", c.Asked, listOperations(c.Operations))
+	}
+	return writeText(w, fmt.Sprintf("deadlines %d ms after each send, companions: %s, %s\n\n%s%s\n%s",
+		r.DeadlineMs, r.Companions, r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))
+}
+
+// verdict is an error when a message was lost or came twice. That consumers were too slow is none.
+func (r *CostResult) Verdict() error {
+	var errs []error
+	for _, c := range r.Cases {
+		if c.Lost > 0 {
+			errs = append(errs, fmt.Errorf("of %d messages %d were lost", c.Sent, c.Lost))
+		}
+		if c.Twice > 0 {
+			errs = append(errs, fmt.Errorf("of %d messages %d came or were told twice", c.Sent, c.Twice))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tally says what became of each message.
+func (c *costCase) tally(completed, told map[string]int, letters []deadLetter) {
+	dead := make(map[string]int, len(letters))
+	for _, l := range letters {
+		dead[l.MessageID]++
+	}
+	for i := range c.Sent {
+		id := messageID(i)
+		if completed[id] > 0 {
+			c.Met++
+		}
+		if dead[id] > 0 {
+			c.Missed++
+		}
+		switch ends := completed[id] + dead[id]; {
+		case ends == 0:
+			c.Lost++
+		case ends > 1 || told[id] > 1:
+			c.Twice++
+		}
+	}
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// haproxyHint says how to get HAProxy where it is not installed.
+const haproxyHint = "HAProxy is not installed, so its ratios are left out; on Debian: apt-get install haproxy"
+
+// haproxyConfig is HAProxy in TCP mode with the settings that it requires, on a listener that it
+// inherits. %s is the address of the broker.
+const haproxyConfig = `defaults
+	mode tcp
+	timeout connect 10s
+	timeout client 1h
+	timeout server 1h
+listen bench
+	bind fd@3
+	server broker %s
+`
+
+// haproxyLeash starts a program and ends it by its process id when standard input ends, as it
+// does when the process of the measurement has ended, however. It closes its own copy of the
+// listener: if HAProxy fails, connections must fail, too, and not wait for ever.
+const haproxyLeash = `"$@" & pid=$!; exec 3>&-; echo $pid; read -r _; kill $pid 2>/dev/null; wait $pid; exit 0`
+
+// haproxyStopTimeout bounds how long HAProxy gets to end, and to say its version.
+const haproxyStopTimeout = 10 * time.Second
+
+// A haproxy is HAProxy in TCP mode before an address, as a process of its own.
+type haproxy struct {
+	address string
+	pid     int
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	dir     string
+	log     *os.File // in dir
+}
+
+// haproxyVersion is the version of the HAProxy that is installed, "" when none is.
+func haproxyVersion(ctx context.Context) (string, error) {
+	path, err := exec.LookPath("haproxy")
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find HAProxy: %w", err)
+	}
+	ctx, stop := context.WithTimeout(ctx, haproxyStopTimeout)
+	defer stop()
+	text, err := exec.CommandContext(ctx, path, "-v").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask HAProxy for its version: %w", err)
+	}
+	_, version, ok := strings.Cut(string(text), "ersion ")
+	if fields := strings.Fields(version); ok && len(fields) > 0 {
+		return fields[0], nil
+	}
+	return "", fmt.Errorf("ask HAProxy for its version: it says %.60q", text)
+}
+
+// startHAProxy starts HAProxy before an address. It has the listener from this process, so the
+// port is free for certain, and connections that come before it is ready wait for it.
+func startHAProxy(to string) (_ *haproxy, err error) {
+	h := &haproxy{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("start HAProxy: %w", err), h.clean())
+		}
+	}()
+	if h.dir, err = os.MkdirTemp("", "overdue-bench-"); err != nil {
+		return nil, err
+	}
+	config := filepath.Join(h.dir, "haproxy.cfg")
+	if err := os.WriteFile(config, fmt.Appendf(nil, haproxyConfig, to), 0o600); err != nil {
+		return nil, err
+	}
+	if h.log, err = os.Create(filepath.Join(h.dir, "log")); err != nil {
+		return nil, err
+	}
+	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return nil, err
+	}
+	inherited, err := ln.File()
+	_ = ln.Close() // inherited is a copy
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = inherited.Close() }() // HAProxy has a copy
+	h.address = ln.Addr().String()
+	h.cmd = exec.Command("sh", "-c", haproxyLeash, "sh", "haproxy", "-db", "-f", config)
+	h.cmd.ExtraFiles = []*os.File{inherited}
+	h.cmd.Stderr = h.log
+	stdin, err := h.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := h.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.cmd.Start(); err != nil {
+		return nil, err
+	}
+	h.stdin = stdin
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err == nil {
+		h.pid, err = strconv.Atoi(strings.TrimSpace(line))
+	}
+	if err != nil {
+		return nil, errors.Join(err, h.stop())
+	}
+	return h, nil
+}
+
+// stop ends HAProxy and waits until it has.
+func (h *haproxy) stop() error {
+	closeErr := h.stdin.Close()
+	stuck := time.AfterFunc(haproxyStopTimeout, func() { _ = h.cmd.Process.Kill() }) // then Wait says so
+	defer stuck.Stop()
+	err := errors.Join(closeErr, h.cmd.Wait())
+	if err != nil {
+		err = errors.Join(fmt.Errorf("stop HAProxy: %w", err), h.complaint())
+	}
+	return errors.Join(err, h.clean())
+}
+
+// clean removes the files.
+func (h *haproxy) clean() (err error) {
+	if h.log != nil {
+		err = h.log.Close()
+		h.log = nil
+	}
+	return errors.Join(err, os.RemoveAll(h.dir))
+}
+
+// complaint is what HAProxy has logged, nil if that is nothing.
+func (h *haproxy) complaint() error {
+	if h.log == nil {
+		return nil
+	}
+	text, err := os.ReadFile(h.log.Name())
+	if err != nil {
+		return fmt.Errorf("read what HAProxy has logged: %w", err)
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	return fmt.Errorf("HAProxy has logged: %.2000s", strings.TrimSpace(string(text)))
+}

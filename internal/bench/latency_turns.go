@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// warmUpSends is how many sends open the links and warm all up before any counts.
+const warmUpSends = 100
+
+// latencyScene is a broker and a sidecar for each kind of companions, which reach it at an address.
+func latencyScene(ctx context.Context, p *Program, ways []way, address func(*scene) (string, error)) (_ *scene, at []string, err error) {
+	sc, err := setScene(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	broker, err := address(sc)
+	for _, w := range ways {
+		if err != nil {
+			break
+		}
+		if w.companions == "" {
+			at = append(at, broker)
+			continue
+		}
+		var c *child
+		if c, err = sc.sidecar(ctx, broker, w.companions); err == nil {
+			at = append(at, c.amqp)
+		}
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, sc.stop())
+	}
+	return sc, at, nil
+}
+
+// atHand measures one send at a time, the ways in turns: all of them are open at once, before one broker. So many are sent
+// that most fall into slots that are covered.
+func (plan *Latency) atHand(ctx context.Context, p *Program) (_ []*latencyLine, err error) {
+	ways := []way{wayDirect, wayUnmonitored, wayEach, waySlot}
+	sc, at, err := latencyScene(ctx, p, ways, func(s *scene) (string, error) { return s.broker.broker, nil })
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, sc.stop()) }()
+	send := make([]sender, len(ways))
+	for i, w := range ways {
+		senders, shut, err := plan.open(ctx, at[i], w, 1)
+		if err != nil {
+			return nil, errors.Join(err, sc.complaint())
+		}
+		defer shut()
+		send[i] = senders[0]
+	}
+	took := make([][]time.Duration, len(ways))
+	for k := range min(warmUpSends, plan.Sends) + plan.Sends {
+		for i := range ways {
+			began := time.Now()
+			if _, err := send[i](ctx); err != nil {
+				return nil, errors.Join(fmt.Errorf("send: %w", err), sc.complaint())
+			}
+			if k >= warmUpSends || plan.Sends < warmUpSends && k >= plan.Sends {
+				took[i] = append(took[i], time.Since(began))
+			}
+		}
+	}
+	lines := make([]*latencyLine, len(ways))
+	for i, w := range ways {
+		lines[i] = newLatencyLine(w, 1, took[i])
+		lines[i].AddedMicros = rounded(lines[i].P50Micros - lines[0].P50Micros)
+	}
+	return lines, nil
+}
+
+// open has senders of the Go SDK, on a connection each.
+func (plan *Latency) open(ctx context.Context, address string, w way, n int) (senders []sender, shut func(), err error) {
+	return openSenders(ctx, address, w.queue, plan.Payload, n, n, false)
+}
+
+// turns is in how many pieces the sends to a broker far away are cut, with which the ways take turns.
+const turns = 4
+
+// away measures sends to a broker that is a round trip away, one sender alone and many side by side.
+func (plan *Latency) away(ctx context.Context, p *Program) (_ []*latencyLine, err error) {
+	var wire *delayedLink
+	ways := []way{wayDirect, wayUnmonitored, wayEach, waySlot}
+	sc, at, err := latencyScene(ctx, p, ways, func(s *scene) (_ string, err error) {
+		if wire, err = newDelayedLink(s.broker.broker, plan.RoundTrip); err != nil {
+			return "", err
+		}
+		return wire.address(), nil
+	})
+	if wire != nil {
+		defer wire.close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, sc.stop()) }()
+	var lines []*latencyLine
+	for _, senders := range []int{1, parallelSenders} {
+		some := ways
+		if senders == 1 {
+			some = ways[:3] // one alone finds no slot covered
+		}
+		took, err := plan.sideBySide(ctx, at, some, senders)
+		if err != nil {
+			return nil, errors.Join(err, sc.complaint())
+		}
+		for i, w := range some {
+			l := newLatencyLine(w, senders, took[i])
+			first := l
+			if i > 0 {
+				first = lines[len(lines)-i] // direct
+			}
+			l.AddedMicros = rounded(l.P50Micros - first.P50Micros)
+			l.RoundTrips = rounded(l.AddedMicros / float64(plan.RoundTrip.Microseconds()))
+			lines = append(lines, l)
+		}
+	}
+	return lines, nil
+}
+
+// sideBySide is how long each send took, by way: so many senders of each, all of whose links are open at once.
+func (plan *Latency) sideBySide(ctx context.Context, at []string, ways []way, senders int) ([][]time.Duration, error) {
+	clients := make([][]sender, len(ways))
+	for i, w := range ways {
+		var shut func()
+		var err error
+		if clients[i], shut, err = plan.open(ctx, at[i], w, senders); err != nil {
+			return nil, err
+		}
+		defer shut()
+		// The first asks for what holds for the queue.
+		if _, err := sendInTurn(ctx, clients[i], 1); err != nil {
+			return nil, err
+		}
+	}
+	took := make([][]time.Duration, len(ways))
+	for k := range turns {
+		for i := range ways {
+			some, err := sendInTurn(ctx, clients[i], plan.Delayed*(k+1)/turns-plan.Delayed*k/turns)
+			if err != nil {
+				return nil, err
+			}
+			took[i] = append(took[i], some...)
+		}
+	}
+	return took, nil
+}
+
+// sendInTurn has each of the senders send n times, one after the other, while the others do so, too. It tells how long each send took.
+func sendInTurn(ctx context.Context, senders []sender, n int) ([]time.Duration, error) {
+	took := make([][]time.Duration, len(senders))
+	errs := make([]error, len(senders))
+	var wg sync.WaitGroup
+	for i, send := range senders {
+		wg.Go(func() {
+			for range n {
+				began := time.Now()
+				if _, errs[i] = send(ctx); errs[i] != nil {
+					return
+				}
+				took[i] = append(took[i], time.Since(began))
+			}
+		})
+	}
+	wg.Wait()
+	return slices.Concat(took...), errors.Join(errs...)
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+)
+
+// Memory measures the resident memory of a sidecar, idle and with deadlines outstanding.
+type Memory struct {
+	Outstanding []int         // deadlines, each number after the one before
+	Companions  string        // as the setting
+	Pause       time.Duration // before each sample, for garbage to be given back
+}
+
+// MemoryResult is the result of Memory.
+type MemoryResult struct {
+	Head
+	Companions string           `json:"companions"`
+	Processes  []*processMemory `json:"processes"`
+}
+
+// processMemory is one process.
+type processMemory struct {
+	Process     string         `json:"process"`
+	Idle        memorySample   `json:"idle"`
+	Outstanding []memorySample `json:"outstanding"`
+}
+
+// memorySample is one process at one time.
+type memorySample struct {
+	Outstanding int     `json:"outstanding"`
+	ResidentMiB float64 `json:"residentMiB"`
+	// LiveMiB is what is reachable after a collection, without the headroom, on which no memory stands.
+	LiveMiB float64 `json:"liveMiB"`
+}
+
+// Name is that of the command.
+func (*Memory) Name() string { return "memory" }
+
+// Measure sends messages through the proxy, and samples proxy and monitor before and after.
+func (plan *Memory) Measure(ctx context.Context, p *Program, progress func(string)) (_ Result, err error) {
+	r := &MemoryResult{Head: p.head(), Companions: plan.Companions}
+	sc, err := setScene(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, sc.stop()) }()
+	for _, command := range []string{"proxy", "monitor"} {
+		if _, err := sc.add(ctx, command, sc.broker.broker, plan.Companions); err != nil {
+			return nil, err
+		}
+		r.Processes = append(r.Processes, &processMemory{Process: command})
+	}
+	progress("idle")
+	points, err := plan.sample(ctx, p, sc, 0)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range points {
+		r.Processes[i].Idle = p
+	}
+	sent := 0
+	for _, n := range plan.Outstanding {
+		progress(fmt.Sprintf("%d deadlines outstanding", n))
+		if err := plan.send(ctx, sc, sent, n); err != nil {
+			return nil, errors.Join(err, sc.complaint())
+		}
+		sent = n
+		points, err := plan.sample(ctx, p, sc, n)
+		if err != nil {
+			return nil, err
+		}
+		for i, p := range points {
+			r.Processes[i].Outstanding = append(r.Processes[i].Outstanding, p)
+		}
+	}
+	return r, nil
+}
+
+// send sends the messages from first up to end.
+func (plan *Memory) send(ctx context.Context, sc *scene, first, end int) error {
+	body, hour := bytes.Repeat([]byte("x"), 256), time.Hour
+	load, err := openLoad(ctx, sc.others[0].amqp, workQueue, func(i int) *azservicebus.Message {
+		id := messageID(i)
+		return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &hour}
+	})
+	if err != nil {
+		return err
+	}
+	defer load.shut()
+	return load.send(ctx, first, end)
+}
+
+// sample takes the memory of each process after the pause, first as it is and then after a collection.
+func (plan *Memory) sample(ctx context.Context, p *Program, sc *scene, outstanding int) ([]memorySample, error) {
+	if err := sc.pause(ctx, time.After(plan.Pause)); err != nil {
+		return nil, err
+	}
+	var points []memorySample
+	for _, c := range sc.others {
+		resident, err := c.metrics(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := c.get(ctx, c.admin, "/debug/pprof/heap?gc=1"); err != nil {
+			return nil, err
+		}
+		live, err := c.metrics(ctx)
+		if err != nil {
+			return nil, err
+		}
+		points = append(points, memorySample{
+			Outstanding: outstanding, ResidentMiB: mebibytes(resident[sampleMemory]),
+			LiveMiB: mebibytes(live["go_memstats_heap_alloc_bytes"] - float64(p.HeapHeadroom)),
+		})
+	}
+	return points, nil
+}
+
+// figures: what is idle, and by how much it is more with all deadlines outstanding than with half as many, or whatever
+// comes last and before. What the traffic itself costs is in both.
+func (r *MemoryResult) Figures() (all []Figure) {
+	for _, l := range r.Processes {
+		all = append(all, Figure{
+			Name: "memory." + l.Process + ".idle", What: "resident memory of overdue " + l.Process + ", idle", Value: l.Idle.ResidentMiB, Unit: "MiB",
+		}.atMost(32))
+		if n := len(l.Outstanding); n > 0 {
+			last, before := l.Outstanding[n-1], l.Idle
+			if n > 1 {
+				before = l.Outstanding[n-2]
+			}
+			all = append(all, Figure{
+				Name: "memory." + l.Process + ".outstanding", Value: last.ResidentMiB, Unit: "MiB",
+				What: fmt.Sprintf("… with %d deadlines outstanding", last.Outstanding),
+			}, Figure{
+				Name: "memory." + l.Process + ".growth", Value: rounded(last.LiveMiB - before.LiveMiB), Unit: "MiB",
+				What: fmt.Sprintf("… what is in use more with %d than with %d", last.Outstanding, before.Outstanding),
+			}.atMost(1))
+		}
+	}
+	return all
+}
+
+func (r *MemoryResult) WriteTable(w io.Writer) error {
+	rows := [][]string{{"MiB resident, in use after a collection"}}
+	for _, l := range r.Processes {
+		rows[0] = append(rows[0], l.Process, "")
+		for i, p := range append([]memorySample{l.Idle}, l.Outstanding...) {
+			if len(rows) == i+1 {
+				name := "idle"
+				if i > 0 {
+					name = strconv.Itoa(p.Outstanding) + " outstanding"
+				}
+				rows = append(rows, []string{name})
+			}
+			rows[i+1] = append(rows[i+1], fmt.Sprintf("%.1f", p.ResidentMiB), fmt.Sprintf("%.1f", p.LiveMiB))
+		}
+	}
+	return writeText(w, fmt.Sprintf("companions: %s, %s\n\n%s\n%s", r.Companions, r.where(), tableOf(rows), tableOfFigures(r.Figures())))
+}
+
+func (r *MemoryResult) Verdict() error { return nil }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// plainQueue is not monitored; workQueue is.
+const plainQueue = "plain"
+
+// A scene is an embedded broker and what stands beside it, each a process of its own.
+type scene struct {
+	program  *Program
+	broker   *child
+	others   []*child          // in the order in which they were started
+	gone     chan *child       // the first that has ended
+	sidecars map[string]*child // by the companions that they write
+	haproxy  *haproxy          // nil: not started
+}
+
+// setScene starts the broker, which makes the monitor queue by itself.
+func setScene(ctx context.Context, p *Program) (*scene, error) {
+	const queue = "{name: %s, deadLetteringOnMessageExpiration: true}"
+	var queues []string
+	for _, name := range []string{workQueue, plainQueue} {
+		queues = append(queues, fmt.Sprintf(queue, name))
+	}
+	broker, err := startChild(ctx, p, "broker", settings{
+		"BROKER_AUTO_CREATE": "false", "MONITOR_QUEUE": monitorQueue, "BROKER_QUEUES": "[" + strings.Join(queues, ", ") + "]",
+		"BROKER_MAX_MESSAGE_SIZE": "1MiB", // as of a Premium namespace, so that batches are as large as there
+		"LOG_LEVEL":               "warn", "LOG_FORMAT": "json",
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &scene{program: p, broker: broker, gone: make(chan *child, 1), sidecars: map[string]*child{}}
+	s.mind(broker)
+	return s, nil
+}
+
+// mind notices when a process ends.
+func (s *scene) mind(c *child) {
+	go func() {
+		<-c.gone
+		select {
+		case s.gone <- c:
+		default: // another one was first
+		}
+	}()
+}
+
+// add starts a proxy or a monitor, which reaches the broker at that address.
+func (s *scene) add(ctx context.Context, command, address, companions string) (*child, error) {
+	c, err := startChild(ctx, s.program, command, settings{
+		"NAMESPACE":        connectionString(address),
+		"MONITOR_ENTITIES": fmt.Sprintf("[{queue: %s}]", workQueue),
+		"MONITOR_QUEUE":    monitorQueue, "COMPANIONS": companions,
+		"LOG_LEVEL": "warn", "LOG_FORMAT": "json",
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.others = append(s.others, c)
+	s.mind(c)
+	return c, nil
+}
+
+// sidecar is the proxy that writes these companions, which is started when it is asked for first.
+func (s *scene) sidecar(ctx context.Context, address, companions string) (*child, error) {
+	if c := s.sidecars[companions]; c != nil {
+		return c, nil
+	}
+	c, err := s.add(ctx, "proxy", address, companions)
+	if err == nil {
+		s.sidecars[companions] = c
+	}
+	return c, err
+}
+
+// stop ends all of them, the broker last.
+func (s *scene) stop() error {
+	errs := make([]error, len(s.others)+1)
+	var wg sync.WaitGroup
+	if s.haproxy != nil {
+		wg.Go(func() { errs[len(s.others)] = s.haproxy.stop() })
+	}
+	for i, c := range s.others {
+		wg.Go(func() { errs[i] = c.stop() })
+	}
+	wg.Wait()
+	return errors.Join(append(errs, s.broker.stop())...)
+}
+
+// complaint is what they have logged.
+func (s *scene) complaint() (err error) {
+	for _, c := range append([]*child{s.broker}, s.others...) {
+		err = errors.Join(err, c.complaint())
+	}
+	if s.haproxy != nil {
+		err = errors.Join(err, s.haproxy.complaint())
+	}
+	return err
+}
+
+// await asks until it is so or the timeout has passed, and returns which. It fails when a process has ended.
+func (s *scene) await(ctx context.Context, timeout time.Duration, so func() (bool, error)) (bool, error) {
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	for end := time.Now().Add(timeout); ; {
+		if done, err := so(); err != nil || done || time.Now().After(end) {
+			return done, err
+		}
+		if err := s.pause(ctx, poll.C); err != nil {
+			return false, err
+		}
+	}
+}
+
+// pause waits for a tick, unless ctx ends or a process does.
+func (s *scene) pause(ctx context.Context, tick <-chan time.Time) error {
+	select {
+	case <-tick:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case c := <-s.gone:
+		return errors.Join(fmt.Errorf("the measured overdue %s has ended", c.name), s.complaint())
+	}
+}
+
+// settled reports whether nothing is left to wait for: no companion, no message beside those that live, and no dead letter
+// without its notification.
+func (s *scene) settled(ctx context.Context, monitor *child, live int) (bool, error) {
+	queues, err := s.broker.counts(ctx)
+	if err != nil {
+		return false, err
+	}
+	work, companions := queues[workQueue], queues[monitorQueue]
+	return work.Active+work.Deferred+work.Scheduled <= live && len(monitor.notified()) >= work.DeadLetter && companions.Active+companions.Scheduled == 0, nil
+}
+
+// samples are the metrics of all but the broker, added up.
+func (s *scene) samples(ctx context.Context) (map[string]float64, error) {
+	sum := map[string]float64{}
+	for _, c := range s.others {
+		one, err := c.metrics(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for name, v := range one {
+			sum[name] += v
+		}
+	}
+	return sum, nil
+}
+
+// processCPU is the processor time that a process has used, in seconds; 0 where the system does not tell. It costs the process
+// nothing, as asking for its metrics does.
+func processCPU(pid int) float64 {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	ticks := 0.0
+	if fields := strings.Fields(rest); len(fields) > 12 {
+		for _, f := range fields[11:13] { // in user mode, in system mode
+			n, _ := strconv.ParseFloat(f, 64) // the kernel writes numbers
+			ticks += n
+		}
+	}
+	const perSecond = 100 // USER_HZ, on every architecture that Go runs on
+	return ticks / perSecond
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// A way is how a message gets to the broker.
+type way struct {
+	name, what string
+	companions string // of the sidecar that it passes; "": it passes none
+	queue      string
+	target     float64 // the least part of HAProxy's rate
+}
+
+var (
+	wayDirect      = way{"direct", "straight to the broker", "", plainQueue, 0}
+	wayHAProxy     = way{"haproxy", "through HAProxy in TCP mode", "", plainQueue, 0}
+	wayUnmonitored = way{"unmonitored", "unmonitored sends", "each", plainQueue, 1}
+	wayEach        = way{"each", "monitored sends, companions: each", "each", workQueue, 0.95}
+	waySlot        = way{"slot", "monitored sends, companions: slot", "slot", workQueue, 0.95}
+)
+
+// Send measures sends through the sidecar against sends straight to the broker and through
+// HAProxy, where that is installed.
+type Send struct {
+	Rounds  int
+	Span    time.Duration // of each way in a round
+	Payload int           // bytes
+	Clients []string      // some of ClientKinds
+}
+
+// SendResult is the result of Send.
+type SendResult struct {
+	Head
+	Rounds       int         `json:"rounds"`
+	SpanMs       int64       `json:"spanMs"`
+	PayloadBytes int         `json:"payloadBytes"`
+	HAProxy      *string     `json:"haproxy"` // its version; null: not installed, and its way is left out
+	Lines        []*sendLine `json:"lines"`
+}
+
+// sendLine is one kind of client on one way: the medians of its rounds.
+type sendLine struct {
+	Clients           string     `json:"clients"`
+	Way               string     `json:"way"`
+	MessagesPerSecond float64    `json:"messagesPerSecond"`
+	Ratio             float64    `json:"ratio"`       // of messages per second to those of direct in the same round
+	RatioSpread       [2]float64 `json:"ratioSpread"` // the lowest and the highest of the rounds
+	// Cost is the processor time that a message takes all processes together when it is sent
+	// directly ÷ the same on this way. That is the ratio that there would be if the processors
+	// were the only bound. On a busy machine two processes get more of them than one, and the
+	// ratio of rates flatters the sidecar.
+	Cost          float64 `json:"cost"`
+	ClientMicros  float64 `json:"clientMicros"`  // of processor time for a message
+	SidecarMicros float64 `json:"sidecarMicros"` // or HAProxy's
+	BrokerMicros  float64 `json:"brokerMicros"`
+	// The same ratios, to HAProxy in TCP mode; null where it is not installed.
+	HAProxyRatio       *float64    `json:"haproxyRatio"`
+	HAProxyRatioSpread *[2]float64 `json:"haproxyRatioSpread"`
+	HAProxyCost        *float64    `json:"haproxyCost"`
+
+	way             way
+	direct, haproxy comparison
+}
+
+// A comparison is a way against another one.
+type comparison struct {
+	ratios []float64 // of messages per second, in each round
+	cost   float64   // processor time of a message on the other way ÷ on this one; 0: unknown
+}
+
+// Name is that of the command.
+func (*Send) Name() string { return "send" }
+
+// Measure measures one kind of client after the other.
+func (plan *Send) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
+	r := &SendResult{Head: p.head(), Rounds: plan.Rounds, SpanMs: plan.Span.Milliseconds(), PayloadBytes: plan.Payload}
+	version, err := haproxyVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ways := []way{wayDirect}
+	if version != "" {
+		r.HAProxy = &version
+		ways = append(ways, wayHAProxy)
+	}
+	ways = append(ways, wayUnmonitored, wayEach, waySlot)
+	for _, k := range clientKinds {
+		if slices.Contains(plan.Clients, k.name) {
+			lines, err := plan.measure(ctx, p, k, ways, progress)
+			if err != nil {
+				return nil, err
+			}
+			r.Lines = append(r.Lines, lines...)
+		}
+	}
+	return r, nil
+}
+
+// measure measures one kind of client on all ways, in turns.
+func (plan *Send) measure(ctx context.Context, p *Program, k clientKind, ways []way, progress func(string)) ([]*sendLine, error) {
+	rounds := map[string][]sendRound{} // by way
+	for i := range plan.Rounds {
+		progress(fmt.Sprintf("%s, round %d of %d", k.name, i+1, plan.Rounds))
+		round, err := plan.round(ctx, p, k, ways, i)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.name, err)
+		}
+		for j, m := range round {
+			rounds[ways[j].name] = append(rounds[ways[j].name], m)
+		}
+	}
+	lines := make([]*sendLine, len(ways))
+	for i, w := range ways {
+		lines[i] = newSendLine(k, w, rounds)
+	}
+	return lines, nil
+}
+
+// newSendLine takes the medians of the rounds of a way, and compares it with others.
+func newSendLine(k clientKind, w way, byWay map[string][]sendRound) *sendLine {
+	rounds := byWay[w.name]
+	l := &sendLine{
+		Clients: k.name, Way: w.name, way: w,
+		MessagesPerSecond: medianOfRounds(rounds, func(m sendRound) float64 { return m.rate }),
+		ClientMicros:      medianOfRounds(rounds, func(m sendRound) float64 { return m.client }),
+		SidecarMicros:     medianOfRounds(rounds, func(m sendRound) float64 { return m.sidecar }),
+		BrokerMicros:      medianOfRounds(rounds, func(m sendRound) float64 { return m.broker }),
+	}
+	l.direct = compare(rounds, byWay[wayDirect.name])
+	l.Ratio, l.RatioSpread[0], l.RatioSpread[1] = medianOf(l.direct.ratios)
+	l.Cost = l.direct.cost
+	if others := byWay[wayHAProxy.name]; others != nil {
+		l.haproxy = compare(rounds, others)
+		median, lowest, highest := medianOf(l.haproxy.ratios)
+		l.HAProxyRatio, l.HAProxyRatioSpread, l.HAProxyCost = &median, &[2]float64{lowest, highest}, &l.haproxy.cost
+	}
+	return l
+}
+
+func compare(rounds, others []sendRound) (c comparison) {
+	for i, m := range rounds {
+		c.ratios = append(c.ratios, m.rate/others[i].rate)
+	}
+	if cost := medianOfRounds(rounds, sendRound.cpu); cost > 0 {
+		c.cost = rounded(medianOfRounds(others, sendRound.cpu) / cost)
+	}
+	return c
+}
+
+func medianOfRounds(all []sendRound, f func(sendRound) float64) float64 {
+	values := make([]float64, len(all))
+	for i, m := range all {
+		values[i] = f(m)
+	}
+	m, _, _ := medianOf(values)
+	return m
+}
+
+// Figures are the ratios. The targets are against HAProxy, which relays as the sidecar does. REST
+// has none: the sidecar reads each of its requests, which HAProxy passes on.
+func (r *SendResult) Figures() (all []Figure) {
+	for _, l := range r.Lines {
+		if l.Way == wayDirect.name {
+			continue
+		}
+		name, about := "send."+l.Clients+"."+l.Way, l.way.what+" ÷ %s, "+l.Clients
+		direct := Figure{Name: name, What: fmt.Sprintf(about, "direct")}.among(l.direct.ratios)
+		cost := Figure{Name: name + ".cost", What: "… for the same processor time", Value: l.Cost}
+		if l.HAProxyRatio == nil || l.Way == wayHAProxy.name {
+			all = append(all, direct, cost)
+			continue
+		}
+		f := Figure{Name: name + ".haproxy", What: fmt.Sprintf(about, "HAProxy")}.among(l.haproxy.ratios)
+		if l.Clients != kindREST {
+			f = f.atLeast(l.way.target)
+		}
+		direct.What, cost.What = "… ÷ direct", "… ÷ direct, for the same processor time"
+		all = append(all, f, Figure{Name: f.Name + ".cost", What: "… for the same processor time", Value: *l.HAProxyCost}, direct, cost)
+	}
+	return all
+}
+
+// WriteTable writes a row for each kind of client and way.
+func (r *SendResult) WriteTable(w io.Writer) error {
+	rows := [][]string{{
+		"", "messages/s", "÷ HAProxy", "lowest", "highest", "CPU", "÷ direct", "lowest", "highest", "CPU",
+		"client µs", "sidecar µs", "broker µs",
+	}}
+	clients := ""
+	for _, l := range r.Lines {
+		if l.Clients != clients {
+			clients = l.Clients
+			rows = append(rows, append([]string{clients}, make([]string, len(rows[0])-1)...))
+		}
+		row := []string{"  " + l.Way, fmt.Sprintf("%.0f", l.MessagesPerSecond), "–", "–", "–", "–"}
+		if l.HAProxyRatio != nil {
+			for i, v := range []float64{*l.HAProxyRatio, l.HAProxyRatioSpread[0], l.HAProxyRatioSpread[1], *l.HAProxyCost} {
+				row[2+i] = fmt.Sprintf("%.2f", v)
+			}
+		}
+		for _, v := range []float64{l.Ratio, l.RatioSpread[0], l.RatioSpread[1], l.Cost, l.ClientMicros, l.SidecarMicros, l.BrokerMicros} {
+			row = append(row, fmt.Sprintf("%.2f", v))
+		}
+		rows = append(rows, row)
+	}
+	against := haproxyHint
+	if r.HAProxy != nil {
+		against = "HAProxy " + *r.HAProxy
+	}
+	return writeText(w, fmt.Sprintf("%d rounds of %d ms for each way, payloads of %d bytes, %s\n%s\n\n%s\n%s",
+		r.Rounds, r.SpanMs, r.PayloadBytes, r.where(), against, tableOf(rows), tableOfFigures(r.Figures())))
+}
+
+// Verdict is nil: slow sends break no promise.
+func (r *SendResult) Verdict() error { return nil }

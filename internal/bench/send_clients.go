@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/httpclient"
+)
+
+// parallelSenders is how many clients send side by side.
+const parallelSenders = 16
+
+// A sender sends, again and again; it returns how many messages that was.
+type sender func(ctx context.Context) (int, error)
+
+// A clientKind is one kind of client. It opens its clients to a queue at an address.
+type clientKind struct {
+	name string
+	open func(ctx context.Context, address, queue string, payload int) (senders []sender, shut func(), err error)
+}
+
+// Names of the kinds of clients.
+const (
+	kindBatches = "batches"
+	kindSingle  = "single"
+	kindOne     = "one"
+	kindSpread  = "spread"
+	kindREST    = "rest"
+)
+
+var clientKinds = []clientKind{
+	{kindBatches, openSDK(parallelSenders, 1, true)},
+	{kindSingle, openSDK(parallelSenders, 1, false)},
+	{kindOne, openSDK(1, 1, false)},
+	{kindSpread, openSDK(parallelSenders, parallelSenders, false)},
+	{kindREST, openREST},
+}
+
+// ClientKinds are the names of all kinds of clients.
+func ClientKinds() (names []string) {
+	for _, k := range clientKinds {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// openSDK has n senders of the Go SDK on so many connections.
+func openSDK(n, connections int, batches bool) func(context.Context, string, string, int) ([]sender, func(), error) {
+	return func(ctx context.Context, address, queue string, payload int) ([]sender, func(), error) {
+		return openSenders(ctx, address, queue, payload, n, connections, batches)
+	}
+}
+
+// openSenders has n such senders. Every message lives for an hour, which is its deadline where it
+// is monitored, and has no message-id, as the SDK sends it: the proxy has to make one for it.
+func openSenders(ctx context.Context, address, queue string, payload, n, connections int, batches bool) ([]sender, func(), error) {
+	links, shut, err := openSDKSenders(ctx, address, queue, n, connections)
+	if err != nil {
+		return nil, nil, err
+	}
+	body, hour := bytes.Repeat([]byte("x"), payload), time.Hour
+	message := func(int) *azservicebus.Message { return &azservicebus.Message{Body: body, TimeToLive: &hour} }
+	senders := make([]sender, len(links))
+	for i, s := range links {
+		senders[i] = func(ctx context.Context) (int, error) { return 1, s.SendMessage(ctx, message(0), nil) }
+		if batches { // each is made anew, because a sender has to encode its messages
+			senders[i] = func(ctx context.Context) (int, error) { return batchSize, sendBatches(ctx, s, 0, batchSize, message) }
+		}
+	}
+	return senders, shut, nil
+}
+
+// openREST has HTTP clients that post the same message.
+func openREST(_ context.Context, address, queue string, payload int) ([]sender, func(), error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: parallelSenders}
+	client := httpclient.New(transport, time.Minute)
+	url, body := "http://"+address+"/"+queue+"/messages", bytes.Repeat([]byte("x"), payload)
+	send := func(ctx context.Context) (int, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+		if err != nil {
+			return 0, err
+		}
+		req.Header.Set("BrokerProperties", `{"TimeToLive":3600}`)
+		resp, err := client.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		_ = resp.Body.Close() // read
+		if err == nil && resp.StatusCode != http.StatusCreated {
+			err = fmt.Errorf("post a message: %s: %.60q", resp.Status, answer)
+		}
+		return 1, err
+	}
+	senders := make([]sender, parallelSenders)
+	for i := range senders {
+		senders[i] = send
+	}
+	return senders, transport.CloseIdleConnections, nil
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// sendRound is what was measured on one way in one round.
+type sendRound struct {
+	rate                    float64 // messages per second
+	client, sidecar, broker float64 // microseconds of processor time per message
+}
+
+// cpu is what a message costs all processes together.
+func (m sendRound) cpu() float64 { return m.client + m.sidecar + m.broker }
+
+// A lane is the clients of one way in a round, and what they have done so far.
+type lane struct {
+	between int // process id of sidecar or HAProxy; 0: none
+	senders []sender
+
+	sent int
+	took time.Duration
+	cpu  [3]float64 // of client, sidecar and broker, in seconds
+}
+
+// used is the processor time of client, sidecar and broker.
+func (l *lane) used(broker *child) [3]float64 {
+	used := [3]float64{processCPU(os.Getpid()), 0, processCPU(broker.cmd.Process.Pid)}
+	if l.between != 0 {
+		used[1] = processCPU(l.between)
+	}
+	return used
+}
+
+// slice has the clients send for a while.
+func (l *lane) slice(ctx context.Context, broker *child, span time.Duration) error {
+	before, began := l.used(broker), time.Now()
+	n, err := together(ctx, l.senders, span)
+	l.sent += n
+	l.took += time.Since(began)
+	for i, after := range l.used(broker) {
+		l.cpu[i] += after - before[i]
+	}
+	return err
+}
+
+// result is what the slices have come to.
+func (l *lane) result() sendRound {
+	each := func(seconds float64) float64 { return rounded(seconds * 1e6 / float64(l.sent)) }
+	return sendRound{rate: rounded(float64(l.sent) / l.took.Seconds()), client: each(l.cpu[0]), sidecar: each(l.cpu[1]), broker: each(l.cpu[2])}
+}
+
+// slicesPerRound is in how many pieces a round cuts the span of each way. The ways take turns with them, so that what else the
+// machine does at a time hits all of them.
+const slicesPerRound = 5
+
+// round measures all ways once, before one broker.
+func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []way, turn int) (_ []sendRound, err error) {
+	sc, err := setScene(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, sc.stop()) }()
+	lanes := make([]*lane, len(ways))
+	for i, w := range ways {
+		address, between, err := sc.open(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		senders, shut, err := k.open(ctx, address, w.queue, plan.Payload)
+		if err != nil {
+			return nil, errors.Join(err, sc.complaint())
+		}
+		defer shut()
+		if _, err := together(ctx, senders, plan.Span/slicesPerRound); err != nil { // warms all up
+			return nil, errors.Join(err, sc.complaint())
+		}
+		lanes[i] = &lane{between: between, senders: senders}
+	}
+	for i := range slicesPerRound {
+		for j := range lanes {
+			at := (turn + i + j) % len(lanes) // who is first differs
+			if err := lanes[at].slice(ctx, sc.broker, plan.Span/slicesPerRound); err != nil {
+				return nil, errors.Join(fmt.Errorf("%s: %w", ways[at].name, err), sc.complaint())
+			}
+		}
+	}
+	rounds := make([]sendRound, len(lanes))
+	for i, l := range lanes {
+		rounds[i] = l.result()
+	}
+	return rounds, nil
+}
+
+// open starts what a way passes, unless it runs already. It returns the address where clients
+// connect to, and the id of the process between them and the broker, 0 if there is none.
+func (s *scene) open(ctx context.Context, w way) (address string, between int, err error) {
+	switch {
+	case w.name == wayHAProxy.name:
+		if s.haproxy, err = startHAProxy(s.broker.broker); err != nil {
+			return "", 0, err
+		}
+		return s.haproxy.address, s.haproxy.pid, nil
+	case w.companions != "":
+		c, err := s.sidecar(ctx, s.broker.broker, w.companions)
+		if err != nil {
+			return "", 0, err
+		}
+		return c.amqp, c.cmd.Process.Pid, nil
+	}
+	return s.broker.broker, 0, nil
+}
+
+// together has the senders send side by side for a span, once at least, and counts what they have done.
+func together(ctx context.Context, senders []sender, span time.Duration) (int, error) {
+	var n atomic.Int64
+	var failed atomic.Bool
+	var wg sync.WaitGroup
+	errs := make([]error, len(senders))
+	began := time.Now()
+	for i, send := range senders {
+		wg.Go(func() {
+			for more := true; more && !failed.Load(); more = time.Since(began) < span {
+				k, err := send(ctx)
+				if err != nil {
+					failed.Store(true)
+					errs[i] = fmt.Errorf("send: %w", err)
+					return
+				}
+				n.Add(int64(k))
+			}
+		})
+	}
+	wg.Wait()
+	return int(n.Load()), errors.Join(errs...)
+}

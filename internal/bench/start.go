@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+)
+
+// Start measures how long a start takes.
+type Start struct{ Starts int }
+
+// StartResult is the result of Start.
+type StartResult struct {
+	Head
+	ReadyMs []float64 `json:"readyMs"` // of each start, from the start of the process until GET /readyz says yes
+}
+
+// Name is that of the command.
+func (*Start) Name() string { return "start" }
+
+// Measure starts overdue run again and again.
+func (plan *Start) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
+	r := &StartResult{Head: p.head()}
+	for i := range plan.Starts {
+		progress(fmt.Sprintf("%d of %d", i+1, plan.Starts))
+		c, err := startChild(ctx, p, "run", nil)
+		if err != nil {
+			return nil, err
+		}
+		r.ReadyMs = append(r.ReadyMs, inMilliseconds(c.ready))
+		if err := c.stop(); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Figures has the median.
+func (r *StartResult) Figures() []Figure {
+	return []Figure{Figure{Name: "start", What: "start to ready, embedded broker included", Unit: "ms"}.among(r.ReadyMs).atMost(100)}
+}
+
+// WriteTable writes the figures.
+func (r *StartResult) WriteTable(w io.Writer) error {
+	return writeText(w, fmt.Sprintf("%d starts, %s\n\n%s", len(r.ReadyMs), r.where(), tableOfFigures(r.Figures())))
+}
+
+// Verdict is nil: a slow start breaks no promise.
+func (r *StartResult) Verdict() error { return nil }
