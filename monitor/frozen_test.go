@@ -4,6 +4,7 @@ package monitor_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,9 +43,7 @@ func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 					}
 					s.send(workQueue, "overdue", "", "Overdue-Within", `"2s"`)
 					due := time.Now().Add(2 * time.Second)
-					for i := range behind {
-						s.send(workQueue, fmt.Sprint("behind-", i), ttl(time.Hour))
-					}
+					s.sendLives(workQueue, slices.Repeat([]time.Duration{time.Hour}, behind))
 					if c.held {
 						s.holdFirst(c.before + 1)
 					}

@@ -18,11 +18,10 @@ import (
 // What a few overdue messages cost does not grow with the queue in which they stand: a million live ones are not read.
 func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 	const batch = 1000
-	live := sized(1_000_000, 100_000)
 	for _, c := range []struct {
-		overdue int
-		most    float64 // operations, in all
-	}{{10, 100}, {1000, 3000}} {
+		overdue, live int
+		most          float64 // operations, in all
+	}{{10, sized(200_000, 50_000), 100}, {1000, sized(1_000_000, 100_000), 3000}} {
 		t.Run(fmt.Sprint(c.overdue), func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.measure()
@@ -31,14 +30,14 @@ func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 				filler := slices.Repeat([]queue.Message{{Body: patterns["live"], MessageID: "live", TTL: time.Hour}}, batch)
 				due := time.Now().Add(time.Minute)
 				var refs []scheduler.Reference
-				for i := range live {
+				for i := range c.live {
 					if i%batch == 0 {
 						if _, err := q.Send(filler...); err != nil {
 							s.Fatal(err)
 						}
 						time.Sleep(5 * time.Millisecond)
 					}
-					if i%(live/c.overdue) == 0 {
+					if i%(c.live/c.overdue) == 0 {
 						now, id := time.Now(), fmt.Sprintf("overdue-%06d", len(refs))
 						body := []byte(strings.Replace(string(patterns["overdue"]), "overdue-000000", id, 1))
 						if _, err := q.Send(queue.Message{Body: body, MessageID: id, TTL: due.Sub(now)}); err != nil {
@@ -57,8 +56,8 @@ func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 				if told := s.hook.subjects(); len(told) != c.overdue || len(slices.Compact(told)) != c.overdue {
 					s.Errorf("%d events, want one for each of %d messages", len(told), c.overdue)
 				}
-				if n := q.Counts(); n.Active != live || n.DeadLetter != c.overdue {
-					s.Errorf("%d live messages and %d dead letters, want %d and %d", n.Active, n.DeadLetter, live, c.overdue)
+				if n := q.Counts(); n.Active != c.live || n.DeadLetter != c.overdue {
+					s.Errorf("%d live messages and %d dead letters, want %d and %d", n.Active, n.DeadLetter, c.live, c.overdue)
 				}
 				for _, lag := range s.lags(workQueue) {
 					if lag > 100*time.Millisecond {
@@ -67,7 +66,7 @@ func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 					}
 				}
 				ops := float64(s.written.Load()) + s.operations("")
-				s.Logf("%d overdue among %d: %.0f operations, %.0f of them peeks", c.overdue, live, ops, s.operations("peek"))
+				s.Logf("%d overdue among %d: %.0f operations, %.0f of them peeks", c.overdue, c.live, ops, s.operations("peek"))
 				if ops > c.most {
 					s.Errorf("%.0f operations, want at most %.0f", ops, c.most)
 				}

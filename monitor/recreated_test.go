@@ -14,10 +14,12 @@ import (
 // again, and nothing that was known of the first ones may hide the new messages. Those that died with the old queue are
 // told of nowhere.
 func TestDeadlinesOfAQueueThatIsMadeAnew(t *testing.T) {
+	turn := 0
 	for _, slots := range []bool{true, false} {
 		for _, blind := range []bool{false, true} {
+			turn++
 			t.Run(fmt.Sprintf("slots %v, blind %v", slots, blind), func(t *testing.T) {
-				inModes(t, func(s *scene, c *broker.Config) {
+				inModeOfTurn(t, turn, func(s *scene, c *broker.Config) {
 					s.slots, s.blind = slots, blind
 					c.Queues[0].MaxDeliveryCount = 1000
 				}, func(s *scene) {

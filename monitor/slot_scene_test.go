@@ -33,7 +33,7 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 0))
 				s.measure()
 				s.startMonitor()
-				n := sized(300, 120)
+				n := sized(200, 120)
 				lives := []time.Duration{900 * time.Millisecond, 2 * time.Second, 2015 * time.Millisecond, 7 * time.Second}
 				due := map[string]time.Time{}
 				done := make(chan map[string]bool)

@@ -32,6 +32,7 @@ func (s *scene) sendWithoutIDs(entity string, n int, change func(i int, m *azser
 func TestBatchesWithoutRoomForIDs(t *testing.T) {
 	const n, within = 25, 3 * time.Second
 	end := broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true}
+	turn := 0
 	for _, kind := range []struct {
 		name  string
 		make  func(*scene, *broker.Config)
@@ -71,8 +72,9 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 			if kind.name != "queue" && stated != "ttl" && (stated != "within" || kind.name != "sessions" && kind.name != "forwards its dead letters") {
 				continue
 			}
+			turn++
 			t.Run(kind.name+", by "+stated, func(t *testing.T) {
-				inModes(t, func(s *scene, c *broker.Config) {
+				inModeOfTurn(t, turn, func(s *scene, c *broker.Config) {
 					if kind.make != nil {
 						kind.make(s, c)
 					}
