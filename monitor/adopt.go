@@ -64,7 +64,7 @@ func howStated(m *link.Message, s Settings) string {
 	return "default"
 }
 
-// adoptAll gives companions to the messages of a page of one path. Those that a endpoint of this process has given one to
+// adoptAll gives companions to the messages of a page of one path. Those that an endpoint of this process has given one to
 // are left to it.
 func (s *adoptPass) adoptAll(page []*link.Message) (late, ahead []scheduler.Reference) {
 	now := s.w.latest()

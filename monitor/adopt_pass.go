@@ -23,7 +23,7 @@ const (
 	maxAdoptPages = 20
 	maxAdoptTime  = 15 * time.Second
 	adoptRest     = time.Second
-	// adoptMinAge is how old a message has to be: numbers need not be seen in their order at once, and a endpoint may be about to
+	// adoptMinAge is how old a message has to be: numbers need not be seen in their order at once, and an endpoint may be about to
 	// give it a companion.
 	adoptMinAge = time.Second
 	// maxAdoptedPaths bounds the subscriptions of a topic that are looked through: where each was left is part of the note.

@@ -14,7 +14,7 @@ import (
 	"overdue/monitor"
 )
 
-// adopts has these entities looked through every two seconds.
+// adopts has these entities checked through every two seconds.
 func adopts(names ...string) func(*scene, *broker.Config) {
 	return func(s *scene, _ *broker.Config) {
 		for _, name := range names {
@@ -23,18 +23,18 @@ func adopts(names ...string) func(*scene, *broker.Config) {
 	}
 }
 
-// past sends a message past all doors. An id of "" is left out.
-func (s *scene) past(to, id string, m azservicebus.Message) {
+// past sends a message past all endpoints. An id of "" is left out.
+func (s *scene) sendDirectly(to, id string, m azservicebus.Message) {
 	s.Helper()
-	sender := s.around[to]
+	sender := s.direct[to]
 	if sender == nil {
 		var err error
 		sender, err = s.client.NewSender(to, nil)
 		s.must(err)
-		if s.around == nil {
-			s.around = map[string]*azservicebus.Sender{}
+		if s.direct == nil {
+			s.direct = map[string]*azservicebus.Sender{}
 		}
-		s.around[to] = sender
+		s.direct[to] = sender
 	}
 	if id != "" {
 		m.MessageID = &id
@@ -49,7 +49,7 @@ func states(name string, d time.Duration) azservicebus.Message {
 	return azservicebus.Message{ApplicationProperties: map[string]any{name: d.String()}}
 }
 
-// adopted is how many messages were given a companion by sweeps.
+// adopted is how many messages were given a companion by adopt passes.
 func (s *scene) adopted() (n float64) {
 	s.Helper()
 	for _, registry := range s.metrics {
@@ -66,8 +66,8 @@ func (s *scene) adopted() (n float64) {
 	return n
 }
 
-// swept waits until the monitor queue holds nothing but the note of the next sweep of each entity.
-func (s *scene) swept(within time.Duration) {
+// swept waits until the monitor queue holds nothing but the note of the next adopt pass of each entity.
+func (s *scene) adoptPassed(within time.Duration) {
 	s.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
 		c := s.companionsKept()
@@ -85,16 +85,16 @@ func TestMessagesThatCameThroughNoDoor(t *testing.T) {
 		s.measure()
 		stop := s.startMonitor()
 		time.Sleep(10 * time.Second)
-		s.past(workQueue, "done", lives(8*time.Second))
-		s.past(workQueue, "ttl", lives(8*time.Second))
-		s.past(workQueue, "within", states("overdue-within", 9*time.Second))
-		s.past(workQueue, "complete", states("overdue-complete-within", 8*time.Second))
-		s.past(workQueue, "for ever", azservicebus.Message{})
+		s.sendDirectly(workQueue, "done", lives(8*time.Second))
+		s.sendDirectly(workQueue, "ttl", lives(8*time.Second))
+		s.sendDirectly(workQueue, "within", states("overdue-within", 9*time.Second))
+		s.sendDirectly(workQueue, "complete", states("overdue-complete-within", 8*time.Second))
+		s.sendDirectly(workQueue, "for ever", azservicebus.Message{})
 		for range 3 {
-			s.past(workQueue, "", lives(8*time.Second))
+			s.sendDirectly(workQueue, "", lives(8*time.Second))
 		}
 		for range 3 {
-			s.past(workQueue, "twice", lives(8*time.Second))
+			s.sendDirectly(workQueue, "twice", lives(8*time.Second))
 		}
 		time.Sleep(4 * time.Second)
 		stop()
@@ -115,7 +115,7 @@ func TestMessagesThatCameThroughNoDoor(t *testing.T) {
 			t.Errorf("%d events are expected, want 9: three of messages that were sent without names", len(want))
 		}
 		s.wantEvents(want...)
-		s.swept(time.Second)
+		s.adoptPassed(time.Second)
 		if got := len(s.waiting(workQueue)); got != 2 {
 			t.Errorf("%d messages wait, want the one without a deadline and the one that only had to be completed", got)
 		}
@@ -126,7 +126,7 @@ func TestMessagesThatCameThroughNoDoor(t *testing.T) {
 	})
 }
 
-// What was late before anybody looked is expired with the first sweep, however much it is, and read once.
+// What was late before anybody checked is expired with the first adopt pass, however much it is, and read once.
 func TestBacklogIsAdopted(t *testing.T) {
 	inModes(t, adopts(workQueue), func(s *scene) {
 		s.measure()
@@ -149,12 +149,12 @@ func TestBacklogIsAdopted(t *testing.T) {
 		if got := len(s.lags(workQueue)); got != 300 {
 			t.Errorf("%d messages are dead letters, want 300", got)
 		}
-		// What a broker has expired by itself before anybody looked is a dead letter, and was on no queue to be found.
+		// What a broker has expired by itself before anybody checked is a dead letter, and was on no queue to be found.
 		found := 600
 		if s.expiry == queue.Eager {
 			found = 300
 		}
-		if got := len(s.hook.told()); got != found-300 {
+		if got := len(s.hook.notified()); got != found-300 {
 			t.Errorf("%d events, want %d", got, found-300)
 		}
 		if got := s.adopted(); got != float64(found) {
@@ -180,11 +180,11 @@ func TestSweepsOfSessionsAndSubscriptions(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		m, id := lives(6*time.Second), "s"
 		m.SessionID = &id
-		s.past(topic, "copy", m)
-		s.past(workQueue, "alone", m)
+		s.sendDirectly(topic, "copy", m)
+		s.sendDirectly(workQueue, "alone", m)
 		time.Sleep(8 * time.Second)
 		s.wantEvents("missed alone", "missed copy of a", "missed copy of sessions")
-		s.swept(time.Second)
+		s.adoptPassed(time.Second)
 	})
 }
 
@@ -200,7 +200,7 @@ func TestMonitorsThatAdoptSideBySide(t *testing.T) {
 		send := func(n int) {
 			for range n {
 				id := fmt.Sprintf("m-%03d", len(want))
-				s.past(workQueue, id, lives(6*time.Second))
+				s.sendDirectly(workQueue, id, lives(6*time.Second))
 				want = append(want, "missed "+id)
 				time.Sleep(300 * time.Millisecond)
 			}
@@ -210,7 +210,7 @@ func TestMonitorsThatAdoptSideBySide(t *testing.T) {
 		send(20)
 		time.Sleep(10 * time.Second)
 		s.wantEvents(want...)
-		s.swept(time.Second)
+		s.adoptPassed(time.Second)
 		if got := s.adopted(); got != 40 {
 			t.Errorf("%v messages were adopted, want 40: each once", got)
 		}
@@ -222,8 +222,8 @@ func TestQueueThatIsDeletedWhenIdleIsNotAdopted(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
-		s.past(workQueue, "m", lives(8*time.Second))
-		s.must(s.around[workQueue].Close(s.Context()))
+		s.sendDirectly(workQueue, "m", lives(8*time.Second))
+		s.must(s.direct[workQueue].Close(s.Context()))
 		time.Sleep(4 * time.Minute)
 		if got := s.adopted(); got != 0 {
 			t.Errorf("%v messages were adopted, want none", got)
@@ -232,17 +232,17 @@ func TestQueueThatIsDeletedWhenIdleIsNotAdopted(t *testing.T) {
 		if _, ok := s.ns.Broker.Queue(workQueue); ok {
 			t.Error("the queue is there after five minutes without use")
 		}
-		s.swept(time.Second)
+		s.adoptPassed(time.Second)
 	}, adopts(workQueue), func(_ *scene, c *broker.Config) { c.Queues[0].AutoDeleteOnIdle = 5 * time.Minute })
 }
 
-// The numbers of a queue that is made anew begin anew.
+// The numbers of a queue that is recreated begin again.
 func TestAdoptionOfAQueueThatIsMadeAnew(t *testing.T) {
 	inModes(t, adopts(workQueue), func(s *scene) {
 		s.measure()
 		s.startMonitor()
 		for i := range 10 {
-			s.past(workQueue, fmt.Sprint("old-", i), lives(time.Hour))
+			s.sendDirectly(workQueue, fmt.Sprint("old-", i), lives(time.Hour))
 		}
 		time.Sleep(6 * time.Second)
 		ns := s.ns.Broker.Default()
@@ -251,14 +251,14 @@ func TestAdoptionOfAQueueThatIsMadeAnew(t *testing.T) {
 		s.must(ns.DeleteQueue(workQueue))
 		_, err = ns.CreateQueue(info.Config)
 		s.must(err)
-		delete(s.around, workQueue) // its link is gone with its queue
-		s.past(workQueue, "new", lives(8*time.Second))
+		delete(s.direct, workQueue) // its link is gone with its queue
+		s.sendDirectly(workQueue, "new", lives(8*time.Second))
 		time.Sleep(10 * time.Second)
 		s.wantEvents("missed new")
 	})
 }
 
-// A note that cannot be read goes where an operator finds it, and costs nobody a sweep.
+// A note that cannot be read goes where an operator finds it, and costs nobody a adopt pass.
 func TestNoteOfASweepThatCannotBeRead(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
@@ -270,7 +270,7 @@ func TestNoteOfASweepThatCannotBeRead(t *testing.T) {
 			s.must(sender.SendMessage(s.Context(), &azservicebus.Message{Body: []byte(body), ContentType: &kind}, nil))
 			s.must(sender.Close(s.Context()))
 		}
-		s.past(workQueue, "m", lives(8*time.Second))
+		s.sendDirectly(workQueue, "m", lives(8*time.Second))
 		time.Sleep(10 * time.Second)
 		s.wantEvents("missed m")
 		for _, m := range s.dead(monitorQueue) {

@@ -21,7 +21,7 @@ import (
 
 // Consumers do whatever they can with messages whose deadlines come meanwhile: complete them in time or late, give them
 // back, set them aside, dead-letter them, let their locks lapse. Whatever they do, and in whatever kind of entity: what
-// somebody has settled is not told, all else is dead-lettered, never early, and told once, and nothing is left.
+// somebody has settled is not notified, all else is dead-lettered, never early, and notified once, and nothing is left.
 func TestWhateverConsumersDo(t *testing.T) {
 	end := broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true, LockDuration: 5 * time.Second}
 	turn := 0
@@ -103,9 +103,9 @@ func anyConsumers(s *scene, to string, places []place, named bool) {
 	}
 	consumers.Wait()
 	time.Sleep(5 * time.Minute)
-	told := map[string]int{}
-	for _, e := range s.hook.told() {
-		told[e.Data.Subscription+" "+e.Subject]++
+	notified := map[string]int{}
+	for _, e := range s.hook.notified() {
+		notified[e.Data.Subscription+" "+e.Subject]++
 	}
 	for i, p := range places {
 		if left := len(s.waiting(p.path)); left != 0 {
@@ -139,12 +139,12 @@ func anyConsumers(s *scene, to string, places []place, named bool) {
 			}
 		}
 		for id := range ids {
-			events := told[p.subscription+" "+id]
+			events := notified[p.subscription+" "+id]
 			switch {
 			case settled[i].ids[id] && (expired[id] || events != 0):
-				s.Errorf("%s: %s was settled; expired %v, told %d times", p.path, id, expired[id], events)
+				s.Errorf("%s: %s was settled; expired %v, notified %d times", p.path, id, expired[id], events)
 			case !settled[i].ids[id] && (!expired[id] || events != 1):
-				s.Errorf("%s: %s was not settled; expired %v, told %d times", p.path, id, expired[id], events)
+				s.Errorf("%s: %s was not settled; expired %v, notified %d times", p.path, id, expired[id], events)
 			}
 		}
 		s.Logf("%s: %d settled, %d expired", p.path, len(settled[i].ids), len(expired))

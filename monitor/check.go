@@ -4,21 +4,129 @@ package monitor
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"overdue/internal/servicebus/link"
+
+	"go.uber.org/zap"
 )
 
-// windowMargin MUST NOT be less than the scheduler's takeWindow: decision 0010. It widens the window in which a message is looked for, since the nodes of a
-// broker need not agree to the millisecond.
+// windowMargin widens the window in which a message is searched for, since the clocks of broker
+// nodes may differ. It MUST NOT be less than takeWindow of the scheduler, see decision 0010.
 const windowMargin = 250 * time.Millisecond
 
-// stampPrecision is what an AMQP timestamp is cut to: the instant itself may be later by that.
+// stampPrecision is the unit of AMQP timestamps. The instant itself may be later by up to that.
 const stampPrecision = time.Millisecond
 
-// check looks, judges, expires and checks again, for all the watches given, so that
-// each has a verdict. When it returns an error none has, except for what was expired by hand:
-// that only has to be notified.
+// handleDue checks watches that are due, and hands each one on: to the notifier, to another check, or
+// to its end. nudged says that they have waited for a nudge.
+func (e *entity) handleDue(ctx context.Context, due []*watch, nudged bool) {
+	if due = e.skipSettled(ctx, due); len(due) == 0 {
+		return
+	}
+	at := e.w.latest() // a message that the check finds was there at this instant, or later
+	due, handed, err := e.checkDue(ctx, due, nudged)
+	if handed {
+		return
+	}
+	missing := entityMissing(err)
+	e.noteOutcome(ctx, missing, err, len(due))
+	e.handOn(ctx, due, at, missing, err)
+}
+
+// checkDue checks watches, or hands all of them to the nudger or the subscriptions. It returns those that
+// it has checked. Where deadlines are being missed, a nudge comes first, see nudge_first.go.
+func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (checked []*watch, handed bool, err error) {
+	err = e.describe(ctx, due)
+	mayNudge := err == nil && e.mayNudgeFirst()
+	e.nudgesFirst.Store(mayNudge && e.missesDeadlines())
+	if mayNudge && !nudged {
+		if e.nudgesFirst.Load() {
+			if due = e.awaitNudge(ctx, due); len(due) == 0 {
+				return nil, true, nil
+			}
+		} else if !slices.ContainsFunc(due, func(wt *watch) bool { return !wt.untried() }) {
+			e.work.limit(peekBudget)
+			defer e.work.limit(-1)
+		}
+	}
+	if err == nil {
+		due, err = e.searchSlots(ctx, due)
+	}
+	if err == nil && e.settings.topic {
+		e.spreadToSubscriptions(ctx, due)
+		return nil, true, nil
+	}
+	if err == nil {
+		due, err = e.collectMany(ctx, due)
+	}
+	if err == nil {
+		err = e.check(ctx, due)
+	}
+	switch {
+	case errors.Is(err, errTooManyPeeks):
+		e.suspect()
+		return e.awaitNudge(ctx, due), false, nil
+	case err == nil:
+		e.learnFromNudges(ctx, due)
+	}
+	return due, false, err
+}
+
+// noteOutcome records what the error of a check says of the connection and of the entity.
+func (e *entity) noteOutcome(ctx context.Context, missing bool, err error, messages int) {
+	e.w.outage.noteResult(e.w.log, err)
+	e.noteMissing(missing, err)
+	if missing {
+		e.forget("not-found")
+	}
+	if err != nil && !missing {
+		logFailed(e.log, "check failed", err, zap.Int("messages", messages))
+		e.work.close(ctx)
+		e.dead.close(ctx)
+		e.transfer.close(ctx)
+		e.deadTarget.close(ctx)
+	}
+}
+
+// handOn hands each watch on after a check. A check that failed has decided nothing and is repeated, but
+// missed deadlines that it found are notified.
+func (e *entity) handOn(ctx context.Context, due []*watch, at time.Time, missing bool, err error) {
+	var missed, lost []*watch
+	for _, wt := range due {
+		if err == nil {
+			e.remind(ctx, wt, at)
+		}
+		if err == nil || wt.missed != nil {
+			e.watchDuplicates(wt)
+		}
+		switch {
+		case wt.missed != nil:
+			if e.settings.forwardDead != "" && !wt.ref.Unnamed() {
+				e.w.notified.note(e.forwardedID(wt.ref.MessageID))
+			}
+			missed = append(missed, wt)
+		case missing && e.isGivenUp(wt):
+			lost = append(lost, wt)
+		case missing:
+			e.awaitEntity(ctx, wt)
+		case err != nil:
+			e.later(ctx, wt, e.w.retryAfter(wt, err))
+		default:
+			wt.failures = 0
+			e.conclude(ctx, wt)
+		}
+	}
+	e.giveUp(ctx, lost)
+	e.notifier.add(ctx, missed) // ⑥
+}
+
+// check gives every watch a verdict: it finds the messages, judges them by their stamps,
+// expires the overdue ones, and finds out what became of those that are gone. After an error no
+// watch has a verdict. Messages that this worker has dead-lettered itself have their missed
+// field set all the same.
 func (e *entity) check(ctx context.Context, due []*watch) error {
 	e.checking = due
 	defer func() { e.checking = nil }()
@@ -31,7 +139,7 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 			looking = append(looking, wt)
 		}
 	}
-	// ④ look and judge
+	// ④ check
 	began := time.Now()
 	if err := e.find(ctx, looking); err != nil {
 		return err
@@ -50,7 +158,7 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 			toExpire = append(toExpire, wt)
 		}
 	}
-	// ⑤ expire; what stays is in flight, what goes is gone
+	// ⑤ expire: a message that stays is in flight
 	if err := e.expire(ctx, toExpire); err != nil {
 		return err
 	}
@@ -62,8 +170,8 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	return e.decideGone(ctx, left)
 }
 
-// find finds the messages of the watches on the work queue. Those that are seen to be in the
-// dead-letter queue on the way have their missed set.
+// find searches the work queue for the messages of the watches. For messages that it meets in
+// the dead-letter queue, it sets missed.
 func (e *entity) find(ctx context.Context, watches []*watch) error {
 	wants := make([]*want, len(watches))
 	for i, wt := range watches {
@@ -73,8 +181,8 @@ func (e *entity) find(ctx context.Context, watches []*watch) error {
 	if err := e.work.findNumbered(ctx, wants, better); err != nil {
 		return err
 	}
-	// A pass expires whatever is overdue, so what was seen on the work queue and is there no
-	// more is probably a dead letter: its number tells, and spares a search.
+	// An earlier check may have expired it: a message that was seen on the work queue and is gone
+	// is probably a dead letter. Its sequence number saves a search.
 	if err := e.readSeenDeadLetters(ctx, watches); err != nil {
 		return err
 	}
@@ -102,7 +210,7 @@ func (e *entity) find(ctx context.Context, watches []*watch) error {
 	return nil
 }
 
-// wantOf is the want of wt, for a check that begins.
+// wantOf prepares the search for the message of wt.
 func (e *entity) wantOf(wt *watch) *want {
 	w := &wt.want
 	w.found, w.spare = nil, nil
@@ -114,8 +222,8 @@ func (e *entity) wantOf(wt *watch) *want {
 	return w
 }
 
-// identify takes what was found on the work queue for the messages of the wants, from now on. A scheduled message gets another
-// number when it is activated.
+// identify remembers the identities of the messages that were found on the work queue. A
+// scheduled message gets a new sequence number at its activation, so it has none yet.
 func (e *entity) identify(wants ...*want) {
 	for _, w := range wants {
 		if w.found == nil || pending(w.found) {
@@ -129,8 +237,9 @@ func (e *entity) identify(wants ...*want) {
 	}
 }
 
-// chooser prefers, where a message-id repeats, the message whose deadline is the one that the
-// watch was sent with and that suits, and gives each message to one watch of this entity.
+// chooser returns the rule for messages whose message-id repeats: it takes a message whose
+// deadline is that of the reference and that suits accepts, and gives each message to one watch
+// of this entity.
 func (e *entity) chooser(suits func(*link.Message) bool) chooser {
 	taken := e.taken()
 	return func(w *want, m *link.Message) bool {
@@ -143,7 +252,7 @@ func (e *entity) chooser(suits func(*link.Message) bool) chooser {
 	}
 }
 
-// taken are the messages that watches of this entity are over.
+// taken returns the identities of the messages that have a watch.
 func (e *entity) taken() map[identity]bool {
 	taken := map[identity]bool{}
 	for _, list := range [][]*watch{e.watches, e.waiting.watches, e.checking} {
@@ -157,11 +266,11 @@ func (e *entity) taken() map[identity]bool {
 	return taken
 }
 
-// conclude acts upon the verdict about a watch that is not missed: let go, or check again.
+// conclude ends a watch whose deadline was not missed, or has it checked again.
 func (e *entity) conclude(ctx context.Context, wt *watch) {
 	switch v := wt.judgement.verdict; {
 	case v == gone && wt.open(e.w.clock.now()) > 0:
-		// Its send may still be under way: the companion can be the faster of the two.
+		// Its send may still be in flight: the companion can be faster.
 		wt.checks++
 		e.later(ctx, wt, min(wt.open(e.w.clock.now()), checkAgainMin<<min(wt.checks, 10)))
 	case v == gone && e.settings.forwardTo != "":
@@ -187,12 +296,12 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 	}
 }
 
-// postpone checks again at the deadline, or when there is something to tell before: from hand if that is near, else by
-// a companion that is due then.
+// postpone has wt checked again at its deadline, or at the first reminder before. If that is
+// near, the watch stays in hand. Otherwise its companion is rewritten.
 func (e *entity) postpone(ctx context.Context, wt *watch) {
 	next := e.nextReminder(wt)
 	if next.IsZero() {
-		wt.companion.done(ctx, nil) // all is notified
+		wt.companion.done(ctx, nil) // nothing is left to notify of
 		return
 	}
 	wait := next.Add(stampPrecision).Sub(e.w.clock.now())

@@ -11,28 +11,30 @@ import (
 	"go.uber.org/zap"
 )
 
-// Notified is what the workers of several processes know of each other's notifications. Its calls are bounded to some 25 ms; an
-// error means that nobody knows, and a worker goes by what it knows itself.
+// Notified records which events the workers of several processes have notified of. A call takes
+// about 25 ms at most. After an error, a worker relies on its own record.
 type Notified interface {
-	// Begin claims the notification of an event. told: somebody has notified of it. Neither: another is about to.
-	Begin(ctx context.Context, event string) (mine, told bool, err error)
-	// End says how a telling ended that was claimed.
-	End(ctx context.Context, event string, told bool) error
+	// Begin claims an event. done: some process has notified of it. Neither mine nor done: another
+	// process has claimed it.
+	Begin(ctx context.Context, event string) (mine, done bool, err error)
+	// End reports the outcome of a claim.
+	End(ctx context.Context, event string, done bool) error
 }
 
 const (
-	// claimWait is how long a worker leaves an event to another that is about to tell of it, and claimTick how often it
-	// looks whether that has happened.
+	// claimWait is how long a worker leaves an event to the process that claimed it, and claimTick
+	// how often it asks for the outcome.
 	claimWait = notifyTime + 5*time.Second
 	claimTick = 250 * time.Millisecond
 )
 
-// notifyOnce hands e to all sinks, unless another process has. begin is called when it is this one that does.
+// notifyOnce notifies all sinks of e, unless another process has. It calls begin before it
+// notifies.
 func (w *Worker) notifyOnce(ctx context.Context, e alert.Event, before []string, begin func()) (taken []string, err error) {
 	mine := false
 	for end := time.Now().Add(claimWait); w.cfg.Notified != nil; {
-		claimed, told, err := w.cfg.Notified.Begin(ctx, e.ID)
-		if told {
+		claimed, done, err := w.cfg.Notified.Begin(ctx, e.ID)
+		if done {
 			return nil, nil
 		}
 		if mine = claimed; mine || err != nil || time.Now().After(end) {
@@ -54,14 +56,14 @@ func (w *Worker) notifyOnce(ctx context.Context, e alert.Event, before []string,
 	return taken, err
 }
 
-// A Tally is what one worker has for the view of the fleet.
+// A Tally is the share of one worker in the figures of all processes.
 type Tally struct {
-	Outstanding map[string]int64 // by entity: deadlines that have come and are not seen to
-	Missed      map[string]int64 // by entity: since the last time
+	Outstanding map[string]int64 // by entity: deadlines that are due and not handled
+	Missed      map[string]int64 // by entity: since the last Tally
 }
 
-// Tally is taken by whoever reports it; what is missed is notified once.
+// Tally returns the figures since the last call.
 func (w *Worker) Tally() Tally { return w.metrics.tally() }
 
-// Untally takes back what could not be reported.
+// Untally adds missed deadlines back that could not be reported.
 func (w *Worker) Untally(missed map[string]int64) { w.metrics.untally(missed) }

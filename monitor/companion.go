@@ -47,7 +47,7 @@ type companion struct {
 
 type refusal struct{ reason, description string }
 
-// watch is one message to be looked for: a reference and what became of it so far. It
+// watch is one message to be searched for: a reference and what became of it so far. It
 // belongs to its entity's goroutine until it is done.
 type watch struct {
 	ref       scheduler.Reference
@@ -56,13 +56,13 @@ type watch struct {
 	since     time.Time // by our clock: when the companion came
 	next      time.Time // by our clock: when to check
 
-	want      want // where it was last looked for, and what was found
+	want      want // where it was last searched for, and what was found
 	judgement judgement
 	missed    *scheduler.Missed // it has been expired; only the notification is left
 
 	nudge              int            // the number of the nudge that was asked for before any check; 0 = none
 	awaitsNudge        bool           // it waits for that nudge, or has
-	deadLetterSought   bool           // its dead letter was looked for after that
+	deadLetterSought   bool           // its dead letter was searched for after that
 	seenAt             time.Time      // by the broker's clock: when it was last seen on the work queue
 	hops               int            // how often it was forwarded, as far as it was followed
 	duplicate          bool           // it was found beside the one that its reference was sent with, and probably has one of its own

@@ -26,7 +26,7 @@ func completed(d time.Duration) []string {
 func (s *scene) wantEvents(want ...string) {
 	s.Helper()
 	var got []string
-	for _, e := range s.hook.told() {
+	for _, e := range s.hook.notified() {
 		name := e.Type[len("overdue.deadline."):] + " " + e.Subject
 		if sub := e.Data.Subscription; sub != "" {
 			name += " of " + sub
@@ -43,7 +43,7 @@ func (s *scene) wantEvents(want ...string) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
-		s.Errorf("told of (-want +got):\n%s", diff)
+		s.Errorf("notified of (-want +got):\n%s", diff)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestMessageThatIsHeldTooLongIsTold(t *testing.T) {
 		s.must(quick.CompleteMessage(s.Context(), n, nil))
 		s.wantEvents("missed expired")
 		time.Sleep(2 * time.Second)
-		// Its first deadline was missed: of the second one nobody is told.
+		// Its first deadline was missed: of the second one nobody is notified.
 		s.wantEvents("missed expired", "incomplete m")
 		time.Sleep(20 * time.Second)
 		s.must(r.CompleteMessage(s.Context(), m, nil))
@@ -92,7 +92,7 @@ func TestMessageThatOnlyHasToBeCompleted(t *testing.T) {
 		s.wantEvents()
 		time.Sleep(time.Second)
 		s.wantEvents("incomplete held", "incomplete waits")
-		s.settled(time.Second) // nobody looks at them any more
+		s.settled(time.Second) // nobody checks them any more
 		time.Sleep(5 * time.Minute)
 		s.wantEvents("incomplete held", "incomplete waits")
 		if got := len(s.waiting(workQueue)); got != 2 || len(s.dead(workQueue)) != 0 {
@@ -130,7 +130,7 @@ func TestMessageThatIsSetAsideTooLongIsTold(t *testing.T) {
 		s.defers(workQueue)
 		time.Sleep(6 * time.Second)
 		s.wantEvents("incomplete m")
-		if e := s.hook.told(); len(e) == 1 && e[0].Data.State != "deferred" {
+		if e := s.hook.notified(); len(e) == 1 && e[0].Data.State != "deferred" {
 			t.Errorf("state %q, want deferred", e[0].Data.State)
 		}
 		s.settled(time.Second)
@@ -151,7 +151,7 @@ func TestSessionThatIsHeldTooLongIsTold(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		s.wantEvents("missed b-1", "incomplete a-1")
-		for _, e := range s.hook.told() {
+		for _, e := range s.hook.notified() {
 			if e.Data.SessionID != e.Subject[:1] {
 				t.Errorf("%s is said to be in session %q", e.Subject, e.Data.SessionID)
 			}
@@ -163,7 +163,7 @@ func TestCompletionOfATopicsCopies(t *testing.T) {
 	short := subscription("short", func(c *broker.SubscriptionSetup) { c.DefaultMessageTimeToLive = 2 * time.Second })
 	inModes(t, func(s *scene, c *broker.Config) {
 		withTopic(subscription("done"), subscription("idle"), short)(s, c)
-		s.shortest = 2 * time.Second
+		s.subscriptionLife = 2 * time.Second
 	}, func(s *scene) {
 		s.measure()
 		s.startMonitor()
@@ -180,7 +180,7 @@ func TestCompletionOfATopicsCopies(t *testing.T) {
 	})
 }
 
-// What is told of a message that is still there is as durable as any alert, and told once although monitors change.
+// What is notified of a message that is still there is as durable as any alert, and notified once although monitors change.
 func TestIncompleteMessageWhoseSinkIsDown(t *testing.T) {
 	inModes(t, nothing, func(s *scene) {
 		s.measure()
@@ -196,15 +196,15 @@ func TestIncompleteMessageWhoseSinkIsDown(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.hook.answer(http.StatusOK)
 		time.Sleep(20 * time.Second)
-		told := s.hook.subjects()
-		if want := []string{"alone", "both"}; !slices.Equal(told, want) {
-			t.Errorf("told of %v, want %v", told, want)
+		notified := s.hook.subjects()
+		if want := []string{"alone", "both"}; !slices.Equal(notified, want) {
+			t.Errorf("notified of %v, want %v", notified, want)
 		}
 		s.startMonitor()
 		s.must(r.CompleteMessage(s.Context(), both, nil))
 		s.settled(10 * time.Second)
-		if again := s.hook.subjects(); !slices.Equal(told, again) {
-			t.Errorf("told of %v in the end, want %v", again, told)
+		if again := s.hook.subjects(); !slices.Equal(notified, again) {
+			t.Errorf("notified of %v in the end, want %v", again, notified)
 		}
 	})
 }

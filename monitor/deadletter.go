@@ -15,7 +15,7 @@ import (
 // ("Overview of Service Bus dead-letter queues").
 const reasonExpired = "TTLExpiredException"
 
-// decideGone tells for messages that are gone from the work queue whether their deadlines
+// decideGone shows for messages that are gone from the work queue whether their deadlines
 // were met or missed: missed is what expired into the dead-letter queue. A message that is
 // there for another reason has been received before.
 //
@@ -79,7 +79,7 @@ func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
 }
 
 // readSeenDeadLetters looks into the dead-letter queue for those of the watches whose messages were seen
-// while others were looked for, and are not on the work queue any more. What it finds is not looked
+// while others were searched for, and are not on the work queue any more. What it finds is not looked
 // for there by name, so it must not be an older message with the same id: it takes none that
 // may have been there before the send, and needs to know when that was.
 func (e *entity) readSeenDeadLetters(ctx context.Context, watches []*watch) error {
@@ -106,7 +106,7 @@ func (e *entity) readSeenDeadLetters(ctx context.Context, watches []*watch) erro
 	return err
 }
 
-// notNotified reports whether m is the dead letter of a missed deadline that is not told yet.
+// notNotified reports whether m is the dead letter of a missed deadline that is not notified yet.
 func (e *entity) notNotified(m *link.Message) bool {
 	return expired(m) && !e.w.notified.has(e.eventID(m.SequenceNumber, m.EnqueuedTime))
 }
@@ -116,7 +116,7 @@ func expired(m *link.Message) bool {
 	return m.DeadLetterReason == reasonExpired || m.DeadLetterReason == reasonDeadline
 }
 
-// missed is what there is to tell about message m on the dead-letter queue.
+// missed is what there is to notify of about message m on the dead-letter queue.
 func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	strategy, deadline, moved := strategyNative, deadlineOf(&wt.ref, m, e.settings.Settings), e.w.clock.now()
 	if m.DeadLetterReason == reasonDeadline {

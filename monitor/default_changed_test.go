@@ -21,7 +21,7 @@ func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 					s.slots = slots
 					c.Queues[0].DefaultMessageTimeToLive = 10 * time.Second
 				}, func(s *scene) {
-					s.lifeOfQueue = 10 * time.Second
+					s.queueLife = 10 * time.Second
 					s.measure()
 					s.startMonitor()
 					due := map[string]time.Time{}
@@ -52,21 +52,21 @@ func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 					_, err = ns.UpdateQueue(info.Config)
 					s.must(err)
 					time.Sleep(15 * time.Second)
-					var told []string
-					for _, e := range s.hook.told() {
-						told = append(told, e.Subject)
+					var notified []string
+					for _, e := range s.hook.notified() {
+						notified = append(notified, e.Subject)
 						if lag := e.Data.DeadLetteredTime.Sub(due[e.Subject]); lag < -time.Millisecond || lag > time.Second {
 							t.Errorf("%s was dead-lettered %v after the end of the life that it was enqueued with, want at most a second", e.Subject, lag)
 						}
 					}
-					slices.Sort(told)
+					slices.Sort(notified)
 					var want []string
 					for id := range due {
 						want = append(want, id)
 					}
 					slices.Sort(want)
-					if !slices.Equal(told, want) {
-						t.Errorf("told of %v, want %v", told, want)
+					if !slices.Equal(notified, want) {
+						t.Errorf("notified of %v, want %v", notified, want)
 					}
 					s.settled(2 * time.Second)
 				})

@@ -35,7 +35,7 @@ func TestDeferredAtItsDeadline(t *testing.T) {
 					reason = "DeadlineExceeded"
 				}
 				s.wantDead(workQueue, reason, 3*time.Second, time.Second, ids...)
-				s.wantTold(ids...)
+				s.wantNotified(ids...)
 				s.settled(time.Second)
 			})
 		})
@@ -61,7 +61,7 @@ func TestDeferredAndLockedAtItsDeadline(t *testing.T) {
 					s.Fatalf("receive by number = %d, %v", len(ms), err)
 				}
 				time.Sleep(30 * time.Second)
-				s.wantTold()
+				s.wantNotified()
 				if complete {
 					err = r.CompleteMessage(s.Context(), ms[0], nil)
 				} else {
@@ -72,9 +72,9 @@ func TestDeferredAndLockedAtItsDeadline(t *testing.T) {
 				}
 				time.Sleep(1500 * time.Millisecond)
 				if complete {
-					s.wantTold()
+					s.wantNotified()
 				} else {
-					s.wantTold("m")
+					s.wantNotified("m")
 				}
 				s.settled(time.Second)
 			})
@@ -93,7 +93,7 @@ func TestOtherDeferredMessagesAreNotDisturbed(t *testing.T) {
 		s.defers(workQueue)
 		before := s.waiting(workQueue)[0]
 		time.Sleep(10 * time.Second)
-		s.wantTold("m")
+		s.wantNotified("m")
 		left := s.waiting(workQueue)
 		if len(left) != 1 || left[0].SequenceNumber != number || left[0].DeliveryCount != before.DeliveryCount {
 			s.Fatalf("left are %+v, want the deferred message as it was", left)

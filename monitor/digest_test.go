@@ -35,7 +35,7 @@ func (p *pages) Notify(_ context.Context, page alert.Notification) error {
 	return nil
 }
 
-func (p *pages) told() []string {
+func (p *pages) notified() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.said)
@@ -63,10 +63,10 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(1000+i*20)*time.Millisecond))
 		}
 		time.Sleep(15 * time.Second)
-		if got := len(s.hook.told()); got != n {
+		if got := len(s.hook.notified()); got != n {
 			t.Errorf("events at the webhook = %d, want %d", got, n)
 		}
-		if got := sink.told(); len(got) != 0 {
+		if got := sink.notified(); len(got) != 0 {
 			t.Errorf("pages before the group has waited: %q", got)
 		}
 		stop()
@@ -74,25 +74,25 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 		s.startMonitor()
 		time.Sleep(30 * time.Second)
 		want := []string{"orders firing 250 of 250"}
-		if got := sink.told(); !slices.Equal(got, want) {
+		if got := sink.notified(); !slices.Equal(got, want) {
 			t.Errorf("pages = %q, want %q", got, want)
 		}
 		time.Sleep(5 * time.Minute)
 		want = append(want, "orders resolved 0 of 250")
-		if got := sink.told(); !slices.Equal(got, want) {
+		if got := sink.notified(); !slices.Equal(got, want) {
 			t.Errorf("pages = %q, want %q", got, want)
 		}
 		if c := s.companionsKept(); c != (kept.Counts{}) {
 			t.Errorf("companions are left: %+v", c)
 		}
-		if got := len(s.hook.told()); got != n {
+		if got := len(s.hook.notified()); got != n {
 			t.Errorf("events at the webhook in the end = %d, want %d", got, n)
 		}
 	})
 }
 
 // The sinks of a monitor change while it runs: events of the same second go to whom they were meant for, what a group that stays
-// has gathered is told, and what comes later goes to those that are new.
+// has gathered is notified, and what comes later goes to those that are new.
 func TestSinksChangeWhileTheMonitorRuns(t *testing.T) {
 	play(t, func(s *scene) {
 		stays, goes := &pages{}, &events{name: "goes"}
@@ -117,26 +117,26 @@ func TestSinksChangeWhileTheMonitorRuns(t *testing.T) {
 		s.worker.SetAlerters([]alert.Alerter{comes, group})
 		s.send(workQueue, "m-2", ttl(time.Second))
 		time.Sleep(time.Minute)
-		if got := goes.told(); !slices.Equal(got, []string{"m-1"}) {
-			t.Errorf("the sink that is gone was told of %q, want m-1 alone", got)
+		if got := goes.notified(); !slices.Equal(got, []string{"m-1"}) {
+			t.Errorf("the sink that is gone was notified of %q, want m-1 alone", got)
 		}
-		if got := comes.told(); !slices.Equal(got, []string{"m-2"}) {
-			t.Errorf("the sink that is new was told of %q, want m-2 alone", got)
+		if got := comes.notified(); !slices.Equal(got, []string{"m-2"}) {
+			t.Errorf("the sink that is new was notified of %q, want m-2 alone", got)
 		}
-		if got, want := stays.told(), []string{"orders firing 2 of 2"}; !slices.Equal(got, want) {
+		if got, want := stays.notified(), []string{"orders firing 2 of 2"}; !slices.Equal(got, want) {
 			t.Errorf("pages of the sink that stays = %q, want %q", got, want)
 		}
 		// Without its sink nobody waits for its groups, and the monitor ends as ever.
 		s.worker.SetAlerters([]alert.Alerter{comes})
 		s.send(workQueue, "m-3", ttl(time.Second))
 		time.Sleep(10 * time.Second)
-		if got := comes.told(); !slices.Equal(got, []string{"m-2", "m-3"}) {
-			t.Errorf("the sink that is left was told of %q, want m-2 and m-3", got)
+		if got := comes.notified(); !slices.Equal(got, []string{"m-2", "m-3"}) {
+			t.Errorf("the sink that is left was notified of %q, want m-2 and m-3", got)
 		}
 	})
 }
 
-// events is a sink that remembers what it was told.
+// events is a sink that remembers what it was notified.
 type events struct {
 	name string
 	mu   sync.Mutex
@@ -152,7 +152,7 @@ func (e *events) Alert(_ context.Context, ev alert.Event) error {
 	return nil
 }
 
-func (e *events) told() []string {
+func (e *events) notified() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.said)

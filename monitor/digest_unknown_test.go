@@ -56,7 +56,7 @@ func TestPagesWaitForAMonitorThatKnowsTheirSink(t *testing.T) {
 		s.startMonitor() // beside the one that does not
 		time.Sleep(20 * time.Minute)
 		want := []string{"orders firing 20 of 20", "orders resolved 0 of 20"}
-		if got := sink.told(); !slices.Equal(got, want) {
+		if got := sink.notified(); !slices.Equal(got, want) {
 			t.Errorf("pages = %q, want %q", got, want)
 		}
 		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled+c.DeadLetter != 0 {
@@ -87,7 +87,7 @@ func TestPageOfASinkThatIsGone(t *testing.T) {
 		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled != 0 {
 			t.Errorf("left on the monitor queue: %+v", c)
 		}
-		if got := sink.told(); len(got) != 0 {
+		if got := sink.notified(); len(got) != 0 {
 			t.Errorf("pages = %q, want none", got)
 		}
 	})

@@ -117,7 +117,7 @@ func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
 	return nil
 }
 
-// findForwardedDead looks for messages among the dead letters that e forwards: by their ids, and by what the broker has
+// findForwardedDead searches for messages among the dead letters that e forwards: by their ids, and by what the broker has
 // written on them of where they come from. Where nobody can look, none of them is found.
 func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error {
 	// The numbers there are others, and enqueued-times those of the forwarding, or still the old ones.

@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Dead letters move on to another queue. The events are told all the same, by what the dead letters say there, whoever has
+// Dead letters move on to another queue. The events are notified all the same, by what the dead letters say there, whoever has
 // made the broker expire them.
 func TestDeadLettersThatAreForwarded(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
@@ -35,18 +35,18 @@ func TestDeadLettersThatAreForwarded(t *testing.T) {
 				}
 				s.send(workQueue, "rejected", "", "Overdue-Within", `"3s"`)
 				time.Sleep(8 * time.Second)
-				// Their times to live begin anew there, and end once more.
+				// Their times to live begin again there, and end once more.
 				if n := len(s.waiting("graves")) + len(s.dead("graves")); n != len(ids)+1 {
 					s.Errorf("%d messages were forwarded, want %d", n, len(ids)+1)
 				}
-				s.wantTold(append(ids, "rejected")...)
+				s.wantNotified(append(ids, "rejected")...)
 				s.settled(time.Second)
 			})
 		})
 	}
 }
 
-// A consumer of the dead-letter queue deletes what comes at once. All that the monitor itself has moved is told, once it
+// A consumer of the dead-letter queue deletes what comes at once. All that the monitor itself has moved is notified, once it
 // has understood that.
 func TestDeadLettersThatAreTakenAwayAtOnce(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
@@ -56,7 +56,7 @@ func TestDeadLettersThatAreTakenAwayAtOnce(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			s.drain(ctx)
+			s.drainDeadLetters(ctx)
 		}()
 		defer func() { cancel(); <-ended }()
 		var ids []string
@@ -69,19 +69,19 @@ func TestDeadLettersThatAreTakenAwayAtOnce(t *testing.T) {
 		if n := len(s.dead(workQueue)); n != 0 {
 			s.Fatalf("%d dead letters are left, want none", n)
 		}
-		told := s.hook.subjects()
+		notified := s.hook.subjects()
 		if s.expiry == queue.Eager { // eager: the broker has moved them before the monitor could look
 			return
 		}
-		if diff := slices.Compact(slices.Clone(told)); len(told) != len(diff) || len(told) != len(ids) {
-			s.Errorf("told of %v, want of each of %d once", told, len(ids))
+		if diff := slices.Compact(slices.Clone(notified)); len(notified) != len(diff) || len(notified) != len(ids) {
+			s.Errorf("notified of %v, want of each of %d once", notified, len(ids))
 		}
 		s.settled(time.Minute)
 	})
 }
 
 // drain deletes the dead letters of the work queue as they come.
-func (s *scene) drain(ctx context.Context) {
+func (s *scene) drainDeadLetters(ctx context.Context) {
 	r, err := s.client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{
 		SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete,
 	})
@@ -95,7 +95,7 @@ func (s *scene) drain(ctx context.Context) {
 	}
 }
 
-// A consumer settles its message late, in the very moments in which the monitor looks for it, whatever they are. That is
+// A consumer settles its message late, at the very instants in which the monitor searches for it, whatever they are. That is
 // no missed deadline.
 func TestSettledInTheMomentsOfTheNudge(t *testing.T) {
 	for after := time.Duration(0); after < 40*time.Millisecond; after += 500 * time.Microsecond {
@@ -111,7 +111,7 @@ func TestSettledInTheMomentsOfTheNudge(t *testing.T) {
 					s.Fatal(err)
 				}
 				time.Sleep(time.Minute)
-				s.wantTold()
+				s.wantNotified()
 				s.settled(time.Second)
 			})
 		})
@@ -119,7 +119,7 @@ func TestSettledInTheMomentsOfTheNudge(t *testing.T) {
 }
 
 // While deadlines are being missed somebody begins to delete the dead letters as they come. Those of one reading may be lost to
-// that; then the monitor looks before it has the broker expire what is overdue, and all are told.
+// that; then the monitor looks before it has the broker expire what is overdue, and all are notified.
 func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
@@ -133,19 +133,19 @@ func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			s.drain(ctx)
+			s.drainDeadLetters(ctx)
 		}()
 		defer func() { cancel(); <-ended }()
 		time.Sleep(30 * time.Second)
-		told := s.hook.subjects()
-		if all := len(slices.Compact(slices.Clone(told))); all != len(told) || all < n-3 {
-			s.Errorf("told of %d messages, %d times, want of all but 3 of %d at least, once", all, len(told), n)
+		notified := s.hook.subjects()
+		if all := len(slices.Compact(slices.Clone(notified))); all != len(notified) || all < n-3 {
+			s.Errorf("notified of %d messages, %d times, want of all but 3 of %d at least, once", all, len(notified), n)
 		}
 		s.settled(time.Minute)
 	})
 }
 
-// A consumer that is late again and again, and settles in the moments of the nudge, is none that takes dead letters away: where one lies for
+// A consumer that is late again and again, and settles at the time of the nudge, is none that takes dead letters away: where one lies for
 // longer, nobody does.
 func TestSettledInTheMomentsOfManyNudges(t *testing.T) {
 	play(t, func(s *scene) {
@@ -163,7 +163,7 @@ func TestSettledInTheMomentsOfManyNudges(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		time.Sleep(time.Minute)
-		s.wantTold("missed")
+		s.wantNotified("missed")
 		s.settled(time.Second)
 	})
 }

@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package monitor is the reckoning: it takes the companions that have become due,
-// checks the messages that they name, expires those that nobody has received in
-// time, and tells.
+// Package monitor checks messages at their deadlines, expires those that nobody received in
+// time, and notifies people and systems of them.
 //
-//	companion due ─▶ look ─┬─▶ not due   ─▶ check again at its deadline
-//	                       ├─▶ gone      ─▶ in the dead-letter queue? ─┬─▶ no:  met
-//	                       │                     ▲                     └─▶ yes: missed ─▶ tell
-//	                       └─▶ overdue   ─▶ expire ─┬─▶ it went
-//	                                                └─▶ it stayed: in flight ─▶ check again soon
+//	companion is due ──▶ check ─┬─▶ not due ──▶ check again at the deadline
+//	                    ▲       ├─▶ gone ─────▶ a dead letter? ─┬─▶ no: met
+//	                    │       │                    ▲          └─▶ yes: missed ──▶ notify ──▶ done
+//	                    │       └─▶ overdue ──▶ expire ─┬─▶ gone
+//	                    └──────────── in flight ◀───────┘
 //
-// A topic has no messages of its own: what comes for it is handed to each of its subscriptions, which are checked
-// as queues are. What has left for where its entity forwards is looked for there.
+// Read worker.go, check.go, expire.go and notify.go in this order:
 //
-// One pass over an entity serves all of its companions that are due. What a pass
-// knows is what the broker has stamped; the companion only said when to check and
-// where. A companion is completed last, when every message that it names is settled,
-// expired and told, or named by a companion rewritten. Whatever dies before that, the
-// companion comes back and the pass is repeated.
+//   - Due: a companion is a scheduled message on the monitor queue. The broker activates it at
+//     the deadline, and a [Worker] receives it under a lock. The worker makes a watch of each
+//     message that the companion names, and hands it to the goroutine of the work queue.
+//   - Check: peeks find the messages. Whether one is overdue follows from the stamps that the
+//     broker made. The companion only says when and where to check. One search serves all
+//     companions of a work queue that are due.
+//   - Expire: by a nudge, which makes the broker expire what is overdue, or by a scan, which
+//     receives from the head, dead-letters what is overdue and releases the rest. A peek does not
+//     show locks. So a message that is still there after an attempt to expire it is in flight: a
+//     consumer holds it. The monitor checks it again until it is settled or given back.
+//   - Notify: every sink gets one event for each missed deadline.
 //
-// A peek cannot tell whether a message is locked. So the monitor does not ask: it
-// tries to expire, and what is still there afterwards is held by a consumer. It keeps
-// such a companion under its lock and checks again until the message is settled, or comes
-// back and can be expired at once.
+// The worker completes a companion last, when each of its messages is received, expired and
+// notified, or named by another companion. If a process stops before, the lock on the companion
+// lapses, and the next worker checks again.
+//
+// A topic has no messages of its own: its companions are handed to its subscriptions, which are
+// checked as queues are. A message that its queue forwarded is searched for at the destination.
 package monitor

@@ -24,7 +24,7 @@ func TestQueueThatDropsKeepsDeadlinesByHand(t *testing.T) {
 		s.send(workQueue, "b", ttl(time.Hour), "Overdue-Within", `"3s"`)
 		time.Sleep(6 * time.Second)
 		s.wantDead(workQueue, "DeadlineExceeded", 3*time.Second, time.Second, "deferred", "a", "b")
-		s.wantTold("a", "b", "deferred")
+		s.wantNotified("a", "b", "deferred")
 		s.settled(time.Second)
 	})
 }
@@ -39,7 +39,7 @@ func TestQueueThatDropsIsLeftAlone(t *testing.T) {
 		number := s.defers(workQueue)
 		s.send(workQueue, "n", ttl(3*time.Second))
 		time.Sleep(10 * time.Minute)
-		s.wantTold()
+		s.wantNotified()
 		left := s.waiting(workQueue)
 		if len(left) == 0 || left[0].SequenceNumber != number {
 			s.Errorf("%d messages are left, want the deferred one among them", len(left))
@@ -56,7 +56,7 @@ func TestQueueThatDropsIsLeftAlone(t *testing.T) {
 			s.Fatal(err)
 		}
 		time.Sleep(11 * time.Minute)
-		s.wantTold()
+		s.wantNotified()
 		if met, unknown := s.verdicts(workQueue, "met"), s.verdicts(workQueue, "unknown"); met+unknown != 2 || unknown == 0 {
 			s.Errorf("%v met and %v unknown", met, unknown)
 		}
@@ -64,7 +64,7 @@ func TestQueueThatDropsIsLeftAlone(t *testing.T) {
 	})
 }
 
-// With the strategy native it is dropped at once, and told.
+// With the strategy native it is dropped at once, and notified.
 func TestQueueThatDropsByTheStrategyNative(t *testing.T) {
 	inModes(t, dropping, func(s *scene) {
 		s.settings.Strategy = "native"
@@ -75,10 +75,10 @@ func TestQueueThatDropsByTheStrategyNative(t *testing.T) {
 		if n := len(s.waiting(workQueue)); n != 0 {
 			s.Errorf("%d messages wait, want none", n)
 		}
-		switch told := s.hook.told(); {
-		case s.expiry == queue.Eager: // eager: gone before anybody has looked
-		case len(told) != 1 || told[0].Data.DeadLetterReason != "Dropped":
-			s.Errorf("told %+v, want of one that was dropped", told)
+		switch notified := s.hook.notified(); {
+		case s.expiry == queue.Eager: // eager: gone before anybody has checked
+		case len(notified) != 1 || notified[0].Data.DeadLetterReason != "Dropped":
+			s.Errorf("notified %+v, want of one that was dropped", notified)
 		}
 		s.settled(time.Second)
 	})

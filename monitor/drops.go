@@ -13,7 +13,7 @@ import (
 // dropped. It says what to set, leaves such a message alone and looks until it is gone. A deadline that comes before the
 // time-to-live is kept as anywhere else, by a scan.
 //
-// With the strategy native the operator wants it dropped, and told, at once.
+// With the strategy native the operator wants it dropped, and notified, at once.
 
 const (
 	// A doomed message is checked ever more rarely, from doomedMin up to doomedMax.

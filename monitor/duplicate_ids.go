@@ -15,7 +15,7 @@ import (
 // times: two may take the same message for theirs, and nobody the other one.
 //
 // So where a reference was seen to fit several messages, or is not certain that what it has taken is its own, it stands
-// for all of them. What is overdue of them is expired, and what has expired and is not told yet is notified, whoever else sees to it:
+// for all of them. What is overdue of them is expired, and what has expired and is not notified yet is notified, whoever else sees to it:
 // one event has one id. That takes two more looks, at what is there and at what there is when its own is done with. Ids that do
 // not repeat cost nothing.
 
@@ -39,7 +39,7 @@ func (w *want) seek(r *scheduler.Reference) {
 	}
 }
 
-// checkStamp takes note if m, which was found for w, was enqueued when the message that is looked for hardly was. Then that may stand
+// checkStamp takes note if m, which was found for w, was enqueued when the message that is searched for hardly was. Then that may stand
 // before it, or among the dead letters.
 func (w *want) checkStamp(m *link.Message) {
 	switch at := m.EnqueuedTime; {
@@ -219,7 +219,7 @@ func (e *entity) assignOutside(g *manySearch, h *inUse) {
 
 func (e *entity) takeDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 	if h.identities[identityOf(m)] || h.taken == maxFound || e.w.notified.has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
-		return // the watch that has it told keeps its companion until then
+		return // the watch that has it notified keeps its companion until then
 	}
 	e.take(g, m, true, h).duplicate = true
 }

@@ -44,25 +44,25 @@ func TestDeferredMessageWhoseIDRepeats(t *testing.T) {
 	}
 }
 
-// wantAllExpired waits, and wants n dead letters at a path then, each told of once, and nothing that waits.
+// wantAllExpired waits, and wants n dead letters at a path then, each notified of once, and nothing that waits.
 func (s *scene) wantAllExpired(path string, wait time.Duration, n int) {
 	s.Helper()
 	time.Sleep(wait)
 	if waiting, dead := len(s.waiting(path)), len(s.dead(path)); waiting != 0 || dead != n {
 		s.Errorf("%s: %d wait and %d are dead letters, want none and %d", path, waiting, dead, n)
 	}
-	s.wantToldOfAll(path)
+	s.wantNotifiedOfAll(path)
 	s.settled(5 * time.Second)
 }
 
-// wantToldOfAll wants each dead letter at a path to have been told of once.
-func (s *scene) wantToldOfAll(path string) {
+// wantToldOfAll wants each dead letter at a path to have been notified of once.
+func (s *scene) wantNotifiedOfAll(path string) {
 	s.Helper()
 	var want, got []int64
 	for _, m := range s.dead(path) {
 		want = append(want, m.SequenceNumber)
 	}
-	for _, e := range s.hook.told() {
+	for _, e := range s.hook.notified() {
 		if e.Source == "sb://overdue.test/"+path && e.Type == alert.TypeMissed {
 			got = append(got, e.Data.SequenceNumber)
 		}
@@ -70,7 +70,7 @@ func (s *scene) wantToldOfAll(path string) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(want, got) {
-		s.Errorf("%s: told of %v, want each of %v once", path, got, want)
+		s.Errorf("%s: notified of %v, want each of %v once", path, got, want)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestCopiesOfATopicWhoseIDRepeats(t *testing.T) {
 							s.deferFrom(name, 1)
 						}
 					}
-					s.shortest = 3 * time.Second
+					s.subscriptionLife = 3 * time.Second
 					for range 4 {
 						s.send(topic, "same", ttl(time.Minute))
 						time.Sleep(pause)
@@ -210,7 +210,7 @@ func TestDeadLetterWhoseIDWaits(t *testing.T) {
 			if waiting, dead := len(s.waiting(path)), len(s.dead(path)); waiting != 1 || dead != 1 {
 				s.Errorf("%s: %d wait and %d are dead letters, want one and one", path, waiting, dead)
 			}
-			s.wantToldOfAll(path)
+			s.wantNotifiedOfAll(path)
 		}
 	})
 }

@@ -4,7 +4,6 @@ package monitor
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,48 +14,49 @@ import (
 )
 
 const (
-	// nearDeadline is how far off a deadline may be for the companion to stay in hand until
-	// then. Beyond that it is rewritten, which costs three operations.
+	// nearDeadline is how far ahead a deadline may be for its companion to stay in hand.
+	// Beyond that the companion is rewritten, which costs three operations.
 	nearDeadline = 5 * time.Second
-	// A message in flight is checked again after lookAgainMin, then ever later up to
-	// lookAgainMax, so that it is notified within a second of being given back.
+	// A message in flight is checked again after checkAgainMin, then at growing intervals up
+	// to checkAgainMax. So its notification follows within a second after a consumer gives it
+	// back.
 	checkAgainMin = 200 * time.Millisecond
 	checkAgainMax = 750 * time.Millisecond
-	// crowdedWait takes the place of both while the worker has its hands full.
+	// crowdedWait replaces both while the worker is crowded.
 	crowdedWait = 5 * time.Second
-	// idleLinks is how long the links to an entity stay open with nothing to check for.
+	// idleLinks is how long the links of an idle entity stay open.
 	idleLinks = 2 * time.Second
 )
 
-// entity makes the passes over one work queue or subscription; that of a topic hands what comes in to its
-// subscriptions. Its goroutine lives while there is something to check for, and owns every field but
-// those of the worker's mutex.
+// entity checks the messages of one work queue or subscription. The entity of a topic hands its
+// watches to the subscriptions. Its goroutine runs while there are watches. It owns all fields,
+// except those that are guarded by the mutex of the worker.
 type entity struct {
 	w    *Worker
-	key  string // in the worker's map
+	key  string // in the map of the worker
 	name string // its path
 
-	inbox       []*watch // under the worker's mutex
+	inbox       []*watch // guarded by the mutex of the worker
 	stopping    atomic.Bool
-	nudgesFirst atomic.Bool // a nudge is made for what comes in, before any check
+	nudgesFirst atomic.Bool // nudge for watches that come in, before any check
 	woken       chan struct{}
 
 	watches           []*watch
-	soonest           time.Time // none of them is due before; zero = there are none
+	soonest           time.Time // no watch is due before; zero: none
 	waiting           waiting
 	nudger            nudger
 	notifier          notifier
-	checking          []*watch // taken out of watches for the pass that is made
+	checking          []*watch // the watches of the running check
 	work              view
 	dead              view
-	transfer          view // of what it could not forward
-	deadTarget        view // of what its dead letters are forwarded to; opened when they are
+	transfer          view // transfer dead-letter queue: messages it could not forward
+	deadTarget        view // the queue that its dead letters are forwarded to, if they are
 	ranges            rangeCache
-	seen              seenIDs           // of both views: numbers are the same in the dead-letter queue
-	adoptedDuplicates map[identity]bool // duplicates, see noteAdopted
+	seen              seenIDs           // in work and dead: a dead letter keeps its number
+	adoptedDuplicates map[identity]bool // see noteAdoptedDuplicate
 	settings          entitySettings
-	settingsAsOf      time.Time     // by our clock: older ones are of no use
-	searchTook        time.Duration // what the last look took
+	settingsAsOf      time.Time     // by our clock: older descriptions are stale
+	searchTook        time.Duration // duration of the last search
 	log               *zap.Logger
 }
 
@@ -78,7 +78,7 @@ func (e *entity) poke() {
 	}
 }
 
-// run makes a pass whenever a watch is due, and ends when there has been none for a while.
+// run checks watches when they become due. It returns after idleLinks without any.
 func (e *entity) run(ctx context.Context) {
 	defer e.work.close(ctx)
 	defer e.dead.close(ctx)
@@ -109,10 +109,10 @@ func (e *entity) run(ctx context.Context) {
 	}
 }
 
-// empty reports whether there is nothing to check for.
+// empty reports whether there are no watches.
 func (e *entity) empty() bool { return len(e.watches) == 0 && len(e.waiting.watches) == 0 }
 
-// idle is how long there is nothing to do, unless something comes in.
+// idle returns how long there is nothing to do unless a watch comes in.
 func (e *entity) idle(now time.Time) time.Duration {
 	wait := idleLinks
 	if len(e.watches) > 0 {
@@ -124,7 +124,7 @@ func (e *entity) idle(now time.Time) time.Duration {
 	return wait
 }
 
-// add adds to the watches in hand.
+// add takes watches in hand.
 func (e *entity) add(watches ...*watch) {
 	for _, wt := range watches {
 		if at := wt.dueAt(); e.soonest.IsZero() || at.Before(e.soonest) {
@@ -134,7 +134,7 @@ func (e *entity) add(watches ...*watch) {
 	e.watches = append(e.watches, watches...)
 }
 
-// dueAt is when to see to wt: at its time, or when its companion can be held no longer.
+// dueAt is when wt has to be handled: at its time, or when its companion can no longer be held.
 func (wt *watch) dueAt() time.Time {
 	if wt.companion.until.Before(wt.next) {
 		return wt.companion.until
@@ -142,8 +142,8 @@ func (wt *watch) dueAt() time.Time {
 	return wt.next
 }
 
-// takeInbox takes what has come in. It reports false when the worker stops, after having
-// handed back everything.
+// takeInbox takes the watches that came in. When the worker stops, it releases all companions
+// and reports false.
 func (e *entity) takeInbox(ctx context.Context) bool {
 	e.w.mu.Lock()
 	e.add(e.inbox...)
@@ -161,8 +161,8 @@ func (e *entity) takeInbox(ctx context.Context) bool {
 	return false
 }
 
-// handBack gives the companions in hand to whichever worker is next. Of one that is done in part,
-// or being notified, only the rest is given on: the next worker would tell of the others again.
+// handBack releases the companions in hand. If a part of a companion is done, or is being
+// notified, it rewrites the rest, since the next worker would notify of the other part again.
 func (e *entity) handBack(ctx context.Context) {
 	left := map[*companion]int{}
 	for _, wt := range e.watches {
@@ -171,7 +171,7 @@ func (e *entity) handBack(ctx context.Context) {
 	now := e.w.clock.now()
 	for _, wt := range e.watches {
 		switch n := left[wt.companion]; n {
-		case 0: // handed back with another watch
+		case 0: // released with another watch
 		default:
 			if !wt.companion.madeFor(n) {
 				e.rewrite(ctx, wt, now)
@@ -183,7 +183,7 @@ func (e *entity) handBack(ctx context.Context) {
 	}
 }
 
-// leave takes the entity out of the worker's map, unless something has just come in.
+// leave removes the entity from the worker, unless a watch has just come in.
 func (e *entity) leave() bool {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
@@ -194,8 +194,7 @@ func (e *entity) leave() bool {
 	return true
 }
 
-// due takes the watches out of the list whose time has come. Those of a companion that
-// can be held no longer are due as well.
+// due removes the watches from the list that are due.
 func (e *entity) due(now time.Time) []*watch {
 	if len(e.watches) == 0 || e.soonest.After(now) {
 		return nil
@@ -219,92 +218,8 @@ func (e *entity) due(now time.Time) []*watch {
 	return due
 }
 
-// handleDue makes a pass and sorts its watches: done, told elsewhere, or to be checked
-// again. A pass that fails is repeated, and has decided nothing; but what it or another
-// has expired is notified.
-//
-// For the watches that have not waited for a nudge, one may be asked for first.
-func (e *entity) handleDue(ctx context.Context, due []*watch, nudged bool) {
-	if due = e.skipSettled(ctx, due); len(due) == 0 {
-		return
-	}
-	at := e.w.latest() // what is found by the pass is there now, or later
-	err := e.describe(ctx, due)
-	reachable := err == nil && e.mayNudgeFirst()
-	e.nudgesFirst.Store(reachable && e.missesDeadlines())
-	if reachable && !nudged {
-		if e.nudgesFirst.Load() {
-			if due = e.awaitNudge(ctx, due); len(due) == 0 {
-				return
-			}
-		} else if !slices.ContainsFunc(due, func(wt *watch) bool { return !wt.untried() }) {
-			e.work.limit(peekBudget)
-			defer e.work.limit(-1)
-		}
-	}
-	if err == nil {
-		due, err = e.searchSlots(ctx, due)
-	}
-	if err == nil && e.settings.topic {
-		e.spreadToSubscriptions(ctx, due)
-		return
-	}
-	if err == nil {
-		due, err = e.collectMany(ctx, due)
-	}
-	if err == nil {
-		err = e.check(ctx, due)
-	}
-	if errors.Is(err, errTooManyPeeks) {
-		e.suspect()
-		due, err = e.awaitNudge(ctx, due), nil
-	} else if err == nil {
-		e.learnFromNudges(ctx, due)
-	}
-	e.w.outage.noteResult(e.w.log, err)
-	missing := entityMissing(err)
-	e.noteMissing(missing, err)
-	if missing {
-		e.forget("what it was asked for")
-	}
-	if err != nil && !missing {
-		logFailed(e.log, "pass failed", err, zap.Int("messages", len(due)))
-		e.work.close(ctx)
-		e.dead.close(ctx)
-		e.transfer.close(ctx)
-		e.deadTarget.close(ctx)
-	}
-	var missed, lost []*watch
-	defer func() { e.notifier.add(ctx, missed) }() // ⑥
-	for _, wt := range due {
-		if err == nil {
-			e.remind(ctx, wt, at)
-		}
-		if err == nil || wt.missed != nil {
-			e.watchDuplicates(wt)
-		}
-		switch {
-		case wt.missed != nil:
-			if e.settings.forwardDead != "" && !wt.ref.Unnamed() {
-				e.w.notified.note(e.forwardedID(wt.ref.MessageID))
-			}
-			missed = append(missed, wt)
-		case missing && e.isGivenUp(wt):
-			lost = append(lost, wt)
-		case missing:
-			e.awaitEntity(ctx, wt)
-		case err != nil:
-			e.later(ctx, wt, e.w.retryAfter(wt, err))
-		default:
-			wt.failures = 0
-			e.conclude(ctx, wt)
-		}
-	}
-	e.giveUp(ctx, lost)
-}
-
-// skipSettled ends the watches over messages that the endpoints of this process know to be settled, and returns the
-// others.
+// skipSettled ends the watches over messages whose settlement passed an endpoint of this
+// process, and returns the others.
 func (e *entity) skipSettled(ctx context.Context, due []*watch) []*watch {
 	return slices.DeleteFunc(due, func(wt *watch) bool {
 		if wt.ref.Unnamed() || wt.missed != nil || wt.duplicate || wt.duplicates != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
@@ -316,8 +231,8 @@ func (e *entity) skipSettled(ctx context.Context, due []*watch) []*watch {
 	})
 }
 
-// later checks wt again after wait, from hand if its companion can be held for so
-// long, and by a companion rewritten otherwise.
+// later has wt checked again after wait: from hand if its companion can be held that long,
+// otherwise by rewriting the companion.
 func (e *entity) later(ctx context.Context, wt *watch, wait time.Duration) {
 	wt.next = time.Now().Add(wait)
 	if wt.next.Before(wt.companion.until) {
@@ -327,8 +242,8 @@ func (e *entity) later(ctx context.Context, wt *watch, wait time.Duration) {
 	e.rewrite(ctx, wt, e.w.clock.now().Add(wait))
 }
 
-// rewrite ends wt and has a companion written that takes over, due at the given instant of the
-// broker's clock.
+// rewrite ends wt and writes a companion that takes over, due at an instant of the clock of the
+// broker.
 func (e *entity) rewrite(ctx context.Context, wt *watch, due time.Time) {
 	if wt.slot != nil {
 		c := *wt.slot
@@ -337,7 +252,7 @@ func (e *entity) rewrite(ctx context.Context, wt *watch, due time.Time) {
 		return
 	}
 	if wt.duplicates == whilePresent {
-		wt.companion.done(ctx, nil) // it is sought anew with the one beside which it was
+		wt.companion.done(ctx, nil) // the watch that it belongs to makes another one
 		return
 	}
 	ref := wt.ref

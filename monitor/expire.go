@@ -12,8 +12,9 @@ import (
 	"overdue/scheduler"
 )
 
-// Strategies, as they are configured and as events name them. Any other means auto: native, then scan. What is in a
-// session is expired in its session, and what is deferred by its number, whichever of them was chosen.
+// Strategies, as the configuration and events spell them. Any other value means auto: native, then
+// scan. Messages in a session are expired in their session, and deferred ones by number, whatever the
+// strategy.
 const (
 	strategyNative   = "native"
 	strategyScan     = "scan"
@@ -21,9 +22,9 @@ const (
 	strategyDeferred = "deferred"
 )
 
-// expire takes overdue messages off the work queue. It climbs: nudge, look, scan, look.
-// Afterwards the verdict of each watch is Gone or InFlight, and missed is set on those
-// that were dead-lettered by hand, or seen in the dead-letter queue.
+// expire takes overdue messages off the work queue. It escalates: nudge, check, scan, check.
+// Afterwards the verdict of each watch is gone or inFlight. It sets missed for the messages
+// that this worker has dead-lettered, or seen in the dead-letter queue.
 func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 	var try, deferred, spared []*watch
 	for _, wt := range overdue {
@@ -53,7 +54,7 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 	return nil
 }
 
-// expireActive expires what waits on the queue.
+// expireActive expires messages that are neither deferred nor scheduled.
 func (e *entity) expireActive(ctx context.Context, try []*watch) error {
 	left := try
 	for _, wt := range try {
@@ -74,8 +75,9 @@ func (e *entity) expireActive(ctx context.Context, try []*watch) error {
 	return e.findAgain(ctx, unaccounted(left))
 }
 
-// wake nudges the lines in which something has passed its time-to-live, and looks what has gone. One nudge may wake
-// the whole entity, or only the session that it receives from: hence one first, and then those that are left.
+// wake nudges where a time to live has passed, and finds out which messages are gone. One nudge
+// may wake the whole entity, or only the session that it receives from. So wake nudges once,
+// and then where messages are left.
 func (e *entity) wake(ctx context.Context, watches []*watch) error {
 	lines := e.scopes(watches)
 	first := 0
@@ -110,7 +112,7 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 	return nil
 }
 
-// findAgain sets the verdict of the watches whose messages have gone meanwhile.
+// findAgain sets the verdict of messages that are gone meanwhile.
 func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
@@ -124,8 +126,8 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 		if wt.want.found == nil {
 			wt.judgement.verdict = gone
 			wt.want.found = before[i].found // as it was last seen
-			// One whose expiry was tried before may have been in flight, and settled since. Any other was there
-			// a moment ago, overdue, and is gone after what was done here.
+			// A message that an earlier attempt left may have been settled since. Any other one was
+			// overdue on the queue immediately before this nudge, and is gone after it.
 			if err == nil && wt.missed == nil && wt.judgement.native && wt.triedAt.IsZero() {
 				wt.expiredByNudge = wt.want.found
 			}
@@ -134,7 +136,7 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	return err
 }
 
-// expiredByHand notes that this worker has dead-lettered the message of wt.
+// expiredByHand records that this worker has dead-lettered the message of wt.
 func (e *entity) expiredByHand(wt *watch, strategy string) {
 	seen := wt.want.found
 	wt.judgement.verdict = gone
@@ -146,7 +148,7 @@ func (e *entity) expiredByHand(wt *watch, strategy string) {
 	e.w.metrics.operation(operations.DeadLetter, 1)
 }
 
-// description is what a message that is dead-lettered by hand says of why.
+// description is the dead-letter description of a message that this worker dead-letters.
 func description(deadline time.Time) string {
 	return fmt.Sprintf("The message was not received by its deadline %s.", deadline.UTC().Format(time.RFC3339Nano))
 }
@@ -160,12 +162,12 @@ func anyNative(watches []*watch) bool {
 	return false
 }
 
-// present are the watches whose messages are still on the work queue.
+// present returns the watches whose messages are still on the work queue.
 func present(watches []*watch) []*watch {
 	return filter(watches, func(wt *watch) bool { return wt.judgement.verdict != gone })
 }
 
-// unaccounted are those that were not dead-lettered by hand.
+// unaccounted returns the watches whose messages are not known to be dead letters.
 func unaccounted(watches []*watch) []*watch {
 	return filter(watches, func(wt *watch) bool { return wt.missed == nil })
 }

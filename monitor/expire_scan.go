@@ -217,7 +217,7 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 
 // overdue reports whether m, which nobody has asked for, states a deadline itself that has passed: its companion is
 // with another monitor, or about to come. One scan serves all that are due, or each would have its own and be in the way
-// of the others. Whoever has the companion finds the dead letter, and tells.
+// of the others. Whoever has the companion finds the dead letter, and notifies of it.
 func (s *scan) overdue(m *amqp.Message) (deadline time.Time, yes bool) {
 	enqueued, ok := m.Annotations["x-opt-enqueued-time"].(time.Time)
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.ApplicationProperties[name] })
@@ -239,7 +239,7 @@ func (s *scan) deadLetter(ctx context.Context, wt *watch, m *amqp.Message, deadl
 	err := s.r.DeadLetter(ctx, m, reasonDeadline, description(deadline))
 	switch c := link.Condition(err); {
 	case c == link.ConditionLockLost || c == link.ConditionSessionLost:
-		return nil // the next check tells what became of it
+		return nil // the next check shows what became of it
 	case err != nil:
 		return fmt.Errorf("dead-letter: %w", err)
 	}

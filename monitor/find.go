@@ -18,13 +18,13 @@ import (
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // firstPage is the size of the first peek after a seek, and pages grow by pageGrowth: what is
-// looked for mostly stands within a few messages of its send time.
+// searched for mostly stands within a few messages of its send time.
 const (
 	firstPage  = 16
 	pageGrowth = 4
 )
 
-// want is one message that is looked for.
+// want is one message that is searched for.
 type want struct {
 	identity                         // its own where it is known, else zero
 	hint        int64                // the number where it probably stands, else 0
@@ -40,14 +40,14 @@ type want struct {
 	duplicates    bool      // others would do as well, or may
 	agreed        bool      // what was found is what a chooser has picked
 	lateCandidate time.Time // when that was enqueued, if its own hardly was
-	upTo          time.Time // of duplicates: nothing that was enqueued later is looked for; zero = no matter
+	upTo          time.Time // of duplicates: nothing that was enqueued later is searched for; zero = no matter
 }
 
 // A chooser says whether a message that matches is the one that w means, which is then w's
 // alone, or only a spare in case that there is no other.
 type chooser func(w *want, m *link.Message) bool
 
-// find looks for the wanted messages and sets found on those that are there: by their
+// find searches for the wanted messages and sets found on those that are there: by their
 // numbers where these are known or guessed, then by name.
 func (v *view) find(ctx context.Context, wants []*want, better chooser) error {
 	if err := v.findNumbered(ctx, wants, better); err != nil && !errors.Is(err, errPartitioned) {
@@ -64,7 +64,7 @@ func (w *want) position() int64 {
 	return w.hint
 }
 
-// pageGap is how many messages that nobody looks for are read rather than making another
+// pageGap is how many messages that nobody searches for are read rather than making another
 // peek: a round trip costs about as much as bringing so many.
 const pageGap = 64
 
@@ -121,13 +121,13 @@ func (w *want) fits(m *link.Message) bool {
 	return m.MessageID == w.messageID && !enqueued.Before(w.from) && !enqueued.After(w.until) && !w.notWanted(m)
 }
 
-// notWanted reports whether m is not looked for, since it never becomes overdue and is another message for certain, or need not
+// notWanted reports whether m is not searched for, since it never becomes overdue and is another message for certain, or need not
 // be completed either.
 func (w *want) notWanted(m *link.Message) bool {
 	return w.hasNoDeadline(m) && (w.ref.Stated != "default" || !completes(w.ref, m))
 }
 
-// hasNoDeadline reports whether m, which waits, states no deadline where the message that is looked for does: it has the same id,
+// hasNoDeadline reports whether m, which waits, states no deadline where the message that is searched for does: it has the same id,
 // and never becomes overdue. What a dead letter states is not asked, since it was expired.
 func (w *want) hasNoDeadline(m *link.Message) bool {
 	if m.DeadLetterReason != "" || m.TimeToLive > 0 {
@@ -151,7 +151,7 @@ func statesDeadline(m *link.Message) bool {
 	return err != nil || !at.IsZero() || within > 0
 }
 
-// findNamed looks for those whose numbers are not known in their windows. One read of a time range
+// findNamed searches for those whose numbers are not known in their windows. One read of a time range
 // of the queue serves all whose windows it covers, and ends as soon as they are found.
 func (v *view) findNamed(ctx context.Context, all []*want, better chooser) error {
 	if !v.cursor {
@@ -168,7 +168,7 @@ func (v *view) findInWindows(ctx context.Context, all []*want, better chooser) e
 	if err := v.readWindows(ctx, wants, better, func(w *want) (from, until time.Time) { return w.likely, w.until }); err != nil {
 		return err
 	}
-	// What is not found where it should be is looked for in the margin before.
+	// What is not found where it should be is searched for in the margin before.
 	wants = slices.DeleteFunc(wants, func(w *want) bool { return w.found != nil || !w.from.Before(w.likely) })
 	return v.readWindows(ctx, wants, better, func(w *want) (from, until time.Time) { return w.from, w.likely })
 }

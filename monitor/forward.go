@@ -16,7 +16,7 @@ const maxHops = 5
 // follow goes on looking for the message of wt where e forwards to: it has left e, and did not expire here. There it is
 // a new message, with stamps and a time to live that begin anew.
 //
-// It is looked for in the window of its send. One that was held up on its way, because what it was forwarded to was
+// It is searched for in the window of its send. One that was held up on its way, because what it was forwarded to was
 // full or disabled, is enqueued later than that and not found.
 func (e *entity) follow(ctx context.Context, wt *watch) {
 	if wt.hops == maxHops {

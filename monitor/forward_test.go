@@ -47,10 +47,10 @@ func TestForwardedMessagesAreFollowed(t *testing.T) {
 						reason = "DeadlineExceeded"
 					}
 					s.wantDead("end", reason, 3*time.Second, time.Second, "a", "b")
-					s.wantTold("a", "b")
-					for _, e := range s.hook.told() {
+					s.wantNotified("a", "b")
+					for _, e := range s.hook.notified() {
 						if e.Data.Entity != "end" {
-							s.Errorf("told of %s in %q, want it where the message was missed", e.Subject, e.Data.Entity)
+							s.Errorf("notified of %s in %q, want it where the message was missed", e.Subject, e.Data.Entity)
 						}
 					}
 					s.settled(time.Second)
@@ -60,7 +60,7 @@ func TestForwardedMessagesAreFollowed(t *testing.T) {
 	}
 }
 
-// One that is received in time where it ends is met, and counted there. A chain that leads to nothing that can be looked
+// One that is received in time where it ends is met, and counted there. A chain that leads to nothing that can be checked
 // at is not counted as met.
 func TestForwardedMessagesAreCountedOnce(t *testing.T) {
 	inModes(t, func(_ *scene, c *broker.Config) {
@@ -82,7 +82,7 @@ func TestForwardedMessagesAreCountedOnce(t *testing.T) {
 			s.Fatal(err)
 		}
 		time.Sleep(65 * time.Minute)
-		s.wantTold()
+		s.wantNotified()
 		if met, unknown := s.verdicts(workQueue, "met")+s.verdicts("end", "met"), s.verdicts("end", "unknown"); met != 0 || unknown != 2 {
 			s.Errorf("%v met and %v unknown, want none and both: the queue is gone", met, unknown)
 		}
@@ -103,7 +103,7 @@ func TestMessageThatCannotBeForwarded(t *testing.T) {
 		if n := s.queue(workQueue).TransferDeadLetterQueue().Counts().Active; n != 1 {
 			s.Errorf("%d messages could not be forwarded, want 1", n)
 		}
-		s.wantTold("m")
+		s.wantNotified("m")
 		s.settled(time.Second)
 	})
 }

@@ -39,8 +39,8 @@ func TestRenewedFarBeyondTheDeadline(t *testing.T) {
 						s.Fatal(err)
 					}
 					s.settled(2 * time.Second)
-					if dead, told := len(s.dead(workQueue)), len(s.hook.told()); dead != 0 || told != 0 {
-						s.Errorf("%d dead letters, %d events, want none: it was completed", dead, told)
+					if dead, notified := len(s.dead(workQueue)), len(s.hook.notified()); dead != 0 || notified != 0 {
+						s.Errorf("%d dead letters, %d events, want none: it was completed", dead, notified)
 					}
 					return
 				}
@@ -54,7 +54,7 @@ func TestRenewedFarBeyondTheDeadline(t *testing.T) {
 				if dead := len(s.dead(workQueue)); dead != 1 {
 					s.Errorf("%d dead letters after it was abandoned, want 1", dead)
 				}
-				toldOnceEach(s, 1)
+				notifiedOnceEach(s, 1)
 			})
 		})
 	}
@@ -78,9 +78,9 @@ func TestBrokerThatIsAwayForTenMinutes(t *testing.T) {
 		if got := len(s.lags(workQueue)); got != n {
 			s.Errorf("%d dead letters a minute after the broker is back, want %d", got, n)
 		}
-		told := s.hook.subjects()
-		if distinct := slices.Compact(told); len(distinct) != n {
-			s.Errorf("told of %d messages, want %d", len(distinct), n)
+		notified := s.hook.subjects()
+		if distinct := slices.Compact(notified); len(distinct) != n {
+			s.Errorf("notified of %d messages, want %d", len(distinct), n)
 		}
 		s.settled(2 * time.Minute)
 	})
@@ -110,8 +110,8 @@ func TestTwoMonitors(t *testing.T) {
 				if dead := len(s.dead(workQueue)); dead != n {
 					s.Errorf("%d dead letters, want %d", dead, n)
 				}
-				if told := s.hook.subjects(); len(told) != n || len(slices.Compact(told)) != n {
-					s.Errorf("%d events, want one about each of %d messages", len(told), n)
+				if notified := s.hook.subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
+					s.Errorf("%d events, want one about each of %d messages", len(notified), n)
 				}
 			})
 		})
@@ -134,7 +134,7 @@ func TestTimeToLiveShorterThanTheSend(t *testing.T) {
 				if got := len(s.lags(workQueue)); got != len(lives) {
 					s.Errorf("%d dead letters, want %d", got, len(lives))
 				}
-				toldOnceEach(s, len(lives))
+				notifiedOnceEach(s, len(lives))
 			}, func(_ *scene, c *broker.Config) { c.Expiry = expiry })
 		})
 	}
@@ -163,8 +163,8 @@ func TestSendThatIsMadeTwice(t *testing.T) {
 					if got := len(s.waiting(workQueue)); got != 0 {
 						s.Errorf("%d of %d messages wait, want none", got, copies)
 					}
-					if told := s.hook.told(); len(told) < 1+copies {
-						s.Errorf("%d events, want at least one for each of %d messages", len(told), 1+copies)
+					if notified := s.hook.notified(); len(notified) < 1+copies {
+						s.Errorf("%d events, want at least one for each of %d messages", len(notified), 1+copies)
 					}
 				})
 			})
@@ -189,7 +189,7 @@ func TestShortLocksOnTheMonitorQueue(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Until(*m.LockedUntil) + 1500*time.Millisecond)
-		toldOnceEach(s, 1)
+		notifiedOnceEach(s, 1)
 		if got := s.queue(monitorQueue).DeadLetterQueue().Counts().Active; got != 0 {
 			s.Errorf("%d companions are dead letters, want none", got)
 		}

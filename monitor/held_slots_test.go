@@ -58,16 +58,16 @@ func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 				stop()
 				<-over
 				time.Sleep(2 * time.Minute)
-				told := map[string]int{}
-				for _, e := range s.hook.told() {
-					told[e.Subject]++
+				notified := map[string]int{}
+				for _, e := range s.hook.notified() {
+					notified[e.Subject]++
 					if at := e.Data.DeadLetteredTime; at.Before(due[e.Subject].Truncate(time.Millisecond)) {
 						t.Errorf("%s was dead-lettered %v before its deadline", e.Subject, due[e.Subject].Sub(at))
 					}
 				}
 				for id := range due {
-					if told[id] != 1 {
-						t.Errorf("%s was told %d times, want once: nobody has completed it", id, told[id])
+					if notified[id] != 1 {
+						t.Errorf("%s was notified %d times, want once: nobody has completed it", id, notified[id])
 					}
 				}
 				if c := s.queue(workQueue).Counts(); c.Active+c.Deferred != 0 {

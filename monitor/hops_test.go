@@ -32,7 +32,7 @@ func TestMessagesAreFollowedOverFourHops(t *testing.T) {
 		s.send(workQueue, "m", ttl(3*time.Second))
 		time.Sleep(8 * time.Second)
 		s.wantDead(fmt.Sprint("hop-", hops), "TTLExpiredException", 3*time.Second, time.Second, "m")
-		s.wantTold("m")
+		s.wantNotified("m")
 		s.settled(time.Second)
 	})
 }
@@ -57,9 +57,9 @@ func TestASubscriptionThatIsNewerThanTheListIsSeen(t *testing.T) {
 			s.Errorf("entities were read %d times, want twice: for each of the messages", n)
 		}
 		s.wantDead(of("two"), "TTLExpiredException", 3*time.Second, time.Second, "after")
-		got := toldBySubscription(s)
+		got := notifiedBySubscription(s)
 		if fmt.Sprint(got) != "map[one:[after before] two:[after]]" {
-			s.Errorf("told of %v, want of both in one and of the later in two", got)
+			s.Errorf("notified of %v, want of both in one and of the later in two", got)
 		}
 		s.settled(time.Second)
 	}, withTopic(subscription("one")))

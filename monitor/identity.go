@@ -8,7 +8,7 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// A identity is what tells one message of an entity from every other: its sequence number, with the stamp that the broker made when it gave
+// An identity is what tells one message of an entity from every other: its sequence number, with the stamp that the broker made when it gave
 // it. A number alone does not: they begin at 1 again when an entity is deleted and recreated under its name. A dead letter keeps both
 // (learn.microsoft.com/azure/service-bus-messaging/message-sequencing). The zero identity is of no message.
 type identity struct {

@@ -142,11 +142,11 @@ func (s *scene) wantDead(path, reason string, within, late time.Duration, ids ..
 }
 
 // wantTold wants events about just these subjects, in any order.
-func (s *scene) wantTold(ids ...string) {
+func (s *scene) wantNotified(ids ...string) {
 	s.Helper()
 	slices.Sort(ids)
 	if diff := cmp.Diff(ids, s.hook.subjects()); diff != "" {
-		s.Errorf("told of (-want +got):\n%s", diff)
+		s.Errorf("notified of (-want +got):\n%s", diff)
 	}
 }
 

@@ -53,8 +53,8 @@ func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 					s.Fatal(err)
 				}
 				time.Sleep(time.Until(due.Add(30 * time.Second)))
-				if told := s.hook.subjects(); len(told) != c.overdue || len(slices.Compact(told)) != c.overdue {
-					s.Errorf("%d events, want one for each of %d messages", len(told), c.overdue)
+				if notified := s.hook.subjects(); len(notified) != c.overdue || len(slices.Compact(notified)) != c.overdue {
+					s.Errorf("%d events, want one for each of %d messages", len(notified), c.overdue)
 				}
 				if n := q.Counts(); n.Active != c.live || n.DeadLetter != c.overdue {
 					s.Errorf("%d live messages and %d dead letters, want %d and %d", n.Active, n.DeadLetter, c.live, c.overdue)

@@ -16,7 +16,7 @@ import (
 // the messages wait, and so do their companions, for a while.
 
 const (
-	// missingMost is for how long after its deadline a message is looked for where its entity does not exist, and missingLeast for
+	// missingMost is for how long after its deadline a message is searched for where its entity does not exist, and missingLeast for
 	// how long this process has to have found that, however late a companion comes.
 	missingMost  = time.Hour
 	missingLeast = 5 * time.Minute

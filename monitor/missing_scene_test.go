@@ -54,7 +54,7 @@ func TestCompanionsWaitForAQueueThatIsMissing(t *testing.T) {
 			if n := len(s.dead(workQueue)); n != i+1 {
 				s.Errorf("%d dead letters two minutes after the queue was there again, want %d", n, i+1)
 			}
-			toldOnceEach(s, i+1)
+			notifiedOnceEach(s, i+1)
 		}
 	})
 }
@@ -76,8 +76,8 @@ func TestCompanionsOfADeletedQueueAreGivenUp(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		s.settled(time.Second)
-		if dead := len(s.dead(monitorQueue)); dead != 0 || len(s.hook.told()) != 0 {
-			s.Errorf("%d companions were dead-lettered and %d events told, want neither", dead, len(s.hook.told()))
+		if dead := len(s.dead(monitorQueue)); dead != 0 || len(s.hook.notified()) != 0 {
+			s.Errorf("%d companions were dead-lettered and %d events notified, want neither", dead, len(s.hook.notified()))
 		}
 		if s.slots {
 			return // nobody knows of how many messages

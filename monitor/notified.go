@@ -4,34 +4,34 @@ package monitor
 
 import "sync"
 
-// maxNotified bounds the events remembered. The memory only spares repeats; what is
-// forgotten may be notified twice.
+// maxNotified bounds the remembered events. The record only avoids repetitions: an event that
+// was dropped from it may be notified twice.
 const maxNotified = 1 << 16
 
-// notifiedEvents remembers which events have been notified, or are being notified.
+// notifiedEvents records the events of which this process has notified, or is notifying.
 type notifiedEvents struct {
 	mu    sync.Mutex
 	ids   map[string]*notification
-	order []string // oldest first, from next on in a ring
+	order []string // a ring, the oldest at next
 	next  int
 }
 
-// notification is how the notification of one event goes.
+// notification is the state of the notification of one event.
 type notification struct {
-	done  chan struct{} // closed when the rest is final, which MUST NOT be read before
-	taken []string      // the sinks that have taken it
+	done  chan struct{} // closed when taken and err are final; they MUST NOT be read before
+	taken []string      // names of the sinks that have taken it
 	err   error         // why the others have not
 }
 
-// alreadyNotified is the notification of all events that have been notified.
+// alreadyNotified stands for every notification that has succeeded.
 var alreadyNotified = func() *notification {
 	t := &notification{done: make(chan struct{})}
 	close(t.done)
 	return t
 }()
 
-// begin returns the notification of id, and whether it is new: then the caller has to tell, and to
-// say how that ended.
+// begin returns the notification of id, and whether it is new. The caller that gets a new one
+// must notify, and call end.
 func (t *notifiedEvents) begin(id string) (_ *notification, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,11 +53,12 @@ func (t *notifiedEvents) begin(id string) (_ *notification, first bool) {
 	return begun, true
 }
 
-// end says how the notification of id ended. One that failed is forgotten, so that the next is new.
+// end records the outcome of a notification. A failed one is dropped, so that the next begin
+// returns a new one.
 func (t *notifiedEvents) end(id string, begun *notification, taken []string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ids[id] == begun { // or it is forgotten already
+	if t.ids[id] == begun { // or it was dropped already
 		t.ids[id] = alreadyNotified
 		if err != nil {
 			delete(t.ids, id)
@@ -67,7 +68,7 @@ func (t *notifiedEvents) end(id string, begun *notification, taken []string, err
 	close(begun.done)
 }
 
-// note remembers id as told.
+// note records that id needs no notification any more.
 func (t *notifiedEvents) note(id string) {
 	if begun, first := t.begin(id); first {
 		t.end(id, begun, nil, nil)
@@ -81,7 +82,7 @@ func (t *notifiedEvents) has(id string) bool {
 	return ok
 }
 
-// isFinal reports whether id has been notified for good.
+// isFinal reports whether the notification of id has succeeded.
 func (t *notifiedEvents) isFinal(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// notifyAtOnce is how many events begin to be notified in tellEvery. Each takes goroutines of its own: thousands that begin in
-	// one instant would all have their turn before the next nudge has.
+	// notifyAtOnce bounds the notifications that start in one notifyEvery. Each one takes
+	// goroutines: if thousands started at once, the next nudge would wait behind all of them.
 	notifyAtOnce = 32
 	notifyEvery  = time.Millisecond
-	// notifyTimeout is how long the next ones wait until these are notified: long enough for those that only want a processor, and no longer,
-	// so that a slow sink begins with ten thousand a second.
+	// notifyTimeout is how long the next notifications wait for these. It is long enough for a
+	// sink that only needs a processor, and short enough that a slow sink still starts with
+	// ten thousand a second.
 	notifyTimeout = 2 * time.Millisecond
 )
 
-// A notifier has the missed deadlines of one entity told, some at a time.
+// A notifier notifies of the missed deadlines of one entity, a few at a time.
 type notifier struct {
 	w    *Worker
 	name string // of the entity
@@ -29,7 +30,7 @@ type notifier struct {
 	running bool
 }
 
-// add has these told after those before. It does not block.
+// add queues watches. It does not block.
 func (t *notifier) add(ctx context.Context, missed []*watch) {
 	if len(missed) == 0 {
 		return
@@ -50,7 +51,8 @@ func (t *notifier) run(ctx context.Context) {
 	}
 }
 
-// take takes the next ones out of the queue. When it is empty the caller is no longer running.
+// take removes the next watches from the queue. When the queue is empty, it marks the notifier
+// as not running.
 func (t *notifier) take() (next []*watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,7 +64,8 @@ func (t *notifier) take() (next []*watch) {
 	return next
 }
 
-// notify tells of some missed deadlines, and waits a little until all is notified.
+// notify starts the notifications of some missed deadlines, and waits for them up to
+// notifyTimeout.
 func (t *notifier) notify(ctx context.Context, missed []*watch) {
 	tellings := make([]<-chan struct{}, len(missed))
 	for i, wt := range missed {

@@ -17,11 +17,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// notifyTime bounds the tries to tell one event before its companion is rewritten.
+// notifyTime bounds the attempts to notify of one event. Then its companion is rewritten.
 const notifyTime = 10 * time.Second
 
-// notify takes the missed deadline of wt, or what else there is to tell, to every sink, then ends wt. It does not block: a
-// slow sink must not hold up the next pass. What it returns is closed when all sinks have been notified, or cannot be.
+// notify sends the event of wt to every sink, then ends wt. It does not block: a slow sink must
+// not delay the next check. The returned channel is closed when every sink has taken the event
+// or failed.
 func (w *Worker) notify(ctx context.Context, entity string, wt *watch) (over <-chan struct{}) {
 	e := w.eventOf(entity, wt)
 	t, first := w.notified.begin(e.ID)
@@ -34,8 +35,8 @@ func (w *Worker) notify(ctx context.Context, entity string, wt *watch) (over <-c
 			})
 			w.notified.end(e.ID, t, taken, err)
 		}
-		// Another companion may be seeing to it. That this one is done as well rests on how that ends:
-		// it may be the same one, come back, and the only one that is left.
+		// Another watch may be notifying of the same event. This one ends only if that succeeds:
+		// both may belong to one companion that came back, and nothing else would be left of it.
 		<-t.done
 		if t.err != nil {
 			untaken := *wt.missed
@@ -49,13 +50,13 @@ func (w *Worker) notify(ctx context.Context, entity string, wt *watch) (over <-c
 	return t.done
 }
 
-// notifySinks hands e to all sinks side by side, each with its own retries, but for those that
-// have taken it before. It returns the names of all that have taken it now.
+// notifySinks sends e to all sinks in parallel, except to those in before, which have taken it.
+// Each sink has its own retries. It returns the names of the sinks that have taken e now.
 func (w *Worker) notifySinks(ctx context.Context, e alert.Event, before []string) (taken []string, err error) {
-	told := w.sinks.Load()
-	errs := make([]error, len(told.alerters))
+	current := w.sinks.Load()
+	errs := make([]error, len(current.alerters))
 	var sinks sync.WaitGroup
-	for i, a := range told.alerters {
+	for i, a := range current.alerters {
 		if slices.Contains(before, a.Name()) {
 			continue
 		}
@@ -65,13 +66,13 @@ func (w *Worker) notifySinks(ctx context.Context, e alert.Event, before []string
 			if err != nil {
 				errs[i] = fmt.Errorf("%s: %w", a.Name(), err)
 			}
-			if told.groups[a.Name()] == nil { // those count their pages
+			if current.groups[a.Name()] == nil { // a group counts its own notifications
 				w.metrics.alert(a.Name(), err)
 			}
 		})
 	}
 	sinks.Wait()
-	for i, a := range told.alerters {
+	for i, a := range current.alerters {
 		if errs[i] == nil {
 			taken = append(taken, a.Name())
 		}
@@ -79,9 +80,9 @@ func (w *Worker) notifySinks(ctx context.Context, e alert.Event, before []string
 	return taken, errors.Join(errs...)
 }
 
-// notifyLater has the event told later: a companion rewritten carries all that is known, so
-// it needs neither this process nor the dead-letter queue. When the budget is spent the
-// companion goes to the dead-letter queue of the monitor queue.
+// notifyLater rewrites the companion with all that is known of the event, so that the
+// notification needs neither this process nor the dead letter. After maxAttempts the companion
+// goes to the dead-letter queue of the monitor queue.
 func (w *Worker) notifyLater(ctx context.Context, entity string, wt *watch, err error) {
 	attempt := wt.companion.content.Attempt + 1
 	log := w.log.With(zap.String("work_queue", entity), zap.String("message_id", wt.ref.MessageID), zap.Int("attempt", attempt), zap.Error(err))

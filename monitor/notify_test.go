@@ -61,7 +61,7 @@ func TestToldEventsForgetTheOldest(t *testing.T) {
 	for i := range maxNotified + 10 {
 		begun, first := events.begin(fmt.Sprint(i))
 		if !first {
-			t.Fatalf("event %d is taken for told", i)
+			t.Fatalf("event %d is taken for notified", i)
 		}
 		events.end(fmt.Sprint(i), begun, nil, nil)
 	}
@@ -69,7 +69,7 @@ func TestToldEventsForgetTheOldest(t *testing.T) {
 		t.Error("want the oldest ten forgotten and no others")
 	}
 	if begun, first := events.begin("11"); first || begun != alreadyNotified {
-		t.Errorf("an event that was told begins again: first %v", first)
+		t.Errorf("an event that was notified begins again: first %v", first)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestAnEventThatFoundNoTakerBeginsAgain(t *testing.T) {
 	begun, _ := events.begin("e")
 	joined, first := events.begin("e")
 	if first || joined != begun {
-		t.Error("an event that is being told begins again")
+		t.Error("an event that is being notified begins again")
 	}
 	noTaker := errors.New("no taker")
 	events.end("e", begun, nil, noTaker)

@@ -122,14 +122,14 @@ type deadLetterSearch struct {
 	wants   []*want // of each of them
 }
 
-// deadLetterSearchFor returns the check for those of the watches whose dead letters have not been looked for yet.
+// deadLetterSearchFor returns the check for those of the watches whose dead letters have not been searched for yet.
 func (e *entity) deadLetterSearchFor(watches []*watch) *deadLetterSearch {
 	r := &deadLetterSearch{}
 	for _, wt := range watches {
 		if wt.awaitsNudge && !wt.deadLetterSought && wt.missed == nil {
 			w := &want{identity: wt.want.identity, firstFit: wt.want.firstFit}
 			w.seek(&wt.ref)
-			// It is not looked for on the work queue before, so it must not be another message with the same id.
+			// It is not searched for on the work queue before, so it must not be another message with the same id.
 			w.from = w.likely
 			r.wants, r.watches = append(r.wants, w), append(r.watches, wt)
 		}

@@ -96,7 +96,7 @@ func (n *nudger) run(ctx context.Context) {
 		again := time.Now().Add(nudgeEvery)
 		err := n.nudge(ctx)
 		if err != nil {
-			logFailed(n.log, "nudge failed", err) // what it was for is looked for all the same
+			logFailed(n.log, "nudge failed", err) // what it was for is searched for all the same
 		}
 		n.mu.Lock()
 		n.ended = n.begun

@@ -25,7 +25,7 @@ func TestMissedDeadlinesAfterAnOutage(t *testing.T) {
 					s.send(workQueue, "held", "", "Overdue-Within", `"1s"`)
 					r, _ := s.receive(workQueue)
 					defer func() { _ = r.Close(s.Context()) }()
-					time.Sleep(3 * time.Second) // it is looked at again and again
+					time.Sleep(3 * time.Second) // it is checked again and again
 					const n = 5
 					for i := range n {
 						s.send(workQueue, fmt.Sprint("before-", i), "", "Overdue-Within", fmt.Sprintf(`"%dms"`, 200+10*i))
@@ -88,6 +88,6 @@ func TestAFailingCheckDelaysNoOther(t *testing.T) {
 			s.Errorf("%d dead letters a second after the failures have ended, want both", n)
 		}
 		time.Sleep(11 * time.Second) // the first is asked after again
-		toldOnceEach(s, 2)
+		notifiedOnceEach(s, 2)
 	})
 }

@@ -47,11 +47,11 @@ func TestMetDeadlinesDoNotHoldUpAMissedOne(t *testing.T) {
 		s.ns.Net.Delay(pipenet.Both, 20*time.Millisecond)
 		time.Sleep(time.Until(base.Add(20 * time.Second)))
 
-		told := s.hook.told()
-		if len(told) != 1 || told[0].Subject != "late" {
-			s.Fatalf("told %v, want the one message that nobody received", told)
+		notified := s.hook.notified()
+		if len(notified) != 1 || notified[0].Subject != "late" {
+			s.Fatalf("notified %v, want the one message that nobody received", notified)
 		}
-		if lag := time.Duration(told[0].Data.LagMs) * time.Millisecond; lag > 2*time.Second {
+		if lag := time.Duration(notified[0].Data.LagMs) * time.Millisecond; lag > 2*time.Second {
 			s.Errorf("it was dead-lettered %v after its deadline, want 2s at most", lag)
 		}
 		s.settled(5 * time.Second)

@@ -12,7 +12,7 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// Several monitors work on one entity at the same time. They do no harm: each deadline is kept and told once, live
+// Several monitors work on one entity at the same time. They do no harm: each deadline is kept and notified once, live
 // messages are as they were. And they do little of the work twice.
 func TestMonitorsSideBySide(t *testing.T) {
 	const n = 600 // more than one monitor is given at once
@@ -62,8 +62,8 @@ func TestMonitorsSideBySide(t *testing.T) {
 						if dead := len(s.dead(workQueue)); dead != n || latest > 5*time.Second {
 							s.Errorf("%d dead letters, the latest %v late; want %d and 5s", dead, latest, n)
 						}
-						if told := s.hook.subjects(); len(told) != n || len(slices.Compact(told)) != n {
-							s.Errorf("%d events, want one about each of %d messages", len(told), n)
+						if notified := s.hook.subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
+							s.Errorf("%d events, want one about each of %d messages", len(notified), n)
 						}
 						costs[workers] = s.operations("") / n
 						s.Logf("%d monitors: %.2f operations a message, latest %v", workers, costs[workers], latest)

@@ -41,7 +41,7 @@ func TestPartitionedQueue(t *testing.T) {
 				if dead := len(s.dead(workQueue)); dead != len(want) {
 					s.Errorf("%d dead letters, want %d", dead, len(want))
 				}
-				s.wantTold(want...)
+				s.wantNotified(want...)
 				if err := r.AbandonMessage(s.Context(), held, nil); err != nil {
 					s.Fatal(err)
 				}
@@ -49,7 +49,7 @@ func TestPartitionedQueue(t *testing.T) {
 					s.Fatal(err)
 				}
 				time.Sleep(1500 * time.Millisecond)
-				s.wantTold(append(want, "held")...)
+				s.wantNotified(append(want, "held")...)
 			})
 		})
 	}
@@ -68,7 +68,7 @@ func TestPartitionedQueueThatIsServed(t *testing.T) {
 			}
 		}
 		time.Sleep(6 * time.Second)
-		s.wantTold()
+		s.wantNotified()
 		s.settled(time.Second)
 	})
 }

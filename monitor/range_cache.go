@@ -147,7 +147,7 @@ func (s *rangeCache) forget(before int64) {
 	s.messages = slices.DeleteFunc(s.messages, func(m cachedMessage) bool { return m.enqueued < before })
 }
 
-// clear forgets the messages whose slots have been looked for, and where there are many what no slot comes for any more, most likely:
+// clear forgets the messages whose slots have been searched for, and where there are many what no slot comes for any more, most likely:
 // what was enqueued somewhat before the first of the windows.
 func (s *rangeCache) clear(windows []window, settings Settings) {
 	if len(s.messages) > maxCachedMessages/2 {

@@ -53,7 +53,7 @@ func TestAShelfKnowsWhatTheQueueHas(t *testing.T) {
 			}
 			for i := 1; i < len(s.known); i++ {
 				if s.known[i-1].empty() || s.known[i].from <= s.known[i-1].until {
-					t.Fatalf("stretches that touch, overlap or are out of order: %v", s.known)
+					t.Fatalf("ranges that touch, overlap or are out of order: %v", s.known)
 				}
 			}
 			if rng.IntN(20) == 0 {

@@ -25,7 +25,7 @@ import (
 const proofHolds = time.Second
 
 // forget drops what is known of e, which has been deleted, or recreated. Only the views' links stay: those of what was deleted end by
-// themselves. Whatever is in hand is looked for on the new one.
+// themselves. Whatever is in hand is searched for on the new one.
 func (e *entity) forget(why string) {
 	if len(e.work.index)+len(e.dead.index)+len(e.ranges.known) > 0 {
 		e.log.Info("entity was recreated or deleted: cached state dropped", zap.String("noticed_by", why))
@@ -38,7 +38,7 @@ func (e *entity) forget(why string) {
 	e.settingsAsOf = time.Now()
 }
 
-// noteCreation takes note of when e was made, as far as the namespace tells.
+// noteCreation takes note of when e was made, as far as the namespace shows.
 func (e *entity) noteCreation(info *entities.Info, subscription *entities.Subscription) {
 	at := info.CreatedAt
 	if subscription != nil {

@@ -10,9 +10,9 @@ import (
 	"overdue/internal/broker"
 )
 
-// A work queue is deleted and made anew with the same settings, while its deadlines are watched: its numbers begin at 1
+// A work queue is deleted and recreated with the same settings, while its deadlines are watched: its numbers begin at 1
 // again, and nothing that was known of the first ones may hide the new messages. Those that died with the old queue are
-// told of nowhere.
+// notified of nowhere.
 func TestDeadlinesOfAQueueThatIsMadeAnew(t *testing.T) {
 	turn := 0
 	for _, slots := range []bool{true, false} {
@@ -20,7 +20,7 @@ func TestDeadlinesOfAQueueThatIsMadeAnew(t *testing.T) {
 			turn++
 			t.Run(fmt.Sprintf("slots %v, blind %v", slots, blind), func(t *testing.T) {
 				inModeOfTurn(t, turn, func(s *scene, c *broker.Config) {
-					s.slots, s.blind = slots, blind
+					s.slots, s.undescribed = slots, blind
 					c.Queues[0].MaxDeliveryCount = 1000
 				}, func(s *scene) {
 					s.measure()
@@ -41,11 +41,11 @@ func TestDeadlinesOfAQueueThatIsMadeAnew(t *testing.T) {
 						s.send(workQueue, fmt.Sprint("old-", i), ttl(8*time.Second))
 					}
 					time.Sleep(2500 * time.Millisecond)
-					before := len(s.hook.told())
+					before := len(s.hook.notified())
 					if before != 300 {
-						s.Fatalf("%d told before, want 300", before)
+						s.Fatalf("%d notified before, want 300", before)
 					}
-					s.remake(workQueue)
+					s.recreate(workQueue)
 					if err := s.trySend(workQueue, "first", ttl(time.Hour)); err != nil {
 						s.Fatalf("the first send to the new queue: %v", err)
 					}
@@ -61,21 +61,21 @@ func TestDeadlinesOfAQueueThatIsMadeAnew(t *testing.T) {
 						time.Sleep(30 * time.Millisecond)
 					}
 					time.Sleep(7 * time.Second)
-					told := map[string]int{}
-					for _, e := range s.hook.told()[before:] {
-						told[e.Subject]++
+					notified := map[string]int{}
+					for _, e := range s.hook.notified()[before:] {
+						notified[e.Subject]++
 						if lag := e.Data.DeadLetteredTime.Sub(e.Data.Deadline); lag < 0 || lag > time.Second {
 							s.Errorf("%s was dead-lettered %v after its deadline, want at most a second", e.Subject, lag)
 						}
 					}
 					for _, id := range want {
-						if told[id] != 1 {
-							s.Errorf("%s was told %d times, want once", id, told[id])
+						if notified[id] != 1 {
+							s.Errorf("%s was notified %d times, want once", id, notified[id])
 						}
-						delete(told, id)
+						delete(notified, id)
 					}
-					if len(told) > 0 {
-						s.Errorf("told of what has gone with the queue: %v", told)
+					if len(notified) > 0 {
+						s.Errorf("notified of what has gone with the queue: %v", notified)
 					}
 				})
 			})
@@ -83,8 +83,8 @@ func TestDeadlinesOfAQueueThatIsMadeAnew(t *testing.T) {
 	}
 }
 
-// remake deletes a queue and makes it anew as it was.
-func (s *scene) remake(name string) {
+// remake deletes a queue and makes it again as it was.
+func (s *scene) recreate(name string) {
 	s.Helper()
 	ns := s.ns.Broker.Default()
 	info, err := ns.QueueInfo(name)

@@ -36,12 +36,12 @@ func completeBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	return m.EnqueuedTime.Add(within)
 }
 
-// completes reports whether the message that is looked for has to be completed, whatever else holds for it.
+// completes reports whether the message that is searched for has to be completed, whatever else holds for it.
 func completes(r *scheduler.Reference, m *link.Message) bool {
 	return !completeBy(r, m, Settings{}).IsZero()
 }
 
-// hasReminders reports whether there may be something to tell of m before its deadline.
+// hasReminders reports whether there may be something to notify of m before its deadline.
 func (e *entity) hasReminders(r *scheduler.Reference, m *link.Message) bool {
 	return len(e.settings.WarnBefore) > 0 || !completeBy(r, m, e.settings.Settings).IsZero()
 }
@@ -56,7 +56,7 @@ func (wt *watch) beforeDeadline() bool {
 func firstReminder(r *scheduler.Reference, s Settings) time.Duration {
 	switch {
 	case len(s.WarnBefore) > 0:
-		return 0 // its stamp tells when
+		return 0 // its stamp shows when
 	case r.CompleteWithin > 0:
 		return min(r.Within, r.CompleteWithin)
 	}
@@ -79,7 +79,7 @@ func (e *entity) judgeFound(r *scheduler.Reference, w *want, m *link.Message, no
 	return judge(&completed, m, e.settings.Settings, now)
 }
 
-// remind tells what there is to tell of the message of wt, which was still there at the instant at of the broker's
+// remind shows what there is to notify of the message of wt, which was still there at the instant at of the broker's
 // clock, or later.
 func (e *entity) remind(ctx context.Context, wt *watch, at time.Time) {
 	m, j := wt.want.found, &wt.judgement
@@ -118,7 +118,7 @@ func (w *Worker) behind(t time.Time) bool {
 	return latest.After(t.Add(staleClock)) && latest.After(w.clock.now().Add(staleClock))
 }
 
-// reachedWarning is the warning that is to be notified of the message of wt at the instant at: of those that are not told yet the
+// reachedWarning is the warning that is to be notified of the message of wt at the instant at: of those that are not notified yet the
 // one that is nearest to its deadline. 0 = none.
 func (e *entity) reachedWarning(wt *watch, at time.Time) (nearest time.Duration) {
 	e.warnings(wt, func(before time.Duration, when time.Time) {
@@ -129,7 +129,7 @@ func (e *entity) reachedWarning(wt *watch, at time.Time) (nearest time.Duration)
 	return nearest
 }
 
-// warnings calls each with the warnings that are not told yet and when they are due. One that would be due before the
+// warnings calls each with the warnings that are not notified yet and when they are due. One that would be due before the
 // message was there is none.
 func (e *entity) warnings(wt *watch, each func(before time.Duration, when time.Time)) {
 	m, deadline := wt.want.found, wt.judgement.deadline
@@ -171,7 +171,7 @@ func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
 	return min(wait, max(by.Add(stampPrecision).Sub(e.w.clock.now()), time.Millisecond))
 }
 
-// notifyReminder has an event told beside what else becomes of wt. A watch of its own sees to it, so that it is notified for certain
+// notifyReminder has an event notified beside what else becomes of wt. A watch of its own sees to it, so that it is notified for certain
 // and holds up nothing.
 func (e *entity) notifyReminder(ctx context.Context, wt *watch, eventType string, deadline time.Time, before time.Duration) {
 	m := wt.want.found
@@ -197,7 +197,7 @@ func stateOf(m *link.Message) string {
 	return stateActive
 }
 
-// reminderEvent is what there is to tell about the message of wt beside that it missed its deadline.
+// reminderEvent is what there is to notify of about the message of wt beside that it missed its deadline.
 func (w *Worker) reminderEvent(entity string, wt *watch) alert.Event {
 	m := wt.missed
 	name, subscription := splitPath(entity)

@@ -42,7 +42,7 @@ func TestDeadlineThatIsNearIsTold(t *testing.T) {
 				time.Sleep(40 * time.Second)
 				s.wantEvents("missed shortest", "near short", "missed short", "near long", "near long", "missed long")
 				s.settled(time.Second)
-				for _, e := range s.hook.told() {
+				for _, e := range s.hook.notified() {
 					if e.Type != "overdue.deadline.near" {
 						continue
 					}
@@ -131,14 +131,14 @@ func TestWarningThatNobodyTakesCostsNoDeadline(t *testing.T) {
 		s.wantDead(workQueue, "TTLExpiredException", 20*time.Second, time.Second, "m")
 		s.hook.answer(http.StatusOK)
 		time.Sleep(time.Minute)
-		if got := len(s.hook.told()); got != 2 {
+		if got := len(s.hook.notified()); got != 2 {
 			t.Errorf("%d events, want the warning and the missed deadline, once each", got)
 		}
 		s.settled(time.Second)
 	})
 }
 
-// A monitor that comes late tells of what is nearest, and not of what is over.
+// A monitor that comes late notifies of what is nearest, and not of what is over.
 func TestWarningsAreToldByWhoComesLate(t *testing.T) {
 	inModes(t, func(s *scene, c *broker.Config) {
 		s.oneProcess = true
@@ -151,16 +151,16 @@ func TestWarningsAreToldByWhoComesLate(t *testing.T) {
 		s.startMonitor()
 		time.Sleep(2 * time.Second)
 		var near []int64
-		for _, e := range s.hook.told() {
+		for _, e := range s.hook.notified() {
 			if e.Type == "overdue.deadline.near" {
 				near = append(near, e.Data.WarnBeforeMs)
 			}
 		}
-		if len(near) != 1 || near[0] != 20_000 || len(s.hook.told()) != 2 {
-			t.Errorf("warned %v ms before among %d events, want once, 20 s before, and the missed deadline", near, len(s.hook.told()))
+		if len(near) != 1 || near[0] != 20_000 || len(s.hook.notified()) != 2 {
+			t.Errorf("warned %v ms before among %d events, want once, 20 s before, and the missed deadline", near, len(s.hook.notified()))
 		}
 		time.Sleep(20 * time.Second)
-		if got := len(s.hook.told()); got != 4 {
+		if got := len(s.hook.notified()); got != 4 {
 			t.Errorf("%d events in the end, want 4", got)
 		}
 		s.settled(time.Second)

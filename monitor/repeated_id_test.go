@@ -50,13 +50,13 @@ func TestRepeatedMessageIDs(t *testing.T) {
 					}
 				}
 				time.Sleep(20 * time.Second)
-				toldOnceEach(s, len(within))
+				notifiedOnceEach(s, len(within))
 			})
 		})
 	}
 }
 
-// A look at another message has shown the monitor where these stand, but their id says so of
+// A check another message has shown the monitor where these stand, but their id says so of
 // the last one only.
 func TestRepeatedMessageIDsThatWereSeenBefore(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
@@ -73,7 +73,7 @@ func TestRepeatedMessageIDsThatWereSeenBefore(t *testing.T) {
 				if got := len(s.waiting(workQueue)); got != 0 {
 					s.Errorf("%d messages wait, want none", got)
 				}
-				toldOnceEach(s, 4)
+				notifiedOnceEach(s, 4)
 			})
 		})
 	}
@@ -94,8 +94,8 @@ func TestMessageWithoutADeadlineThatSharesAnID(t *testing.T) {
 				}
 				s.send(workQueue, "same", "")
 				time.Sleep(time.Minute)
-				if got := len(s.waiting(workQueue)); got != 1 || len(s.hook.told()) != 0 {
-					s.Errorf("%d messages wait and %d were told, want the one without a deadline, and none", got, len(s.hook.told()))
+				if got := len(s.waiting(workQueue)); got != 1 || len(s.hook.notified()) != 0 {
+					s.Errorf("%d messages wait and %d were notified, want the one without a deadline, and none", got, len(s.hook.notified()))
 				}
 				s.settled(time.Second)
 			})
@@ -125,23 +125,23 @@ func TestRepeatedMessageIDOfADeadLetter(t *testing.T) {
 		if got := len(s.waiting(workQueue)); got != 0 {
 			s.Errorf("%d messages wait, want none", got)
 		}
-		if told := s.hook.told(); len(told) == 0 || told[len(told)-1].Data.SequenceNumber != 3 {
-			s.Errorf("told %v, want message 3 at last", told)
+		if notified := s.hook.notified(); len(notified) == 0 || notified[len(notified)-1].Data.SequenceNumber != 3 {
+			s.Errorf("notified %v, want message 3 at last", notified)
 		}
 		s.settled(5 * time.Second)
 	})
 }
 
 // toldOnceEach wants n events, each about another message.
-func toldOnceEach(s *scene, n int) {
+func notifiedOnceEach(s *scene, n int) {
 	s.Helper()
 	var numbers []int64
-	for _, e := range s.hook.told() {
+	for _, e := range s.hook.notified() {
 		numbers = append(numbers, e.Data.SequenceNumber)
 	}
 	slices.Sort(numbers)
 	if distinct := slices.Compact(slices.Clone(numbers)); len(numbers) != n || len(distinct) != n {
-		s.Errorf("told of messages %v, want each of %d once", numbers, n)
+		s.Errorf("notified of messages %v, want each of %d once", numbers, n)
 	}
 	s.settled(5 * time.Second)
 }
@@ -166,89 +166,8 @@ func TestCompanionThatComesTwice(t *testing.T) {
 		if lags := s.lags(workQueue); len(lags) != 1 {
 			s.Errorf("%d dead letters, want 1", len(lags))
 		}
-		toldOnceEach(s, 1)
+		notifiedOnceEach(s, 1)
 	})
-}
-
-// The broker's clock and the sidecar's differ by ten minutes. Deadlines are reckoned on
-// the broker's, and with its clock measured they are even kept to the moment.
-func TestSkewedClocks(t *testing.T) {
-	for _, offset := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
-		for _, measured := range []bool{true, false} {
-			t.Run(fmt.Sprintf("broker %v, measured %v", offset, measured), func(t *testing.T) {
-				play(t, func(s *scene) {
-					if measured {
-						s.measure()
-					}
-					s.startMonitor()
-					const n = 50
-					for i := range n {
-						s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(2000+40*i)*time.Millisecond))
-					}
-					time.Sleep(10 * time.Second)
-					bound := 250 * time.Millisecond
-					if !measured {
-						// A companion due by a clock that is wrong rings as much too late.
-						time.Sleep(11 * time.Minute)
-						bound = 10*time.Minute + time.Second
-					}
-					lags := s.lags(workQueue)
-					if len(lags) != n || lags[n-1] > bound {
-						s.Errorf("%d dead letters, the latest %v late, want %d and %v at most", len(lags), lags[max(len(lags)-1, 0)], n, bound)
-					}
-					toldOnceEach(s, n)
-				}, func(_ *scene, c *broker.Config) { c.ClockOffset = offset })
-			})
-		}
-	}
-}
-
-// The monitor's clock gains eight seconds on the broker's in a day without companions. One that
-// comes early then must not find its message overdue.
-func TestMonitorWhoseClockRunsFast(t *testing.T) {
-	play(t, func(s *scene) {
-		s.stamp = false // or the broker would not let it happen
-		s.startMonitor()
-		s.send(workQueue, "before", "", "Overdue-Within", `"1s"`)
-		time.Sleep(24 * time.Hour)
-		s.ns.Broker.SetClockOffset(-8 * time.Second)
-		s.send(workQueue, "m", "", "Overdue-Within", `"6s"`) // its companion comes late
-		err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: s.ns.Broker.Now(), References: []scheduler.Reference{{
-			MessageID: "m", Sent: time.Now(), Within: 6 * time.Second, Deadline: time.Now(), Stated: "within",
-		}}})
-		if err != nil {
-			s.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		dead := s.dead(workQueue)
-		if len(dead) != 2 {
-			s.Fatalf("%d dead letters, want 2", len(dead))
-		}
-		if lag := dead[1].DeadLetteredTime.Sub(dead[1].EnqueuedTime.Add(6 * time.Second)); lag < 0 || lag > time.Second {
-			s.Errorf("dead-lettered %v after its deadline, want 0 to 1s", lag)
-		}
-	})
-}
-
-// An absolute deadline names an instant of the true time. A sidecar whose clock is wrong, and
-// knows it, still keeps it.
-func TestAbsoluteDeadlineOnASkewedClock(t *testing.T) {
-	const offset = 10 * time.Minute
-	play(t, func(s *scene) {
-		s.measure()
-		s.startMonitor()
-		due := time.Now().Add(offset + 5*time.Second)
-		s.send(workQueue, "m", "", "Overdue-Deadline", fmt.Sprintf("%q", due.UTC().Format(time.RFC3339Nano)))
-		time.Sleep(10 * time.Second)
-		dead := s.dead(workQueue)
-		if len(dead) != 1 {
-			s.Fatalf("%d dead letters, want 1", len(dead))
-		}
-		if lag := dead[0].DeadLetteredTime.Sub(due); lag < 0 || lag > 250*time.Millisecond {
-			s.Errorf("dead-lettered %v after the deadline, want 0 to 250ms", lag)
-		}
-		toldOnceEach(s, 1)
-	}, func(_ *scene, c *broker.Config) { c.ClockOffset = offset })
 }
 
 func TestDeadlineOfTheEntity(t *testing.T) {
@@ -261,7 +180,7 @@ func TestDeadlineOfTheEntity(t *testing.T) {
 				s.startMonitor()
 				s.send(workQueue, "m", "")
 				time.Sleep(4 * time.Second)
-				toldOnceEach(s, 1)
+				notifiedOnceEach(s, 1)
 			})
 		})
 	}
@@ -277,7 +196,7 @@ func TestDefaultTimeToLiveOfTheQueue(t *testing.T) {
 		if lags := s.lags(workQueue); len(lags) != 2 {
 			s.Errorf("%d dead letters, want both: the queue's own time-to-live caps the messages'", len(lags))
 		}
-		toldOnceEach(s, 2)
+		notifiedOnceEach(s, 2)
 	}, func(s *scene, c *broker.Config) {
 		c.Queues[0].DefaultMessageTimeToLive = 3 * time.Second
 		s.settings.DefaultMessageTimeToLive = 3 * time.Second
@@ -299,7 +218,7 @@ func TestScheduledWorkMessage(t *testing.T) {
 		if lags := s.lags(workQueue); len(lags) != 1 {
 			s.Errorf("%d dead letters, want 1", len(lags))
 		}
-		toldOnceEach(s, 1)
+		notifiedOnceEach(s, 1)
 	})
 }
 
@@ -326,7 +245,7 @@ func TestScheduledWorkMessageThatIsSeenBeforeItsActivation(t *testing.T) {
 		if lags := s.lags(workQueue); len(lags) != 1 {
 			s.Errorf("%d dead letters, want 1", len(lags))
 		}
-		toldOnceEach(s, 1)
+		notifiedOnceEach(s, 1)
 	})
 }
 
@@ -345,7 +264,7 @@ func TestMissedDeadlineOfAQueueThatIsGoneIsTold(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		if got := s.hook.subjects(); len(got) != 1 || got[0] != "missed" {
-			s.Errorf("told of %v, want of the one that was missed", got)
+			s.Errorf("notified of %v, want of the one that was missed", got)
 		}
 		time.Sleep(65 * time.Minute) // the other one waits for its queue
 		if dead := s.dead(monitorQueue); len(dead) != 0 {
@@ -385,7 +304,7 @@ func TestCompanionThatCannotBeReadIsDeadLettered(t *testing.T) {
 			s.Errorf("dead letters of the monitor queue by reason: %v, want 5 malformed", reasons)
 		}
 		time.Sleep(65 * time.Minute) // the one that names no queue waits for it
-		toldOnceEach(s, 1)
+		notifiedOnceEach(s, 1)
 	})
 }
 
@@ -401,18 +320,18 @@ func TestDeadlineBeyondTheTimeToLive(t *testing.T) {
 		s.send(workQueue, "within", "", "Overdue-Within", `"8s"`)
 		s.send(workQueue, "instant", "", "Overdue-Deadline", fmt.Sprintf("%q", time.Now().Add(8*time.Second).UTC().Format(time.RFC3339Nano)))
 		time.Sleep(20 * time.Second)
-		s.wantTold("instant", "within")
+		s.wantNotified("instant", "within")
 		ends := map[string]time.Time{}
 		for _, m := range s.dead(workQueue) {
 			ends[m.MessageID] = m.ExpiresAt
 		}
-		for _, e := range s.hook.told() {
+		for _, e := range s.hook.notified() {
 			if off := e.Data.Deadline.Sub(ends[e.Subject]).Abs(); off > time.Millisecond || e.Data.LagMs < 0 {
-				s.Errorf("%s: told of a deadline %v away from the end of its life, and a lag of %d ms", e.Subject, off, e.Data.LagMs)
+				s.Errorf("%s: notified of a deadline %v away from the end of its life, and a lag of %d ms", e.Subject, off, e.Data.LagMs)
 			}
 			// When an instant is over that is beyond the end is all that its companion knows.
 			if e.Subject == "within" && e.Data.LagMs > 1000 {
-				s.Errorf("%s: told of a lag of %d ms, want 1000 at most", e.Subject, e.Data.LagMs)
+				s.Errorf("%s: notified of a lag of %d ms, want 1000 at most", e.Subject, e.Data.LagMs)
 			}
 		}
 		s.settled(time.Second)

@@ -70,7 +70,7 @@ func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *link.Re
 	})
 }
 
-// A scan is over when it has met all that it looks for, not when the line ends: what it takes beyond is kept from consumers.
+// A scan is over when it has met all that it searches for, not when the line ends: what it takes beyond is kept from consumers.
 func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
 	withQueue(t, 10, func(t *testing.T, e *entity, r *link.Receiver, _ func(string) float64) {
 		page, err := e.work.peek(t.Context(), 0, 10)

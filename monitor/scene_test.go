@@ -45,33 +45,33 @@ const (
 type scene struct {
 	worker *monitor.Worker // the last that was started
 	*testing.T
-	ns          *brokertest.Namespace
-	client      *azservicebus.Client // the app's and the consumer's own
-	scheduler   *scheduler.Scheduler
-	settings    monitor.Settings
-	sent        int             // by sendBatch
-	written     atomic.Int64    // companions
-	slots       bool            // whether slots stand for messages wherever they can
-	auto        bool            // only where they pay
-	stamp       bool            // whether the proxy stamps TTLs
-	monitored   map[string]bool // what the proxy writes companions for
-	blind       bool            // the monitor is not told how entities were made
-	remembers   *entities.Store // of what it is told; nil: it asks each time
-	lifeOfQueue time.Duration   // the default time to live that only the proxy has been told of
-	shortest    time.Duration   // of the times to live of a topic's subscriptions, as the proxy knows it
-	expiry      queue.Expiry    // as inModes has set it
-	metrics     []*prometheus.Registry
-	oneProcess  bool // the monitors use the scheduler that the sender does, and the clock that it has measured
-	sending     *sdk.Client
-	senders     map[string]*sdk.Sender
-	hook        *hook
-	sinks       *pipenet.Network
-	moreHooks   []string                                 // hosts of further webhooks
-	groups      func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
-	adopt       []monitor.Adoption
-	around      map[string]*azservicebus.Sender // of messages that come through no door
-	stored      func() *told                    // of each process: where companions are kept; nil: on the monitor queue
-	house       *told                           // of the process that has both, and of who looks
+	ns               *brokertest.Namespace
+	client           *azservicebus.Client // the app's and the consumer's own
+	scheduler        *scheduler.Scheduler
+	settings         monitor.Settings
+	sent             int             // by sendBatch
+	written          atomic.Int64    // companions
+	slots            bool            // whether slots stand for messages wherever they can
+	auto             bool            // only where they pay
+	stamp            bool            // whether the proxy stamps TTLs
+	monitored        map[string]bool // what the proxy writes companions for
+	undescribed      bool            // the monitor is not notified how entities were made
+	remembers        *entities.Store // of what it is notified; nil: it asks each time
+	queueLife        time.Duration   // the default time to live that only the proxy has been notified of
+	subscriptionLife time.Duration   // of the times to live of a topic's subscriptions, as the proxy knows it
+	expiry           queue.Expiry    // as inModes has set it
+	metrics          []*prometheus.Registry
+	oneProcess       bool // the monitors use the scheduler that the sender does, and the clock that it has measured
+	sending          *sdk.Client
+	senders          map[string]*sdk.Sender
+	hook             *hook
+	sinks            *pipenet.Network
+	moreHooks        []string                                 // hosts of further webhooks
+	groups           func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
+	adopt            []monitor.Adoption
+	direct           map[string]*azservicebus.Sender // of messages that come through no endpoint
+	newStore         func() *waking                  // of each process: where companions are kept; nil: on the monitor queue
+	store            *waking                         // of the process that has both, and of who looks
 }
 
 // play runs a scene on fake time.
@@ -90,11 +90,11 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 			}
 		})
 		s.client = s.ns.Client(t)
-		if s.stored != nil {
-			s.house = s.stored()
+		if s.newStore != nil {
+			s.store = s.newStore()
 		}
 		s.scheduler = s.newScheduler(nil)
-		s.sending, s.senders = s.ns.Lasting(t, retryAsTheBinary), map[string]*sdk.Sender{}
+		s.sending, s.senders = s.ns.Lasting(t, retryAsOverdueDoes), map[string]*sdk.Sender{}
 		s.sinks = pipenet.New()
 		s.hook = newHook(t, s.sinks, "hook")
 		act(s)
@@ -102,7 +102,7 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 }
 
 // retryAsTheBinary sets what cmd/overdue has the SDK do after a failure.
-func retryAsTheBinary(o *azservicebus.ClientOptions) {
+func retryAsOverdueDoes(o *azservicebus.ClientOptions) {
 	o.RetryOptions = azservicebus.RetryOptions{MaxRetries: 9, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond}
 }
 
@@ -113,14 +113,14 @@ func (s *scene) logger() *zap.Logger {
 func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
 	cfg := scheduler.Config{
-		Client: s.ns.Lasting(s.T, retryAsTheBinary), MonitorQueue: monitorQueue, Operations: o,
+		Client: s.ns.Lasting(s.T, retryAsOverdueDoes), MonitorQueue: monitorQueue, Operations: o,
 		Companions: scheduler.CompanionsSlot, Written: func(n int, _ error) { s.written.Add(int64(n)) },
 	}
 	if s.auto {
 		cfg.Companions = scheduler.CompanionsAuto
 	}
-	if s.stored != nil {
-		cfg.Links, cfg.Store = s.links(), s.stored()
+	if s.newStore != nil {
+		cfg.Links, cfg.Store = s.links(), s.newStore()
 	}
 	sc, err := scheduler.New(cfg)
 	if err != nil {
@@ -173,11 +173,11 @@ func (s *scene) startMonitor() (stop func()) {
 		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settings },
 		Describe: s.describe, Alerters: alerters, Log: s.logger(), Registerer: registry, Operations: counter, Adopt: s.adopt,
 	}
-	if s.blind {
+	if s.undescribed {
 		cfg.Describe = nil
 	}
-	if s.stored != nil {
-		cfg.Store = s.stored()
+	if s.newStore != nil {
+		cfg.Store = s.newStore()
 		if err := sc.MeasureClock(s.Context()); err != nil {
 			s.Fatalf("MeasureClock: %v", err)
 		}
@@ -284,18 +284,18 @@ func (s *scene) companionsLeft() int {
 func (s *scene) companionsKept() kept.Counts {
 	s.Helper()
 	q := s.queue(monitorQueue).Counts()
-	if s.stored == nil {
+	if s.newStore == nil {
 		return kept.Counts{Waiting: int64(q.Scheduled), Leased: int64(q.Active), Dead: int64(q.DeadLetter)}
 	}
 	if q.Scheduled > 0 {
 		s.Errorf("%d messages are scheduled on the monitor queue, which cannot", q.Scheduled)
 	}
-	c, err := s.house.Counts(s.Context())
+	c, err := s.store.Counts(s.Context())
 	s.must(err)
 	return c
 }
 
-// hook is a webhook that remembers what it was told.
+// hook is a webhook that remembers what it was notified.
 type hook struct {
 	mu     sync.Mutex
 	events []event
@@ -357,17 +357,17 @@ func (h *hook) answer(status int) {
 	h.status = status
 }
 
-// told are the events so far.
-func (h *hook) told() []event {
+// notified are the events so far.
+func (h *hook) notified() []event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.events)
 }
 
-// subjects are the message-ids that were told, sorted, with repetitions.
+// subjects are the message-ids that were notified, sorted, with repetitions.
 func (h *hook) subjects() []string {
 	var ids []string
-	for _, e := range h.told() {
+	for _, e := range h.notified() {
 		ids = append(ids, e.Subject)
 	}
 	slices.Sort(ids)

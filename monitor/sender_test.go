@@ -173,8 +173,8 @@ func (s *scene) reference(m *azservicebus.Message, now scheduler.Instant) (r sch
 		scheduled = *m.ScheduledEnqueueTime
 	}
 	property := func(name string) any { return m.ApplicationProperties[name] }
-	byEntity := max(s.settings.DefaultMessageTimeToLive, s.lifeOfQueue)
-	shortest := shorter(byEntity, s.shortest)
+	byEntity := max(s.settings.DefaultMessageTimeToLive, s.queueLife)
+	shortest := shorter(byEntity, s.subscriptionLife)
 	at, within, err := scheduler.StatedDeadline(property)
 	s.must(err)
 	complete, err := scheduler.StatedCompletion(property)

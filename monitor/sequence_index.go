@@ -75,7 +75,7 @@ func (v *view) seek(ctx context.Context, t time.Time) (int64, error) {
 	}
 	lo, hi, hasLo, hasHi := marks.around(t)
 	if !hasLo {
-		// The oldest message that is there tells where the numbers begin.
+		// The oldest message that is there shows where the numbers begin.
 		first, err := v.pointAt(ctx, 0)
 		if err != nil || first == nil || !first.enqueued.Before(t) {
 			return 0, err

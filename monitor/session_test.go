@@ -24,7 +24,7 @@ func TestMissedDeadlinesInSessions(t *testing.T) {
 		for _, stamp := range []bool{true, false} {
 			t.Run(fmt.Sprintf("blind %v, stamp %v", blind, stamp), func(t *testing.T) {
 				inModes(t, withSessions, func(s *scene) {
-					s.blind, s.stamp = blind, stamp
+					s.undescribed, s.stamp = blind, stamp
 					s.measure()
 					s.startMonitor()
 					var ids []string
@@ -39,7 +39,7 @@ func TestMissedDeadlinesInSessions(t *testing.T) {
 						reason = "DeadlineExceeded"
 					}
 					s.wantDead(workQueue, reason, 2*time.Second, time.Second, ids...)
-					s.wantTold(ids...)
+					s.wantNotified(ids...)
 					s.settled(time.Second)
 				})
 			})
@@ -56,7 +56,7 @@ func TestMissedDeadlineInTheSessionWithoutAName(t *testing.T) {
 		s.must(s.sendAll(workQueue, &azservicebus.Message{MessageID: &id, SessionID: &none, TimeToLive: &life}))
 		time.Sleep(4 * time.Second)
 		s.wantDead(workQueue, "TTLExpiredException", life, time.Second, "m")
-		s.wantTold("m")
+		s.wantNotified("m")
 	})
 }
 
@@ -79,23 +79,23 @@ func TestSessionThatIsHeldAtTheDeadline(t *testing.T) {
 				}
 				time.Sleep(20 * time.Second)
 				if s.expiry == queue.Eager && stamp {
-					s.wantTold("held-1", "held-2") // the broker has moved what only waits there
+					s.wantNotified("held-1", "held-2") // the broker has moved what only waits there
 				} else {
-					s.wantTold()
+					s.wantNotified()
 				}
 				if err := r.CompleteMessage(s.Context(), ms[0], nil); err != nil {
 					s.Errorf("Complete after the deadline = %v, want it to succeed", err)
 				}
 				s.send(workQueue, "other", session("other"), "Overdue-Within", `"2s"`)
 				time.Sleep(5 * time.Second)
-				if told := s.hook.subjects(); !slices.Contains(told, "other") || slices.Contains(told, "held-0") {
-					s.Errorf("told of %v, want of the one in the other session", told)
+				if notified := s.hook.subjects(); !slices.Contains(notified, "other") || slices.Contains(notified, "held-0") {
+					s.Errorf("notified of %v, want of the one in the other session", notified)
 				}
 				if err := r.Close(s.Context()); err != nil {
 					s.Fatal(err)
 				}
 				time.Sleep(1500 * time.Millisecond)
-				s.wantTold("other", "held-1", "held-2")
+				s.wantNotified("other", "held-1", "held-2")
 				s.settled(time.Second)
 			})
 		})
@@ -165,13 +165,13 @@ func (s *scene) inOrder(r *azservicebus.SessionReceiver, first, step, end int) {
 	}
 }
 
-// A deferred message belongs to its session, whose lock it takes to expire it, also where nobody has told the monitor that there
+// A deferred message belongs to its session, whose lock it takes to expire it, also where nobody has notified the monitor that there
 // are sessions.
 func TestDeferredInASession(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		t.Run(fmt.Sprint("blind ", blind), func(t *testing.T) {
 			inModes(t, withSessions, func(s *scene) {
-				s.blind, s.stamp = blind, false
+				s.undescribed, s.stamp = blind, false
 				s.measure()
 				s.startMonitor()
 				s.send(workQueue, "m", session("a"), "Overdue-Within", `"3s"`)
@@ -184,13 +184,13 @@ func TestDeferredInASession(t *testing.T) {
 					s.Fatal(err)
 				}
 				time.Sleep(10 * time.Second)
-				s.wantTold() // its session is held
+				s.wantNotified() // its session is held
 				if err := r.Close(s.Context()); err != nil {
 					s.Fatal(err)
 				}
 				time.Sleep(1500 * time.Millisecond)
 				s.wantDead(workQueue, "DeadlineExceeded", 3*time.Second, 9*time.Second, "m")
-				s.wantTold("m")
+				s.wantNotified("m")
 				s.settled(time.Second)
 			})
 		})

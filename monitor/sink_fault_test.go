@@ -29,10 +29,10 @@ func TestSinkThatIsDown(t *testing.T) {
 			s.Errorf("%d dead letters while the sink is down, want all %d", len(lags), n)
 		}
 		time.Sleep(5 * time.Minute)
-		s.emptyDeadLetters(n) // what is still to be told does not live there
+		s.emptyDeadLetters(n) // what is still to be notified does not live there
 		s.hook.answer(http.StatusOK)
 		time.Sleep(6 * time.Minute)
-		toldOnceEach(s, n)
+		notifiedOnceEach(s, n)
 	})
 }
 
@@ -52,11 +52,11 @@ func TestAlertThatOutlastsItsLock(t *testing.T) {
 		}
 		s.hook.answer(http.StatusOK)
 		time.Sleep(time.Minute)
-		toldOnceEach(s, 1)
+		notifiedOnceEach(s, 1)
 	}, func(_ *scene, c *broker.Config) { c.Queues[2].LockDuration = 5 * time.Second })
 }
 
-// What one companion names stays together when it is written anew: a companion for each
+// What one companion names stays together when it is rewritten: a companion for each
 // message would make a sink that is down for a day cost far more than the sends did.
 func TestCompanionWrittenAnewStaysWhole(t *testing.T) {
 	inStores(t, func(s *scene) {
@@ -85,11 +85,11 @@ func TestCompanionWrittenAnewStaysWhole(t *testing.T) {
 		}
 		s.hook.answer(http.StatusOK)
 		time.Sleep(6 * time.Minute)
-		toldOnceEach(s, n)
+		notifiedOnceEach(s, n)
 	})
 }
 
-// While one sink is down the others are told once, also over a change of monitors.
+// While one sink is down the others are notified once, also over a change of monitors.
 func TestSinkThatIsDownDoesNotRepeatTheOthers(t *testing.T) {
 	inStores(t, func(s *scene) {
 		down := newHook(s.T, s.sinks, "down")
@@ -102,15 +102,15 @@ func TestSinkThatIsDownDoesNotRepeatTheOthers(t *testing.T) {
 		stop()
 		s.startMonitor()
 		time.Sleep(4 * time.Minute)
-		if got := len(s.hook.told()); got != 1 {
-			s.Errorf("the sink that is well was told %d times, want once", got)
+		if got := len(s.hook.notified()); got != 1 {
+			s.Errorf("the sink that is well was notified %d times, want once", got)
 		}
 		down.answer(http.StatusOK)
 		time.Sleep(6 * time.Minute)
-		if got := len(down.told()); got != 1 {
-			s.Errorf("the sink that was down was told %d times, want once", got)
+		if got := len(down.notified()); got != 1 {
+			s.Errorf("the sink that was down was notified %d times, want once", got)
 		}
-		toldOnceEach(s, 1)
+		notifiedOnceEach(s, 1)
 	})
 }
 
@@ -153,11 +153,11 @@ func TestMonitorThatIsReplaced(t *testing.T) {
 			s.Errorf("%d dead letters, the latest %v late, want %d and a second at most", len(lags), lags[max(len(lags)-1, 0)], n-1)
 		}
 		time.Sleep(time.Until(*locked.LockedUntil) + time.Second)
-		toldOnceEach(s, n)
+		notifiedOnceEach(s, n)
 	})
 }
 
-// One companion names two messages, of which one is told when the monitor stops. Its successor
+// One companion names two messages, of which one is notified when the monitor stops. Its successor
 // gets the other only.
 func TestMonitorThatStopsDoesNotTellAgain(t *testing.T) {
 	inStores(t, func(s *scene) {
@@ -182,6 +182,6 @@ func TestMonitorThatStopsDoesNotTellAgain(t *testing.T) {
 		stop()
 		s.startMonitor()
 		time.Sleep(time.Until(*locked.LockedUntil) + 2*time.Second)
-		toldOnceEach(s, 2)
+		notifiedOnceEach(s, 2)
 	})
 }

@@ -10,7 +10,7 @@ type sinks struct {
 	groups   map[string]*alert.Groups // of alerters, by name
 }
 
-// SetAlerters has all told from now on, in the place of those before. Events that are being notified go on to whom they were
+// SetAlerters has all notified from now on, in the place of those before. Events that are being notified go on to whom they were
 // meant for. Groups that are not among all any more are closed; SetAlerters returns when they are, after some seconds at
 // most. It is for one caller at a time.
 func (w *Worker) SetAlerters(all []alert.Alerter) {

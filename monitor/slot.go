@@ -24,7 +24,7 @@ type window struct {
 }
 
 // searchSlots replaces the watches over slots by watches over the messages that are found in their windows: those that are
-// still on the work queue, and those that are dead letters and not told yet. From there on they are like any other.
+// still on the work queue, and those that are dead letters and not notified yet. From there on they are like any other.
 // What is found nowhere was received in time.
 func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error) {
 	var slots []*watch
@@ -69,7 +69,7 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 }
 
 // An slotSearch finds the messages of the slots of one window. The rest of the watches of the pass takes from the same pages what it
-// names: such a message may belong to one of the slots as well, and would be looked for again, in vain.
+// names: such a message may belong to one of the slots as well, and would be searched for again, in vain.
 type slotSearch struct {
 	*window
 	e     *entity
@@ -147,7 +147,7 @@ func (u *slotSearch) read(ctx context.Context) error {
 	return u.readCached(ctx, slices.SortedFunc(maps.Keys(noted), func(a, b identity) int { return cmp.Compare(a.number, b.number) }))
 }
 
-// readCached looks for what was seen on the work queue before, and is no dead letter. A consumer has it, or has had it.
+// readCached searches for what was seen on the work queue before, and is no dead letter. A consumer has it, or has had it.
 func (u *slotSearch) readCached(ctx context.Context, seats []identity) error {
 	if len(seats) == 0 {
 		return nil
@@ -173,7 +173,7 @@ func (u *slotSearch) readCached(ctx context.Context, seats []identity) error {
 	if err := e.dead.findNumbered(ctx, gone, nil); err != nil {
 		return err
 	}
-	u.assignFirst(nil, nil) // the others that are named are looked for by name
+	u.assignFirst(nil, nil) // the others that are named are searched for by name
 	for _, n := range gone {
 		if n.found != nil { // given back and moved in the meantime
 			u.deadLettered(n.found)
@@ -195,7 +195,7 @@ func (e *entity) namedIn(w *window, watches []*watch) (named []*want) {
 	return named
 }
 
-// byMessageID sorts wants by what they look for.
+// byMessageID sorts wants by what they search for.
 func byMessageID(wants []*want) map[string][]*want {
 	byID := map[string][]*want{}
 	for _, w := range wants {
@@ -332,7 +332,7 @@ func (v *view) between(ctx context.Context, from, until time.Time, see func(*lin
 
 // betweenNumbers is between where numbers are in the order of time.
 func (v *view) betweenNumbers(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
-	// Mostly the queue is short, or the window lies right behind what was read last: then one page tells.
+	// Mostly the queue is short, or the window lies right behind what was read last: then one page shows.
 	var at int64
 	marks, err := v.provenIndex(ctx)
 	if err != nil {

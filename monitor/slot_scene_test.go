@@ -19,7 +19,7 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// With slots for companions every missed deadline is told once and none early, whatever consumers do meanwhile: those
+// With slots for companions every missed deadline is notified once and none early, whatever consumers do meanwhile: those
 // that complete in time, hold beyond the deadline, give back, set aside, or are not there; in every mode of expiry.
 func TestSlotsKeepEveryDeadline(t *testing.T) {
 	seed := testseed.Of(t)
@@ -52,19 +52,19 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 				stop()
 				received := <-done
 				time.Sleep(3 * time.Minute)
-				told := map[string]int{}
-				for _, e := range s.hook.told() {
-					told[e.Subject]++
+				notified := map[string]int{}
+				for _, e := range s.hook.notified() {
+					notified[e.Subject]++
 					if at := e.Data.DeadLetteredTime; at.Before(due[e.Subject].Truncate(time.Millisecond)) {
 						t.Errorf("%s was dead-lettered %v before its deadline", e.Subject, due[e.Subject].Sub(at))
 					}
 				}
 				for id := range due {
 					switch want := !received[id]; {
-					case want && told[id] != 1:
-						t.Errorf("%s was told %d times, want once", id, told[id])
-					case !want && told[id] != 0:
-						t.Errorf("%s was received and told of", id)
+					case want && notified[id] != 1:
+						t.Errorf("%s was notified %d times, want once", id, notified[id])
+					case !want && notified[id] != 0:
+						t.Errorf("%s was received and notified of", id)
 					}
 				}
 				if c := s.companionsKept(); c != (kept.Counts{}) {
@@ -147,8 +147,8 @@ func TestSlotsCostLittle(t *testing.T) {
 				if ops/n > want {
 					t.Errorf("%.3f operations for each message, want at most %v", ops/n, want)
 				}
-				if got := len(s.hook.told()); got != 0 {
-					t.Errorf("%d told, want none", got)
+				if got := len(s.hook.notified()); got != 0 {
+					t.Errorf("%d notified, want none", got)
 				}
 			}, func(s *scene, c *broker.Config) { s.slots = true })
 		})
@@ -201,16 +201,16 @@ func TestSlotsOfSpansKeepEveryDeadline(t *testing.T) {
 		stop()
 		received := <-done
 		time.Sleep(time.Minute)
-		told := map[string]int{}
-		for _, e := range s.hook.told() {
-			told[e.Subject]++
+		notified := map[string]int{}
+		for _, e := range s.hook.notified() {
+			notified[e.Subject]++
 			if at := e.Data.DeadLetteredTime; at.Before(due[e.Subject].Truncate(time.Millisecond)) {
 				t.Errorf("%s was dead-lettered %v before its deadline", e.Subject, due[e.Subject].Sub(at))
 			}
 		}
 		for id := range due {
-			if want := 1; received[id] && told[id] != 0 || !received[id] && told[id] != want {
-				t.Errorf("%s: received %v, told %d times", id, received[id], told[id])
+			if want := 1; received[id] && notified[id] != 0 || !received[id] && notified[id] != want {
+				t.Errorf("%s: received %v, notified %d times", id, received[id], notified[id])
 			}
 		}
 		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled+c.DeadLetter != 0 {

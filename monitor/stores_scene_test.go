@@ -27,11 +27,11 @@ func inRedis(addr string) func(*scene, *broker.Config) { return inRedisWithSlack
 func inRedisWithSlack(addr string, slack float64) func(*scene, *broker.Config) {
 	return func(s *scene, _ *broker.Config) {
 		var all []*redisstore.Companions
-		s.stored = func() *told {
+		s.newStore = func() *waking {
 			c := openRedis(s, addr, slack).Companions()
 			c.Heard()
 			all = append(all, c)
-			return &told{c, func() {
+			return &waking{c, func() {
 				for _, c := range all {
 					c.Heard()
 				}
@@ -40,21 +40,21 @@ func inRedisWithSlack(addr string, slack float64) func(*scene, *broker.Config) {
 	}
 }
 
-// told tells the processes of a scene what Redis would: a connection that somebody listens to stops fake time.
-type told struct {
+// notified tells the processes of a scene what Redis would: a connection that somebody listens to stops fake time.
+type waking struct {
 	*redisstore.Companions
-	tell func()
+	wake func()
 }
 
-func (c *told) Put(ctx context.Context, items []kept.Item) error {
+func (c *waking) Put(ctx context.Context, items []kept.Item) error {
 	err := c.Companions.Put(ctx, items)
-	c.tell()
+	c.wake()
 	return err
 }
 
-func (c *told) GiveBack(ctx context.Context, l kept.Lease) error {
+func (c *waking) GiveBack(ctx context.Context, l kept.Lease) error {
 	err := c.Companions.GiveBack(ctx, l)
-	c.tell()
+	c.wake()
 	return err
 }
 

@@ -38,10 +38,10 @@ func subscription(name string, change ...func(*broker.SubscriptionSetup)) broker
 
 func of(name string) string { return topic + "/Subscriptions/" + name }
 
-// told are the subjects of the events about each subscription, sorted.
-func toldBySubscription(s *scene) map[string][]string {
+// notified are the subjects of the events about each subscription, sorted.
+func notifiedBySubscription(s *scene) map[string][]string {
 	got := map[string][]string{}
-	for _, e := range s.hook.told() {
+	for _, e := range s.hook.notified() {
 		if want := "sb://overdue.test/" + of(e.Data.Subscription); e.Source != want || e.Data.Entity != topic {
 			s.Errorf("an event from %q about %q, want %q about %q", e.Source, e.Data.Entity, want, topic)
 		}
@@ -108,8 +108,8 @@ func TestMissedDeadlinesOfATopic(t *testing.T) {
 						s.Errorf("%d dead letters of %s, want none", n, name)
 					}
 				}
-				if diff := cmp.Diff(map[string][]string{"offline": ids, "sessions": ids}, toldBySubscription(s)); diff != "" {
-					s.Errorf("told (-want +got):\n%s", diff)
+				if diff := cmp.Diff(map[string][]string{"offline": ids, "sessions": ids}, notifiedBySubscription(s)); diff != "" {
+					s.Errorf("notified (-want +got):\n%s", diff)
 				}
 				s.settled(time.Second)
 			})
@@ -123,7 +123,7 @@ func TestTimesToLiveOfTopicAndSubscription(t *testing.T) {
 	inModes(t, func(s *scene, c *broker.Config) {
 		make(s, c)
 		c.Topics[0].DefaultMessageTimeToLive = 9 * time.Second
-		s.shortest = 4 * time.Second
+		s.subscriptionLife = 4 * time.Second
 	}, func(s *scene) {
 		s.measure()
 		s.startMonitor()
@@ -143,8 +143,8 @@ func TestTimesToLiveOfTopicAndSubscription(t *testing.T) {
 			}
 		}
 		all := []string{"capped", "default", "own"}
-		if diff := cmp.Diff(map[string][]string{"long": all, "short": all}, toldBySubscription(s)); diff != "" {
-			s.Errorf("told (-want +got):\n%s", diff)
+		if diff := cmp.Diff(map[string][]string{"long": all, "short": all}, notifiedBySubscription(s)); diff != "" {
+			s.Errorf("notified (-want +got):\n%s", diff)
 		}
 		s.settled(time.Second)
 	})
@@ -167,14 +167,14 @@ func TestSubscriptionsThatComeAndGo(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		want := map[string][]string{"first": {"after", "before"}, "second": {"after"}}
-		if diff := cmp.Diff(want, toldBySubscription(s)); diff != "" {
-			s.Errorf("told (-want +got):\n%s", diff)
+		if diff := cmp.Diff(want, notifiedBySubscription(s)); diff != "" {
+			s.Errorf("notified (-want +got):\n%s", diff)
 		}
 		s.settled(time.Second)
 	})
 }
 
-// One subscription's consumer holds its copy over the deadline, and over a change of monitors; the other copy is told once.
+// One subscription's consumer holds its copy over the deadline, and over a change of monitors; the other copy is notified once.
 func TestCopyThatIsHeldOverAChangeOfMonitors(t *testing.T) {
 	inModes(t, withTopic(subscription("held"), subscription("offline")), func(s *scene) {
 		s.measure()
@@ -193,15 +193,15 @@ func TestCopyThatIsHeldOverAChangeOfMonitors(t *testing.T) {
 		stop()
 		s.startMonitor()
 		time.Sleep(10 * time.Second)
-		if diff := cmp.Diff(map[string][]string{"offline": {"m"}}, toldBySubscription(s)); diff != "" {
-			s.Errorf("told while one copy is held (-want +got):\n%s", diff)
+		if diff := cmp.Diff(map[string][]string{"offline": {"m"}}, notifiedBySubscription(s)); diff != "" {
+			s.Errorf("notified while one copy is held (-want +got):\n%s", diff)
 		}
 		if err := r.AbandonMessage(s.Context(), ms[0], nil); err != nil {
 			s.Fatal(err)
 		}
 		time.Sleep(1500 * time.Millisecond)
-		if diff := cmp.Diff(map[string][]string{"held": {"m"}, "offline": {"m"}}, toldBySubscription(s)); diff != "" {
-			s.Errorf("told after it was given back (-want +got):\n%s", diff)
+		if diff := cmp.Diff(map[string][]string{"held": {"m"}, "offline": {"m"}}, notifiedBySubscription(s)); diff != "" {
+			s.Errorf("notified after it was given back (-want +got):\n%s", diff)
 		}
 		s.settled(time.Second)
 	})
@@ -219,10 +219,10 @@ func TestTopicWithManySubscriptions(t *testing.T) {
 		s.send(topic, "a", ttl(2*time.Second))
 		s.send(topic, "b", ttl(2*time.Second))
 		time.Sleep(10 * time.Second)
-		got := toldBySubscription(s)
+		got := notifiedBySubscription(s)
 		for i := range many {
 			if name := fmt.Sprint("s", i); !slices.Equal(got[name], []string{"a", "b"}) {
-				s.Errorf("told of %v in %s, want a and b", got[name], name)
+				s.Errorf("notified of %v in %s, want a and b", got[name], name)
 			}
 		}
 		s.settled(time.Second)
@@ -243,8 +243,8 @@ func TestScheduledMessageOfATopic(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 		s.wantDead(of("offline"), "TTLExpiredException", 2*time.Second, time.Second, "m")
-		if diff := cmp.Diff(map[string][]string{"offline": {"m"}}, toldBySubscription(s)); diff != "" {
-			s.Errorf("told (-want +got):\n%s", diff)
+		if diff := cmp.Diff(map[string][]string{"offline": {"m"}}, notifiedBySubscription(s)); diff != "" {
+			s.Errorf("notified (-want +got):\n%s", diff)
 		}
 	})
 }

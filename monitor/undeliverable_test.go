@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An event that its sink does not take is told for about a day. Its companion is a dead letter then, where operators find it.
+// An event that its sink does not take is notified for about a day. Its companion is a dead letter then, where operators find it.
 func TestAnEventThatNobodyTakesIsGivenUpAfterADay(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
@@ -24,6 +24,6 @@ func TestAnEventThatNobodyTakesIsGivenUpAfterADay(t *testing.T) {
 		if n := dead(); n != 1 || s.companionsLeft() != 0 {
 			s.Errorf("%d companions are given up after 27 hours and %d left, want one and none", n, s.companionsLeft())
 		}
-		s.wantTold()
+		s.wantNotified()
 	})
 }

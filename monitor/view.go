@@ -21,7 +21,7 @@ const pageSize = 250
 // again and again on a line that is only slow.
 const peekTime = 30 * time.Second
 
-// partitionAt is the bit from which on a number names its partition. Where nobody tells that an entity is partitioned, one
+// partitionAt is the bit from which on a number names its partition. Where nobody shows that an entity is partitioned, one
 // beyond it does; in all others it would take a message per microsecond for nine years to get there.
 const partitionAt = 48
 
@@ -34,7 +34,7 @@ type view struct {
 	path        string // of the queue or sub-queue
 	metrics     *metrics
 	peeker      *link.Peeker           // nil until the next peek
-	cursor      bool                   // numbers say nothing of the time: what is not where its number says is looked for everywhere
+	cursor      bool                   // numbers say nothing of the time: what is not where its number says is searched for everywhere
 	index       sequenceIndex          // used by way of index points, which proves them
 	proven      time.Time              // by our clock: when that was last
 	recreated   func(noticedBy string) // is notified when it reads another queue of that name than before; nil: nobody wants to know
@@ -87,7 +87,7 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*link.Message, er
 	return page, nil
 }
 
-// deadLetterAge is how long ago a dead letter has expired at most that tells whether dead letters stay where they are.
+// deadLetterAge is how long ago a dead letter has expired at most that shows whether dead letters stay where they are.
 const deadLetterAge = 10 * time.Second
 
 // seenDeadLetter is a dead letter with a time to live of its own.

@@ -19,7 +19,7 @@ func (wt *watch) standsForMany() bool {
 
 const (
 	// maxFound is how many messages one search makes watches of: more than a batch has, for whoever writes companions may say any
-	// window. The others are looked for again after gatherAgain.
+	// window. The others are searched for again after gatherAgain.
 	maxFound      = 5000
 	findMoreAfter = time.Second
 )
@@ -48,7 +48,7 @@ type inUse struct {
 
 // collectMany replaces the watches over messages that were sent without names, or share one, by watches over those that are found in their
 // windows: on the work queue, among the dead letters, and among what could not be forwarded. From there on they are like
-// any other. Whose deadlines are far off is looked for again then; what is found nowhere was received in time.
+// any other. Whose deadlines are far off is searched for again then; what is found nowhere was received in time.
 func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error) {
 	var all []*manySearch
 	rest := slices.DeleteFunc(slices.Clone(due), func(wt *watch) bool {
@@ -101,7 +101,7 @@ func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error
 	return rest, nil
 }
 
-// collectIn looks for the messages of all of gs in one window.
+// collectIn searches for the messages of all of gs in one window.
 func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*manySearch, h *inUse) error {
 	now := e.w.clock.now().Add(-stampPrecision)
 	unnamed, namesakes := splitManySearches(gs)
@@ -244,14 +244,14 @@ func (g *manySearch) watchOver(m *link.Message) *watch {
 	return wt
 }
 
-// searchAgain has more looked for at the instant at of the broker's clock, or before.
+// searchAgain has more searched for at the instant at of the broker's clock, or before.
 func (g *manySearch) searchAgain(at time.Time) {
 	if g.next.IsZero() || at.Before(g.next) {
 		g.next = at
 	}
 }
 
-// concludeMany ends the watch of g, or has it looked for more: while a send may still be under way, when the next deadline comes, and
+// concludeMany ends the watch of g, or has it searched for more: while a send may still be under way, when the next deadline comes, and
 // where messages have gone on to.
 func (e *entity) concludeMany(ctx context.Context, g *manySearch) {
 	wt := g.wt

@@ -28,7 +28,7 @@ func (s *scene) sendWithoutIDs(entity string, n int, change func(i int, m *azser
 }
 
 // In every kind of entity, batches that have no room for the ids that their messages lack pass, and each message that nobody
-// receives in time is dead-lettered and told once, however its deadline is stated.
+// receives in time is dead-lettered and notified once, however its deadline is stated.
 func TestBatchesWithoutRoomForIDs(t *testing.T) {
 	const n, within = 25, 3 * time.Second
 	end := broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true}
@@ -40,18 +40,18 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 		ends  []string // where its messages are missed
 		later time.Duration
 		id    *string // what its messages have for one
-		// repeats: one may be told of twice, by the number that it had and by the one that it has.
+		// repeats: one may be notified of twice, by the number that it had and by the one that it has.
 		repeats bool
 	}{
 		{name: "queue", to: workQueue, ends: []string{workQueue}},
-		{name: "queue, unknown to the monitor", to: workQueue, ends: []string{workQueue}, make: func(s *scene, _ *broker.Config) { s.blind = true }},
+		{name: "queue, unknown to the monitor", to: workQueue, ends: []string{workQueue}, make: func(s *scene, _ *broker.Config) { s.undescribed = true }},
 		{name: "queue with slots", to: workQueue, ends: []string{workQueue}, make: func(s *scene, _ *broker.Config) { s.slots = true }},
 		{name: "queue, empty ids", to: workQueue, ends: []string{workQueue}, id: new("")},
 		{name: "queue with slots, empty ids", to: workQueue, ends: []string{workQueue}, id: new(""), make: func(s *scene, _ *broker.Config) { s.slots = true }},
 		{name: "sessions", to: workQueue, ends: []string{workQueue}, make: withSessions},
 		{name: "partitions", to: workQueue, ends: []string{workQueue}, make: func(_ *scene, c *broker.Config) { c.Queues[0].EnablePartitioning = true }},
 		{name: "partitions, unknown to the monitor", to: workQueue, ends: []string{workQueue}, make: func(s *scene, c *broker.Config) {
-			s.blind, c.Queues[0].EnablePartitioning = true, true
+			s.undescribed, c.Queues[0].EnablePartitioning = true, true
 		}},
 		{name: "topic", to: topic, ends: []string{of("one"), of("two")}, make: withTopic(subscription("one"), subscription("two"))},
 		{name: "forwards", to: workQueue, ends: []string{"end"}, make: func(_ *scene, c *broker.Config) {
@@ -123,19 +123,19 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 							s.Errorf("%d dead letters in %s, want %d", len(dead), path, 2*n)
 						}
 					}
-					told := map[string]int{}
-					for _, e := range s.hook.told() {
-						told[e.ID]++
+					notified := map[string]int{}
+					for _, e := range s.hook.notified() {
+						notified[e.ID]++
 						if early := e.Data.DeadLetteredTime.Sub(start.Add(kind.later + within)); early < -time.Millisecond || early > time.Second {
 							s.Errorf("dead-lettered %v after its deadline", early)
 						}
 					}
-					if want := 2 * n * len(kind.ends); len(told) < want || len(told) > want && !kind.repeats {
-						s.Errorf("told of %d messages, want %d", len(told), 2*n*len(kind.ends))
+					if want := 2 * n * len(kind.ends); len(notified) < want || len(notified) > want && !kind.repeats {
+						s.Errorf("notified of %d messages, want %d", len(notified), 2*n*len(kind.ends))
 					}
-					for id, n := range told {
+					for id, n := range notified {
 						if n != 1 {
-							s.Errorf("%s was told %d times", id, n)
+							s.Errorf("%s was notified %d times", id, n)
 						}
 					}
 					time.Sleep(6 * time.Minute) // until nothing can still arrive of what was scheduled
@@ -146,7 +146,7 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 	}
 }
 
-// What consumers have received in time is not told, what they hold is left alone until they give it back, and messages that have
+// What consumers have received in time is not notified, what they hold is left alone until they give it back, and messages that have
 // names or no deadlines at all are none of a batch's that has no names.
 func TestMessagesWithoutNamesAmongOthers(t *testing.T) {
 	for _, slots := range []bool{false, true} {
@@ -193,8 +193,8 @@ func TestMessagesWithoutNamesAmongOthers(t *testing.T) {
 					}
 				}
 				left := len(s.dead(workQueue)) // of 20 with the shortest time to live, and what is named
-				if told := len(s.hook.told()); told != left || left != 10+1 {
-					s.Errorf("%d dead letters, told of %d, want 11: what nobody holds", left, told)
+				if notified := len(s.hook.notified()); notified != left || left != 10+1 {
+					s.Errorf("%d dead letters, notified of %d, want 11: what nobody holds", left, notified)
 				}
 				for _, m := range held {
 					if err := r.AbandonMessage(s.Context(), m, nil); err != nil {
@@ -205,16 +205,16 @@ func TestMessagesWithoutNamesAmongOthers(t *testing.T) {
 					s.Fatal(err)
 				}
 				time.Sleep(3 * time.Second)
-				if got, want := len(s.hook.told()), 11+heldShort; got != want {
-					s.Errorf("told of %d after what was held came back, want %d", got, want)
+				if got, want := len(s.hook.notified()), 11+heldShort; got != want {
+					s.Errorf("notified of %d after what was held came back, want %d", got, want)
 				}
 				time.Sleep(10 * time.Second)
 				byLife := map[time.Duration]int{}
 				for _, m := range s.dead(workQueue) {
 					byLife[m.ExpiresAt.Sub(m.EnqueuedTime)]++
 				}
-				if byLife[lives[2]] != 0 || len(s.hook.told()) != len(s.dead(workQueue)) {
-					s.Errorf("dead letters by time to live: %v; told of %d", byLife, len(s.hook.told()))
+				if byLife[lives[2]] != 0 || len(s.hook.notified()) != len(s.dead(workQueue)) {
+					s.Errorf("dead letters by time to live: %v; notified of %d", byLife, len(s.hook.notified()))
 				}
 				if waiting := s.waiting(workQueue); len(waiting) != 60-byLife[lives[0]]-byLife[lives[1]]-18+2 {
 					s.Errorf("%d messages wait with dead letters %v", len(waiting), byLife)
@@ -270,12 +270,12 @@ func TestMessagesWithoutNamesOverAChangeOfMonitors(t *testing.T) {
 		if dead := len(s.dead(workQueue)); dead != n*2/3 {
 			s.Errorf("%d dead letters, want %d", dead, n*2/3)
 		}
-		told := map[string]bool{}
-		for _, e := range s.hook.told() {
-			told[e.ID] = true
+		notified := map[string]bool{}
+		for _, e := range s.hook.notified() {
+			notified[e.ID] = true
 		}
-		if len(told) != n*2/3 {
-			s.Errorf("told of %d messages, want %d", len(told), n*2/3)
+		if len(notified) != n*2/3 {
+			s.Errorf("notified of %d messages, want %d", len(notified), n*2/3)
 		}
 		s.settled(time.Second)
 	})
@@ -308,7 +308,7 @@ func TestMessagesWithoutNamesHaveToBeCompleted(t *testing.T) {
 					s.must(r.CompleteMessage(s.Context(), held[0], nil))
 					time.Sleep(12 * time.Second)
 					types := map[string]int{}
-					for _, e := range s.hook.told() {
+					for _, e := range s.hook.notified() {
 						types[e.Type]++
 					}
 					missed, incomplete := n/2, n/2-1 // what nobody had; what somebody has had for too long
@@ -316,7 +316,7 @@ func TestMessagesWithoutNamesHaveToBeCompleted(t *testing.T) {
 						missed, incomplete = 0, n-1
 					}
 					if types[alert.TypeMissed] != missed || types[alert.TypeIncomplete] != incomplete {
-						s.Errorf("told of %v, want %d missed and %d incomplete", types, missed, incomplete)
+						s.Errorf("notified of %v, want %d missed and %d incomplete", types, missed, incomplete)
 					}
 					for _, m := range held[1:] {
 						s.must(r.CompleteMessage(s.Context(), m, nil))
@@ -354,8 +354,8 @@ func TestReferenceWithoutANameThatStandsForTooMuch(t *testing.T) {
 			Sent: now, From: now.Add(-365 * 24 * time.Hour), Until: now, Deadline: now.Add(life), Within: life, Stated: "ttl",
 		}}}))
 		time.Sleep(15 * time.Second)
-		if dead, told := len(s.dead(workQueue)), len(s.hook.told()); dead != n || told != n {
-			s.Errorf("%d dead letters, told of %d, want all %d", dead, told, n)
+		if dead, notified := len(s.dead(workQueue)), len(s.hook.notified()); dead != n || notified != n {
+			s.Errorf("%d dead letters, notified of %d, want all %d", dead, notified, n)
 		}
 		s.settled(time.Second)
 	})

@@ -21,50 +21,54 @@ import (
 	"go.uber.org/zap"
 )
 
-// Config holds the settings of a Worker. Links, Scheduler and MonitorQueue
-// are needed.
+// Config configures a Worker. Links, Scheduler and MonitorQueue are required.
 type Config struct {
 	Links        *link.Namespace
-	Scheduler    *scheduler.Scheduler // writes companions anew
+	Scheduler    *scheduler.Scheduler // rewrites companions
 	MonitorQueue string
-	Store        Store  // has the companions, in the place of the monitor queue; nil: there is none
-	Namespace    string // its address, host or host:port, for the source of events: see alert.SourceOf
-	// Settings, of a queue or topic, is asked at every pass and may wait for what it does not know, until ctx ends. nil: all
-	// entities have the zero Settings.
+	Store        Store  // keeps the companions instead of the monitor queue; may be nil
+	Namespace    string // host or host:port, for the source of events: see alert.SourceOf
+	// Settings returns the settings of a queue or topic. It is called before every check, and may
+	// block until ctx ends. nil: all entities have the zero Settings.
 	Settings func(ctx context.Context, name string) Settings
-	// Describe says how a queue or topic was made, as it was at the instant since of our clock or later; a zero one means
-	// that what is remembered will do. Its errors are those of entities.Source. nil: nothing is known.
+	// Describe returns the description of a queue or topic, as it was at the instant since of our
+	// clock or later. The zero instant accepts any age. Its errors are those of entities.Source.
+	// nil: nothing is known of any entity.
 	Describe   func(ctx context.Context, name string, since time.Time) (entities.Info, error)
 	Alerters   []alert.Alerter
 	Log        *zap.Logger           // nil: none
 	Registerer prometheus.Registerer // nil: none
-	Operations *operations.Counter   // nil: they are not counted
-	Deadlines  *operations.Deadlines // nil: made and registered here
-	Notified   Notified              // nil: other processes are not asked
-	Adopt      []Adoption            // whose messages get companions although they came through no endpoint
+	Operations *operations.Counter   // nil: not counted
+	Deadlines  *operations.Deadlines // nil: registered here
+	Notified   Notified              // nil: this process is the only one
+	Adopt      []Adoption            // entities whose messages get companions although no endpoint saw them
 }
 
-// Settings is what an operator says of an entity. The zero value means nothing.
+// Settings is what an operator configures for an entity. The zero value configures nothing.
 type Settings struct {
 	Strategy                 string          // "auto" or "", "native", "scan", "session"
-	Deadline                 time.Duration   // of messages that state none; 0 = none
-	CompleteWithin           time.Duration   // by when messages have to be settled for good that do not say so; 0 = no matter when
-	WarnBefore               []time.Duration // how long before a deadline somebody wants to know that it is near
-	DefaultMessageTimeToLive time.Duration   // caps the messages' own; 0 = unlimited or unknown
+	Deadline                 time.Duration   // of messages that state none; 0: none
+	CompleteWithin           time.Duration   // of messages that do not state it; 0: none
+	WarnBefore               []time.Duration // reminders, so long before a deadline
+	DefaultMessageTimeToLive time.Duration   // of the entity; 0: unlimited or unknown
 
-	defaultSince  time.Time // what was enqueued before, by the broker's clock, may have had another default; zero: not as far as is known
-	defaultStated bool      // companions state the default of this very entity, not that of a topic for all of its subscriptions
+	// Messages that were enqueued before defaultSince, by the clock of the broker, may have had
+	// another default time to live. Zero: no change is known.
+	defaultSince time.Time
+	// defaultStated: companions state the default of this entity, not that of a topic for all of
+	// its subscriptions.
+	defaultStated bool
 }
 
 const (
-	// maxHeld bounds the companions in hand. More stay on the monitor queue, which is made for it.
+	// maxHeld bounds the companions in hand. The others stay on the monitor queue.
 	maxHeld = 5000
-	// stopGrace is what a pass in hand gets to end when the worker stops.
+	// stopGrace is how long a running check may take when the worker stops.
 	stopGrace = 10 * time.Second
 )
 
-// A Worker honours the companions of one monitor queue. Any number of workers may
-// share it: each companion is locked by one of them at a time.
+// A Worker receives the companions of one monitor queue and checks the messages that they name.
+// Several workers may share a monitor queue: each companion is locked by one of them at a time.
 type Worker struct {
 	cfg      Config
 	log      *zap.Logger
@@ -76,17 +80,17 @@ type Worker struct {
 
 	attached atomic.Bool
 	outage   outage
-	watching atomic.Int64 // watches that are not done
+	watching atomic.Int64 // watches that have not ended
 
 	mu               sync.Mutex
 	stopping         bool
-	adoptions        map[string]adoption // of what is adopted, by lower-case name
+	adoptions        map[string]adoption // by lower-case name
 	adoptionsChanged chan struct{}       // one token: SetAdopted was called
-	entities         map[string]*entity  // by lower-case path; each has a goroutine while it is in the map
+	entities         map[string]*entity  // by lower-case path; each one runs while it is here
 	room             chan struct{}       // one token for each companion in hand
-	running          sync.WaitGroup      // entities, tellers and settlements
-	last             *link.Receiver      // the link that was open when the worker was stopped; of Run's goroutine
-	yielding         yielding            // of Run's goroutine
+	running          sync.WaitGroup      // entities, notifications and settlements
+	last             *link.Receiver      // the link at the stop; used by Run only
+	yielding         yielding            // used by Run only
 }
 
 // New makes a Worker. Run starts it.
@@ -109,13 +113,14 @@ func New(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
-// Attached reports whether the monitor queue could be reached when it was last tried.
+// Attached reports whether the last attempt reached the monitor queue.
 func (w *Worker) Attached() bool { return w.attached.Load() }
 
-// Run receives companions and makes passes until ctx ends. Then it takes no more,
-// gives the passes in hand time to end, hands back what it still holds and returns nil.
+// Run receives companions and checks their messages until ctx ends. Then it receives no more,
+// gives running checks stopGrace to end, releases the companions that are left, and returns
+// nil.
 func (w *Worker) Run(ctx context.Context) error {
-	// Work in hand outlives ctx by the grace.
+	// Running checks may outlive ctx by stopGrace.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	w.running.Go(func() { w.runAdoptions(ctx) })
@@ -134,10 +139,10 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		say := w.log.Debug
 		if w.attached.Swap(false) || first {
-			say, first = w.log.Warn, false // once for each loss, not for each try
+			say, first = w.log.Warn, false // once per loss, not per attempt
 		}
 		if time.Since(began) > retry.MaxInterval {
-			retry.Reset() // it was fine for a while
+			retry.Reset() // it had worked for a while
 		}
 		wait := retry.NextBackOff()
 		if link.Lost(err) {
@@ -154,12 +159,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// crowded reports whether so many companions are in hand that those that only wait should make
-// room: else messages that consumers hold would keep others from being checked.
+// crowded reports whether so many companions are in hand that those that only wait must make
+// room. Otherwise, messages that consumers hold would keep others from being checked.
 func (w *Worker) crowded() bool { return len(w.room) > maxHeld/2+creditWindow }
 
-// take hands a companion to the goroutine of its entity. What cannot be read goes to the
-// monitor queue's dead-letter queue, with the reason.
+// take hands a companion to the goroutine of its entity. A companion that cannot be parsed goes
+// to the dead-letter queue of the monitor queue, with the reason.
 func (w *Worker) take(work context.Context, l lease) {
 	w.clock.observe(l.enqueuedTime())
 	switch l.contentType() {
@@ -174,7 +179,7 @@ func (w *Worker) take(work context.Context, l lease) {
 	h := &companion{w: w, lease: l, content: c, until: holdUntil(l, w.clock.now())}
 	if err != nil {
 		w.log.Warn("companion refused", zap.String("message_id", l.id()), zap.Error(err))
-		// A flood of them must not keep the good ones waiting.
+		// A flood of them must not delay the valid ones.
 		w.running.Go(func() { h.deadLetter(work, reasonMalformed, err.Error()) })
 		return
 	}
@@ -183,7 +188,8 @@ func (w *Worker) take(work context.Context, l lease) {
 	w.route(work, c.Entity, watches...)
 }
 
-// route hands watches to the goroutine of an entity.
+// route hands watches to the goroutine of an entity, and starts that goroutine if there is
+// none.
 func (w *Worker) route(work context.Context, path string, watches ...*watch) {
 	key := strings.ToLower(path)
 	w.mu.Lock()
@@ -195,7 +201,7 @@ func (w *Worker) route(work context.Context, path string, watches ...*watch) {
 		w.running.Go(func() { e.run(work) })
 	}
 	e.inbox = append(e.inbox, watches...)
-	if e.nudgesFirst.Load() { // here, since e may be busy with a pass
+	if e.nudgesFirst.Load() { // here, since e may be busy with a check
 		for _, wt := range watches {
 			e.nudgeFor(work, wt)
 		}
@@ -204,7 +210,7 @@ func (w *Worker) route(work context.Context, path string, watches ...*watch) {
 	e.poke()
 }
 
-// stop lets the passes in hand end, then hands back the companions that are left.
+// stop lets running checks end, then releases the companions that are left.
 func (w *Worker) stop(work context.Context, stopWork context.CancelFunc) {
 	w.attached.Store(false)
 	w.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"overdue/monitor"
 )
 
-// Where door and monitor share a process, what came through the door is not adopted.
+// Where door and monitor share a process, what came through the endpoint is not adopted.
 func TestDoorsAndAdoptionDoNotMeet(t *testing.T) {
 	for _, slots := range []bool{false, true} {
 		t.Run(fmt.Sprint("slots ", slots), func(t *testing.T) {
@@ -28,21 +28,21 @@ func TestDoorsAndAdoptionDoNotMeet(t *testing.T) {
 				for i := range 20 {
 					s.send(workQueue, fmt.Sprint("door-", i), ttl(20*time.Second))
 				}
-				s.past(workQueue, "past", lives(21*time.Second))
+				s.sendDirectly(workQueue, "past", lives(21*time.Second))
 				time.Sleep(25 * time.Second)
 				if got := s.adopted(); got != 1 {
 					t.Errorf("%v messages were adopted, want the one that came past the door", got)
 				}
-				if got := len(s.hook.told()); got != 21 {
+				if got := len(s.hook.notified()); got != 21 {
 					t.Errorf("%d events, want 21", got)
 				}
-				s.swept(time.Second)
+				s.adoptPassed(time.Second)
 			})
 		})
 	}
 }
 
-// adopts has these entities looked through every two seconds.
+// adopts has these entities checked through every two seconds.
 func adopts(names ...string) func(*scene, *broker.Config) {
 	return func(s *scene, _ *broker.Config) {
 		for _, name := range names {
@@ -51,18 +51,18 @@ func adopts(names ...string) func(*scene, *broker.Config) {
 	}
 }
 
-// past sends a message past all doors. An id of "" is left out.
-func (s *scene) past(to, id string, m azservicebus.Message) {
+// past sends a message past all endpoints. An id of "" is left out.
+func (s *scene) sendDirectly(to, id string, m azservicebus.Message) {
 	s.Helper()
-	sender := s.around[to]
+	sender := s.direct[to]
 	if sender == nil {
 		var err error
 		sender, err = s.client.NewSender(to, nil)
 		s.must(err)
-		if s.around == nil {
-			s.around = map[string]*azservicebus.Sender{}
+		if s.direct == nil {
+			s.direct = map[string]*azservicebus.Sender{}
 		}
-		s.around[to] = sender
+		s.direct[to] = sender
 	}
 	if id != "" {
 		m.MessageID = &id
@@ -73,7 +73,7 @@ func (s *scene) past(to, id string, m azservicebus.Message) {
 
 func lives(d time.Duration) azservicebus.Message { return azservicebus.Message{TimeToLive: &d} }
 
-// adopted is how many messages were given a companion by sweeps.
+// adopted is how many messages were given a companion by adopt passes.
 func (s *scene) adopted() (n float64) {
 	s.Helper()
 	for _, registry := range s.metrics {
@@ -90,8 +90,8 @@ func (s *scene) adopted() (n float64) {
 	return n
 }
 
-// swept waits until the monitor queue holds nothing but the note of the next sweep of each entity.
-func (s *scene) swept(within time.Duration) {
+// swept waits until the monitor queue holds nothing but the note of the next adopt pass of each entity.
+func (s *scene) adoptPassed(within time.Duration) {
 	s.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
 		c := s.companionsKept()

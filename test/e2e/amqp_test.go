@@ -18,13 +18,15 @@ import (
 	"overdue/proxy"
 )
 
-// door opens the AMQP door of the proxy and returns how to get there.
-func (s *scene) door() (dial func(context.Context) (net.Conn, error)) { return s.doorOf(s.proxy) }
+// door opens the AMQP endpoint of the proxy and returns how to get there.
+func (s *scene) endpoint() (dial func(context.Context) (net.Conn, error)) {
+	return s.endpointOf(s.proxy)
+}
 
-func (s *scene) doorOf(p *proxy.Proxy) (dial func(context.Context) (net.Conn, error)) {
+func (s *scene) endpointOf(p *proxy.Proxy) (dial func(context.Context) (net.Conn, error)) {
 	s.Helper()
 	front := pipenet.New()
-	ln, err := front.Listen("door")
+	ln, err := front.Listen("endpoint")
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -40,13 +42,13 @@ func (s *scene) doorOf(p *proxy.Proxy) (dial func(context.Context) (net.Conn, er
 			s.Errorf("Serve = %v, want nil", err)
 		}
 	})
-	return func(ctx context.Context) (net.Conn, error) { return front.Dial(ctx, "door") }
+	return func(ctx context.Context) (net.Conn, error) { return front.Dial(ctx, "endpoint") }
 }
 
 // app is a sender of an app that has changed nothing but where it connects to.
 func (s *scene) app(dial func(context.Context) (net.Conn, error)) *azservicebus.Sender {
 	s.Helper()
-	sender, err := s.atDoor(dial).NewSender(workQueue, nil)
+	sender, err := s.clientAt(dial).NewSender(workQueue, nil)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -54,7 +56,7 @@ func (s *scene) app(dial func(context.Context) (net.Conn, error)) *azservicebus.
 }
 
 // atDoor is a client of such an app.
-func (s *scene) atDoor(dial func(context.Context) (net.Conn, error)) *azservicebus.Client {
+func (s *scene) clientAt(dial func(context.Context) (net.Conn, error)) *azservicebus.Client {
 	s.Helper()
 	c, err := azservicebus.NewClientFromConnectionString(s.ns.ConnectionString(), &azservicebus.ClientOptions{
 		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) { return dial(ctx) },
@@ -62,7 +64,7 @@ func (s *scene) atDoor(dial func(context.Context) (net.Conn, error)) *azserviceb
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { _ = c.Close(context.Background()) }) // the door may be closed
+	s.Cleanup(func() { _ = c.Close(context.Background()) }) // the endpoint may be closed
 	return c
 }
 
@@ -71,7 +73,7 @@ func TestMissedDeadlinesOfAnAppAtTheAMQPDoor(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
-		app := s.app(s.door())
+		app := s.app(s.endpoint())
 		message := func(id string, life time.Duration) *azservicebus.Message {
 			return &azservicebus.Message{MessageID: &id, Body: []byte("body of " + id), TimeToLive: &life}
 		}
@@ -108,7 +110,7 @@ func TestMissedDeadlinesOfAnAppAtTheAMQPDoor(t *testing.T) {
 		lags := s.lags(workQueue)
 		slices.Sort(want)
 		if got := s.hook.subjects(); !slices.Equal(got, want) {
-			s.Fatalf("%d messages were told, want %d", len(got), len(want))
+			s.Fatalf("%d messages were notified, want %d", len(got), len(want))
 		}
 		if len(lags) != len(want) || lags[len(lags)-1] > 250*time.Millisecond {
 			s.Errorf("%d were dead-lettered, the last %v late, want %d at most 250 ms late", len(lags), lags[len(lags)-1], len(want))
@@ -124,7 +126,7 @@ func TestMissedDeadlinesOfATransaction(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
-		dial := s.door()
+		dial := s.endpoint()
 		encode := func(id string) []byte {
 			b, err := (&amqp.Message{
 				Header: &amqp.MessageHeader{TTL: 5 * time.Second}, Properties: &amqp.MessageProperties{MessageID: id}, Data: [][]byte{[]byte("body")},
@@ -140,13 +142,13 @@ func TestMissedDeadlinesOfATransaction(t *testing.T) {
 		quick(true)
 		time.Sleep(20 * time.Second) // longer than the deadline
 		if got := s.hook.subjects(); !slices.Equal(got, []string{"quick"}) {
-			s.Fatalf("told of %v, want the message that was committed at once", got)
+			s.Fatalf("notified of %v, want the message that was committed at once", got)
 		}
 		slow(true)
 		undone(false)
 		time.Sleep(2*time.Minute + 10*time.Second)
 		if got := s.hook.subjects(); !slices.Equal(got, []string{"quick", "slow"}) {
-			s.Errorf("told of %v, want what was committed", got)
+			s.Errorf("notified of %v, want what was committed", got)
 		}
 		lags := s.lags(workQueue)
 		s.Logf("lags %v", lags)

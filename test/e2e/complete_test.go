@@ -49,7 +49,7 @@ func TestSettlementTakesTheSecondDeadlineAlong(t *testing.T) {
 func (s *scene) wantEvents(want ...string) {
 	s.Helper()
 	var got []string
-	for _, e := range s.hook.told() {
+	for _, e := range s.hook.notified() {
 		name := e.Type[len("overdue.deadline."):] + " " + e.Subject
 		if sub := e.Data.Subscription; sub != "" {
 			name += " of " + sub
@@ -66,6 +66,6 @@ func (s *scene) wantEvents(want ...string) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
-		s.Errorf("told of (-want +got):\n%s", diff)
+		s.Errorf("notified of (-want +got):\n%s", diff)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Every connection to the broker is cut, stalled or refused, again and again, while
-// deadlines are due. Acknowledged sends are the ones that count: each of them is expired and told, and so is every copy.
+// deadlines are due. Acknowledged sends are the ones that count: each of them is expired and notified, and so is every copy.
 func TestConnectionsThatFail(t *testing.T) {
 	first := testseed.Of(t)
 	for _, kind := range []struct {
@@ -78,9 +78,9 @@ func connectionsThatFail(s *scene, rng *rand.Rand, to string, places []place) {
 		}
 	}
 	time.Sleep(10 * time.Minute)
-	told := map[string]bool{}
-	for _, e := range s.hook.told() {
-		told[e.Data.Subscription+" "+e.Subject] = true
+	notified := map[string]bool{}
+	for _, e := range s.hook.notified() {
+		notified[e.Data.Subscription+" "+e.Subject] = true
 	}
 	for _, p := range places {
 		if left := len(s.waiting(p.path)); left != 0 {
@@ -92,8 +92,8 @@ func connectionsThatFail(s *scene, rng *rand.Rand, to string, places []place) {
 			}
 		}
 		for _, id := range acknowledged {
-			if !told[p.subscription+" "+id] {
-				s.Errorf("%s: %s was acknowledged and never told", p.path, id)
+			if !notified[p.subscription+" "+id] {
+				s.Errorf("%s: %s was acknowledged and never notified", p.path, id)
 			}
 		}
 	}

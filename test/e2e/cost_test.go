@@ -21,7 +21,7 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// Nine of ten messages are received in time, each with a time to live of its own, all through the doors of the process that watches
+// Nine of ten messages are received in time, each with a time to live of its own, all through the endpoints of the process that watches
 // them. One in ten is missed, as soon as where nobody receives, and what the others cost beside is little.
 func TestWhatMostlyIsReceivedInTimeCostsLittle(t *testing.T) {
 	seed := testseed.Of(t)
@@ -35,13 +35,13 @@ func TestWhatMostlyIsReceivedInTimeCostsLittle(t *testing.T) {
 		for i := range lives {
 			lives[i] = 5*time.Second + time.Duration(rng.IntN(2000))*time.Millisecond
 		}
-		dial := s.door()
+		dial := s.endpoint()
 		ctx, stop := context.WithCancel(s.Context())
 		var sending, consuming sync.WaitGroup
 		var left atomic.Int64
 		left.Store(n * 9 / 10)
 		for range consumers {
-			r := s.consumer(s.atDoor(dial), &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
+			r := s.consumer(s.clientAt(dial), &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
 			consuming.Go(func() { s.consumeUpTo(ctx, r, &left) })
 		}
 		for part := range slices.Chunk(lives, n/senders) {
@@ -55,8 +55,8 @@ func TestWhatMostlyIsReceivedInTimeCostsLittle(t *testing.T) {
 		consuming.Wait()
 
 		lags := s.lags(workQueue)
-		if told := s.hook.subjects(); len(told) != n/10 || len(slices.Compact(told)) != n/10 || len(lags) != n/10 {
-			s.Fatalf("%d events and %d dead letters, want one for each of %d messages", len(told), len(lags), n/10)
+		if notified := s.hook.subjects(); len(notified) != n/10 || len(slices.Compact(notified)) != n/10 || len(lags) != n/10 {
+			s.Fatalf("%d events and %d dead letters, want one for each of %d messages", len(notified), len(lags), n/10)
 		}
 		if p99 := lags[len(lags)*99/100]; p99 > 50*time.Millisecond {
 			s.Errorf("one in a hundred is dead-lettered more than %v late, want 50ms at most", p99)

@@ -64,15 +64,15 @@ func receiveNothing(s *scene, r *azservicebus.Receiver) {
 }
 
 // toldOnceEach wants n events, each about another message.
-func toldOnceEach(s *scene, n int) {
+func notifiedOnceEach(s *scene, n int) {
 	s.Helper()
 	var numbers []int64
-	for _, e := range s.hook.told() {
+	for _, e := range s.hook.notified() {
 		numbers = append(numbers, e.Data.SequenceNumber)
 	}
 	slices.Sort(numbers)
 	if distinct := slices.Compact(slices.Clone(numbers)); len(numbers) != n || len(distinct) != n {
-		s.Errorf("told of messages %v, want each of %d once", numbers, n)
+		s.Errorf("notified of messages %v, want each of %d once", numbers, n)
 	}
 	s.settled(5 * time.Second)
 }

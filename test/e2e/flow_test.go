@@ -13,14 +13,14 @@ import (
 )
 
 // The whole promise in one test: nobody consumes, and yet each message is in the
-// dead-letter queue right after its own deadline and is told once, while the same messages on
+// dead-letter queue right after its own deadline and is notified once, while the same messages on
 // a queue that is not watched stay where they are until somebody receives.
 func TestMissedDeadlinesAreDeadLetteredAndTold(t *testing.T) {
 	n := sized(1000, 300)
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	inStores(t, func(s *scene) {
-		if s.stored != nil {
+		if s.newStore != nil {
 			n = 300 // which is the same, at the pace of a server
 		}
 		s.measure()
@@ -41,8 +41,8 @@ func TestMissedDeadlinesAreDeadLetteredAndTold(t *testing.T) {
 			s.Errorf("p99 of the lag is %v, want at most 250ms", p99)
 		}
 		subjects := s.hook.subjects()
-		if told := slices.Compact(slices.Clone(subjects)); len(subjects) != n || len(told) != n {
-			s.Errorf("%d events about %d messages, want one for each of %d", len(subjects), len(told), n)
+		if notified := slices.Compact(slices.Clone(subjects)); len(subjects) != n || len(notified) != n {
+			s.Errorf("%d events about %d messages, want one for each of %d", len(subjects), len(notified), n)
 		}
 		s.settled(time.Second)
 

@@ -18,7 +18,7 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// What has missed its deadline is on the other queue, once and as it was, and no dead letter any more; its sender is told.
+// What has missed its deadline is on the other queue, once and as it was, and no dead letter any more; its sender is notified.
 // Foreign dead letters stay as they are.
 func TestMissedMessagesAreSentOnAndReported(t *testing.T) {
 	play(t, func(s *scene) {
@@ -49,7 +49,7 @@ func TestMissedMessagesAreSentOnAndReported(t *testing.T) {
 			s.send(workQueue, fmt.Sprint("m-", i), props, "kind", `"coffee"`, "overdue-within", `"1s"`)
 		}
 		time.Sleep(20 * time.Second)
-		if got := len(s.hook.told()); got != n {
+		if got := len(s.hook.notified()); got != n {
 			t.Errorf("events = %d, want %d", got, n)
 		}
 		if c := s.queue(workQueue).Counts(); c.Active != 0 || c.DeadLetter != 3 {

@@ -47,7 +47,7 @@ func (s *scene) openJournal(sc *scheduler.Scheduler) *scheduler.Journal {
 }
 
 // Deadlines that pass while the monitor queue takes nothing are noticed seconds after it is back, those that come later in
-// time, and each is told once.
+// time, and each is notified once.
 func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 	directory := t.TempDir()
 	play(t, func(s *scene) {
@@ -66,13 +66,13 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 		for len(s.hook.subjects()) < 1+n/2 && time.Since(back) < time.Minute {
 			time.Sleep(10 * time.Millisecond)
 		}
-		s.Logf("%d deadlines that passed in the outage were told %v after it", n/2, time.Since(back))
+		s.Logf("%d deadlines that passed in the outage were notified %v after it", n/2, time.Since(back))
 		if took := time.Since(back); took > 10*time.Second {
-			s.Errorf("deadlines that passed in the outage were told %v after it, want 10s at most", took)
+			s.Errorf("deadlines that passed in the outage were notified %v after it, want 10s at most", took)
 		}
 		time.Sleep(2 * time.Minute)
-		if told := s.hook.subjects(); len(told) != n+1 || len(slices.Compact(told)) != n+1 {
-			s.Errorf("%d events were told, want one for each of %d messages", len(told), n+1)
+		if notified := s.hook.subjects(); len(notified) != n+1 || len(slices.Compact(notified)) != n+1 {
+			s.Errorf("%d events were notified, want one for each of %d messages", len(notified), n+1)
 		}
 		late := 0
 		for _, lag := range s.lags(workQueue) {
@@ -87,7 +87,7 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 }
 
 // The monitor queue takes nothing, and the proxy, which keeps companions in its journal, is killed with SIGKILL
-// in mid-send again and again. When the queue is back, every message that was acknowledged is expired and told.
+// in mid-send again and again. When the queue is back, every message that was acknowledged is expired and notified.
 // The last proxy refuses what it cannot write, and empties the journal all the same.
 func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 	seed := testseed.Of(t)
@@ -137,7 +137,7 @@ func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 	}
 	p.control("DELETE", "faults/"+fault, "")
 
-	told := func() map[string]bool {
+	notified := func() map[string]bool {
 		all := map[string]bool{}
 		for _, s := range h.subjects() {
 			all[s] = true
@@ -145,7 +145,7 @@ func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 		return all
 	}
 	missing := func() []string {
-		seen := told()
+		seen := notified()
 		return slices.DeleteFunc(slices.Clone(acknowledged), func(id string) bool { return seen[id] })
 	}
 	for end := time.Now().Add(60 * time.Second); len(missing()) > 0 && time.Now().Before(end); {
@@ -156,9 +156,9 @@ func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 		t.Errorf("%d messages were acknowledged in all, want more for this test to mean something", len(acknowledged))
 	}
 	if left := missing(); len(left) > 0 {
-		t.Errorf("%d of %d acknowledged messages were not told, such as %s", len(left), len(acknowledged), left[0])
+		t.Errorf("%d of %d acknowledged messages were not notified, such as %s", len(left), len(acknowledged), left[0])
 	}
-	for _, e := range h.told() {
+	for _, e := range h.notified() {
 		if e.Data.DeadLetteredTime.Before(e.Data.Deadline) {
 			t.Errorf("%s was dead-lettered %v early", e.Subject, e.Data.Deadline.Sub(e.Data.DeadLetteredTime))
 		}

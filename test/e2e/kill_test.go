@@ -25,8 +25,8 @@ import (
 )
 
 // The broker, the proxy and the monitor as processes of their own. The monitor is killed
-// with SIGKILL again and again in mid-pass and started anew. Everything that was acknowledged is
-// dead-lettered, never early, and told; live messages stay as they are.
+// with SIGKILL again and again in mid-pass and started again. Everything that was acknowledged is
+// dead-lettered, never early, and notified; live messages stay as they are.
 //
 // This is one of the few tests on the real clock: a process cannot be killed in fake time.
 func TestMonitorIsKilledAndStartedAnew(t *testing.T) {
@@ -59,10 +59,10 @@ func TestMonitorIsKilledAndStartedAnew(t *testing.T) {
 	for len(slices.Compact(h.subjects())) < overdue && time.Now().Before(end) {
 		time.Sleep(100 * time.Millisecond)
 	}
-	if told := slices.Compact(h.subjects()); len(told) != overdue {
-		t.Errorf("%d messages were told, want %d", len(told), overdue)
+	if notified := slices.Compact(h.subjects()); len(notified) != overdue {
+		t.Errorf("%d messages were notified, want %d", len(notified), overdue)
 	}
-	for _, e := range h.told() {
+	for _, e := range h.notified() {
 		if e.Data.DeadLetteredTime.Before(e.Data.Deadline) {
 			t.Errorf("%s was dead-lettered %v early", e.Subject, e.Data.Deadline.Sub(e.Data.DeadLetteredTime))
 		}

@@ -61,7 +61,7 @@ func TestALifeThatNoHeaderHolds(t *testing.T) {
 				s.stamp = false // what is stamped is not what was stated
 				s.measure()
 				s.startMonitor()
-				if err := send(s, s.app(s.door())); err != nil {
+				if err := send(s, s.app(s.endpoint())); err != nil {
 					s.Fatal(err)
 				}
 				time.Sleep(10 * time.Second)
@@ -82,15 +82,15 @@ func TestALifeThatNoHeaderHolds(t *testing.T) {
 				if n := len(s.waiting(workQueue)); n != 1 {
 					s.Errorf("%d messages wait after 49.7 days, want the one that lives for 100", n)
 				}
-				if told := s.hook.told(); len(told) != 0 {
-					s.Errorf("told of %d missed deadlines after 49.7 days, want none", len(told))
+				if notified := s.hook.notified(); len(notified) != 0 {
+					s.Errorf("notified of %d missed deadlines after 49.7 days, want none", len(notified))
 				}
 				s.ns.Broker.SetClockOffset(life)
 				time.Sleep(time.Minute)
 				if lags := s.lags(workQueue); len(lags) != 1 {
 					s.Errorf("%d dead letters after %v, want one", len(lags), life)
 				}
-				toldOnceEach(s, 1)
+				notifiedOnceEach(s, 1)
 			})
 		})
 	}

@@ -10,9 +10,9 @@ import (
 	"overdue/alert"
 )
 
-// drawMoments adds to the scenario what is told beside missed deadlines. It has chances of its own, so that it changes nothing
+// drawMoments adds to the scenario what is notified beside missed deadlines. It has chances of its own, so that it changes nothing
 // else.
-func (p *plan) drawMoments(rng *rand.Rand) {
+func (p *plan) drawReminders(rng *rand.Rand) {
 	if rng.IntN(3) == 0 {
 		p.warnings = []time.Duration{time.Duration(200+rng.IntN(2000)) * time.Millisecond, time.Duration(3+rng.IntN(60)) * time.Second}
 	}
@@ -29,21 +29,21 @@ func (p *plan) drawMoments(rng *rand.Rand) {
 	}
 }
 
-// toldInTheirMoments checks that nothing is told before its moment, or twice, and that what still stands there was told of
+// toldInTheirMoments checks that nothing is notified before its moment, or twice, and that what still stands there was notified of
 // as incomplete when it had to be completed.
-func (p *played) toldInTheirMoments() {
+func (p *played) remindedInTime() {
 	p.Helper()
 	times := map[string]int{}
-	for _, e := range p.hook.told() {
+	for _, e := range p.hook.notified() {
 		if e.Type == alert.TypeMissed {
 			continue
 		}
 		k := fmt.Sprint(e.Type, " ", e.Data.Subscription, "/", e.Data.SequenceNumber, " ", e.Data.WarnBeforeMs)
-		if times[k]++; times[k] > 1 && !p.toldOften(e.Subject, times[k]) {
-			p.Errorf("told %d times: %s, %s", times[k], k, e.Subject)
+		if times[k]++; times[k] > 1 && !p.notifiedOften(e.Subject, times[k]) {
+			p.Errorf("notified %d times: %s, %s", times[k], k, e.Subject)
 		}
 		if e.Data.LagMs < 0 && p.measured {
-			p.Errorf("%s, %s, was told %d ms early", k, e.Subject, -e.Data.LagMs)
+			p.Errorf("%s, %s, was notified %d ms early", k, e.Subject, -e.Data.LagMs)
 		}
 	}
 	accepted := p.accepted()
@@ -52,8 +52,8 @@ func (p *played) toldInTheirMoments() {
 			key := string(keyOf.Find(v.Body))
 			m := accepted[key]
 			k := fmt.Sprint(alert.TypeIncomplete, " ", at.subscription, "/", v.SequenceNumber, " ", 0)
-			if m.complete > 0 && times[k] == 0 && !p.toldOften(m.id, 0) {
-				p.Errorf("%s: %s had to be completed %v after it was enqueued, stands there and was not told of", at.path, key, m.complete)
+			if m.complete > 0 && times[k] == 0 && !p.notifiedOften(m.id, 0) {
+				p.Errorf("%s: %s had to be completed %v after it was enqueued, stands there and was not notified of", at.path, key, m.complete)
 			}
 		}
 	}

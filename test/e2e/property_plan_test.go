@@ -13,27 +13,27 @@ import (
 
 // plan is a scenario: all that chance decides before it is played.
 type plan struct {
-	kind       string // of the entity: queue, sessions, partitioned, topic
-	to         string // the entity
-	places     []place
-	filters    map[string]string // the label that a subscription takes, by its name; all others take everything
-	expiry     queue.Expiry
-	slots      bool
-	stamp      bool
-	blind      bool
-	oneHouse   bool
-	drops      bool // the entity does not dead-letter what expires
-	duplicates bool // it detects them
-	measured   bool
-	offset     time.Duration // the broker's clock minus everybody else's
-	lock       time.Duration
-	deliveries int                      // MaxDeliveryCount
-	life       time.Duration            // the entity's default time to live; 0 = none
-	lives      map[string]time.Duration // those of subscriptions, by name
-	batches    []drawnBatch
-	consumers  int // at each place
-	warnings   []time.Duration
-	changes    []change
+	kind        string // of the entity: queue, sessions, partitioned, topic
+	to          string // the entity
+	places      []place
+	filters     map[string]string // the label that a subscription takes, by its name; all others take everything
+	expiry      queue.Expiry
+	slots       bool
+	stamp       bool
+	undescribed bool
+	oneProcess  bool
+	drops       bool // the entity does not dead-letter what expires
+	duplicates  bool // it detects them
+	measured    bool
+	offset      time.Duration // the broker's clock minus everybody else's
+	lock        time.Duration
+	deliveries  int                      // MaxDeliveryCount
+	life        time.Duration            // the entity's default time to live; 0 = none
+	lives       map[string]time.Duration // those of subscriptions, by name
+	batches     []drawnBatch
+	consumers   int // at each place
+	warnings    []time.Duration
+	changes     []change
 }
 
 // drawnBatch is what is sent together, after a pause.
@@ -68,7 +68,7 @@ func drawPlan(rng *rand.Rand) *plan {
 		kind: []string{"queue", "queue", "sessions", "partitioned", "topic"}[rng.IntN(5)],
 		to:   workQueue, places: []place{{path: workQueue}},
 		expiry: modes[rng.IntN(len(modes))].expiry,
-		slots:  one(2), stamp: !one(3), blind: one(6), oneHouse: one(2), duplicates: one(4), measured: !one(4),
+		slots:  one(2), stamp: !one(3), undescribed: one(6), oneProcess: one(2), duplicates: one(4), measured: !one(4),
 		lock: time.Duration(5+rng.IntN(10)) * time.Second, deliveries: []int{3, 10, 1000}[rng.IntN(3)],
 		consumers: rng.IntN(4),
 	}
@@ -82,7 +82,7 @@ func drawPlan(rng *rand.Rand) *plan {
 	case "sessions":
 		p.places[0].sessions = true
 	case "topic":
-		p.to, p.places, p.blind = topic, nil, false
+		p.to, p.places, p.undescribed = topic, nil, false
 		p.lives, p.filters = map[string]time.Duration{}, map[string]string{}
 		for i := range 1 + rng.IntN(3) {
 			name := fmt.Sprint("s", i)
@@ -98,7 +98,7 @@ func drawPlan(rng *rand.Rand) *plan {
 		p.drops = one(5)
 	}
 	if p.drops { // what a proxy does then; and a time to live cannot be kept
-		p.stamp, p.blind = false, false
+		p.stamp, p.undescribed = false, false
 	}
 	if !p.drops && one(4) {
 		p.life = time.Duration(2+rng.IntN(8)) * time.Second
@@ -172,7 +172,7 @@ func (p *plan) longest(at place) time.Duration {
 
 // configure makes the namespace of the scenario.
 func (p *plan) configure(s *scene, c *broker.Config) {
-	s.slots, s.stamp, s.blind, s.oneHouse = p.slots, p.stamp, p.blind, p.oneHouse
+	s.slots, s.stamp, s.undescribed, s.oneProcess = p.slots, p.stamp, p.undescribed, p.oneProcess
 	s.settings.DefaultMessageTimeToLive, s.settings.WarnBefore = p.life, p.warnings
 	c.Expiry, c.ClockOffset = p.expiry, p.offset
 	q := &c.Queues[0]
@@ -186,8 +186,8 @@ func (p *plan) configure(s *scene, c *broker.Config) {
 	setup := broker.TopicSetup{TopicConfig: broker.TopicConfig{Name: topic, DefaultMessageTimeToLive: p.life, RequiresDuplicateDetection: p.duplicates}}
 	for _, at := range p.places {
 		life := p.lives[at.subscription]
-		if life > 0 && (s.shortest == 0 || life < s.shortest) {
-			s.shortest = life
+		if life > 0 && (s.subscriptionLife == 0 || life < s.subscriptionLife) {
+			s.subscriptionLife = life
 		}
 		sub := broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{
 			Name: at.subscription, LockDuration: p.lock, MaxDeliveryCount: p.deliveries, DefaultMessageTimeToLive: life,
@@ -203,6 +203,6 @@ func (p *plan) configure(s *scene, c *broker.Config) {
 
 func (p *plan) String() string {
 	return fmt.Sprintf("%s, expiry %v, slots %v, stamp %v, blind %v, one house %v, drops %v, duplicates %v, measured %v, offset %v, lock %v, "+
-		"%d deliveries, life %v, subscriptions %v %v %v, %d batches, %d consumers, changes %v", p.kind, p.expiry, p.slots, p.stamp, p.blind, p.oneHouse,
+		"%d deliveries, life %v, subscriptions %v %v %v, %d batches, %d consumers, changes %v", p.kind, p.expiry, p.slots, p.stamp, p.undescribed, p.oneProcess,
 		p.drops, p.duplicates, p.measured, p.offset, p.lock, p.deliveries, p.life, p.places, p.filters, p.lives, len(p.batches), p.consumers, p.changes)
 }

@@ -26,7 +26,7 @@ type history struct {
 
 // deliver sends what the plan says, and notes when absolute deadlines are.
 func (p *plan) deliver(s *scene, due map[string]time.Time) {
-	sender, err := s.atDoor(s.door()).NewSender(p.to, nil)
+	sender, err := s.clientAt(s.endpoint()).NewSender(p.to, nil)
 	s.must(err)
 	for _, b := range p.batches {
 		time.Sleep(b.pause)
@@ -273,7 +273,7 @@ func (c *drawnConsumer) settle(m *azservicebus.ReceivedMessage, err error) {
 	}
 }
 
-// change stops the monitor for a while and starts it anew, or has another one join it.
+// change stops the monitor for a while and starts it again, or has another one join it.
 func (p *plan) change(s *scene) {
 	stop := s.startMonitor()
 	for _, c := range p.changes {
@@ -309,7 +309,7 @@ func (p *plan) play(s *scene, seed uint64) *played {
 	if p.measured {
 		s.measure()
 	}
-	doors := []func(context.Context) (net.Conn, error){s.door(), s.ns.Dial}
+	doors := []func(context.Context) (net.Conn, error){s.endpoint(), s.ns.Dial}
 	var all sync.WaitGroup
 	all.Go(func() { p.change(s) })
 	for i, at := range p.places {

@@ -23,7 +23,7 @@ import (
 )
 
 // Whatever is sent, to whatever kind of entity, whatever consumers, monitors and clocks do: what nobody has settled by its
-// deadline is expired, never early, and told once; what was settled is neither; what is not overdue stays as it is; and
+// deadline is expired, never early, and notified once; what was settled is neither; what is not overdue stays as it is; and
 // nothing is left on the monitor queue. OVERDUE_SCENARIOS plays more of them.
 func TestWhateverHappens(t *testing.T) {
 	seed, n := testseed.Of(t), uint64(sized(40, 16))
@@ -43,11 +43,11 @@ func TestWhateverHappens(t *testing.T) {
 
 func playScenario(t *testing.T, seed, i uint64) {
 	p := drawPlan(rand.New(rand.NewPCG(seed, i)))
-	p.drawMoments(rand.New(rand.NewPCG(seed, ^i)))
+	p.drawReminders(rand.New(rand.NewPCG(seed, ^i)))
 	configure := []func(*scene, *broker.Config){p.configure}
 	inStore := i%8 == 3
 	if inStore {
-		p.measured = true // or nothing rings
+		p.measured = true // or nothing becomes due
 		configure = append(configure, inRedis(redistest.Start(t).Addr))
 	}
 	t.Log(p, p.warnings, inStore)
@@ -70,7 +70,7 @@ type standing struct {
 func (p *played) check() {
 	p.Helper()
 	accepted := p.accepted()
-	told := p.events()
+	notified := p.events()
 	for i, at := range p.places {
 		st := p.standing(at, p.seen[i])
 		for key := range accepted {
@@ -78,7 +78,7 @@ func (p *played) check() {
 			if label, ok := p.filters[at.subscription]; ok && m.label != label {
 				continue
 			}
-			p.fate(at, m, st, p.seen[i], told)
+			p.fate(at, m, st, p.seen[i], notified)
 		}
 		for key := range st.live {
 			if _, ok := accepted[key]; !ok {
@@ -92,12 +92,12 @@ func (p *played) check() {
 	if dead := p.companionsKept().Dead; dead != 0 {
 		p.Errorf("%d companions could not be done, want none", dead)
 	}
-	p.toldOfTheExpired()
-	p.toldInTheirMoments()
+	p.notifiedOfTheExpired()
+	p.remindedInTime()
 }
 
 // toldOfTheExpired checks that every event is about a dead letter that was expired.
-func (p *played) toldOfTheExpired() {
+func (p *played) notifiedOfTheExpired() {
 	p.Helper()
 	times := p.events()
 	for _, at := range p.places {
@@ -105,19 +105,19 @@ func (p *played) toldOfTheExpired() {
 			k := fmt.Sprint(at.subscription, "/", v.SequenceNumber)
 			n, one := times[k], v.DeadLetterReason == "TTLExpiredException" || v.DeadLetterReason == "DeadlineExceeded"
 			delete(times, k)
-			if n > 0 && !one || one && !p.toldOften(v.MessageID, n) {
-				p.Errorf("%s: %s, dead-lettered by %s, was told of %d times", at.path, v.MessageID, v.DeadLetterReason, n)
+			if n > 0 && !one || one && !p.notifiedOften(v.MessageID, n) {
+				p.Errorf("%s: %s, dead-lettered by %s, was notified of %d times", at.path, v.MessageID, v.DeadLetterReason, n)
 			}
 		}
 	}
 	for k := range times {
-		p.Errorf("told of %s, which is no dead letter", k)
+		p.Errorf("notified of %s, which is no dead letter", k)
 	}
 }
 
-// toldOften reports whether n is how often a message with that id may be told of that was expired: once. Where ids repeat within
-// seconds, several monitors may tell of one, and without a measured clock one may be taken for the other.
-func (p *played) toldOften(id string, n int) bool {
+// toldOften reports whether n is how often a message with that id may be notified of that was expired: once. Where ids repeat within
+// seconds, several monitors may notify of one, and without a measured clock one may be taken for the other.
+func (p *played) notifiedOften(id string, n int) bool {
 	if !strings.HasPrefix(id, often) {
 		return n == 1
 	}
@@ -143,15 +143,15 @@ func (p *played) accepted() map[string]drawnMessage {
 	return out
 }
 
-// events counts what was told, by subscription and sequence number.
+// events counts what was notified, by subscription and sequence number.
 func (p *played) events() map[string]int {
-	told := map[string]int{}
-	for _, e := range p.hook.told() {
+	notified := map[string]int{}
+	for _, e := range p.hook.notified() {
 		if e.Type == alert.TypeMissed {
-			told[fmt.Sprint(e.Data.Subscription, "/", e.Data.SequenceNumber)]++
+			notified[fmt.Sprint(e.Data.Subscription, "/", e.Data.SequenceNumber)]++
 		}
 	}
-	return told
+	return notified
 }
 
 func (p *played) standing(at place, seen *history) standing {
@@ -200,7 +200,7 @@ func (p *played) deadline(at place, m drawnMessage, v queue.View) time.Time {
 }
 
 // fate checks what became of one message at one place.
-func (p *played) fate(at place, m drawnMessage, st standing, seen *history, told map[string]int) {
+func (p *played) fate(at place, m drawnMessage, st standing, seen *history, notified map[string]int) {
 	p.Helper()
 	live, lives := st.live[m.key]
 	dead, expired := st.dead[m.key]
@@ -221,21 +221,21 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, told
 			p.Errorf("%s: delivery count %d, want %d at most", where, got, most)
 		}
 	case expired:
-		p.expired(at, m, dead, seen, told, where)
+		p.expired(at, m, dead, seen, notified, where)
 	case !settled:
 		p.Errorf("%s: lost; consumers had it %d times", where, seen.delivered[m.key])
 	}
 }
 
-func (p *played) expired(at place, m drawnMessage, dead queue.View, seen *history, told map[string]int, where string) {
+func (p *played) expired(at place, m drawnMessage, dead queue.View, seen *history, notified map[string]int, where string) {
 	p.Helper()
 	due := p.deadline(at, m, dead)
 	lag := dead.DeadLetteredTime.Sub(due)
 	if due.IsZero() || lag < 0 {
 		p.Errorf("%s: expired %v after its deadline %v, by %s", where, lag, due, dead.DeadLetterReason)
 	}
-	if n := told[fmt.Sprint(at.subscription, "/", dead.SequenceNumber)]; !p.toldOften(m.id, n) {
-		p.Errorf("%s: expired (%s, %v late) and told %d times, want once", where, dead.DeadLetterReason, lag, n)
+	if n := notified[fmt.Sprint(at.subscription, "/", dead.SequenceNumber)]; !p.notifiedOften(m.id, n) {
+		p.Errorf("%s: expired (%s, %v late) and notified %d times, want once", where, dead.DeadLetterReason, lag, n)
 	}
 	bound := 3*time.Second + p.down()
 	if !p.measured {

@@ -50,12 +50,12 @@ func TestTenThousandDeadlinesASecond(t *testing.T) {
 					s.sendLives(workQueue, lives)
 				}
 				time.Sleep(20 * time.Second)
-				if told := s.hook.subjects(); len(told) != n || len(slices.Compact(told)) != n {
-					s.Errorf("%d events, want one for each of %d messages", len(told), n)
+				if notified := s.hook.subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
+					s.Errorf("%d events, want one for each of %d messages", len(notified), n)
 				}
-				for _, e := range s.hook.told() {
+				for _, e := range s.hook.notified() {
 					if e.Data.LagMs < 0 || e.Data.LagMs > 100 {
-						s.Errorf("%s: told that it was dead-lettered %d ms late, want 0 to 100", e.Subject, e.Data.LagMs)
+						s.Errorf("%s: notified that it was dead-lettered %d ms late, want 0 to 100", e.Subject, e.Data.LagMs)
 						break
 					}
 				}
@@ -99,8 +99,8 @@ func TestSlotsAndNamesShareWhatIsRead(t *testing.T) {
 			s.sendLives(workQueue, part)
 		}
 		time.Sleep(15 * time.Second)
-		if told := s.hook.subjects(); len(told) != n || len(slices.Compact(told)) != n {
-			s.Errorf("%d events, want one for each of %d messages", len(told), n)
+		if notified := s.hook.subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
+			s.Errorf("%d events, want one for each of %d messages", len(notified), n)
 		}
 		peeks := s.operations(operations.Peek)
 		s.Logf("%v peeks", peeks)
@@ -131,8 +131,8 @@ func (s *scene) sendLives(queue string, lives []time.Duration) {
 	}
 }
 
-// When thousands are due at once, few of those that only want a processor are told at a time, so that a nudge has its turn among
-// them. A slow sink is told of many.
+// When thousands are due at once, few of those that only want a processor are notified at a time, so that a nudge has its turn among
+// them. A slow sink is notified of many.
 func TestManyEventsAreToldByAndBy(t *testing.T) {
 	const n = 1000
 	for _, test := range []struct {
@@ -158,8 +158,8 @@ func TestManyEventsAreToldByAndBy(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				sink.mu.Lock()
 				defer sink.mu.Unlock()
-				if sink.told != n || sink.most > test.atOnce || sink.last.Sub(sink.first) > test.within {
-					t.Errorf("%d events, %d at once, within %v; want %d, at most %d, within %v", sink.told, sink.most, sink.last.Sub(sink.first), n, test.atOnce, test.within)
+				if sink.notified != n || sink.most > test.atOnce || sink.last.Sub(sink.first) > test.within {
+					t.Errorf("%d events, %d at once, within %v; want %d, at most %d, within %v", sink.notified, sink.most, sink.last.Sub(sink.first), n, test.atOnce, test.within)
 				}
 			}, early)
 		})
@@ -170,9 +170,9 @@ func TestManyEventsAreToldByAndBy(t *testing.T) {
 type busySink struct {
 	takes time.Duration
 
-	mu              sync.Mutex
-	now, most, told int
-	first, last     time.Time
+	mu                  sync.Mutex
+	now, most, notified int
+	first, last         time.Time
 }
 
 func (b *busySink) Name() string { return "busy" }
@@ -189,7 +189,7 @@ func (b *busySink) Alert(context.Context, alert.Event) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.now--
-	b.told++
+	b.notified++
 	b.last = time.Now()
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // besideRedis runs a scene on fake time whose processes share a redis-server.
-func besideRedis(t *testing.T, act func(*scene, *redistest.Server), configure ...func(*scene, *broker.Config)) {
+func withRedis(t *testing.T, act func(*scene, *redistest.Server), configure ...func(*scene, *broker.Config)) {
 	t.Helper()
 	withSlack(t, 20, act, configure...)
 }
@@ -47,17 +47,17 @@ func openRedis(s *scene, addr string, slack float64) *redisstore.Store {
 func TestSettlementThroughAnotherSidecarCancels(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail func(*redistest.Server)
-		left int // companions that have to ring
+		left int // companions that have to become due
 	}{
 		"shared":        {func(*redistest.Server) {}, 0},
 		"Redis flushed": {func(r *redistest.Server) { r.Must("FLUSHALL") }, 1},
 		"Redis killed":  {(*redistest.Server).Kill, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			besideRedis(t, func(s *scene, r *redistest.Server) {
+			withRedis(t, func(s *scene, r *redistest.Server) {
 				tr := s.traffic()
 				other := s.newScheduler(s.counter)
-				tr.receiver = tr.consumer(s.atDoor(s.doorOf(s.newProxy(other))), nil)
+				tr.receiver = tr.consumer(s.clientAt(s.endpointOf(s.newProxy(other))), nil)
 				s.startMonitor()
 				tr.batch(time.Minute, numbered("m", 20)...)
 				time.Sleep(3 * time.Second)
@@ -69,27 +69,27 @@ func TestSettlementThroughAnotherSidecarCancels(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				s.settled(time.Second)
-				if told := s.hook.subjects(); len(told) != 0 {
-					t.Errorf("told of %v, want nobody: all was received in time", told)
+				if notified := s.hook.subjects(); len(notified) != 0 {
+					t.Errorf("notified of %v, want nobody: all was received in time", notified)
 				}
 			}, early)
 		})
 	}
 }
 
-// Two companions stand for one missed message, as when two sidecars have slots, and come to two monitors: the second comes back
-// to one that was not there when the first told of it. Together they tell once; without Redis each of them does.
+// Two companions stand for one missed message, as when two proxies have slots, and come to two monitors: the second comes back
+// to one that was not there when the first notified of it. Together they tell once; without Redis each of them does.
 func TestMonitorsTellOnceTogether(t *testing.T) {
 	for name, c := range map[string]struct {
-		fail func(*redistest.Server)
-		told int
+		fail     func(*redistest.Server)
+		notified int
 	}{
 		"shared":        {func(*redistest.Server) {}, 1},
 		"Redis flushed": {func(r *redistest.Server) { r.Must("FLUSHALL") }, 2},
 		"Redis killed":  {(*redistest.Server).Kill, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			besideRedis(t, func(s *scene, r *redistest.Server) {
+			withRedis(t, func(s *scene, r *redistest.Server) {
 				s.measure()
 				other := s.newScheduler(nil)
 				s.must(other.MeasureClock(s.Context()))
@@ -98,8 +98,8 @@ func TestMonitorsTellOnceTogether(t *testing.T) {
 				const slot = 20 * time.Millisecond
 				end := s.waiting(workQueue)[0].EnqueuedTime.Add(2*time.Second - 1).Truncate(slot).Add(slot)
 				time.Sleep(5 * time.Second)
-				if told := s.hook.subjects(); len(told) != 1 {
-					t.Fatalf("told of %v, want m", told)
+				if notified := s.hook.subjects(); len(notified) != 1 {
+					t.Fatalf("notified of %v, want m", notified)
 				}
 				stop()
 				c.fail(r)
@@ -109,8 +109,8 @@ func TestMonitorsTellOnceTogether(t *testing.T) {
 				}))
 				time.Sleep(time.Minute)
 				s.settled(time.Second)
-				if told := s.hook.subjects(); len(told) != c.told {
-					t.Errorf("told %d times, want %d", len(told), c.told)
+				if notified := s.hook.subjects(); len(notified) != c.notified {
+					t.Errorf("notified %d times, want %d", len(notified), c.notified)
 				}
 			}, func(s *scene, _ *broker.Config) { s.slots = true })
 		})
@@ -132,7 +132,7 @@ var redisFails = map[string]func(r *redistest.Server) (end func()){
 	},
 }
 
-// Whatever happens to Redis while deadlines pass, each is kept in time and told, and what was settled is left alone.
+// Whatever happens to Redis while deadlines pass, each is kept in time and notified, and what was settled is left alone.
 func TestDeadlinesThatPassWhileRedisFails(t *testing.T) {
 	for name, fail := range redisFails {
 		for _, slots := range []bool{false, true} {
@@ -144,7 +144,7 @@ func TestDeadlinesThatPassWhileRedisFails(t *testing.T) {
 				withSlack(t, .2, func(s *scene, r *redistest.Server) {
 					tr := s.traffic()
 					other := s.newScheduler(s.counter)
-					tr.receiver = tr.consumer(s.atDoor(s.doorOf(s.newProxy(other))), nil)
+					tr.receiver = tr.consumer(s.clientAt(s.endpointOf(s.newProxy(other))), nil)
 					s.startMonitor()
 					s.startMonitor()
 					end := func() {}
@@ -170,19 +170,19 @@ func TestDeadlinesThatPassWhileRedisFails(t *testing.T) {
 					}
 					time.Sleep(2 * time.Minute)
 					s.settled(time.Second)
-					told := map[string]int{}
-					for _, e := range s.hook.told() {
-						told[e.Subject]++
+					notified := map[string]int{}
+					for _, e := range s.hook.notified() {
+						notified[e.Subject]++
 						if late := e.Data.DeadLetteredTime.Sub(due[e.Subject]); late < -10*time.Millisecond || late > 250*time.Millisecond {
 							t.Errorf("%s was dead-lettered %v after its deadline, want 250ms at most", e.Subject, late)
 						}
 					}
 					for id := range due {
 						switch {
-						case settled[id] && told[id] > 0:
-							t.Errorf("%s was settled and told of", id)
-						case !settled[id] && told[id] != 1:
-							t.Errorf("%s was told %d times, want once", id, told[id])
+						case settled[id] && notified[id] > 0:
+							t.Errorf("%s was settled and notified of", id)
+						case !settled[id] && notified[id] != 1:
+							t.Errorf("%s was notified %d times, want once", id, notified[id])
 						}
 					}
 					if left := len(s.waiting(workQueue)); left != 0 {

@@ -23,8 +23,8 @@ import (
 )
 
 // Proxies and monitors, each a process of its own, become three of each, and then one of each that was not there at first, while apps
-// send, receive and settle through the doors. What was acknowledged waits, was received, or is a dead letter that was told of; nothing
-// is early, and nothing that nobody received was delivered. Where processes are stopped and not killed nothing is told twice.
+// send, receive and settle through the endpoints. What was acknowledged waits, was received, or is a dead letter that was notified of; nothing
+// is early, and nothing that nobody received was delivered. Where processes are stopped and not killed nothing is notified twice.
 //
 // Like TestMonitorIsKilledAndStartedAnew it runs on the real clock.
 func TestRollingRestarts(t *testing.T) {
@@ -36,7 +36,7 @@ func TestRollingRestarts(t *testing.T) {
 	}{
 		"stopped":                        {syscall.SIGTERM, "each", nil},
 		"stopped, with Redis that fails": {syscall.SIGTERM, "each", failingRedis},
-		// Slots of two sidecars may stand for one message, and then two monitors tell of it, with one id: see docs/internals/guarantees.md.
+		// Slots of two proxies may stand for one message, and then two monitors notify of it, with one id: see docs/internals/guarantees.md.
 		"killed, with Redis that fails": {syscall.SIGKILL, "slot", failingRedis},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestRollingRestarts(t *testing.T) {
 			stop := r.load()
 			r.traffic(200)
 			r.grow(2)
-			more := r.apps(3) // which come to the new doors, too
+			more := r.apps(3) // which come to the new endpoints, too
 			for _, fault := range faults[:2] {
 				fault()
 				r.traffic(300)
@@ -197,7 +197,7 @@ func (r *roll) client() *azservicebus.Client {
 // app sends: every fourth message to served, in good time for whoever receives, and every tenth of the others so that it lives on.
 func (r *roll) app(ctx context.Context, app int) {
 	c := r.client()
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // its door may be gone
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // its endpoint may be gone
 	senders := map[string]*azservicebus.Sender{}
 	for _, q := range []string{workQueue, served} {
 		s, err := c.NewSender(q, nil)
@@ -239,7 +239,7 @@ func (r *roll) consume(ctx context.Context) {
 	for ctx.Err() == nil {
 		all, err := from.ReceiveMessages(ctx, 20, nil)
 		if err != nil {
-			continue // a door is gone, or it is over
+			continue // a endpoint is gone, or it is over
 		}
 		for _, m := range all {
 			// Without a bound the SDK would try for a minute to say over a link that is gone what no other can say.
@@ -259,7 +259,7 @@ func (r *roll) consume(ctx context.Context) {
 	}
 }
 
-// check waits until all deadlines have been seen to, and looks at what became of every message.
+// check waits until all deadlines have been seen to, and checks what became of every message.
 func (r *roll) check() {
 	r.Helper()
 	for end := time.Now().Add(2 * time.Minute); r.busy(); time.Sleep(50 * time.Millisecond) {
@@ -269,16 +269,16 @@ func (r *roll) check() {
 	}
 	events := map[string]map[int64]event{workQueue: {}, served: {}}
 	ids := map[string]int{}
-	for _, e := range r.told() {
+	for _, e := range r.notified() {
 		if ids[e.ID]++; ids[e.ID] > 1 && r.signal != syscall.SIGKILL {
-			r.Errorf("%s was told %d times, want once", e.Subject, ids[e.ID])
+			r.Errorf("%s was notified %d times, want once", e.Subject, ids[e.ID])
 		}
 		if was, ok := events[e.Data.Entity][e.Data.SequenceNumber]; ok && was.ID != e.ID {
-			r.Errorf("%s was told as %s and as %s", e.Subject, was.ID, e.ID)
+			r.Errorf("%s was notified as %s and as %s", e.Subject, was.ID, e.ID)
 		}
 		events[e.Data.Entity][e.Data.SequenceNumber] = e
 		if e.Data.Entity == served && r.completed[e.Data.SequenceNumber] != "" {
-			r.Errorf("%s was completed, and told of", e.Subject)
+			r.Errorf("%s was completed, and notified of", e.Subject)
 		}
 	}
 	touched := 0
@@ -286,11 +286,11 @@ func (r *roll) check() {
 		found := map[string]bool{}
 		for _, m := range r.peek(q, azservicebus.SubQueueDeadLetter) {
 			found[m.MessageID] = true
-			e, told := events[q][*m.SequenceNumber]
+			e, notified := events[q][*m.SequenceNumber]
 			delete(events[q], *m.SequenceNumber)
 			switch deadline := m.EnqueuedTime.Add(*m.TimeToLive); {
-			case !told:
-				r.Errorf("%s is a dead letter, and nobody was told", m.MessageID)
+			case !notified:
+				r.Errorf("%s is a dead letter, and nobody was notified", m.MessageID)
 			case e.Data.DeadLetteredTime.Before(deadline):
 				r.Errorf("%s was dead-lettered %v early", m.MessageID, deadline.Sub(e.Data.DeadLetteredTime))
 			}
@@ -302,7 +302,7 @@ func (r *roll) check() {
 			}
 		}
 		for number, e := range events[q] {
-			r.Errorf("%s, number %d, was told of and is no dead letter", e.Subject, number)
+			r.Errorf("%s, number %d, was notified of and is no dead letter", e.Subject, number)
 		}
 		for _, m := range r.peek(q, 0) {
 			found[m.MessageID] = true
@@ -325,7 +325,7 @@ func (r *roll) check() {
 	if touched > most {
 		r.Errorf("messages that nobody received were delivered %d times, want %d at most", touched, most)
 	}
-	r.Logf("told %d, settled %d", len(r.told()), len(r.completed))
+	r.Logf("notified %d, settled %d", len(r.notified()), len(r.completed))
 }
 
 // busy reports whether deadlines that are near are not seen to yet.
@@ -351,7 +351,7 @@ func failingRedis(t *testing.T) (address string, faults [3]func()) {
 	}
 }
 
-// A balancer is one address for several doors, as a load balancer is.
+// A balancer is one address for several endpoints, as a load balancer is.
 type balancer struct {
 	addr string
 
@@ -402,7 +402,7 @@ func (b *balancer) pick() string {
 	return b.doors[b.next%len(b.doors)]
 }
 
-// pipe connects c with the next door, until either hangs up.
+// pipe connects c with the next endpoint, until either hangs up.
 func (b *balancer) pipe(c net.Conn) {
 	defer func() { _ = c.Close() }()
 	door, err := net.Dial("tcp", b.pick())

@@ -49,34 +49,34 @@ const (
 type scene struct {
 	worker *monitor.Worker // the last that was started
 	*testing.T
-	ns        *brokertest.Namespace
-	client    *azservicebus.Client // the app's and the consumer's own
-	scheduler *scheduler.Scheduler
-	proxy     *proxy.Proxy
-	settings  monitor.Settings
-	sent      int             // by sendBatch
-	written   atomic.Int64    // companions
-	slots     bool            // whether slots stand for messages wherever they can
-	auto      bool            // only where they pay
-	stamp     bool            // whether the proxy stamps TTLs
-	monitored map[string]bool // what the proxy writes companions for
-	blind     bool            // the monitor is not told how entities were made
-	shortest  time.Duration   // of the times to live of a topic's subscriptions, as the proxy knows it
-	expiry    queue.Expiry    // as inModes has set it
-	metrics   []*prometheus.Registry
-	oneHouse  bool                // proxy and monitor share a process, and with it what is known of settlements
-	counter   *operations.Counter // of such processes
-	deadlines *operations.Deadlines
-	journal   string // directory of the proxy's journal; "" = it has none
-	hook      *hook
-	sinks     *pipenet.Network
-	adopt     []monitor.Adoption
-	around    map[string]*azservicebus.Sender         // of messages that come through no door
-	forward   func(*link.Namespace) *alert.Forward    // likewise
-	brimDial  func(context.Context) (net.Conn, error) // to the door that brim sends through
-	shared    func() *redisstore.Store                // of each process; nil: there is no Redis
-	stored    func() *told                            // of each process: where companions are kept; nil: on the monitor queue
-	house     *told                                   // of the process that has both, and of who looks
+	ns               *brokertest.Namespace
+	client           *azservicebus.Client // the app's and the consumer's own
+	scheduler        *scheduler.Scheduler
+	proxy            *proxy.Proxy
+	settings         monitor.Settings
+	sent             int             // by sendBatch
+	written          atomic.Int64    // companions
+	slots            bool            // whether slots stand for messages wherever they can
+	auto             bool            // only where they pay
+	stamp            bool            // whether the proxy stamps TTLs
+	monitored        map[string]bool // what the proxy writes companions for
+	undescribed      bool            // the monitor is not notified how entities were made
+	subscriptionLife time.Duration   // of the times to live of a topic's subscriptions, as the proxy knows it
+	expiry           queue.Expiry    // as inModes has set it
+	metrics          []*prometheus.Registry
+	oneProcess       bool                // proxy and monitor share a process, and with it what is known of settlements
+	counter          *operations.Counter // of such processes
+	deadlines        *operations.Deadlines
+	journal          string // directory of the proxy's journal; "" = it has none
+	hook             *hook
+	sinks            *pipenet.Network
+	adopt            []monitor.Adoption
+	direct           map[string]*azservicebus.Sender         // of messages that come through no endpoint
+	forward          func(*link.Namespace) *alert.Forward    // likewise
+	brimDial         func(context.Context) (net.Conn, error) // to the endpoint that brim sends through
+	shared           func() *redisstore.Store                // of each process; nil: there is no Redis
+	newStore         func() *waking                          // of each process: where companions are kept; nil: on the monitor queue
+	store            *waking                                 // of the process that has both, and of who looks
 }
 
 // play runs a scene on fake time.
@@ -95,10 +95,10 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 			}
 		})
 		s.client = s.ns.Client(t)
-		if s.stored != nil {
-			s.house = s.stored()
+		if s.newStore != nil {
+			s.store = s.newStore()
 		}
-		if s.oneHouse {
+		if s.oneProcess {
 			s.metrics = []*prometheus.Registry{prometheus.NewRegistry()}
 			s.counter, s.deadlines = operations.New(s.metrics[0]), operations.NewDeadlines(s.metrics[0])
 		}
@@ -111,21 +111,21 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 }
 
 // retryAsTheBinary sets what cmd/overdue has the SDK do after a failure.
-func retryAsTheBinary(o *azservicebus.ClientOptions) {
+func retryAsOverdueDoes(o *azservicebus.ClientOptions) {
 	o.RetryOptions = azservicebus.RetryOptions{MaxRetries: 9, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond}
 }
 
 // newProxy is a proxy in front of the namespace, with its own connection for what comes by REST.
 func (s *scene) newProxy(sc *scheduler.Scheduler) *proxy.Proxy {
 	s.Helper()
-	sending := s.ns.Lasting(s.T, retryAsTheBinary)
+	sending := s.ns.Lasting(s.T, retryAsOverdueDoes)
 	p, err := proxy.New(proxy.Config{
 		Client: sending, Scheduler: sc, Journal: s.openJournal(sc), MonitorQueue: monitorQueue, Log: s.logger(),
 		AMQP: relay.Config{Dial: s.ns.Dial, Hostname: "overdue.test"},
 		Settings: func(entity string) proxy.Settings {
 			return proxy.Settings{
 				Monitored: s.monitored[entity], StampTTL: s.stamp,
-				Deadline: s.settings.Deadline, DefaultMessageTimeToLive: s.settings.DefaultMessageTimeToLive, SubscriptionTimeToLive: s.shortest,
+				Deadline: s.settings.Deadline, DefaultMessageTimeToLive: s.settings.DefaultMessageTimeToLive, SubscriptionTimeToLive: s.subscriptionLife,
 				Findable: s.slots, CompleteWithin: s.settings.CompleteWithin, WarnBefore: s.settings.WarnBefore,
 			}
 		},
@@ -148,19 +148,19 @@ func (s *scene) logger() *zap.Logger {
 func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
 	cfg := scheduler.Config{
-		Client: s.ns.Lasting(s.T, retryAsTheBinary), MonitorQueue: monitorQueue, Operations: o,
+		Client: s.ns.Lasting(s.T, retryAsOverdueDoes), MonitorQueue: monitorQueue, Operations: o,
 		Companions: scheduler.CompanionsSlot, Written: func(n int, _ error) { s.written.Add(int64(n)) },
 	}
 	if s.auto {
 		cfg.Companions = scheduler.CompanionsAuto
 	}
-	if s.stored != nil {
-		cfg.Links, cfg.Store = s.links(), s.house
-		if !s.oneHouse {
-			cfg.Store = s.stored()
+	if s.newStore != nil {
+		cfg.Links, cfg.Store = s.links(), s.store
+		if !s.oneProcess {
+			cfg.Store = s.newStore()
 		}
 	}
-	if s.oneHouse {
+	if s.oneProcess {
 		cfg.Index, cfg.Links, cfg.Deadlines = scheduler.NewMemoryIndex(0), s.links(), s.deadlines
 		if s.shared != nil {
 			cfg.Index = scheduler.NewSharedIndex(scheduler.NewMemoryIndex(0), s.shared().Mail(), func(error) {})
@@ -170,7 +170,7 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if s.oneHouse {
+	if s.oneProcess {
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 2)
 		go func() { ended <- sc.RunCancel(ctx) }()
@@ -212,7 +212,7 @@ func (s *scene) startMonitor() (stop func()) {
 	alerters := []alert.Alerter{s.webhook("hook")}
 	registry, sc, counter := prometheus.NewRegistry(), s.scheduler, s.counter
 	s.metrics = append(s.metrics, registry)
-	if !s.oneHouse {
+	if !s.oneProcess {
 		counter = operations.New(registry)
 		sc = s.newScheduler(counter)
 	}
@@ -227,13 +227,13 @@ func (s *scene) startMonitor() (stop func()) {
 		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settings },
 		Describe: s.describe, Alerters: alerters, Log: s.logger(), Registerer: registry, Operations: counter, Deadlines: s.deadlines, Adopt: s.adopt,
 	}
-	if s.blind {
+	if s.undescribed {
 		cfg.Describe = nil
 	}
-	if s.stored != nil {
-		cfg.Store = s.house
-		if !s.oneHouse {
-			cfg.Store = s.stored()
+	if s.newStore != nil {
+		cfg.Store = s.store
+		if !s.oneProcess {
+			cfg.Store = s.newStore()
 		}
 		if err := sc.MeasureClock(s.Context()); err != nil {
 			s.Fatalf("MeasureClock: %v", err)
@@ -267,7 +267,7 @@ func (s *scene) links() *link.Namespace {
 	return links
 }
 
-// send posts one message to a queue through the REST door.
+// send posts one message to a queue through the REST endpoint.
 func (s *scene) send(queue, id string, properties string, headers ...string) {
 	s.Helper()
 	if code, body := s.post(queue, id, properties, headers...); code != http.StatusCreated {
@@ -351,18 +351,18 @@ func (s *scene) companionsLeft() int {
 func (s *scene) companionsKept() kept.Counts {
 	s.Helper()
 	q := s.queue(monitorQueue).Counts()
-	if s.stored == nil {
+	if s.newStore == nil {
 		return kept.Counts{Waiting: int64(q.Scheduled), Leased: int64(q.Active), Dead: int64(q.DeadLetter)}
 	}
 	if q.Scheduled > 0 {
 		s.Errorf("%d messages are scheduled on the monitor queue, which cannot", q.Scheduled)
 	}
-	c, err := s.house.Counts(s.Context())
+	c, err := s.store.Counts(s.Context())
 	s.must(err)
 	return c
 }
 
-// hook is a webhook that remembers what it was told.
+// hook is a webhook that remembers what it was notified.
 type hook struct {
 	mu     sync.Mutex
 	events []event
@@ -418,17 +418,17 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(h.status)
 }
 
-// told are the events so far.
-func (h *hook) told() []event {
+// notified are the events so far.
+func (h *hook) notified() []event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.events)
 }
 
-// subjects are the message-ids that were told, sorted, with repetitions.
+// subjects are the message-ids that were notified, sorted, with repetitions.
 func (h *hook) subjects() []string {
 	var ids []string
-	for _, e := range h.told() {
+	for _, e := range h.notified() {
 		ids = append(ids, e.Subject)
 	}
 	slices.Sort(ids)

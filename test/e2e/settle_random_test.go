@@ -22,15 +22,15 @@ import (
 // often begins the ids that come again and again.
 const often = "often-"
 
-// fates is an app with several senders and consumers, in front of two sidecars that do not know of each
+// fates is an app with several senders and consumers, in front of two proxies that do not know of each
 // other, whose message-ids repeat.
 type fates struct {
 	*scene
 	rng   *rand.Rand
 	doors []*azservicebus.Client
-	rings []*azservicebus.Receiver // consumers: one at each door, one past both
+	rings []*azservicebus.Receiver // consumers: one at each endpoint, one past both
 
-	settled map[int64]bool // by sequence number: a consumer was told that it has settled the message
+	settled map[int64]bool // by sequence number: a consumer was notified that it has settled the message
 }
 
 // send sends one message, or a few at once, some of them with an id that was used already.
@@ -108,8 +108,8 @@ func (f *fates) receiveSome(r *azservicebus.Receiver) []*azservicebus.ReceivedMe
 	return ms
 }
 
-// Whatever consumers do through the doors: what is not settled is expired at its deadline, or as soon as its lock
-// ends, and told once; nothing is expired early; nothing that was settled is told.
+// Whatever consumers do through the endpoints: what is not settled is expired at its deadline, or as soon as its lock
+// ends, and notified once; nothing is expired early; nothing that was settled is notified.
 func TestRandomSettlementsCostNoDeadline(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(sized(4, 2)) {
@@ -126,7 +126,7 @@ func randomFates(s *scene, rng *rand.Rand) {
 	other := s.newScheduler(s.counter) // of the second sidecar
 	s.must(other.MeasureClock(s.Context()))
 	f := &fates{scene: s, rng: rng, settled: map[int64]bool{}}
-	f.doors = []*azservicebus.Client{s.atDoor(s.door()), s.atDoor(s.doorOf(s.newProxy(other)))}
+	f.doors = []*azservicebus.Client{s.clientAt(s.endpoint()), s.clientAt(s.endpointOf(s.newProxy(other)))}
 	f.rings = []*azservicebus.Receiver{s.consumer(f.doors[0], nil), s.consumer(f.doors[1], nil), s.consumer(s.client, nil)}
 	var senders []*azservicebus.Sender
 	for _, c := range f.doors {
@@ -181,12 +181,12 @@ func (f *fates) check() {
 		}
 	}
 	slices.Sort(missed)
-	// Of messages with one id that are sent and missed together, the monitor may tell of one alone.
+	// Of messages with one id that are sent and missed together, the monitor may notify of one alone.
 	repeated := func(id string) bool { return strings.HasPrefix(id, often) }
-	told := f.hook.subjects()
-	missed, told = slices.DeleteFunc(missed, repeated), slices.DeleteFunc(told, repeated)
-	if diff := cmp.Diff(missed, told); diff != "" {
-		f.Errorf("what was missed and what was told (-want +got):\n%s", diff)
+	notified := f.hook.subjects()
+	missed, notified = slices.DeleteFunc(missed, repeated), slices.DeleteFunc(notified, repeated)
+	if diff := cmp.Diff(missed, notified); diff != "" {
+		f.Errorf("what was missed and what was notified (-want +got):\n%s", diff)
 	}
 	f.Logf("%d settled, %d missed of unique id, %v cancels, %v peeks, %v companions received of %v",
 		len(f.settled), len(missed), f.operations("cancel"), f.operations("peek"), f.operations("receive"), f.operations("schedule"))

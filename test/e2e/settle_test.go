@@ -17,10 +17,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// early has proxy and monitor in one process, which learns what is settled through its door.
-func early(s *scene, _ *broker.Config) { s.oneHouse = true }
+// early has proxy and monitor in one process, which learns what is settled through its endpoint.
+func early(s *scene, _ *broker.Config) { s.oneProcess = true }
 
-// traffic is an app that sends and one that receives, both through the AMQP door.
+// traffic is an app that sends and one that receives, both through the AMQP endpoint.
 type traffic struct {
 	*scene
 	client   *azservicebus.Client
@@ -31,7 +31,7 @@ type traffic struct {
 func (s *scene) traffic() *traffic {
 	s.Helper()
 	s.measure()
-	tr := &traffic{scene: s, client: s.atDoor(s.door())}
+	tr := &traffic{scene: s, client: s.clientAt(s.endpoint())}
 	var err error
 	if tr.sender, err = tr.client.NewSender(workQueue, nil); err != nil {
 		s.Fatal(err)
@@ -46,7 +46,7 @@ func (s *scene) consumer(c *azservicebus.Client, o *azservicebus.ReceiverOptions
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { _ = r.Close(context.Background()) }) // the door may be closed
+	s.Cleanup(func() { _ = r.Close(context.Background()) }) // the endpoint may be closed
 	return r
 }
 
@@ -146,8 +146,8 @@ func TestMessageThatIsSettledInTimeTakesItsCompanionAlong(t *testing.T) {
 				if got := s.operations("receive"); got != 0 {
 					t.Errorf("the monitor received %v companions, want none", got)
 				}
-				if told := s.hook.subjects(); len(told) != 0 {
-					t.Errorf("told %v, want nothing", told)
+				if notified := s.hook.subjects(); len(notified) != 0 {
+					t.Errorf("notified %v, want nothing", notified)
 				}
 			}, early)
 		})
@@ -189,7 +189,7 @@ func TestMessageThatIsNotSettledKeepsItsCompanion(t *testing.T) {
 				}
 				time.Sleep(5 * time.Minute)
 				if got := s.hook.subjects(); !slices.Equal(got, []string{"m"}) {
-					t.Errorf("told %v, want that m was missed", got)
+					t.Errorf("notified %v, want that m was missed", got)
 				}
 			}, early)
 		})
@@ -213,7 +213,7 @@ func TestCompanionOfManyWaitsForTheLast(t *testing.T) {
 		tr.must(tr.receiver.AbandonMessage(tr.Context(), got[29], nil))
 		time.Sleep(2 * time.Minute)
 		if got, want := s.hook.subjects(), []string{got[29].MessageID}; !slices.Equal(got, want) {
-			t.Errorf("told %v, want %v", got, want)
+			t.Errorf("notified %v, want %v", got, want)
 		}
 		if lags := s.lags(workQueue); len(lags) != 1 || lags[0] > 250*time.Millisecond {
 			t.Errorf("lags %v, want one of at most 250ms", lags)
@@ -234,7 +234,7 @@ func TestSettlementThatCouldMeanTwoMeansNone(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		if got := s.hook.subjects(); !slices.Equal(got, []string{"twin"}) {
-			t.Errorf("told %v, want the twin that nobody received", got)
+			t.Errorf("notified %v, want the twin that nobody received", got)
 		}
 	}, early)
 }
@@ -260,7 +260,7 @@ func TestSettlementOfAnEarlierMessageWithTheSameID(t *testing.T) {
 	}, early)
 }
 
-// What is due too soon to be cancelled rings, and is not looked for.
+// What is due too soon to be cancelled becomes due, and is not searched for.
 func TestCompanionThatRingsForSettledMessagesCostsNoLook(t *testing.T) {
 	play(t, func(s *scene) {
 		tr := s.traffic()
@@ -281,7 +281,7 @@ func TestCompanionThatRingsForSettledMessagesCostsNoLook(t *testing.T) {
 	}, early)
 }
 
-// The same traffic, consumed through the door and past it.
+// The same traffic, consumed through the endpoint and past it.
 func TestEarlyCancelSparesOperations(t *testing.T) {
 	cost := func(t *testing.T, through bool) (perMessage float64) {
 		play(t, func(s *scene) {

@@ -24,14 +24,14 @@ func durably(t *testing.T) *redistest.Server {
 func hasty(addr string) func(*scene, *broker.Config) { return inRedisWithSlack(addr, .05) }
 
 // toldOnceEachOf wants events about these messages, one of each, and no other.
-func toldOnceEachOf(s *scene, ids ...string) {
+func notifiedOnceEachOf(s *scene, ids ...string) {
 	s.Helper()
-	if told := s.hook.subjects(); !slices.Equal(told, ids) {
-		s.Errorf("told of %v, want %v", told, ids)
+	if notified := s.hook.subjects(); !slices.Equal(notified, ids) {
+		s.Errorf("notified of %v, want %v", notified, ids)
 	}
 }
 
-// Whatever happens to the Redis that has the companions while deadlines pass: what was acknowledged is told, once it is back, and
+// Whatever happens to the Redis that has the companions while deadlines pass: what was acknowledged is notified, once it is back, and
 // never early. A send that cannot be promised is refused, or has its companion in the journal.
 func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 	for name, fail := range redisFails {
@@ -76,9 +76,9 @@ func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 					}
 					time.Sleep(time.Minute)
 					s.settled(time.Second)
-					told := map[string]int{}
-					for _, e := range s.hook.told() {
-						told[e.Subject]++
+					notified := map[string]int{}
+					for _, e := range s.hook.notified() {
+						notified[e.Subject]++
 						if at, ok := due[e.Subject]; ok && e.Data.DeadLetteredTime.Before(at.Truncate(time.Millisecond)) {
 							t.Errorf("%s was dead-lettered %v early", e.Subject, at.Sub(e.Data.DeadLetteredTime))
 						}
@@ -86,8 +86,8 @@ func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 					for id := range due {
 						// What was not answered may have come in, and stands beside what the journal brings: at two monitors, which
 						// do not know of each other here, that is two events.
-						if told[id] == 0 || told[id] > 1 && !pass {
-							t.Errorf("%s was told %d times, want once", id, told[id])
+						if notified[id] == 0 || notified[id] > 1 && !pass {
+							t.Errorf("%s was notified %d times, want once", id, notified[id])
 						}
 					}
 					if !pass && refused == 0 {
@@ -99,7 +99,7 @@ func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 	}
 }
 
-// A Redis that is emptied has lost what it had; what is sent from then on has its companions, and nobody has to start anything anew.
+// A Redis that is emptied has lost what it had; what is sent from then on has its companions, and nobody has to start anything again.
 func TestAStoreThatIsFlushedGoesOn(t *testing.T) {
 	r := redistest.Start(t)
 	play(t, func(s *scene) {
@@ -110,12 +110,12 @@ func TestAStoreThatIsFlushedGoesOn(t *testing.T) {
 		r.Must("SCRIPT", "FLUSH")
 		s.send(workQueue, "m", ttl(2*time.Second))
 		time.Sleep(10 * time.Second)
-		toldOnceEachOf(s, "m")
+		notifiedOnceEachOf(s, "m")
 		s.settled(time.Second)
 	}, inRedis(r.Addr))
 }
 
-// What a worker had in hand when it was killed comes to another, and is told once.
+// What a worker had in hand when it was killed comes to another, and is notified once.
 func TestAWorkerIsKilledWithCompanionsInHand(t *testing.T) {
 	r := redistest.Start(t)
 	play(t, func(s *scene) {
@@ -123,7 +123,7 @@ func TestAWorkerIsKilledWithCompanionsInHand(t *testing.T) {
 		s.send(workQueue, "m-1", ttl(2*time.Second))
 		s.send(workQueue, "m-2", ttl(2*time.Second))
 		time.Sleep(3 * time.Second)
-		dead := s.stored() // it never renews, and is never heard of again
+		dead := s.newStore() // it never renews, and is never heard of again
 		leases, _, err := dead.Claim(s.Context(), time.Now(), 100)
 		s.must(err)
 		if len(leases) != 2 {
@@ -131,14 +131,14 @@ func TestAWorkerIsKilledWithCompanionsInHand(t *testing.T) {
 		}
 		s.startMonitor()
 		time.Sleep(10 * time.Second)
-		if told := s.hook.subjects(); len(told) != 0 {
-			t.Errorf("told of %v while another has the companions in hand", told)
+		if notified := s.hook.subjects(); len(notified) != 0 {
+			t.Errorf("notified of %v while another has the companions in hand", notified)
 		}
 		r.Must("EVAL", `for _, k in ipairs(redis.call('KEYS', 'overdue:*:leased')) do
 			for _, id in ipairs(redis.call('ZRANGE', k, 0, -1)) do redis.call('ZADD', k, 1, id) end
 		end`, "0") // as if their time were over, which is Redis's own
 		time.Sleep(10 * time.Second)
-		toldOnceEachOf(s, "m-1", "m-2")
+		notifiedOnceEachOf(s, "m-1", "m-2")
 		s.settled(time.Second)
 	}, inRedis(r.Addr))
 }
@@ -149,15 +149,15 @@ func TestACompanionInTheStoreThatCannotBeRead(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
-		s.must(s.house.Put(s.Context(), []kept.Item{
+		s.must(s.store.Put(s.Context(), []kept.Item{
 			{ID: "odd", Due: time.Now(), ContentType: "application/octet-stream", Body: []byte("x")},
 			{ID: "a note that is odd", Due: time.Now(), ContentType: "application/vnd.overdue.digest+json", Body: []byte("x"), Note: true},
 		}))
 		s.send(workQueue, "m", ttl(2*time.Second))
 		time.Sleep(10 * time.Second)
-		toldOnceEachOf(s, "m")
+		notifiedOnceEachOf(s, "m")
 		reasons := map[string]string{}
-		s.must(s.house.Dead(s.Context(), func(d kept.Dead) bool { reasons[d.ID] = d.Reason; return true }))
+		s.must(s.store.Dead(s.Context(), func(d kept.Dead) bool { reasons[d.ID] = d.Reason; return true }))
 		if len(reasons) != 2 || reasons["odd"] != "CompanionMalformed" || reasons["a note that is odd"] != "CompanionMalformed" {
 			t.Errorf("the dead are %v, want both that cannot be read", reasons)
 		}

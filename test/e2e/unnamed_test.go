@@ -58,7 +58,7 @@ func (s *scene) brim(entity string, n int, change func(i int, m *amqp.Message)) 
 	}
 	nc, err := s.brimDial(s.Context())
 	must(err)
-	conn, err := amqp.NewConn(s.Context(), nc, &amqp.ConnOptions{HostName: "door", SASLType: amqp.SASLTypeAnonymous()})
+	conn, err := amqp.NewConn(s.Context(), nc, &amqp.ConnOptions{HostName: "endpoint", SASLType: amqp.SASLTypeAnonymous()})
 	must(err)
 	defer func() { must(conn.Close()) }()
 	session, err := conn.NewSession(s.Context(), nil)
@@ -80,7 +80,7 @@ func TestBatchWithoutRoomForIDsPassesTheProxy(t *testing.T) {
 			play(t, func(s *scene) {
 				s.measure()
 				s.startMonitor()
-				s.brimDial = s.door()
+				s.brimDial = s.endpoint()
 				for range 2 { // both are in the windows of both
 					s.brim(workQueue, n, func(_ int, m *amqp.Message) { m.Header = &amqp.MessageHeader{TTL: life} })
 					time.Sleep(50 * time.Millisecond)
@@ -89,7 +89,7 @@ func TestBatchWithoutRoomForIDsPassesTheProxy(t *testing.T) {
 				if dead := len(s.dead(workQueue)); dead != 2*n {
 					s.Errorf("%d dead letters, want %d", dead, 2*n)
 				}
-				toldOnceEach(s, 2*n)
+				notifiedOnceEach(s, 2*n)
 			}, func(s *scene, c *broker.Config) { c.MaxMessageSize, s.slots = brimSize, slots })
 		})
 	}

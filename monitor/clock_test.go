@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/scheduler"
+)
+
+// The broker's clock and the sidecar's differ by ten minutes. Deadlines are reckoned on
+// the broker's, and with its clock measured they are even kept to the moment.
+func TestSkewedClocks(t *testing.T) {
+	for _, offset := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		for _, measured := range []bool{true, false} {
+			t.Run(fmt.Sprintf("broker %v, measured %v", offset, measured), func(t *testing.T) {
+				play(t, func(s *scene) {
+					if measured {
+						s.measure()
+					}
+					s.startMonitor()
+					const n = 50
+					for i := range n {
+						s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(2000+40*i)*time.Millisecond))
+					}
+					time.Sleep(10 * time.Second)
+					bound := 250 * time.Millisecond
+					if !measured {
+						// A companion due by a clock that is wrong becomes due as much too late.
+						time.Sleep(11 * time.Minute)
+						bound = 10*time.Minute + time.Second
+					}
+					lags := s.lags(workQueue)
+					if len(lags) != n || lags[n-1] > bound {
+						s.Errorf("%d dead letters, the latest %v late, want %d and %v at most", len(lags), lags[max(len(lags)-1, 0)], n, bound)
+					}
+					notifiedOnceEach(s, n)
+				}, func(_ *scene, c *broker.Config) { c.ClockOffset = offset })
+			})
+		}
+	}
+}
+
+// The monitor's clock gains eight seconds on the broker's in a day without companions. One that
+// comes early then must not find its message overdue.
+func TestMonitorWhoseClockRunsFast(t *testing.T) {
+	play(t, func(s *scene) {
+		s.stamp = false // or the broker would not let it happen
+		s.startMonitor()
+		s.send(workQueue, "before", "", "Overdue-Within", `"1s"`)
+		time.Sleep(24 * time.Hour)
+		s.ns.Broker.SetClockOffset(-8 * time.Second)
+		s.send(workQueue, "m", "", "Overdue-Within", `"6s"`) // its companion comes late
+		err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: s.ns.Broker.Now(), References: []scheduler.Reference{{
+			MessageID: "m", Sent: time.Now(), Within: 6 * time.Second, Deadline: time.Now(), Stated: "within",
+		}}})
+		if err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		dead := s.dead(workQueue)
+		if len(dead) != 2 {
+			s.Fatalf("%d dead letters, want 2", len(dead))
+		}
+		if lag := dead[1].DeadLetteredTime.Sub(dead[1].EnqueuedTime.Add(6 * time.Second)); lag < 0 || lag > time.Second {
+			s.Errorf("dead-lettered %v after its deadline, want 0 to 1s", lag)
+		}
+	})
+}
+
+// An absolute deadline names an instant of the true time. A sidecar whose clock is wrong, and
+// knows it, still keeps it.
+func TestAbsoluteDeadlineOnASkewedClock(t *testing.T) {
+	const offset = 10 * time.Minute
+	play(t, func(s *scene) {
+		s.measure()
+		s.startMonitor()
+		due := time.Now().Add(offset + 5*time.Second)
+		s.send(workQueue, "m", "", "Overdue-Deadline", fmt.Sprintf("%q", due.UTC().Format(time.RFC3339Nano)))
+		time.Sleep(10 * time.Second)
+		dead := s.dead(workQueue)
+		if len(dead) != 1 {
+			s.Fatalf("%d dead letters, want 1", len(dead))
+		}
+		if lag := dead[0].DeadLetteredTime.Sub(due); lag < 0 || lag > 250*time.Millisecond {
+			s.Errorf("dead-lettered %v after the deadline, want 0 to 250ms", lag)
+		}
+		notifiedOnceEach(s, 1)
+	}, func(_ *scene, c *broker.Config) { c.ClockOffset = offset })
+}
