@@ -98,6 +98,7 @@ bench: ## every benchmark of the packages
 
 docs: ## what is generated from code
 	go test ./cmd/overdue -run TestGeneratedPagesAreFresh -update
+	go test ./test/bench -run TestPagesQuoteTheFiguresOfTheResults -update
 	cp deploy/prometheus/overdue.rules.yml deploy/helm/overdue/files/
 
 man: ## the man pages, in bin/man

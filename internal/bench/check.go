@@ -26,7 +26,8 @@ type CheckResult struct {
 	Cases []*checkCase `json:"cases"`
 }
 
-// checkCase is a queue of one length. From before the deadlines until all were told of, and no companion is left.
+// checkCase is a queue of one length. It lasts from before the deadlines until every miss has its
+// notification and no companion is left.
 type checkCase struct {
 	Live          int              `json:"live"`
 	Overdue       int              `json:"overdue"`
@@ -63,8 +64,8 @@ func (plan *Check) Measure(ctx context.Context, p *Program, progress func(string
 	return r, nil
 }
 
-// figures: the cost in the longest queue against that in the shortest. A seek takes a few peeks more in a long one, hence no
-// more than twice as many operations.
+// Figures compare the cost in the longest queue with that in the shortest. A search takes a few
+// peeks more in a long one, hence the target of no more than twice as many operations.
 func (r *CheckResult) Figures() (all []Figure) {
 	for _, c := range r.Cases {
 		all = append(all, Figure{
@@ -84,8 +85,9 @@ func (r *CheckResult) Figures() (all []Figure) {
 	return all
 }
 
+// WriteTable writes a row for each case, and below it where its operations went.
 func (r *CheckResult) WriteTable(w io.Writer) error {
-	rows := [][]string{{"live", "overdue", "dead-lettered", "told", "early", "twice", "disturbed", "lag max ms", "operations", "monitor ms", "broker ms", "broker MiB"}}
+	rows := [][]string{{"live", "overdue", "dead-lettered", "notified", "early", "twice", "disturbed", "lag max ms", "operations", "monitor ms", "broker ms", "broker MiB"}}
 	notes := ""
 	for _, c := range r.Cases {
 		row := make([]string, 0, len(rows[0]))
@@ -98,6 +100,7 @@ func (r *CheckResult) WriteTable(w io.Writer) error {
 	return writeText(w, fmt.Sprintf("%s\n\n%s%s\n%s", r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))
 }
 
+// Verdict is an error when a promise was broken.
 func (r *CheckResult) Verdict() error {
 	var errs []error
 	for _, c := range r.Cases {
@@ -105,8 +108,8 @@ func (r *CheckResult) Verdict() error {
 			n    int
 			what string
 		}{
-			{c.Overdue - c.DeadLettered, "were not dead-lettered"}, {c.DeadLettered - c.Notified, "were dead-lettered and not told of"},
-			{c.Early, "were dead-lettered before their deadline"}, {c.Twice, "were dead-lettered or told twice"}, {c.Disturbed, "live ones are gone"},
+			{c.Overdue - c.DeadLettered, "were not dead-lettered"}, {c.DeadLettered - c.Notified, "were dead-lettered without a notification"},
+			{c.Early, "were dead-lettered before their deadline"}, {c.Twice, "were dead-lettered twice or had two notifications"}, {c.Disturbed, "live ones are gone"},
 		} {
 			if broken.n > 0 {
 				errs = append(errs, fmt.Errorf("of %d messages among %d %d %s", c.Overdue, c.Live, broken.n, broken.what))
@@ -116,8 +119,8 @@ func (r *CheckResult) Verdict() error {
 	return errors.Join(errs...)
 }
 
-// tally says what became of the messages, of which each had its deadline at that time.
-func (c *checkCase) tally(due map[string]time.Duration, told map[string]int, letters []deadLetter, left int) {
+// tally counts the outcomes of messages with these times to live.
+func (c *checkCase) tally(due map[string]time.Duration, notified map[string]int, letters []deadLetter, left int) {
 	dead := map[string]int{}
 	var lags []time.Duration
 	for _, l := range letters {
@@ -129,10 +132,10 @@ func (c *checkCase) tally(due map[string]time.Duration, told map[string]int, let
 		if dead[id] > 0 {
 			c.DeadLettered++
 		}
-		if told[id] > 0 {
+		if notified[id] > 0 {
 			c.Notified++
 		}
-		if dead[id] > 1 || told[id] > 1 {
+		if dead[id] > 1 || notified[id] > 1 {
 			c.Twice++
 		}
 	}

@@ -35,7 +35,7 @@ func (plan *Check) measure(ctx context.Context, p *Program, live int) (*checkCas
 	return nil, errFilledLate
 }
 
-func (plan *Check) once(ctx context.Context, p *Program, live int, patience time.Duration) (_ *checkCase, err error) {
+func (plan *Check) once(ctx context.Context, p *Program, live int, slack time.Duration) (_ *checkCase, err error) {
 	sc, err := setScene(ctx, p)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (plan *Check) once(ctx context.Context, p *Program, live int, patience time
 	}
 	c := &checkCase{Live: live, Overdue: plan.Overdue}
 	began := time.Now()
-	ttl, due, err := plan.fill(ctx, sc, proxy, live, patience)
+	ttl, due, err := plan.fill(ctx, sc, proxy, live, slack)
 	if err != nil {
 		return nil, errors.Join(err, sc.complaint())
 	}
@@ -110,9 +110,9 @@ func (s *scene) both(ctx context.Context, monitor *child) (m, broker map[string]
 	return m, broker, err
 }
 
-// fill puts the live messages into the queue, past the door, and those that will be overdue through it, one after each part
+// fill puts the live messages into the queue, past the proxy, and those that will be overdue through it, one after each part
 // of the former. It returns the times to live of the latter and when they end.
-func (plan *Check) fill(ctx context.Context, sc *scene, proxy *child, live int, patience time.Duration) (ttl map[string]time.Duration, due time.Time, err error) {
+func (plan *Check) fill(ctx context.Context, sc *scene, proxy *child, live int, slack time.Duration) (ttl map[string]time.Duration, due time.Time, err error) {
 	senders, shut, err := openSDKSenders(ctx, proxy.amqp, workQueue, 1, 1)
 	if err != nil {
 		return nil, due, err
@@ -132,7 +132,7 @@ func (plan *Check) fill(ctx context.Context, sc *scene, proxy *child, live int, 
 	if err := load.send(ctx, 0, tenth); err != nil {
 		return nil, due, err
 	}
-	due = time.Now().Add(plan.Notice + time.Since(began)*15*patience)
+	due = time.Now().Add(plan.Notice + time.Since(began)*15*slack)
 	for i := range plan.Overdue {
 		id, left := messageID(i), time.Until(due).Truncate(time.Millisecond)
 		if left < time.Millisecond {

@@ -27,8 +27,8 @@ func TestACheckCountsWhatBecameOfEachMessage(t *testing.T) {
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("case (-want +got):\n%s", diff)
 	}
-	all := "of 5 messages among 100 1 were not dead-lettered\nof 5 messages among 100 1 were dead-lettered and not told of\n" +
-		"of 5 messages among 100 1 were dead-lettered before their deadline\nof 5 messages among 100 1 were dead-lettered or told twice\n" +
+	all := "of 5 messages among 100 1 were not dead-lettered\nof 5 messages among 100 1 were dead-lettered without a notification\n" +
+		"of 5 messages among 100 1 were dead-lettered before their deadline\nof 5 messages among 100 1 were dead-lettered twice or had two notifications\n" +
 		"of 5 messages among 100 2 live ones are gone"
 	r := &CheckResult{Cases: []*checkCase{{Live: 10, Overdue: 1, DeadLettered: 1, Notified: 1}, &c}}
 	if err := r.Verdict(); err == nil || err.Error() != all {

@@ -190,7 +190,7 @@ func receiveAndComplete(ctx context.Context, receiver *azservicebus.Receiver, n 
 	if err != nil {
 		return 0, fmt.Errorf("receive: %w", err)
 	}
-	// What is completed when ctx ends is completed to the end: a message whose answer nobody waits for could not be told from
+	// What is completed when ctx ends is completed to the end: a message whose answer nobody waits for could not be distinguished from
 	// one that was lost.
 	settling, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer stop()

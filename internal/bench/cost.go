@@ -35,7 +35,7 @@ type costCase struct {
 	Met                  int            `json:"met"`                  // completed by consumers
 	Missed               int            `json:"missed"`               // dead-lettered: the consumers were too slow
 	Lost                 int            `json:"lost"`                 // neither
-	Twice                int            `json:"twice"`                // completed, dead-lettered or told of more than once, or both completed and dead-lettered
+	Twice                int            `json:"twice"`                // completed, dead-lettered or notified more than once, or both completed and dead-lettered
 	Operations           map[string]int `json:"operations"`           // overdue_broker_operations_total of proxy and monitor, by kind
 	OperationsPerMessage float64        `json:"operationsPerMessage"` // beyond its send, receive and complete, which are the app's
 	SidecarMicros        float64        `json:"sidecarMicros"`        // of processor time of proxy and monitor for a message
@@ -61,6 +61,7 @@ func (plan *Cost) Measure(ctx context.Context, p *Program, progress func(string)
 // costTargets are operations for a message, by messages per second, with companions of kind slot.
 var costTargets = map[int]float64{1000: 0.3, 10_000: 0.05}
 
+// Figures are the operations for each message.
 func (r *CostResult) Figures() (all []Figure) {
 	for _, c := range r.Cases {
 		f := Figure{
@@ -75,6 +76,7 @@ func (r *CostResult) Figures() (all []Figure) {
 	return all
 }
 
+// WriteTable writes a row for each case, and below it where its operations went.
 func (r *CostResult) WriteTable(w io.Writer) error {
 	rows := [][]string{{"asked per s", "sent per s", "sent", "met", "missed", "lost", "twice", "operations", "sidecar µs"}}
 	notes := ""
@@ -89,7 +91,7 @@ func (r *CostResult) WriteTable(w io.Writer) error {
 		r.DeadlineMs, r.Companions, r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))
 }
 
-// verdict is an error when a message was lost or came twice. That consumers were too slow is none.
+// Verdict is an error when a message was lost or came twice. Consumers may be too slow.
 func (r *CostResult) Verdict() error {
 	var errs []error
 	for _, c := range r.Cases {
@@ -97,14 +99,14 @@ func (r *CostResult) Verdict() error {
 			errs = append(errs, fmt.Errorf("of %d messages %d were lost", c.Sent, c.Lost))
 		}
 		if c.Twice > 0 {
-			errs = append(errs, fmt.Errorf("of %d messages %d came or were told twice", c.Sent, c.Twice))
+			errs = append(errs, fmt.Errorf("of %d messages %d came twice or had two notifications", c.Sent, c.Twice))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // tally says what became of each message.
-func (c *costCase) tally(completed, told map[string]int, letters []deadLetter) {
+func (c *costCase) tally(completed, notified map[string]int, letters []deadLetter) {
 	dead := make(map[string]int, len(letters))
 	for _, l := range letters {
 		dead[l.MessageID]++
@@ -120,7 +122,7 @@ func (c *costCase) tally(completed, told map[string]int, letters []deadLetter) {
 		switch ends := completed[id] + dead[id]; {
 		case ends == 0:
 			c.Lost++
-		case ends > 1 || told[id] > 1:
+		case ends > 1 || notified[id] > 1:
 			c.Twice++
 		}
 	}

@@ -123,7 +123,7 @@ func (plan *Cost) send(ctx context.Context, proxy *child, c *costCase) error {
 				case ticks <- stretch{c.Sent, end}:
 					c.Sent = end
 				case <-ctx.Done():
-					return nil // a sender has told why
+					return nil // a sender returns the reason
 				}
 			}
 			if passed == plan.Span {

@@ -23,7 +23,7 @@ func TestMessagesThatCostSomethingAreEachCountedOnce(t *testing.T) {
 		return all
 	}
 	c := costCase{Sent: 7}
-	// 0 and 1 are met, 2 and 3 missed, 4 is both, 5 nowhere, 6 was told of twice.
+	// 0 and 1 are met, 2 and 3 missed, 4 is both, 5 nowhere, 6 has two notifications.
 	c.tally(once(0, 1, 4), once(2, 3, 4, 6, 6), letters(2, 3, 4, 6))
 	want := costCase{Sent: 7, Met: 3, Missed: 4, Lost: 1, Twice: 2}
 	if diff := cmp.Diff(want, c); diff != "" {
@@ -34,7 +34,7 @@ func TestMessagesThatCostSomethingAreEachCountedOnce(t *testing.T) {
 		t.Errorf("verdict where consumers were too slow = %v, want none", err)
 	}
 	r.Cases = append(r.Cases, &c)
-	if err := r.Verdict(); err == nil || err.Error() != "of 7 messages 1 were lost\nof 7 messages 2 came or were told twice" {
+	if err := r.Verdict(); err == nil || err.Error() != "of 7 messages 1 were lost\nof 7 messages 2 came twice or had two notifications" {
 		t.Errorf("verdict = %v, want what is wrong with the second", err)
 	}
 }

@@ -145,14 +145,14 @@ func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 			case <-begun:
 				return consume(consuming, r.child.amqp, workQueue, len(r.ttl)*9/10, r.consumed)
 			case <-ctx.Done():
-				return nil // the sender has told why
+				return nil // the sender returns the reason
 			}
 		})
 	}
 	return g.Wait()
 }
 
-// await waits until every message has been consumed or is a dead letter that was told of, and no companion is left;
+// await waits until every message has been consumed or is a dead letter with its notification, and no companion is left;
 // until the end at the latest. Then it waits a little more, for what comes twice.
 func (r *expireRun) await(ctx context.Context, end time.Time) error {
 	poll := time.NewTicker(pollInterval)
@@ -231,9 +231,9 @@ func operationsBetween(before, after map[string]float64, n int) (byKind map[stri
 	return byKind, rounded(float64(total) / float64(n))
 }
 
-// tally says what became of each message: by its time to live, and by what consumers completed, what was told and
-// what the broker has stamped on the dead letters.
-func (c *expireCase) tally(ttl []time.Duration, completed, told map[string]int, letters []deadLetter) {
+// tally counts the outcomes of messages by their times to live, completions, notifications and
+// the broker's timestamps on dead letters.
+func (c *expireCase) tally(ttl []time.Duration, completed, notified map[string]int, letters []deadLetter) {
 	dead := make(map[string]int, len(letters))
 	stamps := make(map[string]deadLetter, len(letters))
 	for _, l := range letters {
@@ -250,17 +250,17 @@ func (c *expireCase) tally(ttl []time.Duration, completed, told map[string]int, 
 		if completed[id] > 0 {
 			c.Consumed++
 		}
-		if told[id] > 0 {
+		if notified[id] > 0 {
 			c.Notified++
 		}
 		switch ends := completed[id] + dead[id]; {
 		case ends == 0:
 			c.Lost++
-		case ends > 1 || told[id] > 1:
+		case ends > 1 || notified[id] > 1:
 			c.Twice++
-		case dead[id] > 0 && told[id] == 0:
+		case dead[id] > 0 && notified[id] == 0:
 			c.Unnotified++
-		case dead[id] == 0 && told[id] > 0:
+		case dead[id] == 0 && notified[id] > 0:
 			c.FalselyNotified++
 		}
 	}

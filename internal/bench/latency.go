@@ -63,20 +63,20 @@ func newLatencyLine(w way, senders int, took []time.Duration) *latencyLine {
 	return &latencyLine{Way: w.name, Senders: senders, Sends: len(took), P50Micros: at(50), P99Micros: at(99)}
 }
 
-// figures: what a round trip takes is the network's, so the targets are in round trips. None means less than a quarter of one, which
-// the sidecar itself may take on a busy machine.
+// Figures are in round trips, because the network decides how long one takes. A quarter of one
+// counts as none: the sidecar itself may take as much on a busy machine.
 func (r *LatencyResult) Figures() (all []Figure) {
 	for _, l := range r.Away {
 		f := Figure{Name: fmt.Sprintf("latency.%s.%d.roundTrips", l.Way, l.Senders), Value: l.RoundTrips, Unit: "round trips"}
 		switch {
 		case l.Way == wayEach.name && l.Senders == 1:
-			f.What = "a send takes longer by, monitored, companions: each"
+			f.What = "added latency of a monitored send, companions: each, one sender"
 			all = append(all, f.atMost(1))
 		case l.Way == wayEach.name:
-			f.What = fmt.Sprintf("… while %d others send", l.Senders-1)
+			f.What = fmt.Sprintf("… one among %d senders", l.Senders)
 			all = append(all, f)
 		case l.Way == waySlot.name:
-			f.What = "… companions: slot, which is covered mostly"
+			f.What = fmt.Sprintf("… companions: slot, one among %d senders", l.Senders)
 			all = append(all, f.atMost(0.25))
 		}
 	}
@@ -91,6 +91,7 @@ func (r *LatencyResult) Figures() (all []Figure) {
 	return all
 }
 
+// WriteTable writes a row for each way and number of senders.
 func (r *LatencyResult) WriteTable(w io.Writer) error {
 	rows := [][]string{{"", "senders", "sends", "p50 µs", "p99 µs", "added µs", "round trips"}}
 	for _, part := range []struct {
@@ -112,4 +113,5 @@ func (r *LatencyResult) WriteTable(w io.Writer) error {
 	return writeText(w, fmt.Sprintf("payloads of %d bytes, %s\n\n%s\n%s", r.PayloadBytes, r.where(), tableOf(rows), tableOfFigures(r.Figures())))
 }
 
+// Verdict is nil: a slow send breaks no promise.
 func (r *LatencyResult) Verdict() error { return nil }

@@ -126,8 +126,8 @@ func (plan *Memory) sample(ctx context.Context, p *Program, sc *scene, outstandi
 	return points, nil
 }
 
-// figures: what is idle, and by how much it is more with all deadlines outstanding than with half as many, or whatever
-// comes last and before. What the traffic itself costs is in both.
+// Figures have the idle memory, and how much more is in use with the last number of outstanding
+// deadlines than with the number before it. Traffic costs the same in both.
 func (r *MemoryResult) Figures() (all []Figure) {
 	for _, l := range r.Processes {
 		all = append(all, Figure{
@@ -150,6 +150,7 @@ func (r *MemoryResult) Figures() (all []Figure) {
 	return all
 }
 
+// WriteTable writes a row for each number of outstanding deadlines.
 func (r *MemoryResult) WriteTable(w io.Writer) error {
 	rows := [][]string{{"MiB resident, in use after a collection"}}
 	for _, l := range r.Processes {
@@ -168,4 +169,5 @@ func (r *MemoryResult) WriteTable(w io.Writer) error {
 	return writeText(w, fmt.Sprintf("companions: %s, %s\n\n%s\n%s", r.Companions, r.where(), tableOf(rows), tableOfFigures(r.Figures())))
 }
 
+// Verdict is nil: memory breaks no promise.
 func (r *MemoryResult) Verdict() error { return nil }
