@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// fromElsewhere reports whether a page that did not come from this machine has
-// made a browser send r. What the page changes or sends has its Origin. What it
-// merely reads has none, when a name of its own has been made to lead here: that
-// shows in the name, on loopback and without TLS, whose certificate no such name
-// has. Names without a dot are of the local network.
+// fromElsewhere reports whether a page of another machine made a browser send r. A request
+// that changes something carries the Origin of the page. A plain read carries none if the
+// page's own name resolves to this machine (DNS rebinding): then Host has that name, on
+// loopback and without TLS, since no certificate has that name. Names without a dot are
+// local.
 func fromElsewhere(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		u, err := url.Parse(origin)

@@ -16,23 +16,20 @@ import (
 	"time"
 )
 
-// A Certificate is what TLS is served with.
+// A Certificate configures TLS.
 type Certificate struct {
 	// TLS is for Config.TLS.
 	TLS *tls.Config
-	// CAFile is the authority that clients have to trust, in PEM: what
-	// SSL_CERT_FILE, NODE_EXTRA_CA_CERTS and REQUESTS_CA_BUNDLE may name. Empty for
-	// a certificate of the user's own.
+	// CAFile is the authority that clients have to trust, in PEM, for SSL_CERT_FILE,
+	// NODE_EXTRA_CA_CERTS and REQUESTS_CA_BUNDLE. Empty for a configured certificate.
 	CAFile string
-	// CertFile and KeyFile are where the certificate and its key are. They may be
-	// one file.
+	// CertFile and KeyFile hold the certificate and its key. They may be one file.
 	CertFile, KeyFile string
-	// Names are the host names and addresses that it is for.
+	// Names are the host names and addresses of the certificate.
 	Names []string
-	// NotAfter is when it ends. Names and NotAfter are those of the first, where files are read again.
+	// NotAfter is the end of its validity. Reloading the files changes neither Names nor NotAfter.
 	NotAfter time.Time
-	// Made says that this call has made it, so that what trusted the one before
-	// has to be told of the new authority.
+	// Made reports whether this call made the certificate. Clients then need the new authority.
 	Made bool
 }
 
@@ -42,8 +39,7 @@ func newCertificate(pair tls.Certificate, certFile, keyFile string) *Certificate
 		names = append(names, ip.String())
 	}
 	return &Certificate{
-		// Of HTTP there is version 1 only: names of custom properties are header names, and
-		// version 2 has no capital letters in them.
+		// HTTP/1.1 only: custom properties are header names, which HTTP/2 sends in lower case.
 		TLS: &tls.Config{
 			Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 			DynamicRecordSizingDisabled: true, // records that grow make a peer of Go's double its buffer again and again
@@ -62,23 +58,22 @@ const (
 // renewBefore is how long before its end a self-made certificate is replaced.
 const renewBefore = 30 * 24 * time.Hour
 
-// DefaultCertificateDir is where SelfMade keeps what it makes: a folder of the
-// user's cache.
+// DefaultCertificateDir is where SelfMade keeps certificates: a directory in the user's
+// cache.
 func DefaultCertificateDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("door: no folder for the certificate: %w", err)
+		return "", fmt.Errorf("listener: no directory for the certificate: %w", err)
 	}
 	return filepath.Join(cache, "overdue", "tls"), nil
 }
 
-// SelfMade returns a certificate for this machine's own names and for those
-// given, host names or addresses. It is kept in dir, "" for
-// DefaultCertificateDir, and made anew when it is about to end or lacks a name.
+// SelfMade returns a certificate for this machine's own names and for the given host names
+// or addresses. It keeps the certificate in dir, "" for DefaultCertificateDir, and replaces
+// it when it lacks a name or expires soon.
 //
-// It is signed by an authority of its own, whose key nobody keeps: trusting it
-// means to trust this one certificate. Several processes may share dir; those
-// that start at once agree on one.
+// Its authority signs nothing else, because SelfMade discards the authority's key. Several
+// processes may share dir; those that start at once agree on one certificate.
 func SelfMade(dir string, names ...string) (*Certificate, error) {
 	if dir == "" {
 		var err error
@@ -95,23 +90,22 @@ func SelfMade(dir string, names ...string) (*Certificate, error) {
 		return c, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStale) {
-		return nil, fmt.Errorf("door: self-made certificate: %w", err)
+		return nil, fmt.Errorf("listener: self-made certificate: %w", err)
 	}
 	if err := makeSelfMade(dir, names, errors.Is(err, errStale)); err != nil {
-		return nil, fmt.Errorf("door: make a certificate: %w", err)
+		return nil, fmt.Errorf("listener: make a certificate: %w", err)
 	}
 	if c, err = loadSelfMade(dir, names); err != nil {
-		return nil, fmt.Errorf("door: self-made certificate: %w", err)
+		return nil, fmt.Errorf("listener: self-made certificate: %w", err)
 	}
 	c.Made = true
 	return c, nil
 }
 
-// errStale says that what is there has to be replaced.
+// errStale means that the files have to be replaced.
 var errStale = errors.New("is not for these names or this time")
 
-// loadSelfMade reads what makeSelfMade has written, and restores the file with
-// the authority from it.
+// loadSelfMade reads the bundle of makeSelfMade and restores the authority's file from it.
 func loadSelfMade(dir string, names []string) (*Certificate, error) {
 	file := filepath.Join(dir, bundleFile)
 	bundle, err := os.ReadFile(file)
@@ -153,8 +147,8 @@ func hasIP(c *x509.Certificate, name string) bool {
 	return false
 }
 
-// makeSelfMade writes a new bundle to dir. Where somebody else was faster, theirs
-// stays, unless it is known to be stale.
+// makeSelfMade writes a new bundle to dir. If another process was faster, its bundle stays
+// unless it is known to be stale.
 func makeSelfMade(dir string, names []string, stale bool) error {
 	bundle, err := newBundle(names, time.Now())
 	if err != nil {
@@ -178,7 +172,7 @@ func makeSelfMade(dir string, names []string, stale bool) error {
 	return os.Rename(temp, file) // a file system without links
 }
 
-// replaceFile writes a file in one step.
+// replaceFile replaces a file atomically.
 func replaceFile(file string, content []byte, mode fs.FileMode) error {
 	temp, err := writeTemp(file, content, mode)
 	if err != nil {

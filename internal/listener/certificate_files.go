@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// LoadCertificate reads a certificate and its key, both in PEM, and reads them
-// again when a client comes after the files have changed, so that a secret which
-// is mounted may be rotated. New ones that are of no use, such as one without the
-// other, change nothing: changed, which may be nil, is told of them and of what
-// has been taken over, each once.
+// LoadCertificate reads a certificate and its key, both in PEM. It reads them again when a
+// client connects after the files have changed, so that a mounted secret can rotate. Invalid
+// files, such as a certificate without its new key, change nothing. changed, which may be
+// nil, gets each error and each success once.
 func LoadCertificate(certFile, keyFile string, changed func(error)) (*Certificate, error) {
 	if changed == nil {
 		changed = func(error) {}
@@ -30,7 +29,7 @@ func LoadCertificate(certFile, keyFile string, changed func(error)) (*Certificat
 	return c, nil
 }
 
-// certificateFiles are a certificate and its key as they were last of use.
+// certificateFiles are the latest valid certificate and its key.
 type certificateFiles struct {
 	certFile, keyFile string
 	changed           func(error)
@@ -40,8 +39,8 @@ type certificateFiles struct {
 	seen [2]version // of the files, when they were last read
 }
 
-// A version tells whether a file has changed. A name that has come to lead to
-// another file, as in a mounted secret, shows as well.
+// A version changes with the file, and also when a symbolic link leads to another file, as in
+// a mounted secret.
 type version struct {
 	time time.Time
 	size int64
@@ -52,7 +51,7 @@ func (v version) equal(w version) bool {
 	return v.time.Equal(w.time) && v.size == w.size && os.SameFile(v.file, w.file)
 }
 
-// versions are those of the files as they are now.
+// versions returns the current versions of the files.
 func (f *certificateFiles) versions() (now [2]version, err error) {
 	for i, name := range [...]string{f.certFile, f.keyFile} {
 		info, err := os.Stat(name)
@@ -64,8 +63,8 @@ func (f *certificateFiles) versions() (now [2]version, err error) {
 	return now, nil
 }
 
-// load reads the files. What changes meanwhile shows the next time: their versions
-// are looked at first.
+// load reads the files. It takes their versions first, so that the next call detects a change
+// in between.
 func (f *certificateFiles) load() (*tls.Certificate, error) {
 	now, err := f.versions()
 	if err == nil {
@@ -76,12 +75,12 @@ func (f *certificateFiles) load() (*tls.Certificate, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("door: certificate %s with key %s: %w", f.certFile, f.keyFile, err)
+		return nil, fmt.Errorf("listener: certificate %s with key %s: %w", f.certFile, f.keyFile, err)
 	}
 	return f.pair, nil
 }
 
-// current returns the certificate for a client that has just come.
+// current returns the certificate for a new client.
 func (f *certificateFiles) current() *tls.Certificate {
 	f.mu.Lock()
 	defer f.mu.Unlock()

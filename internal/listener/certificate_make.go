@@ -16,19 +16,17 @@ import (
 	"time"
 )
 
-// certificateLife is how long a self-made certificate lasts. Some clients take
-// none that lasts longer.
+// certificateLife is the validity of a self-made certificate. Some clients refuse longer ones.
 const certificateLife = 825 * 24 * time.Hour
 
-// certificateNames checks further names and adds those that every certificate is
-// for, in one order and one spelling.
+// certificateNames checks names and adds those of every certificate, sorted and in lower case.
 func certificateNames(further []string) ([]string, error) {
 	names := []string{"localhost", "*.localhost", "127.0.0.1", "::1"}
 	for _, name := range further {
 		if ip := net.ParseIP(name); ip != nil {
 			name = ip.String()
 		} else if name = strings.ToLower(strings.TrimSuffix(name, ".")); !isHostName(name) {
-			return nil, fmt.Errorf("door: %.260q is no host name or address", name)
+			return nil, fmt.Errorf("listener: %.260q is not a host name or address", name)
 		}
 		if !slices.Contains(names, name) {
 			names = append(names, name)
@@ -49,7 +47,7 @@ func isHostName(name string) bool {
 		}
 		ok := label != "" && len(label) <= 63 && label[0] != '-' && label[len(label)-1] != '-'
 		for _, c := range []byte(label) {
-			// The underscore is no letter of host names, but of the services of a compose file.
+			// Names of Compose services may have underscores, host names may not.
 			ok = ok && (c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z')
 		}
 		if !ok {
@@ -59,9 +57,8 @@ func isHostName(name string) bool {
 	return true
 }
 
-// newBundle makes an authority and a certificate of it for names: the
-// certificate, the authority and the key, in PEM. The authority's key is
-// forgotten.
+// newBundle makes an authority and a certificate for names: certificate, authority and key, in
+// PEM. It discards the authority's key.
 func newBundle(names []string, now time.Time) ([]byte, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -71,7 +68,7 @@ func newBundle(names []string, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A clock that is a little slow elsewhere must not be in the way.
+	// The clock of a client may be slow.
 	from, to := now.Add(-time.Hour), now.Add(certificateLife)
 	authority := &x509.Certificate{
 		Subject:               pkix.Name{Organization: []string{"Overdue"}, CommonName: "Overdue local authority of " + now.UTC().Format(time.DateTime)},

@@ -1,34 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package listener is a port for everything that clients of Service Bus speak, told
-// by their first bytes:
+// Package listener serves every protocol of Service Bus on one port. It recognizes the
+// protocol by the first bytes:
 //
 //	first byte ─┬─ 0x16     ▶ TLS, then the first byte inside
 //	            ├─ a letter ▶ HTTP ─┬─ /$servicebus/websocket ▶ AMQP over WebSocket
 //	            │                   └─ the rest               ▶ Config.HTTP
 //	            └─ the rest ▶ AMQP, Config.AMQP
 //
-// No method of HTTP begins with the A of the AMQP header; should one ever, four
-// bytes tell. What is neither goes to AMQP, whose answer to a wrong header is
-// the right one.
+// Four bytes distinguish the AMQP header from an HTTP method that begins with A.
+// Anything else goes to AMQP, which answers a wrong header as its standard says.
 //
 // # Bounds
 //
 // Accepting never waits for a client. A client has Config.FirstByteTimeout to
-// say what it speaks, handshake of TLS included, and there are at most
-// Config.MaxConns of them, whatever they speak. Heads of requests are bounded in
-// size and time, each write of an answer in time; bodies are up to Config.HTTP. A
-// WebSocket message may be of any length, because nothing ever holds one: what it
-// carries is a stream, and the frames of AMQP in it are bounded by who reads them.
+// show its protocol, TLS handshake included. Config.MaxConns bounds the connections
+// of all protocols together. Request heads are bounded in size and time, and each
+// write of a response in time; Config.HTTP bounds bodies. A WebSocket message may have
+// any length, because it is read as a stream, and the reader bounds its AMQP frames.
 //
-// Where tokens are asked for (not Config.Open), a connection is one of the
-// accept.Strangers from its first byte to its first good token, over whatever it
-// comes. Where none are, it is one until it is known what it speaks.
+// If tokens are required (not Config.Open), a connection belongs to
+// accept.Unauthenticated from its first byte to its first valid token, with any
+// protocol. Otherwise it belongs there until its protocol is known.
 //
 // # Browsers
 //
-// A door that asks for no keys is open to whoever reaches it, and any web page can
-// make a browser reach what listens on loopback. So where nobody has to show a
-// token, requests that a page of another machine has caused are refused: see
+// Any web page can make a browser reach a listener on loopback. So a listener that
+// requires no tokens refuses requests that a page of another machine caused: see
 // fromElsewhere.
 package listener

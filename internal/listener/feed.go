@@ -16,8 +16,8 @@ import (
 	"overdue/internal/listener/accept"
 )
 
-// A feed is the listener of the HTTP server: what it accepts are connections
-// that have been recognised.
+// A feed is the listener of the HTTP server. It accepts connections that were recognised as
+// HTTP.
 type feed struct {
 	conns  chan *httpConn
 	closed chan struct{}
@@ -28,8 +28,8 @@ func newFeed() *feed {
 	return &feed{conns: make(chan *httpConn), closed: make(chan struct{})}
 }
 
-// serve hands c to the HTTP server and waits until it is closed, by whoever it
-// belongs to in the end.
+// serve passes c to the HTTP server and waits until c is closed, by that server or by the
+// handler that took it over.
 func (f *feed) serve(c net.Conn) error {
 	hc := newHTTPConn(c)
 	select {
@@ -63,38 +63,38 @@ func (f *feed) Addr() net.Addr { return feedAddr{} }
 type feedAddr struct{}
 
 func (feedAddr) Network() string { return "tcp" }
-func (feedAddr) String() string  { return "door" }
+func (feedAddr) String() string  { return "listener" }
 
-// An httpConn bounds how long a write may take, and tells when it is closed.
-// A timeout of the server's would bound the whole answer, and so the time that a
-// request may wait for a message.
+// An httpConn bounds the time of each write and reports its end. The WriteTimeout of
+// http.Server would bound the whole response, and so the time that a request may wait
+// for a message.
 type httpConn struct {
 	net.Conn
 	tls   *tls.Conn // nil without
-	guest *accept.Guest
-	heard int // bytes that were reckoned for a stranger; of the goroutine that reads
+	quota *accept.Quota
+	heard int // bytes charged to quota; only the reading goroutine uses it
 	done  chan struct{}
 	once  sync.Once
 }
 
 func newHTTPConn(c net.Conn) *httpConn {
-	hc := &httpConn{Conn: c, guest: accept.GuestOf(c), done: make(chan struct{})}
+	hc := &httpConn{Conn: c, quota: accept.QuotaOf(c), done: make(chan struct{})}
 	if s, ok := c.(secured); ok {
 		hc.tls = s.tls
 	}
 	return hc
 }
 
-// Guest is its place among the strangers.
-func (c *httpConn) Guest() *accept.Guest { return c.guest }
+// Quota returns the quota of the connection.
+func (c *httpConn) Quota() *accept.Quota { return c.quota }
 
-// Read reckons for a stranger as much as the head of a request may have: net/http keeps one at a time, and a body is not
-// read before its token.
+// Read charges at most one request head to the quota: net/http buffers one at a time, and handlers check
+// the token before they read the body.
 func (c *httpConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if more := min(n, maxHead-c.heard); more > 0 && c.guest.Stranger() {
+	if more := min(n, maxHead-c.heard); more > 0 && c.quota.Limited() {
 		c.heard += more
-		if err := c.guest.Spend(more); err != nil {
+		if err := c.quota.Spend(more); err != nil {
 			return 0, err
 		}
 	}
@@ -114,34 +114,34 @@ func (c *httpConn) Close() error {
 	return err
 }
 
-// securedHTTPConn is one whose handlers may know that it is.
+// securedHTTPConn is an httpConn within TLS, which net/http shows to handlers.
 type securedHTTPConn struct{ *httpConn }
 
 func (c securedHTTPConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
 
-type guestKey struct{}
+type quotaKey struct{}
 
-// withGuest lets Admit find the connection of a request.
-func withGuest(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, guestKey{}, accept.GuestOf(c))
+// withQuota lets Admit find the connection of a request.
+func withQuota(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, quotaKey{}, accept.QuotaOf(c))
 }
 
-// Admit says that r has shown a good token, or that it needs none: its connection is no stranger any more. A request that came
-// in another way is let be.
-func Admit(r *http.Request) { guestOf(r).Admit() }
+// Admit lifts the limits of the connection of r: r has shown a valid token, or needs none. It ignores
+// requests that did not come through a Server.
+func Admit(r *http.Request) { quotaOf(r).Admit() }
 
-// guestOf is the guest of the connection that r came over, nil if there is none.
-func guestOf(r *http.Request) *accept.Guest {
-	g, _ := r.Context().Value(guestKey{}).(*accept.Guest)
+// quotaOf returns the quota of the connection of r, or nil.
+func quotaOf(r *http.Request) *accept.Quota {
+	g, _ := r.Context().Value(quotaKey{}).(*accept.Quota)
 	return g
 }
 
-// lineLogger gives f what net/http has to say about connections.
+// lineLogger passes the log lines of net/http to f.
 func lineLogger(f func(error)) *log.Logger { return log.New(lines(f), "", 0) }
 
 type lines func(error)
 
 func (f lines) Write(b []byte) (int, error) {
-	f(errors.New("door: " + strings.TrimSpace(string(b))))
+	f(errors.New("listener: " + strings.TrimSpace(string(b))))
 	return len(b), nil
 }

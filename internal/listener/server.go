@@ -23,49 +23,48 @@ var ErrClosed = accept.ErrClosed
 
 // Config configures a Server. AMQP and HTTP are required.
 type Config struct {
-	// AMQP serves one connection of AMQP, whatever carries it, and closes it. It
+	// AMQP serves and closes one AMQP connection, over any transport. It
 	// returns when the connection has ended: nil after a clean end.
 	AMQP func(net.Conn) error
-	// HTTP answers all requests but those for AMQP over WebSocket. It reads names of
-	// headers as they were sent, see rest.Serve, and bounds the bodies.
+	// HTTP answers all requests except those for AMQP over WebSocket. It gets header
+	// names as the client sent them, see rest.Serve, and bounds the bodies.
 	HTTP http.Handler
-	// Requests is what the contexts of requests are made from. Default
-	// context.Background.
+	// Requests is the parent of the contexts of requests. Default context.Background.
 	Requests context.Context
-	// TLS serves the clients that begin with its handshake; nil turns them away.
+	// TLS serves clients that begin with a handshake; nil refuses them.
 	TLS *tls.Config
-	// Open says that nobody has to show a token. Pages of other machines are kept
-	// out then: see the package comment. Otherwise a connection is one of the
-	// accept.Strangers until AMQP, which finds it by accept.GuestOf, or HTTP, by
-	// Admit, says that it has shown a good one.
+	// Open means that clients need no token. The server then refuses requests from
+	// web pages of other machines: see the package comment. Otherwise a connection is
+	// unauthenticated until AMQP, which finds its quota with accept.QuotaOf, or HTTP,
+	// with Admit, reports a valid token.
 	Open bool
 	// MaxConns bounds the connections, of all protocols together. Default 10000.
 	MaxConns int
-	// FirstByteTimeout bounds how long a client may take until it is known what it
-	// speaks. Default 10 s.
+	// FirstByteTimeout bounds the time until the protocol of a client is known.
+	// Default 10 s.
 	FirstByteTimeout time.Duration
-	// ErrorLog is told why connections ended, unless they ended cleanly. It may be
+	// ErrorLog gets the reason of each connection that did not end cleanly. It may be
 	// called from several goroutines at once. nil drops the errors.
 	ErrorLog func(error)
 }
 
-// Timeouts and bounds that are not worth a setting.
+// Timeouts and bounds that are not configurable.
 const (
 	headTimeout  = 10 * time.Second // for the head of a request
-	writeTimeout = 30 * time.Second // for one write of an answer
+	writeTimeout = 30 * time.Second // for one write of a response
 	idleTimeout  = 2 * time.Minute  // between two requests
 	maxHead      = 64 << 10         // bytes; Service Bus takes 64 KiB of properties
 )
 
-// A Server serves the clients of one door, on any number of listeners. Its
-// methods are safe for concurrent use.
+// A Server serves one endpoint on any number of listeners. Its methods are safe for
+// concurrent use.
 type Server struct {
 	cfg   Config
 	conns *accept.Table[net.Conn]
 	http  *http.Server
 	feed  *feed
 
-	strangers *accept.Strangers // every connection, until it is good; see Config.Open and Admit
+	unauthenticated *accept.Unauthenticated // see Config.Open and Admit
 
 	started bool          // feed is being served; written while a connection enters
 	httpEnd chan struct{} // closed when http.Serve has ended
@@ -75,7 +74,7 @@ type Server struct {
 // configuration file can cause.
 func New(cfg Config) *Server {
 	if cfg.AMQP == nil || cfg.HTTP == nil {
-		panic("door: Config.AMQP or Config.HTTP is nil")
+		panic("listener: Config.AMQP or Config.HTTP is nil")
 	}
 	cfg.MaxConns = cmp.Or(max(cfg.MaxConns, 0), 10_000)
 	cfg.FirstByteTimeout = cmp.Or(max(cfg.FirstByteTimeout, 0), 10*time.Second)
@@ -84,16 +83,16 @@ func New(cfg Config) *Server {
 	}
 	s := &Server{
 		cfg: cfg, feed: newFeed(), httpEnd: make(chan struct{}),
-		conns: accept.New[net.Conn]("door", cfg.MaxConns, cfg.ErrorLog), strangers: accept.NewStrangers(accept.Limits{}),
+		conns: accept.New[net.Conn]("listener", cfg.MaxConns, cfg.ErrorLog), unauthenticated: accept.NewUnauthenticated(accept.Limits{}),
 	}
-	s.conns.Guard(s.strangers)
+	s.conns.Guard(s.unauthenticated)
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serveHTTP),
 		ReadHeaderTimeout: headTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHead,
 		BaseContext:       func(net.Listener) context.Context { return cfg.Requests },
-		ConnContext:       withGuest,
+		ConnContext:       withQuota,
 		ErrorLog:          lineLogger(s.log),
 	}
 	return s
@@ -103,14 +102,13 @@ func New(cfg Config) *Server {
 // returns an error: ErrClosed after Shutdown or Close. It closes ln.
 func (s *Server) Serve(ln net.Listener) error { return s.conns.Serve(ln, s.ServeConn) }
 
-// ServeTLS is Serve for a listener that takes nothing but TLS. It says so to
-// clients that begin with something else.
+// ServeTLS is Serve for a listener that accepts TLS only. It tells other clients so.
 func (s *Server) ServeTLS(ln net.Listener) error {
 	return s.conns.Serve(ln, func(nc net.Conn) error { return s.serveConn(nc, false) })
 }
 
-// ServeConn serves one connection, whatever it speaks, and closes it. It returns
-// when the connection has ended: nil after a clean end, else the reason.
+// ServeConn serves and closes one connection of any protocol. It returns when the
+// connection has ended: nil after a clean end, or else the reason.
 func (s *Server) ServeConn(nc net.Conn) error { return s.serveConn(nc, true) }
 
 func (s *Server) serveConn(nc net.Conn, plain bool) error {
@@ -122,27 +120,26 @@ func (s *Server) serveConn(nc net.Conn, plain bool) error {
 	}
 	defer s.conns.Leave(nc)
 	defer nc.Close()
-	guest := s.strangers.Enter(nc)
-	defer guest.Leave()
-	c, what, err := s.recognise(nc, guest, plain)
+	quota := s.unauthenticated.Enter(nc)
+	defer quota.Leave()
+	c, what, err := s.recognise(nc, quota, plain)
 	if s.cfg.Open {
-		guest.Admit()
+		quota.Admit()
 	}
 	switch {
-	case guest.Why() != nil:
-		return fmt.Errorf("door: connection from %v: %w", nc.RemoteAddr(), guest.Why())
-	case errors.Is(err, errNothingSaid):
-		return nil // such as a probe that wants to know whether somebody listens
+	case quota.Why() != nil:
+		return fmt.Errorf("listener: connection from %v: %w", nc.RemoteAddr(), quota.Why())
+	case errors.Is(err, errNoBytes):
+		return nil // a TCP probe, for example
 	case err != nil:
-		return fmt.Errorf("door: connection from %v: %w", nc.RemoteAddr(), err)
+		return fmt.Errorf("listener: connection from %v: %w", nc.RemoteAddr(), err)
 	case what == speaksHTTP:
 		return s.feed.serve(c)
 	}
 	return s.cfg.AMQP(c)
 }
 
-// startHTTP comes with the first connection, so that a server that is made and
-// never used leaves nothing.
+// startHTTP runs with the first connection, so that an unused server leaves no goroutine.
 func (s *Server) startHTTP() {
 	if s.started {
 		return
@@ -150,7 +147,7 @@ func (s *Server) startHTTP() {
 	s.started = true
 	go func() {
 		defer close(s.httpEnd)
-		// It ends with the feed, which is closed by Shutdown and Close alone.
+		// It ends with the feed, which only Shutdown and Close close.
 		_ = rest.Serve(s.http, s.feed)
 	}()
 }
@@ -158,7 +155,7 @@ func (s *Server) startHTTP() {
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.cfg.Open && fromElsewhere(r):
-		http.Error(w, "Pages of other machines may not use a port that asks for no keys. On this machine it is called localhost.", http.StatusForbidden)
+		http.Error(w, "Pages of other machines may not use a port that requires no keys. On this machine, use localhost.", http.StatusForbidden)
 	case strings.EqualFold(strings.TrimRight(r.URL.Path, "/"), WebSocketPath):
 		s.serveWebSocket(w, r)
 	default:
@@ -166,8 +163,8 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Drain stops accepting, and returns when the last connection has been closed by
-// its client or ctx ends. It ends none itself, and requests are answered as before.
+// Drain stops accepting, and returns when clients have closed the last connection or ctx
+// ends. It closes no connection, and requests are answered as before.
 func (s *Server) Drain(ctx context.Context) error {
 	s.conns.Close()
 	select {
@@ -178,12 +175,11 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 }
 
-// Connections returns how many there are, of all protocols together.
+// Connections returns the number of connections of all protocols.
 func (s *Server) Connections() int { return s.conns.Len() }
 
 // Shutdown stops accepting, and returns when all requests are answered or ctx
-// ends. AMQP connections stay, over WebSocket too: they
-// end with who serves them, or with Close.
+// ends. AMQP connections stay, also over WebSocket, until Config.AMQP or Close ends them.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.conns.Close()
 	err := s.http.Shutdown(ctx)
@@ -191,11 +187,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close stops accepting, cuts every connection and waits until the last one has
+// Close stops accepting, closes every connection and waits until the last one has
 // ended.
 func (s *Server) Close() error {
 	for _, nc := range s.conns.Close() {
-		nc.Close() // its end shows where it is read
+		nc.Close() // the reader reports the end
 	}
 	err := s.http.Close()
 	s.feed.Close()

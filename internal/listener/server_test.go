@@ -19,10 +19,10 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-const host = "door.test"
+const host = "listener.test"
 
-// A scene is a door on a network in memory. Its AMQP says "amqp " and then what it
-// hears; its HTTP says the path.
+// A scene is a listener on a network in memory. Its AMQP answers "amqp " and then echoes; its
+// HTTP answers with the path.
 type scene struct {
 	*testing.T
 	net    *pipenet.Network
@@ -102,7 +102,7 @@ func (sc *scene) wantLog(want error) {
 	}
 }
 
-func TestADoorForTLSTellsWhoDoesNotSpeakIt(t *testing.T) {
+func TestAListenerForTLSAnswersPlainClients(t *testing.T) {
 	certificate := made(t)
 	for name, c := range map[string]struct{ says, want string }{
 		"AMQP":             {"AMQP\x03\x01\x00\x00", "AMQP\x02\x01\x00\x00"},
@@ -127,7 +127,7 @@ func TestADoorForTLSTellsWhoDoesNotSpeakIt(t *testing.T) {
 	}
 }
 
-func TestADoorForTLSTakesAMQPAndHTTPWithinIt(t *testing.T) {
+func TestAListenerForTLSTakesAMQPAndHTTP(t *testing.T) {
 	certificate := made(t)
 	client := trust(t, certificate)
 	sc := &scene{T: t, errs: make(chan error, 10)}
@@ -162,7 +162,7 @@ func TestADoorForTLSTakesAMQPAndHTTPWithinIt(t *testing.T) {
 
 // A client that sends a byte now and then must not stay for longer than one that
 // sends none.
-func TestAClientThatDribblesIsLetGo(t *testing.T) {
+func TestASlowClientIsDisconnected(t *testing.T) {
 	certificate := made(t)
 	// The first flight of a handshake, to be sent byte by byte.
 	var hello bytes.Buffer
@@ -206,7 +206,7 @@ func (onlyWrites) SetReadDeadline(time.Time) error  { return nil }
 func (onlyWrites) SetWriteDeadline(time.Time) error { return nil }
 
 // Probes connect and hang up, all day long.
-func TestWhoSaysNothingIsNoNews(t *testing.T) {
+func TestAnIdleConnectionIsNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, false)
 		sc.dial().Close()
@@ -252,7 +252,7 @@ func TestAWebSocketNeedsItsPath(t *testing.T) {
 }
 
 // Where a token is asked for, a page may come from anywhere: it has none.
-func TestOnlyAnOpenDoorLooksAtPages(t *testing.T) {
+func TestOnlyAnOpenListenerChecksOrigins(t *testing.T) {
 	for _, open := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			sc := setup(t, false, func(cfg *Config) { cfg.Open = open })

@@ -15,7 +15,7 @@ import (
 	"overdue/internal/listener/tlsrecord"
 )
 
-// What a client speaks, by the first of its bytes.
+// protocol is what a client speaks, by its first bytes.
 type protocol int
 
 const (
@@ -24,7 +24,7 @@ const (
 	speaksTLS
 )
 
-// speaks tells the protocol of a client by its first four bytes.
+// speaks returns the protocol of a client by its first four bytes.
 func speaks(head [4]byte) protocol {
 	first := head[0]
 	switch {
@@ -38,35 +38,32 @@ func speaks(head [4]byte) protocol {
 	return speaksAMQP
 }
 
-// ErrNoTLS is why a client is turned away that wants TLS where there is no
-// certificate.
-var ErrNoTLS = errors.New("the client wants TLS, and there is no certificate")
+// ErrNoTLS is why a client that begins with TLS is refused: the server has no certificate.
+var ErrNoTLS = errors.New("the client wants TLS, and no certificate is configured")
 
-// ErrPlain is why a client is turned away that does not want TLS where it has to:
-// see Server.ServeTLS.
-var ErrPlain = errors.New("the client does not speak TLS, and nothing else is taken here")
+// ErrPlain is why a client without TLS is refused: see Server.ServeTLS.
+var ErrPlain = errors.New("the client does not use TLS, which this port requires")
 
 var (
-	errTLSInTLS    = errors.New("TLS within TLS")
-	errNothingSaid = errors.New("the client said nothing")
+	errTLSInTLS = errors.New("TLS within TLS")
+	errNoBytes  = errors.New("the client said nothing")
 )
 
-// handshakeFailure is the alert of TLS that says so: a client that is merely
-// hung up on would show a riddle.
+// handshakeFailure is a TLS alert, so that the client shows a useful error.
 var handshakeFailure = []byte{21, 3, 3, 0, 2, 2, 40}
 
-// recognise finds out what nc speaks, through TLS if that comes first. The
-// connection that it returns still has everything to say.
-func (s *Server) recognise(nc net.Conn, guest *accept.Guest, plain bool) (net.Conn, protocol, error) {
-	// A deadline that cannot be set is one of a connection that is closed, which shows below.
+// recognise finds the protocol of nc, within TLS if that comes first. The connection that
+// it returns still has all its bytes.
+func (s *Server) recognise(nc net.Conn, quota *accept.Quota, plain bool) (net.Conn, protocol, error) {
+	// SetDeadline fails only on a closed connection, which the read below reports.
 	_ = nc.SetDeadline(time.Now().Add(s.cfg.FirstByteTimeout))
-	c, what, err := peek(nc, guest)
+	c, what, err := peek(nc, quota)
 	if err != nil {
 		return nil, 0, err
 	}
 	switch {
 	case what == speaksTLS:
-		if c, what, err = s.unwrap(c, guest); err != nil {
+		if c, what, err = s.unwrap(c, quota); err != nil {
 			return nil, 0, err
 		}
 	case !plain:
@@ -77,11 +74,11 @@ func (s *Server) recognise(nc net.Conn, guest *accept.Guest, plain bool) (net.Co
 	return c, what, nil
 }
 
-// tlsCost is what is reckoned for TLS, in bytes: its buffers, which hold a record each way.
+// tlsCost is the cost of TLS in bytes: its buffers, which hold a record each way.
 const tlsCost = 32 << 10
 
-// unwrap does the handshake of TLS, and peeks at what is inside.
-func (s *Server) unwrap(c net.Conn, guest *accept.Guest) (net.Conn, protocol, error) {
+// unwrap does the TLS handshake and peeks at the bytes within.
+func (s *Server) unwrap(c net.Conn, quota *accept.Quota) (net.Conn, protocol, error) {
 	if s.cfg.TLS == nil {
 		return nil, 0, errors.Join(ErrNoTLS, refuseTLS(c))
 	}
@@ -89,22 +86,21 @@ func (s *Server) unwrap(c net.Conn, guest *accept.Guest) (net.Conn, protocol, er
 	if err := tc.Handshake(); err != nil {
 		return nil, 0, fmt.Errorf("TLS: %w", err)
 	}
-	// Its buffers and keys.
-	if err := guest.Spend(tlsCost); err != nil {
+	if err := quota.Spend(tlsCost); err != nil {
 		return nil, 0, fmt.Errorf("TLS: %w", err)
 	}
-	inner, what, err := peek(tc, guest)
+	inner, what, err := peek(tc, quota)
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("within TLS: %w", err)
 	case what == speaksTLS:
 		return nil, 0, errTLSInTLS
 	}
-	return secured{inner, tc, guest}, what, nil
+	return secured{inner, tc, quota}, what, nil
 }
 
-// refuseTLS answers a client's first record. It is read before: closing on what
-// is unread would take the answer with it.
+// refuseTLS answers a client's first record, after reading it: closing with unread bytes would drop the
+// answer.
 func refuseTLS(c net.Conn) error {
 	var head [5]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {
@@ -117,8 +113,8 @@ func refuseTLS(c net.Conn) error {
 	return err
 }
 
-// amqpOverTLS is the header of AMQP that asks for TLS: the answer to another one,
-// says part 2 section 2.2 of the standard.
+// amqpOverTLS is the AMQP header that asks for TLS, the answer to a plain one by part 2
+// section 2.2 of the standard.
 var amqpOverTLS = []byte{'A', 'M', 'Q', 'P', 2, 1, 0, 0}
 
 // httpOverTLS is the answer to a request.
@@ -127,61 +123,59 @@ var httpOverTLS = func() []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
 }()
 
-// maxUnheard bounds what is read of a client that has been refused, in bytes.
+// maxUnheard bounds the bytes that are read from a refused client.
 const maxUnheard = maxHead
 
-// refusePlain tells a client in its own protocol that it has to speak TLS. What it
-// has sent is read before the connection is closed, which would take the answer
-// with it otherwise.
+// refusePlain tells a client in its own protocol to use TLS. It reads the client's bytes
+// before it closes the connection: closing with unread bytes would drop the answer.
 func refusePlain(c net.Conn, what protocol) {
 	answer := amqpOverTLS
 	if what == speaksHTTP {
 		answer = httpOverTLS
 	}
 	if _, err := c.Write(answer); err != nil {
-		return // the client is gone, which is what it was to be
+		return // the client is gone
 	}
 	if p, ok := c.(*peeked); ok {
 		if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite() // if it is closed already, the next read says so
+			_ = half.CloseWrite() // if it is closed already, the next read fails
 		}
 	}
 	_, _ = io.CopyN(io.Discard, c, maxUnheard)
 }
 
-// peek reads the first four bytes of nc, which every protocol here has, and
-// returns a connection that begins with them.
-func peek(nc net.Conn, guest *accept.Guest) (net.Conn, protocol, error) {
-	c := &peeked{Conn: nc, guest: guest}
+// peek reads the first four bytes of nc, which every protocol has, and returns a
+// connection that begins with them.
+func peek(nc net.Conn, quota *accept.Quota) (net.Conn, protocol, error) {
+	c := &peeked{Conn: nc, quota: quota}
 	n, err := io.ReadFull(nc, c.head[:])
 	switch {
 	case n == 0 && errors.Is(err, io.EOF):
-		return nil, 0, errNothingSaid
+		return nil, 0, errNoBytes
 	case err != nil:
 		return nil, 0, fmt.Errorf("after %d bytes: %w", n, err)
 	}
 	return c, speaks(c.head), nil
 }
 
-// A peeked connection gives its first bytes once more. Like every connection
-// here it is read by one goroutine at a time.
+// A peeked connection repeats its first bytes. One goroutine at a time reads it.
 type peeked struct {
 	net.Conn
-	guest *accept.Guest
+	quota *accept.Quota
 	head  [4]byte
 	used  int
 }
 
-// Guest is its place among the strangers.
-func (c *peeked) Guest() *accept.Guest { return c.guest }
+// Quota returns the quota of the connection.
+func (c *peeked) Quota() *accept.Quota { return c.quota }
 
-// Socket is what writes go to as they are; nil if that is no TCP connection.
+// Socket returns the TCP connection that takes writes unchanged, or nil.
 func (c *peeked) Socket() *net.TCPConn {
 	socket, _ := c.Conn.(*net.TCPConn)
 	return socket
 }
 
-// Read reads the first bytes alone: who has just got them reads on.
+// Read returns the first bytes alone, and then the following ones.
 func (c *peeked) Read(b []byte) (int, error) {
 	if c.used < len(c.head) {
 		n := copy(b, c.head[c.used:])
@@ -195,11 +189,11 @@ func (c *peeked) Read(b []byte) (int, error) {
 type secured struct {
 	net.Conn
 	tls   *tls.Conn
-	guest *accept.Guest
+	quota *accept.Quota
 }
 
-// Guest is its place among the strangers.
-func (c secured) Guest() *accept.Guest { return c.guest }
+// Quota returns the quota of the connection.
+func (c secured) Quota() *accept.Quota { return c.quota }
 
-// ConnectionState is that of the TLS around it.
+// ConnectionState returns the state of the TLS connection.
 func (c secured) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }

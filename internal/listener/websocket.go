@@ -16,38 +16,37 @@ import (
 	"overdue/internal/listener/accept"
 )
 
-// WebSocketPath is where clients ask for AMQP over WebSocket. Compared without
-// case.
+// WebSocketPath is the path of AMQP over WebSocket, compared without case.
 const WebSocketPath = "/$servicebus/websocket"
 
-// subprotocols are the names of AMQP over WebSocket: that of the standard, which
-// users of Go give, and the one of all the SDKs of Service Bus.
+// subprotocols are the names of AMQP over WebSocket: the one of the Service Bus SDKs, and
+// the one of the standard, which Go programs use.
 var subprotocols = []string{"AMQPWSB10", "amqp"}
 
-// errNoSubprotocol is what a client is told that speaks something else.
+// errNoSubprotocol is the answer to a client that offers no known subprotocol.
 const errNoSubprotocol = "The WebSocket subprotocol is not supported. Use AMQPWSB10 or amqp."
 
-// serveWebSocket turns a request into a connection of AMQP, and serves it until
-// it ends. Pings of the client are answered; a client that wants to be sure of
-// us asks for keep-alives of AMQP, which go through every proxy as data.
+// serveWebSocket upgrades a request to an AMQP connection and serves it until it ends. It
+// answers pings but sends none: clients that need keep-alives request those of AMQP, which
+// pass every proxy as data.
 func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != "" && !offersAMQP(r) {
 		http.Error(w, errNoSubprotocol, http.StatusBadRequest)
 		return
 	}
-	// Who may come from which page has been decided.
+	// serveHTTP has checked the origin.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: subprotocols, InsecureSkipVerify: true})
 	if err != nil {
-		s.log(fmt.Errorf("door: connection from %s: %w", r.RemoteAddr, err))
+		s.log(fmt.Errorf("listener: connection from %s: %w", r.RemoteAddr, err))
 		return
 	}
-	// The context of the request would end this with Shutdown already.
+	// The context of the request would end the connection at Shutdown.
 	ctx, cut := context.WithCancel(context.WithoutCancel(r.Context()))
-	stream := wsConn{websocket.NetConn(ctx, ws, websocket.MessageBinary), cut, guestOf(r)}
+	stream := wsConn{websocket.NetConn(ctx, ws, websocket.MessageBinary), cut, quotaOf(r)}
 	err = s.cfg.AMQP(stream)
 	cut()
-	// Both are done with AMQP, and say so to what is below. A client that is gone does not
-	// hear it; one that does not answer is left after five seconds.
+	// Both sides have ended AMQP, so close the WebSocket. The client may be gone; Close waits at
+	// most five seconds for its answer.
 	_ = ws.Close(websocket.StatusNormalClosure, "")
 	_ = stream.SetDeadline(time.Time{}) // its timers would outlive it
 	if err != nil && !s.conns.Closed() && !errors.Is(err, net.ErrClosed) {
@@ -55,7 +54,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// offersAMQP reports whether the client speaks a subprotocol that is served.
+// offersAMQP reports whether the client offers a known subprotocol.
 func offersAMQP(r *http.Request) bool {
 	for _, name := range subprotocols {
 		if hasToken(r.Header.Values("Sec-WebSocket-Protocol"), name) {
@@ -65,17 +64,17 @@ func offersAMQP(r *http.Request) bool {
 	return false
 }
 
-// A wsConn closes at once and without a word, as who serves AMQP expects of a
-// connection. What it waits for in Read or Write ends, and the connection with
-// it; when it waits for nothing, serveWebSocket can still say goodbye.
+// A wsConn closes at once, without a closing handshake, as AMQP servers expect. Close ends
+// a Read or Write in progress, and with it the connection. If there is none,
+// serveWebSocket can still do the handshake.
 type wsConn struct {
 	net.Conn
 	cut   context.CancelFunc
-	guest *accept.Guest
+	quota *accept.Quota
 }
 
-// Guest is its place among the strangers.
-func (c wsConn) Guest() *accept.Guest { return c.guest }
+// Quota returns the quota of the connection.
+func (c wsConn) Quota() *accept.Quota { return c.quota }
 
 func (c wsConn) Close() error {
 	c.cut()

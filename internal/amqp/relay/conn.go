@@ -21,7 +21,7 @@ type conn struct {
 	id     uint64
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
-	guest  *accept.Guest // its place among the strangers; nil: it has nothing to prove
+	quota  *accept.Quota // its place among the unauthenticated; nil: it has nothing to prove
 
 	mu    sync.Mutex
 	room  *sync.Cond // an output became shorter, or a side is over
@@ -55,7 +55,7 @@ type conn struct {
 }
 
 func newConn(r *Relay, nc net.Conn, id uint64) *conn {
-	c := &conn{r: r, cfg: &r.cfg, id: id, active: 1, guest: r.strangers.EnterOf(nc), ownSession: r.cfg.Tokens != nil, wrote: make(chan written, 2)}
+	c := &conn{r: r, cfg: &r.cfg, id: id, active: 1, quota: r.unauthenticated.EnterOrJoin(nc), ownSession: r.cfg.Tokens != nil, wrote: make(chan written, 2)}
 	c.ctx, c.cancel = context.WithCancel(r.ctx)
 	c.room = sync.NewCond(&c.mu)
 	c.sides[client].init(c, client, "client", r.cfg.IdleTimeout)

@@ -17,7 +17,7 @@ import (
 func (c *conn) handshakeClient() error {
 	s := &c.sides[client]
 	c.beginAuth(s.nc.RemoteAddr())
-	c.auth.grants.onProof(c.guest.Admit)
+	c.auth.grants.onProof(c.quota.Admit)
 	proto, err := s.in.ReadProto()
 	if err != nil {
 		return s.readError(err)
@@ -101,7 +101,7 @@ func (c *conn) reachUpstream() error {
 func (c *conn) dialUpstream() error {
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.HandshakeTimeout)
 	defer cancel()
-	if err := c.guest.Spend(accept.UpstreamCost); err != nil {
+	if err := c.quota.Spend(accept.UpstreamCost); err != nil {
 		return limitExceeded(err)
 	}
 	nc, err := c.cfg.Dial(ctx)
@@ -144,7 +144,7 @@ func (c *conn) connectUpstream() error {
 	}
 	s.openedLocked()
 	if c.auth.grants == nil {
-		c.guest.Admit() // upstream has taken it, or nobody asks for tokens
+		c.quota.Admit() // upstream has taken it, or nobody asks for tokens
 	}
 	if c.ownSession {
 		s.channels = append(s.channels, nil) // ownChannel

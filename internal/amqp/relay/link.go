@@ -75,7 +75,7 @@ func (h *half) onAttachLocked(a *amqp.Attach) {
 		return
 	}
 	if h.side.at == client {
-		if err := h.s.c.guest.Link(h.s.c.links + 1); err != nil {
+		if err := h.s.c.quota.Link(h.s.c.links + 1); err != nil {
 			h.s.c.failLocked(h.side, limitExceeded(err))
 			return
 		}

@@ -25,7 +25,7 @@ type Relay struct {
 	cancel context.CancelFunc
 	conns  *accept.Table[*conn]
 
-	strangers *accept.Strangers // clients that have yet to show a good token; nil: they need none, see Config.Admit
+	unauthenticated *accept.Unauthenticated // clients that have yet to show a good token; nil: they need none, see Config.Admit
 }
 
 // New returns a relay. It panics if cfg.Dial is nil, which no configuration file
@@ -38,9 +38,9 @@ func New(cfg Config) *Relay {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Relay{cfg: cfg, ctx: ctx, cancel: cancel, conns: accept.New[*conn]("relay", cfg.MaxConns, cfg.ErrorLog)}
 	if cfg.Tokens != nil && cfg.Admit != nil {
-		r.strangers = accept.NewStrangers(accept.Limits{})
+		r.unauthenticated = accept.NewUnauthenticated(accept.Limits{})
 	}
-	r.conns.Guard(r.strangers)
+	r.conns.Guard(r.unauthenticated)
 	return r
 }
 
@@ -58,8 +58,8 @@ func (r *Relay) ServeConn(nc net.Conn) error {
 		return err
 	}
 	defer r.conns.Leave(c)
-	defer c.guest.Leave()
-	c.guest.Ends(c.cut)
+	defer c.quota.Leave()
+	c.quota.Ends(c.cut)
 	if err := c.serve(); err != nil {
 		return fmt.Errorf("relay: connection from %v: %w", nc.RemoteAddr(), err)
 	}

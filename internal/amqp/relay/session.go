@@ -80,7 +80,7 @@ func (s *side) onBeginLocked(ch uint16, b *amqp.Begin) error {
 	case s.at == upstream:
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "Sessions are begun by clients.")
 	}
-	if err := s.c.guest.Session(len(s.halves) + 1); err != nil {
+	if err := s.c.quota.Session(len(s.halves) + 1); err != nil {
 		return limitExceeded(err)
 	}
 	sess := &session{c: s.c}

@@ -95,7 +95,7 @@ func (r *sideReader) Read(p []byte) (int, error) {
 		err = nil // it comes again with the next read
 	}
 	if s.at == client {
-		if spent := s.c.guest.Spend(n); spent != nil {
+		if spent := s.c.quota.Spend(n); spent != nil {
 			return 0, limitExceeded(spent)
 		}
 	}
@@ -172,7 +172,7 @@ func (s *side) waitUnbufferedLocked() {
 // to wait.
 func (s *side) overfullLocked() bool {
 	limit := outHardLimit
-	if s.c.guest.Stranger() {
+	if s.c.quota.Limited() {
 		limit = outStrangerLimit
 	}
 	return s.state != sideDead && s.queuedLen() > limit
@@ -294,8 +294,8 @@ func (s *side) readError(err error) error {
 	defer s.c.unlock()
 	timeout := isTimeout(err)
 	switch {
-	case s.c.guest.Why() != nil:
-		return s.c.guest.Why()
+	case s.c.quota.Why() != nil:
+		return s.c.quota.Why()
 	case s.c.wasCut:
 		return errCut
 	case s.state == sideClosing && timeout:

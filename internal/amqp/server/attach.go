@@ -25,7 +25,7 @@ func (s *Session) onAttach(a *amqp.Attach) error {
 		s.endLocked(amqp.Errorf(amqp.ErrCondSessionHandleInUse, "Handle %d is attached already.", a.Handle))
 		return nil
 	}
-	if err := c.guest.Link(c.nlinks + 1); err != nil {
+	if err := c.quota.Link(c.nlinks + 1); err != nil {
 		return limitExceeded(err)
 	}
 	l := link{s: s, attach: a, key: linkKey{a.Name, a.Role}, handle: noHandle}

@@ -30,8 +30,8 @@ type Config struct {
 	MaxUnsettled   int    // deliveries per session and direction; default 100000
 	IncomingWindow uint32 // transfer frames per session; default 5000
 
-	// Tokens says that a connection is one of the strangers, whose cost is bounded (see accept.Strangers), until the handler
-	// calls Conn.Admit. One that comes as a stranger from where it was accepted (accept.GuestOf) is one until then anyway.
+	// Tokens says that a connection is one of the unauthenticated, whose cost is bounded (see accept.Unauthenticated), until the handler
+	// calls Conn.Admit. One that comes as a stranger from where it was accepted (accept.QuotaOf) is one until then anyway.
 	Tokens bool
 
 	LinkIdleTimeout time.Duration // a link over which nothing passes for so long is detached; default never

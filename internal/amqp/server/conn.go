@@ -47,7 +47,7 @@ type Conn struct {
 	nc  net.Conn
 	id  uint64
 
-	guest *accept.Guest // its place among the strangers; nil: it has nothing to prove
+	quota *accept.Quota // its place among the unauthenticated; nil: it has nothing to prove
 
 	// Owned by the read loop; open and mechanism are constant once Handler.Connect is called.
 	in         *amqp.FrameReader
@@ -90,7 +90,7 @@ type linkKey struct {
 
 func newConn(s *Server, nc net.Conn, id uint64) *Conn {
 	c := &Conn{
-		srv: s, cfg: &s.cfg, nc: nc, id: id, guest: s.strangers.EnterOf(nc),
+		srv: s, cfg: &s.cfg, nc: nc, id: id, quota: s.unauthenticated.EnterOrJoin(nc),
 		maxFrame: amqp.MinMaxFrameSize,
 		sessions: make(map[uint16]*Session),
 		links:    make(map[linkKey]*link),
@@ -279,8 +279,8 @@ func (c *Conn) readError(err error) error {
 	var ne net.Error
 	timeout := errors.As(err, &ne) && ne.Timeout()
 	switch {
-	case c.guest.Why() != nil:
-		return c.guest.Why()
+	case c.quota.Why() != nil:
+		return c.quota.Why()
 	case c.closeErr != nil:
 		return c.closeErr
 	case c.state == connClosing && timeout:

@@ -19,7 +19,7 @@
 // so that questions stop when answers are not taken; a write that makes no progress ends the connection. Frames,
 // messages, unfinished messages, channels, links, unsettled and posted deliveries, connections, the handshake and silence have
 // limits, most of them in [Config]. Until the handler calls [Conn.Admit], a peer of whom tokens are asked may have less of
-// everything, and all such peers together have one bound: see accept.Strangers.
+// everything, and all such peers together have one bound: see accept.Unauthenticated.
 //
 // Links are attached by the peer only. They are not resumed: when a link is detached, suspended or not, what was
 // unsettled on it is forgotten here and left to the handler. A second attach of a name that is attached steals the link.

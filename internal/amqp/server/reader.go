@@ -24,7 +24,7 @@ func (r *connReader) Read(p []byte) (int, error) {
 	if n > 0 {
 		err = nil // it comes again with the next read
 	}
-	if spent := c.guest.Spend(n); spent != nil {
+	if spent := c.quota.Spend(n); spent != nil {
 		return 0, limitExceeded(spent)
 	}
 	return n, err
@@ -66,7 +66,7 @@ func (c *Conn) beforeRead() {
 
 // outLimit is how long the output may be before its cause has to wait.
 func (c *Conn) outLimit() int {
-	if c.guest.Stranger() {
+	if c.quota.Limited() {
 		return outStrangerLimit
 	}
 	return outHardLimit

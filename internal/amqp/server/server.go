@@ -20,14 +20,14 @@ var ErrTooManyConns = accept.ErrTooMany
 const FirstTokenTimeout = accept.FirstTokenTimeout
 
 // Admit says that the peer has shown a good token, or needs none: it is no stranger any more, see Config.Tokens.
-func (c *Conn) Admit() { c.guest.Admit() }
+func (c *Conn) Admit() { c.quota.Admit() }
 
 // A Server serves AMQP 1.0 connections.
 type Server struct {
 	cfg   Config
 	conns *accept.Table[*Conn]
 
-	strangers *accept.Strangers // nil without Config.Tokens
+	unauthenticated *accept.Unauthenticated // nil without Config.Tokens
 }
 
 // New returns a server. It panics if cfg.Handler is nil, which no configuration file can cause.
@@ -38,9 +38,9 @@ func New(cfg Config) *Server {
 	cfg = cfg.withDefaults()
 	s := &Server{cfg: cfg, conns: accept.New[*Conn]("amqpserver", cfg.MaxConns, cfg.ErrorLog)}
 	if cfg.Tokens {
-		s.strangers = accept.NewStrangers(accept.Limits{})
+		s.unauthenticated = accept.NewUnauthenticated(accept.Limits{})
 	}
-	s.conns.Guard(s.strangers)
+	s.conns.Guard(s.unauthenticated)
 	return s
 }
 
@@ -56,7 +56,7 @@ func (s *Server) ServeConn(nc net.Conn) error {
 		return err
 	}
 	defer s.conns.Leave(c)
-	defer c.guest.Leave()
+	defer c.quota.Leave()
 	if err := c.serve(); err != nil {
 		return fmt.Errorf("amqpserver: connection from %v: %w", nc.RemoteAddr(), err)
 	}

@@ -91,7 +91,7 @@ func (c *Conn) onBegin(ch uint16, b *amqp.Begin) error {
 	case b.HasRemoteChannel:
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "Begin on channel %d answers a session that was never begun.", ch)
 	}
-	if err := c.guest.Session(len(c.sessions) + 1); err != nil {
+	if err := c.quota.Session(len(c.sessions) + 1); err != nil {
 		return limitExceeded(err)
 	}
 	out := slices.Index(c.channels, nil)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package accept is what the servers of this module have in common whatever
-// they speak: accepting that outlives a lack of descriptors, a bound on the
-// connections, an end that waits for them, and writing to a peer that may not
-// read.
+// Package accept accepts and bounds connections for servers of any protocol.
+//
+// A Table survives a lack of descriptors, bounds the number of connections and waits for
+// them at the end. Unauthenticated bounds the cost of connections without a valid token.
+// Write sends to a peer that may not read.
 package accept
 
 import (
@@ -20,30 +21,29 @@ import (
 var (
 	// ErrClosed is returned by Serve and Enter once Close has been called.
 	ErrClosed = errors.New("server closed")
-	// ErrTooMany is wrapped by what Enter returns when there are as many
-	// connections as the table takes.
+	// ErrTooMany is wrapped by Enter when the table is full.
 	ErrTooMany = errors.New("too many connections")
 )
 
-// A Table holds the listeners and the connections of one server. C is what the
-// server keeps of a connection. Its methods are safe for concurrent use.
+// A Table tracks the listeners and connections of one server. C is the server's
+// type of a connection. The methods are safe for concurrent use.
 type Table[C comparable] struct {
 	name string // of the server, in errors
 	max  int
 	log  func(error)
 
-	strangers *Strangers // whose connections yield where there is no room; see Guard
+	unauthenticated *Unauthenticated // evicted when the table is full; see Guard
 
 	mu        sync.Mutex
 	closed    bool
 	nextID    uint64
 	conns     map[C]struct{}
 	listeners map[net.Listener]struct{}
-	gone      chan struct{} // made by the first waiter, closed when the last connection of a closed table leaves
+	gone      chan struct{} // made by the first waiter; closed when the last connection of a closed table leaves
 }
 
-// New returns a table for at most so many connections. log, which may be nil, is
-// told why accepting pauses and how connections of Serve end; it may be called
+// New returns a table for at most that many connections. log, which may be nil, gets
+// the reasons why accepting pauses and why connections of Serve end. It may be called
 // from several goroutines at once.
 func New[C comparable](name string, most int, log func(error)) *Table[C] {
 	if log == nil {
@@ -55,9 +55,9 @@ func New[C comparable](name string, most int, log func(error)) *Table[C] {
 	}
 }
 
-// Guard says whose connections yield to newcomers when the table is full, or when there are no descriptors left. It
-// comes before the first connection.
-func (t *Table[C]) Guard(s *Strangers) { t.strangers = s }
+// Guard sets the connections to evict for newcomers when the table is full or the process has no
+// descriptor left. Call it before the first connection.
+func (t *Table[C]) Guard(s *Unauthenticated) { t.unauthenticated = s }
 
 const acceptPause = 5 * time.Millisecond
 
@@ -86,17 +86,17 @@ func (t *Table[C]) Serve(ln net.Listener, serve func(net.Conn) error) error {
 		case !temporary(err):
 			return fmt.Errorf("%s: accept: %w", t.name, err)
 		default:
-			// Out of descriptors: the connections that are open free them, so wait and go on.
+			// Out of descriptors: open connections will free some, so wait and continue.
 			t.log(fmt.Errorf("%s: accept: %w", t.name, err))
-			t.strangers.Cut()
+			t.unauthenticated.Cut()
 			time.Sleep(pause)
 			pause = min(2*pause, time.Second)
 		}
 	}
 }
 
-// temporary reports whether accepting may succeed later: what fails is this
-// process or that peer, not the listener.
+// temporary reports whether accepting may succeed later, because the process or the
+// peer failed, not the listener.
 func temporary(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR} {
 		if errors.Is(err, e) {
@@ -106,17 +106,17 @@ func temporary(err error) bool {
 	return false
 }
 
-// Enter takes a connection in; Leave has to follow. What is kept of it is made by
-// begin, under the table's lock, with a number that no other connection has. A
-// connection that is refused is closed: nothing was promised to its peer. Where the table is full, a stranger yields,
-// see Guard; until it has left, there is one more than the bound.
+// Enter adds a connection; the caller calls Leave later. begin makes the entry, under the
+// table's lock, with a number that no other connection has. Enter closes a connection that
+// it refuses. If the table is full, it evicts an unauthenticated connection, see Guard;
+// until that has left, there is one connection more than the bound.
 func (t *Table[C]) Enter(nc net.Conn, begin func(id uint64) C) (C, error) {
-	strangers, g := t.strangers, GuestOf(nc)
-	if strangers == nil && g.Stranger() {
-		strangers = g.room
+	unauthenticated, g := t.unauthenticated, QuotaOf(nc)
+	if unauthenticated == nil && g.Limited() {
+		unauthenticated = g.set
 	}
 	t.mu.Lock()
-	if full := len(t.conns) >= t.max; t.closed || full && (!strangers.Cut() || g.Why() != nil) {
+	if full := len(t.conns) >= t.max; t.closed || full && (!unauthenticated.Cut() || g.Why() != nil) {
 		closed := t.closed
 		t.mu.Unlock()
 		nc.Close()
@@ -133,7 +133,7 @@ func (t *Table[C]) Enter(nc net.Conn, begin func(id uint64) C) (C, error) {
 	return c, nil
 }
 
-// Leave follows the end of a connection.
+// Leave removes a connection that has ended.
 func (t *Table[C]) Leave(c C) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,8 +144,8 @@ func (t *Table[C]) Leave(c C) {
 	}
 }
 
-// Close closes the listeners, lets nobody in any more, and returns the connections
-// that live. It may be called again.
+// Close closes the listeners, refuses new connections, and returns the open ones.
+// It may be called again.
 func (t *Table[C]) Close() []C {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,9 +2,9 @@
 
 // Package tlsrecord keeps the input buffers of TLS small.
 //
-// crypto/tls reads as much as its buffer takes. When a record of the usual 16 KiB begins behind others, its end finds no
-// room, and the buffer doubles, for as long as the connection lives: to 40 KiB, where one of 18 would do. A
-// sidecar has two such buffers for each client, who is mostly idle.
+// crypto/tls reads as much as its buffer takes. If a record of the usual 16 KiB begins behind others, the
+// buffer is too short for its end and doubles for the life of the connection: to 40 KiB instead of 18. A
+// sidecar has two such buffers for each client, and most clients are idle.
 package tlsrecord
 
 import (

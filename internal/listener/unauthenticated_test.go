@@ -14,13 +14,13 @@ import (
 	"overdue/internal/listener/accept"
 )
 
-// strangerScene is a door that asks for tokens and has room for four strangers who say nothing. A request is good whose
+// tokenScene is a listener that requires tokens, with places for four idle unauthenticated connections. A request is good whose
 // path is /good.
-func strangerScene(t *testing.T, open bool) (dial func() net.Conn) {
+func tokenScene(t *testing.T, open bool) (dial func() net.Conn) {
 	s := New(Config{
 		AMQP: func(nc net.Conn) error {
 			defer nc.Close()
-			accept.GuestOf(nc).Admit()
+			accept.QuotaOf(nc).Admit()
 			_, _ = io.Copy(nc, nc)
 			return nil
 		},
@@ -31,7 +31,7 @@ func strangerScene(t *testing.T, open bool) (dial func() net.Conn) {
 		}),
 		Open: open,
 	})
-	s.strangers = accept.NewStrangers(accept.Limits{Bytes: 4 * accept.ConnCost, Total: 4*accept.ConnCost + 4096})
+	s.unauthenticated = accept.NewUnauthenticated(accept.Limits{Bytes: 4 * accept.ConnCost, Total: 4*accept.ConnCost + 4096})
 	t.Cleanup(func() { s.Close() })
 	return func() net.Conn {
 		near, far := net.Pipe()
@@ -55,9 +55,9 @@ func ask(t *testing.T, nc net.Conn, path string) bool {
 	return true
 }
 
-func TestStrangersAtADoorYieldToThoseWhoCome(t *testing.T) {
+func TestUnauthenticatedConnectionsYieldToNewcomers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dial := strangerScene(t, false)
+		dial := tokenScene(t, false)
 		good, refused, amqp := dial(), dial(), dial()
 		if !ask(t, good, "/good") || !ask(t, refused, "/bad") {
 			t.Fatal("a request is not answered")
@@ -91,9 +91,9 @@ func TestStrangersAtADoorYieldToThoseWhoCome(t *testing.T) {
 	})
 }
 
-func TestNobodyIsAStrangerAtAnOpenDoorOnceItIsKnownWhatHeSpeaks(t *testing.T) {
+func TestAnOpenListenerLimitsConnectionsUntilTheirProtocolIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dial := strangerScene(t, true)
+		dial := tokenScene(t, true)
 		all := make([]net.Conn, 20)
 		for i := range all {
 			if all[i] = dial(); !ask(t, all[i], "/") {
@@ -108,8 +108,8 @@ func TestNobodyIsAStrangerAtAnOpenDoorOnceItIsKnownWhatHeSpeaks(t *testing.T) {
 	})
 }
 
-// Whatever carries AMQP, who serves it finds the place among the strangers: the token comes over AMQP.
-func TestAStrangerIsOneWhateverCarriesItsAMQP(t *testing.T) {
+// Whatever carries AMQP, who serves it finds the place among the unauthenticated: the token comes over AMQP.
+func TestAConnectionIsUnauthenticatedOverAnyTransport(t *testing.T) {
 	certificate := made(t)
 	asIs := func(c net.Conn) net.Conn { return c }
 	overTLS := func(c net.Conn) net.Conn { return tls.Client(c, trust(t, certificate)) }
@@ -123,10 +123,10 @@ func TestAStrangerIsOneWhateverCarriesItsAMQP(t *testing.T) {
 		"AMQP": {asIs, hello}, "AMQP over TLS": {overTLS, hello}, "WebSocket": {asIs, upgrade}, "WebSocket over TLS": {overTLS, upgrade},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stranger := make(chan bool, 1)
+			limited := make(chan bool, 1)
 			s := New(Config{
 				AMQP: func(nc net.Conn) error {
-					stranger <- accept.GuestOf(nc).Stranger()
+					limited <- accept.QuotaOf(nc).Limited()
 					return nc.Close()
 				},
 				HTTP: http.NotFoundHandler(), TLS: certificate.TLS,
@@ -138,8 +138,8 @@ func TestAStrangerIsOneWhateverCarriesItsAMQP(t *testing.T) {
 			if _, err := io.WriteString(c, x.says); err != nil {
 				t.Fatal(err)
 			}
-			if !<-stranger {
-				t.Error("its connection is no stranger")
+			if !<-limited {
+				t.Error("its connection has no limits")
 			}
 		})
 	}

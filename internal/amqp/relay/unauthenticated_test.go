@@ -16,12 +16,12 @@ import (
 )
 
 func TestWhatAStrangerMayCostIsBounded(t *testing.T) {
-	brokertest.ExerciseStrangers(t, func(t *testing.T) func(context.Context) (net.Conn, error) {
+	brokertest.ExerciseUnauthenticated(t, func(t *testing.T) func(context.Context) (net.Conn, error) {
 		return setup(t, own, secured("orders")).dial
 	})
 }
 
-// Strangers come every two milliseconds, send their open and stay. A client needs a second for its token, and gets in all
+// Unauthenticated connections come every two milliseconds, send their open and stay. A client needs a second for its token, and gets in all
 // the same; one that is in stays in.
 func TestAClientGetsInWhileStrangersFillTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -36,20 +36,20 @@ func TestAClientGetsInWhileStrangersFillTheRoom(t *testing.T) {
 		before, err := s.app(appValue).NewSender("orders", nil)
 		s.must(err)
 		send(before)
-		var strangers []*brokertest.Stranger
+		var unauthenticated []*brokertest.Unauthenticated
 		for range 3000 {
-			strangers = append(strangers, brokertest.NewStranger(t, s.dial))
+			unauthenticated = append(unauthenticated, brokertest.NewUnauthenticated(t, s.dial))
 		}
 		synctest.Wait()
 		living := 0
-		for _, c := range strangers {
+		for _, c := range unauthenticated {
 			if !c.Ended() {
 				living++
 			}
 		}
 		// Each is reckoned at what it costs, and at its connection to the namespace.
 		if most := 682; living == 0 || living > most {
-			t.Errorf("%d of %d strangers have a place, want some, and at most %d", living, len(strangers), most)
+			t.Errorf("%d of %d unauthenticated connections have a place, want some, and at most %d", living, len(unauthenticated), most)
 		}
 		s.front.Delay(pipenet.Both, 50*time.Millisecond)
 		ctx, stop := context.WithCancel(t.Context())
@@ -71,7 +71,7 @@ func TestAClientGetsInWhileStrangersFillTheRoom(t *testing.T) {
 		s.must(err)
 		send(after)
 		if took := time.Since(start); took < 500*time.Millisecond {
-			t.Errorf("it took %v, want a while in which strangers come", took)
+			t.Errorf("it took %v, want a while in which unauthenticated connections come", took)
 		}
 		send(before)
 		stop()

@@ -17,7 +17,7 @@ import (
 )
 
 func TestWhatAStrangerMayCostIsBounded(t *testing.T) {
-	brokertest.ExerciseStrangers(t, func(t *testing.T) func(context.Context) (net.Conn, error) {
+	brokertest.ExerciseUnauthenticated(t, func(t *testing.T) func(context.Context) (net.Conn, error) {
 		return brokertest.New(t, withKeys(), func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "orders"}} }).Dial
 	})
 }
@@ -33,13 +33,13 @@ func TestAClientGetsInWhileStrangersFillTheRoom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var strangers []*brokertest.Stranger
+		var unauthenticated []*brokertest.Unauthenticated
 		for range 5000 {
-			strangers = append(strangers, brokertest.NewStranger(t, ns.Dial))
+			unauthenticated = append(unauthenticated, brokertest.NewUnauthenticated(t, ns.Dial))
 		}
 		living := func() (n int) {
 			synctest.Wait()
-			for _, s := range strangers {
+			for _, s := range unauthenticated {
 				if !s.Ended() {
 					n++
 				}
@@ -47,7 +47,7 @@ func TestAClientGetsInWhileStrangersFillTheRoom(t *testing.T) {
 			return n
 		}
 		if n, most := living(), 2048; n == 0 || n > most {
-			t.Errorf("%d of 5,000 strangers have a place, want some, and at most %d", n, most)
+			t.Errorf("%d of 5,000 unauthenticated connections have a place, want some, and at most %d", n, most)
 		}
 		ns.Net.Delay(pipenet.Both, 50*time.Millisecond)
 		stop, stopped := make(chan struct{}), make(chan struct{})
@@ -71,10 +71,10 @@ func TestAClientGetsInWhileStrangersFillTheRoom(t *testing.T) {
 		c := dial(t, ns)
 		c.sas(keyName, keyText, "orders", time.Hour)
 		if err := c.send("orders"); err != nil {
-			t.Errorf("a client that comes while strangers do = %v, want it to be served", err)
+			t.Errorf("a client that comes while unauthenticated connections do = %v, want it to be served", err)
 		}
 		if took := time.Since(start); took < 500*time.Millisecond {
-			t.Errorf("it took %v, want a while in which strangers come", took)
+			t.Errorf("it took %v, want a while in which unauthenticated connections come", took)
 		}
 		if err := sender.Send(t.Context(), amqp.NewMessage([]byte("x")), nil); err != nil {
 			t.Errorf("a client that was in = %v, want it to stay", err)

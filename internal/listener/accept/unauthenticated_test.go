@@ -26,28 +26,28 @@ func (c fromConn) RemoteAddr() net.Addr {
 	return addr
 }
 
-// A crowd is guests by name, and the names of those that were cut.
+// A crowd is quotas by name, and the names of those that were cut.
 type crowd struct {
 	*testing.T
-	room   *Strangers
-	guests map[string]*Guest
+	set    *Unauthenticated
+	quotas map[string]*Quota
 }
 
 func newCrowd(t *testing.T, l Limits) *crowd {
-	return &crowd{t, NewStrangers(l), map[string]*Guest{}}
+	return &crowd{t, NewUnauthenticated(l), map[string]*Quota{}}
 }
 
 func (c *crowd) enter(name, from string) {
 	near, far := net.Pipe()
 	c.Cleanup(func() { near.Close(); far.Close() })
-	c.guests[name] = c.room.Enter(fromConn{far, from})
+	c.quotas[name] = c.set.Enter(fromConn{far, from})
 }
 
 func (c *crowd) wantCut(names ...string) {
 	c.Helper()
 	var cut []string
-	for name, g := range c.guests {
-		if errors.Is(g.Why(), ErrCrowded) {
+	for name, g := range c.quotas {
+		if errors.Is(g.Why(), ErrEvicted) {
 			cut = append(cut, name)
 		}
 	}
@@ -56,7 +56,7 @@ func (c *crowd) wantCut(names ...string) {
 	}
 }
 
-func TestTheOldestStrangerYieldsWhereAllComeFromOnePlace(t *testing.T) {
+func TestTheOldestConnectionIsEvictedIfAllComeFromOneAddress(t *testing.T) {
 	c := newCrowd(t, Limits{Bytes: 10 * ConnCost, Total: 10 * ConnCost})
 	for i := range 10 {
 		c.enter(fmt.Sprint(i), "192.0.2.1")
@@ -64,26 +64,26 @@ func TestTheOldestStrangerYieldsWhereAllComeFromOnePlace(t *testing.T) {
 	c.wantCut()
 	c.enter("one more", "192.0.2.1")
 	c.wantCut("0")
-	c.guests["1"].Admit()
+	c.quotas["1"].Admit()
 	c.enter("and in the place of one that is known", "192.0.2.1")
 	c.wantCut("0")
-	if err := c.guests["one more"].Spend(ConnCost); err != nil {
+	if err := c.quotas["one more"].Spend(ConnCost); err != nil {
 		t.Errorf("Spend = %v, want nil", err)
 	}
 	c.wantCut("0", "2")
-	for _, g := range c.guests {
+	for _, g := range c.quotas {
 		g.Leave()
 	}
-	if got := c.room.Spent(); got != 0 {
-		t.Errorf("%d bytes are reckoned for an empty room, want 0", got)
+	if got := c.set.Spent(); got != 0 {
+		t.Errorf("%d bytes are charged to an empty set, want 0", got)
 	}
-	if n := len(c.room.origins); n != 0 {
-		t.Errorf("%d origins are remembered of an empty room, want none", n)
+	if n := len(c.set.origins); n != 0 {
+		t.Errorf("%d origins are in an empty set, want none", n)
 	}
 }
 
-// Whoever fills the room from one place pushes out his own connections, whatever comes from elsewhere and is older.
-func TestStrangersYieldThatComeFromWhereMostIsSpent(t *testing.T) {
+// Connections that fill the set from one address evict each other, not older ones from elsewhere.
+func TestTheAddressThatSpendsMostLosesConnections(t *testing.T) {
 	for name, from := range map[string]func(i int) string{
 		"one address":     func(int) string { return "192.0.2.1" },
 		"one /64 of IPv6": func(i int) string { return fmt.Sprintf("2001:db8::%x", i+1) },
@@ -104,15 +104,15 @@ func TestStrangersYieldThatComeFromWhereMostIsSpent(t *testing.T) {
 	}
 }
 
-func TestAStrangerMayHaveLittleAndAKnownConnectionAll(t *testing.T) {
+func TestOnlyUnauthenticatedConnectionsHaveLimits(t *testing.T) {
 	c := newCrowd(t, Limits{Bytes: 100 << 10, Sessions: 2, Links: 3})
 	c.enter("g", "192.0.2.1")
-	g := c.guests["g"]
+	g := c.quotas["g"]
 	for what, err := range map[string]error{
 		"a third session": g.Session(3), "a fourth link": g.Link(4), "too many bytes": g.Spend(100<<10 - ConnCost + 1),
 	} {
-		if !errors.Is(err, ErrSpent) {
-			t.Errorf("%s = %v, want ErrSpent", what, err)
+		if !errors.Is(err, ErrQuota) {
+			t.Errorf("%s = %v, want ErrQuota", what, err)
 		}
 	}
 	for what, err := range map[string]error{
@@ -134,31 +134,31 @@ func TestWhatIsReckonedIsWhatIsGivenBack(t *testing.T) {
 	c := newCrowd(t, Limits{})
 	c.enter("a", "192.0.2.1")
 	c.enter("b", "192.0.2.1")
-	if err := errors.Join(c.guests["a"].Spend(1000), c.guests["a"].Session(1), c.guests["a"].Link(1)); err != nil {
+	if err := errors.Join(c.quotas["a"].Spend(1000), c.quotas["a"].Session(1), c.quotas["a"].Link(1)); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.room.Spent(), int64(2*ConnCost+1000+SessionCost+LinkCost); got != want {
+	if got, want := c.set.Spent(), int64(2*ConnCost+1000+SessionCost+LinkCost); got != want {
 		t.Errorf("%d bytes are reckoned, want %d", got, want)
 	}
-	c.guests["a"].Leave()
-	c.guests["a"].Leave()
-	if got := c.room.Spent(); got != ConnCost {
+	c.quotas["a"].Leave()
+	c.quotas["a"].Leave()
+	if got := c.set.Spent(); got != ConnCost {
 		t.Errorf("%d bytes are reckoned when one has left, want %d", got, ConnCost)
 	}
 }
 
-func TestAStrangerYieldsToANewcomerWhereATableIsFull(t *testing.T) {
+func TestAFullTableEvictsAnUnauthenticatedConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		room := NewStrangers(Limits{})
-		table := New[*Guest]("test", 2, nil)
-		table.Guard(room)
-		ended := make(chan *Guest, 3)
-		enter := func() (*Guest, error) {
+		set := NewUnauthenticated(Limits{})
+		table := New[*Quota]("test", 2, nil)
+		table.Guard(set)
+		ended := make(chan *Quota, 3)
+		enter := func() (*Quota, error) {
 			near, far := net.Pipe()
 			t.Cleanup(func() { near.Close(); far.Close() })
-			var entered *Guest
-			g, err := table.Enter(far, func(uint64) *Guest {
-				entered = room.Enter(far)
+			var entered *Quota
+			g, err := table.Enter(far, func(uint64) *Quota {
+				entered = set.Enter(far)
 				return entered
 			})
 			if err == nil {
@@ -171,13 +171,13 @@ func TestAStrangerYieldsToANewcomerWhereATableIsFull(t *testing.T) {
 		}
 		known, err1 := enter()
 		known.Admit()
-		stranger, err2 := enter()
+		oldest, err2 := enter()
 		last, err3 := enter()
 		if err := errors.Join(err1, err2, err3); err != nil {
-			t.Fatalf("Enter = %v, want a stranger to yield", err)
+			t.Fatalf("Enter = %v, want an eviction", err)
 		}
-		if g := <-ended; g != stranger {
-			t.Error("another connection than the stranger was cut")
+		if g := <-ended; g != oldest {
+			t.Error("the wrong connection was evicted")
 		}
 		last.Admit()
 		if _, err := enter(); !errors.Is(err, ErrTooMany) {
@@ -186,23 +186,23 @@ func TestAStrangerYieldsToANewcomerWhereATableIsFull(t *testing.T) {
 	})
 }
 
-func TestAStrangerYieldsWhereThereAreNoDescriptors(t *testing.T) {
+func TestALackOfDescriptorsEvictsAnUnauthenticatedConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		room := NewStrangers(Limits{})
+		set := NewUnauthenticated(Limits{})
 		near, far := net.Pipe()
 		defer near.Close()
-		g := room.Enter(far)
+		g := set.Enter(far)
 		table := New[net.Conn]("test", 4, nil)
-		table.Guard(room)
+		table.Guard(set)
 		ln := newFlaky(&net.OpError{Op: "accept", Err: syscall.EMFILE})
 		served := make(chan error, 1)
 		go func() { served <- table.Serve(ln, nil) }()
 		synctest.Wait()
-		if !errors.Is(g.Why(), ErrCrowded) {
-			t.Errorf("Why = %v, want ErrCrowded", g.Why())
+		if !errors.Is(g.Why(), ErrEvicted) {
+			t.Errorf("Why = %v, want ErrEvicted", g.Why())
 		}
 		if _, err := near.Read(make([]byte, 1)); err == nil {
-			t.Error("the connection of the stranger is open")
+			t.Error("the unauthenticated connection is open")
 		}
 		table.Close()
 		<-served

@@ -14,23 +14,23 @@ import (
 	wire "overdue/internal/amqp"
 )
 
-// A Stranger is a client of AMQP that proves nothing: SASL ANONYMOUS, and no token unless a test sends one. What it is
-// told is read at once and forgotten, but for how it ends.
-type Stranger struct {
+// An Unauthenticated is an AMQP client with SASL ANONYMOUS and no token unless a test sends one. It reads
+// and drops all frames, and keeps the error of the close.
+type Unauthenticated struct {
 	nc    net.Conn
 	ended chan struct{}
-	close *wire.Close // what the connection was closed with; of nobody until ended
+	close *wire.Close // valid once ended is closed
 	taken int         // bytes
 }
 
-// NewStranger opens a connection and sends headers, SASL and open.
-func NewStranger(t testing.TB, dial func(context.Context) (net.Conn, error)) *Stranger {
+// NewUnauthenticated opens a connection and sends headers, SASL and open.
+func NewUnauthenticated(t testing.TB, dial func(context.Context) (net.Conn, error)) *Unauthenticated {
 	t.Helper()
 	nc, err := dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Stranger{nc: nc, ended: make(chan struct{})}
+	s := &Unauthenticated{nc: nc, ended: make(chan struct{})}
 	go s.read()
 	t.Cleanup(func() {
 		nc.Close()
@@ -39,11 +39,11 @@ func NewStranger(t testing.TB, dial func(context.Context) (net.Conn, error)) *St
 	s.write(wire.ProtoSASL[:])
 	s.write(wire.AppendSASLFrame(nil, &wire.SASLInit{Mechanism: "ANONYMOUS"}))
 	s.write(wire.ProtoAMQP[:])
-	s.Send(0, &wire.Open{ContainerID: "stranger", Hostname: "overdue.test", ChannelMax: 65535})
+	s.Send(0, &wire.Open{ContainerID: "unauthenticated", Hostname: "overdue.test", ChannelMax: 65535})
 	return s
 }
 
-func (s *Stranger) read() {
+func (s *Unauthenticated) read() {
 	defer close(s.ended)
 	in := wire.NewFrameReader(s.nc, 1<<20)
 	for range 2 { // a SASL layer, and AMQP
@@ -70,15 +70,15 @@ func (s *Stranger) read() {
 	}
 }
 
-func (s *Stranger) write(b []byte) bool {
+func (s *Unauthenticated) write(b []byte) bool {
 	n, err := s.nc.Write(b)
 	s.taken += n
 	return err == nil
 }
 
-// Send sends one frame, and reports whether the connection lives when all of it has been handled. It is called in a
-// bubble of synctest.
-func (s *Stranger) Send(ch uint16, p wire.Performative) bool {
+// Send sends one frame, waits until it is handled, and reports whether the connection is open. Call it in
+// a bubble of synctest.
+func (s *Unauthenticated) Send(ch uint16, p wire.Performative) bool {
 	if !s.write(wire.AppendFrame(nil, ch, p, nil)) {
 		return false
 	}
@@ -87,7 +87,7 @@ func (s *Stranger) Send(ch uint16, p wire.Performative) bool {
 }
 
 // Ended reports whether the connection has ended.
-func (s *Stranger) Ended() bool {
+func (s *Unauthenticated) Ended() bool {
 	select {
 	case <-s.ended:
 		return true
@@ -96,8 +96,8 @@ func (s *Stranger) Ended() bool {
 	}
 }
 
-// Condition is what the connection was closed with, "" without an error. It waits for the end.
-func (s *Stranger) Condition() wire.Symbol {
+// Condition waits for the end and returns the error condition of the close, or "".
+func (s *Unauthenticated) Condition() wire.Symbol {
 	<-s.ended
 	if s.close == nil || s.close.Error == nil {
 		return ""
@@ -105,23 +105,23 @@ func (s *Stranger) Condition() wire.Symbol {
 	return s.close.Error.Condition
 }
 
-func (s *Stranger) begin(ch uint16) bool {
+func (s *Unauthenticated) begin(ch uint16) bool {
 	return s.Send(ch, &wire.Begin{IncomingWindow: 1000, OutgoingWindow: 1000, HandleMax: 1 << 20})
 }
 
-func (s *Stranger) attach(handle uint32, name string) bool {
+func (s *Unauthenticated) attach(handle uint32, name string) bool {
 	return s.Send(0, &wire.Attach{
 		Name: name, Handle: handle, Role: wire.RoleSender, Source: &wire.Source{}, Target: &wire.Target{Address: "orders", HasAddress: true},
 	})
 }
 
-// ExerciseStrangers holds an endpoint that asks for tokens to what a connection may cost before its first good one. dial
-// opens a connection to a new endpoint.
-func ExerciseStrangers(t *testing.T, dial func(*testing.T) func(context.Context) (net.Conn, error)) {
+// ExerciseUnauthenticated checks the limits of a connection without a valid token at an endpoint that
+// requires tokens. dial connects to a new endpoint.
+func ExerciseUnauthenticated(t *testing.T, dial func(*testing.T) func(context.Context) (net.Conn, error)) {
 	const many = 20_000
-	each := func(name string, f func(t *testing.T, s *Stranger)) {
+	each := func(name string, f func(t *testing.T, s *Unauthenticated)) {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { f(t, NewStranger(t, dial(t))) })
+			synctest.Test(t, func(t *testing.T) { f(t, NewUnauthenticated(t, dial(t))) })
 		})
 	}
 	until := func(f func(i int) bool) (n int) {
@@ -130,20 +130,20 @@ func ExerciseStrangers(t *testing.T, dial func(*testing.T) func(context.Context)
 		}
 		return n
 	}
-	ends := func(t *testing.T, s *Stranger, want wire.Symbol) {
+	ends := func(t *testing.T, s *Unauthenticated, want wire.Symbol) {
 		t.Helper()
 		if got := s.Condition(); got != want {
 			t.Errorf("the connection ends with %q, want %q", got, want)
 		}
 	}
-	each("sessions", func(t *testing.T, s *Stranger) {
+	each("sessions", func(t *testing.T, s *Unauthenticated) {
 		const most = 16
 		if n := until(func(i int) bool { return s.begin(uint16(i)) }); n != most {
 			t.Fatalf("%d sessions, want %d", n, most)
 		}
 		ends(t, s, wire.ErrCondResourceLimitExceeded)
 	})
-	each("refused links that it does not detach", func(t *testing.T, s *Stranger) {
+	each("refused links that it does not detach", func(t *testing.T, s *Unauthenticated) {
 		const most = 16
 		s.begin(0)
 		name := strings.Repeat("n", 1000)
@@ -152,7 +152,7 @@ func ExerciseStrangers(t *testing.T, dial func(*testing.T) func(context.Context)
 		}
 		ends(t, s, wire.ErrCondResourceLimitExceeded)
 	})
-	each("bytes", func(t *testing.T, s *Stranger) {
+	each("bytes", func(t *testing.T, s *Unauthenticated) {
 		const most = 256 << 10
 		s.begin(0)
 		until(func(int) bool {
@@ -163,19 +163,19 @@ func ExerciseStrangers(t *testing.T, dial func(*testing.T) func(context.Context)
 		}
 		ends(t, s, wire.ErrCondResourceLimitExceeded)
 	})
-	each("names", func(t *testing.T, s *Stranger) {
+	each("names", func(t *testing.T, s *Unauthenticated) {
 		s.begin(0)
 		if s.attach(0, strings.Repeat("n", 60_000)) {
 			t.Fatal("a link with a name of 60,000 bytes is answered")
 		}
 		ends(t, s, wire.ErrCondDecodeError)
 	})
-	each("time", func(t *testing.T, s *Stranger) {
+	each("time", func(t *testing.T, s *Unauthenticated) {
 		s.begin(0)
 		start := time.Now()
 		<-s.ended
 		if took := time.Since(start); took != 20*time.Second {
-			t.Errorf("it is parted with after %v, want 20 s", took)
+			t.Errorf("it is closed after %v, want 20 s", took)
 		}
 	})
 }
