@@ -5,6 +5,8 @@ SHELL := /bin/bash
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+VALE_VERSION := v3.7.1
+VALE := bin/vale-$(VALE_VERSION)
 FUZZTIME ?= 10s
 ROUNDS ?= 1
 VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo devel)
@@ -63,7 +65,7 @@ sdks: ## what the scenarios with other SDKs and other brokers need; as root, Deb
 conformance: ## the live tests of the Go SDK against the embedded broker, directly and through the relay
 	go run ./test/conformance
 
-lint: $(GOLANGCI)
+lint: $(GOLANGCI) prose ## gofmt, go vet and the other linters, and the words of prose
 	@unformatted="$$(gofmt -l .)"; \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; fi
 	$(GOLANGCI) run ./... # go vet is one of its linters
@@ -72,6 +74,24 @@ lint: $(GOLANGCI)
 $(GOLANGCI):
 	GOBIN="$(CURDIR)/bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv bin/golangci-lint $@
+
+# Vale reads the pages that people write: decisions are history, and generated pages come from code. Of the Go code it reads the
+# comments of the packages in PROSE_GO, which grows until it has them all.
+PROSE := README.md CONTRIBUTING.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md \
+	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
+	deploy/README.md deploy/helm/overdue/README.md
+PROSE_GO := internal/broker/emulator internal/broker/filter internal/inflight internal/lag internal/listener/tlsrecord \
+	internal/servicebus/atom internal/servicebus/iso8601 internal/testing/freeport internal/testing/testseed \
+	test/bench/pump test/bench/usage test/foreign test/mutate test/sdk
+
+prose: $(VALE) ## the words and sentences of pages and comments, by .vale/styles/Overdue
+	$(VALE) $(PROSE)
+	$(VALE) --glob='!*_test.go' $(foreach dir,$(PROSE_GO),$(wildcard $(dir)/*.go))
+	sed -n '/^## Unreleased/,/^## [^U]/p' CHANGELOG.md | $(VALE) --ext=.md
+
+$(VALE):
+	GOBIN="$(CURDIR)/bin" go install github.com/errata-ai/vale/v3/cmd/vale@$(VALE_VERSION)
+	mv bin/vale $@
 
 fuzz: ## every fuzz target for FUZZTIME, one after the other
 	@# go test minimizes an input that is new, for a minute if it may. One that is slow is in the midst of that when
