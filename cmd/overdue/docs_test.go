@@ -97,15 +97,17 @@ Settings come from four sources; the later ones win: defaults, the file that --c
 names, environment variables, flags. An empty variable counts as not set. An unknown key, an impossible value and a
 file that cannot be read are errors, which name the key and the line; the exit code is 2 then.
 
-` + "`overdue config check`" + ` says whether all of that is right, ` + "`overdue config print`" + ` what is in force and where each value came
-from, without secrets. Editors with a YAML language server know every key by the schema, [overdue.schema.json](overdue.schema.json), which
-` + "`overdue config schema`" + ` prints: name it in the first line of the file, ` + "`# yaml-language-server: $schema=overdue.schema.json`" + `.
+` + "`overdue config check`" + ` checks all of that. ` + "`overdue config print`" + ` shows the configuration in force and the source of each value,
+without secrets. ` + "`overdue config schema`" + ` prints [overdue.schema.json](overdue.schema.json) for editors with a YAML language server:
+name it in the first line of the file, ` + "`# yaml-language-server: $schema=overdue.schema.json`" + `.
 
-A running process reads the file, and the files with secrets that it names, again when one of them has changed, and on SIGHUP. What the tables
-say takes effect *at once* does so then; changes of the rest are named in the log and wait for a restart. A new file with a mistake in
-it is refused as a whole, with one sentence in the log and ` + "`overdue_config_last_reload_successful`" + ` at 0; what was in force stays.
-Connections keep what a key was good for until their token ends (by SASL PLAIN, until they do); whether the doors ask for keys at all
-does not change. A process without any file has nothing to read again, and SIGHUP ends it. Certificates are read again by themselves.
+A running process reads the file, and the files with secrets that it names, again when one of them changes, and on SIGHUP. Settings that
+take effect *at once* in the tables do so then. The log names changes of the others, which wait for a restart.
+
+A changed file with a mistake is refused as a whole, with one sentence in the log and ` + "`overdue_config_last_reload_successful`" + ` at 0. The
+previous configuration stays in force. A connection keeps the rights of its key until its token ends (with SASL PLAIN until the connection ends).
+Whether the endpoints ask for keys at all does not change. A process without any file has nothing to read again, and SIGHUP ends it.
+Certificates are read again by themselves.
 
 - **duration**: ` + "`30s`, `1h30m`, or `PT30S`" + ` as Service Bus writes it.
 - **size**: bytes, or with a unit: ` + "`256KiB`, `1MiB`" + `.
