@@ -4,7 +4,7 @@ package amqp
 
 import "fmt"
 
-// The constructors of the primitive types (part 1 section 1.6). The high nibble tells how wide the
+// The constructors of the primitive types (part 1 section 1.6). The high nibble says how wide the
 // value is and the low one which type it has.
 const (
 	codeDescribed  byte = 0x00

@@ -144,7 +144,7 @@ func IDText(id any) string {
 }
 
 // text is a field of text as CheckProperties takes it: a string or a symbol, of UTF-8. What was let in once has to be
-// readable for whoever lists or copies the messages beside it.
+// readable for those that list or copy other messages.
 func (f *fields) text() string {
 	if s := f.textPointer(); s != nil {
 		return *s

@@ -143,7 +143,7 @@ type Transfer struct {
 	Batchable        bool
 }
 
-// Disposition tells the state of deliveries First to Last, inclusive (part 2 section 7.6).
+// Disposition has the state of deliveries First to Last, inclusive (part 2 section 7.6).
 type Disposition struct {
 	Role        Role // of the peer that sends the disposition
 	First, Last uint32

@@ -7,7 +7,7 @@ import "bytes"
 // Source is the node that messages of a link come from (part 3 section 5.3).
 type Source struct {
 	Address    string
-	HasAddress bool // tells "" from an absent address
+	HasAddress bool // distinguishes "" from an absent address
 	// OtherAddress is set instead of Address when the address is not a string.
 	OtherAddress          Raw
 	Durable               uint32
@@ -25,7 +25,7 @@ type Source struct {
 // Target is the node that messages of a link go to (part 3 section 5.4).
 type Target struct {
 	Address    string
-	HasAddress bool // tells "" from an absent address
+	HasAddress bool // distinguishes "" from an absent address
 	// OtherAddress is set instead of Address when the address is not a string.
 	OtherAddress          Raw
 	Durable               uint32

@@ -28,7 +28,7 @@ const (
 	annLockToken = "x-opt-lock-token" // uuid; a delivery annotation
 )
 
-// The application properties that tell why a message was dead-lettered. Strings:
+// The application properties with the reason of dead-lettering. Strings:
 // the Go client panics at anything else.
 const (
 	propDeadLetterReason      = "DeadLetterReason"

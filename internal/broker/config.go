@@ -52,7 +52,7 @@ type Config struct {
 	// nothing else. Only with Keys.
 	AcceptJWT bool
 	// AutoCreate makes a queue like AutoCreateConfig exist from the
-	// moment a client opens a link to it or schedules a message on it.
+	// time a client opens a link to it or schedules a message on it.
 	AutoCreate bool
 	// AutoCreateConfig is what such a queue is like; its Name is not used. The
 	// zero value is a queue with the defaults, which drops what expires.
@@ -72,10 +72,10 @@ type Config struct {
 	// ConnectionIdleTimeout closes a connection without links. The service allows
 	// ten and five minutes. 0 means for ever.
 	LinkIdleTimeout, ConnectionIdleTimeout time.Duration
-	// ErrorLog is told why connections ended, unless they ended cleanly. It may
+	// ErrorLog gets the reason of each connection that did not end cleanly. It may
 	// be called from several goroutines at once. nil drops the errors.
 	ErrorLog func(error)
-	// Trace, if set, is told every AMQP performative, see amqpserver.Config.
+	// Trace, if set, gets every AMQP performative, see amqpserver.Config.
 	Trace func(dir, line string)
 }
 

@@ -286,7 +286,7 @@ func (ls *links) close(reason *amqp.Error) {
 	ls.detach(reason)
 }
 
-// detach ends all links. Their sources and sinks are told, and remove them.
+// detach ends all links. Their sources and sinks remove them.
 func (ls *links) detach(reason *amqp.Error) {
 	ls.mu.Lock()
 	all := make([]detacher, 0, len(ls.all))

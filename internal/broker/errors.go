@@ -136,7 +136,7 @@ func errDeleted(path string) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondNotFound, "The messaging entity '%.260s' has been deleted.", path)
 }
 
-// errByRequest is what a link is told that a test parts with.
+// errByRequest is the error of a link that a test detaches.
 func errByRequest() *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondLinkDetachForced, "The link is force detached, by request.")
 }

@@ -325,7 +325,7 @@ func (e errPropertyTooLarge) Error() string {
 	return fmt.Sprintf("The property '%.128s' has %d bytes, %d is the most.", e.name, e.size, maxPropertySize)
 }
 
-// refusal is what a sender is told of err, found in its message. Not-allowed is
+// refusal is the error that a sender gets for err, found in its message. Not-allowed is
 // final in every SDK: sending the same bytes again would not help.
 func refusal(err error) *amqp.Error {
 	if tooLong := (errTooLong{}); errors.As(err, &tooLong) {

@@ -7,7 +7,7 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// What doors that are not AMQP do with an address. They are refused what a link
+// The operations of HTTP endpoints on an address. They are refused what a link
 // would be.
 
 // Target returns the entity that messages for path are sent to. It makes a queue

@@ -28,7 +28,7 @@ type responder struct {
 	ns       *Namespace // of conn when the link was attached
 	link     *server.SourceLink
 	node     address
-	detached func() // told of the end, may be nil
+	detached func() // called at the end, may be nil
 
 	wake chan struct{} // something in pending, credit, or the end
 

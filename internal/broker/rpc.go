@@ -27,7 +27,7 @@ type requests struct {
 	link     *server.SinkLink
 	node     address
 	answer   answerer
-	detached func() // told of the end, may be nil
+	detached func() // called at the end, may be nil
 }
 
 func newRequests(c *conn, l *server.SinkLink, node address, answer answerer) *requests {

@@ -83,7 +83,7 @@ func run(errs []error, n int) int {
 	return i
 }
 
-// settlementOf translates an outcome. answer is what the client is told when it
+// settlementOf translates an outcome. answer is the client's error when it
 // worked; nil says that st is no outcome.
 func settlementOf(st amqp.DeliveryState) (how queue.Settlement, answer amqp.DeliveryState, refusal *amqp.Error) {
 	switch st := st.(type) {

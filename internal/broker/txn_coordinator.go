@@ -58,7 +58,7 @@ func (c *coordinator) perform(d *server.Delivery) (amqp.DeliveryState, *amqp.Err
 		case declare.GlobalID != nil:
 			return nil, amqp.Errorf(amqp.ErrCondNotImplemented, "Distributed transactions are not supported.")
 		case d.Settled:
-			return nil, nil // its id could not be told
+			return nil, nil // its id could not be sent
 		}
 		id, refusal := c.txns.declare(c.link)
 		if refusal != nil {

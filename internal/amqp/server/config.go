@@ -21,7 +21,7 @@ type Config struct {
 	SASLWelcome  string // additional-data of the SASL outcome; default none
 	ContainerID  string // of our open; default "overdue"
 
-	MaxFrameSize   uint32 // bytes, of frames that we accept; at least 512; default 65536. A peer that takes less is told less
+	MaxFrameSize   uint32 // bytes, of frames that we accept; at least 512; default 65536. it never exceeds the peer's own limit
 	MaxMessageSize uint64 // bytes, of links whose Reply says nothing; default 1 MiB
 	MaxBuffered    uint64 // bytes per connection, of deliveries whose last frame has not come; default 64 MiB
 	ChannelMax     uint16 // highest channel of a connection; default 4999
@@ -30,8 +30,8 @@ type Config struct {
 	MaxUnsettled   int    // deliveries per session and direction; default 100000
 	IncomingWindow uint32 // transfer frames per session; default 5000
 
-	// Tokens says that a connection is one of the unauthenticated, whose cost is bounded (see accept.Unauthenticated), until the handler
-	// calls Conn.Admit. One that comes as a stranger from where it was accepted (accept.QuotaOf) is one until then anyway.
+	// Tokens limits the cost of a connection (see accept.Unauthenticated) until the handler calls
+	// Conn.Admit. A connection that arrives with a quota (accept.QuotaOf) is limited in any case.
 	Tokens bool
 
 	LinkIdleTimeout time.Duration // a link over which nothing passes for so long is detached; default never
@@ -42,11 +42,11 @@ type Config struct {
 	WriteTimeout     time.Duration // in which a peer must take 64 KiB; default 30 s
 	CloseTimeout     time.Duration // in which a peer must answer our close; default 5 s
 
-	// ErrorLog is told why a connection accepted by Serve ended, unless it ended cleanly. It may be called from
+	// ErrorLog gets the reason if a connection accepted by Serve did not end cleanly. It may be called from
 	// several goroutines at once.
 	ErrorLog func(error)
 
-	// Trace, if set, is told every performative: dir is "in" or "out", line has the channel and the fields, never a
+	// Trace, if set, gets every performative: dir is "in" or "out", line has the channel and the fields, never a
 	// payload. It is called with locks held and must not call back; it is for debugging and costs a line per frame.
 	Trace func(dir, line string)
 }
@@ -82,21 +82,21 @@ func setDefault[T cmp.Ordered](field *T, value T) {
 
 // What is not worth a setting.
 const (
-	outSoftLimit      = 256 << 10 // bytes of unwritten output at which SendOut waits
-	outHardLimit      = 4 << 20   // bytes at which the read loop waits
-	outStrangerLimit  = 16 << 10  // the same, of a connection that has shown no good token
-	outEager          = 32 << 10  // bytes worth a write before the read loop has come to rest
-	outKeep           = 512 << 10 // bytes of capacity that an idle connection keeps
-	maxSASLFrame      = 4096      // bytes; the spec says 512, initial responses with tokens are longer
-	minIdleTimeout    = 100       // milliseconds; less would have us do little but keep-alives
-	defaultCredit     = 1000      // deliveries outstanding or unsettled on a sink link
-	maxPosted         = 1024      // messages posted and waiting, per link
-	maxSenderRange    = 64        // deliveries per disposition to a receiver; see appendAcks
-	maxLinkCredit     = 1 << 30   // deliveries; more means without bound
-	assemblyKeep      = 1 << 20   // bytes of capacity that a connection keeps between multi-frame deliveries
-	halvesPerWindow   = 2         // a session window is replenished when less than its half is left
-	creditSteps       = 8         // credit is topped up in steps of at least an eighth of what the link may have
-	noHandle          = ^uint32(0)
-	maxDeliveryTag    = 32 // bytes, part 2 section 8.7
-	idleTimeoutFactor = 2  // part 2 section 4.5: what is advertised should be half of what is enforced
+	outSoftLimit            = 256 << 10 // bytes of unwritten output at which SendOut waits
+	outHardLimit            = 4 << 20   // bytes at which the read loop waits
+	outUnauthenticatedLimit = 16 << 10  // the same, of an unauthenticated connection
+	outEager                = 32 << 10  // bytes worth a write before the read loop has come to rest
+	outKeep                 = 512 << 10 // bytes of capacity that an idle connection keeps
+	maxSASLFrame            = 4096      // bytes; the spec says 512, initial responses with tokens are longer
+	minIdleTimeout          = 100       // milliseconds; less would have us do little but keep-alives
+	defaultCredit           = 1000      // deliveries outstanding or unsettled on a sink link
+	maxPosted               = 1024      // messages posted and waiting, per link
+	maxSenderRange          = 64        // deliveries per disposition to a receiver; see appendAcks
+	maxLinkCredit           = 1 << 30   // deliveries; more means without bound
+	assemblyKeep            = 1 << 20   // bytes of capacity that a connection keeps between multi-frame deliveries
+	halvesPerWindow         = 2         // a session window is replenished when less than its half is left
+	creditSteps             = 8         // credit is topped up in steps of at least an eighth of what the link may have
+	noHandle                = ^uint32(0)
+	maxDeliveryTag          = 32 // bytes, part 2 section 8.7
+	idleTimeoutFactor       = 2  // part 2 section 4.5: what is advertised should be half of what is enforced
 )

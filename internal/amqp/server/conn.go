@@ -47,7 +47,7 @@ type Conn struct {
 	nc  net.Conn
 	id  uint64
 
-	quota *accept.Quota // its place among the unauthenticated; nil: it has nothing to prove
+	quota *accept.Quota // nil: no limits
 
 	// Owned by the read loop; open and mechanism are constant once Handler.Connect is called.
 	in         *amqp.FrameReader
@@ -297,7 +297,7 @@ func (c *Conn) readError(err error) error {
 	return err
 }
 
-// finish sends close when err is the peer's fault and it can still be told. It reports whether input has to be read
+// finish sends close if err is the peer's fault and the connection still takes it. It reports whether input has to be read
 // and thrown away until the peer has seen that: closing a socket with unread input would take our close with it.
 func (c *Conn) finish(err error) (linger bool) {
 	c.mu.Lock()
@@ -339,7 +339,7 @@ func (c *Conn) closeSent() bool {
 	return c.closeErr != nil
 }
 
-// abandon tells the handler that everything is over.
+// abandon ends the handler.
 func (c *Conn) abandon(err error) {
 	why := amqp.AsError(err)
 	if why == nil {

@@ -25,8 +25,8 @@ func roleIndex(r amqp.Role) int {
 	return 0
 }
 
-// Settle tells the peer the outcome of d and settles it. It may be called from any goroutine; whatever is settled
-// before the next write goes out together. A peer that settles second (rcv-settle-mode) is told the outcome first, and
+// Settle sends the outcome of d to the peer and settles it. It may be called from any goroutine; whatever is settled
+// before the next write goes out together. A peer that settles second (rcv-settle-mode) gets the outcome first, and
 // d is settled when it has answered. Settle has no effect on a delivery that is settled or whose link is gone.
 func (l *SinkLink) Settle(d *Delivery, st amqp.DeliveryState) {
 	s := l.s
@@ -174,13 +174,13 @@ func (s *Session) onDisposition(d *amqp.Disposition) {
 		stated[0].link.touchLocked() // the others, if any, are the same client's
 	}
 	c.mu.Unlock()
-	tellStated(stated, d.State, d.Settled)
+	callStated(stated, d.State, d.Settled)
 	clear(stated)
 	c.stated = stated[:0]
 }
 
-// tellStated tells each link's source about its deliveries.
-func tellStated(ds []*Outgone, st amqp.DeliveryState, settled bool) {
+// callStated calls each link's source with its deliveries.
+func callStated(ds []*Outgone, st amqp.DeliveryState, settled bool) {
 	if len(ds) == 0 {
 		return
 	}

@@ -13,7 +13,7 @@
 // The read loop never writes, so a peer that writes from its own read loop over a transport without buffers cannot
 // deadlock with it. Everything is encoded into the output buffer; what is queued during one write goes out with the
 // next. Dispositions and credit are not encoded when they fall due but when the frames at hand have been read, or by
-// the writer while the read loop waits: one frame then tells of many deliveries.
+// the writer while the read loop waits: one frame then covers many deliveries.
 //
 // Nothing grows without bound. SendOut waits when the peer does not read; beyond a higher mark the read loop waits too,
 // so that questions stop when answers are not taken; a write that makes no progress ends the connection. Frames,

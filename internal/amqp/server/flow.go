@@ -100,14 +100,14 @@ func (l *SourceLink) onFlowLocked(f *amqp.Flow) {
 			l.putFlowLocked(false)
 		}
 		if l.state == linkAttached {
-			l.tellFlowLocked()
+			l.callFlowLocked()
 			l.s.pumpLinkLocked(l)
 		}
 	}
 }
 
-// tellFlowLocked tells the source about the credit, without the lock.
-func (l *SourceLink) tellFlowLocked() {
+// callFlowLocked calls the source with the credit, without the lock.
+func (l *SourceLink) callFlowLocked() {
 	allowance := l.total + int64(l.credit)
 	f := Flow{Credit: l.credit, Added: allowance - l.allowance, Drain: l.drain}
 	l.allowance = allowance
@@ -129,7 +129,7 @@ func (l *SourceLink) putFlowLocked(drain bool) {
 	l.s.putFlowLocked(f)
 }
 
-// Drained answers a drain: the credit that is left is given up and the peer is told so. The answer follows every
+// Drained answers a drain: the remaining credit is dropped, and the peer learns that. The answer follows every
 // delivery that SendOut has sent or Post has taken before. It does nothing when the peer does not drain, or no longer
 // does, or has been answered. It may be called from any goroutine.
 func (l *SourceLink) Drained() {

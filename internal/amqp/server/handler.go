@@ -13,7 +13,7 @@ import (
 var ErrLinkGone = errors.New("amqpserver: link is gone")
 
 // ErrNoCredit is returned by SourceLink.SendOut when the peer has not granted credit for another delivery: credit was
-// taken back, or drained, between the moment the source counted on it and now. Nothing was sent.
+// taken back, or drained, since the source counted on it. Nothing was sent.
 var ErrNoCredit = errors.New("amqpserver: link has no credit")
 
 // ErrWithheld is returned by SourceLink.SendOut when Outgoing.Commit said no. Nothing was sent, and no credit was used.
@@ -72,7 +72,7 @@ type Source interface {
 
 	// Disposition says that the peer states one outcome for ds, deliveries of this link in the order of their sending.
 	// settled=true: they are forgotten already. settled=false: the peer (rcv-settle-mode second) waits for
-	// SourceLink.Settle, now or later, from any goroutine. A terminal outcome is told once per delivery; repetitions
+	// SourceLink.Settle, now or later, from any goroutine. A terminal outcome is reported once per delivery; repetitions
 	// are dropped. st is nil when the peer settles without an outcome. The slice is only valid during the call, its elements stay valid.
 	Disposition(ds []*Outgone, st amqp.DeliveryState, settled bool)
 

@@ -108,7 +108,7 @@ func (c *Conn) negotiate() error {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state == connDead { // closed meanwhile; a handler that was made is told in abandon
+	if c.state == connDead { // closed meanwhile; abandon ends the handler
 		c.handler = handler
 		return ErrServerClosed
 	}
@@ -138,7 +138,7 @@ func (c *Conn) openAnyway(err error) {
 	}
 }
 
-// putOpenLocked tells the peer what we take. Like the service we take no larger frames than the peer does.
+// putOpenLocked sends our open. Like the service, we accept no larger frames than the peer does.
 func (c *Conn) putOpenLocked() {
 	most := c.cfg.MaxFrameSize
 	if c.open != nil {

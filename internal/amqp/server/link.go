@@ -109,7 +109,7 @@ func (l *link) detachingLocked() {
 	}
 }
 
-// overLocked takes the link out of service and returns the call that tells its handler, if it has one.
+// overLocked takes the link out of service and returns the call that ends its handler, if it has one.
 func (l *link) overLocked(why *amqp.Error) []func() {
 	if l.state == linkGone || l.state == linkDetaching {
 		return nil
@@ -235,7 +235,7 @@ type SourceLink struct {
 	deliveryCount uint32 // ours, as the peer reckons it
 	credit        uint32 // deliveries that may still be sent
 	total         int64  // deliveries sent or given up since the beginning
-	allowance     int64  // total plus credit when the source was last told
+	allowance     int64  // total plus credit at the last call of the source
 	hasFlow       bool   // the peer has stated its credit
 	drain         bool   // the peer drains and has not been answered
 	drained       bool   // the source has nothing more, the answer waits for what is under way
@@ -274,7 +274,7 @@ func (l *SourceLink) acceptLocked(h Source) bool {
 			l.s.c.mu.Lock()
 			defer l.s.c.mu.Unlock()
 			if l.state == linkAttached {
-				l.tellFlowLocked()
+				l.callFlowLocked()
 			}
 		})
 	}

@@ -165,7 +165,7 @@ func (c *Conn) writeTimeout() time.Duration {
 	return c.cfg.WriteTimeout
 }
 
-// trace tells Config.Trace about one frame.
+// trace passes one frame to Config.Trace.
 func (c *Conn) trace(dir string, ch uint16, p amqp.Performative, payload int) {
 	if c.cfg.Trace != nil {
 		c.cfg.Trace(dir, "["+strconv.FormatUint(c.id, 10)+"/"+strconv.Itoa(int(ch))+"] "+amqp.Trace(p, payload))

@@ -30,7 +30,7 @@ func (r *connReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limitExceeded is what a peer is told that wants more than it may have yet; nil for nil.
+// limitExceeded returns the error for a peer that exceeds its quota; nil for nil.
 func limitExceeded(err error) *amqp.Error {
 	if err == nil {
 		return nil
@@ -67,7 +67,7 @@ func (c *Conn) beforeRead() {
 // outLimit is how long the output may be before its cause has to wait.
 func (c *Conn) outLimit() int {
 	if c.quota.Limited() {
-		return outStrangerLimit
+		return outUnauthenticatedLimit
 	}
 	return outHardLimit
 }

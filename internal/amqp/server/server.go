@@ -19,7 +19,8 @@ var ErrTooManyConns = accept.ErrTooMany
 // FirstTokenTimeout is how long a handler should wait for a peer's first good token.
 const FirstTokenTimeout = accept.FirstTokenTimeout
 
-// Admit says that the peer has shown a good token, or needs none: it is no stranger any more, see Config.Tokens.
+// Admit lifts the limits of an unauthenticated peer: it has shown a valid token, or needs none. See
+// Config.Tokens.
 func (c *Conn) Admit() { c.quota.Admit() }
 
 // A Server serves AMQP 1.0 connections.

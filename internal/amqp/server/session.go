@@ -142,7 +142,7 @@ func (s *Session) onEnd(e *amqp.End) {
 	c.mu.Unlock()
 }
 
-// overLocked takes all links from the session and returns the calls that tell their handlers why.
+// overLocked takes all links from the session and returns the calls that end their handlers.
 func (s *Session) overLocked(why *amqp.Error) []func() {
 	if s.state != sessionOpen {
 		return nil

@@ -138,7 +138,7 @@ func (c *call) putEntity() error {
 	return c.putTopic(d)
 }
 
-// updates tells whether a PUT is to change what exists. Clients send `*`; there
+// updates reports whether a PUT changes an existing entity. Clients send `*`; there
 // are no entity tags that it could be compared with.
 func (c *call) updates() bool { return c.r.Header.Get("If-Match") != "" }
 

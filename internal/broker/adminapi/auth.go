@@ -31,8 +31,8 @@ func (r Right) String() string {
 // has sent for it. path is that of the entity, "" for the namespace; rules count
 // as their subscription.
 //
-// An error that wraps ErrClaimMissing is told to the client in the words of the
-// service for the operation. Any other error is told as it is, with status 401.
+// For an error that wraps ErrClaimMissing the client gets the service's own text for
+// the operation. Any other error goes to the client unchanged, with status 401.
 type Authorizer interface {
 	Authorize(r *http.Request, path string, right Right) error
 }

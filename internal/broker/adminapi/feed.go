@@ -77,7 +77,7 @@ func (c *call) writeFeed(title string, p page) error {
 // which are none; about says what the namespace is.
 func WritePublicServices(w http.ResponseWriter, r *http.Request, about string) {
 	c := &call{w: w, r: r, version: r.URL.Query().Get("api-version")}
-	_ = c.writeFeedAbout(publicServices, about, page{}) // that the client has gone is nothing to tell anybody
+	_ = c.writeFeedAbout(publicServices, about, page{}) // an error means that the client has gone
 }
 
 // writeFeedAbout is writeFeed with a subtitle, unless that is "".

@@ -79,7 +79,7 @@ func (w writer) escape(s string, attribute bool) {
 	w.raw(s[last:])
 }
 
-// validChar tells what XML 1.0 (section 2.2) takes for a character.
+// validChar reports whether XML 1.0 (section 2.2) allows a character.
 func validChar(r rune) bool {
 	return r == '\t' || r == '\n' || r == '\r' || r >= 0x20 && r <= 0xD7FF || r >= 0xE000 && r <= 0xFFFD || r >= 0x10000
 }

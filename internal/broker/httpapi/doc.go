@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpapi is the broker's front: a door, see there, through which AMQP
-// goes to the broker, and what the door makes of HTTP:
+// Package httpapi serves the broker on one port, see package listener: AMQP goes to the
+// broker, and HTTP requests go to these handlers:
 //
 //	…/messages…  ▶ REST runtime
 //	/health, /   ▶ for probes and people

@@ -17,7 +17,7 @@ import (
 // restOptions of the REST runtime API. The zero value is open to everybody.
 type restOptions struct {
 	// Authorize decides whether a request may do what needs a right. Its error is
-	// told to the client, with status 401. nil allows everything.
+	// sent to the client, with status 401. nil allows everything.
 	Authorize func(r *http.Request, n rights.Need) error
 	// MaxReceives bounds the receives that wait. Default 5000, as the service
 	// allows an entity.

@@ -29,7 +29,7 @@ type property struct {
 	value any // as rest.AddProperty takes it
 }
 
-// The application properties that tell why a message was dead-lettered.
+// The application properties with the reason of dead-lettering.
 const (
 	propertyReason      = "DeadLetterReason"
 	propertyDescription = "DeadLetterErrorDescription"

@@ -18,7 +18,7 @@ import (
 	"overdue/internal/servicebus/rest"
 )
 
-// errAway: the client has gone, or the server ends; nobody is to be told.
+// errAway: the client has gone, or the server ends; there is no response to send.
 var errAway = errors.New("brokerhttp: the request has ended")
 
 // A restRefusal is an answer of the REST runtime API that is no success.
@@ -45,7 +45,7 @@ var refusedConditions = map[amqp.Symbol]int{
 	"com.microsoft:server-busy":           http.StatusServiceUnavailable,
 }
 
-// refusalFor is what the client is told of err.
+// refusalFor returns the response for err.
 func refusalFor(err error) *restRefusal {
 	var own *restRefusal
 	var condition *amqp.Error

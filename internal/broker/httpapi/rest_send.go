@@ -56,7 +56,7 @@ func (h *runtime) send(w http.ResponseWriter, r *http.Request, ns *broker.Namesp
 	return nil
 }
 
-// bodyWait is how long a body waits for room before its client is told to come again.
+// bodyWait is how long a body waits for memory before its client gets a 503.
 const bodyWait = 10 * time.Second
 
 // body reads the body of r to its end, as long as it is no longer than limit; done gives its room back.

@@ -24,19 +24,19 @@ var (
 
 // Config configures a Server. Only Broker is required.
 type Config struct {
-	// Broker is what all doors lead to. It stays the caller's: Shutdown and Close
+	// Broker serves all endpoints. It stays the caller's: Shutdown and Close
 	// leave it alone.
 	Broker *broker.Broker
 	// TLS serves the clients that begin with its handshake; nil turns them away.
 	TLS *tls.Config
-	// Version is what people are told at /.
+	// Version is shown at /.
 	Version string
 	// MaxConns bounds the connections, of all protocols together. Default 10000.
 	MaxConns int
 	// FirstByteTimeout bounds how long a client may take until it is known what it
 	// speaks. Default 10 s.
 	FirstByteTimeout time.Duration
-	// ErrorLog is told why connections ended, unless they ended cleanly. It may be
+	// ErrorLog gets the reason of each connection that did not end cleanly. It may be
 	// called from several goroutines at once. nil drops the errors.
 	ErrorLog func(error)
 }
@@ -48,7 +48,7 @@ const bodyTimeout = time.Minute
 // use.
 type Server struct {
 	cfg      Config
-	door     *listener.Server
+	listener *listener.Server
 	stop     context.CancelFunc // ends the requests that wait
 	draining atomic.Bool
 }
@@ -61,7 +61,7 @@ func New(cfg Config) *Server {
 	}
 	requests, stop := context.WithCancel(context.Background())
 	s := &Server{cfg: cfg, stop: stop}
-	s.door = listener.New(listener.Config{
+	s.listener = listener.New(listener.Config{
 		AMQP: cfg.Broker.ServeConn, HTTP: s.newMux(), Requests: requests, TLS: cfg.TLS, Open: !cfg.Broker.Secured(),
 		MaxConns: cfg.MaxConns, FirstByteTimeout: cfg.FirstByteTimeout, ErrorLog: cfg.ErrorLog,
 	})
@@ -70,11 +70,11 @@ func New(cfg Config) *Server {
 
 // Serve accepts connections until ln fails or the server is closed, and always
 // returns an error: ErrServerClosed after Shutdown or Close. It closes ln.
-func (s *Server) Serve(ln net.Listener) error { return s.door.Serve(ln) }
+func (s *Server) Serve(ln net.Listener) error { return s.listener.Serve(ln) }
 
 // ServeConn serves one connection, whatever it speaks, and closes it. It returns
 // when the connection has ended: nil after a clean end, else the reason.
-func (s *Server) ServeConn(nc net.Conn) error { return s.door.ServeConn(nc) }
+func (s *Server) ServeConn(nc net.Conn) error { return s.listener.ServeConn(nc) }
 
 // Shutdown stops accepting, ends requests that wait for messages, and returns
 // when all requests are answered or ctx ends. From its beginning /health says
@@ -83,7 +83,7 @@ func (s *Server) ServeConn(nc net.Conn) error { return s.door.ServeConn(nc) }
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	s.stop()
-	return s.door.Shutdown(ctx)
+	return s.listener.Shutdown(ctx)
 }
 
 // Close stops accepting, cuts every connection and waits until the last one has
@@ -91,7 +91,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) Close() error {
 	s.Drain()
 	s.stop()
-	return s.door.Close()
+	return s.listener.Close()
 }
 
 // Drain makes /health answer 503, for those who send clients here, and changes

@@ -13,7 +13,7 @@ const (
 	Lazy Expiry = iota
 	// LazyHead moves nothing until somebody receives, and then only what stands before the first live message.
 	LazyHead
-	// Eager moves a message at the moment it expires.
+	// Eager moves a message as soon as it expires.
 	Eager
 )
 
@@ -54,7 +54,7 @@ type Config struct {
 	// Shared bounds the bytes of several queues together, instead of MaxSize.
 	Shared *Quota
 	// RequiresDuplicateDetection drops messages whose MessageID was sent before, within
-	// DuplicateDetectionHistoryTimeWindow of the first. The sender is not told.
+	// DuplicateDetectionHistoryTimeWindow of the first. The sender gets no error.
 	RequiresDuplicateDetection bool
 	// DuplicateDetectionHistoryTimeWindow is brought within its bounds; 0 or less means the default.
 	DuplicateDetectionHistoryTimeWindow time.Duration

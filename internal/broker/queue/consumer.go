@@ -9,7 +9,7 @@ type Mode int
 
 const (
 	PeekLock         Mode = iota // locks it; whoever has the token settles it
-	ReceiveAndDelete             // removes it, at the moment it is taken
+	ReceiveAndDelete             // removes it as soon as it is taken
 )
 
 // outboxLimit is how many deliveries wait for one consumer. Whatever a consumer does not fetch is kept from all others

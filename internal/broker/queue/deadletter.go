@@ -65,7 +65,7 @@ func (q *Queue) condemn(e *entry, reason, description string) {
 	e.extra = &x
 }
 
-// bury moves the dead to their queues, all with one lock of the mutex there. The queue's own mutex is still held, so
+// bury moves expired and dead-lettered entries to their queues, with one lock of the mutex there. The queue's own mutex is still held, so
 // nobody sees a message in neither place or in both.
 func (q *Queue) bury(now instant) {
 	q.fate = nil

@@ -4,7 +4,7 @@ package queue
 
 // An entry can be in two heaps at once; slot says which of its two positions a heap keeps.
 const (
-	slotPlace  = iota // waiting, locks or schedule: what an entry does at the moment, one of the three
+	slotPlace  = iota // waiting, locks or schedule: the current place of an entry, one of the three
 	slotExpiry        // expiry
 	slots
 )
@@ -19,7 +19,7 @@ type entryHeap struct {
 	items []heapItem
 }
 
-// heapItem keeps the key beside the pointer: comparing does not touch the entries.
+// heapItem has a copy of the key, so that comparing does not touch the entries.
 type heapItem struct {
 	key int64
 	e   *entry

@@ -4,7 +4,7 @@ package queue
 
 import "time"
 
-// A history remembers which messages were sent, to tell duplicates. It is a map for the question and a queue of the same
+// A history remembers which messages were sent, to detect duplicates. It is a map for the question and a queue of the same
 // for the clock: an id is forgotten when its time is over, at the cost of one comparison per operation.
 type history struct {
 	seen map[string]instant // when the first was sent
@@ -19,7 +19,7 @@ type remembered struct {
 	at  instant
 }
 
-// historyOverhead is what one id costs beside its own bytes.
+// historyOverhead is the cost of one id in addition to its bytes.
 const historyOverhead = 112
 
 func historyCost(key string) int64 { return historyOverhead + int64(len(key)) }

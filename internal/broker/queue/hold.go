@@ -163,7 +163,7 @@ type Reserved struct {
 	size    int64
 }
 
-// Reserve makes sure that there is room for ms, all or none. Errors: ErrFull, ErrSessionRequired,
+// Reserve reserves space for ms, all or none. Errors: ErrFull, ErrSessionRequired,
 // ErrClosed, ErrDeadLetterQueue.
 func (q *Queue) Reserve(ms ...Message) (*Reserved, error) { return q.reserve(ms, false) }
 
@@ -222,7 +222,7 @@ func (r *Reserved) Send() (first int64, err error) {
 	return first, nil
 }
 
-// Cancel gives the room back.
+// Cancel releases the space.
 func (r *Reserved) Cancel() { r.release() }
 
 func (r *Reserved) release() {

@@ -4,7 +4,7 @@ package queue
 
 import "time"
 
-// State is the state of a message as a peek tells it. The values are those of Service Bus.
+// State is the state of a message in a peek. The values are those of Service Bus.
 type State int8
 
 const (
@@ -22,7 +22,7 @@ type Property struct {
 	Value any // opaque to the queue, must not be changed afterwards
 }
 
-// Message is what a sender hands in. The queue owns Body and Properties from then on.
+// Message is what a sender sends. The queue owns Body and Properties from then on.
 type Message struct {
 	Body                 []byte // opaque, must not be changed afterwards
 	MessageID            string
@@ -74,5 +74,5 @@ type Counts struct {
 	DeadLetter         int   // everything in the dead-letter queue; 0 on a dead-letter queue
 	TransferDeadLetter int   // everything in the transfer dead-letter queue
 	Size               int64 // bytes of all of them
-	DuplicateHistory   int   // message-ids remembered to tell duplicates
+	DuplicateHistory   int   // message ids remembered to detect duplicates
 }

@@ -235,7 +235,7 @@ func (h *Session) end(failed bool, now instant) {
 	ss.tidy(s)
 }
 
-// finish tells the holder.
+// finish notifies the holder.
 func (h *Session) finish() {
 	h.over = true
 	close(h.lost)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package escape escapes what a person or a terminal would not see as what it is: control characters, which move the cursor
-// or begin a command of the terminal, and marks that change the order or hide. Ids, names and reasons come from whoever
-// may send, so everything that is printed, logged, mailed or shown goes through here.
+// Package escape escapes characters that a terminal obeys or a reader cannot see: control characters, and
+// marks that reorder or hide text. Message ids, names and reasons come from any sender, so every printed,
+// logged, mailed or displayed text passes through this package.
 //
-// An escape is written as JSON has it, \u0085 for one. So what is JSON before is the same JSON afterwards.
+// Escapes have the form of JSON, such as \u0085, so that JSON stays the same JSON.
 package escape
 
 import (
@@ -16,17 +16,17 @@ import (
 	"unicode/utf8"
 )
 
-// Text is s on one line: line ends and tabs are escaped, too.
+// Text escapes s, with line ends and tabs.
 func Text(s string) string { return string(escape([]byte(s), false)) }
 
-// Lines is s with its line ends (\n) and tabs.
+// Lines escapes s, except line ends (\n) and tabs.
 func Lines(s string) string { return string(escape([]byte(s), true)) }
 
-// JSON is b, which is JSON, with what encoding/json leaves as it is: it escapes only what JSON does not allow. The result may be b.
+// JSON escapes b, which is JSON, beyond what encoding/json does. The result may be b.
 func JSON(b []byte) []byte { return escape(b, true) }
 
-// hides reports whether r is none that is seen: a control character (U+0000–1F, U+007F–9F), a format character (bidi marks, U+FEFF), or a
-// separator of lines or paragraphs. The joiners stay: scripts are written with them.
+// hides reports whether r is invisible: a control character (U+0000–1F, U+007F–9F), a format character
+// (bidi marks, U+FEFF), or a line or paragraph separator. Joiners stay, since some scripts need them.
 func hides(r rune) bool {
 	switch {
 	case r < utf8.RuneSelf:
@@ -37,7 +37,7 @@ func hides(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// plain reports whether nothing of b has to be looked at closely: printable ASCII, line ends and tabs.
+// plain reports whether b is only printable ASCII, line ends and tabs.
 func plain(b []byte, lines bool) bool {
 	for _, c := range b {
 		if c >= utf8.RuneSelf || c == 0x7f || c < ' ' && (!lines || c != '\n' && c != '\t') {
@@ -47,7 +47,7 @@ func plain(b []byte, lines bool) bool {
 	return true
 }
 
-// escape returns b itself where there is nothing to escape. What is no UTF-8 becomes U+FFFD.
+// escape returns b itself if there is nothing to escape. Invalid UTF-8 becomes U+FFFD.
 func escape(b []byte, lines bool) []byte {
 	if plain(b, lines) {
 		return b
@@ -80,14 +80,15 @@ func appendEscape(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
 }
 
-// A Writer escapes what is written, but for line ends and tabs, wherever the writes are cut. It is safe for concurrent use.
+// A Writer escapes its input except line ends and tabs. A character may span two writes. It is safe for
+// concurrent use.
 type Writer struct {
 	mu   sync.Mutex
 	w    io.Writer
 	rest []byte // the beginning of a character, of which the end is to come
 }
 
-// NewWriter returns a Writer to w; w itself if it is one.
+// NewWriter returns a Writer to w, or w itself if it is one.
 func NewWriter(w io.Writer) *Writer {
 	if v, ok := w.(*Writer); ok {
 		return v
@@ -95,8 +96,8 @@ func NewWriter(w io.Writer) *Writer {
 	return &Writer{w: w}
 }
 
-// Unwrap is where w writes to. What is written there is not escaped: it is for what moves the cursor on purpose, with no
-// text from outside in it.
+// Unwrap returns the writer below w, which does not escape. Use it only for control sequences without text
+// from outside.
 func (w *Writer) Unwrap() io.Writer { return w.w }
 
 // Write returns len(b) unless the writer below fails, and 0 then.
@@ -121,7 +122,7 @@ func (w *Writer) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// unfinished is how many bytes at the end of b begin a character and do not end it.
+// unfinished returns the length of the incomplete character at the end of b.
 func unfinished(b []byte) int {
 	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
 		if c := b[len(b)-i]; utf8.RuneStart(c) {

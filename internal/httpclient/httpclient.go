@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpclient makes the HTTP clients of this module, none of which follows a redirect. Whoever answers where an
-// alert goes must not send this process on to other hosts: it may stand in a network that the one who answers cannot reach.
+// Package httpclient makes HTTP clients that follow no redirect. A server that receives an alert must not
+// direct this process to other hosts, which that server itself may be unable to reach.
 //
-// Libraries make clients of their own. Those that have no transport of their own share [http.DefaultTransport], which refuses
-// to be led elsewhere, too, once this package is part of a program.
+// Libraries make clients of their own. Those without a transport of their own share
+// [http.DefaultTransport], which refuses redirects as well once a program imports this package.
 package httpclient
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A RedirectError says that an answer was a redirect, which makes a request fail.
+// A RedirectError is the error of a request that was answered with a redirect.
 type RedirectError struct {
 	Host   string // that answered, with its port if it was given
 	Status string // as answered, such as "307 Temporary Redirect"
@@ -24,8 +24,8 @@ func (e *RedirectError) Error() string {
 	return fmt.Sprintf("%s answered %s, and redirects are never followed; give the address that it leads to, if it can be trusted", e.Host, e.Status)
 }
 
-// New makes a client. A nil transport is one of [Transport]; a timeout of 0 is none. A redirect that says where to is a
-// [RedirectError], wrapped in the [url.Error] that the client returns. One that does not is an answer like any other.
+// New makes a client. A nil transport means [Transport]; timeout 0 means none. A redirect with a Location
+// is a [RedirectError], wrapped in the client's [url.Error]. One without is an ordinary response.
 func New(transport http.RoundTripper, timeout time.Duration) *http.Client {
 	if transport == nil {
 		transport = Transport()
@@ -33,15 +33,15 @@ func New(transport http.RoundTripper, timeout time.Duration) *http.Client {
 	return &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: Refuse}
 }
 
-// Refuse is what makes a client follow no redirect, as its CheckRedirect. It returns a [RedirectError].
+// Refuse is a CheckRedirect that refuses every redirect with a [RedirectError].
 func Refuse(next *http.Request, _ []*http.Request) error { return refusal(next) }
 
-// Transport is a copy of the default transport, proxies of the environment and all, with connections of its own.
+// Transport returns a copy of the default transport, with its proxies and a connection pool of its own.
 func Transport() *http.Transport { return defaultTransport().Clone() }
 
 func defaultTransport() *http.Transport { return http.DefaultTransport.(*http.Transport) }
 
-// refusal is a RedirectError if a request follows a redirect, which clients note on it.
+// refusal returns a RedirectError if a request follows a redirect. Clients note that on the request.
 func refusal(r *http.Request) error {
 	if r.Response == nil {
 		return nil
@@ -53,8 +53,8 @@ func refusal(r *http.Request) error {
 	return e
 }
 
-// The function that chooses a proxy is asked before a connection is opened or taken. Through it all clients without a
-// transport of their own are reached, and the default transport stays what libraries expect it to be.
+// The default transport calls its Proxy function before it opens or reuses a connection. Refusing there
+// covers every client without a transport of its own, and keeps the type that libraries expect.
 func init() {
 	t := defaultTransport()
 	proxy := t.Proxy
