@@ -28,14 +28,16 @@ func (p *program) benchCommand() *cobra.Command {
 			"Exit code 1 when a message was lost, early or had two notifications; with --strict also when a\n" +
 			"target was missed.",
 	}
-	scale := cmd.Flags().Float64("scale", 1, "how much is measured, 0.001 to 10: below 1 it only shows that all of it works")
+	scale := cmd.Flags().Float64("scale", 1,
+		"how much is measured, 0.001 to 10: below 1 it only shows that all of it works")
 	p.measuring(cmd, func() (bench.Plan, error) {
 		if !(*scale >= 0.001 && *scale <= 10) {
 			return nil, fmt.Errorf("--scale is %v; it must be between 0.001 and 10", *scale)
 		}
 		return bench.Short(*scale), nil
 	})
-	cmd.AddCommand(p.benchStartCommand(), p.benchMemoryCommand(), p.benchSendCommand(), p.benchLatencyCommand(),
+	cmd.AddCommand(p.benchStartCommand(), p.benchMemoryCommand(), p.benchSendCommand(),
+		p.benchLatencyCommand(),
 		p.benchCostCommand(), p.benchExpireCommand(), p.benchCheckCommand())
 	return cmd
 }
@@ -94,7 +96,9 @@ func (p *program) benchStartCommand() *cobra.Command {
 	}
 	plan := &bench.Start{}
 	cmd.Flags().IntVar(&plan.Starts, "starts", 11, "how often it is started, 1 to 1000")
-	return p.measuring(cmd, func() (bench.Plan, error) { return plan, within("starts", plan.Starts, 1, 1000) })
+	return p.measuring(cmd, func() (bench.Plan, error) {
+		return plan, within("starts", plan.Starts, 1, 1000)
+	})
 }
 
 func (p *program) benchMemoryCommand() *cobra.Command {
@@ -110,7 +114,8 @@ func (p *program) benchMemoryCommand() *cobra.Command {
 	outstanding := f.numbers("outstanding", "50000,100000", 1, 1_000_000, "50000,100000",
 		"how many deadlines are outstanding, one number after the other, each greater than the one before")
 	companions := f.companions("each")
-	cmd.Flags().DurationVar(&plan.Pause, "pause", 5*time.Second, "how long nothing happens before each sample")
+	cmd.Flags().DurationVar(&plan.Pause, "pause", 5*time.Second,
+		"how long nothing happens before each sample")
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Outstanding, err = outstanding(); err != nil {
 			return nil, err
@@ -139,15 +144,18 @@ func (p *program) benchSendCommand() *cobra.Command {
 	}
 	plan := &bench.Send{}
 	names := bench.ClientKinds()
-	clients := cmd.Flags().String("clients", strings.Join(names, ","), "the clients to measure with")
+	clients := cmd.Flags().String("clients", strings.Join(names, ","),
+		"the clients to measure with")
 	payload := benchFlags{cmd}.payload()
 	cmd.Flags().IntVar(&plan.Rounds, "rounds", 7, "how many rounds, 1 to 1000")
-	cmd.Flags().DurationVar(&plan.Span, "span", 500*time.Millisecond, "how long each way is measured in a round")
+	cmd.Flags().DurationVar(&plan.Span, "span", 500*time.Millisecond,
+		"how long each way is measured in a round")
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		plan.Clients = strings.Split(*clients, ",")
 		for _, c := range plan.Clients {
 			if !slices.Contains(names, c) {
-				return nil, fmt.Errorf("--clients: %q is not one of %s", clip(c), strings.Join(names, ", "))
+				return nil, fmt.Errorf("--clients: %q is not one of %s", clip(c),
+					strings.Join(names, ", "))
 			}
 		}
 		if plan.Payload, err = payload(); err != nil {
@@ -172,9 +180,12 @@ func (p *program) benchLatencyCommand() *cobra.Command {
 	}
 	plan := &bench.Latency{}
 	payload := benchFlags{cmd}.payload()
-	cmd.Flags().IntVar(&plan.Sends, "sends", 2000, "sends of each way with the broker at hand, 1 to 1000000")
-	cmd.Flags().IntVar(&plan.Delayed, "delayed", 100, "sends of each sender with the broker a round trip away, 1 to 10000")
-	cmd.Flags().DurationVar(&plan.RoundTrip, "round-trip", 5*time.Millisecond, "how far away that broker is; with 20ms and more nothing goes by slots")
+	cmd.Flags().IntVar(&plan.Sends, "sends", 2000,
+		"sends of each way with the broker at hand, 1 to 1000000")
+	cmd.Flags().IntVar(&plan.Delayed, "delayed", 100,
+		"sends of each sender with the broker a round trip away, 1 to 10000")
+	cmd.Flags().DurationVar(&plan.RoundTrip, "round-trip", 5*time.Millisecond,
+		"how far away that broker is; with 20ms and more nothing goes by slots")
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Payload, err = payload(); err != nil {
 			return nil, err
@@ -199,10 +210,12 @@ func (p *program) benchCostCommand() *cobra.Command {
 	}
 	plan := &bench.Cost{}
 	f := benchFlags{cmd}
-	rates := f.numbers("rates", "1000,10000", 10, 1_000_000, "1000,10000", "messages per second, one number for each case")
+	rates := f.numbers("rates", "1000,10000", 10, 1_000_000, "1000,10000",
+		"messages per second, one number for each case")
 	companions := f.companions("slot")
 	cmd.Flags().DurationVar(&plan.Span, "span", 10*time.Second, "for how long messages are sent")
-	cmd.Flags().DurationVar(&plan.Deadline, "deadline", 3*time.Second, "the time to live of each message")
+	cmd.Flags().DurationVar(&plan.Deadline, "deadline", 3*time.Second,
+		"the time to live of each message")
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Rates, err = rates(); err != nil {
 			return nil, err
@@ -228,9 +241,12 @@ func (p *program) benchExpireCommand() *cobra.Command {
 	}
 	plan := &bench.Expire{}
 	f := benchFlags{cmd}
-	outstanding := f.numbers("outstanding", "1000,10000,100000", 1, 1_000_000, "1000,10000", "how many deadlines are outstanding, one number for each case")
-	cmd.Flags().BoolVar(&plan.Mixed, "mixed", true, "measure each case once more with four consumers, who receive 90 % of the messages")
-	deadlines := cmd.Flags().String("deadline-range", "5s-15s", "deadlines are spread evenly over this range after each send")
+	outstanding := f.numbers("outstanding", "1000,10000,100000", 1, 1_000_000, "1000,10000",
+		"how many deadlines are outstanding, one number for each case")
+	cmd.Flags().BoolVar(&plan.Mixed, "mixed", true,
+		"measure each case once more with four consumers, who receive 90 % of the messages")
+	deadlines := cmd.Flags().String("deadline-range", "5s-15s",
+		"deadlines are spread evenly over this range after each send")
 	payload, companions := f.payload(), f.companions(byPath["companions"].def)
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Outstanding, err = outstanding(); err != nil {
@@ -257,9 +273,12 @@ func (p *program) benchCheckCommand() *cobra.Command {
 			"A million live messages take the broker about 700 MiB.",
 	}
 	plan := &bench.Check{}
-	live := benchFlags{cmd}.numbers("live", "1000,1000000", 10, 10_000_000, "1000,1000000", "live messages, one number for each case")
-	cmd.Flags().IntVar(&plan.Overdue, "overdue", 10, "messages whose deadlines are missed, 1 to 1000")
-	cmd.Flags().DurationVar(&plan.Notice, "notice", 2*time.Second, "how long after the last send the deadlines come, at least")
+	live := benchFlags{cmd}.numbers("live", "1000,1000000", 10, 10_000_000, "1000,1000000",
+		"live messages, one number for each case")
+	cmd.Flags().IntVar(&plan.Overdue, "overdue", 10,
+		"messages whose deadlines are missed, 1 to 1000")
+	cmd.Flags().DurationVar(&plan.Notice, "notice", 2*time.Second,
+		"how long after the last send the deadlines come, at least")
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Live, err = live(); err != nil {
 			return nil, err

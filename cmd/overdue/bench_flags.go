@@ -25,14 +25,16 @@ const (
 type benchFlags struct{ cmd *cobra.Command }
 
 // numbers is a list of whole numbers.
-func (f benchFlags) numbers(flag, def string, least, most int, example, usage string) func() ([]int, error) {
+func (f benchFlags) numbers(flag, def string, least, most int, example,
+	usage string) func() ([]int, error) {
 	text := f.cmd.Flags().String(flag, def, usage)
 	return func() ([]int, error) {
 		var all []int
 		for _, one := range strings.Split(*text, ",") {
 			n, err := strconv.Atoi(strings.TrimSpace(one))
 			if err != nil {
-				return nil, fmt.Errorf("--%s: %q is not a whole number; write a list like %s", flag, clip(one), example)
+				return nil, fmt.Errorf("--%s: %q is not a whole number; write a list like %s", flag,
+					clip(one), example)
 			}
 			if err := within(flag, n, least, most); err != nil {
 				return nil, err
@@ -40,7 +42,8 @@ func (f benchFlags) numbers(flag, def string, least, most int, example, usage st
 			all = append(all, n)
 		}
 		if len(all) > benchMaxCases {
-			return nil, fmt.Errorf("--%s: %d numbers are too many; give %d at most", flag, len(all), benchMaxCases)
+			return nil, fmt.Errorf("--%s: %d numbers are too many; give %d at most", flag, len(all),
+				benchMaxCases)
 		}
 		return all, nil
 	}
@@ -55,7 +58,8 @@ func (f benchFlags) payload() func() (int, error) {
 			return 0, fmt.Errorf("--payload: %w", err)
 		}
 		if size > benchMaxPayload {
-			return 0, fmt.Errorf("--payload: %s is out of bounds; it must be between 0 and %s", *text, formatSize(benchMaxPayload))
+			return 0, fmt.Errorf("--payload: %s is out of bounds; it must be between 0 and %s",
+				*text, formatSize(benchMaxPayload))
 		}
 		return int(size), nil
 	}
@@ -64,7 +68,8 @@ func (f benchFlags) payload() func() (int, error) {
 // companions is the kind of companions, as the setting.
 func (f benchFlags) companions(def string) func() (string, error) {
 	setting := byPath["companions"]
-	text := f.cmd.Flags().String("companions", def, "the companions that are written: "+strings.Join(setting.enum, ", "))
+	text := f.cmd.Flags().String("companions", def,
+		"the companions that are written: "+strings.Join(setting.enum, ", "))
 	return func() (string, error) {
 		if _, err := setting.parse(*text); err != nil {
 			return "", fmt.Errorf("--companions: %w", err)
@@ -80,7 +85,8 @@ func parseDeadlineRange(text string) (shortest, longest time.Duration, err error
 	shortest, errs[0] = parseDuration(strings.TrimSpace(first))
 	longest, errs[1] = parseDuration(strings.TrimSpace(last))
 	if !ok || errors.Join(errs[0], errs[1]) != nil {
-		return 0, 0, fmt.Errorf("--deadline-range: %q is not a range; write one like 5s-15s", clip(text))
+		return 0, 0, fmt.Errorf("--deadline-range: %q is not a range; write one like 5s-15s",
+			clip(text))
 	}
 	if shortest < benchMinDeadline || longest > benchMaxDeadline || shortest > longest {
 		return 0, 0, fmt.Errorf("--deadline-range: %s is out of bounds; it must go up, and lie between %s and %s", clip(text), benchMinDeadline, benchMaxDeadline)
@@ -91,7 +97,8 @@ func parseDeadlineRange(text string) (shortest, longest time.Duration, err error
 // within checks that a flag's value lies between bounds.
 func within[T int | time.Duration](flag string, v, least, most T) error {
 	if v < least || v > most {
-		return fmt.Errorf("--%s: %v is out of bounds; it must be between %v and %v", flag, v, least, most)
+		return fmt.Errorf("--%s: %v is out of bounds; it must be between %v and %v", flag, v, least,
+			most)
 	}
 	return nil
 }

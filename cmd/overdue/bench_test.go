@@ -56,18 +56,26 @@ func TestAMeasurementFailsWhereAPromiseIsBrokenAndOnDemandWhereATargetIsMissed(t
 		stdout  string
 		failure string
 	}{
-		"a target is missed":            {plan: &aPlan{slow, nil}, stdout: "a table\n"},
-		"and is asked for":              {plan: &aPlan{slow, nil}, args: []string{"--strict"}, stdout: "a table\n", failure: "target missed: f: 2, not ≤ 1"},
-		"a promise is broken":           {plan: &aPlan{broken, nil}, args: []string{"--json"}, stdout: "{\"value\":0.5}\n", failure: "1 was lost"},
-		"nothing was measured":          {plan: &aPlan{nil, errors.New("no room")}, args: []string{"--json"}, failure: "no room"},
-		"some was, before it failed":    {plan: &aPlan{slow, errors.New("no room")}, stdout: "a table\n", failure: "no room"},
-		"somebody has interrupted that": {plan: &aPlan{slow, errors.New("a child has ended")}, ctx: cancelled, stdout: "a table\n", failure: "interrupted before the end"},
-		"or interrupts the end of it":   {plan: &aPlan{slow, nil}, ctx: cancelled, stdout: "a table\n"},
+		"a target is missed": {plan: &aPlan{slow, nil}, stdout: "a table\n"},
+		"and is asked for": {plan: &aPlan{slow, nil}, args: []string{"--strict"},
+			stdout: "a table\n", failure: "target missed: f: 2, not ≤ 1"},
+		"a promise is broken": {plan: &aPlan{broken, nil}, args: []string{"--json"},
+			stdout: "{\"value\":0.5}\n", failure: "1 was lost"},
+		"nothing was measured": {plan: &aPlan{nil, errors.New("no room")},
+			args: []string{"--json"}, failure: "no room"},
+		"some was, before it failed": {plan: &aPlan{slow, errors.New("no room")},
+			stdout: "a table\n", failure: "no room"},
+		"somebody has interrupted that": {plan: &aPlan{slow, errors.New("a child has ended")},
+			ctx: cancelled, stdout: "a table\n", failure: "interrupted before the end"},
+		"or interrupts the end of it": {plan: &aPlan{slow, nil}, ctx: cancelled,
+			stdout: "a table\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			p := &program{getenv: func(string) string { return "" }, stdout: &stdout, stderr: &stderr}
-			cmd := p.measuring(&cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}, func() (bench.Plan, error) { return c.plan, nil })
+			p := &program{getenv: func(string) string { return "" }, stdout: &stdout,
+				stderr: &stderr}
+			cmd := p.measuring(&cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true},
+				func() (bench.Plan, error) { return c.plan, nil })
 			cmd.SetArgs(append([]string{}, c.args...)) // nil would be those of the test
 			ctx := t.Context()
 			if c.ctx != nil {
@@ -78,7 +86,8 @@ func TestAMeasurementFailsWhereAPromiseIsBrokenAndOnDemandWhereATargetIsMissed(t
 				failure = err.Error()
 			}
 			if stdout.String() != c.stdout || failure != c.failure || stderr.Len() > 0 {
-				t.Errorf("printed %q and failed with %q, want %q and %q; %q on stderr", stdout.String(), failure, c.stdout, c.failure, stderr.String())
+				t.Errorf("printed %q and failed with %q, want %q and %q; %q on stderr",
+					stdout.String(), failure, c.stdout, c.failure, stderr.String())
 			}
 		})
 	}
@@ -97,7 +106,8 @@ func TestExpireEndsWhenItIsInterruptedAndKeepsWhatItHasMeasured(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	plan := &bench.Expire{Outstanding: []int{1, 2}, Shortest: 300 * time.Millisecond, Longest: 300 * time.Millisecond, Companions: "auto"}
+	plan := &bench.Expire{Outstanding: []int{1, 2}, Shortest: 300 * time.Millisecond,
+		Longest: 300 * time.Millisecond, Companions: "auto"}
 	began := time.Now()
 	r, err := plan.Measure(ctx, &bench.Program{Binary: binary}, func(text string) {
 		if strings.HasPrefix(text, "2 deadlines") {

@@ -33,7 +33,8 @@ type Plan interface {
 type Result interface {
 	Figures() []Figure            // those that have targets, and their like
 	WriteTable(w io.Writer) error // all of it, for people
-	Verdict() error               // an error when a message was lost, early or the like, not when it was slow
+	// an error when a message was lost, early or the like, not when it was slow
+	Verdict() error
 }
 
 // Short has all measurements in a short form. A scale below 1 only shows that they work.
@@ -46,21 +47,25 @@ func Short(scale float64) Plan {
 	quiet := d(quietPeriod, 50*ms)
 	return allPlans{
 		&Start{Starts: n(11, 2)},
-		&Memory{Outstanding: []int{n(50_000, 10), n(100_000, 20)}, Companions: "each", Pause: d(5*time.Second, 10*ms)},
+		&Memory{Outstanding: []int{n(50_000, 10), n(100_000, 20)}, Companions: "each",
+			Pause: d(5*time.Second, 10*ms)},
 		&Send{
 			Rounds: n(5, 1), Span: d(500*ms, 20*ms), Payload: 256,
 			Clients: []string{kindBatches, kindSingle, kindOne},
 		},
 		&Latency{Sends: n(500, 5), Delayed: n(40, 2), RoundTrip: 5 * ms, Payload: 256},
 		&Cost{
-			Rates: []int{1000, 10_000}, Span: d(5*time.Second, 100*ms), Deadline: d(3*time.Second, 500*ms),
+			Rates: []int{1000, 10_000}, Span: d(5*time.Second, 100*ms),
+			Deadline:   d(3*time.Second, 500*ms),
 			Companions: "slot", Quiet: quiet,
 		},
 		&Expire{
-			Outstanding: []int{n(100_000, 20)}, Shortest: d(5*time.Second, 300*ms), Longest: d(15*time.Second, 500*ms),
+			Outstanding: []int{n(100_000, 20)}, Shortest: d(5*time.Second, 300*ms),
+			Longest: d(15*time.Second, 500*ms),
 			Payload: 256, Companions: "auto", Quiet: quiet,
 		},
-		&Check{Live: []int{1000, n(1_000_000, 2000)}, Overdue: 10, Notice: d(2*time.Second, 500*ms), Quiet: quiet},
+		&Check{Live: []int{1000, n(1_000_000, 2000)}, Overdue: 10, Notice: d(2*time.Second, 500*ms),
+			Quiet: quiet},
 	}
 }
 
@@ -71,7 +76,8 @@ type allPlans []Plan
 func (plans allPlans) Name() string { return "bench" }
 
 // Measure returns the results that it has when one of the measurements fails.
-func (plans allPlans) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
+func (plans allPlans) Measure(ctx context.Context, p *Program,
+	progress func(string)) (Result, error) {
 	all := &allResults{Head: p.head(), results: map[string]Result{}}
 	for i, plan := range plans {
 		r, err := plan.Measure(ctx, p, func(text string) {
@@ -103,7 +109,8 @@ func (r *allResults) Figures() (all []Figure) {
 }
 
 func (r *allResults) WriteTable(w io.Writer) error {
-	return writeText(w, fmt.Sprintf("overdue %s, %s\n\n%s", r.Version, r.where(), tableOfFigures(r.Figures())))
+	return writeText(w, fmt.Sprintf("overdue %s, %s\n\n%s", r.Version, r.where(),
+		tableOfFigures(r.Figures())))
 }
 
 func (r *allResults) Verdict() error {

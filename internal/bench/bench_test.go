@@ -46,11 +46,13 @@ func TestABenchOfAllKeepsWhatItHasMeasuredBeforeAFailure(t *testing.T) {
 	var said []string
 	plans := allPlans{
 		&aPlan{name: "first", result: &aResult{Value: 0.5}, say: "under way"},
-		&aPlan{name: "second", result: &aResult{Value: 2, broken: errors.New("of 10 messages 1 was lost")}},
+		&aPlan{name: "second", result: &aResult{Value: 2,
+			broken: errors.New("of 10 messages 1 was lost")}},
 		&aPlan{name: "third", err: errors.New("no room")},
 		&aPlan{name: "fourth", result: &aResult{}},
 	}
-	r, err := plans.Measure(t.Context(), &Program{Version: "v1"}, func(text string) { said = append(said, text) })
+	r, err := plans.Measure(t.Context(), &Program{Version: "v1"},
+		func(text string) { said = append(said, text) })
 	if err == nil || err.Error() != "bench third: no room" {
 		t.Errorf("err = %v, want that of the third", err)
 	}
@@ -79,7 +81,8 @@ func TestABenchOfAllKeepsWhatItHasMeasuredBeforeAFailure(t *testing.T) {
 	if err := dec.Decode(&got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Version == nil || *got.Version != "v1" || got.CPUs < 1 || len(got.Figures) != 2 || !*got.Figures[0].Met || *got.Figures[1].Met || *got.Figures[1].Target != 1 {
+	if got.Version == nil || *got.Version != "v1" || got.CPUs < 1 || len(got.Figures) != 2 ||
+		!*got.Figures[0].Met || *got.Figures[1].Met || *got.Figures[1].Target != 1 {
 		t.Errorf("figures = %+v, want those of both that were measured", got)
 	}
 	if len(got.Results) != 2 || got.Results["second"].Value != 2 {

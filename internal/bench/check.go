@@ -29,22 +29,24 @@ type CheckResult struct {
 // checkCase is a queue of one length. It lasts from before the deadlines until every miss has its
 // notification and no companion is left.
 type checkCase struct {
-	Live          int              `json:"live"`
-	Overdue       int              `json:"overdue"`
-	DeadLettered  int              `json:"deadLettered"`
-	Notified      int              `json:"told"`
-	Early         int              `json:"early"`
-	Twice         int              `json:"twice"`
-	Disturbed     int              `json:"disturbed"` // live messages that are gone
-	LagMs         lag.Milliseconds `json:"lagMs"`
-	Operations    map[string]int   `json:"operations"` // of the monitor, by kind
-	Total         int              `json:"total"`      // of these
-	MonitorCPUMs  float64          `json:"monitorCPUMs"`
-	BrokerCPUMs   float64          `json:"brokerCPUMs"`
-	PassMs        float64          `json:"passMs"`        // from the deadline until all of it was done, to pollInterval
-	FilledInMs    float64          `json:"filledInMs"`    // what it took to send them
-	BrokerMiB     float64          `json:"brokerMiB"`     // resident
-	FilledAgainst int              `json:"filledAgainst"` // how often the queue was filled anew because that took longer than the deadlines were away
+	Live         int              `json:"live"`
+	Overdue      int              `json:"overdue"`
+	DeadLettered int              `json:"deadLettered"`
+	Notified     int              `json:"told"`
+	Early        int              `json:"early"`
+	Twice        int              `json:"twice"`
+	Disturbed    int              `json:"disturbed"` // live messages that are gone
+	LagMs        lag.Milliseconds `json:"lagMs"`
+	Operations   map[string]int   `json:"operations"` // of the monitor, by kind
+	Total        int              `json:"total"`      // of these
+	MonitorCPUMs float64          `json:"monitorCPUMs"`
+	BrokerCPUMs  float64          `json:"brokerCPUMs"`
+	// from the deadline until all of it was done, to pollInterval
+	PassMs     float64 `json:"passMs"`
+	FilledInMs float64 `json:"filledInMs"` // what it took to send them
+	BrokerMiB  float64 `json:"brokerMiB"`  // resident
+	// how often the queue was filled anew because that took longer than the deadlines were away
+	FilledAgainst int `json:"filledAgainst"`
 }
 
 // Name is that of the command.
@@ -69,10 +71,12 @@ func (plan *Check) Measure(ctx context.Context, p *Program, progress func(string
 func (r *CheckResult) Figures() (all []Figure) {
 	for _, c := range r.Cases {
 		all = append(all, Figure{
-			Name: fmt.Sprintf("check.%d.operations", c.Live), Value: float64(c.Total), Unit: "operations",
+			Name: fmt.Sprintf("check.%d.operations", c.Live), Value: float64(c.Total),
+			Unit: "operations",
 			What: fmt.Sprintf("a pass over %d live messages, %d overdue", c.Live, c.Overdue),
 		}, Figure{
-			Name: fmt.Sprintf("check.%d.lag", c.Live), Value: c.LagMs.Max, Unit: "ms", What: "… dead-lettered late by, at most",
+			Name: fmt.Sprintf("check.%d.lag", c.Live), Value: c.LagMs.Max, Unit: "ms",
+			What: "… dead-lettered late by, at most",
 		})
 	}
 	if n := len(r.Cases); n > 1 && r.Cases[0].Total > 0 {
@@ -87,17 +91,20 @@ func (r *CheckResult) Figures() (all []Figure) {
 
 // WriteTable writes a row for each case, and below it where its operations went.
 func (r *CheckResult) WriteTable(w io.Writer) error {
-	rows := [][]string{{"live", "overdue", "dead-lettered", "notified", "early", "twice", "disturbed", "lag max ms", "operations", "monitor ms", "broker ms", "broker MiB"}}
+	rows := [][]string{{"live", "overdue", "dead-lettered", "notified", "early", "twice",
+		"disturbed", "lag max ms", "operations", "monitor ms", "broker ms", "broker MiB"}}
 	notes := ""
 	for _, c := range r.Cases {
 		row := make([]string, 0, len(rows[0]))
-		for _, v := range []any{c.Live, c.Overdue, c.DeadLettered, c.Notified, c.Early, c.Twice, c.Disturbed, c.LagMs.Max, c.Total, c.MonitorCPUMs, c.BrokerCPUMs, c.BrokerMiB} {
+		for _, v := range []any{c.Live, c.Overdue, c.DeadLettered, c.Notified, c.Early, c.Twice,
+			c.Disturbed, c.LagMs.Max, c.Total, c.MonitorCPUMs, c.BrokerCPUMs, c.BrokerMiB} {
 			row = append(row, fmt.Sprint(v))
 		}
 		rows = append(rows, row)
 		notes += fmt.Sprintf("%d live: %s\n", c.Live, listOperations(c.Operations))
 	}
-	return writeText(w, fmt.Sprintf("%s\n\n%s%s\n%s", r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))
+	return writeText(w, fmt.Sprintf("%s\n\n%s%s\n%s", r.where(), tableOf(rows), notes,
+		tableOfFigures(r.Figures())))
 }
 
 // Verdict is an error when a promise was broken.
@@ -108,11 +115,15 @@ func (r *CheckResult) Verdict() error {
 			n    int
 			what string
 		}{
-			{c.Overdue - c.DeadLettered, "were not dead-lettered"}, {c.DeadLettered - c.Notified, "were dead-lettered without a notification"},
-			{c.Early, "were dead-lettered before their deadline"}, {c.Twice, "were dead-lettered twice or had two notifications"}, {c.Disturbed, "live ones are gone"},
+			{c.Overdue - c.DeadLettered, "were not dead-lettered"},
+			{c.DeadLettered - c.Notified, "were dead-lettered without a notification"},
+			{c.Early, "were dead-lettered before their deadline"},
+			{c.Twice, "were dead-lettered twice or had two notifications"},
+			{c.Disturbed, "live ones are gone"},
 		} {
 			if broken.n > 0 {
-				errs = append(errs, fmt.Errorf("of %d messages among %d %d %s", c.Overdue, c.Live, broken.n, broken.what))
+				errs = append(errs, fmt.Errorf("of %d messages among %d %d %s", c.Overdue, c.Live,
+					broken.n, broken.what))
 			}
 		}
 	}
@@ -120,7 +131,8 @@ func (r *CheckResult) Verdict() error {
 }
 
 // tally counts the outcomes of messages with these times to live.
-func (c *checkCase) tally(due map[string]time.Duration, notified map[string]int, letters []deadLetter, left int) {
+func (c *checkCase) tally(due map[string]time.Duration, notified map[string]int,
+	letters []deadLetter, left int) {
 	dead := map[string]int{}
 	var lags []time.Duration
 	for _, l := range letters {

@@ -19,8 +19,8 @@ const fillAttempts = 4
 // errFilledLate: the deadlines came before the last message was sent.
 var errFilledLate = errors.New("filling the queue took longer than the deadlines were away; is the machine too busy?")
 
-// measure is a queue of one length. How long it takes to fill it is guessed by its first tenth; where that was too little,
-// all is done anew with twice the time.
+// measure measures a queue of one length. It estimates the time to fill it from the first
+// tenth. Where that was too short, it starts again with twice the time.
 func (plan *Check) measure(ctx context.Context, p *Program, live int) (*checkCase, error) {
 	for fills := range fillAttempts {
 		c, err := plan.once(ctx, p, live, time.Duration(1<<fills))
@@ -35,7 +35,8 @@ func (plan *Check) measure(ctx context.Context, p *Program, live int) (*checkCas
 	return nil, errFilledLate
 }
 
-func (plan *Check) once(ctx context.Context, p *Program, live int, slack time.Duration) (_ *checkCase, err error) {
+func (plan *Check) once(ctx context.Context, p *Program, live int,
+	slack time.Duration) (_ *checkCase, err error) {
 	sc, err := setScene(ctx, p)
 	if err != nil {
 		return nil, err
@@ -102,7 +103,8 @@ func (plan *Check) once(ctx context.Context, p *Program, live int, slack time.Du
 }
 
 // both are the metrics of the monitor and of the broker.
-func (s *scene) both(ctx context.Context, monitor *child) (m, broker map[string]float64, err error) {
+func (s *scene) both(ctx context.Context,
+	monitor *child) (m, broker map[string]float64, err error) {
 	if m, err = monitor.metrics(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -110,9 +112,11 @@ func (s *scene) both(ctx context.Context, monitor *child) (m, broker map[string]
 	return m, broker, err
 }
 
-// fill puts the live messages into the queue, past the proxy, and those that will be overdue through it, one after each part
-// of the former. It returns the times to live of the latter and when they end.
-func (plan *Check) fill(ctx context.Context, sc *scene, proxy *child, live int, slack time.Duration) (ttl map[string]time.Duration, due time.Time, err error) {
+// fill sends the live messages straight to the broker, and those that will be overdue through
+// the proxy, one after each part of the former. It returns the times to live of the latter and
+// when they end.
+func (plan *Check) fill(ctx context.Context, sc *scene, proxy *child, live int,
+	slack time.Duration) (ttl map[string]time.Duration, due time.Time, err error) {
 	senders, shut, err := openSDKSenders(ctx, proxy.amqp, workQueue, 1, 1)
 	if err != nil {
 		return nil, due, err
@@ -138,11 +142,13 @@ func (plan *Check) fill(ctx context.Context, sc *scene, proxy *child, live int, 
 		if left < time.Millisecond {
 			return nil, due, errFilledLate
 		}
-		if err := senders[0].SendMessage(ctx, &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &left}, nil); err != nil {
+		if err := senders[0].SendMessage(ctx,
+			&azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &left}, nil); err != nil {
 			return nil, due, fmt.Errorf("send: %w", err)
 		}
 		ttl[id] = left
-		if err := load.send(ctx, tenth+(live-tenth)*i/plan.Overdue, tenth+(live-tenth)*(i+1)/plan.Overdue); err != nil {
+		if err := load.send(ctx, tenth+(live-tenth)*i/plan.Overdue,
+			tenth+(live-tenth)*(i+1)/plan.Overdue); err != nil {
 			return nil, due, err
 		}
 	}

@@ -18,12 +18,14 @@ func TestACheckCountsWhatBecameOfEachMessage(t *testing.T) {
 	for i := range 5 {
 		due[messageID(i)] = time.Duration(i+1) * time.Second
 		lag := []time.Duration{5, 20, -1, 7, 9}[i] * time.Millisecond
-		letters = append(letters, deadLetter{MessageID: messageID(i), EnqueuedTime: enqueued, DeadLetteredTime: enqueued.Add(due[messageID(i)] + lag)})
+		letters = append(letters, deadLetter{MessageID: messageID(i), EnqueuedTime: enqueued,
+			DeadLetteredTime: enqueued.Add(due[messageID(i)] + lag)})
 	}
 	notified := map[string]int{messageID(0): 1, messageID(1): 2, messageID(2): 1}
 	c := checkCase{Live: 100, Overdue: 5}
 	c.tally(due, notified, letters[:4], 98)
-	want := checkCase{Live: 100, Overdue: 5, DeadLettered: 4, Notified: 3, Early: 1, Twice: 1, Disturbed: 2, LagMs: lag.Milliseconds{P50: 5, P99: 20, Max: 20}}
+	want := checkCase{Live: 100, Overdue: 5, DeadLettered: 4, Notified: 3, Early: 1, Twice: 1,
+		Disturbed: 2, LagMs: lag.Milliseconds{P50: 5, P99: 20, Max: 20}}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("case (-want +got):\n%s", diff)
 	}

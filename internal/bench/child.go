@@ -35,9 +35,10 @@ const (
 // time and garbage collection of senders and consumers are not part of the measurement, and
 // they reach Overdue over TCP as an app does.
 type child struct {
-	cmd                 *exec.Cmd
-	name                string        // of the command
-	stdin               io.Closer     // the child ends when it is closed, also when this process is killed
+	cmd  *exec.Cmd
+	name string // of the command
+	// the child ends when it is closed, also when this process is killed
+	stdin               io.Closer
 	amqp, broker, admin string        // addresses, "" where it has none
 	ready               time.Duration // from its start until it said that it was ready
 	reading             sync.WaitGroup
@@ -56,7 +57,8 @@ type settings map[string]string
 
 // anyPort has everything listen on free ports of loopback.
 var anyPort = settings{
-	"LISTEN_AMQP": "127.0.0.1:0", "LISTEN_HTTP": "127.0.0.1:0", "LISTEN_ADMIN": "127.0.0.1:0", "BROKER_LISTEN": "127.0.0.1:0",
+	"LISTEN_AMQP": "127.0.0.1:0", "LISTEN_HTTP": "127.0.0.1:0", "LISTEN_ADMIN": "127.0.0.1:0",
+	"BROKER_LISTEN": "127.0.0.1:0",
 }
 
 // settingPrefix begins the variables that overdue reads.
@@ -64,8 +66,10 @@ const settingPrefix = "OVERDUE_"
 
 // startChild starts a command with these settings and none of the caller's, and returns when it
 // is ready.
-func startChild(ctx context.Context, p *Program, command string, given settings) (_ *child, err error) {
-	c := &child{name: command, gone: make(chan struct{}), events: map[string]int{}, http: httpclient.New(nil, time.Minute)}
+func startChild(ctx context.Context, p *Program, command string,
+	given settings) (_ *child, err error) {
+	c := &child{name: command, gone: make(chan struct{}), events: map[string]int{},
+		http: httpclient.New(nil, time.Minute)}
 	c.cmd = exec.Command(p.Binary, command, "--stop-with-stdin")
 	c.cmd.Args[0] = "overdue" // in tests the binary has another name
 	for _, v := range os.Environ() {
@@ -115,13 +119,14 @@ func startChild(ctx context.Context, p *Program, command string, given settings)
 	return c, nil
 }
 
-// readBanner takes the addresses from what the child prints when it serves, and closes addressed when it has read a line
-// that begins with last.
+// readBanner takes the addresses from what the child prints when it serves. It closes addressed
+// after a line that begins with last.
 func (c *child) readBanner(r io.Reader, last string, addressed chan struct{}) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		if m := bannerAddress.FindStringSubmatch(lines.Text()); m != nil {
-			*map[string]*string{"AMQP door": &c.amqp, "embedded broker": &c.broker, "admin": &c.admin}[m[1]] = m[2]
+			*map[string]*string{"AMQP door": &c.amqp, "embedded broker": &c.broker,
+				"admin": &c.admin}[m[1]] = m[2]
 		}
 		if addressed != nil && strings.HasPrefix(lines.Text(), last) {
 			close(addressed)

@@ -33,7 +33,8 @@ func (c *child) get(ctx context.Context, addr, path string) ([]byte, error) {
 		return nil, fmt.Errorf("ask for %s: %w", path, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask for %s: %s: %q", path, resp.Status, body[:min(len(body), maxQuoted)])
+		return nil, fmt.Errorf("ask for %s: %s: %q", path, resp.Status,
+			body[:min(len(body), maxQuoted)])
 	}
 	return body, nil
 }
@@ -56,7 +57,8 @@ func (c *child) metrics(ctx context.Context) (map[string]float64, error) {
 	return samples, nil
 }
 
-// queueCounts is what is in a queue, by the broker's own account. To ask for it is no receive and moves nothing.
+// queueCounts are the numbers of messages in a queue, as the broker counts them. Reading them
+// is no receive and moves nothing.
 type queueCounts struct {
 	Path                                    string
 	Active, Deferred, Scheduled, DeadLetter int
@@ -92,7 +94,9 @@ func (c *child) deadLetters(ctx context.Context, queue string) ([]deadLetter, er
 	const page = 1000
 	var all []deadLetter
 	for from := int64(0); ; {
-		text, err := c.get(ctx, c.broker, fmt.Sprintf("/_overdue/messages/%s/%s?from=%d&max=%d", queue, url.PathEscape("$DeadLetterQueue"), from, page))
+		text, err := c.get(ctx, c.broker,
+			fmt.Sprintf("/_overdue/messages/%s/%s?from=%d&max=%d", queue,
+				url.PathEscape("$DeadLetterQueue"), from, page))
 		if err != nil {
 			return nil, err
 		}

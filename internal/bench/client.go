@@ -20,7 +20,8 @@ const (
 	batchSize   = 100 // messages
 	consumers   = 4
 	prefetch    = 100 // messages that a consumer has in hand
-	// settleTimeout is how long a client gets to settle what it has, or to close its connections, when it has to end.
+	// settleTimeout bounds how long a client gets to settle its messages, or to close its
+	// connections, at the end.
 	settleTimeout = 5 * time.Second
 )
 
@@ -53,7 +54,8 @@ func openClients(address string, n int) (_ []*azservicebus.Client, shut func(), 
 }
 
 // openSDKSenders are n senders to a queue, whose links are open, on so many connections.
-func openSDKSenders(ctx context.Context, address, queue string, n, connections int) (_ []*azservicebus.Sender, shut func(), err error) {
+func openSDKSenders(ctx context.Context, address, queue string, n,
+	connections int) (_ []*azservicebus.Sender, shut func(), err error) {
 	clients, shut, err := openClients(address, connections)
 	if err != nil {
 		return nil, nil, err
@@ -91,7 +93,8 @@ type load struct {
 }
 
 // openLoad returns when all links are open.
-func openLoad(ctx context.Context, address, queue string, message func(i int) *azservicebus.Message) (*load, error) {
+func openLoad(ctx context.Context, address, queue string,
+	message func(i int) *azservicebus.Message) (*load, error) {
 	senders, shut, err := openSDKSenders(ctx, address, queue, loadSenders, loadSenders)
 	if err != nil {
 		return nil, err
@@ -121,7 +124,8 @@ func (l *load) send(ctx context.Context, first, end int) error {
 }
 
 // sendBatches sends the messages from first up to end, in as few batches as their size allows.
-func sendBatches(ctx context.Context, s *azservicebus.Sender, first, end int, message func(i int) *azservicebus.Message) error {
+func sendBatches(ctx context.Context, s *azservicebus.Sender, first, end int,
+	message func(i int) *azservicebus.Message) error {
 	for i := first; i < end; {
 		batch, err := s.NewMessageBatch(ctx, nil)
 		if err != nil {
@@ -143,9 +147,10 @@ func sendBatches(ctx context.Context, s *azservicebus.Sender, first, end int, me
 	return nil
 }
 
-// consume receives and completes until so many messages have been completed or ctx ends, which is no
-// error. It says of each which it was.
-func consume(ctx context.Context, address, queue string, most int, completed func(id string)) error {
+// consume receives and completes until so many messages have been completed or ctx ends, which
+// is no error. It calls completed with the message-id of each.
+func consume(ctx context.Context, address, queue string, most int,
+	completed func(id string)) error {
 	clients, shut, err := openClients(address, consumers)
 	if err != nil {
 		return err
@@ -183,15 +188,16 @@ func consume(ctx context.Context, address, queue string, most int, completed fun
 	return g.Wait()
 }
 
-// receiveAndComplete receives up to n messages and completes them side by side. It returns how many it completed: one whose
-// lock was lost meanwhile comes again, or is overdue.
-func receiveAndComplete(ctx context.Context, receiver *azservicebus.Receiver, n int, completed func(id string)) (done int, err error) {
+// receiveAndComplete receives up to n messages and completes them side by side. It returns how
+// many it completed: one whose lock was lost comes again, or is overdue.
+func receiveAndComplete(ctx context.Context, receiver *azservicebus.Receiver, n int,
+	completed func(id string)) (done int, err error) {
 	ms, err := receiver.ReceiveMessages(ctx, n, nil)
 	if err != nil {
 		return 0, fmt.Errorf("receive: %w", err)
 	}
-	// What is completed when ctx ends is completed to the end: a message whose answer nobody waits for could not be distinguished from
-	// one that was lost.
+	// A completion that has begun when ctx ends goes on to its end: without its answer, a
+	// completed message could not be distinguished from a lost one.
 	settling, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer stop()
 	var count atomic.Int64
@@ -199,7 +205,8 @@ func receiveAndComplete(ctx context.Context, receiver *azservicebus.Receiver, n 
 	for _, m := range ms {
 		g.Go(func() error {
 			err := receiver.CompleteMessage(settling, m, nil)
-			if lost := (*azservicebus.Error)(nil); errors.As(err, &lost) && lost.Code == azservicebus.CodeLockLost {
+			if lost := (*azservicebus.Error)(nil); errors.As(err, &lost) &&
+				lost.Code == azservicebus.CodeLockLost {
 				return nil
 			}
 			if err != nil {

@@ -29,16 +29,21 @@ type CostResult struct {
 
 // costCase is one rate. Messages are counted once in each field.
 type costCase struct {
-	Asked                int            `json:"asked"` // messages per second
-	SendsPerSecond       float64        `json:"sendsPerSecond"`
-	Sent                 int            `json:"sent"`
-	Met                  int            `json:"met"`                  // completed by consumers
-	Missed               int            `json:"missed"`               // dead-lettered: the consumers were too slow
-	Lost                 int            `json:"lost"`                 // neither
-	Twice                int            `json:"twice"`                // completed, dead-lettered or notified more than once, or both completed and dead-lettered
-	Operations           map[string]int `json:"operations"`           // overdue_broker_operations_total of proxy and monitor, by kind
-	OperationsPerMessage float64        `json:"operationsPerMessage"` // beyond its send, receive and complete, which are the app's
-	SidecarMicros        float64        `json:"sidecarMicros"`        // of processor time of proxy and monitor for a message
+	Asked          int     `json:"asked"` // messages per second
+	SendsPerSecond float64 `json:"sendsPerSecond"`
+	Sent           int     `json:"sent"`
+	Met            int     `json:"met"` // completed by consumers
+	// dead-lettered: the consumers were too slow
+	Missed int `json:"missed"`
+	Lost   int `json:"lost"` // neither
+	// completed, dead-lettered or notified more than once, or both completed and dead-lettered
+	Twice int `json:"twice"`
+	// overdue_broker_operations_total of proxy and monitor, by kind
+	Operations map[string]int `json:"operations"`
+	// beyond its send, receive and complete, which are the app's
+	OperationsPerMessage float64 `json:"operationsPerMessage"`
+	// of processor time of proxy and monitor for a message
+	SidecarMicros float64 `json:"sidecarMicros"`
 }
 
 // Name is that of the command.
@@ -46,7 +51,8 @@ func (*Cost) Name() string { return "cost" }
 
 // Measure measures one rate after the other.
 func (plan *Cost) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
-	r := &CostResult{Head: p.head(), Companions: plan.Companions, DeadlineMs: plan.Deadline.Milliseconds()}
+	r := &CostResult{Head: p.head(), Companions: plan.Companions,
+		DeadlineMs: plan.Deadline.Milliseconds()}
 	for _, rate := range plan.Rates {
 		progress(fmt.Sprintf("%d messages a second for %v", rate, plan.Span))
 		c, err := plan.measure(ctx, p, rate)
@@ -65,8 +71,10 @@ var costTargets = map[int]float64{1000: 0.3, 10_000: 0.05}
 func (r *CostResult) Figures() (all []Figure) {
 	for _, c := range r.Cases {
 		f := Figure{
-			Name: fmt.Sprintf("cost.%s.%d", r.Companions, c.Asked), Value: c.OperationsPerMessage, Unit: "operations",
-			What: fmt.Sprintf("a message that is met costs, %d a second, companions: %s", c.Asked, r.Companions),
+			Name: fmt.Sprintf("cost.%s.%d", r.Companions, c.Asked), Value: c.OperationsPerMessage,
+			Unit: "operations",
+			What: fmt.Sprintf("a message that is met costs, %d a second, companions: %s", c.Asked,
+				r.Companions),
 		}
 		if target, ok := costTargets[c.Asked]; ok && r.Companions == "slot" {
 			f = f.atMost(target)
@@ -78,11 +86,13 @@ func (r *CostResult) Figures() (all []Figure) {
 
 // WriteTable writes a row for each case, and below it where its operations went.
 func (r *CostResult) WriteTable(w io.Writer) error {
-	rows := [][]string{{"asked per s", "sent per s", "sent", "met", "missed", "lost", "twice", "operations", "sidecar µs"}}
+	rows := [][]string{{"asked per s", "sent per s", "sent", "met", "missed", "lost", "twice",
+		"operations", "sidecar µs"}}
 	notes := ""
 	for _, c := range r.Cases {
 		rows = append(rows, []string{
-			fmt.Sprint(c.Asked), fmt.Sprintf("%.0f", c.SendsPerSecond), fmt.Sprint(c.Sent), fmt.Sprint(c.Met), fmt.Sprint(c.Missed), fmt.Sprint(c.Lost), fmt.Sprint(c.Twice),
+			fmt.Sprint(c.Asked), fmt.Sprintf("%.0f", c.SendsPerSecond), fmt.Sprint(c.Sent),
+			fmt.Sprint(c.Met), fmt.Sprint(c.Missed), fmt.Sprint(c.Lost), fmt.Sprint(c.Twice),
 			fmt.Sprintf("%.3f", c.OperationsPerMessage), fmt.Sprintf("%.1f", c.SidecarMicros),
 		})
 		notes += fmt.Sprintf("%d a second: %s\n", c.Asked, listOperations(c.Operations))
@@ -99,7 +109,8 @@ func (r *CostResult) Verdict() error {
 			errs = append(errs, fmt.Errorf("of %d messages %d were lost", c.Sent, c.Lost))
 		}
 		if c.Twice > 0 {
-			errs = append(errs, fmt.Errorf("of %d messages %d came twice or had two notifications", c.Sent, c.Twice))
+			errs = append(errs, fmt.Errorf("of %d messages %d came twice or had two notifications",
+				c.Sent, c.Twice))
 		}
 	}
 	return errors.Join(errs...)

@@ -43,7 +43,8 @@ func (plan *Cost) measure(ctx context.Context, p *Program, rate int) (_ *costCas
 	if err != nil {
 		return nil, errors.Join(err, sc.complaint())
 	}
-	if _, err := sc.await(ctx, plan.Deadline+completionTimeout, func() (bool, error) { return sc.settled(ctx, monitor, 0) }); err != nil {
+	if _, err := sc.await(ctx, plan.Deadline+completionTimeout,
+		func() (bool, error) { return sc.settled(ctx, monitor, 0) }); err != nil {
 		return nil, err
 	}
 	if err := sc.pause(ctx, time.After(cmp.Or(plan.Quiet, quietPeriod))); err != nil {
@@ -63,8 +64,10 @@ func (plan *Cost) measure(ctx context.Context, p *Program, rate int) (_ *costCas
 	return c, nil
 }
 
-// sendAndConsume sends at the rate, while consumers receive what comes. It returns how often which message was completed.
-func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child, c *costCase) (map[string]int, error) {
+// sendAndConsume sends at the rate, while consumers receive. It returns how often each message
+// was completed.
+func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child,
+	c *costCase) (map[string]int, error) {
 	var mu sync.Mutex
 	completed := map[string]int{}
 	consuming, stop := context.WithCancel(ctx)
@@ -94,8 +97,8 @@ func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child, c *costCase)
 	return maps.Clone(completed), err
 }
 
-// send sends the messages of each tick as a batch. Several senders take turns, so that one that waits for its answer does not
-// hold up the next tick.
+// send sends the messages of each tick as a batch. Several senders take turns, so that a sender
+// that waits for its answer does not hold up the next tick.
 func (plan *Cost) send(ctx context.Context, proxy *child, c *costCase) error {
 	senders, shut, err := openSDKSenders(ctx, proxy.amqp, workQueue, loadSenders, loadSenders)
 	if err != nil {

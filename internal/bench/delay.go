@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A delayedLink leads to an address and takes its time: what goes in at one end comes out at the other half a round trip
-// later. So it can be counted how many round trips to the broker something takes, whatever the machine does.
+// A delayedLink relays to an address, each byte half a round trip after it came. So round trips
+// to the broker can be counted, whatever else the machine does.
 type delayedLink struct {
 	ln    net.Listener
 	to    string
@@ -30,7 +30,8 @@ func newDelayedLink(to string, roundTrip time.Duration) (*delayedLink, error) {
 		return nil, fmt.Errorf("open a wire with a delay: %w", err)
 	}
 	ctx, ends := context.WithCancel(context.Background())
-	w := &delayedLink{ln: ln, to: to, delay: roundTrip / 2, ends: ends, conns: map[net.Conn]struct{}{}}
+	w := &delayedLink{ln: ln, to: to, delay: roundTrip / 2, ends: ends,
+		conns: map[net.Conn]struct{}{}}
 	w.all.Go(func() { w.accept(ctx) })
 	return w, nil
 }

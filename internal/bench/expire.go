@@ -22,7 +22,8 @@ type Expire struct {
 func (*Expire) Name() string { return "expire" }
 
 // Measure measures one case after the other.
-func (plan *Expire) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
+func (plan *Expire) Measure(ctx context.Context, p *Program,
+	progress func(string)) (Result, error) {
 	r := newExpireResult(p, plan)
 	with := []bool{false}
 	if plan.Mixed {
@@ -30,7 +31,8 @@ func (plan *Expire) Measure(ctx context.Context, p *Program, progress func(strin
 	}
 	for _, mixed := range with {
 		for _, n := range plan.Outstanding {
-			progress(fmt.Sprintf("%d deadlines, the last in %v, with consumers: %t", n, plan.Longest, mixed))
+			progress(fmt.Sprintf("%d deadlines, the last in %v, with consumers: %t", n,
+				plan.Longest, mixed))
 			c, err := measureExpiry(ctx, p, plan, n, mixed)
 			if err != nil {
 				err = fmt.Errorf("%d outstanding deadlines: %w", n, err)

@@ -23,10 +23,10 @@ const (
 	// monitorQueue is empty again when all that a case costs has been counted.
 	monitorQueue = "overdue-monitor"
 	pollInterval = 200 * time.Millisecond
-	// completionTimeout is how long after the last deadline one is waited for before it counts as lost. It is longer
+	// completionTimeout is how long after its deadline a message counts as lost. It is longer
 	// than a lock, which a consumer may leave behind.
 	completionTimeout = 90 * time.Second
-	// quietPeriod is how long after the last event a second one about the same message is waited for, usually.
+	// quietPeriod is how long a measurement usually waits at its end for second notifications.
 	quietPeriod = time.Second
 )
 
@@ -49,12 +49,14 @@ func (r *expireRun) consumed(id string) {
 }
 
 // measureExpiry is one case, in a child of its own.
-func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int, mixed bool) (_ *expireCase, err error) {
+func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int,
+	mixed bool) (_ *expireCase, err error) {
 	child, err := startChild(ctx, p, "run", settings{
 		"BROKER_AUTO_CREATE": "false",
-		"BROKER_QUEUES":      fmt.Sprintf("[{name: %s, deadLetteringOnMessageExpiration: true}]", workQueue),
-		"MONITOR_ENTITIES":   fmt.Sprintf("[{queue: %s}]", workQueue),
-		"MONITOR_QUEUE":      monitorQueue, "COMPANIONS": plan.Companions,
+		"BROKER_QUEUES": fmt.Sprintf("[{name: %s, deadLetteringOnMessageExpiration: true}]",
+			workQueue),
+		"MONITOR_ENTITIES": fmt.Sprintf("[{queue: %s}]", workQueue),
+		"MONITOR_QUEUE":    monitorQueue, "COMPANIONS": plan.Companions,
 		"LOG_LEVEL": "warn", "LOG_FORMAT": "json",
 	})
 	if err != nil {
@@ -65,12 +67,14 @@ func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int, mixed b
 	return r.measure(ctx, mixed)
 }
 
-// deadlines are the times to live of n messages, uniform over the range. They are the same in every run.
+// deadlines are the times to live of n messages, uniform over the range and the same in every
+// run.
 func (plan *Expire) deadlines(n int) []time.Duration {
 	random := rand.New(rand.NewPCG(1, uint64(n)))
 	all := make([]time.Duration, n)
 	for i := range all {
-		all[i] = (plan.Shortest + time.Duration(random.Int64N(int64(plan.Longest-plan.Shortest)+1))).Truncate(time.Millisecond) // as on the wire
+		// as on the wire
+		all[i] = (plan.Shortest + time.Duration(random.Int64N(int64(plan.Longest-plan.Shortest)+1))).Truncate(time.Millisecond)
 	}
 	return all
 }
@@ -99,7 +103,8 @@ func (r *expireRun) measure(ctx context.Context, mixed bool) (*expireCase, error
 		return nil, err
 	}
 	c.account(before, after)
-	c.MemoryMiB.Idle, c.MemoryMiB.Peak = mebibytes(before[sampleMemory]), mebibytes(max(r.peak, after[sampleMemory]))
+	c.MemoryMiB.Idle, c.MemoryMiB.Peak = mebibytes(before[sampleMemory]),
+		mebibytes(max(r.peak, after[sampleMemory]))
 	letters, err := r.child.deadLetters(ctx, workQueue)
 	if err != nil {
 		return nil, err
@@ -108,8 +113,8 @@ func (r *expireRun) measure(ctx context.Context, mixed bool) (*expireCase, error
 	return c, nil
 }
 
-// sendAndConsume puts the messages into the queue. In the mixed case consumers work from the first send on, until
-// they have nine tenths of the messages or the last deadline has passed.
+// sendAndConsume sends the messages. In the mixed case, consumers work from the first send on,
+// until they have nine tenths of the messages or the last deadline has passed.
 func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 	g, ctx := errgroup.WithContext(ctx)
 	consuming, stop := context.WithCancel(ctx)
@@ -152,8 +157,9 @@ func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 	return g.Wait()
 }
 
-// await waits until every message has been consumed or is a dead letter with its notification, and no companion is left;
-// until the end at the latest. Then it waits a little more, for what comes twice.
+// await waits until every message has been consumed or is a dead letter with its notification,
+// and no companion is left; until the end at the latest. Then it waits a little more, for what
+// comes twice.
 func (r *expireRun) await(ctx context.Context, end time.Time) error {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
@@ -186,7 +192,8 @@ func (r *expireRun) settled(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	work, monitor := queues[workQueue], queues[monitorQueue]
-	return work.Active+work.Deferred+work.Scheduled == 0 && len(r.child.notified()) >= work.DeadLetter && monitor.Active+monitor.Scheduled == 0, nil
+	return work.Active+work.Deferred+work.Scheduled == 0 &&
+		len(r.child.notified()) >= work.DeadLetter && monitor.Active+monitor.Scheduled == 0, nil
 }
 
 // pause waits for a tick, unless ctx ends or the child does.
@@ -195,7 +202,8 @@ func (r *expireRun) pause(ctx context.Context, tick <-chan time.Time) error {
 	case <-tick:
 		return nil
 	case <-r.child.gone:
-		return errors.Join(fmt.Errorf("the measured overdue %s has ended", r.child.name), r.child.complaint())
+		return errors.Join(fmt.Errorf("the measured overdue %s has ended", r.child.name),
+			r.child.complaint())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -216,8 +224,10 @@ func (c *expireCase) account(before, after map[string]float64) {
 	c.CPUMicrosPerMessage = rounded((after[sampleCPU] - before[sampleCPU]) * 1e6 / float64(c.Outstanding))
 }
 
-// operationsBetween are those that two readings of the metrics are apart, by kind, and for each of n messages.
-func operationsBetween(before, after map[string]float64, n int) (byKind map[string]int, each float64) {
+// operationsBetween are the operations between two readings of the metrics, by kind, and for
+// each of n messages.
+func operationsBetween(before, after map[string]float64,
+	n int) (byKind map[string]int, each float64) {
 	byKind = map[string]int{}
 	total := 0
 	for name, v := range after {
@@ -233,7 +243,8 @@ func operationsBetween(before, after map[string]float64, n int) (byKind map[stri
 
 // tally counts the outcomes of messages by their times to live, completions, notifications and
 // the broker's timestamps on dead letters.
-func (c *expireCase) tally(ttl []time.Duration, completed, notified map[string]int, letters []deadLetter) {
+func (c *expireCase) tally(ttl []time.Duration, completed, notified map[string]int,
+	letters []deadLetter) {
 	dead := make(map[string]int, len(letters))
 	stamps := make(map[string]deadLetter, len(letters))
 	for _, l := range letters {

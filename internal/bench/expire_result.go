@@ -24,30 +24,36 @@ type ExpireResult struct {
 
 // expireCase is one number of outstanding deadlines. Messages are counted once in each field.
 type expireCase struct {
-	Outstanding          int     `json:"outstanding"`
-	Consumers            int     `json:"consumers"`
-	LoadMs               float64 `json:"loadMs"` // from the first send to the last acknowledgement
-	SendsPerSecond       float64 `json:"sendsPerSecond"`
-	LoadedBeforeFirstDue bool    `json:"loadedBeforeFirstDue"` // all deadlines were outstanding at a time
+	Outstanding    int     `json:"outstanding"`
+	Consumers      int     `json:"consumers"`
+	LoadMs         float64 `json:"loadMs"` // from the first send to the last acknowledgement
+	SendsPerSecond float64 `json:"sendsPerSecond"`
+	// all deadlines were outstanding at a time
+	LoadedBeforeFirstDue bool `json:"loadedBeforeFirstDue"`
 
-	Consumed        int              `json:"consumed"`
-	DeadLettered    int              `json:"deadLettered"`
-	Notified        int              `json:"told"`
-	Early           int              `json:"early"`       // dead-lettered before the deadline
-	Twice           int              `json:"twice"`       // dead-lettered, notified or completed twice, or dead-lettered and completed
-	Lost            int              `json:"lost"`        // neither completed nor dead-lettered
-	Unnotified      int              `json:"untold"`      // dead-lettered without a notification
-	FalselyNotified int              `json:"falselyTold"` // a notification, though completed in time
-	LagMs           lag.Milliseconds `json:"lagMs"`       // from the deadline to the dead letter, by the broker's stamps
+	Consumed     int `json:"consumed"`
+	DeadLettered int `json:"deadLettered"`
+	Notified     int `json:"told"`
+	Early        int `json:"early"` // dead-lettered before the deadline
+	// dead-lettered, notified or completed twice, or dead-lettered and completed
+	Twice      int `json:"twice"`
+	Lost       int `json:"lost"`   // neither completed nor dead-lettered
+	Unnotified int `json:"untold"` // dead-lettered without a notification
+	// a notification, though completed in time
+	FalselyNotified int `json:"falselyTold"`
+	// from the deadline to the dead letter, by the broker's stamps
+	LagMs lag.Milliseconds `json:"lagMs"`
 
 	// TimerLateMs is how late plain timers were in the process of the senders meanwhile, so what
 	// the machine can do.
 	TimerLateMs lag.Milliseconds `json:"timerLateMs"`
 
-	Operations           map[string]int `json:"operations"` // overdue_broker_operations_total, by kind
+	// overdue_broker_operations_total, by kind
+	Operations           map[string]int `json:"operations"`
 	OperationsPerMessage float64        `json:"operationsPerMessage"`
-	CPUMicrosPerMessage  float64        `json:"cpuMicrosPerMessage"` // of proxy, monitor and broker, from the first send to the last event
-	MemoryMiB            struct {
+	// of proxy, monitor and broker, from the first send to the last event
+	CPUMicrosPerMessage float64 `json:"cpuMicrosPerMessage"`
+	MemoryMiB           struct {
 		Idle   float64 `json:"idle"`
 		Loaded float64 `json:"loaded"` // when the last send was acknowledged
 		Peak   float64 `json:"peak"`
@@ -69,8 +75,10 @@ const targetOutstanding = 100_000
 func (r *ExpireResult) Figures() (all []Figure) {
 	for _, c := range r.Cases {
 		f := Figure{
-			Name: fmt.Sprintf("expire.%d.%d", c.Outstanding, c.Consumers), Value: c.LagMs.P99, Unit: "ms",
-			What: fmt.Sprintf("missed deadlines: lag p99, %d outstanding, %d consumers", c.Outstanding, c.Consumers),
+			Name: fmt.Sprintf("expire.%d.%d", c.Outstanding, c.Consumers), Value: c.LagMs.P99,
+			Unit: "ms",
+			What: fmt.Sprintf("missed deadlines: lag p99, %d outstanding, %d consumers",
+				c.Outstanding, c.Consumers),
 		}
 		if c.Outstanding >= targetOutstanding && c.Consumers == 0 {
 			f = f.atMost(10)
@@ -87,17 +95,20 @@ func (r *ExpireResult) Figures() (all []Figure) {
 // WriteTable writes a row for each case, and below it where its operations went.
 func (r *ExpireResult) WriteTable(w io.Writer) error {
 	rows := [][]string{{
-		"outstanding", "consumers", "sends/s", "consumed", "dead-lettered", "notified", "early", "twice", "lost",
+		"outstanding", "consumers", "sends/s", "consumed", "dead-lettered", "notified", "early",
+		"twice", "lost",
 		"lag p50 ms", "p99", "max", "operations", "CPU µs", "MiB",
 	}}
 	var notes strings.Builder
 	for _, c := range r.Cases {
 		rows = append(rows, c.row())
-		fmt.Fprintf(&notes, "%d outstanding, %d consumers\n  operations on the broker: %s\n", c.Outstanding, c.Consumers, listOperations(c.Operations))
+		fmt.Fprintf(&notes, "%d outstanding, %d consumers\n  operations on the broker: %s\n",
+			c.Outstanding, c.Consumers, listOperations(c.Operations))
 		fmt.Fprintf(&notes, "  a plain timer was late on this machine meanwhile by %v ms at p50, %v ms at p99, %v ms at most\n",
 			c.TimerLateMs.P50, c.TimerLateMs.P99, c.TimerLateMs.Max)
 		if !c.LoadedBeforeFirstDue {
-			fmt.Fprintf(&notes, "  not all were outstanding at a time: sending them took %.1f s\n", c.LoadMs/1000)
+			fmt.Fprintf(&notes, "  not all were outstanding at a time: sending them took %.1f s\n",
+				c.LoadMs/1000)
 		}
 	}
 	return writeText(w, fmt.Sprintf("deadlines %d to %d ms after each send, payloads of %d bytes, companions: %s, %s\n\n%s\n%s\n%s",
@@ -106,11 +117,14 @@ func (r *ExpireResult) WriteTable(w io.Writer) error {
 }
 
 func (c *expireCase) row() []string {
-	row := []string{fmt.Sprint(c.Outstanding), fmt.Sprint(c.Consumers), fmt.Sprintf("%.0f", c.SendsPerSecond)}
-	for _, v := range []any{c.Consumed, c.DeadLettered, c.Notified, c.Early, c.Twice, c.Lost, c.LagMs.P50, c.LagMs.P99, c.LagMs.Max} {
+	row := []string{fmt.Sprint(c.Outstanding), fmt.Sprint(c.Consumers),
+		fmt.Sprintf("%.0f", c.SendsPerSecond)}
+	for _, v := range []any{c.Consumed, c.DeadLettered, c.Notified, c.Early, c.Twice, c.Lost,
+		c.LagMs.P50, c.LagMs.P99, c.LagMs.Max} {
 		row = append(row, fmt.Sprint(v))
 	}
-	return append(row, fmt.Sprintf("%.3f", c.OperationsPerMessage), fmt.Sprintf("%.0f", c.CPUMicrosPerMessage), fmt.Sprintf("%.0f", c.MemoryMiB.Peak))
+	return append(row, fmt.Sprintf("%.3f", c.OperationsPerMessage),
+		fmt.Sprintf("%.0f", c.CPUMicrosPerMessage), fmt.Sprintf("%.0f", c.MemoryMiB.Peak))
 }
 
 // listOperations lists operations on the broker by name.
@@ -140,7 +154,8 @@ func (r *ExpireResult) Verdict() error {
 			{c.FalselyNotified, "had a notification though they were received in time"},
 		} {
 			if broken.n > 0 {
-				errs = append(errs, fmt.Errorf("of %d messages with %d consumers %d %s", c.Outstanding, c.Consumers, broken.n, broken.what))
+				errs = append(errs, fmt.Errorf("of %d messages with %d consumers %d %s",
+					c.Outstanding, c.Consumers, broken.n, broken.what))
 			}
 		}
 	}

@@ -15,7 +15,8 @@ import (
 func TestExpireSaysWhatBecameOfEachMessage(t *testing.T) {
 	enqueued := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	letter := func(i int, lag time.Duration) deadLetter {
-		return deadLetter{SequenceNumber: int64(i), MessageID: messageID(i), EnqueuedTime: enqueued, DeadLetteredTime: enqueued.Add(5*time.Second + lag)}
+		return deadLetter{SequenceNumber: int64(i), MessageID: messageID(i), EnqueuedTime: enqueued,
+			DeadLetteredTime: enqueued.Add(5*time.Second + lag)}
 	}
 	ttl := make([]time.Duration, 9)
 	for i := range ttl {
@@ -35,16 +36,21 @@ func TestExpireSaysWhatBecameOfEachMessage(t *testing.T) {
 	}{
 		"all as it should be": {
 			completed: once(0, 1, 2, 3, 4, 5), notified: once(6, 7, 8),
-			letters: []deadLetter{letter(6, time.Millisecond), letter(7, 2*time.Millisecond), letter(8, 30*time.Millisecond)},
-			want:    expireCase{Consumed: 6, DeadLettered: 3, Notified: 3, LagMs: lag.Milliseconds{P50: 2, P99: 30, Max: 30}},
+			letters: []deadLetter{letter(6, time.Millisecond), letter(7, 2*time.Millisecond),
+				letter(8, 30*time.Millisecond)},
+			want: expireCase{Consumed: 6, DeadLettered: 3, Notified: 3,
+				LagMs: lag.Milliseconds{P50: 2, P99: 30, Max: 30}},
 		},
 		"each kind of wrong once": {
 			completed: once(0, 1, 2, 3), notified: once(0, 5, 6, 6, 7),
-			// 0 has a notification though it was received, 1 is a dead letter, too, 4 is nowhere, 5 is one twice, 6 has
-			// two notifications, 7 comes early, 8 has none.
-			letters: []deadLetter{letter(1, time.Second), letter(5, time.Second), letter(5, time.Second), letter(6, time.Second), letter(7, -time.Millisecond), letter(8, time.Second)},
+			// 0 has a notification though it was received, 1 is a dead letter, too, 4 is
+			// nowhere, 5 is one twice, 6 has two notifications, 7 comes early, 8 has none.
+			letters: []deadLetter{letter(1, time.Second), letter(5, time.Second),
+				letter(5, time.Second), letter(6, time.Second), letter(7, -time.Millisecond),
+				letter(8, time.Second)},
 			want: expireCase{
-				Consumed: 4, DeadLettered: 5, Notified: 4, Early: 1, Twice: 3, Lost: 1, Unnotified: 1, FalselyNotified: 1,
+				Consumed: 4, DeadLettered: 5, Notified: 4, Early: 1, Twice: 3, Lost: 1,
+				Unnotified: 1, FalselyNotified: 1,
 				LagMs: lag.Milliseconds{P50: 1000, P99: 1000, Max: 1000},
 			},
 		},
@@ -70,7 +76,8 @@ func TestExpireFailsWhenAPromiseIsBroken(t *testing.T) {
 		r := newExpireResult(&Program{}, plan)
 		r.Cases = append(r.Cases, &c)
 		err := r.Verdict()
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("verdict = %v, want %q in it", err, want)
 		}
 	}
@@ -81,10 +88,13 @@ func TestExpireCountsOperationsSinceItsBegin(t *testing.T) {
 	c.account(map[string]float64{
 		`overdue_broker_operations_total{operation="probe"}`: 3, sampleCPU: 1,
 	}, map[string]float64{
-		`overdue_broker_operations_total{operation="probe"}`: 3, `overdue_broker_operations_total{operation="peek"}`: 20,
-		`overdue_broker_operations_total{operation="nudge"}`: 5, `overdue_sends_total{entity="x"}`: 10, sampleCPU: 1.5,
+		`overdue_broker_operations_total{operation="probe"}`: 3,
+		`overdue_broker_operations_total{operation="peek"}`:  20,
+		`overdue_broker_operations_total{operation="nudge"}`: 5,
+		`overdue_sends_total{entity="x"}`:                    10, sampleCPU: 1.5,
 	})
-	want := expireCase{Outstanding: 10, Operations: map[string]int{"peek": 20, "nudge": 5}, OperationsPerMessage: 2.5, CPUMicrosPerMessage: 50_000}
+	want := expireCase{Outstanding: 10, Operations: map[string]int{"peek": 20, "nudge": 5},
+		OperationsPerMessage: 2.5, CPUMicrosPerMessage: 50_000}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("case (-want +got):\n%s", diff)
 	}
@@ -95,7 +105,8 @@ func TestExpireSpreadsDeadlinesEvenlyOverTheirRange(t *testing.T) {
 	seconds := map[int]int{}
 	for _, ttl := range plan.deadlines(100_000) {
 		if ttl < plan.Shortest || ttl > plan.Longest || ttl%time.Millisecond != 0 {
-			t.Fatalf("a deadline %v after the send, want whole milliseconds between %v and %v", ttl, plan.Shortest, plan.Longest)
+			t.Fatalf("a deadline %v after the send, want whole milliseconds between %v and %v", ttl,
+				plan.Shortest, plan.Longest)
 		}
 		seconds[int(ttl/time.Second)]++
 	}
@@ -105,7 +116,8 @@ func TestExpireSpreadsDeadlinesEvenlyOverTheirRange(t *testing.T) {
 		}
 	}
 	same := &Expire{Shortest: time.Second, Longest: time.Second}
-	if got := same.deadlines(3); !cmp.Equal(got, []time.Duration{time.Second, time.Second, time.Second}) {
+	if got := same.deadlines(3); !cmp.Equal(got,
+		[]time.Duration{time.Second, time.Second, time.Second}) {
 		t.Errorf("deadlines of a range of one instant = %v, want three times 1s", got)
 	}
 }

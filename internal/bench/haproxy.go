@@ -130,7 +130,8 @@ func startHAProxy(to string) (_ *haproxy, err error) {
 // stop ends HAProxy and waits until it has.
 func (h *haproxy) stop() error {
 	closeErr := h.stdin.Close()
-	stuck := time.AfterFunc(haproxyStopTimeout, func() { _ = h.cmd.Process.Kill() }) // then Wait says so
+	// then Wait says so
+	stuck := time.AfterFunc(haproxyStopTimeout, func() { _ = h.cmd.Process.Kill() })
 	defer stuck.Stop()
 	err := errors.Join(closeErr, h.cmd.Wait())
 	if err != nil {

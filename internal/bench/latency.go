@@ -24,7 +24,8 @@ type LatencyResult struct {
 	RoundTripMs  float64        `json:"roundTripMs"`
 	PayloadBytes int            `json:"payloadBytes"`
 	AtHand       []*latencyLine `json:"atHand"` // the broker on loopback; the ways in turns
-	Away         []*latencyLine `json:"away"`   // the broker a round trip away, from app and sidecar alike
+	// the broker a round trip away, from app and sidecar alike
+	Away []*latencyLine `json:"away"`
 }
 
 // latencyLine is one way, from the call of the SDK until it returns.
@@ -35,15 +36,18 @@ type latencyLine struct {
 	P50Micros   float64 `json:"p50Micros"`
 	P99Micros   float64 `json:"p99Micros"`
 	AddedMicros float64 `json:"addedMicros"` // p50 beyond that of direct with as many senders
-	RoundTrips  float64 `json:"roundTrips"`  // that is so many of those to the broker; 0 where it is at hand
+	// that is so many of those to the broker; 0 where it is at hand
+	RoundTrips float64 `json:"roundTrips"`
 }
 
 // Name is that of the command.
 func (*Latency) Name() string { return "latency" }
 
 // Measure measures with the broker on this machine first, then with one that is a round trip away.
-func (plan *Latency) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
-	r := &LatencyResult{Head: p.head(), RoundTripMs: inMilliseconds(plan.RoundTrip), PayloadBytes: plan.Payload}
+func (plan *Latency) Measure(ctx context.Context, p *Program,
+	progress func(string)) (Result, error) {
+	r := &LatencyResult{Head: p.head(), RoundTripMs: inMilliseconds(plan.RoundTrip),
+		PayloadBytes: plan.Payload}
 	progress("the broker at hand")
 	var err error
 	if r.AtHand, err = plan.atHand(ctx, p); err != nil {
@@ -60,14 +64,16 @@ func (plan *Latency) Measure(ctx context.Context, p *Program, progress func(stri
 func newLatencyLine(w way, senders int, took []time.Duration) *latencyLine {
 	slices.Sort(took)
 	at := func(percent int) float64 { return rounded(float64(took[len(took)*percent/100].Nanoseconds()) / 1000) }
-	return &latencyLine{Way: w.name, Senders: senders, Sends: len(took), P50Micros: at(50), P99Micros: at(99)}
+	return &latencyLine{Way: w.name, Senders: senders, Sends: len(took), P50Micros: at(50),
+		P99Micros: at(99)}
 }
 
 // Figures are in round trips, because the network decides how long one takes. A quarter of one
 // counts as none: the sidecar itself may take as much on a busy machine.
 func (r *LatencyResult) Figures() (all []Figure) {
 	for _, l := range r.Away {
-		f := Figure{Name: fmt.Sprintf("latency.%s.%d.roundTrips", l.Way, l.Senders), Value: l.RoundTrips, Unit: "round trips"}
+		f := Figure{Name: fmt.Sprintf("latency.%s.%d.roundTrips", l.Way, l.Senders),
+			Value: l.RoundTrips, Unit: "round trips"}
 		switch {
 		case l.Way == wayEach.name && l.Senders == 1:
 			f.What = "added latency of a monitored send, companions: each, one sender"
@@ -84,7 +90,8 @@ func (r *LatencyResult) Figures() (all []Figure) {
 		if l.Way != wayDirect.name {
 			all = append(all, Figure{
 				Name: "latency." + l.Way + ".micros", Value: l.AddedMicros, Unit: "µs",
-				What: fmt.Sprintf("… on this machine, %s (%.0f µs directly)", l.Way, r.AtHand[0].P50Micros),
+				What: fmt.Sprintf("… on this machine, %s (%.0f µs directly)", l.Way,
+					r.AtHand[0].P50Micros),
 			})
 		}
 	}
@@ -106,11 +113,13 @@ func (r *LatencyResult) WriteTable(w io.Writer) error {
 			}
 			rows = append(rows, []string{
 				"  " + l.Way, fmt.Sprint(l.Senders), fmt.Sprint(l.Sends),
-				fmt.Sprintf("%.1f", l.P50Micros), fmt.Sprintf("%.1f", l.P99Micros), fmt.Sprintf("%.1f", l.AddedMicros), trips,
+				fmt.Sprintf("%.1f", l.P50Micros), fmt.Sprintf("%.1f", l.P99Micros),
+				fmt.Sprintf("%.1f", l.AddedMicros), trips,
 			})
 		}
 	}
-	return writeText(w, fmt.Sprintf("payloads of %d bytes, %s\n\n%s\n%s", r.PayloadBytes, r.where(), tableOf(rows), tableOfFigures(r.Figures())))
+	return writeText(w, fmt.Sprintf("payloads of %d bytes, %s\n\n%s\n%s", r.PayloadBytes, r.where(),
+		tableOf(rows), tableOfFigures(r.Figures())))
 }
 
 // Verdict is nil: a slow send breaks no promise.

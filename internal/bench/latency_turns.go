@@ -15,7 +15,8 @@ import (
 const warmUpSends = 100
 
 // latencyScene is a broker and a sidecar for each kind of companions, which reach it at an address.
-func latencyScene(ctx context.Context, p *Program, ways []way, address func(*scene) (string, error)) (_ *scene, at []string, err error) {
+func latencyScene(ctx context.Context, p *Program, ways []way,
+	address func(*scene) (string, error)) (_ *scene, at []string, err error) {
 	sc, err := setScene(ctx, p)
 	if err != nil {
 		return nil, nil, err
@@ -40,11 +41,12 @@ func latencyScene(ctx context.Context, p *Program, ways []way, address func(*sce
 	return sc, at, nil
 }
 
-// atHand measures one send at a time, the ways in turns: all of them are open at once, before one broker. So many are sent
-// that most fall into slots that are covered.
+// atHand measures one send at a time, the ways in turns: all of them are open at once, before
+// one broker. It sends so many that most fall into covered slots.
 func (plan *Latency) atHand(ctx context.Context, p *Program) (_ []*latencyLine, err error) {
 	ways := []way{wayDirect, wayUnmonitored, wayEach, waySlot}
-	sc, at, err := latencyScene(ctx, p, ways, func(s *scene) (string, error) { return s.broker.broker, nil })
+	sc, at, err := latencyScene(ctx, p, ways,
+		func(s *scene) (string, error) { return s.broker.broker, nil })
 	if err != nil {
 		return nil, err
 	}
@@ -79,14 +81,16 @@ func (plan *Latency) atHand(ctx context.Context, p *Program) (_ []*latencyLine, 
 }
 
 // open has senders of the Go SDK, on a connection each.
-func (plan *Latency) open(ctx context.Context, address string, w way, n int) (senders []sender, shut func(), err error) {
+func (plan *Latency) open(ctx context.Context, address string, w way,
+	n int) (senders []sender, shut func(), err error) {
 	return openSenders(ctx, address, w.queue, plan.Payload, n, n, false)
 }
 
-// turns is in how many pieces the sends to a broker far away are cut, with which the ways take turns.
+// turns is the number of pieces of the sends to a broker far away. The ways take turns with
+// them.
 const turns = 4
 
-// away measures sends to a broker that is a round trip away, one sender alone and many side by side.
+// away measures sends to a broker that is a round trip away, by one sender alone and by many.
 func (plan *Latency) away(ctx context.Context, p *Program) (_ []*latencyLine, err error) {
 	var wire *delayedLink
 	ways := []way{wayDirect, wayUnmonitored, wayEach, waySlot}
@@ -127,8 +131,10 @@ func (plan *Latency) away(ctx context.Context, p *Program) (_ []*latencyLine, er
 	return lines, nil
 }
 
-// sideBySide is how long each send took, by way: so many senders of each, all of whose links are open at once.
-func (plan *Latency) sideBySide(ctx context.Context, at []string, ways []way, senders int) ([][]time.Duration, error) {
+// sideBySide returns how long each send took, by way: so many senders of each, all of whose
+// links are open at once.
+func (plan *Latency) sideBySide(ctx context.Context, at []string, ways []way,
+	senders int) ([][]time.Duration, error) {
 	clients := make([][]sender, len(ways))
 	for i, w := range ways {
 		var shut func()
@@ -155,7 +161,8 @@ func (plan *Latency) sideBySide(ctx context.Context, at []string, ways []way, se
 	return took, nil
 }
 
-// sendInTurn has each of the senders send n times, one after the other, while the others do so, too. It tells how long each send took.
+// sendInTurn has each sender send n times in a row while the others do the same. It returns how
+// long each send took.
 func sendInTurn(ctx context.Context, senders []sender, n int) ([]time.Duration, error) {
 	took := make([][]time.Duration, len(senders))
 	errs := make([]error, len(senders))

@@ -39,7 +39,8 @@ type processMemory struct {
 type memorySample struct {
 	Outstanding int     `json:"outstanding"`
 	ResidentMiB float64 `json:"residentMiB"`
-	// LiveMiB is what is reachable after a collection, without the headroom, on which no memory stands.
+	// LiveMiB is the reachable memory after a collection, without the headroom, which no memory
+	// backs.
 	LiveMiB float64 `json:"liveMiB"`
 }
 
@@ -47,7 +48,8 @@ type memorySample struct {
 func (*Memory) Name() string { return "memory" }
 
 // Measure sends messages through the proxy, and samples proxy and monitor before and after.
-func (plan *Memory) Measure(ctx context.Context, p *Program, progress func(string)) (_ Result, err error) {
+func (plan *Memory) Measure(ctx context.Context, p *Program,
+	progress func(string)) (_ Result, err error) {
 	r := &MemoryResult{Head: p.head(), Companions: plan.Companions}
 	sc, err := setScene(ctx, p)
 	if err != nil {
@@ -100,8 +102,10 @@ func (plan *Memory) send(ctx context.Context, sc *scene, first, end int) error {
 	return load.send(ctx, first, end)
 }
 
-// sample takes the memory of each process after the pause, first as it is and then after a collection.
-func (plan *Memory) sample(ctx context.Context, p *Program, sc *scene, outstanding int) ([]memorySample, error) {
+// sample takes the memory of each process after the pause, first as it is, then after a
+// collection.
+func (plan *Memory) sample(ctx context.Context, p *Program, sc *scene,
+	outstanding int) ([]memorySample, error) {
 	if err := sc.pause(ctx, time.After(plan.Pause)); err != nil {
 		return nil, err
 	}
@@ -131,7 +135,9 @@ func (plan *Memory) sample(ctx context.Context, p *Program, sc *scene, outstandi
 func (r *MemoryResult) Figures() (all []Figure) {
 	for _, l := range r.Processes {
 		all = append(all, Figure{
-			Name: "memory." + l.Process + ".idle", What: "resident memory of overdue " + l.Process + ", idle", Value: l.Idle.ResidentMiB, Unit: "MiB",
+			Name:  "memory." + l.Process + ".idle",
+			What:  "resident memory of overdue " + l.Process + ", idle",
+			Value: l.Idle.ResidentMiB, Unit: "MiB",
 		}.atMost(32))
 		if n := len(l.Outstanding); n > 0 {
 			last, before := l.Outstanding[n-1], l.Idle
@@ -142,8 +148,10 @@ func (r *MemoryResult) Figures() (all []Figure) {
 				Name: "memory." + l.Process + ".outstanding", Value: last.ResidentMiB, Unit: "MiB",
 				What: fmt.Sprintf("… with %d deadlines outstanding", last.Outstanding),
 			}, Figure{
-				Name: "memory." + l.Process + ".growth", Value: rounded(last.LiveMiB - before.LiveMiB), Unit: "MiB",
-				What: fmt.Sprintf("… what is in use more with %d than with %d", last.Outstanding, before.Outstanding),
+				Name:  "memory." + l.Process + ".growth",
+				Value: rounded(last.LiveMiB - before.LiveMiB), Unit: "MiB",
+				What: fmt.Sprintf("… what is in use more with %d than with %d", last.Outstanding,
+					before.Outstanding),
 			}.atMost(1))
 		}
 	}
@@ -163,10 +171,12 @@ func (r *MemoryResult) WriteTable(w io.Writer) error {
 				}
 				rows = append(rows, []string{name})
 			}
-			rows[i+1] = append(rows[i+1], fmt.Sprintf("%.1f", p.ResidentMiB), fmt.Sprintf("%.1f", p.LiveMiB))
+			rows[i+1] = append(rows[i+1], fmt.Sprintf("%.1f", p.ResidentMiB),
+				fmt.Sprintf("%.1f", p.LiveMiB))
 		}
 	}
-	return writeText(w, fmt.Sprintf("companions: %s, %s\n\n%s\n%s", r.Companions, r.where(), tableOf(rows), tableOfFigures(r.Figures())))
+	return writeText(w, fmt.Sprintf("companions: %s, %s\n\n%s\n%s", r.Companions, r.where(),
+		tableOf(rows), tableOfFigures(r.Figures())))
 }
 
 // Verdict is nil: memory breaks no promise.

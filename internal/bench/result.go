@@ -20,9 +20,11 @@ import (
 
 // Head says what was measured, and where.
 type Head struct {
-	Version     string   `json:"version"`
-	CPUs        int      `json:"cpus"`                  // of the machine, shared by all that is measured and its clients
-	LoadAverage *float64 `json:"loadAverage,omitempty"` // of the last minute before, where the system tells
+	Version string `json:"version"`
+	// of the machine, shared by all that is measured and its clients
+	CPUs int `json:"cpus"`
+	// of the last minute before, where the system tells
+	LoadAverage *float64 `json:"loadAverage,omitempty"`
 }
 
 func (p *Program) head() Head {
@@ -46,14 +48,16 @@ func (h *Head) where() string {
 
 // A Figure is one figure, and what it has to be.
 type Figure struct {
-	Name    string      `json:"name"` // for scripts
-	What    string      `json:"what"`
-	Value   float64     `json:"value"`
-	Spread  *[2]float64 `json:"spread,omitempty"` // the lowest and the highest, where the value is the median of rounds
-	Unit    string      `json:"unit,omitempty"`   // none for ratios
-	Target  *float64    `json:"target,omitempty"` // none: there to be seen
-	AtLeast bool        `json:"atLeast"`          // the target is the least that the value has to be, not the most
-	Met     *bool       `json:"met,omitempty"`
+	Name  string  `json:"name"` // for scripts
+	What  string  `json:"what"`
+	Value float64 `json:"value"`
+	// the lowest and the highest, where the value is the median of rounds
+	Spread *[2]float64 `json:"spread,omitempty"`
+	Unit   string      `json:"unit,omitempty"`   // none for ratios
+	Target *float64    `json:"target,omitempty"` // none: there to be seen
+	// the target is the least that the value has to be, not the most
+	AtLeast bool  `json:"atLeast"`
+	Met     *bool `json:"met,omitempty"`
 }
 
 // atMost and atLeast set the target.
@@ -115,7 +119,8 @@ func (f *Figure) row() [4]string {
 	if *f.Met {
 		met = "yes"
 	}
-	return [4]string{f.What, measured, strings.TrimSpace(target + f.shown(*f.Target) + " " + f.Unit), met}
+	return [4]string{f.What, measured, strings.TrimSpace(target + f.shown(*f.Target) + " " +
+		f.Unit), met}
 }
 
 // inMilliseconds is d in milliseconds, to the microsecond.
@@ -130,7 +135,8 @@ func medianOf(values []float64) (median, lowest, highest float64) {
 		return 0, 0, 0
 	}
 	sorted := slices.Sorted(slices.Values(values))
-	return rounded((sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2), rounded(sorted[0]), rounded(sorted[len(sorted)-1])
+	return rounded((sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2), rounded(sorted[0]),
+		rounded(sorted[len(sorted)-1])
 }
 
 // tableOf has a title for each column and lines below them, all columns but the first to the right.

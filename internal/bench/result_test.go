@@ -10,7 +10,8 @@ import (
 
 func TestFiguresStandBesideTheirTargets(t *testing.T) {
 	figures := []Figure{
-		Figure{Name: "rate", What: "sends ÷ direct"}.among([]float64{0.7, 0.9123456, 1.1}).atLeast(0.8),
+		Figure{Name: "rate", What: "sends ÷ direct"}.among([]float64{0.7, 0.9123456,
+			1.1}).atLeast(0.8),
 		Figure{Name: "lag", What: "late by", Value: 50.04, Unit: "ms"}.atMost(50),
 		{Name: "even", What: "of two rounds", Value: 0.00049, Unit: "s"},
 		Figure{Name: "start", What: "start", Unit: "ms"}.among([]float64{123.4, 120}).atMost(200),
@@ -24,7 +25,8 @@ start           122 ms (120 to 123)  ≤ 200 ms  yes
 	if diff := cmp.Diff(want, tableOfFigures(figures)); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
-	if err := MissedTargets(figures); err == nil || err.Error() != "target missed: late by: 50 ms, not ≤ 50 ms" {
+	if err := MissedTargets(figures); err == nil ||
+		err.Error() != "target missed: late by: 50 ms, not ≤ 50 ms" {
 		t.Errorf("MissedTargets = %v, want the one that is missed", err)
 	}
 	if err := MissedTargets(figures[2:]); err != nil {

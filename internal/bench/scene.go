@@ -34,14 +34,17 @@ func setScene(ctx context.Context, p *Program) (*scene, error) {
 		queues = append(queues, fmt.Sprintf(queue, name))
 	}
 	broker, err := startChild(ctx, p, "broker", settings{
-		"BROKER_AUTO_CREATE": "false", "MONITOR_QUEUE": monitorQueue, "BROKER_QUEUES": "[" + strings.Join(queues, ", ") + "]",
-		"BROKER_MAX_MESSAGE_SIZE": "1MiB", // as of a Premium namespace, so that batches are as large as there
+		"BROKER_AUTO_CREATE": "false", "MONITOR_QUEUE": monitorQueue,
+		"BROKER_QUEUES": "[" + strings.Join(queues, ", ") + "]",
+		// as of a Premium namespace, so that batches are as large as there
+		"BROKER_MAX_MESSAGE_SIZE": "1MiB",
 		"LOG_LEVEL":               "warn", "LOG_FORMAT": "json",
 	})
 	if err != nil {
 		return nil, err
 	}
-	s := &scene{program: p, broker: broker, gone: make(chan *child, 1), sidecars: map[string]*child{}}
+	s := &scene{program: p, broker: broker, gone: make(chan *child, 1),
+		sidecars: map[string]*child{}}
 	s.mind(broker)
 	return s, nil
 }
@@ -110,8 +113,10 @@ func (s *scene) complaint() (err error) {
 	return err
 }
 
-// await asks until it is so or the timeout has passed, and returns which. It fails when a process has ended.
-func (s *scene) await(ctx context.Context, timeout time.Duration, so func() (bool, error)) (bool, error) {
+// await asks until it is so or the timeout has passed, and returns which. It fails when a
+// process ends.
+func (s *scene) await(ctx context.Context, timeout time.Duration,
+	so func() (bool, error)) (bool, error) {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for end := time.Now().Add(timeout); ; {
@@ -136,15 +141,17 @@ func (s *scene) pause(ctx context.Context, tick <-chan time.Time) error {
 	}
 }
 
-// settled reports whether nothing is left to wait for: no companion, no message beside those that live, and no dead letter
-// without its notification.
+// settled reports whether there is nothing left to wait for: no companion, no message beside
+// the live ones, and no dead letter without its notification.
 func (s *scene) settled(ctx context.Context, monitor *child, live int) (bool, error) {
 	queues, err := s.broker.counts(ctx)
 	if err != nil {
 		return false, err
 	}
 	work, companions := queues[workQueue], queues[monitorQueue]
-	return work.Active+work.Deferred+work.Scheduled <= live && len(monitor.notified()) >= work.DeadLetter && companions.Active+companions.Scheduled == 0, nil
+	return work.Active+work.Deferred+work.Scheduled <= live &&
+			len(monitor.notified()) >= work.DeadLetter && companions.Active+companions.Scheduled == 0,
+		nil
 }
 
 // samples are the metrics of all but the broker, added up.
@@ -162,8 +169,8 @@ func (s *scene) samples(ctx context.Context) (map[string]float64, error) {
 	return sum, nil
 }
 
-// processCPU is the processor time that a process has used, in seconds; 0 where the system does not tell. It costs the process
-// nothing, as asking for its metrics does.
+// processCPU is the processor time of a process in seconds, 0 where the system does not tell.
+// Unlike a request for its metrics, it costs the process nothing.
 func processCPU(pid int) float64 {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

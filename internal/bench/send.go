@@ -38,20 +38,22 @@ type Send struct {
 // SendResult is the result of Send.
 type SendResult struct {
 	Head
-	Rounds       int         `json:"rounds"`
-	SpanMs       int64       `json:"spanMs"`
-	PayloadBytes int         `json:"payloadBytes"`
-	HAProxy      *string     `json:"haproxy"` // its version; null: not installed, and its way is left out
-	Lines        []*sendLine `json:"lines"`
+	Rounds       int   `json:"rounds"`
+	SpanMs       int64 `json:"spanMs"`
+	PayloadBytes int   `json:"payloadBytes"`
+	// its version; null: not installed, and its way is left out
+	HAProxy *string     `json:"haproxy"`
+	Lines   []*sendLine `json:"lines"`
 }
 
 // sendLine is one kind of client on one way: the medians of its rounds.
 type sendLine struct {
-	Clients           string     `json:"clients"`
-	Way               string     `json:"way"`
-	MessagesPerSecond float64    `json:"messagesPerSecond"`
-	Ratio             float64    `json:"ratio"`       // of messages per second to those of direct in the same round
-	RatioSpread       [2]float64 `json:"ratioSpread"` // the lowest and the highest of the rounds
+	Clients           string  `json:"clients"`
+	Way               string  `json:"way"`
+	MessagesPerSecond float64 `json:"messagesPerSecond"`
+	// of messages per second to those of direct in the same round
+	Ratio       float64    `json:"ratio"`
+	RatioSpread [2]float64 `json:"ratioSpread"` // the lowest and the highest of the rounds
 	// Cost is the processor time that a message takes all processes together when it is sent
 	// directly ÷ the same on this way. That is the ratio that there would be if the processors
 	// were the only bound. On a busy machine two processes get more of them than one, and the
@@ -80,7 +82,8 @@ func (*Send) Name() string { return "send" }
 
 // Measure measures one kind of client after the other.
 func (plan *Send) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
-	r := &SendResult{Head: p.head(), Rounds: plan.Rounds, SpanMs: plan.Span.Milliseconds(), PayloadBytes: plan.Payload}
+	r := &SendResult{Head: p.head(), Rounds: plan.Rounds, SpanMs: plan.Span.Milliseconds(),
+		PayloadBytes: plan.Payload}
 	version, err := haproxyVersion(ctx)
 	if err != nil {
 		return nil, err
@@ -104,7 +107,8 @@ func (plan *Send) Measure(ctx context.Context, p *Program, progress func(string)
 }
 
 // measure measures one kind of client on all ways, in turns.
-func (plan *Send) measure(ctx context.Context, p *Program, k clientKind, ways []way, progress func(string)) ([]*sendLine, error) {
+func (plan *Send) measure(ctx context.Context, p *Program, k clientKind, ways []way,
+	progress func(string)) ([]*sendLine, error) {
 	rounds := map[string][]sendRound{} // by way
 	for i := range plan.Rounds {
 		progress(fmt.Sprintf("%s, round %d of %d", k.name, i+1, plan.Rounds))
@@ -139,7 +143,8 @@ func newSendLine(k clientKind, w way, byWay map[string][]sendRound) *sendLine {
 	if others := byWay[wayHAProxy.name]; others != nil {
 		l.haproxy = compare(rounds, others)
 		median, lowest, highest := medianOf(l.haproxy.ratios)
-		l.HAProxyRatio, l.HAProxyRatioSpread, l.HAProxyCost = &median, &[2]float64{lowest, highest}, &l.haproxy.cost
+		l.HAProxyRatio, l.HAProxyRatioSpread, l.HAProxyCost = &median, &[2]float64{lowest, highest},
+			&l.haproxy.cost
 	}
 	return l
 }
@@ -177,12 +182,14 @@ func (r *SendResult) Figures() (all []Figure) {
 			all = append(all, direct, cost)
 			continue
 		}
-		f := Figure{Name: name + ".haproxy", What: fmt.Sprintf(about, "HAProxy")}.among(l.haproxy.ratios)
+		f := Figure{Name: name + ".haproxy",
+			What: fmt.Sprintf(about, "HAProxy")}.among(l.haproxy.ratios)
 		if l.Clients != kindREST {
 			f = f.atLeast(l.way.target)
 		}
 		direct.What, cost.What = "… ÷ direct", "… ÷ direct, for the same processor time"
-		all = append(all, f, Figure{Name: f.Name + ".cost", What: "… for the same processor time", Value: *l.HAProxyCost}, direct, cost)
+		all = append(all, f, Figure{Name: f.Name + ".cost", What: "… for the same processor time",
+			Value: *l.HAProxyCost}, direct, cost)
 	}
 	return all
 }
@@ -190,7 +197,8 @@ func (r *SendResult) Figures() (all []Figure) {
 // WriteTable writes a row for each kind of client and way.
 func (r *SendResult) WriteTable(w io.Writer) error {
 	rows := [][]string{{
-		"", "messages/s", "÷ HAProxy", "lowest", "highest", "CPU", "÷ direct", "lowest", "highest", "CPU",
+		"", "messages/s", "÷ HAProxy", "lowest", "highest", "CPU", "÷ direct", "lowest", "highest",
+		"CPU",
 		"client µs", "sidecar µs", "broker µs",
 	}}
 	clients := ""
@@ -201,11 +209,13 @@ func (r *SendResult) WriteTable(w io.Writer) error {
 		}
 		row := []string{"  " + l.Way, fmt.Sprintf("%.0f", l.MessagesPerSecond), "–", "–", "–", "–"}
 		if l.HAProxyRatio != nil {
-			for i, v := range []float64{*l.HAProxyRatio, l.HAProxyRatioSpread[0], l.HAProxyRatioSpread[1], *l.HAProxyCost} {
+			for i, v := range []float64{*l.HAProxyRatio, l.HAProxyRatioSpread[0],
+				l.HAProxyRatioSpread[1], *l.HAProxyCost} {
 				row[2+i] = fmt.Sprintf("%.2f", v)
 			}
 		}
-		for _, v := range []float64{l.Ratio, l.RatioSpread[0], l.RatioSpread[1], l.Cost, l.ClientMicros, l.SidecarMicros, l.BrokerMicros} {
+		for _, v := range []float64{l.Ratio, l.RatioSpread[0], l.RatioSpread[1], l.Cost,
+			l.ClientMicros, l.SidecarMicros, l.BrokerMicros} {
 			row = append(row, fmt.Sprintf("%.2f", v))
 		}
 		rows = append(rows, row)
@@ -215,7 +225,8 @@ func (r *SendResult) WriteTable(w io.Writer) error {
 		against = "HAProxy " + *r.HAProxy
 	}
 	return writeText(w, fmt.Sprintf("%d rounds of %d ms for each way, payloads of %d bytes, %s\n%s\n\n%s\n%s",
-		r.Rounds, r.SpanMs, r.PayloadBytes, r.where(), against, tableOf(rows), tableOfFigures(r.Figures())))
+		r.Rounds, r.SpanMs, r.PayloadBytes, r.where(), against, tableOf(rows),
+		tableOfFigures(r.Figures())))
 }
 
 // Verdict is nil: slow sends break no promise.

@@ -24,7 +24,8 @@ type sender func(ctx context.Context) (int, error)
 // A clientKind is one kind of client. It opens its clients to a queue at an address.
 type clientKind struct {
 	name string
-	open func(ctx context.Context, address, queue string, payload int) (senders []sender, shut func(), err error)
+	open func(ctx context.Context, address, queue string, payload int) (senders []sender,
+		shut func(), err error)
 }
 
 // Names of the kinds of clients.
@@ -53,7 +54,8 @@ func ClientKinds() (names []string) {
 }
 
 // openSDK has n senders of the Go SDK on so many connections.
-func openSDK(n, connections int, batches bool) func(context.Context, string, string, int) ([]sender, func(), error) {
+func openSDK(n, connections int, batches bool) func(context.Context, string, string,
+	int) ([]sender, func(), error) {
 	return func(ctx context.Context, address, queue string, payload int) ([]sender, func(), error) {
 		return openSenders(ctx, address, queue, payload, n, connections, batches)
 	}
@@ -61,18 +63,28 @@ func openSDK(n, connections int, batches bool) func(context.Context, string, str
 
 // openSenders has n such senders. Every message lives for an hour, which is its deadline where it
 // is monitored, and has no message-id, as the SDK sends it: the proxy has to make one for it.
-func openSenders(ctx context.Context, address, queue string, payload, n, connections int, batches bool) ([]sender, func(), error) {
+func openSenders(ctx context.Context, address, queue string, payload, n, connections int,
+	batches bool) ([]sender, func(), error) {
 	links, shut, err := openSDKSenders(ctx, address, queue, n, connections)
 	if err != nil {
 		return nil, nil, err
 	}
 	body, hour := bytes.Repeat([]byte("x"), payload), time.Hour
-	message := func(int) *azservicebus.Message { return &azservicebus.Message{Body: body, TimeToLive: &hour} }
+	message := func(int) *azservicebus.Message {
+		return &azservicebus.Message{Body: body,
+			TimeToLive: &hour}
+	}
 	senders := make([]sender, len(links))
 	for i, s := range links {
-		senders[i] = func(ctx context.Context) (int, error) { return 1, s.SendMessage(ctx, message(0), nil) }
+		senders[i] = func(ctx context.Context) (int, error) {
+			return 1,
+				s.SendMessage(ctx, message(0), nil)
+		}
 		if batches { // each is made anew, because a sender has to encode its messages
-			senders[i] = func(ctx context.Context) (int, error) { return batchSize, sendBatches(ctx, s, 0, batchSize, message) }
+			senders[i] = func(ctx context.Context) (int, error) {
+				return batchSize,
+					sendBatches(ctx, s, 0, batchSize, message)
+			}
 		}
 	}
 	return senders, shut, nil

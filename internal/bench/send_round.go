@@ -55,15 +55,17 @@ func (l *lane) slice(ctx context.Context, broker *child, span time.Duration) err
 // result is what the slices have come to.
 func (l *lane) result() sendRound {
 	each := func(seconds float64) float64 { return rounded(seconds * 1e6 / float64(l.sent)) }
-	return sendRound{rate: rounded(float64(l.sent) / l.took.Seconds()), client: each(l.cpu[0]), sidecar: each(l.cpu[1]), broker: each(l.cpu[2])}
+	return sendRound{rate: rounded(float64(l.sent) / l.took.Seconds()), client: each(l.cpu[0]),
+		sidecar: each(l.cpu[1]), broker: each(l.cpu[2])}
 }
 
-// slicesPerRound is in how many pieces a round cuts the span of each way. The ways take turns with them, so that what else the
-// machine does at a time hits all of them.
+// slicesPerRound is the number of pieces that a round cuts the span of each way into. The ways
+// take turns with them, so that other load on the machine hits all of them.
 const slicesPerRound = 5
 
 // round measures all ways once, before one broker.
-func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []way, turn int) (_ []sendRound, err error) {
+func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []way,
+	turn int) (_ []sendRound, err error) {
 	sc, err := setScene(ctx, p)
 	if err != nil {
 		return nil, err
@@ -119,7 +121,8 @@ func (s *scene) open(ctx context.Context, w way) (address string, between int, e
 	return s.broker.broker, 0, nil
 }
 
-// together has the senders send side by side for a span, once at least, and counts what they have done.
+// together has the senders send side by side for a span, each once at least, and counts the
+// messages.
 func together(ctx context.Context, senders []sender, span time.Duration) (int, error) {
 	var n atomic.Int64
 	var failed atomic.Bool

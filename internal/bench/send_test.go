@@ -15,11 +15,13 @@ func someRounds(haproxy bool) map[string][]sendRound {
 	rounds := map[string][]sendRound{}
 	cost := map[string]float64{"direct": 0, "haproxy": 6, "unmonitored": 10, "each": 10, "slot": 10}
 	for w, rates := range map[string][3]float64{
-		"direct": {100, 1000, 10}, "haproxy": {80, 1000, 5}, "unmonitored": {88, 990, 5}, "each": {50, 900, 8}, "slot": {40, 800, 4},
+		"direct": {100, 1000, 10}, "haproxy": {80, 1000, 5}, "unmonitored": {88, 990, 5},
+		"each": {50, 900, 8}, "slot": {40, 800, 4},
 	} {
 		for _, rate := range rates {
 			if w != "haproxy" || haproxy {
-				rounds[w] = append(rounds[w], sendRound{rate: rate, client: 6, sidecar: cost[w], broker: 4})
+				rounds[w] = append(rounds[w],
+					sendRound{rate: rate, client: 6, sidecar: cost[w], broker: 4})
 			}
 		}
 	}
@@ -28,10 +30,12 @@ func someRounds(haproxy bool) map[string][]sendRound {
 
 func TestRatiosAreOfOneRound(t *testing.T) {
 	l := newSendLine(clientKinds[0], wayEach, someRounds(true))
-	if l.Ratio != 0.8 || l.RatioSpread != [2]float64{0.5, 0.9} || l.Cost != 0.5 || l.MessagesPerSecond != 50 || l.SidecarMicros != 10 {
+	if l.Ratio != 0.8 || l.RatioSpread != [2]float64{0.5, 0.9} || l.Cost != 0.5 ||
+		l.MessagesPerSecond != 50 || l.SidecarMicros != 10 {
 		t.Errorf("line = %+v, want the median of the ratios 0.5, 0.9 and 0.8, half as many for the same processor time, 50 a second", l)
 	}
-	if *l.HAProxyRatio != 0.9 || *l.HAProxyRatioSpread != [2]float64{0.625, 1.6} || *l.HAProxyCost != 0.8 {
+	if *l.HAProxyRatio != 0.9 || *l.HAProxyRatioSpread != [2]float64{0.625, 1.6} ||
+		*l.HAProxyCost != 0.8 {
 		t.Errorf("against HAProxy %v %v %v, want the median of 0.625, 0.9 and 1.6, and 16 µs ÷ 20 µs", *l.HAProxyRatio, *l.HAProxyRatioSpread, *l.HAProxyCost)
 	}
 }
@@ -59,7 +63,8 @@ func TestSendsAreHeldAgainstHAProxy(t *testing.T) {
 			got[f.Name] = *f.Target
 		}
 	}
-	want := map[string]float64{"send.single.unmonitored.haproxy": 1, "send.single.each.haproxy": 0.95, "send.single.slot.haproxy": 0.95}
+	want := map[string]float64{"send.single.unmonitored.haproxy": 1,
+		"send.single.each.haproxy": 0.95, "send.single.slot.haproxy": 0.95}
 	if len(got) != len(want) {
 		t.Errorf("targets %v, want %v", got, want)
 	}
@@ -70,7 +75,8 @@ func TestSendsAreHeldAgainstHAProxy(t *testing.T) {
 	}
 	for _, f := range aSendResult("rest", true).Figures() {
 		if f.Target != nil {
-			t.Errorf("%s has a target of %v, want none: HAProxy does not read requests", f.Name, *f.Target)
+			t.Errorf("%s has a target of %v, want none: HAProxy does not read requests", f.Name,
+				*f.Target)
 		}
 	}
 }
@@ -81,7 +87,8 @@ func TestWithoutHAProxyItsWayIsLeftOutAndTheTableSaysWhy(t *testing.T) {
 	if err := r.WriteTable(&table); err != nil {
 		t.Fatal(err)
 	}
-	if text := table.String(); strings.Count(text, haproxyHint) != 1 || !strings.Contains(text, "unmonitored sends ÷ direct, single") {
+	if text := table.String(); strings.Count(text, haproxyHint) != 1 ||
+		!strings.Contains(text, "unmonitored sends ÷ direct, single") {
 		t.Errorf("table = %s\nwant a hint and the ratios to direct", text)
 	}
 	if err := WriteJSON(&printed, r); err != nil {

@@ -14,7 +14,8 @@ type Start struct{ Starts int }
 // StartResult is the result of Start.
 type StartResult struct {
 	Head
-	ReadyMs []float64 `json:"readyMs"` // of each start, from the start of the process until GET /readyz says yes
+	// of each start, from the start of the process until GET /readyz says yes
+	ReadyMs []float64 `json:"readyMs"`
 }
 
 // Name is that of the command.
@@ -39,12 +40,14 @@ func (plan *Start) Measure(ctx context.Context, p *Program, progress func(string
 
 // Figures has the median.
 func (r *StartResult) Figures() []Figure {
-	return []Figure{Figure{Name: "start", What: "start to ready, embedded broker included", Unit: "ms"}.among(r.ReadyMs).atMost(100)}
+	return []Figure{Figure{Name: "start", What: "start to ready, embedded broker included",
+		Unit: "ms"}.among(r.ReadyMs).atMost(100)}
 }
 
 // WriteTable writes the figures.
 func (r *StartResult) WriteTable(w io.Writer) error {
-	return writeText(w, fmt.Sprintf("%d starts, %s\n\n%s", len(r.ReadyMs), r.where(), tableOfFigures(r.Figures())))
+	return writeText(w, fmt.Sprintf("%d starts, %s\n\n%s", len(r.ReadyMs), r.where(),
+		tableOfFigures(r.Figures())))
 }
 
 // Verdict is nil: a slow start breaks no promise.

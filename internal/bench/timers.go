@@ -12,8 +12,8 @@ import (
 // timerInterval is how far apart the timers of a timerWatch are.
 const timerInterval = 5 * time.Millisecond
 
-// A timerWatch sees how late timers are in this process, which does little else meanwhile: nothing on this machine can be
-// expected to be more punctual.
+// A timerWatch measures how late timers are in this process, which does little else meanwhile.
+// Nothing on this machine can be more punctual.
 type timerWatch struct {
 	stop chan struct{}
 	all  sync.WaitGroup

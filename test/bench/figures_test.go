@@ -70,7 +70,8 @@ func TestPagesQuoteTheFiguresOfTheResults(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && file != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata") {
+		if d.IsDir() && file != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" ||
+			d.Name() == "testdata") {
 			return filepath.SkipDir
 		}
 		if filepath.Ext(file) != ".md" {
@@ -127,7 +128,8 @@ func fill(page string, r *results) (filled string, blocks int, err error) {
 		name, rest, opened := strings.Cut(rest, blockClose)
 		old, rest, closed := strings.Cut(rest, blockEnd)
 		if !opened || !closed || strings.Contains(old, blockBegin) {
-			return "", 0, fmt.Errorf("a block that begins with %q does not end with %q", blockBegin, blockEnd)
+			return "", 0, fmt.Errorf("a block that begins with %q does not end with %q", blockBegin,
+				blockEnd)
 		}
 		var table string
 		switch strings.TrimSpace(name) {
@@ -136,7 +138,8 @@ func fill(page string, r *results) (filled string, blocks int, err error) {
 		case "all":
 			table = r.all()
 		default:
-			err = fmt.Errorf("no table is called %q; there are none and all", strings.TrimSpace(name))
+			err = fmt.Errorf("no table is called %q; there are none and all",
+				strings.TrimSpace(name))
 		}
 		if err != nil {
 			return "", 0, err
@@ -185,13 +188,17 @@ func (r *results) numbers() (string, error) {
 	}
 	rows := [][2]string{
 		{"lag of a missed deadline, 100,000 within 10 s: median, 99th percentile; of a plain timer meanwhile: 99th percentile",
-			median + " ms, " + value("expire.100000.0") + " ms; " + value("expire.100000.0.timer") + " ms"},
+			median + " ms, " + value("expire.100000.0") + " ms; " + value("expire.100000.0.timer") +
+				" ms"},
 		{"messages per second ÷ the same through HAProxy in TCP mode, not monitored: one sender, 16 senders, batches of 100",
 			ratios("unmonitored", "one", "single", "batches")},
-		{"the same, monitored, with a companion for each message", ratios("each", "one", "single", "batches")},
-		{"the same, monitored, with a companion for each slot", ratios("slot", "one", "single", "batches")},
+		{"the same, monitored, with a companion for each message",
+			ratios("each", "one", "single", "batches")},
+		{"the same, monitored, with a companion for each slot",
+			ratios("slot", "one", "single", "batches")},
 		{"added latency per monitored send, in broker round trips: one sender; one among 16; one among 16 in a slot",
-			value("latency.each.1.roundTrips") + "; " + value("latency.each.16.roundTrips") + "; " + value("latency.slot.16.roundTrips")},
+			value("latency.each.1.roundTrips") + "; " + value("latency.each.16.roundTrips") + "; " +
+				value("latency.slot.16.roundTrips")},
 		{"operations on the namespace for a message that is received in time: 1,000 a second, 10,000 a second",
 			value("cost.slot.1000") + ", " + value("cost.slot.10000")},
 		{"operations to expire ten messages that are overdue: among 1,000 live ones, among 1,000,000",
@@ -230,7 +237,8 @@ func (r *results) all() string {
 				met = "yes"
 			}
 		}
-		text += fmt.Sprintf("| %s | %s | %s | %s | %s |\n", f.What, strings.TrimSpace(short(f.Value)+" "+f.Unit), spread, target, met)
+		text += fmt.Sprintf("| %s | %s | %s | %s | %s |\n", f.What,
+			strings.TrimSpace(short(f.Value)+" "+f.Unit), spread, target, met)
 	}
 	return text + "\n" + r.origin() + "\n"
 }
@@ -275,7 +283,8 @@ func short(v float64) string {
 
 func TestShortNumbers(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: "0", 0.0254: "0.025", 0.118: "0.12", -0.118: "-0.12", 1: "1", 1.03: "1", 1.33: "1.3", 20.7: "21", 65.9: "66",
+		0: "0", 0.0254: "0.025", 0.118: "0.12", -0.118: "-0.12", 1: "1", 1.03: "1", 1.33: "1.3",
+		20.7: "21", 65.9: "66",
 		123.4: "123", 11234: "11,200", 1_234_567: "1,230,000", 999.9: "1,000", -1234: "-1,230",
 	} {
 		if got := short(v); got != want {
@@ -285,7 +294,8 @@ func TestShortNumbers(t *testing.T) {
 }
 
 func TestOnlyWhatStandsInABlockIsWritten(t *testing.T) {
-	r := &results{Version: "v1", CPUs: 2, Figures: []figure{{Name: "start", What: "start", Unit: "ms", Value: 17.3}}}
+	r := &results{Version: "v1", CPUs: 2,
+		Figures: []figure{{Name: "start", What: "start", Unit: "ms", Value: 17.3}}}
 	const page = "# A page\n\n<!-- bench:begin all -->\nstale\n<!-- bench:end -->\n\nby hand\n"
 	got, n, err := fill(page, r)
 	want := "# A page\n\n<!-- bench:begin all -->\n\n| | measured | lowest to highest round | target | met |\n|---|---|---|---|---|\n" +
@@ -303,7 +313,8 @@ func TestOnlyWhatStandsInABlockIsWritten(t *testing.T) {
 		"no table is":       "\n<!-- bench:begin some -->\n<!-- bench:end -->\n",
 		"lacks the rate of": "\n<!-- bench:begin -->\n<!-- bench:end -->\n",
 	} {
-		if _, _, err := fill(broken, r); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(why, "lacks ")) {
+		if _, _, err := fill(broken, r); err == nil ||
+			!strings.Contains(err.Error(), strings.TrimPrefix(why, "lacks ")) {
 			t.Errorf("fill(%q) = %v, want an error with %q", broken, err, why)
 		}
 	}
