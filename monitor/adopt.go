@@ -9,14 +9,15 @@ import (
 	"overdue/scheduler"
 )
 
-// An Adoption is a queue or topic whose messages get companions although they came through no endpoint.
+// An Adoption is a queue or topic whose messages get companions although they passed no
+// endpoint.
 type Adoption struct {
 	Entity string
 	Every  time.Duration // how often it is looked through for new messages
 }
 
-// adopted is the reference of a message that was found on its queue at the instant now of the broker's clock, and when it has
-// to be checked first. ok is false when nothing is expected of it.
+// adopted returns the reference of a message on a queue, at the instant now of the clock of the
+// broker. ok is false if it has no deadline.
 func adopted(m *link.Message, s Settings, now time.Time) (r scheduler.Reference, ok bool) {
 	deadline, by := deadlineOf(&r, m, s), completeBy(&r, m, s)
 	if pending(m) || deadline.IsZero() && by.IsZero() {
@@ -48,7 +49,7 @@ func adopted(m *link.Message, s Settings, now time.Time) (r scheduler.Reference,
 	return r, true
 }
 
-// howStated is what of m says its deadline, in the order of deadlineOf.
+// howStated returns what states the deadline of m, in the order of deadlineOf.
 func howStated(m *link.Message, s Settings) string {
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	switch {
@@ -64,8 +65,8 @@ func howStated(m *link.Message, s Settings) string {
 	return "default"
 }
 
-// adoptAll gives companions to the messages of a page of one path. Those that an endpoint of this process has given one to
-// are left to it.
+// adoptAll returns references for the messages of a page. It skips messages that have a
+// companion from an endpoint of this process.
 func (s *adoptPass) adoptAll(page []*link.Message) (late, ahead []scheduler.Reference) {
 	now := s.w.latest()
 	type unnamed struct {

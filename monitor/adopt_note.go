@@ -22,24 +22,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// adoptNoteType is the content type of the note that says how far an entity has been looked through. There is one of it for each
-// entity that is adopted. Whichever worker receives it makes the next adopt pass and writes the next note, so that any number of
-// workers look through an entity once, and go on after a restart where they were.
+// adoptNoteType is the content type of the note that says how far an adopted entity has been
+// read. There is one note for each entity. The worker that receives it runs the next adopt pass
+// and writes the next note. So several workers read an entity once, and a restart continues
+// where they were. On the wire a pass is called sweep.
 const adoptNoteType = "application/vnd.overdue.sweep+json"
 
 const (
 	adoptNoteVersion = 1
 	maxNoteSize      = 240 << 10 // bytes: less than a message of the least tier may have
-	// noteLostAfter is after how many intervals without a note a worker looks whether there is one, and begins anew where there is
-	// not. Others may have had it meanwhile.
+	// noteLostAfter is the number of intervals without a note after which a worker looks for
+	// one, and starts over if there is none.
 	noteLostAfter = 10
-	// noteRetry bounds how long a note rests that could not be rewritten, under its lock.
+	// noteRetry bounds how long a note that could not be rewritten stays locked.
 	noteRetry = 5 * time.Second
-	// noteTwin is for how many intervals the note of an entity is remembered, to notice that there are two.
+	// noteTwin is for how many intervals a note is remembered, to notice a second one.
 	noteTwin = 3
 )
 
-// adoptNote is the body of such a note.
+// adoptNote is the body of a note.
 type adoptNote struct {
 	Version   int                 `json:"version"`
 	Entity    string              `json:"entity"`
@@ -64,7 +65,7 @@ func parseAdoptNote(body []byte) (n adoptNote, err error) {
 	return n, nil
 }
 
-// adoption is what a worker knows of the adopt passes of one entity. It is guarded by the worker's mutex.
+// adoption is what a worker knows of an adopted entity. The mutex of the worker guards it.
 type adoption struct {
 	Adoption
 	series string
@@ -72,13 +73,13 @@ type adoption struct {
 	seen   time.Time // by our clock: when a note of it was last here
 }
 
-// noteID begins the message-ids of the notes of an entity, by which they are found on the monitor queue.
+// noteID is the prefix of the message-ids of the notes of an entity.
 func noteID(entity string) string {
 	sum := sha256.Sum256([]byte(strings.ToLower(entity)))
 	return "overdue-sweep-" + hex.EncodeToString(sum[:8]) + "-"
 }
 
-// keepNote writes the note of the next adopt pass.
+// keepNote writes the next note.
 func (w *Worker) keepNote(ctx context.Context, n adoptNote, due time.Time) error {
 	n.Version = adoptNoteVersion
 	body, err := json.Marshal(n)
@@ -90,7 +91,7 @@ func (w *Worker) keepNote(ctx context.Context, n adoptNote, due time.Time) error
 	})
 }
 
-// SetAdopted changes what is adopted. What stays goes on where it is.
+// SetAdopted replaces the adopted entities. Those that stay continue where they are.
 func (w *Worker) SetAdopted(all []Adoption) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +109,7 @@ func (w *Worker) SetAdopted(all []Adoption) {
 	}
 }
 
-// runAdoptions sees to it until ctx ends that each adopted entity has a note.
+// runAdoptions writes missing notes until ctx ends.
 func (w *Worker) runAdoptions(ctx context.Context) {
 	// Workers that start together do not look together.
 	wait := time.Second + mathrand.N(2*time.Second)
@@ -131,7 +132,7 @@ func (w *Worker) runAdoptions(ctx context.Context) {
 	}
 }
 
-// lostAdoptions are the adopted entities of which no note was here for long, and when to check again.
+// lostAdoptions returns the adopted entities whose note is missing, and when to check again.
 func (w *Worker) lostAdoptions(now time.Time) (lost []Adoption, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,7 +146,7 @@ func (w *Worker) lostAdoptions(now time.Time) (lost []Adoption, wait time.Durati
 	return lost, wait
 }
 
-// beginAdoption writes the first note of an entity, unless there is one on the monitor queue.
+// beginAdoption writes the first note of an entity, unless there is one.
 func (w *Worker) beginAdoption(ctx context.Context, a Adoption) error {
 	now := w.cfg.Scheduler.Now()
 	found, err := w.hasNote(ctx, a, now)
@@ -166,7 +167,7 @@ func (w *Worker) beginAdoption(ctx context.Context, a Adoption) error {
 	return nil
 }
 
-// hasNote looks whether the next adopt pass of an entity has a note.
+// hasNote reports whether the entity has a note.
 func (w *Worker) hasNote(ctx context.Context, a Adoption, now scheduler.Instant) (found bool, err error) {
 	prefix := noteID(a.Entity)
 	if w.cfg.Store != nil {
@@ -183,8 +184,8 @@ func (w *Worker) hasNote(ctx context.Context, a Adoption, now scheduler.Instant)
 	return found, err
 }
 
-// admitNote decides about a note that has become due: whether this worker adopts its entity, and whether it is that of the line
-// which goes on.
+// admitNote reports whether this worker adopts the entity of a note that is due, and whether
+// the note is the one that continues.
 func (w *Worker) admitNote(n adoptNote, now time.Time) (a Adoption, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +202,7 @@ func (w *Worker) admitNote(n adoptNote, now time.Time) (a Adoption, ok bool) {
 	return s.Adoption, true
 }
 
-// readmitNote lets a note that could not be rewritten come again.
+// readmitNote accepts a note again that could not be rewritten.
 func (w *Worker) readmitNote(n adoptNote) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -211,7 +212,7 @@ func (w *Worker) readmitNote(n adoptNote) {
 	}
 }
 
-// adoptPass makes the adopt pass of a note that has become due.
+// adoptPass runs the pass of a note that is due.
 func (w *Worker) adoptPass(work context.Context, l lease) {
 	w.running.Go(func() {
 		defer func() { <-w.room }()

@@ -18,28 +18,30 @@ import (
 )
 
 const (
-	// maxAdoptPages and maxSweepTime bound one adopt pass, well within the lock of its note. What is left is looked through by
-	// the next, sweepRest later.
+	// maxAdoptPages and maxAdoptTime bound one adopt pass, well within the lock of its note.
+	// The next pass continues adoptRest later.
 	maxAdoptPages = 20
 	maxAdoptTime  = 15 * time.Second
 	adoptRest     = time.Second
-	// adoptMinAge is how old a message has to be: numbers need not be seen in their order at once, and an endpoint may be about to
-	// give it a companion.
+	// adoptMinAge is the least age of a message: sequence numbers may become visible out of
+	// order, and an endpoint may be about to write a companion.
 	adoptMinAge = time.Second
-	// maxAdoptedPaths bounds the subscriptions of a topic that are looked through: where each was left is part of the note.
+	// maxAdoptedPaths bounds the subscriptions of an adopted topic: the note has a position
+	// for each.
 	maxAdoptedPaths = 1000
 )
 
-// errAdoptPartitioned: its messages are in no order in which they could be looked through bit by bit.
+// errAdoptPartitioned: the messages have no order in which passes could continue.
 var errAdoptPartitioned = errors.New("a partitioned entity cannot be scanned for new messages")
 
-// position is how far one queue or subscription has been looked through.
+// position is how far a queue or subscription has been read.
 type position struct {
 	Next     int64     `json:"next"`              // the first number that has not been seen
 	Enqueued time.Time `json:"enqueued,omitzero"` // of the last message that was
 }
 
-// adoptPass is one search through an entity, from where the last one ended.
+// adoptPass reads an entity from where the last pass ended, and writes companions for its
+// messages.
 type adoptPass struct {
 	w         *Worker
 	entity    string
@@ -51,7 +53,7 @@ type adoptPass struct {
 	more      bool                // the bounds have ended it
 }
 
-// run looks through all that the entity is made of. What it has done is in places, also when it fails.
+// run reads the entity. Its progress is in positions, also after an error.
 func (s *adoptPass) run(ctx context.Context) error {
 	s.pages, s.until = maxAdoptPages, time.Now().Add(maxAdoptTime)
 	base := s.w.cfg.Settings(ctx, s.entity)
@@ -81,7 +83,8 @@ func (s *adoptPass) run(ctx context.Context) error {
 	return s.subscriptions(ctx, info, base)
 }
 
-// subscriptions looks through those of a topic, in turn where the bounds do not let all be done at once.
+// subscriptions reads the subscriptions of a topic, from a random one on, so that each gets its
+// turn if a pass cannot read all.
 func (s *adoptPass) subscriptions(ctx context.Context, info entities.Info, base Settings) error {
 	all := info.Subscriptions
 	if len(all) > maxAdoptedPaths {
@@ -110,7 +113,7 @@ func (s *adoptPass) subscriptions(ctx context.Context, info entities.Info, base 
 	return errors.Join(errs...)
 }
 
-// canAdopt reports whether a queue or subscription can be looked through, and says once why not.
+// canAdopt reports whether a queue or subscription can be adopted, and logs once why not.
 func (s *adoptPass) canAdopt(path string, idle time.Duration, forwardTo string, partitioned bool) bool {
 	switch {
 	case idle > 0:
@@ -125,7 +128,7 @@ func (s *adoptPass) canAdopt(path string, idle time.Duration, forwardTo string, 
 	return false
 }
 
-// refuse says once why something is not adopted.
+// refuse logs once why messages are not adopted.
 func (s *adoptPass) refuse(path, why, next string) {
 	told := false
 	s.w.states.update("adopt "+path, func(f *entityState) { told, f.warned = f.warned, true })
@@ -134,7 +137,7 @@ func (s *adoptPass) refuse(path, why, next string) {
 	}
 }
 
-// readPath looks through one queue or subscription, and gives what is new there companions.
+// readPath reads one queue or subscription and writes companions for its new messages.
 func (s *adoptPass) readPath(ctx context.Context, subscription string, settings Settings) error {
 	s.path, s.settings = s.entity, settings
 	if subscription != "" {
@@ -179,13 +182,15 @@ func (s *adoptPass) readPath(ctx context.Context, subscription string, settings 
 	}
 }
 
-// madeAnew reports whether the numbers of a queue have begun anew: it was deleted and repeated.
+// madeAnew reports whether the queue was deleted and recreated: its sequence numbers start
+// over.
 func (s *adoptPass) madeAnew(ctx context.Context, v *view, at position) bool {
 	head, err := v.peek(ctx, 0, 1)
 	return err == nil && len(head) > 0 && head[0].SequenceNumber < at.Next && head[0].EnqueuedTime.After(at.Enqueued)
 }
 
-// oldEnough cuts off the messages that are too young, and reports whether there are some.
+// oldEnough returns the messages before the first one that is too young, and whether there is
+// such a one.
 func (s *adoptPass) oldEnough(page []*link.Message) (old []*link.Message, young bool) {
 	limit := s.w.latest().Add(-adoptMinAge)
 	for i, m := range page {
@@ -196,7 +201,7 @@ func (s *adoptPass) oldEnough(page []*link.Message) (old []*link.Message, young 
 	return page, false
 }
 
-// giveCompanions returns when all that it has asked for are on the monitor queue.
+// giveCompanions writes companions, and returns when all are accepted.
 func (s *adoptPass) giveCompanions(ctx context.Context, page []*link.Message) error {
 	late, ahead := s.adoptAll(page)
 	var waits []func(context.Context) error

@@ -66,7 +66,8 @@ func (s *scene) adopted() (n float64) {
 	return n
 }
 
-// swept waits until the monitor queue holds nothing but the note of the next adopt pass of each entity.
+// swept waits until the monitor queue holds nothing but the note of the next adopt pass of each
+// entity.
 func (s *scene) adoptPassed(within time.Duration) {
 	s.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
@@ -126,7 +127,8 @@ func TestMessagesThatCameThroughNoDoor(t *testing.T) {
 	})
 }
 
-// What was late before anybody checked is expired with the first adopt pass, however much it is, and read once.
+// What was late before anybody checked is expired with the first adopt pass, however much it is,
+// and read once.
 func TestBacklogIsAdopted(t *testing.T) {
 	inModes(t, adopts(workQueue), func(s *scene) {
 		s.measure()
@@ -149,7 +151,8 @@ func TestBacklogIsAdopted(t *testing.T) {
 		if got := len(s.lags(workQueue)); got != 300 {
 			t.Errorf("%d messages are dead letters, want 300", got)
 		}
-		// What a broker has expired by itself before anybody checked is a dead letter, and was on no queue to be found.
+		// What a broker has expired by itself before anybody checked is a dead letter, and was
+		// on no queue to be found.
 		found := 600
 		if s.expiry == queue.Eager {
 			found = 300
@@ -162,7 +165,8 @@ func TestBacklogIsAdopted(t *testing.T) {
 		}
 		before, peeks := s.operations(""), s.operations("peek")
 		time.Sleep(20 * time.Second)
-		// An interval in which nothing comes costs two peeks and a note: written, received and completed.
+		// An interval in which nothing comes costs two peeks and a note: written, received and
+		// completed.
 		if ops, peeks := s.operations("")-before, s.operations("peek")-peeks; ops > 55 || peeks > 22 {
 			t.Errorf("ten intervals without news cost %v operations, %v of them peeks; want 50 and 20, or a little more", ops, peeks)
 		}

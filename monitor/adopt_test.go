@@ -14,8 +14,8 @@ import (
 	"overdue/scheduler"
 )
 
-// Of two lines of notes the greater one ends, and of two notes of one line the one that comes later, at whichever worker
-// meets both; what is old news to nobody goes on.
+// Of two lines of notes the greater one ends, and of two notes of one line the one that comes
+// later, at whichever worker meets both; what is old news to nobody goes on.
 func TestTwoLinesOfSweepsBecomeOne(t *testing.T) {
 	a := Adoption{Entity: "Orders", Every: time.Minute}
 	w := &Worker{adoptions: map[string]adoption{"orders": {Adoption: a}}}

@@ -12,25 +12,27 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// There are two kinds of failure, and each has a wait of its own. That there is no connection is one state of the worker, whoever
-// notices: all try again at the same pace, however long it lasts, and one dial serves them (sblink). That one check fails,
-// for whatever reason, says nothing of others: each watch that was part of it waits longer each time.
+// There are two kinds of failure, each with a delay of its own. A lost connection is one state of the
+// worker: all that need it try again at the same interval, however long it lasts, and one dial serves
+// them (package link). A failed check says nothing of other checks: each of its watches waits longer
+// each time.
+
 const (
-	// reconnectEvery is how often whoever needs the connection looks whether there is one again. Together with the rest between two
-	// dials it is well below a second, see TestMissedDeadlinesAfterAnOutage.
+	// reconnectEvery is the interval at which the connection is tried. With the delay between
+	// two dials it is well below a second, see TestMissedDeadlinesAfterAnOutage.
 	reconnectEvery = 250 * time.Millisecond
-	// A check that failed is repeated after retryMin, doubling up to retryMax.
+	// A failed check is repeated after retryMin, doubling up to retryMax.
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
 )
 
-// outage is since when the connection is down. Its zero value is that it is not.
+// outage is since when there is no connection. The zero value means that there is one.
 type outage struct {
 	mu    sync.Mutex
 	since time.Time
 }
 
-// noteResult takes note of what became of something that needed the connection, and logs a change.
+// noteResult records the result of an operation that needs the connection, and logs a change.
 func (o *outage) noteResult(log *zap.Logger, err error) {
 	down, up := errors.Is(err, link.ErrNoConnection), err == nil
 	o.mu.Lock()
@@ -50,7 +52,7 @@ func (o *outage) noteResult(log *zap.Logger, err error) {
 	}
 }
 
-// retryAfter is how long wt waits after a check of it has failed with err.
+// retryAfter returns how long wt waits after its check failed with err.
 func (w *Worker) retryAfter(wt *watch, err error) time.Duration {
 	if link.Lost(err) {
 		return reconnectEvery
@@ -59,7 +61,7 @@ func (w *Worker) retryAfter(wt *watch, err error) time.Duration {
 	return min(retryMin<<min(wt.failures-1, 10), retryMax)
 }
 
-// logFailed logs what failed at an entity, unless that is for want of a connection, which is logged once.
+// logFailed logs a failure at an entity. A lost connection is logged once, by outage.
 func logFailed(log *zap.Logger, event string, err error, fields ...zap.Field) {
 	say := log.Warn
 	if errors.Is(err, link.ErrNoConnection) {

@@ -7,9 +7,11 @@ import (
 	"time"
 )
 
-// A scan holds live messages under lock, and gives them back at its end. Service Bus has no lock that is shorter than five
-// seconds: https://learn.microsoft.com/azure/service-bus-messaging/message-transfers-locks-settlement. With half of that left
-// for giving back, no lock lapses, which would cost an innocent message a delivery.
+// A scan holds live messages under lock, and gives them back at its end. Service Bus has no lock
+// that is shorter than five seconds:
+// https://learn.microsoft.com/azure/service-bus-messaging/message-transfers-locks-settlement.
+// With half of that left for giving back, no lock lapses, which would cost an innocent message a
+// delivery.
 func TestAScanEndsInHalfOfTheShortestLock(t *testing.T) {
 	const shortestLock = 5 * time.Second
 	if most := shortestLock / 2; scanTime+scanWait > most {

@@ -20,8 +20,8 @@ const windowMargin = 250 * time.Millisecond
 // stampPrecision is the unit of AMQP timestamps. The instant itself may be later by up to that.
 const stampPrecision = time.Millisecond
 
-// handleDue checks watches that are due, and hands each one on: to the notifier, to another check, or
-// to its end. nudged says that they have waited for a nudge.
+// handleDue checks watches that are due, and hands each one on: to the notifier, to another
+// check, or to its end. nudged says that they have waited for a nudge.
 func (e *entity) handleDue(ctx context.Context, due []*watch, nudged bool) {
 	if due = e.skipSettled(ctx, due); len(due) == 0 {
 		return
@@ -36,8 +36,9 @@ func (e *entity) handleDue(ctx context.Context, due []*watch, nudged bool) {
 	e.handOn(ctx, due, at, missing, err)
 }
 
-// checkDue checks watches, or hands all of them to the nudger or the subscriptions. It returns those that
-// it has checked. Where deadlines are being missed, a nudge comes first, see nudge_first.go.
+// checkDue checks watches, or hands all of them to the nudger or the subscriptions. It returns
+// those that it has checked. Where deadlines are being missed, a nudge comes first, see
+// nudge_first.go.
 func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (checked []*watch, handed bool, err error) {
 	err = e.describe(ctx, due)
 	mayNudge := err == nil && e.mayNudgeFirst()
@@ -91,8 +92,8 @@ func (e *entity) noteOutcome(ctx context.Context, missing bool, err error, messa
 	}
 }
 
-// handOn hands each watch on after a check. A check that failed has decided nothing and is repeated, but
-// missed deadlines that it found are notified.
+// handOn hands each watch on after a check. A check that failed has decided nothing and is
+// repeated, but missed deadlines that it found are notified.
 func (e *entity) handOn(ctx context.Context, due []*watch, at time.Time, missing bool, err error) {
 	var missed, lost []*watch
 	for _, wt := range due {

@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// driftPerSecond is what our clock gains on the broker's in a second at most.
+// driftPerSecond bounds what our clock gains on that of the broker in a second.
 const driftPerSecond = 200 * time.Microsecond
 
-// brokerClock is a lower bound of the broker's clock: the latest stamp that it was
-// seen to make, carried on by our monotonic clock as if that ran fast. It is behind by the time
-// that a companion took to get here, by a little more the longer none has come, and never
-// ahead, so what is overdue by it is overdue.
+// brokerClock is a lower bound of the clock of the broker: the latest stamp that it made,
+// carried on by our monotonic clock less driftPerSecond. It is behind by the time that a
+// companion took to arrive, and never ahead. So a message that is overdue by it is overdue.
 type brokerClock struct {
 	mu    sync.Mutex
 	stamp time.Time

@@ -22,16 +22,16 @@ const (
 	reasonUndeliverable = "AlertUndeliverable"
 )
 
-// maxHold bounds how long a companion stays under its lock: less than the default lock
-// duration of a minute, so that there is time to rewrite it.
+// maxHold bounds how long a companion stays locked. It is less than the default lock duration
+// of a minute, to leave time for rewriting it.
 const maxHold = 40 * time.Second
 
-// maxAttempts is how often a companion is rewritten because an alert found no
-// taker. With attemptDelay that is about a day.
+// maxAttempts bounds how often a companion is rewritten because a notification failed. With
+// attemptDelay that takes about a day.
 const maxAttempts = 300
 
-// companion is a companion in hand, under lock. It is settled once, when the last of its
-// watches is done.
+// companion is a companion in hand, under its lock. It is settled once, when its last watch has
+// ended.
 type companion struct {
 	w       *Worker
 	lease   lease
@@ -47,8 +47,8 @@ type companion struct {
 
 type refusal struct{ reason, description string }
 
-// watch is one message to be searched for: a reference and what became of it so far. It
-// belongs to its entity's goroutine until it is done.
+// watch is the check of one message: a reference, and what is known of its message so far. The
+// goroutine of its entity owns it until it ends.
 type watch struct {
 	ref       scheduler.Reference
 	slot      *scheduler.Companion // it is over a slot, and not over a message yet
@@ -82,12 +82,12 @@ type watch struct {
 	triedDeliveryCount uint32    // the delivery count at that time
 }
 
-// sendTime is how long the send of a message may take in parallel with its companion, when the
-// companion does not say so itself. A send that takes longer gets a second companion.
+// sendTime is how long after its companion a message may be enqueued, if the companion does not
+// state a window. A send that takes longer gets a second companion.
 const sendTime = 3 * time.Second
 
-// open is for how long the message of wt may still arrive on the work queue, at the instant
-// now of the broker's clock. Only after that does its absence mean anything.
+// open returns how long the message of wt may still arrive on the work queue, at the instant
+// now of the clock of the broker. Only after that its absence has a meaning.
 func (wt *watch) open(now time.Time) time.Duration {
 	if wt.want.number != 0 {
 		return 0 // it has been seen
@@ -121,7 +121,7 @@ func (h *companion) newWatches() []*watch {
 	return watches
 }
 
-// add counts n watches more.
+// add counts n more watches.
 func (h *companion) add(n int) {
 	h.w.watching.Add(int64(n))
 	h.mu.Lock()
@@ -130,14 +130,14 @@ func (h *companion) add(n int) {
 	h.watches += n
 }
 
-// madeFor reports whether n watches are all that were made for it so far.
+// madeFor reports whether n watches are all that were made of it so far.
 func (h *companion) madeFor(n int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.watches == n
 }
 
-// done ends one watch. again, if any, names it anew.
+// done ends one watch. again, if not nil, is a companion that takes over.
 func (h *companion) done(ctx context.Context, again *scheduler.Companion) {
 	h.mu.Lock()
 	if again != nil {
@@ -148,7 +148,8 @@ func (h *companion) done(ctx context.Context, again *scheduler.Companion) {
 	h.mu.Unlock()
 	h.w.watching.Add(-1)
 	if last {
-		// A goroutine of its own: these are round trips, and whoever ends a watch has others to see to.
+		// A goroutine of its own: these are round trips, and whoever ends a watch has others to
+		// see to.
 		h.w.running.Go(func() { h.settle(ctx) })
 	}
 }
@@ -161,8 +162,8 @@ func (h *companion) refuse(ctx context.Context, reason, description string) {
 	h.done(ctx, nil)
 }
 
-// settle writes what has to be rewritten, then completes the companion. If either
-// fails the lock lapses and the companion comes back: a check more, nothing lost.
+// settle writes the companions that take over, then completes this one. If either fails, its
+// lock lapses and it comes back: that costs one more check, and loses nothing.
 func (h *companion) settle(ctx context.Context) {
 	w := h.w
 	w.metrics.outstanding(h.content.Entity, -len(h.content.References))
@@ -181,7 +182,7 @@ func (h *companion) settle(ctx context.Context) {
 	}
 }
 
-// rewrite writes side by side what has to be rewritten, so that it shares a transfer.
+// rewrite writes the companions that take over, in parallel, so that they share a transfer.
 func (h *companion) rewrite(ctx context.Context) error {
 	companions := h.merged()
 	errs := make([]error, len(companions))
@@ -194,17 +195,17 @@ func (h *companion) rewrite(ctx context.Context) error {
 }
 
 const (
-	// mergeSpan is how far apart companions may be due that are rewritten as one, which is due with
-	// the last of them: as far as those that share a slot of the scheduler.
+	// mergeSpan is how far apart rewritten companions may be due to become one, which is due
+	// with the last of them. It equals the slot of the scheduler.
 	mergeSpan = 20 * time.Millisecond
-	// mergeMost bounds the references of such a one, so that it stays well below the
-	// largest message that a namespace takes.
+	// mergeMost bounds the references of such a companion, well below the largest message of
+	// any tier.
 	mergeMost = 100
 )
 
-// merged joins what is to be rewritten for about the same instant. What only has to be notified again
-// is in no such hurry: the events of one companion stay together, or in the end each of them
-// would have one of its own.
+// merged joins rewritten companions that are due at about the same time. Companions whose
+// notification failed are less urgent, and joined however far apart they are due. Otherwise
+// each event would end up with a companion of its own.
 func (h *companion) merged() []scheduler.Companion {
 	again := h.rewritten
 	slices.SortFunc(again, func(a, b scheduler.Companion) int {
@@ -226,7 +227,7 @@ func (h *companion) merged() []scheduler.Companion {
 	return out
 }
 
-// deadLetter puts the companion where an operator finds it.
+// deadLetter moves the companion to where operators find it.
 func (h *companion) deadLetter(ctx context.Context, reason, description string) {
 	defer h.release()
 	if err := h.lease.deadLetter(ctx, reason, description); err != nil {
@@ -234,7 +235,7 @@ func (h *companion) deadLetter(ctx context.Context, reason, description string) 
 	}
 }
 
-// handBack gives the companion to whichever worker is next. It does not wait for it.
+// handBack releases the companion for the next worker, and does not wait.
 func (h *companion) handBack(ctx context.Context) {
 	h.mu.Lock()
 	h.w.watching.Add(-int64(h.open))
@@ -251,7 +252,7 @@ func (h *companion) handBack(ctx context.Context) {
 // release makes room for another companion.
 func (h *companion) release() { <-h.w.room }
 
-// attemptDelay is how long an alert that found no taker rests before attempt n, n ≥ 1.
+// attemptDelay returns the delay before attempt n of a notification, n ≥ 1.
 func attemptDelay(n int) time.Duration {
 	if n > 9 {
 		return 5 * time.Minute

@@ -21,8 +21,8 @@ func completed(d time.Duration) []string {
 	return []string{"overdue-complete-within", fmt.Sprintf("%q", d)}
 }
 
-// wantEvents wants these and no other events, as "type subject" without what all types begin with, in any order; each
-// no later than a second after what it is about, and not before.
+// wantEvents wants these and no other events, as "type subject" without what all types begin
+// with, in any order; each no later than a second after what it is about, and not before.
 func (s *scene) wantEvents(want ...string) {
 	s.Helper()
 	var got []string
@@ -180,7 +180,8 @@ func TestCompletionOfATopicsCopies(t *testing.T) {
 	})
 }
 
-// What is notified of a message that is still there is as durable as any alert, and notified once although monitors change.
+// What is notified of a message that is still there is as durable as any alert, and notified
+// once although monitors change.
 func TestIncompleteMessageWhoseSinkIsDown(t *testing.T) {
 	inModes(t, nothing, func(s *scene) {
 		s.measure()

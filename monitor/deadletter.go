@@ -11,16 +11,16 @@ import (
 	"overdue/scheduler"
 )
 
-// reasonExpired is the dead-letter reason of messages that the broker has expired itself
-// ("Overview of Service Bus dead-letter queues").
+// reasonExpired is the dead-letter reason of messages that the broker has expired ("Overview of
+// Service Bus dead-letter queues").
 const reasonExpired = "TTLExpiredException"
 
-// decideGone shows for messages that are gone from the work queue whether their deadlines
-// were met or missed: missed is what expired into the dead-letter queue. A message that is
-// there for another reason has been received before.
+// decideGone decides for messages that are gone from the work queue whether their deadlines
+// were met. A dead letter that has expired is a missed deadline. A dead letter with any other
+// reason was received before.
 //
-// Numbers in a dead-letter queue are those of the work queue, and not in order of arrival,
-// so there is no tail to read: it is checked where the message must stand.
+// A dead letter keeps its sequence number, so they are not in the order of arrival, and the
+// newest cannot be read from the end. decideGone reads where each one must stand.
 func (e *entity) decideGone(ctx context.Context, gone []*watch) error {
 	if len(gone) == 0 {
 		return nil
@@ -51,8 +51,9 @@ func (e *entity) decideGone(ctx context.Context, gone []*watch) error {
 	return e.decideDisappeared(ctx, nowhere)
 }
 
-// readDeadLetters finds those of the watches whose messages are dead letters by now. Where an expiry has just worked that
-// spares the check the work queue, and it is early enough to see a dead letter that somebody is about to take away.
+// readDeadLetters finds the dead letters of messages with known sequence numbers. After an
+// attempt to expire them that is cheaper than a check of the work queue, and early enough to
+// see a dead letter that somebody is about to take away.
 func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 || e.settings.forwardDead != "" {
 		return nil
@@ -78,10 +79,9 @@ func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
 	return err
 }
 
-// readSeenDeadLetters looks into the dead-letter queue for those of the watches whose messages were seen
-// while others were searched for, and are not on the work queue any more. What it finds is not looked
-// for there by name, so it must not be an older message with the same id: it takes none that
-// may have been there before the send, and needs to know when that was.
+// readSeenDeadLetters finds the dead letters of messages that an earlier search met on the work
+// queue, and that are gone from it. It accepts no message that may have been enqueued before
+// the send, since that could be an older one with the same message-id.
 func (e *entity) readSeenDeadLetters(ctx context.Context, watches []*watch) error {
 	var wants []*want
 	var hinted []*watch
@@ -106,17 +106,18 @@ func (e *entity) readSeenDeadLetters(ctx context.Context, watches []*watch) erro
 	return err
 }
 
-// notNotified reports whether m is the dead letter of a missed deadline that is not notified yet.
+// notNotified reports whether m is the dead letter of a missed deadline that nobody has been
+// notified of.
 func (e *entity) notNotified(m *link.Message) bool {
 	return expired(m) && !e.w.notified.has(e.eventID(m.SequenceNumber, m.EnqueuedTime))
 }
 
-// expired reports whether m is in the dead-letter queue because nobody received it in time.
+// expired reports whether m is a dead letter because nobody received it in time.
 func expired(m *link.Message) bool {
 	return m.DeadLetterReason == reasonExpired || m.DeadLetterReason == reasonDeadline
 }
 
-// missed is what there is to notify of about message m on the dead-letter queue.
+// missed describes the missed deadline of m, a dead letter.
 func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	strategy, deadline, moved := strategyNative, deadlineOf(&wt.ref, m, e.settings.Settings), e.w.clock.now()
 	if m.DeadLetterReason == reasonDeadline {
@@ -132,7 +133,7 @@ func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	}
 }
 
-// later is the later of two instants.
+// later returns the later of two instants.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -140,11 +141,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// maxCorrelationID bounds what of a correlation-id goes into companions and events, in bytes. Unlike
-// the other ids it has no bound of its own.
+// maxCorrelationID bounds the bytes of a correlation-id in companions and events. Service Bus
+// does not bound it.
 const maxCorrelationID = 512
 
-// bounded cuts a correlation-id to its bound.
+// bounded cuts a correlation-id to maxCorrelationID.
 func bounded(id string) string {
 	return strings.ToValidUTF8(id[:min(len(id), maxCorrelationID)], "")
 }

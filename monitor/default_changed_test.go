@@ -11,8 +11,9 @@ import (
 	"overdue/internal/broker"
 )
 
-// The default time to live changes while companions are outstanding: a message keeps the life that it was enqueued with,
-// and its companion stands for the life that was stated when it was written.
+// The default time to live changes while companions are outstanding: a message keeps the life
+// that it was enqueued with, and its companion stands for the life that was stated when it was
+// written.
 func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 	for _, slots := range []bool{true, false} {
 		for _, to := range []time.Duration{2 * time.Second, time.Hour, 0} {

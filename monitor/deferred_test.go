@@ -14,8 +14,8 @@ import (
 
 func plain(*scene, *broker.Config) {}
 
-// The broker never expires what is deferred. With its time to live over it does so when it is asked for it; before that
-// it is dead-lettered by hand.
+// The broker never expires what is deferred. With its time to live over it does so when it is
+// asked for it; before that it is dead-lettered by hand.
 func TestDeferredAtItsDeadline(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
@@ -42,7 +42,8 @@ func TestDeferredAtItsDeadline(t *testing.T) {
 	}
 }
 
-// A consumer has it by its number at its deadline: it is left alone, and expired at once when it is given back.
+// A consumer has it by its number at its deadline: it is left alone, and expired at once when it
+// is given back.
 func TestDeferredAndLockedAtItsDeadline(t *testing.T) {
 	for _, complete := range []bool{true, false} {
 		t.Run(fmt.Sprint("complete ", complete), func(t *testing.T) {

@@ -18,16 +18,16 @@ import (
 const digestType = "application/vnd.overdue.digest+json"
 
 const (
-	// unknownSinkMax is how long a digest is left to other monitors, whose configuration may have its sink: longer than it takes to
-	// roll one out.
+	// unknownSinkMax is how long a digest is left to monitors whose configuration may have its
+	// sink. It is longer than a rollout.
 	unknownSinkMax = time.Hour
-	// It is put back until a whole multiple of a time that doubles from strangeFirst to strangeLast, so that those of one group
-	// stay together.
+	// A digest is put back until a multiple of a time that doubles from unknownSinkFirst to
+	// unknownSinkLast, so that the digests of a group stay together.
 	unknownSinkFirst, unknownSinkLast = time.Second, 64 * time.Second
 )
 
-// NewOutbox keeps the digests of groups on the monitor queue. When they are due the [Worker] that receives one gives it to
-// the groups of its sink, which it knows from [Config].
+// NewOutbox keeps the digests of groups on the monitor queue. When they are due the [Worker]
+// that receives one gives it to the groups of its sink, which it knows from [Config].
 func NewOutbox(s *scheduler.Scheduler) alert.Outbox { return outbox{s} }
 
 type outbox struct{ s *scheduler.Scheduler }
@@ -46,7 +46,7 @@ func keepDigest(ctx context.Context, s *scheduler.Scheduler, due time.Time, d al
 	return s.Keep(ctx, scheduler.Note{Due: due, ContentType: digestType, Subject: "digest", Body: body})
 }
 
-// digest gives one that has become due to the groups of its sink.
+// digest hands a digest that is due to the groups of its sink.
 func (w *Worker) digest(work context.Context, l lease) {
 	d, err := alert.ParseDigest(l.body())
 	w.running.Add(1) // until it is settled
@@ -91,10 +91,11 @@ func (w *Worker) digest(work context.Context, l lease) {
 	})
 }
 
-// errUnknownSink: it was removed, or renamed, and this page was meant for it.
+// errUnknownSink: the sink of the digest was removed or renamed.
 var errUnknownSink = fmt.Errorf("no monitor of the last %v has a sink of that name that takes digests", unknownSinkMax)
 
-// leaveDigest says until when d, whose sink is not ours, is left to other monitors, and whether that has any prospect yet.
+// leaveDigest returns until when d, whose sink is unknown here, is left to other monitors. ok
+// is false when that has lasted too long.
 func (w *Worker) leaveDigest(d *alert.Digest) (until time.Time, ok bool) {
 	now := w.clock.now()
 	if d.UnknownSince.IsZero() || d.UnknownSince.After(now) { // nobody else's future keeps it for longer
@@ -107,7 +108,7 @@ func (w *Worker) leaveDigest(d *alert.Digest) (until time.Time, ok bool) {
 	return now.Truncate(step).Add(step), met < unknownSinkMax
 }
 
-// putBackDigest writes d anew, for whoever is there when it is due.
+// putBackDigest rewrites d, for the worker that receives it when it is due.
 func (w *Worker) putBackDigest(ctx context.Context, l lease, d alert.Digest, due time.Time) error {
 	w.log.Info("digest left to a monitor that has its sink", zap.String("sink", d.Sink), zap.Time("until", due))
 	if err := keepDigest(ctx, w.cfg.Scheduler, due, d); err != nil {
@@ -116,8 +117,9 @@ func (w *Worker) putBackDigest(ctx context.Context, l lease, d alert.Digest, due
 	return l.complete(ctx)
 }
 
-// yielding is whether a worker should give way to the others that receive from the monitor queue, by taking back its credit and
-// granting it anew: a broker serves first whose credit is the oldest. It is for the goroutine that receives.
+// yielding is whether a worker should give way to the others that receive from the monitor
+// queue, by taking back its credit and granting it anew: a broker serves first whose credit is
+// the oldest. It is for the goroutine that receives.
 type yielding struct {
 	asked bool
 	last  time.Time

@@ -41,8 +41,8 @@ func (p *pages) notified() []string {
 	return slices.Clone(p.said)
 }
 
-// Many missed deadlines are one page, though the monitor that has found them is replaced before it is sent; and the next
-// one tells when it is over.
+// Many missed deadlines are one page, though the monitor that has found them is replaced before
+// it is sent; and the next one tells when it is over.
 func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 	inStores(t, func(s *scene) {
 		sink := &pages{}
@@ -91,8 +91,9 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 	})
 }
 
-// The sinks of a monitor change while it runs: events of the same second go to whom they were meant for, what a group that stays
-// has gathered is notified, and what comes later goes to those that are new.
+// The sinks of a monitor change while it runs: events of the same second go to whom they were
+// meant for, what a group that stays has gathered is notified, and what comes later goes to
+// those that are new.
 func TestSinksChangeWhileTheMonitorRuns(t *testing.T) {
 	play(t, func(s *scene) {
 		stays, goes := &pages{}, &events{name: "goes"}

@@ -14,8 +14,9 @@ import (
 	"overdue/scheduler"
 )
 
-// rolledOut plays a scene in which a monitor has gathered a group for a sink, and a monitor whose configuration does not have that sink
-// takes its place before the page is due. know has monitors that are started later know it again.
+// rolledOut plays a scene in which a monitor has gathered a group for a sink, and a monitor
+// whose configuration does not have that sink takes its place before the page is due. know has
+// monitors that are started later know it again.
 func rolledOut(t *testing.T, act func(s *scene, sink *pages, digests int, know func())) {
 	t.Helper()
 	play(t, func(s *scene) {
@@ -49,7 +50,8 @@ func rolledOut(t *testing.T, act func(s *scene, sink *pages, digests int, know f
 	})
 }
 
-// While a configuration is being rolled out, a page comes to monitors that do not know its sink yet, or no longer. They leave it to one that does.
+// While a configuration is being rolled out, a page comes to monitors that do not know its sink
+// yet, or no longer. They leave it to one that does.
 func TestPagesWaitForAMonitorThatKnowsTheirSink(t *testing.T) {
 	rolledOut(t, func(s *scene, sink *pages, _ int, know func()) {
 		know()
@@ -65,7 +67,8 @@ func TestPagesWaitForAMonitorThatKnowsTheirSink(t *testing.T) {
 	})
 }
 
-// A page whose sink nobody has for an hour goes where an operator finds it, and costs little until then.
+// A page whose sink nobody has for an hour goes where an operator finds it, and costs little
+// until then.
 func TestPageOfASinkThatIsGone(t *testing.T) {
 	rolledOut(t, func(s *scene, sink *pages, digests int, _ func()) {
 		time.Sleep(57 * time.Minute)

@@ -14,22 +14,24 @@ import (
 )
 
 const (
-	// reasonDropped stands for a dead-letter reason in events about messages that the broker has dropped: there is no
-	// dead letter.
+	// reasonDropped replaces the dead-letter reason in events about messages that the broker
+	// dropped.
 	reasonDropped = "Dropped"
 
-	// disappearedPasses is in how many passes messages have to disappear that this worker's nudges have moved, before it believes that
-	// somebody takes the dead letters away at once; a pass whose dead letters are there takes one off, one that lies there since an
-	// earlier such pass takes all, and no more than maxVanishings are remembered. A consumer that settles an overdue message in the very milliseconds of a nudge looks the
+	// disappearedPasses is in how many checks dead letters must disappear before the worker
+	// assumes that somebody takes them away at once. A check that finds its dead letters takes
+	// one off, and a dead letter that stays takes all. maxDisappeared bounds the count. A
+	// consumer that settles an overdue message within the milliseconds of a nudge looks the
 	// same, once.
 	disappearedPasses = 3
 	maxDisappeared    = 6
-	// disappearedHold is for how long one that has disappeared waits for that.
+	// disappearedHold is how long a message that disappeared waits for that evidence.
 	disappearedHold  = 20 * time.Second
 	disappearedRetry = 2 * time.Second
 )
 
-// decideDisappeared decides about messages that are gone and in no dead-letter queue of the entity.
+// decideDisappeared decides about messages that are gone and in no dead-letter queue of the
+// entity.
 func (e *entity) decideDisappeared(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
@@ -83,7 +85,7 @@ func (e *entity) decideDisappeared(ctx context.Context, watches []*watch) error 
 	return nil
 }
 
-// firstDeadLetter is the first dead letter, zero if there is none or nobody can tell.
+// firstDeadLetter returns the first dead letter; zero: there is none, or it cannot be read.
 func (e *entity) firstDeadLetter(ctx context.Context) identity {
 	page, err := e.dead.peek(ctx, 0, 1)
 	if err != nil {
@@ -96,8 +98,8 @@ func (e *entity) firstDeadLetter(ctx context.Context) identity {
 	return identityOf(page[0])
 }
 
-// findUnforwarded finds those of the watches whose messages could not be forwarded. Nobody has received them, whatever the
-// reason with which they lie in the transfer dead-letter queue.
+// findUnforwarded finds messages that could not be forwarded. Nobody has received them,
+// whatever their dead-letter reason.
 func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
 	e.transfer.cursor = e.settings.partitioned
 	wants := make([]*want, len(watches))
@@ -117,10 +119,11 @@ func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
 	return nil
 }
 
-// findForwardedDead searches for messages among the dead letters that e forwards: by their ids, and by what the broker has
-// written on them of where they come from. Where nobody can look, none of them is found.
+// findForwardedDead searches forwarded dead letters: by message-id, and by the source that the
+// broker wrote on them. If they cannot be read, it finds none.
 func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error {
-	// The numbers there are others, and enqueued-times those of the forwarding, or still the old ones.
+	// The numbers there are others, and enqueued-times those of the forwarding, or still the old
+	// ones.
 	wants := make([]*want, len(watches))
 	for i, wt := range watches {
 		w := &want{ref: &wt.ref, messageID: wt.ref.MessageID, until: forever}
@@ -148,7 +151,7 @@ func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error 
 	return nil
 }
 
-// openDeadTarget is the view of what the dead letters of e are forwarded to.
+// openDeadTarget returns the view of the queue that dead letters are forwarded to.
 func (e *entity) openDeadTarget(ctx context.Context) *view {
 	if e.deadTarget.path != e.settings.forwardDead {
 		e.deadTarget.close(ctx)
@@ -157,7 +160,8 @@ func (e *entity) openDeadTarget(ctx context.Context) *view {
 	return &e.deadTarget
 }
 
-// deadTargetError is what is left of an error of a check there: what may not be checked has nothing to find.
+// deadTargetError drops errors of the broker about that queue: if it cannot be read, nothing is
+// found there.
 func (e *entity) deadTargetError(ctx context.Context, err error) error {
 	if link.Condition(err) == "" {
 		return err
@@ -167,12 +171,13 @@ func (e *entity) deadTargetError(ctx context.Context, err error) error {
 	return nil
 }
 
-// forwardedID stands for a dead letter that was forwarded, among the events that are notified: where it is now its number is another.
+// forwardedID stands for a forwarded dead letter in notifiedEvents, since its sequence number
+// has changed.
 func (e *entity) forwardedID(messageID string) string {
 	return strings.ToLower(e.name) + "\x00" + messageID
 }
 
-// missedElsewhere is missed for a dead letter that was forwarded: what can be known of the message before that.
+// missedElsewhere is missed for a forwarded dead letter.
 func (e *entity) missedElsewhere(wt *watch, m *link.Message) *scheduler.Missed {
 	missed := e.missed(wt, m)
 	if seen := wt.expiredByNudge; seen != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Dead letters move on to another queue. The events are notified all the same, by what the dead letters say there, whoever has
-// made the broker expire them.
+// Dead letters move on to another queue. The events are notified all the same, by what the dead
+// letters say there, whoever has made the broker expire them.
 func TestDeadLettersThatAreForwarded(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
@@ -46,8 +46,8 @@ func TestDeadLettersThatAreForwarded(t *testing.T) {
 	}
 }
 
-// A consumer of the dead-letter queue deletes what comes at once. All that the monitor itself has moved is notified, once it
-// has understood that.
+// A consumer of the dead-letter queue deletes what comes at once. All that the monitor itself
+// has moved is notified, once it has understood that.
 func TestDeadLettersThatAreTakenAwayAtOnce(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
 		s.measure()
@@ -95,8 +95,8 @@ func (s *scene) drainDeadLetters(ctx context.Context) {
 	}
 }
 
-// A consumer settles its message late, at the very instants in which the monitor searches for it, whatever they are. That is
-// no missed deadline.
+// A consumer settles its message late, at the very instants in which the monitor searches for
+// it, whatever they are. That is no missed deadline.
 func TestSettledInTheMomentsOfTheNudge(t *testing.T) {
 	for after := time.Duration(0); after < 40*time.Millisecond; after += 500 * time.Microsecond {
 		t.Run(after.String(), func(t *testing.T) {
@@ -118,8 +118,9 @@ func TestSettledInTheMomentsOfTheNudge(t *testing.T) {
 	}
 }
 
-// While deadlines are being missed somebody begins to delete the dead letters as they come. Those of one reading may be lost to
-// that; then the monitor looks before it has the broker expire what is overdue, and all are notified.
+// While deadlines are being missed somebody begins to delete the dead letters as they come.
+// Those of one reading may be lost to that; then the monitor looks before it has the broker
+// expire what is overdue, and all are notified.
 func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
@@ -145,8 +146,8 @@ func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
 	})
 }
 
-// A consumer that is late again and again, and settles at the time of the nudge, is none that takes dead letters away: where one lies for
-// longer, nobody does.
+// A consumer that is late again and again, and settles at the time of the nudge, is none that
+// takes dead letters away: where one lies for longer, nobody does.
 func TestSettledInTheMomentsOfManyNudges(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()

@@ -11,7 +11,8 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// Whoever takes dead letters away at once would have taken the one that lies there still: what disappears was received.
+// Whoever takes dead letters away at once would have taken the one that lies there still: what
+// disappears was received.
 func TestADeadLetterThatLiesThereSpeaksForConsumers(t *testing.T) {
 	withQueue(t, 1, func(t *testing.T, e *entity, r *link.Receiver, _ func(string) float64) {
 		m, err := r.Next(t.Context())

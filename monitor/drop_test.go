@@ -12,7 +12,8 @@ import (
 
 func dropping(_ *scene, c *broker.Config) { c.Queues[0].DeadLetteringOnMessageExpiration = false }
 
-// The queue drops what expires. A deadline before the time to live is kept by hand, into the dead-letter queue.
+// The queue drops what expires. A deadline before the time to live is kept by hand, into the
+// dead-letter queue.
 func TestQueueThatDropsKeepsDeadlinesByHand(t *testing.T) {
 	inModes(t, dropping, func(s *scene) {
 		s.stamp = false // as the proxy does for such a queue
@@ -29,8 +30,8 @@ func TestQueueThatDropsKeepsDeadlinesByHand(t *testing.T) {
 	})
 }
 
-// A time to live that is over cannot be kept there. The monitor is not the one who has the message dropped, and does not
-// say that it was received when somebody else is.
+// A time to live that is over cannot be kept there. The monitor is not the one who has the
+// message dropped, and does not say that it was received when somebody else is.
 func TestQueueThatDropsIsLeftAlone(t *testing.T) {
 	inModes(t, dropping, func(s *scene) {
 		s.measure()

@@ -8,23 +8,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// An entity that does not dead-letter what expires drops it, with the first receive after that, whoever makes it. What
-// has expired there cannot be saved: the broker does not deliver it any more. But the monitor is not the one who has it
-// dropped. It says what to set, leaves such a message alone and looks until it is gone. A deadline that comes before the
-// time-to-live is kept as anywhere else, by a scan.
+// An entity without dead-lettering on expiry drops expired messages, with the next receive,
+// whoever makes it. An expired message cannot be saved: the broker does not deliver it any
+// more. But the monitor does not cause the drop. It logs what to set, leaves such a message
+// alone and checks until it is gone. A deadline before the end of the time to live is kept as
+// elsewhere, by a scan.
 //
-// With the strategy native the operator wants it dropped, and notified, at once.
+// With the strategy native, the operator wants messages dropped and notified at once.
 
 const (
-	// A doomed message is checked ever more rarely, from doomedMin up to doomedMax.
+	// The message is checked at growing intervals, from droppedWaitMin up to droppedWaitMax.
 	droppedWaitMin = time.Second
 	droppedWaitMax = 5 * time.Minute
-	// lateCheck is how long after its deadline a message that is gone from an entity which drops may have been dropped
-	// rather than received. Before that hardly anybody can have made a receive.
+	// lateCheck is how long after its deadline a message that is gone may have been dropped.
+	// Before that, hardly anybody can have received.
 	lateCheck = time.Second
 )
 
-// wouldBeDropped reports whether the message of wt must not be expired, since the broker would drop it.
+// wouldBeDropped reports whether the message of wt must not be expired, since the broker would
+// drop it. It logs once what to set.
 func (e *entity) wouldBeDropped(wt *watch) bool {
 	wt.willBeDropped = e.settings.drops && wt.judgement.native && e.settings.Strategy != strategyNative
 	if !wt.willBeDropped {
@@ -40,7 +42,7 @@ func (e *entity) wouldBeDropped(wt *watch) bool {
 	return true
 }
 
-// droppedWait is when to check again at a message that nobody can save.
+// droppedWait returns when to check such a message again.
 func (e *entity) droppedWait(wt *watch) time.Duration {
 	late := e.w.clock.now().Sub(wt.judgement.deadline)
 	return min(max(late/2, droppedWaitMin), droppedWaitMax)

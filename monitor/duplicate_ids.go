@@ -9,17 +9,20 @@ import (
 	"overdue/scheduler"
 )
 
-// Ids repeat: an app gives one to several messages, or the SDK sends one message twice. Then a reference fits several
-// messages, and nobody can tell for certain which of them it was sent with. Mostly that does no harm, since each has a reference
-// of its own and they are dealt out one to one. But monitors deal them out side by side, one after the other, and at different
-// times: two may take the same message for theirs, and nobody the other one.
+// Message-ids repeat: an app uses one for several messages, or the SDK sends a message twice.
+// Then a reference fits several messages, and nothing shows for certain which one it was sent
+// with. Mostly that is harmless: each message has a reference of its own, and the monitor
+// assigns them one to one. But several monitors assign them in parallel and at different times.
+// Two may take the same message, and none the other one.
 //
-// So where a reference was seen to fit several messages, or is not certain that what it has taken is its own, it stands
-// for all of them. What is overdue of them is expired, and what has expired and is not notified yet is notified, whoever else sees to it:
-// one event has one id. That takes two more looks, at what is there and at what there is when its own is done with. Ids that do
-// not repeat cost nothing.
+// So a reference that fits several messages, or that is not certain of its message, stands for
+// all of them. The monitor expires the overdue ones, and notifies of those that have expired,
+// whichever reference is theirs: one event has one id. That takes two more searches, one while
+// its own message is there and one when it is gone. Message-ids that do not repeat cost
+// nothing.
 
-// duplicateWatch says that a watch is over no message, but over what else its reference fits.
+// duplicateWatch says that a watch is over the duplicates of a message, and not over the
+// message itself.
 type duplicateWatch int
 
 const (
@@ -27,11 +30,11 @@ const (
 	whenGone                               // when it is not: nothing else is left of the reference
 )
 
-// certainFor is how long after its send began a message was enqueued that cannot be mistaken for one that was sent later. It
-// MUST NOT be longer than windowMargin: who was sent later looks as far back.
+// certainFor is how long after its send a message may be enqueued and be certainly not one of a
+// later send. It MUST NOT exceed windowMargin.
 const certainFor = windowMargin
 
-// seek sets what is known of a message that has not been seen yet.
+// seek sets the window of a message that has not been seen yet.
 func (w *want) seek(r *scheduler.Reference) {
 	w.ref, w.messageID, w.until = r, r.MessageID, forever
 	if !r.From.IsZero() {
@@ -39,8 +42,8 @@ func (w *want) seek(r *scheduler.Reference) {
 	}
 }
 
-// checkStamp takes note if m, which was found for w, was enqueued when the message that is searched for hardly was. Then that may stand
-// before it, or among the dead letters.
+// checkStamp records whether the stamp of m, which was found for w, lies outside the probable
+// time of its send. Then the right message may be another one.
 func (w *want) checkStamp(m *link.Message) {
 	switch at := m.EnqueuedTime; {
 	case w.likely.IsZero():
@@ -51,8 +54,8 @@ func (w *want) checkStamp(m *link.Message) {
 	}
 }
 
-// statesOtherDeadline reports whether m, whose deadline is not that of r, is not the message that r was sent with: it states another one, or
-// none where that one does. A time to live may be capped on the way, by what is known of the entity.
+// statesOtherDeadline reports whether m is not the message of r, since it states another
+// deadline. Its time to live may have been capped on the way.
 func (e *entity) statesOtherDeadline(r *scheduler.Reference, m *link.Message) bool {
 	at, within, _ := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] }) // of one that cannot be read there is none
 	ours := func(d time.Duration) bool { return (d - r.Within).Abs() <= time.Millisecond }
@@ -69,7 +72,7 @@ func (e *entity) statesOtherDeadline(r *scheduler.Reference, m *link.Message) bo
 	return false
 }
 
-// noteFit takes note that m fits.
+// noteFit records that m matches.
 func (w *want) noteFit(m *link.Message) {
 	switch n := identityOf(m); {
 	case pending(m) || n == w.firstFit:
@@ -80,7 +83,7 @@ func (w *want) noteFit(m *link.Message) {
 	}
 }
 
-// merge takes over what a check for the same message in another place has shown.
+// merge takes over the result of the same search at another place.
 func (w *want) merge(o *want) {
 	if m := o.found; m != nil && o.number == 0 {
 		o.checkStamp(m)
@@ -88,7 +91,7 @@ func (w *want) merge(o *want) {
 	w.firstFit, w.duplicates, w.agreed, w.lateCandidate = o.firstFit, w.duplicates || o.duplicates, w.agreed || o.agreed, later(w.lateCandidate, o.lateCandidate)
 }
 
-// hint is the number where the message of w probably stands, 0 if it was not seen.
+// hint returns the sequence number that w probably has; 0: unknown.
 func (e *entity) hint(w *want) int64 {
 	seen := e.seen.last(w.messageID)
 	if seen.number == 0 || seen.enqueuedTime().Before(w.from) || seen.enqueuedTime().After(w.until) {
@@ -97,8 +100,8 @@ func (e *entity) hint(w *want) int64 {
 	return seen.number
 }
 
-// watchDuplicates adds a watch over what else the reference of wt fits, if that may be anything, after a pass over wt: once
-// while its message is there, and once when it is gone.
+// watchDuplicates adds a watch over the duplicates of the message of wt, if there may be any:
+// once while the message is there, and once when it is gone.
 func (e *entity) watchDuplicates(wt *watch) {
 	if wt.ref.Unnamed() || wt.slot != nil || wt.duplicate || wt.duplicates != 0 || wt.ref.Missed != nil {
 		return
@@ -124,8 +127,8 @@ func (e *entity) watchDuplicates(wt *watch) {
 	})
 }
 
-// mayHaveDuplicates reports whether there may be other messages that the reference of wt fits, and how late they were enqueued at most;
-// zero = no matter.
+// mayHaveDuplicates reports whether there may be duplicates of the message of wt, and the
+// latest enqueued-time that they can have; zero: any.
 func (e *entity) mayHaveDuplicates(wt *watch) (upTo time.Time, some bool) {
 	if wt.want.duplicates || wt.ref.From.IsZero() {
 		return time.Time{}, wt.want.duplicates
@@ -141,7 +144,8 @@ func (e *entity) mayHaveDuplicates(wt *watch) (upTo time.Time, some bool) {
 	return wt.want.lateCandidate, !wt.want.lateCandidate.IsZero()
 }
 
-// splitManySearches parts those over messages without names from those over duplicates, which come by their ids.
+// splitManySearches separates searches for messages without id from searches for duplicates, by
+// message-id.
 func splitManySearches(gs []*manySearch) (unnamed []*manySearch, namesakes map[string][]*manySearch) {
 	namesakes = map[string][]*manySearch{}
 	for _, g := range gs {
@@ -154,7 +158,7 @@ func splitManySearches(gs []*manySearch) (unnamed []*manySearch, namesakes map[s
 	return unnamed, namesakes
 }
 
-// assignDuplicate gives m, which has the id of g, to g, if g stands for it and no other watch is over it.
+// assignDuplicate gives m, which has the message-id of g, to g, if no other watch has it.
 func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, now time.Time, h *inUse) {
 	if pending(m) || !g.want.fits(m) {
 		return
@@ -166,7 +170,8 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 	if h.identities[identityOf(m)] {
 		return
 	}
-	// What is not overdue and has another deadline is left to its own reference, unless it may be that of g.
+	// What is not overdue and has another deadline is left to its own reference, unless it may
+	// be that of g.
 	ours := !g.want.agreed || identityOf(m) == g.want.firstFit || agrees(&g.wt.ref, m, e.settings.Settings)
 	j := e.judgeFound(&g.wt.ref, &g.want, m, now)
 	next := j.deadline
@@ -192,8 +197,8 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 	}
 }
 
-// assignDeadDuplicate is giveNamesake for a dead letter that has expired. Those that were enqueued before the send of g began are some other's,
-// unless there is none besides.
+// assignDeadDuplicate is assignDuplicate for a dead letter that has expired. One that was
+// enqueued before the send of g belongs to another send, unless there is no other.
 func (e *entity) assignDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 	r := &g.wt.ref
 	if r.From.IsZero() || g.want.agreed && identityOf(m) != g.want.firstFit && !agrees(r, m, e.settings.Settings) {
@@ -207,7 +212,7 @@ func (e *entity) assignDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 	e.takeDeadDuplicate(g, m, h)
 }
 
-// assignOutside gives what nothing better was found for.
+// assignOutside gives g the dead letters outside its window, if it has found none within.
 func (e *entity) assignOutside(g *manySearch, h *inUse) {
 	if g.ownDeadLetter {
 		return
@@ -224,11 +229,11 @@ func (e *entity) takeDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 	e.take(g, m, true, h).duplicate = true
 }
 
-// maxAdoptedDuplicates bounds the duplicates of which is remembered that they have got a companion of their own by a check for others.
+// maxAdoptedDuplicates bounds the duplicates that are known to have a companion.
 const maxAdoptedDuplicates = 1 << 14
 
-// noteAdoptedDuplicate remembers that the duplicate there has a companion from now on: each of many references would write
-// one for each message otherwise.
+// noteAdoptedDuplicate records that a duplicate has a companion. Otherwise each of many
+// references would write one for each message.
 func (e *entity) noteAdoptedDuplicate(at identity) {
 	if e.adoptedDuplicates == nil || len(e.adoptedDuplicates) == maxAdoptedDuplicates {
 		e.adoptedDuplicates = map[identity]bool{}

@@ -12,7 +12,8 @@ import (
 	"overdue/internal/broker"
 )
 
-// Two messages have one id and one deadline, and one of them is set aside: the dead letter of the other is not its own.
+// Two messages have one id and one deadline, and one of them is set aside: the dead letter of
+// the other is not its own.
 func TestDeferredMessageWhoseIDRepeats(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		for _, pause := range []time.Duration{0, time.Second} {
@@ -44,7 +45,8 @@ func TestDeferredMessageWhoseIDRepeats(t *testing.T) {
 	}
 }
 
-// wantAllExpired waits, and wants n dead letters at a path then, each notified of once, and nothing that waits.
+// wantAllExpired waits, and wants n dead letters at a path then, each notified of once, and
+// nothing that waits.
 func (s *scene) wantAllExpired(path string, wait time.Duration, n int) {
 	s.Helper()
 	time.Sleep(wait)
@@ -74,8 +76,8 @@ func (s *scene) wantNotifiedOfAll(path string) {
 	}
 }
 
-// The times to live of subscriptions are not what the sidecar knows of, so that no copy has the deadline that its companion
-// says: nothing tells those with one id apart.
+// The times to live of subscriptions are not what the sidecar knows of, so that no copy has the
+// deadline that its companion says: nothing tells those with one id apart.
 func TestCopiesOfATopicWhoseIDRepeats(t *testing.T) {
 	capped := func(life time.Duration) func(*broker.SubscriptionSetup) {
 		return func(c *broker.SubscriptionSetup) { c.DefaultMessageTimeToLive = life }
@@ -132,7 +134,8 @@ func (s *scene) deferFrom(name string, n int) {
 	s.must(r.Close(s.Context()))
 }
 
-// What a message is sent with may say that its deadline is the one of another, or that is where its life ends.
+// What a message is sent with may say that its deadline is the one of another, or that is where
+// its life ends.
 func TestEqualDeadlinesOfMessagesWhoseIDRepeats(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -164,8 +167,8 @@ func TestEqualDeadlinesOfMessagesWhoseIDRepeats(t *testing.T) {
 	}
 }
 
-// One id for all is what some apps use. What that costs grows with the messages, and not with how many of them each reference
-// fits besides.
+// One id for all is what some apps use. What that costs grows with the messages, and not with
+// how many of them each reference fits besides.
 func TestOneIDForAllMessages(t *testing.T) {
 	for _, c := range []struct {
 		warnings []time.Duration
@@ -195,7 +198,8 @@ func TestOneIDForAllMessages(t *testing.T) {
 	}
 }
 
-// The broker has expired the one, and the other waits, for long yet: that is not the one that was missed.
+// The broker has expired the one, and the other waits, for long yet: that is not the one that
+// was missed.
 func TestDeadLetterWhoseIDWaits(t *testing.T) {
 	inModes(t, withTopic(subscription("one")), func(s *scene) {
 		s.measure()

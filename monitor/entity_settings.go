@@ -11,7 +11,7 @@ import (
 	"overdue/internal/servicebus/entities"
 )
 
-// entitySettings is what a pass goes by: what the operator has said of an entity, and how it was made.
+// entitySettings is how an entity is configured here and in its namespace.
 type entitySettings struct {
 	Settings // its time to live is capped as those of topic and subscription are
 
@@ -27,13 +27,13 @@ type entitySettings struct {
 	forwardDead   string        // the same of dead letters
 }
 
-// subscriptionPart stands between the name of a topic and that of its subscription.
+// subscriptionPart separates topic and subscription in a path.
 const subscriptionPart = "/Subscriptions/"
 
-// subscriptionPath is the path of a subscription, which is received from as a queue is.
+// subscriptionPath is the path of a subscription.
 func subscriptionPath(topic, name string) string { return topic + subscriptionPart + name }
 
-// splitPath is the opposite of subscriptionPath; the path of anything else is returned as the name.
+// splitPath is the inverse of subscriptionPath. Any other path is returned as the name.
 func splitPath(path string) (name, subscription string) {
 	i := strings.LastIndex(strings.ToLower(path), strings.ToLower(subscriptionPart))
 	if i <= 0 {
@@ -42,12 +42,12 @@ func splitPath(path string) (name, subscription string) {
 	return path[:i], path[i+len(subscriptionPart):]
 }
 
-// describe finds out what is known of e for a pass over due. What is remembered will do, but for the subscriptions of
-// a topic: those have to be known that there were when these messages were sent.
+// describe finds out the settings of e for a check of due. A cached description is enough,
+// except for the subscriptions of a topic: all that existed at the send must be known.
 //
-// What cannot be known, for want of the right, is taken for a queue: the broker says by itself that it requires
-// sessions, or that there is no such thing. While there is hope of an answer there is no pass, since a topic that was
-// taken for a queue would look empty.
+// Without the right to read descriptions, e is taken for a queue: the broker itself reports
+// that it requires sessions or does not exist. While an answer may come, describe fails, since
+// a topic that is taken for a queue would look empty.
 func (e *entity) describe(ctx context.Context, due []*watch) error {
 	name, subscription := splitPath(e.name)
 	e.settings = entitySettings{Settings: e.w.cfg.Settings(ctx, name), sessions: e.w.states.get(e.key).sessions}
@@ -99,7 +99,7 @@ func (t *entitySettings) apply(sessions, deadLetters bool, forwardTo, forwardDea
 	t.forwardTo, t.forwardDead = forwardTo, forwardDead
 }
 
-// shorter is the shorter of two spans, where 0 means for ever.
+// shorter returns the shorter of two times to live, where 0 means unlimited.
 func shorter(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)

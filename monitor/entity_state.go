@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// maxEntityStates bounds the entities of which something is remembered while nothing is due there.
+// maxEntityStates bounds the entities whose state is kept.
 const maxEntityStates = 10_000
 
-// entityState is what a worker has learnt of one entity and nobody has notified it.
+// entityState is what a worker has observed of one entity.
 type entityState struct {
 	sessions    bool      // a receiver without a session was refused
 	noSessions  bool      // one was not
@@ -28,7 +28,7 @@ type entityState struct {
 	recentLetter     identity  // one that was seen shortly before, and lies there as far as is known; zero = none
 }
 
-// entityStates remembers. What is forgotten is learnt anew.
+// entityStates keeps the states by entity. A dropped state is observed again.
 type entityStates struct {
 	mu sync.Mutex
 	m  map[string]entityState
@@ -40,7 +40,7 @@ func (f *entityStates) get(key string) entityState {
 	return f.m[key]
 }
 
-// update changes what is known of an entity.
+// update changes the state of an entity.
 func (f *entityStates) update(key string, change func(*entityState)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"overdue/alert"
 )
 
-// eventOf is what there is to notify of about the missed message of wt on the entity with that path.
+// eventOf returns the event about wt, on the entity with that path.
 func (w *Worker) eventOf(entity string, wt *watch) alert.Event {
 	m := wt.missed
 	if m.Type != "" {

@@ -12,9 +12,9 @@ import (
 	"overdue/scheduler"
 )
 
-// Strategies, as the configuration and events spell them. Any other value means auto: native, then
-// scan. Messages in a session are expired in their session, and deferred ones by number, whatever the
-// strategy.
+// Strategies, as the configuration and events spell them. Any other value means auto: native,
+// then scan. Messages in a session are expired in their session, and deferred ones by number,
+// whatever the strategy.
 const (
 	strategyNative   = "native"
 	strategyScan     = "scan"

@@ -8,9 +8,10 @@ import (
 	"slices"
 )
 
-// expireDeferred dead-letters deferred messages by their numbers, which touches nothing else. In a session that takes
-// the lock of the session. The broker expires a deferred message only when somebody asks for it: then the call
-// fails, and the message is a dead letter by the time of the next check ("Message expiration (Time to Live)", deferred messages).
+// expireDeferred dead-letters deferred messages by sequence number, which affects no other
+// message. In a session it needs the lock of the session. The broker expires a deferred message
+// only when somebody asks for it: then the call fails, and the message is a dead letter at the
+// next check ("Message expiration (Time to Live)", deferred messages).
 func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
@@ -30,8 +31,10 @@ func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
 	return e.findAgain(ctx, present(left))
 }
 
-// learnSessions fails where e requires sessions and nobody has said so, since a receiver without one is refused: from then on that is
-// known. What is deferred would be taken without the lock of its session, from under a consumer that holds it, or not at all.
+// learnSessions opens a receiver without a session, if it is not known whether the entity
+// requires sessions. If it does, that fails, and the next check knows. Otherwise a deferred
+// message would be taken without the lock of its session, from under a consumer that holds it,
+// or not at all.
 func (e *entity) learnSessions(ctx context.Context, watches []*watch) error {
 	inSession := func(wt *watch) bool { return wt.want.found.SessionID != "" }
 	if e.settings.known || e.settings.sessions || e.w.states.get(e.key).noSessions || !slices.ContainsFunc(watches, inSession) {
@@ -48,7 +51,8 @@ func (e *entity) learnSessions(ctx context.Context, watches []*watch) error {
 	return nil
 }
 
-// takeDeferred dead-letters those of one line. What it does not get is locked, gone, or expired by the very try.
+// takeDeferred dead-letters deferred messages of one scope. A message that it does not get is
+// locked, gone, or has expired at this attempt.
 func (e *entity) takeDeferred(ctx context.Context, l receiveScope) error {
 	if l.session != nil {
 		r, err := e.receiver(ctx, l)

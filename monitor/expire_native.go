@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// nudge makes the broker expire what has passed its time-to-live: it grants one credit,
-// which a lazy broker answers by clearing away what is expired, and takes back what is
-// left of it. A live message that comes for the credit is released, which costs it
-// nothing. A nudge never waits for a message.
+// nudge makes the broker expire messages whose time to live has passed. It grants one credit,
+// which makes a lazy broker clear away expired messages, and takes back the credit if it was
+// not used. It releases a live message that comes for it, which changes nothing about that
+// message. It does not wait for a message.
 //
-// Whether one receive clears away all that is expired, or only what stands before the
-// first live message, is not documented. So a nudge is always followed by a check.
+// It is not documented whether one receive clears away all expired messages, or only those
+// before the first live one. So a check follows every nudge.
 func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 	r, err := e.receiver(ctx, l)
 	if err != nil {

@@ -37,9 +37,9 @@ const (
 	maxSettling = 64 // dead-letterings under way at once
 )
 
-// scan receives from the head of a line until it has met every message of the watches, dead-letters those, and gives
-// the others back with released, which changes nothing about them. A message that it does not meet is locked by
-// somebody else.
+// scan receives from the head of a scope until it has met each message of the watches. It
+// dead-letters these and releases the others, which changes nothing about them. A message that
+// it does not meet is locked by a consumer.
 func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 	r, err := e.receiver(ctx, l)
 	if err != nil {
@@ -123,12 +123,14 @@ func (s *scan) run(ctx context.Context) error {
 	return nil
 }
 
-// credit is how many messages to ask for at most: no more than stand before the last of ours, it included, as a peek shows. What is
-// locked is among them, which no peek shows, and for each of those there comes one from behind. So the first
-// batch is one message: where that stands behind the last of ours, they are all locked. Each batch that has come shows that the
-// line does not stall, and the next one is larger: what is on its way when it does stays locked.
+// credit is how many messages to ask for at most: no more than stand before the last of ours, it
+// included, as a peek shows. What is locked is among them, which no peek shows, and for each of
+// those there comes one from behind. So the first batch is one message: where that stands behind
+// the last of ours, they are all locked. Each batch that has come shows that the line does not
+// stall, and the next one is larger: what is on its way when it does stays locked.
 //
-// In a session nobody else has locks, and in a partitioned entity numbers say nothing of what stands where.
+// In a session nobody else has locks, and in a partitioned entity numbers say nothing of what
+// stands where.
 func (s *scan) credit(ctx context.Context, most int) (int, error) {
 	if s.line.session != nil || s.e.settings.partitioned || s.e.work.cursor {
 		return most, nil
@@ -215,9 +217,10 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 	return len(s.ours) == 0
 }
 
-// overdue reports whether m, which nobody has asked for, states a deadline itself that has passed: its companion is
-// with another monitor, or about to come. One scan serves all that are due, or each would have its own and be in the way
-// of the others. Whoever has the companion finds the dead letter, and notifies of it.
+// overdue reports whether m, which nobody has asked for, states a deadline itself that has
+// passed: its companion is with another monitor, or about to come. One scan serves all that are
+// due, or each would have its own and be in the way of the others. Whoever has the companion
+// finds the dead letter, and notifies of it.
 func (s *scan) overdue(m *amqp.Message) (deadline time.Time, yes bool) {
 	enqueued, ok := m.Annotations["x-opt-enqueued-time"].(time.Time)
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.ApplicationProperties[name] })

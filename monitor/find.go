@@ -14,7 +14,7 @@ import (
 	"overdue/scheduler"
 )
 
-// forever ends the window of a reference whose sender did not know the broker's clock.
+// forever ends the window of a reference whose sender had not measured the clock of the broker.
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // firstPage is the size of the first peek after a seek, and pages grow by pageGrowth: what is
@@ -24,7 +24,7 @@ const (
 	pageGrowth = 4
 )
 
-// want is one message that is searched for.
+// want is the search for one message.
 type want struct {
 	identity                         // its own where it is known, else zero
 	hint        int64                // the number where it probably stands, else 0
@@ -43,12 +43,12 @@ type want struct {
 	upTo          time.Time // of duplicates: nothing that was enqueued later is searched for; zero = no matter
 }
 
-// A chooser says whether a message that matches is the one that w means, which is then w's
-// alone, or only a spare in case that there is no other.
+// A chooser reports whether m, which matches, is the message of w. It then belongs to w alone.
+// If not, m is a spare in case no other message matches.
 type chooser func(w *want, m *link.Message) bool
 
-// find searches for the wanted messages and sets found on those that are there: by their
-// numbers where these are known or guessed, then by name.
+// find searches for messages and sets found: by sequence number where it is known or guessed,
+// then by message-id.
 func (v *view) find(ctx context.Context, wants []*want, better chooser) error {
 	if err := v.findNumbered(ctx, wants, better); err != nil && !errors.Is(err, errPartitioned) {
 		return err
@@ -56,7 +56,7 @@ func (v *view) find(ctx context.Context, wants []*want, better chooser) error {
 	return v.findNamed(ctx, wants, better)
 }
 
-// position is where to check first.
+// position is the sequence number to try first.
 func (w *want) position() int64 {
 	if w.number != 0 {
 		return w.number
@@ -64,11 +64,11 @@ func (w *want) position() int64 {
 	return w.hint
 }
 
-// pageGap is how many messages that nobody searches for are read rather than making another
-// peek: a round trip costs about as much as bringing so many.
+// pageGap is how many other messages find reads rather than peeking once more: a round trip
+// costs about as much as reading so many.
 const pageGap = 64
 
-// findNumbered reads the pages on which the wanted numbers stand, and those that are guessed.
+// findNumbered reads the pages with the wanted sequence numbers.
 func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) error {
 	wants := slices.DeleteFunc(slices.Clone(all), func(w *want) bool { return w.position() == 0 })
 	slices.SortFunc(wants, func(a, b *want) int { return cmp.Compare(a.position(), b.position()) })
@@ -115,20 +115,21 @@ func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) er
 	return nil
 }
 
-// fits reports whether m has the message-id, an enqueued-time within the window, and a deadline.
+// fits reports whether m matches: its message-id, an enqueued-time in the window, and a
+// deadline.
 func (w *want) fits(m *link.Message) bool {
 	enqueued := m.EnqueuedTime
 	return m.MessageID == w.messageID && !enqueued.Before(w.from) && !enqueued.After(w.until) && !w.notWanted(m)
 }
 
-// notWanted reports whether m is not searched for, since it never becomes overdue and is another message for certain, or need not
-// be completed either.
+// notWanted reports whether m is certainly another message, because it has no deadline of the
+// kind that the reference states.
 func (w *want) notWanted(m *link.Message) bool {
 	return w.hasNoDeadline(m) && (w.ref.Stated != "default" || !completes(w.ref, m))
 }
 
-// hasNoDeadline reports whether m, which waits, states no deadline where the message that is searched for does: it has the same id,
-// and never becomes overdue. What a dead letter states is not asked, since it was expired.
+// hasNoDeadline reports whether m waits and states no deadline, although the wanted message has
+// one. A dead letter is not judged by this, since it has expired.
 func (w *want) hasNoDeadline(m *link.Message) bool {
 	if m.DeadLetterReason != "" || m.TimeToLive > 0 {
 		return false
@@ -145,14 +146,14 @@ func (w *want) hasNoDeadline(m *link.Message) bool {
 	return !statesDeadline(m)
 }
 
-// statesDeadline reports whether m has a deadline in its properties, if only one that cannot be read.
+// statesDeadline reports whether m has a deadline in its properties, valid or not.
 func statesDeadline(m *link.Message) bool {
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	return err != nil || !at.IsZero() || within > 0
 }
 
-// findNamed searches for those whose numbers are not known in their windows. One read of a time range
-// of the queue serves all whose windows it covers, and ends as soon as they are found.
+// findNamed searches for messages without a known sequence number in their windows. One read
+// serves all windows that it covers, and ends when all are found.
 func (v *view) findNamed(ctx context.Context, all []*want, better chooser) error {
 	if !v.cursor {
 		if err := v.findInWindows(ctx, all, better); !errors.Is(err, errPartitioned) {
@@ -162,7 +163,7 @@ func (v *view) findNamed(ctx context.Context, all []*want, better chooser) error
 	return v.readAll(ctx, all, better)
 }
 
-// findInWindows does so where numbers are in the order of time.
+// findInWindows is findNamed where sequence numbers are in the order of time.
 func (v *view) findInWindows(ctx context.Context, all []*want, better chooser) error {
 	wants := slices.DeleteFunc(slices.Clone(all), func(w *want) bool { return w.number != 0 || w.found != nil })
 	if err := v.readWindows(ctx, wants, better, func(w *want) (from, until time.Time) { return w.likely, w.until }); err != nil {
@@ -173,9 +174,10 @@ func (v *view) findInWindows(ctx context.Context, all []*want, better chooser) e
 	return v.readWindows(ctx, wants, better, func(w *want) (from, until time.Time) { return w.from, w.likely })
 }
 
-// readAll reads from the beginning until all are found, those whose numbers are known as well: in a partitioned entity
-// the partition stands in front of the number, so numbers say nothing of the time, and whether a peek finds one that it
-// is given is not documented.
+// readAll reads the queue from its beginning until all messages are found. In a partitioned
+// entity the number of the partition is part of the sequence number, so sequence numbers are
+// not in the order of time, and whether a peek from a sequence number finds that message is not
+// documented.
 func (v *view) readAll(ctx context.Context, all []*want, better chooser) error {
 	wants := slices.DeleteFunc(slices.Clone(all), func(w *want) bool { return w.found != nil })
 	byID, bySeat := map[string][]*want{}, map[identity][]*want{}
@@ -201,7 +203,7 @@ func (v *view) readAll(ctx context.Context, all []*want, better chooser) error {
 	})
 }
 
-// everywhere reads all messages, in the order in which a peek brings them, as long as see wants more of them.
+// everywhere reads all messages, in the order of peeks, until see needs no more.
 func (v *view) everywhere(ctx context.Context, see func(page []*link.Message) (more bool)) error {
 	for from := int64(0); ; {
 		page, err := v.peek(ctx, from, pageSize)
@@ -216,8 +218,8 @@ func (v *view) everywhere(ctx context.Context, see func(page []*link.Message) (m
 	}
 }
 
-// readWindows seeks to the window of the first want and reads on while windows follow
-// each other closely, then seeks again.
+// readWindows seeks to the window of the first want and reads on while windows overlap nearly,
+// then seeks again.
 func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, window func(*want) (from, until time.Time)) error {
 	from := func(w *want) time.Time { t, _ := window(w); return t }
 	slices.SortFunc(wants, func(a, b *want) int { return from(a).Compare(from(b)) })
@@ -255,8 +257,8 @@ func (v *view) readWindows(ctx context.Context, wants []*want, better chooser, w
 	return nil
 }
 
-// match gives m to the first of the wants that it fits and that has none yet, and reports whether there was one. To the
-// others it is a spare: two companions may speak of one message.
+// match gives m to the first want that it fits, and reports whether there was one. It becomes
+// the spare of the others, since two references may mean one message.
 func match(wants []*want, m *link.Message, better chooser) (given bool) {
 	for _, w := range wants {
 		if !w.fits(m) {

@@ -9,15 +9,17 @@ import (
 	"go.uber.org/zap"
 )
 
-// maxHops is how often a message is followed to where it was forwarded: Service Bus forwards it no more often
-// ("Overview of Service Bus dead-letter queues", maximum transfer hop count). It also ends a circle.
+// maxHops bounds how often a forwarded message is followed. Service Bus forwards it no more
+// often ("Overview of Service Bus dead-letter queues", maximum transfer hop count). It also
+// ends a cycle.
 const maxHops = 5
 
-// follow goes on looking for the message of wt where e forwards to: it has left e, and did not expire here. There it is
-// a new message, with stamps and a time to live that begin anew.
+// follow searches for the message of wt at the destination of e: it has left e and did not
+// expire there. At the destination it is a new message, with a new stamp and a new time to
+// live.
 //
-// It is searched for in the window of its send. One that was held up on its way, because what it was forwarded to was
-// full or disabled, is enqueued later than that and not found.
+// It is searched for in the window of its send. If the destination was full or disabled for a
+// while, it was enqueued later and is not found.
 func (e *entity) follow(ctx context.Context, wt *watch) {
 	if wt.hops == maxHops {
 		e.log.Warn("message forwarded too often, no longer followed", zap.String("message_id", wt.ref.MessageID))

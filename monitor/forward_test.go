@@ -10,8 +10,8 @@ import (
 	"overdue/internal/broker"
 )
 
-// What is sent to a queue that forwards is watched where it ends: in a queue, in one with sessions behind another hop, in
-// the subscriptions of a topic.
+// What is sent to a queue that forwards is watched where it ends: in a queue, in one with
+// sessions behind another hop, in the subscriptions of a topic.
 func TestForwardedMessagesAreFollowed(t *testing.T) {
 	end := broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true}
 	sessions := end
@@ -60,8 +60,8 @@ func TestForwardedMessagesAreFollowed(t *testing.T) {
 	}
 }
 
-// One that is received in time where it ends is met, and counted there. A chain that leads to nothing that can be checked
-// at is not counted as met.
+// One that is received in time where it ends is met, and counted there. A chain that leads to
+// nothing that can be checked at is not counted as met.
 func TestForwardedMessagesAreCountedOnce(t *testing.T) {
 	inModes(t, func(_ *scene, c *broker.Config) {
 		c.Queues[0].ForwardTo = "end"
@@ -90,7 +90,8 @@ func TestForwardedMessagesAreCountedOnce(t *testing.T) {
 	})
 }
 
-// What it forwards to takes nothing: nobody has received the message, and where it lies now nobody looks.
+// What it forwards to takes nothing: nobody has received the message, and where it lies now
+// nobody looks.
 func TestMessageThatCannotBeForwarded(t *testing.T) {
 	inModes(t, func(_ *scene, c *broker.Config) {
 		c.Queues[0].ForwardTo = "end"

@@ -14,9 +14,10 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// A line that freezes while the monitor scans keeps what is on its way over it locked, until the locks lapse, and each of those
-// messages is delivered once more than it was. No monitor can undo that, so it asks for no more than stands before what it
-// is after: a hundred live messages behind it are left alone, but for the one that shows that a consumer has it.
+// A line that freezes while the monitor scans keeps what is on its way over it locked, until the
+// locks lapse, and each of those messages is delivered once more than it was. No monitor can
+// undo that, so it asks for no more than stands before what it is after: a hundred live messages
+// behind it are left alone, but for the one that shows that a consumer has it.
 func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 	const lock, behind = 10 * time.Second, 100
 	frozen := 0 // scenes in which the line has kept something

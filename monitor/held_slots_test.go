@@ -15,8 +15,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Times to live of several lengths, each with slots of its own and together with those of spans, while a consumer holds
-// messages far beyond their deadlines: what was read of the queue for one slot must not hide what another one is for.
+// Times to live of several lengths, each with slots of its own and together with those of spans,
+// while a consumer holds messages far beyond their deadlines: what was read of the queue for one
+// slot must not hide what another one is for.
 func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 	seed := testseed.Of(t)
 	rounds := uint64(2)
@@ -29,7 +30,8 @@ func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, round))
 				s.measure()
 				s.startMonitor()
-				// Short ones have windows that are read for one slot alone, spans those that are remembered.
+				// Short ones have windows that are read for one slot alone, spans those that are
+				// remembered.
 				exact := []time.Duration{300 * time.Millisecond, 900 * time.Millisecond, 4 * time.Second, 11 * time.Second}
 				ctx, stop := context.WithCancel(s.Context())
 				over := make(chan struct{})
@@ -85,7 +87,8 @@ func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 	}
 }
 
-// holdAndGiveBack receives what there is, holds it for some seconds, and gives it back or lets its lock lapse, until ctx ends.
+// holdAndGiveBack receives what there is, holds it for some seconds, and gives it back or lets
+// its lock lapse, until ctx ends.
 func (s *scene) holdAndGiveBack(ctx context.Context, rng *rand.Rand) {
 	r, err := s.client.NewReceiverForQueue(workQueue, nil)
 	if err != nil {

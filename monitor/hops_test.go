@@ -37,8 +37,8 @@ func TestMessagesAreFollowedOverFourHops(t *testing.T) {
 	})
 }
 
-// A subscription that is made after the subscriptions of its topic were last read, and before the message, has the message,
-// and its deadline.
+// A subscription that is made after the subscriptions of its topic were last read, and before
+// the message, has the message, and its deadline.
 func TestASubscriptionThatIsNewerThanTheListIsSeen(t *testing.T) {
 	play(t, func(s *scene) {
 		source := &countingSource{s: s}

@@ -9,7 +9,7 @@ import (
 	"overdue/scheduler"
 )
 
-// verdict is what a check a message comes to.
+// verdict is the result of a check.
 type verdict int
 
 const (
@@ -23,7 +23,7 @@ const (
 	overdue
 )
 
-// judgement is a verdict with the stamps that it rests on.
+// judgement is a verdict, with the instants that it rests on.
 type judgement struct {
 	verdict  verdict
 	deadline time.Time // by the broker's clock; zero where it may be received at any time
@@ -33,8 +33,8 @@ type judgement struct {
 	deferred   bool // a consumer has set it aside, and the broker does not expire it by itself
 }
 
-// judge decides about message m that r names, at the instant now of the broker's clock,
-// which must not be ahead of it.
+// judge decides about m, which r names, at the instant now of the clock of the broker. now MUST
+// NOT be ahead of that clock.
 func judge(r *scheduler.Reference, m *link.Message, s Settings, now time.Time) judgement {
 	deadline := deadlineOf(r, m, s)
 	by := completeBy(r, m, s)
@@ -53,8 +53,8 @@ func judge(r *scheduler.Reference, m *link.Message, s Settings, now time.Time) j
 	return judgement{verdict: overdue, deadline: deadline, completeBy: by, native: mortal && !expiry.After(now), deferred: m.State == link.Deferred}
 }
 
-// deadlineOf is the deadline of m that counts: the one that was stated, or the end of its time to live where that is earlier.
-// After that nobody can receive it.
+// deadlineOf returns the deadline of m: the stated one, or the end of its time to live if that
+// is earlier, since nobody can receive m after that. Zero: m has no deadline.
 func deadlineOf(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	at := statedBy(r, m, s)
 	if expiry, mortal := nativeExpiry(r, m, s); mortal && expiry.Before(at) {
@@ -63,10 +63,10 @@ func deadlineOf(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	return at
 }
 
-// statedBy is the deadline as m states it itself, by the rules of the proxy. The
-// reference is not enough: where a message-id repeats, it may speak of another message,
-// whose deadline is not this one's. Only what a message cannot state, a deadline that its
-// entity gives it, is taken from the reference. Zero: it may be received at any time.
+// statedBy returns the deadline that m states, by the rules of the proxy. It does not rely on
+// the reference: if a message-id repeats, that may stand for another message. Only a deadline
+// that the entity gave it comes from the reference, since no message states it. Zero: m states
+// none.
 func statedBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	enqueued := m.EnqueuedTime
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
@@ -91,8 +91,8 @@ func statedBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	return r.DeadlineAt(enqueued)
 }
 
-// agrees reports whether m has the deadline that r says its message has. If not, m may be
-// another message with the same message-id.
+// agrees reports whether m has the deadline of r. If not, m may be another message with the
+// same message-id.
 func agrees(r *scheduler.Reference, m *link.Message, s Settings) bool {
 	if r.Stated == scheduler.StatedComplete {
 		return completeBy(r, m, s).Sub(r.DeadlineAt(m.EnqueuedTime)).Abs() <= time.Millisecond
@@ -102,18 +102,21 @@ func agrees(r *scheduler.Reference, m *link.Message, s Settings) bool {
 	return statedBy(r, m, s).Sub(at).Abs() <= time.Millisecond || deadlineOf(r, m, s).Sub(at).Abs() <= time.Millisecond
 }
 
-// nativeExpiry is when the broker stops delivering m, which r stands for.
+// nativeExpiry returns when the broker stops delivering m, which r names.
 func nativeExpiry(r *scheduler.Reference, m *link.Message, s Settings) (time.Time, bool) {
 	life := lifeOf(r, m, s)
 	return m.EnqueuedTime.Add(life), life > 0
 }
 
-// lifeOf is the time to live of m, which r stands for; 0 = it has none.
+// lifeOf returns the time to live of m, which r names; 0: none.
 //
-// Service Bus gives a message its life when it is enqueued: its own time to live, capped by the entity's default, or that default
-// (learn.microsoft.com/azure/service-bus-messaging/message-expiration, "Entity-level expiration"). A later change of the default does
-// not reach it. A peek shows what a message states, and hides a life that comes from the default alone. So what was enqueued under
-// another default has the life that it states, or the one that was stated when its companion was written.
+// Service Bus sets it when it enqueues a message: the time to live that the message states,
+// capped by the default of the entity, or that default
+// (learn.microsoft.com/azure/service-bus-messaging/message-expiration, "Entity-level
+// expiration"). A later change of the default does not affect the message. A peek shows what
+// the message states, but no time to live that comes from the default alone. So a message that
+// was enqueued under another default has the time to live that it states, or the one that its
+// companion states.
 func lifeOf(r *scheduler.Reference, m *link.Message, s Settings) time.Duration {
 	if m.EnqueuedTime.Before(s.defaultSince) {
 		switch {
@@ -126,8 +129,8 @@ func lifeOf(r *scheduler.Reference, m *link.Message, s Settings) time.Duration {
 	return shorter(m.TimeToLive, s.DefaultMessageTimeToLive)
 }
 
-// pending reports whether m still waits for its activation. The state alone does not tell: it
-// may stay "scheduled" afterwards. The stamp does: until then it is that of the send
+// pending reports whether m is scheduled and not activated yet. Its state does not show that,
+// since it may remain "scheduled". Its stamp does: until the activation it is that of the send
 // ("Message sequencing and timestamps").
 func pending(m *link.Message) bool {
 	return m.State == link.Scheduled && m.EnqueuedTime.Before(m.ScheduledEnqueueTime)

@@ -30,8 +30,8 @@ func inModes(t *testing.T, make func(*scene, *broker.Config), act func(*scene)) 
 	}
 }
 
-// inModeOfTurn is inModes where seeds are random, and otherwise plays one of the modes: for scenes of which there are
-// so many that each mode has its turn.
+// inModeOfTurn is inModes where seeds are random, and otherwise plays one of the modes: for
+// scenes of which there are so many that each mode has its turn.
 func inModeOfTurn(t *testing.T, turn int, make func(*scene, *broker.Config), act func(*scene)) {
 	if testseed.Chosen() {
 		inModes(t, make, act)
@@ -86,7 +86,8 @@ func (s *scene) made(name string) (entities.Info, error) {
 	return info, err
 }
 
-// operations is what the monitors have asked of the broker so far, by the name of the operation; "" for all.
+// operations is what the monitors have asked of the broker so far, by the name of the operation;
+// "" for all.
 func (s *scene) operations(name string) (n float64) {
 	s.Helper()
 	for _, registry := range s.metrics {
@@ -124,8 +125,8 @@ func (s *scene) verdicts(entity, verdict string) (n float64) {
 	return n
 }
 
-// wantDead wants these messages, in this order of their numbers, to be the dead letters at a path, for that reason, none of
-// them early and none later than late by its deadline.
+// wantDead wants these messages, in this order of their numbers, to be the dead letters at a
+// path, for that reason, none of them early and none later than late by its deadline.
 func (s *scene) wantDead(path, reason string, within, late time.Duration, ids ...string) {
 	s.Helper()
 	var got []string

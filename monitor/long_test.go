@@ -15,7 +15,8 @@ import (
 	"overdue/scheduler"
 )
 
-// What a few overdue messages cost does not grow with the queue in which they stand: a million live ones are not read.
+// What a few overdue messages cost does not grow with the queue in which they stand: a million
+// live ones are not read.
 func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 	const batch = 1000
 	for _, c := range []struct {
@@ -75,7 +76,8 @@ func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 	}
 }
 
-// patterns are messages with these names as an app encodes them. Digits may be appended to the name of each.
+// patterns are messages with these names as an app encodes them. Digits may be appended to the
+// name of each.
 func (s *scene) patterns(names ...string) map[string][]byte {
 	s.Helper()
 	sender, err := s.client.NewSender(otherQueue, nil)

@@ -12,23 +12,24 @@ import (
 	"overdue/internal/operations"
 )
 
-// maxLabels bounds the entities that have series of their own: names come from companions,
-// and those from anybody who may write to the monitor queue.
+// maxLabels bounds the entities with series of their own, since anybody who may write to the
+// monitor queue chooses their names.
 const maxLabels = 1000
 
-// otherEntities is the label of those beyond the bound.
+// otherEntities is the label of the entities beyond that.
 const otherEntities = "other"
 
 // Verdicts as the metrics name them.
 const (
 	verdictMet    = operations.Met
 	verdictMissed = "missed"
-	// verdictIncomplete is about a second deadline, or the only one of a message that may be received at any time.
+	// verdictIncomplete is about a second deadline, or the only one of a message that may be
+	// received at any time.
 	verdictIncomplete = "incomplete"
 	verdictUnknown    = "unknown"
 )
 
-// metrics are those of the room. All are safe for concurrent use.
+// metrics are the metrics of a worker. All are safe for concurrent use.
 type metrics struct {
 	operations *operations.Counter
 	deadlines  *operations.Deadlines
@@ -80,7 +81,7 @@ func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.De
 	return m
 }
 
-// entity is the label for a name.
+// entity returns the label for a name.
 func (m *metrics) entity(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,7 +101,7 @@ func (m *metrics) verdict(entity, verdict string) {
 	m.deadlines.Add(entity, verdict, 1)
 }
 
-// notified counts an event that nobody has been notified of before.
+// notified counts an event on its first notification.
 func (m *metrics) notified(entity string, e *alert.Event) {
 	switch e.Type {
 	case alert.TypeMissed:

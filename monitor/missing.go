@@ -11,25 +11,26 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// An entity that does not exist has no messages, and neither has one that was recreated under its name. But a namespace says
-// not-found as well while an alias points elsewhere, or before an entity that is being restored is there: then
-// the messages wait, and so do their companions, for a while.
+// An entity that does not exist has no messages, and a new one under its name has none of the
+// old ones. But a namespace also answers not-found while an alias points elsewhere, or while an
+// entity is being restored. Then the messages are still there. So their companions wait for a
+// while.
 
 const (
-	// missingMost is for how long after its deadline a message is searched for where its entity does not exist, and missingLeast for
-	// how long this process has to have found that, however late a companion comes.
+	// missingMost is for how long after its deadline a message is searched for while its
+	// entity does not exist, and missingLeast for how long this process must have found that.
 	missingMost  = time.Hour
 	missingLeast = 5 * time.Minute
-	// An entity that does not exist is asked for again after half of the time for which it has not, within these bounds.
+	// An entity that does not exist is asked for again after half of the time for which it has
+	// not, within these bounds.
 	missingWaitMin = time.Second
 	missingWaitMax = 2 * time.Minute
 )
 
-// entityMissing: the broker says that the work queue does not exist.
+// entityMissing reports whether err says that the work queue does not exist.
 func entityMissing(err error) bool { return link.Condition(err) == link.ConditionNotFound }
 
-// noteMissing takes note of what a pass that ended with err says of whether e exists, and logs a change. Another failure says
-// nothing.
+// noteMissing records what err says of the existence of e, and logs a change.
 func (e *entity) noteMissing(missing bool, err error) {
 	since := e.w.states.get(e.key).missing
 	switch {
@@ -43,7 +44,7 @@ func (e *entity) noteMissing(missing bool, err error) {
 	}
 }
 
-// awaitEntity checks wt again after a rest, which takes no room where others need it.
+// awaitEntity checks wt again later.
 func (e *entity) awaitEntity(ctx context.Context, wt *watch) {
 	wait := min(max(e.missingFor()/2, missingWaitMin), missingWaitMax)
 	if e.w.crowded() {
@@ -60,13 +61,13 @@ func (e *entity) missingFor() time.Duration {
 	return 0
 }
 
-// isGivenUp reports whether wt has waited long enough for its entity, which does not exist. For a subscription that its topic does
-// not have there is nothing to wait for: it has taken its messages along.
+// isGivenUp reports whether wt has waited long enough for its entity. A subscription that its
+// topic does not list is gone for good, with its messages.
 func (e *entity) isGivenUp(wt *watch) bool {
 	return e.settings.unlisted || e.missingFor() >= missingLeast && e.w.clock.now().Sub(wt.due()) >= missingMost
 }
 
-// giveUp ends watches over messages that went with their entity, or never were: what became of them is unknown.
+// giveUp ends watches over messages whose entity is gone. Their verdict is unknown.
 func (e *entity) giveUp(ctx context.Context, lost []*watch) {
 	if len(lost) == 0 {
 		return

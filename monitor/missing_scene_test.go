@@ -11,8 +11,9 @@ import (
 	"overdue/internal/broker"
 )
 
-// companionsOfEachKind plays a scene for each kind of companion: by name, of slots, of a scheduled message. send sends the message
-// with the id, which lives for five seconds, and due is when its deadline is.
+// companionsOfEachKind plays a scene for each kind of companion: by name, of slots, of a
+// scheduled message. send sends the message with the id, which lives for five seconds, and due
+// is when its deadline is.
 func companionsOfEachKind(t *testing.T, act func(s *scene, send func(id string) (due time.Time))) {
 	for _, kind := range []string{"named", "slot", "scheduled"} {
 		t.Run(kind, func(t *testing.T) {
@@ -34,7 +35,8 @@ func companionsOfEachKind(t *testing.T, act func(s *scene, send func(id string) 
 	}
 }
 
-// A namespace says not-found of a queue that is there: while an alias points elsewhere, or what was deleted is being restored.
+// A namespace says not-found of a queue that is there: while an alias points elsewhere, or what
+// was deleted is being restored.
 func TestCompanionsWaitForAQueueThatIsMissing(t *testing.T) {
 	companionsOfEachKind(t, func(s *scene, send func(string) time.Time) {
 		for i, missing := range []time.Duration{10 * time.Second, 50 * time.Minute} {
@@ -59,8 +61,8 @@ func TestCompanionsWaitForAQueueThatIsMissing(t *testing.T) {
 	})
 }
 
-// A queue that is deleted takes its messages along. Their companions are no dead letters of the monitor queue, which somebody would
-// have to look through, nor do they wait for ever.
+// A queue that is deleted takes its messages along. Their companions are no dead letters of the
+// monitor queue, which somebody would have to look through, nor do they wait for ever.
 func TestCompanionsOfADeletedQueueAreGivenUp(t *testing.T) {
 	companionsOfEachKind(t, func(s *scene, send func(string) time.Time) {
 		const n = 20

@@ -20,7 +20,8 @@ func absent() (*entity, *watch, *observer.ObservedLogs) {
 	return &entity{w: w, key: "orders", name: "orders", log: zap.New(core)}, &watch{companion: h}, logs
 }
 
-// A subscription that goes takes its messages along, which is nothing to warn of; a queue that goes is.
+// A subscription that goes takes its messages along, which is nothing to warn of; a queue that
+// goes is.
 func TestWhoeverDeletesASubscriptionIsNotWarned(t *testing.T) {
 	for unlisted, level := range map[bool]zapcore.Level{true: zapcore.InfoLevel, false: zapcore.WarnLevel} {
 		e, wt, logs := absent()

@@ -11,32 +11,36 @@ import (
 	"go.uber.org/zap"
 )
 
-// Where deadlines are being missed, what matters is that the broker is woken, and a nudge wakes it for all that is overdue,
-// whoever is to be notified of it. So there the nudge comes first, without a check: it cannot expire anything early, since the
-// broker goes by its own stamps. What became of each message is found out afterwards, for many of them together: their
-// dead letters stand on the same pages.
+// Where deadlines are being missed, the nudge comes first, without a check. One nudge makes the
+// broker expire everything that is overdue, and cannot expire anything early, since the broker
+// goes by its own stamps. The check follows for many messages together: their dead letters are
+// on the same pages.
 //
-// Elsewhere a check comes first. It is the only evidence where dead letters do not stay (disappear.go), and where deadlines
-// are met it is all that there is to do: a receiver on a queue that is served counts as a listener for nothing.
+// Elsewhere the check comes first. It is the only evidence where dead letters are taken away
+// (disappeared.go). Where deadlines are met, it is all there is to do: an open receiver would
+// count as a listener.
 
 const (
-	// missedRecently is for how long after a missed deadline the nudge comes first.
+	// missedRecently is how long after a missed deadline the nudge comes first.
 	missedRecently = 30 * time.Second
-	// suspectedFor is for how long it does where that is only suspected.
+	// suspectedFor is how long the nudge comes first where missed deadlines are only
+	// suspected.
 	suspectedFor = 2 * time.Second
-	// notFoundRest is for how long it does not where dead letters are taken away, or may be: what was nudged for was not found there, and
-	// none that would be known to have stayed.
+	// notFoundRest is how long the check comes first after a nudge that left no dead letter
+	// where one was expected.
 	notFoundRest = time.Minute
-	// peekBudget is how many peeks a first check may take. One that takes more goes through a long queue, where nobody keeps up:
-	// to nudge and to read the dead letters is probably cheaper.
+	// peekBudget bounds the peeks of a first check. A check that needs more reads through a
+	// long queue, where consumers do not keep up. There a nudge and a read of the dead letters
+	// are probably cheaper.
 	peekBudget = 8
-	// pageRest is for how long no dead letters are read, per peek that the last reading took, and waitMost bounds that.
-	// So few messages are notified at once, and of many only so much later that they share pages.
+	// pageRest is for how long no dead letters are read, per peek that the last reading took,
+	// and waitMost bounds that. So few messages are notified at once, and of many only so much
+	// later that they share pages.
 	pageRest = 10 * time.Millisecond
 	waitMost = time.Second
 )
 
-// errTooManyPeeks says that a check has used up its budget.
+// errTooManyPeeks reports that a check has used up peekBudget.
 var errTooManyPeeks = errors.New("the check takes too many peeks")
 
 // waiting is the watches that wait for a nudge, and then for what comes with the same page.
@@ -45,8 +49,9 @@ type waiting struct {
 	rest    time.Time // by our clock: no dead letters are read before
 }
 
-// mayNudgeFirst reports whether a nudge without a check may be made on e: the broker expires by itself what is overdue there, all
-// that is left of it is in the dead-letter queue, and one receiver reaches everything.
+// mayNudgeFirst reports whether a nudge may precede the check: the broker expires overdue
+// messages of e by itself, all of them end in its dead-letter queue, and one receiver reaches
+// them.
 func (e *entity) mayNudgeFirst() bool {
 	t := &e.settings
 	if t.Strategy == strategyScan || t.Strategy == strategySession || t.topic || t.sessions || t.drops || t.partitioned || e.work.cursor ||
@@ -57,19 +62,19 @@ func (e *entity) mayNudgeFirst() bool {
 	return f.disappeared == 0 && !f.doubted()
 }
 
-// missesDeadlines reports whether deadlines are being missed on e.
+// missesDeadlines reports whether deadlines on e are being missed.
 func (e *entity) missesDeadlines() bool {
 	f := e.w.states.get(e.key)
 	return !f.missed.IsZero() && time.Since(f.missed) < missedRecently || !f.suspected.IsZero() && time.Since(f.suspected) < suspectedFor
 }
 
-// untried reports whether nothing was tried yet for the message of wt.
+// untried reports whether nothing has been done for wt yet.
 func (wt *watch) untried() bool {
 	return wt.missed == nil && !wt.beforeDeadline() && !wt.awaitsNudge && wt.triedAt.IsZero() && wt.checks == 0 && !wt.duplicate && wt.duplicates == 0 && wt.hops == 0 &&
 		(wt.slot != nil || !wt.ref.From.IsZero())
 }
 
-// due is when the message of wt is overdue, as far as is known.
+// due is the deadline of wt, as far as it is known.
 func (wt *watch) due() time.Time {
 	switch {
 	case wt.slot != nil:
@@ -80,7 +85,8 @@ func (wt *watch) due() time.Time {
 	return wt.ref.Deadline
 }
 
-// awaitNudge takes those of the watches that need no look before a nudge, asks for the nudge, and returns the others.
+// awaitNudge requests nudges for the watches that need no check before, and keeps these until
+// then. It returns the others.
 func (e *entity) awaitNudge(ctx context.Context, due []*watch) []*watch {
 	var rest []*watch
 	for _, wt := range due {
@@ -95,14 +101,14 @@ func (e *entity) awaitNudge(ctx context.Context, due []*watch) []*watch {
 	return rest
 }
 
-// nudgeFor asks for the nudge that wt waits for, unless that was done.
+// nudgeFor requests the nudge that wt waits for, once.
 func (e *entity) nudgeFor(ctx context.Context, wt *watch) {
 	if wt.nudge == 0 && wt.untried() {
 		wt.nudge = e.nudger.want(ctx, wt.due())
 	}
 }
 
-// nudgedWatches takes those of the waiting whose nudge has been made, once the rest is over.
+// nudgedWatches returns the waiting watches whose nudge has been made.
 func (e *entity) nudgedWatches(now time.Time) (ready []*watch) {
 	g := &e.waiting
 	if len(g.watches) == 0 || now.Before(g.rest) && !e.w.crowded() {
@@ -116,20 +122,22 @@ func (e *entity) nudgedWatches(now time.Time) (ready []*watch) {
 	return ready
 }
 
-// deadLetterSearch is the check for the dead letters of watches that a nudge was made for.
+// deadLetterSearch searches for the dead letters of nudged watches.
 type deadLetterSearch struct {
 	watches []*watch
 	wants   []*want // of each of them
 }
 
-// deadLetterSearchFor returns the check for those of the watches whose dead letters have not been searched for yet.
+// deadLetterSearchFor prepares the search for the dead letters of those watches that have none
+// yet.
 func (e *entity) deadLetterSearchFor(watches []*watch) *deadLetterSearch {
 	r := &deadLetterSearch{}
 	for _, wt := range watches {
 		if wt.awaitsNudge && !wt.deadLetterSought && wt.missed == nil {
 			w := &want{identity: wt.want.identity, firstFit: wt.want.firstFit}
 			w.seek(&wt.ref)
-			// It is not searched for on the work queue before, so it must not be another message with the same id.
+			// It is not searched for on the work queue before, so it must not be another message
+			// with the same id.
 			w.from = w.likely
 			r.wants, r.watches = append(r.wants, w), append(r.watches, wt)
 		}
@@ -137,7 +145,7 @@ func (e *entity) deadLetterSearchFor(watches []*watch) *deadLetterSearch {
 	return r
 }
 
-// tookDeadLetters takes over what the check has found for those of the watches that looked says it is over for.
+// tookDeadLetters applies the results of a search to the watches that it is over for.
 func (e *entity) tookDeadLetters(ctx context.Context, r *deadLetterSearch, looked func(*want) bool) error {
 	var repeatable []int64
 	for i, wt := range r.watches {
@@ -156,8 +164,8 @@ func (e *entity) tookDeadLetters(ctx context.Context, r *deadLetterSearch, looke
 	return e.noticeCopies(ctx, repeatable)
 }
 
-// readNudgedDeadLetters finds the dead letters of those of the watches that a nudge was made for. What it does not find goes through
-// the pass as if there had been none.
+// readNudgedDeadLetters finds the dead letters of nudged watches. The others are checked as if
+// there had been no nudge.
 func (e *entity) readNudgedDeadLetters(ctx context.Context, watches []*watch) error {
 	r := e.deadLetterSearchFor(watches)
 	if len(r.wants) == 0 {
@@ -169,11 +177,11 @@ func (e *entity) readNudgedDeadLetters(ctx context.Context, watches []*watch) er
 	return e.tookDeadLetters(ctx, r, func(*want) bool { return true })
 }
 
-// copyGap is how many messages behind one at least are read for a copy of it, where there are as many.
+// copyGap is how many messages behind each one are read for copies of it.
 const copyGap = 64
 
-// noticeCopies reads what stands on the work queue behind messages that have these numbers, whose sends may have been made
-// twice: seekNamesakes goes by what was seen.
+// noticeCopies reads the messages behind these sequence numbers, whose sends may have been
+// repeated. watchDuplicates uses what it saw.
 func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
 	slices.Sort(numbers)
 	reached := int64(0)
@@ -190,8 +198,8 @@ func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
 	return nil
 }
 
-// suspect takes note that a check was too costly: then deadlines are taken to be missed for a while. Where that has proved wrong
-// the next check may take as long as it needs.
+// suspect records that a check needed too many peeks, so that the nudge comes first for a
+// while. If that proved wrong recently, the next check may take as long as it needs.
 func (e *entity) suspect() {
 	e.w.states.update(e.key, func(f *entityState) {
 		if f.suspected.After(f.missed) {
@@ -202,8 +210,9 @@ func (e *entity) suspect() {
 	e.nudgesFirst.Store(true)
 }
 
-// learnFromNudges takes note of what has come of a pass for which nudges had been made. What is gone and has left no dead letter was received
-// in time, or somebody takes the dead letters away: those that were seen shortly before tell which.
+// learnFromNudges records the result of a check after nudges. If messages are gone and left no
+// dead letter, they were received in time, or somebody takes the dead letters away. Dead
+// letters that were seen shortly before show which.
 func (e *entity) learnFromNudges(ctx context.Context, due []*watch) {
 	found, lost := 0, 0
 	for _, wt := range due {
@@ -242,7 +251,7 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) {
 	})
 }
 
-// deadLetterStays looks whether a dead letter that was seen before stays where it is, or was taken away.
+// deadLetterStays finds out whether a dead letter is still where it was, or was taken away.
 func (e *entity) deadLetterStays(ctx context.Context, letter identity) (stays, taken bool) {
 	page, err := e.dead.peek(ctx, letter.number, 1)
 	if err != nil {
@@ -253,12 +262,12 @@ func (e *entity) deadLetterStays(ctx context.Context, letter identity) (stays, t
 	return stays, !stays
 }
 
-// doubted reports whether dead letters may not stay where they are.
+// doubted reports whether dead letters may be taken away.
 func (f *entityState) doubted() bool {
 	return !f.notFound.IsZero() && time.Since(f.notFound) <= notFoundRest
 }
 
-// restAfter lets some time pass before dead letters are read anew, after so many peeks.
+// restAfter delays the next read of dead letters, in proportion to the peeks of the last one.
 func (e *entity) restAfter(peeks int) {
 	e.waiting.rest = time.Now().Add(min(time.Duration(peeks)*pageRest, waitMost))
 }

@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// nudgeEvery is how far apart the nudges of one entity are at least: deadlines that lie closer share one.
+	// nudgeEvery is the least interval between nudges of one entity. Deadlines that lie closer
+	// share a nudge.
 	nudgeEvery = 5 * time.Millisecond
-	// maxNudged bounds the nudges that are remembered: at that pace those of a second and more.
+	// maxNudged bounds the remembered nudges: at that interval, those of more than a second.
 	maxNudged = 256
 )
 
-// A nudger nudges one entity in a goroutine of its own, so that no nudge waits for a check. One nudge serves all whose
-// deadlines have passed when it begins.
+// A nudger nudges one entity in its own goroutine, so that no nudge waits for a check. One
+// nudge serves all messages that are overdue when it begins.
 type nudger struct {
 	w          *Worker
 	key        string
@@ -42,10 +43,11 @@ type nudger struct {
 	worked  int
 }
 
-// nudgeTimes says when a nudge was made, by the broker's clock as the worker knows it, which is never ahead.
+// nudgeTimes says when a nudge was made, by the broker's clock as the worker knows it, which is
+// never ahead.
 type nudgeTimes struct{ begun, ended time.Time }
 
-// want asks for a nudge that begins after the instant due, and returns its number.
+// want requests a nudge that begins after the instant due, and returns its number.
 func (n *nudger) want(ctx context.Context, due time.Time) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -60,14 +62,15 @@ func (n *nudger) want(ctx context.Context, due time.Time) int {
 	return n.wanted
 }
 
-// made is the number of the last nudge that has ended, well or not.
+// made returns the number of the last nudge that has ended, whatever its result.
 func (n *nudger) made() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.ended
 }
 
-// movedAt is when at the latest a nudge has moved what was overdue at the instant since, as far as is remembered.
+// movedAt returns the latest instant at which a nudge has moved messages that were overdue at
+// since, if that nudge is remembered.
 func (n *nudger) movedAt(since time.Time) (at time.Time, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -129,7 +132,8 @@ func (n *nudger) nudge(ctx context.Context) error {
 	return nil
 }
 
-// nudgeOver makes a nudge over a receiver that was opened for it. first is the number of the live message that came, 0 if none did.
+// nudgeOver nudges over a receiver that was opened for it. first is the sequence number of the
+// live message that came; 0: none.
 func (w *Worker) nudgeOver(ctx context.Context, r *link.Receiver) (first int64, err error) {
 	defer r.Close(ctx)
 	m, err := r.Next(ctx)

@@ -11,8 +11,9 @@ import (
 	"overdue/internal/broker"
 )
 
-// However long the line was down: a second after it is back what has become due meanwhile is dead-lettered, and what comes then
-// is not late for what had failed before. One message is held by a consumer all along, so that a watch fails all along.
+// However long the line was down: a second after it is back what has become due meanwhile is
+// dead-lettered, and what comes then is not late for what had failed before. One message is held
+// by a consumer all along, so that a watch fails all along.
 func TestMissedDeadlinesAfterAnOutage(t *testing.T) {
 	const bound = time.Second
 	for _, outage := range []time.Duration{300 * time.Millisecond, 1200 * time.Millisecond, 7 * time.Second, time.Minute, 10 * time.Minute, time.Hour} {
@@ -68,7 +69,8 @@ func TestMissedDeadlinesAfterAnOutage(t *testing.T) {
 	}
 }
 
-// A check that fails time and again, for its own reasons, is made ever more seldom. One that comes later does not inherit that.
+// A check that fails time and again, for its own reasons, is made ever more seldom. One that
+// comes later does not inherit that.
 func TestAFailingCheckDelaysNoOther(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()

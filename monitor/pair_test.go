@@ -12,8 +12,8 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// Several monitors work on one entity at the same time. They do no harm: each deadline is kept and notified once, live
-// messages are as they were. And they do little of the work twice.
+// Several monitors work on one entity at the same time. They do no harm: each deadline is kept
+// and notified once, live messages are as they were. And they do little of the work twice.
 func TestMonitorsSideBySide(t *testing.T) {
 	const n = 600 // more than one monitor is given at once
 	for _, kind := range []struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Numbers of a partitioned queue are not in order of time. Overdue messages stand among live ones in all partitions, and
-// one of them is held by a consumer.
+// Numbers of a partitioned queue are not in order of time. Overdue messages stand among live
+// ones in all partitions, and one of them is held by a consumer.
 func TestPartitionedQueue(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {

@@ -10,43 +10,49 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// Slots for spans of times to live become due fifty times a second, and the messages of each are found in the same time range of the
-// work queue, as long as the span is wide. What stands there was enqueued long ago, so nothing comes to it any more: it is read
-// once, and remembered until the slots become due that its messages belong to.
+// Slots for spans of times to live become due fifty times a second, and the messages of each
+// are in the same range of the work queue, which is as long as the span is wide. Nothing is
+// enqueued in that range any more. So it is read once, and kept until the slots of its messages
+// are due.
 
 const (
-	// cacheFrom is how long a window is from which on it is remembered: what is shorter is read for one slot alone.
+	// cacheFrom is the least length of a range that is kept. A shorter one is read for one
+	// slot alone.
 	cacheFrom = time.Second
-	// settledAge is how long ago the last message was enqueued that no other can come before.
+	// settledAge is the age at which a range is final: no message can be enqueued in it any
+	// more.
 	settledAge = 2 * time.Second
-	// cacheGap is how long before the first of the windows it is forgotten what is in a range cache that fills up.
+	// cacheGap is how long before the first window a full cache drops messages.
 	cacheGap = 10 * time.Second
-	// maxCachedMessages bounds the messages that are remembered, to some 6 MiB. What is beyond is read each time, until slots have become due.
+	// maxCachedMessages bounds the cached messages, to about 6 MiB. Messages beyond that are
+	// read each time.
 	maxCachedMessages = 1 << 18
-	// maxCachedRanges bounds the time ranges between which nothing is known. Of more the oldest goes.
+	// maxCachedRanges bounds the separate ranges. The oldest is dropped.
 	maxCachedRanges = 64
 )
 
-// A rangeCache is what was seen of some time ranges of the work queue. It answers for those alone: of what lies in none of them it knows
-// nothing, and the queue has to be read. What it has may have gone since; what it lacks had gone when the time range was read.
+// A rangeCache keeps the messages that were read from some ranges of the work queue. It answers
+// for these ranges only. A message in it may be gone since; a message that it lacks was gone
+// when its range was read.
 type rangeCache struct {
 	known    []timeRange     // in order; they neither overlap nor touch
 	messages []cachedMessage // that waited in these, and whose slots have not become due since
 }
 
-// cachedMessage is one message, with its stamp and its own time to live in Unix milliseconds.
+// cachedMessage is a message, with its stamp and its time to live in Unix milliseconds.
 type cachedMessage struct{ number, enqueued, life int64 }
 
-// message is as much of it as slots are notified by.
+// message returns the fields that assign it to a slot.
 func (m cachedMessage) message() *link.Message {
 	return &link.Message{SequenceNumber: m.number, EnqueuedTime: time.UnixMilli(m.enqueued), TimeToLive: time.Duration(m.life) * time.Millisecond}
 }
 
-// A rangeReader reads what waits in a time range of the work queue. partitioned says that numbers there are not in order of time.
+// A rangeReader reads the messages in a range of the work queue. partitioned: sequence numbers
+// are not in the order of time.
 type rangeReader func(ctx context.Context, s timeRange, see func(*link.Message)) (partitioned bool, err error)
 
-// waitingIn calls see with the messages that wait on the work queue and were enqueued in the window. Of those that were seen
-// before it calls noted instead.
+// waitingIn calls see with the messages on the work queue that were enqueued in the window. For
+// messages from the cache it calls noted instead.
 func (e *entity) waitingIn(ctx context.Context, w *window, see func(*link.Message), noted func(cachedMessage)) error {
 	read := func(ctx context.Context, s timeRange, see func(*link.Message)) (bool, error) {
 		err := e.work.between(ctx, s.first(), s.last(), see)
@@ -58,7 +64,7 @@ func (e *entity) waitingIn(ctx context.Context, w *window, see func(*link.Messag
 	return e.ranges.waiting(ctx, w.timeRange(), millis(e.w.clock.now().Add(-settledAge)), read, see, noted)
 }
 
-// waiting is waitingIn for a time range. What was enqueued before final is all there; it is read once.
+// waiting is waitingIn for a range. Ranges before final are read once.
 func (s *rangeCache) waiting(ctx context.Context, in timeRange, final int64, read rangeReader, see func(*link.Message), noted func(cachedMessage)) error {
 	unknown := s.missing(in)
 	for _, m := range s.messages {
@@ -89,12 +95,12 @@ func (s *rangeCache) waiting(ctx context.Context, in timeRange, final int64, rea
 	return nil
 }
 
-// covers reports whether everything that was enqueued in that millisecond is on the range cache.
+// covers reports whether the cache has the messages of that millisecond.
 func (s *rangeCache) covers(at int64) bool {
 	return slices.ContainsFunc(s.known, func(k timeRange) bool { return k.holds(at) })
 }
 
-// missing are the parts of a time range that the range cache knows nothing of.
+// missing returns the parts of a range that the cache does not cover.
 func (s *rangeCache) missing(in timeRange) (parts []timeRange) {
 	for _, k := range s.known {
 		if before := (timeRange{in.from, min(in.until, k.from)}); !before.empty() {
@@ -108,7 +114,7 @@ func (s *rangeCache) missing(in timeRange) (parts []timeRange) {
 	return parts
 }
 
-// add puts on the range cache what was read of a time range that is unknown so far, from its beginning on as far as there is room.
+// add caches what was read of a range, from its beginning as far as there is room.
 func (s *rangeCache) add(of timeRange, seen []cachedMessage) {
 	if room := maxCachedMessages - len(s.messages); len(seen) > room {
 		// Numbers rise with time, but stamps of several nodes need not.
@@ -138,7 +144,7 @@ func (s *rangeCache) add(of timeRange, seen []cachedMessage) {
 	}
 }
 
-// forget drops what was enqueued before an instant.
+// forget drops messages that were enqueued before an instant.
 func (s *rangeCache) forget(before int64) {
 	s.known = slices.DeleteFunc(s.known, func(k timeRange) bool { return k.until <= before })
 	if len(s.known) > 0 {
@@ -147,8 +153,8 @@ func (s *rangeCache) forget(before int64) {
 	s.messages = slices.DeleteFunc(s.messages, func(m cachedMessage) bool { return m.enqueued < before })
 }
 
-// clear forgets the messages whose slots have been searched for, and where there are many what no slot comes for any more, most likely:
-// what was enqueued somewhat before the first of the windows.
+// clear drops the messages of slots that have been handled. If the cache is more than half
+// full, it also drops messages so old that probably no slot needs them.
 func (s *rangeCache) clear(windows []window, settings Settings) {
 	if len(s.messages) > maxCachedMessages/2 {
 		s.forget(windows[0].timeRange().from - cacheGap.Milliseconds())

@@ -14,8 +14,9 @@ import (
 	"overdue/scheduler"
 )
 
-// What a shelf says of a window is what a read of the queue says, whatever windows were asked for before, how long they were, how much of
-// them may still be filled, and whether reads failed: each message that waits there is seen, or noted, and none is noted twice.
+// What a shelf says of a window is what a read of the queue says, whatever windows were asked
+// for before, how long they were, how much of them may still be filled, and whether reads
+// failed: each message that waits there is seen, or noted, and none is noted twice.
 func TestAShelfKnowsWhatTheQueueHas(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(40) {
@@ -24,7 +25,8 @@ func TestAShelfKnowsWhatTheQueueHas(t *testing.T) {
 		var s rangeCache
 		for range 400 {
 			m.pass(rng)
-			// Of all lengths, near now and long ago, some of which touch, overlap, or have gaps between them.
+			// Of all lengths, near now and long ago, some of which touch, overlap, or have gaps
+			// between them.
 			length := []int64{20, 500, 999, 1000, 1001, 5000}[rng.IntN(6)]
 			from := m.now - length - rng.Int64N(20_000) + rng.Int64N(3)
 			in := timeRange{from, from + length}
@@ -63,7 +65,8 @@ func TestAShelfKnowsWhatTheQueueHas(t *testing.T) {
 	}
 }
 
-// queueModel is a queue as it is: what waits there. Messages come up to shelfAge late, and go at any time.
+// queueModel is a queue as it is: what waits there. Messages come up to shelfAge late, and go at
+// any time.
 type queueModel struct {
 	now     int64 // Unix milliseconds
 	number  int64
@@ -95,7 +98,8 @@ func (m *queueModel) read(of timeRange, see func(*link.Message)) {
 	}
 }
 
-// What there is no room for is read again: the range cache must never claim a time range of which it lacks something.
+// What there is no room for is read again: the range cache must never claim a time range of
+// which it lacks something.
 func TestAShelfEndsWhereItIsFull(t *testing.T) {
 	begin := noon.UnixMilli()
 	fill := func(from, until int64, each int) (all []cachedMessage) {
@@ -119,7 +123,8 @@ func TestAShelfEndsWhereItIsFull(t *testing.T) {
 	if want := int(full) * each; len(s.messages) != want || s.covers(begin-5) {
 		t.Errorf("when it is full: %d messages in %v, want what there was", len(s.messages), s.known)
 	}
-	// Slots of that life become due, for what was enqueued in the first 20 ms; nothing becomes due for what is older than the window by more than shelfGap.
+	// Slots of that life become due, for what was enqueued in the first 20 ms; nothing becomes
+	// due for what is older than the window by more than shelfGap.
 	slot := &watch{slot: &scheduler.Companion{SlotEnd: time.UnixMilli(begin + 60_019), Lives: []time.Duration{time.Minute}}}
 	s.clear([]window{{time.UnixMilli(begin), time.UnixMilli(begin + 999), []*watch{slot}}}, Settings{})
 	if got, want := len(s.messages), int(full)*each-20*each; got != want {
@@ -135,7 +140,8 @@ func TestAShelfEndsWhereItIsFull(t *testing.T) {
 	}
 }
 
-// Windows that have nothing to do with each other are remembered side by side, as many as there may be.
+// Windows that have nothing to do with each other are remembered side by side, as many as there
+// may be.
 func TestAShelfForgetsTheOldestOfManyStretches(t *testing.T) {
 	var s rangeCache
 	for i := range int64(maxCachedRanges + 10) {

@@ -16,18 +16,17 @@ import (
 )
 
 const (
-	// creditWindow is how many companions may be on their way to the worker at once.
+	// creditWindow bounds the companions that are on their way to the worker.
 	creditWindow = 500
-	// claimEvery is how often the right to use the monitor queue is looked after while
-	// nothing comes.
+	// claimEvery is how often the right to use the monitor queue is renewed while nothing
+	// comes.
 	claimEvery = time.Minute
 	// settleTime bounds one settlement of a companion.
 	settleTime = 10 * time.Second
 )
 
-// receive takes companions over one link until it fails or ctx ends. The SDK's receiver
-// would gather companions for a while before it hands them on, and could not give back
-// what is on its way when the worker stops.
+// receive takes companions from one link until it fails or ctx ends. The receiver of the SDK
+// would batch companions for a while, and could not release the ones on their way at a stop.
 func (w *Worker) receive(ctx, work context.Context) error {
 	r, err := w.cfg.Links.Receiver(ctx, w.cfg.MonitorQueue)
 	if err != nil {
@@ -88,8 +87,7 @@ func (w *Worker) receive(ctx, work context.Context) error {
 	}
 }
 
-// takeRoom takes room for up to n companions, as much as there is. With wait it waits for
-// some.
+// takeRoom reserves room for up to n companions. With wait it waits for at least one.
 func (w *Worker) takeRoom(ctx context.Context, n int, wait bool) (taken int, err error) {
 	if wait {
 		select {
@@ -110,10 +108,10 @@ func (w *Worker) takeRoom(ctx context.Context, n int, wait bool) (taken int, err
 	return taken, nil
 }
 
-// retire ends the receiving over a link. When the worker stops it takes back the credit
-// and gives back what came for it meanwhile, so that another worker gets it at once; the link
-// stays open for the settlement of what is in hand. Otherwise the link is closed: what is in
-// hand comes back when its lock lapses, and is settled then without being notified again.
+// retire ends the use of a link. At a stop it takes back the credit and releases the companions
+// that came for it, so that another worker gets them at once. The link stays open for
+// settlements. Otherwise it closes the link: companions in hand come back when their locks
+// lapse, and are settled then without a second notification.
 func (w *Worker) retire(ctx, work context.Context, r *link.Receiver, cause error) error {
 	if ctx.Err() == nil {
 		r.Close(work)
@@ -124,7 +122,7 @@ func (w *Worker) retire(ctx, work context.Context, r *link.Receiver, cause error
 	return errors.Join(cause, err)
 }
 
-// A lease is what a worker has in hand and nobody else: a companion or a note. It is settled once.
+// A lease is a companion or note that only this worker has. It is settled once.
 type lease interface {
 	id() string
 	contentType() string
@@ -139,7 +137,8 @@ type lease interface {
 	deadLetter(ctx context.Context, reason, description string) error
 }
 
-// queueLease is a message of the monitor queue under lock. It is settled on the link that it came on.
+// queueLease is a locked message of the monitor queue. It is settled on the link that it came
+// on.
 type queueLease struct {
 	w       *Worker
 	link    *link.Receiver

@@ -15,13 +15,13 @@ import (
 // maxScopes bounds the sessions of one entity that are received from at once.
 const maxScopes = 16
 
-// A receiveScope is what one receiver can reach: a queue without sessions, or one session of an entity that requires them.
+// A receiveScope is what one receiver reaches: a queue without sessions, or one session.
 type receiveScope struct {
 	session *string // nil: there are none
 	watches []*watch
 }
 
-// scopes sorts watches by the lines that their messages stand in.
+// scopes groups watches by what one receiver reaches.
 func (e *entity) scopes(watches []*watch) []receiveScope {
 	if !e.settings.sessions {
 		return []receiveScope{{watches: watches}}
@@ -41,7 +41,7 @@ func (e *entity) scopes(watches []*watch) []receiveScope {
 	return lines
 }
 
-// eachScope does the same to several lines, side by side.
+// eachScope calls do for several scopes in parallel.
 func (e *entity) eachScope(ctx context.Context, lines []receiveScope, do func(context.Context, receiveScope) error) error {
 	var g errgroup.Group
 	g.SetLimit(maxScopes)
@@ -51,11 +51,13 @@ func (e *entity) eachScope(ctx context.Context, lines []receiveScope, do func(co
 	return g.Wait()
 }
 
-// receiver opens a receiver of l for a short burst. It is nil, and the watches of l say so, where nobody may receive
-// now: a consumer has the session, and all in it are in flight; or the entity forwards what it gets, and has no receivers.
+// receiver opens a receiver for a short burst. It returns nil, and marks the watches as
+// refused, if nobody can receive now: a consumer has the session, or the entity forwards its
+// messages.
 //
-// While it is open a session is taken from its consumers, which costs none of them more than a try: what the session
-// holds goes back uncounted and in order, and its state stays (Azure/amqpnetlite issue 342).
+// An open receiver takes a session from its consumers for that time, which costs them one
+// attempt: messages go back uncounted and in order, and the state of the session stays
+// (Azure/amqpnetlite issue 342).
 func (e *entity) receiver(ctx context.Context, l receiveScope) (*link.Receiver, error) {
 	for _, wt := range l.watches {
 		wt.refused = false
@@ -75,15 +77,17 @@ func (e *entity) receiver(ctx context.Context, l receiveScope) (*link.Receiver, 
 }
 
 const (
-	// A message that could not be expired is in flight, or out of reach. Its expiry is tried again at once when its
-	// delivery count shows that it came back, and otherwise after climbMin, doubling up to climbMax: every try may
-	// disturb live messages for a moment. Two monitors that scan the same queue are in each other's way: hence chance,
-	// by a quarter either way.
+	// A message that could not be expired is in flight, or out of reach. Its expiry is tried
+	// again at once when its delivery count shows that it came back, and otherwise after
+	// climbMin, doubling up to climbMax: every try may disturb live messages for a moment. Two
+	// monitors that scan the same queue are in each other's way: hence chance, by a quarter
+	// either way.
 	expiryRetryMin = time.Second
 	expiryRetryMax = time.Minute
-	// A try that disturbs nobody is made as often as the message is checked, nearly: whether a consumer gives back
-	// a session, or the lock of a deferred message, does not show in any count. Where there are many of them each pass
-	// takes its time for all, so they are tried the more rarely: quietShare for each.
+	// A try that disturbs nobody is made as often as the message is checked, nearly: whether a
+	// consumer gives back a session, or the lock of a deferred message, does not show in any
+	// count. Where there are many of them each pass takes its time for all, so they are tried
+	// the more rarely: quietShare for each.
 	harmlessRetry = 500 * time.Millisecond
 	harmlessShare = 10 * time.Millisecond
 )
@@ -96,10 +100,11 @@ func (wt *watch) mayTryExpiry(now time.Time) bool {
 	return !now.Before(wt.retryAt)
 }
 
-// harmless reports whether a try to expire the message of wt disturbs nobody.
+// harmless reports whether an attempt to expire the message of wt affects no other message.
 func (wt *watch) harmless() bool { return wt.judgement.deferred || wt.refused }
 
-// triedExpiry notes that a try to expire the message of wt was made, and left it where it is, with as many quiet ones.
+// triedExpiry records an attempt that left the message of wt where it is, together with as many
+// harmless ones.
 func (wt *watch) triedExpiry(now time.Time, quiet int) {
 	if wt.unreached {
 		wt.unreached = false // it is the next one's turn

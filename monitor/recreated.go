@@ -12,20 +12,20 @@ import (
 	"go.uber.org/zap"
 )
 
-// What is known of an entity is known of one that was made at a certain time. When it is deleted and recreated under its name its
-// numbers begin at 1 again, and nothing of that may hide the new messages. Three things see to it:
+// When an entity is deleted and recreated under its name, its sequence numbers start at 1
+// again. Nothing that is known of the old entity may hide a message of the new one:
 //
-//   - A message is notified by its identity, never by its number alone, whoever keeps it in mind.
-//   - What says which numbers stand where (index points) is proven before it is used, by a message that is as old as one of them: the
-//     queue that is recreated has none.
-//   - Everything else goes with forget, as soon as somebody notices.
+//   - A message is told apart by its identity, never by its sequence number alone.
+//   - A sequence index is proven before use, by a message that is as old as one of its points.
+//     A new queue has none.
+//   - forget drops everything else, as soon as anything shows that the entity was recreated.
 
-// proofHolds is for how long a proof that a view reads the queue that its index points are of holds good while its link does. Service Bus
-// detaches the links of an entity that is deleted; should one survive, that bounds how long it may mislead.
+// proofHolds is for how long the proof of a sequence index holds. Service Bus detaches the
+// links of a deleted entity. If one survives, this bounds how long the index may mislead.
 const proofHolds = time.Second
 
-// forget drops what is known of e, which has been deleted, or recreated. Only the views' links stay: those of what was deleted end by
-// themselves. Whatever is in hand is searched for on the new one.
+// forget drops what is known of e, which was deleted or recreated. It keeps the links of the
+// views: those of a deleted entity end by themselves.
 func (e *entity) forget(why string) {
 	if len(e.work.index)+len(e.dead.index)+len(e.ranges.known) > 0 {
 		e.log.Info("entity was recreated or deleted: cached state dropped", zap.String("noticed_by", why))
@@ -38,7 +38,7 @@ func (e *entity) forget(why string) {
 	e.settingsAsOf = time.Now()
 }
 
-// noteCreation takes note of when e was made, as far as the namespace shows.
+// noteCreation records when e was created.
 func (e *entity) noteCreation(info *entities.Info, subscription *entities.Subscription) {
 	at := info.CreatedAt
 	if subscription != nil {
@@ -54,8 +54,9 @@ func (e *entity) noteCreation(info *entities.Info, subscription *entities.Subscr
 	}
 }
 
-// provenIndex are the marks of v, once it is proven that they are of the queue that v reads: by its oldest message, which is as old as
-// one of them. Without that they are dropped, which costs some peeks where they were right. One that contradicts them proves the opposite.
+// provenIndex returns the index of v, once it has proven that it is of the queue that v reads:
+// the oldest message is as old as one of its points. Otherwise it drops the index, which costs
+// a few peeks. If the oldest message contradicts the index, the queue was recreated.
 func (v *view) provenIndex(ctx context.Context) (sequenceIndex, error) {
 	if len(v.index) == 0 || v.peeker != nil && time.Since(v.proven) < proofHolds {
 		return v.index, nil
@@ -81,8 +82,8 @@ func (v *view) provenIndex(ctx context.Context) (sequenceIndex, error) {
 	return v.index, nil
 }
 
-// contradict reports whether m cannot stand on the queue that l is of: it has a number as low as one of them and was enqueued later, by
-// more than clocks of several nodes may differ.
+// contradict reports whether m cannot be of the queue of l: it has a lower sequence number than
+// one of the points and was enqueued later, by more than clocks of nodes differ.
 func (l sequenceIndex) contradict(m *link.Message) bool {
 	for i := len(l) - 1; i >= 0 && l[i].number >= m.SequenceNumber; i-- {
 		if m.EnqueuedTime.Sub(l[i].enqueued) > settledAge {

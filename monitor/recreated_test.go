@@ -10,9 +10,9 @@ import (
 	"overdue/internal/broker"
 )
 
-// A work queue is deleted and recreated with the same settings, while its deadlines are watched: its numbers begin at 1
-// again, and nothing that was known of the first ones may hide the new messages. Those that died with the old queue are
-// notified of nowhere.
+// A work queue is deleted and recreated with the same settings, while its deadlines are watched:
+// its numbers begin at 1 again, and nothing that was known of the first ones may hide the new
+// messages. Those that died with the old queue are notified of nowhere.
 func TestDeadlinesOfAQueueThatIsMadeAnew(t *testing.T) {
 	turn := 0
 	for _, slots := range []bool{true, false} {
@@ -25,7 +25,8 @@ func TestDeadlinesOfAQueueThatIsMadeAnew(t *testing.T) {
 				}, func(s *scene) {
 					s.measure()
 					s.startMonitor()
-					// So many that a page ends within them, half of which are missed before and half of which go with the queue.
+					// So many that a page ends within them, half of which are missed before and
+					// half of which go with the queue.
 					for i := range 12 {
 						lives := make([]time.Duration, 50)
 						for j := range lives {

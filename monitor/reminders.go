@@ -11,15 +11,15 @@ import (
 	"overdue/scheduler"
 )
 
-// Beside its deadline a message may have reminders at which somebody is notified that it is still there: some while before the
-// deadline, and when it should have been completed. Nothing is done to it then. One companion sees to all of them: it
-// becomes due for the first, and is rewritten for the next.
+// A message may have reminders besides its deadline: some time before it, and when the message
+// should have been completed. A reminder changes nothing about the message. One companion
+// serves all of them: it is due for the first, and is rewritten for the next.
 //
-// A peek cannot tell who holds a message. So a warning says that the message is not settled, and whether it is set aside;
-// not whether anybody has received it.
+// A peek does not show who holds a message. So a reminder says that the message is not settled,
+// and whether it is deferred, but not whether anybody has received it.
 
-// completeBy is when m has to be settled for good, zero where nobody says so. As with its deadline what m states itself
-// counts, then what its entity says, then what it was sent with.
+// completeBy returns when m must be completed; zero: nobody states it. As with the deadline,
+// the statement of the message comes first, then the entity, then the reference.
 func completeBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	within, err := scheduler.StatedCompletion(func(name string) any { return m.Properties[name] })
 	switch {
@@ -36,23 +36,23 @@ func completeBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	return m.EnqueuedTime.Add(within)
 }
 
-// completes reports whether the message that is searched for has to be completed, whatever else holds for it.
+// completes reports whether the message of r must be completed by some instant.
 func completes(r *scheduler.Reference, m *link.Message) bool {
 	return !completeBy(r, m, Settings{}).IsZero()
 }
 
-// hasReminders reports whether there may be something to notify of m before its deadline.
+// hasReminders reports whether there may be a reminder for m.
 func (e *entity) hasReminders(r *scheduler.Reference, m *link.Message) bool {
 	return len(e.settings.WarnBefore) > 0 || !completeBy(r, m, e.settings.Settings).IsZero()
 }
 
-// beforeDeadline reports whether there is no deadline yet for which wt could be checked: its companion has become due for something to
-// tell before that, or there is none.
+// beforeDeadline reports whether the companion of wt is due for a reminder, before the
+// deadline.
 func (wt *watch) beforeDeadline() bool {
 	return wt.ref.Stated == scheduler.StatedComplete || wt.due().After(wt.companion.w.clock.now().Add(checkAgainMin))
 }
 
-// firstReminder is how long after its activation a scheduled message is to be checked.
+// firstReminder is how long after its activation a scheduled message has its first check.
 func firstReminder(r *scheduler.Reference, s Settings) time.Duration {
 	switch {
 	case len(s.WarnBefore) > 0:
@@ -63,13 +63,13 @@ func firstReminder(r *scheduler.Reference, s Settings) time.Duration {
 	return r.Within
 }
 
-// judge decides about the message that was found for wt. The copy of a topic's message in a subscription without a time
-// to live may have to be completed although it can be received at any time.
+// judge decides about the message of wt.
 func (e *entity) judge(wt *watch, now time.Time) judgement {
 	return e.judgeFound(&wt.ref, &wt.want, wt.want.found, now)
 }
 
-// judgeFound decides about m, which r and w stand for.
+// judgeFound decides about m, which r and w stand for. The copy of a message in a subscription
+// without a time to live may have to be completed although it can be received at any time.
 func (e *entity) judgeFound(r *scheduler.Reference, w *want, m *link.Message, now time.Time) judgement {
 	if w.ref == nil || !w.hasNoDeadline(m) {
 		return judge(r, m, e.settings.Settings, now)
@@ -79,8 +79,8 @@ func (e *entity) judgeFound(r *scheduler.Reference, w *want, m *link.Message, no
 	return judge(&completed, m, e.settings.Settings, now)
 }
 
-// remind shows what there is to notify of the message of wt, which was still there at the instant at of the broker's
-// clock, or later.
+// remind notifies of the reminders of wt that are due, whose message was on the queue at the
+// instant at.
 func (e *entity) remind(ctx context.Context, wt *watch, at time.Time) {
 	m, j := wt.want.found, &wt.judgement
 	if wt.slot != nil || wt.missed != nil || j.verdict == gone || m == nil || pending(m) || !wt.disappearedAt.IsZero() {
@@ -97,8 +97,9 @@ func (e *entity) remind(ctx context.Context, wt *watch, at time.Time) {
 	}
 }
 
-// latest is the broker's clock, or a little before. Unlike that of the worker it is right after a time in which nothing
-// became due, where the clock has been measured, but as good as the measurement: enough for what expires nothing.
+// latest returns the clock of the broker, or a little less. Unlike the clock of the worker it
+// is right after a time without companions, if the scheduler has measured it. Its error is that
+// of the measurement, so it must not decide what expires.
 func (w *Worker) latest() time.Time {
 	now := w.clock.now()
 	if measured := w.cfg.Scheduler.Now(); measured.Measured && measured.Time.Add(-measured.Uncertainty).After(now) {
@@ -107,19 +108,19 @@ func (w *Worker) latest() time.Time {
 	return now
 }
 
-// staleClock is how far the worker's clock may be behind the measured one before that is worth an operation.
+// staleClock is how far the clock of the worker may be behind the measured one.
 const staleClock = time.Second
 
-// behind reports whether the instant t has passed although the worker's clock does not say so, by far: after a time in
-// which nobody was there, a companion that became due ahead of its deadline brings an old stamp. One that is rewritten for t
-// becomes due at once, and brings the clock with it.
+// behind reports whether t has passed although the clock of the worker is far before it. A
+// companion that was due long ago brings an old stamp. A rewritten one, which is due at once,
+// brings a new one.
 func (w *Worker) behind(t time.Time) bool {
 	latest := w.latest()
 	return latest.After(t.Add(staleClock)) && latest.After(w.clock.now().Add(staleClock))
 }
 
-// reachedWarning is the warning that is to be notified of the message of wt at the instant at: of those that are not notified yet the
-// one that is nearest to its deadline. 0 = none.
+// reachedWarning returns the reminder of wt that is due at the instant at: the nearest to the
+// deadline. 0: none.
 func (e *entity) reachedWarning(wt *watch, at time.Time) (nearest time.Duration) {
 	e.warnings(wt, func(before time.Duration, when time.Time) {
 		if !when.After(at) && (nearest == 0 || before < nearest) {
@@ -129,8 +130,8 @@ func (e *entity) reachedWarning(wt *watch, at time.Time) (nearest time.Duration)
 	return nearest
 }
 
-// warnings calls each with the warnings that are not notified yet and when they are due. One that would be due before the
-// message was there is none.
+// warnings calls each for the reminders that nobody has been notified of. A reminder that would
+// have been due before the message was enqueued is skipped.
 func (e *entity) warnings(wt *watch, each func(before time.Duration, when time.Time)) {
 	m, deadline := wt.want.found, wt.judgement.deadline
 	if m == nil || deadline.IsZero() {
@@ -144,7 +145,7 @@ func (e *entity) warnings(wt *watch, each func(before time.Duration, when time.T
 	}
 }
 
-// nextReminder is when there is next something to do about the message of wt, which is not due: zero when there never is.
+// nextReminder returns when wt has to be checked next; zero: never.
 func (e *entity) nextReminder(wt *watch) (next time.Time) {
 	j := &wt.judgement
 	consider := func(t time.Time) {
@@ -162,7 +163,7 @@ func (e *entity) nextReminder(wt *watch) (next time.Time) {
 	return next
 }
 
-// untilComplete is wait, or less where the message of wt has to be completed sooner.
+// untilComplete shortens wait to the instant at which the message of wt must be completed.
 func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
 	by := wt.judgement.completeBy
 	if by.IsZero() || wt.ref.Incomplete {
@@ -171,8 +172,8 @@ func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
 	return min(wait, max(by.Add(stampPrecision).Sub(e.w.clock.now()), time.Millisecond))
 }
 
-// notifyReminder has an event notified beside what else becomes of wt. A watch of its own sees to it, so that it is notified for certain
-// and holds up nothing.
+// notifyReminder notifies of a reminder. It has a watch of its own, so that the companion stays
+// until the notification succeeds, and the check goes on meanwhile.
 func (e *entity) notifyReminder(ctx context.Context, wt *watch, eventType string, deadline time.Time, before time.Duration) {
 	m := wt.want.found
 	telling := &watch{ref: wt.ref, companion: wt.companion, since: wt.since, missed: &scheduler.Missed{
@@ -197,7 +198,7 @@ func stateOf(m *link.Message) string {
 	return stateActive
 }
 
-// reminderEvent is what there is to notify of about the message of wt beside that it missed its deadline.
+// reminderEvent is the event of a reminder.
 func (w *Worker) reminderEvent(entity string, wt *watch) alert.Event {
 	m := wt.missed
 	name, subscription := splitPath(entity)
@@ -218,8 +219,8 @@ func (w *Worker) reminderEvent(entity string, wt *watch) alert.Event {
 	}
 }
 
-// countGone counts what became of the deadline of a message that is gone. One that only had to be completed is counted when
-// it was not.
+// countGone counts the verdict of a message that is gone. If it only had to be completed in
+// time and was not, it has been counted.
 func (e *entity) countGone(wt *watch) {
 	if wt.duplicate {
 		return // the reference that it has of its own counts

@@ -117,7 +117,8 @@ func TestWarningOfAScheduledMessage(t *testing.T) {
 	})
 }
 
-// The deadline does not hang on the warning: neither on its sink, nor on who was there when it was due.
+// The deadline does not hang on the warning: neither on its sink, nor on who was there when it
+// was due.
 func TestWarningThatNobodyTakesCostsNoDeadline(t *testing.T) {
 	inModes(t, warns(10*time.Second), func(s *scene) {
 		s.measure()

@@ -79,7 +79,8 @@ func TestRepeatedMessageIDsThatWereSeenBefore(t *testing.T) {
 	}
 }
 
-// A message without a deadline is not the one that a companion of another with its id speaks of, whatever became of that.
+// A message without a deadline is not the one that a companion of another with its id speaks of,
+// whatever became of that.
 func TestMessageWithoutADeadlineThatSharesAnID(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
@@ -308,8 +309,8 @@ func TestCompanionThatCannotBeReadIsDeadLettered(t *testing.T) {
 	})
 }
 
-// A message states a deadline that is later than the end of its life, which the default of its queue has shortened. The
-// earlier instant is what it was late for.
+// A message states a deadline that is later than the end of its life, which the default of its
+// queue has shortened. The earlier instant is what it was late for.
 func TestDeadlineBeyondTheTimeToLive(t *testing.T) {
 	inModes(t, func(s *scene, c *broker.Config) {
 		c.Queues[0].DefaultMessageTimeToLive = 5 * time.Second

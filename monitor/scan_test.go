@@ -18,7 +18,8 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// withQueue has act see the queue orders of a broker, in which n messages wait that are numbered from 1 on.
+// withQueue has act see the queue orders of a broker, in which n messages wait that are numbered
+// from 1 on.
 func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *link.Receiver, counted func(operation string) float64)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +71,8 @@ func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *link.Re
 	})
 }
 
-// A scan is over when it has met all that it searches for, not when the line ends: what it takes beyond is kept from consumers.
+// A scan is over when it has met all that it searches for, not when the line ends: what it takes
+// beyond is kept from consumers.
 func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
 	withQueue(t, 10, func(t *testing.T, e *entity, r *link.Receiver, _ func(string) float64) {
 		page, err := e.work.peek(t.Context(), 0, 10)
@@ -114,7 +116,8 @@ func TestANudgeCountsWhatItGivesBack(t *testing.T) {
 	})
 }
 
-// Where numbers say nothing of the time, everything is read until what is sought is found, by its number or by its id.
+// Where numbers say nothing of the time, everything is read until what is sought is found, by
+// its number or by its id.
 func TestWhereNumbersSayNothingAllIsRead(t *testing.T) {
 	withQueue(t, 10, func(t *testing.T, e *entity, _ *link.Receiver, _ func(string) float64) {
 		page, err := e.work.peek(t.Context(), 0, 10)

@@ -41,7 +41,8 @@ const (
 	monitorQueue = "overdue-monitor"
 )
 
-// scene is a namespace, a scheduler that writes companions as the proxy does, monitors, and a webhook.
+// scene is a namespace, a scheduler that writes companions as the proxy does, monitors, and a
+// webhook.
 type scene struct {
 	worker *monitor.Worker // the last that was started
 	*testing.T

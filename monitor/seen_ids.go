@@ -4,13 +4,12 @@ package monitor
 
 import "hash/maphash"
 
-// seenIDsSize bounds what a memory holds, in messages. Two generations of it take about
-// 4 MiB.
+// seenIDsSize bounds each of two generations. Together they take about 4 MiB.
 const seenIDsSize = 1 << 15
 
-// seenIDs remembers at which sequence numbers message-ids were seen while a page was read
-// for the sake of others, so that they need not be sought when their own deadlines come.
-// What it says is a hint: ids are kept as hashes, may repeat, and messages go.
+// seenIDs records the identities at which message-ids were seen while pages were read for other
+// messages, so that they need no search at their own deadlines. It is a hint: message-ids are
+// hashed, they may repeat, and messages go.
 type seenIDs struct {
 	seed   maphash.Seed
 	recent map[uint64]identity
@@ -18,7 +17,7 @@ type seenIDs struct {
 	used   bool
 }
 
-// add takes note of where id was seen. Of several messages with one id it is the latest.
+// add records where id was seen last.
 func (m *seenIDs) add(id string, seen identity) {
 	if id == "" {
 		return // says nothing
@@ -38,7 +37,7 @@ func (m *seenIDs) add(id string, seen identity) {
 	m.recent[h] = seen
 }
 
-// last is where id was seen, zero when it was not, or too long ago.
+// last returns where id was seen; zero: it was not, or too long ago.
 func (m *seenIDs) last(id string) identity {
 	if !m.used || id == "" {
 		return identity{}

@@ -14,9 +14,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// The sender of the scenes does what the proxy does for an app: it works out the deadline of each message, stamps a time to
-// live where it may, and sends the messages while the scheduler writes their companions. The rules are those of
-// proxy/deadline.go; test/e2e checks that monitor and proxy agree.
+// The sender of the scenes does what the proxy does for an app: it works out the deadline of
+// each message, stamps a time to live where it may, and sends the messages while the scheduler
+// writes their companions. The rules are those of proxy/deadline.go; test/e2e checks that
+// monitor and proxy agree.
 
 const (
 	sendTimeout      = 30 * time.Second
@@ -24,7 +25,8 @@ const (
 	activationWindow = 5 * time.Minute
 )
 
-// send sends one message as a REST client states it: broker properties as JSON, then headers and their values.
+// send sends one message as a REST client states it: broker properties as JSON, then headers and
+// their values.
 func (s *scene) send(entity, id string, properties string, headers ...string) {
 	s.Helper()
 	if err := s.trySend(entity, id, properties, headers...); err != nil {
@@ -108,7 +110,8 @@ func (s *scene) watched(entity string, ms []*azservicebus.Message, transmit func
 	if err := written(ctx); err != nil {
 		return err
 	}
-	// A send that was retried may have been stamped after its window: those messages get a second companion.
+	// A send that was retried may have been stamped after its window: those messages get a
+	// second companion.
 	later := s.scheduler.Now()
 	latest := later.Time.Add(later.Uncertainty)
 	var again []scheduler.Reference
@@ -128,7 +131,8 @@ func (s *scene) watched(entity string, ms []*azservicebus.Message, transmit func
 	return s.scheduler.Schedule(ctx, scheduler.Companion{Entity: entity, References: again, Findable: findable})
 }
 
-// references are those of messages, without repetitions where they name none. findable says that slots stand for them.
+// references are those of messages, without repetitions where they name none. findable says that
+// slots stand for them.
 func (s *scene) references(ms []*azservicebus.Message, now scheduler.Instant) (refs []scheduler.Reference, findable bool) {
 	var lives []time.Duration
 	findable = s.slots
@@ -161,7 +165,8 @@ func (s *scene) references(ms []*azservicebus.Message, now scheduler.Instant) (r
 	return distinct, false
 }
 
-// reference is what the companion of m says, and stamps its time to live. ok is false when m has no deadline.
+// reference is what the companion of m says, and stamps its time to live. ok is false when m has
+// no deadline.
 func (s *scene) reference(m *azservicebus.Message, now scheduler.Instant) (r scheduler.Reference, findable, ok bool) {
 	s.Helper()
 	var life, stamped time.Duration

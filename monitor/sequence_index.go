@@ -11,19 +11,18 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// maxIndexPoints bounds what a view remembers. When it is full every second one goes, so
-// that what is left still spans the queue.
+// maxIndexPoints bounds an index. When it is full, every second point is dropped, so that it
+// still spans the queue.
 const maxIndexPoints = 512
 
-// indexPoint says when the broker enqueued the message of one sequence number. It stays true when the message
-// is gone, as long as its queue is there: see view.index points.
+// indexPoint is the enqueued-time of one sequence number. It stays true when the message is
+// gone, as long as its queue exists: see view.provenIndex.
 type indexPoint struct {
 	number   int64
 	enqueued time.Time
 }
 
-// sequenceIndex are marks in order of their numbers. Numbers rise with enqueued-time, so
-// they are in order of time as well.
+// sequenceIndex is points in the order of sequence numbers, which is the order of time.
 type sequenceIndex []indexPoint
 
 func (l *sequenceIndex) add(m indexPoint) {
@@ -44,8 +43,7 @@ func (l *sequenceIndex) add(m indexPoint) {
 	(*l)[i] = m
 }
 
-// around returns the index points next to t: the last one before it and the first one not
-// before it, by enqueued-time.
+// around returns the points next to t: the last one before it, and the first one not before it.
 func (l sequenceIndex) around(t time.Time) (before, after indexPoint, hasBefore, hasAfter bool) {
 	i := sort.Search(len(l), func(i int) bool { return !l[i].enqueued.Before(t) })
 	if i > 0 {
@@ -57,14 +55,13 @@ func (l sequenceIndex) around(t time.Time) (before, after indexPoint, hasBefore,
 	return before, after, hasBefore, hasAfter
 }
 
-// seekPrecision is how many messages before the wanted instant a seek leaves: reading them costs
-// less than coming closer.
+// seekPrecision is how many messages before t a seek may leave. Reading them costs less than
+// another peek.
 const seekPrecision = 32
 
-// seek returns a sequence number from which on everything is found that was enqueued
-// at t or later, with at most seekGrain older messages before it. It costs about
-// log2(numbers ÷ seekGrain) peeks of one message on a queue it knows nothing of, and fewer where
-// index points are near. A zero t means the beginning.
+// seek returns a sequence number from which on everything is found that was enqueued at t or
+// later, with at most seekPrecision older messages before it. Without an index it costs about
+// log2(numbers ÷ seekPrecision) peeks of one message. A zero t means the beginning.
 func (v *view) seek(ctx context.Context, t time.Time) (int64, error) {
 	if t.IsZero() {
 		return 0, nil
@@ -104,8 +101,9 @@ func (v *view) seek(ctx context.Context, t time.Time) (int64, error) {
 	return lo.number + 1, nil
 }
 
-// approach returns the first page of what was enqueued at t or later, with a few older messages before it; an empty one when
-// there is nothing. Mostly the queue is short behind what is known of it: then that page is all that is read.
+// approach returns the first page of what was enqueued at t or later, with a few older messages
+// before it. Mostly the queue is short behind the last point, so that this page is all it
+// reads.
 func (v *view) approach(ctx context.Context, t time.Time) ([]*link.Message, error) {
 	marks, err := v.provenIndex(ctx)
 	if err != nil {
@@ -128,8 +126,7 @@ func (v *view) approach(ctx context.Context, t time.Time) ([]*link.Message, erro
 	return v.peek(ctx, at, firstPage)
 }
 
-// gallop goes ahead from lo in doubling steps until it meets a message that is not
-// before t, or the end of the queue.
+// gallop goes ahead from lo in doubling steps, to a message that is not before t, or the end.
 func (v *view) gallop(ctx context.Context, lo indexPoint, t time.Time) (_, hi indexPoint, err error) {
 	for step := int64(pageSize); ; step *= 2 {
 		if step <= 0 || lo.number > math.MaxInt64-step {
@@ -150,7 +147,7 @@ func (v *view) gallop(ctx context.Context, lo indexPoint, t time.Time) (_, hi in
 	}
 }
 
-// pointAt is the mark of the first message from number on, nil when there is none.
+// pointAt returns the point of the first message from number on, or nil.
 func (v *view) pointAt(ctx context.Context, number int64) (*indexPoint, error) {
 	page, err := v.peek(ctx, number, 1)
 	if err != nil || len(page) == 0 {
@@ -159,8 +156,8 @@ func (v *view) pointAt(ctx context.Context, number int64) (*indexPoint, error) {
 	return &indexPoint{page[0].SequenceNumber, page[0].EnqueuedTime}, nil
 }
 
-// between guesses where in the open interval t lies. Messages rarely arrive at an even
-// pace, so the guess by time is drawn half-way to the middle.
+// between guesses where between lo and hi t lies. Messages rarely arrive evenly, so the guess
+// by time is moved half-way to the middle.
 func between(lo, hi indexPoint, t time.Time) int64 {
 	span := hi.number - lo.number
 	at := 0.5

@@ -60,8 +60,8 @@ func TestMissedDeadlineInTheSessionWithoutAName(t *testing.T) {
 	})
 }
 
-// A consumer holds the session, and with it all that waits there. What it has not received when it gives the session up is
-// expired then; what it has completed is not.
+// A consumer holds the session, and with it all that waits there. What it has not received when
+// it gives the session up is expired then; what it has completed is not.
 func TestSessionThatIsHeldAtTheDeadline(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
@@ -102,7 +102,8 @@ func TestSessionThatIsHeldAtTheDeadline(t *testing.T) {
 	}
 }
 
-// Live messages stand in the same sessions. They keep their order, their counts and the state of the session.
+// Live messages stand in the same sessions. They keep their order, their counts and the state of
+// the session.
 func TestSessionsAreNotDisturbed(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
@@ -165,8 +166,8 @@ func (s *scene) inOrder(r *azservicebus.SessionReceiver, first, step, end int) {
 	}
 }
 
-// A deferred message belongs to its session, whose lock it takes to expire it, also where nobody has notified the monitor that there
-// are sessions.
+// A deferred message belongs to its session, whose lock it takes to expire it, also where nobody
+// has notified the monitor that there are sessions.
 func TestDeferredInASession(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		t.Run(fmt.Sprint("blind ", blind), func(t *testing.T) {

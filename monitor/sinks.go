@@ -4,15 +4,15 @@ package monitor
 
 import "overdue/alert"
 
-// sinks are who is notified, all of one configuration. They do not change; others take their place.
+// sinks is the sinks of one configuration. It does not change; a new one replaces it.
 type sinks struct {
 	alerters []alert.Alerter
 	groups   map[string]*alert.Groups // of alerters, by name
 }
 
-// SetAlerters has all notified from now on, in the place of those before. Events that are being notified go on to whom they were
-// meant for. Groups that are not among all any more are closed; SetAlerters returns when they are, after some seconds at
-// most. It is for one caller at a time.
+// SetAlerters replaces the sinks. Notifications that have started continue with the old ones.
+// Groups that are not in all are closed: SetAlerters returns when they are, after a few seconds
+// at most. It MUST NOT be called concurrently.
 func (w *Worker) SetAlerters(all []alert.Alerter) {
 	next := &sinks{alerters: all, groups: map[string]*alert.Groups{}}
 	before := w.sinks.Load()

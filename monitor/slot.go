@@ -14,18 +14,19 @@ import (
 	"overdue/scheduler"
 )
 
-// errNoSlots: nobody writes companions of kind slot for such an entity.
+// errNoSlots: the scheduler writes no slot companions for such an entity.
 var errNoSlots = errors.New("slot companions need an entity with ordered sequence numbers, so neither a topic nor a partitioned entity")
 
-// window is a time range of enqueued-times, both ends included, in which messages of slots are found.
+// window is a span of enqueued-times, both ends included, in which the messages of slots are
+// found.
 type window struct {
 	from, until time.Time
 	slots       []*watch // whose messages these are, by when they end
 }
 
-// searchSlots replaces the watches over slots by watches over the messages that are found in their windows: those that are
-// still on the work queue, and those that are dead letters and not notified yet. From there on they are like any other.
-// What is found nowhere was received in time.
+// searchSlots replaces the watches over slots by watches over the messages in their windows:
+// those on the work queue, and dead letters that nobody has been notified of. A message that is
+// found nowhere was received in time.
 func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error) {
 	var slots []*watch
 	rest := slices.DeleteFunc(slices.Clone(due), func(wt *watch) bool {
@@ -68,8 +69,9 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 	return append(rest, found...), nil
 }
 
-// An slotSearch finds the messages of the slots of one window. The rest of the watches of the pass takes from the same pages what it
-// names: such a message may belong to one of the slots as well, and would be searched for again, in vain.
+// A slotSearch finds the messages of the slots of one window. From the same pages it takes the
+// messages that other watches name, since such a message may belong to a slot as well and would
+// be searched for again.
 type slotSearch struct {
 	*window
 	e     *entity
@@ -81,7 +83,7 @@ type slotSearch struct {
 	choose chooser            // for these
 }
 
-// assignFirst has what is read from now on given to these wants first.
+// assignFirst gives the messages that are read from now on to these wants first.
 func (u *slotSearch) assignFirst(wants []*want, suits func(*link.Message) bool) {
 	u.names = byMessageID(wants)
 	if len(wants) == 0 {
@@ -97,7 +99,7 @@ func (u *slotSearch) assignFirst(wants []*want, suits func(*link.Message) bool) 
 	}
 }
 
-// present gives m, which waits on the work queue, to whom it belongs.
+// present assigns m, a message on the work queue.
 func (u *slotSearch) present(m *link.Message) {
 	if match(u.names[m.MessageID], m, u.choose) {
 		return
@@ -107,7 +109,8 @@ func (u *slotSearch) present(m *link.Message) {
 	}
 }
 
-// deadLettered gives m, a dead letter, to whom it belongs. One that is being notified is adopted too: this companion may be all that is left of it.
+// deadLettered assigns m, a dead letter. It includes one whose notification is running, since
+// this companion may be all that is left of it.
 func (u *slotSearch) deadLettered(m *link.Message) {
 	if match(u.names[m.MessageID], m, u.choose) {
 		return
@@ -119,7 +122,8 @@ func (u *slotSearch) deadLettered(m *link.Message) {
 	}
 }
 
-// read looks through the window: first the work queue, then the dead letters, so that what moves meanwhile is not missed.
+// read searches the window: first the work queue, then the dead letters, so that it does not
+// miss a message that moves meanwhile.
 func (u *slotSearch) read(ctx context.Context) error {
 	e := u.e
 	named := e.namedIn(u.window, u.rest)
@@ -147,7 +151,8 @@ func (u *slotSearch) read(ctx context.Context) error {
 	return u.readCached(ctx, slices.SortedFunc(maps.Keys(noted), func(a, b identity) int { return cmp.Compare(a.number, b.number) }))
 }
 
-// readCached searches for what was seen on the work queue before, and is no dead letter. A consumer has it, or has had it.
+// readCached searches for messages that the range cache has and that are no dead letters. A
+// consumer holds them, or has settled them.
 func (u *slotSearch) readCached(ctx context.Context, seats []identity) error {
 	if len(seats) == 0 {
 		return nil
@@ -182,7 +187,8 @@ func (u *slotSearch) readCached(ctx context.Context, seats []identity) error {
 	return nil
 }
 
-// namedIn prepares a check for those of the watches whose messages are known by name alone, and may lie in the window.
+// namedIn prepares the search for messages that are known by message-id alone and may lie in
+// the window.
 func (e *entity) namedIn(w *window, watches []*watch) (named []*want) {
 	for _, wt := range watches {
 		if wt.missed != nil || wt.want.number != 0 || wt.standsForMany() {
@@ -195,7 +201,7 @@ func (e *entity) namedIn(w *window, watches []*watch) (named []*want) {
 	return named
 }
 
-// byMessageID sorts wants by what they search for.
+// byMessageID indexes wants by message-id.
 func byMessageID(wants []*want) map[string][]*want {
 	byID := map[string][]*want{}
 	for _, w := range wants {
@@ -204,17 +210,17 @@ func byMessageID(wants []*want) map[string][]*want {
 	return byID
 }
 
-// covers reports whether all that fits n lies in the window.
+// covers reports whether the window of n lies within w.
 func (w *window) covers(n *want) bool { return !n.from.Before(w.from) && !n.until.After(w.until) }
 
-// dropFound ends the watches of an unfolding that failed: it is repeated.
+// dropFound ends the watches of a search that failed and is repeated.
 func (e *entity) dropFound(ctx context.Context, found []*watch) {
 	for _, wt := range found {
 		wt.companion.done(ctx, nil)
 	}
 }
 
-// windowsOf is where the messages of slots are found: neighbours in one window.
+// windowsOf returns the windows of slots. Neighbours share one.
 func windowsOf(slots []*watch) []window {
 	var all []window
 	for _, wt := range slots {
@@ -245,8 +251,8 @@ func windowsOf(slots []*watch) []window {
 	return merged
 }
 
-// slotOf is the watch over the slot that m belongs to, with the time to live for which; nil if it is of none of w, or has a watch.
-// What belongs to another slot has a companion of its own; a message without an end is not ours.
+// slotOf returns the watch over the slot of m, and the time to live that puts it there; nil if
+// m belongs to none of w, or has a watch.
 func (w *window) slotOf(e *entity, m *link.Message, known map[identity]bool) (*watch, time.Duration) {
 	if known[identityOf(m)] {
 		return nil, 0
@@ -254,8 +260,8 @@ func (w *window) slotOf(e *entity, m *link.Message, known map[identity]bool) (*w
 	return w.slotFor(m, e.settings.Settings)
 }
 
-// slotFor is slotOf for a message with such stamps, whoever is over it. A slot stands for the times to live that were stated when it was
-// written, so the default that is in force now is only one of those that m may have had.
+// slotFor is slotOf whether or not m has a watch. A slot stands for the times to live that were
+// stated when it was written, so today's default is only one of those that m may have had.
 func (w *window) slotFor(m *link.Message, s Settings) (*watch, time.Duration) {
 	lives := [...]time.Duration{m.TimeToLive, shorter(m.TimeToLive, s.DefaultMessageTimeToLive)}
 	for _, life := range lives {
@@ -280,9 +286,10 @@ func (w *window) slotFor(m *link.Message, s Settings) (*watch, time.Duration) {
 	return nil, 0
 }
 
-// slotEndingAt is the watch over the slot that t lies in and that will do, nil if there is none.
+// slotEndingAt returns the watch over a slot that contains t and that will accepts, or nil.
 func (w *window) slotEndingAt(t time.Time, will func(*scheduler.Companion) bool) *watch {
-	// Stamps are whole milliseconds, cut, so this one may be of the slot before; that one has looked already, or will.
+	// Stamps are whole milliseconds, cut, so this one may be of the slot before; that one has
+	// looked already, or will.
 	i, _ := slices.BinarySearchFunc(w.slots, t, func(wt *watch, t time.Time) int { return wt.slot.SlotEnd.Compare(t) })
 	for ; i < len(w.slots); i++ {
 		switch slot := w.slots[i].slot; {
@@ -312,8 +319,8 @@ func (wt *watch) watchOver(m *link.Message, life time.Duration, known map[identi
 	}
 }
 
-// between reads the messages that were enqueued in the window, some of them twice where it is noticed late that the entity is
-// partitioned.
+// between reads the messages that were enqueued in the window. It may read some twice, if it
+// finds out late that the entity is partitioned.
 func (v *view) between(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
 	if !v.cursor {
 		if err := v.betweenNumbers(ctx, from, until, see); !errors.Is(err, errPartitioned) {
@@ -330,9 +337,10 @@ func (v *view) between(ctx context.Context, from, until time.Time, see func(*lin
 	})
 }
 
-// betweenNumbers is between where numbers are in the order of time.
+// betweenNumbers is between where sequence numbers are in the order of time.
 func (v *view) betweenNumbers(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
-	// Mostly the queue is short, or the window lies right behind what was read last: then one page shows.
+	// Mostly the queue is short, or the window lies right behind what was read last: then one
+	// page shows.
 	var at int64
 	marks, err := v.provenIndex(ctx)
 	if err != nil {

@@ -11,11 +11,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// Store is where companions wait that the monitor queue cannot hold back. What a worker claims comes to another when it has not
-// been renewed for a while, so a store is as good as locks on a queue are.
+// Store keeps companions if the monitor queue cannot schedule messages. An item that a worker
+// has claimed and not renewed for a while goes to another worker, so a claim is as good as a
+// lock on a queue.
 type Store interface {
-	// Claim leases up to n items that are due at the instant now of the broker's clock, or that a worker which is gone
-	// had. There is nothing more before wait is over or Woken has a value. There may be leases beside an error.
+	// Claim leases up to n items that are due at the instant now of the broker's clock, or that
+	// a worker which is gone had. There is nothing more before wait is over or Woken has a
+	// value. There may be leases beside an error.
 	Claim(ctx context.Context, now time.Time, n int) (leases []kept.Lease, wait time.Duration, err error)
 	Woken() <-chan struct{}
 	// Renew keeps all that is claimed for as long as it takes to call it again, every renewEvery.
@@ -29,17 +31,18 @@ type Store interface {
 	HasNote(ctx context.Context, prefix string) (bool, error)
 }
 
-// renewEvery is how often claims are renewed, well within the time after which they lapse.
+// renewEvery is the interval at which claims are renewed, well within the time after which they
+// lapse.
 const renewEvery = 5 * time.Second
 
-// yieldTime is how much later than others a worker wakes for what it has left to them.
+// yieldTime is how much later than others a worker wakes for items that it has left to them.
 const yieldTime = 50 * time.Millisecond
 
-// claimRoom is for how many items at most a worker takes room while there may be none.
+// claimRoom bounds the room that a worker takes before it knows whether there are items.
 const claimRoom = creditWindow
 
-// claimFromStore takes companions from the store until ctx ends. Nothing is due before the broker's clock is known: by our own
-// it might be checked early, again and again.
+// claimFromStore claims companions until ctx ends. It waits until the clock of the broker is
+// measured: by our own clock, companions might be checked early again and again.
 func (w *Worker) claimFromStore(ctx, work context.Context) {
 	select {
 	case <-w.cfg.Scheduler.Measured():
@@ -89,7 +92,7 @@ func (w *Worker) logStore(err error) {
 	}
 }
 
-// renewClaims keeps what is in hand.
+// renewClaims renews all claims.
 func (w *Worker) renewClaims(ctx context.Context) {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
@@ -105,7 +108,7 @@ func (w *Worker) renewClaims(ctx context.Context) {
 	}
 }
 
-// storeLease is what was claimed from the store.
+// storeLease is a claimed item.
 type storeLease struct {
 	w   *Worker
 	l   kept.Lease
@@ -117,7 +120,7 @@ func (l *storeLease) contentType() string     { return l.l.ContentType }
 func (l *storeLease) body() []byte            { return l.l.Body }
 func (l *storeLease) enqueuedTime() time.Time { return l.now }
 
-// lockedUntil is not known: it is renewed.
+// lockedUntil is unknown, since claims are renewed.
 func (l *storeLease) lockedUntil() (time.Time, bool) { return time.Time{}, false }
 
 func (l *storeLease) complete(ctx context.Context) error {

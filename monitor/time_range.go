@@ -4,12 +4,11 @@ package monitor
 
 import "time"
 
-// A timeRange is a time in which messages were enqueued, in Unix milliseconds: from its beginning on, up to its end, which is not part of
-// it. The broker's stamps are whole milliseconds, so two time ranges of which one ends where the other begins have everything between them,
-// and nothing twice.
+// A timeRange is a span of enqueued-times in Unix milliseconds, without its end. Stamps are
+// whole milliseconds, so a range that begins where another ends follows it without a gap.
 type timeRange struct{ from, until int64 }
 
-// millis is the millisecond that an instant lies in.
+// millis returns the millisecond of t.
 func millis(t time.Time) int64 { return t.UnixMilli() }
 
 func (s timeRange) empty() bool { return s.from >= s.until }
@@ -22,5 +21,6 @@ func (s timeRange) length() time.Duration { return time.Duration(s.until-s.from)
 func (s timeRange) first() time.Time { return time.UnixMilli(s.from) }
 func (s timeRange) last() time.Time  { return time.UnixMilli(s.until - 1) }
 
-// timeRange is the stamps that lie in the window, and those that may have been cut from an instant in it.
+// timeRange is the stamps that lie in the window, and those that may have been cut from an
+// instant in it.
 func (w *window) timeRange() timeRange { return timeRange{millis(w.from), millis(w.until) + 1} }

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// staleTopic is how old the list of a topic's subscriptions may always be: it is not read more often. An older one
-	// will do as well where it is younger than the messages: later subscriptions do not have them.
+	// staleTopic is the least age at which the subscriptions of a topic are read again. An
+	// older list is enough for messages that are older still: later subscriptions do not have
+	// them.
 	staleTopic = 5 * time.Second
-	// maxSpread bounds the subscriptions to which the messages of one companion are handed directly, and maxWatching the
-	// watches in hand when they are. Beyond that each subscription gets a companion of its own: that is durable, and
-	// takes no memory.
+	// maxSpread bounds the subscriptions to which the messages of one companion are handed
+	// directly, and maxWatching the watches in hand when they are. Beyond that each subscription
+	// gets a companion of its own: that is durable, and takes no memory.
 	maxSpread   = 32
 	maxWatching = 100_000
 )
 
-// asOf is how old what is known of e may be for a pass over due, by our clock. The window of a message ends after it was
-// enqueued, by the broker's clock.
+// asOf returns how old the description of e may be for a check of due, by our clock.
 func (e *entity) asOf(due []*watch) time.Time {
 	now, brokerNow := time.Now(), e.w.clock.now()
 	var since time.Time
@@ -41,9 +41,9 @@ func (e *entity) asOf(due []*watch) time.Time {
 	return since
 }
 
-// spreadToSubscriptions hands the watches of a topic to its subscriptions. Each has a copy of the message, or has none because its
-// rules did not take it, and each copy is a message of its own: with its number, its time to live, and its dead-letter
-// queue. A copy that was never there looks like one that was received in time.
+// spreadToSubscriptions hands the watches of a topic to its subscriptions. Each subscription
+// has a copy of its own, or none if its rules did not match. A copy that never existed looks
+// like one that was received in time.
 func (e *entity) spreadToSubscriptions(ctx context.Context, due []*watch) {
 	subscriptions := e.settings.subscriptions
 	for _, wt := range due {
@@ -67,7 +67,7 @@ func (e *entity) spreadToSubscriptions(ctx context.Context, due []*watch) {
 	e.log.Debug("companions handed to subscriptions", zap.Int("messages", len(due)), zap.Int("subscriptions", len(subscriptions)))
 }
 
-// spreadByCompanions has a companion written for each subscription.
+// spreadByCompanions writes a companion for each subscription.
 func (e *entity) spreadByCompanions(ctx context.Context, wt *watch) {
 	wt.companion.add(len(e.settings.subscriptions) - 1)
 	now := e.w.clock.now()

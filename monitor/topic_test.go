@@ -17,7 +17,8 @@ import (
 
 const topic = "events"
 
-// withTopic makes a topic with these subscriptions, all of which dead-letter what expires, and has it monitored.
+// withTopic makes a topic with these subscriptions, all of which dead-letter what expires, and
+// has it monitored.
 func withTopic(subscriptions ...broker.SubscriptionSetup) func(*scene, *broker.Config) {
 	return func(s *scene, c *broker.Config) {
 		for i := range subscriptions {
@@ -75,8 +76,8 @@ func (s *scene) receiveFrom(name string, n int) {
 	}
 }
 
-// Each subscription has copies of its own: one is received in time, one is not, one requires sessions, and one does not
-// take the message at all.
+// Each subscription has copies of its own: one is received in time, one is not, one requires
+// sessions, and one does not take the message at all.
 func TestMissedDeadlinesOfATopic(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
@@ -117,7 +118,8 @@ func TestMissedDeadlinesOfATopic(t *testing.T) {
 	}
 }
 
-// The shortest of three times to live counts in each subscription: the message's, the topic's and its own.
+// The shortest of three times to live counts in each subscription: the message's, the topic's
+// and its own.
 func TestTimesToLiveOfTopicAndSubscription(t *testing.T) {
 	make := withTopic(subscription("long"), subscription("short", func(c *broker.SubscriptionSetup) { c.DefaultMessageTimeToLive = 4 * time.Second }))
 	inModes(t, func(s *scene, c *broker.Config) {
@@ -150,8 +152,8 @@ func TestTimesToLiveOfTopicAndSubscription(t *testing.T) {
 	})
 }
 
-// A subscription that comes later has the messages that are sent after that, and their deadlines. One that goes takes its
-// messages with it, and holds up nobody.
+// A subscription that comes later has the messages that are sent after that, and their
+// deadlines. One that goes takes its messages with it, and holds up nobody.
 func TestSubscriptionsThatComeAndGo(t *testing.T) {
 	inModes(t, withTopic(subscription("first"), subscription("doomed")), func(s *scene) {
 		s.measure()
@@ -174,7 +176,8 @@ func TestSubscriptionsThatComeAndGo(t *testing.T) {
 	})
 }
 
-// One subscription's consumer holds its copy over the deadline, and over a change of monitors; the other copy is notified once.
+// One subscription's consumer holds its copy over the deadline, and over a change of monitors;
+// the other copy is notified once.
 func TestCopyThatIsHeldOverAChangeOfMonitors(t *testing.T) {
 	inModes(t, withTopic(subscription("held"), subscription("offline")), func(s *scene) {
 		s.measure()
@@ -229,7 +232,8 @@ func TestTopicWithManySubscriptions(t *testing.T) {
 	}, withTopic(many...))
 }
 
-// What is scheduled waits at the topic; its copies come to be when it is activated, and their clocks start then.
+// What is scheduled waits at the topic; its copies come to be when it is activated, and their
+// clocks start then.
 func TestScheduledMessageOfATopic(t *testing.T) {
 	inModes(t, withTopic(subscription("served"), subscription("offline")), func(s *scene) {
 		s.measure()

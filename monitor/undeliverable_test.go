@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// An event that its sink does not take is notified for about a day. Its companion is a dead letter then, where operators find it.
+// An event that its sink does not take is notified for about a day. Its companion is a dead
+// letter then, where operators find it.
 func TestAnEventThatNobodyTakesIsGivenUpAfterADay(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()

@@ -12,23 +12,22 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// pageSize is how many messages one peek may bring: the most that Service Bus gives
-// ("Message browsing").
+// pageSize is the most messages that Service Bus returns for one peek ("Message browsing").
 const pageSize = 250
 
-// peekTime bounds one peek, the opening of its link included. Every operation of a pass is bounded,
-// so that a broker that stalls cannot keep it for ever; the pass is not, or it would begin anew
-// again and again on a line that is only slow.
+// peekTime bounds one peek, including the opening of its link. A check as a whole has no bound:
+// on a slow connection it would start over again and again.
 const peekTime = 30 * time.Second
 
-// partitionAt is the bit from which on a number names its partition. Where nobody shows that an entity is partitioned, one
-// beyond it does; in all others it would take a message per microsecond for nine years to get there.
+// partitionAt is the bit of a sequence number at which the number of the partition begins. Any
+// other entity would take nine years to reach it, at a message per microsecond.
 const partitionAt = 48
 
-// errPartitioned says that it has just been noticed, so that whoever seeks begins anew.
+// errPartitioned reports that the entity has just turned out to be partitioned, so the search
+// must start over.
 var errPartitioned = errors.New("the entity is partitioned")
 
-// view peeks at one queue, or at its dead-letter queue. It is for one goroutine.
+// view peeks at a queue or a dead-letter queue. One goroutine uses it.
 type view struct {
 	links       *link.Namespace
 	path        string // of the queue or sub-queue
@@ -45,8 +44,8 @@ type view struct {
 	left        int            // peeks until errCostly
 }
 
-// peek brings up to n messages from sequence number from on. An empty page means that
-// there is none; a short one does not, since its size in bytes is bounded too.
+// peek returns up to n messages from the sequence number from on. An empty page means that
+// there are none. A short one does not, since the bytes of a page are bounded too.
 func (v *view) peek(ctx context.Context, from int64, n int) ([]*link.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
@@ -87,17 +86,18 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*link.Message, er
 	return page, nil
 }
 
-// deadLetterAge is how long ago a dead letter has expired at most that shows whether dead letters stay where they are.
+// deadLetterAge bounds how long ago a dead letter has expired that serves as evidence of
+// whether dead letters stay.
 const deadLetterAge = 10 * time.Second
 
-// seenDeadLetter is a dead letter with a time to live of its own.
+// seenDeadLetter is a dead letter that had a time to live of its own.
 type seenDeadLetter struct {
 	seat    identity
 	expired time.Time
 }
 
-// recentDeadLetter is the dead letter that was seen and has expired last, zero if that was long before now, or its entity has ended its life
-// before its time.
+// recentDeadLetter returns the seen dead letter that expired last, unless that was long before
+// now.
 func (v *view) recentDeadLetter(now time.Time) identity {
 	if now.Sub(v.lastExpired.expired).Abs() > deadLetterAge {
 		return identity{}
@@ -105,7 +105,7 @@ func (v *view) recentDeadLetter(now time.Time) identity {
 	return v.lastExpired.seat
 }
 
-// limit bounds the peeks that follow; negative: it does not.
+// limit bounds the following peeks. A negative n removes the bound.
 func (v *view) limit(n int) { v.limited, v.left = n >= 0, n }
 
 func (v *view) open(ctx context.Context) error {
@@ -120,8 +120,8 @@ func (v *view) open(ctx context.Context) error {
 	return nil
 }
 
-// deadLetterDeferred dead-letters the deferred message with that number, if it is to be had. session is that whose
-// lock is held, nil where there are none.
+// deadLetterDeferred dead-letters a deferred message if it is available. session is the session
+// whose lock is held, or nil.
 func (v *view) deadLetterDeferred(ctx context.Context, number int64, session *string, description string) (dead bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
@@ -140,7 +140,7 @@ func (v *view) deadLetterDeferred(ctx context.Context, number int64, session *st
 	return dead, nil
 }
 
-// close gives up the links, so that an idle entity costs none.
+// close closes the links, so that an idle entity has none.
 func (v *view) close(ctx context.Context) {
 	if v.peeker != nil {
 		v.peeker.Close(ctx)

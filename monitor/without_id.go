@@ -11,20 +11,20 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// standsForMany reports whether wt is over all messages that its reference stands for: one that names none, or whose own message
-// others cannot be notified from.
+// standsForMany reports whether wt is over several messages: its reference has no message-id,
+// or others share it.
 func (wt *watch) standsForMany() bool {
 	return wt.slot == nil && wt.missed == nil && wt.want.number == 0 && (wt.ref.Unnamed() || wt.duplicates != 0)
 }
 
 const (
-	// maxFound is how many messages one search makes watches of: more than a batch has, for whoever writes companions may say any
-	// window. The others are searched for again after gatherAgain.
+	// maxFound bounds the watches that one search makes. It is more than a batch holds, but a
+	// companion may state any window. The search continues after findMoreAfter.
 	maxFound      = 5000
 	findMoreAfter = time.Second
 )
 
-// A manySearch is what one such watch comes upon in one search.
+// A manySearch is the search of one such watch.
 type manySearch struct {
 	wt    *watch
 	want  want
@@ -36,7 +36,7 @@ type manySearch struct {
 	outside       []*link.Message // the other dead letters
 }
 
-// inUse is what other watches of the entity are over, or about to find.
+// inUse is the messages that have a watch, or are about to get one.
 type inUse struct {
 	identities map[identity]bool
 	named      map[string]bool   // message-ids of those that have not been seen yet
@@ -46,9 +46,10 @@ type inUse struct {
 	taken int // by this look
 }
 
-// collectMany replaces the watches over messages that were sent without names, or share one, by watches over those that are found in their
-// windows: on the work queue, among the dead letters, and among what could not be forwarded. From there on they are like
-// any other. Whose deadlines are far off is searched for again then; what is found nowhere was received in time.
+// collectMany replaces the watches that stand for several messages by watches over the messages
+// in their windows: on the work queue, among the dead letters, and among messages that could
+// not be forwarded. A message with a far deadline is searched for again at that deadline. A
+// message that is found nowhere was received in time.
 func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error) {
 	var all []*manySearch
 	rest := slices.DeleteFunc(slices.Clone(due), func(wt *watch) bool {
@@ -101,7 +102,7 @@ func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error
 	return rest, nil
 }
 
-// collectIn searches for the messages of all of gs in one window.
+// collectIn searches one window for the messages of all of gs.
 func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*manySearch, h *inUse) error {
 	now := e.w.clock.now().Add(-stampPrecision)
 	unnamed, namesakes := splitManySearches(gs)
@@ -175,8 +176,8 @@ func (e *entity) take(g *manySearch, m *link.Message, missed bool, h *inUse) *wa
 	return wt
 }
 
-// collectForwarded looks among the dead letters that e has forwarded for those that expired before anybody looked. They have been
-// enqueued anew since their deadlines, or keep their old stamps.
+// collectForwarded searches the forwarded dead letters for messages that expired before any
+// check. They have new stamps, or kept their old ones.
 func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUse) error {
 	now := e.w.clock.now()
 	from := now
@@ -189,7 +190,8 @@ func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUs
 		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || e.w.notified.isFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			return
 		}
-		// One without any name that was notified by the number it had before is notified again, rather than another not at all.
+		// One without any name that was notified by the number it had before is notified again,
+		// rather than another not at all.
 		if m.MessageID == "" && h.forwarded[identityOf(m)] || m.MessageID != "" && (h.ids[m.MessageID] || e.w.notified.has(e.forwardedID(m.MessageID))) {
 			return
 		}
@@ -215,8 +217,8 @@ func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUs
 	}))
 }
 
-// standsFor reports whether m may be one of those that the reference of g was sent with, if it was enqueued in its window: it has the
-// deadline, by what it states itself or, where that has changed meanwhile, by what its entity gives it.
+// standsFor reports whether g may mean m, if m was enqueued in its window: m has the deadline
+// of the reference, by what it states or by what its entity gives it.
 func (g *manySearch) standsFor(m *link.Message, s Settings) bool {
 	if pending(m) || g.want.notWanted(m) {
 		return false
@@ -231,8 +233,8 @@ func (g *manySearch) standsFor(m *link.Message, s Settings) bool {
 	return false
 }
 
-// watchOver makes a watch over m, which is notified by its number as long as it is in hand, and by what the broker calls it when it is
-// rewritten.
+// watchOver makes a watch over m. While it is in hand its identity names it. When it is
+// rewritten, the message-id does that the broker gave it.
 func (g *manySearch) watchOver(m *link.Message) *watch {
 	ref := g.wt.ref
 	ref.MessageID, ref.SessionID = m.MessageID, m.SessionID
@@ -244,15 +246,15 @@ func (g *manySearch) watchOver(m *link.Message) *watch {
 	return wt
 }
 
-// searchAgain has more searched for at the instant at of the broker's clock, or before.
+// searchAgain continues the search at the instant at of the clock of the broker, or before.
 func (g *manySearch) searchAgain(at time.Time) {
 	if g.next.IsZero() || at.Before(g.next) {
 		g.next = at
 	}
 }
 
-// concludeMany ends the watch of g, or has it searched for more: while a send may still be under way, when the next deadline comes, and
-// where messages have gone on to.
+// concludeMany ends the watch of g, or continues its search: while a send may still be in
+// flight, at the next deadline, and where messages were forwarded to.
 func (e *entity) concludeMany(ctx context.Context, g *manySearch) {
 	wt := g.wt
 	switch open := wt.open(e.w.clock.now()); {

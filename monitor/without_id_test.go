@@ -15,8 +15,8 @@ import (
 	"overdue/scheduler"
 )
 
-// sendWithoutIDs sends a batch of n messages that have no message-ids, as change makes them. An SDK may fill a batch to the last
-// byte, so that a proxy has no room to add them.
+// sendWithoutIDs sends a batch of n messages that have no message-ids, as change makes them. An
+// SDK may fill a batch to the last byte, so that a proxy has no room to add them.
 func (s *scene) sendWithoutIDs(entity string, n int, change func(i int, m *azservicebus.Message)) {
 	s.Helper()
 	ms := make([]*azservicebus.Message, n)
@@ -27,8 +27,9 @@ func (s *scene) sendWithoutIDs(entity string, n int, change func(i int, m *azser
 	s.must(s.sendAll(entity, ms...))
 }
 
-// In every kind of entity, batches that have no room for the ids that their messages lack pass, and each message that nobody
-// receives in time is dead-lettered and notified once, however its deadline is stated.
+// In every kind of entity, batches that have no room for the ids that their messages lack pass,
+// and each message that nobody receives in time is dead-lettered and notified once, however its
+// deadline is stated.
 func TestBatchesWithoutRoomForIDs(t *testing.T) {
 	const n, within = 25, 3 * time.Second
 	end := broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true}
@@ -40,7 +41,8 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 		ends  []string // where its messages are missed
 		later time.Duration
 		id    *string // what its messages have for one
-		// repeats: one may be notified of twice, by the number that it had and by the one that it has.
+		// repeats: one may be notified of twice, by the number that it had and by the one that
+		// it has.
 		repeats bool
 	}{
 		{name: "queue", to: workQueue, ends: []string{workQueue}},
@@ -146,8 +148,9 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 	}
 }
 
-// What consumers have received in time is not notified, what they hold is left alone until they give it back, and messages that have
-// names or no deadlines at all are none of a batch's that has no names.
+// What consumers have received in time is not notified, what they hold is left alone until they
+// give it back, and messages that have names or no deadlines at all are none of a batch's that
+// has no names.
 func TestMessagesWithoutNamesAmongOthers(t *testing.T) {
 	for _, slots := range []bool{false, true} {
 		t.Run(fmt.Sprint("slots ", slots), func(t *testing.T) {
@@ -224,7 +227,8 @@ func TestMessagesWithoutNamesAmongOthers(t *testing.T) {
 	}
 }
 
-// Monitors that come and go, several at a time: no message without a name is lost to the change, and each event has one id.
+// Monitors that come and go, several at a time: no message without a name is lost to the change,
+// and each event has one id.
 func TestMessagesWithoutNamesOverAChangeOfMonitors(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
 		s.measure()
@@ -331,8 +335,8 @@ func TestMessagesWithoutNamesHaveToBeCompleted(t *testing.T) {
 	}
 }
 
-// Anybody who may write companions may say any window. However many messages are found in it, a look takes as many as a
-// monitor has room for, and the rest a little later.
+// Anybody who may write companions may say any window. However many messages are found in it, a
+// look takes as many as a monitor has room for, and the rest a little later.
 func TestReferenceWithoutANameThatStandsForTooMuch(t *testing.T) {
 	const n = 5500
 	play(t, func(s *scene) {

@@ -90,7 +90,8 @@ func (s *scene) adopted() (n float64) {
 	return n
 }
 
-// swept waits until the monitor queue holds nothing but the note of the next adopt pass of each entity.
+// swept waits until the monitor queue holds nothing but the note of the next adopt pass of each
+// entity.
 func (s *scene) adoptPassed(within time.Duration) {
 	s.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {

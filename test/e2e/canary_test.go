@@ -12,8 +12,8 @@ import (
 	"overdue/internal/operator/canary"
 )
 
-// The canary's deadline is missed and found, as long as somebody monitors; two that share a queue do not take each
-// other's; and nothing stays behind.
+// The canary's deadline is missed and found, as long as somebody monitors; two that share a
+// queue do not take each other's; and nothing stays behind.
 func TestCanaryComesBackWhileTheMonitorRuns(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
@@ -60,7 +60,8 @@ func TestCanaryComesBackWhileTheMonitorRuns(t *testing.T) {
 				s.Errorf("Run = %v", err)
 			}
 		}
-		// What the monitor found late was lost to its canary, and the next of them buried it once it was stale.
+		// What the monitor found late was lost to its canary, and the next of them buried it
+		// once it was stale.
 		if c := s.queue(workQueue).Counts(); c.Active != 0 || c.DeadLetter > 10 {
 			t.Errorf("left: %+v", c)
 		}

@@ -44,8 +44,8 @@ func TestSettlementTakesTheSecondDeadlineAlong(t *testing.T) {
 	}, early)
 }
 
-// wantEvents wants these and no other events, as "type subject" without what all types begin with, in any order; each
-// no later than a second after what it is about, and not before.
+// wantEvents wants these and no other events, as "type subject" without what all types begin
+// with, in any order; each no later than a second after what it is about, and not before.
 func (s *scene) wantEvents(want ...string) {
 	s.Helper()
 	var got []string

@@ -14,8 +14,9 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// Every connection to the broker is cut, stalled or refused, again and again, while
-// deadlines are due. Acknowledged sends are the ones that count: each of them is expired and notified, and so is every copy.
+// Every connection to the broker is cut, stalled or refused, again and again, while deadlines
+// are due. Acknowledged sends are the ones that count: each of them is expired and notified, and
+// so is every copy.
 func TestConnectionsThatFail(t *testing.T) {
 	first := testseed.Of(t)
 	for _, kind := range []struct {

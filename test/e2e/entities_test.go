@@ -15,7 +15,8 @@ import (
 
 const topic = "events"
 
-// withTopic makes a topic with these subscriptions, all of which dead-letter what expires, and has it monitored.
+// withTopic makes a topic with these subscriptions, all of which dead-letter what expires, and
+// has it monitored.
 func withTopic(subscriptions ...broker.SubscriptionSetup) func(*scene, *broker.Config) {
 	return func(s *scene, c *broker.Config) {
 		for i := range subscriptions {

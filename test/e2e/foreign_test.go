@@ -12,8 +12,9 @@ import (
 )
 
 // Other SDKs send what go-amqp cannot decode: a .NET decimal or char, a map with numbers for
-// keys. Others do not keep to what a symbol or a character may be. Such a message, dead or alive, must not keep the others of its queue from their deadlines, and a live one comes to
-// no harm.
+// keys. Others do not keep to what a symbol or a character may be. Such a message, dead or
+// alive, must not keep the others of its queue from their deadlines, and a live one comes to no
+// harm.
 func TestMessageOfAnotherSDK(t *testing.T) {
 	notASCII := amqp.Raw{0xa3, 2, 0xc3, 0xbc}
 	decimal := amqp.Map{{Key: notASCII, Value: notASCII}, {Key: "sign", Value: amqp.Raw{0x73, 0xff, 0xff, 0xff, 0xff}}, {Key: "price", Value: amqp.Decimal128{1}}, {Key: "grade", Value: amqp.Char('A')}}

@@ -46,8 +46,8 @@ func (s *scene) openJournal(sc *scheduler.Scheduler) *scheduler.Journal {
 	return j
 }
 
-// Deadlines that pass while the monitor queue takes nothing are noticed seconds after it is back, those that come later in
-// time, and each is notified once.
+// Deadlines that pass while the monitor queue takes nothing are noticed seconds after it is
+// back, those that come later in time, and each is notified once.
 func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 	directory := t.TempDir()
 	play(t, func(s *scene) {
@@ -86,9 +86,10 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 	}, func(s *scene, _ *broker.Config) { s.journal = directory })
 }
 
-// The monitor queue takes nothing, and the proxy, which keeps companions in its journal, is killed with SIGKILL
-// in mid-send again and again. When the queue is back, every message that was acknowledged is expired and notified.
-// The last proxy refuses what it cannot write, and empties the journal all the same.
+// The monitor queue takes nothing, and the proxy, which keeps companions in its journal, is
+// killed with SIGKILL in mid-send again and again. When the queue is back, every message that
+// was acknowledged is expired and notified. The last proxy refuses what it cannot write, and
+// empties the journal all the same.
 func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -181,7 +182,8 @@ func (p *processes) trySend(ctx context.Context, id string, life time.Duration) 
 	return resp.StatusCode == http.StatusCreated
 }
 
-// control asks the broker for something behind the protocol and returns the id in the answer, if there is one.
+// control asks the broker for something behind the protocol and returns the id in the answer, if
+// there is one.
 func (p *processes) control(method, path, body string) (id string) {
 	p.Helper()
 	req, err := http.NewRequestWithContext(p.Context(), method, "http://"+p.broker+"/_overdue/"+path, bytes.NewReader([]byte(body)))

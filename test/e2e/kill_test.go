@@ -146,8 +146,8 @@ type running struct {
 	ended       func() error // waits for its end
 }
 
-// start runs one role, with settings as variables, and waits until it is ready. kill ends it with SIGKILL; it is
-// killed at the latest when the test ends.
+// start runs one role, with settings as variables, and waits until it is ready. kill ends it
+// with SIGKILL; it is killed at the latest when the test ends.
 func (p *processes) start(role string, settings ...string) (kill func()) {
 	p.Helper()
 	r := p.begin(role, settings...)

@@ -68,7 +68,8 @@ func (s *scene) made(name string) (entities.Info, error) {
 	return info, err
 }
 
-// operations is what the monitors have asked of the broker so far, by the name of the operation; "" for all.
+// operations is what the monitors have asked of the broker so far, by the name of the operation;
+// "" for all.
 func (s *scene) operations(name string) (n float64) {
 	s.Helper()
 	for _, registry := range s.metrics {

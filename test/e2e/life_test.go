@@ -13,8 +13,9 @@ import (
 	"overdue/scheduler"
 )
 
-// A life that no header holds is stated by when the message was made and when it ends. Nobody may take it for the 49.7 days
-// that the header stops at: the proxy would have the monitor look too early, and the monitor would expire by hand what lives on.
+// A life that no header holds is stated by when the message was made and when it ends. Nobody
+// may take it for the 49.7 days that the header stops at: the proxy would have the monitor look
+// too early, and the monitor would expire by hand what lives on.
 func TestALifeThatNoHeaderHolds(t *testing.T) {
 	const life = 100 * 24 * time.Hour
 	made := time.Now()

@@ -22,9 +22,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Whatever is sent, to whatever kind of entity, whatever consumers, monitors and clocks do: what nobody has settled by its
-// deadline is expired, never early, and notified once; what was settled is neither; what is not overdue stays as it is; and
-// nothing is left on the monitor queue. OVERDUE_SCENARIOS plays more of them.
+// Whatever is sent, to whatever kind of entity, whatever consumers, monitors and clocks do: what
+// nobody has settled by its deadline is expired, never early, and notified once; what was
+// settled is neither; what is not overdue stays as it is; and nothing is left on the monitor
+// queue. OVERDUE_SCENARIOS plays more of them.
 func TestWhateverHappens(t *testing.T) {
 	seed, n := testseed.Of(t), uint64(sized(40, 16))
 	if text := os.Getenv("OVERDUE_SCENARIOS"); text != "" {
@@ -54,7 +55,8 @@ func playScenario(t *testing.T, seed, i uint64) {
 	play(t, func(s *scene) { p.play(s, seed^i).check() }, configure...)
 }
 
-// A monitor sought by the order of numbers for ever in a partitioned entity, once it had noticed that it was one.
+// A monitor sought by the order of numbers for ever in a partitioned entity, once it had noticed
+// that it was one.
 func TestPartitionedQueueThatIsNoticedWhileSeeking(t *testing.T) {
 	playScenario(t, 14269107126455904975, 64)
 }
@@ -115,8 +117,9 @@ func (p *played) notifiedOfTheExpired() {
 	}
 }
 
-// toldOften reports whether n is how often a message with that id may be notified of that was expired: once. Where ids repeat within
-// seconds, several monitors may notify of one, and without a measured clock one may be taken for the other.
+// toldOften reports whether n is how often a message with that id may be notified of that was
+// expired: once. Where ids repeat within seconds, several monitors may notify of one, and
+// without a measured clock one may be taken for the other.
 func (p *played) notifiedOften(id string, n int) bool {
 	if !strings.HasPrefix(id, often) {
 		return n == 1
@@ -124,8 +127,8 @@ func (p *played) notifiedOften(id string, n int) bool {
 	return n == 1 || !p.measured || n > 1 && len(p.changes) > 0
 }
 
-// accepted are the messages that the broker has taken, by key: of those with one id the first, where it detects duplicates. In a
-// partitioned entity it does so in each partition.
+// accepted are the messages that the broker has taken, by key: of those with one id the first,
+// where it detects duplicates. In a partitioned entity it does so in each partition.
 func (p *played) accepted() map[string]drawnMessage {
 	out, ids := map[string]drawnMessage{}, map[string]bool{}
 	for _, b := range p.batches {
@@ -246,8 +249,8 @@ func (p *played) expired(at place, m drawnMessage, dead queue.View, seen *histor
 	}
 }
 
-// takeInnocents receives what lives at a place, in half of the scenarios and where there are no sessions: in order, and
-// all that does not belong to somebody who has set it aside.
+// takeInnocents receives what lives at a place, in half of the scenarios and where there are no
+// sessions: in order, and all that does not belong to somebody who has set it aside.
 func (p *played) takeInnocents(at place, st standing, i int) {
 	p.Helper()
 	if at.sessions || p.consumers%2 == 0 {

@@ -4,5 +4,6 @@
 
 package e2e
 
-// raced: the race detector watches, at eight times the price. Races show in small scenes as in large ones.
+// raced: the race detector watches, at eight times the price. Races show in small scenes as in
+// large ones.
 const raced = true

@@ -20,14 +20,15 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// What ten thousand deadlines a second may cost: the targets of `overdue bench`, which internal/testing/arch holds these to.
+// What ten thousand deadlines a second may cost: the targets of `overdue bench`, which
+// internal/testing/arch holds these to.
 const (
 	mostLag        = 20 * time.Millisecond // of 99 in 100
 	mostOperations = 0.05                  // a message, where slots stand for messages
 )
 
-// Ten thousand deadlines a second are kept as if they were few: each message has a time to live of its own, and nobody
-// receives. What that costs is shared by all of them.
+// Ten thousand deadlines a second are kept as if they were few: each message has a time to live
+// of its own, and nobody receives. What that costs is shared by all of them.
 func TestTenThousandDeadlinesASecond(t *testing.T) {
 	seed := testseed.Of(t)
 	for _, slots := range []bool{true, false}[:sized(2, 1)] {
@@ -82,8 +83,9 @@ func TestTenThousandDeadlinesASecond(t *testing.T) {
 	}
 }
 
-// What is sent at once has deadlines all over the time that follows, and most of it slots; the first ones are named. Nobody receives. What is
-// read for either serves both: a message costs a few hundredths of a peek.
+// What is sent at once has deadlines all over the time that follows, and most of it slots; the
+// first ones are named. Nobody receives. What is read for either serves both: a message costs a
+// few hundredths of a peek.
 func TestSlotsAndNamesShareWhatIsRead(t *testing.T) {
 	seed := testseed.Of(t)
 	n := sized(20_000, 5_000)
@@ -131,8 +133,8 @@ func (s *scene) sendLives(queue string, lives []time.Duration) {
 	}
 }
 
-// When thousands are due at once, few of those that only want a processor are notified at a time, so that a nudge has its turn among
-// them. A slow sink is notified of many.
+// When thousands are due at once, few of those that only want a processor are notified at a
+// time, so that a nudge has its turn among them. A slow sink is notified of many.
 func TestManyEventsAreToldByAndBy(t *testing.T) {
 	const n = 1000
 	for _, test := range []struct {

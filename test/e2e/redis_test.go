@@ -19,7 +19,8 @@ func withRedis(t *testing.T, act func(*scene, *redistest.Server), configure ...f
 	withSlack(t, 20, act, configure...)
 }
 
-// withSlack is besideRedis whose bounds are stretched by a factor: they are real time, and a busy machine is no Redis that is gone.
+// withSlack is besideRedis whose bounds are stretched by a factor: they are real time, and a
+// busy machine is no Redis that is gone.
 func withSlack(t *testing.T, slack float64, act func(*scene, *redistest.Server), configure ...func(*scene, *broker.Config)) {
 	t.Helper()
 	r := redistest.Start(t) // outside of the bubble
@@ -77,8 +78,9 @@ func TestSettlementThroughAnotherSidecarCancels(t *testing.T) {
 	}
 }
 
-// Two companions stand for one missed message, as when two proxies have slots, and come to two monitors: the second comes back
-// to one that was not there when the first notified of it. Together they tell once; without Redis each of them does.
+// Two companions stand for one missed message, as when two proxies have slots, and come to two
+// monitors: the second comes back to one that was not there when the first notified of it.
+// Together they tell once; without Redis each of them does.
 func TestMonitorsTellOnceTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail     func(*redistest.Server)
@@ -132,7 +134,8 @@ var redisFails = map[string]func(r *redistest.Server) (end func()){
 	},
 }
 
-// Whatever happens to Redis while deadlines pass, each is kept in time and notified, and what was settled is left alone.
+// Whatever happens to Redis while deadlines pass, each is kept in time and notified, and what
+// was settled is left alone.
 func TestDeadlinesThatPassWhileRedisFails(t *testing.T) {
 	for name, fail := range redisFails {
 		for _, slots := range []bool{false, true} {

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,9 +21,11 @@ import (
 	"overdue/internal/testing/redistest"
 )
 
-// Proxies and monitors, each a process of its own, become three of each, and then one of each that was not there at first, while apps
-// send, receive and settle through the endpoints. What was acknowledged waits, was received, or is a dead letter that was notified of; nothing
-// is early, and nothing that nobody received was delivered. Where processes are stopped and not killed nothing is notified twice.
+// Proxies and monitors, each a process of its own, become three of each, and then one of each
+// that was not there at first, while apps send, receive and settle through the endpoints. What
+// was acknowledged waits, was received, or is a dead letter that was notified of; nothing is
+// early, and nothing that nobody received was delivered. Where processes are stopped and not
+// killed nothing is notified twice.
 //
 // Like TestMonitorIsKilledAndStartedAnew it runs on the real clock.
 func TestRollingRestarts(t *testing.T) {
@@ -36,7 +37,8 @@ func TestRollingRestarts(t *testing.T) {
 	}{
 		"stopped":                        {syscall.SIGTERM, "each", nil},
 		"stopped, with Redis that fails": {syscall.SIGTERM, "each", failingRedis},
-		// Slots of two proxies may stand for one message, and then two monitors notify of it, with one id: see docs/internals/guarantees.md.
+		// Slots of two proxies may stand for one message, and then two monitors notify of it,
+		// with one id: see docs/internals/guarantees.md.
 		"killed, with Redis that fails": {syscall.SIGKILL, "slot", failingRedis},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +196,8 @@ func (r *roll) client() *azservicebus.Client {
 	return c
 }
 
-// app sends: every fourth message to served, in good time for whoever receives, and every tenth of the others so that it lives on.
+// app sends: every fourth message to served, in good time for whoever receives, and every tenth
+// of the others so that it lives on.
 func (r *roll) app(ctx context.Context, app int) {
 	c := r.client()
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // its endpoint may be gone
@@ -242,7 +245,8 @@ func (r *roll) consume(ctx context.Context) {
 			continue // a endpoint is gone, or it is over
 		}
 		for _, m := range all {
-			// Without a bound the SDK would try for a minute to say over a link that is gone what no other can say.
+			// Without a bound the SDK would try for a minute to say over a link that is gone
+			// what no other can say.
 			settling, cancel := context.WithTimeout(ctx, time.Second)
 			err := from.CompleteMessage(settling, m, nil)
 			cancel()
@@ -349,72 +353,4 @@ func failingRedis(t *testing.T) (address string, faults [3]func()) {
 		func() { _, _ = replica.Do("FLUSHALL") }, // which it refuses as long as it is a replica
 		func() { master.Thaw(); replica.Kill() },
 	}
-}
-
-// A balancer is one address for several endpoints, as a load balancer is.
-type balancer struct {
-	addr string
-
-	mu    sync.Mutex
-	doors []string
-	next  int
-}
-
-func newBalancer(t *testing.T) *balancer {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &balancer{addr: ln.Addr().String()}
-	var pipes sync.WaitGroup
-	pipes.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			pipes.Go(func() { b.pipe(c) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = ln.Close()
-		pipes.Wait() // clients and proxies have ended by then
-	})
-	return b
-}
-
-func (b *balancer) add(door string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.doors = append(b.doors, door)
-}
-
-func (b *balancer) remove(door string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.doors = slices.DeleteFunc(b.doors, func(d string) bool { return d == door })
-}
-
-func (b *balancer) pick() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.next++
-	return b.doors[b.next%len(b.doors)]
-}
-
-// pipe connects c with the next endpoint, until either hangs up.
-func (b *balancer) pipe(c net.Conn) {
-	defer func() { _ = c.Close() }()
-	door, err := net.Dial("tcp", b.pick())
-	if err != nil {
-		return // the client tries again
-	}
-	var back sync.WaitGroup
-	back.Go(func() {
-		_, _ = io.Copy(c, door)
-		_ = c.Close()
-	})
-	_, _ = io.Copy(door, c)
-	_ = door.Close()
-	back.Wait()
 }

@@ -22,8 +22,8 @@ import (
 // often begins the ids that come again and again.
 const often = "often-"
 
-// fates is an app with several senders and consumers, in front of two proxies that do not know of each
-// other, whose message-ids repeat.
+// fates is an app with several senders and consumers, in front of two proxies that do not know
+// of each other, whose message-ids repeat.
 type fates struct {
 	*scene
 	rng   *rand.Rand
@@ -108,8 +108,9 @@ func (f *fates) receiveSome(r *azservicebus.Receiver) []*azservicebus.ReceivedMe
 	return ms
 }
 
-// Whatever consumers do through the endpoints: what is not settled is expired at its deadline, or as soon as its lock
-// ends, and notified once; nothing is expired early; nothing that was settled is notified.
+// Whatever consumers do through the endpoints: what is not settled is expired at its deadline,
+// or as soon as its lock ends, and notified once; nothing is expired early; nothing that was
+// settled is notified.
 func TestRandomSettlementsCostNoDeadline(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(sized(4, 2)) {
@@ -181,7 +182,8 @@ func (f *fates) check() {
 		}
 	}
 	slices.Sort(missed)
-	// Of messages with one id that are sent and missed together, the monitor may notify of one alone.
+	// Of messages with one id that are sent and missed together, the monitor may notify of one
+	// alone.
 	repeated := func(id string) bool { return strings.HasPrefix(id, often) }
 	notified := f.hook.subjects()
 	missed, notified = slices.DeleteFunc(missed, repeated), slices.DeleteFunc(notified, repeated)

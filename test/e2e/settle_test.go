@@ -169,7 +169,8 @@ func TestMessageThatIsNotSettledKeepsItsCompanion(t *testing.T) {
 		"refused by the broker": func(tr *traffic) {
 			m := tr.receive(1)[0]
 			defer tr.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSettle, Error: amqp.Errorf(amqp.ErrCondInternalError, "Not now.")})()
-			// The SDK tries again, finds that it has settled the message, and says that all is well.
+			// The SDK tries again, finds that it has settled the message, and says that all is
+			// well.
 			_ = tr.receiver.CompleteMessage(tr.Context(), m, nil)
 		},
 		"left by a consumer that is gone": func(tr *traffic) {

@@ -20,7 +20,8 @@ func durably(t *testing.T) *redistest.Server {
 	return redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 }
 
-// hasty bounds what is asked of a Redis that does not answer: it is real time, in which nothing else happens.
+// hasty bounds what is asked of a Redis that does not answer: it is real time, in which nothing
+// else happens.
 func hasty(addr string) func(*scene, *broker.Config) { return inRedisWithSlack(addr, .05) }
 
 // toldOnceEachOf wants events about these messages, one of each, and no other.
@@ -31,8 +32,9 @@ func notifiedOnceEachOf(s *scene, ids ...string) {
 	}
 }
 
-// Whatever happens to the Redis that has the companions while deadlines pass: what was acknowledged is notified, once it is back, and
-// never early. A send that cannot be promised is refused, or has its companion in the journal.
+// Whatever happens to the Redis that has the companions while deadlines pass: what was
+// acknowledged is notified, once it is back, and never early. A send that cannot be promised is
+// refused, or has its companion in the journal.
 func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 	for name, fail := range redisFails {
 		if name == "flushed" {
@@ -84,8 +86,9 @@ func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 						}
 					}
 					for id := range due {
-						// What was not answered may have come in, and stands beside what the journal brings: at two monitors, which
-						// do not know of each other here, that is two events.
+						// What was not answered may have come in, and stands beside what the
+						// journal brings: at two monitors, which do not know of each other here,
+						// that is two events.
 						if notified[id] == 0 || notified[id] > 1 && !pass {
 							t.Errorf("%s was notified %d times, want once", id, notified[id])
 						}
@@ -99,7 +102,8 @@ func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 	}
 }
 
-// A Redis that is emptied has lost what it had; what is sent from then on has its companions, and nobody has to start anything again.
+// A Redis that is emptied has lost what it had; what is sent from then on has its companions,
+// and nobody has to start anything again.
 func TestAStoreThatIsFlushedGoesOn(t *testing.T) {
 	r := redistest.Start(t)
 	play(t, func(s *scene) {
@@ -165,7 +169,8 @@ func TestACompanionInTheStoreThatCannotBeRead(t *testing.T) {
 	}, inRedis(r.Addr))
 }
 
-// The broker's clock is wrong by hours, and so is everybody's by that: deadlines are kept by the broker's.
+// The broker's clock is wrong by hours, and so is everybody's by that: deadlines are kept by the
+// broker's.
 func TestTheStoreGoesByTheClockOfTheBroker(t *testing.T) {
 	for _, offset := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
 		r := redistest.Start(t)

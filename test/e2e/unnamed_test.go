@@ -15,7 +15,8 @@ import (
 // brimSize is the largest message of the scenes here.
 const brimSize = 16 << 10
 
-// brim sends a batch that is as large as the link allows: n messages without ids, as change makes them.
+// brim sends a batch that is as large as the link allows: n messages without ids, as change
+// makes them.
 func (s *scene) brim(entity string, n int, change func(i int, m *amqp.Message)) {
 	s.Helper()
 	must := func(err error) {
@@ -71,8 +72,9 @@ func (s *scene) brim(entity string, n int, change func(i int, m *amqp.Message)) 
 	must(sender.Send(s.Context(), build(bodies), nil))
 }
 
-// A batch that has no room for the ids that its messages lack passes the proxy, and each message that nobody receives in time is
-// dead-lettered, with one event. What the monitor does in other kinds of entities, its own tests play.
+// A batch that has no room for the ids that its messages lack passes the proxy, and each message
+// that nobody receives in time is dead-lettered, with one event. What the monitor does in other
+// kinds of entities, its own tests play.
 func TestBatchWithoutRoomForIDsPassesTheProxy(t *testing.T) {
 	const n, life = 25, 3 * time.Second
 	for _, slots := range []bool{false, true} {
