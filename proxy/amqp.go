@@ -15,7 +15,7 @@ import (
 	"overdue/internal/listener"
 )
 
-// newRelay is what stands behind the AMQP door; nil when the configuration has none.
+// newRelay is what stands behind the AMQP endpoint; nil when the configuration has none.
 func (p *Proxy) newRelay() *relay.Relay {
 	cfg := p.cfg.AMQP
 	if cfg.Dial == nil {
@@ -27,13 +27,13 @@ func (p *Proxy) newRelay() *relay.Relay {
 	}
 	if cfg.ErrorLog == nil {
 		cfg.ErrorLog = func(err error) {
-			p.cfg.Log.Warn("the proxy cannot prove itself to the namespace", zap.String("door", endpointAMQP), zap.Error(err))
+			p.cfg.Log.Warn("the proxy cannot prove itself to the namespace", zap.String("endpoint", endpointAMQP), zap.Error(err))
 		}
 	}
 	return relay.New(cfg)
 }
 
-// newPort is where both doors are: what comes tells by its first bytes which of them it wants.
+// newPort is where both endpoints are: what comes tells by its first bytes which of them it wants.
 func (p *Proxy) newPort() *listener.Server {
 	serve := func(nc net.Conn) error {
 		nc.Close()
@@ -42,7 +42,7 @@ func (p *Proxy) newPort() *listener.Server {
 	if p.behind != nil {
 		serve = p.behind.ServeConn
 	}
-	// Whoever can reach a door can have it log; so no more than some lines a second.
+	// Whoever can reach an endpoint can have it log; so no more than some lines a second.
 	log := p.cfg.Log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, 20, 1000)
 	}))
@@ -53,9 +53,9 @@ func (p *Proxy) newPort() *listener.Server {
 	})
 }
 
-// Serve opens both doors on ln, until it fails or the proxy is closed. A connection of AMQP, also
+// Serve opens both endpoints on ln, until it fails or the proxy is closed. A connection of AMQP, also
 // over WebSocket, is passed on to the namespace over one of its own, and what is sent over it to a
-// monitored entity is watched; requests over HTTP are the REST door's. Each may come within TLS
+// monitored entity is watched; requests over HTTP are the REST endpoint's. Each may come within TLS
 // where Config.TLS is set. It closes ln and returns nil after Drain, Shutdown or Close, else why it
 // ended.
 func (p *Proxy) Serve(ln net.Listener) error { return unlessClosed(p.port.Serve(ln)) }
@@ -74,7 +74,7 @@ func unlessClosed(err error) error {
 // cause of that. Until Shutdown everything goes on over those that are there.
 func (p *Proxy) Drain(ctx context.Context) error { return p.port.Drain(ctx) }
 
-// Connections returns how many connections of apps there are at both doors.
+// Connections returns how many connections of apps there are at both endpoints.
 func (p *Proxy) Connections() int { return p.port.Connections() }
 
 // Shutdown lets no more connections in and finishes the requests in flight; those that wait for a message are
@@ -88,7 +88,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// closeAMQP lets what was sent through the AMQP door be settled and closes its connections, with a
+// closeAMQP lets what was sent through the AMQP endpoint be settled and closes its connections, with a
 // condition after which SDKs connect anew.
 func (p *Proxy) closeAMQP(ctx context.Context) error {
 	if p.behind == nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // BenchmarkServeAMQP sends messages of 256 bytes over loopback, 16 senders at once and each on a
-// connection of its own: straight to the broker, through the door, and through it with a companion for
+// connection of its own: straight to the broker, through the endpoint, and through it with a companion for
 // each.
 func BenchmarkServeAMQP(b *testing.B) {
 	const senders = 16
@@ -101,7 +101,7 @@ func BenchmarkServeAMQP(b *testing.B) {
 	}
 }
 
-// What the AMQP door does to a message of 256 bytes on its way, beside relaying it: reading what
+// What the AMQP endpoint does to a message of 256 bytes on its way, in addition to relaying it: reading what
 // has to be known, working out the promise, stamping the TTL.
 func BenchmarkCompleteADelivery(b *testing.B) {
 	id := "m1"

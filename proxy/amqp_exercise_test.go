@@ -14,7 +14,7 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// target is the namespace behind the doors, as the conformance suite wants it.
+// target is the namespace behind the endpoints, as the conformance suite wants it.
 func (sc *amqpScene) target() *brokertest.Target {
 	target := sc.ns.Target()
 	target.ClientOptions.NewWebSocketConn = func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {

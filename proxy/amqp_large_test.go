@@ -15,30 +15,30 @@ import (
 	"overdue/internal/broker"
 )
 
-// A message as large as the namespace takes passes the door both ways, monitored or not, whatever the frames are
+// A message as large as the namespace takes passes the endpoint both ways, monitored or not, whatever the frames are
 // that either side takes and the pieces in which bytes come.
 func TestLargeMessagesPassTheDoor(t *testing.T) {
 	for _, c := range []struct {
-		client, door uint32 // frames, bytes; go-amqp takes 512 for none
-		pieces       int
+		client, endpoint uint32 // frames, bytes; go-amqp takes 512 for none
+		pieces           int
 	}{
 		{513, 65536, 1}, {65536, 512, 7}, {513, 512, 1000}, {65536, 65536, 0},
 	} {
 		for _, kind := range []string{"unmonitored", "monitored", "monitored, with an id and a time to live to add"} {
-			t.Run(fmt.Sprintf("client %d, door %d, pieces %d, %s", c.client, c.door, c.pieces, kind), func(t *testing.T) {
+			t.Run(fmt.Sprintf("client %d, endpoint %d, pieces %d, %s", c.client, c.endpoint, c.pieces, kind), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					settings := Settings{Monitored: kind != "unmonitored", Deadline: time.Hour, StampTTL: true, MaxMessageSize: 1 << 20}
 					sc := setupAMQP(t, func(s *setting) {
 						s.broker.Queues = []broker.QueueConfig{{Name: "large", MaxMessageSize: 1 << 20}}
 						s.proxy.Settings = func(string) Settings { return settings }
-						s.proxy.AMQP.MaxFrameSize = c.door
+						s.proxy.AMQP.MaxFrameSize = c.endpoint
 					})
 					sc.pieces = c.pieces
 					m := &goamqp.Message{Header: &goamqp.MessageHeader{}, Properties: &goamqp.MessageProperties{}}
 					if kind == "monitored" {
 						m.Header.TTL, m.Properties.MessageID = 30*time.Minute, "its own"
 					}
-					m.Data = [][]byte{random(1<<20 - 200)} // room for what the door adds
+					m.Data = [][]byte{random(1<<20 - 200)} // room for what the endpoint adds
 					if kind != "monitored, with an id and a time to live to add" {
 						m.Data[0] = m.Data[0][:0]
 						m.Data[0] = random(1<<20 - len(sc.encode(m)) - 3) // a length of four bytes in place of one

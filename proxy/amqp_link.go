@@ -22,7 +22,7 @@ const (
 	transactionTime = 2 * time.Minute
 )
 
-// watch decides which links of the AMQP door are watched: those that send to an entity or schedule
+// watch decides which links of the AMQP endpoint are watched: those that send to an entity or schedule
 // messages there, unless it is excluded, and those that would write to the monitor queue. All others
 // pass untouched. What holds for the entity is asked at each send: it may be made anew behind the
 // name while the link is there, and here, where it may not be known yet, nothing may wait.
@@ -51,7 +51,7 @@ func (p *Proxy) watch(l relay.Link) relay.Watcher {
 }
 
 // refuseLink refuses links that are in no table of rights, which could be sends that nobody watches, and
-// keeps apps from receiving companions: the door has the sidecar's own rights, and what an app takes off
+// keeps apps from receiving companions: the endpoint has the sidecar's own rights, and what an app takes off
 // the monitor queue is a deadline that nobody keeps.
 func (p *Proxy) refuseLink(l relay.Link) *amqp.Error {
 	at := l.Class.Address
@@ -88,7 +88,7 @@ func (l *sendLink) Detached() {
 	l.sends.end()
 }
 
-// A monitorQueueLink refuses what would come to the monitor queue through this door: who may send
+// A monitorQueueLink refuses what would come to the monitor queue through this endpoint: who may send
 // work may not write companions, which anybody could forge, nor cancel, settle or delete those of others.
 type monitorQueueLink struct {
 	p          *Proxy

@@ -53,7 +53,7 @@ func (l *managementLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
 
 // refuseRequest logs what a request is refused with. It may be settled: its app hears a response.
 func (l *managementLink) refuseRequest(e *amqp.Error) *amqp.Error {
-	l.p.cfg.Log.Debug("request refused", zap.String("work_queue", l.entity), zap.String("door", endpointAMQP), zap.Error(e))
+	l.p.cfg.Log.Debug("request refused", zap.String("work_queue", l.entity), zap.String("endpoint", endpointAMQP), zap.Error(e))
 	return e
 }
 
@@ -95,7 +95,7 @@ func readScheduled(payload []byte) ([]*amqpMessage, error) {
 	return ms, nil
 }
 
-// scheduleCompleted is the request with what its messages lack. All that it says beside them stays
+// scheduleCompleted is the request with what its messages lack. All else that it says stays
 // as it is encoded.
 func scheduleCompleted(payload []byte, ms []*amqpMessage) []byte {
 	var out []byte

@@ -66,7 +66,7 @@ func TestARequestThatSchedulesGoesBehindItsCompanions(t *testing.T) {
 		whole := sections(t, d.Payload)
 		x := deliver(t, sc.watch("orders/$management"), d)
 		if !x.waits {
-			t.Fatal("the request goes on beside its companions, want it behind")
+			t.Fatal("the request goes on together with its companions, want it to wait")
 		}
 		x.wantReady("")
 		refs := sc.references()

@@ -14,10 +14,10 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// doorName is where the AMQP door listens on the network before it.
-const doorName = "overdue.test"
+// endpointName is where the AMQP endpoint listens on the network before it.
+const endpointName = "overdue.test"
 
-// An amqpScene is a scene whose apps come through the AMQP door.
+// An amqpScene is a scene whose apps come through the AMQP endpoint.
 type amqpScene struct {
 	*scene
 	front  *pipenet.Network // between apps and the proxy
@@ -40,7 +40,7 @@ func (sc *amqpScene) inPieces(nc net.Conn, err error) (net.Conn, error) {
 	return nc, err
 }
 
-// setupAMQP starts a scene with an app at the AMQP door.
+// setupAMQP starts a scene with an app at the AMQP endpoint.
 func setupAMQP(t *testing.T, change ...func(*setting)) *amqpScene {
 	t.Helper()
 	sc := &amqpScene{front: pipenet.New()}
@@ -52,7 +52,7 @@ func setupAMQP(t *testing.T, change ...func(*setting)) *amqpScene {
 		s.proxy.AMQP.Hostname = "namespace.test"
 	})...)
 	dial = func(ctx context.Context) (net.Conn, error) { return sc.inPieces(sc.ns.Dial(ctx)) }
-	ln, err := sc.front.Listen(doorName)
+	ln, err := sc.front.Listen(endpointName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +72,10 @@ func setupAMQP(t *testing.T, change ...func(*setting)) *amqpScene {
 	return sc
 }
 
-// dial opens a connection to the AMQP door.
-func (sc *amqpScene) dial(ctx context.Context) (net.Conn, error) { return sc.front.Dial(ctx, doorName) }
+// dial opens a connection to the AMQP endpoint.
+func (sc *amqpScene) dial(ctx context.Context) (net.Conn, error) {
+	return sc.front.Dial(ctx, endpointName)
+}
 
 // client is an app's, whose only difference from any other is where it connects to.
 func (sc *amqpScene) client() *azservicebus.Client { return sc.clientOf(sc.ns.ConnectionString()) }
@@ -116,7 +118,7 @@ func (sc *amqpScene) sessionOf(frame uint32) *goamqp.Session {
 	if err != nil {
 		sc.Fatal(err)
 	}
-	conn, err := goamqp.NewConn(sc.Context(), nc, &goamqp.ConnOptions{HostName: doorName, SASLType: goamqp.SASLTypeAnonymous(), MaxFrameSize: frame})
+	conn, err := goamqp.NewConn(sc.Context(), nc, &goamqp.ConnOptions{HostName: endpointName, SASLType: goamqp.SASLTypeAnonymous(), MaxFrameSize: frame})
 	if err != nil {
 		sc.Fatal(err)
 	}

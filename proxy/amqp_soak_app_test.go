@@ -4,7 +4,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,8 +17,8 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// patience is how long an app waits for one operation.
-const patience = 20 * time.Second
+// operationTimeout is how long an app waits for one operation.
+const operationTimeout = 20 * time.Second
 
 // An app is one of the clients of a soak. It runs in one goroutine: the SDK dials with locks held, and fake
 // time stands still for who waits for a lock.
@@ -50,7 +49,7 @@ func (a *app) pause(most time.Duration) bool {
 	}
 }
 
-// connect makes a client of the SDK that comes through the door.
+// connect makes a client of the SDK that comes through the endpoint.
 func (a *app) connect(retries int32) *azservicebus.Client {
 	c, err := azservicebus.NewClientFromConnectionString(a.ns.ConnectionString(), &azservicebus.ClientOptions{
 		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) { return a.dial(ctx) },
@@ -63,7 +62,7 @@ func (a *app) connect(retries int32) *azservicebus.Client {
 }
 
 func (a *app) close(c *azservicebus.Client) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), operationTimeout)
 	defer cancel()
 	_ = c.Close(ctx) // its connection may be broken
 }
@@ -105,7 +104,7 @@ func lasting(body string) *azservicebus.Message {
 
 // sendOne sends one message, a batch or something scheduled.
 func (a *app) sendOne(s *azservicebus.Sender, repeats bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), operationTimeout)
 	defer cancel()
 	at := time.Now().Add(time.Duration(a.rng.IntN(48)) * time.Hour)
 	bodies := a.bodies(1)
@@ -152,14 +151,14 @@ func (a *app) pipeline() {
 }
 
 func (a *app) pipelineOnce() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), operationTimeout)
 	defer cancel()
 	nc, err := a.dial(ctx)
 	if err != nil {
 		return err
 	}
 	key := brokertest.Key()
-	conn, err := goamqp.NewConn(ctx, nc, &goamqp.ConnOptions{HostName: doorName, SASLType: goamqp.SASLTypePlain(key.KeyName, key.PrimaryKey)})
+	conn, err := goamqp.NewConn(ctx, nc, &goamqp.ConnOptions{HostName: endpointName, SASLType: goamqp.SASLTypePlain(key.KeyName, key.PrimaryKey)})
 	if err != nil {
 		nc.Close()
 		return err
@@ -174,7 +173,7 @@ func (a *app) pipelineOnce() error {
 		return err
 	}
 	for a.pause(2 * time.Second) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), operationTimeout)
 		defer cancel()
 		bodies := a.bodies(1 + a.rng.IntN(10))
 		receipts := make([]goamqp.SendReceipt, 0, len(bodies))
@@ -218,7 +217,7 @@ func (a *app) receiver() {
 		return
 	}
 	for a.pause(3 * time.Second) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), operationTimeout)
 		ms, _ := r.ReceiveMessages(ctx, 1+a.rng.IntN(5), nil) // what fails comes again
 		for _, m := range ms {
 			switch body := string(m.Body); a.rng.IntN(4) {
@@ -245,14 +244,14 @@ func (a *app) transactor() {
 }
 
 func (a *app) transact() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), operationTimeout)
 	defer cancel()
 	nc, err := a.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := nc.SetDeadline(time.Now().Add(operationTimeout)); err != nil {
 		return err
 	}
 	w := &wire{nc: nc, in: amqp.NewFrameReader(nc, 65536)}
@@ -296,112 +295,4 @@ func (a *app) transact() error {
 		a.acked(bodies...)
 	}
 	return nil
-}
-
-// A wire is a connection that speaks AMQP frame by frame.
-type wire struct {
-	nc   net.Conn
-	in   *amqp.FrameReader
-	sent uint32
-}
-
-// open begins a session on channel 0.
-func (w *wire) open() error {
-	key := brokertest.Key()
-	b := append([]byte(nil), amqp.ProtoSASL[:]...)
-	b = amqp.AppendSASLFrame(b, &amqp.SASLInit{Mechanism: "PLAIN", InitialResponse: []byte("\x00" + key.KeyName + "\x00" + key.PrimaryKey), Hostname: doorName})
-	b = append(b, amqp.ProtoAMQP[:]...)
-	b = amqp.AppendFrame(b, 0, &amqp.Open{ContainerID: "wire", Hostname: doorName}, nil)
-	b = amqp.AppendFrame(b, 0, &amqp.Begin{IncomingWindow: 1000, OutgoingWindow: 1000, HandleMax: 100}, nil)
-	if _, err := w.nc.Write(b); err != nil {
-		return err
-	}
-	if _, err := w.in.ReadProto(); err != nil {
-		return err
-	}
-	for { // mechanisms, outcome
-		f, err := w.in.Next()
-		if err != nil {
-			return err
-		}
-		if p, _, err := amqp.DecodePerformative(f.Body); err != nil {
-			return err
-		} else if _, over := p.(*amqp.SASLOutcome); over {
-			break
-		}
-	}
-	if _, err := w.in.ReadProto(); err != nil {
-		return err
-	}
-	_, err := w.await(func(p amqp.Performative) bool { _, ok := p.(*amqp.Begin); return ok })
-	return err
-}
-
-// await returns the next frame that fits. The end of anything is an error.
-func (w *wire) await(fits func(amqp.Performative) bool) (amqp.Performative, error) {
-	for {
-		f, err := w.in.Next()
-		if err != nil {
-			return nil, err
-		}
-		if len(f.Body) == 0 {
-			continue
-		}
-		p, _, err := amqp.DecodePerformative(f.Body)
-		if err != nil {
-			return nil, err
-		}
-		switch p := p.(type) {
-		case *amqp.Detach:
-			return nil, fmt.Errorf("detach: %w", p.Error)
-		case *amqp.End:
-			return nil, fmt.Errorf("end: %w", p.Error)
-		case *amqp.Close:
-			return nil, fmt.Errorf("close: %w", p.Error)
-		}
-		if fits(p) {
-			return p, nil
-		}
-	}
-}
-
-// attach attaches a link and waits for its credit.
-func (w *wire) attach(handle uint32, attach *amqp.Attach) error {
-	attach.Handle = handle
-	if _, err := w.nc.Write(amqp.AppendFrame(nil, 0, attach, nil)); err != nil {
-		return err
-	}
-	_, err := w.await(func(p amqp.Performative) bool {
-		f, ok := p.(*amqp.Flow)
-		return ok && f.HasHandle && f.LinkCredit > 0
-	})
-	return err
-}
-
-// transfer sends a message and returns its outcome.
-func (w *wire) transfer(handle uint32, state amqp.DeliveryState, payload []byte) (amqp.DeliveryState, error) {
-	id := w.sent
-	w.sent++
-	var b []byte
-	for first := true; first || len(payload) > 0; first = false {
-		t := &amqp.Transfer{Handle: handle, State: state}
-		if first {
-			t.DeliveryID, t.HasDeliveryID, t.DeliveryTag, t.HasMessageFormat = id, true, binary.BigEndian.AppendUint32(nil, id), true
-		}
-		piece := payload[:min(len(payload), 400)] // fits the smallest frames
-		payload = payload[len(piece):]
-		t.More = len(payload) > 0
-		b = amqp.AppendFrame(b, 0, t, piece)
-	}
-	if _, err := w.nc.Write(b); err != nil {
-		return nil, err
-	}
-	p, err := w.await(func(p amqp.Performative) bool {
-		d, ok := p.(*amqp.Disposition)
-		return ok && d.Role == amqp.RoleReceiver && d.First <= id && id <= d.Last
-	})
-	if err != nil {
-		return nil, err
-	}
-	return p.(*amqp.Disposition).State, nil
 }

@@ -22,7 +22,7 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-var soakSeeds = flag.Int("soak.seeds", 150, "seeds of the soak of the AMQP door")
+var soakSeeds = flag.Int("soak.seeds", 75, "seeds of the soak of the AMQP endpoint")
 
 // Whatever fails: what an app was told to be accepted is upstream exactly once, or was received, and has a
 // companion; and when all works again the apps do, without help. `go test ./proxy -run Soak -soak.seeds 1`

@@ -70,7 +70,7 @@ func TestAnAppSendsThroughTheAMQPDoor(t *testing.T) {
 			sc.must(r.CompleteMessage(t.Context(), m, nil))
 		}
 		if len(got) == 0 || len(sc.held("orders")) != 4-len(got) {
-			t.Errorf("%d messages were received and completed through the door, %d are left of 4", len(got), len(sc.held("orders")))
+			t.Errorf("%d messages were received and completed through the endpoint, %d are left of 4", len(got), len(sc.held("orders")))
 		}
 	})
 }

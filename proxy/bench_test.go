@@ -16,7 +16,7 @@ import (
 	"overdue/scheduler"
 )
 
-// BenchmarkServeHTTP sends through the REST door to the embedded broker over a network in
+// BenchmarkServeHTTP sends through the REST endpoint to the embedded broker over a network in
 // memory, many at once. The difference between the two is the price of a companion.
 func BenchmarkServeHTTP(b *testing.B) {
 	for _, bm := range []struct {
@@ -52,7 +52,7 @@ func BenchmarkServeHTTP(b *testing.B) {
 	}
 }
 
-// BenchmarkServe sends through the REST door over TCP, with properties, each client on a
+// BenchmarkServe sends through the REST endpoint over TCP, with properties, each client on a
 // connection that it keeps. The difference between the two is the price of the spelling.
 func BenchmarkServe(b *testing.B) {
 	request := []byte(postLine + "Content-Length: 5\r\nBrokerProperties: {\"TimeToLive\":90}\r\norderId: 7\r\ntenantId: t\r\n\r\nhello")

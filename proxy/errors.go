@@ -18,12 +18,12 @@ import (
 	"overdue/internal/servicebus/sdk"
 )
 
-// What can become of a send, beside success. The doors branch on these and on nothing
+// How a send can fail. The endpoints branch on these and on nothing
 // else; classify finds them in what the SDK returns.
 var (
 	errBadRequest   = rest.ErrBadRequest                             // a rest.RequestError, or the broker refused the message for what it is
 	errUnauthorized = errors.New("unauthorized")                     // our credentials do not hold for the entity
-	errDenied       = errors.New("denied")                           // the client's do not hold for the door; wraps a sas.Refusal
+	errDenied       = errors.New("denied")                           // the client's do not hold for the endpoint; wraps a sas.Refusal
 	errForbidden    = errors.New("entity is disabled")               //
 	errQuota        = errors.New("entity is full")                   //
 	errTooLarge     = rest.ErrTooLarge                               // for the link, the entity's settings or MaxBodySize
@@ -47,7 +47,7 @@ var (
 // AMQP SDKs retry or do not, and the sentence. %s is the entity. An empty sentence is the error's own.
 //
 // server-busy and timeout are retried by the SDKs of every language; not-allowed and
-// message-size-exceeded end the send in each. What only the REST door can meet has none.
+// message-size-exceeded end the send in each. What only the REST endpoint can meet has none.
 var failures = []struct {
 	err        error
 	status     int
@@ -92,7 +92,7 @@ func ofBatch(err error, i, n int) error {
 	return err
 }
 
-// answer is what the namespace says itself, or the row of the table for err: what a door tells its client.
+// answer is what the namespace says itself, or the row of the table for err: what an endpoint tells its client.
 func answer(err error, entity string) (status, retryAfter int, sentence string) {
 	var theirs *namespaceAnswer
 	if errors.As(err, &theirs) {
@@ -116,7 +116,7 @@ func answer(err error, entity string) (status, retryAfter int, sentence string) 
 	return http.StatusServiceUnavailable, 1, insert("The message for '%s' could not be sent; send it again.", entity)
 }
 
-// refusal is what the AMQP door tells its client of err.
+// refusal is what the AMQP endpoint tells its client of err.
 func refusal(err error, entity string) *amqp.Error {
 	_, _, sentence := answer(err, entity)
 	condition := condServerBusy // which the SDKs of all languages retry

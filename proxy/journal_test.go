@@ -81,7 +81,7 @@ func TestSendsGoThroughWhileTheMonitorQueueIsDown(t *testing.T) {
 	})
 }
 
-// Through the AMQP door: single sends, batches and what is scheduled by request.
+// Through the AMQP endpoint: single sends, batches and what is scheduled by request.
 func TestAnAppAtTheAMQPDoorDoesNotNoticeThatTheMonitorQueueIsDown(t *testing.T) {
 	directory := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

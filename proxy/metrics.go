@@ -38,8 +38,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		entities: map[string]string{},
 		sends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_sends_total",
-			Help: "Messages sent through the proxy, by entity, door (amqp or rest) and result (monitored, unmonitored, refused, failed).",
-		}, []string{"entity", "door", "result"}),
+			Help: "Messages sent through the proxy, by entity, endpoint (amqp or rest) and result (monitored, unmonitored, refused, failed).",
+		}, []string{"entity", "endpoint", "result"}),
 	}
 	if r == nil {
 		return m, nil
@@ -48,11 +48,11 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 }
 
 // sent counts the outcome of one send of n messages, of which promised have a deadline.
-func (m *metrics) sent(door, entity string, n, promised int, err error) {
+func (m *metrics) sent(endpoint, entity string, n, promised int, err error) {
 	label := m.label(entity, err == nil)
 	if err == nil {
-		m.add(label, door, resultMonitored, promised)
-		m.add(label, door, resultUnmonitored, n-promised)
+		m.add(label, endpoint, resultMonitored, promised)
+		m.add(label, endpoint, resultUnmonitored, n-promised)
 		return
 	}
 	result := resultRefused
@@ -62,12 +62,12 @@ func (m *metrics) sent(door, entity string, n, promised int, err error) {
 	if errors.Is(err, errBadRequest) {
 		n = max(n, 1) // a request that could not be read counts, too
 	}
-	m.add(label, door, result, n)
+	m.add(label, endpoint, result, n)
 }
 
-func (m *metrics) add(entity, door, result string, n int) {
+func (m *metrics) add(entity, endpoint, result string, n int) {
 	if n > 0 {
-		m.sends.WithLabelValues(entity, door, result).Add(float64(n))
+		m.sends.WithLabelValues(entity, endpoint, result).Add(float64(n))
 	}
 }
 

@@ -40,7 +40,7 @@ type Config struct {
 	// Learn is asked where Settings does not know yet, and waits until it does or somebody has
 	// decided what to assume. It fails only when ctx ends before that. nil: Settings always knows.
 	Learn func(ctx context.Context, entity string) (Settings, error)
-	// Excluded reports that an entity is never monitored, whatever becomes of it: the AMQP door does
+	// Excluded reports that an entity is never monitored, whatever becomes of it: the AMQP endpoint does
 	// not look into links to it. nil excludes none.
 	Excluded func(entity string) bool
 
@@ -52,17 +52,17 @@ type Config struct {
 	MaxBodySize int64         // bytes of one request's body; 0 = 1 MiB
 	SendTimeout time.Duration // of one send, retries included; also the longest wait for a free place. 0 = 30 s
 
-	// AMQP says where the AMQP door relays to and as whom, and how much it takes; its MaxConns holds
-	// for both doors together. Without its Dial there is no AMQP door. Refuse, Watch and, where there are
+	// AMQP says where the AMQP endpoint relays to and as whom, and how much it takes; its MaxConns holds
+	// for both endpoints together. Without its Dial there is no AMQP endpoint. Refuse, Watch and, where there are
 	// Keys, Admit are set by New; a nil ErrorLog writes to Log.
 	AMQP relay.Config
 	// Upstream is where requests of the REST API go that are no sends, and sends with ClientTokens.
 	Upstream Upstream
 	// ClientTokens: AMQP.Tokens and Upstream.Authorize are nil on purpose. What clients prove themselves with is for the
-	// namespace to judge: sends through the REST door go on over HTTP as they come, where the SDK's client would send as
+	// namespace to judge: sends through the REST endpoint go on over HTTP as they come, where the SDK's client would send as
 	// the proxy.
 	ClientTokens bool
-	// Keys are those of the doors: clients have to know one that is good for what they do. None let
+	// Keys are those of the endpoints: clients have to know one that is good for what they do. None let
 	// everybody in. They exclude ClientTokens.
 	Keys sas.Keys
 	// TLS serves clients that begin with it. nil turns them away.
@@ -129,7 +129,7 @@ type Proxy struct {
 	places  chan struct{} // one per send in flight
 	bodies  *rest.Bodies
 	known   atomic.Pointer[sas.Keys] // see SetKeys
-	behind  *relay.Relay             // the AMQP door; nil = there is none
+	behind  *relay.Relay             // the AMQP endpoint; nil = there is none
 	port    *listener.Server
 
 	upstream *rest.Transport // to the namespace, for the REST API; nil = none
@@ -139,7 +139,7 @@ type Proxy struct {
 	endWaits context.CancelFunc
 
 	// companionFirst is set while the last word of the monitor queue was an error. Then the
-	// companion goes before the work message instead of beside it: an app that retries would
+	// companion goes before the work message instead of together with it: an app that retries would
 	// otherwise leave one more work message with every refused attempt.
 	companionFirst atomic.Bool
 
@@ -244,16 +244,16 @@ func (p *Proxy) leave() {
 	p.sends.Done()
 }
 
-// Close does what Shutdown does, closes the connections of the AMQP door, refuses new sends, waits for
+// Close does what Shutdown does, closes the connections of the AMQP endpoint, refuses new sends, waits for
 // those in flight and closes the links. The client and the scheduler stay open: they belong to the caller.
 func (p *Proxy) Close(ctx context.Context) error {
-	defer p.port.Close() // of what has nothing to lose any more; how the doors ended, the others say
-	doorErr := errors.Join(p.Shutdown(ctx), p.closeAMQP(ctx))
+	defer p.port.Close() // of what has nothing to lose any more; how the endpoints ended, the others say
+	endpointErr := errors.Join(p.Shutdown(ctx), p.closeAMQP(ctx))
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	if err := inflight.Wait(ctx, &p.sends); err != nil {
 		return fmt.Errorf("proxy: sends still in flight: %w", err)
 	}
-	return errors.Join(doorErr, p.senders.close(ctx))
+	return errors.Join(endpointErr, p.senders.close(ctx))
 }

@@ -22,10 +22,10 @@ import (
 
 const (
 	endpointREST = "rest"
-	about        = "Overdue: the REST door of Service Bus. Send with POST /{queue or topic}/messages; other requests are passed on.\n"
+	about        = "Overdue: the REST endpoint of Service Bus. Send with POST /{queue or topic}/messages; other requests are passed on.\n"
 )
 
-// ServeHTTP is the REST door: it takes POST /{entity}/messages as the Service Bus REST
+// ServeHTTP is the REST endpoint: it takes POST /{entity}/messages as the Service Bus REST
 // API defines it, and relays every other request of that API, see relay. Of a send, the parameters timeout and api-version are accepted and make no difference.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A read does not end with a context, only with the connection or its deadline. A
@@ -177,7 +177,7 @@ func bodyError(err error) error {
 func (p *Proxy) refuse(w http.ResponseWriter, event, entity string, err error) {
 	var theirs *namespaceAnswer
 	if errors.As(err, &theirs) {
-		p.cfg.Log.Debug(event, zap.String("work_queue", entity), zap.String("door", endpointREST), zap.Int("status", theirs.status))
+		p.cfg.Log.Debug(event, zap.String("work_queue", entity), zap.String("endpoint", endpointREST), zap.Int("status", theirs.status))
 		theirs.write(w)
 		return
 	}
@@ -186,7 +186,7 @@ func (p *Proxy) refuse(w http.ResponseWriter, event, entity string, err error) {
 	if status >= http.StatusInternalServerError && status != http.StatusNotImplemented {
 		log = p.cfg.Log.Warn
 	}
-	log(event, zap.String("work_queue", entity), zap.String("door", endpointREST),
+	log(event, zap.String("work_queue", entity), zap.String("endpoint", endpointREST),
 		zap.Int("status", status), zap.Error(err))
 	h := w.Header()
 	h.Set("Content-Type", rest.ErrorContentType)

@@ -33,7 +33,7 @@ func TestUploadsThatDribbleHoldNobodyUp(t *testing.T) {
 			nc, err := sc.dial(t.Context())
 			sc.must(err)
 			defer nc.Close()
-			_, err = fmt.Fprintf(nc, "%sHost: door\r\nContent-Length: 1000000\r\n\r\n[", request)
+			_, err = fmt.Fprintf(nc, "%sHost: endpoint\r\nContent-Length: 1000000\r\n\r\n[", request)
 			sc.must(err)
 			dribbles.Go(func() {
 				for err == nil { // until it has been answered, and the connection closed

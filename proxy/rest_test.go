@@ -155,7 +155,7 @@ func TestWhatTheBrokerRefusesHasItsStatus(t *testing.T) {
 			t.Errorf("%d senders are kept for an entity that does not exist, want none", n)
 		}
 		sc.want(sc.post("/orders/messages", strings.Repeat("x", 300<<10)), http.StatusForbidden, "larger") // the broker's limit
-		sc.want(sc.post("/orders/messages", strings.Repeat("x", 2<<20)), http.StatusForbidden, "larger")   // the door's
+		sc.want(sc.post("/orders/messages", strings.Repeat("x", 2<<20)), http.StatusForbidden, "larger")   // the endpoint's
 		sc.want(sc.post("/small/messages", strings.Repeat("x", 1001)), http.StatusForbidden, "larger")     // the entity's
 		for i := range 10 {
 			if w := sc.post("/small/messages", strings.Repeat("x", 900)); w.Code != http.StatusCreated {

@@ -39,7 +39,7 @@ type setting struct {
 	broker     broker.Config
 	proxy      Config
 	measure    bool
-	queues     []string // besides orders
+	queues     []string // in addition to orders
 	pastSDK    bool     // companions are written past the SDK
 }
 

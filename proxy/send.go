@@ -18,7 +18,7 @@ import (
 //
 // When it ends without an error, the messages and the companions of those that have a deadline
 // are accepted. When it ends with an error, the messages may be in the queue nevertheless: an
-// acknowledgement was lost, or the companion failed beside a work message that did not. Every
+// acknowledgement was lost, or the companion failed and the work message did not. Every
 // such error is one to retry, so a send is delivered at least once.
 type send struct {
 	p        *Proxy

@@ -224,7 +224,7 @@ func TestSendsInFlightAreBounded(t *testing.T) {
 			go func() { answers <- sc.post("/orders/messages", "hello", "overdue-within", "30s") }()
 		}
 		synctest.Wait()
-		// The app's own patience bounds the wait, too.
+		// The app's own timeout bounds the wait, too.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()

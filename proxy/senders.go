@@ -196,7 +196,7 @@ func (s *senders) closeIdle() {
 	}
 }
 
-// goodbyeLocked closes the link beside the caller: the SDK waits for whoever holds its
+// goodbyeLocked closes the link in a goroutine: the SDK waits for whoever holds its
 // lock, and for the broker.
 func (s *senders) goodbyeLocked(sn *sender) {
 	s.closing.Add(1)

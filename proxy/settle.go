@@ -19,7 +19,7 @@ const (
 	annotationEnqueueSequenceNumber = "x-opt-enqueue-sequence-number"
 )
 
-// observe decides over which links of the AMQP door settlements are looked for: those on which apps receive
+// observe decides over which links of the AMQP endpoint settlements are looked for: those on which apps receive
 // from a monitored queue. The copies of a topic are many and its companion is one, so a settlement in a
 // subscription says nothing.
 func (p *Proxy) observe(l relay.Link) relay.Observer {

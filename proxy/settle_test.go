@@ -14,7 +14,7 @@ import (
 	"overdue/scheduler"
 )
 
-// completeOne receives one message through the AMQP door and completes it.
+// completeOne receives one message through the AMQP endpoint and completes it.
 func (sc *amqpScene) completeOne() {
 	sc.Helper()
 	r, err := sc.app.NewReceiverForQueue("orders", nil)
@@ -25,7 +25,7 @@ func (sc *amqpScene) completeOne() {
 	sc.must(r.Close(sc.Context()))
 }
 
-// Of which sends it is known when one is settled through the door.
+// Of which sends it is known when one is settled through the endpoint.
 func TestSettlementIsTiedToItsSend(t *testing.T) {
 	minute := time.Minute
 	send := func(m *azservicebus.Message) func(*amqpScene) {

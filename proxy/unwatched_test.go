@@ -26,9 +26,9 @@ func TestNoSpellingOfASendOverHTTPGoesUnwatched(t *testing.T) {
 			"/orders/messages#head", "/ORDERS/meſſages", "/orders/messages/%2e", "/orders/messages/head/..",
 		} {
 			before, watched := len(sc.held("orders")), sc.watchedMessages()
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+doorName+"/", nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+endpointName+"/", nil)
 			sc.must(err)
-			r.URL.Opaque = "//" + doorName + spelling // as it stands
+			r.URL.Opaque = "//" + endpointName + spelling // as it stands
 			r.Header["BrokerProperties"] = []string{`{"TimeToLive":3600}`}
 			resp, err := browser.Do(r)
 			sc.must(err)

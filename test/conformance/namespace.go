@@ -241,8 +241,8 @@ func (n *namespace) relayed(ctx context.Context) (t traffic, err error) {
 		return total
 	}
 	return traffic{
-		monitored:   sum(`(?m)^overdue_sends_total\{door="amqp",[^}]*result="monitored"\} (\S+)$`),
-		unmonitored: sum(`(?m)^overdue_sends_total\{door="amqp",[^}]*result="unmonitored"\} (\S+)$`),
+		monitored:   sum(`(?m)^overdue_sends_total\{endpoint="amqp",[^}]*result="monitored"\} (\S+)$`),
+		unmonitored: sum(`(?m)^overdue_sends_total\{endpoint="amqp",[^}]*result="unmonitored"\} (\S+)$`),
 		companions:  sum(`(?m)^overdue_companions_total\{result="accepted"\} (\S+)$`),
 	}, err
 }

@@ -177,7 +177,7 @@ func (c *conn) leaveLocked(l *link) {
 }
 
 // lapsed follows the end of something that the client has proven, or the end of
-// the relay's patience with one that has proven nothing.
+// how long the relay waits for one that has proven nothing.
 func (c *conn) lapsed(never bool) {
 	lock := connLock{c}
 	lock.Lock()

@@ -25,7 +25,7 @@ func TestAReceiverIsNoCoordinator(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := rightsScene(t, sas.Send, "")
 				s.fill("orders")
-				p := s.stranger()
+				p := s.unauthenticated()
 				if proven {
 					p.prove("orders")
 				}
@@ -48,8 +48,8 @@ func TestAReceiverIsNoCoordinator(t *testing.T) {
 	}
 }
 
-// stranger is a peer that has come in by SASL ANONYMOUS and has proven nothing.
-func (s *scene) stranger() *peer {
+// unauthenticated is a peer that has come in by SASL ANONYMOUS and has proven nothing.
+func (s *scene) unauthenticated() *peer {
 	s.Helper()
 	return s.peerAt(func(ctx context.Context) (net.Conn, error) {
 		nc, err := s.dial(ctx)
@@ -66,7 +66,7 @@ func (s *scene) stranger() *peer {
 // prove puts a token of the app's key, over links that it leaves.
 func (p *peer) prove(entity string) {
 	p.s.Helper()
-	audience := "amqp://" + door + "/" + entity
+	audience := "amqp://" + endpoint + "/" + entity
 	p.attachSender("tokens", 0, "$cbs")
 	p.write(0, &amqp.Attach{
 		Name: "answers", Handle: 1, Role: amqp.RoleReceiver,

@@ -25,7 +25,7 @@ func (s *scene) target(t *testing.T, secured bool) *brokertest.Target {
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		if err := server.Close(); err != nil {
-			t.Errorf("closing the door: %v", err)
+			t.Errorf("closing the endpoint: %v", err)
 		}
 	})
 	target := s.ns.Target()

@@ -187,7 +187,7 @@ func footprint() (heap, stack int64) {
 // selfSigned is what both ends of a connection within TLS are given.
 func selfSigned(t *testing.T) *tls.Config {
 	t.Helper()
-	made, err := tlsdoor.SelfMade(t.TempDir(), door)
+	made, err := tlsdoor.SelfMade(t.TempDir(), endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func selfSigned(t *testing.T) *tls.Config {
 	}
 	cfg := made.TLS.Clone()
 	cfg.DynamicRecordSizingDisabled = true // so that a burst is of large records, as of most who speak TLS
-	cfg.RootCAs, cfg.ServerName = x509.NewCertPool(), door
+	cfg.RootCAs, cfg.ServerName = x509.NewCertPool(), endpoint
 	cfg.RootCAs.AppendCertsFromPEM(pem)
 	return cfg
 }
@@ -237,7 +237,7 @@ func TestAnIdleConnectionCostsLittle(t *testing.T) {
 				peerHeap, peerStack := idle(s, c.burst, upstream)
 				heapMay := int64(heapMayCost)
 				if c.tls {
-					whole = tlsrecord.Whole // as doors and dials have it
+					whole = tlsrecord.Whole // as endpoints and dials have it
 					heapMay = tlsHeapMayCost
 				}
 				heap, stack := idle(s, c.burst, through)

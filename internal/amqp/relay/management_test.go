@@ -93,9 +93,9 @@ func (m *manager) ask(id int, replyTo string) error {
 }
 
 // response waits for the next response and says which request it is to.
-func (m *manager) response(patience time.Duration) (id int, status int32, ok bool) {
+func (m *manager) response(timeout time.Duration) (id int, status int32, ok bool) {
 	m.Helper()
-	ctx, cancel := context.WithTimeout(m.Context(), patience)
+	ctx, cancel := context.WithTimeout(m.Context(), timeout)
 	defer cancel()
 	got, err := m.responses.Receive(ctx, nil)
 	if err != nil {

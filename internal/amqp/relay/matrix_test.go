@@ -51,7 +51,7 @@ func matrixScene(t *testing.T) *scene {
 func (s *scene) as(key string) *peer {
 	s.Helper()
 	if key == "none" {
-		return s.stranger()
+		return s.unauthenticated()
 	}
 	return s.peerAt(func(ctx context.Context) (net.Conn, error) {
 		nc, err := s.dial(ctx)

@@ -26,7 +26,7 @@ type scene struct {
 	wrap  func(net.Conn) net.Conn // what the relay gets of a client; nil = as it is
 }
 
-const door = "relay.test"
+const endpoint = "relay.test"
 
 // setup starts a namespace and a relay. Both end with the test.
 func setup(t *testing.T, configure func(*Config), brokers ...func(*broker.Config)) *scene {
@@ -43,7 +43,7 @@ func setup(t *testing.T, configure func(*Config), brokers ...func(*broker.Config
 		configure(&cfg)
 	}
 	s.relay = New(cfg)
-	ln, err := s.front.Listen(door)
+	ln, err := s.front.Listen(endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func (w wrapped) Accept() (net.Conn, error) {
 }
 
 // dial opens a connection to the relay.
-func (s *scene) dial(ctx context.Context) (net.Conn, error) { return s.front.Dial(ctx, door) }
+func (s *scene) dial(ctx context.Context) (net.Conn, error) { return s.front.Dial(ctx, endpoint) }
 
 func (s *scene) options() *azservicebus.ClientOptions {
 	return &azservicebus.ClientOptions{

@@ -274,7 +274,7 @@ var (
 	errSilent          = errors.New("peer was silent for too long")    // not even a keep-alive
 	errCloseUnanswered = errors.New("peer did not answer close")       // within Config.CloseTimeout
 	errHandshakeTime   = errors.New("handshake took too long")         // Config.HandshakeTimeout
-	errCut             = errors.New("the relay closed the connection") // Close, or Shutdown's patience
+	errCut             = errors.New("the relay closed the connection") // Close, or the end of Shutdown's context
 )
 
 // peerClosed is a close with an error.

@@ -6,7 +6,7 @@
 //	the answer to a receive    AppendBroker, Header       what a received message shows
 //	every refusal              ErrorBody
 //
-// It knows bytes, header fields and times, and neither entities nor a broker: the proxy's door
+// It knows bytes, header fields and times, and neither entities nor a broker: the proxy's endpoint
 // and the broker's own stand on it. Custom properties are header fields, and their names are
 // the sender's own: Serve keeps the spelling that net/http would change.
 package rest

@@ -54,7 +54,7 @@ func TestPropertiesKeepTheSpellingOfTheSender(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)
-		conns := map[string]net.Conn{"at once": sc.serve(), "byte by byte": sc.knock()}
+		conns := map[string]net.Conn{"at once": sc.serve(), "byte by byte": sc.connectAgain()}
 		for slice, conn := range conns {
 			in := bufio.NewReader(conn)
 			for _, tt := range tests {
@@ -146,7 +146,7 @@ func TestEveryRequestOfAConnectionHasItsOwnSpelling(t *testing.T) {
 		ended := make(chan error, conns)
 		for c := range conns {
 			rng := rand.New(rand.NewPCG(seed, uint64(c)))
-			conn := sc.knockOrServe(c)
+			conn := sc.connectOrServe(c)
 			var batches [][]sample
 			for i := range groups {
 				batch := make([]sample, 1+rng.IntN(4))

@@ -30,7 +30,7 @@ func (k Key) opens(path string) bool {
 	return k.Entity == "" || address.Below(path, strings.Trim(k.Entity, "/"))
 }
 
-// Keys are those of one door. Several may have one name, as the primary and the
+// Keys are those of one endpoint. Several may have one name, as the primary and the
 // secondary key of a rule do. Names are compared without case.
 type Keys []Key
 

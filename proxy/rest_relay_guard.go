@@ -17,7 +17,7 @@ import (
 )
 
 // refuseOfMonitorQueue keeps clients from reading, writing and changing the monitor queue, as refuseLink and watch do at the
-// AMQP door: the relay has the proxy's own rights. To look at its description and to receive its dead letters is free.
+// AMQP endpoint: the relay has the proxy's own rights. To look at its description and to receive its dead letters is free.
 func (p *Proxy) refuseOfMonitorQueue(method string, q *rights.Request) error {
 	var guarded bool
 	switch {

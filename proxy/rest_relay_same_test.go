@@ -55,7 +55,7 @@ func exchange(t *testing.T, dial func(context.Context) (net.Conn, error), reques
 	return append(lines, body)
 }
 
-// Every answer that the namespace gives comes through the door as it is, whatever is asked, well or badly.
+// Every answer that the namespace gives comes through the endpoint as it is, whatever is asked, well or badly.
 func TestAnswersAreTheSameAsWithoutTheDoor(t *testing.T) {
 	const token = "c0ffee00-0000-4000-8000-000000000000"
 	const atom = `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><QueueDescription xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"><LockDuration>PT30S</LockDuration></QueueDescription></content></entry>`
@@ -118,7 +118,7 @@ func TestAnswersAreTheSameAsWithoutTheDoor(t *testing.T) {
 				answers[queue] = answer
 			}
 			if diff := cmp.Diff(answers["direct"], answers["behind"]); diff != "" {
-				t.Errorf("%q (-direct +behind the door):\n%s", request, diff)
+				t.Errorf("%q (-direct +behind the endpoint):\n%s", request, diff)
 			}
 		}
 	})

@@ -13,12 +13,12 @@ import (
 	"overdue/internal/servicebus/rest"
 )
 
-const doorAddr = "proxy.test"
+const endpointAddr = "proxy.test"
 
-// serve opens the REST door on the scene's network, and returns a connection to it.
+// serve opens the REST endpoint on the scene's network, and returns a connection to it.
 func (sc *scene) serve(change ...func(*http.Server)) net.Conn {
 	sc.Helper()
-	ln, err := sc.ns.Net.Listen(doorAddr)
+	ln, err := sc.ns.Net.Listen(endpointAddr)
 	if err != nil {
 		sc.Fatal(err)
 	}
@@ -37,13 +37,13 @@ func (sc *scene) serve(change ...func(*http.Server)) net.Conn {
 			sc.Errorf("Serve = %v, want ErrServerClosed", err)
 		}
 	})
-	return sc.knock()
+	return sc.connectAgain()
 }
 
-// knock is one more connection to a door that serve has opened.
-func (sc *scene) knock() net.Conn {
+// connectAgain makes one more connection to an endpoint that serve has opened.
+func (sc *scene) connectAgain() net.Conn {
 	sc.Helper()
-	conn, err := sc.ns.Net.Dial(sc.Context(), doorAddr)
+	conn, err := sc.ns.Net.Dial(sc.Context(), endpointAddr)
 	if err != nil {
 		sc.Fatal(err)
 	}

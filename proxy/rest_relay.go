@@ -155,7 +155,7 @@ const (
 	deadLetterAuthorization    = "ServiceBusDlqSupplementaryAuthorization"
 )
 
-// introduce puts the proxy's own proof in the place of the client's, which was for the door.
+// introduce puts the proxy's own proof in the place of the client's, which was for the endpoint.
 func (p *Proxy) introduce(out *http.Request, q *rights.Request) error {
 	address := "https://" + out.Host + "/"
 	for _, header := range []struct{ name, about string }{
@@ -198,7 +198,7 @@ func (p *Proxy) passAnswer(w http.ResponseWriter, r *http.Request, resp *http.Re
 		return
 	}
 	if _, err := io.Copy(w, stepping{resp.Body, step}); err != nil {
-		p.cfg.Log.Debug("answer ended early", zap.String("door", endpointREST), zap.Error(err))
+		p.cfg.Log.Debug("answer ended early", zap.String("endpoint", endpointREST), zap.Error(err))
 		panic(http.ErrAbortHandler) // as net/http asks for
 	}
 }
@@ -214,7 +214,7 @@ func (s stepping) Read(b []byte) (int, error) {
 	return s.Reader.Read(b)
 }
 
-// ownLocation is where a client that came to this door finds what the namespace has at location: a message that
+// ownLocation is where a client that came to this endpoint finds what the namespace has at location: a message that
 // it has locked is settled there.
 func (p *Proxy) ownLocation(r *http.Request, location string) string {
 	u, err := url.Parse(location)

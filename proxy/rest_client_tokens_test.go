@@ -30,7 +30,7 @@ var (
 	listenKey = broker.AuthorizationRule{KeyName: "listen", PrimaryKey: "bGlzdGVu", Listen: true}
 )
 
-// setupClients starts a scene whose namespace judges the clients of the doors.
+// setupClients starts a scene whose namespace judges the clients of the endpoints.
 func setupClients(t *testing.T, change ...func(*setting)) *amqpScene {
 	t.Helper()
 	return setupREST(t, append([]func(*setting){func(s *setting) {
@@ -130,7 +130,7 @@ func TestTheNamespaceJudgesWhoSendsOverREST(t *testing.T) {
 			want := exchange(t, direct, request+"\r\nx")
 			got := exchange(t, sc.dial, request+"\r\nx")
 			if diff := gocmp.Diff(want, got); diff != "" {
-				t.Errorf("%s (-direct +behind the door):\n%s", name, diff)
+				t.Errorf("%s (-direct +behind the endpoint):\n%s", name, diff)
 			}
 			if answer := strings.Join(got, "\n"); !strings.Contains(answer, test.say) || strings.Contains(answer, " 201 ") {
 				t.Errorf("%s = %s, want a refusal with %q", name, answer, test.say)
@@ -147,7 +147,7 @@ func TestTheNamespaceJudgesWhoSendsOverREST(t *testing.T) {
 	})
 }
 
-// A token that has proven good is believed, for the entity it was shown for and for a while: then companions go beside the message again.
+// A token that has proven good is believed, for the entity it was shown for and for a while: then companions go together with the message again.
 func TestATokenProvesItselfWithItsFirstSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messageTakes = time.Second

@@ -30,7 +30,7 @@ func called(r *http.Request) (rights.Request, error) {
 }
 
 // authorize says why a request may not go on, where there are keys: it has to show a token that
-// one of them has signed and that is good for what it asks. The AMQP door asks for the same, see
+// one of them has signed and that is good for what it asks. The AMQP endpoint asks for the same, see
 // relay.Keys.
 func (p *Proxy) authorize(r *http.Request, q *rights.Request) error {
 	if len(p.cfg.Keys) == 0 {
@@ -52,11 +52,11 @@ func (p *Proxy) authorize(r *http.Request, q *rights.Request) error {
 // keys are those that count now.
 func (p *Proxy) keys() sas.Keys { return *p.known.Load() }
 
-// SetKeys puts other keys in the place of Config.Keys. A door that asks for keys cannot come to ask for none, nor the other way
+// SetKeys puts other keys in the place of Config.Keys. An endpoint that asks for keys cannot come to ask for none, nor the other way
 // round: that is decided when it is opened. What clients were granted lasts as long as their tokens, or their connections.
 func (p *Proxy) SetKeys(keys sas.Keys) error {
 	if (len(keys) == 0) != (len(p.cfg.Keys) == 0) {
-		return errors.New("proxy: whether the doors ask for keys is decided when they are opened")
+		return errors.New("proxy: whether the endpoints ask for keys is decided when they are opened")
 	}
 	p.known.Store(&keys)
 	return nil

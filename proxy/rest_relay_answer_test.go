@@ -19,13 +19,13 @@ func TestALocationLeadsBackTheWayTheClientCame(t *testing.T) {
 		tls            *tls.ConnectionState
 		location, want string
 	}{
-		{nil, "https://" + namespaceName + path, "http://door:8080" + path},
-		{&tls.ConnectionState{}, "https://" + namespaceName + path, "https://door:8080" + path},
-		{&tls.ConnectionState{}, "https://" + namespaceName + ":443" + path, "https://door:8080" + path},
+		{nil, "https://" + namespaceName + path, "http://endpoint:8080" + path},
+		{&tls.ConnectionState{}, "https://" + namespaceName + path, "https://endpoint:8080" + path},
+		{&tls.ConnectionState{}, "https://" + namespaceName + ":443" + path, "https://endpoint:8080" + path},
 		{&tls.ConnectionState{}, "https://elsewhere.test" + path, "https://elsewhere.test" + path},
 		{&tls.ConnectionState{}, path, path},
 	} {
-		if got := p.ownLocation(&http.Request{Host: "door:8080", TLS: tt.tls}, tt.location); got != tt.want {
+		if got := p.ownLocation(&http.Request{Host: "endpoint:8080", TLS: tt.tls}, tt.location); got != tt.want {
 			t.Errorf("%s over TLS %v is %s, want %s", tt.location, tt.tls != nil, got, tt.want)
 		}
 	}

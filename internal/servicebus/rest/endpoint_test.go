@@ -16,7 +16,7 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-const doorAddr = "door.test"
+const endpointAddr = "endpoint.test"
 
 // A scene is a server that keeps what it is sent.
 type scene struct {
@@ -60,10 +60,10 @@ func (sc *scene) held() []*Message {
 	return sc.sent
 }
 
-// serve opens the door on the scene's network, and returns a connection to it.
+// serve opens the endpoint on the scene's network, and returns a connection to it.
 func (sc *scene) serve(change ...func(*http.Server)) net.Conn {
 	sc.Helper()
-	ln, err := sc.net.Listen(doorAddr)
+	ln, err := sc.net.Listen(endpointAddr)
 	if err != nil {
 		sc.Fatal(err)
 	}
@@ -82,13 +82,13 @@ func (sc *scene) serve(change ...func(*http.Server)) net.Conn {
 			sc.Errorf("Serve = %v, want ErrServerClosed", err)
 		}
 	})
-	return sc.knock()
+	return sc.connectAgain()
 }
 
-// knock is one more connection to a door that serve has opened.
-func (sc *scene) knock() net.Conn {
+// connectAgain makes one more connection to an endpoint that serve has opened.
+func (sc *scene) connectAgain() net.Conn {
 	sc.Helper()
-	conn, err := sc.net.Dial(sc.Context(), doorAddr)
+	conn, err := sc.net.Dial(sc.Context(), endpointAddr)
 	if err != nil {
 		sc.Fatal(err)
 	}
@@ -96,12 +96,12 @@ func (sc *scene) knock() net.Conn {
 	return conn
 }
 
-// knockOrServe is serve for the first connection and knock for others.
-func (sc *scene) knockOrServe(i int) net.Conn {
+// connectOrServe is serve for the first connection and connectAgain for others.
+func (sc *scene) connectOrServe(i int) net.Conn {
 	if i == 0 {
 		return sc.serve()
 	}
-	return sc.knock()
+	return sc.connectAgain()
 }
 
 // answered reads one answer that is final, and returns its status and its body.

@@ -25,7 +25,7 @@ const (
 	appValue = "bG9jYWw="
 )
 
-// withKeys is a proxy whose doors have keys, before a namespace where it has its own.
+// withKeys is a proxy whose endpoints have keys, before a namespace where it has its own.
 func withKeys(keys ...sas.Key) func(*setting) {
 	return func(s *setting) {
 		s.proxy.Keys = keys
@@ -167,7 +167,7 @@ func TestKeysChangeWhileTheDoorsAreOpen(t *testing.T) {
 		}
 		wantUnauthorized(t, send(late), "InvalidSignature: The token has an invalid signature.")
 		if err := sc.proxy.SetKeys(nil); err == nil {
-			t.Error("doors that ask for keys came to ask for none")
+			t.Error("endpoints that ask for keys came to ask for none")
 		}
 	})
 }

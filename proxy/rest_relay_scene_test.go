@@ -19,7 +19,7 @@ import (
 // namespaceName is what the namespace calls itself over HTTP.
 const namespaceName = "namespace.test"
 
-// setupREST starts a scene whose namespace speaks HTTP, too, behind both doors.
+// setupREST starts a scene whose namespace speaks HTTP, too, behind both endpoints.
 func setupREST(t *testing.T, change ...func(*setting)) *amqpScene {
 	t.Helper()
 	var dial func(context.Context) (net.Conn, error)
@@ -45,7 +45,7 @@ func setupREST(t *testing.T, change ...func(*setting)) *amqpScene {
 	return sc
 }
 
-// browser is a client of the REST door.
+// browser is a client of the REST endpoint.
 func (sc *amqpScene) browser() *http.Client {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return sc.dial(ctx) }}
 	sc.Cleanup(func() {
@@ -55,18 +55,18 @@ func (sc *amqpScene) browser() *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// A restAnswer is what the REST door has answered.
+// A restAnswer is what the REST endpoint has answered.
 type restAnswer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// ask sends a request with headers, given as pairs, to the REST door.
+// ask sends a request with headers, given as pairs, to the REST endpoint.
 func (sc *amqpScene) ask(c *http.Client, method, url, body string, headers ...string) restAnswer {
 	sc.Helper()
 	if strings.HasPrefix(url, "/") {
-		url = "http://" + doorName + url
+		url = "http://" + endpointName + url
 	}
 	r, err := http.NewRequestWithContext(sc.Context(), method, url, strings.NewReader(body))
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
-// What a client has locked it settles where the answer says, which is at this door.
+// What a client has locked it settles where the answer says, which is at this endpoint.
 func TestAMessageIsLockedRenewedUnlockedAndCompletedThroughTheRESTDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupREST(t)
@@ -33,8 +33,8 @@ func TestAMessageIsLockedRenewedUnlockedAndCompletedThroughTheRESTDoor(t *testin
 			a := sc.ask(c, "POST", "/orders/messages/head?timeout=5", "")
 			sc.wantAnswer("peek-lock", a, http.StatusCreated, "hello")
 			location := a.header.Get("Location")
-			if !strings.HasPrefix(location, "http://"+doorName+"/orders/messages/") {
-				t.Fatalf("Location %q, want one at the door", location)
+			if !strings.HasPrefix(location, "http://"+endpointName+"/orders/messages/") {
+				t.Fatalf("Location %q, want one at the endpoint", location)
 			}
 			return location
 		}
@@ -47,7 +47,7 @@ func TestAMessageIsLockedRenewedUnlockedAndCompletedThroughTheRESTDoor(t *testin
 	})
 }
 
-// The names of custom properties come out of the door as they were sent, whatever net/http makes of them.
+// The names of custom properties come out of the endpoint as they were sent, whatever net/http makes of them.
 func TestNamesOfPropertiesPassTheRESTDoorAsTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupREST(t)
@@ -56,7 +56,7 @@ func TestNamesOfPropertiesPassTheRESTDoorAsTheyAre(t *testing.T) {
 		nc, err := sc.dial(t.Context())
 		sc.must(err)
 		defer nc.Close()
-		_, err = io.WriteString(nc, "DELETE /orders/messages/head?timeout=5 HTTP/1.1\r\nHost: door\r\nConnection: close\r\n\r\n")
+		_, err = io.WriteString(nc, "DELETE /orders/messages/head?timeout=5 HTTP/1.1\r\nHost: endpoint\r\nConnection: close\r\n\r\n")
 		sc.must(err)
 		answer, err := io.ReadAll(nc)
 		sc.must(err)
@@ -86,7 +86,7 @@ func TestSubscriptionsAndDeadLettersAreReceivedThroughTheRESTDoor(t *testing.T) 
 	})
 }
 
-// The administration client of the SDK works through the door, with whatever key it shows there.
+// The administration client of the SDK works through the endpoint, with whatever key it shows there.
 func TestEntitiesAreAdministeredThroughTheRESTDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var addresses []string
@@ -94,7 +94,7 @@ func TestEntitiesAreAdministeredThroughTheRESTDoor(t *testing.T) {
 			addresses = append(addresses, address)
 			return sas.Make(upstreamKey.KeyName, upstreamKey.PrimaryKey, address, time.Now().Add(time.Hour)), nil
 		}))
-		client, err := admin.NewClientFromConnectionString("Endpoint=sb://"+doorName+";SharedAccessKeyName=whoever;SharedAccessKey=d2hhdGV2ZXI=",
+		client, err := admin.NewClientFromConnectionString("Endpoint=sb://"+endpointName+";SharedAccessKeyName=whoever;SharedAccessKey=d2hhdGV2ZXI=",
 			&admin.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: plain{sc.browser()}}})
 		sc.must(err)
 		_, err = client.CreateQueue(t.Context(), "target", nil)
@@ -145,7 +145,7 @@ func TestAClientThatHangsUpEndsItsReceive(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error, 1)
 		go func() {
-			r, err := http.NewRequestWithContext(ctx, "POST", "http://"+doorName+"/orders/messages/head?timeout=60", nil)
+			r, err := http.NewRequestWithContext(ctx, "POST", "http://"+endpointName+"/orders/messages/head?timeout=60", nil)
 			if err == nil {
 				_, err = c.Do(r)
 			}
@@ -269,7 +269,7 @@ func TestAnAnswerThatEndsEarlyIsNotTakenForWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sc := setupAMQP(t, upstreamSays(answer))
-				resp, err := sc.browser().Get("http://" + doorName + "/orders")
+				resp, err := sc.browser().Get("http://" + endpointName + "/orders")
 				if err == nil {
 					_, err = io.ReadAll(resp.Body)
 					_ = resp.Body.Close() // it has failed already
@@ -293,7 +293,7 @@ func TestHeadersOfAConnectionStayOnIt(t *testing.T) {
 		nc, err := sc.dial(t.Context())
 		sc.must(err)
 		defer nc.Close()
-		_, err = io.WriteString(nc, "PUT /a%2Fb/messages/1/c0ffee00-0000-0000-0000-000000000000?x=%20y HTTP/1.1\r\nHost: door\r\nConnection: close, X-Mine\r\nX-Mine: 1\r\nTE: trailers\r\norderId: 7\r\nContent-Length: 0\r\n\r\n")
+		_, err = io.WriteString(nc, "PUT /a%2Fb/messages/1/c0ffee00-0000-0000-0000-000000000000?x=%20y HTTP/1.1\r\nHost: endpoint\r\nConnection: close, X-Mine\r\nX-Mine: 1\r\nTE: trailers\r\norderId: 7\r\nContent-Length: 0\r\n\r\n")
 		sc.must(err)
 		answer, err := io.ReadAll(nc)
 		sc.must(err)
@@ -314,99 +314,6 @@ func TestHeadersOfAConnectionStayOnIt(t *testing.T) {
 	})
 }
 
-func TestTheRESTDoorKeepsAppsFromTheMonitorQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sc := setupREST(t)
-		c := sc.browser()
-		forward := func(element, target string) string {
-			return `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><QueueDescription xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"><` +
-				element + ">" + target + "</" + element + "></QueueDescription></content></entry>"
-		}
-		const refused, token = http.StatusBadRequest, "c0ffee00-0000-0000-0000-000000000000"
-		for _, test := range []struct {
-			method, path, body string
-			status             int
-		}{
-			{"POST", "/monitor/messages/head?timeout=0", "", refused},
-			{"DELETE", "/MONITOR/messages/head?timeout=0", "", refused},
-			{"DELETE", "//monitor//messages/head?timeout=0", "", refused},
-			{"DELETE", "/%6donitor/messages/head?timeout=0", "", refused},
-			{"DELETE", "/orders/../monitor/messages/head?timeout=0", "", refused},
-			{"DELETE", "/monitor/messages/1/" + token, "", refused},
-			{"PUT", "/monitor/messages/1/" + token, "", refused},
-			{"DELETE", "/monitor?api-version=2021-05", "", refused},
-			{"PUT", "/monitor?api-version=2021-05", forward("ForwardTo", "orders"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "monitor"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardDeadLetteredMessagesTo", "sb://namespace.test/Monitor"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "&#109;onitor"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "mon<!-- -->itor"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "<![CDATA[ mon]]>itor/"), refused},
-			{"PUT", "/new?api-version=2021-05", `<!DOCTYPE entry [<!ENTITY m "monitor">]>` + forward("ForwardTo", "&m;"), refused},
-			{"PUT", "/new?api-version=2021-05", `<?xml version="1.0" encoding="utf-7"?>` + forward("ForwardTo", "+AG0-onitor"), refused},
-			{"PUT", "/new?api-version=2021-05", "<\x00", refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "mon<x>zz</x>itor"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "<x>monitor</x>"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "orders</ForwardTo><ForwardTo>monitor"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "orders</ForwardTo><forwardTo>monitor</forwardTo><ForwardTo>"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("x", "<ForwardTo>monitor</ForwardTo>"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "x/../monitor"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "sb://h/%6donitor"), refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "mon<?x?>itor"), refused},
-			{"PUT", "/new?api-version=2021-05", "<entry/>", refused},
-			{"PUT", "/new?api-version=2021-05", forward("ForwardTo", "orders"), http.StatusCreated},
-			{"GET", "/monitor?api-version=2021-05", "", http.StatusOK},
-			{"DELETE", "/monitor/$DeadLetterQueue/messages/head?timeout=0", "", http.StatusNoContent},
-			{"DELETE", "/orders/messages/head?timeout=0", "", http.StatusNoContent},
-			{"PATCH", "/orders", "", http.StatusNotImplemented},
-		} {
-			if a := sc.ask(c, test.method, test.path, test.body, "Content-Type", "application/atom+xml"); a.status != test.status {
-				t.Errorf("%s %s = %d %s, want %d", test.method, test.path, a.status, a.body, test.status)
-			}
-		}
-	})
-}
-
-// Who has the key of one queue does not have its messages forwarded to others with the proxy's rights.
-func TestAForwardNeedsAKeyThatIsGoodForItsTarget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const name, key = "apps", "a2V5"
-		sc := setupREST(t, func(s *setting) {
-			s.queues = append(s.queues, "mine/in")
-			s.proxy.Upstream.Authorize = func(context.Context, string) (string, error) { return "SharedAccessSignature x", nil }
-			s.proxy.Keys = sas.Keys{{Name: name, Value: key, Rights: sas.All, Entity: "mine"}, {Name: "send", Value: key, Rights: sas.Send}}
-		})
-		c := sc.browser()
-		token := func(name, path string) string {
-			return sas.Make(name, key, "https://"+doorName+"/"+path, time.Now().Add(time.Hour))
-		}
-		body := func(target string) string {
-			return `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><QueueDescription xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"><ForwardTo>` +
-				target + `</ForwardTo></QueueDescription></content></entry>`
-		}
-		for _, test := range []struct {
-			target, proof string
-			status        int
-		}{
-			{"mine/in", token(name, "mine/in"), http.StatusCreated},
-			{"orders", "", http.StatusUnauthorized},
-			{"orders", token(name, "orders"), http.StatusUnauthorized},
-			{"sb://namespace.test/orders", token("send", "orders"), http.StatusOK},
-		} {
-			headers := []string{"Content-Type", "application/atom+xml", "Authorization", token(name, "mine/out")}
-			if test.status == http.StatusOK {
-				headers = append(headers, "If-Match", "*")
-			}
-			if test.proof != "" {
-				headers = append(headers, supplementaryAuthorization, test.proof)
-			}
-			a := sc.ask(c, "PUT", "/mine/out?api-version=2021-05", body(test.target), headers...)
-			if a.status != test.status {
-				t.Errorf("forward to %s = %d %s, want %d", test.target, a.status, a.body, test.status)
-			}
-		}
-	})
-}
-
 func TestWhatIsRelayedIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t, upstreamSays(func(net.Conn, string) {}), func(s *setting) { s.proxy.MaxBodySize = 1000 })
@@ -417,7 +324,7 @@ func TestWhatIsRelayedIsBounded(t *testing.T) {
 			nc, err := sc.dial(t.Context())
 			sc.must(err)
 			defer nc.Close()
-			_, err = io.WriteString(nc, "POST /q/messages/head HTTP/1.1\r\nHost: door\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n")
+			_, err = io.WriteString(nc, "POST /q/messages/head HTTP/1.1\r\nHost: endpoint\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n")
 			sc.must(err)
 		}
 		synctest.Wait()

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"sync"
+
+	"overdue/internal/amqp"
+)
+
+// A fakeWatcher plays the proxy for one link.
+type fakeWatcher struct {
+	deliver func(*Delivery) (Held, *amqp.Error)
+
+	mu       sync.Mutex
+	detached int
+}
+
+func (w *fakeWatcher) Deliver(d *Delivery) (Held, *amqp.Error) { return w.deliver(d) }
+
+func (w *fakeWatcher) Detached() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.detached++
+}
+
+// A fakeHeld holds one delivery until the test lets it go.
+type fakeHeld struct {
+	payload string
+	wait    bool
+	ready   func(*amqp.Error)
+
+	outcome chan amqp.DeliveryState
+	answer  chan func(*amqp.Error)
+}
+
+func newHeld(d *Delivery, wait bool) *fakeHeld {
+	return &fakeHeld{payload: string(d.Payload), wait: wait, outcome: make(chan amqp.DeliveryState, 1), answer: make(chan func(*amqp.Error), 1)}
+}
+
+func (h *fakeHeld) Before(r Resumer) bool {
+	h.ready = r.Resume
+	return h.wait
+}
+
+func (h *fakeHeld) Settled(outcome amqp.DeliveryState, reply Reply) {
+	h.outcome <- outcome
+	h.answer <- reply.Answer
+}
+
+// watching has the relay watch the links to orders.
+func watching(w Watcher) func(*Config) {
+	return func(c *Config) {
+		c.Watch = func(l Link) Watcher {
+			if l.Class.Entity() == "orders" && !l.Receiver {
+				return w
+			}
+			return nil
+		}
+	}
+}
