@@ -33,8 +33,7 @@ type Plan interface {
 type Result interface {
 	Figures() []Figure            // those that have targets, and their like
 	WriteTable(w io.Writer) error // all of it, for people
-	// an error when a message was lost, early or the like, not when it was slow
-	Verdict() error
+	Verdict() error               // when a message was lost, early or the like, not when slow
 }
 
 // Short has all measurements in a short form. A scale below 1 only shows that they work.
@@ -109,8 +108,12 @@ func (r *allResults) Figures() (all []Figure) {
 }
 
 func (r *allResults) WriteTable(w io.Writer) error {
-	return writeText(w, fmt.Sprintf("overdue %s, %s\n\n%s", r.Version, r.where(),
-		tableOfFigures(r.Figures())))
+	hint := ""
+	if send, ok := r.results[(*Send)(nil).Name()].(*SendResult); ok && send.HAProxy == nil {
+		hint = "\n" + haproxyHint + "\n"
+	}
+	return writeText(w, fmt.Sprintf("overdue %s, %s\n\n%s%s", r.Version, r.where(),
+		tableOfFigures(r.Figures()), hint))
 }
 
 func (r *allResults) Verdict() error {

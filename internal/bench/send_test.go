@@ -81,6 +81,23 @@ func TestSendsAreHeldAgainstHAProxy(t *testing.T) {
 	}
 }
 
+func TestTheTableOfAllSaysHowToInstallHAProxy(t *testing.T) {
+	for _, installed := range []bool{true, false} {
+		var table bytes.Buffer
+		plans := allPlans{&aPlan{name: "send", result: aSendResult("single", installed)}}
+		r, err := plans.Measure(t.Context(), &Program{}, func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.WriteTable(&table); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(table.String(), haproxyHint) == installed {
+			t.Errorf("installed: %t, table = %s", installed, table.String())
+		}
+	}
+}
+
 func TestWithoutHAProxyItsWayIsLeftOutAndTheTableSaysWhy(t *testing.T) {
 	r := aSendResult("single", false)
 	var table, printed bytes.Buffer
