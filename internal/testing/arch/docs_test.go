@@ -285,3 +285,17 @@ func TestDecisionsHaveNumbersOfTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+// The pages on components name the files in which to read on.
+func TestPagesOnComponentsNameFilesThatExist(t *testing.T) {
+	body := page(t, "internals/monitor.md")
+	files := regexp.MustCompile("`([a-z_]+\\*?\\.go)`").FindAllStringSubmatch(body, -1)
+	if len(files) < 15 {
+		t.Errorf("docs/internals/monitor.md names %d files, want those of each step", len(files))
+	}
+	for _, m := range files {
+		if found, err := filepath.Glob(filepath.Join("../../../monitor", m[1])); err != nil || len(found) == 0 {
+			t.Errorf("docs/internals/monitor.md names %s, which monitor does not have (%v)", m[1], err)
+		}
+	}
+}

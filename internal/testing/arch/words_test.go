@@ -52,7 +52,7 @@ var wordsKept = []string{
 	"internal/servicebus/iso8601", "internal/servicebus/rights", "internal/servicebus/sas", "internal/testing/freeport",
 	"internal/testing/pipenet", "internal/testing/testseed", "internal/testing/wiretap", "test/bench/pump", "test/bench/usage",
 	"test/mutate", "internal/listener/accept",
-	"test/sdk/examples/go",
+	"test/bench", "test/sdk/examples/go",
 }
 
 var wordOfName = regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+`)
