@@ -21,31 +21,31 @@ import (
 	"overdue/internal/servicebus/sdk"
 )
 
-// Application properties of what is sent on: where the message came from and what it missed.
+// Application properties of a forwarded copy: where it comes from and which deadline it missed.
 const (
 	PropertyMissedOn       = "overdue-missed-on"       // entity, or topic/Subscriptions/subscription
 	PropertyMissedDeadline = "overdue-missed-deadline" // AMQP timestamp
 	PropertyMissedEvent    = "overdue-missed-event"    // the event's id
 )
 
-// What states a deadline is not sent on: a copy that was late already would be late again at once.
-var statements = []string{"overdue-deadline", "overdue-within", "overdue-complete-within"}
+// deadlineProperties state a deadline. A copy does not have them, since it would be late at once.
+var deadlineProperties = []string{"overdue-deadline", "overdue-within", "overdue-complete-within"}
 
 const (
-	forwardTime   = 30 * time.Second // of one round, tries of the SDK included
-	forwardRound  = 500              // messages seen to together
-	forwardAtOnce = 32               // of them under way at once
-	// A dead letter is taken off from the head of its queue, which is near where it lies when all are sent on. Among more
-	// than burySearch others it is left.
-	burySearch  = 200
-	maxUnburied = 10_000
-	buryWait    = time.Second
+	forwardTime   = 30 * time.Second // of one round, with the retries of the SDK
+	forwardRound  = 500              // messages in one round
+	forwardAtOnce = 32               // of those at the same time
+	// complete receives dead letters from the head of their queue, where they are if all are forwarded.
+	// A dead letter behind more than searchDepth others stays.
+	searchDepth   = 200
+	maxIncomplete = 10_000
+	searchWait    = time.Second
 )
 
-// Handling says what becomes of the messages of an entity that missed their deadlines, beside being dead letters.
+// Handling is what else happens to the dead letters of an entity that missed their deadlines.
 type Handling struct {
-	ForwardTo string // queue or topic that gets a copy; the dead letter is completed then. "" = none
-	Report    bool   // whether a message to its reply-to says so
+	ForwardTo string // queue or topic for a copy, after which the dead letter is completed; "" = none
+	Report    bool   // send the event to the reply-to of the message
 }
 
 // ForwardConfig configures a Forward. All but Log are needed.
@@ -56,19 +56,20 @@ type ForwardConfig struct {
 	Log      *zap.Logger // nil: none
 }
 
-// Forward is an [Alerter] that sends messages on that have missed their deadlines, and reports to their senders. Like any
-// other it is told of an event again until it has done so, so nothing is lost. A copy is made twice only when this process dies
-// between a send and its acknowledgement; a target with duplicate detection absorbs that.
+// Forward is an [Alerter] that forwards messages that missed their deadlines, and reports to their senders.
+// Like any Alerter it gets an event again until it returns nil, so no message is lost. It makes a second copy
+// only if this process dies between a send and its acknowledgement; duplicate detection at the target drops
+// that copy.
 type Forward struct {
 	cfg ForwardConfig
 
 	mu      sync.Mutex
 	senders map[string]*sdk.Sender
-	jobs    map[string]*forwarding   // under way, by event
-	waiting map[string][]*forwarding // not begun, by where; a key is there while somebody sees to it
+	jobs    map[string]*forwarding   // in progress, by event
+	waiting map[string][]*forwarding // not begun, by entity; a key is present while run works on it
 }
 
-// forwarding is one message on its way.
+// forwarding is one message in progress.
 type forwarding struct {
 	event    Event
 	handling Handling
@@ -79,7 +80,7 @@ type forwarding struct {
 // NewForward makes a Forward. Close closes its links.
 func NewForward(cfg ForwardConfig) (*Forward, error) {
 	if cfg.Client == nil || cfg.Links == nil || cfg.Handling == nil {
-		return nil, errors.New("alert: forwarding needs a client, links and what to do")
+		return nil, errors.New("alert: forwarding needs Client, Links and Handling")
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -89,11 +90,11 @@ func NewForward(cfg ForwardConfig) (*Forward, error) {
 	}, nil
 }
 
-// Name is what companions and metrics call it.
+// Name returns its name in companions and metrics.
 func (f *Forward) Name() string { return "forward" }
 
-// Alert returns when the message of e has been sent on and reported, where its entity wants that. Whoever stops waiting
-// and asks again joins what is under way.
+// Alert returns once the message of e is forwarded and reported, as its entity requires. A caller that gives up
+// and calls again joins the work in progress.
 func (f *Forward) Alert(ctx context.Context, e Event) error {
 	if e.Type != TypeMissed {
 		return nil
@@ -123,15 +124,15 @@ func (f *Forward) Alert(ctx context.Context, e Event) error {
 	}
 }
 
-// run sees to the messages of one entity until there is none: what comes while some are on their way shares the next round,
-// since all of them are taken off one dead-letter queue.
+// run forwards the messages of one entity until none is left. Messages that arrive during a round share the
+// next one, since all of them leave the same dead-letter queue.
 func (f *Forward) run(key string) {
-	// What was sent on and not found yet among the dead letters: mostly it stands behind others that are sent on next.
-	unburied := map[int64]bool{}
+	// Forwarded dead letters not found yet, mostly because they are behind others of the next round.
+	incomplete := map[int64]bool{}
 	for {
 		f.mu.Lock()
 		jobs := f.waiting[key]
-		if len(jobs) == 0 && len(unburied) == 0 {
+		if len(jobs) == 0 && len(incomplete) == 0 {
 			delete(f.waiting, key)
 			f.mu.Unlock()
 			return
@@ -139,12 +140,12 @@ func (f *Forward) run(key string) {
 		jobs = jobs[:min(len(jobs), forwardRound)]
 		f.waiting[key] = slices.Clone(f.waiting[key][len(jobs):])
 		f.mu.Unlock()
-		before := len(unburied)
-		f.round(key, jobs, unburied)
-		if len(jobs) == 0 && len(unburied) == before || len(unburied) > maxUnburied {
-			f.cfg.Log.Warn("dead letters were sent on and not completed: they stand behind others, or cannot be received",
-				zap.String("work_queue", key), zap.Int("messages", len(unburied)))
-			clear(unburied)
+		before := len(incomplete)
+		f.round(key, jobs, incomplete)
+		if len(jobs) == 0 && len(incomplete) == before || len(incomplete) > maxIncomplete {
+			f.cfg.Log.Warn("dead letters forwarded but not completed: they are behind others, or cannot be received",
+				zap.String("work_queue", key), zap.Int("messages", len(incomplete)))
+			clear(incomplete)
 		}
 		f.mu.Lock()
 		for _, j := range jobs {
@@ -157,9 +158,9 @@ func (f *Forward) run(key string) {
 	}
 }
 
-// round sends on and reports, then completes the dead letters of what was sent on, now or before. What is not found stays in
-// unburied.
-func (f *Forward) round(key string, jobs []*forwarding, unburied map[int64]bool) {
+// round forwards and reports, and then completes the dead letters of this and earlier rounds. Those that it
+// does not find stay in incomplete.
+func (f *Forward) round(key string, jobs []*forwarding, incomplete map[int64]bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), forwardTime)
 	defer cancel()
 	var sending sync.WaitGroup
@@ -174,15 +175,15 @@ func (f *Forward) round(key string, jobs []*forwarding, unburied map[int64]bool)
 	sending.Wait()
 	for _, j := range jobs {
 		if j.err == nil && j.handling.ForwardTo != "" {
-			unburied[j.event.Data.SequenceNumber] = true
+			incomplete[j.event.Data.SequenceNumber] = true
 		}
 	}
-	if err := f.bury(ctx, key, unburied); err != nil {
+	if err := f.complete(ctx, key, incomplete); err != nil {
 		f.cfg.Log.Debug("dead letters not completed yet", zap.String("work_queue", key), zap.Error(err))
 	}
 }
 
-// forward takes one message where it has to go.
+// forward reports and forwards one message.
 func (f *Forward) forward(ctx context.Context, j *forwarding) error {
 	e := j.event
 	m, err := f.deadLetter(ctx, e)
@@ -190,7 +191,7 @@ func (f *Forward) forward(ctx context.Context, j *forwarding) error {
 		return fmt.Errorf("alert: forward from %s: %w", where(e), err)
 	}
 	if m == nil {
-		f.cfg.Log.Warn("dead letter was taken before it could be sent on or reported",
+		f.cfg.Log.Warn("dead letter gone before it could be forwarded or reported",
 			zap.String("work_queue", where(e)), zap.String("message_id", e.Subject), zap.Int64("sequence_number", e.Data.SequenceNumber))
 		return nil
 	}
@@ -205,7 +206,7 @@ func (f *Forward) forward(ctx context.Context, j *forwarding) error {
 	return f.send(ctx, j.handling.ForwardTo, copyOf(m, e))
 }
 
-// where is the path of the entity that the message was received from.
+// where returns the path of the entity of the message.
 func where(e Event) string {
 	if e.Data.Subscription == "" {
 		return e.Data.Entity
@@ -213,7 +214,7 @@ func where(e Event) string {
 	return e.Data.Entity + "/Subscriptions/" + e.Data.Subscription
 }
 
-// deadLetter peeks at the message of e; nil when it is no dead letter any more.
+// deadLetter peeks at the message of e. It returns nil if that is no longer a dead letter.
 func (f *Forward) deadLetter(ctx context.Context, e Event) (_ *azservicebus.ReceivedMessage, err error) {
 	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
 	client := f.cfg.Client.Current()
@@ -226,7 +227,7 @@ func (f *Forward) deadLetter(ctx context.Context, e Event) (_ *azservicebus.Rece
 	}
 	done := f.cfg.Client.Watch(ctx, client)
 	defer func() { done(err) }()
-	defer func() { _ = r.Close(ctx) }() // it was only peeked with
+	defer func() { _ = r.Close(ctx) }() // it only peeked
 	ms, err := r.PeekMessages(ctx, 1, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &e.Data.SequenceNumber})
 	if err != nil || len(ms) == 0 || ms[0].SequenceNumber == nil || *ms[0].SequenceNumber != e.Data.SequenceNumber {
 		return nil, err
@@ -234,8 +235,8 @@ func (f *Forward) deadLetter(ctx context.Context, e Event) (_ *azservicebus.Rece
 	return ms[0], nil
 }
 
-// copyOf is m as it is sent on: without what its dead-lettering has added, without its time to live, which is over, and
-// with where it comes from.
+// copyOf returns a copy of m to forward: without the properties of dead-lettering, without its time to live,
+// which is over, and with its origin.
 func copyOf(m *azservicebus.ReceivedMessage, e Event) *azservicebus.AMQPAnnotatedMessage {
 	raw := m.RawAMQPMessage
 	c := &azservicebus.AMQPAnnotatedMessage{Body: raw.Body, Footer: raw.Footer, ApplicationProperties: maps.Clone(raw.ApplicationProperties)}
@@ -250,7 +251,7 @@ func copyOf(m *azservicebus.ReceivedMessage, e Event) *azservicebus.AMQPAnnotate
 	if c.ApplicationProperties == nil {
 		c.ApplicationProperties = map[string]any{}
 	}
-	for _, name := range append(statements, "DeadLetterReason", "DeadLetterErrorDescription") {
+	for _, name := range append(deadlineProperties, "DeadLetterReason", "DeadLetterErrorDescription") {
 		delete(c.ApplicationProperties, name)
 	}
 	c.ApplicationProperties[PropertyMissedOn] = where(e)
@@ -262,7 +263,7 @@ func copyOf(m *azservicebus.ReceivedMessage, e Event) *azservicebus.AMQPAnnotate
 	return c
 }
 
-// report tells the sender of m, by its reply-to, that its deadline was missed.
+// report sends e to the reply-to of m.
 func (f *Forward) report(ctx context.Context, e Event, m *azservicebus.ReceivedMessage) error {
 	to := entityOf(*m.ReplyTo)
 	correlation := m.CorrelationID
@@ -279,7 +280,7 @@ func (f *Forward) report(ctx context.Context, e Event, m *azservicebus.ReceivedM
 	}
 	report.CorrelationID, report.SessionID = correlation, session
 	err = f.sender(to).Send(ctx, report)
-	// Who sends says where to. A wrong address must not keep others from being told for a day.
+	// The sender chooses the address. A wrong one must not hold up the reports to others for a day.
 	if known := (*azservicebus.Error)(nil); errors.As(err, &known) && (known.Code == azservicebus.CodeNotFound || known.Code == azservicebus.CodeUnauthorizedAccess) {
 		f.cfg.Log.Warn("missed deadline not reported", zap.String("reply_to", to), zap.String("message_id", e.Subject), zap.Error(err))
 		return nil
@@ -290,7 +291,7 @@ func (f *Forward) report(ctx context.Context, e Event, m *azservicebus.ReceivedM
 	return nil
 }
 
-// entityOf is the entity of a reply-to, which may be a URI of the namespace.
+// entityOf returns the entity of a reply-to, which may be a URI of the namespace.
 func entityOf(replyTo string) string {
 	if _, rest, isURI := strings.Cut(replyTo, "://"); isURI {
 		_, replyTo, _ = strings.Cut(rest, "/")
@@ -311,7 +312,7 @@ func (f *Forward) send(ctx context.Context, to string, m *azservicebus.AMQPAnnot
 	return err
 }
 
-// maxSenders bounds the links that reply-tos can have us open.
+// maxSenders bounds the links that reply-to addresses open.
 const maxSenders = 100
 
 func (f *Forward) sender(to string) *sdk.Sender {
@@ -323,7 +324,7 @@ func (f *Forward) sender(to string) *sdk.Sender {
 	if len(f.senders) >= maxSenders {
 		for name, s := range f.senders {
 			delete(f.senders, name)
-			go func() { _ = s.Close(context.Background()) }() // whoever sends over it tries again
+			go func() { _ = s.Close(context.Background()) }() // a send in progress is retried
 			break
 		}
 	}
@@ -332,8 +333,8 @@ func (f *Forward) sender(to string) *sdk.Sender {
 	return s
 }
 
-// bury completes the dead letters with these numbers and takes them out of the set, as far as it finds them.
-func (f *Forward) bury(ctx context.Context, key string, numbers map[int64]bool) error {
+// complete completes the dead letters with these numbers and removes those that it finds from the set.
+func (f *Forward) complete(ctx context.Context, key string, numbers map[int64]bool) error {
 	if len(numbers) == 0 {
 		return nil
 	}
@@ -342,12 +343,12 @@ func (f *Forward) bury(ctx context.Context, key string, numbers map[int64]bool) 
 		return err
 	}
 	defer r.Close(context.WithoutCancel(ctx))
-	if err := r.Grant(uint32(len(numbers) + burySearch)); err != nil {
+	if err := r.Grant(uint32(len(numbers) + searchDepth)); err != nil {
 		return err
 	}
 	var others []*goamqp.Message
-	for len(numbers) > 0 && len(others) < burySearch {
-		m, err := r.Receive(ctx, buryWait)
+	for len(numbers) > 0 && len(others) < searchDepth {
+		m, err := r.Receive(ctx, searchWait)
 		if err != nil {
 			return err
 		}
@@ -368,7 +369,7 @@ func (f *Forward) bury(ctx context.Context, key string, numbers map[int64]bool) 
 	return err
 }
 
-// Close closes the links to targets.
+// Close closes the links to targets and reply-to addresses.
 func (f *Forward) Close(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

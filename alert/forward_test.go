@@ -20,7 +20,7 @@ import (
 )
 
 // A copy states no deadline, however its message stated one: it was late already.
-func TestACopyThatIsSentOnStatesNoDeadline(t *testing.T) {
+func TestAForwardedCopyStatesNoDeadline(t *testing.T) {
 	stated := []string{"overdue-deadline", "overdue-within", "overdue-complete-within"}
 	m := &azservicebus.ReceivedMessage{RawAMQPMessage: &azservicebus.AMQPAnnotatedMessage{ApplicationProperties: map[string]any{"kind": "coffee"}}}
 	for _, name := range stated {
@@ -40,8 +40,8 @@ func TestACopyThatIsSentOnStatesNoDeadline(t *testing.T) {
 	}
 }
 
-// Whoever stops waiting for an event to be sent on, and asks again while that is under way, joins it: there is one copy.
-func TestAMessageIsSentOnOnceHoweverOftenThatIsAsked(t *testing.T) {
+// A caller that gives up and calls again while a message is being forwarded joins that: there is one copy.
+func TestAMessageIsForwardedOnceIfAlertIsCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) {
 			c.Expiry = queue.Eager

@@ -21,7 +21,7 @@ type Config struct {
 	SASLWelcome  string // additional-data of the SASL outcome; default none
 	ContainerID  string // of our open; default "overdue"
 
-	MaxFrameSize   uint32 // bytes, of frames that we accept; at least 512; default 65536. it never exceeds the peer's own limit
+	MaxFrameSize   uint32 // bytes, of frames that we accept; at least 512; default 65536. Lower if the peer's own limit is lower
 	MaxMessageSize uint64 // bytes, of links whose Reply says nothing; default 1 MiB
 	MaxBuffered    uint64 // bytes per connection, of deliveries whose last frame has not come; default 64 MiB
 	ChannelMax     uint16 // highest channel of a connection; default 4999

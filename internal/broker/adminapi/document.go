@@ -58,7 +58,7 @@ func (c *call) description(names ...string) (*node, error) {
 	return d, nil
 }
 
-// parse reads one document, see atomxml.
+// parse reads one document, see package atom.
 func parse(r io.Reader) (*node, error) {
 	root, err := atom.Parse(r)
 	if err != nil {

@@ -32,7 +32,7 @@ var authSpecs = []spec{
 		s.must(s.receiveBy(c))
 		s.wantRefusal(s.sendBy(c), "Unauthorized access. 'Send' claim(s) are required to perform this operation")
 	}},
-	{"the secondary key is as good", withKeys, func(s *scene) {
+	{"the secondary key has the same rights", withKeys, func(s *scene) {
 		s.must(s.sendBy(s.clientWith(sendKey.KeyName, sendKey.SecondaryKey)))
 	}},
 	{"the key of an entity is for that entity", withKeys, func(s *scene) {
@@ -73,7 +73,7 @@ var authSpecs = []spec{
 		s.wantAnswer("receive with another's token", s.rest(http.MethodDelete, head, "", "Authorization", "Bearer eyJh.eyJh.c2ln"), http.StatusUnauthorized)
 		s.wantAnswer("receive", s.rest(http.MethodDelete, head, "", as(listenKey, time.Hour)...), http.StatusOK)
 	}},
-	{"who has no right is not told whether there is an entity", broker.QueueConfig{}, func(s *scene) {
+	{"a client without rights does not learn whether an entity exists", broker.QueueConfig{}, func(s *scene) {
 		c := s.clientWithToken("/"+s.queue, time.Now().Add(time.Hour))
 		sender, err := c.NewSender("there-is-none", nil)
 		s.must(err)
