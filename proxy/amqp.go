@@ -53,11 +53,11 @@ func (p *Proxy) newPort() *listener.Server {
 	})
 }
 
-// Serve opens both endpoints on ln, until it fails or the proxy is closed. A connection of AMQP, also
-// over WebSocket, is passed on to the namespace over one of its own, and what is sent over it to a
-// monitored entity is watched; requests over HTTP are the REST endpoint's. Each may come within TLS
-// where Config.TLS is set. It closes ln and returns nil after Drain, Shutdown or Close, else why it
-// ended.
+// Serve opens both endpoints on ln, until it fails or the proxy is closed. A connection of AMQP,
+// also over WebSocket, is passed on to the namespace over one of its own, and what is sent over it
+// to a monitored entity is watched; requests over HTTP are the REST endpoint's. Each may come
+// within TLS where Config.TLS is set. It closes ln and returns nil after Drain, Shutdown or Close,
+// else why it ended.
 func (p *Proxy) Serve(ln net.Listener) error { return unlessClosed(p.port.Serve(ln)) }
 
 // ServeTLS is Serve for a listener on which nothing but TLS is taken.
@@ -70,15 +70,15 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// Drain lets no more connections in, and returns when the last one has been closed by its app or ctx ends, with the
-// cause of that. Until Shutdown everything goes on over those that are there.
+// Drain lets no more connections in, and returns when the last one has been closed by its app or
+// ctx ends, with the cause of that. Until Shutdown everything goes on over those that are there.
 func (p *Proxy) Drain(ctx context.Context) error { return p.port.Drain(ctx) }
 
 // Connections returns how many connections of apps there are at both endpoints.
 func (p *Proxy) Connections() int { return p.port.Connections() }
 
-// Shutdown lets no more connections in and finishes the requests in flight; those that wait for a message are
-// told to come again. Connections of AMQP stay until Close.
+// Shutdown lets no more connections in and finishes the requests in flight; those that wait for a
+// message are told to come again. Connections of AMQP stay until Close.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.endWaits()
 	err := p.port.Shutdown(ctx)
@@ -88,8 +88,8 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// closeAMQP lets what was sent through the AMQP endpoint be settled and closes its connections, with a
-// condition after which SDKs connect anew.
+// closeAMQP lets what was sent through the AMQP endpoint be settled and closes its connections,
+// with a condition after which SDKs connect anew.
 func (p *Proxy) closeAMQP(ctx context.Context) error {
 	if p.behind == nil {
 		return nil

@@ -25,8 +25,8 @@ func (sc *amqpScene) target() *brokertest.Target {
 	return target
 }
 
-// The conformance suite of the project, its cases over HTTP included, sees no difference though every entity is monitored and
-// every message has a deadline: an hour, unless it states one.
+// The conformance suite of the project, its cases over HTTP included, sees no difference though
+// every entity is monitored and every message has a deadline: an hour, unless it states one.
 func TestANamespaceBehindTheAMQPDoorPassesTheConformanceSuite(t *testing.T) {
 	brokertest.Exercise(t, synctest.Test, func(t *testing.T) *brokertest.Target {
 		sc := setupREST(t, func(s *setting) {

@@ -22,10 +22,11 @@ const (
 	transactionTime = 2 * time.Minute
 )
 
-// watch decides which links of the AMQP endpoint are watched: those that send to an entity or schedule
-// messages there, unless it is excluded, and those that would write to the monitor queue. All others
-// pass untouched. What holds for the entity is asked at each send: it may be made anew behind the
-// name while the link is there, and here, where it may not be known yet, nothing may wait.
+// watch decides which links of the AMQP endpoint are watched: those that send to an entity or
+// schedule messages there, unless it is excluded, and those that would write to the monitor queue.
+// All others pass untouched. What holds for the entity is asked at each send: it may be made anew
+// behind the name while the link is there, and here, where it may not be known yet, nothing may
+// wait.
 func (p *Proxy) watch(l relay.Link) relay.Watcher {
 	entity := l.Class.Entity()
 	management := l.Class.Kind == rights.Requests
@@ -50,9 +51,9 @@ func (p *Proxy) watch(l relay.Link) relay.Watcher {
 	return &at
 }
 
-// refuseLink refuses links that are in no table of rights, which could be sends that nobody watches, and
-// keeps apps from receiving companions: the endpoint has the sidecar's own rights, and what an app takes off
-// the monitor queue is a deadline that nobody keeps.
+// refuseLink refuses links that are in no table of rights, which could be sends that nobody
+// watches, and keeps apps from receiving companions: the endpoint has the sidecar's own rights,
+// and what an app takes off the monitor queue is a deadline that nobody keeps.
 func (p *Proxy) refuseLink(l relay.Link) *amqp.Error {
 	at := l.Class.Address
 	switch {
@@ -88,8 +89,9 @@ func (l *sendLink) Detached() {
 	l.sends.end()
 }
 
-// A monitorQueueLink refuses what would come to the monitor queue through this endpoint: who may send
-// work may not write companions, which anybody could forge, nor cancel, settle or delete those of others.
+// A monitorQueueLink refuses what would come to the monitor queue through this endpoint: who may
+// send work may not write companions, which anybody could forge, nor cancel, settle or delete
+// those of others.
 type monitorQueueLink struct {
 	p          *Proxy
 	at         address.Address
@@ -112,8 +114,8 @@ func (l *monitorQueueLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) 
 	return nil, refusal(err, l.entity)
 }
 
-// A deadLettersLink takes the requests to the management node of a dead-letter queue, where nothing can be
-// sent.
+// A deadLettersLink takes the requests to the management node of a dead-letter queue, where
+// nothing can be sent.
 type deadLettersLink struct{ at address.Address }
 
 // Detached has nothing to do.
@@ -125,8 +127,8 @@ func (l *deadLettersLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
 	return nil, err
 }
 
-// A nowhereLink sends to what takes no messages. The namespace refuses such a link; what comes over it
-// before that, or instead, goes no further.
+// A nowhereLink sends to what takes no messages. The namespace refuses such a link; what comes
+// over it before that, or instead, goes no further.
 type nowhereLink struct{ at address.Address }
 
 // Detached has nothing to do.

@@ -11,8 +11,8 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// Whatever a delivery waits for when its link goes, its place is free for others at once, and what comes
-// later is about nothing.
+// Whatever a delivery waits for when its link goes, its place is free for others at once, and what
+// comes later is about nothing.
 func TestALinkThatGoesGivesItsPlacesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) { s.proxy.MaxInFlight = 3 })

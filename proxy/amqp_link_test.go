@@ -226,7 +226,8 @@ func TestACompletedDeliveryFitsTheLink(t *testing.T) {
 	})
 }
 
-// Where there is no room for ids, messages go without. One reference stands for all that have one deadline.
+// Where there is no room for ids, messages go without. One reference stands for all that have one
+// deadline.
 func TestADeliveryWithoutRoomForIDsGoesAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)

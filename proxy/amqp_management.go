@@ -17,9 +17,9 @@ import (
 const requestTime = time.Minute
 
 // A managementLink watches the requests to the management node of a monitored entity. Those that
-// schedule messages are sends. All others that are known pass untouched, the ones that cancel among them: a companion whose
-// message was cancelled finds nothing. What cannot be read, or in two ways, or is not known, could
-// be a send that nobody watches: it is refused.
+// schedule messages are sends. All others that are known pass untouched, the ones that cancel
+// among them: a companion whose message was cancelled finds nothing. What cannot be read, or in
+// two ways, or is not known, could be a send that nobody watches: it is refused.
 type managementLink struct{ sendLink }
 
 // Deliver takes the steps of a send with a request that schedules messages. The app waits for the

@@ -98,8 +98,8 @@ func idText(r amqp.Reader, ok bool, name string) (string, error) {
 	return bounded(id, name)
 }
 
-// keyText is the partition key at r, "" when there is none. It is text even where it is no string: the Python SDK sends what it
-// has received back as binary.
+// keyText is the partition key at r, "" when there is none. It is text even where it is no string:
+// the Python SDK sends what it has received back as binary.
 func keyText(r amqp.Reader, ok bool) (string, error) {
 	const name = "partition key"
 	if text := r; ok {
@@ -117,8 +117,9 @@ func bounded(id, name string) (string, error) {
 	return id, nil
 }
 
-// newMessageID is short, because a batch may be filled to the last byte before it comes here. It has to be like no other, not
-// secret: the generator is seeded by the system, which is not asked for each message of a batch.
+// newMessageID is short, because a batch may be filled to the last byte before it comes here. It
+// has to be like no other, not secret: the generator is seeded by the system, which is not asked
+// for each message of a batch.
 func newMessageID() string {
 	var b [12]byte
 	binary.BigEndian.PutUint64(b[:], rand.Uint64())
@@ -150,8 +151,8 @@ func mapValue(raw amqp.Raw, key string) (any, error) {
 // incomplete reports whether anything has to be put on the message before it goes on.
 func (m *amqpMessage) incomplete() bool { return m.unnamed || m.Stamp > 0 }
 
-// appendCompleted appends the message with what it lacks: its message-id and its stamp. A field that is
-// filled in leaves the other fields of its section as they are encoded, and all other
+// appendCompleted appends the message with what it lacks: its message-id and its stamp. A field
+// that is filled in leaves the other fields of its section as they are encoded, and all other
 // sections are copied byte for byte.
 func (m *amqpMessage) appendCompleted(dst []byte) []byte {
 	var id, ttl amqp.Raw

@@ -10,7 +10,8 @@ import (
 	"overdue/internal/amqp"
 )
 
-// The Python SDKs put delivery annotations last, and nothing may follow them: what is added comes before.
+// The Python SDKs put delivery annotations last, and nothing may follow them: what is added comes
+// before.
 func TestWhatIsAddedComesBeforeASectionOutOfTurn(t *testing.T) {
 	section := func(code uint64) []byte { return []byte{0x00, 0x53, byte(code), 0xc1, 0x01, 0x00} } // an empty map
 	sent := slices.Concat(section(amqp.CodeMessageAnnotations), section(amqp.CodeDeliveryAnnotations))

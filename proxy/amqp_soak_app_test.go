@@ -20,8 +20,8 @@ import (
 // operationTimeout is how long an app waits for one operation.
 const operationTimeout = 20 * time.Second
 
-// An app is one of the clients of a soak. It runs in one goroutine: the SDK dials with locks held, and fake
-// time stands still for who waits for a lock.
+// An app is one of the clients of a soak. It runs in one goroutine: the SDK dials with locks held,
+// and fake time stands still for who waits for a lock.
 type app struct {
 	*soaking
 	name string
@@ -235,8 +235,8 @@ func (a *app) receiver() {
 	}
 }
 
-// transactor sends in transactions, which no Go library does: it speaks AMQP itself, one thing after the
-// other.
+// transactor sends in transactions, which no Go library does: it speaks AMQP itself, one thing
+// after the other.
 func (a *app) transactor() {
 	for a.pause(3 * time.Second) {
 		_ = a.transact() // the ledger knows

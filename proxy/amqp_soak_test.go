@@ -24,9 +24,9 @@ import (
 
 var soakSeeds = flag.Int("soak.seeds", 75, "seeds of the soak of the AMQP endpoint")
 
-// Whatever fails: what an app was told to be accepted is upstream exactly once, or was received, and has a
-// companion; and when all works again the apps do, without help. `go test ./proxy -run Soak -soak.seeds 1`
-// with OVERDUE_SEED=<number> runs one seed again.
+// Whatever fails: what an app was told to be accepted is upstream exactly once, or was received,
+// and has a companion; and when all works again the apps do, without help. `go test ./proxy -run
+// Soak -soak.seeds 1` with OVERDUE_SEED=<number> runs one seed again.
 func TestTheAMQPDoorSoaksInFaults(t *testing.T) {
 	first, n := testseed.Of(t), *soakSeeds
 	if testing.Short() {
@@ -119,7 +119,8 @@ func soak(t *testing.T, seed uint64) {
 	s.faults(rng)
 	time.Sleep(10 * time.Second)
 	stop()
-	// Idle time-outs find what is dead. Beyond five minutes the Go SDK renews its tokens with a lock held.
+	// Idle time-outs find what is dead. Beyond five minutes the Go SDK renews its tokens with a
+	// lock held.
 	time.Sleep(2 * time.Minute)
 	close(s.calm)
 	s.works(s.app, "newcomer")

@@ -9,12 +9,12 @@ import (
 	"overdue/scheduler"
 )
 
-// byComplete is how a deadline is stated that is no deadline for receiving: the message has to be settled for good by
-// then, and is told of where it is not.
+// byComplete is how a deadline is stated that is no deadline for receiving: the message has to be
+// settled for good by then, and is told of where it is not.
 const byComplete = scheduler.StatedComplete
 
-// completion is how long after it was enqueued m has to be completed, whole milliseconds, and whether it says so itself;
-// 0 = nobody does.
+// completion is how long after it was enqueued m has to be completed, whole milliseconds, and
+// whether it says so itself; 0 = nobody does.
 func completion(m *message, s Settings) (within time.Duration, stated bool, err error) {
 	if m.Property != nil {
 		if within, err = scheduler.StatedCompletion(m.Property); err != nil {
@@ -27,8 +27,9 @@ func completion(m *message, s Settings) (within time.Duration, stated bool, err 
 	return roundUp(min(s.CompleteWithin, maxDeadline)), false, nil
 }
 
-// second adds to the promise what else is to be told of m than that its deadline was missed. The companion stays one:
-// it rings ahead of the deadline where there is something to tell by then, and is written anew for what comes later.
+// second adds to the promise what else is to be told of m than that its deadline was missed. The
+// companion stays one: it rings ahead of the deadline where there is something to tell by then,
+// and is written anew for what comes later.
 func (pr *promise) second(m *message, s Settings) error {
 	r := &pr.ref
 	within, stated, err := completion(m, s)

@@ -38,7 +38,8 @@ const (
 type promise struct {
 	ref       scheduler.Reference
 	scheduled time.Time // of the message; zero = at once
-	// findable: the broker expires the message itself at its deadline, so that it is found by that and when it was enqueued.
+	// findable: the broker expires the message itself at its deadline, so that it is found by that
+	// and when it was enqueued.
 	findable bool
 
 	of      int           // place of the message in its send
@@ -93,8 +94,8 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 		}
 	}
 	// Of a deadline that is the end of a TTL there is nothing to stamp: the one of a copy in a
-	// subscription is not that of the others.
-	// What a header cannot hold, or only as a value that stands for more as well, is kept with no TTL stamped.
+	// subscription is not that of the others. What a header cannot hold, or only as a value that
+	// stands for more as well, is kept with no TTL stamped.
 	stamps := s.StampTTL && st.by != byTTL && st.by != byDefault && st.by != byComplete
 	if stamps && ttl > 0 && ttl < amqp.MaxTTL && (life == 0 || ttl < life) {
 		m.Stamp = ttl

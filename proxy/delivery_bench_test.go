@@ -17,7 +17,8 @@ import (
 	"overdue/scheduler"
 )
 
-// What a monitored delivery costs the sidecar in addition to being relayed, its companions included: until its app is told.
+// What a monitored delivery costs the sidecar in addition to being relayed, its companions
+// included: until its app is told.
 func BenchmarkDelivery(b *testing.B) {
 	message := &goamqp.Message{
 		Header: &goamqp.MessageHeader{TTL: time.Hour}, Properties: &goamqp.MessageProperties{}, Data: [][]byte{make([]byte, 256)},

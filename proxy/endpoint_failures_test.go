@@ -54,8 +54,9 @@ func TestARequestThatIsTooLargeWithItsStampsIsRefused(t *testing.T) {
 	})
 }
 
-// Where the namespace judges the clients, nobody here knows whether one has shown a good token. A connection
-// over which a request has come is no longer cut to make room for unauthenticated connections.
+// Where the namespace judges the clients, nobody here knows whether one has shown a good token. A
+// connection over which a request has come is no longer cut to make room for unauthenticated
+// connections.
 func TestARequestWithATokenForTheNamespaceKeepsItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupClients(t)

@@ -42,9 +42,9 @@ var (
 	errCompanion    = errors.New("companion was not written")        // the message may be in the queue
 )
 
-// failures is the one table: what went wrong, the status that the Service Bus REST API
-// answers, after how many seconds a retry may help (0 = not as it stands), the condition for which the
-// AMQP SDKs retry or do not, and the sentence. %s is the entity. An empty sentence is the error's own.
+// failures is the one table: what went wrong, the status that the Service Bus REST API answers,
+// after how many seconds a retry may help (0 = not as it stands), the condition for which the AMQP
+// SDKs retry or do not, and the sentence. %s is the entity. An empty sentence is the error's own.
 //
 // server-busy and timeout are retried by the SDKs of every language; not-allowed and
 // message-size-exceeded end the send in each. What only the REST endpoint can meet has none.
@@ -92,7 +92,8 @@ func ofBatch(err error, i, n int) error {
 	return err
 }
 
-// answer is what the namespace says itself, or the row of the table for err: what an endpoint tells its client.
+// answer is what the namespace says itself, or the row of the table for err: what an endpoint
+// tells its client.
 func answer(err error, entity string) (status, retryAfter int, sentence string) {
 	var theirs *namespaceAnswer
 	if errors.As(err, &theirs) {
@@ -129,8 +130,8 @@ func refusal(err error, entity string) *amqp.Error {
 	return &amqp.Error{Condition: condition, Description: sentence}
 }
 
-// outcomeError is what the outcome of a transfer means for the send; nil when the broker has accepted
-// it, be it as a part of a transaction.
+// outcomeError is what the outcome of a transfer means for the send; nil when the broker has
+// accepted it, be it as a part of a transaction.
 func outcomeError(outcome amqp.DeliveryState) error {
 	if part, ok := outcome.(*amqp.TransactionalState); ok {
 		outcome = part.Outcome
@@ -148,7 +149,8 @@ func outcomeError(outcome amqp.DeliveryState) error {
 	return errReleased
 }
 
-// sentenceOf is the sentence of a rest.RequestError or of a refused token, or what the broker says in refusing.
+// sentenceOf is the sentence of a rest.RequestError or of a refused token, or what the broker says
+// in refusing.
 func sentenceOf(err error) string {
 	var denied *sas.Refusal
 	if errors.As(err, &denied) {
@@ -190,9 +192,9 @@ var conditions = map[goamqp.ErrCond]error{
 	"com.microsoft:argument-out-of-range": errBadRequest,
 }
 
-// classify finds the sentinel for what the SDK or the broker returned from a send. The SDK's own Error
-// hides what it wraps, so its code decides where there is one; where the SDK passes an
-// AMQP error on as it is, the condition does. An error that is none of these stays.
+// classify finds the sentinel for what the SDK or the broker returned from a send. The SDK's own
+// Error hides what it wraps, so its code decides where there is one; where the SDK passes an AMQP
+// error on as it is, the condition does. An error that is none of these stays.
 func classify(err error) error {
 	if err == nil {
 		return nil

@@ -16,7 +16,8 @@ import (
 
 const matrixToken = "7da9cfd5-40d5-4bb1-8d64-ec5a52e1c547"
 
-// What requests over HTTP are about, by the right that each method needs: "" = it is in no document.
+// What requests over HTTP are about, by the right that each method needs: "" = it is in no
+// document.
 var matrixPaths = []struct {
 	path      string
 	get, post string
@@ -65,8 +66,8 @@ var matrixURLs = []struct {
 	{"a zero", func(p string) string { return "/x%00" + p }, false},
 }
 
-// Which request needs which right is written down here, from the documents of the API and not from the table. What is not
-// plain is refused to everybody.
+// Which request needs which right is written down here, from the documents of the API and not from
+// the table. What is not plain is refused to everybody.
 func TestEveryRequestOverHTTPNeedsWhatTheMatrixSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := []sas.Key{

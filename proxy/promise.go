@@ -79,7 +79,8 @@ func promiseAll(ms []*message, settings Settings, now scheduler.Instant) ([]prom
 	return promises, nil
 }
 
-// refer writes down what the companions are to say, once it is certain what the messages have on them.
+// refer writes down what the companions are to say, once it is certain what the messages have on
+// them.
 func (s *send) refer() {
 	s.withoutIDs()
 	var room [8]time.Duration
@@ -89,8 +90,8 @@ func (s *send) refer() {
 		for i := range s.promises {
 			s.promises[i].ref.Until = until
 		}
-		// Slots need no names. One reference is enough for all that have the same time to live, and from the same: what the entity
-		// gives today its next default does not say.
+		// Slots need no names. One reference is enough for all that have the same time to live,
+		// and from the same: what the entity gives today its next default does not say.
 		r := scheduler.Reference{From: s.promises[0].ref.From, Until: until}
 		for i, life := range lives {
 			if stated := s.promises[i].ref.Stated; i == 0 || life != r.Within || stated != r.Stated {
@@ -110,8 +111,8 @@ func (s *send) refer() {
 	s.p.cfg.Scheduler.Expect(s.entity, s.refs)
 }
 
-// slots appends the times to live of the messages if slots are to stand for them: where all are found without a name, and many come.
-// The journal keeps references alone.
+// slots appends the times to live of the messages if slots are to stand for them: where all are
+// found without a name, and many come. The journal keeps references alone.
 func (s *send) slots(lives []time.Duration) []time.Duration {
 	if !s.settings.Findable || s.p.cfg.Journal != nil {
 		return nil
@@ -129,9 +130,9 @@ func (s *send) slots(lives []time.Duration) []time.Duration {
 	return lives
 }
 
-// late returns the references for second companions. A companion names the window in which the broker
-// has stamped the message. A send that was retried, or slow, may have been stamped later: then a
-// second companion, with a window up to now, is accepted before the app is told.
+// late returns the references for second companions. A companion names the window in which the
+// broker has stamped the message. A send that was retried, or slow, may have been stamped later:
+// then a second companion, with a window up to now, is accepted before the app is told.
 func (s *send) late() (late []scheduler.Reference) {
 	if len(s.promises) == 0 {
 		return nil
@@ -149,15 +150,16 @@ func (s *send) late() (late []scheduler.Reference) {
 	return distinct(late)
 }
 
-// mayGoWithoutID reports whether messages can be found without an id: where it is known when the broker enqueues them.
+// mayGoWithoutID reports whether messages can be found without an id: where it is known when the
+// broker enqueues them.
 func (s *send) mayGoWithoutID() bool { return s.now.Measured }
 
 // withoutIDs takes over to the promises which messages go without an id, or without a stamp.
 //
-// A message without an id gets one, by which its companion names it. An SDK may have filled a batch to
-// the last byte that the broker takes, so that there is no room for ids. The companion then says when
-// the broker has enqueued the message and what its deadline is, and stands for whatever is found
-// in that window: see docs/decisions.
+// A message without an id gets one, by which its companion names it. An SDK may have filled a
+// batch to the last byte that the broker takes, so that there is no room for ids. The companion
+// then says when the broker has enqueued the message and what its deadline is, and stands for
+// whatever is found in that window: see docs/decisions.
 func (s *send) withoutIDs() {
 	for i := range s.promises {
 		pr := &s.promises[i]
@@ -171,7 +173,8 @@ func (s *send) withoutIDs() {
 		ref := &pr.ref
 		ref.MessageID, ref.SessionID, ref.PartitionKey = "", "", ""
 		if s.settings.Findable && m.ScheduledEnqueueTime.IsZero() {
-			// The shorter the window, the fewer others are found in it. A send that takes longer gets a second companion.
+			// The shorter the window, the fewer others are found in it. A send that takes longer
+			// gets a second companion.
 			ref.Until = s.now.Time.Add(s.now.Uncertainty + scheduler.SlotWindow + m.Delay)
 		}
 	}

@@ -29,8 +29,8 @@ import (
 type Config struct {
 	Client    *sdk.Client
 	Scheduler *scheduler.Scheduler
-	// Journal keeps the companions that the monitor queue does not take, so that their sends go through.
-	// nil refuses those sends.
+	// Journal keeps the companions that the monitor queue does not take, so that their sends go
+	// through. nil refuses those sends.
 	Journal *scheduler.Journal
 
 	// Settings says what holds for an entity, whose name is spelled as the app spells it
@@ -40,8 +40,8 @@ type Config struct {
 	// Learn is asked where Settings does not know yet, and waits until it does or somebody has
 	// decided what to assume. It fails only when ctx ends before that. nil: Settings always knows.
 	Learn func(ctx context.Context, entity string) (Settings, error)
-	// Excluded reports that an entity is never monitored, whatever becomes of it: the AMQP endpoint does
-	// not look into links to it. nil excludes none.
+	// Excluded reports that an entity is never monitored, whatever becomes of it: the AMQP
+	// endpoint does not look into links to it. nil excludes none.
 	Excluded func(entity string) bool
 
 	// MonitorQueue is refused as the entity of a send: who may send work may not write
@@ -52,18 +52,18 @@ type Config struct {
 	MaxBodySize int64         // bytes of one request's body; 0 = 1 MiB
 	SendTimeout time.Duration // of one send, retries included; also the longest wait for a free place. 0 = 30 s
 
-	// AMQP says where the AMQP endpoint relays to and as whom, and how much it takes; its MaxConns holds
-	// for both endpoints together. Without its Dial there is no AMQP endpoint. Refuse, Watch and, where there are
-	// Keys, Admit are set by New; a nil ErrorLog writes to Log.
+	// AMQP says where the AMQP endpoint relays to and as whom, and how much it takes; its MaxConns
+	// holds for both endpoints together. Without its Dial there is no AMQP endpoint. Refuse, Watch
+	// and, where there are Keys, Admit are set by New; a nil ErrorLog writes to Log.
 	AMQP relay.Config
 	// Upstream is where requests of the REST API go that are no sends, and sends with ClientTokens.
 	Upstream Upstream
-	// ClientTokens: AMQP.Tokens and Upstream.Authorize are nil on purpose. What clients prove themselves with is for the
-	// namespace to judge: sends through the REST endpoint go on over HTTP as they come, where the SDK's client would send as
-	// the proxy.
+	// ClientTokens: AMQP.Tokens and Upstream.Authorize are nil on purpose. What clients prove
+	// themselves with is for the namespace to judge: sends through the REST endpoint go on over
+	// HTTP as they come, where the SDK's client would send as the proxy.
 	ClientTokens bool
-	// Keys are those of the endpoints: clients have to know one that is good for what they do. None let
-	// everybody in. They exclude ClientTokens.
+	// Keys are those of the endpoints: clients have to know one that is good for what they do.
+	// None let everybody in. They exclude ClientTokens.
 	Keys sas.Keys
 	// TLS serves clients that begin with it. nil turns them away.
 	TLS *tls.Config
@@ -82,10 +82,11 @@ type Settings struct {
 	Monitored bool
 	// Deadline applies to messages that state none and have no TTL; 0 = none.
 	Deadline time.Duration
-	// CompleteWithin is how long after they were enqueued messages have to be settled for good that do not say so
-	// themselves; 0 = no matter how long.
+	// CompleteWithin is how long after they were enqueued messages have to be settled for good
+	// that do not say so themselves; 0 = no matter how long.
 	CompleteWithin time.Duration
-	// WarnBefore is how long before a deadline the monitor tells that it is near, as often as it has values.
+	// WarnBefore is how long before a deadline the monitor tells that it is near, as often as it
+	// has values.
 	WarnBefore []time.Duration
 	// DefaultMessageTimeToLive is the entity's own, as the broker has it: it caps the TTL of
 	// every message. 0 = unlimited.
@@ -96,8 +97,9 @@ type Settings struct {
 	// StampTTL puts a TTL on a message whose deadline comes before the TTL that it has, so
 	// that the broker does not deliver it late even while no monitor runs.
 	StampTTL bool
-	// Findable says that the broker dead-letters what expires there by itself, and numbers messages in the order in which it
-	// enqueues them: a queue without sessions and partitions that dead-letters on expiry and forwards nothing.
+	// Findable says that the broker dead-letters what expires there by itself, and numbers
+	// messages in the order in which it enqueues them: a queue without sessions and partitions
+	// that dead-letters on expiry and forwards nothing.
 	Findable bool
 	// MaxMessageSize bounds the body of a message, in bytes; 0 = what the broker allows.
 	MaxMessageSize int64
@@ -115,8 +117,8 @@ const (
 	// bodyBudget bounds the bytes of all request bodies held at once, so that many slow or
 	// large uploads cost waiting and not memory.
 	bodyBudget = 64 << 20
-	// maxRelayed bounds the requests that are relayed at once, most of which wait for a message. Service Bus
-	// takes 5,000 receives of an entity.
+	// maxRelayed bounds the requests that are relayed at once, most of which wait for a message.
+	// Service Bus takes 5,000 receives of an entity.
 	maxRelayed = 5000
 )
 
@@ -244,8 +246,9 @@ func (p *Proxy) leave() {
 	p.sends.Done()
 }
 
-// Close does what Shutdown does, closes the connections of the AMQP endpoint, refuses new sends, waits for
-// those in flight and closes the links. The client and the scheduler stay open: they belong to the caller.
+// Close does what Shutdown does, closes the connections of the AMQP endpoint, refuses new sends,
+// waits for those in flight and closes the links. The client and the scheduler stay open: they
+// belong to the caller.
 func (p *Proxy) Close(ctx context.Context) error {
 	defer p.port.Close() // of what has nothing to lose any more; how the endpoints ended, the others say
 	endpointErr := errors.Join(p.Shutdown(ctx), p.closeAMQP(ctx))

@@ -25,8 +25,9 @@ const (
 	about        = "Overdue: the REST endpoint of Service Bus. Send with POST /{queue or topic}/messages; other requests are passed on.\n"
 )
 
-// ServeHTTP is the REST endpoint: it takes POST /{entity}/messages as the Service Bus REST
-// API defines it, and relays every other request of that API, see relay. Of a send, the parameters timeout and api-version are accepted and make no difference.
+// ServeHTTP is the REST endpoint: it takes POST /{entity}/messages as the Service Bus REST API
+// defines it, and relays every other request of that API, see relay. Of a send, the parameters
+// timeout and api-version are accepted and make no difference.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A read does not end with a context, only with the connection or its deadline. A
 	// writer without deadlines is a test's or a middleware's, whose server bounds reads itself.
@@ -135,7 +136,8 @@ func (p *Proxy) transmit(ctx context.Context, entity string, ms []*azservicebus.
 	})
 }
 
-// body reads the body of a request, which may have most bytes, into the budget for bodies; done gives its room back.
+// body reads the body of a request, which may have most bytes, into the budget for bodies; done
+// gives its room back.
 func (p *Proxy) body(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), err error) {
 	size := r.ContentLength
 	if size > most {

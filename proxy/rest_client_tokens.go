@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// provenTime is for how long a token that the namespace has taken is believed to be good, and provenMost bounds how many
-	// are remembered.
+	// provenTime is for how long a token that the namespace has taken is believed to be good, and
+	// provenMost bounds how many are remembered.
 	provenTime = 5 * time.Minute
 	provenMost = 4096
 	// maxAnswer bounds the body of an answer to a send.
 	maxAnswer = 64 << 10
 )
 
-// A namespaceAnswer is what the namespace says of a send that it does not take. Its client is told just that.
+// A namespaceAnswer is what the namespace says of a send that it does not take. Its client is told
+// just that.
 type namespaceAnswer struct {
 	status int
 	header http.Header
@@ -35,9 +36,10 @@ type namespaceAnswer struct {
 
 func (a *namespaceAnswer) Error() string { return fmt.Sprintf("the namespace answered %d", a.status) }
 
-// pass makes the send of a request whose client proves itself to the namespace: the request goes on over HTTP with the token that it
-// shows, and the companions are written as the proxy. Until the namespace has taken a send with that token the companions go behind
-// it, or anybody could have them written; see docs/decisions.
+// pass makes the send of a request whose client proves itself to the namespace: the request goes
+// on over HTTP with the token that it shows, and the companions are written as the proxy. Until
+// the namespace has taken a send with that token the companions go behind it, or anybody could
+// have them written; see docs/decisions.
 func (p *Proxy) pass(r *http.Request, q *rights.Request, s *request, body []byte, batch bool) error {
 	if p.upstream == nil {
 		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
@@ -57,7 +59,8 @@ func (p *Proxy) pass(r *http.Request, q *rights.Request, s *request, body []byte
 	})
 }
 
-// passedSend is the request as the namespace gets it: with ids and times to live where there are promises, and otherwise as it is.
+// passedSend is the request as the namespace gets it: with ids and times to live where there are
+// promises, and otherwise as it is.
 func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Request, s *request, ms []*message, body []byte, batch bool) (*http.Request, error) {
 	additions := make([]rest.Addition, len(ms))
 	for i, m := range ms {
@@ -73,7 +76,8 @@ func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Reque
 	if err != nil || batch {
 		return out, err
 	}
-	// Properties that state deadlines have one spelling, which the monitor knows; a header may have any.
+	// Properties that state deadlines have one spelling, which the monitor knows; a header may
+	// have any.
 	for name, values := range out.Header {
 		if lower := strings.ToLower(name); lower != name && isOurs(lower) {
 			delete(out.Header, name)
@@ -86,7 +90,8 @@ func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Reque
 	return out, err
 }
 
-// exchange returns nil when the namespace has taken the send. Whether it has is not known where no answer comes.
+// exchange returns nil when the namespace has taken the send. Whether it has is not known where no
+// answer comes.
 func (p *Proxy) exchange(out *http.Request) error {
 	resp, err := p.upstream.RoundTrip(out)
 	if err != nil {

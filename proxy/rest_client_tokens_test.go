@@ -45,8 +45,8 @@ func signed(k broker.AuthorizationRule, queue string) string {
 	return sas.Make(k.KeyName, k.PrimaryKey, "https://"+namespaceName+"/"+queue, time.Now().Add(time.Hour))
 }
 
-// A send over REST goes on with the token that its client shows. Its message has what the companion needs, and nothing
-// else is changed.
+// A send over REST goes on with the token that its client shows. Its message has what the
+// companion needs, and nothing else is changed.
 func TestSendsOfClientsOverRESTPassOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupClients(t, func(s *setting) {
@@ -105,7 +105,8 @@ func TestSendsOfClientsOverRESTPassOn(t *testing.T) {
 	})
 }
 
-// The namespace judges, and its client is told in its own words. Nobody has a companion written before that.
+// The namespace judges, and its client is told in its own words. Nobody has a companion written
+// before that.
 func TestTheNamespaceJudgesWhoSendsOverREST(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupClients(t)
@@ -147,7 +148,8 @@ func TestTheNamespaceJudgesWhoSendsOverREST(t *testing.T) {
 	})
 }
 
-// A token that has proven good is believed, for the entity it was shown for and for a while: then companions go together with the message again.
+// A token that has proven good is believed, for the entity it was shown for and for a while: then
+// companions go together with the message again.
 func TestATokenProvesItselfWithItsFirstSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messageTakes = time.Second
@@ -165,7 +167,8 @@ func TestATokenProvesItselfWithItsFirstSend(t *testing.T) {
 			})(s)
 		})
 		c := sc.browser()
-		// writtenFirst reports whether the companion was there before the namespace had taken the message.
+		// writtenFirst reports whether the companion was there before the namespace had taken the
+		// message.
 		writtenFirst := func(token string, status int) bool {
 			t.Helper()
 			before := len(sc.companions())
@@ -219,8 +222,8 @@ func TestATokenProvesItselfWithItsFirstSend(t *testing.T) {
 	}
 }
 
-// Whether the namespace has taken the message is not known when its answer does not come: the client sends it again, and both
-// have companions.
+// Whether the namespace has taken the message is not known when its answer does not come: the
+// client sends it again, and both have companions.
 func TestASendOverRESTWithoutAnAnswerIsOneToRepeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0

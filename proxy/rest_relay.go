@@ -32,10 +32,11 @@ const (
 	relayStall = 2 * time.Minute
 )
 
-// Upstream is where the requests of the REST API go that are no sends, and sends that clients make as themselves.
+// Upstream is where the requests of the REST API go that are no sends, and sends that clients make
+// as themselves.
 type Upstream struct {
-	// Dial opens a connection to the namespace's HTTP endpoint, TLS included. nil: there is none, and such
-	// requests are refused.
+	// Dial opens a connection to the namespace's HTTP endpoint, TLS included. nil: there is none,
+	// and such requests are refused.
 	Dial func(context.Context) (net.Conn, error)
 	// Host is the name of the namespace, with a port where it is not the usual one.
 	Host string
@@ -44,8 +45,8 @@ type Upstream struct {
 	Authorize func(ctx context.Context, address string) (string, error)
 }
 
-// relay passes on every request of the REST API that is not a send, and its answer: peek-lock, receive,
-// settle, the administration of entities. It returns nil when the answer has begun.
+// relay passes on every request of the REST API that is not a send, and its answer: peek-lock,
+// receive, settle, the administration of entities. It returns nil when the answer has begun.
 func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request) error {
 	if p.upstream == nil {
 		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
@@ -95,8 +96,8 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request)
 	return nil
 }
 
-// relayError is why there is no answer. A client that has hung up gets none: its request is given up, so that no
-// message is locked for it.
+// relayError is why there is no answer. A client that has hung up gets none: its request is given
+// up, so that no message is locked for it.
 func relayError(ctx context.Context, r *http.Request, err error) error {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler) // net/http ends the connection
@@ -119,8 +120,8 @@ func waitOf(r *http.Request, q *rights.Request) (wait time.Duration, isReceive b
 	return min(time.Duration(seconds)*time.Second, longestReceiveWait), true
 }
 
-// passedOn is the request as the namespace gets it. The path of one that is about messages is written anew, from what
-// was read of it.
+// passedOn is the request as the namespace gets it. The path of one that is about messages is
+// written anew, from what was read of it.
 func (p *Proxy) passedOn(ctx context.Context, r *http.Request, q *rights.Request, body []byte) (*http.Request, error) {
 	host := p.cfg.Upstream.Host
 	out, err := http.NewRequestWithContext(ctx, r.Method, "http://namespace/", bytes.NewReader(body))
@@ -148,7 +149,8 @@ func (p *Proxy) passedOn(ctx context.Context, r *http.Request, q *rights.Request
 	return out, p.introduce(out, q)
 }
 
-// What clients prove themselves with: for the request, and for the entities that one is to forward to.
+// What clients prove themselves with: for the request, and for the entities that one is to forward
+// to.
 const (
 	authorization              = "Authorization"
 	supplementaryAuthorization = "ServiceBusSupplementaryAuthorization"
@@ -180,8 +182,8 @@ func (p *Proxy) introduce(out *http.Request, q *rights.Request) error {
 	return nil
 }
 
-// passAnswer answers with what the namespace says, and tells of every step. A body that does not come to its end
-// ends the connection, so that nobody takes it for whole.
+// passAnswer answers with what the namespace says, and tells of every step. A body that does not
+// come to its end ends the connection, so that nobody takes it for whole.
 func (p *Proxy) passAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response, step func()) {
 	h := w.Header()
 	for name, values := range endToEnd(resp.Header) {
@@ -214,8 +216,8 @@ func (s stepping) Read(b []byte) (int, error) {
 	return s.Reader.Read(b)
 }
 
-// ownLocation is where a client that came to this endpoint finds what the namespace has at location: a message that
-// it has locked is settled there.
+// ownLocation is where a client that came to this endpoint finds what the namespace has at
+// location: a message that it has locked is settled there.
 func (p *Proxy) ownLocation(r *http.Request, location string) string {
 	u, err := url.Parse(location)
 	if err != nil || r.Host == "" || !strings.EqualFold(u.Hostname(), hostname(p.cfg.Upstream.Host)) {

@@ -16,8 +16,9 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
-// refuseOfMonitorQueue keeps clients from reading, writing and changing the monitor queue, as refuseLink and watch do at the
-// AMQP endpoint: the relay has the proxy's own rights. To look at its description and to receive its dead letters is free.
+// refuseOfMonitorQueue keeps clients from reading, writing and changing the monitor queue, as
+// refuseLink and watch do at the AMQP endpoint: the relay has the proxy's own rights. To look at
+// its description and to receive its dead letters is free.
 func (p *Proxy) refuseOfMonitorQueue(method string, q *rights.Request) error {
 	var guarded bool
 	switch {
@@ -33,9 +34,9 @@ func (p *Proxy) refuseOfMonitorQueue(method string, q *rights.Request) error {
 	return rest.BadRequest("%s is the monitor queue, which apps do not receive from and do not change.", rest.Quoted(p.cfg.MonitorQueue))
 }
 
-// refuseForward keeps clients from having messages forwarded to where they may not send themselves: to the monitor
-// queue, and, where there are keys, to what theirs are not good for. The namespace cannot judge that, since it sees the
-// proxy's own token.
+// refuseForward keeps clients from having messages forwarded to where they may not send
+// themselves: to the monitor queue, and, where there are keys, to what theirs are not good for.
+// The namespace cannot judge that, since it sees the proxy's own token.
 func (p *Proxy) refuseForward(r *http.Request, body []byte) error {
 	if r.Method != http.MethodPut || p.cfg.Upstream.Authorize == nil && p.cfg.MonitorQueue == "" {
 		return nil
@@ -67,7 +68,8 @@ func (p *Proxy) refuseForward(r *http.Request, body []byte) error {
 	return nil
 }
 
-// proofs are the headers whose tokens have to be good for where messages, or dead letters, are to go.
+// proofs are the headers whose tokens have to be good for where messages, or dead letters, are to
+// go.
 var proofs = map[string]string{
 	atom.ForwardTo: supplementaryAuthorization, atom.ForwardDeadLettersTo: deadLetterAuthorization,
 }

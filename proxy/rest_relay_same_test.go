@@ -32,7 +32,8 @@ var varying = []struct {
 	{regexp.MustCompile(`(?m)^Date: [^\r]*`), "Date: NOW"},
 }
 
-// exchange writes a request as it stands and reads the answer: its first line, its headers in some order, its body.
+// exchange writes a request as it stands and reads the answer: its first line, its headers in some
+// order, its body.
 func exchange(t *testing.T, dial func(context.Context) (net.Conn, error), request string) []string {
 	t.Helper()
 	nc, err := dial(t.Context())
@@ -55,7 +56,8 @@ func exchange(t *testing.T, dial func(context.Context) (net.Conn, error), reques
 	return append(lines, body)
 }
 
-// Every answer that the namespace gives comes through the endpoint as it is, whatever is asked, well or badly.
+// Every answer that the namespace gives comes through the endpoint as it is, whatever is asked,
+// well or badly.
 func TestAnswersAreTheSameAsWithoutTheDoor(t *testing.T) {
 	const token = "c0ffee00-0000-4000-8000-000000000000"
 	const atom = `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><QueueDescription xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"><LockDuration>PT30S</LockDuration></QueueDescription></content></entry>`

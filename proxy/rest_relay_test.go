@@ -47,7 +47,8 @@ func TestAMessageIsLockedRenewedUnlockedAndCompletedThroughTheRESTDoor(t *testin
 	})
 }
 
-// The names of custom properties come out of the endpoint as they were sent, whatever net/http makes of them.
+// The names of custom properties come out of the endpoint as they were sent, whatever net/http
+// makes of them.
 func TestNamesOfPropertiesPassTheRESTDoorAsTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupREST(t)
@@ -86,7 +87,8 @@ func TestSubscriptionsAndDeadLettersAreReceivedThroughTheRESTDoor(t *testing.T) 
 	})
 }
 
-// The administration client of the SDK works through the endpoint, with whatever key it shows there.
+// The administration client of the SDK works through the endpoint, with whatever key it shows
+// there.
 func TestEntitiesAreAdministeredThroughTheRESTDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var addresses []string
@@ -255,7 +257,8 @@ func TestAnUpstreamThatFailsIsToldInTheFormOfServiceBus(t *testing.T) {
 	}
 }
 
-// A body that ends early, or stands still, ends the client's connection too: nobody takes it for whole.
+// A body that ends early, or stands still, ends the client's connection too: nobody takes it for
+// whole.
 func TestAnAnswerThatEndsEarlyIsNotTakenForWhole(t *testing.T) {
 	for name, answer := range map[string]func(nc net.Conn, head string){
 		"cut": func(nc net.Conn, _ string) {

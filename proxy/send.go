@@ -29,7 +29,8 @@ type send struct {
 
 	n  int        // messages
 	ms []*message // until they are promised
-	// unreadable is why there are no messages. Where nothing is monitored that is the broker's business.
+	// unreadable is why there are no messages. Where nothing is monitored that is the broker's
+	// business.
 	unreadable error
 	// complete puts on the messages what was stamped on them. nil: the endpoint does it in transmit.
 	complete func() error
@@ -38,13 +39,14 @@ type send struct {
 	promises []promise
 	refs     []scheduler.Reference // of the promises; one may stand for several
 	slotted  bool                  // slots stand for the messages, instead of references
-	// once says that the broker has each message once, stamped by then, when it has accepted them. That
-	// is what lets their settlement be told from that of others.
+	// once says that the broker has each message once, stamped by then, when it has accepted them.
+	// That is what lets their settlement be told from that of others.
 	once bool
 
 	settled        bool // sent settled: the app does not want to hear of failures
 	companionFirst bool // the companions go before the messages instead of together with them
-	// companionLast makes them go behind, unless they go first: until it is known that the sender may send.
+	// companionLast makes them go behind, unless they go first: until it is known that the sender
+	// may send.
 	companionLast bool
 
 	mu        sync.Mutex

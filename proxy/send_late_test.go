@@ -17,8 +17,8 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// A batch whose acknowledgement is late may have been stamped late as a whole: each of its messages is covered by the window
-// of a companion, not only the first.
+// A batch whose acknowledgement is late may have been stamped late as a whole: each of its
+// messages is covered by the window of a companion, not only the first.
 func TestEveryMessageOfALateBatchGetsASecondCompanion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)
@@ -56,7 +56,8 @@ func TestEveryMessageOfALateBatchGetsASecondCompanion(t *testing.T) {
 	})
 }
 
-// A message that may have been stamped late is not acknowledged before its second companion is accepted.
+// A message that may have been stamped late is not acknowledged before its second companion is
+// accepted.
 func TestALateSendFailsWithItsSecondCompanion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)

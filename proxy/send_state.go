@@ -86,7 +86,8 @@ func nextBegun(in input) (state, action) {
 	return sending, transmit
 }
 
-// nextSettled follows the broker's outcome. Messages that the broker does not take need no companions.
+// nextSettled follows the broker's outcome. Messages that the broker does not take need no
+// companions.
 func nextSettled(from state, failed bool) (state, action) {
 	switch from {
 	case together, sending, unscheduled, proving:

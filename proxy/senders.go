@@ -61,8 +61,8 @@ func newSenders(client *sdk.Client, log *zap.Logger) *senders {
 	return &senders{client: client, log: log, byName: map[string]*sender{}}
 }
 
-// do has f send something to an entity, over a link that is open. It is called again where the client had to be made anew, see
-// [sdk.Client.Do].
+// do has f send something to an entity, over a link that is open. It is called again where the
+// client had to be made anew, see [sdk.Client.Do].
 func (s *senders) do(ctx context.Context, entity string, f func(context.Context, *azservicebus.Sender) error) error {
 	return classify(s.client.Do(ctx, func(ctx context.Context, client *azservicebus.Client) error {
 		kept, err := s.once(ctx, entity, client, f)

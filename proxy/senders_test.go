@@ -85,7 +85,8 @@ func TestAnEntityThatComesIntoBeingIsFound(t *testing.T) {
 	})
 }
 
-// The link to the first entity is of no more use, but what is sent over it was not taken: it is sent once more.
+// The link to the first entity is of no more use, but what is sent over it was not taken: it is
+// sent once more.
 func TestAnEntityThatIsMadeAnewIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)
@@ -112,7 +113,8 @@ func TestAnEntityThatIsMadeAnewIsFound(t *testing.T) {
 	})
 }
 
-// The broker ends such a connection with a condition that the SDK takes for the last word, and that is about no entity.
+// The broker ends such a connection with a condition that the SDK takes for the last word, and
+// that is about no entity.
 func TestAStallBeforeTheFirstTokenIsOverWithTheNextClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) {
@@ -125,8 +127,8 @@ func TestAStallBeforeTheFirstTokenIsOverWithTheNextClient(t *testing.T) {
 	})
 }
 
-// A client of the SDK that is made anew is closed under who uses it, and says so in an error that is no error of the API. A send has
-// time, and the next client.
+// A client of the SDK that is made anew is closed under who uses it, and says so in an error that
+// is no error of the API. A send has time, and the next client.
 func TestASendOutlivesTheRenewalOfTheClient(t *testing.T) {
 	for _, monitored := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,7 +151,8 @@ func TestASendOutlivesTheRenewalOfTheClient(t *testing.T) {
 	}
 }
 
-// A client that was replaced is closed when its time is over, whoever still waits on it: the SDK calls that closed by the user.
+// A client that was replaced is closed when its time is over, whoever still waits on it: the SDK
+// calls that closed by the user.
 func TestASendThatWaitsOnAClientThatWasReplacedIsMadeWithTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) {

@@ -19,9 +19,9 @@ const (
 	annotationEnqueueSequenceNumber = "x-opt-enqueue-sequence-number"
 )
 
-// observe decides over which links of the AMQP endpoint settlements are looked for: those on which apps receive
-// from a monitored queue. The copies of a topic are many and its companion is one, so a settlement in a
-// subscription says nothing.
+// observe decides over which links of the AMQP endpoint settlements are looked for: those on which
+// apps receive from a monitored queue. The copies of a topic are many and its companion is one, so
+// a settlement in a subscription says nothing.
 func (p *Proxy) observe(l relay.Link) relay.Observer {
 	at := l.Class.Address
 	if l.Class.Kind != rights.Receive || at.SubQueue != address.Main || at.Subscription != "" || p.excluded(at.Name) {
@@ -53,12 +53,13 @@ func (l *settleLink) Settled(n relay.Note) {
 	l.p.settled(d)
 }
 
-// settled is called when the broker has confirmed that a message was completed or dead-lettered by whoever received it, or was
-// received and deleted: its companion may be needless.
+// settled is called when the broker has confirmed that a message was completed or dead-lettered by
+// whoever received it, or was received and deleted: its companion may be needless.
 func (p *Proxy) settled(d scheduler.Delivered) { p.cfg.Scheduler.Settle(d) }
 
-// delivered is what has to be known of a message that was delivered from a queue, for settled. ok is false
-// for one that was not sent from here, as far as its ids tell, or that does not say when it came there.
+// delivered is what has to be known of a message that was delivered from a queue, for settled. ok
+// is false for one that was not sent from here, as far as its ids tell, or that does not say when
+// it came there.
 func (p *Proxy) delivered(entity string, m *amqp.Message) (d scheduler.Delivered, ok bool) {
 	id, named := idBytes(m.Properties, amqp.PropertyMessageID)
 	session, legible := idBytes(m.Properties, amqp.PropertyGroupID)
@@ -80,8 +81,8 @@ func (p *Proxy) delivered(entity string, m *amqp.Message) (d scheduler.Delivered
 	return d, ok
 }
 
-// forwarded reports whether the message was first enqueued elsewhere: it may have been sent there with the id that another
-// has here.
+// forwarded reports whether the message was first enqueued elsewhere: it may have been sent there
+// with the id that another has here.
 func forwarded(annotations amqp.Raw) bool {
 	was, ok := amqp.MapLookup(annotations, annotationEnqueueSequenceNumber)
 	if !ok {
@@ -92,8 +93,8 @@ func forwarded(annotations amqp.Raw) bool {
 	return was.Err() != nil || first != 0 && (!ok || first != is.Long() || is.Err() != nil)
 }
 
-// deadlineOf is the deadline that a message with that stamp has, reckoned as when it was sent. Its TTL may have been
-// stamped since: that ends at the deadline, too.
+// deadlineOf is the deadline that a message with that stamp has, reckoned as when it was sent. Its
+// TTL may have been stamped since: that ends at the deadline, too.
 func (p *Proxy) deadlineOf(entity string, raw *amqp.Message, enqueued time.Time) (time.Time, bool) {
 	ttl, err := raw.LifeSince(enqueued)
 	if err != nil {

@@ -22,7 +22,8 @@ func (x *taking) Take(d scheduler.Delivered) bool {
 	return false
 }
 
-// The process that has sent a message may have slots that stand for it: so it has to hear on which entity it was settled.
+// The process that has sent a message may have slots that stand for it: so it has to hear on which
+// entity it was settled.
 func TestASettlementSaysWhereTheMessageWasReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := &taking{MemoryIndex: scheduler.NewMemoryIndex(0)}

@@ -95,7 +95,8 @@ func TestLinksThatAreObserved(t *testing.T) {
 	})
 }
 
-// What a delivery says that must not be taken for the message that was sent from here, or cannot be read.
+// What a delivery says that must not be taken for the message that was sent from here, or cannot
+// be read.
 func TestDeliveriesThatAreNotNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t)
@@ -179,7 +180,8 @@ func TestDeliveriesFromTimesOfSlotsAreNotNoted(t *testing.T) {
 	})
 }
 
-// It is looked at with the connection's lock held, for every message that anybody receives from a monitored queue.
+// It is looked at with the connection's lock held, for every message that anybody receives from a
+// monitored queue.
 func TestNotingADeliveryAllocatesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t)

@@ -12,8 +12,8 @@ import (
 	"overdue/internal/amqp"
 )
 
-// A loop is a connection of the relay without its goroutines: what would be read is handed over, what would be
-// written is thrown away.
+// A loop is a connection of the relay without its goroutines: what would be read is handed over,
+// what would be written is thrown away.
 type loop struct {
 	t        testing.TB
 	c        *conn
@@ -53,8 +53,8 @@ func (l *loop) hand(from int, p amqp.Performative, payload []byte) {
 	}
 }
 
-// written is how many bytes a side has to write, which it forgets. The buffer stays where it is: a pool loses some
-// under the race detector.
+// written is how many bytes a side has to write, which it forgets. The buffer stays where it is: a
+// pool loses some under the race detector.
 func (l *loop) written(side int) (n int) {
 	l.c.mu.Lock()
 	defer l.c.unlock()
@@ -110,8 +110,8 @@ func TestWhatADeliveryAllocates(t *testing.T) {
 	}
 }
 
-// BenchmarkDelivery is what the relay itself does for a delivery and its outcome, without sockets, goroutines and
-// decoding.
+// BenchmarkDelivery is what the relay itself does for a delivery and its outcome, without sockets,
+// goroutines and decoding.
 func BenchmarkDelivery(b *testing.B) {
 	for _, way := range ways {
 		b.Run(way.name, func(b *testing.B) {

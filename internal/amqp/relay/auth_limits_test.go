@@ -147,7 +147,8 @@ func TestRequestsWhoseAnswersNobodyTakesAreBounded(t *testing.T) {
 	}
 }
 
-// A link that is gone needs no token: upstream would be shown one for each entity that a long connection ever used.
+// A link that is gone needs no token: upstream would be shown one for each entity that a long
+// connection ever used.
 func TestTokensAreNotRenewedForLinksThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64

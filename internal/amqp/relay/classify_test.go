@@ -17,8 +17,8 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
-// Whoever attaches a receiver whose target is a transaction coordinator is no coordinator's client, but a
-// receiver.
+// Whoever attaches a receiver whose target is a transaction coordinator is no coordinator's
+// client, but a receiver.
 func TestAReceiverIsNoCoordinator(t *testing.T) {
 	for name, proven := range map[string]bool{"nothing proven": false, "a key that may only send": true} {
 		t.Run(name, func(t *testing.T) {
@@ -83,8 +83,8 @@ func (p *peer) prove(entity string) {
 	p.expect("transfer")
 }
 
-// A key that may only send gets no other operation by spelling the management node in another way than
-// the relay expects, be it one that the namespace understands or one that it does not.
+// A key that may only send gets no other operation by spelling the management node in another way
+// than the relay expects, be it one that the namespace understands or one that it does not.
 func TestAKeyThatMaySendManagesNothing(t *testing.T) {
 	for _, node := range []string{
 		"orders/$management", "orders/$management/", "/orders/$management", "/orders/$management/", "ORDERS/$MANAGEMENT",

@@ -19,7 +19,8 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// conditionOf is the condition that ended a link or a connection, or that a message was refused with.
+// conditionOf is the condition that ended a link or a connection, or that a message was refused
+// with.
 func conditionOf(err error) string {
 	var link *goamqp.LinkError
 	var conn *goamqp.ConnError
@@ -35,8 +36,8 @@ func conditionOf(err error) string {
 	return ""
 }
 
-// Whatever happens upstream, a client hears what Service Bus would say, never that a message was accepted
-// that was not, and the SDK recovers by itself once the cause is gone.
+// Whatever happens upstream, a client hears what Service Bus would say, never that a message was
+// accepted that was not, and the SDK recovers by itself once the cause is gone.
 func TestAClientHearsWhatServiceBusWouldSay(t *testing.T) {
 	for _, c := range []struct {
 		name  string

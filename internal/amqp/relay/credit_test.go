@@ -31,8 +31,9 @@ func linkState(t *testing.T, flows []string) (count, credit uint32) {
 	return count, credit
 }
 
-// What the relay refuses takes credit of its sender that upstream knows nothing of, and the relay renews it. So however many
-// are refused, a sender may always send what upstream allows and no more, and the counts of both sides agree.
+// What the relay refuses takes credit of its sender that upstream knows nothing of, and the relay
+// renews it. So however many are refused, a sender may always send what upstream allows and no
+// more, and the counts of both sides agree.
 func TestCreditIsExactHoweverManyAreRefused(t *testing.T) {
 	refused := &amqp.Error{Condition: "test:refused"}
 	for name, refuses := range map[string]func(id uint32) bool{
@@ -85,7 +86,8 @@ func TestCreditIsExactHoweverManyAreRefused(t *testing.T) {
 							t.Fatalf("delivery %d was refused, and the sender may send up to %d where it was %d, want one more", id, limit, before)
 						}
 					}
-					// What the sender says of its count, upstream hears of without what was refused, and answers in kind.
+					// What the sender says of its count, upstream hears of without what was
+					// refused, and answers in kind.
 					p.write(0, &amqp.Flow{
 						IncomingWindow: 5000, OutgoingWindow: math.MaxInt32, NextOutgoingID: id + 1, HasNextIncomingID: true,
 						HasHandle: true, DeliveryCount: id + 1, HasDeliveryCount: true, LinkCredit: credit, HasLinkCredit: true, Echo: true,

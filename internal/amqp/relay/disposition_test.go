@@ -10,8 +10,8 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// A sender that does not want to know the outcome any longer settles its delivery itself. The delivery is over
-// then: its watcher hears so, and it takes no place among those that wait.
+// A sender that does not want to know the outcome any longer settles its delivery itself. The
+// delivery is over then: its watcher hears so, and it takes no place among those that wait.
 func TestADeliveryThatItsSenderSettlesIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var held []*fakeHeld

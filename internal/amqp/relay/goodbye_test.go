@@ -13,15 +13,16 @@ import (
 	"overdue/internal/amqp"
 )
 
-// goodbye is the last that the Python SDK says: it ends its session, detaches what it had in it, closes, and hangs up.
+// goodbye is the last that the Python SDK says: it ends its session, detaches what it had in it,
+// closes, and hangs up.
 func goodbye() []byte {
 	b := amqp.AppendFrame(nil, 0, &amqp.End{}, nil)
 	b = amqp.AppendFrame(b, 0, &amqp.Detach{Handle: 0}, nil)
 	return amqp.AppendFrame(b, 0, &amqp.Close{}, nil)
 }
 
-// A hungUp is a connection that takes no more writes since its peer has hung up, while what the peer said before is still
-// to be read, as on a socket.
+// A hungUp is a connection that takes no more writes since its peer has hung up, while what the
+// peer said before is still to be read, as on a socket.
 type hungUp struct {
 	net.Conn
 	gone *atomic.Bool

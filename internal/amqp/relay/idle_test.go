@@ -21,8 +21,8 @@ import (
 
 const (
 	idleConns = 60
-	// What may be the relay's share, of a client and its upstream connection, sockets aside. Stacks are counted in spans, some of
-	// which are empty: by 10 KiB more or less.
+	// What may be the relay's share, of a client and its upstream connection, sockets aside.
+	// Stacks are counted in spans, some of which are empty: by 10 KiB more or less.
 	heapMayCost    = 24 << 10
 	tlsHeapMayCost = 70 << 10
 	stackMayCost   = 64 << 10
@@ -30,8 +30,8 @@ const (
 
 var largePayload = make([]byte, 60_000)
 
-// An endlessUpstream takes whatever comes and gives every link credit. It keeps nothing, so that what is
-// measured is the relay's.
+// An endlessUpstream takes whatever comes and gives every link credit. It keeps nothing, so that
+// what is measured is the relay's.
 type endlessUpstream struct {
 	idle      time.Duration // between its keep-alives
 	burst     int           // messages, large ones, to whoever gives it credit
@@ -110,8 +110,8 @@ func (u *endlessUpstream) serve(nc net.Conn) {
 	}
 }
 
-// An idler has gone through a burst of burst large messages each way, if at all, and sends keep-alives from then
-// on.
+// An idler has gone through a burst of burst large messages each way, if at all, and sends
+// keep-alives from then on.
 func idler(dial func(context.Context) (net.Conn, error), burst int) (net.Conn, error) {
 	nc, err := dial(context.Background())
 	if err != nil {
@@ -202,9 +202,9 @@ func selfSigned(t *testing.T) *tls.Config {
 	return cfg
 }
 
-// An idle connection has two sockets, four goroutines and two links. What is measured is the relay's, with what TLS
-// keeps for it: that of the same peers without a relay between them is taken off. What a socket takes of the
-// kernel is not in it.
+// An idle connection has two sockets, four goroutines and two links. What is measured is the
+// relay's, with what TLS keeps for it: that of the same peers without a relay between them is
+// taken off. What a socket takes of the kernel is not in it.
 func TestAnIdleConnectionCostsLittle(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -92,7 +92,8 @@ var matrixSpellings = []struct {
 	{"query", func(a string) string { return a + "?x" }, false},
 }
 
-// opens is the matrix, as documents of Service Bus have it: which link opens for whom. It knows nothing of the table.
+// opens is the matrix, as documents of Service Bus have it: which link opens for whom. It knows
+// nothing of the table.
 func opens(receiver bool, source, target string, plain bool, key int) bool {
 	k := matrixKeys[key]
 	if target == "coordinator" {
@@ -238,7 +239,8 @@ var matrixOperations = map[string]string{
 	"purge-everything": "", "": "",
 }
 
-// Every operation on every node needs its right; one that is not known, and one stated twice, is done for nobody.
+// Every operation on every node needs its right; one that is not known, and one stated twice, is
+// done for nobody.
 func TestEveryRequestIsDoneForWhomTheMatrixSays(t *testing.T) {
 	tried := 0
 	for _, k := range matrixKeys {

@@ -8,25 +8,27 @@ import (
 	"overdue/internal/amqp"
 )
 
-// An Observer learns how a client settles what it receives over one link. It changes nothing and holds nothing
-// up: its methods are called with the connection's lock held, and must neither block nor call back.
+// An Observer learns how a client settles what it receives over one link. It changes nothing and
+// holds nothing up: its methods are called with the connection's lock held, and must neither block
+// nor call back.
 type Observer interface {
-	// Delivered is shown what the first frame of a delivery carries, valid during the call: the sections
-	// before the body, unless they are very long. It returns what to remember of the delivery
-	// until it is settled, or false to hear no more of it.
+	// Delivered is shown what the first frame of a delivery carries, valid during the call: the
+	// sections before the body, unless they are very long. It returns what to remember of the
+	// delivery until it is settled, or false to hear no more of it.
 	Delivered(payload []byte) (Note, bool)
 
-	// Settled is told that a delivery is off its queue: it was sent settled and has come completely, or the
-	// client has accepted or rejected it and upstream has confirmed just that. What a
-	// client settles without waiting for confirmation, what it settles in a transaction, through a management
-	// node, or after the link is gone, is not told.
+	// Settled is told that a delivery is off its queue: it was sent settled and has come
+	// completely, or the client has accepted or rejected it and upstream has confirmed just that.
+	// What a client settles without waiting for confirmation, what it settles in a transaction,
+	// through a management node, or after the link is gone, is not told.
 	Settled(Note)
 }
 
 // A Note is what an Observer has to know of a delivery when it is settled.
 type Note [4]uint64
 
-// maxObserved bounds the deliveries of a session that are observed at once. Of more, the latest are.
+// maxObserved bounds the deliveries of a session that are observed at once. Of more, the latest
+// are.
 const maxObserved = 4096
 
 // observation is what an observed link is about to deliver.
@@ -106,8 +108,8 @@ func (h *half) statedLocked(d *amqp.Disposition, in span) {
 	})
 }
 
-// confirmedLocked notes what upstream says of its deliveries, and tells of those that it has done with as the
-// client wanted. A rejected with an error says that it has not.
+// confirmedLocked notes what upstream says of its deliveries, and tells of those that it has done
+// with as the client wanted. A rejected with an error says that it has not.
 func (h *half) confirmedLocked(d *amqp.Disposition) {
 	if h.observed.len() == 0 || !d.Settled {
 		return

@@ -18,7 +18,8 @@ import (
 	"overdue/internal/broker"
 )
 
-// A fakeObserver plays the proxy for the links on which clients receive from orders. Its notes are places in seen.
+// A fakeObserver plays the proxy for the links on which clients receive from orders. Its notes are
+// places in seen.
 type fakeObserver struct {
 	seen    []string // message-ids
 	settled []string
@@ -171,7 +172,8 @@ func TestObserverIsNotToldWhatTheClientSettledAlone(t *testing.T) {
 	})
 }
 
-// What is observed is bounded, whatever a client leaves unsettled; dispositions about many are taken apart.
+// What is observed is bounded, whatever a client leaves unsettled; dispositions about many are
+// taken apart.
 func TestObservedDeliveries(t *testing.T) {
 	var q observedList
 	l := &link{}

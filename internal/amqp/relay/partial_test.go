@@ -42,8 +42,8 @@ func next[T amqp.Performative](s *saslSpeaker, frames <-chan amqp.Performative) 
 	return found
 }
 
-// A receiver may say how far a delivery has come before it says what became of it. That is no outcome: nobody is told of one,
-// and the one that follows counts.
+// A receiver may say how far a delivery has come before it says what became of it. That is no
+// outcome: nobody is told of one, and the one that follows counts.
 func TestReceivedIsNoOutcome(t *testing.T) {
 	for name, outcome := range map[string]amqp.DeliveryState{
 		"accepted": amqp.Accepted{},

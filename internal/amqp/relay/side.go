@@ -316,8 +316,9 @@ type written struct {
 	err  error
 }
 
-// unwritable follows a write that failed. What the peer has said before it hung up is still read: a client that closes
-// and does not wait for the answer, as the Python SDK, has not failed. From a peer that stalls nothing is awaited.
+// unwritable follows a write that failed. What the peer has said before it hung up is still read:
+// a client that closes and does not wait for the answer, as the Python SDK, has not failed. From a
+// peer that stalls nothing is awaited.
 func (s *side) unwritable(stalled bool) {
 	s.c.mu.Lock()
 	defer s.c.unlock()

@@ -10,9 +10,9 @@ import (
 )
 
 // A socket reads and writes a TCP connection without telling Go's scheduler of each system call.
-// None of these calls blocks, so there is nothing to tell. The scheduler would take each for one that
-// may block, and wake its monitor thread whenever the process was idle before: with one message
-// at a time, that thread used nearly half of the relay's time.
+// None of these calls blocks, so there is nothing to tell. The scheduler would take each for one
+// that may block, and wake its monitor thread whenever the process was idle before: with one
+// message at a time, that thread used nearly half of the relay's time.
 //
 // The zero value has no socket. What goes through a layer of its own, as TLS, has none.
 type socket struct {
@@ -69,8 +69,8 @@ func (r *socketReader) once(fd uintptr) bool {
 	return r.errno != syscall.EAGAIN
 }
 
-// A socketWriter gives the socket what it takes at once and never waits for it, so that read loops can
-// write what they have caused: to have the side's writer woken for it would cost more than the
+// A socketWriter gives the socket what it takes at once and never waits for it, so that read loops
+// can write what they have caused: to have the side's writer woken for it would cost more than the
 // write.
 type socketWriter struct {
 	conn    syscall.RawConn

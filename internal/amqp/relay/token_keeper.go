@@ -92,9 +92,9 @@ func (k *keeper) close() {
 	k.running.Wait()
 }
 
-// need says that a link leads to the node at path, which is plain. It reports true when a token is in
-// effect; else done is called when one is, or with the refusal of the link, from
-// another goroutine. Whatever comes of it, the claim is to be released.
+// need says that a link leads to the node at path, which is plain. It reports true when a token is
+// in effect; else done is called when one is, or with the refusal of the link, from another
+// goroutine. Whatever comes of it, the claim is to be released.
 func (k *keeper) need(path string, done func(*amqp.Error)) (*claim, bool) {
 	return k.ask(path, waiter{done: done})
 }

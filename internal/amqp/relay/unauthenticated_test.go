@@ -21,8 +21,8 @@ func TestWhatAStrangerMayCostIsBounded(t *testing.T) {
 	})
 }
 
-// Unauthenticated connections come every two milliseconds, send their open and stay. A client needs a second for its token, and gets in all
-// the same; one that is in stays in.
+// Unauthenticated connections come every two milliseconds, send their open and stay. A client
+// needs a second for its token, and gets in all the same; one that is in stays in.
 func TestAClientGetsInWhileStrangersFillTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t, own, secured("orders"))

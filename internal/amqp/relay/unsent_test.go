@@ -11,8 +11,8 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// What waits in the relay when its receiver goes has never reached the client: it is free at once, and not for the
-// length of a lock that nobody knows of.
+// What waits in the relay when its receiver goes has never reached the client: it is free at once,
+// and not for the length of a lock that nobody knows of.
 func TestWhatAReceiverWasNotSentIsFreeWhenItGoes(t *testing.T) {
 	for name, leave := range map[string]func(p *peer){
 		"by a detach": func(p *peer) { p.write(0, &amqp.Detach{Handle: 1, Closed: true}, nil) },

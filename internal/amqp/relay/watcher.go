@@ -60,7 +60,8 @@ type Watcher interface {
 	Detached()
 }
 
-// Held is what the relay tells about a delivery whose sender has to wait for more than the other end.
+// Held is what the relay tells about a delivery whose sender has to wait for more than the other
+// end.
 type Held interface {
 	// Settled tells the outcome that the other end has come to. reply lets it pass to the
 	// sender: as it is for nil, else as rejected with the error. The outcome is nil for a
@@ -85,7 +86,8 @@ type Delayed interface {
 	Before(Resumer) (wait bool)
 }
 
-// A Resumer lets a delivery go on, see Delayed. It is no function, which would have to be made for every delivery.
+// A Resumer lets a delivery go on, see Delayed. It is no function, which would have to be made for
+// every delivery.
 type Resumer interface{ Resume(refusal *amqp.Error) }
 
 // A Reply lets one sender know. It is no function either.

@@ -19,6 +19,6 @@
 // backslashes, characters that no name has, segments that begin with a dollar sign and are none of
 // the above, names that are too long. The characters of names are those of
 // https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
-// (Microsoft.ServiceBus) and the tilde: whether the service takes it was not found out, and refusing
-// a name that exists would cut off its apps.
+// (Microsoft.ServiceBus) and the tilde: whether the service takes it was not found out, and
+// refusing a name that exists would cut off its apps.
 package address

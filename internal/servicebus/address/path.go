@@ -94,16 +94,16 @@ func trimmed(text, path string) (string, error) {
 	return path, nil
 }
 
-// isRule reports whether a path has the form of a rule's, topic/Subscriptions/name/Rules/name. Names of
-// rules may have any characters but slashes.
+// isRule reports whether a path has the form of a rule's, topic/Subscriptions/name/Rules/name.
+// Names of rules may have any characters but slashes.
 func isRule(segments []string) bool {
 	n := len(segments)
 	return n >= 5 && strings.EqualFold(segments[n-2], "Rules") && strings.EqualFold(segments[n-4], subscriptions)
 }
 
-// OpaqueFault says what is wrong with a segment whose text is not the grammar's business: the name of
-// a rule, or in a URL the id of a message. It must not change what the path around it means, however
-// often it is unescaped or resolved. "" = nothing.
+// OpaqueFault says what is wrong with a segment whose text is not the grammar's business: the name
+// of a rule, or in a URL the id of a message. It must not change what the path around it means,
+// however often it is unescaped or resolved. "" = nothing.
 func OpaqueFault(segment string) string {
 	switch {
 	case segment == "":
@@ -178,9 +178,9 @@ func withoutQuery(text string) string {
 	return text
 }
 
-// URLPath returns the path of a URL, given as it was sent (net/url: EscapedPath). Of the escapes it
-// takes those of a slash and of a dollar sign, which SDKs send: Python escapes names whole. The name
-// of a rule may have any. Errors: ErrNotPlain.
+// URLPath returns the path of a URL, given as it was sent (net/url: EscapedPath). Of the escapes
+// it takes those of a slash and of a dollar sign, which SDKs send: Python escapes names whole. The
+// name of a rule may have any. Errors: ErrNotPlain.
 func URLPath(escaped string) (path string, err error) {
 	rest, err := unescaped(escaped, escaped)
 	if err != nil {

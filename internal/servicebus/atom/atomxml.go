@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package atom reads the bodies by which entities are made and changed over HTTP: an Atom entry
-// whose content describes one of them. The proxy, which has to know where messages are forwarded to,
-// and the broker, which does it, read them here. What is not plain, so that others may read it in
-// another way, is refused: document types, processing instructions, comments within text, text beside
-// elements, elements of a description that are stated twice.
+// whose content describes one of them. The proxy, which has to know where messages are forwarded
+// to, and the broker, which does it, read them here. What is not plain, so that others may read it
+// in another way, is refused: document types, processing instructions, comments within text, text
+// beside elements, elements of a description that are stated twice.
 package atom
 
 import (
@@ -35,8 +35,8 @@ type Node struct {
 	commented bool // there is a comment in it
 }
 
-// Parse reads one document, in UTF-8. It knows no entities but those of XML itself. The error is one of
-// reading, or says what is not plain.
+// Parse reads one document, in UTF-8. It knows no entities but those of XML itself. The error is
+// one of reading, or says what is not plain.
 func Parse(r io.Reader) (*Node, error) {
 	d := xml.NewDecoder(r)
 	var root *Node
@@ -187,8 +187,8 @@ func Forwards(body io.Reader) (forwards []Forward, err error) {
 	return forwards, nil
 }
 
-// strayForward returns the name of an element that is called like one that says where messages go, in
-// whatever case, and is none of those that do.
+// strayForward returns the name of an element that is called like one that says where messages go,
+// in whatever case, and is none of those that do.
 func (n *Node) strayForward(own map[*Node]bool) string {
 	if !own[n] && (strings.EqualFold(n.Name.Local, ForwardTo) || strings.EqualFold(n.Name.Local, ForwardDeadLettersTo)) {
 		return n.Name.Local

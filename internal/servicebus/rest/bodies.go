@@ -12,7 +12,8 @@ import (
 )
 
 var (
-	// ErrSlowBody is why a body is not read to its end: it came so slowly, while others needed the memory.
+	// ErrSlowBody is why a body is not read to its end: it came so slowly, while others needed the
+	// memory.
 	ErrSlowBody = errors.New("body comes too slowly")
 	// ErrNoRoom is why a body is not read to its end: there was no memory for the rest of it.
 	ErrNoRoom = errors.New("no room for the body")
@@ -24,12 +25,13 @@ const (
 	slowGrace = 2 * time.Second
 )
 
-// Bodies bounds the memory of all bodies of requests that are there at once. Memory is taken as bytes arrive: what a
-// request states of its length takes none.
+// Bodies bounds the memory of all bodies of requests that are there at once. Memory is taken as
+// bytes arrive: what a request states of its length takes none.
 //
-// A body that finds no room waits for it, in the order of asking. When memory is short, the slowest of those that come
-// more slowly than 32 KiB/s yields, after two seconds; and where all wait for each other, the one that began
-// last. One that is larger than the bound has its turn alone. The methods are safe for concurrent use.
+// A body that finds no room waits for it, in the order of asking. When memory is short, the
+// slowest of those that come more slowly than 32 KiB/s yields, after two seconds; and where all
+// wait for each other, the one that began last. One that is larger than the bound has its turn
+// alone. The methods are safe for concurrent use.
 type Bodies struct {
 	total int64
 
@@ -65,10 +67,11 @@ func (b *Bodies) Used() int64 {
 	return b.used
 }
 
-// Read reads r to its end, which is at most most bytes away: a reader that has more has to fail. length is what the
-// request states, negative when it states none. interrupt makes a Read of r that waits for its peer fail; it is
-// called with a lock held and must not block. done gives the room back and is not nil without an error. The error is r's,
-// ErrSlowBody, ErrNoRoom or, when ctx ends while the body waits for room, ErrNoRoom too. A body that ends before the length that was
+// Read reads r to its end, which is at most most bytes away: a reader that has more has to fail.
+// length is what the request states, negative when it states none. interrupt makes a Read of r
+// that waits for its peer fail; it is called with a lock held and must not block. done gives the
+// room back and is not nil without an error. The error is r's, ErrSlowBody, ErrNoRoom or, when ctx
+// ends while the body waits for room, ErrNoRoom too. A body that ends before the length that was
 // stated fails with io.ErrUnexpectedEOF.
 func (b *Bodies) Read(ctx context.Context, r io.Reader, length, most int64, interrupt func()) (body []byte, done func(), err error) {
 	u := &upload{began: time.Now(), interrupt: interrupt}

@@ -200,7 +200,8 @@ type brokenReader struct{ err error }
 
 func (r brokenReader) Read([]byte) (int, error) { return 0, r.err }
 
-// Whatever comes, however fast: the bound holds, everybody comes to an end, and nothing stays taken.
+// Whatever comes, however fast: the bound holds, everybody comes to an end, and nothing stays
+// taken.
 func TestBodiesOfAllKindsKeepTheBound(t *testing.T) {
 	random := rand.New(rand.NewPCG(testseed.Of(t), 1))
 	for range 20 {

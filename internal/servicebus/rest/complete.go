@@ -33,8 +33,8 @@ func CompleteHeader(h http.Header, a Addition) error {
 	return nil
 }
 
-// CompleteBatch is the body of a request that sends a batch, which [ParseBatch] has read, with an addition for each of its
-// messages. All that it does not concern keeps its meaning.
+// CompleteBatch is the body of a request that sends a batch, which [ParseBatch] has read, with an
+// addition for each of its messages. All that it does not concern keeps its meaning.
 func CompleteBatch(body []byte, as []Addition) ([]byte, error) {
 	var entries []map[string]json.RawMessage
 	if err := json.Unmarshal(body, &entries); err != nil || len(entries) != len(as) {

@@ -7,13 +7,13 @@ import (
 	"net/http"
 )
 
-// forHTTP are the headers that net/http looks for, or writes by itself, under its own spelling. No property has
-// such a name.
+// forHTTP are the headers that net/http looks for, or writes by itself, under its own spelling. No
+// property has such a name.
 var forHTTP = canonical(`
 	Connection Content-Encoding Content-Length Content-Type Date Expect Host Trailer Transfer-Encoding User-Agent`)
 
-// RequestHeader is the header of r with the names as they were sent, but for those that net/http looks
-// for. It is r.Header where r did not come through Serve.
+// RequestHeader is the header of r with the names as they were sent, but for those that net/http
+// looks for. It is r.Header where r did not come through Serve.
 func RequestHeader(r *http.Request) http.Header {
 	c, _ := r.Context().Value(spelledConnKey{}).(*spelledConn)
 	if c == nil {
@@ -28,7 +28,8 @@ func RequestHeader(r *http.Request) http.Header {
 	return r.Header
 }
 
-// spelledHeader is known with the names that they have in a head. ok is false when the head is not that of known.
+// spelledHeader is known with the names that they have in a head. ok is false when the head is not
+// that of known.
 func spelledHeader(head []byte, known http.Header) (h http.Header, ok bool) {
 	_, fields, ok := bytes.Cut(head, lineFeed)
 	if !ok {

@@ -16,19 +16,20 @@ import (
 const (
 	// maxReplyHead bounds the head of an answer: 64 KiB of properties, and as much for the rest.
 	maxReplyHead = 128 << 10
-	// idleReply is how long a connection is kept that nobody uses. Service Bus ends it after two minutes.
+	// idleReply is how long a connection is kept that nobody uses. Service Bus ends it after two
+	// minutes.
 	idleReply = 90 * time.Second
 	// maxIdleReplies bounds such connections.
 	maxIdleReplies = 64
 )
 
-// A Transport exchanges requests and answers with one server over HTTP/1, and keeps the names of headers as
-// they are written, both ways: custom properties are headers, and http.Transport would give those of an answer
-// its own spelling. It is an http.RoundTripper.
+// A Transport exchanges requests and answers with one server over HTTP/1, and keeps the names of
+// headers as they are written, both ways: custom properties are headers, and http.Transport would
+// give those of an answer its own spelling. It is an http.RoundTripper.
 type Transport struct{ http *http.Transport }
 
-// NewTransport makes a Transport whose connections dial opens, TLS included. The URLs of its requests are of
-// the scheme http.
+// NewTransport makes a Transport whose connections dial opens, TLS included. The URLs of its
+// requests are of the scheme http.
 func NewTransport(dial func(context.Context) (net.Conn, error)) *Transport {
 	return &Transport{&http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -69,7 +70,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections closes the connections that no exchange uses.
 func (t *Transport) CloseIdleConnections() { t.http.CloseIdleConnections() }
 
-// A replyConn keeps the head of the answer to the request at hand. http.Transport has one at a time on a connection.
+// A replyConn keeps the head of the answer to the request at hand. http.Transport has one at a
+// time on a connection.
 type replyConn struct {
 	net.Conn
 
@@ -105,7 +107,8 @@ func (c *replyConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// follow takes the next bytes of the answer. Heads of interim answers (RFC 9110, section 15.2) are passed over.
+// follow takes the next bytes of the answer. Heads of interim answers (RFC 9110, section 15.2) are
+// passed over.
 func (c *replyConn) follow(b []byte) {
 	c.head = append(c.head, b...)
 	for {

@@ -15,7 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// answering is a server that answers each request with the next of the texts, and tells what it was asked.
+// answering is a server that answers each request with the next of the texts, and tells what it
+// was asked.
 func answering(t *testing.T, answers ...string) (tr *Transport, asked chan string) {
 	t.Helper()
 	asked = make(chan string, len(answers))

@@ -36,9 +36,9 @@ type Request struct {
 	Need    Need
 	Token   string // of Unlock, Complete and RenewLock: the lock token, a UUID unless the last one has another
 
-	// Twofold reports that whoever undoes escapes before they look for slashes reads the message-id, and so the
-	// request, in another way. It is no matter to whom the request is for, which knows the message by its lock
-	// token; who passes requests on refuses it.
+	// Twofold reports that whoever undoes escapes before they look for slashes reads the
+	// message-id, and so the request, in another way. It is no matter to whom the request is for,
+	// which knows the message by its lock token; who passes requests on refuses it.
 	Twofold bool
 
 	behind string // what stands behind the entity in the URL, as it was sent
@@ -107,16 +107,16 @@ func shapeOf(path []string) shape {
 	return toAny
 }
 
-// OfHTTP says what a request asks for and which rights that needs, by its method and the path of its
-// URL as it was sent (net/url: EscapedPath). hasBody says whether it has a body, or may have. Names
-// of entities may contain slashes, so the path alone does not tell: what is not certain to be about
-// messages is about an entity. Errors: ErrUnlisted, ErrNoMessages,
-// ErrBody, address.ErrNotPlain.
+// OfHTTP says what a request asks for and which rights that needs, by its method and the path of
+// its URL as it was sent (net/url: EscapedPath). hasBody says whether it has a body, or may have.
+// Names of entities may contain slashes, so the path alone does not tell: what is not certain to
+// be about messages is about an entity. Errors: ErrUnlisted, ErrNoMessages, ErrBody,
+// address.ErrNotPlain.
 func OfHTTP(method, escaped string, hasBody bool) (Request, error) {
 	path := strings.Split(strings.TrimSuffix(strings.TrimPrefix(escaped, "/"), "/"), "/")
 	at := shapeOf(path)
-	// Others may undo the escapes before they look for slashes. What stands in the place of a message-id is
-	// looked at by itself.
+	// Others may undo the escapes before they look for slashes. What stands in the place of a
+	// message-id is looked at by itself.
 	plain := path
 	if at == toLocked || at == toUnlocked {
 		plain = slices.Clone(path)
@@ -177,8 +177,8 @@ func about(call Call, oneOf sas.Rights, path []string, behind int, hasBody bool)
 	return q, nil
 }
 
-// URLPath is the path of the URL of q, escaped, in the form that everybody reads alike. It is "" for
-// Administer.
+// URLPath is the path of the URL of q, escaped, in the form that everybody reads alike. It is ""
+// for Administer.
 func (q *Request) URLPath() string {
 	if q.Call == Administer {
 		return ""
@@ -217,8 +217,8 @@ func administration(method, escaped string) (Request, error) {
 	return q, nil
 }
 
-// entityOf cuts what is below an entity off: /Subscriptions of a topic, /Rules and /Rules/{rule} of a
-// subscription. list reports whether it is one of the first two.
+// entityOf cuts what is below an entity off: /Subscriptions of a topic, /Rules and /Rules/{rule}
+// of a subscription. list reports whether it is one of the first two.
 func entityOf(path string) (entity string, list bool) {
 	parts := strings.Split(path, "/")
 	n := len(parts)

@@ -30,7 +30,8 @@ type Need struct {
 	OneOf sas.Rights // each of which will do
 }
 
-// A Class is what a link is: all that anybody has to know of its attach to judge it and to treat it.
+// A Class is what a link is: all that anybody has to know of its attach to judge it and to treat
+// it.
 type Class struct {
 	Kind    Kind
 	Address address.Address // what the link is attached to; zero for Coordinator
@@ -48,8 +49,8 @@ func (c *Class) Sender() bool {
 	return false
 }
 
-// Entity is the path of the queue, topic or subscription that messages are sent to or received from,
-// or that is managed. Of a sender by way of another it is the destination.
+// Entity is the path of the queue, topic or subscription that messages are sent to or received
+// from, or that is managed. Of a sender by way of another it is the destination.
 func (c *Class) Entity() string {
 	if !c.Destination.IsNamespace() {
 		return c.Destination.Entity()

@@ -15,8 +15,8 @@ const (
 )
 
 // operations is the table: which right each operation of a management node needs. One that is not
-// here is refused and not carried on, whatever rights its client has: it could be a new way to send,
-// which nobody would watch.
+// here is refused and not carried on, whatever rights its client has: it could be a new way to
+// send, which nobody would watch.
 var operations = map[string]sas.Rights{
 	ScheduleMessage:                          sas.Send,
 	"com.microsoft:cancel-scheduled-message": sas.Send,
@@ -44,10 +44,10 @@ func ForOperation(name string) (oneOf sas.Rights, ok bool) {
 	return oneOf, ok
 }
 
-// Operation reads which operation a request to the management node at an address asks for and which
-// rights that needs, each alone. The error is what the request is refused with: it cannot be read, or
-// in two ways because a map of it states a key twice, or it asks for nothing that is known, or for
-// something to be sent where nothing can be.
+// Operation reads which operation a request to the management node at an address asks for and
+// which rights that needs, each alone. The error is what the request is refused with: it cannot be
+// read, or in two ways because a map of it states a key twice, or it asks for nothing that is
+// known, or for something to be sent where nothing can be.
 func Operation(at address.Address, request []byte) (name string, oneOf sas.Rights, refusal *amqp.Error) {
 	m, err := amqp.ParseMessage(request)
 	if err != nil {
