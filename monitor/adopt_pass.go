@@ -66,7 +66,7 @@ func (s *adoptPass) run(ctx context.Context) error {
 	}
 	switch {
 	case errors.Is(err, entities.ErrNotFound):
-		s.positions = map[string]position{} // should it be recreated, its numbers begin anew
+		s.positions = map[string]position{} // if it is recreated, its sequence numbers start over
 		return nil
 	case errors.Is(err, entities.ErrNoRight):
 		return s.readPath(ctx, "", base)

@@ -36,13 +36,13 @@ type companion struct {
 	w       *Worker
 	lease   lease
 	content scheduler.Companion
-	until   time.Time // by our clock: settle it or rewrite it by then
+	until   time.Time // by our clock: settle or rewrite it by then
 
 	mu        sync.Mutex
-	watches   int                   // made for it so far
-	open      int                   // of these, those that are not done
-	rewritten []scheduler.Companion // what has to be written before the message may be completed
-	fatal     *refusal              // set: nobody can ever do anything with this companion
+	watches   int                   // made of it so far
+	open      int                   // watches that have not ended
+	rewritten []scheduler.Companion // to be written before this one is completed
+	fatal     *refusal              // set: nobody can ever handle it
 }
 
 type refusal struct{ reason, description string }
@@ -51,35 +51,42 @@ type refusal struct{ reason, description string }
 // goroutine of its entity owns it until it ends.
 type watch struct {
 	ref       scheduler.Reference
-	slot      *scheduler.Companion // it is over a slot, and not over a message yet
+	slot      *scheduler.Companion // the watch is over a slot, not over a message yet
 	companion *companion
 	since     time.Time // by our clock: when the companion came
 	next      time.Time // by our clock: when to check
 
-	want      want // where it was last searched for, and what was found
+	want      want // the last search and its result
 	judgement judgement
-	missed    *scheduler.Missed // it has been expired; only the notification is left
+	missed    *scheduler.Missed // it has expired; only the notification is left
+	seenAt    time.Time         // by the clock of the broker: when it was last on the work queue
+	hops      int               // how often it was forwarded, as far as it was followed
 
-	nudge              int            // the number of the nudge that was asked for before any check; 0 = none
-	awaitsNudge        bool           // it waits for that nudge, or has
-	deadLetterSought   bool           // its dead letter was searched for after that
-	seenAt             time.Time      // by the broker's clock: when it was last seen on the work queue
-	hops               int            // how often it was forwarded, as far as it was followed
-	duplicate          bool           // it was found beside the one that its reference was sent with, and probably has one of its own
-	duplicates         duplicateWatch // it is over no message, but over what else its reference fits
-	duplicatesWatched  bool           // there was a watch over the others while it was there
-	expiredByNudge     *link.Message  // as it was, overdue, just before this worker let the broker expire what is; after that it was gone
-	disappearedAt      time.Time      // by our clock: when it was first found in no dead-letter queue either; zero = it was not
-	unreached          bool           // the last scan has made progress, and was ended before it came to it
-	locked             bool           // the last nudge has shown that a consumer has it
-	refused            bool           // nobody could receive it when its expiry was last tried
-	willBeDropped      bool           // it has expired, and the entity drops what expires
-	checks             int            // passes that found it in flight
-	failures           int            // passes that failed one after the other, for reasons of their own
-	triedAt            time.Time      // by our clock: when its expiry was last tried; zero = never
+	// The nudge that comes before any check, see nudge_first.go.
+	nudge            int  // its number; 0: none was requested
+	awaitsNudge      bool // it waits for that nudge, or has waited
+	deadLetterSought bool // its dead letter was searched for after that
+
+	// Message-ids that repeat, see duplicate_ids.go.
+	duplicate         bool           // a duplicate, which probably has a reference of its own
+	duplicates        duplicateWatch // the watch is over the duplicates of a message
+	duplicatesWatched bool           // there was such a watch while its message was there
+
+	// Dead letters that are taken away, see disappeared.go.
+	expiredByNudge *link.Message // overdue immediately before our nudge, and gone after it
+	disappearedAt  time.Time     // by our clock: when it was in no dead-letter queue either; zero: never
+
+	// Attempts to expire it, see receive_scope.go.
+	unreached          bool      // the last scan made progress and ended before it
+	locked             bool      // the last nudge has shown that a consumer holds it
+	refused            bool      // nobody could receive it at the last attempt
+	willBeDropped      bool      // it has expired, and the entity drops expired messages
+	checks             int       // checks that found it in flight
+	failures           int       // checks that failed in a row
+	triedAt            time.Time // by our clock: the last attempt; zero: none
+	triedDeliveryCount uint32    // its delivery count at that attempt
 	retryDelay         time.Duration
-	retryAt            time.Time // by our clock: when to try again
-	triedDeliveryCount uint32    // the delivery count at that time
+	retryAt            time.Time // by our clock: the next attempt
 }
 
 // sendTime is how long after its companion a message may be enqueued, if the companion does not

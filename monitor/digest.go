@@ -118,7 +118,7 @@ func (w *Worker) putBackDigest(ctx context.Context, l lease, d alert.Digest, due
 }
 
 // yielding is whether a worker should give way to the others that receive from the monitor
-// queue, by taking back its credit and granting it anew: a broker serves first whose credit is
+// queue, by taking back its credit and granting it again: a broker serves first whose credit is
 // the oldest. It is for the goroutine that receives.
 type yielding struct {
 	asked bool

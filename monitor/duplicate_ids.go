@@ -57,7 +57,7 @@ func (w *want) checkStamp(m *link.Message) {
 // statesOtherDeadline reports whether m is not the message of r, since it states another
 // deadline. Its time to live may have been capped on the way.
 func (e *entity) statesOtherDeadline(r *scheduler.Reference, m *link.Message) bool {
-	at, within, _ := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] }) // of one that cannot be read there is none
+	at, within, _ := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] }) // an invalid one counts as none
 	ours := func(d time.Duration) bool { return (d - r.Within).Abs() <= time.Millisecond }
 	switch r.Stated {
 	case "deadline":

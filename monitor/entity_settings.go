@@ -13,18 +13,18 @@ import (
 
 // entitySettings is how an entity is configured here and in its namespace.
 type entitySettings struct {
-	Settings // its time to live is capped as those of topic and subscription are
+	Settings // with the effective default time to live
 
-	known         bool // how it was made is, and with it whether it has a default time to live
+	known         bool // its description is known
 	topic         bool
 	subscriptions []string      // of a topic
-	shortest      time.Duration // of the times to live of a topic and all of its subscriptions, or of a queue; 0 = there are none
+	shortest      time.Duration // default time to live of a topic and its subscriptions; 0: none
 	sessions      bool          // it requires sessions
-	drops         bool          // what expires is dropped there, as far as is known
-	unlisted      bool          // it is a subscription, and its topic, which is known, has none of that name
-	partitioned   bool          // numbers are not in order of time
-	forwardTo     string        // where messages move on to, "" = they stay
-	forwardDead   string        // the same of dead letters
+	drops         bool          // it drops expired messages
+	unlisted      bool          // a subscription that its topic does not have
+	partitioned   bool          // sequence numbers are not in the order of time
+	forwardTo     string        // where it forwards messages; "": nowhere
+	forwardDead   string        // where it forwards dead letters; "": nowhere
 }
 
 // subscriptionPart separates topic and subscription in a path.

@@ -12,20 +12,24 @@ const maxEntityStates = 10_000
 
 // entityState is what a worker has observed of one entity.
 type entityState struct {
-	sessions    bool      // a receiver without a session was refused
-	noSessions  bool      // one was not
-	disappeared int       // passes whose nudge made messages go that were in no dead-letter queue afterwards, less those where they were
-	warned      bool      // that it drops what expires
-	created     time.Time // when the entity was made, by the clock of the namespace; zero = not known
+	sessions   bool      // a receiver without a session was refused
+	noSessions bool      // a receiver without a session was accepted
+	warned     bool      // the warning about dropped messages was logged
+	created    time.Time // by the clock of the namespace; zero: unknown
 
-	missing          time.Time // by our clock: since when it does not exist, as the broker says; zero = it does, as far as is known
-	missed           time.Time // by our clock: when a deadline was last seen to have been missed
-	suspected        time.Time // by our clock: when it was last taken for likely that deadlines are missed
-	notFound         time.Time // by our clock: when dead letters were last not found that a nudge should have left, and nothing spoke against it
-	taken            time.Time // by our clock: when one that had been found was last gone
-	firstLetter      identity  // the first dead letter when something had disappeared; zero = there was none
-	firstLetterSince time.Time // by our clock: when it was first seen then
-	recentLetter     identity  // one that was seen shortly before, and lies there as far as is known; zero = none
+	// By our clock.
+	missing   time.Time // since when it does not exist; zero: it does
+	missed    time.Time // when a deadline was last missed
+	suspected time.Time // when missed deadlines were last suspected
+	notFound  time.Time // when a nudge last left no dead letter where one was expected
+	taken     time.Time // when a seen dead letter was last found to be gone
+
+	// disappeared counts checks after which dead letters had disappeared, less those that found
+	// them. firstLetter is the first dead letter at such a check, since firstLetterSince.
+	disappeared      int
+	firstLetter      identity
+	firstLetterSince time.Time
+	recentLetter     identity // a dead letter that was seen shortly before; zero: none
 }
 
 // entityStates keeps the states by entity. A dropped state is observed again.

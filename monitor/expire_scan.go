@@ -92,7 +92,7 @@ type scan struct {
 	now      time.Time // by the broker's clock, and not ahead of it
 	cut      bool      // it has ended before the queue did, and before all of ours were met
 
-	ahead   []int64 // numbers that wait up to the last of ours, as far as was peeked, and were not met or passed
+	ahead   []int64 // waiting sequence numbers up to the last of ours, as far as peeked
 	peeked  int64   // where the next peek begins
 	reached bool    // there is no more to peek at
 
@@ -155,7 +155,7 @@ func (s *scan) credit(ctx context.Context, most int) (int, error) {
 	return min(most, len(s.ahead)), nil
 }
 
-// pass notes that what stands up to a number is behind: it was met, or is locked.
+// pass records that messages up to a sequence number were met, or are locked.
 func (s *scan) pass(number int64) {
 	i, _ := slices.BinarySearch(s.ahead, number+1)
 	s.ahead = s.ahead[i:]

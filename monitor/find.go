@@ -26,21 +26,21 @@ const (
 
 // want is the search for one message.
 type want struct {
-	identity                         // its own where it is known, else zero
-	hint        int64                // the number where it probably stands, else 0
-	ref         *scheduler.Reference // that it stands for
-	messageID   string               // otherwise this,
-	from, until time.Time            // enqueued within this window,
-	likely      time.Time            // and most likely not before this
-	endless     bool                 // it stands where no message has a time to live but its own
-	found       *link.Message
-	spare       *link.Message // would do if nothing better turns up
+	identity                         // of the message; zero: unknown
+	hint        int64                // its probable sequence number; 0: none
+	ref         *scheduler.Reference // of the message
+	messageID   string
+	from, until time.Time     // the window of its enqueued-time
+	likely      time.Time     // most likely it was enqueued at this instant or later
+	endless     bool          // its entity gives messages no time to live
+	found       *link.Message // the result
+	spare       *link.Message // the result if there is no better one
 
-	firstFit      identity  // of the first that was met of all that would do
-	duplicates    bool      // others would do as well, or may
-	agreed        bool      // what was found is what a chooser has picked
-	lateCandidate time.Time // when that was enqueued, if its own hardly was
-	upTo          time.Time // of duplicates: nothing that was enqueued later is searched for; zero = no matter
+	firstFit      identity  // of the first message that fits
+	duplicates    bool      // other messages fit, or may
+	agreed        bool      // a chooser has picked the result
+	lateCandidate time.Time // the enqueued-time of a doubtful result
+	upTo          time.Time // of duplicates: the latest enqueued-time; zero: any
 }
 
 // A chooser reports whether m, which matches, is the message of w. It then belongs to w alone.

@@ -13,24 +13,19 @@ import (
 type verdict int
 
 const (
-	// notDue: its deadline is still to come.
-	notDue verdict = iota
-	// Gone: it is not on the work queue any more.
-	gone
-	// InFlight: it is overdue but a consumer holds it, as far as one can tell.
-	inFlight
-	// Overdue: its deadline has passed.
-	overdue
+	notDue   verdict = iota // its deadline, or a reminder, is still to come
+	gone                    // it is not on the work queue any more
+	inFlight                // it is overdue, and a consumer holds it as far as one can see
+	overdue                 // its deadline has passed
 )
 
 // judgement is a verdict, with the instants that it rests on.
 type judgement struct {
-	verdict  verdict
-	deadline time.Time // by the broker's clock; zero where it may be received at any time
-	// completeBy is when it has to be settled for good; zero where nobody says so.
-	completeBy time.Time
-	native     bool // the message's own time-to-live has passed: the broker itself will not deliver it
-	deferred   bool // a consumer has set it aside, and the broker does not expire it by itself
+	verdict    verdict
+	deadline   time.Time // by the clock of the broker; zero: none
+	completeBy time.Time // when it must be completed; zero: never
+	native     bool      // its time to live has passed: the broker does not deliver it any more
+	deferred   bool      // a consumer has deferred it: the broker does not expire it by itself
 }
 
 // judge decides about m, which r names, at the instant now of the clock of the broker. now MUST

@@ -70,24 +70,22 @@ func (e *entity) receiver(ctx context.Context, l receiveScope) (*link.Receiver, 
 		}
 		return nil, nil
 	case condition == link.ConditionNotAllowed:
-		// It requires sessions, and nobody has said so. The pass is repeated, by session.
+		// It requires sessions, and nobody has said so. The check is repeated, by session.
 		e.w.states.update(e.key, func(f *entityState) { f.sessions = true })
 	}
 	return r, err
 }
 
 const (
-	// A message that could not be expired is in flight, or out of reach. Its expiry is tried
-	// again at once when its delivery count shows that it came back, and otherwise after
-	// climbMin, doubling up to climbMax: every try may disturb live messages for a moment. Two
-	// monitors that scan the same queue are in each other's way: hence chance, by a quarter
-	// either way.
+	// A message that could not be expired is in flight, or out of reach. The next attempt follows at
+	// once when its delivery count shows that it came back, otherwise after expiryRetryMin, doubling
+	// up to expiryRetryMax: each attempt may affect live messages for an instant. Two monitors that
+	// scan the same queue obstruct each other, hence a random quarter either way.
 	expiryRetryMin = time.Second
 	expiryRetryMax = time.Minute
-	// A try that disturbs nobody is made as often as the message is checked, nearly: whether a
-	// consumer gives back a session, or the lock of a deferred message, does not show in any
-	// count. Where there are many of them each pass takes its time for all, so they are tried
-	// the more rarely: quietShare for each.
+	// An attempt that affects no other message is made nearly as often as the message is checked:
+	// no count shows that a consumer gave back a session, or the lock of a deferred message. Each
+	// check takes its time for all of them, so many are tried less often: harmlessShare for each.
 	harmlessRetry = 500 * time.Millisecond
 	harmlessShare = 10 * time.Millisecond
 )

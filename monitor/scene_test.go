@@ -56,13 +56,13 @@ type scene struct {
 	auto             bool            // only where they pay
 	stamp            bool            // whether the proxy stamps TTLs
 	monitored        map[string]bool // what the proxy writes companions for
-	undescribed      bool            // the monitor is not notified how entities were made
-	remembers        *entities.Store // of what it is notified; nil: it asks each time
-	queueLife        time.Duration   // the default time to live that only the proxy has been notified of
-	subscriptionLife time.Duration   // of the times to live of a topic's subscriptions, as the proxy knows it
+	undescribed      bool            // the monitor has no descriptions of entities
+	remembers        *entities.Store // caches the descriptions; nil: no cache
+	queueLife        time.Duration   // the default time to live as the sender knows it
+	subscriptionLife time.Duration   // the shortest of the subscriptions, as the sender knows it
 	expiry           queue.Expiry    // as inModes has set it
 	metrics          []*prometheus.Registry
-	oneProcess       bool // the monitors use the scheduler that the sender does, and the clock that it has measured
+	oneProcess       bool // monitors and sender share a scheduler
 	sending          *sdk.Client
 	senders          map[string]*sdk.Sender
 	hook             *hook

@@ -22,7 +22,7 @@ func (w *Worker) SetAlerters(all []alert.Alerter) {
 			continue
 		}
 		next.groups[g.Name()] = g
-		if before == nil || before.groups[g.Name()] != g { // those that stay may be notification of a page just now
+		if before == nil || before.groups[g.Name()] != g { // a group that stays may be sending
 			g.OnNotify(func(err error) { w.metrics.alert(g.Name(), err) })
 		}
 	}

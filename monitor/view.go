@@ -33,15 +33,15 @@ type view struct {
 	path        string // of the queue or sub-queue
 	metrics     *metrics
 	peeker      *link.Peeker           // nil until the next peek
-	cursor      bool                   // numbers say nothing of the time: what is not where its number says is searched for everywhere
-	index       sequenceIndex          // used by way of index points, which proves them
-	proven      time.Time              // by our clock: when that was last
-	recreated   func(noticedBy string) // is notified when it reads another queue of that name than before; nil: nobody wants to know
+	cursor      bool                   // sequence numbers are not in the order of time
+	index       sequenceIndex          // use provenIndex
+	proven      time.Time              // by our clock: the last proof of the index
+	recreated   func(noticedBy string) // called when the queue was recreated; may be nil
 	seen        *seenIDs
-	lastExpired seenDeadLetter // the dead letter that has expired last, of those that were seen
+	lastExpired seenDeadLetter // the seen dead letter that expired last
 	peeks       int            // so far
 	limited     bool           // left counts
-	left        int            // peeks until errCostly
+	left        int            // peeks until errTooManyPeeks
 }
 
 // peek returns up to n messages from the sequence number from on. An empty page means that

@@ -28,22 +28,22 @@ const (
 type manySearch struct {
 	wt    *watch
 	want  want
-	next  time.Time // by the broker's clock: the first deadline that is too far off to be waited for; zero = none
+	next  time.Time // by the clock of the broker: the first far deadline; zero: none
 	found []*watch
 
-	// Of messages that have the id of its reference:
-	ownDeadLetter bool            // one of the dead letters in its window was enqueued when its own was, most likely
+	// Of duplicates:
+	ownDeadLetter bool            // a dead letter was found in its window
 	outside       []*link.Message // the other dead letters
 }
 
 // inUse is the messages that have a watch, or are about to get one.
 type inUse struct {
 	identities map[identity]bool
-	named      map[string]bool   // message-ids of those that have not been seen yet
+	named      map[string]bool   // message-ids of messages that were not seen yet
 	ids        map[string]bool   // of all
 	forwarded  map[identity]bool // where their dead letters are forwarded
 
-	taken int // by this look
+	taken int // by this search
 }
 
 // collectMany replaces the watches that stand for several messages by watches over the messages
