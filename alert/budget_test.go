@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// A page that its sink does not take is tried for about a day, and given up then.
-func TestAPageThatNobodyTakesIsGivenUpAfterADay(t *testing.T) {
+func TestANotificationIsUndeliverableAfterADay(t *testing.T) {
 	playGroups(t, nil, func(s *groupScene) {
 		refused := func() int {
 			s.o.mu.Lock()

@@ -87,7 +87,7 @@ func (o *outbox) serve(g *Groups) {
 	}
 }
 
-// pager notes the pages, and fails when it is told to.
+// pager records notifications, and fails while err is set.
 type pager struct {
 	mu    sync.Mutex
 	pages []Notification
@@ -195,7 +195,7 @@ func (s *groupScene) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestTenThousandMissesAreOnePage(t *testing.T) {
+func TestTenThousandMissesAreOneNotification(t *testing.T) {
 	playGroups(t, nil, func(s *groupScene) {
 		s.miss("orders", 10_000)
 		s.pass(40 * time.Second)
@@ -239,7 +239,7 @@ func TestAGroupFiresAgainAndIsResolved(t *testing.T) {
 	})
 }
 
-func TestASinkThatIsDownGetsOnePageWhenItIsBack(t *testing.T) {
+func TestASinkThatWasDownGetsOneNotification(t *testing.T) {
 	playGroups(t, func(c *GroupsConfig) { c.Wait = 0 }, func(s *groupScene) {
 		s.p.err = errors.New("down")
 		s.miss("orders", 5)
@@ -255,12 +255,12 @@ func TestASinkThatIsDownGetsOnePageWhenItIsBack(t *testing.T) {
 			total += p.Count
 		}
 		if total != 7 || len(s.p.pages) > 2 {
-			t.Errorf("told of %d in %q, want 7 in at most two pages", total, s.p.said())
+			t.Errorf("%d events in %q, want 7 in at most two notifications", total, s.p.said())
 		}
 	})
 }
 
-func TestAPageThatNobodyTakesIsRefusedInTheEnd(t *testing.T) {
+func TestANotificationThatNoSinkAcceptsBecomesUndeliverable(t *testing.T) {
 	playGroups(t, nil, func(s *groupScene) {
 		s.p.err = errors.New("down")
 		s.miss("orders", 5)
@@ -271,7 +271,7 @@ func TestAPageThatNobodyTakesIsRefusedInTheEnd(t *testing.T) {
 	})
 }
 
-// What one process has kept another tells, and of what one has told another tells the end.
+// Another process sends the digests of the first, and resolves its groups.
 func TestAnotherProcessGoesOn(t *testing.T) {
 	playGroups(t, nil, func(s *groupScene) {
 		s.miss("orders", 4)
@@ -299,7 +299,7 @@ func TestASinkIsRemindedWhileAGroupFires(t *testing.T) {
 	})
 }
 
-func TestAnEventIsNotTakenBeforeItIsKept(t *testing.T) {
+func TestAlertFailsUnlessTheEventIsKept(t *testing.T) {
 	playGroups(t, nil, func(s *groupScene) {
 		s.o.down = true
 		if err := s.g.Alert(s.Context(), Event{Type: TypeMissed}); err == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// mailServer takes mail until it is told to refuse, and hands it over.
+// mailServer accepts mail, or answers as answer says, and returns it.
 func mailServer(t *testing.T, answer string) (port int, mails <-chan string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -163,8 +163,8 @@ func (a alerter) Alert(_ context.Context, e Event) error {
 }
 
 func TestOnlySomeEntities(t *testing.T) {
-	var told []string
-	a, err := Only(alerter(func(e Event) { told = append(told, e.Data.Entity) }), []string{"orders", "b*"}, nil)
+	var passed []string
+	a, err := Only(alerter(func(e Event) { passed = append(passed, e.Data.Entity) }), []string{"orders", "b*"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,8 +173,8 @@ func TestOnlySomeEntities(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := strings.Join(told, " "); got != "orders bills" {
-		t.Errorf("told of %q, want orders and bills", got)
+	if got := strings.Join(passed, " "); got != "orders bills" {
+		t.Errorf("passed of %q, want orders and bills", got)
 	}
 	if _, err := Only(a, []string{"["}, nil); err == nil {
 		t.Error("a pattern that cannot be read was taken")

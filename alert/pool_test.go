@@ -54,8 +54,8 @@ func pagesOf(t *testing.T, addr string) Pool {
 	return s.Pages()
 }
 
-// Two processes have events of one group: they are told of together, as if one had had all of them.
-func TestProcessesSendOnePage(t *testing.T) {
+// Two processes have events of one group. One notification reports all of them.
+func TestProcessesSendOneNotification(t *testing.T) {
 	m := redistest.InMemory(t)
 	pair(t, m.Addr(), func(a, b *groupScene) {
 		a.miss("orders", 3)
@@ -79,8 +79,8 @@ func TestProcessesSendOnePage(t *testing.T) {
 	})
 }
 
-// Without Redis, and from when it is gone, each process pages for itself, and nothing goes untold.
-func TestProcessesWithoutAPoolPageForThemselves(t *testing.T) {
+// Without Redis, and from when it is gone, each process pages for itself, and nothing goes unevents.
+func TestProcessesWithoutAPoolSendTheirOwnNotifications(t *testing.T) {
 	for name, fail := range map[string]func(m *miniredis.Miniredis) (addr string, gone func()){
 		"none":    func(*miniredis.Miniredis) (string, func()) { return "", func() {} },
 		"gone":    func(m *miniredis.Miniredis) (string, func()) { return m.Addr(), m.Close },
@@ -103,7 +103,7 @@ func TestProcessesWithoutAPoolPageForThemselves(t *testing.T) {
 	}
 }
 
-func TestPagesThatRedisForgets(t *testing.T) {
+func TestNotificationsContinueAfterRedisForgetsThem(t *testing.T) {
 	m := redistest.InMemory(t)
 	pair(t, m.Addr(), func(a, b *groupScene) {
 		a.miss("orders", 3)
@@ -119,8 +119,8 @@ func TestPagesThatRedisForgets(t *testing.T) {
 	})
 }
 
-// A sink that takes nothing for a while: what another process has laid down is kept as well, and told in the end.
-func TestPageOfManyThatFindsNoTaker(t *testing.T) {
+// While a sink is down, the parts of other processes are kept as well and sent later.
+func TestASinkThatIsDownGetsTheEventsOfAllProcesses(t *testing.T) {
 	m := redistest.InMemory(t)
 	pair(t, m.Addr(), func(a, b *groupScene) {
 		a.p.fail(errors.New("down"))
@@ -129,14 +129,14 @@ func TestPageOfManyThatFindsNoTaker(t *testing.T) {
 		a.pass(2 * time.Minute)
 		a.p.fail(nil)
 		a.pass(10 * time.Minute)
-		told := 0
+		events := 0
 		a.p.mu.Lock()
 		for _, page := range a.p.pages {
-			told += page.Count
+			events += page.Count
 		}
 		a.p.mu.Unlock()
-		if told != 7 {
-			t.Errorf("pages %q tell of %d events, want 7", a.p.said(), told)
+		if events != 7 {
+			t.Errorf("notifications %q have %d events, want 7", a.p.said(), events)
 		}
 		a.pass(30 * time.Minute)
 		if a.o.left+b.o.left != 0 {
