@@ -24,7 +24,8 @@ type delivery struct {
 
 	before, after *delivery // among those of the link; its own
 
-	late *time.Timer // nil: the outcome may take as long as the link lives
+	queued bool        // it waits before it goes on; constant once Deliver has returned
+	late   *time.Timer // nil: the outcome may take as long as the link lives
 
 	// Guarded by send.mu:
 	goesOn  bool          // the relay may pass the delivery on
@@ -73,11 +74,13 @@ func (d *delivery) start() (relay.Held, *amqp.Error) {
 		entered, err = d.p.tryEnter()
 	}
 	if err == nil && !entered {
+		d.queued = true
 		go d.startLater() // ends when the place or the settings are there, after SendTimeout, or with the link
 		return d, nil
 	}
 	if err == nil {
 		err = d.prepare()
+		d.queued = d.order() == beginCompanionFirst
 	}
 	switch {
 	case err != nil:
@@ -119,14 +122,17 @@ func (d *delivery) startLater() {
 
 // Before is called by the relay when the delivery could go on.
 func (d *delivery) Before(r relay.Resumer) (wait bool) {
+	if !d.queued {
+		return false
+	}
 	d.mu.Lock()
 	d.waits = r
 	goesOn, refused, refusal := d.goesOn, d.refused, d.refusal
 	d.mu.Unlock()
-	if refused {
+	if goesOn || refused { // already
 		r.Resume(refusal)
 	}
-	return !goesOn
+	return true
 }
 
 // transmit lets the relay pass the delivery on.
