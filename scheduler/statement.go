@@ -5,8 +5,9 @@ package scheduler
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
+
+	"overdue/internal/servicebus/duration"
 )
 
 // Application properties by which a message states its own deadline, in the order in
@@ -51,10 +52,10 @@ func statedAt(name string, v any) (time.Time, error) {
 
 func statedWithin(name string, v any) (time.Duration, error) {
 	s, isString := v.(string)
-	within, err := parseDuration(s)
+	within, err := duration.Parse(s)
 	switch {
 	case !isString || err != nil:
-		return 0, fmt.Errorf("%s is %s; a duration is written with its unit, as 30s or PT30S", name, quoted(v))
+		return 0, fmt.Errorf("%s is %s; a duration is written with its unit, as 30s, 7d or PT30S", name, quoted(v))
 	case within <= 0 || within > maxWithin:
 		return 0, fmt.Errorf("%s is %s; it has to be more than nothing and at most 100 years", name, quoted(v))
 	}
@@ -71,32 +72,4 @@ func quoted(v any) string {
 		s = s[:64] + "…"
 	}
 	return strconv.Quote(s)
-}
-
-// parseDuration reads 30s, 1h30m, or ISO 8601 with days and smaller parts: PT30S, P1DT2H.
-func parseDuration(s string) (time.Duration, error) {
-	if !strings.HasPrefix(s, "P") {
-		return time.ParseDuration(s)
-	}
-	date, clock, hasClock := strings.Cut(s[1:], "T")
-	var total time.Duration
-	if date != "" {
-		days, ok := strings.CutSuffix(date, "D")
-		n, err := strconv.ParseFloat(days, 64)
-		if !ok || err != nil || !(n >= 0 && n <= maxWithin.Hours()/24) { // NaN is neither
-			return 0, fmt.Errorf("%q is no duration", s)
-		}
-		total = time.Duration(n * float64(24*time.Hour))
-	}
-	if hasClock {
-		// The parts of the clock are spelled as in Go, in capitals.
-		d, err := time.ParseDuration(strings.ToLower(clock))
-		if err != nil || clock == "" || strings.Trim(clock, "0123456789.HMS") != "" {
-			return 0, fmt.Errorf("%q is no duration", s)
-		}
-		total += d
-	} else if date == "" {
-		return 0, fmt.Errorf("%q is no duration", s)
-	}
-	return total, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"overdue/internal/operator/doctor"
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -190,7 +191,7 @@ func instant(text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at.UTC(), nil
 	}
-	if d, err := time.ParseDuration(text); err == nil {
+	if d, err := duration.Parse(text); err == nil {
 		return now.Add(d).UTC(), nil
 	}
 	return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-01-31T17:00:00Z nor a duration such as 90s", clip(text))

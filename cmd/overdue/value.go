@@ -3,11 +3,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	grammar "overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/duration"
 )
 
 // kind says what the values of a setting look like.
@@ -132,45 +133,20 @@ func (s *setting) bounds(n int64, format func(int64) string) error {
 	return fmt.Errorf("%s is out of bounds; it must be between %s and %s", format(n), format(s.min), format(s.max))
 }
 
-// isoDuration is the form of the Service Bus API. Years and months have no fixed
-// length and are not allowed there either.
-var isoDuration = regexp.MustCompile(`^P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?$`)
-
 // unlimited is what a duration longer than time.Duration can hold becomes. Azure says
 // "no time to live" with P10675199DT2H48M5.4775807S.
 const unlimited = time.Duration(math.MaxInt64)
 
-// parseDuration reads 1m30s as Go writes it and PT1M30S as Service Bus does.
+// parseDuration is duration.Parse with errors that show the text.
 func parseDuration(text string) (time.Duration, error) {
-	if d, err := time.ParseDuration(text); err == nil {
-		return d, nil
+	d, err := duration.Parse(text)
+	switch {
+	case errors.Is(err, duration.ErrUnit):
+		return 0, fmt.Errorf("%q has no unit; write %ss or PT%sS if seconds are meant", clip(text), clip(text), clip(text))
+	case err != nil:
+		return 0, fmt.Errorf("%q is %w", clip(text), err)
 	}
-	bare, negative := strings.CutPrefix(text, "-")
-	m := isoDuration.FindStringSubmatch(bare)
-	if m == nil || strings.HasSuffix(bare, "P") || strings.HasSuffix(bare, "T") {
-		if _, err := strconv.ParseFloat(text, 64); err == nil {
-			return 0, fmt.Errorf("%q has no unit; write %ss or PT%sS if seconds are meant", clip(text), clip(text), clip(text))
-		}
-		return 0, fmt.Errorf("%q is not a duration; write one like 30s, 1h30m or PT30S", clip(text))
-	}
-	var seconds float64
-	for i, unit := range []float64{86400, 3600, 60, 1} {
-		if m[i+1] == "" {
-			continue
-		}
-		n, err := strconv.ParseFloat(m[i+1], 64)
-		if err != nil {
-			return 0, fmt.Errorf("%q is not a duration: %w", clip(text), err)
-		}
-		seconds += n * unit
-	}
-	if seconds >= unlimited.Seconds() {
-		return unlimited, nil
-	}
-	if negative {
-		seconds = -seconds
-	}
-	return time.Duration(math.Round(seconds * float64(time.Second))), nil
+	return d, nil
 }
 
 // sizeUnits is in the order of trying: "B" ends the others too.

@@ -13,7 +13,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
-	"overdue/internal/servicebus/iso8601"
+	"overdue/internal/servicebus/duration"
 )
 
 // A field is one element of the description of a T. The order of a table of
@@ -93,19 +93,19 @@ func whole[T any](name string, low, high, step int64, show func(*T) int64, set f
 	return f
 }
 
-// duration is a span of time within bounds.
-func duration[T any](name string, low, high time.Duration, at func(*T) *time.Duration) field[T] {
-	f := text(name, func(v *T) string { return iso8601.FormatDuration(*at(v)) })
+// span is a span of time within bounds.
+func span[T any](name string, low, high time.Duration, at func(*T) *time.Duration) field[T] {
+	f := text(name, func(v *T) string { return duration.FormatISO8601(*at(v)) })
 	f.copy = copies(at)
 	f.read = func(n *node, v *T) error {
-		d, ok := iso8601.ParseDuration(n.value())
+		d, ok := duration.ParseISO8601(n.value())
 		switch {
 		case !ok:
 			return n.invalid("it is no ISO 8601 duration")
 		case d == *at(v) && d != 0:
 			return nil
 		case d < low || d > high:
-			return n.invalid(fmt.Sprintf("it has to be between %s and %s", iso8601.FormatDuration(low), iso8601.FormatDuration(high)))
+			return n.invalid(fmt.Sprintf("it has to be between %s and %s", duration.FormatISO8601(low), duration.FormatISO8601(high)))
 		}
 		*at(v) = d
 		return nil
@@ -115,17 +115,17 @@ func duration[T any](name string, low, high time.Duration, at func(*T) *time.Dur
 
 // limit is a span of time from low on that may be forever, which is 0 here.
 func limit[T any](name string, low time.Duration, at func(*T) *time.Duration) field[T] {
-	f := duration(name, low, math.MaxInt64, at)
+	f := span(name, low, math.MaxInt64, at)
 	f.write = func(w writer, v *T) {
 		if d := *at(v); d != 0 {
-			w.text(name, iso8601.FormatDuration(d))
+			w.text(name, duration.FormatISO8601(d))
 		} else {
-			w.text(name, iso8601.Forever)
+			w.text(name, duration.Forever)
 		}
 	}
 	finite := f.read
 	f.read = func(n *node, v *T) error {
-		if d, ok := iso8601.ParseDuration(n.value()); ok && d == math.MaxInt64 {
+		if d, ok := duration.ParseISO8601(n.value()); ok && d == math.MaxInt64 {
 			*at(v) = 0
 			return nil
 		} else if ok && d == 0 {

@@ -14,7 +14,7 @@ import (
 )
 
 var queueFields = slices.Concat([]field[broker.QueueInfo]{
-	duration("LockDuration", minLockDuration, maxLockDuration, func(q *broker.QueueInfo) *time.Duration { return &q.Config.LockDuration }),
+	span("LockDuration", minLockDuration, maxLockDuration, func(q *broker.QueueInfo) *time.Duration { return &q.Config.LockDuration }),
 	megabytes(func(q *broker.QueueInfo) *int64 { return &q.Config.MaxSize }),
 	boolean("RequiresDuplicateDetection", func(q *broker.QueueInfo) *bool { return &q.Config.RequiresDuplicateDetection }),
 	boolean("RequiresSession", func(q *broker.QueueInfo) *bool { return &q.Config.RequiresSession }),
@@ -22,7 +22,7 @@ var queueFields = slices.Concat([]field[broker.QueueInfo]{
 		func(q *broker.QueueInfo) *time.Duration { return &q.Config.DefaultMessageTimeToLive }),
 	boolean("DeadLetteringOnMessageExpiration",
 		func(q *broker.QueueInfo) *bool { return &q.Config.DeadLetteringOnMessageExpiration }),
-	duration("DuplicateDetectionHistoryTimeWindow", minWindow, maxWindow,
+	span("DuplicateDetectionHistoryTimeWindow", minWindow, maxWindow,
 		func(q *broker.QueueInfo) *time.Duration { return &q.Config.DuplicateDetectionHistoryTimeWindow }),
 	deliveries(func(q *broker.QueueInfo) *int { return &q.Config.MaxDeliveryCount }),
 	inverse("EnableBatchedOperations", func(q *broker.QueueInfo) *bool { return &q.Config.DisableBatchedOperations }),

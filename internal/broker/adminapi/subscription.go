@@ -13,7 +13,7 @@ import (
 )
 
 var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
-	duration("LockDuration", minLockDuration, maxLockDuration,
+	span("LockDuration", minLockDuration, maxLockDuration,
 		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.LockDuration }),
 	boolean("RequiresSession", func(s *broker.SubscriptionInfo) *bool { return &s.Config.RequiresSession }),
 	limit("DefaultMessageTimeToLive", minTimeToLive,

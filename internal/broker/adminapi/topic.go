@@ -18,7 +18,7 @@ var topicFields = slices.Concat([]field[broker.TopicInfo]{
 		func(t *broker.TopicInfo) *time.Duration { return &t.Config.DefaultMessageTimeToLive }),
 	megabytes(func(t *broker.TopicInfo) *int64 { return &t.Config.MaxSize }),
 	boolean("RequiresDuplicateDetection", func(t *broker.TopicInfo) *bool { return &t.Config.RequiresDuplicateDetection }),
-	duration("DuplicateDetectionHistoryTimeWindow", minWindow, maxWindow,
+	span("DuplicateDetectionHistoryTimeWindow", minWindow, maxWindow,
 		func(t *broker.TopicInfo) *time.Duration { return &t.Config.DuplicateDetectionHistoryTimeWindow }),
 	inverse("EnableBatchedOperations", func(t *broker.TopicInfo) *bool { return &t.Config.DisableBatchedOperations }),
 	text("SizeInBytes", func(t *broker.TopicInfo) string { return strconv.FormatInt(t.Counts.Size, 10) }),

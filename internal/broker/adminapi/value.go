@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"overdue/internal/servicebus/iso8601"
+	"overdue/internal/servicebus/duration"
 )
 
 // A list of named values with their types, as parameters of SQL and properties of
@@ -86,7 +86,7 @@ func (n *node) typed() (any, error) {
 		}
 		return nil, fmt.Errorf("no dateTime")
 	case "duration":
-		d, ok := iso8601.ParseDuration(n.value())
+		d, ok := duration.ParseISO8601(n.value())
 		if !ok {
 			return nil, fmt.Errorf("no duration")
 		}
@@ -154,7 +154,7 @@ func typeOf(v any) (kind, text string) {
 		}
 		return "dateTime", v.UTC().Format(time.RFC3339Nano)
 	case time.Duration:
-		return "duration", iso8601.FormatDuration(v)
+		return "duration", duration.FormatISO8601(v)
 	case int64:
 		if v < math.MinInt32 || v > math.MaxInt32 {
 			return "long", strconv.FormatInt(v, 10)

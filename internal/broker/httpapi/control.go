@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/servicebus/duration"
 )
 
 // ControlPath is where tests in any language look behind the protocol: state,
@@ -247,7 +248,7 @@ func (c *control) setClock(n *broker.Namespace, r *http.Request) (any, error) {
 	if form.Advance != "" {
 		offset, s = n.ClockOffset(), form.Advance
 	}
-	d, err := time.ParseDuration(s)
+	d, err := duration.Parse(s)
 	if err != nil || form.Advance != "" && form.Offset != "" {
 		return nil, badControl(`the body has to be {"advance": "90s"} or {"offset": "0s"}`)
 	}

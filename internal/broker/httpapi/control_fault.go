@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
+	"overdue/internal/servicebus/duration"
 )
 
 // A faultForm is a broker.Fault in JSON. error is "server-busy", "full" or the
@@ -43,7 +43,7 @@ func (f *faultForm) fault() (broker.Fault, error) {
 		return out, badControl("operation %.50q is none of %v", f.Operation, operations[1:])
 	}
 	if f.Delay != "" {
-		d, err := time.ParseDuration(f.Delay)
+		d, err := duration.Parse(f.Delay)
 		if err != nil || d < 0 {
 			return out, badControl(`delay %.50q is no duration; write one like "1.5s"`, f.Delay)
 		}

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
-	"overdue/internal/servicebus/iso8601"
 )
 
 // What the monitor queue wants.
@@ -144,4 +144,4 @@ func span(d time.Duration) string {
 }
 
 // written is a span as Service Bus writes it.
-func written(d time.Duration) string { return iso8601.FormatDuration(d) }
+func written(d time.Duration) string { return duration.FormatISO8601(d) }

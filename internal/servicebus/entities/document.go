@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/servicebus/iso8601"
+	"overdue/internal/servicebus/duration"
 )
 
 // A document is an answer of the administration API: the entry of an entity, or a feed of entries.
@@ -128,7 +128,7 @@ func (d *description) durations() (timeToLive, lock, idle time.Duration, err err
 		if f.text == "" {
 			continue
 		}
-		span, ok := iso8601.ParseDuration(f.text)
+		span, ok := duration.ParseISO8601(f.text)
 		if !ok {
 			// To take it for unlimited would leave messages unwatched.
 			return 0, 0, 0, fmt.Errorf("the answer has a %s of %.50q, which is no duration", f.name, f.text)

@@ -50,7 +50,7 @@ var properUses = map[string]string{
 var wordsKept = []string{
 	"internal/bench", "internal/broker/emulator", "internal/escape", "internal/httpclient", "internal/inflight", "internal/kept", "internal/lag",
 	"internal/listener/tlsrecord", "internal/operations", "internal/servicebus/address", "internal/servicebus/atom",
-	"internal/servicebus/iso8601", "internal/servicebus/rights", "internal/servicebus/sas", "internal/testing/freeport",
+	"internal/servicebus/duration", "internal/servicebus/rights", "internal/servicebus/sas", "internal/testing/freeport",
 	"internal/testing/pipenet", "internal/testing/testseed", "internal/testing/wiretap", "test/bench/pump", "test/bench/usage",
 	"test/mutate", "internal/listener/accept",
 	"test/bench", "test/sdk/examples/go",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package iso8601
+package duration
 
 import (
 	"math"
@@ -18,16 +18,16 @@ func TestDurationsAreReadAsDotNetReadsThem(t *testing.T) {
 		Forever: math.MaxInt64, "PT256204778H48M5.4775807S": math.MaxInt64, // as Java writes the same
 		"P10675199DT2H48M5.477S": math.MaxInt64, "P106751DT23H47M16.854775807S": math.MaxInt64, "PT99999999999999999999S": math.MaxInt64,
 	} {
-		if got, ok := ParseDuration(s); !ok || got != want {
-			t.Errorf("ParseDuration(%q) = %v, %v, want %v", s, got, ok, want)
+		if got, ok := ParseISO8601(s); !ok || got != want {
+			t.Errorf("ParseISO8601(%q) = %v, %v, want %v", s, got, ok, want)
 		}
 	}
 	for _, s := range []string{
 		"", "P", "PT", "5S", "-PT5S", "P-1D", "PT5", "PT5X", "P5S", "PT5D", "PT1S1M", "PT1S1S", "P1DT", "PT.5S", "PT5.S", "PT1.5M", "PT1..5S", "PT1.2.3S",
 		"P1D T1S", "pt5s", "PT5S ago", "PTS", "P1DT1ST1S",
 	} {
-		if got, ok := ParseDuration(s); ok {
-			t.Errorf("ParseDuration(%q) = %v, want it to be refused", s, got)
+		if got, ok := ParseISO8601(s); ok {
+			t.Errorf("ParseISO8601(%q) = %v, want it to be refused", s, got)
 		}
 	}
 }
@@ -37,8 +37,8 @@ func TestDurationsAreWrittenAsDotNetWritesThem(t *testing.T) {
 		0: "PT0S", 99: "PT0S", 100: "PT0.0000001S", 5 * time.Second: "PT5S", 10 * time.Second: "PT10S", time.Minute: "PT1M", 90 * time.Minute: "PT1H30M", 14 * day: "P14D",
 		day + time.Second/2: "P1DT0.5S", day + 50: "P1D", time.Hour + 1500*time.Millisecond: "PT1H1.5S",
 	} {
-		if got := FormatDuration(d); got != want {
-			t.Errorf("FormatDuration(%d) = %q, want %q", d, got, want)
+		if got := FormatISO8601(d); got != want {
+			t.Errorf("FormatISO8601(%d) = %q, want %q", d, got, want)
 		}
 	}
 }
@@ -48,8 +48,8 @@ func TestADurationIsReadAsItIsWritten(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for range 10_000 {
 		d := time.Duration(rnd.Int64()>>rnd.IntN(63)) / 100 * 100
-		if got, ok := ParseDuration(FormatDuration(d)); !ok || got != d {
-			t.Fatalf("%d was written as %q and read as %d, %v", d, FormatDuration(d), got, ok)
+		if got, ok := ParseISO8601(FormatISO8601(d)); !ok || got != d {
+			t.Fatalf("%d was written as %q and read as %d, %v", d, FormatISO8601(d), got, ok)
 		}
 	}
 }
@@ -59,16 +59,16 @@ func FuzzDuration(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		d, ok := ParseDuration(s)
+		d, ok := ParseISO8601(s)
 		if !ok {
 			return
 		}
 		if d < 0 {
-			t.Fatalf("ParseDuration(%q) = %v, want nothing negative", s, d)
+			t.Fatalf("ParseISO8601(%q) = %v, want nothing negative", s, d)
 		}
 		d = d / 100 * 100
-		if again, ok := ParseDuration(FormatDuration(d)); !ok || again != d {
-			t.Fatalf("%q is %d, was written as %q and read as %d, %v", s, d, FormatDuration(d), again, ok)
+		if again, ok := ParseISO8601(FormatISO8601(d)); !ok || again != d {
+			t.Fatalf("%q is %d, was written as %q and read as %d, %v", s, d, FormatISO8601(d), again, ok)
 		}
 	})
 }

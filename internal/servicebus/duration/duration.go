@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package iso8601 reads and writes the durations of Service Bus.
-package iso8601
+// Package duration reads durations as people, configuration and Service Bus write them, and writes those of Service Bus.
+package duration
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -16,11 +17,63 @@ const Forever = "P10675199DT2H48M5.4775807S"
 
 const day = 24 * time.Hour
 
-// ParseDuration reads an ISO 8601 duration. Years and months are 365 and 30 days,
+// ErrSyntax is the error for a text that is no duration. ErrUnit is the one for a number without a unit.
+var (
+	ErrSyntax = errors.New("not a duration; write one like 30s, 1h30m, 7d or PT30S")
+	ErrUnit   = errors.New("a number without a unit; write one like 30s, 1h30m, 7d or PT30S")
+)
+
+// Parse reads 30s and 1h30m as Go writes them, 7d and 1d12h with days of 24 hours, and ISO 8601 as Service Bus writes
+// it: PT30S, P7D. All of them may be negative. What is longer than a time.Duration is the longest one in ISO 8601, where
+// Service Bus means "no limit" by it, and ErrSyntax otherwise.
+func Parse(s string) (time.Duration, error) {
+	if d, err := time.ParseDuration(s); err == nil {
+		return d, nil
+	}
+	bare, negative := strings.CutPrefix(s, "-")
+	d, ok := ParseISO8601(bare)
+	if !ok {
+		d, ok = parseDays(bare)
+	}
+	switch {
+	case !ok && isNumber(bare):
+		return 0, ErrUnit
+	case !ok:
+		return 0, ErrSyntax
+	case negative:
+		return -d, nil
+	}
+	return d, nil
+}
+
+// parseDays reads days, and what time.ParseDuration reads behind them.
+func parseDays(s string) (time.Duration, bool) {
+	days, rest, ok := strings.Cut(s, "d")
+	n, err := strconv.ParseUint(days, 10, 32)
+	if !ok || err != nil || n > uint64(math.MaxInt64/day) {
+		return 0, false
+	}
+	total := time.Duration(n) * day
+	if rest == "" {
+		return total, true
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || rest[0] == '-' || rest[0] == '+' || d > math.MaxInt64-total {
+		return 0, false
+	}
+	return total + d, true
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseFloat(s, 64)
+	return err == nil
+}
+
+// ParseISO8601 reads an ISO 8601 duration. Years and months are 365 and 30 days,
 // as in .NET. What is longer than a time.Duration becomes the longest one: nothing
 // here tells 292 years from forever. It is false for what is no duration, or a
 // negative one.
-func ParseDuration(s string) (time.Duration, bool) {
+func ParseISO8601(s string) (time.Duration, bool) {
 	s = strings.TrimSpace(s)
 	rest, ok := strings.CutPrefix(s, "P")
 	if !ok || len(rest) > 64 {
@@ -94,9 +147,9 @@ func add(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// FormatDuration writes d, which is not negative, as the service does: in days,
+// FormatISO8601 writes d, which is not negative, as the service does: in days,
 // hours, minutes and seconds, to a tick of 100 ns.
-func FormatDuration(d time.Duration) string {
+func FormatISO8601(d time.Duration) string {
 	if d < 100 {
 		return "PT0S"
 	}
