@@ -133,10 +133,6 @@ func (s *setting) bounds(n int64, format func(int64) string) error {
 	return fmt.Errorf("%s is out of bounds; it must be between %s and %s", format(n), format(s.min), format(s.max))
 }
 
-// unlimited is what a duration longer than time.Duration can hold becomes. Azure says
-// "no time to live" with P10675199DT2H48M5.4775807S.
-const unlimited = time.Duration(math.MaxInt64)
-
 // parseDuration is duration.Parse with errors that show the text.
 func parseDuration(text string) (time.Duration, error) {
 	d, err := duration.Parse(text)
