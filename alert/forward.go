@@ -17,6 +17,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 )
@@ -54,6 +55,9 @@ type ForwardConfig struct {
 	Links    *link.Namespace
 	Handling func(entity string) Handling
 	Log      *zap.Logger // nil: none
+
+	// MonitorQueue gets no reports: it would take them for companions.
+	MonitorQueue string
 }
 
 // Forward is an [Alerter] that forwards messages that missed their deadlines, and reports to their senders.
@@ -265,7 +269,12 @@ func copyOf(m *azservicebus.ReceivedMessage, e Event) *azservicebus.AMQPAnnotate
 
 // report sends e to the reply-to of m.
 func (f *Forward) report(ctx context.Context, e Event, m *azservicebus.ReceivedMessage) error {
-	to := entityOf(*m.ReplyTo)
+	to, err := f.reportsTo(*m.ReplyTo)
+	if err != nil {
+		// The sender chooses the address. A wrong one fails forever, so nobody tries again.
+		f.cfg.Log.Warn("missed deadline not reported", zap.String("reply_to", *m.ReplyTo), zap.String("message_id", e.Subject), zap.Error(err))
+		return nil
+	}
 	correlation := m.CorrelationID
 	if correlation == nil || *correlation == "" {
 		correlation = &m.MessageID // as request and reply do it
@@ -291,12 +300,20 @@ func (f *Forward) report(ctx context.Context, e Event, m *azservicebus.ReceivedM
 	return nil
 }
 
-// entityOf returns the entity of a reply-to, which may be a URI of the namespace.
-func entityOf(replyTo string) string {
-	if _, rest, isURI := strings.Cut(replyTo, "://"); isURI {
-		_, replyTo, _ = strings.Cut(rest, "/")
+// errNoReports is the error for an address that no report may be sent to: a subscription, a dead-letter queue, a node of
+// an entity, or the monitor queue, where a report would be taken for a companion.
+var errNoReports = errors.New("messages cannot be sent there")
+
+// reportsTo returns the queue or topic of a reply-to, which may be a URI of the namespace.
+func (f *Forward) reportsTo(replyTo string) (string, error) {
+	at, err := address.Parse(replyTo)
+	if err != nil {
+		return "", err
 	}
-	return strings.Trim(replyTo, "/")
+	if !at.TakesMessages() || strings.EqualFold(at.Entity(), f.cfg.MonitorQueue) {
+		return "", errNoReports
+	}
+	return at.Entity(), nil
 }
 
 func (f *Forward) send(ctx context.Context, to string, m *azservicebus.AMQPAnnotatedMessage) error {

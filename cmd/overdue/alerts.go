@@ -72,7 +72,7 @@ func (s *sinkRack) fill(c *config) (next []racked, err error) {
 		next = append(next, racked{key, a, sink})
 	}
 	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e entityConfig) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
-		f, err := alert.NewForward(alert.ForwardConfig{Client: s.client, Links: s.links, Handling: s.p.handling, Log: s.p.log.Named("alert")})
+		f, err := alert.NewForward(alert.ForwardConfig{Client: s.client, Links: s.links, Handling: s.p.handling, MonitorQueue: s.p.cfg.MonitorQueue, Log: s.p.log.Named("alert")})
 		if err != nil {
 			return nil, err
 		}

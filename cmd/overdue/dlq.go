@@ -123,22 +123,10 @@ func (o *dlqOptions) narrows() bool {
 		len(f.MessageIDs) > 0 || len(f.Numbers) > 0 || f.SessionID != nil || len(f.Properties) > 0
 }
 
-// dlqPlace reads the argument.
-func dlqPlace(text string) (dlq.Place, error) {
-	place := dlq.ParsePlace(text)
-	if err := checkEntity(place.Entity); err != nil {
-		return place, err
-	}
-	if place.Subscription != "" {
-		return place, checkEntity(place.Subscription)
-	}
-	return place, nil
-}
-
 // dlqRun prepares one of the commands and runs it.
 func (p *program) dlqRun(load func() (*config, error), o *dlqOptions, run func(ctx context.Context, c *config, place dlq.Place) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		place, err := dlqPlace(args[0])
+		place, err := dlq.ParsePlace(args[0])
 		if err == nil {
 			err = o.read(cmd, time.Now())
 		}

@@ -46,7 +46,7 @@ func (p *program) explainCommand() *cobra.Command {
 	o.flags(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		place, err := dlqPlace(args[0])
+		place, err := dlq.ParsePlace(args[0])
 		if err != nil {
 			return &configError{err}
 		}
@@ -75,6 +75,7 @@ type explanation struct {
 	Timeline  []happening `json:"timeline"`
 	Note      string      `json:"note,omitempty"` // what could not be asked
 
+	place                                 dlq.Place
 	told                                  []toldEvent // events about messages of that id
 	waiting, dead, watched, slots, undone int
 	lives                                 map[time.Duration]bool // of the messages that were found
@@ -91,7 +92,7 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 		return err
 	}
 	defer h.close()
-	x := &explanation{Entity: place.String(), MessageID: id, Timeline: []happening{}, lives: map[time.Duration]bool{}, keeper: "the monitor queue"}
+	x := &explanation{place: place, Entity: place.String(), MessageID: id, Timeline: []happening{}, lives: map[time.Duration]bool{}, keeper: "the monitor queue"}
 	if c.inRedis() {
 		x.keeper = storeRedis
 	}
@@ -188,7 +189,7 @@ func (x *explanation) found(l *dlq.Letter) {
 // foundDead is for a dead letter.
 func (x *explanation) foundDead(l *dlq.Letter) {
 	x.dead++
-	where := dlq.ParsePlace(x.Entity).Path()
+	where := x.place.Path()
 	x.enqueued(l, where)
 	why := cmp.Or(l.Reason, "without a reason")
 	if l.Description != "" {

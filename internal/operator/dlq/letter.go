@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
@@ -22,16 +23,18 @@ const (
 	between  = "/Subscriptions/"
 )
 
-// ParsePlace reads the name of a queue, or topic/Subscriptions/subscription, with or without /$DeadLetterQueue behind it.
-func ParsePlace(text string) Place {
-	text = strings.Trim(text, "/")
-	if n := len(text) - len(subQueue); n >= 0 && strings.EqualFold(text[n:], subQueue) {
-		text = text[:n]
+// ParsePlace reads the name of a queue, or topic/Subscriptions/subscription, with or without /$DeadLetterQueue behind it. Errors:
+// those of address.Parse, and for what is no such name. A URI is none: its host may be another than that of the namespace which
+// is asked, and the place there another one.
+func ParsePlace(text string) (Place, error) {
+	at, err := address.Parse(text)
+	switch {
+	case err != nil:
+		return Place{}, fmt.Errorf("this is not the name of a queue, nor topic/Subscriptions/name: %w", err)
+	case strings.Contains(text, "://") || at.Name == "" || at.Node != address.Messages || at.SubQueue == address.TransferDeadLetter:
+		return Place{}, fmt.Errorf("%.300q is not the name of a queue, nor topic/Subscriptions/name", text)
 	}
-	if i := strings.LastIndex(strings.ToLower(text), strings.ToLower(between)); i > 0 {
-		return Place{text[:i], text[i+len(between):]}
-	}
-	return Place{Entity: text}
+	return Place{at.Name, at.Subscription}, nil
 }
 
 // String is the place as it is written.

@@ -17,15 +17,26 @@ func TestPlacesAreReadHoweverTheyAreWritten(t *testing.T) {
 		"orders":                   {Entity: "orders"},
 		"/orders/":                 {Entity: "orders"},
 		"orders/$DeadLetterQueue":  {Entity: "orders"},
-		"orders/$deadletterqueue":  {Entity: "orders"},
+		"orders/$deadletterqueue/": {Entity: "orders"},
 		"events/Subscriptions/all": {"events", "all"},
-		"events/subscriptions/all/$DeadLetterQueue":    {"events", "all"},
-		"a/b/subscriptions/all":                        {"a/b", "all"},
-		"Subscriptions/all":                            {Entity: "Subscriptions/all"},
-		"events/Subscriptions/all/Subscriptions/other": {"events/Subscriptions/all", "other"},
+		"events/subscriptions/all/$DeadLetterQueue": {"events", "all"},
+		"a/b/subscriptions/all":                     {"a/b", "all"},
+		"Subscriptions/all":                         {Entity: "Subscriptions/all"},
 	} {
-		if got := ParsePlace(text); got != want {
-			t.Errorf("ParsePlace(%q) = %+v, want %+v", text, got, want)
+		if got, err := ParsePlace(text); got != want || err != nil {
+			t.Errorf("ParsePlace(%q) = %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+}
+
+// Purge goes by what is read here, so nothing is guessed.
+func TestWhatNamesNoPlaceIsRefused(t *testing.T) {
+	for _, text := range []string{
+		"", "/", "//orders", "orders//", "orders/$DeadLetterQueue/$DeadLetterQueue", "orders/$Transfer/$DeadLetterQueue", "orders/$management",
+		"$cbs", "a/../b", "orders%2F", "orders ", "events/Subscriptions/all/Subscriptions/other", "events/Subscriptions/a/b", "sb://elsewhere/orders",
+	} {
+		if got, err := ParsePlace(text); err == nil {
+			t.Errorf("ParsePlace(%q) = %+v, want an error", text, got)
 		}
 	}
 }

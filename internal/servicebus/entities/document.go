@@ -6,10 +6,9 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 	"time"
 
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/duration"
 )
 
@@ -140,10 +139,12 @@ func (d *description) durations() (timeToLive, lock, idle time.Duration, err err
 	return timeToLive, lock, idle, nil
 }
 
-// Target is the name of the entity that a setting such as ForwardTo leads to. The service writes it as a URL.
+// Target is the name of the entity that a setting such as ForwardTo leads to. The service writes it as a URL. What is no address
+// comes as it is, and never as nothing: the entity forwards all the same.
 func Target(text string) string {
-	if u, err := url.Parse(text); err == nil && u.Host != "" {
-		return strings.Trim(u.Path, "/")
+	at, err := address.Parse(text)
+	if err != nil || at.String() == "" {
+		return text
 	}
-	return strings.Trim(text, "/")
+	return at.String()
 }
