@@ -24,7 +24,7 @@ var (
 )
 
 // Parse reads 30s and 1h30m as Go writes them, 7d and 1d12h with days of 24 hours, and ISO 8601 as Service Bus writes
-// it: PT30S, P7D. All of them may be negative. What is longer than a time.Duration is the longest one in ISO 8601, where
+// it: PT30S, P7D, without years and months. All of them may be negative. What is longer than a time.Duration is the longest one in ISO 8601, where
 // Service Bus means "no limit" by it, and ErrSyntax otherwise.
 func Parse(s string) (time.Duration, error) {
 	if d, err := time.ParseDuration(s); err == nil {
@@ -32,6 +32,9 @@ func Parse(s string) (time.Duration, error) {
 	}
 	bare, negative := strings.CutPrefix(s, "-")
 	d, ok := ParseISO8601(bare)
+	if date, _, _ := strings.Cut(bare, "T"); strings.ContainsAny(date, "YM") {
+		return 0, ErrSyntax // which have no fixed length
+	}
 	if !ok {
 		d, ok = parseDays(bare)
 	}
