@@ -3,16 +3,8 @@
 package alert
 
 import (
-	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
-
-	"overdue/internal/broker"
-	"overdue/internal/broker/queue"
-	"overdue/internal/servicebus/link"
-	"overdue/internal/testing/brokertest"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
@@ -28,45 +20,18 @@ func TestReportsGoWhereAnAddressLeads(t *testing.T) {
 	} {
 		t.Run(replyTo, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ns := brokertest.New(t, func(c *broker.Config) {
-					c.Expiry, c.AutoCreate = queue.Eager, false
-					c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "replies"}, {Name: "due"}}
-				})
-				links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("k", "c2VjcmV0")})
-				t.Cleanup(func() { _ = links.Close() })
-				f, err := NewForward(ForwardConfig{Client: ns.Lasting(t), Links: links, MonitorQueue: "due", Handling: func(string) Handling { return Handling{Report: true} }})
+				client, err := deadLettered(t, Handling{Report: true}, &azservicebus.Message{ReplyTo: &replyTo})
 				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = f.Close(context.Background()) })
-				sender, err := ns.Client(t).NewSender("orders", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				life := time.Second
-				if err := sender.SendMessage(t.Context(), &azservicebus.Message{TimeToLive: &life, ReplyTo: &replyTo}, nil); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(2 * time.Second)
-				e := someEvent()
-				e.ID, e.Data.Entity, e.Data.SequenceNumber = fmt.Sprint("event of ", replyTo), "orders", 1
-				if err := f.Alert(t.Context(), e); err != nil {
 					t.Errorf("Alert = %v, want no further try", err)
 				}
-				r, err := ns.Client(t).NewReceiverForQueue("replies", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				due, err := ns.Client(t).NewReceiverForQueue("due", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if ms, err := due.PeekMessages(t.Context(), 10, nil); err != nil || len(ms) != 0 {
-					t.Errorf("the monitor queue has %d messages, %v, want none", len(ms), err)
-				}
-				ms, err := r.PeekMessages(t.Context(), 10, nil)
-				if err != nil || len(ms) != want {
-					t.Errorf("%d reports, %v, want %d", len(ms), err, want)
+				for name, want := range map[string]int{"replies": want, "due": 0} {
+					r, err := client.NewReceiverForQueue(name, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if ms, err := r.PeekMessages(t.Context(), 10, nil); err != nil || len(ms) != want {
+						t.Errorf("%s has %d messages, %v, want %d", name, len(ms), err, want)
+					}
 				}
 			})
 		})

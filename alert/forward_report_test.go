@@ -20,21 +20,31 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
+// forwards makes a Forward with one handling for all entities, whose monitor queue is "due".
+func forwards(t *testing.T, ns *brokertest.Namespace, h Handling) *Forward {
+	t.Helper()
+	links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("k", "c2VjcmV0")})
+	t.Cleanup(func() { _ = links.Close() })
+	f, err := NewForward(ForwardConfig{
+		Client: ns.Lasting(t), Links: links, MonitorQueue: "due",
+		Handling: func(string) Handling { return h },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close(context.Background()) })
+	return f
+}
+
 // deadLettered sends m to the queue orders, waits until it is a dead letter, and has a Forward with
 // the handling take its event.
 func deadLettered(t *testing.T, h Handling, m *azservicebus.Message) (*azservicebus.Client, error) {
 	t.Helper()
 	ns := brokertest.New(t, func(c *broker.Config) {
 		c.Expiry, c.AutoCreate = queue.Eager, false
-		c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "replies"}, {Name: "next"}}
+		c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "replies"}, {Name: "next"}, {Name: "due"}}
 	})
-	links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("k", "c2VjcmV0")})
-	t.Cleanup(func() { _ = links.Close() })
-	f, err := NewForward(ForwardConfig{Client: ns.Lasting(t), Links: links, Handling: func(string) Handling { return h }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = f.Close(context.Background()) })
+	f := forwards(t, ns, h)
 	e := someEvent()
 	e.Data.Entity, e.Data.SequenceNumber = "orders", 1
 	client := ns.Client(t)

@@ -12,7 +12,6 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
-	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/pipenet"
 
@@ -47,13 +46,7 @@ func TestAMessageIsForwardedOnceIfAlertIsCalledAgain(t *testing.T) {
 			c.Expiry = queue.Eager
 			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "next"}}
 		})
-		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("k", "c2VjcmV0")})
-		t.Cleanup(func() { _ = links.Close() })
-		f, err := NewForward(ForwardConfig{Client: ns.Lasting(t), Links: links, Handling: func(string) Handling { return Handling{ForwardTo: "next"} }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = f.Close(context.Background()) })
+		f := forwards(t, ns, Handling{ForwardTo: "next"})
 		sender, err := ns.Client(t).NewSender("orders", nil)
 		if err != nil {
 			t.Fatal(err)
