@@ -21,8 +21,8 @@ import (
 
 const (
 	// For a busy machine: RabbitMQ takes five seconds, proton a fraction of one.
-	startPatience = time.Minute
-	stopPatience  = 30 * time.Second
+	startTimeout = time.Minute
+	stopTimeout  = 30 * time.Second
 
 	installPatience = 5 * time.Minute // of a fresh machine; nothing is done when all is there
 )
@@ -123,9 +123,9 @@ func start(t *testing.T, env []string, addr string, command ...string) {
 		_ = leash.Close() // which fails when it has been closed, because the shell has ended
 		select {
 		case <-ended:
-		case <-time.After(stopPatience):
+		case <-time.After(stopTimeout):
 			_ = cmd.Process.Kill()
-			t.Errorf("%s did not stop within %v", name, stopPatience)
+			t.Errorf("%s did not stop within %v", name, stopTimeout)
 			<-ended
 		}
 		if t.Failed() {
@@ -135,7 +135,7 @@ func start(t *testing.T, env []string, addr string, command ...string) {
 	if addr == "" {
 		return
 	}
-	for deadline := time.Now().Add(startPatience); ; {
+	for deadline := time.Now().Add(startTimeout); ; {
 		nc, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = nc.Close()
@@ -143,7 +143,7 @@ func start(t *testing.T, env []string, addr string, command ...string) {
 		}
 		time.Sleep(20 * time.Millisecond)
 		if time.Now().After(deadline) {
-			t.Fatalf("%s does not serve after %v: %v", name, startPatience, err)
+			t.Fatalf("%s does not serve after %v: %v", name, startTimeout, err)
 		}
 	}
 }

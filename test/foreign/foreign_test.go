@@ -176,7 +176,7 @@ func wrongPassword(v *visit) {
 	_, err := goamqp.Dial(v.ctx, "amqp://"+v.addr, &goamqp.ConnOptions{SASLType: goamqp.SASLTypePlain("guest", "wrong")})
 	v.note("%v", err)
 	if err == nil {
-		v.Errorf("%s: a wrong password is taken", v.way)
+		v.Errorf("a wrong password is taken")
 	}
 }
 
@@ -239,7 +239,7 @@ func manyLinks(v *visit) {
 	g.Wait()
 	close(failures)
 	for err := range failures {
-		v.Errorf("%s: %v", v.way, err)
+		v.Errorf("%v", err)
 	}
 	v.leave(conn)
 }
@@ -250,7 +250,7 @@ func dynamic(v *visit) {
 	s := v.session(conn)
 	r := v.receiver(s, "", &goamqp.ReceiverOptions{DynamicAddress: true})
 	if r.Address() == "" {
-		v.Fatalf("%s: the node has no address", v.way)
+		v.Fatalf("the node has no address")
 	}
 	sender := v.sender(s, r.Address(), nil)
 	v.must(sender.Send(v.ctx, goamqp.NewMessage([]byte("to you alone")), nil))
@@ -270,7 +270,7 @@ func missing(v *visit) {
 		err := attach(v.session(conn))
 		v.note("%T %v", err, err)
 		if err == nil {
-			v.Errorf("%s: attaching to %s succeeds", v.way, v.broker.missing)
+			v.Errorf("attaching to %s succeeds", v.broker.missing)
 		}
 		_ = conn.Close() // the broker may have
 	}
@@ -290,7 +290,7 @@ func large(v *visit) {
 		v.must(sender.Send(v.ctx, goamqp.NewMessage(body), nil))
 		m := v.receive(r)
 		if !bytes.Equal(m.GetData(), body) {
-			v.Errorf("%s: message %d has %d bytes that differ, want the %d that were sent", v.way, i, len(m.GetData()), len(body))
+			v.Errorf("message %d has %d bytes that differ, want the %d that were sent", i, len(m.GetData()), len(body))
 		}
 		v.note("%d bytes", len(m.GetData()))
 		v.must(r.AcceptMessage(v.ctx, m))
@@ -309,10 +309,10 @@ func protonClient(v *visit) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		v.Fatalf("%s: client.py: %v\n%s", v.way, err, &stderr)
+		v.Fatalf("client.py: %v\n%s", err, &stderr)
 	}
 	if !bytes.HasSuffix(out, []byte("done\n")) {
-		v.Errorf("%s: client.py ended with %q, want done", v.way, out[max(0, len(out)-100):])
+		v.Errorf("client.py ended with %q, want done", out[max(0, len(out)-100):])
 	}
 	v.note("%s", out)
 }

@@ -32,6 +32,8 @@ type wire struct {
 	tap      *Tap
 	number   int
 	sessions [2]map[uint16]*session // by the channel on which a side sends
+	closing  bool                   // a side sent a close frame, and not because the service failed
+	ended    bool                   // one direction has been read to its end
 }
 
 // A session has what each side said in it.
@@ -102,13 +104,18 @@ func (w *wire) note(d direction, raw []byte) error {
 	ch := binary.BigEndian.Uint16(raw[6:])
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
-	if begin, ok := p.(*amqp.Begin); ok {
-		w.begin(d, ch, begin)
+	switch p := p.(type) {
+	case *amqp.Begin:
+		w.begin(d, ch, p)
+		return nil
+	case *amqp.Close:
+		failed := d == fromService && p.Error != nil && p.Error.Condition == amqp.ErrCondInternalError
+		w.closing = w.closing || !failed
 		return nil
 	}
 	s := w.sessions[d][ch]
 	if s == nil {
-		return nil // open, close, or what follows an end
+		return nil // open, or what follows an end
 	}
 	switch p := p.(type) {
 	case *amqp.Attach:

@@ -29,6 +29,7 @@ type Tap struct {
 	mu         sync.Mutex
 	conns      map[net.Conn]bool // both ends of each
 	count      int               // of connections so far
+	failures   int               // of the service, see Failures
 	deliveries []*Delivery
 	broken     []error // what was no AMQP
 	done       sync.WaitGroup
@@ -116,15 +117,28 @@ func (t *Tap) accept(ln net.Listener) {
 // carry copies until one side ends, and then ends the other.
 func (t *Tap) carry(w *wire, d direction, to, from net.Conn) {
 	err := w.copy(d, to, from)
-	_ = to.Close()
-	_ = from.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	_ = to.Close()
+	_ = from.Close()
+	cut := !t.conns[from]
 	delete(t.conns, to)
 	delete(t.conns, from)
+	if d == fromService && !w.ended && !w.closing && !cut {
+		t.failures++
+	}
+	w.ended = true
 	if errors.Is(err, errNotAMQP) || errors.Is(err, amqp.ErrMalformed) {
 		t.broken = append(t.broken, err)
 	}
+}
+
+// Failures counts the connections that the service ended first, without a close frame or with
+// one that says internal-error.
+func (t *Tap) Failures() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failures
 }
 
 // Deliveries returns copies of what has gone by so far, by the address of their links, first what came

@@ -5,12 +5,16 @@ package wiretap_test
 import (
 	"bytes"
 	"context"
+	"io"
+	"net"
+	"slices"
 	"testing"
 	"time"
 
 	goamqp "github.com/Azure/go-amqp"
 	"github.com/google/go-cmp/cmp"
 
+	"overdue/internal/amqp"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/wiretap"
 )
@@ -70,5 +74,54 @@ func TestTapKeepsWhatGoesByAsItIs(t *testing.T) {
 		if !d.Done || d.Settled || d.Outcome != "accepted" {
 			t.Errorf("%s: done %v, settled %v, outcome %q; want true, false, accepted", name, d.Done, d.Settled, d.Outcome)
 		}
+	}
+}
+
+// A service fails when it is the first to end a connection, without a close frame or with internal-error.
+func TestFailuresAreThoseOfTheService(t *testing.T) {
+	frame := func(p amqp.Performative) []byte { return amqp.AppendFrame(nil, 0, p, nil) }
+	header := []byte("AMQP\x00\x01\x00\x00")
+	closing := frame(&amqp.Close{})
+	for name, c := range map[string]struct {
+		client, service []byte
+		clientEnds      bool
+		want            int
+	}{
+		"ends without a word":                 {header, header, false, 1},
+		"ends within a frame":                 {header, slices.Concat(header, closing[:9]), false, 1},
+		"closes":                              {header, slices.Concat(header, closing), false, 0},
+		"closes with a refusal":               {header, slices.Concat(header, frame(&amqp.Close{Error: &amqp.Error{Condition: amqp.ErrCondNotFound}})), false, 0},
+		"closes with internal error":          {header, slices.Concat(header, frame(&amqp.Close{Error: &amqp.Error{Condition: amqp.ErrCondInternalError}})), false, 1},
+		"ends after the client ended":         {header, header, true, 0},
+		"ends after the client's close frame": {slices.Concat(header, closing), header, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, far := net.Pipe()
+			tap := wiretap.StartDialing(t, func(context.Context) (net.Conn, error) { return near, nil })
+			client, err := net.Dial("tcp", tap.Addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			if _, err := client.Write(c.client); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(far, make([]byte, len(c.client))); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := far.Write(c.service); err != nil {
+				t.Fatal(err)
+			}
+			if c.clientEnds {
+				_ = client.Close()
+				_, _ = io.Copy(io.Discard, far) // until the tap has seen it
+			} else {
+				_ = far.Close()
+				_, _ = io.Copy(io.Discard, client)
+			}
+			if got := tap.Failures(); got != c.want {
+				t.Errorf("Failures() = %d, want %d", got, c.want)
+			}
+		})
 	}
 }
