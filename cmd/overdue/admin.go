@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/escape"
+	"overdue/internal/notifications"
 )
 
 // outboundTimeout bounds all checks of one /healthz/outbound together.
@@ -37,13 +38,13 @@ type admin struct {
 	life     *lifecycle
 	level    zap.AtomicLevel
 	metrics  prometheus.Gatherer
-	cfg      *config                 // as of the start
-	current  atomic.Pointer[config]  // in force; nil = cfg
-	ready    []check                 // ask for a state; they do not go out
-	outbound []check                 // go out and ask
-	sinks    atomic.Pointer[[]check] // so do these, of the sinks of alerts; nil = none
-	told     atomic.Pointer[toldLog] // of the monitor; nil without one
-	quit     chan struct{}           // gets a value when somebody wants the process to end
+	cfg      *config                               // as of the start
+	current  atomic.Pointer[config]                // in force; nil = cfg
+	ready    []check                               // ask for a state; they do not go out
+	outbound []check                               // go out and ask
+	sinks    atomic.Pointer[[]check]               // so do these, of the sinks of alerts; nil = none
+	notified atomic.Pointer[notifications.History] // of the monitor; nil without one
+	quit     chan struct{}                         // gets a value when somebody wants the process to end
 }
 
 // probes serves what other machines may ask, too: nothing that changes anything, nor goes out.
@@ -63,7 +64,7 @@ func (a *admin) handler() http.Handler {
 	mux.HandleFunc("GET /healthz/outbound", a.healthzOutbound)
 	mux.Handle("POST /drain", local(a.drain))
 	mux.Handle("POST /quitquitquit", local(a.quitquitquit))
-	mux.Handle("GET /told", local(a.showTold))
+	mux.Handle("GET "+notifications.Path, local(func(w http.ResponseWriter, r *http.Request) { a.notified.Load().ServeHTTP(w, r) }))
 	mux.Handle("GET /loglevel", local(a.showLevel))
 	mux.Handle("PUT /loglevel", local(a.setLevel))
 	mux.Handle("GET /configz", local(a.configz))

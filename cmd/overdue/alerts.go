@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"overdue/alert"
+	"overdue/internal/notifications"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 )
@@ -26,7 +27,7 @@ type sinkRack struct {
 	outbox  alert.Outbox
 	log     alert.Alerter
 	forward atomic.Pointer[alert.Forward] // nil until a configuration needs it
-	told    *toldLog
+	history *notifications.History
 
 	racked []racked
 }
@@ -39,9 +40,9 @@ type racked struct {
 }
 
 func (p *process) newSinkRack(client *sdk.Client, links *link.Namespace, outbox alert.Outbox) *sinkRack {
-	history := &toldLog{}
-	p.admin.told.Store(history)
-	s := &sinkRack{p: p, client: client, links: links, outbox: outbox, log: history.watch(alert.NewLog(p.log.Named("alert"))), told: history}
+	history := &notifications.History{}
+	p.admin.notified.Store(history)
+	s := &sinkRack{p: p, client: client, links: links, outbox: outbox, log: history.Record(alert.NewLog(p.log.Named("alert"))), history: history}
 	p.life.links("forwarding", func(ctx context.Context) error {
 		if f := s.forward.Load(); f != nil {
 			return f.Close(ctx)
@@ -64,7 +65,7 @@ func (s *sinkRack) fill(c *config) (next []racked, err error) {
 		}
 		sink, err := s.p.alerter(&a, s.client, s.outbox)
 		if err == nil {
-			sink, err = alert.Only(s.told.watch(sink), a.Entities, a.Events)
+			sink, err = alert.Only(s.history.Record(sink), a.Entities, a.Events)
 		}
 		if err != nil {
 			return nil, &configError{fmt.Errorf("%s: %w", c.at(sinkKey(key, err)), err)}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+
+	"overdue/internal/escape"
 )
 
 func (p *program) configPrintCommand() *cobra.Command {
@@ -34,7 +36,7 @@ func (p *program) configPrintCommand() *cobra.Command {
 			return err
 		}
 		if asJSON {
-			return writeJSON(p.stdout, c.shown())
+			return escape.WriteJSON(p.stdout, c.shown())
 		}
 		text, err := c.yaml(given)
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"overdue/internal/escape"
 )
 
 func (p *program) configSchemaCommand() *cobra.Command {
@@ -18,7 +20,7 @@ func (p *program) configSchemaCommand() *cobra.Command {
 			"the first line of the file:\n\n" +
 			"  # yaml-language-server: $schema=overdue.schema.json",
 		Example: "  overdue config schema > overdue.schema.json",
-		RunE:    func(*cobra.Command, []string) error { return writeJSON(p.stdout, configSchema()) },
+		RunE:    func(*cobra.Command, []string) error { return escape.WriteJSON(p.stdout, configSchema()) },
 	}
 }
 

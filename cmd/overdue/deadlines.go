@@ -218,7 +218,7 @@ func (p *program) deadlines(ctx context.Context, c *config, entity string, o dea
 	r.Upcoming = first(r.Upcoming, o.limit)
 	r.Fleet = h.fleetDeadlines(ctx, entity)
 	if o.json {
-		return writeJSON(p.stdout, r)
+		return escape.WriteJSON(p.stdout, r)
 	}
 	return r.write(p, time.Now())
 }

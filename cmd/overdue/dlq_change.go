@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/escape"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
 )
@@ -118,7 +119,7 @@ func (p *program) resubmit(ctx context.Context, c *config, place dlq.Place, o *r
 	unfinished := statErr == nil && !o.dry
 	if !p.agrees(&o.dlqOptions, fmt.Sprintf("resubmit %d to %s", survey.Chosen, o.to), survey) && (!unfinished || survey.Chosen > 0) {
 		if o.json {
-			return writeJSON(p.stdout, resubmitResult{dlqSurvey: survey, To: o.to, Unsure: []int64{}, Locked: []int64{}, Gone: []int64{}})
+			return escape.WriteJSON(p.stdout, resubmitResult{dlqSurvey: survey, To: o.to, Unsure: []int64{}, Locked: []int64{}, Gone: []int64{}})
 		}
 		return nil
 	}
@@ -147,7 +148,7 @@ func (p *program) resubmit(ctx context.Context, c *config, place dlq.Place, o *r
 	outcome, err := r.Run(ctx, survey.numbers)
 	bar.end()
 	if o.json {
-		printed := writeJSON(p.stdout, resubmitResult{survey, o.to, outcome.Copied, outcome.Finished, list(outcome.Unsure), list(outcome.Locked), list(outcome.Gone)})
+		printed := escape.WriteJSON(p.stdout, resubmitResult{survey, o.to, outcome.Copied, outcome.Finished, list(outcome.Unsure), list(outcome.Locked), list(outcome.Gone)})
 		return errors.Join(resubmitFailure(place, o.to, err), lock.left(outcome.Locked), unsure(outcome.Unsure), printed)
 	}
 	printed := p.tell(o.to, &outcome, err != nil)
@@ -285,7 +286,7 @@ func (p *program) purge(ctx context.Context, c *config, place dlq.Place, o *dlqO
 		}
 	}
 	if o.json {
-		return errors.Join(err, writeJSON(p.stdout, r))
+		return errors.Join(err, escape.WriteJSON(p.stdout, r))
 	}
 	return err
 }

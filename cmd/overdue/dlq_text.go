@@ -115,7 +115,7 @@ func (d *dlqList) add(l *dlq.Letter) error {
 
 func (d *dlqList) end(s *dlqSurvey) error {
 	if d.json {
-		return writeJSON(d.out, struct {
+		return escape.WriteJSON(d.out, struct {
 			*dlqSurvey
 			DeadLetters []dlqLetter `json:"deadLetters"`
 		}{s, d.letters})
@@ -189,7 +189,7 @@ func (d *dlqShow) add(l *dlq.Letter) error {
 
 func (d *dlqShow) end() error {
 	if d.json {
-		return writeJSON(d.out, d.letters)
+		return escape.WriteJSON(d.out, d.letters)
 	}
 	return nil
 }

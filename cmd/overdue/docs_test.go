@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"overdue/internal/broker"
+	"overdue/internal/escape"
 )
 
 var update = flag.Bool("update", false, "write the pages that are generated instead of comparing with them")
@@ -24,7 +25,7 @@ var update = flag.Bool("update", false, "write the pages that are generated inst
 // What is generated from code has to be what the code would generate now.
 func TestGeneratedPagesAreFresh(t *testing.T) {
 	var s bytes.Buffer
-	if err := writeJSON(&s, configSchema()); err != nil {
+	if err := escape.WriteJSON(&s, configSchema()); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{

@@ -4,9 +4,7 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -118,7 +116,7 @@ func (p *program) doctor(ctx context.Context, c *config, names []string, o docto
 		}
 	}
 	if o.json {
-		if err := writeJSON(p.stdout, result); err != nil {
+		if err := escape.WriteJSON(p.stdout, result); err != nil {
 			return err
 		}
 	}
@@ -157,7 +155,7 @@ func (p *program) withoutNamespace(ctx context.Context, c *config, o doctorOptio
 		return errors.New("interrupted before the end")
 	}
 	if o.json {
-		err = writeJSON(p.stdout, doctorReport{Report: r, Hint: noNamespaceHint()})
+		err = escape.WriteJSON(p.stdout, doctorReport{Report: r, Hint: noNamespaceHint()})
 	} else {
 		err = r.WriteText(raw(p.stdout), p.colour())
 	}
@@ -173,7 +171,7 @@ func noNamespaceHint() string {
 func (p *program) noPatient(asJSON bool) error {
 	hint := noNamespaceHint()
 	if asJSON {
-		return writeJSON(p.stdout, doctorReport{Report: &doctor.Report{Findings: []doctor.Finding{}}, Hint: hint})
+		return escape.WriteJSON(p.stdout, doctorReport{Report: &doctor.Report{Findings: []doctor.Finding{}}, Hint: hint})
 	}
 	_, err := fmt.Fprintf(p.stdout, `There is nothing to examine: %s.
 With the embedded broker Overdue knows everything that the doctor would ask.
@@ -267,17 +265,4 @@ func (d *patient) measureClock(ctx context.Context) (ahead, uncertainty time.Dur
 // colour reports whether what is printed may have colours.
 func (p *program) colour() bool {
 	return isTerminal(p.stdout) && p.getenv("NO_COLOR") == "" && p.getenv("TERM") != "dumb"
-}
-
-// writeJSON prints v for programs.
-func writeJSON(w io.Writer, v any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
-	}
-	_, err := w.Write(escape.JSON(b.Bytes()))
-	return err
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"overdue/internal/escape"
 	"overdue/internal/lag"
 	"overdue/internal/operator/doctor"
 	"overdue/monitor"
@@ -98,7 +99,7 @@ func (p *program) lag(ctx context.Context, c *config, o lagOptions) error {
 		return err
 	}
 	if o.json {
-		err = writeJSON(p.stdout, r)
+		err = escape.WriteJSON(p.stdout, r)
 	} else {
 		err = r.writeGraph(raw(p.stdout), p.colour())
 	}

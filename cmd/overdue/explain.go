@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"overdue/internal/escape"
+	"overdue/internal/notifications"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
@@ -76,7 +77,7 @@ type explanation struct {
 	Note      string      `json:"note,omitempty"` // what could not be asked
 
 	place                                 dlq.Place
-	told                                  []toldEvent // events about messages of that id
+	notified                              []notifications.Fetched // events about messages of that id
 	waiting, dead, watched, slots, undone int
 	lives                                 map[time.Duration]bool // of the messages that were found
 	keeper                                string                 // what has the companions
@@ -119,13 +120,13 @@ func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id st
 			return err
 		}
 	}
-	for i := range x.told {
-		x.tell(&x.told[i])
+	for i := range x.notified {
+		x.notification(&x.notified[i])
 	}
 	slices.SortStableFunc(x.Timeline, func(a, b happening) int { return a.Time.Compare(b.Time) })
 	x.Verdict = x.verdict()
 	if o.json {
-		return writeJSON(p.stdout, x)
+		return escape.WriteJSON(p.stdout, x)
 	}
 	fmt.Fprintf(p.stdout, "%s in %s: %s\n", escape.Text(id), x.Entity, x.Verdict)
 	for _, e := range x.Timeline {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/notifications"
 	"overdue/internal/operator/dlq"
 )
 
@@ -18,31 +19,31 @@ func (x *explanation) ask(ctx context.Context, c *config, place dlq.Place) {
 	if err != nil {
 		return
 	}
-	all, err := askTold(ctx, addr, x.MessageID)
+	all, err := notifications.Fetch(ctx, addr, x.MessageID)
 	if err != nil {
 		x.Note = fmt.Sprintf("Who was told of it is not known here: no monitor answers at listen.admin, %s.", addr)
 		return
 	}
 	for _, t := range all {
 		if strings.EqualFold(t.Event.Data.Entity, place.Entity) && strings.EqualFold(t.Event.Data.Subscription, place.Subscription) {
-			x.told = append(x.told, t)
+			x.notified = append(x.notified, t)
 		}
 	}
 }
 
 // missed is the event about the missed deadline of that very message; nil without one.
 func (x *explanation) missed(l *dlq.Letter) *alert.EventData {
-	for i := range x.told {
-		d := &x.told[i].Event.Data
-		if x.told[i].Event.Type == alert.TypeMissed && d.SequenceNumber == l.Number && d.EnqueuedTime.Truncate(time.Millisecond).Equal(l.EnqueuedTime.Truncate(time.Millisecond)) {
+	for i := range x.notified {
+		d := &x.notified[i].Event.Data
+		if x.notified[i].Event.Type == alert.TypeMissed && d.SequenceNumber == l.Number && d.EnqueuedTime.Truncate(time.Millisecond).Equal(l.EnqueuedTime.Truncate(time.Millisecond)) {
 			return d
 		}
 	}
 	return nil
 }
 
-// tell adds who has taken an event. Of a message that is not there any more the event also says when it was missed.
-func (x *explanation) tell(t *toldEvent) {
+// notification adds who has taken an event. Of a message that is not there any more the event also says when it was missed.
+func (x *explanation) notification(t *notifications.Fetched) {
 	d := &t.Event.Data
 	if t.Event.Type == alert.TypeMissed && x.dead == 0 {
 		x.add(d.EnqueuedTime, "enqueued", "the monitor", "enqueued as number %d", d.SequenceNumber)
@@ -50,7 +51,7 @@ func (x *explanation) tell(t *toldEvent) {
 		x.add(d.DeadLetteredTime, "dead-lettered", "the monitor", "dead-lettered %s after its deadline (%s), %s",
 			d.Lag().Round(time.Millisecond), d.Strategy, d.DeadLetterReason)
 	}
-	for _, by := range t.By {
+	for _, by := range t.TakenBy {
 		x.add(by.Time, "told", by.Sink, "told: %s has taken %s %s", by.Sink, t.Event.Type, t.Event.ID)
 	}
 }

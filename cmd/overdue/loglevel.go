@@ -54,7 +54,7 @@ GET  /readyz            it can do its work; ?verbose says what was asked
 GET  /healthz/outbound  the namespace and the sinks of alerts answer
 GET  /metrics           for Prometheus
 GET  /configz           the settings in force, without secrets
-GET  /told              who was told of what, the latest first; ?message-id= of one message
+GET  /notifications     the latest events and the sinks that took them; ?message-id= of one message
 GET  /loglevel          the least level that is logged
 PUT  /loglevel          level=debug, info, warn or error: another one
 POST /drain             do what SIGTERM does, and stay

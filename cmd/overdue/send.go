@@ -248,7 +248,7 @@ func (p *program) send(ctx context.Context, c *config, entity string, template *
 		err = fmt.Errorf("%d of %d sent: %w", r.Sent, o.count, err)
 	}
 	if o.json {
-		return errors.Join(err, writeJSON(p.stdout, r))
+		return errors.Join(err, escape.WriteJSON(p.stdout, r))
 	}
 	if err == nil && o.count == 1 {
 		_, err = fmt.Fprintf(p.stdout, "sent %s to %s\n", escape.Text(r.MessageIDs[0]), entity)

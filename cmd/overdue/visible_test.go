@@ -26,6 +26,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"overdue/internal/escape"
+	"overdue/internal/notifications"
 )
 
 // hostileID is a message-id that a terminal would obey and a reader not see, or take for lines of ours.
@@ -161,7 +162,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 			t.Errorf("overdue %s is a command of which nobody looks at the output", path)
 		}
 	})
-	for _, target := range []string{"/told", "/configz", "/readyz?verbose", "/healthz/outbound?verbose"} {
+	for _, target := range []string{notifications.Path, "/configz", "/readyz?verbose", "/healthz/outbound?verbose"} {
 		resp, err := http.Get("http://" + p.adminAddr + target)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ package escape
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"sync"
 	"unicode"
@@ -24,6 +25,19 @@ func Lines(s string) string { return string(escape([]byte(s), true)) }
 
 // JSON escapes b, which is JSON, beyond what encoding/json does. The result may be b.
 func JSON(b []byte) []byte { return escape(b, true) }
+
+// WriteJSON writes v as indented JSON to w, with everything hidden in it escaped.
+func WriteJSON(w io.Writer, v any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(JSON(b.Bytes()))
+	return err
+}
 
 // hides reports whether r is invisible: a control character (U+0000–1F, U+007F–9F), a format character
 // (bidi marks, U+FEFF), or a line or paragraph separator. Joiners stay, since some scripts need them.

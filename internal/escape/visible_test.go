@@ -52,6 +52,23 @@ func TestJSONStaysTheSame(t *testing.T) {
 	}
 }
 
+func TestWriteJSONEscapesWhatEncodingJSONLeaves(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteJSON(&b, map[string]string{"id": "a<b\u0085"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.String(), "{\n  \"id\": \"a<b\\u0085\"\n}\n"; got != want {
+		t.Errorf("WriteJSON = %q, want %q", got, want)
+	}
+	if err := WriteJSON(&b, func() {}); err == nil {
+		t.Error("WriteJSON of a function = nil, want an error")
+	}
+	broken := errors.New("gone")
+	if err := WriteJSON(failing{broken}, 1); !errors.Is(err, broken) {
+		t.Errorf("WriteJSON to a writer that fails = %v, want its error", err)
+	}
+}
+
 func TestAWriterDoesNotMindWhereWritesAreCut(t *testing.T) {
 	text := []byte("é😀\u0085\x1b[31m\u202e注\n\x9b\tend\xf0\x9f x\xc2")
 	want := Lines(string(text[:len(text)-1])) // what has not ended is not written

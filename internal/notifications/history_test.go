@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notifications
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"overdue/alert"
+)
+
+// flaky is a sink that takes every other event.
+type flaky struct{ n int }
+
+func (f *flaky) Name() string { return "flaky" }
+
+func (f *flaky) Alert(context.Context, alert.Event) error {
+	if f.n++; f.n%2 == 0 {
+		return errors.New("not now")
+	}
+	return nil
+}
+
+func eventOf(n int) alert.Event {
+	id := fmt.Sprintf("m-%d", n)
+	return alert.Event{ID: "e-" + id, Type: alert.TypeMissed, Subject: id, Data: alert.EventData{Entity: "orders", MessageID: id}}
+}
+
+func TestOnlySinksThatTookAnEventAreRecorded(t *testing.T) {
+	h := &History{}
+	first, second := h.Record(&flaky{}), h.Record(&flaky{n: 1})
+	if err := first.Alert(t.Context(), eventOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Alert(t.Context(), eventOf(1)); err == nil {
+		t.Error("Alert of a sink that fails = nil, want its error")
+	}
+	all := h.Latest("m-1")
+	if len(all) != 1 || len(all[0].TakenBy) != 1 || all[0].TakenBy[0].Sink != "flaky" || all[0].TakenBy[0].Time.IsZero() {
+		t.Errorf("notifications of m-1: %+v, want one, taken once", all)
+	}
+	if err := second.Alert(t.Context(), eventOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	if all := h.Latest("m-1"); len(all) != 1 || len(all[0].TakenBy) != 2 {
+		t.Errorf("notifications of m-1: %+v, want one, taken twice", all)
+	}
+	if other := h.Latest("m-2"); len(other) != 0 {
+		t.Errorf("notifications of m-2: %+v, want none", other)
+	}
+}
+
+// alert.GroupsOf looks for groups behind the sinks that wrap others.
+func TestARecorderShowsTheSinkBehindIt(t *testing.T) {
+	sink := &flaky{}
+	recorded := (&History{}).Record(sink)
+	if behind := recorded.(interface{ Unwrap() alert.Alerter }).Unwrap(); behind != alert.Alerter(sink) {
+		t.Errorf("Unwrap = %v, want the sink that is recorded", behind)
+	}
+	if alert.GroupsOf(recorded) != nil {
+		t.Error("GroupsOf a sink without groups is not nil")
+	}
+}
+
+func TestANilHistoryIsEmpty(t *testing.T) {
+	if none := (*History)(nil).Latest(""); none == nil || len(none) != 0 {
+		t.Errorf("Latest = %v, want an empty list, which is [] in JSON", none)
+	}
+}
+
+func TestTheOldestNotificationsAreForgottenFirst(t *testing.T) {
+	h := &History{}
+	var wg sync.WaitGroup
+	for from := range 4 {
+		wg.Go(func() {
+			for n := from; n < Capacity; n += 4 {
+				h.add(eventOf(n), "log", eventOf(n).Time)
+			}
+		})
+	}
+	wg.Wait()
+	for n := range 150 {
+		h.add(eventOf(Capacity+n), "log", eventOf(n).Time)
+	}
+	if len(h.ring) != Capacity || len(h.byID) != Capacity {
+		t.Errorf("%d events in the ring and %d by id, want %d", len(h.ring), len(h.byID), Capacity)
+	}
+	all := h.Latest("")
+	if len(all) != maxShown {
+		t.Fatalf("%d notifications are shown, want %d", len(all), maxShown)
+	}
+	for i, n := range all {
+		if want := eventOf(Capacity + 149 - i).ID; n.Event.ID != want {
+			t.Fatalf("notification %d is of %s, want %s", i, n.Event.ID, want)
+		}
+	}
+}
+
+func TestFetchReadsWhatAHistoryServes(t *testing.T) {
+	h := &History{}
+	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	e := eventOf(7)
+	e.Data.MessageID, e.Data.Deadline = "a&b \x1b", at
+	h.add(e, "log", at)
+	h.add(eventOf(8), "log", at)
+	mux := http.NewServeMux()
+	mux.Handle("GET "+Path, h)
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	addr := strings.TrimPrefix(s.URL, "http://")
+
+	got, err := Fetch(t.Context(), addr, e.Data.MessageID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Fetched{TakenBy: []Delivery{{"log", at}}}
+	want.Event.ID, want.Event.Type, want.Event.Data = e.ID, e.Type, e.Data
+	if diff := cmp.Diff([]Fetched{want}, got); diff != "" {
+		t.Errorf("notifications (-want +got):\n%s", diff)
+	}
+}
+
+func TestFetchNamesWhatItCouldNotRead(t *testing.T) {
+	for name, answer := range map[string]struct {
+		handler http.HandlerFunc
+		want    string
+	}{
+		"no admin port": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotFound) }, "answered 404 Not Found"},
+		"no JSON":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "read the answer of http://"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(answer.handler)
+			defer s.Close()
+			_, err := Fetch(t.Context(), strings.TrimPrefix(s.URL, "http://"), "m")
+			if err == nil || !strings.Contains(err.Error(), answer.want) {
+				t.Errorf("Fetch = %v, want an error with %q", err, answer.want)
+			}
+		})
+	}
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	if _, err := Fetch(t.Context(), strings.TrimPrefix(s.URL, "http://"), "m"); err == nil {
+		t.Error("Fetch from a port that nobody listens on = nil, want an error")
+	}
+	if _, err := Fetch(t.Context(), "no host\x7f", "m"); err == nil {
+		t.Error("Fetch from an address that is none = nil, want an error")
+	}
+}
