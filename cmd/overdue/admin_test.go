@@ -22,7 +22,7 @@ import (
 // testAdmin is the admin port of a process that has started.
 func testAdmin(t *testing.T) *admin {
 	t.Helper()
-	c, err := load(t, "", nil, nil)
+	c, err := loadText(t, "", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestTheAdminPortSaysWhatItHas(t *testing.T) {
 func TestConfigzShowsNoSecret(t *testing.T) {
 	a := testAdmin(t)
 	var err error
-	a.cfg, err = load(t, `
+	a.cfg, err = loadText(t, `
 namespace: Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=KEYNAME;SharedAccessKey=s3cr3t=
 alerts:
   - webhook: {url: "https://user:s3cr3t@hooks.example/s3cr3t?token=s3cr3t", timeout: 3s}

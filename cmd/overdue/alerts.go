@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"overdue/alert"
@@ -85,8 +86,7 @@ func (s *sinkRack) fill(c *config) (next []racked, err error) {
 // sinkKey is the key that an error of a sink is about: its title, its text, or else the sink itself.
 func sinkKey(key string, err error) string {
 	if bad := (*alert.TemplateError)(nil); errors.As(err, &bad) {
-		element, _, _ := cutLast(key, ".")
-		return element + "." + bad.Key
+		return key[:strings.LastIndexByte(key, '.')+1] + bad.Key
 	}
 	return key
 }
@@ -98,7 +98,7 @@ func (s *sinkRack) take(next []racked) []alert.Alerter {
 	var checks []check
 	for i := range next {
 		all = append(all, next[i].sink)
-		if address := next[i].cfg.address(); address != "" {
+		if address := sinkAddress(&next[i].cfg); address != "" {
 			checks = append(checks, sinkCheck(next[i].key, address))
 		}
 	}
@@ -125,7 +125,7 @@ func (p *process) handling(entity string) alert.Handling {
 
 // alerter is one sink: of events, or of pages behind groups.
 func (p *process) alerter(a *alertConfig, client *sdk.Client, outbox alert.Outbox) (alert.Alerter, error) {
-	events, pager, err := a.sink(client)
+	events, pager, err := newSink(a, client)
 	if err != nil || events != nil {
 		return events, err
 	}
@@ -140,8 +140,8 @@ func (p *process) alerter(a *alertConfig, client *sdk.Client, outbox alert.Outbo
 	return alert.NewGroups(group)
 }
 
-// sink is what takes events, or else what takes pages.
-func (a *alertConfig) sink(client *sdk.Client) (events alert.Alerter, pages alert.Notifier, err error) {
+// newSink makes the sink of events, or else the sink of grouped events, of a configuration.
+func newSink(a *alertConfig, client *sdk.Client) (events alert.Alerter, pages alert.Notifier, err error) {
 	text, err := alert.NewText(a.Title, a.Text)
 	if err != nil {
 		return nil, nil, err
@@ -177,8 +177,8 @@ func (a *alertConfig) sink(client *sdk.Client) (events alert.Alerter, pages aler
 	return events, pages, err
 }
 
-// address is the URL that the sink is at; "" where it is not at one.
-func (a *alertConfig) address() string {
+// sinkAddress is the URL of the sink; "" when it has none.
+func sinkAddress(a *alertConfig) string {
 	switch {
 	case a.Webhook != nil:
 		return a.Webhook.URL

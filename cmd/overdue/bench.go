@@ -247,7 +247,7 @@ func (p *program) benchExpireCommand() *cobra.Command {
 		"measure each case once more with four consumers, who receive 90 % of the messages")
 	deadlines := cmd.Flags().String("deadline-range", "5s-15s",
 		"deadlines are spread evenly over this range after each send")
-	payload, companions := f.payload(), f.companions(byPath["companions"].def)
+	payload, companions := f.payload(), f.companions(settingOf("companions").def)
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Outstanding, err = outstanding(); err != nil {
 			return nil, err

@@ -67,7 +67,7 @@ func (f benchFlags) payload() func() (int, error) {
 
 // companions is the kind of companions, as the setting.
 func (f benchFlags) companions(def string) func() (string, error) {
-	setting := byPath["companions"]
+	setting := settingOf("companions")
 	text := f.cmd.Flags().String("companions", def,
 		"the companions that are written: "+strings.Join(setting.enum, ", "))
 	return func() (string, error) {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"overdue/internal/broker"
 	"overdue/internal/listener"
 )
@@ -122,45 +124,6 @@ func TestSecureConnectionStringNamesWhatTheCertificateIsFor(t *testing.T) {
 	}
 }
 
-// The ports of the official emulator are free for the broker, though one of them is
-// that of the REST door, which another role has.
-func TestTheBrokerTakesThePortsOfTheEmulator(t *testing.T) {
-	for r, want := range map[*role]string{&roleBroker: "", &roleRun: "broker.listen is 127.0.0.1:5672, which listen.amqp has already"} {
-		c, err := load(t, "", nil, map[string]string{"broker.listen": "127.0.0.1:5672", "broker.alsoListen": "127.0.0.1:5300"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		if err := c.fit(*r); err != nil {
-			got = err.Error()
-		}
-		if want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("overdue %s: %q, want %q", r.name, got, want)
-		}
-	}
-}
-
-// Whoever brings a list of entities wants to hear of a name that is misspelt.
-func TestQueuesAreNotMadeOnDemandWithAFileOfTheEmulator(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "Config.json")
-	if err := os.WriteFile(file, []byte(`{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "orders"}]}]}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for asked, want := range map[string]bool{"": false, "true": true} {
-		flags := map[string]string{"broker.emulatorConfig": file}
-		if asked != "" {
-			flags["broker.autoCreate"] = asked
-		}
-		c, err := load(t, "", nil, flags)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Broker.AutoCreate != want {
-			t.Errorf("autoCreate asked for %q is %v, want %v", asked, c.Broker.AutoCreate, want)
-		}
-	}
-}
-
 // A file that is right for the official emulator beside Overdue names the monitor queue. It is taken with what companions want, which
 // the file cannot say; where it could not hold companions at all it is refused with what to change.
 func TestAFileOfTheEmulatorMayNameTheMonitorQueue(t *testing.T) {
@@ -175,7 +138,7 @@ func TestAFileOfTheEmulatorMayNameTheMonitorQueue(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := load(t, "", nil, map[string]string{"broker.emulatorConfig": file})
+		c, err := loadText(t, "", nil, map[string]string{"broker.emulatorConfig": file})
 		if err == nil {
 			err = c.fit(roleRun)
 		}
@@ -191,7 +154,8 @@ func TestAFileOfTheEmulatorMayNameTheMonitorQueue(t *testing.T) {
 		}
 		for _, r := range []role{roleRun, roleBroker} {
 			var found []broker.QueueConfig
-			for _, q := range (&process{cfg: c, role: r}).brokerConfig().Queues {
+			set, _ := embeddedBroker(c, r, zap.NewNop())
+			for _, q := range set.Queues {
 				if strings.EqualFold(q.Name, "overdue-monitor") {
 					found = append(found, q)
 				}

@@ -122,7 +122,7 @@ func (c *config) readNamespace() error {
 	if c.Namespace == "" {
 		return nil
 	}
-	if _, err := parseNamespace(c.Namespace); err != nil {
+	if _, err := parseNamespaceText(c.Namespace); err != nil {
 		key := "namespace"
 		if c.NamespaceFile != "" {
 			key = "namespaceFile"

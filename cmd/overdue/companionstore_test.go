@@ -22,7 +22,7 @@ func startStored(t *testing.T, addr, more string) (*process, string) {
 	text := fmt.Sprintf("companionStore: redis\nredis: redis://%s\nlisten: {amqp: %q, http: \"127.0.0.1:0\", admin: \"127.0.0.1:0\"}\n"+
 		"broker: {listen: %q, queues: [{name: orders, deadLetteringOnMessageExpiration: true}]}\n%s",
 		addr, freeport.Address(t), freeport.Address(t), more)
-	c, err := load(t, text, nil, nil)
+	c, err := loadText(t, text, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,5 +103,12 @@ type logConfig struct {
 	Frames bool   `koanf:"frames"`
 }
 
+// withNamespace is c with another namespace. Its own addresses count as not given: another process listens there.
+func (c *config) withNamespace(text string) *config {
+	other := *c
+	other.origin, other.Namespace = nil, text
+	return &other
+}
+
 // embedded reports whether the broker runs in this process instead of in a namespace.
 func (c *config) embedded() bool { return c.Namespace == "" }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -16,9 +15,6 @@ import (
 	"overdue/alert"
 	"overdue/internal/broker"
 )
-
-// roles are those that a configuration may be for, the one that has all first.
-var roles = []role{roleRun, roleProxy, roleMonitor, roleBroker}
 
 // configCommand looks at a configuration without running anything.
 func (p *program) configCommand() *cobra.Command {
@@ -55,7 +51,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(c.fit(roles[at]), c.checkParts(roles[at])); err != nil {
+		if err := errors.Join(c.fit(roles[at]), checkParts(c, roles[at])); err != nil {
 			return &configError{err}
 		}
 		for _, name := range strangeVariables(os.Environ()) {
@@ -68,13 +64,13 @@ func (p *program) configCheckCommand() *cobra.Command {
 }
 
 // checkParts checks what a start would find wrong in parts that it makes: sinks, certificates, the embedded broker.
-func (c *config) checkParts(r role) error {
+func checkParts(c *config, r role) error {
 	var errs []error
 	for i := range c.Alerts {
 		a := &c.Alerts[i]
 		var err error
 		if a.ServiceBus == nil { // it takes a client, and says nothing before it is used
-			_, _, err = a.sink(nil)
+			_, _, err = newSink(a, nil)
 		}
 		if err == nil {
 			_, err = alert.Only(nil, a.Entities, a.Events)
@@ -96,75 +92,16 @@ func (c *config) checkParts(r role) error {
 	}
 	if !c.embedded() {
 		if ns, err := parseNamespace(c.Namespace); err == nil { // it was parsed before
-			_, err = c.adminAPI(ns, nil)
+			_, err = adminAPI(c, ns, nil)
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	}
 	pair("broker.tls.certFile", c.Broker.TLS.CertFile, c.Broker.TLS.KeyFile)
-	b, err := broker.New((&process{role: r, cfg: c, log: zap.NewNop()}).brokerConfig())
+	cfg, _ := embeddedBroker(c, r, zap.NewNop())
+	b, err := broker.New(cfg)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	return errors.Join(append(errs, b.Close())...)
-}
-
-// sources says where the configuration came from.
-func (c *config) sources() string {
-	files, variables, flags := map[string]bool{}, 0, 0
-	for _, place := range c.origin {
-		switch {
-		case strings.HasPrefix(place, "--"):
-			flags++
-		case strings.HasPrefix(place, "OVERDUE_"):
-			variables++
-		default:
-			file, _, _ := cutLast(place, ":")
-			files[file] = true
-		}
-	}
-	var parts []string
-	for file := range files {
-		parts = append(parts, file)
-	}
-	if variables > 0 {
-		parts = append(parts, fmt.Sprintf("%d from the environment", variables))
-	}
-	if flags > 0 {
-		parts = append(parts, fmt.Sprintf("%d from flags", flags))
-	}
-	if len(parts) == 0 {
-		return "it is all defaults"
-	}
-	return "it comes from " + strings.Join(parts, ", ")
-}
-
-// cutLast is strings.Cut around the last separator.
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
-}
-
-// strangeVariables are those of the environment that look like a setting, and are none: an empty result is silence in
-// a cluster, where a service of the name overdue brings OVERDUE_PORT and others like it.
-func strangeVariables(environ []string) (lines []string) {
-	known := []string{"OVERDUE_CONFIG", "OVERDUE_SEED"}
-	for _, s := range settings {
-		if name := s.env(); name != "" {
-			known = append(known, name)
-		}
-	}
-	for _, entry := range environ {
-		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, "OVERDUE_") || slices.Contains(known, name) {
-			continue
-		}
-		if near := nearest(name, known); near != "" && distance(name, near) <= 3 {
-			lines = append(lines, fmt.Sprintf("%s is no setting, and has no effect; did you mean %s?", name, near))
-		}
-	}
-	slices.Sort(lines)
-	return lines
 }

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -154,8 +156,8 @@ func TestWrongConfigurationIsOneSentence(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got error %v, want one with %q", err, tt.want)
 			}
-			if got := exitCode(err, new(strings.Builder)); got != exitUsage {
-				t.Errorf("exit code %d, want %d", got, exitUsage)
+			if usage := (*configError)(nil); !errors.As(err, &usage) {
+				t.Errorf("the error is a %T, want one by which the exit code is that of a wrong configuration", err)
 			}
 		})
 	}
@@ -163,14 +165,11 @@ func TestWrongConfigurationIsOneSentence(t *testing.T) {
 
 func TestEveryMistakeOfAFileIsTold(t *testing.T) {
 	_, err := load(t, "lisen: {}\nshutdownTimeout: 30\nlog: {level: loud}\n", nil, nil)
-	var b strings.Builder
-	exitCode(err, &b)
-	want := `overdue: overdue.yaml:1: lisen is not a known key; did you mean listen?
-overdue: overdue.yaml:2: shutdownTimeout: "30" has no unit; write 30s or PT30S if seconds are meant
-overdue: overdue.yaml:3: log.level: "loud" is not one of debug, info, warn, error
-`
-	if diff := cmp.Diff(want, b.String()); diff != "" {
-		t.Errorf("stderr (-want +got):\n%s", diff)
+	want := `overdue.yaml:1: lisen is not a known key; did you mean listen?
+overdue.yaml:2: shutdownTimeout: "30" has no unit; write 30s or PT30S if seconds are meant
+overdue.yaml:3: log.level: "loud" is not one of debug, info, warn, error`
+	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
 	}
 }
 

@@ -13,27 +13,27 @@ func TestNamespaceIsANameOrAConnectionString(t *testing.T) {
 	const keys = ";SharedAccessKeyName=root;SharedAccessKey=a2V5=="
 	tests := map[string]struct {
 		text string
-		want namespace
+		want namespaceConfig
 	}{
-		"name":            {"contoso.servicebus.windows.net", namespace{host: "contoso.servicebus.windows.net", dial: "contoso.servicebus.windows.net:5671"}},
-		"name as URL":     {" sb://contoso.servicebus.windows.net/\n", namespace{host: "contoso.servicebus.windows.net", dial: "contoso.servicebus.windows.net:5671"}},
-		"key":             {"Endpoint=sb://contoso.servicebus.windows.net/" + keys, namespace{host: "contoso.servicebus.windows.net", dial: "contoso.servicebus.windows.net:5671", keyName: "root", key: "a2V5=="}},
-		"keys in capital": {"ENDPOINT=sb://a.b;SHAREDACCESSKEYNAME=root;SHAREDACCESSKEY=k", namespace{host: "a.b", dial: "a.b:5671", keyName: "root", key: "k"}},
-		"port":            {"Endpoint=sb://a.b:1234" + keys, namespace{host: "a.b:1234", dial: "a.b:1234", keyName: "root", key: "a2V5=="}},
-		"emulator":        {"Endpoint=sb://localhost" + keys + ";UseDevelopmentEmulator=true;", namespace{host: "localhost", dial: "localhost:5672", plain: true, keyName: "root", key: "a2V5=="}},
-		"emulator's port": {"Endpoint=sb://[::1]:5673" + keys + ";UseDevelopmentEmulator=TRUE", namespace{host: "[::1]:5673", dial: "[::1]:5673", plain: true, keyName: "root", key: "a2V5=="}},
-		"signature":       {"Endpoint=sb://a.b;SharedAccessSignature=SharedAccessSignature sr=x&sig=y&se=1&skn=z", namespace{host: "a.b", dial: "a.b:5671", signature: "SharedAccessSignature sr=x&sig=y&se=1&skn=z"}},
+		"name":            {"contoso.servicebus.windows.net", namespaceConfig{host: "contoso.servicebus.windows.net", dial: "contoso.servicebus.windows.net:5671"}},
+		"name as URL":     {" sb://contoso.servicebus.windows.net/\n", namespaceConfig{host: "contoso.servicebus.windows.net", dial: "contoso.servicebus.windows.net:5671"}},
+		"key":             {"Endpoint=sb://contoso.servicebus.windows.net/" + keys, namespaceConfig{host: "contoso.servicebus.windows.net", dial: "contoso.servicebus.windows.net:5671", keyName: "root", key: "a2V5=="}},
+		"keys in capital": {"ENDPOINT=sb://a.b;SHAREDACCESSKEYNAME=root;SHAREDACCESSKEY=k", namespaceConfig{host: "a.b", dial: "a.b:5671", keyName: "root", key: "k"}},
+		"port":            {"Endpoint=sb://a.b:1234" + keys, namespaceConfig{host: "a.b:1234", dial: "a.b:1234", keyName: "root", key: "a2V5=="}},
+		"emulator":        {"Endpoint=sb://localhost" + keys + ";UseDevelopmentEmulator=true;", namespaceConfig{host: "localhost", dial: "localhost:5672", plain: true, keyName: "root", key: "a2V5=="}},
+		"emulator's port": {"Endpoint=sb://[::1]:5673" + keys + ";UseDevelopmentEmulator=TRUE", namespaceConfig{host: "[::1]:5673", dial: "[::1]:5673", plain: true, keyName: "root", key: "a2V5=="}},
+		"signature":       {"Endpoint=sb://a.b;SharedAccessSignature=SharedAccessSignature sr=x&sig=y&se=1&skn=z", namespaceConfig{host: "a.b", dial: "a.b:5671", signature: "SharedAccessSignature sr=x&sig=y&se=1&skn=z"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseNamespace(tt.text)
+			got, err := parseNamespaceText(tt.text)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(tt.text, "=") {
 				tt.want.connectionString = strings.TrimSpace(tt.text)
 			}
-			if diff := cmp.Diff(tt.want, *got, cmp.AllowUnexported(namespace{})); diff != "" {
+			if diff := cmp.Diff(tt.want, *got, cmp.AllowUnexported(namespaceConfig{})); diff != "" {
 				t.Errorf("namespace (-want +got):\n%s", diff)
 			}
 		})
@@ -57,7 +57,7 @@ func TestWrongNamespaceIsASentenceWithoutItsSecrets(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := parseNamespace(tt.text)
+			_, err := parseNamespaceText(tt.text)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got error %v, want one with %q", err, tt.want)
 			}
@@ -73,9 +73,9 @@ func FuzzParseNamespace(f *testing.F) {
 	f.Add("contoso.servicebus.windows.net")
 	f.Add("Endpoint=sb://%zz;=;;SharedAccessKey=")
 	f.Fuzz(func(t *testing.T, text string) {
-		n, err := parseNamespace(text)
+		n, err := parseNamespaceText(text)
 		if (n == nil) == (err == nil) {
-			t.Errorf("parseNamespace(%q) = %v, %v; want one of the two", text, n, err)
+			t.Errorf("parseNamespaceText(%q) = %v, %v; want one of the two", text, n, err)
 		}
 	})
 }

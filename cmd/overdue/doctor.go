@@ -164,7 +164,7 @@ func (p *program) withoutNamespace(ctx context.Context, c *config, o doctorOptio
 
 // noNamespaceHint says how to have one examined.
 func noNamespaceHint() string {
-	return "no namespace is configured: set --namespace, " + byPath["namespace"].env() + " or namespace in the file that --config names"
+	return "no namespace is configured: set --namespace, " + settingOf("namespace").env() + " or namespace in the file that --config names"
 }
 
 // noPatient says what would be examined, for whoever has no namespace yet.
@@ -189,7 +189,7 @@ Point it at a namespace, or at a broker of this machine:
   %s='Endpoint=sb://…' overdue doctor
   overdue doctor lag                    # native against eager expiry, measured there
   overdue demo                          # the same on an embedded broker
-`, hint, byPath["namespace"].env())
+`, hint, settingOf("namespace").env())
 	return err
 }
 

@@ -75,7 +75,7 @@ func (p *program) doctorLagCommand() *cobra.Command {
 		}
 		if c.embedded() {
 			return &configError{errors.New("doctor lag measures in a namespace, and none is configured: set --namespace or " +
-				byPath["namespace"].env() + "; `overdue demo` does the same on an embedded broker")}
+				settingOf("namespace").env() + "; `overdue demo` does the same on an embedded broker")}
 		}
 		return p.lag(cmd.Context(), c, o)
 	}

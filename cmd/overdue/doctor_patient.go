@@ -47,12 +47,12 @@ func newPatient(c *config) (*patient, error) {
 	if ns.plain {
 		// An overdue that runs beside an emulator has its doors where the emulator's API would be looked for.
 		for _, a := range c.doors() {
-			if _, given := c.origin[a.key]; given {
+			if c.given(a.key) {
 				taken = append(taken, a.addr)
 			}
 		}
 	}
-	d.api, err = c.adminAPI(ns, tokens, taken...)
+	d.api, err = adminAPI(c, ns, tokens, taken...)
 	return d, err
 }
 
@@ -191,7 +191,7 @@ func restrict(all []doctor.Watched, names []string) (kept []doctor.Watched) {
 // sinkChecks are those of one sink of alerts.
 func (d *patient) sinkChecks(a *alertConfig, send bool) (checks []doctor.Check) {
 	subject := "sink " + a.Name
-	address := a.address()
+	address := sinkAddress(a)
 	if e := a.Email; e != nil {
 		port := e.Port
 		if port == 0 {
@@ -219,7 +219,7 @@ const testType = "overdue.test"
 
 // sendTest tells a sink of a message that does not exist. What pages is told that it is over right after.
 func (d *patient) sendTest(ctx context.Context, a *alertConfig) error {
-	events, pages, err := a.sink(d.client)
+	events, pages, err := newSink(a, d.client)
 	if err != nil {
 		return err
 	}

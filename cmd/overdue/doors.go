@@ -156,8 +156,8 @@ func (c *config) doorKeys() (keys sas.Keys) {
 	return keys
 }
 
-// doorCertificate is what the doors serve TLS with; nil without TLS.
-func (c *config) doorCertificate(changed func(error)) (*listener.Certificate, error) {
+// endpointCertificate is the certificate that the endpoints serve TLS with; nil without TLS.
+func endpointCertificate(c *config, changed func(error)) (*listener.Certificate, error) {
 	if !c.doorTLS() {
 		return nil, nil
 	}
@@ -165,13 +165,13 @@ func (c *config) doorCertificate(changed func(error)) (*listener.Certificate, er
 	if t.CertFile != "" {
 		return listener.LoadCertificate(t.CertFile, t.KeyFile, changed)
 	}
-	return c.selfMade("listen.tls", t.Directory)
+	return selfMade(c, "listen.tls", t.Directory)
 }
 
 // selfMade is the certificate of our own that is kept in a folder. That of the embedded broker
 // and that of the doors are one where they are kept in one: it has the names of both. section is where the settings of who
 // asks are.
-func (c *config) selfMade(section, directory string) (*listener.Certificate, error) {
+func selfMade(c *config, section, directory string) (*listener.Certificate, error) {
 	var names []string
 	add := func(dir string, hosts []string, addresses []address) {
 		if dir != directory {
@@ -199,7 +199,7 @@ func (c *config) selfMade(section, directory string) (*listener.Certificate, err
 
 // newProxy gives the proxy its doors.
 func (p *process) newProxy(cfg proxy.Config, ns *namespace, tokens link.TokenSource) (*proxy.Proxy, error) {
-	cert, err := p.cfg.doorCertificate(p.certificateChanged)
+	cert, err := endpointCertificate(p.cfg, p.certificateChanged)
 	if err != nil {
 		return nil, &configError{fmt.Errorf("the doors have no certificate: %w", err)}
 	}

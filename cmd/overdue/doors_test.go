@@ -37,7 +37,7 @@ listen:
 // startDoors starts a process with its certificate in a folder of its own.
 func startDoors(t *testing.T, text string) *process {
 	t.Helper()
-	c, err := load(t, text, map[string]string{"OVERDUE_BROKER_LISTEN": "127.0.0.1:0", "OVERDUE_LISTEN_TLS_DIRECTORY": t.TempDir()}, nil)
+	c, err := loadText(t, text, map[string]string{"OVERDUE_BROKER_LISTEN": "127.0.0.1:0", "OVERDUE_LISTEN_TLS_DIRECTORY": t.TempDir()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

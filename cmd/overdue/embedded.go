@@ -249,11 +249,11 @@ func (r *ruleConfig) broker() broker.RuleConfig {
 // became of its messages.
 var onDemand = broker.QueueConfig{DeadLetteringOnMessageExpiration: true}
 
-// brokerConfig is how the embedded broker is set up. What Config.check has not seen to,
-// broker.New objects to.
-func (p *process) brokerConfig() broker.Config {
-	b := &p.cfg.Broker
-	cfg := broker.Config{
+// embeddedBroker is how the embedded broker of a role is set up, and the key that the components of the same
+// process use where it has keys. broker.New refuses what reading the configuration has not.
+func embeddedBroker(c *config, r role, log *zap.Logger) (cfg broker.Config, own broker.AuthorizationRule) {
+	b := &c.Broker
+	cfg = broker.Config{
 		AutoCreate:            b.AutoCreate,
 		AutoCreateConfig:      onDemand,
 		ClockOffset:           b.ClockOffset,
@@ -263,18 +263,18 @@ func (p *process) brokerConfig() broker.Config {
 		AcceptJWT:             b.AcceptJWT,
 		LinkIdleTimeout:       b.LinkIdleTimeout,
 		ConnectionIdleTimeout: b.ConnectionIdleTimeout,
-		ErrorLog:              func(err error) { p.log.Debug("broker connection ended", zap.Error(err)) },
-		Queues:                p.cfg.brokerQueues(),
-		Topics:                p.cfg.brokerTopics(),
+		ErrorLog:              func(err error) { log.Debug("broker connection ended", zap.Error(err)) },
+		Queues:                c.brokerQueues(),
+		Topics:                c.brokerTopics(),
 	}
 	// Who uses the broker for itself wants to find there what they asked for and no more.
-	if _, named := p.cfg.origin["monitorQueue"]; named || p.role.proxy || p.role.monitor {
-		if _, there := p.cfg.queue(p.cfg.MonitorQueue); !there {
-			cfg.Queues = append(cfg.Queues, companionQueue(p.cfg.MonitorQueue))
+	if c.given("monitorQueue") || r.proxy || r.monitor {
+		if _, there := c.queue(c.MonitorQueue); !there {
+			cfg.Queues = append(cfg.Queues, companionQueue(c.MonitorQueue))
 		}
 	}
-	if name := p.cfg.Canary.Queue; name != "" && (p.role.proxy || p.role.monitor) {
-		if _, ok := p.cfg.queue(name); !ok {
+	if name := c.Canary.Queue; name != "" && (r.proxy || r.monitor) {
+		if _, ok := c.queue(name); !ok {
 			cfg.Queues = append(cfg.Queues, broker.QueueConfig{Name: name, DeadLetteringOnMessageExpiration: true})
 		}
 	}
@@ -283,25 +283,25 @@ func (p *process) brokerConfig() broker.Config {
 			KeyName: k.Name, PrimaryKey: k.Key, Send: k.Send || k.Manage, Listen: k.Listen || k.Manage, Manage: k.Manage,
 		})
 	}
-	if len(cfg.Keys) > 0 && (p.role.proxy || p.role.monitor) {
-		// Our own rooms come in by the same door as everybody.
+	if len(cfg.Keys) > 0 && (r.proxy || r.monitor) {
+		// Our own components connect to the same endpoint as everybody.
 		var secret [32]byte
 		_, _ = rand.Read(secret[:]) // it never fails
-		p.brokerKey = broker.AuthorizationRule{
+		own = broker.AuthorizationRule{
 			KeyName: ownKeyName, PrimaryKey: base64.StdEncoding.EncodeToString(secret[:]), Send: true, Listen: true, Manage: true,
 		}
-		cfg.Keys = append(cfg.Keys, p.brokerKey)
+		cfg.Keys = append(cfg.Keys, own)
 	}
-	return cfg
+	return cfg, own
 }
 
 // ownKeyName is the key by which proxy and monitor use the embedded broker of their
 // process, where it has keys.
 const ownKeyName = "overdue-own"
 
-// certificate is what the embedded broker serves TLS with; nil without TLS. changed is told when
-// a certificate of the user's own has been replaced.
-func (c *config) certificate(changed func(error)) (*listener.Certificate, error) {
+// brokerCertificate is the certificate that the embedded broker serves TLS with; nil without TLS. changed
+// is called when the user's own certificate has been replaced.
+func brokerCertificate(c *config, changed func(error)) (*listener.Certificate, error) {
 	t := &c.Broker.TLS
 	switch {
 	case !t.Enabled:
@@ -309,7 +309,7 @@ func (c *config) certificate(changed func(error)) (*listener.Certificate, error)
 	case t.CertFile != "":
 		return listener.LoadCertificate(t.CertFile, t.KeyFile, changed)
 	}
-	return c.selfMade("broker.tls", t.Directory)
+	return selfMade(c, "broker.tls", t.Directory)
 }
 
 // certificateChanged tells of the files of a certificate that have been replaced.
@@ -323,8 +323,8 @@ func (p *process) certificateChanged(err error) {
 
 // startBroker serves the embedded broker on all its doors.
 func (p *process) startBroker(doors []net.Listener) error {
-	cfg := p.brokerConfig()
-	cert, err := p.cfg.certificate(p.certificateChanged)
+	cfg, own := embeddedBroker(p.cfg, p.role, p.log)
+	cert, err := brokerCertificate(p.cfg, p.certificateChanged)
 	if err != nil {
 		return &configError{fmt.Errorf("the embedded broker has no certificate: %w", err)}
 	}
@@ -332,7 +332,7 @@ func (p *process) startBroker(doors []net.Listener) error {
 	if err != nil {
 		return &configError{fmt.Errorf("the embedded broker cannot be made: %w", err)}
 	}
-	p.broker, p.certificate = b, cert
+	p.broker, p.brokerKey, p.certificate = b, own, cert
 	for _, ln := range doors {
 		p.brokerAddrs = append(p.brokerAddrs, ln.Addr().String())
 	}

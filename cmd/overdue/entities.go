@@ -52,7 +52,7 @@ func newWishes(c *config) *wishes {
 	w := &wishes{cfg: c, listed: map[string]int{}}
 	for i := range c.Monitor.Entities {
 		w.listed[strings.ToLower(c.Monitor.Entities[i].name())] = i
-		w.assumed = append(w.assumed, c.Monitor.Entities[i].info())
+		w.assumed = append(w.assumed, assumedInfo(&c.Monitor.Entities[i]))
 	}
 	return w
 }
@@ -147,7 +147,7 @@ func (w *wishes) proxied(name string, info entities.Info, err error) proxy.Setti
 	s := proxy.Settings{Monitored: true, StampTTL: true, Deadline: w.cfg.Monitor.Deadline, DefaultMessageTimeToLive: info.DefaultMessageTimeToLive}
 	if e != nil {
 		s.Deadline, s.StampTTL = e.Deadline, e.StampTTL
-		s.CompleteWithin, s.WarnBefore = e.CompleteWithin, e.warnings()
+		s.CompleteWithin, s.WarnBefore = e.CompleteWithin, warningsOf(e)
 	}
 	drops := info.Kind == entities.Queue && !info.DeadLetteringOnMessageExpiration
 	for i := range info.Subscriptions {
@@ -179,7 +179,7 @@ func (k *knowledge) monitored(ctx context.Context, name string) monitor.Settings
 	if e == nil {
 		return monitor.Settings{Deadline: w.cfg.Monitor.Deadline}
 	}
-	s := monitor.Settings{Strategy: e.Expire, Deadline: e.Deadline, CompleteWithin: e.CompleteWithin, WarnBefore: e.warnings()}
+	s := monitor.Settings{Strategy: e.Expire, Deadline: e.Deadline, CompleteWithin: e.CompleteWithin, WarnBefore: warningsOf(e)}
 	if _, err := k.store.Lookup(ctx, name); err != nil {
 		s.DefaultMessageTimeToLive = e.DefaultMessageTimeToLive
 	}
@@ -204,8 +204,8 @@ func (k *knowledge) describe(ctx context.Context, name string, since time.Time) 
 	return entities.Info{}, fmt.Errorf("%w: %w", entities.ErrNoRight, err)
 }
 
-// info is how the configuration says that the entity was made.
-func (e *entityConfig) info() entities.Info {
+// assumedInfo is how the configuration says that the entity was made.
+func assumedInfo(e *entityConfig) entities.Info {
 	info := entities.Info{
 		Kind: entities.Queue, DefaultMessageTimeToLive: e.DefaultMessageTimeToLive,
 		RequiresSession: e.RequiresSession, DeadLetteringOnMessageExpiration: e.DeadLetteringOnMessageExpiration,

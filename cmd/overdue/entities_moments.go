@@ -3,61 +3,13 @@
 package main
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"overdue/monitor"
 )
 
-// maxWarnings bounds the warnings of one deadline: each takes a look, and a companion written anew.
-const maxWarnings = 8
-
-// parseDurations reads several, separated by commas, within the bounds of the setting. They are kept as they are written in Go.
-func (s *setting) parseDurations(text string) ([]string, error) {
-	all := splitList(text)
-	for i, one := range all {
-		d, err := parseDuration(one)
-		if err == nil {
-			err = s.bounds(int64(d), func(n int64) string { return time.Duration(n).String() })
-		}
-		if err != nil {
-			return nil, err
-		}
-		all[i] = d.String()
-	}
-	return all, nil
-}
-
-// checkMoments refuses moments at which nothing can be told.
-func (c *config) checkMoments(e *entityConfig, key string) error {
-	switch {
-	case e.CompleteWithin > 0 && e.CompleteWithin <= e.Deadline:
-		return fmt.Errorf("%s is %v, and deadline is %v: a message has to be received before it can be completed; make completeWithin the longer one",
-			c.at(key+".completeWithin"), e.CompleteWithin, e.Deadline)
-	case !e.Adopt && e.AdoptEvery != byPath["monitor.entities[].adoptEvery"].standard():
-		return fmt.Errorf("%s is given and adopt is not; set adopt: true, or remove it", c.at(key+".adoptEvery"))
-	case len(e.WarnBefore) > maxWarnings:
-		return fmt.Errorf("%s has %d durations; give at most %d", c.at(key+".warnBefore"), len(e.WarnBefore), maxWarnings)
-	}
-	return nil
-}
-
-// checkEvents refuses filters that nothing passes.
-func (c *config) checkEvents(a *alertConfig) error {
-	for _, name := range a.Events {
-		switch name {
-		case "missed", "incomplete", "near":
-		default:
-			section, _, _ := strings.Cut(a.key, ".")
-			return fmt.Errorf("%s: there are no events called %q; choose of missed, incomplete, near", c.at(section+".events"), name)
-		}
-	}
-	return nil
-}
-
-// warnings are those of the entity, nil when there are none.
-func (e *entityConfig) warnings() []time.Duration {
+// warningsOf are those of an entity, nil when there are none.
+func warningsOf(e *entityConfig) []time.Duration {
 	if len(e.WarnBefore) == 0 {
 		return nil
 	}
@@ -65,7 +17,7 @@ func (e *entityConfig) warnings() []time.Duration {
 }
 
 // adoptions are the queues and topics whose messages are watched although they came through no door.
-func (c *config) adoptions() (all []monitor.Adoption) {
+func adoptions(c *config) (all []monitor.Adoption) {
 	for i := range c.Monitor.Entities {
 		if e := &c.Monitor.Entities[i]; e.Adopt {
 			all = append(all, monitor.Adoption{Entity: e.name(), Every: e.AdoptEvery})

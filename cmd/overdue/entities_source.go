@@ -65,7 +65,7 @@ func (p *process) adminSource(ns *namespace, tokens link.TokenSource, doors []ne
 	for _, ln := range doors {
 		taken = append(taken, ln.Addr().String())
 	}
-	api, err := p.cfg.adminAPI(ns, tokens, taken...)
+	api, err := adminAPI(p.cfg, ns, tokens, taken...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,7 +76,7 @@ func (p *process) adminSource(ns *namespace, tokens link.TokenSource, doors []ne
 }
 
 // adminAPI is the administration API of a namespace. It has no endpoint where the only ones that it could have are taken.
-func (c *config) adminAPI(ns *namespace, tokens link.TokenSource, taken ...string) (*entities.Admin, error) {
+func adminAPI(c *config, ns *namespace, tokens link.TokenSource, taken ...string) (*entities.Admin, error) {
 	endpoints := ns.adminEndpoints(taken...)
 	if text := c.AdminURL; text != "" {
 		u, err := url.Parse(text)

@@ -36,7 +36,7 @@ func saysOf(info entities.Info, err error) says {
 // knows is knowledge from a source with text as configuration, of a namespace, and what it logs.
 func knows(t *testing.T, text string, source entities.Source) (*knowledge, *observer.ObservedLogs) {
 	t.Helper()
-	c, err := load(t, "namespace: contoso.servicebus.windows.net\n"+text, nil, nil)
+	c, err := loadText(t, "namespace: contoso.servicebus.windows.net\n"+text, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

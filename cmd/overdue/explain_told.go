@@ -15,7 +15,7 @@ import (
 
 // ask asks the process at listen.admin what was told of the message. Nothing may run there: the monitor may be elsewhere.
 func (x *explanation) ask(ctx context.Context, c *config, place dlq.Place) {
-	addr, err := c.adminAddress("explain")
+	addr, err := adminAddress(c, "explain")
 	if err != nil {
 		return
 	}

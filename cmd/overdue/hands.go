@@ -77,7 +77,7 @@ func (p *program) hand(ctx context.Context, c *config, o handsOptions) (h *hands
 		return nil, fmt.Errorf("make a log: %w", err)
 	}
 	private := *c
-	key := private.makePrivate()
+	key := makePrivate(&private)
 	proc, err := start(role{name: "hands", proxy: true}, &private, log, level)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (h *hands) goTo(ctx context.Context, text string) error {
 }
 
 // makePrivate makes the doors those of one command: on loopback, at any port, for whoever has the key.
-func (c *config) makePrivate() (key string) {
+func makePrivate(c *config) (key string) {
 	const any = "127.0.0.1:0"
 	key = rand.Text()
 	c.Listen = listenConfig{AMQP: any, HTTP: any, Admin: any, MaxConnections: 100, Keys: []doorKeyConfig{{Name: anyKeyName, Key: key, Manage: true}}}
@@ -167,10 +167,8 @@ func knockAt(ctx context.Context, c *config, addr string) (*hands, error) {
 	if len(c.Listen.Keys) > 0 {
 		name, key = c.Listen.Keys[0].Name, c.Listen.Keys[0].Key
 	}
-	through := *c
-	through.origin = nil // its addresses are not of this process, and may be asked
-	through.Namespace = connectionString(addr, name, key)
-	patient, err := newPatient(&through)
+	through := c.withNamespace(connectionString(addr, name, key))
+	patient, err := newPatient(through)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func (p *program) healthcheckCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		addr, err := c.adminAddress("healthcheck")
+		addr, err := adminAddress(c, "healthcheck")
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (p *program) healthcheckCommand() *cobra.Command {
 func isAdminAddress(path string) bool { return path == "listen.admin" }
 
 // adminAddress is where a process with this configuration is asked, by a command.
-func (c *config) adminAddress(command string) (string, error) {
+func adminAddress(c *config, command string) (string, error) {
 	if _, port, err := net.SplitHostPort(c.Listen.Admin); err != nil || port == "0" {
 		return "", &configError{fmt.Errorf("%s is %s; %s needs to know the port", c.at("listen.admin"), c.Listen.Admin, command)}
 	}

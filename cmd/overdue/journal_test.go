@@ -103,7 +103,7 @@ func TestAJournalThatCannotBeOpenedKeepsTheProcessFromStarting(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := load(t, "onMonitorDown: pass\njournal:\n  directory: "+file+"\n", map[string]string{
+	c, err := loadText(t, "onMonitorDown: pass\njournal:\n  directory: "+file+"\n", map[string]string{
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
 	}, nil)
 	if err != nil {
@@ -151,19 +151,5 @@ func TestTheJournalIsLoggedByWhatHappens(t *testing.T) {
 	all := logs.All()
 	if len(all) != 2 || all[0].Level != zap.WarnLevel || all[1].Level != zap.InfoLevel || all[0].ContextMap()["companions"] != int64(3) {
 		t.Errorf("logged %v, want a warning with 3 companions and then good news", all)
-	}
-}
-
-// What the pass setting needs is told at the start of the role that it is for.
-func TestPassNeedsADirectory(t *testing.T) {
-	c, err := load(t, "onMonitorDown: pass\n", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.fit(roleRun); err == nil || !strings.Contains(err.Error(), "overdue.yaml:1: onMonitorDown is pass, which needs journal.directory") {
-		t.Errorf("fit = %v, want an error that names the missing setting", err)
-	}
-	if err := c.fit(roleBroker); err != nil {
-		t.Errorf("fit of a role without a proxy = %v, want nil", err)
 	}
 }

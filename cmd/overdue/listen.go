@@ -21,12 +21,12 @@ const (
 )
 
 // listen opens the address of a setting. Its errors say how to change it.
-func (c *config) listen(key, addr string) (net.Listener, error) {
+func listen(c *config, key, addr string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err == nil {
 		return ln, nil
 	}
-	s := byPath[key]
+	s := settingOf(key)
 	ways := fmt.Sprintf("--%s, %s or %s in the configuration file", s.flag, s.env(), key)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

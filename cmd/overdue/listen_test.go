@@ -4,7 +4,6 @@ package main
 
 import (
 	"net"
-	"strings"
 	"testing"
 )
 
@@ -16,22 +15,10 @@ func TestPortInUseNamesPortKeyAndCure(t *testing.T) {
 	defer taken.Close()
 	addr := taken.Addr().String()
 	c := &config{origin: map[string]string{"listen.http": "overdue.yaml:3"}}
-	_, err = c.listen("listen.http", addr)
+	_, err = listen(c, "listen.http", addr)
 	want := "overdue.yaml:3: listen.http: " + addr + " is in use by another process; stop that one, or choose another port " +
 		"with --listen-http, OVERDUE_LISTEN_HTTP or listen.http in the configuration file"
 	if err == nil || err.Error() != want {
 		t.Errorf("listen = %v, want %q", err, want)
-	}
-}
-
-func TestNearestKey(t *testing.T) {
-	candidates := []string{"lockDuration", "name", "maxDeliveryCount"}
-	for word, want := range map[string]string{
-		"lockduration": "lockDuration", "lock_duration": "lockDuration", "anme": "name", "nam": "name", "max-delivery-count": "maxDeliveryCount",
-		"maxDeliverycuont": "maxDeliveryCount", "colour": "", "": "", strings.Repeat("x", 1000): "",
-	} {
-		if got := nearest(word, candidates); got != want {
-			t.Errorf("nearest(%.30q) = %q, want %q", word, got, want)
-		}
 	}
 }

@@ -26,6 +26,9 @@ var byPath = func() map[string]*setting {
 	return m
 }()
 
+// settingOf is the row of a path, nil when there is none.
+func settingOf(path string) *setting { return byPath[path] }
+
 // standard is the default as a value. The table's defaults parse: a test sees to it.
 func (s *setting) standard() any {
 	switch s.kind {

@@ -22,7 +22,7 @@ func (a *admin) showLevel(w http.ResponseWriter, _ *http.Request) {
 // setLevel takes level=debug, {"level":"debug"} and debug, whatever the request says that its body is: curl says of each that it
 // is a form.
 func (a *admin) setLevel(w http.ResponseWriter, r *http.Request) {
-	levels := byPath["log.level"].enum
+	levels := settingOf("log.level").enum
 	body, err := io.ReadAll(r.Body)
 	text := strings.TrimSpace(string(body))
 	var asJSON struct {

@@ -120,7 +120,7 @@ func (p *program) configFlags(cmd *cobra.Command, want func(path string) bool) f
 		}
 		v := &flagValue{setting: s}
 		values[s.path] = v
-		cmd.Flags().Var(v, s.flag, s.flagHelp())
+		cmd.Flags().Var(v, s.flag, flagHelp(s))
 		switch s.kind {
 		case kindBool:
 			cmd.Flags().Lookup(s.flag).NoOptDefVal = "true" // --flag alone means yes
@@ -174,7 +174,7 @@ func (v *flagValue) Type() string {
 }
 
 // flagHelp is the first sentence of the help, with the variable and the default.
-func (s *setting) flagHelp() string {
+func flagHelp(s *setting) string {
 	help, _, _ := strings.Cut(s.help, ": ")
 	help, _, _ = strings.Cut(help, ". ")
 	help = strings.TrimSuffix(strings.ReplaceAll(help, "`", ""), ".") + " [" + s.env() + "]"

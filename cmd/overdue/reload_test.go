@@ -22,7 +22,7 @@ func reloaded(t *testing.T, text string) (*process, func(text string) (changed, 
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
 	}
 	read := func(text string) (*config, error) {
-		c, err := load(t, text, env, nil)
+		c, err := loadText(t, text, env, nil)
 		if err == nil {
 			err = c.fit(roleRun)
 		}
@@ -73,7 +73,7 @@ func TestWhatIsLiveIsAdoptedAndTheRestIsNamed(t *testing.T) {
 	if c.Proxy.MaxInFlight != 1024 || c.Log.Level != "warn" || p.admin.level.Level() != zap.WarnLevel {
 		t.Errorf("in force are %d sends, level %s (%s)", c.Proxy.MaxInFlight, c.Log.Level, p.admin.level.Level())
 	}
-	if place := c.origin["monitor.entities[0].deadline"]; place != "overdue.yaml:4" {
+	if place := c.at("monitor.entities[0].deadline"); place != "overdue.yaml:4: monitor.entities[0].deadline" {
 		t.Errorf("the deadline is said to come from %q", place)
 	}
 	if p.knowledge.settings("orders").Monitored {
@@ -199,17 +199,5 @@ func TestAChangeOfFilesIsNoticed(t *testing.T) {
 	case <-w.changed():
 		t.Error("a file that is none of the configuration was told")
 	default:
-	}
-}
-
-func TestFilesOfAConfiguration(t *testing.T) {
-	c := &config{file: "overdue.yaml", raw: map[string]any{
-		"namespaceFile": "ns",
-		"listen":        map[string]any{"tls": map[string]any{"keyFile": "no"}, "keys": []any{map[string]any{"name": "a", "keyFile": "key"}}},
-		"alerts":        []any{map[string]any{"webhook": map[string]any{"urlFile": "url"}}},
-		"broker":        map[string]any{"emulatorConfig": "Config.json"},
-	}}
-	if diff := cmp.Diff([]string{"Config.json", "key", "ns", "overdue.yaml", "url"}, c.files()); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }

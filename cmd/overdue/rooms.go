@@ -119,7 +119,7 @@ func (p *process) bind() (*listeners, error) {
 		if failure != nil {
 			return nil
 		}
-		ln, err := p.cfg.listen(key, addr)
+		ln, err := listen(p.cfg, key, addr)
 		if err != nil {
 			failure = err
 			return nil

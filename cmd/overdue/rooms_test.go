@@ -26,7 +26,7 @@ import (
 // startTest starts the rooms of `overdue run` on free ports, with text as configuration.
 func startTest(t *testing.T, text string) *process {
 	t.Helper()
-	c, err := load(t, text, map[string]string{
+	c, err := loadText(t, text, map[string]string{
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
 	}, nil)
 	if err != nil {
@@ -114,7 +114,7 @@ func TestAStartThatFailsGivesItsPortsBack(t *testing.T) {
 	}
 	defer taken.Close()
 	admin := freeport.Address(t)
-	c, err := load(t, "", map[string]string{
+	c, err := loadText(t, "", map[string]string{
 		"OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": admin, "OVERDUE_BROKER_LISTEN": taken.Addr().String(),
 	}, nil)
 	if err != nil {
@@ -157,7 +157,7 @@ func TestBannerNamesWhatListens(t *testing.T) {
 	}
 	b.Reset()
 	remote := &process{role: roleMonitor, adminAddr: "127.0.0.1:1", cfg: &config{Namespace: "x", MonitorQueue: "m"},
-		namespace: &namespace{host: "contoso.servicebus.windows.net", keyName: "k", key: "s3cr3t"}}
+		namespace: &namespace{&namespaceConfig{host: "contoso.servicebus.windows.net", keyName: "k", key: "s3cr3t"}}}
 	remote.banner(&b)
 	if !strings.Contains(b.String(), "contoso.servicebus.windows.net") || strings.Contains(b.String(), "s3cr3t") {
 		t.Errorf("the banner of a namespace:\n%s", b.String())
@@ -180,7 +180,7 @@ func TestTheEmbeddedBrokerIsReadyByItself(t *testing.T) {
 // A stop in the middle of traffic loses nothing that was acknowledged, and no companion.
 func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
 	space := startTest(t, "broker: {autoCreate: true}\n") // only its broker is used here
-	c, err := load(t, "", map[string]string{
+	c, err := loadText(t, "", map[string]string{
 		"OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0",
 		"OVERDUE_NAMESPACE": space.shownConnectionString(), "OVERDUE_COMPANIONS": "each", // which are counted
 	}, nil)

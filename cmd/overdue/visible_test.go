@@ -85,7 +85,7 @@ var unasked = []string{"bench", "completion", "demo", "help", "broker", "monitor
 // A message whose texts are all hostile goes through everything that prints. Where it says what it says, it says so visibly.
 func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 	logged := &lockedBuffer{}
-	c, err := load(t, "", map[string]string{
+	c, err := loadText(t, "", map[string]string{
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
 	}, nil)
 	if err != nil {

@@ -50,7 +50,7 @@ func (p *program) waitCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		addr, err := c.adminAddress("wait")
+		addr, err := adminAddress(c, "wait")
 		if err != nil {
 			return err
 		}

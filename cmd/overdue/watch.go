@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,36 +16,6 @@ import (
 
 // quiet is how long nothing may happen to the files before they are read: editors and deployments write in steps.
 const quiet = 200 * time.Millisecond
-
-// files are those that a configuration was read from, and those that hold its secrets. Certificates are not among them: the
-// doors read them again by themselves.
-func (c *config) files() []string {
-	var all []string
-	if c.file != "" {
-		all = append(all, c.file)
-	}
-	var walk func(v any, path string)
-	walk = func(v any, path string) {
-		switch v := v.(type) {
-		case map[string]any:
-			for key, inner := range v {
-				walk(inner, strings.TrimPrefix(path+"."+key, "."))
-			}
-		case []any:
-			for _, inner := range v {
-				walk(inner, path+"[]")
-			}
-		case string:
-			holds := strings.HasSuffix(path, "File") && !strings.Contains(path, ".tls.") || path == "broker.emulatorConfig"
-			if v != "" && holds {
-				all = append(all, v)
-			}
-		}
-	}
-	walk(c.raw, "")
-	slices.Sort(all)
-	return slices.Compact(all)
-}
 
 // A fileWatch tells when the content of some files has changed. It watches their folders: a file that is replaced is
 // another one, and what a cluster mounts is a link to a folder that is replaced as a whole. A nil one tells nothing.

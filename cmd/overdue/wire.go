@@ -50,7 +50,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 		return err
 	}
 	store := p.startStore(shared)
-	config := scheduler.Config{
+	sc := scheduler.Config{
 		Client: client, MonitorQueue: p.cfg.MonitorQueue, Companions: scheduler.Companions(p.cfg.Companions),
 		Written: func(n int, err error) {
 			count(n, err)
@@ -73,9 +73,9 @@ func (p *process) startRooms(doors []net.Listener) error {
 	}
 	every := clockInterval
 	if store != nil {
-		config.Store, every = store, clockIntervalAlone
+		sc.Store, every = store, clockIntervalAlone
 	}
-	s, err := scheduler.New(config)
+	s, err := scheduler.New(sc)
 	if err != nil {
 		return fmt.Errorf("make the scheduler: %w", err)
 	}
@@ -176,7 +176,7 @@ func (p *process) warnOfDrops() {
 func (p *process) newMonitor(client *sdk.Client, c monitor.Config) (*monitor.Worker, error) {
 	c.MonitorQueue = p.cfg.MonitorQueue
 	c.Settings, c.Describe = p.knowledge.monitored, p.knowledge.describe
-	c.Log, c.Adopt = p.log.Named("monitor"), p.cfg.adoptions()
+	c.Log, c.Adopt = p.log.Named("monitor"), adoptions(p.cfg)
 	c.Registerer = p.registry
 	p.sinks = p.newSinkRack(client, c.Links, monitor.NewOutbox(c.Scheduler))
 	racked, err := p.sinks.fill(p.cfg)
