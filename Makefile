@@ -118,6 +118,7 @@ bench: ## every benchmark of the packages
 	go test -run '^$$' -bench . -benchmem ./...
 
 docs: ## what is generated from code
+	go test ./internal/config -run TestReferencePagesAreFresh -update
 	go test ./cmd/overdue -run TestGeneratedPagesAreFresh -update
 	go test ./test/bench -run TestPagesQuoteTheFiguresOfTheResults -update
 	cp deploy/prometheus/overdue.rules.yml deploy/helm/overdue/files/

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/notifications"
 )
@@ -38,8 +39,8 @@ type admin struct {
 	life     *lifecycle
 	level    zap.AtomicLevel
 	metrics  prometheus.Gatherer
-	cfg      *config                               // as of the start
-	current  atomic.Pointer[config]                // in force; nil = cfg
+	cfg      *config.Config                        // as of the start
+	current  atomic.Pointer[config.Config]         // in force; nil = cfg
 	ready    []check                               // ask for a state; they do not go out
 	outbound []check                               // go out and ask
 	sinks    atomic.Pointer[[]check]               // so do these, of the sinks of alerts; nil = none

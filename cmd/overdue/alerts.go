@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"overdue/alert"
+	"overdue/internal/config"
 	"overdue/internal/notifications"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
@@ -36,7 +37,7 @@ type sinkRack struct {
 // racked is a sink that tells.
 type racked struct {
 	key  string // where the configuration has it
-	cfg  alertConfig
+	cfg  config.Alert
 	sink alert.Alerter
 }
 
@@ -55,11 +56,11 @@ func (p *process) newSinkRack(client *sdk.Client, links *link.Namespace, outbox 
 
 // fill makes what c has and the rack has not. Nothing of it counts before take is called with what it returns. An error
 // is of type *configError.
-func (s *sinkRack) fill(c *config) (next []racked, err error) {
+func (s *sinkRack) fill(c *config.Config) (next []racked, err error) {
 	for i := range c.Alerts {
 		a := c.Alerts[i]
-		key := a.key
-		a.key = "" // where it stands in the list says nothing of the sink
+		key := a.Key
+		a.Key = "" // where it stands in the list says nothing of the sink
 		if j := slices.IndexFunc(s.racked, func(r racked) bool { return reflect.DeepEqual(r.cfg, a) }); j >= 0 {
 			next = append(next, racked{key, a, s.racked[j].sink})
 			continue
@@ -69,11 +70,11 @@ func (s *sinkRack) fill(c *config) (next []racked, err error) {
 			sink, err = alert.Only(s.history.Record(sink), a.Entities, a.Events)
 		}
 		if err != nil {
-			return nil, &configError{fmt.Errorf("%s: %w", c.at(sinkKey(key, err)), err)}
+			return nil, &config.Error{Err: fmt.Errorf("%s: %w", c.At(sinkKey(key, err)), err)}
 		}
 		next = append(next, racked{key, a, sink})
 	}
-	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e entityConfig) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
+	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e config.Entity) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
 		f, err := alert.NewForward(alert.ForwardConfig{Client: s.client, Links: s.links, Handling: s.p.handling, MonitorQueue: s.p.cfg.MonitorQueue, Log: s.p.log.Named("alert")})
 		if err != nil {
 			return nil, err
@@ -124,13 +125,13 @@ func (p *process) handling(entity string) alert.Handling {
 }
 
 // alerter is one sink: of events, or of pages behind groups.
-func (p *process) alerter(a *alertConfig, client *sdk.Client, outbox alert.Outbox) (alert.Alerter, error) {
+func (p *process) alerter(a *config.Alert, client *sdk.Client, outbox alert.Outbox) (alert.Alerter, error) {
 	events, pager, err := newSink(a, client)
 	if err != nil || events != nil {
 		return events, err
 	}
 	group := alert.GroupsConfig{
-		Outbox: outbox, Source: alert.SourceOf(p.namespace.host, ""), Sink: pager, Pool: p.pages,
+		Outbox: outbox, Source: alert.SourceOf(p.namespace.Host, ""), Sink: pager, Pool: p.pages,
 		By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
 		Log: p.log.Named("alert"),
 	}
@@ -141,19 +142,19 @@ func (p *process) alerter(a *alertConfig, client *sdk.Client, outbox alert.Outbo
 }
 
 // newSink makes the sink of events, or else the sink of grouped events, of a configuration.
-func newSink(a *alertConfig, client *sdk.Client) (events alert.Alerter, pages alert.Notifier, err error) {
+func newSink(a *config.Alert, client *sdk.Client) (events alert.Alerter, pages alert.Notifier, err error) {
 	text, err := alert.NewText(a.Title, a.Text)
 	if err != nil {
 		return nil, nil, err
 	}
-	request := func(r *requestConfig) alert.HTTP { return alert.HTTP{URL: r.URL, Timeout: r.Timeout} }
+	request := func(r *config.Request) alert.HTTP { return alert.HTTP{URL: r.URL, Timeout: r.Timeout} }
 	switch {
 	case a.ServiceBus != nil:
 		events = alert.NewServiceBus(a.Name, client, a.ServiceBus.Entity)
 	case a.Webhook != nil && !a.Webhook.Grouped:
-		events, err = alert.NewWebhook(a.Name, request(&a.Webhook.requestConfig))
+		events, err = alert.NewWebhook(a.Name, request(&a.Webhook.Request))
 	case a.Webhook != nil:
-		pages, err = alert.NewWebhookNotifier(a.Name, request(&a.Webhook.requestConfig), text)
+		pages, err = alert.NewWebhookNotifier(a.Name, request(&a.Webhook.Request), text)
 	case a.Alertmanager != nil:
 		pages, err = alert.NewAlertmanager(a.Name, request(a.Alertmanager), text)
 	case a.Slack != nil:
@@ -178,7 +179,7 @@ func newSink(a *alertConfig, client *sdk.Client) (events alert.Alerter, pages al
 }
 
 // sinkAddress is the URL of the sink; "" when it has none.
-func sinkAddress(a *alertConfig) string {
+func sinkAddress(a *config.Alert) string {
 	switch {
 	case a.Webhook != nil:
 		return a.Webhook.URL

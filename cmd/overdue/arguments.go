@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"overdue/internal/config"
 )
 
 // instruct has every command below c take the arguments that its Use line names, and refuse others in a sentence that says so.
@@ -46,11 +48,11 @@ func asItsUseLineSays(c *cobra.Command, args []string) error {
 	case least <= len(args) && len(args) <= most:
 		return nil
 	case len(wanted) == 0:
-		return fmt.Errorf("%s takes no arguments, and %q is one; see %s --help", c.CommandPath(), clip(args[0]), c.CommandPath())
+		return fmt.Errorf("%s takes no arguments, and %q is one; see %s --help", c.CommandPath(), config.Clip(args[0]), c.CommandPath())
 	case len(args) < least:
 		return fmt.Errorf("%s lacks %s; write %s %s", c.CommandPath(), strings.Join(wanted[len(args):], " and "), c.CommandPath(), strings.Join(wanted, " "))
 	}
-	return fmt.Errorf("%s has no use for %q; write %s %s", c.CommandPath(), clip(args[most]), c.CommandPath(), strings.Join(wanted, " "))
+	return fmt.Errorf("%s has no use for %q; write %s %s", c.CommandPath(), config.Clip(args[most]), c.CommandPath(), strings.Join(wanted, " "))
 }
 
 // noSuchCommand is for a command that only has others below it.
@@ -65,10 +67,10 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 		}
 	}
 	meant := ""
-	if near := nearest(args[0], names); near != "" {
+	if near := config.Nearest(args[0], names); near != "" {
 		meant = "did you mean " + near + "? "
 	}
-	return fmt.Errorf("unknown command %q for %q; %ssee %s --help", clip(args[0]), c.CommandPath(), meant, c.CommandPath())
+	return fmt.Errorf("unknown command %q for %q; %ssee %s --help", config.Clip(args[0]), c.CommandPath(), meant, c.CommandPath())
 }
 
 // helpCommand is cobra's, but for what it makes of commands that there are not.
@@ -89,7 +91,7 @@ func helpCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			at, rest, err := c.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return &configError{noSuchCommand(at, rest)}
+				return &config.Error{Err: noSuchCommand(at, rest)}
 			}
 			at.InitDefaultHelpFlag()
 			return at.Help()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"overdue/internal/config"
 	"overdue/internal/listener"
 )
 
@@ -18,7 +19,7 @@ func (p *process) banner(w io.Writer) {
 	row := func(what, where, note string) {
 		b.WriteString(strings.TrimRight(fmt.Sprintf("  %-16s %-28s %s", what, where, note), " ") + "\n")
 	}
-	fmt.Fprintf(&b, "overdue %s %s\n\n", p.role.name, version())
+	fmt.Fprintf(&b, "overdue %s %s\n\n", p.role.Name, version())
 	p.rowsOfDoors(row)
 	row("admin", "http://"+p.adminAddr, "/readyz, /metrics")
 	if p.probesAddr != "" {
@@ -27,8 +28,8 @@ func (p *process) banner(w io.Writer) {
 	for i, addr := range p.brokerAddrs {
 		row("embedded broker", "amqp://"+addr, p.brokerNote(i))
 	}
-	if p.namespace != nil && !p.cfg.embedded() {
-		row("namespace", p.namespace.host, "monitor queue "+p.cfg.MonitorQueue)
+	if p.namespace != nil && !p.cfg.Embedded() {
+		row("namespace", p.namespace.Host, "monitor queue "+p.cfg.MonitorQueue)
 	}
 	if len(p.doorAddrs) > 0 {
 		p.bannerOfDoors(&b)
@@ -48,7 +49,7 @@ func (p *process) brokerNote(i int) string {
 	if p.certificate != nil {
 		note += ", each with and without TLS"
 	}
-	if p.role.monitor {
+	if p.role.Monitor {
 		note += "; what is sent here is not monitored"
 	}
 	return note
@@ -64,7 +65,7 @@ func (p *process) bannerOfBroker(b *strings.Builder) {
 	case c.Isolate && len(c.Keys) > 0: // their names are theirs
 		how += "The first label of a host name, such as t1.localhost, is a namespace of its own. "
 	case c.Isolate:
-		how += "Every SharedAccessKeyName but " + anyKeyName + " is a namespace of its own. "
+		how += "Every SharedAccessKeyName but " + config.AnyKeyName + " is a namespace of its own. "
 	}
 	if how != "" {
 		fmt.Fprintf(b, "\n%s\n", strings.TrimRight(how, " "))
@@ -100,7 +101,7 @@ func (p *process) monitored() string {
 	}
 	names := make([]string, 0, len(p.cfg.Monitor.Entities))
 	for _, e := range p.cfg.Monitor.Entities {
-		names = append(names, e.name())
+		names = append(names, e.Name())
 	}
-	return "monitored: " + clip(strings.Join(names, ", "))
+	return "monitored: " + config.Clip(strings.Join(names, ", "))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"overdue/internal/bench"
+	"overdue/internal/config"
 )
 
 // benchCommand makes all measurements in a short form; each in full is a command below it.
@@ -50,7 +51,7 @@ func (p *program) measuring(cmd *cobra.Command, plan func() (bench.Plan, error))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		measurement, err := plan()
 		if err != nil {
-			return &configError{err}
+			return &config.Error{Err: err}
 		}
 		binary, err := os.Executable()
 		if err != nil {
@@ -154,7 +155,7 @@ func (p *program) benchSendCommand() *cobra.Command {
 		plan.Clients = strings.Split(*clients, ",")
 		for _, c := range plan.Clients {
 			if !slices.Contains(names, c) {
-				return nil, fmt.Errorf("--clients: %q is not one of %s", clip(c),
+				return nil, fmt.Errorf("--clients: %q is not one of %s", config.Clip(c),
 					strings.Join(names, ", "))
 			}
 		}
@@ -247,7 +248,7 @@ func (p *program) benchExpireCommand() *cobra.Command {
 		"measure each case once more with four consumers, who receive 90 % of the messages")
 	deadlines := cmd.Flags().String("deadline-range", "5s-15s",
 		"deadlines are spread evenly over this range after each send")
-	payload, companions := f.payload(), f.companions(settingOf("companions").def)
+	payload, companions := f.payload(), f.companions(config.SettingAt("companions").Default)
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Outstanding, err = outstanding(); err != nil {
 			return nil, err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"overdue/internal/config"
 )
 
 // Bounds of what can be measured.
@@ -34,7 +36,7 @@ func (f benchFlags) numbers(flag, def string, least, most int, example,
 			n, err := strconv.Atoi(strings.TrimSpace(one))
 			if err != nil {
 				return nil, fmt.Errorf("--%s: %q is not a whole number; write a list like %s", flag,
-					clip(one), example)
+					config.Clip(one), example)
 			}
 			if err := within(flag, n, least, most); err != nil {
 				return nil, err
@@ -53,13 +55,13 @@ func (f benchFlags) numbers(flag, def string, least, most int, example,
 func (f benchFlags) payload() func() (int, error) {
 	text := f.cmd.Flags().String("payload", "256", "size of a message's body in bytes")
 	return func() (int, error) {
-		size, err := parseSize(*text)
+		size, err := config.ParseSize(*text)
 		if err != nil {
 			return 0, fmt.Errorf("--payload: %w", err)
 		}
 		if size > benchMaxPayload {
 			return 0, fmt.Errorf("--payload: %s is out of bounds; it must be between 0 and %s",
-				*text, formatSize(benchMaxPayload))
+				*text, config.FormatSize(benchMaxPayload))
 		}
 		return int(size), nil
 	}
@@ -67,11 +69,11 @@ func (f benchFlags) payload() func() (int, error) {
 
 // companions is the kind of companions, as the setting.
 func (f benchFlags) companions(def string) func() (string, error) {
-	setting := settingOf("companions")
+	setting := config.SettingAt("companions")
 	text := f.cmd.Flags().String("companions", def,
-		"the companions that are written: "+strings.Join(setting.enum, ", "))
+		"the companions that are written: "+strings.Join(setting.Choices, ", "))
 	return func() (string, error) {
-		if _, err := setting.parse(*text); err != nil {
+		if _, err := setting.Parse(*text); err != nil {
 			return "", fmt.Errorf("--companions: %w", err)
 		}
 		return *text, nil
@@ -82,14 +84,14 @@ func (f benchFlags) companions(def string) func() (string, error) {
 func parseDeadlineRange(text string) (shortest, longest time.Duration, err error) {
 	first, last, ok := strings.Cut(text, "-")
 	var errs [2]error
-	shortest, errs[0] = parseDuration(strings.TrimSpace(first))
-	longest, errs[1] = parseDuration(strings.TrimSpace(last))
+	shortest, errs[0] = config.ParseDuration(strings.TrimSpace(first))
+	longest, errs[1] = config.ParseDuration(strings.TrimSpace(last))
 	if !ok || errors.Join(errs[0], errs[1]) != nil {
 		return 0, 0, fmt.Errorf("--deadline-range: %q is not a range; write one like 5s-15s",
-			clip(text))
+			config.Clip(text))
 	}
 	if shortest < benchMinDeadline || longest > benchMaxDeadline || shortest > longest {
-		return 0, 0, fmt.Errorf("--deadline-range: %s is out of bounds; it must go up, and lie between %s and %s", clip(text), benchMinDeadline, benchMaxDeadline)
+		return 0, 0, fmt.Errorf("--deadline-range: %s is out of bounds; it must go up, and lie between %s and %s", config.Clip(text), benchMinDeadline, benchMaxDeadline)
 	}
 	return shortest, longest, nil
 }

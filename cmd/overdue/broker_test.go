@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/broker"
+	"overdue/internal/config"
 	"overdue/internal/listener"
 )
 
@@ -115,7 +116,7 @@ func TestSecureConnectionStringNamesWhatTheCertificateIsFor(t *testing.T) {
 		{"[::]:5673", []string{"build.example", "localhost"}, "localhost:5673"},
 		{"192.0.2.1:5673", []string{"*.example", "build.example"}, "build.example:5673"},
 	} {
-		p := &process{cfg: &config{}, brokerAddrs: []string{tt.addr}}
+		p := &process{cfg: &config.Config{}, brokerAddrs: []string{tt.addr}}
 		p.certificate = &listener.Certificate{Names: tt.names}
 		want := "Endpoint=sb://" + tt.want + ";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE"
 		if got := p.shownSecureConnectionString(); got != want {
@@ -140,7 +141,7 @@ func TestAFileOfTheEmulatorMayNameTheMonitorQueue(t *testing.T) {
 		}
 		c, err := loadText(t, "", nil, map[string]string{"broker.emulatorConfig": file})
 		if err == nil {
-			err = c.fit(roleRun)
+			err = c.CheckRole(config.RoleRun)
 		}
 		if want != "" {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -152,7 +153,7 @@ func TestAFileOfTheEmulatorMayNameTheMonitorQueue(t *testing.T) {
 			t.Errorf("%s: %v", properties, err)
 			continue
 		}
-		for _, r := range []role{roleRun, roleBroker} {
+		for _, r := range []config.Role{config.RoleRun, config.RoleBroker} {
 			var found []broker.QueueConfig
 			set, _ := embeddedBroker(c, r, zap.NewNop())
 			for _, q := range set.Queues {
@@ -161,13 +162,13 @@ func TestAFileOfTheEmulatorMayNameTheMonitorQueue(t *testing.T) {
 				}
 			}
 			if len(found) != 1 || found[0].MaxDeliveryCount != 2000 || found[0].DefaultMessageTimeToLive != 0 || found[0].LockDuration < time.Minute {
-				t.Errorf("%s: overdue %s makes %+v, want one queue for companions", properties, r.name, found)
+				t.Errorf("%s: overdue %s makes %+v, want one queue for companions", properties, r.Name, found)
 			}
-			if warned := strings.Join(c.emulatorWarnings(), "; "); !strings.Contains(warned, "queue Overdue-Monitor: DefaultMessageTimeToLive, MaxDeliveryCount; it is the monitor queue") {
+			if warned := strings.Join(c.EmulatorWarnings(), "; "); !strings.Contains(warned, "queue Overdue-Monitor: DefaultMessageTimeToLive, MaxDeliveryCount; it is the monitor queue") {
 				t.Errorf("%s: warnings %q, want what is not heeded", properties, warned)
 			}
 			if strings.Contains(properties, "Dup") && (len(found) != 1 || !found[0].RequiresDuplicateDetection || found[0].LockDuration != 5*time.Minute) {
-				t.Errorf("%s: overdue %s makes %+v, want what the file says where that will do", properties, r.name, found)
+				t.Errorf("%s: overdue %s makes %+v, want what the file says where that will do", properties, r.Name, found)
 			}
 		}
 	}

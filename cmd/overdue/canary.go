@@ -8,61 +8,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"overdue/internal/config"
 	"overdue/internal/operator/canary"
 	"overdue/internal/servicebus/sdk"
 	"overdue/proxy"
 	"overdue/scheduler"
 )
-
-// canaryConfig is the deadline that Overdue misses on purpose.
-type canaryConfig struct {
-	Queue    string        `koanf:"queue"`
-	Interval time.Duration `koanf:"interval"`
-}
-
-// heartbeatConfig is an outside dead man's switch.
-type heartbeatConfig struct {
-	URL      string        `koanf:"url"`
-	URLFile  string        `koanf:"urlFile"`
-	Interval time.Duration `koanf:"interval"`
-}
-
-// completeWatch checks how Overdue watches itself. The canary's queue is monitored, also where others are listed.
-func (c *config) completeWatch() error {
-	if q := c.Canary.Queue; q != "" {
-		if err := checkEntity(q); err != nil {
-			return fmt.Errorf("%s: %w", c.at("canary.queue"), err)
-		}
-		if strings.EqualFold(q, c.MonitorQueue) {
-			return fmt.Errorf("%s is %q, the monitor queue; the canary needs a queue of its own", c.at("canary.queue"), q)
-		}
-		c.watchCanary()
-	}
-	if c.Heartbeat.URL == "" && c.Heartbeat.URLFile == "" {
-		return nil
-	}
-	if err := c.secret("heartbeat", "url", &c.Heartbeat.URL, "urlFile", c.Heartbeat.URLFile); err != nil {
-		return err
-	}
-	if err := checkURL(c.Heartbeat.URL); err != nil {
-		return fmt.Errorf("%s: %w", c.at("heartbeat.urlFile"), err)
-	}
-	return nil
-}
-
-// watchCanary adds the canary's queue to the list of monitored entities, where there is one.
-func (c *config) watchCanary() {
-	if q := c.Canary.Queue; q != "" && !c.lists(q) && len(c.Monitor.Entities) > 0 {
-		c.Monitor.Entities = append(slices.Clone(c.Monitor.Entities), entityConfig{Queue: q, Expire: "auto", StampTTL: true, DeadLetteringOnMessageExpiration: true})
-	}
-}
 
 // startWatch lets the canary fly and the heart beat. px is nil where there is no proxy.
 func (p *process) startWatch(client *sdk.Client, s *scheduler.Scheduler, px *proxy.Proxy) error {
@@ -123,7 +80,7 @@ func (a *doorAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
 // key, with a companion of our own making.
 func (p *process) canarySend(client *sdk.Client, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
 	queue := p.cfg.Canary.Queue
-	if px != nil && len(p.cfg.Listen.Keys) == 0 && !p.cfg.clientTokens() {
+	if px != nil && len(p.cfg.Listen.Keys) == 0 && !p.cfg.PassesCredentials() {
 		return func(ctx context.Context, id string, ttl time.Duration) error {
 			properties, err := json.Marshal(map[string]any{"MessageId": id, "TimeToLive": ttl.Seconds()})
 			if err != nil {
@@ -137,7 +94,7 @@ func (p *process) canarySend(client *sdk.Client, s *scheduler.Scheduler, px *pro
 			w := &doorAnswer{header: http.Header{}}
 			px.ServeHTTP(w, r)
 			if w.status != http.StatusCreated {
-				return fmt.Errorf("%d %s", w.status, clip(strings.TrimSpace(w.body.String())))
+				return fmt.Errorf("%d %s", w.status, config.Clip(strings.TrimSpace(w.body.String())))
 			}
 			return nil
 		}, nil

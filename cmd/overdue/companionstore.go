@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -14,23 +13,6 @@ import (
 
 	"overdue/internal/redisstore"
 )
-
-// What companionStore says.
-const (
-	storeQueue = "monitorQueue"
-	storeRedis = "redis"
-)
-
-// inRedis reports whether Redis keeps the companions.
-func (c *config) inRedis() bool { return c.CompanionStore == storeRedis }
-
-// checkStore refuses to keep companions nowhere.
-func (c *config) checkStore() error {
-	if c.inRedis() && c.Redis == "" {
-		return fmt.Errorf("%s is redis, and there is no Redis to keep companions in; give its address with redis or redisFile", c.at("companionStore"))
-	}
-	return nil
-}
 
 const (
 	// The store is looked at after storeLook, by a process that counts what is there; after storeLookRarely by others; and after
@@ -57,11 +39,11 @@ type companionStore struct {
 
 // startStore opens the companion store, nil where the monitor queue has the companions.
 func (p *process) startStore(shared *redisstore.Store) *companionStore {
-	if !p.cfg.inRedis() {
+	if !p.cfg.CompanionsInRedis() {
 		return nil
 	}
 	s := &companionStore{
-		Companions: shared.Companions(), log: p.log.Named("store"), counts: p.role.monitor, doubt: make(chan struct{}, 1), err: errNotTried,
+		Companions: shared.Companions(), log: p.log.Named("store"), counts: p.role.Monitor, doubt: make(chan struct{}, 1), err: errNotTried,
 		durable: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "overdue_companion_store_durable", Help: "Whether Redis says that it keeps companions beyond its own end: 1 or 0.",
 		}),

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/config"
 	"overdue/internal/testing/freeport"
 	"overdue/internal/testing/redistest"
 )
@@ -26,7 +27,7 @@ func startStored(t *testing.T, addr, more string) (*process, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := start(roleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}

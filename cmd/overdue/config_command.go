@@ -14,6 +14,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/broker"
+	"overdue/internal/config"
 )
 
 // configCommand looks at a configuration without running anything.
@@ -43,28 +44,28 @@ func (p *program) configCheckCommand() *cobra.Command {
 	cmd.Flags().StringVar(&as, "role", "run", "which command it is for: run, proxy, monitor or broker")
 	completes(cmd, "role", "run", "proxy", "monitor", "broker")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		at := slices.IndexFunc(roles, func(r role) bool { return r.name == as })
+		at := slices.IndexFunc(config.Roles, func(r config.Role) bool { return r.Name == as })
 		if at < 0 {
-			return &configError{fmt.Errorf("--role is %q; it must be one of run, proxy, monitor, broker", clip(as))}
+			return &config.Error{Err: fmt.Errorf("--role is %q; it must be one of run, proxy, monitor, broker", config.Clip(as))}
 		}
 		c, err := load()
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(c.fit(roles[at]), checkParts(c, roles[at])); err != nil {
-			return &configError{err}
+		if err := errors.Join(c.CheckRole(config.Roles[at]), checkParts(c, config.Roles[at])); err != nil {
+			return &config.Error{Err: err}
 		}
-		for _, name := range strangeVariables(os.Environ()) {
+		for _, name := range config.MisspeltVariables(os.Environ()) {
 			fmt.Fprintf(p.stderr, "overdue: %s\n", name) // what cannot be told is no mistake of the configuration
 		}
-		_, err = fmt.Fprintf(p.stdout, "The configuration is right for `overdue %s`; %s.\n", as, c.sources())
+		_, err = fmt.Fprintf(p.stdout, "The configuration is right for `overdue %s`; %s.\n", as, c.Sources())
 		return err
 	}
 	return cmd
 }
 
 // checkParts checks what a start would find wrong in parts that it makes: sinks, certificates, the embedded broker.
-func checkParts(c *config, r role) error {
+func checkParts(c *config.Config, r config.Role) error {
 	var errs []error
 	for i := range c.Alerts {
 		a := &c.Alerts[i]
@@ -76,7 +77,7 @@ func checkParts(c *config, r role) error {
 			_, err = alert.Only(nil, a.Entities, a.Events)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", c.at(sinkKey(a.key, err)), err))
+			errs = append(errs, fmt.Errorf("%s: %w", c.At(sinkKey(a.Key, err)), err))
 		}
 	}
 	pair := func(key, cert, private string) {
@@ -84,13 +85,13 @@ func checkParts(c *config, r role) error {
 			return
 		}
 		if _, err := tls.LoadX509KeyPair(cert, private); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", c.at(key), err))
+			errs = append(errs, fmt.Errorf("%s: %w", c.At(key), err))
 		}
 	}
-	if r.proxy {
+	if r.Proxy {
 		pair("listen.tls.certFile", c.Listen.TLS.CertFile, c.Listen.TLS.KeyFile)
 	}
-	if !c.embedded() {
+	if !c.Embedded() {
 		if ns, err := parseNamespace(c.Namespace); err == nil { // it was parsed before
 			_, err = adminAPI(c, ns, nil)
 			errs = append(errs, err)

@@ -3,15 +3,11 @@
 package main
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 )
 
@@ -29,16 +25,16 @@ func (p *program) configPrintCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&given, "given", false, "leave out what nobody has set")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if asJSON && given {
-			return &configError{errors.New("--given is for the YAML form; the JSON form names the origin of what was set")}
+			return &config.Error{Err: errors.New("--given is for the YAML form; the JSON form names the origin of what was set")}
 		}
 		c, err := load()
 		if err != nil {
 			return err
 		}
 		if asJSON {
-			return escape.WriteJSON(p.stdout, c.shown())
+			return escape.WriteJSON(p.stdout, c.Redacted())
 		}
-		text, err := c.yaml(given)
+		text, err := c.YAML(given)
 		if err != nil {
 			return err
 		}
@@ -46,104 +42,4 @@ func (p *program) configPrintCommand() *cobra.Command {
 		return err
 	}
 	return cmd
-}
-
-// shown is the settings in force and where each that is not a default came from.
-func (c *config) shown() map[string]any {
-	return map[string]any{"settings": redact(c.raw, ""), "origin": c.origin}
-}
-
-// yaml writes the settings in the order of the table, with the origin of each as a comment.
-func (c *config) yaml(given bool) ([]byte, error) {
-	root := c.section(c.raw, "", "", given)
-	if len(root.Content) == 0 {
-		return []byte("# Nothing is set; every setting has its default.\n"), nil
-	}
-	var b bytes.Buffer
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	if err := errors.Join(e.Encode(root), e.Close()); err != nil {
-		return nil, fmt.Errorf("write the settings: %w", err)
-	}
-	return b.Bytes(), nil
-}
-
-// section is a mapping. path names it in the table, shown in the configuration: they differ by the index of a list's
-// element. Both end in a dot unless they are empty.
-func (c *config) section(values map[string]any, path, shown string, given bool) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode}
-	for _, key := range children(path) {
-		v, there := values[key]
-		if !there || given && !c.givenBelow(shown+key) {
-			continue
-		}
-		name, came := scalarNode(key), c.came(shown+key)
-		var node *yaml.Node
-		switch v := v.(type) {
-		case map[string]any:
-			if s := byPath[path+key]; s != nil { // a mapping of the user's own
-				node, name.LineComment = scalarNode(v), came
-			} else if node = c.section(v, path+key+".", shown+key+".", given); len(node.Content) == 0 {
-				continue
-			}
-		case []any:
-			if node = c.sequence(v, path+key, shown+key, given); len(node.Content) == 0 {
-				node.Style, node.LineComment = yaml.FlowStyle, came
-			} else {
-				name.LineComment = came
-			}
-		default:
-			node = scalarNode(redact(v, path+key))
-			node.LineComment = came
-		}
-		n.Content = append(n.Content, name, node)
-	}
-	return n
-}
-
-func (c *config) sequence(list []any, path, shown string, given bool) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.SequenceNode}
-	for i, element := range list {
-		if m, ok := element.(map[string]any); ok {
-			n.Content = append(n.Content, c.section(m, path+"[].", fmt.Sprintf("%s[%d].", shown, i), given))
-		}
-	}
-	return n
-}
-
-// givenBelow reports whether somebody has set the key, or one below it.
-func (c *config) givenBelow(key string) bool {
-	for k := range c.origin {
-		if rest, ok := strings.CutPrefix(k, key); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
-			return true
-		}
-	}
-	return false
-}
-
-// came is where a value came from, as a comment.
-func (c *config) came(key string) string {
-	if place := c.origin[key]; place != "" {
-		return "# " + place
-	}
-	return "# default"
-}
-
-// scalarNode is v as YAML: a single value, or what Go knows how to write.
-func scalarNode(v any) *yaml.Node {
-	if d, ok := v.(time.Duration); ok {
-		v = d.String()
-	}
-	if v == "" {
-		// Not every kind of value may be written as an empty one; a key without a value is one that is not given.
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
-	}
-	n := &yaml.Node{}
-	if err := n.Encode(v); err != nil {
-		return &yaml.Node{Kind: yaml.ScalarNode, Value: "(cannot be shown)"}
-	}
-	if n.Kind == yaml.SequenceNode { // names
-		n.Style = yaml.FlowStyle
-	}
-	return n
 }

@@ -3,12 +3,9 @@
 package main
 
 import (
-	"math"
-	"strings"
-	"time"
-
 	"github.com/spf13/cobra"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 )
 
@@ -20,141 +17,6 @@ func (p *program) configSchemaCommand() *cobra.Command {
 			"the first line of the file:\n\n" +
 			"  # yaml-language-server: $schema=overdue.schema.json",
 		Example: "  overdue config schema > overdue.schema.json",
-		RunE:    func(*cobra.Command, []string) error { return escape.WriteJSON(p.stdout, configSchema()) },
+		RunE:    func(*cobra.Command, []string) error { return escape.WriteJSON(p.stdout, config.Schema()) },
 	}
-}
-
-// A schema is a JSON schema, or a part of one.
-type schema map[string]any
-
-// Forms of values that are more than a type. What is out of bounds, only the program says.
-const (
-	durationPattern = `^(-?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|-?P([0-9]+D)?(T([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)$`
-	sizePattern     = `^[0-9]+ *(KiB|MiB|B)?$`
-	addressPattern  = `:[0-9]+$`
-)
-
-// configSchema is made from the table.
-func configSchema() schema {
-	root := sectionSchema("")
-	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["title"] = "Overdue configuration"
-	return root
-}
-
-// sectionSchema is that of a mapping. path is empty or ends in a dot.
-func sectionSchema(path string) schema {
-	properties := schema{}
-	required := []string{}
-	for _, key := range children(path) {
-		s := byPath[path+key]
-		if s == nil {
-			properties[key] = sectionSchema(path + key + ".")
-			continue
-		}
-		properties[key] = s.schema()
-		if s.need {
-			required = append(required, key)
-		}
-	}
-	// A key without a value counts as not given.
-	m := schema{"type": []string{"object", "null"}, "properties": properties, "additionalProperties": false}
-	if len(required) > 0 {
-		m["required"] = required
-	}
-	return m
-}
-
-// schema is that of one setting.
-func (s *setting) schema() schema {
-	text := []string{"string", "number", "boolean", "null"} // whatever YAML takes it for, it is read as text
-	var m schema
-	switch s.kind {
-	case kindList:
-		element := sectionSchema(s.path + "[].")
-		element["type"] = "object"
-		if s.mayBeEmpty() {
-			element["type"] = []string{"object", "null"}
-		}
-		m = schema{"type": []string{"array", "null"}, "items": element}
-	case kindMap:
-		m = schema{"type": []string{"object", "null"}, "additionalProperties": schema{"type": text}}
-	case kindStrings, kindDoors:
-		m = schema{"type": append([]string{"array"}, text...), "items": schema{"type": text}}
-	case kindDurations:
-		m = schema{"type": []string{"array", "string", "null"}, "items": schema{"type": "string", "pattern": durationPattern}}
-	case kindBool:
-		m = schema{"enum": []any{true, false, "true", "false", nil}}
-	case kindChoice:
-		choices := []any{}
-		for _, c := range s.enum {
-			choices = append(choices, c)
-		}
-		m = schema{"enum": append(choices, nil)}
-	case kindCount:
-		m = schema{"type": []string{"integer", "string", "null"}, "pattern": `^-?[0-9]+$`}
-		if s.max != 0 {
-			m["minimum"], m["maximum"] = s.min, s.max
-		}
-	case kindSize:
-		m = schema{"type": []string{"integer", "string", "null"}, "pattern": sizePattern}
-		if s.max != 0 {
-			m["minimum"], m["maximum"] = s.min, s.max
-		}
-	case kindDuration:
-		m = schema{"type": []string{"string", "integer", "null"}, "pattern": durationPattern, "minimum": 0, "maximum": 0}
-	case kindAddress, kindDoor:
-		m = schema{"type": []string{"string", "null"}, "pattern": addressPattern}
-		if s.def == "" {
-			m["pattern"] = "^$|" + addressPattern
-		}
-	case kindURL:
-		m = schema{"type": []string{"string", "null"}, "pattern": "^$|^https?://"}
-	case kindEntity:
-		m = schema{"type": text, "maxLength": 260}
-	default:
-		m = schema{"type": text}
-	}
-	m["description"] = s.described()
-	if s.def != "" && !s.kind.several() {
-		m["default"] = s.standard()
-		if d, ok := m["default"].(time.Duration); ok {
-			m["default"] = d.String()
-		}
-	}
-	return m
-}
-
-// mayBeEmpty reports whether an element of the list needs nothing.
-func (s *setting) mayBeEmpty() bool {
-	for _, o := range settings {
-		if key, ok := strings.CutPrefix(o.path, s.path+"[]."); ok && o.need && !strings.Contains(key, "[].") {
-			return false
-		}
-	}
-	return true
-}
-
-// described is the help, with what an editor does not see elsewhere.
-func (s *setting) described() string {
-	text := s.help
-	if (s.kind == kindDuration || s.kind == kindDurations) && s.max != 0 && s.max != math.MaxInt64 {
-		text += " From " + shortDuration(time.Duration(s.min)) + " to " + shortDuration(time.Duration(s.max)) + "."
-	}
-	if env := s.env(); env != "" {
-		text += " Variable: " + env + "."
-	}
-	return text
-}
-
-// shortDuration writes 1m0s as 1m and 12h0m0s as 12h.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }

@@ -12,7 +12,7 @@ import (
 
 // configz shows the settings in force and where each that is not a default came from.
 func (a *admin) configz(w http.ResponseWriter, _ *http.Request) {
-	body, err := json.MarshalIndent(cmp.Or(a.current.Load(), a.cfg).shown(), "", "  ")
+	body, err := json.MarshalIndent(cmp.Or(a.current.Load(), a.cfg).Redacted(), "", "  ")
 	if err != nil {
 		answer(w, http.StatusInternalServerError, "the configuration cannot be shown: "+err.Error())
 		return

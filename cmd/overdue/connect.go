@@ -19,6 +19,7 @@ import (
 	sbadmin "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"go.uber.org/zap"
 
+	"overdue/internal/config"
 	"overdue/internal/listener/tlsrecord"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
@@ -28,11 +29,11 @@ import (
 const dialTimeout = 10 * time.Second
 
 // A namespace is one that can be connected to.
-type namespace struct{ *namespaceConfig }
+type namespace struct{ *config.Namespace }
 
 // parseNamespace reads the name of a namespace or a connection string.
 func parseNamespace(text string) (*namespace, error) {
-	n, err := parseNamespaceText(text)
+	n, err := config.ParseNamespace(text)
 	if err != nil {
 		return nil, err
 	}
@@ -43,36 +44,36 @@ func parseNamespace(text string) (*namespace, error) {
 // to it who we are.
 func (n *namespace) connect(log *zap.Logger) (*sdk.Client, *link.Namespace, link.TokenSource, error) {
 	cfg := sdk.Config{Dial: n.open, Renewed: func(why error) {
-		log.Warn("namespace client renewed", zap.String("namespace", n.host), zap.Error(why))
+		log.Warn("namespace client renewed", zap.String("namespace", n.Host), zap.Error(why))
 	}}
-	links := link.Config{Host: n.host, Plain: n.plain, Dial: n.open}
-	if n.connectionString == "" {
+	links := link.Config{Host: n.Host, Plain: n.Plain, Dial: n.open}
+	if n.ConnectionString == "" {
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("no Azure identity is at hand: %w", err)
 		}
 		links.Tokens = link.Credential(credential)
 		cfg.Make = func(dial sdk.Dialer) (*azservicebus.Client, error) {
-			return azservicebus.NewClient(n.host, credential, clientOptions(dial))
+			return azservicebus.NewClient(n.Host, credential, clientOptions(dial))
 		}
 	} else {
-		links.Tokens = link.SAS(n.keyName, n.key)
-		if n.signature != "" {
-			links.Tokens = link.Signature(n.signature)
+		links.Tokens = link.SAS(n.KeyName, n.Key)
+		if n.Signature != "" {
+			links.Tokens = link.Signature(n.Signature)
 		}
 		cfg.Make = func(dial sdk.Dialer) (*azservicebus.Client, error) {
-			return azservicebus.NewClientFromConnectionString(n.connectionString, clientOptions(dial))
+			return azservicebus.NewClientFromConnectionString(n.ConnectionString, clientOptions(dial))
 		}
 	}
 	client, err := sdk.New(cfg)
 	switch {
 	case err == nil:
 		return client, link.New(links), links.Tokens, nil
-	case n.connectionString == "":
-		return nil, nil, nil, fmt.Errorf("make a client for %s: %w", n.host, err)
+	case n.ConnectionString == "":
+		return nil, nil, nil, fmt.Errorf("make a client for %s: %w", n.Host, err)
 	}
 	// The SDK may quote what it could not read.
-	return nil, nil, nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.host)
+	return nil, nil, nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.Host)
 }
 
 func clientOptions(dial sdk.Dialer) *azservicebus.ClientOptions {
@@ -91,17 +92,17 @@ func (n *namespace) administration(api *entities.Admin) (*sbadmin.Client, error)
 	options := &sbadmin.ClientOptions{ClientOptions: azcore.ClientOptions{
 		Transport: ledTo{api}, Telemetry: policy.TelemetryOptions{ApplicationID: "overdue"},
 	}}
-	if n.connectionString == "" {
+	if n.ConnectionString == "" {
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
 			return nil, fmt.Errorf("no Azure identity is at hand: %w", err)
 		}
-		return sbadmin.NewClient(n.host, credential, options)
+		return sbadmin.NewClient(n.Host, credential, options)
 	}
-	client, err := sbadmin.NewClientFromConnectionString(n.connectionString, options)
+	client, err := sbadmin.NewClientFromConnectionString(n.ConnectionString, options)
 	if err != nil {
 		// The SDK may quote what it could not read.
-		return nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.host)
+		return nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.Host)
 	}
 	return client, nil
 }
@@ -126,22 +127,22 @@ func signInFailed(err error) bool {
 }
 
 // open dials the namespace and does TLS where it has to.
-func (n *namespace) open(ctx context.Context) (net.Conn, error) { return n.openAt(ctx, n.dial) }
+func (n *namespace) open(ctx context.Context) (net.Conn, error) { return n.openAt(ctx, n.DialAddress) }
 
 // openHTTP is open for the namespace's HTTP endpoint. Where a port is given, it is there for everything, as that
 // of `overdue broker` is.
 func (n *namespace) openHTTP(ctx context.Context) (net.Conn, error) {
-	if _, _, err := net.SplitHostPort(n.host); err == nil || n.plain {
-		return n.openAt(ctx, n.dial)
+	if _, _, err := net.SplitHostPort(n.Host); err == nil || n.Plain {
+		return n.openAt(ctx, n.DialAddress)
 	}
-	return n.openAt(ctx, net.JoinHostPort(n.host, "443"))
+	return n.openAt(ctx, net.JoinHostPort(n.Host, "443"))
 }
 
 func (n *namespace) openAt(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if n.plain || err != nil {
+	if n.Plain || err != nil {
 		return nc, err
 	}
 	host, _, err := net.SplitHostPort(address)

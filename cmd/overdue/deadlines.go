@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/kept"
 	"overdue/internal/operator/dlq"
@@ -50,12 +51,12 @@ func (p *program) deadlinesCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		entity := ""
 		if len(args) > 0 {
-			if entity = args[0]; checkEntity(entity) != nil {
-				return &configError{checkEntity(entity)}
+			if entity = args[0]; config.CheckEntity(entity) != nil {
+				return &config.Error{Err: config.CheckEntity(entity)}
 			}
 		}
 		if o.limit < 1 || o.limit > 100_000 {
-			return &configError{fmt.Errorf("--limit is %d; it must be between 1 and 100000", o.limit)}
+			return &config.Error{Err: fmt.Errorf("--limit is %d; it must be between 1 and 100000", o.limit)}
 		}
 		c, err := load()
 		if err != nil {
@@ -101,7 +102,7 @@ type deadlinesResult struct {
 
 // companions shows f the companions that there are, with what the broker says of each.
 func (h *hands) companions(ctx context.Context, queue string, f func(*dlq.Letter, scheduler.Companion, error) (more bool)) error {
-	if h.cfg.inRedis() {
+	if h.cfg.CompanionsInRedis() {
 		return h.storedCompanions(ctx, queue != h.cfg.MonitorQueue, f)
 	}
 	err := dlq.WalkAt(ctx, h.links, queue, 0, func(l *dlq.Letter) bool {
@@ -172,7 +173,7 @@ func (h *hands) undone(ctx context.Context, by map[string]int) error {
 	})
 }
 
-func (p *program) deadlines(ctx context.Context, c *config, entity string, o deadlinesOptions) error {
+func (p *program) deadlines(ctx context.Context, c *config.Config, entity string, o deadlinesOptions) error {
 	h, err := p.eyes(ctx, c, o.handsOptions)
 	if err != nil {
 		return err
@@ -208,7 +209,7 @@ func (p *program) deadlines(ctx context.Context, c *config, entity string, o dea
 	if err != nil {
 		return err
 	}
-	if c.inRedis() { // elsewhere they are dead letters, which others show
+	if c.CompanionsInRedis() { // elsewhere they are dead letters, which others show
 		r.Undone = map[string]int{}
 		if err := h.undone(ctx, r.Undone); err != nil {
 			return err

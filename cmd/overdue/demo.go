@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"overdue/internal/config"
 	"overdue/internal/httpclient"
 )
 
@@ -60,7 +61,7 @@ func (p *program) demoCommand() *cobra.Command {
 	cmd.Flags().IntVar(&n, "messages", 300, "messages per queue, 1 to 5000")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if n < 1 || n > 5000 {
-			return &configError{fmt.Errorf("--messages is %d; it must be between 1 and 5000", n)}
+			return &config.Error{Err: fmt.Errorf("--messages is %d; it must be between 1 and 5000", n)}
 		}
 		screen := newScreen(p.stdout, p.getenv)
 		if asJSON {
@@ -102,7 +103,7 @@ func (p *program) startDemo() (*process, error) {
 	const queue = "deadLetteringOnMessageExpiration: true"
 	// The caller's own settings must not reach into the demo.
 	none := func(string) string { return "" }
-	c, err := loadConfig("", none, map[string]string{
+	c, err := config.Load("", none, map[string]string{
 		"listen.amqp": "127.0.0.1:0", "listen.http": "127.0.0.1:0", "listen.admin": "127.0.0.1:0", "broker.listen": "127.0.0.1:0",
 		"broker.autoCreate": "false",
 		"broker.queues":     fmt.Sprintf("[{name: %s, %s}, {name: %s, %s}]", demoEager, queue, demoLazy, queue),
@@ -112,11 +113,11 @@ func (p *program) startDemo() (*process, error) {
 		return nil, err
 	}
 	// Every message of the watched queue raises an alert; that is not news here.
-	log, level, err := newLog(p.stderr, logConfig{Level: zap.ErrorLevel.String(), Format: "auto"})
+	log, level, err := newLog(p.stderr, config.Log{Level: zap.ErrorLevel.String(), Format: "auto"})
 	if err != nil {
 		return nil, err
 	}
-	return start(roleRun, c, log, level)
+	return start(config.RoleRun, c, log, level)
 }
 
 // run is the demo from the first send to the one receive. The measurement is taken from

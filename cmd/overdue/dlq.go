@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/config"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/operator/doctor"
 	"overdue/internal/servicebus/entities"
@@ -94,7 +95,7 @@ func (o *dlqOptions) read(cmd *cobra.Command, now time.Time) (err error) {
 	for _, text := range o.properties {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" {
-			return fmt.Errorf("--property is %q; write name=value", clip(text))
+			return fmt.Errorf("--property is %q; write name=value", config.Clip(text))
 		}
 		if o.filter.Properties == nil {
 			o.filter.Properties = map[string]string{}
@@ -124,14 +125,14 @@ func (o *dlqOptions) narrows() bool {
 }
 
 // dlqRun prepares one of the commands and runs it.
-func (p *program) dlqRun(load func() (*config, error), o *dlqOptions, run func(ctx context.Context, c *config, place dlq.Place) error) func(*cobra.Command, []string) error {
+func (p *program) dlqRun(load func() (*config.Config, error), o *dlqOptions, run func(ctx context.Context, c *config.Config, place dlq.Place) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		place, err := dlq.ParsePlace(args[0])
 		if err == nil {
 			err = o.read(cmd, time.Now())
 		}
 		if err != nil {
-			return &configError{err}
+			return &config.Error{Err: err}
 		}
 		c, err := load()
 		if err != nil {
@@ -153,7 +154,7 @@ func (p *program) dlqListCommand() *cobra.Command {
 	}
 	load := p.configFlags(cmd, isNamespace)
 	o.filterFlags(cmd)
-	cmd.RunE = p.dlqRun(load, &o, func(ctx context.Context, c *config, place dlq.Place) error {
+	cmd.RunE = p.dlqRun(load, &o, func(ctx context.Context, c *config.Config, place dlq.Place) error {
 		h, err := p.eyes(ctx, c, o.handsOptions)
 		if err != nil {
 			return err
@@ -178,9 +179,9 @@ func (p *program) dlqShowCommand() *cobra.Command {
 	}
 	load := p.configFlags(cmd, isNamespace)
 	o.filterFlags(cmd)
-	cmd.RunE = p.dlqRun(load, &o, func(ctx context.Context, c *config, place dlq.Place) error {
+	cmd.RunE = p.dlqRun(load, &o, func(ctx context.Context, c *config.Config, place dlq.Place) error {
 		if !o.narrows() {
-			return &configError{errors.New("say which: --message-id, --number, or --limit for the first of them")}
+			return &config.Error{Err: errors.New("say which: --message-id, --number, or --limit for the first of them")}
 		}
 		h, err := p.eyes(ctx, c, o.handsOptions)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
@@ -57,9 +58,9 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 	f.BoolVar(&o.keepIDs, "keep-ids", false, "keep the message-ids, though it is not known whether the target detects duplicates")
 	f.BoolVar(&o.resend, "resend", false, "send what may have been sent by a resubmission that was stopped, too")
 	f.StringVar(&o.journal, "journal", "", "file that remembers what has been sent; by default one for each target in the user's cache folder")
-	cmd.RunE = p.dlqRun(load, &o.dlqOptions, func(ctx context.Context, c *config, place dlq.Place) error {
+	cmd.RunE = p.dlqRun(load, &o.dlqOptions, func(ctx context.Context, c *config.Config, place dlq.Place) error {
 		if err := o.check(place); err != nil {
-			return &configError{err}
+			return &config.Error{Err: err}
 		}
 		return p.resubmit(ctx, c, place, &o)
 	})
@@ -77,7 +78,7 @@ func (o *resubmitOptions) check(place dlq.Place) error {
 	case o.copying.TTL < 0 || o.copying.TTL > 0 && o.copying.TTL < time.Millisecond:
 		return fmt.Errorf("--ttl is %s; it must be at least 1ms", o.copying.TTL)
 	case o.to != "":
-		return checkEntity(o.to)
+		return config.CheckEntity(o.to)
 	}
 	o.to = place.Entity
 	return nil
@@ -95,7 +96,7 @@ type resubmitResult struct {
 }
 
 // resubmit surveys, asks, and does it.
-func (p *program) resubmit(ctx context.Context, c *config, place dlq.Place, o *resubmitOptions) (err error) {
+func (p *program) resubmit(ctx context.Context, c *config.Config, place dlq.Place, o *resubmitOptions) (err error) {
 	h, err := p.hand(ctx, c, o.handsOptions)
 	if err != nil {
 		return err
@@ -235,7 +236,7 @@ func (o *resubmitOptions) journalPath(h *hands, place dlq.Place) (string, error)
 	if err != nil {
 		return "", fmt.Errorf("no place for the journal; name one with --journal: %w", err)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", h.ns.host, strings.ToLower(place.String()), strings.ToLower(o.to)))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", h.ns.Host, strings.ToLower(place.String()), strings.ToLower(o.to)))
 	return filepath.Join(cache, "overdue", "resubmit-"+hex.EncodeToString(sum[:8])+".db"), nil
 }
 
@@ -249,11 +250,11 @@ func (p *program) dlqPurgeCommand() *cobra.Command {
 	}
 	load := p.configFlags(cmd, isNamespace)
 	o.changeFlags(cmd)
-	cmd.RunE = p.dlqRun(load, &o, func(ctx context.Context, c *config, place dlq.Place) error { return p.purge(ctx, c, place, &o) })
+	cmd.RunE = p.dlqRun(load, &o, func(ctx context.Context, c *config.Config, place dlq.Place) error { return p.purge(ctx, c, place, &o) })
 	return cmd
 }
 
-func (p *program) purge(ctx context.Context, c *config, place dlq.Place, o *dlqOptions) error {
+func (p *program) purge(ctx context.Context, c *config.Config, place dlq.Place, o *dlqOptions) error {
 	h, err := p.eyes(ctx, c, o.handsOptions)
 	if err != nil {
 		return err

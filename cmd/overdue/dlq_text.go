@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/operator/dlq"
 )
@@ -106,7 +107,7 @@ func (d *dlqList) add(l *dlq.Letter) error {
 	if !l.Due.IsZero() {
 		due = l.Due.Format(time.RFC3339)
 	}
-	fmt.Fprintf(d.table, "%d\t%s\t%s\t%s\t%s\t%s\n", l.Number, l.EnqueuedTime.Format(time.RFC3339), due, escape.Text(l.MessageID), escape.Text(l.Reason), escape.Text(clip(l.Description)))
+	fmt.Fprintf(d.table, "%d\t%s\t%s\t%s\t%s\t%s\n", l.Number, l.EnqueuedTime.Format(time.RFC3339), due, escape.Text(l.MessageID), escape.Text(l.Reason), escape.Text(config.Clip(l.Description)))
 	if d.n++; d.n%listFlush == 0 {
 		return d.table.Flush()
 	}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/broker"
+	"overdue/internal/config"
 )
 
 var update = flag.Bool("update", false, "write the page that is generated instead of comparing with it")
@@ -48,7 +49,7 @@ func TestExampleOfTheBrokerIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the example does not load: %v", err)
 	}
-	cfg, _ := embeddedBroker(c, roleBroker, zap.NewNop())
+	cfg, _ := embeddedBroker(c, config.RoleBroker, zap.NewNop())
 	b, err := broker.New(cfg)
 	if err != nil {
 		t.Fatalf("the broker refuses the example: %v", err)

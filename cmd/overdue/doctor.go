@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/operator/doctor"
 	"overdue/scheduler"
@@ -46,7 +47,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.in = cmd.InOrStdin()
 		if err := o.check(); err != nil {
-			return &configError{err}
+			return &config.Error{Err: err}
 		}
 		c, err := load()
 		if err != nil {
@@ -67,7 +68,7 @@ type doctorOptions struct {
 func (o *doctorOptions) check() error {
 	switch {
 	case o.role != "run" && o.role != "proxy" && o.role != "monitor":
-		return fmt.Errorf("--role is %q; it must be one of run, proxy, monitor", clip(o.role))
+		return fmt.Errorf("--role is %q; it must be one of run, proxy, monitor", config.Clip(o.role))
 	case o.yes && !o.fix:
 		return errors.New("--yes answers what --fix asks; give both")
 	case o.fix && o.json && !o.yes:
@@ -83,8 +84,8 @@ type doctorReport struct {
 	Fixed []string `json:"fixed,omitempty"`
 }
 
-func (p *program) doctor(ctx context.Context, c *config, names []string, o doctorOptions) error {
-	if c.embedded() {
+func (p *program) doctor(ctx context.Context, c *config.Config, names []string, o doctorOptions) error {
+	if c.Embedded() {
 		return p.withoutNamespace(ctx, c, o)
 	}
 	patient, err := newPatient(c)
@@ -138,9 +139,9 @@ func (o *doctorOptions) verdict(r *doctor.Report) error {
 }
 
 // withoutNamespace examines what is configured beside the embedded broker, of which Overdue knows all there is: sinks, say.
-func (p *program) withoutNamespace(ctx context.Context, c *config, o doctorOptions) error {
+func (p *program) withoutNamespace(ctx context.Context, c *config.Config, o doctorOptions) error {
 	beside := *c
-	beside.Namespace = connectionString(c.Broker.Listen, anyKeyName, anyKey)
+	beside.Namespace = config.ConnectionString(c.Broker.Listen, config.AnyKeyName, config.AnyKey)
 	patient, err := newPatient(&beside)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func (p *program) withoutNamespace(ctx context.Context, c *config, o doctorOptio
 
 // noNamespaceHint says how to have one examined.
 func noNamespaceHint() string {
-	return "no namespace is configured: set --namespace, " + settingOf("namespace").env() + " or namespace in the file that --config names"
+	return "no namespace is configured: set --namespace, " + config.SettingAt("namespace").Env() + " or namespace in the file that --config names"
 }
 
 // noPatient says what would be examined, for whoever has no namespace yet.
@@ -189,7 +190,7 @@ Point it at a namespace, or at a broker of this machine:
   %s='Endpoint=sb://…' overdue doctor
   overdue doctor lag                    # native against eager expiry, measured there
   overdue demo                          # the same on an embedded broker
-`, hint, settingOf("namespace").env())
+`, hint, config.SettingAt("namespace").Env())
 	return err
 }
 
@@ -204,7 +205,7 @@ func (p *program) fix(ctx context.Context, patient *patient, repairs []*doctor.R
 		say("There is nothing that --fix can change.\n")
 		return nil, nil
 	}
-	say("\n--fix would, in %s:\n", patient.ns.host)
+	say("\n--fix would, in %s:\n", patient.ns.Host)
 	for _, r := range repairs {
 		say("  %s\n", r)
 	}
@@ -242,7 +243,7 @@ const doctorPatience = 30 * time.Second
 // measureClock compares the broker's clock with that of this machine.
 func (d *patient) measureClock(ctx context.Context) (ahead, uncertainty time.Duration, err error) {
 	config := scheduler.Config{Client: d.client, MonitorQueue: d.cfg.MonitorQueue, Links: d.links}
-	if d.cfg.inRedis() {
+	if d.cfg.CompanionsInRedis() {
 		store, err := d.redis() // which is not asked
 		if err != nil {
 			return 0, 0, err

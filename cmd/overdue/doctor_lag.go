@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/lag"
 	"overdue/internal/operator/doctor"
@@ -63,19 +64,19 @@ func (p *program) doctorLagCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case o.messages < 1 || o.messages > 200:
-			return &configError{fmt.Errorf("--messages is %d; it must be between 1 and 200", o.messages)}
+			return &config.Error{Err: fmt.Errorf("--messages is %d; it must be between 1 and 200", o.messages)}
 		case o.over < 0 || o.over > 10*time.Minute:
-			return &configError{fmt.Errorf("--over is %s; it must be between 0s and 10m", o.over)}
+			return &config.Error{Err: fmt.Errorf("--over is %s; it must be between 0s and 10m", o.over)}
 		case o.wait < 0 || o.wait > 30*time.Minute:
-			return &configError{fmt.Errorf("--wait is %s; it must be between 0s and 30m", o.wait)}
+			return &config.Error{Err: fmt.Errorf("--wait is %s; it must be between 0s and 30m", o.wait)}
 		}
 		c, err := load()
 		if err != nil {
 			return err
 		}
-		if c.embedded() {
-			return &configError{errors.New("doctor lag measures in a namespace, and none is configured: set --namespace or " +
-				settingOf("namespace").env() + "; `overdue demo` does the same on an embedded broker")}
+		if c.Embedded() {
+			return &config.Error{Err: errors.New("doctor lag measures in a namespace, and none is configured: set --namespace or " +
+				config.SettingAt("namespace").Env() + "; `overdue demo` does the same on an embedded broker")}
 		}
 		return p.lag(cmd.Context(), c, o)
 	}
@@ -83,7 +84,7 @@ func (p *program) doctorLagCommand() *cobra.Command {
 }
 
 // lag measures, prints and fails when the watched half did not do its job.
-func (p *program) lag(ctx context.Context, c *config, o lagOptions) error {
+func (p *program) lag(ctx context.Context, c *config.Config, o lagOptions) error {
 	patient, err := newPatient(c)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (d *patient) measureLag(ctx context.Context, o lagOptions, say func(string,
 			return nil, fmt.Errorf("make the queue %s: %w", name, err)
 		}
 	}
-	say("Three queues of their own in %s, %d messages to each of two, no consumer.", d.ns.host, o.messages)
+	say("Three queues of their own in %s, %d messages to each of two, no consumer.", d.ns.Host, o.messages)
 	say("Deadlines over %s; then %s for the one that nobody watches.", o.over, o.wait)
 	return d.watchLag(ctx, q, o)
 }
@@ -174,7 +175,7 @@ func (d *patient) watchLag(ctx context.Context, q lagQueues, o lagOptions) (_ *l
 		return nil, err
 	}
 	w, err := monitor.New(monitor.Config{
-		Links: d.links, Scheduler: s, MonitorQueue: q.monitor, Namespace: d.ns.host, Log: zap.NewNop(),
+		Links: d.links, Scheduler: s, MonitorQueue: q.monitor, Namespace: d.ns.Host, Log: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, err
@@ -199,7 +200,7 @@ func (d *patient) watchLag(ctx context.Context, q lagQueues, o lagOptions) (_ *l
 			return nil, err
 		}
 	}
-	r := &lagResult{Namespace: d.ns.host, Messages: o.messages, ResolutionMs: lagLook.Milliseconds()}
+	r := &lagResult{Namespace: d.ns.Host, Messages: o.messages, ResolutionMs: lagLook.Milliseconds()}
 	err = d.observeLag(ctx, s, q, ttls, o, r)
 	r.WaitedMs = time.Since(began).Milliseconds()
 	return r, err

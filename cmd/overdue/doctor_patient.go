@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/alert"
+	"overdue/internal/config"
 	"overdue/internal/operator/doctor"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
@@ -25,7 +26,7 @@ import (
 
 // A patient is the namespace of a configuration, as the doctor gets at it: over the same ways as the rooms.
 type patient struct {
-	cfg    *config
+	cfg    *config.Config
 	ns     *namespace
 	client *sdk.Client
 	links  *link.Namespace
@@ -33,22 +34,22 @@ type patient struct {
 	fleet  string // what the processes of the configuration know the namespace by, for Redis
 }
 
-func newPatient(c *config) (*patient, error) {
+func newPatient(c *config.Config) (*patient, error) {
 	ns, err := parseNamespace(c.Namespace)
 	if err != nil {
-		return nil, &configError{fmt.Errorf("%s: %w", c.at("namespace"), err)}
+		return nil, &config.Error{Err: fmt.Errorf("%s: %w", c.At("namespace"), err)}
 	}
 	client, links, tokens, err := ns.connect(zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
-	d := &patient{cfg: c, ns: ns, client: client, links: links, fleet: ns.host}
+	d := &patient{cfg: c, ns: ns, client: client, links: links, fleet: ns.Host}
 	var taken []string
-	if ns.plain {
+	if ns.Plain {
 		// An overdue that runs beside an emulator has its doors where the emulator's API would be looked for.
-		for _, a := range c.doors() {
-			if c.given(a.key) {
-				taken = append(taken, a.addr)
+		for _, a := range c.Endpoints() {
+			if c.Given(a.Key) {
+				taken = append(taken, a.Addr)
 			}
 		}
 	}
@@ -77,9 +78,9 @@ func (d *patient) administration() (*sbadmin.Client, error) {
 func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 	c := d.cfg
 	x := doctor.Config{
-		Host: d.ns.host, Emulator: d.ns.plain, Dial: d.ns.open, Client: d.client.Current(), Links: d.links, Admin: d.api,
-		MonitorQueue: c.MonitorQueue, Proxy: o.role != "monitor", Monitor: o.role != "proxy", ClientTokens: c.clientTokens(),
-		Listed: len(c.Monitor.Entities) > 0, Lists: len(c.Monitor.Entities) > 0, Clock: d.measureClock, Elsewhere: c.inRedis(),
+		Host: d.ns.Host, Emulator: d.ns.Plain, Dial: d.ns.open, Client: d.client.Current(), Links: d.links, Admin: d.api,
+		MonitorQueue: c.MonitorQueue, Proxy: o.role != "monitor", Monitor: o.role != "proxy", ClientTokens: c.PassesCredentials(),
+		Listed: len(c.Monitor.Entities) > 0, Lists: len(c.Monitor.Entities) > 0, Clock: d.measureClock, Elsewhere: c.CompanionsInRedis(),
 	}
 	if len(d.api.Endpoints) == 0 {
 		x.Admin, x.NoAdmin = nil, sentenceOf(nowhereToAsk)
@@ -88,7 +89,7 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 	for i := range c.Monitor.Entities {
 		e := &c.Monitor.Entities[i]
 		setting := fmt.Sprintf("monitor.entities[%d]", i)
-		w := doctor.Watched{Name: e.name(), Setting: setting, Topic: e.Topic != "", Deadline: e.Deadline, Expire: e.Expire}
+		w := doctor.Watched{Name: e.Name(), Setting: setting, Topic: e.Topic != "", Deadline: e.Deadline, Expire: e.Expire}
 		w.Contradictions = func(info entities.Info) []string { return wanted.contradictions(e, i, info) }
 		for _, s := range e.Subscriptions {
 			w.Subscriptions = append(w.Subscriptions, s.Name)
@@ -98,24 +99,24 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 			x.Targets = append(x.Targets, doctor.Target{Name: e.ForwardMissedTo, Setting: setting + ".forwardMissedTo"})
 		}
 	}
-	if q := c.Canary.Queue; q != "" && !c.lists(q) {
+	if q := c.Canary.Queue; q != "" && !c.Lists(q) {
 		x.Entities = append(x.Entities, doctor.Watched{Name: q, Setting: "canary.queue", States: true})
 	}
 	for i := range c.Alerts {
 		a := &c.Alerts[i]
 		if a.ServiceBus != nil {
-			x.Targets = append(x.Targets, doctor.Target{Name: a.ServiceBus.Entity, Setting: a.key + ".entity"})
+			x.Targets = append(x.Targets, doctor.Target{Name: a.ServiceBus.Entity, Setting: a.Key + ".entity"})
 			x.Unwatched = append(x.Unwatched, a.ServiceBus.Entity)
 		}
 		x.Others = append(x.Others, d.sinkChecks(a, o.sendTest)...)
 	}
 	if c.Redis != "" {
-		a := &c.redisAddress
-		x.Redis = &doctor.Redis{Hosts: a.Hosts, TLS: a.TLS, Password: a.Password != "", User: a.Username, Setting: "redis", Keeps: c.inRedis(), Ask: d.askRedis}
+		a := &c.RedisAddress
+		x.Redis = &doctor.Redis{Hosts: a.Hosts, TLS: a.TLS, Password: a.Password != "", User: a.Username, Setting: "redis", Keeps: c.CompanionsInRedis(), Ask: d.askRedis}
 		if c.RedisFile != "" {
 			x.Redis.Setting = "redisFile"
 		}
-		if c.inRedis() {
+		if c.CompanionsInRedis() {
 			x.Redis.Keep = d.inspectStore
 		}
 	}
@@ -135,7 +136,7 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 // redis is the Redis of the configuration, as its processes have it.
 func (d *patient) redis() (*redisstore.Store, error) {
 	return redisstore.Open(redisstore.Config{
-		Address: d.cfg.redisAddress, Roots: d.cfg.redisRoots, Fleet: []string{alert.NamespaceOf(d.fleet), d.cfg.MonitorQueue},
+		Address: d.cfg.RedisAddress, Roots: d.cfg.RedisRoots, Fleet: []string{alert.NamespaceOf(d.fleet), d.cfg.MonitorQueue},
 		Slack: 5, // an operator is more patient than a monitor
 	})
 }
@@ -189,7 +190,7 @@ func restrict(all []doctor.Watched, names []string) (kept []doctor.Watched) {
 }
 
 // sinkChecks are those of one sink of alerts.
-func (d *patient) sinkChecks(a *alertConfig, send bool) (checks []doctor.Check) {
+func (d *patient) sinkChecks(a *config.Alert, send bool) (checks []doctor.Check) {
 	subject := "sink " + a.Name
 	address := sinkAddress(a)
 	if e := a.Email; e != nil {
@@ -202,13 +203,13 @@ func (d *patient) sinkChecks(a *alertConfig, send bool) (checks []doctor.Check) 
 	if address != "" {
 		checks = append(checks, doctor.Check{
 			Subject: subject, Name: "reachable", Well: "Its host takes connections.", Severity: doctor.Error,
-			Fix: "check " + a.key + ", and that firewalls let this machine out", Run: sinkCheck(a.key, address).ok,
+			Fix: "check " + a.Key + ", and that firewalls let this machine out", Run: sinkCheck(a.Key, address).ok,
 		})
 	}
 	if send {
 		checks = append(checks, doctor.Check{
 			Subject: subject, Name: "send-test", Well: "It has taken a test event.", Severity: doctor.Error,
-			Fix: "check " + a.key, Run: func(ctx context.Context) error { return d.sendTest(ctx, a) },
+			Fix: "check " + a.Key, Run: func(ctx context.Context) error { return d.sendTest(ctx, a) },
 		})
 	}
 	return checks
@@ -218,13 +219,13 @@ func (d *patient) sinkChecks(a *alertConfig, send bool) (checks []doctor.Check) 
 const testType = "overdue.test"
 
 // sendTest tells a sink of a message that does not exist. What pages is told that it is over right after.
-func (d *patient) sendTest(ctx context.Context, a *alertConfig) error {
+func (d *patient) sendTest(ctx context.Context, a *config.Alert) error {
 	events, pages, err := newSink(a, d.client)
 	if err != nil {
 		return err
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	source := alert.SourceOf(d.ns.host, "")
+	source := alert.SourceOf(d.ns.Host, "")
 	e := alert.Event{
 		Type: testType, Source: source + "/overdue-doctor", Subject: "overdue-doctor-test", Time: now, ID: alert.IDOf("overdue-doctor", now.UnixNano(), now),
 		Data: alert.EventData{

@@ -19,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
 
+	"overdue/internal/config"
 	"overdue/internal/servicebus/sas"
 )
 
@@ -41,10 +42,10 @@ func startDoors(t *testing.T, text string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.fit(roleRun); err != nil {
+	if err := c.CheckRole(config.RoleRun); err != nil {
 		t.Fatal(err)
 	}
-	p, err := start(roleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,8 +133,8 @@ func TestAppsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 		"AMQP over TLS":                    client(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
 		"AMQP over TLS at the first door":  client(t, secureConnectionString(p.amqpAddr(), p.doorCertificate.Names, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
 		"AMQP over WebSocket":              client(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}),
-		"AMQP without TLS, on loopback":    client(t, connectionString(p.amqpAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
-		"AMQP without TLS, the other door": client(t, connectionString(p.restAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
+		"AMQP without TLS, on loopback":    client(t, config.ConnectionString(p.amqpAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
+		"AMQP without TLS, the other door": client(t, config.ConnectionString(p.restAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
 	} {
 		if err := exchange(t, c, "orders"); err != nil {
 			t.Errorf("%s = %v, want nil", name, err)
@@ -145,7 +146,7 @@ func TestAppsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 	}{
 		"another key":    {client(t, with("app", "d3Jvbmc="), &azservicebus.ClientOptions{TLSConfig: trust}), "InvalidSignature: The token has an invalid signature."},
 		"Send alone":     {client(t, with("sender", "c2VuZHNlbmRzZW5k"), &azservicebus.ClientOptions{TLSConfig: trust}), "'Listen' claim(s) are required"},
-		"without TLS":    {client(t, connectionString(p.amqpAddr(), "nobody", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "InvalidSignature"},
+		"without TLS":    {client(t, config.ConnectionString(p.amqpAddr(), "nobody", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "InvalidSignature"},
 		"over WebSocket": {client(t, with("app", "d3Jvbmc="), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}), "InvalidSignature"},
 	} {
 		var refused *azservicebus.Error
@@ -157,7 +158,7 @@ func TestAppsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 	if err := exchange(t, client(t, with("sender", "c2VuZHNlbmRzZW5k"), &azservicebus.ClientOptions{TLSConfig: trust}), "bills"); err == nil {
 		t.Error("a key of orders sends to bills")
 	}
-	if err := exchange(t, client(t, connectionString(secure, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
+	if err := exchange(t, client(t, config.ConnectionString(secure, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
 		t.Error("the TLS door takes AMQP without TLS")
 	}
 }
@@ -213,7 +214,7 @@ func TestADoorBeyondLoopbackTakesTLSAlone(t *testing.T) {
 	if err := exchange(t, client(t, "Endpoint=sb://localhost:"+port+";SharedAccessKeyName=app;SharedAccessKey=c2VjcmV0c2VjcmV0", &azservicebus.ClientOptions{TLSConfig: trusts(t, p)}), "orders"); err != nil {
 		t.Errorf("over TLS = %v, want nil", err)
 	}
-	if err := exchange(t, client(t, connectionString("127.0.0.1:"+port, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
+	if err := exchange(t, client(t, config.ConnectionString("127.0.0.1:"+port, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
 		t.Error("it takes AMQP without TLS")
 	}
 	var b strings.Builder

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/config"
 	"overdue/internal/servicebus/entities"
 	"overdue/monitor"
 	"overdue/proxy"
@@ -35,30 +36,30 @@ type knowledge struct {
 // wishes are what one configuration says of entities. They do not change; a configuration that takes the place of
 // another brings its own.
 type wishes struct {
-	cfg     *config
+	cfg     *config.Config
 	listed  map[string]int  // in cfg.Monitor.Entities, by lower-case name
 	assumed []entities.Info // what the configuration says, by the same number
 }
 
 // newKnowledge makes knowledge from a source. version is that of entities.Config.
-func newKnowledge(c *config, source entities.Source, version func() uint64, log *zap.Logger) *knowledge {
+func newKnowledge(c *config.Config, source entities.Source, version func() uint64, log *zap.Logger) *knowledge {
 	k := &knowledge{log: log, rewished: make(chan struct{}, 1)}
 	k.wanted.Store(newWishes(c))
 	k.store = entities.New(entities.Config{Source: source, Version: version, Heard: k.heard})
 	return k
 }
 
-func newWishes(c *config) *wishes {
+func newWishes(c *config.Config) *wishes {
 	w := &wishes{cfg: c, listed: map[string]int{}}
 	for i := range c.Monitor.Entities {
-		w.listed[strings.ToLower(c.Monitor.Entities[i].name())] = i
+		w.listed[strings.ToLower(c.Monitor.Entities[i].Name())] = i
 		w.assumed = append(w.assumed, assumedInfo(&c.Monitor.Entities[i]))
 	}
 	return w
 }
 
 // wish puts another configuration's wishes into force, for sends and looks from now on.
-func (k *knowledge) wish(c *config) {
+func (k *knowledge) wish(c *config.Config) {
 	k.wanted.Store(newWishes(c))
 	k.told.forget()
 	select {
@@ -74,7 +75,7 @@ func (k *knowledge) prime(ctx context.Context) error {
 		c := k.wanted.Load().cfg
 		names := []string{c.MonitorQueue}
 		for i := range c.Monitor.Entities {
-			names = append(names, c.Monitor.Entities[i].name())
+			names = append(names, c.Monitor.Entities[i].Name())
 		}
 		for _, name := range names {
 			if _, err := k.store.Lookup(ctx, name); err != nil && ctx.Err() == nil {
@@ -90,7 +91,7 @@ func (k *knowledge) prime(ctx context.Context) error {
 }
 
 // entity is what the list of monitored entities says of a name, and where it stands there; nil if it is not listed.
-func (w *wishes) entity(name string) (e *entityConfig, i int) {
+func (w *wishes) entity(name string) (e *config.Entity, i int) {
 	i, ok := w.listed[name]
 	if !ok {
 		i, ok = w.listed[strings.ToLower(name)]
@@ -105,7 +106,7 @@ func (w *wishes) entity(name string) (e *entityConfig, i int) {
 // but the queue that monitors, and those that are told of what it finds.
 func (w *wishes) excluded(name string) bool {
 	if len(w.listed) == 0 {
-		return strings.EqualFold(name, w.cfg.MonitorQueue) || w.cfg.isSink(name)
+		return strings.EqualFold(name, w.cfg.MonitorQueue) || w.cfg.IsSink(name)
 	}
 	e, _ := w.entity(name)
 	return e == nil
@@ -205,7 +206,7 @@ func (k *knowledge) describe(ctx context.Context, name string, since time.Time) 
 }
 
 // assumedInfo is how the configuration says that the entity was made.
-func assumedInfo(e *entityConfig) entities.Info {
+func assumedInfo(e *config.Entity) entities.Info {
 	info := entities.Info{
 		Kind: entities.Queue, DefaultMessageTimeToLive: e.DefaultMessageTimeToLive,
 		RequiresSession: e.RequiresSession, DeadLetteringOnMessageExpiration: e.DeadLetteringOnMessageExpiration,

@@ -5,11 +5,12 @@ package main
 import (
 	"time"
 
+	"overdue/internal/config"
 	"overdue/monitor"
 )
 
 // warningsOf are those of an entity, nil when there are none.
-func warningsOf(e *entityConfig) []time.Duration {
+func warningsOf(e *config.Entity) []time.Duration {
 	if len(e.WarnBefore) == 0 {
 		return nil
 	}
@@ -17,10 +18,10 @@ func warningsOf(e *entityConfig) []time.Duration {
 }
 
 // adoptions are the queues and topics whose messages are watched although they came through no door.
-func adoptions(c *config) (all []monitor.Adoption) {
+func adoptions(c *config.Config) (all []monitor.Adoption) {
 	for i := range c.Monitor.Entities {
 		if e := &c.Monitor.Entities[i]; e.Adopt {
-			all = append(all, monitor.Adoption{Entity: e.name(), Every: e.AdoptEvery})
+			all = append(all, monitor.Adoption{Entity: e.Name(), Every: e.AdoptEvery})
 		}
 	}
 	return all

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/config"
 	"overdue/internal/httpclient"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
@@ -25,12 +26,12 @@ const emulatorAdminPort = "5300"
 // adminEndpoints are where the administration API of a namespace may be. taken are addresses of this process,
 // where it cannot be.
 func (n *namespace) adminEndpoints(taken ...string) []string {
-	host, port, err := net.SplitHostPort(n.host)
+	host, port, err := net.SplitHostPort(n.Host)
 	if err != nil {
-		host, port = n.host, ""
+		host, port = n.Host, ""
 	}
 	scheme, ports := "https", []string{"443"}
-	if n.plain {
+	if n.Plain {
 		scheme, ports = "http", []string{emulatorAdminPort}
 	}
 	if port != "" && port != ports[0] {
@@ -56,7 +57,7 @@ func sameAddress(listener, addr string) bool {
 	if err != nil || lp != p {
 		return false
 	}
-	return h == lh || onLoopback(h) && (onLoopback(lh) || net.ParseIP(lh).IsUnspecified())
+	return h == lh || config.OnLoopback(h) && (config.OnLoopback(lh) || net.ParseIP(lh).IsUnspecified())
 }
 
 // adminSource asks the administration API of a namespace as who we are there. Our own doors are not it.
@@ -76,15 +77,15 @@ func (p *process) adminSource(ns *namespace, tokens link.TokenSource, doors []ne
 }
 
 // adminAPI is the administration API of a namespace. It has no endpoint where the only ones that it could have are taken.
-func adminAPI(c *config, ns *namespace, tokens link.TokenSource, taken ...string) (*entities.Admin, error) {
+func adminAPI(c *config.Config, ns *namespace, tokens link.TokenSource, taken ...string) (*entities.Admin, error) {
 	endpoints := ns.adminEndpoints(taken...)
 	if text := c.AdminURL; text != "" {
 		u, err := url.Parse(text)
 		if err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
-			return nil, &configError{fmt.Errorf("%s is not of the form https://host:port", c.at("namespaceAdmin"))}
+			return nil, &config.Error{Err: fmt.Errorf("%s is not of the form https://host:port", c.At("namespaceAdmin"))}
 		}
-		if u.Scheme == "http" && !ns.plain && !onLoopback(u.Hostname()) {
-			return nil, &configError{fmt.Errorf("%s is not HTTPS, and tokens would be sent over the network in the clear", c.at("namespaceAdmin"))}
+		if u.Scheme == "http" && !ns.Plain && !config.OnLoopback(u.Hostname()) {
+			return nil, &config.Error{Err: fmt.Errorf("%s is not HTTPS, and tokens would be sent over the network in the clear", c.At("namespaceAdmin"))}
 		}
 		endpoints = []string{u.Scheme + "://" + u.Host}
 	}
@@ -173,7 +174,7 @@ func queueInfo(c broker.QueueConfig) entities.Info {
 
 // limited is a span that ends; what is longer than a century is 0, as in the configuration.
 func limited(d time.Duration) time.Duration {
-	if d > century {
+	if d > config.Unlimited {
 		return 0
 	}
 	return d

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/config"
 	"overdue/internal/servicebus/entities"
 )
 
@@ -106,7 +107,7 @@ func (k *knowledge) lacks(w *wishes, name string, i int, err error, cure string)
 }
 
 // missing are the keys that nobody has given of those that say how an entity was made.
-func (w *wishes) missing(e *entityConfig, i int) (keys []string) {
+func (w *wishes) missing(e *config.Entity, i int) (keys []string) {
 	all := []string{"defaultMessageTimeToLive", "requiresSession", "deadLetteringOnMessageExpiration"}
 	if e != nil && e.Topic != "" {
 		all = []string{"defaultMessageTimeToLive", "subscriptions"}
@@ -120,24 +121,24 @@ func (w *wishes) missing(e *entityConfig, i int) (keys []string) {
 }
 
 // gives reports whether the configuration has the key of the i-th entity.
-func (w *wishes) gives(e *entityConfig, i int, key string) bool {
+func (w *wishes) gives(e *config.Entity, i int, key string) bool {
 	if key == "subscriptions" {
 		return len(e.Subscriptions) > 0
 	}
-	return w.cfg.given(fmt.Sprintf("monitor.entities[%d].%s", i, key))
+	return w.cfg.Given(fmt.Sprintf("monitor.entities[%d].%s", i, key))
 }
 
 // compare tells what the configuration says of an entity and the namespace says otherwise. The namespace
 // knows better.
-func (k *knowledge) compare(w *wishes, e *entityConfig, i int, info entities.Info) {
+func (k *knowledge) compare(w *wishes, e *config.Entity, i int, info entities.Info) {
 	if wrong := w.contradictions(e, i, info); len(wrong) > 0 {
-		k.warn(e.name(), "contradiction", "the namespace contradicts monitor.entities, and counts", zap.Strings("in_the_namespace", wrong),
+		k.warn(e.Name(), "contradiction", "the namespace contradicts monitor.entities, and counts", zap.Strings("in_the_namespace", wrong),
 			zap.String("next", "correct monitor.entities, or leave out what the namespace tells"))
 	}
 }
 
 // contradictions is what the namespace says of an entity that the configuration says otherwise.
-func (w *wishes) contradictions(e *entityConfig, i int, info entities.Info) (wrong []string) {
+func (w *wishes) contradictions(e *config.Entity, i int, info entities.Info) (wrong []string) {
 	is := w.assumed[i]
 	note := func(key string, differ bool, theirs any) {
 		if differ {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/notifications"
 	"overdue/internal/operator/dlq"
@@ -49,7 +50,7 @@ func (p *program) explainCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		place, err := dlq.ParsePlace(args[0])
 		if err != nil {
-			return &configError{err}
+			return &config.Error{Err: err}
 		}
 		c, err := load()
 		if err != nil {
@@ -87,15 +88,15 @@ func (x *explanation) add(at time.Time, what, where, format string, args ...any)
 	x.Timeline = append(x.Timeline, happening{at.UTC(), what, where, fmt.Sprintf(format, args...)})
 }
 
-func (p *program) explain(ctx context.Context, c *config, place dlq.Place, id string, o explainOptions) error {
+func (p *program) explain(ctx context.Context, c *config.Config, place dlq.Place, id string, o explainOptions) error {
 	h, err := p.eyes(ctx, c, o.handsOptions)
 	if err != nil {
 		return err
 	}
 	defer h.close()
 	x := &explanation{place: place, Entity: place.String(), MessageID: id, Timeline: []happening{}, lives: map[time.Duration]bool{}, keeper: "the monitor queue"}
-	if c.inRedis() {
-		x.keeper = storeRedis
+	if c.CompanionsInRedis() {
+		x.keeper = config.StoreRedis
 	}
 	x.ask(ctx, c, place)
 	if err := x.lookFor(ctx, h, place.String(), x.found); err != nil {

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/config"
 	"overdue/internal/notifications"
 	"overdue/internal/operator/dlq"
 )
 
 // ask asks the process at listen.admin what was told of the message. Nothing may run there: the monitor may be elsewhere.
-func (x *explanation) ask(ctx context.Context, c *config, place dlq.Place) {
+func (x *explanation) ask(ctx context.Context, c *config.Config, place dlq.Place) {
 	addr, err := adminAddress(c, "explain")
 	if err != nil {
 		return

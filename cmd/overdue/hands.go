@@ -11,11 +11,12 @@ import (
 	"slices"
 	"time"
 
-	"overdue/internal/servicebus/link"
-	"overdue/internal/servicebus/sdk"
-
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+
+	"overdue/internal/config"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
 )
 
 const (
@@ -49,8 +50,8 @@ func (o *handsOptions) flags(cmd *cobra.Command) {
 }
 
 // eyes are hands for who only looks and takes: without a door, and with no more than the right to listen.
-func (p *program) eyes(ctx context.Context, c *config, o handsOptions) (*hands, error) {
-	if o.door != "" || c.embedded() {
+func (p *program) eyes(ctx context.Context, c *config.Config, o handsOptions) (*hands, error) {
+	if o.door != "" || c.Embedded() {
 		return knockAt(ctx, c, o.door)
 	}
 	patient, err := newPatient(c)
@@ -62,7 +63,7 @@ func (p *program) eyes(ctx context.Context, c *config, o handsOptions) (*hands, 
 
 // hand opens a door of its own to the namespace of the configuration, and takes one that is there where none is
 // configured: then the broker is within another process.
-func (p *program) hand(ctx context.Context, c *config, o handsOptions) (h *hands, err error) {
+func (p *program) hand(ctx context.Context, c *config.Config, o handsOptions) (h *hands, err error) {
 	if h, err = p.eyes(ctx, c, o); err != nil || h.app != nil {
 		return h, err
 	}
@@ -72,13 +73,13 @@ func (p *program) hand(ctx context.Context, c *config, o handsOptions) (h *hands
 			opened.close()
 		}
 	}()
-	log, level, err := newLog(p.stderr, logConfig{Level: zap.ErrorLevel.String(), Format: "auto"})
+	log, level, err := newLog(p.stderr, config.Log{Level: zap.ErrorLevel.String(), Format: "auto"})
 	if err != nil {
 		return nil, fmt.Errorf("make a log: %w", err)
 	}
 	private := *c
 	key := makePrivate(&private)
-	proc, err := start(role{name: "hands", proxy: true}, &private, log, level)
+	proc, err := start(config.Role{Name: "hands", Proxy: true}, &private, log, level)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func (p *program) hand(ctx context.Context, c *config, o handsOptions) (h *hands
 	if err := proc.untilReady(ctx); err != nil {
 		return nil, err
 	}
-	return h, h.goTo(ctx, connectionString(proc.amqpAddr(), anyKeyName, key))
+	return h, h.goTo(ctx, config.ConnectionString(proc.amqpAddr(), config.AnyKeyName, key))
 }
 
 // goTo is the way to a door, by its connection string.
@@ -110,14 +111,14 @@ func (h *hands) goTo(ctx context.Context, text string) error {
 }
 
 // makePrivate makes the doors those of one command: on loopback, at any port, for whoever has the key.
-func makePrivate(c *config) (key string) {
+func makePrivate(c *config.Config) (key string) {
 	const any = "127.0.0.1:0"
 	key = rand.Text()
-	c.Listen = listenConfig{AMQP: any, HTTP: any, Admin: any, MaxConnections: 100, Keys: []doorKeyConfig{{Name: anyKeyName, Key: key, Manage: true}}}
-	c.Proxy.Credentials = ownCredentials
+	c.Listen = config.Listen{AMQP: any, HTTP: any, Admin: any, MaxConnections: 100, Keys: []config.EndpointKey{{Name: config.AnyKeyName, Key: key, Manage: true}}}
+	c.Proxy.Credentials = config.OwnCredentials
 	// The journal is the sidecar's: two processes cannot have it, and an operator sees a refusal.
-	c.OnMonitorDown, c.Journal.Directory = refuseOn, ""
-	c.Canary, c.Heartbeat = canaryConfig{}, heartbeatConfig{}
+	c.OnMonitorDown, c.Journal.Directory = config.OnMonitorDownRefuse, ""
+	c.Canary, c.Heartbeat = config.Canary{}, config.Heartbeat{}
 	c.MinSigtermDelay, c.MaxSigtermDelay = 0, 0
 	return key
 }
@@ -148,13 +149,13 @@ func (p *process) untilReady(ctx context.Context) error {
 }
 
 // knockAt is hand at the door of another process, on this machine or elsewhere.
-func knockAt(ctx context.Context, c *config, addr string) (*hands, error) {
+func knockAt(ctx context.Context, c *config.Config, addr string) (*hands, error) {
 	where := "--door"
 	if addr == "" {
 		addr, where = c.Listen.AMQP, "listen.amqp"
 	}
 	if _, port, err := net.SplitHostPort(addr); err != nil || port == "0" {
-		return nil, &configError{fmt.Errorf("%s is %q; it must be host:port", where, clip(addr))}
+		return nil, &config.Error{Err: fmt.Errorf("%s is %q; it must be host:port", where, config.Clip(addr))}
 	}
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -163,19 +164,19 @@ func knockAt(ctx context.Context, c *config, addr string) (*hands, error) {
 		return nil, fmt.Errorf("nothing answers at %s, %s; start `overdue run`, or set --namespace: %w", where, addr, err)
 	}
 	_ = conn.Close() // it was only to see
-	name, key := anyKeyName, anyKey
+	name, key := config.AnyKeyName, config.AnyKey
 	if len(c.Listen.Keys) > 0 {
 		name, key = c.Listen.Keys[0].Name, c.Listen.Keys[0].Key
 	}
-	through := c.withNamespace(connectionString(addr, name, key))
+	through := c.WithNamespace(config.ConnectionString(addr, name, key))
 	patient, err := newPatient(through)
 	if err != nil {
 		return nil, err
 	}
-	if c.embedded() {
+	if c.Embedded() {
 		patient.fleet = c.Broker.Listen
 	} else if ns, err := parseNamespace(c.Namespace); err == nil {
-		patient.fleet = ns.host // and not the door
+		patient.fleet = ns.Host // and not the door
 	}
 	h := &hands{patient: patient, ends: []func(){func() { patient.close(ctx) }}}
 	if err := h.goTo(ctx, through.Namespace); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/config"
 	"overdue/internal/httpclient"
 )
 
@@ -50,9 +51,9 @@ func (p *program) healthcheckCommand() *cobra.Command {
 func isAdminAddress(path string) bool { return path == "listen.admin" }
 
 // adminAddress is where a process with this configuration is asked, by a command.
-func adminAddress(c *config, command string) (string, error) {
+func adminAddress(c *config.Config, command string) (string, error) {
 	if _, port, err := net.SplitHostPort(c.Listen.Admin); err != nil || port == "0" {
-		return "", &configError{fmt.Errorf("%s is %s; %s needs to know the port", c.at("listen.admin"), c.Listen.Admin, command)}
+		return "", &config.Error{Err: fmt.Errorf("%s is %s; %s needs to know the port", c.At("listen.admin"), c.Listen.Admin, command)}
 	}
 	return c.Listen.Admin, nil
 }

@@ -11,26 +11,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"overdue/internal/config"
 	"overdue/scheduler"
 )
 
-// What onMonitorDown says.
-const (
-	passOn   = "pass"
-	refuseOn = "refuse"
-)
-
 // passes reports whether sends go through while the monitor queue cannot be written.
-func (p *process) passes() bool { return p.role.proxy && p.cfg.OnMonitorDown == passOn }
+func (p *process) passes() bool {
+	return p.role.Proxy && p.cfg.OnMonitorDown == config.OnMonitorDownPass
+}
 
 // startJournal opens the journal and starts to write what it holds to the monitor queue. It returns nil when
 // sends are to be refused: then a journal that is there is only emptied.
 func (p *process) startJournal(ns *namespace, s *scheduler.Scheduler, kept func(n int)) (*scheduler.Journal, error) {
-	if !p.role.proxy || p.cfg.Journal.Directory == "" {
+	if !p.role.Proxy || p.cfg.Journal.Directory == "" {
 		return nil, nil
 	}
-	host := ns.host
-	if p.cfg.embedded() {
+	host := ns.Host
+	if p.cfg.Embedded() {
 		host = "(embedded)" // wherever it listens
 	}
 	log := p.log.Named("journal")
@@ -43,7 +40,7 @@ func (p *process) startJournal(ns *namespace, s *scheduler.Scheduler, kept func(
 	case !p.passes() && errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", p.cfg.at("journal.directory"), err)
+		return nil, fmt.Errorf("%s: %w", p.cfg.At("journal.directory"), err)
 	}
 	p.life.started("journal", func(ctx context.Context) error {
 		if n := j.Status().Companions; n > 0 {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"overdue/internal/broker"
+	"overdue/internal/config"
 	"overdue/scheduler"
 )
 
@@ -109,7 +110,7 @@ func TestAJournalThatCannotBeOpenedKeepsTheProcessFromStarting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = start(roleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	_, err = start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err == nil || !strings.Contains(err.Error(), "overdue.yaml:3: journal.directory: ") {
 		t.Errorf("start = %v, want an error that names the setting and its line", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"overdue/internal/config"
 )
 
 // Bounds of the admin port and of that for probes.
@@ -21,20 +23,20 @@ const (
 )
 
 // listen opens the address of a setting. Its errors say how to change it.
-func listen(c *config, key, addr string) (net.Listener, error) {
+func listen(c *config.Config, key, addr string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err == nil {
 		return ln, nil
 	}
-	s := settingOf(key)
-	ways := fmt.Sprintf("--%s, %s or %s in the configuration file", s.flag, s.env(), key)
+	s := config.SettingAt(key)
+	ways := fmt.Sprintf("--%s, %s or %s in the configuration file", s.Flag, s.Env(), key)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s: %s is in use by another process; stop that one, or choose another port with %s", c.at(key), addr, ways)
+		return nil, fmt.Errorf("%s: %s is in use by another process; stop that one, or choose another port with %s", c.At(key), addr, ways)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("%s: this user may not listen on %s; choose a port above 1023 with %s", c.at(key), addr, ways)
+		return nil, fmt.Errorf("%s: this user may not listen on %s; choose a port above 1023 with %s", c.At(key), addr, ways)
 	}
-	return nil, fmt.Errorf("%s: cannot listen on %s: %w; choose another address with %s", c.at(key), addr, err, ways)
+	return nil, fmt.Errorf("%s: cannot listen on %s: %w; choose another address with %s", c.At(key), addr, err, ways)
 }
 
 // newServer bounds what one peer can hold: the header and the time to send it, the time to read and to write. Each connection

@@ -14,7 +14,10 @@ func TestPortInUseNamesPortKeyAndCure(t *testing.T) {
 	}
 	defer taken.Close()
 	addr := taken.Addr().String()
-	c := &config{origin: map[string]string{"listen.http": "overdue.yaml:3"}}
+	c, err := loadText(t, "# where\n# it listens\nlisten: {http: \""+addr+"\"}\n", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, err = listen(c, "listen.http", addr)
 	want := "overdue.yaml:3: listen.http: " + addr + " is in use by another process; stop that one, or choose another port " +
 		"with --listen-http, OVERDUE_LISTEN_HTTP or listen.http in the configuration file"

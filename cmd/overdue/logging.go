@@ -13,11 +13,12 @@ import (
 	"golang.org/x/term"
 
 	"overdue/alert"
+	"overdue/internal/config"
 	"overdue/internal/escape"
 )
 
 // newLog logs to w in the configured format. The level can be changed while it runs.
-func newLog(w io.Writer, c logConfig) (*zap.Logger, zap.AtomicLevel, error) {
+func newLog(w io.Writer, c config.Log) (*zap.Logger, zap.AtomicLevel, error) {
 	level, err := zap.ParseAtomicLevel(c.Level)
 	if err != nil {
 		return nil, level, err

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.uber.org/zap/zapcore"
+
+	"overdue/internal/config"
 )
 
 // showLevel answers with the level that is logged.
@@ -22,7 +24,7 @@ func (a *admin) showLevel(w http.ResponseWriter, _ *http.Request) {
 // setLevel takes level=debug, {"level":"debug"} and debug, whatever the request says that its body is: curl says of each that it
 // is a form.
 func (a *admin) setLevel(w http.ResponseWriter, r *http.Request) {
-	levels := settingOf("log.level").enum
+	levels := config.SettingAt("log.level").Choices
 	body, err := io.ReadAll(r.Body)
 	text := strings.TrimSpace(string(body))
 	var asJSON struct {
@@ -33,7 +35,7 @@ func (a *admin) setLevel(w http.ResponseWriter, r *http.Request) {
 	}
 	text = strings.ToLower(strings.TrimPrefix(text, "level="))
 	if err != nil || !slices.Contains(levels, text) {
-		answer(w, http.StatusBadRequest, fmt.Sprintf("%q is not a level; send level=debug, level=info, level=warn or level=error", clip(text)))
+		answer(w, http.StatusBadRequest, fmt.Sprintf("%q is not a level; send level=debug, level=info, level=warn or level=error", config.Clip(text)))
 		return
 	}
 	level, err := zapcore.ParseLevel(text)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 )
 
@@ -46,7 +47,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	err := root.ExecuteContext(ctx)
 	// What cobra finds wrong with the arguments comes before any command has run.
 	if err != nil && !p.running {
-		return &configError{err}
+		return &config.Error{Err: err}
 	}
 	return err
 }
@@ -59,7 +60,7 @@ func exitCode(err error, stderr io.Writer) int {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintf(stderr, "overdue: %s\n", escape.Text(line))
 	}
-	if usage := (*configError)(nil); errors.As(err, &usage) {
+	if usage := (*config.Error)(nil); errors.As(err, &usage) {
 		return exitUsage
 	}
 	return exitFailure
@@ -88,7 +89,7 @@ func (p *program) rootCommand() *cobra.Command {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		p.roleCommand(roleRun), p.roleCommand(roleProxy), p.roleCommand(roleMonitor), p.roleCommand(roleBroker),
+		p.roleCommand(config.RoleRun), p.roleCommand(config.RoleProxy), p.roleCommand(config.RoleMonitor), p.roleCommand(config.RoleBroker),
 		p.demoCommand(),
 		p.benchCommand(),
 		p.doctorCommand(),
@@ -111,27 +112,27 @@ func (p *program) rootCommand() *cobra.Command {
 
 // configFlags gives a command --config and those flags of the table that it wants.
 // The result loads the configuration once the flags have been parsed.
-func (p *program) configFlags(cmd *cobra.Command, want func(path string) bool) func() (*config, error) {
+func (p *program) configFlags(cmd *cobra.Command, want func(path string) bool) func() (*config.Config, error) {
 	file := cmd.Flags().String("config", "", "configuration file, YAML [OVERDUE_CONFIG]")
 	values := map[string]*flagValue{}
-	for _, s := range settings {
-		if s.flag == "" || !want(s.path) {
+	for _, s := range config.Settings {
+		if s.Flag == "" || !want(s.Path) {
 			continue
 		}
 		v := &flagValue{setting: s}
-		values[s.path] = v
-		cmd.Flags().Var(v, s.flag, flagHelp(s))
-		switch s.kind {
-		case kindBool:
-			cmd.Flags().Lookup(s.flag).NoOptDefVal = "true" // --flag alone means yes
-		case kindChoice:
-			completes(cmd, s.flag, s.enum...)
+		values[s.Path] = v
+		cmd.Flags().Var(v, s.Flag, flagHelp(s))
+		switch s.Kind {
+		case config.KindBool:
+			cmd.Flags().Lookup(s.Flag).NoOptDefVal = "true" // --flag alone means yes
+		case config.KindChoice:
+			completes(cmd, s.Flag, s.Choices...)
 		}
 	}
 	if err := cmd.MarkFlagFilename("config", "yaml", "yml"); err != nil {
 		panic(err) // the flag was defined above
 	}
-	return func() (*config, error) {
+	return func() (*config.Config, error) {
 		flags := map[string]string{}
 		for path, v := range values {
 			if v.given {
@@ -141,7 +142,7 @@ func (p *program) configFlags(cmd *cobra.Command, want func(path string) bool) f
 		if *file == "" {
 			*file = p.getenv("OVERDUE_CONFIG")
 		}
-		return loadConfig(*file, p.getenv, flags)
+		return config.Load(*file, p.getenv, flags)
 	}
 }
 
@@ -155,7 +156,7 @@ func completes(cmd *cobra.Command, flag string, values ...string) {
 // flagValue keeps what was typed. It is read with the other sources, so that a mistake in
 // a flag and one in a file make the same sentence.
 type flagValue struct {
-	setting *setting
+	setting *config.Setting
 	text    string
 	given   bool
 }
@@ -167,19 +168,19 @@ func (v *flagValue) Set(text string) error {
 	return nil
 }
 func (v *flagValue) Type() string {
-	if v.setting.kind == kindChoice {
-		return strings.Join(v.setting.enum, "|")
+	if v.setting.Kind == config.KindChoice {
+		return strings.Join(v.setting.Choices, "|")
 	}
-	return strings.ReplaceAll(v.setting.kind.String(), " ", "-")
+	return strings.ReplaceAll(v.setting.Kind.String(), " ", "-")
 }
 
 // flagHelp is the first sentence of the help, with the variable and the default.
-func flagHelp(s *setting) string {
-	help, _, _ := strings.Cut(s.help, ": ")
+func flagHelp(s *config.Setting) string {
+	help, _, _ := strings.Cut(s.Help, ": ")
 	help, _, _ = strings.Cut(help, ". ")
-	help = strings.TrimSuffix(strings.ReplaceAll(help, "`", ""), ".") + " [" + s.env() + "]"
-	if s.def == "" {
+	help = strings.TrimSuffix(strings.ReplaceAll(help, "`", ""), ".") + " [" + s.Env() + "]"
+	if s.Default == "" {
 		return help
 	}
-	return help + " (default " + s.def + s.defNote + ")"
+	return help + " (default " + s.Default + s.DefaultNote + ")"
 }

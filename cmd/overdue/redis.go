@@ -4,10 +4,8 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,54 +16,6 @@ import (
 	"overdue/monitor"
 	"overdue/scheduler"
 )
-
-// readRedis puts what the files of Redis hold in its place, and checks it there. No error shows a value.
-func (c *config) readRedis() error {
-	key := "redis"
-	if c.RedisFile != "" {
-		if c.Redis != "" {
-			return fmt.Errorf("%s and %s are both given; keep one", c.at("redis"), c.at("redisFile"))
-		}
-		key = "redisFile"
-		text, err := readBounded(c.RedisFile, maxSecretFile)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.at(key), err)
-		}
-		if c.Redis = strings.TrimSpace(string(text)); c.Redis == "" {
-			return fmt.Errorf("%s: %s is empty; it has to hold the address of a Redis", c.at(key), c.RedisFile)
-		}
-	}
-	if c.Redis == "" {
-		if c.RedisAuthorityFile != "" {
-			return fmt.Errorf("%s is given, and no redis; give both or none", c.at("redisAuthorityFile"))
-		}
-		return nil
-	}
-	address, err := redisstore.ParseAddress(c.Redis)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.at(key), err)
-	}
-	if c.RedisAuthorityFile == "" {
-		c.redisAddress = address
-		return nil
-	}
-	if !address.TLS {
-		return fmt.Errorf("%s is given, and the address in %s is not of the form rediss://; write that for TLS", c.at("redisAuthorityFile"), key)
-	}
-	pem, err := readBounded(c.RedisAuthorityFile, maxCAFile)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.at("redisAuthorityFile"), err)
-	}
-	c.redisRoots = x509.NewCertPool()
-	if !c.redisRoots.AppendCertsFromPEM(pem) {
-		return fmt.Errorf("%s: %s holds no certificate in PEM", c.at("redisAuthorityFile"), c.RedisAuthorityFile)
-	}
-	c.redisAddress = address
-	return nil
-}
-
-// maxCAFile bounds a redisAuthorityFile: a bundle of every public authority has some 250 KiB.
-const maxCAFile = 1 << 20
 
 // startRedis opens what the fleet shares, if there is a Redis. Nothing waits for it: it is asked when something is to be
 // shared.
@@ -81,7 +31,7 @@ func (p *process) startRedis(ns *namespace) (*redisstore.Store, error) {
 	}, []string{"use", "result"})
 	p.registry.MustRegister(up, requests)
 	s, err := redisstore.Open(redisstore.Config{
-		Address: p.cfg.redisAddress, Roots: p.cfg.redisRoots, Fleet: []string{alert.NamespaceOf(ns.host), p.cfg.MonitorQueue},
+		Address: p.cfg.RedisAddress, Roots: p.cfg.RedisRoots, Fleet: []string{alert.NamespaceOf(ns.Host), p.cfg.MonitorQueue},
 		Asked: func(use string, err error, news bool) {
 			if err == nil {
 				requests.WithLabelValues(use, "ok").Inc()
@@ -117,7 +67,7 @@ func (p *process) startRedis(ns *namespace) (*redisstore.Store, error) {
 // newIndex is the index of companions, shared with other processes if there is a Redis and doors for settlements to come through.
 func (p *process) newIndex(shared *redisstore.Store) scheduler.Index {
 	own := scheduler.NewMemoryIndex(0)
-	if shared == nil || !p.role.proxy {
+	if shared == nil || !p.role.Proxy {
 		return own
 	}
 	return scheduler.NewSharedIndex(own, shared.Mail(), func(err error) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"overdue/internal/config"
 	"overdue/internal/redisstore"
 	"overdue/internal/testing/redistest"
 )
@@ -104,7 +105,7 @@ func TestDeadlinesShowsTheFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = shared.Close() }) // its server is gone
-	env := map[string]string{"OVERDUE_REDIS": "redis://" + r.Addr, "OVERDUE_NAMESPACE": connectionString(addr, anyKeyName, anyKey)}
+	env := map[string]string{"OVERDUE_REDIS": "redis://" + r.Addr, "OVERDUE_NAMESPACE": config.ConnectionString(addr, config.AnyKeyName, config.AnyKey)}
 	deadlines := func(args ...string) string {
 		t.Helper()
 		var out strings.Builder

@@ -14,20 +14,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"overdue/internal/config"
 )
 
 // A reloader puts a changed configuration into force as far as that goes in a running process. What is wrong with a new
 // one changes nothing: it is in force as a whole, or not at all.
 type reloader struct {
 	p    *process
-	load func() (*config, error)
+	load func() (*config.Config, error)
 
 	reloads          *prometheus.CounterVec
 	successful, last prometheus.Gauge
 }
 
 // newReloader makes the reloader of a process. load reads file, environment and flags anew.
-func newReloader(p *process, load func() (*config, error)) *reloader {
+func newReloader(p *process, load func() (*config.Config, error)) *reloader {
 	r := &reloader{
 		p: p, load: load,
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -55,14 +57,14 @@ func (r *reloader) run(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	files, err := watchFiles(r.p.current().files())
+	files, err := watchFiles(r.p.current().Files())
 	if err != nil {
 		r.p.log.Warn("files of the configuration are not watched", zap.Error(err), zap.String("next", "send SIGHUP when they have changed"))
 	} else {
 		defer files.close()
 	}
 	// What has changed between the start and the watch was not seen.
-	if c, err := r.load(); err != nil || len(differing(r.p.current(), c)) > 0 {
+	if c, err := r.load(); err != nil || len(config.Differing(r.p.current(), c)) > 0 {
 		r.reload("file")
 	}
 	for {
@@ -75,7 +77,7 @@ func (r *reloader) run(ctx context.Context) error {
 			return nil
 		}
 		r.reload(reason)
-		files.follow(r.p.current().files())
+		files.follow(r.p.current().Files())
 	}
 }
 
@@ -110,7 +112,7 @@ func (p *process) excluded(name string) bool {
 }
 
 // current is the configuration in force.
-func (p *process) current() *config {
+func (p *process) current() *config.Config {
 	if c := p.admin.current.Load(); c != nil {
 		return c
 	}
@@ -118,14 +120,14 @@ func (p *process) current() *config {
 }
 
 // adopt puts what is live of next into force. restart names the settings that differ and have to wait for that.
-func (p *process) adopt(next *config) (changed, restart []string, err error) {
+func (p *process) adopt(next *config.Config) (changed, restart []string, err error) {
 	before := p.current()
-	for _, key := range differing(before, next) {
-		if !isLive(key) {
+	for _, key := range config.Differing(before, next) {
+		if !config.IsLive(key) {
 			restart = append(restart, key)
 		}
 	}
-	c := before.with(next)
+	c := before.WithLive(next)
 	var rack []racked
 	if p.sinks != nil {
 		if rack, err = p.sinks.fill(c); err != nil {
@@ -140,14 +142,14 @@ func (p *process) adopt(next *config) (changed, restart []string, err error) {
 		if (len(c.Listen.Keys) == 0) != (len(before.Listen.Keys) == 0) {
 			// Whether a door asks for keys is decided when it opens, and must not change by the way.
 			restart = append(restart, "listen.keys")
-			c.keep("listen.keys", before)
+			c.Keep("listen.keys", before)
 			c.Listen.Keys = before.Listen.Keys
-		} else if err := p.proxy.SetKeys(c.doorKeys()); err != nil {
+		} else if err := p.proxy.SetKeys(c.EndpointKeys()); err != nil {
 			return nil, nil, err
 		}
 	}
 	// From here on nothing can fail.
-	changed = changes(before, c)
+	changed = config.Changes(before, c)
 	p.admin.current.Store(c)
 	if p.knowledge != nil {
 		p.knowledge.wish(c)

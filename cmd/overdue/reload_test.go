@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+
+	"overdue/internal/config"
 )
 
 // reloaded starts `overdue run` with a configuration, and returns it with what adopts another one.
@@ -21,10 +23,10 @@ func reloaded(t *testing.T, text string) (*process, func(text string) (changed, 
 	env := map[string]string{
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
 	}
-	read := func(text string) (*config, error) {
+	read := func(text string) (*config.Config, error) {
 		c, err := loadText(t, text, env, nil)
 		if err == nil {
-			err = c.fit(roleRun)
+			err = c.CheckRole(config.RoleRun)
 		}
 		return c, err
 	}
@@ -32,7 +34,7 @@ func reloaded(t *testing.T, text string) (*process, func(text string) (changed, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := start(roleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +75,7 @@ func TestWhatIsLiveIsAdoptedAndTheRestIsNamed(t *testing.T) {
 	if c.Proxy.MaxInFlight != 1024 || c.Log.Level != "warn" || p.admin.level.Level() != zap.WarnLevel {
 		t.Errorf("in force are %d sends, level %s (%s)", c.Proxy.MaxInFlight, c.Log.Level, p.admin.level.Level())
 	}
-	if place := c.at("monitor.entities[0].deadline"); place != "overdue.yaml:4: monitor.entities[0].deadline" {
+	if place := c.At("monitor.entities[0].deadline"); place != "overdue.yaml:4: monitor.entities[0].deadline" {
 		t.Errorf("the deadline is said to come from %q", place)
 	}
 	if p.knowledge.settings("orders").Monitored {
@@ -87,7 +89,7 @@ func TestWhatIsLiveIsAdoptedAndTheRestIsNamed(t *testing.T) {
 	if changed, restart, err = adopt(reloadQueues + "monitor: {entities: [{queue: orders}]}\nlisten: {keys: [{name: app, key: s3cr3t-of-12-a, send: true}]}\n"); err != nil || len(restart) > 0 || len(changed) != 5 {
 		t.Errorf("back again: changed %q, restart %q, %v", changed, restart, err)
 	}
-	if diff := cmp.Diff(p.cfg.shown(), p.current().shown()); diff != "" {
+	if diff := cmp.Diff(p.cfg.Redacted(), p.current().Redacted()); diff != "" {
 		t.Errorf("in force is something else than at the start:\n%s", diff)
 	}
 }

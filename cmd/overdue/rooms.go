@@ -14,6 +14,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/broker"
+	"overdue/internal/config"
 	"overdue/internal/listener"
 	"overdue/monitor"
 	"overdue/proxy"
@@ -33,8 +34,8 @@ const (
 //
 // Admin stays up until everything else has been stopped.
 type process struct {
-	role role
-	cfg  *config
+	role config.Role
+	cfg  *config.Config
 	log  *zap.Logger
 	life *lifecycle
 
@@ -71,11 +72,11 @@ const heapHeadroom = 24 << 20
 
 // start makes and starts the rooms of a role. What had been started is stopped again
 // when a later one cannot be.
-func start(r role, c *config, log *zap.Logger, level zap.AtomicLevel) (*process, error) {
+func start(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (*process, error) {
 	p := &process{
 		role: r, cfg: c, log: log,
 		life:     newLifecycle(log, c.ShutdownTimeout),
-		registry: newRegistry(), reloads: c.reloads(),
+		registry: newRegistry(), reloads: c.Reloads(),
 		headroom: make([]byte, heapHeadroom),
 	}
 	registerState(p.registry, p.life)
@@ -131,14 +132,14 @@ func (p *process) bind() (*listeners, error) {
 	if p.cfg.Listen.Probes != "" {
 		ls.probes = open("listen.probes", p.cfg.Listen.Probes)
 	}
-	if p.role.proxy {
-		for _, d := range p.cfg.doors() {
-			ls.doors = append(ls.doors, open(d.key, d.addr))
+	if p.role.Proxy {
+		for _, d := range p.cfg.Endpoints() {
+			ls.doors = append(ls.doors, open(d.Key, d.Addr))
 		}
 	}
-	if p.role.broker && p.cfg.embedded() {
-		for _, d := range p.cfg.brokerAddresses() {
-			ls.broker = append(ls.broker, open(d.key, d.addr))
+	if p.role.Broker && p.cfg.Embedded() {
+		for _, d := range p.cfg.BrokerAddresses() {
+			ls.broker = append(ls.broker, open(d.Key, d.Addr))
 		}
 	}
 	if failure != nil {
@@ -156,7 +157,7 @@ func (p *process) startAll(ls *listeners) error {
 			return err
 		}
 	}
-	if p.role.proxy || p.role.monitor {
+	if p.role.Proxy || p.role.Monitor {
 		if err := p.startRooms(ls.doors); err != nil {
 			return err
 		}

@@ -17,10 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/testing/freeport"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
+
+	"overdue/internal/config"
+	"overdue/internal/testing/freeport"
 )
 
 // startTest starts the rooms of `overdue run` on free ports, with text as configuration.
@@ -32,7 +33,7 @@ func startTest(t *testing.T, text string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := start(roleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestAStartThatFailsGivesItsPortsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = start(roleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	_, err = start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err == nil || !strings.Contains(err.Error(), "broker.listen: "+taken.Addr().String()+" is in use") {
 		t.Errorf("start = %v, want an error that names the port in use", err)
 	}
@@ -156,8 +157,8 @@ func TestBannerNamesWhatListens(t *testing.T) {
 		}
 	}
 	b.Reset()
-	remote := &process{role: roleMonitor, adminAddr: "127.0.0.1:1", cfg: &config{Namespace: "x", MonitorQueue: "m"},
-		namespace: &namespace{&namespaceConfig{host: "contoso.servicebus.windows.net", keyName: "k", key: "s3cr3t"}}}
+	remote := &process{role: config.RoleMonitor, adminAddr: "127.0.0.1:1", cfg: &config.Config{Namespace: "x", MonitorQueue: "m"},
+		namespace: &namespace{&config.Namespace{Host: "contoso.servicebus.windows.net", KeyName: "k", Key: "s3cr3t"}}}
 	remote.banner(&b)
 	if !strings.Contains(b.String(), "contoso.servicebus.windows.net") || strings.Contains(b.String(), "s3cr3t") {
 		t.Errorf("the banner of a namespace:\n%s", b.String())
@@ -190,7 +191,7 @@ func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
 	// Companions stay where they can be counted: the broker has been told of no monitor
 	// queue of this name, so it makes one, and nobody receives from it.
 	c.MonitorQueue = "companions"
-	p, err := start(roleProxy, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := start(config.RoleProxy, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +236,7 @@ func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
 // Drop-in: the app changes its connection string, and nothing else.
 func TestAnAppNeedsOnlyAnotherConnectionString(t *testing.T) {
 	p := startTest(t, "")
-	client, err := azservicebus.NewClientFromConnectionString(connectionString(p.amqpAddr(), "app", "any"), nil)
+	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(p.amqpAddr(), "app", "any"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+
+	"overdue/internal/config"
 )
 
 // roleTexts are what the commands of the roles say of themselves.
@@ -36,20 +38,20 @@ var roleTexts = map[string]struct{ short, long, example string }{
 }
 
 // roleCommand is the command of one role, with the flags that mean something to it.
-func (p *program) roleCommand(r role) *cobra.Command {
-	text := roleTexts[r.name]
-	cmd := &cobra.Command{Use: r.name, Short: text.short, Long: text.long, Example: text.example}
-	load := p.configFlags(cmd, r.wants)
+func (p *program) roleCommand(r config.Role) *cobra.Command {
+	text := roleTexts[r.Name]
+	cmd := &cobra.Command{Use: r.Name, Short: text.short, Long: text.long, Example: text.example}
+	load := p.configFlags(cmd, r.Wants)
 	withStdin := cmd.Flags().Bool("stop-with-stdin", false,
 		"stop when standard input is closed, as it is when whoever started this process has ended, however")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		fitting := func() (*config, error) {
+		fitting := func() (*config.Config, error) {
 			c, err := load()
 			if err != nil {
 				return nil, err
 			}
-			if err := c.fit(r); err != nil {
-				return nil, &configError{err}
+			if err := c.CheckRole(r); err != nil {
+				return nil, &config.Error{Err: err}
 			}
 			return c, nil
 		}
@@ -78,7 +80,7 @@ func untilClosed(ctx context.Context, r io.Reader) context.Context {
 }
 
 // serve runs a role until ctx ends, somebody asks it to quit or a room fails. load reads the configuration anew.
-func (p *program) serve(ctx context.Context, r role, c *config, load func() (*config, error)) error {
+func (p *program) serve(ctx context.Context, r config.Role, c *config.Config, load func() (*config.Config, error)) error {
 	log, level, err := newLog(p.stderr, c.Log)
 	if err != nil {
 		return fmt.Errorf("make a log: %w", err)
@@ -89,12 +91,12 @@ func (p *program) serve(ctx context.Context, r role, c *config, load func() (*co
 		return err
 	}
 	reloads := newReloader(proc, load)
-	if c.reloads() {
+	if c.Reloads() {
 		// Without a file SIGHUP ends the process, as it does when a terminal is closed.
 		proc.life.background("configuration", reloads.run)
 	}
 	proc.banner(p.stdout)
-	log.Info("serving", zap.String("role", r.name), zap.String("version", version()), zap.String("admin", proc.adminAddr))
+	log.Info("serving", zap.String("role", r.Name), zap.String("version", version()), zap.String("admin", proc.adminAddr))
 	err = proc.wait(ctx)
 	log.Info("stopped", zap.Error(err))
 	return err

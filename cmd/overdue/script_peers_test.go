@@ -19,6 +19,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"overdue/internal/config"
 )
 
 // A hook is a webhook that remembers what it was told.
@@ -69,7 +71,7 @@ func scriptTold(ts *testscript.TestScript, _ bool, args []string) {
 func scriptDeadLetter(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
 	defer cancel()
-	client, err := azservicebus.NewClientFromConnectionString(connectionString(args[0], anyKeyName, anyKey), nil)
+	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(args[0], config.AnyKeyName, config.AnyKey), nil)
 	ts.Check(err)
 	defer func() { ts.Check(client.Close(ctx)) }()
 	r, err := client.NewReceiverForQueue(args[1], &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
@@ -85,7 +87,7 @@ func scriptDeadLetter(ts *testscript.TestScript, _ bool, args []string) {
 func scriptSend(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
 	defer cancel()
-	client, err := azservicebus.NewClientFromConnectionString(connectionString(args[0], anyKeyName, anyKey), nil)
+	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(args[0], config.AnyKeyName, config.AnyKey), nil)
 	ts.Check(err)
 	defer func() { ts.Check(client.Close(ctx)) }()
 	s, err := client.NewSender(args[1], nil)
@@ -109,7 +111,7 @@ func scriptApp(ts *testscript.TestScript, neg bool, args []string) {
 	switch {
 	case len(args) == 3 && args[0] == "connect":
 		// Without retries: what cannot be sent over this connection is not sent over the next one.
-		a.client, err = azservicebus.NewClientFromConnectionString(connectionString(args[1], anyKeyName, anyKey),
+		a.client, err = azservicebus.NewClientFromConnectionString(config.ConnectionString(args[1], config.AnyKeyName, config.AnyKey),
 			&azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{MaxRetries: -1}})
 		ts.Check(err)
 		client := a.client

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/testing/freeport"
-
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"overdue/internal/testing/freeport"
 )
 
 func TestMain(m *testing.M) {

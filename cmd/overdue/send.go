@@ -13,14 +13,14 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/operator/doctor"
-	"overdue/internal/servicebus/duration"
-	"overdue/internal/servicebus/link"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/spf13/cobra"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/operator/doctor"
+	"overdue/internal/servicebus/duration"
+	"overdue/internal/servicebus/link"
 )
 
 const (
@@ -81,10 +81,10 @@ func (p *program) sendCommand() *cobra.Command {
 		o.in = cmd.InOrStdin()
 		template, err := o.message(time.Now())
 		if err != nil {
-			return &configError{err}
+			return &config.Error{Err: err}
 		}
-		if err := checkEntity(args[0]); err != nil {
-			return &configError{err}
+		if err := config.CheckEntity(args[0]); err != nil {
+			return &config.Error{Err: err}
 		}
 		c, err := load()
 		if err != nil {
@@ -139,7 +139,7 @@ func (o *sendOptions) message(now time.Time) (*azservicebus.Message, error) {
 	if o.deadline != "" {
 		at, err := time.Parse(time.RFC3339, o.deadline)
 		if err != nil {
-			return nil, fmt.Errorf("--deadline is %q; write it as 2026-01-31T17:00:00Z", clip(o.deadline))
+			return nil, fmt.Errorf("--deadline is %q; write it as 2026-01-31T17:00:00Z", config.Clip(o.deadline))
 		}
 		set("overdue-deadline", at.UTC())
 	}
@@ -194,7 +194,7 @@ func instant(text string, now time.Time) (time.Time, error) {
 	if d, err := duration.Parse(text); err == nil {
 		return now.Add(d).UTC(), nil
 	}
-	return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-01-31T17:00:00Z nor a duration such as 90s", clip(text))
+	return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-01-31T17:00:00Z nor a duration such as 90s", config.Clip(text))
 }
 
 // properties reads name=value.
@@ -206,7 +206,7 @@ func properties(texts []string) (map[string]any, error) {
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("--property is %q; write name=value", clip(text))
+			return nil, fmt.Errorf("--property is %q; write name=value", config.Clip(text))
 		}
 		all[name] = typed(value)
 	}
@@ -232,7 +232,7 @@ type sendResult struct {
 }
 
 // send sends in batches, as large as the link takes them, and says what has been accepted, also when not all was.
-func (p *program) send(ctx context.Context, c *config, entity string, template *azservicebus.Message, o sendOptions) error {
+func (p *program) send(ctx context.Context, c *config.Config, entity string, template *azservicebus.Message, o sendOptions) error {
 	h, err := p.hand(ctx, c, o.handsOptions)
 	if err != nil {
 		return err

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
 	"overdue/internal/broker"
 	"overdue/internal/testing/brokertest"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 // What the SDK says of a send becomes a sentence, without what it prints for programs.

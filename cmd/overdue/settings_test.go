@@ -5,10 +5,12 @@ package main
 import (
 	"os"
 	"testing"
+
+	"overdue/internal/config"
 )
 
 // loadText writes text to overdue.yaml (no file when it is empty) and loads it with the given variables and flags.
-func loadText(t *testing.T, text string, env, flags map[string]string) (*config, error) {
+func loadText(t *testing.T, text string, env, flags map[string]string) (*config.Config, error) {
 	t.Helper()
 	file := ""
 	if text != "" {
@@ -18,5 +20,5 @@ func loadText(t *testing.T, text string, env, flags map[string]string) (*config,
 			t.Fatal(err)
 		}
 	}
-	return loadConfig(file, func(name string) string { return env[name] }, flags)
+	return config.Load(file, func(name string) string { return env[name] }, flags)
 }

@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"overdue/internal/operator/doctor"
-	"overdue/internal/servicebus/sdk"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
+
+	"overdue/internal/operator/doctor"
+	"overdue/internal/servicebus/sdk"
 )
 
 // attachTimeout bounds one attempt: dial, TLS, sign-in and attach.
@@ -98,7 +98,7 @@ func (u *upstream) attach(ctx context.Context) {
 		u.set(err)
 		if err == nil {
 			if news {
-				u.log.Info("namespace attached", zap.String("namespace", u.ns.host), zap.String("monitor_queue", u.queue))
+				u.log.Info("namespace attached", zap.String("namespace", u.ns.Host), zap.String("monitor_queue", u.queue))
 			}
 			select {
 			case u.up <- struct{}{}:
@@ -108,7 +108,7 @@ func (u *upstream) attach(ctx context.Context) {
 		}
 		if told != event {
 			told = event
-			u.log.Warn(event, zap.String("namespace", u.ns.host), zap.String("monitor_queue", u.queue), zap.Error(err),
+			u.log.Warn(event, zap.String("namespace", u.ns.Host), zap.String("monitor_queue", u.queue), zap.Error(err),
 				zap.String("next", u.next()))
 		}
 		select {
@@ -149,9 +149,9 @@ func (u *upstream) try(ctx context.Context) (event string, err error) {
 	go func() { answered <- u.attachOnce(ctx) }()
 	select {
 	case err := <-answered:
-		return eventNoQueue, explain(err, u.ns.host, u.queue)
+		return eventNoQueue, explain(err, u.ns.Host, u.queue)
 	case <-ctx.Done():
-		return eventUnreachable, fmt.Errorf("the queue %q of %s does not answer: %w", u.queue, u.ns.host, ctx.Err())
+		return eventUnreachable, fmt.Errorf("the queue %q of %s does not answer: %w", u.queue, u.ns.Host, ctx.Err())
 	}
 }
 
@@ -171,7 +171,7 @@ func (u *upstream) attachOnce(ctx context.Context) error {
 func (u *upstream) reachable(ctx context.Context) error {
 	c, err := u.ns.open(ctx)
 	if err != nil {
-		return fmt.Errorf("the namespace %s cannot be reached: %w; check the setting namespace and the network", u.ns.host, err)
+		return fmt.Errorf("the namespace %s cannot be reached: %w; check the setting namespace and the network", u.ns.Host, err)
 	}
 	_ = c.Close() // it was opened for the asking
 	return nil

@@ -16,13 +16,14 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"overdue/internal/broker"
+	"overdue/internal/config"
 	"overdue/internal/testing/freeport"
 )
 
 // watchUpstream runs an upstream against addr until the test ends.
 func watchUpstream(t *testing.T, addr string) (*upstream, *observer.ObservedLogs, <-chan error) {
 	t.Helper()
-	ns, err := parseNamespace(connectionString(addr, anyKeyName, anyKey))
+	ns, err := parseNamespace(config.ConnectionString(addr, config.AnyKeyName, config.AnyKey))
 	if err != nil {
 		t.Fatal(err)
 	}

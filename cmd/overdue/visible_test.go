@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/notifications"
 )
@@ -53,7 +54,7 @@ func (l *lockedBuffer) Bytes() []byte {
 // logsTo is a logger as a process has it in a format.
 func logsTo(t *testing.T, w io.Writer, format string) *zap.Logger {
 	t.Helper()
-	log, _, err := newLog(w, logConfig{Level: "debug", Format: format})
+	log, _, err := newLog(w, config.Log{Level: "debug", Format: format})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := zap.New(zapcore.NewTee(logsTo(t, logged, "json").Core(), logsTo(t, logged, "console").Core()))
-	p, err := start(roleRun, c, log, zap.NewAtomicLevelAt(zap.DebugLevel))
+	p, err := start(config.RoleRun, c, log, zap.NewAtomicLevelAt(zap.DebugLevel))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +179,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 // hostileMessages leaves in orders a dead letter and a message that waits, and one that misses its deadline.
 func hostileMessages(t *testing.T, p *process) {
 	t.Helper()
-	client := client(t, connectionString(p.amqpAddr(), "app", "c2VjcmV0"), &azservicebus.ClientOptions{})
+	client := client(t, config.ConnectionString(p.amqpAddr(), "app", "c2VjcmV0"), &azservicebus.ClientOptions{})
 	sender, err := client.NewSender("orders", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"overdue/internal/config"
 )
 
 const (
@@ -41,10 +43,10 @@ func (p *program) waitCommand() *cobra.Command {
 	timeout := cmd.Flags().Duration("timeout", waitTimeout, "how long to wait; 0 = as long as it takes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *what != forReady && *what != forServing && *what != forDrained {
-			return &configError{fmt.Errorf("--for: %q is not one of %s, %s, %s", *what, forReady, forServing, forDrained)}
+			return &config.Error{Err: fmt.Errorf("--for: %q is not one of %s, %s, %s", *what, forReady, forServing, forDrained)}
 		}
 		if *timeout < 0 {
-			return &configError{fmt.Errorf("--timeout: %s is negative", *timeout)}
+			return &config.Error{Err: fmt.Errorf("--timeout: %s is negative", *timeout)}
 		}
 		c, err := load()
 		if err != nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"overdue/internal/config"
 )
 
 // quiet is how long nothing may happen to the files before they are read: editors and deployments write in steps.
@@ -137,7 +139,7 @@ func (w *fileWatch) close() {
 func digestOf(files []string) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	for _, f := range files {
-		text, err := readBounded(f, maxEmulatorConfig)
+		text, err := config.ReadBounded(f, config.MaxEmulatorConfig)
 		fmt.Fprintf(h, "%s\x00%d\x00%v\x00", f, len(text), err) // a hash takes everything
 		h.Write(text)
 	}

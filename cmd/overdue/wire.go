@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/config"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
@@ -22,12 +23,12 @@ import (
 // them. Nothing here waits for the network. There are no doors when the role has no proxy.
 func (p *process) startRooms(doors []net.Listener) error {
 	text := p.cfg.Namespace
-	if p.cfg.embedded() {
+	if p.cfg.Embedded() {
 		text = p.ownConnectionString()
 	}
 	ns, err := parseNamespace(text)
 	if err != nil {
-		return &configError{fmt.Errorf("namespace: %w", err)}
+		return &config.Error{Err: fmt.Errorf("namespace: %w", err)}
 	}
 	client, links, tokens, err := ns.connect(p.log)
 	if err != nil {
@@ -95,8 +96,8 @@ func (p *process) startRooms(doors []net.Listener) error {
 	p.admin.outbound = append(p.admin.outbound, check{"namespace", up.reachable})
 
 	p.warnOfDrops()
-	if p.role.monitor {
-		c := monitor.Config{Links: links, Scheduler: s, Operations: ops, Deadlines: deadlines, Namespace: ns.host}
+	if p.role.Monitor {
+		c := monitor.Config{Links: links, Scheduler: s, Operations: ops, Deadlines: deadlines, Namespace: ns.Host}
 		if store != nil {
 			c.Store = store
 		}
@@ -117,7 +118,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 			return fmt.Errorf("the monitor does not receive from %q", p.cfg.MonitorQueue)
 		})})
 	}
-	if !p.role.proxy {
+	if !p.role.Proxy {
 		return p.startWatch(client, s, nil)
 	}
 	px, err := p.newProxy(proxy.Config{

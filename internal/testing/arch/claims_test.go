@@ -17,7 +17,7 @@ func TestPagesAndTestsStateTheSameFigures(t *testing.T) {
 	for claim, places := range map[string][]place{
 		"connections of the embedded broker": {
 			{"docs/broker/README.md", `\| connections \| ([\d,]+) \|`},
-			{"cmd/overdue/settings.go", `path: "listen\.maxConnections", kind: kindCount, def: "(\d+)"`},
+			{"internal/config/settings.go", `Path: "listen\.maxConnections", Kind: kindCount, Default: "(\d+)"`},
 		},
 		"queues and topics of a namespace": {
 			{"docs/broker/README.md", `\| queues and topics \| ([\d,]+) in a namespace`},
@@ -25,12 +25,12 @@ func TestPagesAndTestsStateTheSameFigures(t *testing.T) {
 		},
 		"KiB of a message": {
 			{"docs/broker/README.md", `\| size of a message \| (\d+) KiB;`},
-			{"cmd/overdue/settings_broker.go", `path: "broker\.maxMessageSize", kind: kindSize, def: "(\d+)KiB"`},
+			{"internal/config/settings_broker.go", `Path: "broker\.maxMessageSize", Kind: kindSize, Default: "(\d+)KiB"`},
 			{"internal/broker/config.go", `DefaultMaxMessageSize\s*= (\d+) << 10`},
 		},
 		"MiB of a message at most": {
 			{"docs/broker/README.md", `\| size of a message \| [^|]*up to (\d+) MiB`},
-			{"cmd/overdue/settings_broker.go", `path: "broker\.maxMessageSize"[^}]*max: (\d+) << 20`},
+			{"internal/config/settings_broker.go", `Path: "broker\.maxMessageSize"[^}]*max: (\d+) << 20`},
 		},
 		"operations a message at 10,000 per second": {
 			{"internal/bench/cost.go", `costTargets = [^\n]*10_000: ([\d.]+)`},

@@ -51,13 +51,14 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"internal/servicebus/duration", "alert", "proxy", "monitor", "scheduler", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/dlq", "internal/operator/doctor", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/kept", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape", "internal/lag", "internal/bench", "internal/notifications"},
+		ours:   []string{"internal/servicebus/duration", "alert", "proxy", "monitor", "scheduler", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/dlq", "internal/operator/doctor", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/kept", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape", "internal/lag", "internal/bench", "internal/notifications", "internal/config"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":                        {[]string{"scheduler", "internal/servicebus/address", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/inflight", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":                      {[]string{"alert", "scheduler", "internal/servicebus/entities", "internal/kept", "internal/operations", "internal/servicebus/link"}, []string{backoff, goamqp, prometheus, sync, zap}},
 	"alert":                        {[]string{"internal/servicebus/address", "internal/httpclient", "internal/servicebus/sdk", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
 	"scheduler":                    {[]string{"internal/servicebus/duration", "internal/inflight", "internal/kept", "internal/operations", "internal/servicebus/sdk", "internal/servicebus/link"}, []string{azcore, azservicebus, bbolt, goamqp}},
+	"internal/config":              {[]string{"internal/broker", "internal/broker/emulator", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{koanf, yaml}},
 	"internal/operations":          {others: []string{prometheus}},
 	"internal/httpclient":          {},
 	"internal/redisstore":          {[]string{"internal/kept"}, []string{goredis, sync}},

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"overdue/internal/broker"
+	"overdue/internal/broker/emulator"
+	"overdue/internal/servicebus/sas"
+)
+
+// The embedded broker: from settings to a namespace that is served.
+
+// An address is where to listen, and the setting that says so.
+type Address struct{ Key, Addr string }
+
+// BrokerAddresses are those of the embedded broker, that of broker.listen first.
+func (c *Config) BrokerAddresses() []Address {
+	endpoints := []Address{{"broker.listen", c.Broker.Listen}}
+	for _, addr := range c.Broker.AlsoListen {
+		endpoints = append(endpoints, Address{"broker.alsoListen", addr})
+	}
+	if c.Broker.TLS.Enabled && c.Broker.TLS.Listen != "" {
+		endpoints = append(endpoints, Address{"broker.tls.listen", c.Broker.TLS.Listen})
+	}
+	return endpoints
+}
+
+// checkBrokerAddresses demands TLS and keys of what others can reach.
+func (c *Config) checkBrokerAddresses() error {
+	t := &c.Broker.TLS
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		return fmt.Errorf("%s and %s belong together; give both, or none for a certificate that the broker makes itself",
+			c.At("broker.tls.certFile"), c.At("broker.tls.keyFile"))
+	}
+	for _, d := range c.BrokerAddresses() {
+		host, err := SplitAddress(d.Addr)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.At(d.Key), err)
+		}
+		if !OnLoopback(host) && (!t.Enabled || len(c.Broker.Keys) == 0) {
+			return fmt.Errorf("%s: %s is not on loopback, where others can reach it; set broker.tls.enabled and broker.keys, "+
+				"or listen on 127.0.0.1, [::1] or localhost", c.At(d.Key), d.Addr)
+		}
+	}
+	return nil
+}
+
+// readKeys puts what keyFiles hold in its place.
+func (c *Config) readKeys() error {
+	check := c.newKeyCheck("broker.keys")
+	for i := range c.Broker.Keys {
+		k := &c.Broker.Keys[i]
+		if err := check(i, k.Name, &k.Key, k.KeyFile, rights(k.Send, k.Listen, k.Manage)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newKeyCheck returns what checks the keys of a list, one after the other, and puts what their
+// files hold in its place.
+func (c *Config) newKeyCheck(list string) func(i int, name string, key *string, file string, rights sas.Rights) error {
+	seen := map[string]bool{}
+	return func(i int, name string, key *string, file string, rights sas.Rights) error {
+		at := func(field string) string { return c.At(fmt.Sprintf("%s[%d].%s", list, i, field)) }
+		if seen[name] {
+			return fmt.Errorf("%s: there is another key %q", at("name"), name)
+		}
+		seen[name] = true
+		if (*key == "") == (file == "") {
+			return fmt.Errorf("%s: %q needs one of key and keyFile", at("name"), name)
+		}
+		if file != "" {
+			text, err := ReadBounded(file, maxSecretFile)
+			if err != nil {
+				return fmt.Errorf("%s: %w", at("keyFile"), err)
+			}
+			if *key = strings.TrimSpace(string(text)); *key == "" {
+				return fmt.Errorf("%s: %s is empty; it has to hold a key", at("keyFile"), file)
+			}
+		}
+		from := "key"
+		if file != "" {
+			from = "keyFile"
+		}
+		switch n := utf8.RuneCountInString(*key); {
+		case strings.TrimSpace(*key) == "":
+			return fmt.Errorf("%s: the key %q is blank; give at least %d characters that nobody guesses", at(from), name, minKey)
+		case strings.ContainsFunc(*key, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+			return fmt.Errorf("%s: the key %q has white space or control characters in it, which no connection string carries", at(from), name)
+		case n < minKey:
+			return fmt.Errorf("%s: the key %q is too short (%d of at least %d characters); give one that nobody guesses, such as the output of: openssl rand -base64 32", at(from), name, n, minKey)
+		}
+		if rights == 0 {
+			return fmt.Errorf("%s: %q is good for nothing; set send, listen or manage to true", at("name"), name)
+		}
+		return nil
+	}
+}
+
+// minKey is the fewest characters of a key. Whoever sees one token can try keys until one makes its signature,
+// without asking anybody: 12 characters of base64 are 72 bits. The keys of Service Bus have 44, and that of its
+// emulator, SAS_KEY_VALUE, which nobody takes for a secret, has 13.
+const minKey = 12
+
+// MaxEmulatorConfig bounds the emulator's file. Fifty queues and topics have some 100 KiB.
+const MaxEmulatorConfig = 4 << 20
+
+func (c *Config) readEmulatorConfig() error {
+	name := c.Broker.EmulatorConfig
+	if name == "" {
+		return nil
+	}
+	if _, given := c.origin["broker.autoCreate"]; !given {
+		c.Broker.AutoCreate = false // it says what there is, as a file of ours does
+	}
+	text, err := ReadBounded(name, MaxEmulatorConfig)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.At("broker.emulatorConfig"), err)
+	}
+	if c.Broker.emulator, err = emulator.Parse(text); err != nil {
+		return fmt.Errorf("%s: %s: %w", c.At("broker.emulatorConfig"), name, err)
+	}
+	return nil
+}
+
+// BrokerQueues are the queues of the configuration and of the emulator's file.
+func (c *Config) BrokerQueues() []broker.QueueConfig {
+	var all []broker.QueueConfig
+	if c.Broker.emulator != nil {
+		for _, q := range c.Broker.emulator.Queues {
+			if c.isMonitorQueue(q.Name) {
+				q = forCompanions(q)
+			}
+			all = append(all, q)
+		}
+	}
+	for i := range c.Broker.Queues {
+		all = append(all, c.Broker.Queues[i].broker())
+	}
+	return all
+}
+
+func (c *Config) BrokerTopics() []broker.TopicSetup {
+	var all []broker.TopicSetup
+	if c.Broker.emulator != nil {
+		all = append(all, c.Broker.emulator.Topics...)
+	}
+	for i := range c.Broker.Topics {
+		all = append(all, c.Broker.Topics[i].broker())
+	}
+	return all
+}
+
+func (q *Queue) broker() broker.QueueConfig {
+	return broker.QueueConfig{
+		Name: q.Name, LockDuration: q.LockDuration, MaxDeliveryCount: int(q.MaxDeliveryCount),
+		DefaultMessageTimeToLive:            q.DefaultMessageTimeToLive,
+		DeadLetteringOnMessageExpiration:    q.DeadLetteringOnMessageExpiration,
+		RequiresSession:                     q.RequiresSession,
+		RequiresDuplicateDetection:          q.RequiresDuplicateDetection,
+		DuplicateDetectionHistoryTimeWindow: q.DuplicateDetectionHistoryTimeWindow,
+		ForwardTo:                           q.ForwardTo,
+		ForwardDeadLetteredMessagesTo:       q.ForwardDeadLetteredMessagesTo,
+		AutoDeleteOnIdle:                    q.AutoDeleteOnIdle,
+		EnablePartitioning:                  q.EnablePartitioning,
+		MaxSize:                             q.MaxSizeInMegabytes << 20,
+	}
+}
+
+func (t *Topic) broker() broker.TopicSetup {
+	setup := broker.TopicSetup{TopicConfig: broker.TopicConfig{
+		Name:                                t.Name,
+		DefaultMessageTimeToLive:            t.DefaultMessageTimeToLive,
+		RequiresDuplicateDetection:          t.RequiresDuplicateDetection,
+		DuplicateDetectionHistoryTimeWindow: t.DuplicateDetectionHistoryTimeWindow,
+		AutoDeleteOnIdle:                    t.AutoDeleteOnIdle,
+		EnablePartitioning:                  t.EnablePartitioning,
+		MaxSize:                             t.MaxSizeInMegabytes << 20,
+	}}
+	for _, s := range t.Subscriptions {
+		sub := broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{
+			Name: s.Name, LockDuration: s.LockDuration, MaxDeliveryCount: int(s.MaxDeliveryCount),
+			DefaultMessageTimeToLive:         s.DefaultMessageTimeToLive,
+			DeadLetteringOnMessageExpiration: s.DeadLetteringOnMessageExpiration,
+			IgnoreFilterEvaluationExceptions: !s.DeadLetteringOnFilterEvaluationExceptions,
+			RequiresSession:                  s.RequiresSession,
+			ForwardTo:                        s.ForwardTo,
+			ForwardDeadLetteredMessagesTo:    s.ForwardDeadLetteredMessagesTo,
+			AutoDeleteOnIdle:                 s.AutoDeleteOnIdle,
+		}}
+		for _, r := range s.Rules {
+			sub.Rules = append(sub.Rules, r.broker())
+		}
+		setup.Subscriptions = append(setup.Subscriptions, sub)
+	}
+	return setup
+}
+
+func (r *Rule) broker() broker.RuleConfig {
+	cfg := broker.RuleConfig{Name: r.Name, Action: broker.Action{SQL: r.Action}}
+	// The broker refuses a rule with both; one with neither matches everything.
+	if r.SQL != "" {
+		cfg.Filter.SQL = &broker.SQLFilter{Expression: r.SQL}
+	}
+	some := len(r.Correlation.Properties) > 0
+	given := func(s string) *string {
+		if s == "" {
+			return nil
+		}
+		some = true
+		return &s
+	}
+	c := &r.Correlation
+	correlation := &broker.CorrelationFilter{
+		CorrelationID: given(c.CorrelationID), MessageID: given(c.MessageID), To: given(c.To), ReplyTo: given(c.ReplyTo),
+		Label: given(c.Subject), SessionID: given(c.SessionID), ReplyToSessionID: given(c.ReplyToSessionID),
+		ContentType: given(c.ContentType), Properties: c.Properties,
+	}
+	if some {
+		cfg.Filter.Correlation = correlation
+	}
+	if r.SQL == "" && cfg.Filter.Correlation == nil {
+		cfg.Filter.True = true
+	}
+	return cfg
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/servicebus/entities"
+)
+
+// maxSecretFile bounds a namespaceFile. A connection string has a few hundred bytes.
+const maxSecretFile = 16 << 10
+
+// complete reads the namespace's file and checks what no setting can be checked for alone.
+func (c *Config) complete() error {
+	if err := c.readNamespace(); err != nil {
+		return err
+	}
+	c.normalise()
+	c.choosePorts()
+	if err := c.readEmulatorConfig(); err != nil {
+		return err
+	}
+	return errors.Join(c.checkBrokerAddresses(), c.readKeys(), c.checkQueues(), c.checkRules(), c.checkForwards(), c.checkEntities(), c.readRedis(), c.checkStore(), c.completeAlerts(), c.completeWatch(), c.checkDelays())
+}
+
+// Unlimited is from when on a time to live is none.
+const Unlimited = 100 * 365 * 24 * time.Hour
+
+// normalise turns the ways to say "unlimited" into one, and gives every entity the deadline that is
+// stated for all of them. Azure writes a duration of some 29,000 years for "unlimited".
+func (c *Config) normalise() {
+	for i := range c.Broker.Queues {
+		if q := &c.Broker.Queues[i]; q.DefaultMessageTimeToLive > Unlimited {
+			q.DefaultMessageTimeToLive = 0
+		}
+	}
+	for i := range c.Broker.Topics {
+		t := &c.Broker.Topics[i]
+		if t.DefaultMessageTimeToLive > Unlimited {
+			t.DefaultMessageTimeToLive = 0
+		}
+		for j := range t.Subscriptions {
+			if s := &t.Subscriptions[j]; s.DefaultMessageTimeToLive > Unlimited {
+				s.DefaultMessageTimeToLive = 0
+			}
+		}
+	}
+	for i := range c.Monitor.Entities {
+		e := &c.Monitor.Entities[i]
+		e.Deadline = cmp.Or(e.Deadline, c.Monitor.Deadline)
+		if e.DefaultMessageTimeToLive > Unlimited {
+			e.DefaultMessageTimeToLive = 0
+		}
+		for j := range e.Subscriptions {
+			if s := &e.Subscriptions[j]; s.DefaultMessageTimeToLive > Unlimited {
+				s.DefaultMessageTimeToLive = 0
+			}
+		}
+	}
+}
+
+// choosePorts gives an embedded broker on any free port nothing that two of them would
+// fight for: the other listeners that have a port by default.
+func (c *Config) choosePorts() {
+	if _, port, err := net.SplitHostPort(c.Broker.Listen); err != nil || port != "0" || !c.Embedded() {
+		return
+	}
+	if _, given := c.origin["listen.admin"]; !given {
+		c.Listen.Admin = "127.0.0.1:0"
+	}
+	if _, given := c.origin["broker.tls.listen"]; !given {
+		c.Broker.TLS.Listen = "" // broker.listen speaks TLS too
+	}
+}
+
+// At names a key with the place it was given at; a section, with that of the first of its keys.
+func (c *Config) At(key string) string {
+	if place, ok := c.origin[key]; ok {
+		return place + ": " + key
+	}
+	first, least := "", 0
+	for k, place := range c.origin {
+		if rest, ok := strings.CutPrefix(k, key); !ok || rest[0] != '.' && rest[0] != '[' {
+			continue
+		}
+		_, number, _ := cutLast(place, ":")
+		line, _ := strconv.Atoi(number) // 0 for what is not of a file
+		if first == "" || line < least {
+			first, least = place, line
+		}
+	}
+	if first == "" {
+		return key
+	}
+	return first + ": " + key
+}
+
+// readNamespace puts what the namespace's file holds in its place, and checks it there.
+func (c *Config) readNamespace() error {
+	if c.NamespaceFile != "" {
+		if c.Namespace != "" {
+			return fmt.Errorf("%s and %s are both given; keep one", c.At("namespace"), c.At("namespaceFile"))
+		}
+		text, err := ReadBounded(c.NamespaceFile, maxSecretFile)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.At("namespaceFile"), err)
+		}
+		if c.Namespace = strings.TrimSpace(string(text)); c.Namespace == "" {
+			return fmt.Errorf("%s: %s is empty; it has to hold a connection string or the name of a namespace",
+				c.At("namespaceFile"), c.NamespaceFile)
+		}
+	}
+	if c.Namespace == "" {
+		return nil
+	}
+	if _, err := ParseNamespace(c.Namespace); err != nil {
+		key := "namespace"
+		if c.NamespaceFile != "" {
+			key = "namespaceFile"
+		}
+		return fmt.Errorf("%s: %w", c.At(key), err)
+	}
+	return nil
+}
+
+// checkDelays refuses to be done before it has begun.
+func (c *Config) checkDelays() error {
+	if c.MaxSigtermDelay != 0 && c.MaxSigtermDelay < c.MinSigtermDelay {
+		return fmt.Errorf("%s is %s, which is before %s is over (%s); make it at least as long, or 0",
+			c.At("maxSigtermDelay"), c.MaxSigtermDelay, c.At("minSigtermDelay"), c.MinSigtermDelay)
+	}
+	return nil
+}
+
+// checkAddresses refuses two listeners on one address, which would otherwise end as
+// "address already in use" by ourselves. What a role does not listen on, another may.
+func (c *Config) checkAddresses(r Role) error {
+	taken := map[string]string{}
+	var all []Address
+	if r.Proxy {
+		all = append(all, c.Endpoints()...)
+	}
+	all = append(all, Address{"listen.admin", c.Listen.Admin})
+	if c.Listen.Probes != "" {
+		all = append(all, Address{"listen.probes", c.Listen.Probes})
+	}
+	if r.Broker && c.Embedded() {
+		all = append(all, c.BrokerAddresses()...)
+	}
+	for _, a := range all {
+		_, port, err := net.SplitHostPort(a.Addr)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.At(a.Key), err)
+		}
+		if port == "0" {
+			continue
+		}
+		if other, ok := taken[a.Addr]; ok {
+			return fmt.Errorf("%s is %s, which %s has already; give them different ports", c.At(a.Key), a.Addr, other)
+		}
+		taken[a.Addr] = a.Key
+	}
+	return nil
+}
+
+// checkQueues refuses what the embedded broker would refuse, in the words of the file.
+func (c *Config) checkQueues() error {
+	seen := map[string]bool{}
+	another := func(key, name string) error {
+		folded := strings.ToLower(name)
+		if seen[folded] {
+			return fmt.Errorf("%s: there is another queue or topic %q; names differ by more than upper and lower case", c.At(key), name)
+		}
+		seen[folded] = true
+		return nil
+	}
+	one := func(key, name string) error {
+		if err := another(key, name); err != nil {
+			return err
+		}
+		if c.isMonitorQueue(name) {
+			return fmt.Errorf("%s is %q, the monitor queue, which the broker makes by itself; remove it or change monitorQueue", c.At(key), name)
+		}
+		return nil
+	}
+	if e := c.Broker.emulator; e != nil {
+		const key = "broker.emulatorConfig"
+		for _, q := range e.Queues {
+			if err := another(key, q.Name); err != nil {
+				return err
+			}
+			// The official emulator needs to be told of the monitor queue, so its file names it.
+			if why := unfit(q); why != "" && c.isMonitorQueue(q.Name) {
+				return fmt.Errorf("%s: queue %q, the monitor queue: %s, or change monitorQueue", c.At(key), q.Name, why)
+			}
+		}
+		for _, t := range e.Topics {
+			if err := one(key, t.Name); err != nil {
+				return err
+			}
+		}
+	}
+	for i, q := range c.Broker.Queues {
+		if err := another(fmt.Sprintf("broker.queues[%d].name", i), q.Name); err != nil {
+			return err
+		}
+	}
+	for i, t := range c.Broker.Topics {
+		if err := one(fmt.Sprintf("broker.topics[%d].name", i), t.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOwnQueue refuses a monitor queue that is listed where Overdue makes one that is fit for it. Beside a broker alone it is a queue like
+// any other.
+func (c *Config) checkOwnQueue() error {
+	for i, q := range c.Broker.Queues {
+		if c.isMonitorQueue(q.Name) {
+			return fmt.Errorf("%s is %q, the monitor queue, which the broker makes by itself; remove it or change monitorQueue", c.At(fmt.Sprintf("broker.queues[%d].name", i)), q.Name)
+		}
+	}
+	return nil
+}
+
+// checkRules refuses rules with two filters, which may have been meant as both or as either.
+func (c *Config) checkRules() error {
+	for i, t := range c.Broker.Topics {
+		for j, s := range t.Subscriptions {
+			for k, r := range s.Rules {
+				if r.SQL != "" && r.broker().Filter.Correlation != nil {
+					return fmt.Errorf("%s: rule %q has both sql and correlation; keep one, or make two rules of them, of which either may match",
+						c.At(fmt.Sprintf("broker.topics[%d].subscriptions[%d].rules[%d].sql", i, j, k)), r.Name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkForwards refuses to forward to what will not be there. The broker takes it, as
+// the service does when the target is deleted later, and every message would end in a
+// transfer dead-letter queue.
+func (c *Config) checkForwards() error {
+	if c.Broker.AutoCreate {
+		return nil
+	}
+	known := map[string]bool{strings.ToLower(c.MonitorQueue): true}
+	for _, q := range c.BrokerQueues() {
+		known[strings.ToLower(q.Name)] = true
+	}
+	for _, t := range c.BrokerTopics() {
+		known[strings.ToLower(t.Name)] = true
+	}
+	one := func(key, target string) error {
+		name := entities.Target(target)
+		if target == "" || known[strings.ToLower(name)] {
+			return nil
+		}
+		return fmt.Errorf("%s: there is no queue or topic %q; add it to broker.queues or broker.topics", c.At(key), name)
+	}
+	for i, q := range c.Broker.Queues {
+		key := fmt.Sprintf("broker.queues[%d].", i)
+		if err := errors.Join(one(key+"forwardTo", q.ForwardTo), one(key+"forwardDeadLetteredMessagesTo", q.ForwardDeadLetteredMessagesTo)); err != nil {
+			return err
+		}
+	}
+	for i, t := range c.Broker.Topics {
+		for j, s := range t.Subscriptions {
+			key := fmt.Sprintf("broker.topics[%d].subscriptions[%d].", i, j)
+			if err := errors.Join(one(key+"forwardTo", s.ForwardTo), one(key+"forwardDeadLetteredMessagesTo", s.ForwardDeadLetteredMessagesTo)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkEntities refuses a list of monitored queues and topics that cannot be meant as it stands.
+func (c *Config) checkEntities() error {
+	seen := map[string]bool{}
+	for i := range c.Monitor.Entities {
+		e := &c.Monitor.Entities[i]
+		key := fmt.Sprintf("monitor.entities[%d]", i)
+		if (e.Queue == "") == (e.Topic == "") {
+			return fmt.Errorf("%s: an element has either queue or topic; give one of them", c.At(key))
+		}
+		kind := "queue"
+		if e.Topic != "" {
+			kind = "topic"
+		}
+		place := c.At(key + "." + kind)
+		name := strings.ToLower(e.Name())
+		if seen[name] {
+			return fmt.Errorf("%s: %q is in the list already; keep one", place, e.Name())
+		}
+		seen[name] = true
+		if name == strings.ToLower(c.MonitorQueue) {
+			return fmt.Errorf("%s is %q, the monitor queue, which cannot monitor itself", place, e.Name())
+		}
+		if err := errors.Join(c.checkMade(e, key), c.checkForwardMissed(e, key), c.checkMoments(e, key)); err != nil {
+			return err
+		}
+		if !c.Embedded() {
+			continue
+		}
+		q, isQueue := c.Queue(e.Name())
+		isTopic := slices.ContainsFunc(c.BrokerTopics(), func(t broker.TopicSetup) bool { return strings.EqualFold(t.Name, e.Name()) })
+		switch {
+		case e.Topic != "" && isQueue || e.Queue != "" && isTopic:
+			return fmt.Errorf("%s: %q of the embedded broker is not a %s; write it under the other key", place, e.Name(), kind)
+		case e.Topic != "" && !isTopic:
+			return fmt.Errorf("%s: the embedded broker has no topic %q; add it to broker.topics", place, e.Topic)
+		case e.Queue != "" && !isQueue && !c.Broker.AutoCreate:
+			return fmt.Errorf("%s: the embedded broker has no queue %q; add it to broker.queues or set broker.autoCreate: true", place, e.Queue)
+		case isQueue && e.Expire == "native" && !q.DeadLetteringOnMessageExpiration:
+			return fmt.Errorf("%s: expire is native, but queue %q drops what expires; set its deadLetteringOnMessageExpiration: true or choose expire: scan", place, e.Queue)
+		}
+	}
+	return nil
+}
+
+// checkForwardMissed refuses to send missed messages where they came from, or among the companions.
+func (c *Config) checkForwardMissed(e *Entity, key string) error {
+	to, place := e.ForwardMissedTo, c.At(key+".forwardMissedTo")
+	switch {
+	case to == "":
+		return nil
+	case strings.EqualFold(to, e.Name()):
+		return fmt.Errorf("%s is %q, where the messages come from; give another queue or topic", place, to)
+	case strings.EqualFold(to, c.MonitorQueue):
+		return fmt.Errorf("%s is %q, the monitor queue; give another queue or topic", place, to)
+	}
+	if err := CheckEntity(to); err != nil {
+		return fmt.Errorf("%s: %w", place, err)
+	}
+	_, isQueue := c.Queue(to)
+	isTopic := slices.ContainsFunc(c.BrokerTopics(), func(t broker.TopicSetup) bool { return strings.EqualFold(t.Name, to) })
+	if c.Embedded() && !isQueue && !isTopic && !c.Broker.AutoCreate {
+		return fmt.Errorf("%s: the embedded broker has no queue or topic %q; add it to broker.queues or broker.topics", place, to)
+	}
+	return nil
+}
+
+// checkMade refuses words about how an entity was made that no entity can be made like.
+func (c *Config) checkMade(e *Entity, key string) error {
+	if e.Queue != "" && len(e.Subscriptions) > 0 {
+		return fmt.Errorf("%s: %q is a queue and has no subscriptions; write it under topic", c.At(key+".subscriptions"), e.Queue)
+	}
+	seen := map[string]bool{}
+	for i, s := range e.Subscriptions {
+		if name := strings.ToLower(s.Name); seen[name] {
+			return fmt.Errorf("%s: %q is in the list already; keep one", c.At(fmt.Sprintf("%s.subscriptions[%d].name", key, i)), s.Name)
+		} else {
+			seen[name] = true
+		}
+	}
+	for _, field := range []string{"requiresSession", "deadLetteringOnMessageExpiration"} {
+		if e.Topic != "" && c.Given(key+"."+field) {
+			return fmt.Errorf("%s: a topic has no such setting; its subscriptions have", c.At(key+"."+field))
+		}
+	}
+	return nil
+}
+
+// Given reports whether somebody has set the key, to whatever value.
+func (c *Config) Given(key string) bool {
+	_, ok := c.origin[key]
+	return ok
+}
+
+// Queue is the embedded broker's queue of that name.
+func (c *Config) Queue(name string) (broker.QueueConfig, bool) {
+	for _, q := range c.BrokerQueues() {
+		if strings.EqualFold(q.Name, name) {
+			return q, true
+		}
+	}
+	return broker.QueueConfig{}, false
+}
+
+// Lists reports whether a name is on the list of monitored queues and topics.
+func (c *Config) Lists(name string) bool {
+	return slices.ContainsFunc(c.Monitor.Entities, func(e Entity) bool { return strings.EqualFold(e.Name(), name) })
+}

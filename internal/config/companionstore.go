@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+)
+
+// What companionStore says.
+const (
+	StoreQueue = "monitorQueue"
+	StoreRedis = "redis"
+)
+
+// CompanionsInRedis reports whether Redis keeps the companions.
+func (c *Config) CompanionsInRedis() bool { return c.CompanionStore == StoreRedis }
+
+// checkStore refuses to keep companions nowhere.
+func (c *Config) checkStore() error {
+	if c.CompanionsInRedis() && c.Redis == "" {
+		return fmt.Errorf("%s is redis, and there is no Redis to keep companions in; give its address with redis or redisFile", c.At("companionStore"))
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"overdue/internal/servicebus/sas"
+)
+
+// The endpoints of the proxy: where they listen, and what one has to show there.
+
+// Listen says where this process listens; port 0 is any free one.
+type Listen struct {
+	AMQP           string        `koanf:"amqp"`
+	HTTP           string        `koanf:"http"`
+	AMQPS          string        `koanf:"amqps"`
+	Admin          string        `koanf:"admin"`
+	Probes         string        `koanf:"probes"`
+	TLS            EndpointTLS   `koanf:"tls"`
+	Keys           []EndpointKey `koanf:"keys"`
+	MaxConnections int64         `koanf:"maxConnections"`
+}
+
+// EndpointTLS is how the endpoints serve TLS: with a certificate of our own making, or with the
+// files that are named.
+type EndpointTLS struct {
+	Enabled   bool     `koanf:"enabled"`
+	CertFile  string   `koanf:"certFile"`
+	KeyFile   string   `koanf:"keyFile"`
+	Hosts     []string `koanf:"hosts"`
+	Directory string   `koanf:"directory"`
+}
+
+// EndpointKey is one key of the endpoints, what it is good for and where.
+type EndpointKey struct {
+	Name    string `koanf:"name"`
+	Key     string `koanf:"key"`
+	KeyFile string `koanf:"keyFile"`
+	Send    bool   `koanf:"send"`
+	Listen  bool   `koanf:"listen"`
+	Manage  bool   `koanf:"manage"`
+	Entity  string `koanf:"entity"`
+}
+
+// rights are what a key is good for.
+func rights(send, listen, manage bool) (r sas.Rights) {
+	if manage {
+		return sas.All
+	}
+	if send {
+		r |= sas.Send
+	}
+	if listen {
+		r |= sas.Listen
+	}
+	return r
+}
+
+const (
+	OwnCredentials    = "own"
+	clientCredentials = "client"
+)
+
+// PassesCredentials reports whether the namespace judges the clients of the endpoints.
+func (c *Config) PassesCredentials() bool { return c.Proxy.Credentials == clientCredentials }
+
+// Endpoints are the addresses of the endpoints, that of listen.amqp first.
+func (c *Config) Endpoints() []Address {
+	endpoints := []Address{{"listen.amqp", c.Listen.AMQP}, {"listen.http", c.Listen.HTTP}}
+	if c.Listen.AMQPS != "" {
+		endpoints = append(endpoints, Address{"listen.amqps", c.Listen.AMQPS})
+	}
+	return endpoints
+}
+
+// ServesTLS reports whether the endpoints speak TLS.
+func (c *Config) ServesTLS() bool { return c.Listen.TLS.Enabled || c.Listen.AMQPS != "" }
+
+// TLSOnly reports whether nothing but TLS is taken at the address: everywhere but on loopback,
+// and where the setting says so.
+func (a Address) TLSOnly() bool {
+	host, err := SplitAddress(a.Addr)
+	return err == nil && !OnLoopback(host) || a.Key == "listen.amqps"
+}
+
+// checkListen demands TLS of the endpoints that others can reach, and that somebody judges who comes.
+func (c *Config) checkListen() error {
+	t := &c.Listen.TLS
+	switch {
+	case (t.CertFile == "") != (t.KeyFile == ""):
+		return fmt.Errorf("%s and %s belong together; give both, or none for a certificate that Overdue makes itself",
+			c.At("listen.tls.certFile"), c.At("listen.tls.keyFile"))
+	case t.CertFile != "" && !c.ServesTLS():
+		return fmt.Errorf("%s: no endpoint speaks TLS; set listen.tls.enabled or listen.amqps", c.At("listen.tls.certFile"))
+	case c.PassesCredentials() && len(c.Listen.Keys) > 0:
+		return fmt.Errorf("%s: with proxy.credentials: client the namespace judges the keys of apps; remove listen.keys, or set proxy.credentials: own", c.At("listen.keys"))
+	}
+	for _, d := range c.Endpoints() {
+		host, err := SplitAddress(d.Addr)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.At(d.Key), err)
+		}
+		switch judged := len(c.Listen.Keys) > 0 || c.PassesCredentials(); {
+		case OnLoopback(host):
+		case !c.ServesTLS() || !judged:
+			return fmt.Errorf("%s: %s is not on loopback, where others can reach it; set listen.tls.enabled and listen.keys (or proxy.credentials: client), "+
+				"or listen on 127.0.0.1, [::1] or localhost", c.At(d.Key), d.Addr)
+		case c.PassesCredentials() && c.Embedded() && len(c.Broker.Keys) == 0:
+			return fmt.Errorf("%s: %s is not on loopback, and the embedded broker, which is to judge who comes, has no keys; set broker.keys, or listen.keys and proxy.credentials: own",
+				c.At(d.Key), d.Addr)
+		}
+	}
+	return nil
+}
+
+// readEndpointKeys puts what keyFiles hold in its place.
+func (c *Config) readEndpointKeys() error {
+	check := c.newKeyCheck("listen.keys")
+	for i := range c.Listen.Keys {
+		k := &c.Listen.Keys[i]
+		if err := check(i, k.Name, &k.Key, k.KeyFile, rights(k.Send, k.Listen, k.Manage)); err != nil {
+			return err
+		}
+		if k.Entity == "" {
+			continue
+		}
+		at := c.At(fmt.Sprintf("listen.keys[%d].entity", i))
+		if err := CheckEntity(k.Entity); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+		if strings.EqualFold(k.Entity, c.MonitorQueue) {
+			return fmt.Errorf("%s is %q, the monitor queue, which no app sends to or receives from; give the key of another entity", at, k.Entity)
+		}
+		if k.Manage { // it could have the entity forward to any other
+			return fmt.Errorf("%s: %q may manage, which no key of one entity can; set send and listen instead, or leave entity out", at, k.Name)
+		}
+	}
+	return nil
+}
+
+func (c *Config) EndpointKeys() (keys sas.Keys) {
+	for _, k := range c.Listen.Keys {
+		keys = append(keys, sas.Key{Name: k.Name, Value: k.Key, Rights: rights(k.Send, k.Listen, k.Manage), Entity: k.Entity})
+	}
+	return keys
+}

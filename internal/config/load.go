@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
+)
+
+// Error is a mistake in the configuration or on the command line: exit code 2.
+type Error struct{ Err error }
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+var byPath = func() map[string]*Setting {
+	m := map[string]*Setting{}
+	for _, s := range Settings {
+		m[s.Path] = s
+	}
+	return m
+}()
+
+// SettingAt is the row of a path, nil when there is none.
+func SettingAt(path string) *Setting { return byPath[path] }
+
+// standard is the default as a value. The table's defaults parse: a test sees to it.
+func (s *Setting) standard() any {
+	switch s.Kind {
+	case kindList:
+		return []any{}
+	case kindMap:
+		return map[string]any{}
+	}
+	if s.Default == "" {
+		if s.Kind.several() {
+			return []string{}
+		}
+		return ""
+	}
+	v, err := s.Parse(s.Default)
+	if err != nil {
+		panic(fmt.Sprintf("default of %s: %v", s.Path, err))
+	}
+	return v
+}
+
+// children are the keys that may stand under path, which is empty or ends in a dot.
+func children(path string) []string {
+	var keys []string
+	for _, s := range Settings {
+		rest, ok := strings.CutPrefix(s.Path, path)
+		if !ok {
+			continue
+		}
+		key, _, _ := strings.Cut(rest, ".")
+		if key = strings.TrimSuffix(key, "[]"); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// put and has reach into nested maps by a dotted key.
+func put(m map[string]any, key string, v any) {
+	head, rest, nested := strings.Cut(key, ".")
+	if !nested {
+		m[head] = v
+		return
+	}
+	inner, ok := m[head].(map[string]any)
+	if !ok {
+		inner = map[string]any{}
+		m[head] = inner
+	}
+	put(inner, rest, v)
+}
+
+func has(m map[string]any, key string) bool {
+	head, rest, nested := strings.Cut(key, ".")
+	if !nested {
+		_, ok := m[head]
+		return ok
+	}
+	inner, ok := m[head].(map[string]any)
+	return ok && has(inner, rest)
+}
+
+// Load merges the sources, the strongest last: defaults, file, environment,
+// flags (by key). Its errors are of type *configError.
+func Load(file string, getenv func(string) string, flags map[string]string) (*Config, error) {
+	layers := []*layer{defaults(file == "")}
+	if file != "" {
+		l, err := readFile(file)
+		if err != nil {
+			return nil, &Error{err}
+		}
+		layers = append(layers, l)
+	}
+	env, flag := newLayer(nil), newLayer(nil)
+	for _, s := range Settings {
+		if s.element() {
+			continue
+		}
+		if text := getenv(s.Env()); text != "" {
+			env.scalar(s, s.Env(), text)
+		}
+		if text, ok := flags[s.Path]; ok {
+			flag.scalar(s, s.flagName(), text)
+		}
+	}
+	if err := errors.Join(append(env.errs, flag.errs...)...); err != nil {
+		return nil, &Error{err}
+	}
+	c, err := merge(append(layers, env, flag))
+	if err != nil {
+		return nil, &Error{err}
+	}
+	c.file = file
+	if err := c.complete(); err != nil {
+		return nil, &Error{err}
+	}
+	return c, nil
+}
+
+// defaults is the layer under everything. Somebody without a file has no queues either,
+// so the embedded broker makes them on demand then.
+func defaults(noFile bool) *layer {
+	l := newLayer(nil)
+	for _, s := range Settings {
+		if !s.element() {
+			put(l.values, s.Path, s.standard())
+		}
+	}
+	if noFile {
+		put(l.values, "broker.autoCreate", true)
+	}
+	return l
+}
+
+// scalar takes a value from a variable or a flag. That of a list is written in YAML.
+func (l *layer) scalar(s *Setting, place, text string) {
+	l.place = func(int) string { return place }
+	if s.Kind == kindList {
+		root, err := parseYAML([]byte(text))
+		if err != nil {
+			l.fail(0, "%w", err)
+			return
+		}
+		if root == nil {
+			return
+		}
+		if list, ok := l.list(root, s.Path, s.Path); ok {
+			put(l.values, s.Path, list)
+			l.origin[s.Path] = place
+		}
+		return
+	}
+	v, err := s.Parse(text)
+	if err != nil {
+		l.fail(0, "%s: %w", s.Path, err)
+		return
+	}
+	put(l.values, s.Path, v)
+	l.origin[s.Path] = place
+}
+
+// merge lays the layers over each other, the strongest last. Lists are replaced, not
+// joined: what is listed in a variable is the whole list.
+func merge(layers []*layer) (*Config, error) {
+	k := koanf.New(".")
+	c := &Config{origin: map[string]string{}}
+	for _, l := range layers {
+		if err := k.Load(confmap.Provider(l.values, ""), nil); err != nil {
+			return nil, fmt.Errorf("merge settings: %w", err)
+		}
+		for key, place := range l.origin {
+			c.origin[key] = place
+		}
+	}
+	if err := k.Unmarshal("", c); err != nil {
+		return nil, fmt.Errorf("read settings: %w", err)
+	}
+	c.raw = k.Raw()
+	return c, nil
+}

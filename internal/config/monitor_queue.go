@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"overdue/internal/broker"
+)
+
+// isMonitorQueue reports whether that is the name of the monitor queue.
+func (c *Config) isMonitorQueue(name string) bool { return strings.EqualFold(name, c.MonitorQueue) }
+
+// CompanionQueue is the monitor queue as the embedded broker makes it. Companions want a lock that outlasts a pass over them, and
+// no end of deliveries, because one is given back whenever a monitor stops.
+func CompanionQueue(name string) broker.QueueConfig {
+	return broker.QueueConfig{Name: name, LockDuration: time.Minute, MaxDeliveryCount: 2000}
+}
+
+// forCompanions is a monitor queue that a file of the emulator names: as it is there, but for what companions want and the file, which
+// ends at ten deliveries and an hour to live, cannot say.
+func forCompanions(q broker.QueueConfig) broker.QueueConfig {
+	wanted := CompanionQueue(q.Name)
+	q.MaxDeliveryCount, q.DefaultMessageTimeToLive = wanted.MaxDeliveryCount, wanted.DefaultMessageTimeToLive
+	q.LockDuration = max(q.LockDuration, wanted.LockDuration)
+	return q
+}
+
+// raised says what forCompanions changes about q; "" = nothing.
+func raised(q broker.QueueConfig) string {
+	now := forCompanions(q)
+	var what []string
+	for name, changed := range map[string]bool{
+		"LockDuration": now.LockDuration != q.LockDuration, "MaxDeliveryCount": now.MaxDeliveryCount != q.MaxDeliveryCount,
+		"DefaultMessageTimeToLive": now.DefaultMessageTimeToLive != q.DefaultMessageTimeToLive,
+	} {
+		if changed {
+			what = append(what, name)
+		}
+	}
+	if len(what) == 0 {
+		return ""
+	}
+	slices.Sort(what)
+	return fmt.Sprintf("queue %s: %s; it is the monitor queue, where companions wait without an end, for a lock of a minute and up to %d deliveries",
+		q.Name, strings.Join(what, ", "), now.MaxDeliveryCount)
+}
+
+// unfit says why q, of a file of the emulator, cannot be the monitor queue, and what to change; "" = it can.
+func unfit(q broker.QueueConfig) string {
+	switch {
+	case q.RequiresSession:
+		return "it requires sessions, which companions do not have; set RequiresSession to false"
+	case q.ForwardTo != "":
+		return fmt.Sprintf("it forwards to %s, where no monitor sees the companions; take ForwardTo out", q.ForwardTo)
+	}
+	return ""
+}
+
+// EmulatorWarnings are what a file of the emulator says in vain.
+func (c *Config) EmulatorWarnings() []string {
+	e := c.Broker.emulator
+	if e == nil {
+		return nil
+	}
+	all := slices.Clone(e.Warnings)
+	for _, q := range e.Queues {
+		if what := raised(q); what != "" && c.isMonitorQueue(q.Name) {
+			all = append(all, what)
+		}
+	}
+	return all
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Namespace is what the setting of that name says. It holds secrets: nothing but host
+// may be shown.
+type Namespace struct {
+	Host        string // fully qualified, with the port if one was given
+	DialAddress string // host:port of its AMQP endpoint
+	// plain means AMQP without TLS, as emulators and the embedded broker speak it.
+	Plain bool
+
+	// One of three: a key, a signature that somebody made with one, or (both empty) the
+	// Azure identity of the machine.
+	KeyName, Key     string
+	Signature        string
+	ConnectionString string // "" with the identity
+}
+
+// ParseNamespace reads the name of a namespace or a connection string. Its errors
+// name keys and never show a value.
+func ParseNamespace(text string) (*Namespace, error) {
+	if text = strings.TrimSpace(text); strings.Contains(text, "=") {
+		return parseConnectionString(text)
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(text, "sb://"), "/")
+	if hostName.MatchString(host) && !strings.Contains(host, ".") {
+		return nil, fmt.Errorf("%q is not a fully qualified name; write %s.servicebus.windows.net, or a connection string", Clip(host), Clip(host))
+	}
+	if !hostName.MatchString(host) {
+		// What is neither may be half of a connection string, and so a secret.
+		return nil, errors.New("the value is neither the name of a namespace, such as contoso.servicebus.windows.net, nor a connection string")
+	}
+	return &Namespace{Host: host, DialAddress: net.JoinHostPort(host, "5671")}, nil
+}
+
+// hostName is a DNS name or an IPv4 address; what of it exists, a dial will tell.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+
+// parseConnectionString reads what the portal shows. Keys that it does not know are left
+// to the SDK; keys that would lead it astray are errors.
+func parseConnectionString(text string) (*Namespace, error) {
+	parts := map[string]string{}
+	for i, part := range strings.Split(text, ";") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part, "=")
+		if !ok {
+			return nil, fmt.Errorf("part %d of the connection string is not key=value", i+1)
+		}
+		key = strings.ToLower(strings.TrimSpace(key))
+		if _, twice := parts[key]; twice {
+			return nil, fmt.Errorf("part %d of the connection string repeats a key", i+1)
+		}
+		parts[key] = strings.TrimSpace(value)
+	}
+	n := &Namespace{
+		KeyName: parts["sharedaccesskeyname"], Key: parts["sharedaccesskey"],
+		Signature: parts["sharedaccesssignature"], ConnectionString: text,
+	}
+	endpoint, ok := parts["endpoint"]
+	if !ok {
+		return nil, errors.New("the connection string lacks Endpoint=sb://…; copy it whole")
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "sb" || u.Hostname() == "" || u.User != nil {
+		return nil, errors.New("the Endpoint of the connection string is not of the form sb://host/")
+	}
+	switch {
+	case parts["entitypath"] != "":
+		return nil, errors.New("the connection string is for one entity (EntityPath); take one for the whole namespace, because the monitor queue is in it too")
+	case n.Signature == "" && (n.KeyName == "" || n.Key == ""):
+		return nil, errors.New("the connection string lacks SharedAccessKeyName and SharedAccessKey, or SharedAccessSignature; copy it whole")
+	case n.Signature != "" && n.Key != "":
+		return nil, errors.New("the connection string has both SharedAccessKey and SharedAccessSignature; keep one")
+	}
+	if flag, given := parts["usedevelopmentemulator"]; given {
+		if n.Plain, err = strconv.ParseBool(flag); err != nil {
+			return nil, errors.New("UseDevelopmentEmulator in the connection string is neither true nor false")
+		}
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[bool]string{true: "5672", false: "5671"}[n.Plain]
+	}
+	n.Host, n.DialAddress = u.Host, net.JoinHostPort(u.Hostname(), port)
+	return n, nil
+}
+
+// A broker without keys checks none; the SDKs only want one.
+const (
+	AnyKeyName = "RootManageSharedAccessKey"
+	AnyKey     = "SAS_KEY_VALUE"
+)
+
+// ConnectionString is how a client reaches the embedded broker at addr, without TLS.
+func ConnectionString(addr, keyName, key string) string {
+	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + key + ";UseDevelopmentEmulator=true;"
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNamespaceIsANameOrAConnectionString(t *testing.T) {
+	const keys = ";SharedAccessKeyName=root;SharedAccessKey=a2V5=="
+	tests := map[string]struct {
+		text string
+		want Namespace
+	}{
+		"name":            {"contoso.servicebus.windows.net", Namespace{Host: "contoso.servicebus.windows.net", DialAddress: "contoso.servicebus.windows.net:5671"}},
+		"name as URL":     {" sb://contoso.servicebus.windows.net/\n", Namespace{Host: "contoso.servicebus.windows.net", DialAddress: "contoso.servicebus.windows.net:5671"}},
+		"key":             {"Endpoint=sb://contoso.servicebus.windows.net/" + keys, Namespace{Host: "contoso.servicebus.windows.net", DialAddress: "contoso.servicebus.windows.net:5671", KeyName: "root", Key: "a2V5=="}},
+		"keys in capital": {"ENDPOINT=sb://a.b;SHAREDACCESSKEYNAME=root;SHAREDACCESSKEY=k", Namespace{Host: "a.b", DialAddress: "a.b:5671", KeyName: "root", Key: "k"}},
+		"port":            {"Endpoint=sb://a.b:1234" + keys, Namespace{Host: "a.b:1234", DialAddress: "a.b:1234", KeyName: "root", Key: "a2V5=="}},
+		"emulator":        {"Endpoint=sb://localhost" + keys + ";UseDevelopmentEmulator=true;", Namespace{Host: "localhost", DialAddress: "localhost:5672", Plain: true, KeyName: "root", Key: "a2V5=="}},
+		"emulator's port": {"Endpoint=sb://[::1]:5673" + keys + ";UseDevelopmentEmulator=TRUE", Namespace{Host: "[::1]:5673", DialAddress: "[::1]:5673", Plain: true, KeyName: "root", Key: "a2V5=="}},
+		"signature":       {"Endpoint=sb://a.b;SharedAccessSignature=SharedAccessSignature sr=x&sig=y&se=1&skn=z", Namespace{Host: "a.b", DialAddress: "a.b:5671", Signature: "SharedAccessSignature sr=x&sig=y&se=1&skn=z"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseNamespace(tt.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(tt.text, "=") {
+				tt.want.ConnectionString = strings.TrimSpace(tt.text)
+			}
+			if diff := cmp.Diff(tt.want, *got, cmp.AllowUnexported(Namespace{})); diff != "" {
+				t.Errorf("namespace (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWrongNamespaceIsASentenceWithoutItsSecrets(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"short name":        {"contoso", "write contoso.servicebus.windows.net"},
+		"no name":           {"s3cr3t key!", "neither the name of a namespace"},
+		"no endpoint":       {"SharedAccessKeyName=root;SharedAccessKey=s3cr3t", "lacks Endpoint=sb://"},
+		"other scheme":      {"Endpoint=https://a.b;SharedAccessKeyName=root;SharedAccessKey=s3cr3t", "not of the form sb://host/"},
+		"user in endpoint":  {"Endpoint=sb://u:s3cr3t@a.b;SharedAccessKeyName=root;SharedAccessKey=s3cr3t", "not of the form sb://host/"},
+		"unreadable":        {"Endpoint=sb://%zz;SharedAccessKeyName=root;SharedAccessKey=s3cr3t", "not of the form sb://host/"},
+		"no key":            {"Endpoint=sb://a.b;SharedAccessKeyName=s3cr3t", "lacks SharedAccessKeyName and SharedAccessKey"},
+		"key and signature": {"Endpoint=sb://a.b;SharedAccessKeyName=r;SharedAccessKey=s3cr3t;SharedAccessSignature=s3cr3t", "has both"},
+		"entity":            {"Endpoint=sb://a.b;SharedAccessKeyName=r;SharedAccessKey=s3cr3t;EntityPath=orders", "is for one entity"},
+		"no key=value":      {"Endpoint=sb://a.b;s3cr3t", "part 2 of the connection string is not key=value"},
+		"twice":             {"Endpoint=sb://a.b;SharedAccessKey=s3cr3t;SharedAccessKey=s3cr3t", "part 3 of the connection string repeats a key"},
+		"emulator flag":     {"Endpoint=sb://a.b;SharedAccessKeyName=r;SharedAccessKey=s3cr3t;UseDevelopmentEmulator=s3cr3t", "neither true nor false"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseNamespace(tt.text)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got error %v, want one with %q", err, tt.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("the error shows a secret: %v", err)
+			}
+		})
+	}
+}
+
+func FuzzParseNamespace(f *testing.F) {
+	f.Add(ConnectionString("127.0.0.1:5673", AnyKeyName, AnyKey))
+	f.Add("contoso.servicebus.windows.net")
+	f.Add("Endpoint=sb://%zz;=;;SharedAccessKey=")
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := ParseNamespace(text)
+		if (n == nil) == (err == nil) {
+			t.Errorf("parseNamespaceText(%q) = %v, %v; want one of the two", text, n, err)
+		}
+	})
+}
+
+// Whatever a text says, reading it ends with a configuration or an error.
+func FuzzConfigurationFile(f *testing.F) {
+	f.Add("broker:\n  queues: [{name: orders}]\nalerts: [{webhook: {url: http://x}}]\n")
+	f.Add("a: &a [*a]\n")
+	f.Add("? {}\n: x\n")
+	f.Add("log: !!binary x\n--- \n")
+	f.Fuzz(func(t *testing.T, text string) {
+		root, err := parseYAML([]byte(text))
+		if err != nil || root == nil {
+			return
+		}
+		l := newLayer(func(int) string { return "fuzz" })
+		l.section(root, "", "", l.values)
+		if len(l.errs) > maxConfigErrs {
+			t.Errorf("%d errors, want at most %d", len(l.errs), maxConfigErrs)
+		}
+		if len(l.errs) > 0 {
+			return
+		}
+		if _, err := merge([]*layer{defaults(false), l}); err != nil {
+			t.Errorf("a file without mistakes cannot be merged: %v\n%s", err, text)
+		}
+	})
+}

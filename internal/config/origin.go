@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Sources says where the configuration came from.
+func (c *Config) Sources() string {
+	files, variables, flags := map[string]bool{}, 0, 0
+	for _, place := range c.origin {
+		switch {
+		case strings.HasPrefix(place, "--"):
+			flags++
+		case strings.HasPrefix(place, "OVERDUE_"):
+			variables++
+		default:
+			file, _, _ := cutLast(place, ":")
+			files[file] = true
+		}
+	}
+	var parts []string
+	for file := range files {
+		parts = append(parts, file)
+	}
+	if variables > 0 {
+		parts = append(parts, fmt.Sprintf("%d from the environment", variables))
+	}
+	if flags > 0 {
+		parts = append(parts, fmt.Sprintf("%d from flags", flags))
+	}
+	if len(parts) == 0 {
+		return "it is all defaults"
+	}
+	return "it comes from " + strings.Join(parts, ", ")
+}
+
+// cutLast is strings.Cut around the last separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// MisspeltVariables are those of the environment that look like a setting, and are none: an empty result is silence in
+// a cluster, where a service of the name overdue brings OVERDUE_PORT and others like it.
+func MisspeltVariables(environ []string) (lines []string) {
+	known := []string{"OVERDUE_CONFIG", "OVERDUE_SEED"}
+	for _, s := range Settings {
+		if name := s.Env(); name != "" {
+			known = append(known, name)
+		}
+	}
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "OVERDUE_") || slices.Contains(known, name) {
+			continue
+		}
+		if near := Nearest(name, known); near != "" && distance(name, near) <= 3 {
+			lines = append(lines, fmt.Sprintf("%s is no setting, and has no effect; did you mean %s?", name, near))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}

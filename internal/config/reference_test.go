@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+var updatePages = flag.Bool("update", false, "write the pages that are generated instead of comparing with them")
+
+// The pages that come from the table have to be what it would generate now.
+func TestReferencePagesAreFresh(t *testing.T) {
+	var s bytes.Buffer
+	e := json.NewEncoder(&s)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(Schema()); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"configuration.md": document(), "overdue.schema.json": s.String()} {
+		file := "../../docs/reference/" + name
+		if *updatePages {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("docs/reference/%s is stale; run `make docs` (-code +file):\n%s", name, diff)
+		}
+	}
+}
+
+// The example in the doc is what people copy, so it has to load.
+func TestExampleInTheDocLoads(t *testing.T) {
+	_, rest, ok := strings.Cut(document(), "```yaml\n")
+	text, _, closed := strings.Cut(rest, "```")
+	if !ok || !closed {
+		t.Fatal("no ```yaml block in the document")
+	}
+	c, err := load(t, text, nil, nil)
+	if err != nil {
+		t.Fatalf("the example does not load: %v", err)
+	}
+	if len(c.Broker.Queues) == 0 || len(c.Monitor.Entities) == 0 || len(c.Alerts) == 0 {
+		t.Errorf("the example shows no queue, entity or alert: %+v", c)
+	}
+}
+
+const docHead = `# Configuration
+
+<!-- Generated from the table in internal/config/settings.go by make docs. A test fails when it is stale. -->
+
+Settings come from four sources; the later ones win: defaults, the file that --config (or ` + "`OVERDUE_CONFIG`" + `)
+names, environment variables, flags. An empty variable counts as not set. An unknown key, an impossible value and a
+file that cannot be read are errors, which name the key and the line; the exit code is 2 then.
+
+` + "`overdue config check`" + ` checks all of that. ` + "`overdue config print`" + ` shows the configuration in force and the source of each value,
+without secrets. ` + "`overdue config schema`" + ` prints [overdue.schema.json](overdue.schema.json) for editors with a YAML language server:
+name it in the first line of the file, ` + "`# yaml-language-server: $schema=overdue.schema.json`" + `.
+
+A running process reads the file, and the files with secrets that it names, again when one of them changes, and on SIGHUP. Settings that
+take effect *at once* in the tables do so then. The log names changes of the others, which wait for a restart.
+
+A changed file with a mistake is refused as a whole, with one sentence in the log and ` + "`overdue_config_last_reload_successful`" + ` at 0. The
+previous configuration stays in force. A connection keeps the rights of its key until its token ends (with SASL PLAIN until the connection ends).
+Whether the endpoints ask for keys at all does not change. A process without any file has nothing to read again, and SIGHUP ends it.
+Certificates are read again by themselves.
+
+- **duration**: ` + "`30s`, `1h30m`, or `PT30S`" + ` as Service Bus writes it.
+- **size**: bytes, or with a unit: ` + "`256KiB`, `1MiB`" + `.
+- **address**: ` + "`host:port`" + `, on loopback, unless its row says otherwise. Port 0 takes any free port.
+- **addresses**, **names**: separated by commas, or a list in the file.
+- **list**: in the file as usual; in a variable as YAML on one line, ` + "`OVERDUE_MONITOR_ENTITIES='[{queue: orders}]'`" + `.
+
+` + "```yaml" + `
+listen:
+  http: 127.0.0.1:5300
+  admin: 127.0.0.1:9095
+broker:
+  queues:
+    - {name: orders, deadLetteringOnMessageExpiration: true, defaultMessageTimeToLive: 1h, lockDuration: PT30S}
+monitor:
+  entities:
+    - queue: orders
+      deadline: 30s
+alerts:
+  - webhook: {url: "http://127.0.0.1:9999/hook"}
+  - email: {host: mail.example.com, from: overdue@example.com, to: ops@example.com}
+    entities: [orders*]
+    group: {wait: 30s, interval: 10m}
+` + "```" + `
+`
+
+func document() string {
+	var b strings.Builder
+	b.WriteString(docHead)
+	section := "\x00"
+	for _, s := range Settings {
+		head := ""
+		if i := strings.LastIndexByte(s.Path, '.'); i >= 0 {
+			head = s.Path[:i]
+		}
+		if s.Kind == kindList && head == "" {
+			head = s.Path
+		}
+		if head = strings.TrimSuffix(head, "[].webhook"); strings.HasPrefix(head, section+"[]") {
+			head = section
+		}
+		if head != section {
+			section = head
+			title := "`" + head + "`"
+			if head == "" {
+				title = "General"
+			}
+			fmt.Fprintf(&b, "\n## %s\n\n| key | kind | default | variable, flag | takes effect | |\n|---|---|---|---|---|---|\n", title)
+		}
+		effect := "at start"
+		if IsLive(s.Path) {
+			effect = "at once"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.Path, s.documentedKind(), s.documentedDefault(), s.documentedSources(), effect, s.Help)
+	}
+	return b.String()
+}
+
+func (s *Setting) documentedKind() string {
+	text := s.Kind.String()
+	if s.Kind == KindChoice {
+		text = "`" + strings.Join(s.Choices, "` `") + "`"
+	}
+	format := func(n int64) string {
+		switch s.Kind {
+		case kindDuration, kindDurations:
+			return shortDuration(time.Duration(n))
+		case kindSize:
+			return FormatSize(n)
+		}
+		return fmt.Sprint(n)
+	}
+	switch {
+	case s.max == 1<<63-1:
+		text += ", at least " + format(s.min)
+	case s.max != 0:
+		text += ", " + format(s.min) + " to " + format(s.max)
+	}
+	return text
+}
+
+func (s *Setting) documentedDefault() string {
+	switch {
+	case s.need:
+		return "required"
+	case s.Default == "":
+		return "none"
+	}
+	return "`" + s.Default + "`" + s.DefaultNote
+}
+
+func (s *Setting) documentedSources() string {
+	if s.element() {
+		return "–"
+	}
+	text := "`" + s.Env() + "`"
+	if s.Flag != "" {
+		text += " `--" + s.Flag + "`"
+	}
+	return text
+}
+
+// The example, and every default, must be what YAML says it is.
+func TestDefaultsReadBackAsYAML(t *testing.T) {
+	for _, s := range Settings {
+		if s.Kind == kindList || s.Kind == kindMap || s.Default == "" {
+			continue
+		}
+		var n yaml.Node
+		if err := yaml.Unmarshal([]byte(s.Default), &n); err != nil {
+			t.Errorf("default of %s: %v", s.Path, err)
+			continue
+		}
+		got, err := s.Parse(n.Content[0].Value)
+		if err != nil {
+			t.Errorf("default of %s: %v", s.Path, err)
+		}
+		if want := s.standard(); !reflect.DeepEqual(got, want) {
+			t.Errorf("default of %s = %v through YAML, want %v", s.Path, got, want)
+		}
+	}
+}

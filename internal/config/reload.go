@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// live are the settings that a running process takes up; all others need a restart. A list counts with what stands in it.
+var live = []string{"log.level", "monitor.deadline", "monitor.entities", "alerts", "listen.keys"}
+
+// IsLive reports whether a setting of the table is one of them.
+func IsLive(path string) bool {
+	return slices.ContainsFunc(live, func(l string) bool { return path == l || strings.HasPrefix(path, l+"[]") })
+}
+
+// Reloads reports whether there is anything to reload: what comes from the environment and from flags alone stays.
+func (c *Config) Reloads() bool { return len(c.Files()) > 0 }
+
+// Files are those that a configuration was read from, and those that hold its secrets. Certificates are not among them: the
+// endpoints read them again by themselves.
+func (c *Config) Files() []string {
+	var all []string
+	if c.file != "" {
+		all = append(all, c.file)
+	}
+	var walk func(v any, path string)
+	walk = func(v any, path string) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, inner := range v {
+				walk(inner, strings.TrimPrefix(path+"."+key, "."))
+			}
+		case []any:
+			for _, inner := range v {
+				walk(inner, path+"[]")
+			}
+		case string:
+			holds := strings.HasSuffix(path, "File") && !strings.Contains(path, ".tls.") || path == "broker.emulatorConfig"
+			if v != "" && holds {
+				all = append(all, v)
+			}
+		}
+	}
+	walk(c.raw, "")
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// WithLive is c with what is live of next.
+func (c *Config) WithLive(next *Config) *Config {
+	all := *c
+	all.Log.Level, all.Monitor, all.Alerts, all.Listen.Keys = next.Log.Level, next.Monitor, next.Alerts, next.Listen.Keys
+	all.raw, all.origin = cloned(c.raw), map[string]string{}
+	for key, place := range c.origin {
+		all.origin[key] = place
+	}
+	for _, path := range live {
+		all.Keep(path, next)
+	}
+	all.watchCanary()
+	return &all
+}
+
+// Keep makes what c shows of a setting, and of where it came from, that of another configuration.
+func (c *Config) Keep(path string, from *Config) {
+	put(c.raw, path, at(from.raw, path))
+	below := func(key string) bool {
+		rest, ok := strings.CutPrefix(key, path)
+		return ok && (rest == "" || rest[0] == '[')
+	}
+	for key := range c.origin {
+		if below(key) {
+			delete(c.origin, key)
+		}
+	}
+	for key, place := range from.origin {
+		if below(key) {
+			c.origin[key] = place
+		}
+	}
+}
+
+// at is the value under a dotted key.
+func at(m map[string]any, key string) any {
+	head, rest, nested := strings.Cut(key, ".")
+	if !nested {
+		return m[head]
+	}
+	inner, _ := m[head].(map[string]any)
+	return at(inner, rest)
+}
+
+// cloned copies the sections of a configuration; lists and values are shared, and never changed in place.
+func cloned(m map[string]any) map[string]any {
+	c := make(map[string]any, len(m))
+	for key, v := range m {
+		if inner, ok := v.(map[string]any); ok {
+			v = cloned(inner)
+		}
+		c[key] = v
+	}
+	return c
+}
+
+// Differing names the settings in which two configurations differ, what files hold among it, in the order of config.
+func Differing(a, b *Config) (keys []string) {
+	var walk func(x, y reflect.Value, path string)
+	walk = func(x, y reflect.Value, path string) {
+		for i := range x.NumField() {
+			f := x.Type().Field(i)
+			name := strings.TrimPrefix(path+"."+f.Tag.Get("koanf"), ".")
+			switch {
+			case f.Tag.Get("koanf") == "": // it comes from what other settings name
+			case f.Type.Kind() == reflect.Struct:
+				walk(x.Field(i), y.Field(i), name)
+			case !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()):
+				keys = append(keys, name)
+			}
+		}
+	}
+	walk(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), "")
+	if !reflect.DeepEqual(a.Broker.emulator, b.Broker.emulator) && !slices.Contains(keys, "broker.emulatorConfig") {
+		keys = append(keys, "broker.emulatorConfig")
+	}
+	return keys
+}
+
+// Changes says what differs in what is live, with the names of those elements of lists that do.
+func Changes(a, b *Config) []string {
+	all := []string{}
+	if a.Log.Level != b.Log.Level {
+		all = append(all, fmt.Sprintf("log.level is %s, was %s", b.Log.Level, a.Log.Level))
+	}
+	if a.Monitor.Deadline != b.Monitor.Deadline {
+		all = append(all, fmt.Sprintf("monitor.deadline is %s, was %s", b.Monitor.Deadline, a.Monitor.Deadline))
+	}
+	all = append(all, elements("monitor.entities", a.Monitor.Entities, b.Monitor.Entities, func(e Entity) string { return e.Name() })...)
+	nameless := func(all []Alert) []Alert {
+		all = slices.Clone(all)
+		for i := range all {
+			all[i].Key = ""
+		}
+		return all
+	}
+	all = append(all, elements("alerts", nameless(a.Alerts), nameless(b.Alerts), func(s Alert) string { return s.Name })...)
+	return append(all, elements("listen.keys", a.Listen.Keys, b.Listen.Keys, func(k EndpointKey) string { return k.Name })...)
+}
+
+// elements says which elements of a list are new, others or gone, by name. No value is shown: there are secrets among them.
+func elements[T any](key string, a, b []T, name func(T) string) (all []string) {
+	for _, after := range b {
+		i := slices.IndexFunc(a, func(before T) bool { return strings.EqualFold(name(before), name(after)) })
+		switch {
+		case i < 0:
+			all = append(all, fmt.Sprintf("%s: %s is new", key, name(after)))
+		case !reflect.DeepEqual(a[i], after):
+			all = append(all, fmt.Sprintf("%s: %s has changed", key, name(after)))
+		}
+	}
+	for _, before := range a {
+		if !slices.ContainsFunc(b, func(after T) bool { return strings.EqualFold(name(before), name(after)) }) {
+			all = append(all, fmt.Sprintf("%s: %s is gone", key, name(before)))
+		}
+	}
+	return all
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The ports of the official emulator are free for the broker, though one of them is
+// that of the REST endpoint, which another role has.
+func TestTheBrokerTakesThePortsOfTheEmulator(t *testing.T) {
+	for r, want := range map[*Role]string{&RoleBroker: "", &RoleRun: "broker.listen is 127.0.0.1:5672, which listen.amqp has already"} {
+		c, err := load(t, "", nil, map[string]string{"broker.listen": "127.0.0.1:5672", "broker.alsoListen": "127.0.0.1:5300"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := c.CheckRole(*r); err != nil {
+			got = err.Error()
+		}
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("overdue %s: %q, want %q", r.Name, got, want)
+		}
+	}
+}
+
+// Whoever brings a list of entities wants to hear of a name that is misspelt.
+func TestQueuesAreNotMadeOnDemandWithAFileOfTheEmulator(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "Config.json")
+	if err := os.WriteFile(file, []byte(`{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "orders"}]}]}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for asked, want := range map[string]bool{"": false, "true": true} {
+		flags := map[string]string{"broker.emulatorConfig": file}
+		if asked != "" {
+			flags["broker.autoCreate"] = asked
+		}
+		c, err := load(t, "", nil, flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Broker.AutoCreate != want {
+			t.Errorf("autoCreate asked for %q is %v, want %v", asked, c.Broker.AutoCreate, want)
+		}
+	}
+}
+
+// What the pass setting needs is told at the start of the role that it is for.
+func TestPassNeedsADirectory(t *testing.T) {
+	c, err := load(t, "onMonitorDown: pass\n", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CheckRole(RoleRun); err == nil || !strings.Contains(err.Error(), "overdue.yaml:1: onMonitorDown is pass, which needs journal.directory") {
+		t.Errorf("fit = %v, want an error that names the missing setting", err)
+	}
+	if err := c.CheckRole(RoleBroker); err != nil {
+		t.Errorf("fit of a role without a proxy = %v, want nil", err)
+	}
+}

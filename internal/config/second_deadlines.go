@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// maxWarnings bounds the warnings of one deadline: each takes a look, and a companion written anew.
+const maxWarnings = 8
+
+// parseDurations reads several, separated by commas, within the bounds of the setting. They are kept as they are written in Go.
+func (s *Setting) parseDurations(text string) ([]string, error) {
+	all := splitList(text)
+	for i, one := range all {
+		d, err := ParseDuration(one)
+		if err == nil {
+			err = s.bounds(int64(d), func(n int64) string { return time.Duration(n).String() })
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[i] = d.String()
+	}
+	return all, nil
+}
+
+// checkMoments refuses moments at which nothing can be told.
+func (c *Config) checkMoments(e *Entity, key string) error {
+	switch {
+	case e.CompleteWithin > 0 && e.CompleteWithin <= e.Deadline:
+		return fmt.Errorf("%s is %v, and deadline is %v: a message has to be received before it can be completed; make completeWithin the longer one",
+			c.At(key+".completeWithin"), e.CompleteWithin, e.Deadline)
+	case !e.Adopt && e.AdoptEvery != byPath["monitor.entities[].adoptEvery"].standard():
+		return fmt.Errorf("%s is given and adopt is not; set adopt: true, or remove it", c.At(key+".adoptEvery"))
+	case len(e.WarnBefore) > maxWarnings:
+		return fmt.Errorf("%s has %d durations; give at most %d", c.At(key+".warnBefore"), len(e.WarnBefore), maxWarnings)
+	}
+	return nil
+}
+
+// checkEvents refuses filters that nothing passes.
+func (c *Config) checkEvents(a *Alert) error {
+	for _, name := range a.Events {
+		switch name {
+		case "missed", "incomplete", "near":
+		default:
+			section, _, _ := strings.Cut(a.Key, ".")
+			return fmt.Errorf("%s: there are no events called %q; choose of missed, incomplete, near", c.At(section+".events"), name)
+		}
+	}
+	return nil
+}
