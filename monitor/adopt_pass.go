@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
@@ -73,7 +74,7 @@ func (s *adoptPass) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	base.DefaultMessageTimeToLive = shorter(base.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
+	base.DefaultMessageTimeToLive = duration.Shorter(base.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
 	if info.Kind != entities.Topic {
 		if !s.canAdopt(s.entity, info.AutoDeleteOnIdle, info.ForwardTo, info.Partitioned) {
 			return nil
@@ -106,7 +107,7 @@ func (s *adoptPass) subscriptions(ctx context.Context, info entities.Info, base 
 			continue
 		}
 		settings := base
-		settings.DefaultMessageTimeToLive = shorter(base.DefaultMessageTimeToLive, sub.DefaultMessageTimeToLive)
+		settings.DefaultMessageTimeToLive = duration.Shorter(base.DefaultMessageTimeToLive, sub.DefaultMessageTimeToLive)
 		s.pages = max(s.pages, 1)
 		errs = append(errs, s.readPath(ctx, sub.Name, settings))
 	}

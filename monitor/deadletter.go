@@ -5,8 +5,8 @@ package monitor
 import (
 	"context"
 	"strings"
-	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
@@ -122,7 +122,7 @@ func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	strategy, deadline, moved := strategyNative, deadlineOf(&wt.ref, m, e.settings.Settings), e.w.clock.now()
 	if m.DeadLetterReason == reasonDeadline {
 		strategy = strategyScan
-	} else if at, known := e.nudger.movedAt(later(deadline, wt.seenAt)); known {
+	} else if at, known := e.nudger.movedAt(duration.Later(deadline, wt.seenAt)); known {
 		moved = at // nobody has stamped it
 	}
 	return &scheduler.Missed{
@@ -131,14 +131,6 @@ func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 		DeadLetterReason: m.DeadLetterReason, Strategy: strategy,
 		CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,
 	}
-}
-
-// later returns the later of two instants.
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // maxCorrelationID bounds the bytes of a correlation-id in companions and events. Service Bus

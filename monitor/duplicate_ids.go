@@ -5,6 +5,7 @@ package monitor
 import (
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
@@ -65,7 +66,7 @@ func (e *entity) statesOtherDeadline(r *scheduler.Reference, m *link.Message) bo
 	case "within":
 		return !at.IsZero() || !ours(within) && !ours(m.TimeToLive)
 	case "ttl":
-		return statesDeadline(m) || !ours(m.TimeToLive) && !ours(shorter(m.TimeToLive, e.settings.shortest))
+		return statesDeadline(m) || !ours(m.TimeToLive) && !ours(duration.Shorter(m.TimeToLive, e.settings.shortest))
 	case "default":
 		return statesDeadline(m) || m.TimeToLive > 0
 	}
@@ -88,7 +89,7 @@ func (w *want) merge(o *want) {
 	if m := o.found; m != nil && o.number == 0 {
 		o.checkStamp(m)
 	}
-	w.firstFit, w.duplicates, w.agreed, w.lateCandidate = o.firstFit, w.duplicates || o.duplicates, w.agreed || o.agreed, later(w.lateCandidate, o.lateCandidate)
+	w.firstFit, w.duplicates, w.agreed, w.lateCandidate = o.firstFit, w.duplicates || o.duplicates, w.agreed || o.agreed, duration.Later(w.lateCandidate, o.lateCandidate)
 }
 
 // hint returns the sequence number that w probably has; 0: unknown.

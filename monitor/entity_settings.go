@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 )
 
@@ -65,7 +66,7 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 	case err != nil:
 		return err
 	}
-	t.DefaultMessageTimeToLive = shorter(t.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
+	t.DefaultMessageTimeToLive = duration.Shorter(t.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
 	t.known, t.partitioned, t.shortest = true, info.Partitioned, t.DefaultMessageTimeToLive
 	t.defaultSince, t.defaultStated = info.UpdatedAt, info.Kind == entities.Queue
 	if subscription == "" {
@@ -80,12 +81,12 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 	}
 	t.unlisted = subscription != "" && info.Kind == entities.Topic
 	for _, s := range info.Subscriptions {
-		t.shortest = shorter(t.shortest, s.DefaultMessageTimeToLive)
+		t.shortest = duration.Shorter(t.shortest, s.DefaultMessageTimeToLive)
 		if strings.EqualFold(s.Name, subscription) {
 			t.unlisted = false
 			e.noteCreation(&info, &s)
-			t.DefaultMessageTimeToLive = shorter(t.DefaultMessageTimeToLive, s.DefaultMessageTimeToLive)
-			t.defaultSince = later(t.defaultSince, s.UpdatedAt)
+			t.DefaultMessageTimeToLive = duration.Shorter(t.DefaultMessageTimeToLive, s.DefaultMessageTimeToLive)
+			t.defaultSince = duration.Later(t.defaultSince, s.UpdatedAt)
 			t.apply(s.RequiresSession, s.DeadLetteringOnMessageExpiration, s.ForwardTo, s.ForwardDeadLetteredMessagesTo)
 		}
 	}
@@ -97,12 +98,4 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 func (t *entitySettings) apply(sessions, deadLetters bool, forwardTo, forwardDead string) {
 	t.sessions, t.drops = sessions, !deadLetters
 	t.forwardTo, t.forwardDead = forwardTo, forwardDead
-}
-
-// shorter returns the shorter of two times to live, where 0 means unlimited.
-func shorter(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }

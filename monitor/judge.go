@@ -5,6 +5,7 @@ package monitor
 import (
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
@@ -121,7 +122,7 @@ func lifeOf(r *scheduler.Reference, m *link.Message, s Settings) time.Duration {
 			return r.Within
 		}
 	}
-	return shorter(m.TimeToLive, s.DefaultMessageTimeToLive)
+	return duration.Shorter(m.TimeToLive, s.DefaultMessageTimeToLive)
 }
 
 // pending reports whether m is scheduled and not activated yet. Its state does not show that,

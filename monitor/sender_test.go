@@ -8,10 +8,11 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/rest"
 	"overdue/scheduler"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 // The sender of the scenes does what the proxy does for an app: it works out the deadline of
@@ -179,7 +180,7 @@ func (s *scene) reference(m *azservicebus.Message, now scheduler.Instant) (r sch
 	}
 	property := func(name string) any { return m.ApplicationProperties[name] }
 	byEntity := max(s.settings.DefaultMessageTimeToLive, s.queueLife)
-	shortest := shorter(byEntity, s.subscriptionLife)
+	shortest := duration.Shorter(byEntity, s.subscriptionLife)
 	at, within, err := scheduler.StatedDeadline(property)
 	s.must(err)
 	complete, err := scheduler.StatedCompletion(property)
@@ -192,9 +193,9 @@ func (s *scene) reference(m *azservicebus.Message, now scheduler.Instant) (r sch
 	case !at.IsZero():
 		r.Stated = "deadline"
 	case within > 0:
-		r.Stated, r.Within = "within", shorter(within, shorter(life, byEntity))
+		r.Stated, r.Within = "within", duration.Shorter(within, duration.Shorter(life, byEntity))
 	case life > 0:
-		r.Stated, r.Within = "ttl", shorter(life, shortest)
+		r.Stated, r.Within = "ttl", duration.Shorter(life, shortest)
 	case s.settings.Deadline > 0:
 		r.Stated, r.Within = "entity", s.settings.Deadline
 	case shortest > 0:
@@ -234,7 +235,7 @@ func (s *scene) reference(m *azservicebus.Message, now scheduler.Instant) (r sch
 		}
 	}
 	own := r.Stated == "ttl" || r.Stated == "default" || r.Stated == scheduler.StatedComplete
-	kept := shorter(life, byEntity)
+	kept := duration.Shorter(life, byEntity)
 	if s.stamp && named && !own && wanted > 0 && (kept == 0 || wanted < kept) {
 		m.TimeToLive, stamped = &wanted, wanted
 	}
@@ -254,14 +255,6 @@ func (s *scene) reference(m *azservicebus.Message, now scheduler.Instant) (r sch
 		}
 	}
 	return r, findable && r.Ahead == 0, true
-}
-
-// shorter is the shorter of two spans, where 0 means for ever.
-func shorter(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }
 
 // must ends the test on an error.

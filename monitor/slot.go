@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
@@ -263,7 +264,7 @@ func (w *window) slotOf(e *entity, m *link.Message, known map[identity]bool) (*w
 // slotFor is slotOf whether or not m has a watch. A slot stands for the times to live that were
 // stated when it was written, so today's default is only one of those that m may have had.
 func (w *window) slotFor(m *link.Message, s Settings) (*watch, time.Duration) {
-	lives := [...]time.Duration{m.TimeToLive, shorter(m.TimeToLive, s.DefaultMessageTimeToLive)}
+	lives := [...]time.Duration{m.TimeToLive, duration.Shorter(m.TimeToLive, s.DefaultMessageTimeToLive)}
 	for _, life := range lives {
 		if life == 0 {
 			continue

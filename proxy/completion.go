@@ -5,6 +5,7 @@ package proxy
 import (
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/rest"
 	"overdue/scheduler"
 )
@@ -22,9 +23,9 @@ func completion(m *message, s Settings) (within time.Duration, stated bool, err 
 		}
 	}
 	if within > 0 {
-		return roundUp(within), true, nil
+		return duration.RoundUp(within), true, nil
 	}
-	return roundUp(min(s.CompleteWithin, maxDeadline)), false, nil
+	return duration.RoundUp(min(s.CompleteWithin, maxDeadline)), false, nil
 }
 
 // second adds to the promise what else is to be told of m than that its deadline was missed. The
@@ -38,7 +39,7 @@ func (pr *promise) second(m *message, s Settings) error {
 	}
 	span := r.Within
 	if span == 0 {
-		span = r.Deadline.Sub(later(r.Sent, m.ScheduledEnqueueTime))
+		span = r.Deadline.Sub(duration.Later(r.Sent, m.ScheduledEnqueueTime))
 	}
 	if within > 0 && within <= span && stated && r.Stated == byWithin {
 		return rest.BadRequest("The message has to be completed %v after it was enqueued and received only %v after: overdue-complete-within has to be more than overdue-within.", within, span)

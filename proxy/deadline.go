@@ -3,10 +3,10 @@
 package proxy
 
 import (
-	"math"
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/rest"
 	"overdue/scheduler"
 )
@@ -57,7 +57,7 @@ type statement struct {
 // promiseOf works out the deadline of m and stamps its TTL. ok is false when m has none.
 func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bool, err error) {
 	// life is how long the broker keeps the message anyway; 0 = for ever.
-	life := shorter(m.TTL, s.DefaultMessageTimeToLive)
+	life := duration.Shorter(m.TTL, s.DefaultMessageTimeToLive)
 	st, err := statedBy(m, s)
 	if err != nil || st.by == "" {
 		return promise{}, false, err
@@ -70,14 +70,14 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 	if now.Measured {
 		pr.ref.From, pr.ref.Until = earliest, now.Time.Add(now.Uncertainty+sendWindow+m.Delay)
 		if m.ScheduledEnqueueTime.After(now.Time) {
-			pr.ref.Until = later(pr.ref.Until, m.ScheduledEnqueueTime.Add(activationWindow+m.Delay))
+			pr.ref.Until = duration.Later(pr.ref.Until, m.ScheduledEnqueueTime.Add(activationWindow+m.Delay))
 		}
 	}
 
 	// ttl is what the message's TTL would have to be to end at the deadline.
 	ttl := st.within
 	if st.within > 0 {
-		pr.ref.Deadline = later(now.Time, m.ScheduledEnqueueTime).Add(st.within)
+		pr.ref.Deadline = duration.Later(now.Time, m.ScheduledEnqueueTime).Add(st.within)
 		if pr.ref.Deadline.Sub(now.Time) > maxDeadline {
 			return promise{}, false, nil // scheduled for never, as some say it; nothing can be late
 		}
@@ -90,7 +90,7 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 		// clocks, enqueued-time + TTL is not before the deadline. While the broker's clock is
 		// unknown nothing bounds its stamp, and no TTL is safe.
 		if ttl = 0; known {
-			ttl = max(roundUp(st.at.Sub(earliest)), time.Millisecond)
+			ttl = max(duration.RoundUp(st.at.Sub(earliest)), time.Millisecond)
 		}
 	}
 	// Of a deadline that is the end of a TTL there is nothing to stamp: the one of a copy in a
@@ -110,7 +110,7 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 
 // statedBy finds the statement that counts.
 func statedBy(m *message, s Settings) (statement, error) {
-	byEntities := shorter(s.DefaultMessageTimeToLive, s.SubscriptionTimeToLive)
+	byEntities := duration.Shorter(s.DefaultMessageTimeToLive, s.SubscriptionTimeToLive)
 	var at time.Time
 	var within time.Duration
 	var err error
@@ -125,13 +125,13 @@ func statedBy(m *message, s Settings) (statement, error) {
 		return statement{at: at, by: byDeadline}, nil
 	case within > 0:
 		// Nobody can receive it after the end of its life.
-		return statement{within: roundUp(shorter(within, shorter(m.TTL, s.DefaultMessageTimeToLive))), by: byWithin}, nil
+		return statement{within: duration.RoundUp(duration.Shorter(within, duration.Shorter(m.TTL, s.DefaultMessageTimeToLive))), by: byWithin}, nil
 	case m.TTL > 0:
-		return statement{within: roundUp(shorter(m.TTL, byEntities)), by: byTTL}, nil
+		return statement{within: duration.RoundUp(duration.Shorter(m.TTL, byEntities)), by: byTTL}, nil
 	case s.Deadline > 0:
-		return statement{within: roundUp(min(s.Deadline, maxDeadline)), by: byEntity}, nil
+		return statement{within: duration.RoundUp(min(s.Deadline, maxDeadline)), by: byEntity}, nil
 	case byEntities > 0 && byEntities < maxDeadline:
-		return statement{within: roundUp(byEntities), by: byDefault}, nil
+		return statement{within: duration.RoundUp(byEntities), by: byDefault}, nil
 	}
 	if within, _, err = completion(m, s); err != nil || within == 0 {
 		return statement{}, err
@@ -163,7 +163,7 @@ func plausible(at time.Time, m *message, now scheduler.Instant) error {
 func earliestEnqueue(m *message, now scheduler.Instant) (t time.Time, known bool) {
 	t = m.ScheduledEnqueueTime
 	if now.Measured {
-		t = later(t, now.Time.Add(-now.Uncertainty).Truncate(time.Millisecond))
+		t = duration.Later(t, now.Time.Add(-now.Uncertainty).Truncate(time.Millisecond))
 	}
 	return t, !t.IsZero()
 }
@@ -178,32 +178,7 @@ func (pr *promise) widened(now scheduler.Instant) (ref scheduler.Reference, ok b
 	ref = pr.ref
 	ref.Until = latest
 	if ref.Within > 0 {
-		ref.Deadline = later(now.Time, pr.scheduled).Add(ref.Within)
+		ref.Deadline = duration.Later(now.Time, pr.scheduled).Add(ref.Within)
 	}
 	return ref, true
-}
-
-// shorter is the shorter of two spans, where 0 means for ever.
-func shorter(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// roundUp rounds to whole milliseconds, the grain of a TTL. What is too long for that
-// stays as it is.
-func roundUp(d time.Duration) time.Duration {
-	whole := d.Truncate(time.Millisecond)
-	if whole >= d || whole > math.MaxInt64-time.Millisecond {
-		return whole
-	}
-	return whole + time.Millisecond
 }

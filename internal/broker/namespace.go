@@ -15,6 +15,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/duration"
 )
 
 var (
@@ -384,7 +385,7 @@ func (e *Entity) engine() queue.Config {
 	case KindSubscription:
 		c := &s.subscription
 		cfg.LockDuration, cfg.MaxDeliveryCount = c.LockDuration, c.MaxDeliveryCount
-		cfg.DefaultMessageTimeToLive = shorter(c.DefaultMessageTimeToLive, e.topic.settings.Load().topic.DefaultMessageTimeToLive)
+		cfg.DefaultMessageTimeToLive = duration.Shorter(c.DefaultMessageTimeToLive, e.topic.settings.Load().topic.DefaultMessageTimeToLive)
 		cfg.DeadLetteringOnMessageExpiration = c.DeadLetteringOnMessageExpiration
 	}
 	return cfg
@@ -397,12 +398,4 @@ func (e *Entity) maxSize() int64 {
 		return s.topic.MaxSize
 	}
 	return s.queue.MaxSize
-}
-
-// shorter is the shorter of two times to live, of which 0 is none.
-func shorter(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }

@@ -55,29 +55,21 @@ func (cfg Config) withDefaults() Config {
 	if cfg.Mechanisms == nil {
 		cfg.Mechanisms = []amqp.Symbol{"ANONYMOUS"}
 	}
-	setDefault(&cfg.ContainerID, "overdue")
-	setDefault(&cfg.MaxFrameSize, 65536)
+	cfg.ContainerID = cmp.Or(cfg.ContainerID, "overdue")
+	cfg.MaxFrameSize = cmp.Or(cfg.MaxFrameSize, 65536)
 	cfg.MaxFrameSize = max(cfg.MaxFrameSize, amqp.MinMaxFrameSize)
-	setDefault(&cfg.MaxMessageSize, 1<<20)
-	setDefault(&cfg.MaxBuffered, 64<<20)
-	setDefault(&cfg.ChannelMax, 4999)
-	setDefault(&cfg.MaxLinks, 10_000)
-	setDefault(&cfg.MaxConns, 10_000)
-	setDefault(&cfg.MaxUnsettled, 100_000)
-	setDefault(&cfg.IncomingWindow, 5000)
-	setDefault(&cfg.IdleTimeout, 4*time.Minute)
-	setDefault(&cfg.HandshakeTimeout, 30*time.Second)
-	setDefault(&cfg.WriteTimeout, 30*time.Second)
-	setDefault(&cfg.CloseTimeout, 5*time.Second)
+	cfg.MaxMessageSize = cmp.Or(cfg.MaxMessageSize, 1<<20)
+	cfg.MaxBuffered = cmp.Or(cfg.MaxBuffered, 64<<20)
+	cfg.ChannelMax = cmp.Or(cfg.ChannelMax, 4999)
+	cfg.MaxLinks = cmp.Or(cfg.MaxLinks, 10_000)
+	cfg.MaxConns = cmp.Or(cfg.MaxConns, 10_000)
+	cfg.MaxUnsettled = cmp.Or(cfg.MaxUnsettled, 100_000)
+	cfg.IncomingWindow = cmp.Or(cfg.IncomingWindow, 5000)
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 4*time.Minute)
+	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 30*time.Second)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, 30*time.Second)
+	cfg.CloseTimeout = cmp.Or(cfg.CloseTimeout, 5*time.Second)
 	return cfg
-}
-
-// setDefault replaces what is zero, or below, where that makes no sense.
-func setDefault[T cmp.Ordered](field *T, value T) {
-	var zero T
-	if *field <= zero {
-		*field = value
-	}
 }
 
 // What is not worth a setting.

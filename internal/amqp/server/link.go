@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"time"
 
 	"overdue/internal/amqp"
@@ -205,7 +206,7 @@ func (l *SinkLink) acceptLocked(h Sink) bool {
 	if l.state != linkAttaching {
 		return false
 	}
-	setDefault(&l.Reply.Credit, defaultCredit)
+	l.Reply.Credit = cmp.Or(l.Reply.Credit, defaultCredit)
 	l.handler = h
 	if !l.attachedLocked() {
 		l.handler = nil

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package duration reads durations as people, configuration and Service Bus write them, and writes those of Service Bus.
+// Package duration reads durations as people, configuration and Service Bus write them, writes those of Service Bus,
+// and compares spans and times by its rules.
 package duration
 
 import (
@@ -177,4 +178,30 @@ func FormatISO8601(d time.Duration) string {
 		s.WriteByte('S')
 	}
 	return s.String()
+}
+
+// RoundUp rounds a time to live up to whole milliseconds, as Service Bus does. One that is too long for that is
+// rounded down.
+func RoundUp(d time.Duration) time.Duration {
+	whole := d.Truncate(time.Millisecond)
+	if whole >= d || whole > math.MaxInt64-time.Millisecond {
+		return whole
+	}
+	return whole + time.Millisecond
+}
+
+// Shorter returns the shorter of two times to live, where 0 means unlimited.
+func Shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

@@ -72,3 +72,22 @@ func FuzzDuration(f *testing.F) {
 		}
 	})
 }
+
+func TestTimesToLiveAreWholeMillisecondsRoundedUp(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		0: 0, 1: time.Millisecond, time.Millisecond: time.Millisecond, time.Millisecond + 1: 2 * time.Millisecond,
+		math.MaxInt64: time.Duration(math.MaxInt64).Truncate(time.Millisecond),
+	} {
+		if got := RoundUp(d); got != want {
+			t.Errorf("RoundUp(%d) = %d, want %d", d, got, want)
+		}
+	}
+}
+
+func TestTheShorterTimeToLiveWinsAndZeroIsUnlimited(t *testing.T) {
+	for _, c := range []struct{ a, b, want time.Duration }{{0, 0, 0}, {0, 5, 5}, {5, 0, 5}, {5, 3, 3}, {3, 5, 3}} {
+		if got := Shorter(c.a, c.b); got != c.want {
+			t.Errorf("Shorter(%d, %d) = %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}

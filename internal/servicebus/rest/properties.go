@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/amqp"
+	"overdue/internal/servicebus/duration"
 )
 
 // HeaderBrokerProperties carries the properties that the broker knows, as JSON.
@@ -150,7 +151,7 @@ func life(ttl time.Duration) (time.Duration, error) {
 	case ttl > amqp.LongestLife:
 		return 0, nil
 	}
-	return roundUp(ttl), nil
+	return duration.RoundUp(ttl), nil
 }
 
 // ofSeconds is a span of seconds, the longest that there is when they are too many.
@@ -180,14 +181,4 @@ func (b *BrokerProperties) check() error {
 		return BadRequest("The SessionId and the PartitionKey are both set and differ.")
 	}
 	return nil
-}
-
-// roundUp rounds to whole milliseconds, the grain of a TTL. What is too long for that
-// stays as it is.
-func roundUp(d time.Duration) time.Duration {
-	whole := d.Truncate(time.Millisecond)
-	if whole >= d || whole > math.MaxInt64-time.Millisecond {
-		return whole
-	}
-	return whole + time.Millisecond
 }
