@@ -115,7 +115,7 @@ func (p *program) benchMemoryCommand() *cobra.Command {
 	outstanding := f.numbers("outstanding", "50000,100000", 1, 1_000_000, "50000,100000",
 		"how many deadlines are outstanding, one number after the other, each greater than the one before")
 	companions := f.companions("each")
-	cmd.Flags().DurationVar(&plan.Pause, "pause", 5*time.Second,
+	durationVar(cmd.Flags(), &plan.Pause, "pause", 5*time.Second,
 		"how long nothing happens before each sample")
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Outstanding, err = outstanding(); err != nil {
@@ -149,7 +149,7 @@ func (p *program) benchSendCommand() *cobra.Command {
 		"the clients to measure with")
 	payload := benchFlags{cmd}.payload()
 	cmd.Flags().IntVar(&plan.Rounds, "rounds", 7, "how many rounds, 1 to 1000")
-	cmd.Flags().DurationVar(&plan.Span, "span", 500*time.Millisecond,
+	durationVar(cmd.Flags(), &plan.Span, "span", 500*time.Millisecond,
 		"how long each way is measured in a round")
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		plan.Clients = strings.Split(*clients, ",")
@@ -185,7 +185,7 @@ func (p *program) benchLatencyCommand() *cobra.Command {
 		"sends of each way with the broker at hand, 1 to 1000000")
 	cmd.Flags().IntVar(&plan.Delayed, "delayed", 100,
 		"sends of each sender with the broker a round trip away, 1 to 10000")
-	cmd.Flags().DurationVar(&plan.RoundTrip, "round-trip", 5*time.Millisecond,
+	durationVar(cmd.Flags(), &plan.RoundTrip, "round-trip", 5*time.Millisecond,
 		"how far away that broker is; with 20ms and more nothing goes by slots")
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Payload, err = payload(); err != nil {
@@ -214,8 +214,8 @@ func (p *program) benchCostCommand() *cobra.Command {
 	rates := f.numbers("rates", "1000,10000", 10, 1_000_000, "1000,10000",
 		"messages per second, one number for each case")
 	companions := f.companions("slot")
-	cmd.Flags().DurationVar(&plan.Span, "span", 10*time.Second, "for how long messages are sent")
-	cmd.Flags().DurationVar(&plan.Deadline, "deadline", 3*time.Second,
+	durationVar(cmd.Flags(), &plan.Span, "span", 10*time.Second, "for how long messages are sent")
+	durationVar(cmd.Flags(), &plan.Deadline, "deadline", 3*time.Second,
 		"the time to live of each message")
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Rates, err = rates(); err != nil {
@@ -278,7 +278,7 @@ func (p *program) benchCheckCommand() *cobra.Command {
 		"live messages, one number for each case")
 	cmd.Flags().IntVar(&plan.Overdue, "overdue", 10,
 		"messages whose deadlines are missed, 1 to 1000")
-	cmd.Flags().DurationVar(&plan.Notice, "notice", 2*time.Second,
+	durationVar(cmd.Flags(), &plan.Notice, "notice", 2*time.Second,
 		"how long after the last send the deadlines come, at least")
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Live, err = live(); err != nil {

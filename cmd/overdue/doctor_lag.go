@@ -59,8 +59,8 @@ func (p *program) doctorLagCommand() *cobra.Command {
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" })
 	cmd.Flags().BoolVar(&o.json, "json", false, "print nothing but the result, as JSON")
 	cmd.Flags().IntVar(&o.messages, "messages", 20, "messages per queue, 1 to 200")
-	cmd.Flags().DurationVar(&o.over, "over", 8*time.Second, "time from the first deadline to the last, 0s to 10m")
-	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long after the last deadline to wait for the unwatched queue, 0s to 30m")
+	durationVar(cmd.Flags(), &o.over, "over", 8*time.Second, "time from the first deadline to the last, 0s to 10m")
+	durationVar(cmd.Flags(), &o.wait, "wait", 30*time.Second, "how long after the last deadline to wait for the unwatched queue, 0s to 30m")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case o.messages < 1 || o.messages > 200:

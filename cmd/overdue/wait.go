@@ -40,13 +40,14 @@ func (p *program) waitCommand() *cobra.Command {
 	}
 	load := p.configFlags(cmd, isAdminAddress)
 	what := cmd.Flags().String("for", forReady, "what to wait for: ready, serving or drained")
-	timeout := cmd.Flags().Duration("timeout", waitTimeout, "how long to wait; 0 = as long as it takes")
+	var timeout time.Duration
+	durationVar(cmd.Flags(), &timeout, "timeout", waitTimeout, "how long to wait; 0 = as long as it takes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *what != forReady && *what != forServing && *what != forDrained {
 			return &config.Error{Err: fmt.Errorf("--for: %q is not one of %s, %s, %s", *what, forReady, forServing, forDrained)}
 		}
-		if *timeout < 0 {
-			return &config.Error{Err: fmt.Errorf("--timeout: %s is negative", *timeout)}
+		if timeout < 0 {
+			return &config.Error{Err: fmt.Errorf("--timeout: %s is negative", timeout)}
 		}
 		c, err := load()
 		if err != nil {
@@ -57,9 +58,9 @@ func (p *program) waitCommand() *cobra.Command {
 			return err
 		}
 		ctx := cmd.Context()
-		if *timeout > 0 {
+		if timeout > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, *timeout)
+			ctx, cancel = context.WithTimeout(ctx, timeout)
 			defer cancel()
 		}
 		return awaitState(ctx, addr, *what)

@@ -36,6 +36,7 @@ const (
 	shoutrrr     = "github.com/nicholas-fedor/shoutrrr"
 	goredis      = "github.com/redis/go-redis/v9"
 	miniredis    = "github.com/alicebob/miniredis/v2"
+	pflag        = "github.com/spf13/pflag"
 	prometheus   = "github.com/prometheus/client_golang"
 	sync         = "golang.org/x/sync"
 	term         = "golang.org/x/term"
@@ -52,7 +53,7 @@ type room struct {
 var rooms = map[string]room{
 	"cmd/overdue": {
 		ours:   []string{"internal/servicebus/duration", "alert", "proxy", "monitor", "scheduler", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/dlq", "internal/operator/doctor", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/kept", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape", "internal/lag", "internal/bench", "internal/notifications", "internal/config"},
-		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, prometheus, sync, term, yaml, zap},
+		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, pflag, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":                        {[]string{"scheduler", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/inflight", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":                      {[]string{"alert", "scheduler", "internal/servicebus/duration", "internal/servicebus/entities", "internal/kept", "internal/operations", "internal/servicebus/link"}, []string{backoff, goamqp, prometheus, sync, zap}},
@@ -113,7 +114,7 @@ var inTests = room{
 	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/brokertest", "internal/listener", "internal/testing/pipenet",
 		"internal/kept", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "scheduler"},
 	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
-		"github.com/santhosh-tekuri/jsonschema", "github.com/spf13/pflag",
+		"github.com/santhosh-tekuri/jsonschema", pflag,
 		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},
 }
 
