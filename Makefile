@@ -80,7 +80,7 @@ $(GOLANGCI):
 PROSE := README.md CONTRIBUTING.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md \
 	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md
-PROSE_GO := internal/broker/emulator internal/broker/filter internal/escape internal/httpclient internal/inflight internal/lag \
+PROSE_GO := internal/broker/emulator internal/broker/filter internal/escape internal/httpclient internal/lag \
 	internal/listener internal/listener/tlsrecord \
 	internal/servicebus/atom internal/servicebus/duration internal/testing/freeport internal/testing/testseed \
 	test/bench/pump test/bench/usage test/foreign test/mutate test/sdk

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"overdue/alert"
-	"overdue/internal/kept"
+	"overdue/internal/redisstore"
 	"overdue/monitor"
 	"overdue/scheduler"
 )
@@ -82,7 +82,7 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 		if got := sink.notified(); !slices.Equal(got, want) {
 			t.Errorf("pages = %q, want %q", got, want)
 		}
-		if c := s.companionsKept(); c != (kept.Counts{}) {
+		if c := s.companionsKept(); c != (redisstore.Counts{}) {
 			t.Errorf("companions are left: %+v", c)
 		}
 		if got := len(s.hook.notified()); got != n {

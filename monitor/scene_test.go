@@ -19,8 +19,8 @@ import (
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
-	"overdue/internal/kept"
 	"overdue/internal/operations"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
@@ -282,11 +282,11 @@ func (s *scene) companionsLeft() int {
 }
 
 // companionsKept are those that wait, are due, and could not be done, wherever they are kept.
-func (s *scene) companionsKept() kept.Counts {
+func (s *scene) companionsKept() redisstore.Counts {
 	s.Helper()
 	q := s.queue(monitorQueue).Counts()
 	if s.newStore == nil {
-		return kept.Counts{Waiting: int64(q.Scheduled), Leased: int64(q.Active), Dead: int64(q.DeadLetter)}
+		return redisstore.Counts{Waiting: int64(q.Scheduled), Leased: int64(q.Active), Dead: int64(q.DeadLetter)}
 	}
 	if q.Scheduled > 0 {
 		s.Errorf("%d messages are scheduled on the monitor queue, which cannot", q.Scheduled)

@@ -14,7 +14,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
-	"overdue/internal/kept"
+	"overdue/internal/redisstore"
 	"overdue/internal/testing/redistest"
 	"overdue/internal/testing/testseed"
 )
@@ -68,7 +68,7 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 						t.Errorf("%s was received and notified of", id)
 					}
 				}
-				if c := s.companionsKept(); c != (kept.Counts{}) {
+				if c := s.companionsKept(); c != (redisstore.Counts{}) {
 					t.Errorf("companions are left: %+v", c)
 				}
 				if c := s.queue(workQueue).Counts(); c.Active+c.Deferred != 0 {

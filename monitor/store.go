@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"overdue/internal/kept"
+	"overdue/internal/redisstore"
 
 	"go.uber.org/zap"
 )
@@ -18,14 +18,14 @@ type Store interface {
 	// Claim leases up to n items that are due at the instant now of the broker's clock, or that
 	// a worker which is gone had. There is nothing more before wait is over or Woken has a
 	// value. There may be leases beside an error.
-	Claim(ctx context.Context, now time.Time, n int) (leases []kept.Lease, wait time.Duration, err error)
+	Claim(ctx context.Context, now time.Time, n int) (leases []redisstore.Lease, wait time.Duration, err error)
 	Woken() <-chan struct{}
 	// Renew keeps all that is claimed for as long as it takes to call it again, every renewEvery.
 	Renew(ctx context.Context) error
 
-	Done(ctx context.Context, l kept.Lease) error
-	GiveBack(ctx context.Context, l kept.Lease) error
-	Bury(ctx context.Context, l kept.Lease, reason, description string) error
+	Done(ctx context.Context, l redisstore.Lease) error
+	GiveBack(ctx context.Context, l redisstore.Lease) error
+	Bury(ctx context.Context, l redisstore.Lease, reason, description string) error
 
 	// HasNote reports whether a note is kept whose id begins so.
 	HasNote(ctx context.Context, prefix string) (bool, error)
@@ -111,7 +111,7 @@ func (w *Worker) renewClaims(ctx context.Context) {
 // storeLease is a claimed item.
 type storeLease struct {
 	w   *Worker
-	l   kept.Lease
+	l   redisstore.Lease
 	now time.Time // by the broker's clock, at least: when it was
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/kept"
 	"overdue/internal/redisstore"
 	"overdue/internal/testing/redistest"
 )
@@ -47,13 +46,13 @@ type waking struct {
 	wake func()
 }
 
-func (c *waking) Put(ctx context.Context, items []kept.Item) error {
+func (c *waking) Put(ctx context.Context, items []redisstore.Item) error {
 	err := c.Companions.Put(ctx, items)
 	c.wake()
 	return err
 }
 
-func (c *waking) GiveBack(ctx context.Context, l kept.Lease) error {
+func (c *waking) GiveBack(ctx context.Context, l redisstore.Lease) error {
 	err := c.Companions.GiveBack(ctx, l)
 	c.wake()
 	return err

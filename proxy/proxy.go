@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/amqp/relay"
-	"overdue/internal/inflight"
 	"overdue/internal/listener"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/rest"
@@ -255,7 +254,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	if err := inflight.Wait(ctx, &p.sends); err != nil {
+	if err := waitFor(ctx, &p.sends); err != nil {
 		return fmt.Errorf("proxy: sends still in flight: %w", err)
 	}
 	return errors.Join(endpointErr, p.senders.close(ctx))

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"overdue/internal/inflight"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
 
@@ -222,7 +220,7 @@ func (s *senders) close(ctx context.Context) error {
 		s.goodbyeLocked(sn)
 	}
 	s.mu.Unlock()
-	return inflight.Wait(ctx, &s.closing)
+	return waitFor(ctx, &s.closing)
 }
 
 // open opens the link. The SDK opens it at the first use, and twice when two come first

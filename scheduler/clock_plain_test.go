@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/broker"
-	"overdue/internal/kept"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/pipenet"
@@ -20,7 +20,7 @@ import (
 // idle is a store that nobody asks.
 type idle struct{ *testing.T }
 
-func (i idle) Put(context.Context, []kept.Item) error {
+func (i idle) Put(context.Context, []redisstore.Item) error {
 	i.Error("Put was called")
 	return nil
 }

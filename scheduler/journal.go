@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"overdue/internal/inflight"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
@@ -312,7 +310,7 @@ func (j *Journal) Close(ctx context.Context) error {
 	j.mu.Lock()
 	j.closed = true
 	j.mu.Unlock()
-	if err := inflight.Wait(ctx, &j.flights); err != nil {
+	if err := waitFor(ctx, &j.flights); err != nil {
 		return fmt.Errorf("scheduler: companions still on their way to the journal: %w", err)
 	}
 	return j.store.close()

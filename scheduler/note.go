@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"overdue/internal/kept"
+	"overdue/internal/redisstore"
 )
 
 // A Note is something else than a companion that has to be there at its time, whatever becomes of this process. The
@@ -52,8 +52,8 @@ func (s *Scheduler) Keep(ctx context.Context, n Note) error {
 
 func (s *Scheduler) keep(ctx context.Context, n Note) error {
 	if s.cfg.Store != nil {
-		item := kept.Item{ID: n.ID, Due: n.Due.UTC(), ContentType: n.ContentType, Subject: n.Subject, Body: n.Body, Note: true}
-		if err := s.cfg.Store.Put(ctx, []kept.Item{item}); err != nil {
+		item := redisstore.Item{ID: n.ID, Due: n.Due.UTC(), ContentType: n.ContentType, Subject: n.Subject, Body: n.Body, Note: true}
+		if err := s.cfg.Store.Put(ctx, []redisstore.Item{item}); err != nil {
 			return fmt.Errorf("scheduler: write to the companion store: %w", err)
 		}
 		return nil

@@ -12,7 +12,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"overdue/internal/inflight"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
@@ -352,7 +351,7 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	s.closed = true
 	s.mu.Unlock()
 	s.finishDirect()
-	if err := inflight.Wait(ctx, &s.flights); err != nil {
+	if err := waitFor(ctx, &s.flights); err != nil {
 		return fmt.Errorf("scheduler: companions still in flight: %w", err)
 	}
 	s.closeDirect(ctx)

@@ -9,14 +9,14 @@ import (
 	"fmt"
 	"slices"
 
-	"overdue/internal/kept"
 	"overdue/internal/operations"
+	"overdue/internal/redisstore"
 )
 
 // A Store keeps companions until they are due where the monitor queue cannot: its tier has no scheduled messages.
 type Store interface {
 	// Put returns when all items are kept, or with why they may not be. What is kept under an id already stays as it is.
-	Put(ctx context.Context, items []kept.Item) error
+	Put(ctx context.Context, items []redisstore.Item) error
 	// Withdraw forgets companions that are not in anybody's hands, and returns the ids of those it has found.
 	Withdraw(ctx context.Context, ids []string) (withdrawn []string, err error)
 }
@@ -29,7 +29,7 @@ const (
 
 // put is transfer for what the store keeps.
 func (s *Scheduler) put(enc *encoder, groups []*group) (n int, err error) {
-	var items []kept.Item
+	var items []redisstore.Item
 	for size := 0; n < min(len(groups), storeMost) && size < storeBytes; n++ {
 		g := groups[n]
 		body, id, err := g.marshal(enc)
@@ -39,7 +39,7 @@ func (s *Scheduler) put(enc *encoder, groups []*group) (n int, err error) {
 		if err != nil {
 			break // those before it are kept now, then its error is told alone
 		}
-		items = append(items, kept.Item{ID: id, Due: g.c.Due.UTC(), ContentType: ContentType, Subject: string(g.c.Kind), Body: bytes.Clone(body)})
+		items = append(items, redisstore.Item{ID: id, Due: g.c.Due.UTC(), ContentType: ContentType, Subject: string(g.c.Kind), Body: bytes.Clone(body)})
 		size += len(body)
 	}
 	// The callers' contexts do not reach it, as in transfer.

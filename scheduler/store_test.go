@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"overdue/internal/kept"
 	"overdue/internal/operations"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
@@ -24,11 +24,11 @@ import (
 type shelf struct {
 	mu    sync.Mutex
 	full  error
-	items []kept.Item
+	items []redisstore.Item
 	asked []string // to be withdrawn
 }
 
-func (x *shelf) Put(_ context.Context, items []kept.Item) error {
+func (x *shelf) Put(_ context.Context, items []redisstore.Item) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.full == nil {
@@ -41,7 +41,7 @@ func (x *shelf) Withdraw(_ context.Context, ids []string) (withdrawn []string, e
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.asked = append(x.asked, ids...)
-	x.items = slices.DeleteFunc(x.items, func(i kept.Item) bool {
+	x.items = slices.DeleteFunc(x.items, func(i redisstore.Item) bool {
 		if slices.Contains(ids, i.ID) {
 			withdrawn = append(withdrawn, i.ID)
 			return true
@@ -51,7 +51,7 @@ func (x *shelf) Withdraw(_ context.Context, ids []string) (withdrawn []string, e
 	return withdrawn, nil
 }
 
-func (x *shelf) has() []kept.Item {
+func (x *shelf) has() []redisstore.Item {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.items)

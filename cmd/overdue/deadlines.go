@@ -16,9 +16,9 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
-	"overdue/internal/kept"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/operator/doctor"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
@@ -136,7 +136,7 @@ func (h *hands) storedCompanions(ctx context.Context, undone bool, f func(*dlq.L
 		return err
 	}
 	defer func() { _ = store.Close() }() // it was only read
-	show := func(it *kept.Item, l *dlq.Letter) bool {
+	show := func(it *redisstore.Item, l *dlq.Letter) bool {
 		if it.ContentType != scheduler.ContentType {
 			return true
 		}
@@ -148,11 +148,11 @@ func (h *hands) storedCompanions(ctx context.Context, undone bool, f func(*dlq.L
 		return f(l, c, err)
 	}
 	if undone {
-		err = store.Companions().Dead(ctx, func(d kept.Dead) bool {
+		err = store.Companions().Dead(ctx, func(d redisstore.Dead) bool {
 			return show(&d.Item, &dlq.Letter{Reason: d.Reason, Description: d.Description})
 		})
 	} else {
-		err = store.Companions().Walk(ctx, func(it kept.Item) bool { return show(&it, &dlq.Letter{}) })
+		err = store.Companions().Walk(ctx, func(it redisstore.Item) bool { return show(&it, &dlq.Letter{}) })
 	}
 	if err != nil {
 		return fmt.Errorf("companions: %w", err)
@@ -167,7 +167,7 @@ func (h *hands) undone(ctx context.Context, by map[string]int) error {
 		return err
 	}
 	defer func() { _ = store.Close() }() // it was only read
-	return store.Companions().Dead(ctx, func(d kept.Dead) bool {
+	return store.Companions().Dead(ctx, func(d redisstore.Dead) bool {
 		by[d.Reason]++
 		return true
 	})

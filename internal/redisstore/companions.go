@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"overdue/internal/kept"
-
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 )
@@ -132,7 +130,7 @@ func (c *Companions) Failure() error {
 }
 
 // Put returns when Redis has all items, or with the error of the last try. What is there already stays as it is.
-func (c *Companions) Put(ctx context.Context, items []kept.Item) error {
+func (c *Companions) Put(ctx context.Context, items []Item) error {
 	type part struct {
 		args []any
 		soon int64
@@ -221,7 +219,7 @@ func (c *Companions) Withdraw(ctx context.Context, ids []string) (withdrawn []st
 func millis(t time.Time) int64 { return t.Add(dueGrain - time.Nanosecond).UnixMilli() }
 
 // record is an item as it is kept, but for its id.
-func record(it *kept.Item, due int64) string {
+func record(it *Item, due int64) string {
 	b := make([]byte, 0, len(it.ContentType)+len(it.Subject)+len(it.Body)+24)
 	b = append(append(b, it.ContentType...), 0)
 	b = append(append(b, it.Subject...), 0)
@@ -230,8 +228,8 @@ func record(it *kept.Item, due int64) string {
 }
 
 // itemOf reads a record. One that somebody else has written has no content type, and is nobody's.
-func itemOf(k *place, id, text string) kept.Item {
-	it := kept.Item{ID: id, Note: k.name == placeOfNotes}
+func itemOf(k *place, id, text string) Item {
+	it := Item{ID: id, Note: k.name == placeOfNotes}
 	parts := bytes.SplitN([]byte(text), []byte{0}, 4)
 	if len(parts) != 4 {
 		return it

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"overdue/internal/kept"
 )
 
 const (
@@ -36,7 +34,7 @@ const (
 // Claim leases up to n items that are due at the instant now of the broker's clock, or whose leases have lapsed. There is
 // nothing more to claim before wait is over, or Woken has a value. There may be leases beside an error, which says that some
 // could not be asked for, now or the last time: what one server of a cluster has does not wait for another.
-func (c *Companions) Claim(ctx context.Context, now time.Time, n int) (leases []kept.Lease, wait time.Duration, err error) {
+func (c *Companions) Claim(ctx context.Context, now time.Time, n int) (leases []Lease, wait time.Duration, err error) {
 	ripe := slices.DeleteFunc(slices.Clone(c.places), func(k *place) bool { return k.rests() > 0 })
 	rand.Shuffle(len(ripe), func(i, j int) { ripe[i], ripe[j] = ripe[j], ripe[i] })
 	ripe = ripe[:min(len(ripe), n)]
@@ -60,7 +58,7 @@ func (c *Companions) Claim(ctx context.Context, now time.Time, n int) (leases []
 }
 
 // ask claims what is in one place.
-func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (leases []kept.Lease) {
+func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (leases []Lease) {
 	turn, asked, unsure := k.turn(), time.Now(), k.unsure()
 	var got []string
 	var due, lapse string
@@ -128,7 +126,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // take notes what is in hand now, and leaves out what was before: its lease had lapsed, and it is seen to.
-func (c *Companions) take(k *place, got []string) (leases []kept.Lease) {
+func (c *Companions) take(k *place, got []string) (leases []Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := 0; i < len(got); i += 2 {
@@ -137,7 +135,7 @@ func (c *Companions) take(k *place, got []string) (leases []kept.Lease) {
 			continue
 		}
 		c.inHand[id] = k
-		leases = append(leases, kept.Lease{Item: itemOf(k, id, got[i+1]), Place: k.name})
+		leases = append(leases, Lease{Item: itemOf(k, id, got[i+1]), Place: k.name})
 	}
 	return leases
 }
@@ -228,7 +226,7 @@ func (c *Companions) Renew(ctx context.Context) error {
 }
 
 // release takes l out of hand, and says where it is kept.
-func (c *Companions) release(l *kept.Lease) *place {
+func (c *Companions) release(l *Lease) *place {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.inHand, l.ID)
@@ -236,13 +234,13 @@ func (c *Companions) release(l *kept.Lease) *place {
 }
 
 // Done forgets an item that has been seen to.
-func (c *Companions) Done(ctx context.Context, l kept.Lease) error {
+func (c *Companions) Done(ctx context.Context, l Lease) error {
 	k := c.release(&l)
 	return c.insist(ctx, func(ctx context.Context) error { return finish(ctx, c.s.client, k, mostDead, []any{l.ID, ""}) })
 }
 
 // GiveBack lets another worker have an item, at once and as it was.
-func (c *Companions) GiveBack(ctx context.Context, l kept.Lease) error {
+func (c *Companions) GiveBack(ctx context.Context, l Lease) error {
 	k := c.release(&l)
 	return c.insist(ctx, func(ctx context.Context) error {
 		return handBack(ctx, c.s.client, k, c.channel, c.token, l.ID, millis(l.Due))
@@ -250,9 +248,9 @@ func (c *Companions) GiveBack(ctx context.Context, l kept.Lease) error {
 }
 
 // Bury puts an item that nobody can do anything with where operators find it.
-func (c *Companions) Bury(ctx context.Context, l kept.Lease, reason, description string) error {
+func (c *Companions) Bury(ctx context.Context, l Lease, reason, description string) error {
 	k := c.release(&l)
-	text, err := json.Marshal(kept.Dead{Item: l.Item, At: time.Now().UTC(), Reason: reason, Description: description})
+	text, err := json.Marshal(Dead{Item: l.Item, At: time.Now().UTC(), Reason: reason, Description: description})
 	if err != nil {
 		return err
 	}

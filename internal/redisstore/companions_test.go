@@ -11,18 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/kept"
 	"overdue/internal/testing/redistest"
 )
 
 // noon is when the items of a test are due, by a clock of their own.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-func item(id string, due time.Time) kept.Item {
-	return kept.Item{ID: id, Due: due, ContentType: "type", Subject: "subject", Body: []byte("body of\x00" + id)}
+func item(id string, due time.Time) Item {
+	return Item{ID: id, Due: due, ContentType: "type", Subject: "subject", Body: []byte("body of\x00" + id)}
 }
 
-func numberedItems(n int, due time.Time) (items []kept.Item) {
+func numberedItems(n int, due time.Time) (items []Item) {
 	for i := range n {
 		items = append(items, item(fmt.Sprint("i-", i), due))
 	}
@@ -30,7 +29,7 @@ func numberedItems(n int, due time.Time) (items []kept.Item) {
 }
 
 // claimed is what is claimed at an instant, sorted.
-func claimed(t testing.TB, c *Companions, now time.Time, n int) (leases []kept.Lease) {
+func claimed(t testing.TB, c *Companions, now time.Time, n int) (leases []Lease) {
 	t.Helper()
 	c.wakeAll()
 	for empty := 0; empty < 20 && len(leases) < n; empty++ { // a claim has bounds of its own, and is of few places if it is of few items
@@ -43,18 +42,18 @@ func claimed(t testing.TB, c *Companions, now time.Time, n int) (leases []kept.L
 			break
 		}
 	}
-	slices.SortFunc(leases, func(a, b kept.Lease) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(leases, func(a, b Lease) int { return strings.Compare(a.ID, b.ID) })
 	return leases
 }
 
-func ids(leases []kept.Lease) (ids []string) {
+func ids(leases []Lease) (ids []string) {
 	for _, l := range leases {
 		ids = append(ids, l.ID)
 	}
 	return ids
 }
 
-func wantIDs(t testing.TB, what string, leases []kept.Lease, want ...string) {
+func wantIDs(t testing.TB, what string, leases []Lease, want ...string) {
 	t.Helper()
 	if got := ids(leases); !slices.Equal(got, want) {
 		t.Errorf("%s: %v, want %v", what, got, want)
@@ -65,7 +64,7 @@ func wantCounts(t testing.TB, c *Companions, waiting, leased, dead int64) {
 	t.Helper()
 	got, err := c.Counts(t.Context())
 	must(t, err)
-	if want := (kept.Counts{Waiting: waiting, Leased: leased, Dead: dead}); got != want {
+	if want := (Counts{Waiting: waiting, Leased: leased, Dead: dead}); got != want {
 		t.Errorf("counts %+v, want %+v", got, want)
 	}
 }
@@ -73,7 +72,7 @@ func wantCounts(t testing.TB, c *Companions, waiting, leased, dead int64) {
 func TestCompanionsComeWhenTheyAreDueAndOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, connect func() *Store) {
 		ctx, a, b := t.Context(), connect().Companions(), connect().Companions()
-		note := kept.Item{ID: "note", Due: noon, ContentType: "other", Body: []byte("{}"), Note: true}
+		note := Item{ID: "note", Due: noon, ContentType: "other", Body: []byte("{}"), Note: true}
 		late := item("late", noon.Add(time.Minute))
 		items := append(numberedItems(3, noon), late, note)
 		must(t, a.Put(ctx, items))
@@ -88,7 +87,7 @@ func TestCompanionsComeWhenTheyAreDueAndOnce(t *testing.T) {
 		wantIDs(t, "what is claimed", claimed(t, b, noon.Add(time.Second), 10))
 		all := append(first, second...)
 		for _, l := range all {
-			i := slices.IndexFunc(items, func(it kept.Item) bool { return it.ID == l.ID })
+			i := slices.IndexFunc(items, func(it Item) bool { return it.ID == l.ID })
 			if want := items[i]; string(l.Body) != string(want.Body) || l.ContentType != want.ContentType || l.Subject != want.Subject || !l.Due.Equal(want.Due) || l.Note != want.Note {
 				t.Errorf("claimed %+v, want %+v", l.Item, want)
 			}
@@ -101,8 +100,8 @@ func TestCompanionsComeWhenTheyAreDueAndOnce(t *testing.T) {
 		must(t, a.Bury(ctx, second[1], "Reason", "why"))
 		wantCounts(t, a, 2, 0, 1)
 		wantIDs(t, "what was given back", claimed(t, b, noon, 10), second[0].ID)
-		var dead []kept.Dead
-		must(t, b.Dead(ctx, func(d kept.Dead) bool { dead = append(dead, d); return true }))
+		var dead []Dead
+		must(t, b.Dead(ctx, func(d Dead) bool { dead = append(dead, d); return true }))
 		if len(dead) != 1 || dead[0].ID != second[1].ID || dead[0].Reason != "Reason" || dead[0].Description != "why" || string(dead[0].Body) != string(second[1].Body) {
 			t.Errorf("dead %+v, want the one that was buried", dead)
 		}
@@ -111,7 +110,7 @@ func TestCompanionsComeWhenTheyAreDueAndOnce(t *testing.T) {
 
 func TestAnInstantIsKeptToTheMillisecondAndNeverEarly(t *testing.T) {
 	c := open(t, "redis://"+redistest.InMemory(t).Addr()).Companions()
-	must(t, c.Put(t.Context(), []kept.Item{item("i", noon.Add(time.Nanosecond))}))
+	must(t, c.Put(t.Context(), []Item{item("i", noon.Add(time.Nanosecond))}))
 	wantIDs(t, "a nanosecond before", claimed(t, c, noon, 1))
 	wantIDs(t, "a millisecond later", claimed(t, c, noon.Add(time.Millisecond), 1), "i")
 }
@@ -220,14 +219,14 @@ func TestAWorkerIsWokenForWhatIsDueFirst(t *testing.T) {
 		}
 	}
 	rest()
-	must(t, sender.Put(ctx, []kept.Item{item("second", noon.Add(time.Hour))}))
+	must(t, sender.Put(ctx, []Item{item("second", noon.Add(time.Hour))}))
 	<-worker.Woken()
 	rest()
-	must(t, sender.Put(ctx, []kept.Item{item("third", noon.Add(2*time.Hour)), item("first", noon.Add(time.Minute))}))
+	must(t, sender.Put(ctx, []Item{item("third", noon.Add(2*time.Hour)), item("first", noon.Add(time.Minute))}))
 	<-worker.Woken()
 	rest()
-	must(t, sender.Put(ctx, []kept.Item{item("last", noon.Add(3*time.Hour))}))
-	must(t, sender.Put(ctx, []kept.Item{item("now", noon)})) // which comes behind it
+	must(t, sender.Put(ctx, []Item{item("last", noon.Add(3*time.Hour))}))
+	must(t, sender.Put(ctx, []Item{item("now", noon)})) // which comes behind it
 	<-worker.Woken()
 	wantIDs(t, "what woke it", claimed(t, worker, noon, 1), "now")
 }
@@ -240,7 +239,7 @@ func TestCompanionsOutliveTheirServer(t *testing.T) {
 	taken := claimed(t, c, noon, 1)
 	r.Kill()
 	put := make(chan error, 1)
-	go func() { put <- c.Put(ctx, []kept.Item{item("meanwhile", noon)}) }()
+	go func() { put <- c.Put(ctx, []Item{item("meanwhile", noon)}) }()
 	if _, _, err := c.Claim(ctx, noon.Add(-time.Hour), 1); c.places[0].rests() == 0 && err == nil {
 		t.Error("a claim from a server that was killed succeeds")
 	}
@@ -272,7 +271,7 @@ func TestAFullServerRefusesAndKeeps(t *testing.T) {
 	ctx, c := t.Context(), open(t, "redis://"+r.Addr).Companions()
 	must(t, c.Put(ctx, numberedItems(2, noon)))
 	r.Must("CONFIG", "SET", "maxmemory", "1")
-	if err := c.Put(ctx, []kept.Item{item("more", noon)}); err == nil || !final(err) {
+	if err := c.Put(ctx, []Item{item("more", noon)}); err == nil || !final(err) {
 		t.Errorf("Put = %v, want a refusal that is final", err)
 	}
 	r.Must("CONFIG", "SET", "maxmemory", "0")
@@ -305,10 +304,10 @@ func TestItemsAreSeenWithoutBeingTouched(t *testing.T) {
 	everywhere(t, func(t *testing.T, connect func() *Store) {
 		ctx, c := t.Context(), connect().Companions()
 		must(t, c.Put(ctx, numberedItems(700, noon)))
-		must(t, c.Put(ctx, []kept.Item{{ID: "sweep-[a]*-1", Due: noon, Note: true}}))
+		must(t, c.Put(ctx, []Item{{ID: "sweep-[a]*-1", Due: noon, Note: true}}))
 		claimed(t, c, noon, 1)
 		seen := map[string]bool{}
-		must(t, c.Walk(ctx, func(it kept.Item) bool { seen[it.ID] = true; return true }))
+		must(t, c.Walk(ctx, func(it Item) bool { seen[it.ID] = true; return true }))
 		if len(seen) != 701 {
 			t.Errorf("%d items are seen, want 701", len(seen))
 		}
@@ -335,13 +334,13 @@ func TestWhatIsStrangeIsBounded(t *testing.T) {
 	must(t, c.Bury(ctx, got[0], "x", "y"))
 	r.Must("RPUSH", k.dead, "no JSON")
 	n := 0
-	must(t, c.Dead(ctx, func(kept.Dead) bool { n++; return true }))
+	must(t, c.Dead(ctx, func(Dead) bool { n++; return true }))
 	if n != 2 {
 		t.Errorf("%d dead are shown, want 2", n)
 	}
 	wantCounts(t, c, 0, 0, 2)
 	for i := range 20 {
-		must(t, c.Put(ctx, []kept.Item{item(fmt.Sprint(i), noon)}))
+		must(t, c.Put(ctx, []Item{item(fmt.Sprint(i), noon)}))
 		must(t, finish(ctx, c.s.client, k, 3, []any{fmt.Sprint(i), "{}"}))
 	}
 	wantCounts(t, c, 0, 0, 3)

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"overdue/internal/kept"
 )
 
 const (
@@ -24,7 +22,7 @@ const (
 )
 
 // Counts are how many items there are.
-func (c *Companions) Counts(ctx context.Context) (all kept.Counts, err error) {
+func (c *Companions) Counts(ctx context.Context) (all Counts, err error) {
 	for _, k := range c.places {
 		if err := c.do(ctx, func(ctx context.Context) error {
 			waiting, leased, dead, err := count(ctx, c.s.client, k)
@@ -38,7 +36,7 @@ func (c *Companions) Counts(ctx context.Context) (all kept.Counts, err error) {
 }
 
 // Walk shows f the items that wait or are leased, in no order and some of them twice, until it has seen enough.
-func (c *Companions) Walk(ctx context.Context, f func(kept.Item) (more bool)) error {
+func (c *Companions) Walk(ctx context.Context, f func(Item) (more bool)) error {
 	for _, k := range c.places {
 		if more, err := c.walk(ctx, k, allOfThem, f); err != nil || !more {
 			return err
@@ -47,7 +45,7 @@ func (c *Companions) Walk(ctx context.Context, f func(kept.Item) (more bool)) er
 	return nil
 }
 
-func (c *Companions) walk(ctx context.Context, k *place, match string, f func(kept.Item) bool) (more bool, err error) {
+func (c *Companions) walk(ctx context.Context, k *place, match string, f func(Item) bool) (more bool, err error) {
 	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
 		var got []string
 		if err := c.do(ctx, func(ctx context.Context) (err error) {
@@ -74,7 +72,7 @@ func (c *Companions) HasNote(ctx context.Context, prefix string) (has bool, err 
 		}
 		match.WriteRune(r)
 	}
-	_, err = c.walk(ctx, c.places[len(c.places)-1], match.String()+"*", func(kept.Item) bool {
+	_, err = c.walk(ctx, c.places[len(c.places)-1], match.String()+"*", func(Item) bool {
 		has = true
 		return false
 	})
@@ -82,7 +80,7 @@ func (c *Companions) HasNote(ctx context.Context, prefix string) (has bool, err 
 }
 
 // Dead shows f what could not be done, the latest of each place first, until it has seen enough.
-func (c *Companions) Dead(ctx context.Context, f func(kept.Dead) (more bool)) error {
+func (c *Companions) Dead(ctx context.Context, f func(Dead) (more bool)) error {
 	for _, k := range c.places {
 		for from := int64(0); ; from += deadPage {
 			var page []string
@@ -93,9 +91,9 @@ func (c *Companions) Dead(ctx context.Context, f func(kept.Dead) (more bool)) er
 				return err
 			}
 			for _, text := range page {
-				var d kept.Dead
+				var d Dead
 				if err := json.Unmarshal([]byte(text), &d); err != nil {
-					d = kept.Dead{Reason: "unreadable", Description: "it is no JSON that we write"}
+					d = Dead{Reason: "unreadable", Description: "it is no JSON that we write"}
 				}
 				if !f(d) {
 					return nil
@@ -166,7 +164,7 @@ func (d Durability) Problem() (sentence string, hopeless bool) {
 func (c *Companions) Try(ctx context.Context) error {
 	k, id := c.s.place("trial"), rand.Text()
 	return c.do(ctx, func(ctx context.Context) error {
-		it := kept.Item{ID: id, Due: time.UnixMilli(1)}
+		it := Item{ID: id, Due: time.UnixMilli(1)}
 		err := keep(ctx, c.s.client, k, c.channel, []any{id, 1, record(&it, 1)})
 		if err == nil {
 			_, _, _, err = lease(ctx, c.s.client, k, 1, c.life, 10, claimBytes, c.token)

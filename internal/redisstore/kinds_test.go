@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"overdue/internal/kept"
 	"overdue/internal/testing/redistest"
 )
 
@@ -52,7 +51,7 @@ func everyUse(ctx context.Context, s *Store) error {
 func everyUseOfCompanions(ctx context.Context, c *Companions) error {
 	const n = 60
 	turn := rand.Text() + "-" // another may have failed halfway
-	items := append(numberedItems(n, noon), kept.Item{ID: "note", Due: noon, Note: true})
+	items := append(numberedItems(n, noon), Item{ID: "note", Due: noon, Note: true})
 	for i := range items {
 		items[i].ID = turn + items[i].ID
 	}
@@ -63,7 +62,7 @@ func everyUseOfCompanions(ctx context.Context, c *Companions) error {
 	if err != nil {
 		return err
 	}
-	seen := map[string]kept.Lease{}
+	seen := map[string]Lease{}
 	for end := time.Now().Add(time.Minute); len(seen) < len(items)-len(withdrawn) && time.Now().Before(end); {
 		c.wakeAll()
 		leases, _, err := c.Claim(ctx, noon, 2*n)
@@ -108,7 +107,7 @@ func everyUseOfCompanions(ctx context.Context, c *Companions) error {
 	if counts.Dead == 0 {
 		err = errors.Join(err, fmt.Errorf("counts %+v, want some that are dead", counts))
 	}
-	return errors.Join(err, inspectErr, countErr, c.Walk(ctx, func(kept.Item) bool { return true }), c.Dead(ctx, func(kept.Dead) bool { return true }))
+	return errors.Join(err, inspectErr, countErr, c.Walk(ctx, func(Item) bool { return true }), c.Dead(ctx, func(Dead) bool { return true }))
 }
 
 // listens has c listen until the test ends, and returns when it does.
@@ -254,7 +253,7 @@ func TestSentinel(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	c := s.Companions()
-	must(t, c.Put(t.Context(), []kept.Item{item("kept", noon)}))
+	must(t, c.Put(t.Context(), []Item{item("kept", noon)}))
 	wantIDs(t, "of the first master", claimed(t, c, noon, 1), "kept")
 	replicated := func() error {
 		if answer := master.Must("WAIT", "1", "1000"); answer != ":1\r\n" {
@@ -262,7 +261,7 @@ func TestSentinel(t *testing.T) {
 		}
 		return nil
 	}
-	must(t, c.Put(t.Context(), []kept.Item{item("kept, too", noon)}))
+	must(t, c.Put(t.Context(), []Item{item("kept, too", noon)}))
 	eventually(t, replicated)
 	master.Kill()
 	eventually(t, func() error { return c.Renew(t.Context()) }) // of what the first one leased

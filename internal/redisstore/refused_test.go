@@ -13,14 +13,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"overdue/internal/kept"
 	"overdue/internal/testing/redistest"
 )
 
 // What Redis refuses has not been done, and nobody is told that it has: its keys are of another kind here.
 func TestWhatRedisRefusesIsAnError(t *testing.T) {
 	m := redistest.InMemory(t)
-	lease := kept.Lease{Item: item("x", noon)}
+	lease := Lease{Item: item("x", noon)}
 	wrong := func(s *Store) (*Companions, context.Context) {
 		c := s.Companions()
 		for _, k := range c.places {
@@ -31,15 +30,15 @@ func TestWhatRedisRefusesIsAnError(t *testing.T) {
 		return c, t.Context()
 	}
 	for name, ask := range map[string]func(*Store) error{
-		"Put":      func(s *Store) error { c, ctx := wrong(s); return c.Put(ctx, []kept.Item{lease.Item}) },
+		"Put":      func(s *Store) error { c, ctx := wrong(s); return c.Put(ctx, []Item{lease.Item}) },
 		"Claim":    func(s *Store) error { c, ctx := wrong(s); _, _, err := c.Claim(ctx, noon, 1); return err },
 		"Done":     func(s *Store) error { c, ctx := wrong(s); return c.Done(ctx, lease) },
 		"GiveBack": func(s *Store) error { c, ctx := wrong(s); return c.GiveBack(ctx, lease) },
 		"Bury":     func(s *Store) error { c, ctx := wrong(s); return c.Bury(ctx, lease, "reason", "") },
 		"Withdraw": func(s *Store) error { c, ctx := wrong(s); _, err := c.Withdraw(ctx, []string{"x"}); return err },
 		"Counts":   func(s *Store) error { c, ctx := wrong(s); _, err := c.Counts(ctx); return err },
-		"Walk":     func(s *Store) error { c, ctx := wrong(s); return c.Walk(ctx, func(kept.Item) bool { return true }) },
-		"Dead":     func(s *Store) error { c, ctx := wrong(s); return c.Dead(ctx, func(kept.Dead) bool { return true }) },
+		"Walk":     func(s *Store) error { c, ctx := wrong(s); return c.Walk(ctx, func(Item) bool { return true }) },
+		"Dead":     func(s *Store) error { c, ctx := wrong(s); return c.Dead(ctx, func(Dead) bool { return true }) },
 		"Lay": func(s *Store) error {
 			p := s.Pages()
 			_, parts, _ := p.keys("group")
@@ -109,7 +108,7 @@ func TestEachOfTheDeadIsShownOnce(t *testing.T) {
 		must(t, err)
 	}
 	shown := map[string]int{}
-	must(t, c.Dead(t.Context(), func(d kept.Dead) bool { shown[d.Reason]++; return true }))
+	must(t, c.Dead(t.Context(), func(d Dead) bool { shown[d.Reason]++; return true }))
 	for i := range n {
 		if got := shown[fmt.Sprint(i)]; got != 1 {
 			t.Errorf("dead %d is shown %d times, want once", i, got)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/kept"
+	"overdue/internal/redisstore"
 	"overdue/internal/testing/redistest"
 )
 
@@ -153,7 +153,7 @@ func TestACompanionInTheStoreThatCannotBeRead(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
-		s.must(s.store.Put(s.Context(), []kept.Item{
+		s.must(s.store.Put(s.Context(), []redisstore.Item{
 			{ID: "odd", Due: time.Now(), ContentType: "application/octet-stream", Body: []byte("x")},
 			{ID: "a note that is odd", Due: time.Now(), ContentType: "application/vnd.overdue.digest+json", Body: []byte("x"), Note: true},
 		}))
@@ -161,7 +161,7 @@ func TestACompanionInTheStoreThatCannotBeRead(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		notifiedOnceEachOf(s, "m")
 		reasons := map[string]string{}
-		s.must(s.store.Dead(s.Context(), func(d kept.Dead) bool { reasons[d.ID] = d.Reason; return true }))
+		s.must(s.store.Dead(s.Context(), func(d redisstore.Dead) bool { reasons[d.ID] = d.Reason; return true }))
 		if len(reasons) != 2 || reasons["odd"] != "CompanionMalformed" || reasons["a note that is odd"] != "CompanionMalformed" {
 			t.Errorf("the dead are %v, want both that cannot be read", reasons)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inflight_test
+package proxy
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"overdue/internal/inflight"
 )
 
 func TestAWaitEndsWithTheLastOrWithItsContext(t *testing.T) {
@@ -23,10 +21,10 @@ func TestAWaitEndsWithTheLastOrWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, late)
 		defer cancel()
 		began := time.Now()
-		if err := inflight.Wait(ctx, &wg); !errors.Is(err, late) {
+		if err := waitFor(ctx, &wg); !errors.Is(err, late) {
 			t.Errorf("Wait for an hour, of a minute = %v, want %v", err, late)
 		}
-		if err := inflight.Wait(t.Context(), &wg); err != nil {
+		if err := waitFor(t.Context(), &wg); err != nil {
 			t.Errorf("Wait = %v", err)
 		}
 		if d := time.Since(began); d != time.Hour {

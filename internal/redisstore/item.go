@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kept has the words in which scheduler, monitor and a companion store speak of what waits for its time there
-// instead of on the monitor queue. The rooms declare what they ask of the store themselves.
-package kept
+package redisstore
 
 import "time"
 
