@@ -15,7 +15,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w -X main.release=$VERSION" -o /out/overdue ./cmd/overdue
+    go build -trimpath -ldflags "-s -w -X overdue/internal/version.release=$VERSION" -o /out/overdue ./cmd/overdue
 # What a process may write to, wherever nothing is mounted over it: the journal, certificates of Overdue's own.
 RUN mkdir -p /out/data
 

@@ -14,7 +14,7 @@ VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo deve
 .PHONY: build image check test test-packages test-scenes deploy conformance sdks lint fuzz soak mutate bench docs man clean
 
 build: ## the binary, in bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.release=$(VERSION)" -o bin/overdue ./cmd/overdue
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X overdue/internal/version.release=$(VERSION)" -o bin/overdue ./cmd/overdue
 
 IMAGE ?= overdue:latest
 PLATFORMS ?=

@@ -9,6 +9,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/listener"
+	"overdue/internal/version"
 )
 
 // banner tells whoever typed the command what listens where. It goes to stdout; the log
@@ -19,7 +20,7 @@ func (p *process) banner(w io.Writer) {
 	row := func(what, where, note string) {
 		b.WriteString(strings.TrimRight(fmt.Sprintf("  %-16s %-28s %s", what, where, note), " ") + "\n")
 	}
-	fmt.Fprintf(&b, "overdue %s %s\n\n", p.role.Name, version())
+	fmt.Fprintf(&b, "overdue %s %s\n\n", p.role.Name, version.String())
 	p.rowsOfDoors(row)
 	row("admin", "http://"+p.adminAddr, "/readyz, /metrics")
 	if p.probesAddr != "" {

@@ -15,6 +15,7 @@ import (
 
 	"overdue/internal/bench"
 	"overdue/internal/config"
+	"overdue/internal/version"
 )
 
 // benchCommand makes all measurements in a short form; each in full is a command below it.
@@ -58,7 +59,7 @@ func (p *program) measuring(cmd *cobra.Command, plan func() (bench.Plan, error))
 			return fmt.Errorf("find the own binary: %w", err)
 		}
 		line := newProgress(p.stderr, p.getenv)
-		measured := &bench.Program{Binary: binary, Version: version(), HeapHeadroom: heapHeadroom}
+		measured := &bench.Program{Binary: binary, Version: version.String(), HeapHeadroom: heapHeadroom}
 		r, err := measurement.Measure(cmd.Context(), measured, line.say)
 		line.end()
 		err = benchFailure(cmd.Context(), err)

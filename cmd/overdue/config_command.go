@@ -15,6 +15,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/config"
+	"overdue/internal/connect"
 )
 
 // configCommand looks at a configuration without running anything.
@@ -92,8 +93,8 @@ func checkParts(c *config.Config, r config.Role) error {
 		pair("listen.tls.certFile", c.Listen.TLS.CertFile, c.Listen.TLS.KeyFile)
 	}
 	if !c.Embedded() {
-		if ns, err := parseNamespace(c.Namespace); err == nil { // it was parsed before
-			_, err = adminAPI(c, ns, nil)
+		if ns, err := connect.Parse(c.Namespace); err == nil { // it was parsed before
+			_, err = connect.AdminAPI(c, ns, nil)
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)

@@ -17,6 +17,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/config"
+	"overdue/internal/connect"
 	"overdue/internal/operator/doctor"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
@@ -27,7 +28,7 @@ import (
 // A patient is the namespace of a configuration, as the doctor gets at it: over the same ways as the rooms.
 type patient struct {
 	cfg    *config.Config
-	ns     *namespace
+	ns     *connect.Namespace
 	client *sdk.Client
 	links  *link.Namespace
 	api    *entities.Admin
@@ -35,11 +36,11 @@ type patient struct {
 }
 
 func newPatient(c *config.Config) (*patient, error) {
-	ns, err := parseNamespace(c.Namespace)
+	ns, err := connect.Parse(c.Namespace)
 	if err != nil {
 		return nil, &config.Error{Err: fmt.Errorf("%s: %w", c.At("namespace"), err)}
 	}
-	client, links, tokens, err := ns.connect(zap.NewNop())
+	client, links, tokens, err := ns.Connect(zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func newPatient(c *config.Config) (*patient, error) {
 			}
 		}
 	}
-	d.api, err = adminAPI(c, ns, tokens, taken...)
+	d.api, err = connect.AdminAPI(c, ns, tokens, taken...)
 	return d, err
 }
 
@@ -71,14 +72,14 @@ func (d *patient) administration() (*sbadmin.Client, error) {
 	if len(d.api.Endpoints) == 0 {
 		return nil, errors.New(nowhereToAsk)
 	}
-	return d.ns.administration(d.api)
+	return d.ns.Administration(d.api)
 }
 
 // examination is what to look at. names restrict it.
 func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 	c := d.cfg
 	x := doctor.Config{
-		Host: d.ns.Host, Emulator: d.ns.Plain, Dial: d.ns.open, Client: d.client.Current(), Links: d.links, Admin: d.api,
+		Host: d.ns.Host, Emulator: d.ns.Plain, Dial: d.ns.Open, Client: d.client.Current(), Links: d.links, Admin: d.api,
 		MonitorQueue: c.MonitorQueue, Proxy: o.role != "monitor", Monitor: o.role != "proxy", ClientTokens: c.PassesCredentials(),
 		Listed: len(c.Monitor.Entities) > 0, Lists: len(c.Monitor.Entities) > 0, Clock: d.measureClock, Elsewhere: c.CompanionsInRedis(),
 	}

@@ -28,7 +28,7 @@ func TestPropertiesPassTheDoorAsTheyAreSpelled(t *testing.T) {
 	if resp.StatusCode != http.StatusCreated {
 		t.Fatalf("status %d, want 201", resp.StatusCode)
 	}
-	client, links, _, err := p.namespace.connect(zap.NewNop())
+	client, links, _, err := p.namespace.Connect(zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"overdue/internal/amqp/relay"
 	"overdue/internal/config"
+	"overdue/internal/connect"
 	"overdue/internal/listener"
 	"overdue/internal/servicebus/link"
 	"overdue/proxy"
@@ -60,7 +61,7 @@ func selfMade(c *config.Config, section, directory string) (*listener.Certificat
 }
 
 // newProxy gives the proxy its doors.
-func (p *process) newProxy(cfg proxy.Config, ns *namespace, tokens link.TokenSource) (*proxy.Proxy, error) {
+func (p *process) newProxy(cfg proxy.Config, ns *connect.Namespace, tokens link.TokenSource) (*proxy.Proxy, error) {
 	cert, err := endpointCertificate(p.cfg, p.certificateChanged)
 	if err != nil {
 		return nil, &config.Error{Err: fmt.Errorf("the doors have no certificate: %w", err)}
@@ -76,7 +77,7 @@ func (p *process) newProxy(cfg proxy.Config, ns *namespace, tokens link.TokenSou
 	cfg.AMQP.MaxConns = int(p.cfg.Listen.MaxConnections)
 	cfg.AMQP.MaxMessageSize = uint64(cfg.MaxBodySize)
 	cfg.AMQP.MaxBuffered = max(64<<20, 2*cfg.AMQP.MaxMessageSize)
-	cfg.Upstream = proxy.Upstream{Dial: ns.openHTTP, Host: ns.Host}
+	cfg.Upstream = proxy.Upstream{Dial: ns.OpenHTTP, Host: ns.Host}
 	if !cfg.ClientTokens {
 		cfg.Upstream.Authorize = func(ctx context.Context, address string) (string, error) {
 			t, err := tokens.Token(ctx, address)
@@ -95,12 +96,12 @@ func (p *process) newProxy(cfg proxy.Config, ns *namespace, tokens link.TokenSou
 }
 
 // relayTo is where the AMQP door leads.
-func relayTo(ns *namespace) relay.Config {
+func relayTo(ns *connect.Namespace) relay.Config {
 	host := ns.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	return relay.Config{Dial: ns.open, Hostname: host}
+	return relay.Config{Dial: ns.Open, Hostname: host}
 }
 
 // openDoors serves the listeners, one for each of config.doors.

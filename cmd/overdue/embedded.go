@@ -22,6 +22,7 @@ import (
 	"overdue/internal/broker/queue"
 	"overdue/internal/config"
 	"overdue/internal/listener"
+	"overdue/internal/version"
 )
 
 // onDemand is how a queue is made that is named first by a client: one that nobody described should show what
@@ -119,7 +120,7 @@ func (p *process) startBroker(doors []net.Listener) error {
 		p.log.Warn("the emulator's configuration says something that has no effect",
 			zap.String("file", p.cfg.Broker.EmulatorConfig), zap.String("what", w))
 	}
-	web := httpapi.Config{Broker: b, Version: version(), ErrorLog: cfg.ErrorLog}
+	web := httpapi.Config{Broker: b, Version: version.String(), ErrorLog: cfg.ErrorLog}
 	if cert != nil {
 		web.TLS = cert.TLS
 	}

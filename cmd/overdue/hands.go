@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/config"
+	"overdue/internal/connect"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 )
@@ -92,11 +93,11 @@ func (p *program) hand(ctx context.Context, c *config.Config, o handsOptions) (h
 
 // goTo is the way to a door, by its connection string.
 func (h *hands) goTo(ctx context.Context, text string) error {
-	ns, err := parseNamespace(text)
+	ns, err := connect.Parse(text)
 	if err != nil {
 		return err
 	}
-	client, links, _, err := ns.connect(zap.NewNop())
+	client, links, _, err := ns.Connect(zap.NewNop())
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func knockAt(ctx context.Context, c *config.Config, addr string) (*hands, error)
 	if _, port, err := net.SplitHostPort(addr); err != nil || port == "0" {
 		return nil, &config.Error{Err: fmt.Errorf("%s is %q; it must be host:port", where, config.Clip(addr))}
 	}
-	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
+	dialing, cancel := context.WithTimeout(ctx, connect.DialTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(dialing, "tcp", addr)
 	if err != nil {
@@ -175,7 +176,7 @@ func knockAt(ctx context.Context, c *config.Config, addr string) (*hands, error)
 	}
 	if c.Embedded() {
 		patient.fleet = c.Broker.Listen
-	} else if ns, err := parseNamespace(c.Namespace); err == nil {
+	} else if ns, err := connect.Parse(c.Namespace); err == nil {
 		patient.fleet = ns.Host // and not the door
 	}
 	h := &hands{patient: patient, ends: []func(){func() { patient.close(ctx) }}}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/config"
+	"overdue/internal/connect"
 	"overdue/scheduler"
 )
 
@@ -22,7 +23,7 @@ func (p *process) passes() bool {
 
 // startJournal opens the journal and starts to write what it holds to the monitor queue. It returns nil when
 // sends are to be refused: then a journal that is there is only emptied.
-func (p *process) startJournal(ns *namespace, s *scheduler.Scheduler, kept func(n int)) (*scheduler.Journal, error) {
+func (p *process) startJournal(ns *connect.Namespace, s *scheduler.Scheduler, kept func(n int)) (*scheduler.Journal, error) {
 	if !p.role.Proxy || p.cfg.Journal.Directory == "" {
 		return nil, nil
 	}

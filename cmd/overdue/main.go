@@ -22,6 +22,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/version"
 )
 
 // Exit codes.
@@ -102,8 +103,8 @@ func (p *program) rootCommand() *cobra.Command {
 		p.waitCommand(),
 		p.versionCommand(),
 	)
-	root.Version = version()
-	root.SetVersionTemplate(versionLine() + "\n")
+	root.Version = version.String()
+	root.SetVersionTemplate(version.Line() + "\n")
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
 	instruct(root)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
 
+	"overdue/internal/version"
 	"overdue/scheduler"
 )
 
@@ -20,7 +21,7 @@ func newRegistry() *prometheus.Registry {
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "overdue_build_info", Help: "Always 1; the labels say what runs.",
 	}, []string{"version", "revision", "goversion"})
-	build.WithLabelValues(version(), revision(), runtime.Version()).Set(1)
+	build.WithLabelValues(version.String(), version.Revision(), runtime.Version()).Set(1)
 	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/alert"
+	"overdue/internal/connect"
 	"overdue/internal/redisstore"
 	"overdue/monitor"
 	"overdue/scheduler"
@@ -19,7 +20,7 @@ import (
 
 // startRedis opens what the fleet shares, if there is a Redis. Nothing waits for it: it is asked when something is to be
 // shared.
-func (p *process) startRedis(ns *namespace) (*redisstore.Store, error) {
+func (p *process) startRedis(ns *connect.Namespace) (*redisstore.Store, error) {
 	if p.cfg.Redis == "" {
 		return nil, nil
 	}

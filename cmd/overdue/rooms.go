@@ -15,6 +15,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/config"
+	"overdue/internal/connect"
 	"overdue/internal/listener"
 	"overdue/monitor"
 	"overdue/proxy"
@@ -46,7 +47,7 @@ type process struct {
 	broker      *broker.Broker           // nil when there is a namespace
 	brokerKey   broker.AuthorizationRule // our own, where the broker has keys
 	certificate *listener.Certificate    // of the embedded broker; nil without TLS
-	namespace   *namespace
+	namespace   *connect.Namespace
 	knowledge   *knowledge      // of entities
 	proxy       *proxy.Proxy    // nil without the role
 	worker      *monitor.Worker // nil without the role

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/config"
+	"overdue/internal/connect"
 	"overdue/internal/testing/freeport"
 )
 
@@ -158,7 +159,7 @@ func TestBannerNamesWhatListens(t *testing.T) {
 	}
 	b.Reset()
 	remote := &process{role: config.RoleMonitor, adminAddr: "127.0.0.1:1", cfg: &config.Config{Namespace: "x", MonitorQueue: "m"},
-		namespace: &namespace{&config.Namespace{Host: "contoso.servicebus.windows.net", KeyName: "k", Key: "s3cr3t"}}}
+		namespace: &connect.Namespace{Namespace: &config.Namespace{Host: "contoso.servicebus.windows.net", KeyName: "k", Key: "s3cr3t"}}}
 	remote.banner(&b)
 	if !strings.Contains(b.String(), "contoso.servicebus.windows.net") || strings.Contains(b.String(), "s3cr3t") {
 		t.Errorf("the banner of a namespace:\n%s", b.String())

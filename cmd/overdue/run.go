@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/config"
+	"overdue/internal/version"
 )
 
 // roleTexts are what the commands of the roles say of themselves.
@@ -96,7 +97,7 @@ func (p *program) serve(ctx context.Context, r config.Role, c *config.Config, lo
 		proc.life.background("configuration", reloads.run)
 	}
 	proc.banner(p.stdout)
-	log.Info("serving", zap.String("role", r.Name), zap.String("version", version()), zap.String("admin", proc.adminAddr))
+	log.Info("serving", zap.String("role", r.Name), zap.String("version", version.String()), zap.String("admin", proc.adminAddr))
 	err = proc.wait(ctx)
 	log.Info("stopped", zap.Error(err))
 	return err

@@ -15,6 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
+	"overdue/internal/connect"
 	"overdue/internal/operator/doctor"
 	"overdue/internal/servicebus/sdk"
 )
@@ -25,7 +26,7 @@ const attachTimeout = 15 * time.Second
 // upstream knows whether the monitor queue can be written. It tries until it can, and
 // tries again when somebody doubts.
 type upstream struct {
-	ns     *namespace
+	ns     *connect.Namespace
 	client *sdk.Client
 	queue  string // the monitor queue
 	log    *zap.Logger
@@ -41,7 +42,7 @@ type upstream struct {
 // errNotTried is the state before the first answer.
 var errNotTried = errors.New("not reached yet")
 
-func newUpstream(ns *namespace, client *sdk.Client, queue string, log *zap.Logger) *upstream {
+func newUpstream(ns *connect.Namespace, client *sdk.Client, queue string, log *zap.Logger) *upstream {
 	return &upstream{ns: ns, client: client, queue: queue, log: log, doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
 }
 
@@ -169,7 +170,7 @@ func (u *upstream) attachOnce(ctx context.Context) error {
 
 // reachable is the outbound check: can a connection be opened at all.
 func (u *upstream) reachable(ctx context.Context) error {
-	c, err := u.ns.open(ctx)
+	c, err := u.ns.Open(ctx)
 	if err != nil {
 		return fmt.Errorf("the namespace %s cannot be reached: %w; check the setting namespace and the network", u.ns.Host, err)
 	}
@@ -198,7 +199,7 @@ func explain(err error, host, queue string) error {
 	case code == azservicebus.CodeUnauthorizedAccess || condition == amqp.ErrCondUnauthorizedAccess:
 		return fmt.Errorf("the namespace %s refuses access to the queue %q: %s; "+
 			"give the key or the identity the rights Send and Listen", host, queue, reason)
-	case signInFailed(err):
+	case connect.SignInFailed(err):
 		return fmt.Errorf("signing in to %s failed: %w", host, err)
 	}
 	return fmt.Errorf("the queue %q of %s cannot be written: %s", queue, host, reason)

@@ -17,17 +17,18 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/config"
+	"overdue/internal/connect"
 	"overdue/internal/testing/freeport"
 )
 
 // watchUpstream runs an upstream against addr until the test ends.
 func watchUpstream(t *testing.T, addr string) (*upstream, *observer.ObservedLogs, <-chan error) {
 	t.Helper()
-	ns, err := parseNamespace(config.ConnectionString(addr, config.AnyKeyName, config.AnyKey))
+	ns, err := connect.Parse(config.ConnectionString(addr, config.AnyKeyName, config.AnyKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, links, _, err := ns.connect(zap.NewNop())
+	client, links, _, err := ns.Connect(zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

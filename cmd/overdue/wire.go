@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/config"
+	"overdue/internal/connect"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
@@ -26,11 +27,11 @@ func (p *process) startRooms(doors []net.Listener) error {
 	if p.cfg.Embedded() {
 		text = p.ownConnectionString()
 	}
-	ns, err := parseNamespace(text)
+	ns, err := connect.Parse(text)
 	if err != nil {
 		return &config.Error{Err: fmt.Errorf("namespace: %w", err)}
 	}
-	client, links, tokens, err := ns.connect(p.log)
+	client, links, tokens, err := ns.Connect(p.log)
 	if err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 }
 
 // startKnowledge makes what is known of entities: by the embedded broker itself, or by the administration API.
-func (p *process) startKnowledge(ns *namespace, tokens link.TokenSource, doors []net.Listener) error {
+func (p *process) startKnowledge(ns *connect.Namespace, tokens link.TokenSource, doors []net.Listener) error {
 	if p.broker != nil {
 		source := newEmbeddedSource(p.broker, p.cfg.Broker.AutoCreate)
 		p.knowledge = newKnowledge(p.cfg, source, p.broker.Default().Changes, p.log)

@@ -44,7 +44,7 @@ func program(t *testing.T) string {
 			return
 		}
 		built.binary = filepath.Join(built.dir, "overdue")
-		cmd := exec.Command("go", append(strings.Fields(buildFlags(t)), "-ldflags", "-s -w -X main.release=v0.0.0-check", "-o", built.binary, "./cmd/overdue")...)
+		cmd := exec.Command("go", append(strings.Fields(buildFlags(t)), "-ldflags", "-s -w -X overdue/internal/version.release=v0.0.0-check", "-o", built.binary, "./cmd/overdue")...)
 		cmd.Dir, cmd.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 		built.out, built.err = cmd.CombinedOutput()
 	})
@@ -62,7 +62,7 @@ func buildFlags(t *testing.T) string {
 		t.Fatal("the Dockerfile builds the program in another way than this test knows")
 	}
 	flags, ldflags, ok := strings.Cut(m[1], " -ldflags ")
-	if !ok || ldflags != `"-s -w -X main.release=$VERSION"` {
+	if !ok || ldflags != `"-s -w -X overdue/internal/version.release=$VERSION"` {
 		t.Fatalf("the Dockerfile builds with -ldflags %s", ldflags)
 	}
 	return flags

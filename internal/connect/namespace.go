@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package connect makes the clients of a Service Bus namespace: the SDK's, ours for links, and that of the
+// administration API. It is the only one that imports azidentity.
+package connect
 
 import (
 	"context"
@@ -24,29 +26,31 @@ import (
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
+	"overdue/internal/version"
 )
 
-const dialTimeout = 10 * time.Second
+// DialTimeout bounds a dial, TLS included.
+const DialTimeout = 10 * time.Second
 
-// A namespace is one that can be connected to.
-type namespace struct{ *config.Namespace }
+// A Namespace is one that can be connected to.
+type Namespace struct{ *config.Namespace }
 
-// parseNamespace reads the name of a namespace or a connection string.
-func parseNamespace(text string) (*namespace, error) {
+// Parse reads the name of a namespace or a connection string.
+func Parse(text string) (*Namespace, error) {
 	n, err := config.ParseNamespace(text)
 	if err != nil {
 		return nil, err
 	}
-	return &namespace{n}, nil
+	return &Namespace{n}, nil
 }
 
-// connect makes the two clients of a namespace, neither of which dials yet, and what proves
+// Connect makes the two clients of a namespace, neither of which dials yet, and what proves
 // to it who we are.
-func (n *namespace) connect(log *zap.Logger) (*sdk.Client, *link.Namespace, link.TokenSource, error) {
-	cfg := sdk.Config{Dial: n.open, Renewed: func(why error) {
+func (n *Namespace) Connect(log *zap.Logger) (*sdk.Client, *link.Namespace, link.TokenSource, error) {
+	cfg := sdk.Config{Dial: n.Open, Renewed: func(why error) {
 		log.Warn("namespace client renewed", zap.String("namespace", n.Host), zap.Error(why))
 	}}
-	links := link.Config{Host: n.Host, Plain: n.Plain, Dial: n.open}
+	links := link.Config{Host: n.Host, Plain: n.Plain, Dial: n.Open}
 	if n.ConnectionString == "" {
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
@@ -78,7 +82,7 @@ func (n *namespace) connect(log *zap.Logger) (*sdk.Client, *link.Namespace, link
 
 func clientOptions(dial sdk.Dialer) *azservicebus.ClientOptions {
 	return &azservicebus.ClientOptions{
-		ApplicationID:    "overdue/" + version(),
+		ApplicationID:    "overdue/" + version.String(),
 		NewWebSocketConn: dial, // which may be any connection that AMQP can begin on
 		// The defaults wait 4 s before the first retry and up to two minutes later on: an
 		// app behind a sidecar has given up by then. A companion that waits here when the line is back comes so much too late.
@@ -86,9 +90,9 @@ func clientOptions(dial sdk.Dialer) *azservicebus.ClientOptions {
 	}
 }
 
-// administration is the SDK's client of the administration API, led to where api has it. It is for changes; what is read,
+// Administration is the SDK's client of the administration API, led to where api has it. It is for changes; what is read,
 // is read by api.
-func (n *namespace) administration(api *entities.Admin) (*sbadmin.Client, error) {
+func (n *Namespace) Administration(api *entities.Admin) (*sbadmin.Client, error) {
 	options := &sbadmin.ClientOptions{ClientOptions: azcore.ClientOptions{
 		Transport: ledTo{api}, Telemetry: policy.TelemetryOptions{ApplicationID: "overdue"},
 	}}
@@ -120,26 +124,26 @@ func (l ledTo) Do(r *http.Request) (*http.Response, error) {
 	return l.api.Client.Do(r)
 }
 
-// signInFailed reports that the machine's identity could not get a token.
-func signInFailed(err error) bool {
+// SignInFailed reports that the machine's identity could not get a token.
+func SignInFailed(err error) bool {
 	var failed *azidentity.AuthenticationFailedError
 	return errors.As(err, &failed)
 }
 
-// open dials the namespace and does TLS where it has to.
-func (n *namespace) open(ctx context.Context) (net.Conn, error) { return n.openAt(ctx, n.DialAddress) }
+// Open dials the namespace and does TLS where it has to.
+func (n *Namespace) Open(ctx context.Context) (net.Conn, error) { return n.openAt(ctx, n.DialAddress) }
 
-// openHTTP is open for the namespace's HTTP endpoint. Where a port is given, it is there for everything, as that
+// OpenHTTP is open for the namespace's HTTP endpoint. Where a port is given, it is there for everything, as that
 // of `overdue broker` is.
-func (n *namespace) openHTTP(ctx context.Context) (net.Conn, error) {
+func (n *Namespace) OpenHTTP(ctx context.Context) (net.Conn, error) {
 	if _, _, err := net.SplitHostPort(n.Host); err == nil || n.Plain {
 		return n.openAt(ctx, n.DialAddress)
 	}
 	return n.openAt(ctx, net.JoinHostPort(n.Host, "443"))
 }
 
-func (n *namespace) openAt(ctx context.Context, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+func (n *Namespace) openAt(ctx context.Context, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if n.Plain || err != nil {
