@@ -15,9 +15,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/operator/dlq"
-	"overdue/internal/operator/doctor"
 	"overdue/internal/servicebus/entities"
-	"overdue/internal/servicebus/link"
 )
 
 // dlqCommand is the family of commands about dead letters.
@@ -250,9 +248,9 @@ func (h *hands) survey(ctx context.Context, place dlq.Place, o *dlqOptions, add 
 		return true
 	})
 	if err == nil && s.Looked == 0 && h.isTopic(ctx, place) {
-		return s, noPlace(place)
+		return s, dlq.NoMessages(place)
 	}
-	return s, errors.Join(failure, dlqFailure(place, err))
+	return s, errors.Join(failure, dlq.Failure(place, err))
 }
 
 // isTopic reports that the place is known to be one. Brokers differ in what they say of dead letters there, which cannot be.
@@ -264,46 +262,6 @@ func (h *hands) isTopic(ctx context.Context, place dlq.Place) bool {
 	defer cancel()
 	info, err := h.read(ctx, place.Entity)
 	return err == nil && info.Kind == entities.Topic
-}
-
-// dlqFailure says what to do where the broker only says what is wrong.
-func dlqFailure(place dlq.Place, err error) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted before the end")
-	}
-	if away := unreachable(err); away != nil {
-		return away
-	}
-	switch condition := link.Condition(err); {
-	case condition == link.ConditionNotAllowed:
-		return noPlace(place)
-	case condition == link.ConditionNotFound:
-		if place.Subscription == "" {
-			return fmt.Errorf("there is no queue %q; correct the name, or write topic/Subscriptions/name for a subscription", place.Entity)
-		}
-		return fmt.Errorf("there is no subscription %q", place)
-	case isUnauthorized(err):
-		return noRightToListen(place.String())
-	}
-	return fmt.Errorf("dead letters of %s: %s", place, doctor.Reason(err))
-}
-
-func noRightToListen(at string) error {
-	return fmt.Errorf("no right to listen at %s; docs/operate/rights.md says what it takes", at)
-}
-
-// isUnauthorized reports a refusal for want of a right, over a link or by a management node.
-func isUnauthorized(err error) bool {
-	answer := (*link.StatusError)(nil)
-	return link.Condition(err) == "amqp:unauthorized-access" || errors.As(err, &answer) && answer.Code == 401
-}
-
-// noPlace is the error of a topic where a queue or a subscription is meant.
-func noPlace(place dlq.Place) error {
-	return fmt.Errorf("%s is a topic, or nothing that holds messages; name one of its subscriptions, as %s/Subscriptions/name", place, place)
 }
 
 // agrees shows what would be done and asks. It is false when nothing is to be done.

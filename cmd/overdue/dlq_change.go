@@ -161,7 +161,7 @@ func resubmitFailure(place dlq.Place, to string, err error) error {
 	if sending := (*dlq.SendError)(nil); errors.As(err, &sending) {
 		return sendFailure(to, err)
 	}
-	return dlqFailure(place, err)
+	return dlq.Failure(place, err)
 }
 
 // unsure is the error of dead letters that may have been sent; nil without any.
@@ -278,7 +278,7 @@ func (p *program) purge(ctx context.Context, c *config.Config, place dlq.Place, 
 		if err == nil {
 			locked, gone, err = dlq.Sort(ctx, h.links, place, survey.numbers)
 		}
-		r.Locked, r.Gone, err = list(locked), list(gone), errors.Join(dlqFailure(place, err), lock.left(locked))
+		r.Locked, r.Gone, err = list(locked), list(gone), errors.Join(dlq.Failure(place, err), lock.left(locked))
 		if !o.json {
 			fmt.Fprintf(p.stdout, "%d purged.\n", r.Purged) // who reads it may be gone
 			if len(gone) > 0 {

@@ -52,7 +52,7 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"internal/connect", "internal/version", "internal/servicebus/duration", "alert", "proxy", "monitor", "scheduler", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/dlq", "internal/operator/doctor", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape", "internal/lag", "internal/bench", "internal/notifications", "internal/config"},
+		ours:   []string{"internal/connect", "internal/version", "internal/servicebus/duration", "alert", "proxy", "monitor", "scheduler", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/terminal", "internal/servicebus/failure", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape", "internal/lag", "internal/bench", "internal/notifications", "internal/config"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, pflag, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":                        {[]string{"scheduler", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
@@ -75,6 +75,8 @@ var rooms = map[string]room{
 	"internal/servicebus/entities": {ours: []string{"internal/servicebus/address", "internal/servicebus/duration"}},
 	"internal/operator/doctor":     {[]string{"internal/servicebus/entities", "internal/servicebus/duration", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, goamqp, sync}},
 	"internal/amqp":                {},
+	"internal/servicebus/failure":  {[]string{"internal/servicebus/entities", "internal/servicebus/link"}, []string{azcore, azservicebus, goamqp}},
+	"internal/terminal":            {[]string{"internal/escape"}, []string{term}},
 	"internal/listener/accept":     {},
 	"internal/amqp/server":         {ours: []string{"internal/listener/accept", "internal/amqp"}},
 	"internal/broker/queue":        {},
@@ -96,7 +98,8 @@ var rooms = map[string]room{
 	},
 	"internal/notifications":      {ours: []string{"alert", "internal/escape", "internal/httpclient"}},
 	"internal/operator/canary":    {[]string{"internal/httpclient", "internal/servicebus/sdk"}, []string{azservicebus, prometheus, zap}},
-	"internal/operator/dlq":       {[]string{"internal/servicebus/address", "internal/amqp", "internal/servicebus/link", "scheduler"}, []string{bbolt, goamqp, sync}},
+	"internal/operator/deadlines": {ours: []string{"alert", "internal/escape", "internal/notifications", "internal/operator/dlq", "internal/redisstore", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal", "scheduler"}},
+	"internal/operator/dlq":       {[]string{"internal/servicebus/address", "internal/amqp", "internal/servicebus/failure", "internal/servicebus/link", "scheduler"}, []string{bbolt, goamqp, sync}},
 	"internal/testing/testseed":   {},
 	"internal/listener/tlsrecord": {},
 	"internal/escape":             {},

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deadlines
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/google/go-cmp/cmp"
+
+	"overdue/alert"
+	"overdue/internal/broker"
+	"overdue/internal/notifications"
+	"overdue/internal/operator/dlq"
+	"overdue/internal/testing/redistest"
+	"overdue/scheduler"
+)
+
+func (s *scene) explain(id string) *Explanation { return s.explainWith(ExplainOptions{MessageID: id}) }
+
+func (s *scene) explainWith(o ExplainOptions) *Explanation {
+	s.Helper()
+	if o.Place == (dlq.Place{}) {
+		o.Place = orders
+	}
+	x, err := Explain(s.Context(), s.source, o)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return x
+}
+
+// story is the timeline without its times.
+func story(x *Explanation) []string {
+	all := []string{}
+	for _, e := range x.Timeline {
+		all = append(all, e.What+": "+e.Text)
+	}
+	return all
+}
+
+func (s *scene) check(x *Explanation, verdict string, want ...string) {
+	s.Helper()
+	if x.Verdict != verdict {
+		s.Errorf("verdict %q, want %q", x.Verdict, verdict)
+	}
+	if diff := cmp.Diff(slices.Concat([]string{}, want), story(x)); diff != "" {
+		s.Errorf("timeline (-want +got):\n%s", diff)
+	}
+	if !slices.IsSortedFunc(x.Timeline, func(a, b Event) int { return a.Time.Compare(b.Time) }) {
+		s.Error("the timeline is not in the order of time")
+	}
+}
+
+const inQueue = "seen: in the queue; a peek cannot tell whether a consumer has locked it"
+
+func TestExplainTellsOfAMessageThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		s.schedule(nil, companionOf("m", time.Now(), time.Minute), companionOf("other", time.Now(), time.Minute))
+		time.Sleep(time.Second)
+		s.send("orders", "m", time.Minute)
+		s.send("orders", "other", time.Minute)
+		s.check(s.explain("m"), "in its queue, and monitored.",
+			"sent: sent through Overdue, which wrote its companion",
+			"enqueued: enqueued with sequence number 1, time to live 1m0s",
+			inQueue,
+			"companion: its companion is due",
+			"deadline: its deadline, as the message states it",
+		)
+		if x := s.explain("M"); x.Verdict[:9] != "not there" {
+			t.Errorf("verdict of another id: %q", x.Verdict)
+		}
+	})
+}
+
+func TestExplainTellsOfAMessageThatNobodyMonitors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		s.send("orders", "m", 0)
+		s.receive(func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
+			return r.AbandonMessage(t.Context(), m, nil)
+		})
+		s.check(s.explain("m"), "in its queue, and not monitored: it was sent past Overdue, has no deadline, or was checked already.",
+			"enqueued: enqueued with sequence number 1, without a time to live of its own",
+			inQueue+"; delivery count 1",
+		)
+	})
+}
+
+func TestExplainTellsOfADeferredMessageInASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		s.send("seated", "m", 0, func(m *azservicebus.Message) { m.SessionID = to.Ptr("table 9") })
+		r, err := s.ns.Client(t).AcceptSessionForQueue(t.Context(), "seated", "table 9", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms, err := r.ReceiveMessages(t.Context(), 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.DeferMessage(t.Context(), ms[0], nil); err != nil {
+			t.Fatal(err)
+		}
+		x := s.explainWith(ExplainOptions{Place: dlq.Place{Entity: "seated"}, MessageID: "m"})
+		s.check(x, "in its queue, and not monitored: it was sent past Overdue, has no deadline, or was checked already.",
+			`enqueued: enqueued with sequence number 1 in session "table 9", without a time to live of its own`,
+			"seen: in the queue, deferred; delivery count 1",
+		)
+	})
+}
+
+func TestExplainTellsOfAScheduledMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		at := time.Now().Add(time.Hour)
+		s.send("orders", "m", 0, func(m *azservicebus.Message) { m.ScheduledEnqueueTime = &at })
+		x := s.explain("m")
+		s.check(x, "in its queue, and not monitored: it was sent past Overdue, has no deadline, or was checked already.",
+			"activated: becomes active, and its time to live begins")
+		if got := x.Timeline[0].Time; got.Sub(at).Abs() > time.Millisecond {
+			t.Errorf("it becomes active at %v, want %v", got, at)
+		}
+	})
+}
+
+func TestExplainTellsOfACompanionThatNoMonitorFinishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		c := companionOf("m", time.Now(), time.Minute)
+		c.References[0].Missed = &scheduler.Missed{
+			Strategy: "native", DeadLetterReason: "TTLExpiredException", DeadLetteredTime: time.Now().Add(time.Minute), TakenBy: []string{"log", "pager"},
+		}
+		s.schedule(nil, c)
+		time.Sleep(2 * time.Minute)
+		s.check(s.explain("m"),
+			"not there: it was completed, removed from the dead-letter queue, or never sent; the monitor has not finished with its companion.",
+			"sent: sent through Overdue, which wrote its companion",
+			"companion: its companion was due, and is not finished: a monitor has it, or no monitor is running",
+			"deadline: its deadline, as its companion states it (ttl)",
+			"missed: the monitor saw that it missed its deadline (native, TTLExpiredException)",
+			"notified: notified so far: log, pager",
+		)
+	})
+}
+
+func TestExplainTellsOfACompanionThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		s.schedule(nil, companionOf("m", time.Now().Add(-time.Hour), time.Minute))
+		r, err := s.ns.Client(t).NewReceiverForQueue(monitorQueue, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms, err := r.ReceiveMessages(t.Context(), 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.DeadLetterMessage(t.Context(), ms[0], &azservicebus.DeadLetterOptions{
+			Reason: to.Ptr("AlertUndeliverable"), ErrorDescription: to.Ptr("no sink took it"),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s.check(s.explain("m"),
+			"not there: it was completed, removed from the dead-letter queue, or never sent; a companion of it failed.",
+			"sent: sent through Overdue, which wrote its companion",
+			"failed: its companion failed: AlertUndeliverable: no sink took it",
+		)
+	})
+}
+
+func TestExplainTellsOfTheCompanionOfASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		s.schedule(func(c *scheduler.Config) { c.Companions = scheduler.CompanionsSlot })
+		if err := s.scheduler.MeasureClock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		c := companionOf("m", now, time.Minute)
+		c.Findable, c.References[0].From, c.References[0].Until = true, now, now.Add(time.Millisecond)
+		s.schedule(nil, c)
+		s.send("orders", "m", time.Minute)
+		s.send("orders", "later", time.Hour)
+		time.Sleep(time.Second)
+		s.check(s.explain("m"), "in its queue, and monitored by the companion of its slot.",
+			"enqueued: enqueued with sequence number 1, time to live 1m0s",
+			inQueue,
+			"deadline: its deadline, as the message states it",
+			"companion: the companion of its slot is due",
+		)
+		if x := s.explain("later"); !strings.Contains(x.Verdict, "not monitored") {
+			t.Errorf("verdict of a message outside of the slot: %q", x.Verdict)
+		}
+	})
+}
+
+// Service Bus does not stamp when a message was dead-lettered. Only the monitor's event tells.
+func TestExplainTellsOfADeadLetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		s.send("orders", "m", time.Minute)
+		time.Sleep(2 * time.Minute)
+		s.send("orders", "m", 0)
+		s.send("orders", "rejected", 0)
+		x := s.explain("m")
+		s.check(x, "in its queue and in the dead-letter queue, and not monitored: it was sent past Overdue, has no deadline, or was checked already.",
+			"enqueued: enqueued with sequence number 1, time to live 1m0s",
+			"deadline: its deadline, as the message states it",
+			"dead-lettered: dead-lettered at this time or later, TTLExpiredException: The message expired and was dead lettered.",
+			"enqueued: enqueued with sequence number 2, without a time to live of its own",
+			inQueue,
+		)
+		for range 2 {
+			s.receive(func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
+				return r.DeadLetterMessage(t.Context(), m, nil)
+			})
+		}
+		s.check(s.explain("rejected"), "in the dead-letter queue.",
+			"enqueued: enqueued with sequence number 3, without a time to live of its own",
+			"dead-lettered: dead-lettered at this time or later, no reason given",
+		)
+	})
+}
+
+// adminPort serves a history as the admin port does.
+func adminPort(t *testing.T) (history *notifications.History, addr string) {
+	t.Helper()
+	history = &notifications.History{}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+notifications.Path, history)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return history, strings.TrimPrefix(server.URL, "http://")
+}
+
+type sink string
+
+func (s sink) Name() string                             { return string(s) }
+func (s sink) Alert(context.Context, alert.Event) error { return nil }
+
+func notify(t *testing.T, h *notifications.History, name string, d alert.EventData) {
+	t.Helper()
+	e := alert.Event{ID: "e-" + d.Entity, Type: alert.TypeMissed, Subject: d.MessageID, Data: d}
+	if err := h.Record(sink(name)).Alert(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The admin port is a real one, so time is real as well. Nothing waits for the deadline, which the event puts before
+// the message, to know the order of the timeline.
+func TestExplainAsksTheMonitorForNotifications(t *testing.T) {
+	s := setup(t)
+	history, addr := adminPort(t)
+	s.send("orders", "m", time.Hour)
+	m := s.receive(func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
+		return r.DeadLetterMessage(t.Context(), m, &azservicebus.DeadLetterOptions{Reason: to.Ptr("DeadlineExceeded")})
+	})
+	d := alert.EventData{
+		Entity: "Orders", MessageID: "m", SequenceNumber: *m.SequenceNumber, EnqueuedTime: *m.EnqueuedTime, Strategy: "scan",
+		Deadline: m.EnqueuedTime.Add(-15 * time.Millisecond), DeadLetteredTime: m.EnqueuedTime.Add(-time.Millisecond), DeadLetterReason: "DeadlineExceeded",
+	}
+	notify(t, history, "pager", d)
+	d.Entity = "bills"
+	notify(t, history, "elsewhere", d)
+	o := ExplainOptions{MessageID: "m", AdminAddress: addr}
+	x := s.explainWith(o)
+	const verdict = "in the dead-letter queue."
+	s.check(x, verdict,
+		"dead-lettered: dead-lettered 14ms after its deadline (scan), DeadlineExceeded",
+		"enqueued: enqueued with sequence number 1, time to live 1h0m0s",
+		"notified: pager took overdue.deadline.missed e-Orders",
+		"deadline: its deadline, as the message states it",
+	)
+	if x.Note != "" {
+		t.Errorf("note %q, want none", x.Note)
+	}
+
+	// Once the dead letter is gone, the event is all that is left.
+	if err := dlq.Purge(t.Context(), s.source.Links, orders, map[int64]bool{*m.SequenceNumber: true}, time.Second, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.check(s.explainWith(o), "not there: it was completed, removed from the dead-letter queue, or never sent.",
+		"deadline: its deadline",
+		"dead-lettered: dead-lettered 14ms after its deadline (scan), DeadlineExceeded",
+		"enqueued: enqueued with sequence number 1",
+		"notified: pager took overdue.deadline.missed e-Orders",
+	)
+}
+
+func TestExplainSaysThatNoMonitorAnswers(t *testing.T) {
+	s := setup(t)
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	addr := strings.TrimPrefix(server.URL, "http://")
+	x := s.explainWith(ExplainOptions{MessageID: "m", AdminAddress: addr})
+	const verdict = "m in orders is not there: it was completed, removed from the dead-letter queue, or never sent.\n"
+	want := verdict + "Notifications are unknown: no monitor answers at listen.admin, " + addr + ".\n"
+	if got := s.text(func(w io.Writer) error { return x.WriteText(w, 100) }); got != want {
+		t.Errorf("text %q, want %q", got, want)
+	}
+}
+
+// The store is real, so time is as well.
+func TestExplainFindsCompanionsInRedis(t *testing.T) {
+	s := setup(t)
+	companions := s.useRedis(redistest.InMemory(t).Addr()).Companions()
+	s.source.CompanionsInRedis = true
+	now := time.Now()
+	s.schedule(func(c *scheduler.Config) { c.Store, c.Links = companions, s.source.Links },
+		companionOf("m", now.Add(-time.Hour), time.Minute), companionOf("m", now, time.Hour))
+	leases, _, err := companions.Claim(t.Context(), now, 10)
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("claimed %d companions, %v; want one", len(leases), err)
+	}
+	if err := companions.Bury(t.Context(), leases[0], "CompanionMalformed", "not ours"); err != nil {
+		t.Fatal(err)
+	}
+	x := s.explain("m")
+	s.check(x, "not there: it was completed, removed from the dead-letter queue, or never sent; the monitor has not finished with its companion; a companion of it failed.",
+		"sent: sent through Overdue, which wrote its companion",
+		"failed: its companion failed: CompanionMalformed: not ours",
+		"sent: sent through Overdue, which wrote its companion",
+		"deadline: its deadline, as its companion states it (ttl)",
+		"companion: its companion is due",
+	)
+	for _, e := range x.Timeline {
+		if e.Where != "redis" {
+			t.Errorf("%s is known from %s, want redis", e.What, e.Where)
+		}
+	}
+}
+
+func TestExplainRefusesAPlaceWithoutMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t, func(c *broker.Config) {
+			c.Topics = append(c.Topics, broker.TopicSetup{TopicConfig: broker.TopicConfig{Name: "events"}})
+		})
+		for place, want := range map[dlq.Place]string{
+			{Entity: "none"}:                      `there is no queue "none"; correct the name, or write topic/Subscriptions/name`,
+			{Entity: "events", Subscription: "a"}: `there is no subscription "events/Subscriptions/a"`,
+		} {
+			if _, err := Explain(t.Context(), s.source, ExplainOptions{Place: place, MessageID: "m"}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Explain in %s = %v, want an error with %q", place, err, want)
+			}
+		}
+		s.source.IsTopic = func(_ context.Context, place dlq.Place) bool { return place == orders }
+		if _, err := Explain(t.Context(), s.source, ExplainOptions{Place: orders, MessageID: "m"}); err == nil || !strings.Contains(err.Error(), "orders is a topic") {
+			t.Errorf("Explain in a topic = %v, want an error that says so", err)
+		}
+		s.source.IsTopic = nil
+		s.source.MonitorQueue = "none"
+		if _, err := Explain(t.Context(), s.source, ExplainOptions{Place: orders, MessageID: "m"}); err == nil || !strings.Contains(err.Error(), "no monitor queue") {
+			t.Errorf("Explain without a monitor queue = %v, want an error", err)
+		}
+	})
+}
+
+func TestExplanationsFitTheTerminal(t *testing.T) {
+	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	x := &Explanation{Entity: "orders", MessageID: "m\x1b", Verdict: "in its queue, and monitored."}
+	x.add(at, whatSeen, "orders", "in the queue; a peek cannot tell whether a consumer has locked it; delivery count 3")
+	s := &scene{T: t}
+	const want = `m\u001b in orders is in its queue, and monitored.
+  2026-05-04T03:02:01.000Z  in the queue; a peek cannot tell
+                            whether a consumer has locked
+                            it; delivery count 3
+`
+	if diff := cmp.Diff(want, s.text(func(w io.Writer) error { return x.WriteText(w, 60) })); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	if err := x.WriteText(closed{}, 0); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("WriteText to a pipe that is closed = %v, want its error", err)
+	}
+	if err := (&Listing{}).WriteText(closed{}, at, 0); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("WriteText to a pipe that is closed = %v, want its error", err)
+	}
+}
+
+type closed struct{}
+
+func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deadlines
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"overdue/internal/escape"
+	"overdue/internal/terminal"
+)
+
+// timeFormat has the precision of the broker's stamps.
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+const (
+	// stuckAfter is how long a companion may be due before the listing asks why.
+	stuckAfter = time.Minute
+
+	// On a terminal, ids are cut so that a line fits. maxID leaves a UUID whole; otherColumns is the width of everything
+	// but the session.
+	maxID        = 36
+	otherColumns = 88
+	minSession   = 12
+)
+
+// WriteText writes the listing for people. width is that of the terminal, 0 without one: lines are not cut then.
+func (r *Listing) WriteText(w io.Writer, now time.Time, width int) error {
+	var b bytes.Buffer
+	r.writeTables(&b, now, width)
+	r.Fleet.write(&b, width)
+	r.writeRemarks(&b, now, width)
+	_, err := b.WriteTo(w)
+	return err
+}
+
+func (r *Listing) writeTables(b *bytes.Buffer, now time.Time, width int) {
+	if len(r.Entities) == 0 {
+		fmt.Fprintf(b, "No deadlines are outstanding in %s.\n", escape.Text(r.MonitorQueue))
+		return
+	}
+	t := newTable(b)
+	fmt.Fprintln(t, "ENTITY\tDEADLINES\tSLOTS\tDUE\tNEXT DUE\tLAST DUE")
+	for _, e := range r.Entities {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\n", escape.Text(e.Entity), e.Deadlines, e.Slots, e.Due, until(e.Next, now), until(e.Last, now))
+	}
+	_ = t.Flush() // a buffer takes everything
+	if len(r.Upcoming) == 0 {
+		return
+	}
+	idWidth, sessionWidth := 0, 0
+	if width > 0 {
+		idWidth, sessionWidth = maxID, max(minSession, width-otherColumns)
+	}
+	t = newTable(b)
+	fmt.Fprintln(t, "\nDEADLINE\tIN\tMESSAGE-ID\tSESSION\tSTATED")
+	for i := range r.Upcoming {
+		d := &r.Upcoming[i]
+		in := until(d.Deadline, now)
+		if d.Missed {
+			in = "missed"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", d.Deadline.UTC().Format(timeFormat), in,
+			cell(d.MessageID, idWidth), cell(d.SessionID, sessionWidth), escape.Text(d.Stated))
+	}
+	_ = t.Flush() // as above
+}
+
+// writeRemarks writes what the tables leave out.
+func (r *Listing) writeRemarks(b *bytes.Buffer, now time.Time, width int) {
+	remark := func(format string, args ...any) {
+		fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf(format, args...), width, 0))
+	}
+	if r.Unreadable > 0 {
+		remark("%d companions cannot be read. The monitor moves them to the dead-letter queue of %s.", r.Unreadable, escape.Text(r.MonitorQueue))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.Failed)) {
+		remark("%d companions failed: %s.", r.Failed[reason], escape.Text(reason))
+	}
+	if r.More {
+		remark("There are more companions: only the first %d were read.", maxMessages)
+	}
+	for _, e := range r.Entities {
+		if e.Due > 0 && now.Sub(e.Next) > stuckAfter {
+			remark("%s has companions that have been due for more than a minute: consumers hold the messages, or no monitor is running.", escape.Text(e.Entity))
+		}
+	}
+}
+
+// write writes what the monitors reported, if there is a Redis.
+func (f *Fleet) write(b *bytes.Buffer, width int) {
+	if f == nil {
+		return
+	}
+	b.WriteByte('\n')
+	switch {
+	case f.Error != "":
+		fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf("The totals of all monitors are unknown: %s.", escape.Text(f.Error)), width, 0))
+		return
+	case f.Monitors == 0:
+		fmt.Fprintln(b, "No monitor has reported to Redis lately.")
+	case f.Monitors == 1:
+		fmt.Fprintln(b, "One monitor reported to Redis:")
+	default:
+		fmt.Fprintf(b, "%d monitors reported to Redis. Their totals:\n", f.Monitors)
+	}
+	if len(f.Entities) == 0 {
+		return
+	}
+	t := newTable(b)
+	fmt.Fprintln(t, "ENTITY\tIN PROGRESS\tMISSED")
+	for _, e := range f.Entities {
+		fmt.Fprintf(t, "%s\t%d\t%d\n", escape.Text(e.Entity), e.InProgress, e.Missed)
+	}
+	_ = t.Flush() // a buffer takes everything
+}
+
+func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+// cell returns text for a column, cut to the width unless that is 0.
+func cell(text string, width int) string {
+	text = cmp.Or(escape.Text(text), "–")
+	if r := []rune(text); width > 0 && len(r) > width {
+		return string(r[:width-1]) + "…"
+	}
+	return text
+}
+
+// until returns how far t is from now.
+func until(t, now time.Time) string {
+	d := t.Sub(now)
+	switch {
+	case d < 0:
+		return d.Round(time.Second).Abs().String() + " ago"
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deadlines
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"overdue/internal/operator/dlq"
+	"overdue/internal/redisstore"
+	"overdue/internal/servicebus/failure"
+	"overdue/internal/servicebus/link"
+	"overdue/scheduler"
+)
+
+// maxMessages bounds how many messages or companions of one queue are read.
+const maxMessages = 1_000_000
+
+// A Source is a namespace, seen by an operator. Links and MonitorQueue are required.
+type Source struct {
+	Links        *link.Namespace
+	MonitorQueue string
+	Redis        *redisstore.Store // what the monitors share; nil if they share nothing
+	// CompanionsInRedis says that Redis keeps the companions, and not the monitor queue.
+	CompanionsInRedis bool
+	// IsTopic reports whether the place is known to be a topic. nil: that is not known of any place.
+	IsTopic func(context.Context, dlq.Place) bool
+}
+
+// keeper names what keeps the companions.
+func (s *Source) keeper() string {
+	if s.CompanionsInRedis {
+		return "redis"
+	}
+	return "the monitor queue"
+}
+
+// errNoData is the error of a companion whose body is no data section.
+var errNoData = errors.New("its body is no data section")
+
+// A stored companion is a companion with what its keeper says of it.
+type stored struct {
+	scheduler.Companion
+	err error // why the body cannot be read, if it cannot
+
+	due     time.Time
+	pending bool // due is in the future; otherwise a monitor has the companion, or none runs
+
+	reason, description string // why it failed, of one that did
+}
+
+// pending shows f the companions that a monitor has yet to finish with, until f returns false.
+func (s *Source) pending(ctx context.Context, f func(*stored) (more bool)) error {
+	if s.CompanionsInRedis {
+		err := s.Redis.Companions().Walk(ctx, func(it redisstore.Item) bool {
+			return it.ContentType != scheduler.ContentType || f(fromRedis(&it))
+		})
+		return wrapRedis(err)
+	}
+	return s.peek(ctx, s.MonitorQueue, f)
+}
+
+// failed shows f the companions that no monitor could finish with, until f returns false.
+func (s *Source) failed(ctx context.Context, f func(*stored) (more bool)) error {
+	if s.CompanionsInRedis {
+		err := s.Redis.Companions().Dead(ctx, func(d redisstore.Dead) bool {
+			if d.ContentType != scheduler.ContentType {
+				return true
+			}
+			c := fromRedis(&d.Item)
+			c.reason, c.description = d.Reason, d.Description
+			return f(c)
+		})
+		return wrapRedis(err)
+	}
+	return s.peek(ctx, dlq.Place{Entity: s.MonitorQueue}.Path(), f)
+}
+
+func fromRedis(it *redisstore.Item) *stored {
+	c := &stored{due: it.Due, pending: it.Due.After(time.Now())}
+	c.Companion, c.err = scheduler.ParseCompanion(it.Body)
+	return c
+}
+
+func wrapRedis(err error) error {
+	if err != nil {
+		return fmt.Errorf("read companions: %w", err)
+	}
+	return nil
+}
+
+// peek shows f the companions of a queue, or of its dead-letter queue.
+func (s *Source) peek(ctx context.Context, path string, f func(*stored) (more bool)) error {
+	err := dlq.WalkAt(ctx, s.Links, path, 0, func(l *dlq.Letter) bool {
+		return l.ContentType != scheduler.ContentType || f(fromMessage(l))
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return errInterrupted
+	case link.Condition(err) == link.ConditionNotFound:
+		return fmt.Errorf("there is no monitor queue %q; create it with `overdue doctor --fix`", s.MonitorQueue)
+	case failure.Unauthorized(err):
+		return failure.NoRightToListen(path)
+	}
+	return cmp.Or(failure.Unreachable(err), fmt.Errorf("read companions in %s: %s", path, failure.Reason(err)))
+}
+
+var errInterrupted = errors.New("interrupted before the end")
+
+func fromMessage(l *dlq.Letter) *stored {
+	c := &stored{
+		due: l.ScheduledTime, pending: l.State == link.Scheduled, reason: l.Reason, description: l.Description,
+	}
+	if c.due.IsZero() {
+		c.due = l.EnqueuedTime
+	}
+	body, err := l.Body()
+	data, isData := body.([]byte)
+	switch {
+	case err != nil:
+		c.err = err
+	case !isData:
+		c.err = errNoData
+	default:
+		c.Companion, c.err = scheduler.ParseCompanion(data)
+	}
+	return c
+}

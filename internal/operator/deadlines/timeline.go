@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deadlines
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"overdue/alert"
+	"overdue/internal/notifications"
+	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/link"
+	"overdue/scheduler"
+)
+
+// addEnqueued adds what every message says of its beginning.
+func (x *Explanation) addEnqueued(l *dlq.Letter, where string) {
+	text := fmt.Sprintf("enqueued with sequence number %d", l.Number)
+	if l.SessionID != nil {
+		text += fmt.Sprintf(" in session %q", *l.SessionID)
+	}
+	if l.TimeToLive > 0 {
+		text += ", time to live " + l.TimeToLive.String()
+		x.timesToLive[l.TimeToLive] = struct{}{}
+	} else {
+		text += ", without a time to live of its own"
+	}
+	x.add(l.EnqueuedTime, whatEnqueued, where, "%s", text)
+	if !l.Due.IsZero() {
+		x.add(l.Due, whatDeadline, where, "its deadline, as the message states it")
+	}
+}
+
+// addWaiting adds a message that is where it was sent.
+func (x *Explanation) addWaiting(l *dlq.Letter) {
+	x.waiting++
+	if l.State == link.Scheduled {
+		x.add(l.ScheduledTime, whatActivated, x.Entity, "becomes active, and its time to live begins")
+		return
+	}
+	x.addEnqueued(l, x.Entity)
+	text := "in the queue; a peek cannot tell whether a consumer has locked it"
+	if l.State == link.Deferred {
+		text = "in the queue, deferred"
+	}
+	if l.DeliveryCount > 0 {
+		text += fmt.Sprintf("; delivery count %d", l.DeliveryCount)
+	}
+	x.add(time.Now(), whatSeen, x.Entity, "%s", text)
+}
+
+// addDeadLetter adds a message that is in the dead-letter queue.
+func (x *Explanation) addDeadLetter(l *dlq.Letter) {
+	x.dead++
+	where := x.place.Path()
+	x.addEnqueued(l, where)
+	reason := cmp.Or(l.Reason, "no reason given")
+	if l.Description != "" {
+		reason += ": " + l.Description
+	}
+	if d := x.missedBy(l); d != nil {
+		x.add(d.DeadLetteredTime, whatDeadLettered, where, "dead-lettered %s after its deadline (%s), %s",
+			d.Lag().Round(time.Millisecond), d.Strategy, reason)
+		return
+	}
+	// Service Bus does not stamp when. It cannot have been earlier than this.
+	at := l.EnqueuedTime
+	if l.Due.After(at) {
+		at = l.Due
+	}
+	x.add(at, whatDeadLettered, where, "dead-lettered at this time or later, %s", reason)
+}
+
+// due adds when a companion is due.
+func (x *Explanation) due(c *stored, text string) {
+	x.add(c.due, whatCompanion, x.source.keeper(), "%s", text)
+}
+
+// addCompanion adds a companion with which the monitor has yet to finish.
+func (x *Explanation) addCompanion(c *stored) {
+	switch {
+	case c.Kind == scheduler.KindSlot:
+		x.slots++
+		x.due(c, "the companion of its slot is due")
+	case c.pending:
+		x.named++
+		x.due(c, "its companion is due")
+	default:
+		x.named++
+		x.due(c, "its companion was due, and is not finished: a monitor has it, or no monitor is running")
+	}
+	x.addReferences(c, func(r *scheduler.Reference) {
+		if x.waiting+x.dead == 0 {
+			x.add(r.Deadline, whatDeadline, x.source.keeper(), "its deadline, as its companion states it (%s)", r.Stated)
+		}
+	})
+}
+
+// addFailedCompanion adds a companion that no monitor could finish with.
+func (x *Explanation) addFailedCompanion(c *stored) {
+	x.failed++
+	x.add(c.due, whatFailed, x.source.keeper(), "its companion failed: %s: %s", c.reason, c.description)
+	x.addReferences(c, nil)
+}
+
+// addReferences adds what a companion says of the message itself, and calls also for each reference to it, if also is
+// not nil.
+func (x *Explanation) addReferences(c *stored, also func(*scheduler.Reference)) {
+	where := x.source.keeper()
+	for i := range c.References {
+		r := &c.References[i]
+		if r.MessageID != x.MessageID {
+			continue
+		}
+		x.add(r.Sent, whatSent, where, "sent through Overdue, which wrote its companion")
+		if also != nil {
+			also(r)
+		}
+		if m := r.Missed; m != nil {
+			x.add(m.DeadLetteredTime, whatMissed, where, "the monitor saw that it missed its deadline (%s, %s)", m.Strategy, m.DeadLetterReason)
+			if len(m.TakenBy) > 0 {
+				x.add(m.DeadLetteredTime, whatNotified, where, "notified so far: %s", strings.Join(m.TakenBy, ", "))
+			}
+		}
+	}
+}
+
+// fetchNotifications asks a running process for what it notified of the message. A monitor may run elsewhere, so no
+// answer is no error.
+func (x *Explanation) fetchNotifications(ctx context.Context, adminAddress string) {
+	if adminAddress == "" {
+		return
+	}
+	all, err := notifications.Fetch(ctx, adminAddress, x.MessageID)
+	if err != nil {
+		x.Note = fmt.Sprintf("Notifications are unknown: no monitor answers at listen.admin, %s.", adminAddress)
+		return
+	}
+	for _, n := range all {
+		d := &n.Event.Data
+		if strings.EqualFold(d.Entity, x.place.Entity) && strings.EqualFold(d.Subscription, x.place.Subscription) {
+			x.notified = append(x.notified, n)
+		}
+	}
+}
+
+// missedBy returns the event about the missed deadline of exactly that message, or nil.
+func (x *Explanation) missedBy(l *dlq.Letter) *alert.EventData {
+	for i := range x.notified {
+		e := &x.notified[i].Event
+		sameTime := e.Data.EnqueuedTime.Truncate(time.Millisecond).Equal(l.EnqueuedTime.Truncate(time.Millisecond))
+		if e.Type == alert.TypeMissed && e.Data.SequenceNumber == l.Number && sameTime {
+			return &e.Data
+		}
+	}
+	return nil
+}
+
+// addNotification adds which sinks took an event. The event also tells of a message that is gone by now.
+func (x *Explanation) addNotification(n *notifications.Fetched) {
+	const where = "the monitor"
+	d := &n.Event.Data
+	if n.Event.Type == alert.TypeMissed && x.dead == 0 {
+		x.add(d.EnqueuedTime, whatEnqueued, where, "enqueued with sequence number %d", d.SequenceNumber)
+		x.add(d.Deadline, whatDeadline, where, "its deadline")
+		x.add(d.DeadLetteredTime, whatDeadLettered, where, "dead-lettered %s after its deadline (%s), %s",
+			d.Lag().Round(time.Millisecond), d.Strategy, d.DeadLetterReason)
+	}
+	for _, by := range n.TakenBy {
+		x.add(by.Time, whatNotified, by.Sink, "%s took %s %s", by.Sink, n.Event.Type, n.Event.ID)
+	}
+}

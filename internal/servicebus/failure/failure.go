@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package failure turns errors of Service Bus and its libraries into sentences for people: what the service says, without
+// what a library prints around it, and what to do next.
+package failure
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
+
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/link"
+)
+
+// maxReason is how many characters of an error a sentence quotes.
+const maxReason = 300
+
+// Reason returns err as part of a sentence: the words of the service if it said anything, without its tracking ids.
+func Reason(err error) string {
+	text := Plain(err).Error()
+	for _, mark := range []string{" TrackingId:", " Reference:", "\n"} {
+		text, _, _ = strings.Cut(text, mark)
+	}
+	if r := []rune(text); len(r) > maxReason {
+		text = string(r[:maxReason]) + "…"
+	}
+	return strings.TrimRight(strings.TrimSpace(text), ".;,")
+}
+
+// Plain returns the words of the service in err, or err itself if there are none.
+func Plain(err error) error {
+	if remote := (*amqp.Error)(nil); errors.As(err, &remote) && remote.Description != "" {
+		return errors.New(remote.Description)
+	}
+	if answer := (*link.StatusError)(nil); errors.As(err, &answer) && answer.Description != "" {
+		return errors.New(answer.Description)
+	}
+	if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) {
+		return fmt.Errorf("status %d %s", answer.StatusCode, answer.ErrorCode)
+	}
+	if errors.Is(err, entities.ErrNoRight) {
+		_, said, _ := strings.Cut(err.Error(), entities.ErrNoRight.Error()+": ")
+		return errors.New(cmp.Or(said, "it takes the right Manage"))
+	}
+	// The SDK prints some errors of the broker like a struct, and those of requests in a sentence of its own.
+	if _, said, ok := strings.Cut(err.Error(), "Description: "); ok {
+		said, _, _ = strings.Cut(said, ", Info: ")
+		return errors.New(said)
+	}
+	if _, said, ok := strings.Cut(err.Error(), " and description: "); ok && said != "" {
+		return errors.New(said)
+	}
+	if sb := (*azservicebus.Error)(nil); errors.As(err, &sb) {
+		return errors.New(strings.TrimPrefix(sb.Error(), "("+string(sb.Code)+"): ")) // a code is for programs
+	}
+	return err
+}
+
+// Unreachable says what to do about a namespace that cannot be dialed. It returns nil for any other error.
+func Unreachable(err error) error {
+	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+		return fmt.Errorf("the namespace cannot be reached: %w; check the setting namespace and the network", dial)
+	}
+	return nil
+}
+
+// Unauthorized reports whether the service refused for want of a right, on a link or through a management node.
+func Unauthorized(err error) bool {
+	answer := (*link.StatusError)(nil)
+	return link.Condition(err) == string(amqp.ErrCondUnauthorizedAccess) || errors.As(err, &answer) && answer.Code == 401
+}
+
+// NoRightToListen is the error of a client that lacks the right Listen on an entity.
+func NoRightToListen(entity string) error {
+	return fmt.Errorf("the key or the identity lacks the right Listen on %s; see docs/operate/rights.md", entity)
+}
