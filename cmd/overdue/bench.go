@@ -247,6 +247,8 @@ func (p *program) benchExpireCommand() *cobra.Command {
 		"how many deadlines are outstanding, one number for each case")
 	cmd.Flags().BoolVar(&plan.Mixed, "mixed", true,
 		"measure each case once more with four consumers, who receive 90 % of the messages")
+	cmd.Flags().BoolVar(&plan.Drained, "drained", false,
+		"measure each case once more while somebody empties the dead-letter queue")
 	deadlines := cmd.Flags().String("deadline-range", "5s-15s",
 		"deadlines are spread evenly over this range after each send")
 	payload, companions := f.payload(), f.companions(config.SettingAt("companions").Default)

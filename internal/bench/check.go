@@ -32,7 +32,7 @@ type checkCase struct {
 	Live         int              `json:"live"`
 	Overdue      int              `json:"overdue"`
 	DeadLettered int              `json:"deadLettered"`
-	Notified     int              `json:"told"`
+	Notified     int              `json:"notified"`
 	Early        int              `json:"early"`
 	Twice        int              `json:"twice"`
 	Disturbed    int              `json:"disturbed"` // live messages that are gone

@@ -12,11 +12,21 @@ import (
 type Expire struct {
 	Outstanding       []int         // deadlines of each case
 	Mixed             bool          // each case once more with consumers
+	Drained           bool          // each case once more while somebody empties the dead-letter queue
 	Shortest, Longest time.Duration // deadlines are spread evenly between these after each send
 	Payload           int           // bytes
 	Companions        string        // as the setting
 	Quiet             time.Duration // wait at the end for what comes twice; 0: a second
 }
+
+// An expireVariant says who receives during a case.
+type expireVariant string
+
+const (
+	unreceived expireVariant = "nobody receives"
+	drained    expireVariant = "the dead-letter queue is drained"
+	mixed      expireVariant = "with consumers"
+)
 
 // Name is that of the command.
 func (*Expire) Name() string { return "expire" }
@@ -25,15 +35,17 @@ func (*Expire) Name() string { return "expire" }
 func (plan *Expire) Measure(ctx context.Context, p *Program,
 	progress func(string)) (Result, error) {
 	r := newExpireResult(p, plan)
-	with := []bool{false}
-	if plan.Mixed {
-		with = append(with, true)
+	variants := []expireVariant{unreceived}
+	if plan.Drained {
+		variants = append(variants, drained)
 	}
-	for _, mixed := range with {
+	if plan.Mixed {
+		variants = append(variants, mixed)
+	}
+	for _, v := range variants {
 		for _, n := range plan.Outstanding {
-			progress(fmt.Sprintf("%d deadlines, the last in %v, with consumers: %t", n,
-				plan.Longest, mixed))
-			c, err := measureExpiry(ctx, p, plan, n, mixed)
+			progress(fmt.Sprintf("%d deadlines, the last in %v, %s", n, plan.Longest, v))
+			c, err := measureExpiry(ctx, p, plan, n, v)
 			if err != nil {
 				err = fmt.Errorf("%d outstanding deadlines: %w", n, err)
 				if len(r.Cases) == 0 {

@@ -39,6 +39,7 @@ type expireRun struct {
 
 	mu        sync.Mutex
 	completed map[string]int // by consumers, by message-id
+	drained   []deadLetter   // taken out of the dead-letter queue
 }
 
 // consumed takes note that a consumer has completed a message.
@@ -50,7 +51,7 @@ func (r *expireRun) consumed(id string) {
 
 // measureExpiry is one case, in a child of its own.
 func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int,
-	mixed bool) (_ *expireCase, err error) {
+	variant expireVariant) (_ *expireCase, err error) {
 	child, err := startChild(ctx, p, "run", settings{
 		"BROKER_AUTO_CREATE": "false",
 		"BROKER_QUEUES": fmt.Sprintf("[{name: %s, deadLetteringOnMessageExpiration: true}]",
@@ -64,7 +65,7 @@ func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int,
 	}
 	defer func() { err = errors.Join(err, child.stop()) }()
 	r := &expireRun{plan: plan, child: child, ttl: plan.deadlines(n), completed: map[string]int{}}
-	return r.measure(ctx, mixed)
+	return r.measure(ctx, variant)
 }
 
 // deadlines are the times to live of n messages, uniform over the range and the same in every
@@ -80,14 +81,18 @@ func (plan *Expire) deadlines(n int) []time.Duration {
 }
 
 // measure sends, waits until all deadlines have passed and been seen to, and adds up.
-func (r *expireRun) measure(ctx context.Context, mixed bool) (*expireCase, error) {
+func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expireCase, err error) {
 	before, err := r.child.metrics(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &expireCase{Outstanding: len(r.ttl)}
-	if mixed {
+	c := &expireCase{Outstanding: len(r.ttl), Drained: variant == drained}
+	if variant == mixed {
 		c.Consumers = consumers
+	}
+	if c.Drained {
+		stop := r.drain(ctx)
+		defer func() { err = errors.Join(err, stop()) }()
 	}
 	if err := r.sendAndConsume(ctx, c); err != nil {
 		return nil, errors.Join(err, r.child.complaint())
@@ -109,7 +114,7 @@ func (r *expireRun) measure(ctx context.Context, mixed bool) (*expireCase, error
 	if err != nil {
 		return nil, err
 	}
-	c.tally(r.ttl, r.completed, r.child.notified(), letters)
+	c.tally(r.ttl, r.completed, r.child.notified(), append(letters, r.takenLetters()...))
 	return c, nil
 }
 
@@ -192,8 +197,8 @@ func (r *expireRun) settled(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	work, monitor := queues[workQueue], queues[monitorQueue]
-	return work.Active+work.Deferred+work.Scheduled == 0 &&
-		len(r.child.notified()) >= work.DeadLetter && monitor.Active+monitor.Scheduled == 0, nil
+	left := work.Active + work.Deferred + work.Scheduled
+	return left == 0 && len(r.child.notified()) >= work.DeadLetter && monitor.Active+monitor.Scheduled == 0, nil
 }
 
 // pause waits for a tick, unless ctx ends or the child does.
