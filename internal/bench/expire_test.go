@@ -67,11 +67,11 @@ func TestExpireFailsWhenAPromiseIsBroken(t *testing.T) {
 	plan := &Expire{}
 	for want, c := range map[string]expireCase{
 		"": {Outstanding: 10, DeadLettered: 10, Notified: 10, LagMs: lag.Milliseconds{P99: 1e6}},
-		"10 messages with 4 consumers 1 were lost": {Outstanding: 10, Consumers: 4, Lost: 1},
-		"2 were dead-lettered before":              {Early: 2},
-		"3 came twice or had two":                  {Twice: 3},
-		"4 were dead-lettered without":             {Unnotified: 4},
-		"5 had a notification though":              {FalselyNotified: 5},
+		"10 outstanding, 4 consumers: 1 messages were lost":           {Outstanding: 10, Consumers: 4, Lost: 1},
+		"2 messages were dead-lettered before":                        {Early: 2},
+		"3 messages came twice or had two":                            {Twice: 3},
+		"dead letters drained: 4 messages were dead-lettered without": {Drained: true, Unnotified: 4},
+		"5 messages had a notification though":                        {FalselyNotified: 5},
 	} {
 		r := newExpireResult(&Program{}, plan)
 		r.Cases = append(r.Cases, &c)
