@@ -212,10 +212,7 @@ func (f *Forward) forward(ctx context.Context, j *forwarding) error {
 
 // where returns the path of the entity of the message.
 func where(e Event) string {
-	if e.Data.Subscription == "" {
-		return e.Data.Entity
-	}
-	return e.Data.Entity + "/Subscriptions/" + e.Data.Subscription
+	return address.Address{Name: e.Data.Entity, Subscription: e.Data.Subscription}.Entity()
 }
 
 // deadLetter peeks at the message of e. It returns nil if that is no longer a dead letter.

@@ -5,35 +5,37 @@ package broker
 import (
 	"strings"
 	"testing"
+
+	"overdue/internal/servicebus/address"
 )
 
 func TestAddressesOfEveryClientAreUnderstood(t *testing.T) {
-	tests := map[string]address{
-		"q":                      {name: "q"},
-		"/q":                     {name: "q"},
-		"q/":                     {name: "q"},
-		"a/b":                    {name: "a/b"},
-		"amqps://host:5671/q":    {name: "q"},
-		"sb://host/a/b/":         {name: "a/b"},
-		"q/$management":          {name: "q", management: true},
-		"amqp://h/q/$Management": {name: "q", management: true},
-		"q/$DeadLetterQueue":     {name: "q", deadLetter: true},
-		"/Q/$deadletterqueue":    {name: "Q", deadLetter: true},
+	tests := map[string]address.Address{
+		"q":                      {Name: "q"},
+		"/q":                     {Name: "q"},
+		"q/":                     {Name: "q"},
+		"a/b":                    {Name: "a/b"},
+		"amqps://host:5671/q":    {Name: "q"},
+		"sb://host/a/b/":         {Name: "a/b"},
+		"q/$management":          {Name: "q", Node: address.Management},
+		"amqp://h/q/$Management": {Name: "q", Node: address.Management},
+		"q/$DeadLetterQueue":     {Name: "q", SubQueue: address.DeadLetter},
+		"/Q/$deadletterqueue":    {Name: "Q", SubQueue: address.DeadLetter},
 		"q/$DeadLetterQueue/$management": {
-			name: "q", deadLetter: true, management: true,
+			Name: "q", SubQueue: address.DeadLetter, Node: address.Management,
 		},
-		"t/Subscriptions/s/$Transfer/$DeadLetterQueue": {name: "t/Subscriptions/s", deadLetter: true, transfer: true},
-		"q/$transfer":    {name: "q/$transfer"},
-		"$cbs":           {cbs: true},
-		"/$CBS":          {cbs: true},
-		"amqps://h/$cbs": {cbs: true},
+		"t/Subscriptions/s/$Transfer/$DeadLetterQueue": {Name: "t", Subscription: "s", SubQueue: address.TransferDeadLetter},
+		"q/$transfer":    {Name: "q/$transfer"},
+		"$cbs":           {Node: address.CBS},
+		"/$CBS":          {Node: address.CBS},
+		"amqps://h/$cbs": {Node: address.CBS},
 		"":               {},
 		"amqps://h":      {},
-		"/$management":   {name: "/$management"},
-		"q/$cbs":         {name: "q/$cbs"},
-		"://":            {name: "://"},
-		"q/$managementx": {name: "q/$managementx"},
-		"amqps://h//q":   {name: "q"},
+		"/$management":   {Name: "/$management"},
+		"q/$cbs":         {Name: "q/$cbs"},
+		"://":            {Name: "://"},
+		"q/$managementx": {Name: "q/$managementx"},
+		"amqps://h//q":   {Name: "q"},
 	}
 	for in, want := range tests {
 		if got := parseAddress(in); got != want {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/sas"
 )
 
@@ -69,8 +70,10 @@ func (g grant) opens(owner string) bool { return g.owner == "" || g.owner == own
 // ownerOf returns the key of the queue or topic that a path belongs to, be it
 // that of a subscription, of its rules or of a list of either.
 func ownerOf(path string) string {
-	owner, _, _ := strings.Cut(key(parseAddress(path).name)+"/", subscriptionSegment)
-	return strings.TrimSuffix(owner, "/")
+	if a, err := address.OfPath(path); err == nil {
+		return key(a.Name)
+	}
+	return key(address.TargetAt(path).Name)
 }
 
 func (g grant) holds(now time.Time) bool { return g.expires.IsZero() || now.Before(g.expires) }

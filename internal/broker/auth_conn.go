@@ -13,6 +13,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rights"
 	"overdue/internal/servicebus/sas"
 )
@@ -188,11 +189,11 @@ func (c *conn) denied(path string, oneOf Claims) *amqp.Error {
 }
 
 // guarded asks for the claims of an operation before f answers.
-func (c *conn) guarded(a address, f answerer) answerer {
+func (c *conn) guarded(a address.Address, f answerer) answerer {
 	if !c.b.secured() {
 		return f
 	}
-	path := a.path()
+	path := a.String()
 	return func(req *request) response {
 		// What is not known needs no claim: it is refused for that, by f.
 		if oneOf, known := rights.ForOperation(req.operation); known && !c.access.may(path, oneOf) {

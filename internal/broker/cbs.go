@@ -8,6 +8,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
+	"overdue/internal/servicebus/address"
 )
 
 // A connection has one pair of $cbs links; Go takes a refused second one as the
@@ -18,7 +19,7 @@ func (c *conn) attachCBSRequests(l *server.SinkLink) (server.Sink, *amqp.Error) 
 		return nil, errSecondCBS()
 	}
 	c.cbs.sink = true
-	r := newRequests(c, l, address{cbs: true}, c.putToken)
+	r := newRequests(c, l, address.Address{Node: address.CBS}, c.putToken)
 	r.detached = func() { c.cbs.sink = false }
 	return r, nil
 }
@@ -28,7 +29,7 @@ func (c *conn) attachCBSReplies(l *server.SourceLink) (server.Source, *amqp.Erro
 		return nil, errSecondCBS()
 	}
 	c.cbs.source = true
-	r := newResponder(c, l, address{cbs: true})
+	r := newResponder(c, l, address.Address{Node: address.CBS})
 	r.detached = func() { c.cbs.source = false }
 	return r, nil
 }
@@ -56,18 +57,18 @@ func (c *conn) putToken(req *request) response {
 	if c.b.secured() {
 		var err error
 		kind, _ := req.property("type")
-		if proven, err = ns.prove(token, strings.EqualFold(kind, tokenSAS) || isSAS(token), a.path()); err != nil {
+		if proven, err = ns.prove(token, strings.EqualFold(kind, tokenSAS) || isSAS(token), a.String()); err != nil {
 			return response{status: statusUnauthorized, condition: condAuthFailed, description: err.Error()}
 		}
 		c.peer.Admit() // whether or not there is what the token is for
 	}
-	if a.name != "" {
-		if _, err := ns.look(a.name); err != nil {
+	if a.Entity() != "" {
+		if _, err := ns.look(a.Entity()); err != nil {
 			return refused(c.unknown(err, audience))
 		}
 	}
 	if c.b.secured() {
-		if err := c.access.put(a.path(), proven); err != nil {
+		if err := c.access.put(a.String(), proven); err != nil {
 			return refused(err)
 		}
 	}

@@ -233,7 +233,7 @@ func (p *problems) forward(field, to string) {
 	if to == "" {
 		return
 	}
-	name := parseAddress(to).name
+	name := parseAddress(to).Entity()
 	p.want(validName(name), "%s %.300q is no path of a queue or topic", field, to)
 }
 
@@ -242,7 +242,7 @@ func (p *problems) forward(field, to string) {
 // Python's test_mgmt_queue_update_success, and then the hops bound it.
 func (p *problems) circle(self string, forwards map[string]string) {
 	for field, to := range forwards {
-		p.want(to == "" || key(parseAddress(to).name) != key(self), "%s leads to itself", field)
+		p.want(to == "" || key(parseAddress(to).Entity()) != key(self), "%s leads to itself", field)
 	}
 }
 

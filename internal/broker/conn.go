@@ -8,6 +8,7 @@ import (
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rights"
 )
 
@@ -53,22 +54,22 @@ func (c *conn) AttachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
 	l.Reply.Target = establishedTarget(l.Attach().Target)
 	// The Python SDK asks for rcv-settle-mode second and never settles: it waits for us to.
 	l.Reply.SettleFirst = true
-	a := addressOf(class.Address)
+	a := class.Address
 	switch {
-	case a.cbs:
+	case a.Node == address.CBS:
 		return c.attachCBSRequests(l)
-	case a.management:
-		if _, err := c.ns.look(a.name); err != nil {
+	case a.Node == address.Management:
+		if _, err := c.ns.look(a.Entity()); err != nil {
 			return nil, err
 		}
 		return newRequests(c, l, a, c.guarded(a, management{c.ns, a, &c.txns}.answer)), nil
-	case a.deadLetter:
-		if _, err := c.ns.look(a.name); err != nil {
+	case isDead(a):
+		if _, err := c.ns.look(a.Entity()); err != nil {
 			return nil, err
 		}
 		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to a dead-letter queue.")
 	}
-	if f := c.ns.faults.hit(OnAttach, a.name, ""); f != nil {
+	if f := c.ns.faults.hit(OnAttach, a.Entity(), ""); f != nil {
 		return sufferAttach(c, f, l.Refuse, l.Accept, func() (server.Sink, *amqp.Error) { return c.attachSender(l, &class) })
 	}
 	return c.attachSender(l, &class)
@@ -102,25 +103,25 @@ func (c *conn) AttachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
 	// A client holds what it receives to the size that we state. A message as large as the
 	// sender's link allows grows by our annotations, and a page of a peek by its envelope.
 	l.Reply.MaxMessageSize = 0 // no limit
-	a := addressOf(class.Address)
+	a := class.Address
 	switch {
-	case a.cbs:
+	case a.Node == address.CBS:
 		return c.attachCBSReplies(l)
-	case a.management:
-		if _, err := c.ns.look(a.name); err != nil {
+	case a.Node == address.Management:
+		if _, err := c.ns.look(a.Entity()); err != nil {
 			return nil, err
 		}
 		return newResponder(c, l, a), nil
 	}
-	if f := c.ns.faults.hit(OnAttach, a.name, ""); f != nil {
+	if f := c.ns.faults.hit(OnAttach, a.Entity(), ""); f != nil {
 		return sufferAttach(c, f, l.Refuse, l.Accept, func() (server.Source, *amqp.Error) { return c.attachReceiver(l, a) })
 	}
 	return c.attachReceiver(l, a)
 }
 
 // attachReceiver opens a link on which the client receives from an entity.
-func (c *conn) attachReceiver(l *server.SourceLink, a address) (server.Source, *amqp.Error) {
-	e, err := c.ns.open(a.name)
+func (c *conn) attachReceiver(l *server.SourceLink, a address.Address) (server.Source, *amqp.Error) {
+	e, err := c.ns.open(a.Entity())
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +136,8 @@ func (c *conn) attachReceiver(l *server.SourceLink, a address) (server.Source, *
 }
 
 // receive is attachReceiver, once the link is one of the entity's.
-func (c *conn) receive(l *server.SourceLink, e *Entity, a address) (server.Source, *amqp.Error) {
-	sessionful := e.RequiresSession() && !a.deadLetter // the dead are in no session
+func (c *conn) receive(l *server.SourceLink, e *Entity, a address.Address) (server.Source, *amqp.Error) {
+	sessionful := e.RequiresSession() && !isDead(a) // the dead are in no session
 	switch filter, wantsSession := amqp.MapLookup(l.Attach().Source.Filter, sessionFilter); {
 	case sessionful && wantsSession:
 		return c.attachSession(l, e, filter.Raw())

@@ -9,6 +9,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/address"
 )
 
 // Kind says what an entity is.
@@ -177,14 +178,14 @@ func (e *Entity) mayBeSentTo() *amqp.Error {
 }
 
 // mayBeReceivedFrom says why not.
-func (e *Entity) mayBeReceivedFrom(a address) *amqp.Error {
+func (e *Entity) mayBeReceivedFrom(a address.Address) *amqp.Error {
 	c := e.common()
 	switch {
 	case e.kind == KindTopic:
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to receive from a topic: '%.260s'. Its subscriptions can be received from.", e.path)
 	case !c.status.receives():
 		return errDisabled(e.path, "receive from")
-	case !a.deadLetter && c.forwardTo != "", a.deadLetter && !a.transfer && c.forwardDLQ != "":
+	case !isDead(a) && c.forwardTo != "", a.SubQueue == address.DeadLetter && c.forwardDLQ != "":
 		return amqp.Errorf(amqp.ErrCondNotAllowed,
 			"It is not possible to receive from '%.260s', whose messages are forwarded automatically.", e.path)
 	}
@@ -194,9 +195,9 @@ func (e *Entity) mayBeReceivedFrom(a address) *amqp.Error {
 // join makes l, on which a client is to receive, one of the entity's links. It
 // asks whether that may be once l is among those that an update detaches: what
 // forbids it in between would not meet it otherwise.
-func (e *Entity) join(l detacher, a address) *amqp.Error {
+func (e *Entity) join(l detacher, a address.Address) *amqp.Error {
 	if !e.links.add(l) {
-		return notFound(a.name)
+		return notFound(a.Entity())
 	}
 	err := e.mayBeReceivedFrom(a)
 	if err != nil {
@@ -206,11 +207,11 @@ func (e *Entity) join(l detacher, a address) *amqp.Error {
 }
 
 // node returns the queue that an address of e means.
-func (e *Entity) node(a address) *queue.Queue {
-	switch {
-	case a.transfer:
+func (e *Entity) node(a address.Address) *queue.Queue {
+	switch a.SubQueue {
+	case address.TransferDeadLetter:
 		return e.queue.TransferDeadLetterQueue()
-	case a.deadLetter:
+	case address.DeadLetter:
 		return e.queue.DeadLetterQueue()
 	}
 	return e.queue

@@ -213,7 +213,7 @@ func (e *Entity) setMovers() {
 // forward returns how a delivery gets from e to the entity at path to. The
 // destination is looked up each time: it may come and go.
 func (e *Entity) forward(to string, deadLetters bool) func(*queue.Delivery) (reason, description string) {
-	name := parseAddress(to).name
+	name := parseAddress(to).Entity()
 	return func(d *queue.Delivery) (reason, description string) {
 		if d.Hops >= maxHops {
 			return reasonMaxHops, fmt.Sprintf("The message has been forwarded %d times, which is the limit.", maxHops)

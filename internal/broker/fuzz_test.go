@@ -11,6 +11,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/address"
 )
 
 // operationNames are the operations in an order that does not change, and one
@@ -115,9 +116,9 @@ func FuzzManagement(f *testing.F) {
 		b := fuzzBroker(t)
 		defer b.Close()
 		name := names[int(operation)%len(names)]
-		for _, node := range []address{
-			{name: "q", management: true}, {name: "q", deadLetter: true, management: true}, {name: "t/subscriptions/s", management: true},
-			{name: "sessions", management: true},
+		for _, node := range []address.Address{
+			{Name: "q", Node: address.Management}, {Name: "q", SubQueue: address.DeadLetter, Node: address.Management}, {Name: "t", Subscription: "s", Node: address.Management},
+			{Name: "sessions", Node: address.Management},
 		} {
 			m := respond(t, management{b.Default(), node, new(transactions)}.answer, name, body)
 			if m == nil {

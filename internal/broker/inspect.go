@@ -22,7 +22,7 @@ func (n *Namespace) Entities() []*Entity {
 // upwards, and disturbs nothing. Errors: ErrEntityNotFound.
 func (n *Namespace) Peek(path string, from int64, most int) ([]queue.View, error) {
 	a := parseAddress(path)
-	e := n.find(a.name)
+	e := n.find(a.Entity())
 	if e == nil {
 		return nil, fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
 	}
@@ -32,7 +32,7 @@ func (n *Namespace) Peek(path string, from int64, most int) ([]queue.View, error
 // Detach detaches the links of an entity, as the service does from time to time;
 // clients connect again. Errors: ErrEntityNotFound.
 func (n *Namespace) Detach(path string) error {
-	e := n.find(parseAddress(path).name)
+	e := n.find(parseAddress(path).Entity())
 	if e == nil {
 		return fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
 	}

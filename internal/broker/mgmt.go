@@ -5,13 +5,14 @@ package broker
 import (
 	"overdue/internal/amqp"
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/address"
 )
 
 // management answers the requests on the $management node of one entity, or of
 // its dead-letter queue.
 type management struct {
 	ns   *Namespace
-	node address
+	node address.Address
 	txns *transactions
 }
 
@@ -45,10 +46,10 @@ func (m management) answer(req *request) response {
 		return badRequest("The body of the request is no map.")
 	}
 	find := m.ns.look
-	if req.operation == "com.microsoft:schedule-message" && !m.node.deadLetter {
+	if req.operation == "com.microsoft:schedule-message" && !isDead(m.node) {
 		find = m.ns.open // the one operation that puts something into a queue
 	}
-	e, err := find(m.node.name)
+	e, err := find(m.node.Entity())
 	if err != nil {
 		return refused(err)
 	}

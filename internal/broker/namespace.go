@@ -92,10 +92,10 @@ func (n *Namespace) SetClockOffset(d time.Duration) {
 // ErrClosed.
 func (n *Namespace) Entity(path string) (*Entity, error) {
 	a := parseAddress(path)
-	if e := n.find(a.name); e != nil {
+	if e := n.find(a.Entity()); e != nil {
 		return e, nil
 	}
-	return n.create(a.name, nil)
+	return n.create(a.Entity(), nil)
 }
 
 func (n *Namespace) find(path string) *Entity {

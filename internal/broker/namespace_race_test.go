@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/servicebus/address"
 )
 
 // rush calls f from two goroutines at once, n times each, and stops at the first
@@ -99,7 +100,7 @@ func TestNoLinkOutlivesTheUpdateThatForbidsIt(t *testing.T) {
 				_, err := n.UpdateQueue(QueueConfig{Name: "q", Status: Disabled})
 				return err
 			}
-			refusal = e.join(&l, address{name: "q"})
+			refusal = e.join(&l, address.Address{Name: "q"})
 			return nil
 		})
 		if refusal == nil && !l.detached.Load() {

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"overdue/internal/servicebus/address"
 )
 
 // maxRules is how many rules a subscription holds.
@@ -14,7 +16,7 @@ const maxRules = 2_000
 // CreateRule adds a rule to a subscription. Errors: ErrEntityNotFound for the
 // subscription, ErrEntityExists, ErrInvalidConfig, ErrTooManyEntities.
 func (n *Namespace) CreateRule(topic, subscription string, cfg RuleConfig) (RuleInfo, error) {
-	e, err := n.findKind(KindSubscription, subscriptionPath(topic, subscription))
+	e, err := n.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
 	if err != nil {
 		return RuleInfo{}, err
 	}
@@ -40,7 +42,7 @@ func (n *Namespace) CreateRule(topic, subscription string, cfg RuleConfig) (Rule
 // UpdateRule replaces a rule of the same name. Errors: ErrEntityNotFound,
 // ErrInvalidConfig.
 func (n *Namespace) UpdateRule(topic, subscription string, cfg RuleConfig) (RuleInfo, error) {
-	e, err := n.findKind(KindSubscription, subscriptionPath(topic, subscription))
+	e, err := n.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
 	if err != nil {
 		return RuleInfo{}, err
 	}
@@ -80,7 +82,7 @@ func (n *Namespace) RuleInfo(topic, subscription, name string) (RuleInfo, error)
 // Rules returns the rules of a subscription, sorted by name. Errors:
 // ErrEntityNotFound.
 func (n *Namespace) Rules(topic, subscription string) ([]RuleInfo, error) {
-	e, err := n.findKind(KindSubscription, subscriptionPath(topic, subscription))
+	e, err := n.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +96,7 @@ func (n *Namespace) Rules(topic, subscription string) ([]RuleInfo, error) {
 
 // DeleteRule removes a rule. Errors: ErrEntityNotFound.
 func (n *Namespace) DeleteRule(topic, subscription, name string) error {
-	e, err := n.findKind(KindSubscription, subscriptionPath(topic, subscription))
+	e, err := n.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/address"
 )
 
 // SubscriptionInfo is a subscription as it stands.
@@ -44,7 +45,7 @@ func (n *Namespace) createSubscriptionLocked(topic string, cfg SubscriptionConfi
 	if t == nil || t.kind != KindTopic {
 		return nil, fmt.Errorf("%w: topic %.300s", ErrEntityNotFound, topic)
 	}
-	e, err := n.addLocked(KindSubscription, subscriptionPath(t.path, cfg.Name), t, settings{subscription: cfg.withDefaults()})
+	e, err := n.addLocked(KindSubscription, address.SubscriptionPath(t.path, cfg.Name), t, settings{subscription: cfg.withDefaults()})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (n *Namespace) UpdateSubscription(topic string, cfg SubscriptionConfig) (Su
 	if err := cfg.check(topic); err != nil {
 		return SubscriptionInfo{}, err
 	}
-	e, err := n.update(KindSubscription, subscriptionPath(topic, cfg.Name), func(s *settings) error {
+	e, err := n.update(KindSubscription, address.SubscriptionPath(topic, cfg.Name), func(s *settings) error {
 		was := s.subscription
 		cfg.Name = was.Name
 		s.subscription = cfg.withDefaults()
@@ -99,7 +100,7 @@ func (n *Namespace) UpdateSubscription(topic string, cfg SubscriptionConfig) (Su
 
 // SubscriptionInfo returns a subscription. Errors: ErrEntityNotFound.
 func (n *Namespace) SubscriptionInfo(topic, name string) (SubscriptionInfo, error) {
-	e, err := n.findKind(KindSubscription, subscriptionPath(topic, name))
+	e, err := n.findKind(KindSubscription, address.SubscriptionPath(topic, name))
 	if err != nil {
 		return SubscriptionInfo{}, err
 	}
@@ -124,7 +125,7 @@ func (n *Namespace) Subscriptions(topic string) ([]SubscriptionInfo, error) {
 // DeleteSubscription deletes a subscription with its messages and rules. Errors:
 // ErrEntityNotFound.
 func (n *Namespace) DeleteSubscription(topic, name string) error {
-	return n.delete(KindSubscription, subscriptionPath(topic, name))
+	return n.delete(KindSubscription, address.SubscriptionPath(topic, name))
 }
 
 func (e *Entity) subscriptionInfo() SubscriptionInfo {

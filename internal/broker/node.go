@@ -5,6 +5,7 @@ package broker
 import (
 	"overdue/internal/amqp"
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/address"
 )
 
 // The operations of HTTP endpoints on an address. They are refused what a link
@@ -14,10 +15,10 @@ import (
 // where AutoCreate says so.
 func (n *Namespace) Target(path string) (*Entity, *amqp.Error) {
 	a := parseAddress(path)
-	if a.management || a.deadLetter || a.cbs {
+	if a.Node == address.Management || isDead(a) || a.Node == address.CBS {
 		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to '%.300s'.", path)
 	}
-	e, err := n.open(a.name)
+	e, err := n.open(a.Entity())
 	if err != nil {
 		return nil, err
 	}
@@ -40,14 +41,14 @@ func (n *Namespace) Locked(path string) (*queue.Queue, *amqp.Error) {
 
 func (n *Namespace) source(path string, find func(string) (*Entity, *amqp.Error)) (*queue.Queue, *amqp.Error) {
 	a := parseAddress(path)
-	if a.management || a.cbs {
+	if a.Node == address.Management || a.Node == address.CBS {
 		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to receive from '%.300s'.", path)
 	}
-	e, err := find(a.name)
+	e, err := find(a.Entity())
 	if err == nil {
 		err = e.mayBeReceivedFrom(a)
 	}
-	if err == nil && e.RequiresSession() && !a.deadLetter {
+	if err == nil && e.RequiresSession() && !isDead(a) {
 		err = amqp.Errorf(amqp.ErrCondNotAllowed,
 			"It is not possible for an entity that requires sessions to create a non-sessionful message receiver: '%.260s'.", e.path)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
+	"overdue/internal/servicebus/address"
 )
 
 // Bounds of the requests that wait for one link to return their responses. A
@@ -27,7 +28,7 @@ type responder struct {
 	conn     *conn
 	ns       *Namespace // of conn when the link was attached
 	link     *server.SourceLink
-	node     address
+	node     address.Address
 	detached func() // called at the end, may be nil
 
 	wake chan struct{} // something in pending, credit, or the end
@@ -45,8 +46,8 @@ type job struct {
 	request  *request
 }
 
-func newResponder(c *conn, l *server.SourceLink, node address) *responder {
-	r := &responder{conn: c, ns: c.ns, link: l, node: node.folded(), wake: make(chan struct{}, 1)}
+func newResponder(c *conn, l *server.SourceLink, node address.Address) *responder {
+	r := &responder{conn: c, ns: c.ns, link: l, node: node.Folded(), wake: make(chan struct{}, 1)}
 	c.replies.add(r)
 	c.b.links.Go(r.run)
 	return r
@@ -156,12 +157,12 @@ func (r *responder) work(j job) (res response, say bool) {
 // fault returns what a request suffers, nil for nothing. A token names the
 // namespace and the entity that it is for; its link has neither.
 func (r *responder) fault(req *request) *Fault {
-	if !r.node.cbs {
-		return r.ns.faults.hit(OnManagement, r.node.name, req.operation)
+	if r.node.Node != address.CBS {
+		return r.ns.faults.hit(OnManagement, r.node.Entity(), req.operation)
 	}
 	audience, _ := req.property("name")
 	ns := r.conn.access.namespaceBy(req.text())
-	return ns.faults.hit(OnToken, parseAddress(audience).name, req.operation)
+	return ns.faults.hit(OnToken, parseAddress(audience).Entity(), req.operation)
 }
 
 func (r *responder) next() (job, bool) {

@@ -7,6 +7,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rights"
 )
 
@@ -25,14 +26,14 @@ type answerer func(*request) response
 type requests struct {
 	conn     *conn
 	link     *server.SinkLink
-	node     address
+	node     address.Address
 	answer   answerer
 	detached func() // called at the end, may be nil
 }
 
-func newRequests(c *conn, l *server.SinkLink, node address, answer answerer) *requests {
+func newRequests(c *conn, l *server.SinkLink, node address.Address, answer answerer) *requests {
 	l.Reply.Credit = requestCredit
-	return &requests{conn: c, link: l, node: node.folded(), answer: func(req *request) response {
+	return &requests{conn: c, link: l, node: node.Folded(), answer: func(req *request) response {
 		if e := rights.AmbiguousRequest(&req.message); e != nil {
 			return invalid(e)
 		}
@@ -82,7 +83,7 @@ type replies struct{ all []*responder }
 // find returns the link that a response goes to, nil if there is none. One in
 // the session of the request is preferred. A client that names none that exists
 // gets the response on the only one in its session.
-func (rs *replies) find(replyTo string, node address, session *server.Session) *responder {
+func (rs *replies) find(replyTo string, node address.Address, session *server.Session) *responder {
 	var named, near *responder
 	neighbours := 0
 	for _, r := range rs.all {

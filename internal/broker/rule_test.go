@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/amqp"
+	"overdue/internal/servicebus/address"
 )
 
 func TestRulesAreCheckedWhenTheyAreMade(t *testing.T) {
@@ -114,7 +115,7 @@ func ask(t *testing.T, n *Namespace, operation string, args amqp.Map) (status in
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
-	res := management{n, address{name: "t/subscriptions/S", management: true}, new(transactions)}.answer(req)
+	res := management{n, address.Address{Name: "t", Subscription: "S", Node: address.Management}, new(transactions)}.answer(req)
 	if (res.status >= 300) != (res.condition != "") || (res.status >= 300) != strings.Contains(res.description, " ") {
 		t.Logf("%s: %d %s %s", operation, res.status, res.condition, res.description)
 	}
@@ -247,7 +248,7 @@ func TestRulesThatMeanNothingAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, operation := range []string{"add-rule", "remove-rule", "enumerate-rules"} {
-		m := respond(t, management{n, address{name: "t", management: true}, new(transactions)}.answer, "com.microsoft:"+operation, raw)
+		m := respond(t, management{n, address.Address{Name: "t", Node: address.Management}, new(transactions)}.answer, "com.microsoft:"+operation, raw)
 		if m.ApplicationProperties["statusCode"] != statusBadRequest {
 			t.Errorf("%s on a topic: status %v, want 400", operation, m.ApplicationProperties["statusCode"])
 		}

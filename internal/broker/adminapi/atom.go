@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/servicebus/address"
 )
 
 // Options of a handler. The zero value is open to everybody.
@@ -48,7 +49,7 @@ type call struct {
 	ns         *broker.Namespace
 	authorizer Authorizer
 	started    time.Time
-	target     target
+	target     address.Target
 	version    string // api-version; versions are dates, so they compare as strings
 }
 
@@ -70,20 +71,20 @@ func (c *call) serve() error {
 }
 
 func (c *call) get() error {
-	switch c.target.kind {
-	case namespaceInfo:
+	switch c.target.Kind {
+	case address.NamespaceInfo:
 		return c.getNamespace()
-	case queueList:
+	case address.QueueList:
 		return c.listQueues()
-	case topicList:
+	case address.TopicList:
 		return c.listTopics()
-	case subscriptionList:
+	case address.SubscriptionList:
 		return c.listSubscriptions()
-	case ruleList:
+	case address.RuleList:
 		return c.listRules()
-	case subscription:
+	case address.SubscriptionTarget:
 		return c.getSubscription()
-	case rule:
+	case address.RuleTarget:
 		return c.getRule()
 	}
 	return c.getEntity()
@@ -93,13 +94,13 @@ func (c *call) get() error {
 // nothing. The latter is no secret that takes a right to hear.
 func (c *call) getEntity() error {
 	denied := c.allow(Read, "")
-	if q, err := c.ns.QueueInfo(c.target.entity); err == nil {
+	if q, err := c.ns.QueueInfo(c.target.Name); err == nil {
 		if denied != nil {
 			return denied
 		}
 		return c.writeEntry(http.StatusOK, c.queueEntry(q))
 	}
-	if t, err := c.ns.TopicInfo(c.target.entity); err == nil {
+	if t, err := c.ns.TopicInfo(c.target.Name); err == nil {
 		if denied != nil {
 			return denied
 		}
@@ -112,15 +113,15 @@ func (c *call) getEntity() error {
 }
 
 func (c *call) put() error {
-	switch c.target.kind {
-	case entity:
+	switch c.target.Kind {
+	case address.EntityTarget:
 		return c.putEntity()
-	case subscription:
+	case address.SubscriptionTarget:
 		return c.putSubscription()
-	case rule, ruleList: // a client that leaves the name of a rule out ends up at the list
+	case address.RuleTarget, address.RuleList: // a client that leaves the name of a rule out ends up at the list
 		return c.putRule()
 	}
-	return refusef(http.StatusMethodNotAllowed, "'%.300s' cannot be written to.", c.target.path)
+	return refusef(http.StatusMethodNotAllowed, "'%.300s' cannot be written to.", c.target.Path)
 }
 
 // putEntity makes or changes what the body describes, a queue or a topic.
@@ -143,25 +144,25 @@ func (c *call) putEntity() error {
 func (c *call) updates() bool { return c.r.Header.Get("If-Match") != "" }
 
 func (c *call) delete() error {
-	switch t := c.target; t.kind {
-	case entity:
+	switch t := c.target; t.Kind {
+	case address.EntityTarget:
 		if err := c.allow(Delete, ""); err != nil {
 			return err
 		}
-		if _, err := c.ns.TopicInfo(t.entity); err == nil {
-			return c.ns.DeleteTopic(t.entity)
+		if _, err := c.ns.TopicInfo(t.Name); err == nil {
+			return c.ns.DeleteTopic(t.Name)
 		}
-		return c.ns.DeleteQueue(t.entity)
-	case subscription:
+		return c.ns.DeleteQueue(t.Name)
+	case address.SubscriptionTarget:
 		if err := c.allow(Delete, "DeleteSubscription"); err != nil {
 			return err
 		}
-		return c.ns.DeleteSubscription(t.entity, t.subscription)
-	case rule:
+		return c.ns.DeleteSubscription(t.Name, t.Subscription)
+	case address.RuleTarget:
 		if err := c.allow(Delete, "DeleteRule"); err != nil {
 			return err
 		}
-		return c.ns.DeleteRule(t.entity, t.subscription, t.rule)
+		return c.ns.DeleteRule(t.Name, t.Subscription, t.Rule)
 	}
-	return refusef(http.StatusMethodNotAllowed, "'%.300s' cannot be deleted.", c.target.path)
+	return refusef(http.StatusMethodNotAllowed, "'%.300s' cannot be deleted.", c.target.Path)
 }

@@ -47,11 +47,7 @@ func (c *call) allow(right Right, operation string) error {
 	if c.authorizer == nil {
 		return nil
 	}
-	path := c.target.entity
-	if c.target.subscription != "" {
-		path = subscriptionPath(path, c.target.subscription)
-	}
-	err := c.authorizer.Authorize(c.r, path, right)
+	err := c.authorizer.Authorize(c.r, c.target.Entity(), right)
 	if err == nil {
 		return nil
 	}
@@ -88,7 +84,7 @@ func (c *call) denial(err error, right Right, operation string) string {
 		return err.Error()
 	case operation != "":
 		return fmt.Sprintf("401 SubCode=40100: Unauthorized : Unauthorized access for '%s' operation on endpoint 'sb://%s/%s'.",
-			operation, c.r.Host, c.target.path)
+			operation, c.r.Host, c.target.Path)
 	case right == Read:
 		return fmt.Sprintf("%v claims required for this operation.", right)
 	}

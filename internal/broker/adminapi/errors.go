@@ -57,7 +57,7 @@ func (c *call) asRefusal(err error) *refusal {
 	}
 	return &refusal{
 		status: status, cause: err,
-		detail: fmt.Sprintf("SubCode=%s The messaging entity 'sb://%s/%s' %s", code, c.r.Host, c.target.path, why),
+		detail: fmt.Sprintf("SubCode=%s The messaging entity 'sb://%s/%s' %s", code, c.r.Host, c.target.Path, why),
 	}
 }
 

@@ -83,7 +83,7 @@ func WritePublicServices(w http.ResponseWriter, r *http.Request, about string) {
 // writeFeedAbout is writeFeed with a subtitle, unless that is "".
 func (c *call) writeFeedAbout(title, subtitle string, p page) error {
 	w := c.begin(http.StatusOK, "feed")
-	self := c.link(c.target.path, c.query(c.r.URL.Query().Get("$skip"), c.r.URL.Query().Get("$top")))
+	self := c.link(c.target.Path, c.query(c.r.URL.Query().Get("$skip"), c.r.URL.Query().Get("$top")))
 	w.open("feed", "xmlns", nsAtom)
 	w.text("title", title, "type", "text")
 	if subtitle != "" {
@@ -95,7 +95,7 @@ func (c *call) writeFeedAbout(title, subtitle string, p page) error {
 	w.close("link")
 	if p.next > 0 {
 		// The second of two links: that is how Python knows it.
-		w.open("link", "rel", "next", "href", c.link(c.target.path, c.query(strconv.Itoa(p.next), strconv.Itoa(p.top))))
+		w.open("link", "rel", "next", "href", c.link(c.target.Path, c.query(strconv.Itoa(p.next), strconv.Itoa(p.top))))
 		w.close("link")
 	}
 	for _, e := range p.entries {

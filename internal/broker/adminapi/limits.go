@@ -108,7 +108,7 @@ func (c *call) destinations(forwardTo, forwardDeadLettersTo string) error {
 		if err != nil {
 			return badRequest("The messaging entity to forward to could not be found: %v.", err)
 		}
-		if to == "" || strings.EqualFold(at.String(), c.target.path) {
+		if to == "" || strings.EqualFold(at.String(), c.target.Path) {
 			continue
 		}
 		if err := c.allowForward(at.String(), forwardTokens[i]); err != nil {

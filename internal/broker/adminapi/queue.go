@@ -72,7 +72,7 @@ func (c *call) putQueue(d *node) error {
 	if err := c.readQueue(d, &q); err != nil {
 		return err
 	}
-	q.Config.Name = c.target.entity
+	q.Config.Name = c.target.Name
 	if err := c.destinations(q.Config.ForwardTo, q.Config.ForwardDeadLetteredMessagesTo); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (c *call) newQueue() broker.QueueInfo {
 }
 
 func (c *call) updateQueue(d *node) error {
-	q, err := c.ns.QueueInfo(c.target.entity)
+	q, err := c.ns.QueueInfo(c.target.Name)
 	if err != nil {
 		return err
 	}

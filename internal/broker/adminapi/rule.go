@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/broker"
+	"overdue/internal/servicebus/address"
 )
 
 // compatibilityLevel is the only one of the SQL dialect that the service has.
@@ -16,7 +17,7 @@ const compatibilityLevel = 20
 
 func (c *call) ruleEntry(r broker.RuleInfo) entry {
 	return entry{
-		title: r.Config.Name, path: rulePath(c.target.entity, c.target.subscription, r.Config.Name),
+		title: r.Config.Name, path: address.RulePath(c.target.Name, c.target.Subscription, r.Config.Name),
 		created: r.CreatedAt, updated: r.CreatedAt,
 		content: func(w writer) {
 			w.open("RuleDescription", "xmlns", nsEntity, "xmlns:i", nsInstance)
@@ -33,7 +34,7 @@ func (c *call) getRule() error {
 	if err := c.allow(Read, "GetRule"); err != nil {
 		return err
 	}
-	r, err := c.ns.RuleInfo(c.target.entity, c.target.subscription, c.target.rule)
+	r, err := c.ns.RuleInfo(c.target.Name, c.target.Subscription, c.target.Rule)
 	if err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func (c *call) listRules() error {
 	if err := c.allow(Read, "EnumerateRules"); err != nil {
 		return err
 	}
-	rs, err := c.ns.Rules(c.target.entity, c.target.subscription)
+	rs, err := c.ns.Rules(c.target.Name, c.target.Subscription)
 	if err != nil {
 		return err
 	}
@@ -63,14 +64,14 @@ func (c *call) putRule() error {
 	if err != nil {
 		return err
 	}
-	if cfg.Name = cmp.Or(c.target.rule, cfg.Name); cfg.Name == "" { // the path counts
+	if cfg.Name = cmp.Or(c.target.Rule, cfg.Name); cfg.Name == "" { // the path counts
 		return badRequest("The rule has no name.")
 	}
 	put, code := c.ns.CreateRule, http.StatusCreated
 	if c.updates() {
 		put, code = c.ns.UpdateRule, http.StatusOK
 	}
-	r, err := put(c.target.entity, c.target.subscription, cfg)
+	r, err := put(c.target.Name, c.target.Subscription, cfg)
 	if err != nil {
 		return err
 	}

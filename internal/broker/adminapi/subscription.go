@@ -10,6 +10,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/address"
 )
 
 var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
@@ -50,7 +51,7 @@ var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
 
 func (c *call) subscriptionEntry(s broker.SubscriptionInfo) entry {
 	return entry{
-		title: s.Config.Name, path: subscriptionPath(s.Topic, s.Config.Name), created: s.CreatedAt, updated: s.UpdatedAt,
+		title: s.Config.Name, path: address.SubscriptionPath(s.Topic, s.Config.Name), created: s.CreatedAt, updated: s.UpdatedAt,
 		content: func(w writer) { writeFields(w, "SubscriptionDescription", c.version, subscriptionFields, &s) },
 	}
 }
@@ -59,7 +60,7 @@ func (c *call) getSubscription() error {
 	if err := c.allow(Read, "GetSubscription"); err != nil {
 		return err
 	}
-	s, err := c.ns.SubscriptionInfo(c.target.entity, c.target.subscription)
+	s, err := c.ns.SubscriptionInfo(c.target.Name, c.target.Subscription)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (c *call) listSubscriptions() error {
 	if err := c.allow(Read, "EnumerateSubscriptions"); err != nil {
 		return err
 	}
-	ss, err := c.ns.Subscriptions(c.target.entity)
+	ss, err := c.ns.Subscriptions(c.target.Name)
 	if err != nil {
 		return err
 	}
@@ -88,11 +89,11 @@ func (c *call) putSubscription() error {
 	if c.updates() {
 		return c.updateSubscription(d)
 	}
-	s := broker.SubscriptionInfo{Topic: c.target.entity}
+	s := broker.SubscriptionInfo{Topic: c.target.Name}
 	if err := readFields(d, c.version, subscriptionFields, &s); err != nil {
 		return err
 	}
-	s.Config.Name = c.target.subscription
+	s.Config.Name = c.target.Subscription
 	var rules []broker.RuleConfig
 	if n := d.child("DefaultRuleDescription"); n != nil {
 		r, err := readRule(n)
@@ -112,7 +113,7 @@ func (c *call) putSubscription() error {
 }
 
 func (c *call) updateSubscription(d *node) error {
-	s, err := c.ns.SubscriptionInfo(c.target.entity, c.target.subscription)
+	s, err := c.ns.SubscriptionInfo(c.target.Name, c.target.Subscription)
 	if err != nil {
 		return err
 	}

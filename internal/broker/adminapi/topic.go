@@ -68,7 +68,7 @@ func (c *call) putTopic(d *node) error {
 	if err := c.readTopic(d, &t); err != nil {
 		return err
 	}
-	t.Config.Name = c.target.entity
+	t.Config.Name = c.target.Name
 	t, err := c.ns.CreateTopic(t.Config)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (c *call) newTopic() broker.TopicInfo {
 }
 
 func (c *call) updateTopic(d *node) error {
-	t, err := c.ns.TopicInfo(c.target.entity)
+	t, err := c.ns.TopicInfo(c.target.Name)
 	if err != nil {
 		return err
 	}

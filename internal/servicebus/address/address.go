@@ -39,6 +39,7 @@ type Address struct {
 // Words of paths, as Service Bus spells them.
 const (
 	subscriptions = "Subscriptions"
+	rules         = "Rules"
 	management    = "$management"
 	deadLetter    = "$DeadLetterQueue"
 	transfer      = "$Transfer"
@@ -158,7 +159,7 @@ func (a Address) Entity() string {
 	if a.Subscription == "" {
 		return a.Name
 	}
-	return a.Name + "/" + subscriptions + "/" + a.Subscription
+	return SubscriptionPath(a.Name, a.Subscription)
 }
 
 // String is the path of a in the form that Service Bus gives it.

@@ -98,7 +98,7 @@ func trimmed(text, path string) (string, error) {
 // Names of rules may have any characters but slashes.
 func isRule(segments []string) bool {
 	n := len(segments)
-	return n >= 5 && strings.EqualFold(segments[n-2], "Rules") && strings.EqualFold(segments[n-4], subscriptions)
+	return n >= 5 && strings.EqualFold(segments[n-2], rules) && strings.EqualFold(segments[n-4], subscriptions)
 }
 
 // OpaqueFault says what is wrong with a segment whose text is not the grammar's business: the name

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atom reads the bodies by which entities are made and changed over HTTP: an Atom entry
-// whose content describes one of them. The proxy, which has to know where messages are forwarded
-// to, and the broker, which does it, read them here. What is not plain, so that others may read it
-// in another way, is refused: document types, processing instructions, comments within text, text
-// beside elements, elements of a description that are stated twice.
+// Package atom reads the Atom documents of the administration API: the bodies that create and change entities
+// (Parse, Forwards), and the answers (ParseAnswer).
+//
+// The proxy and the broker both read a body, so it must have one reading. Parse refuses document types, processing
+// instructions, comments within text, and text beside elements. Description refuses elements that are stated twice.
+// Answers come from servers of all kinds, so ParseAnswer skips what it does not know. Both bound the elements, their
+// depth and their attributes, and know no entities but those of XML.
 package atom
 
 import (
@@ -18,11 +20,13 @@ import (
 	"overdue/internal/servicebus/address"
 )
 
-// What a body may cost. The largest of a client is a rule of a few kilobytes, 7 elements deep.
+// What a document may cost. The largest body of a client is a rule of a few kilobytes, 7 elements deep. The largest
+// answer is a page of 100 subscriptions, with some 40 elements each.
 const (
-	maxDepth      = 16 // elements within elements
-	maxElements   = 10_000
-	maxAttributes = 16 // of one element
+	maxDepth          = 16 // elements within elements
+	maxElements       = 10_000
+	maxAnswerElements = 100_000
+	maxAttributes     = 16 // of one element
 )
 
 // A Node is an element. Elements are known by their local names: the SDKs do not agree on prefixes.
@@ -35,9 +39,12 @@ type Node struct {
 	commented bool // there is a comment in it
 }
 
-// Parse reads one document, in UTF-8. It knows no entities but those of XML itself. The error is
-// one of reading, or says what is not plain.
-func Parse(r io.Reader) (*Node, error) {
+// Parse reads the document of a body, in UTF-8. The error is one of reading, or says what is not plain.
+func Parse(r io.Reader) (*Node, error) { return parse(r, maxElements, true) }
+
+// parse reads one document of at most that many elements. If plain is set, it refuses what others might read in
+// another way.
+func parse(r io.Reader, most int, plain bool) (*Node, error) {
 	d := xml.NewDecoder(r)
 	var root *Node
 	var path []*Node
@@ -58,8 +65,8 @@ func Parse(r io.Reader) (*Node, error) {
 			switch {
 			case len(path) == maxDepth:
 				return nil, fmt.Errorf("elements are nested more than %d deep", maxDepth)
-			case elements > maxElements:
-				return nil, fmt.Errorf("there are more than %d elements", maxElements)
+			case elements > most:
+				return nil, fmt.Errorf("there are more than %d elements", most)
 			case len(t.Attr) > maxAttributes:
 				return nil, fmt.Errorf("an element has more than %d attributes", maxAttributes)
 			case len(path) == 0 && root != nil:
@@ -75,10 +82,10 @@ func Parse(r io.Reader) (*Node, error) {
 			path = append(path, n)
 		case xml.EndElement:
 			at := path[len(path)-1]
-			if len(at.Children) > 0 && !isBlank(at.Text) {
+			if plain && len(at.Children) > 0 && !isBlank(at.Text) {
 				return nil, fmt.Errorf("'%.100s' has text beside elements", at.Name.Local)
 			}
-			if at.commented && !isBlank(at.Text) {
+			if plain && at.commented && !isBlank(at.Text) {
 				return nil, fmt.Errorf("'%.100s' has a comment within its text", at.Name.Local)
 			}
 			path = path[:len(path)-1]
@@ -95,13 +102,32 @@ func Parse(r io.Reader) (*Node, error) {
 				path[len(path)-1].commented = true
 			}
 		case xml.ProcInst:
-			if !first || t.Target != "xml" {
+			if plain && (!first || t.Target != "xml") {
 				return nil, errors.New("processing instructions are not supported")
 			}
 		case xml.Directive:
 			return nil, errors.New("directives are not supported")
 		}
 	}
+}
+
+// Child returns the last child of that name, nil if there is none.
+func (n *Node) Child(name string) *Node {
+	for _, c := range slices.Backward(n.Children) {
+		if c.Name.Local == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// ChildText returns the text of a child without the space around it, "" if there is no such child.
+func (n *Node) ChildText(name string) string {
+	c := n.Child(name)
+	if c == nil {
+		return ""
+	}
+	return strings.TrimSpace(string(c.Text))
 }
 
 func isBlank(text []byte) bool { return strings.TrimSpace(string(text)) == "" }

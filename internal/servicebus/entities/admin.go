@@ -3,9 +3,9 @@
 package entities
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"overdue/internal/servicebus/atom"
 )
 
 const (
@@ -47,11 +49,11 @@ type Admin struct {
 
 // Read asks for the queue or topic of that name, and for the subscriptions of a topic.
 func (a *Admin) Read(ctx context.Context, name string) (Info, error) {
-	doc, err := a.get(ctx, name, "", nil)
+	answer, err := a.get(ctx, name, "", nil)
 	if err != nil {
 		return Info{}, fmt.Errorf("settings of %q: %w", name, err)
 	}
-	info, err := doc.info()
+	info, _, err := entityOf(answer)
 	if err == nil && info.Kind == Topic {
 		info.Subscriptions, err = a.subscriptions(ctx, name)
 	}
@@ -78,21 +80,20 @@ func (a *Admin) subscriptions(ctx context.Context, topic string) ([]Subscription
 func (a *Admin) subscriptionDetails(ctx context.Context, topic string) ([]SubscriptionDetails, error) {
 	var all []SubscriptionDetails
 	for page := range maxPages {
-		doc, err := a.get(ctx, topic, "/Subscriptions", url.Values{
+		answer, err := a.get(ctx, topic, "/Subscriptions", url.Values{
 			"$skip": {strconv.Itoa(page * pageSize)}, "$top": {strconv.Itoa(pageSize)},
 		})
 		if err != nil {
 			return nil, err
 		}
-		for i := range doc.Entries {
-			s, err := doc.Entries[i].subscription()
+		for _, e := range answer.Entries {
+			s, err := subscriptionOf(e)
 			if err != nil {
 				return nil, err
 			}
-			d := doc.Entries[i].Content.Subscription
-			all = append(all, SubscriptionDetails{s, d.Status, d.MaxDeliveryCount, d.counts()})
+			all = append(all, s)
 		}
-		if len(doc.Entries) < pageSize {
+		if len(answer.Entries) < pageSize {
 			break
 		}
 	}
@@ -104,7 +105,7 @@ func (a *Admin) subscriptionDetails(ctx context.Context, topic string) ([]Subscr
 
 // get asks for what is below an entity at the endpoint that answered last, and at the others if it
 // does not. What is an answer is one whatever it says.
-func (a *Admin) get(ctx context.Context, entity, below string, query url.Values) (*document, error) {
+func (a *Admin) get(ctx context.Context, entity, below string, query url.Values) (atom.Answer, error) {
 	var errs []error
 	first := int(a.good.Load())
 	for i := range a.Endpoints {
@@ -118,7 +119,7 @@ func (a *Admin) get(ctx context.Context, entity, below string, query url.Values)
 		defer resp.Body.Close()
 		return read(resp)
 	}
-	return nil, errors.Join(errs...)
+	return atom.Answer{}, errors.Join(errs...)
 }
 
 func (a *Admin) do(ctx context.Context, endpoint, entity, below string, query url.Values) (*http.Response, error) {
@@ -162,45 +163,41 @@ type busyError struct {
 func (e *busyError) RetryAfter() time.Duration { return e.after }
 
 // read takes an answer apart.
-func read(resp *http.Response) (*document, error) {
+func read(resp *http.Response) (atom.Answer, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the answer broke off: %w", err)
+		return atom.Answer{}, fmt.Errorf("the answer broke off: %w", err)
 	case len(body) > maxAnswer:
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+		return atom.Answer{}, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 	}
 	why, ours := failure(resp, body)
 	switch code := resp.StatusCode; {
 	case code == http.StatusOK:
 		return parse(body)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return nil, fmt.Errorf("%w: %s", ErrNoRight, why)
+		return atom.Answer{}, fmt.Errorf("%w: %s", ErrNoRight, why)
 	case ours && (code == http.StatusNotFound || code == http.StatusGone):
 		// Not in these words it is some other server, such as an emulator without this API: of what a
 		// send goes to it must not be said, at each send, that it does not exist.
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, why)
+		return atom.Answer{}, fmt.Errorf("%w: %s", ErrNotFound, why)
 	}
 	after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || after < 0 || after > 1<<20 {
 		after = 0
 	}
-	return nil, &busyError{errors.New(why), time.Duration(after) * time.Second}
+	return atom.Answer{}, &busyError{errors.New(why), time.Duration(after) * time.Second}
 }
 
 // failure is what an answer says went wrong, in one line. ours is false when it does not say it as the
 // administration API does.
 func failure(resp *http.Response, body []byte) (line string, ours bool) {
-	var said struct {
-		XMLName xml.Name `xml:"Error"`
-		Detail  string
-	}
-	if err := xml.Unmarshal(body, &said); err != nil || said.Detail == "" {
+	detail := strings.Join(strings.Fields(atom.ErrorDetail(bytes.NewReader(body))), " ")
+	if detail == "" {
 		return "status " + strconv.Itoa(resp.StatusCode), false
 	}
-	said.Detail = strings.Join(strings.Fields(said.Detail), " ")
-	if r := []rune(said.Detail); len(r) > 300 {
-		said.Detail = string(r[:300]) + "…"
+	if r := []rune(detail); len(r) > 300 {
+		detail = string(r[:300]) + "…"
 	}
-	return fmt.Sprintf("status %d: %s", resp.StatusCode, said.Detail), true
+	return fmt.Sprintf("status %d: %s", resp.StatusCode, detail), true
 }

@@ -311,15 +311,15 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("<entry><content><QueueDescription><DefaultMessageTimeToLive>P10675199DT2H48M5.4775807S</DefaultMessageTimeToLive><ForwardTo>sb://h/a</ForwardTo></QueueDescription></content></entry>"))
 	f.Add([]byte("<entry><content><TopicDescription><MaxMessageSizeInKilobytes>-1</MaxMessageSizeInKilobytes></TopicDescription></content></entry>"))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		doc, err := parse(bytes.Clone(body))
+		answer, err := parse(bytes.Clone(body))
 		if err != nil {
 			return
 		}
-		if info, err := doc.info(); err == nil && (info.Kind == 0 || info.DefaultMessageTimeToLive < 0 || info.LockDuration < 0 || info.MaxMessageSize < 0) {
+		if info, _, err := entityOf(answer); err == nil && (info.Kind == 0 || info.DefaultMessageTimeToLive < 0 || info.LockDuration < 0 || info.MaxMessageSize < 0) {
 			t.Errorf("%q is %+v", body, info)
 		}
-		for i := range doc.Entries {
-			if s, err := doc.Entries[i].subscription(); err == nil && (s.Name == "" || s.DefaultMessageTimeToLive < 0) {
+		for _, e := range answer.Entries {
+			if s, err := subscriptionOf(e); err == nil && (s.Name == "" || s.DefaultMessageTimeToLive < 0) {
 				t.Errorf("%q has %+v", body, s)
 			}
 		}

@@ -38,18 +38,17 @@ type Counts struct {
 
 // Describe is Read with what changes by itself.
 func (a *Admin) Describe(ctx context.Context, name string) (Details, error) {
-	doc, err := a.get(ctx, name, "", nil)
+	answer, err := a.get(ctx, name, "", nil)
 	if err != nil {
 		return Details{}, fmt.Errorf("settings of %q: %w", name, err)
 	}
-	d := Details{}
-	if d.Info, err = doc.info(); err == nil {
-		said := doc.Content.Queue
+	var d Details
+	info, said, err := entityOf(answer)
+	if err == nil {
+		d = Details{Info: info, Status: said.Status, MaxDeliveryCount: int(said.MaxDeliveryCount), Counts: said.Counts}
 		if d.Kind == Topic {
-			said = doc.Content.Topic
 			d.Subscriptions, err = a.subscriptionDetails(ctx, name)
 		}
-		d.Status, d.MaxDeliveryCount, d.Counts = said.Status, said.MaxDeliveryCount, said.counts()
 	}
 	if err != nil {
 		return Details{}, fmt.Errorf("settings of %q: %w", name, err)
@@ -62,14 +61,16 @@ func (a *Admin) Describe(ctx context.Context, name string) (Details, error) {
 
 // Tier is Basic, Standard or Premium. It takes the right Manage of the whole namespace.
 func (a *Admin) Tier(ctx context.Context) (string, error) {
-	doc, err := a.get(ctx, "$namespaceinfo", "", nil)
+	answer, err := a.get(ctx, "$namespaceinfo", "", nil)
 	if err != nil {
 		return "", fmt.Errorf("tier of the namespace: %w", err)
 	}
-	if doc.Content.Namespace == nil || doc.Content.Namespace.MessagingSKU == "" {
-		return "", errors.New("tier of the namespace: the answer does not say it")
+	for _, e := range answer.Entries {
+		if d := e.Description; d != nil && d.Name.Local == "NamespaceInfo" && d.ChildText("MessagingSKU") != "" {
+			return d.ChildText("MessagingSKU"), nil
+		}
 	}
-	return doc.Content.Namespace.MessagingSKU, nil
+	return "", errors.New("tier of the namespace: the answer does not say it")
 }
 
 // List names the queues or topics of the namespace, at most limit of them, in the order of their names; more reports
@@ -77,19 +78,19 @@ func (a *Admin) Tier(ctx context.Context) (string, error) {
 func (a *Admin) List(ctx context.Context, kind Kind, limit int) (names []string, more bool, err error) {
 	which := map[Kind]string{Queue: "Queues", Topic: "Topics"}[kind]
 	for len(names) <= limit {
-		doc, err := a.get(ctx, "$Resources/"+which, "", url.Values{
+		answer, err := a.get(ctx, "$Resources/"+which, "", url.Values{
 			"$skip": {strconv.Itoa(len(names))}, "$top": {strconv.Itoa(pageSize)},
 		})
 		if err != nil {
 			return nil, false, fmt.Errorf("list of %s: %w", strings.ToLower(which), err)
 		}
-		for i := range doc.Entries {
-			if doc.Entries[i].Title == "" {
+		for _, e := range answer.Entries {
+			if e.Title == "" {
 				return nil, false, fmt.Errorf("list of %s: the answer has an entry without a name", strings.ToLower(which))
 			}
-			names = append(names, doc.Entries[i].Title)
+			names = append(names, e.Title)
 		}
-		if len(doc.Entries) < pageSize {
+		if len(answer.Entries) < pageSize {
 			break
 		}
 	}
@@ -102,11 +103,3 @@ func (a *Admin) List(ctx context.Context, kind Kind, limit int) (names []string,
 
 // Endpoint is the one of Endpoints that answered last, the first before any has.
 func (a *Admin) Endpoint() string { return a.Endpoints[a.good.Load()] }
-
-func (d *description) counts() Counts {
-	c := &d.CountDetails
-	return Counts{
-		Active: c.ActiveMessageCount, Scheduled: c.ScheduledMessageCount,
-		DeadLetter: c.DeadLetterMessageCount, TransferDeadLetter: c.TransferDeadLetterMessageCount,
-	}
-}

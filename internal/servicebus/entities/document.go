@@ -3,31 +3,18 @@
 package entities
 
 import (
-	"encoding/xml"
+	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/atom"
 	"overdue/internal/servicebus/duration"
 )
 
-// A document is an answer of the administration API: the entry of an entity, or a feed of entries.
-type document struct {
-	XMLName xml.Name
-	Title   string `xml:"title"`
-	Content struct {
-		Queue        *description `xml:"QueueDescription"`
-		Topic        *description `xml:"TopicDescription"`
-		Subscription *description `xml:"SubscriptionDescription"`
-		Namespace    *struct {
-			MessagingSKU string
-		} `xml:"NamespaceInfo"`
-	} `xml:"content"`
-	Entries []document `xml:"entry"`
-}
-
-// A description has the settings of a queue, topic or subscription. What is not said is the default,
+// A description has the settings of a queue, topic or subscription. A setting that the answer lacks has its default,
 // which is the zero value of all of them.
 type description struct {
 	LockDuration                     string
@@ -41,39 +28,87 @@ type description struct {
 	ForwardDeadLetteredMessagesTo    string
 	MaxMessageSizeInKilobytes        int64
 	Status                           string
-	MaxDeliveryCount                 int
-	CreatedAt, UpdatedAt             string
-	CountDetails                     struct {
-		ActiveMessageCount             int64
-		ScheduledMessageCount          int64
-		DeadLetterMessageCount         int64
-		TransferDeadLetterMessageCount int64
-	}
+	MaxDeliveryCount                 int64
+	CreatedAt, UpdatedAt             time.Time
+	Counts                           Counts
 }
 
-func parse(body []byte) (*document, error) {
-	var doc document
-	if err := xml.Unmarshal(body, &doc); err != nil {
-		return nil, fmt.Errorf("the answer is not one of the administration API: %w", err)
+func parse(body []byte) (atom.Answer, error) {
+	answer, err := atom.ParseAnswer(bytes.NewReader(body))
+	if err != nil {
+		return atom.Answer{}, fmt.Errorf("the answer is not one of the administration API: %w", err)
 	}
-	if name := doc.XMLName.Local; name != "entry" && name != "feed" {
-		return nil, fmt.Errorf("the answer is not one of the administration API: it is a document of %.50q", name)
-	}
-	return &doc, nil
+	return answer, nil
 }
 
-// info is what the document says of a queue or topic.
-func (doc *document) info() (info Info, err error) {
-	d := doc.Content.Queue
-	info.Kind = Queue
-	switch {
-	case doc.Content.Topic != nil:
-		d, info.Kind = doc.Content.Topic, Topic
-	case d == nil && (doc.XMLName.Local == "feed" || doc.Content.Subscription != nil):
+// describe reads a description.
+func describe(n *atom.Node) (d description, err error) {
+	flag := func(name string) bool {
+		text := n.ChildText(name)
+		if text == "" {
+			return false
+		}
+		is, fault := strconv.ParseBool(text)
+		if fault != nil {
+			err = errors.Join(err, fmt.Errorf("the answer has a %s of %.50q, which is neither true nor false", name, text))
+		}
+		return is
+	}
+	number := func(n *atom.Node, name string) int64 {
+		text := n.ChildText(name)
+		if text == "" {
+			return 0
+		}
+		i, fault := strconv.ParseInt(text, 10, 64)
+		if fault != nil {
+			err = errors.Join(err, fmt.Errorf("the answer has a %s of %.50q, which is no number", name, text))
+		}
+		return i
+	}
+	d = description{
+		LockDuration:                     n.ChildText("LockDuration"),
+		DefaultMessageTimeToLive:         n.ChildText("DefaultMessageTimeToLive"),
+		AutoDeleteOnIdle:                 n.ChildText("AutoDeleteOnIdle"),
+		RequiresSession:                  flag("RequiresSession"),
+		RequiresDuplicateDetection:       flag("RequiresDuplicateDetection"),
+		DeadLetteringOnMessageExpiration: flag("DeadLetteringOnMessageExpiration"),
+		EnablePartitioning:               flag("EnablePartitioning"),
+		ForwardTo:                        n.ChildText(atom.ForwardTo),
+		ForwardDeadLetteredMessagesTo:    n.ChildText(atom.ForwardDeadLettersTo),
+		MaxMessageSizeInKilobytes:        number(n, "MaxMessageSizeInKilobytes"),
+		Status:                           n.ChildText("Status"),
+		MaxDeliveryCount:                 number(n, "MaxDeliveryCount"),
+		CreatedAt:                        instant(n.ChildText("CreatedAt")),
+		UpdatedAt:                        instant(n.ChildText("UpdatedAt")),
+	}
+	if c := n.Child("CountDetails"); c != nil {
+		d.Counts = Counts{
+			Active: number(c, "ActiveMessageCount"), Scheduled: number(c, "ScheduledMessageCount"),
+			DeadLetter: number(c, "DeadLetterMessageCount"), TransferDeadLetter: number(c, "TransferDeadLetterMessageCount"),
+		}
+	}
+	return d, err
+}
+
+// entityOf reads what an answer says of a queue or topic.
+func entityOf(answer atom.Answer) (info Info, d description, err error) {
+	if answer.IsFeed {
 		// The service answers with a feed of all that is listed for what it does not have.
-		return Info{}, ErrNotFound
-	case d == nil:
-		return Info{}, errors.New("the answer has no description of a queue or topic")
+		return Info{}, d, ErrNotFound
+	}
+	n := answer.Entries[0].Description
+	switch {
+	case n != nil && n.Name.Local == "QueueDescription":
+		info.Kind = Queue
+	case n != nil && n.Name.Local == "TopicDescription":
+		info.Kind = Topic
+	case n != nil && n.Name.Local == "SubscriptionDescription":
+		return Info{}, d, ErrNotFound
+	default:
+		return Info{}, d, errors.New("the answer has no description of a queue or topic")
+	}
+	if d, err = describe(n); err != nil {
+		return Info{}, d, err
 	}
 	info.RequiresSession = d.RequiresSession
 	info.RequiresDuplicateDetection = d.RequiresDuplicateDetection
@@ -81,22 +116,26 @@ func (doc *document) info() (info Info, err error) {
 	info.Partitioned = d.EnablePartitioning
 	info.ForwardTo, info.ForwardDeadLetteredMessagesTo = Target(d.ForwardTo), Target(d.ForwardDeadLetteredMessagesTo)
 	info.MaxMessageSize = min(max(d.MaxMessageSizeInKilobytes, 0), 1<<30) << 10
-	info.CreatedAt, info.UpdatedAt = instant(d.CreatedAt), instant(d.UpdatedAt)
+	info.CreatedAt, info.UpdatedAt = d.CreatedAt, d.UpdatedAt
 	info.DefaultMessageTimeToLive, info.LockDuration, info.AutoDeleteOnIdle, err = d.durations()
-	return info, err
+	return info, d, err
 }
 
-// subscription is what an entry says of a subscription.
-func (doc *document) subscription() (s Subscription, err error) {
-	d := doc.Content.Subscription
-	if d == nil || doc.Title == "" {
+// subscriptionOf reads what an entry says of a subscription.
+func subscriptionOf(e atom.Entry) (s SubscriptionDetails, err error) {
+	if e.Description == nil || e.Description.Name.Local != "SubscriptionDescription" || e.Title == "" {
 		return s, errors.New("the answer has an entry without a subscription")
 	}
-	s.Name = doc.Title
+	d, err := describe(e.Description)
+	if err != nil {
+		return s, err
+	}
+	s.Name = e.Title
 	s.RequiresSession = d.RequiresSession
 	s.DeadLetteringOnMessageExpiration = d.DeadLetteringOnMessageExpiration
 	s.ForwardTo, s.ForwardDeadLetteredMessagesTo = Target(d.ForwardTo), Target(d.ForwardDeadLetteredMessagesTo)
-	s.CreatedAt, s.UpdatedAt = instant(d.CreatedAt), instant(d.UpdatedAt)
+	s.CreatedAt, s.UpdatedAt = d.CreatedAt, d.UpdatedAt
+	s.Status, s.MaxDeliveryCount, s.Counts = d.Status, int(d.MaxDeliveryCount), d.Counts
 	s.DefaultMessageTimeToLive, s.LockDuration, s.AutoDeleteOnIdle, err = d.durations()
 	return s, err
 }

@@ -186,9 +186,6 @@ func (q *Request) URLPath() string {
 	return "/" + q.Address.String() + "/" + q.behind
 }
 
-// readOnly are the paths that can be read and not written.
-var readOnly = map[string]bool{"": true, "$namespaceinfo": true, "$resources/queues": true, "$resources/topics": true}
-
 // administration is a request about entities. It needs Manage, at the path that it names: SDKs sign
 // the URL that they call.
 func administration(method, escaped string) (Request, error) {
@@ -201,39 +198,24 @@ func administration(method, escaped string) (Request, error) {
 	if !reads && method != http.MethodPut && method != http.MethodDelete {
 		return Request{}, unlistedCall(method, escaped)
 	}
-	if readOnly[strings.ToLower(path)] {
+	target := address.TargetAt(path)
+	list := false
+	switch target.Kind {
+	case address.Root, address.NamespaceInfo, address.QueueList, address.TopicList:
 		if reads {
 			return q, nil
 		}
 		return Request{}, unlistedCall(method, escaped)
+	case address.SubscriptionList, address.RuleList:
+		list = true
 	}
-	entity, list := entityOf(path)
-	if q.Address, err = address.OfPath(entity); err != nil {
+	if q.Address, err = address.OfPath(target.Entity()); err != nil {
 		return Request{}, err
 	}
 	if q.Address.SubQueue != address.Main || q.Address.Node != address.Messages || list && method == http.MethodDelete {
 		return Request{}, unlistedCall(method, escaped)
 	}
 	return q, nil
-}
-
-// entityOf cuts what is below an entity off: /Subscriptions of a topic, /Rules and /Rules/{rule}
-// of a subscription. list reports whether it is one of the first two.
-func entityOf(path string) (entity string, list bool) {
-	parts := strings.Split(path, "/")
-	n := len(parts)
-	is := func(fromEnd int, word string) bool {
-		return n > fromEnd && strings.EqualFold(parts[n-fromEnd], word)
-	}
-	switch {
-	case is(1, "Subscriptions"):
-		return strings.Join(parts[:n-1], "/"), true
-	case is(1, "Rules") && is(3, "Subscriptions"):
-		return strings.Join(parts[:n-1], "/"), true
-	case is(2, "Rules") && is(4, "Subscriptions"):
-		return strings.Join(parts[:n-2], "/"), false
-	}
-	return path, false
 }
 
 func unlistedCall(method, escaped string) error {

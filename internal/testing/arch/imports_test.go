@@ -72,7 +72,7 @@ var rooms = map[string]room{
 	"internal/servicebus/rights":   {ours: []string{"internal/servicebus/address", "internal/amqp", "internal/servicebus/sas"}},
 	"internal/servicebus/link":     {[]string{"internal/amqp", "internal/servicebus/sas"}, []string{azcore, goamqp, sync}},
 	"internal/servicebus/sdk":      {others: []string{azservicebus, goamqp}},
-	"internal/servicebus/entities": {ours: []string{"internal/servicebus/address", "internal/servicebus/duration"}},
+	"internal/servicebus/entities": {ours: []string{"internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration"}},
 	"internal/operator/doctor":     {[]string{"internal/servicebus/entities", "internal/servicebus/duration", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, goamqp, sync}},
 	"internal/amqp":                {},
 	"internal/servicebus/failure":  {[]string{"internal/servicebus/entities", "internal/servicebus/link"}, []string{azcore, azservicebus, goamqp}},
