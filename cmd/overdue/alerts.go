@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"overdue/alert"
+	"overdue/internal/adminport"
 	"overdue/internal/config"
 	"overdue/internal/notifications"
 	"overdue/internal/servicebus/link"
@@ -43,9 +44,9 @@ type racked struct {
 
 func (p *process) newSinkRack(client *sdk.Client, links *link.Namespace, outbox alert.Outbox) *sinkRack {
 	history := &notifications.History{}
-	p.admin.notified.Store(history)
+	p.admin.Notified.Store(history)
 	s := &sinkRack{p: p, client: client, links: links, outbox: outbox, log: history.Record(alert.NewLog(p.log.Named("alert"))), history: history}
-	p.life.links("forwarding", func(ctx context.Context) error {
+	p.life.Links("forwarding", func(ctx context.Context) error {
 		if f := s.forward.Load(); f != nil {
 			return f.Close(ctx)
 		}
@@ -96,7 +97,7 @@ func sinkKey(key string, err error) string {
 func (s *sinkRack) take(next []racked) []alert.Alerter {
 	s.racked = next
 	all := []alert.Alerter{s.log}
-	var checks []check
+	var checks []adminport.Check
 	for i := range next {
 		all = append(all, next[i].sink)
 		if address := sinkAddress(&next[i].cfg); address != "" {
@@ -111,7 +112,7 @@ func (s *sinkRack) take(next []racked) []alert.Alerter {
 			all[i] = alert.Without(all[i], queue)
 		}
 	}
-	s.p.admin.sinks.Store(&checks)
+	s.p.admin.Sinks.Store(&checks)
 	return all
 }
 
@@ -196,8 +197,8 @@ func sinkAddress(a *config.Alert) string {
 }
 
 // sinkCheck opens a connection to where a sink lives. It sends nothing.
-func sinkCheck(name, raw string) check {
-	return check{name, func(ctx context.Context) error {
+func sinkCheck(name, raw string) adminport.Check {
+	return adminport.Check{Name: name, OK: func(ctx context.Context) error {
 		u, err := url.Parse(raw)
 		if err != nil {
 			return fmt.Errorf("its URL cannot be read") // the error would quote it

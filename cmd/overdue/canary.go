@@ -14,7 +14,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"overdue/internal/adminport"
 	"overdue/internal/config"
+	"overdue/internal/lifecycle"
 	"overdue/internal/operator/canary"
 	"overdue/internal/servicebus/sdk"
 	"overdue/proxy"
@@ -35,11 +37,11 @@ func (p *process) startWatch(client *sdk.Client, s *scheduler.Scheduler, px *pro
 		if err != nil {
 			return err
 		}
-		p.life.background("canary", bird.Run)
-		p.admin.outbound = append(p.admin.outbound, check{"canary", bird.Check})
+		p.life.Background("canary", bird.Run)
+		p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "canary", OK: bird.Check})
 	}
 	if url := p.cfg.Heartbeat.URL; url != "" {
-		p.life.background("heartbeat", func(ctx context.Context) error {
+		p.life.Background("heartbeat", func(ctx context.Context) error {
 			return canary.Heartbeat(ctx, url, p.cfg.Heartbeat.Interval, p.well, p.log.Named("heartbeat"))
 		})
 	}
@@ -48,18 +50,18 @@ func (p *process) startWatch(client *sdk.Client, s *scheduler.Scheduler, px *pro
 
 // well is nil when this process is ready and the canary, if there is one, comes back.
 func (p *process) well(ctx context.Context) error {
-	if s := p.life.current(); s != stateServing {
+	if s := p.life.State(); s != lifecycle.StateServing {
 		return fmt.Errorf("the process is %s", s)
 	}
-	checks := p.admin.ready
-	for _, c := range p.admin.outbound {
-		if c.name == "canary" {
+	checks := p.admin.Ready
+	for _, c := range p.admin.Outbound {
+		if c.Name == "canary" {
 			checks = append(checks[:len(checks):len(checks)], c)
 		}
 	}
 	for _, c := range checks {
-		if err := c.ok(ctx); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
+		if err := c.OK(ctx); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}
 	return nil
@@ -100,7 +102,7 @@ func (p *process) canarySend(client *sdk.Client, s *scheduler.Scheduler, px *pro
 		}, nil
 	}
 	sender := client.NewSender(queue)
-	p.life.links("canary", sender.Close)
+	p.life.Links("canary", sender.Close)
 	return func(ctx context.Context, id string, ttl time.Duration) error {
 		now := s.Now().Time
 		err := s.Schedule(ctx, scheduler.Companion{Entity: queue, References: []scheduler.Reference{

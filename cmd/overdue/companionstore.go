@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"overdue/internal/adminport"
 	"overdue/internal/redisstore"
 )
 
@@ -55,17 +56,17 @@ func (p *process) startStore(shared *redisstore.Store) *companionStore {
 	p.registry.MustRegister(s.durable)
 	if s.counts {
 		p.registry.MustRegister(s.kept)
-		p.life.background("companions that others keep", s.Listen)
+		p.life.Background("companions that others keep", s.Listen)
 	}
-	p.life.background("companion store", s.run)
-	p.admin.ready = append(p.admin.ready, check{"companion store", func(ctx context.Context) error {
+	p.life.Background("companion store", s.run)
+	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "companion store", OK: func(ctx context.Context) error {
 		err := s.state(ctx)
 		if err != nil && p.passes() {
-			return remark(err.Error())
+			return adminport.Remark(err.Error())
 		}
 		return err
 	}})
-	p.admin.outbound = append(p.admin.outbound, check{"companion store", func(ctx context.Context) error {
+	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "companion store", OK: func(ctx context.Context) error {
 		if err := s.state(ctx); err != nil {
 			return err
 		}

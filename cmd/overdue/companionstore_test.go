@@ -42,7 +42,7 @@ func startStored(t *testing.T, addr, more string) (*process, string) {
 // isReady waits until a process is.
 func (p *process) isReady(t *testing.T) {
 	t.Helper()
-	eventually(t, "ready", func() bool { status, _ := ask(p.admin, "GET", "/readyz", ""); return status == http.StatusOK })
+	eventually(t, "ready", func() bool { status, _ := askAdmin(p.admin, "GET", "/readyz", ""); return status == http.StatusOK })
 }
 
 // A process that keeps companions in Redis says so where operators look, shows what it keeps, and is not ready while it cannot.
@@ -56,7 +56,7 @@ func TestAProcessKeepsCompanionsInRedis(t *testing.T) {
 	shows := func(target string, status int, want string) {
 		t.Helper()
 		eventually(t, target+" says "+want, func() bool {
-			got, body := ask(p.admin, "GET", target, "")
+			got, body := askAdmin(p.admin, "GET", target, "")
 			return got == status && strings.Contains(body, want)
 		})
 	}
@@ -88,12 +88,12 @@ func TestTheJournalStandsInForRedis(t *testing.T) {
 	if status := postDue(t, p, "m"); status != http.StatusCreated {
 		t.Errorf("send = %d, want 201", status)
 	}
-	if status, body := ask(p.admin, "GET", "/readyz?verbose", ""); status != http.StatusOK || !strings.Contains(body, " companions wait for ") {
+	if status, body := askAdmin(p.admin, "GET", "/readyz?verbose", ""); status != http.StatusOK || !strings.Contains(body, " companions wait for ") {
 		t.Errorf("readyz = %d %s, want it to be ready with a remark", status, body)
 	}
 	r.Restart()
 	eventually(t, "the companion is in Redis", func() bool {
-		_, body := ask(p.admin, "GET", "/metrics", "")
+		_, body := askAdmin(p.admin, "GET", "/metrics", "")
 		// A send that took so long has a second one.
 		return !strings.Contains(body, `overdue_stored_companions{state="waiting"} 0`) && strings.Contains(body, `overdue_stored_companions{state="waiting"}`) && strings.Contains(body, "overdue_journal_companions 0")
 	})
@@ -103,13 +103,13 @@ func TestTheJournalStandsInForRedis(t *testing.T) {
 func TestARedisThatForgetsIsNoPlaceForCompanions(t *testing.T) {
 	r := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	p, _ := startStored(t, r.Addr, "")
-	if err := <-p.life.failed; !strings.Contains(err.Error(), "maxmemory-policy allkeys-lru") {
+	if err := <-p.life.Failed; !strings.Contains(err.Error(), "maxmemory-policy allkeys-lru") {
 		t.Errorf("the process ends with %v, want the policy", err)
 	}
 	r = redistest.Start(t)
 	p, _ = startStored(t, r.Addr, "")
 	p.isReady(t)
-	if status, body := ask(p.admin, "GET", "/healthz/outbound", ""); status != http.StatusServiceUnavailable || !strings.Contains(body, "no append-only file") {
+	if status, body := askAdmin(p.admin, "GET", "/healthz/outbound", ""); status != http.StatusServiceUnavailable || !strings.Contains(body, "no append-only file") {
 		t.Errorf("outbound = %d %s, want it to say that nothing is on disk", status, body)
 	}
 }

@@ -169,7 +169,7 @@ func (d *demo) watchUntil(ctx context.Context, deadline time.Time, done func() b
 		}
 		select {
 		case <-tick.C:
-		case <-d.proc.life.failed:
+		case <-d.proc.life.Failed:
 			return errors.New("the demo's own Overdue has failed")
 		case <-ctx.Done():
 			return errors.New("interrupted before the end")

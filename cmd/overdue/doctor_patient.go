@@ -18,6 +18,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/config"
 	"overdue/internal/connect"
+	"overdue/internal/lifecycle"
 	"overdue/internal/operator/doctor"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
@@ -60,10 +61,10 @@ func newPatient(c *config.Config) (*patient, error) {
 
 // close ends the connections. What was asked has been answered by then.
 func (d *patient) close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifecycle.CloseTimeout)
 	defer cancel()
-	_ = bounded(ctx, d.client.Close)
-	_ = bounded(ctx, func(context.Context) error { return d.links.Close() })
+	_ = lifecycle.Bounded(ctx, d.client.Close)
+	_ = lifecycle.Bounded(ctx, func(context.Context) error { return d.links.Close() })
 	d.api.Client.CloseIdleConnections()
 }
 
@@ -124,7 +125,7 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 	if text := c.Heartbeat.URL; text != "" {
 		x.Others = append(x.Others, doctor.Check{
 			Subject: "heartbeat", Name: "reachable", Well: "Its host takes connections.", Severity: doctor.Warning,
-			Fix: "check heartbeat.url, and that firewalls let this machine out", Run: sinkCheck("heartbeat", text).ok,
+			Fix: "check heartbeat.url, and that firewalls let this machine out", Run: sinkCheck("heartbeat", text).OK,
 		})
 	}
 	if len(names) > 0 {
@@ -204,7 +205,7 @@ func (d *patient) sinkChecks(a *config.Alert, send bool) (checks []doctor.Check)
 	if address != "" {
 		checks = append(checks, doctor.Check{
 			Subject: subject, Name: "reachable", Well: "Its host takes connections.", Severity: doctor.Error,
-			Fix: "check " + a.Key + ", and that firewalls let this machine out", Run: sinkCheck(a.Key, address).ok,
+			Fix: "check " + a.Key + ", and that firewalls let this machine out", Run: sinkCheck(a.Key, address).OK,
 		})
 	}
 	if send {

@@ -14,6 +14,7 @@ import (
 	"overdue/internal/amqp/relay"
 	"overdue/internal/config"
 	"overdue/internal/connect"
+	"overdue/internal/lifecycle"
 	"overdue/internal/listener"
 	"overdue/internal/servicebus/link"
 	"overdue/proxy"
@@ -106,15 +107,15 @@ func relayTo(ns *connect.Namespace) relay.Config {
 
 // openDoors serves the listeners, one for each of config.doors.
 func (p *process) openDoors(px *proxy.Proxy, listeners []net.Listener) {
-	p.life.links("proxy", px.Close)
+	p.life.Links("proxy", px.Close)
 	for _, ln := range listeners {
 		p.doorAddrs = append(p.doorAddrs, ln.Addr().String())
 	}
 	doors := p.cfg.Endpoints()
-	p.life.farewell = farewell{min: p.cfg.MinSigtermDelay, max: p.cfg.MaxSigtermDelay, apps: px}
+	p.life.Delays = lifecycle.Delays{Min: p.cfg.MinSigtermDelay, Max: p.cfg.MaxSigtermDelay, Apps: px}
 	registerConnections(p.registry, px)
 	closed := make(chan struct{})
-	p.life.room("doors", func() error {
+	p.life.Run("doors", func() error {
 		var all errgroup.Group
 		for i, ln := range listeners {
 			serve := px.Serve

@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"overdue/internal/adminport"
+	"overdue/internal/lifecycle"
 )
 
 // testApps are connected until gone is closed.
@@ -43,106 +46,22 @@ func (a *testApps) Drain(ctx context.Context) error {
 	}
 }
 
-// drained starts a drain of a lifecycle with these delays, and tells how long it took until its room was stopped.
-func drained(f farewell) (*lifecycle, <-chan time.Duration) {
-	l := newLifecycle(zap.NewNop(), time.Minute)
-	l.farewell = f
-	began, took := time.Now(), make(chan time.Duration, 1)
-	l.started("room", func(context.Context) error {
-		took <- time.Since(began)
-		return nil
-	})
-	l.serving()
-	go func() { _ = l.drain() }() // its room does not fail
-	synctest.Wait()
-	return l, took
-}
-
-func TestTheDoorsStayOpenForTheMinimum(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		apps := newTestApps(0)
-		close(apps.gone)
-		l, took := drained(farewell{min: 5 * time.Second, max: 20 * time.Second, apps: apps})
-		if apps.closed.Load() || l.current() != stateDraining {
-			t.Errorf("at once: doors closed %v, state %s; want them open while it drains", apps.closed.Load(), l.current())
-		}
-		if got := <-took; got != 5*time.Second {
-			t.Errorf("the rooms were stopped after %v, want 5s: nobody was connected then", got)
-		}
-	})
-}
-
-func TestAStopWaitsForTheLastConnectionAndNotLonger(t *testing.T) {
-	for name, tt := range map[string]struct {
-		leaves, want time.Duration
-	}{
-		"apps that leave":   {7 * time.Second, 7 * time.Second},
-		"apps that stay":    {time.Hour, 20 * time.Second},
-		"apps that are few": {0, 5 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				apps := newTestApps(2)
-				leave := time.AfterFunc(tt.leaves, func() { close(apps.gone) })
-				defer leave.Stop()
-				_, took := drained(farewell{min: 5 * time.Second, max: 20 * time.Second, apps: apps})
-				if got := <-took; got != tt.want {
-					t.Errorf("the rooms were stopped after %v, want %v", got, tt.want)
-				}
-			})
-		})
-	}
-}
-
-func TestWithoutDelaysOrDoorsNobodyIsWaitedFor(t *testing.T) {
-	for name, f := range map[string]farewell{
-		"no delays": {apps: newTestApps(1)},
-		"no doors":  {min: time.Minute, max: time.Hour},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			_, took := drained(f)
-			if got := <-took; got != 0 {
-				t.Errorf("%s: the rooms were stopped after %v, want at once", name, got)
-			}
-		})
-	}
-}
-
-// In either half of a farewell, and before it.
-func TestAFarewellCanBeCutShort(t *testing.T) {
-	for _, after := range []time.Duration{0, time.Second, 8 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			l := newLifecycle(zap.NewNop(), time.Minute)
-			l.farewell = farewell{min: 5 * time.Second, max: 20 * time.Second, apps: newTestApps(1)}
-			began := time.Now()
-			if after == 0 {
-				l.hurry()
-			} else {
-				time.AfterFunc(after, l.hurry)
-			}
-			if err := l.drain(); err != nil || time.Since(began) != after {
-				t.Errorf("hurried after %v: drain = %v after %v", after, err, time.Since(began))
-			}
-		})
-	}
-}
-
 func TestReadinessSaysWhatADrainWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		apps := newTestApps(2)
-		a := testAdmin(t)
-		a.life.farewell = farewell{min: 5 * time.Second, max: 20 * time.Second, apps: apps}
+		a := startedAdmin(t)
+		a.Life.Delays = lifecycle.Delays{Min: 5 * time.Second, Max: 20 * time.Second, Apps: apps}
 		done := make(chan error)
-		go func() { done <- a.life.drain() }()
+		go func() { done <- a.Life.Drain() }()
 		expect := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if code, body := ask(a, http.MethodGet, "/readyz", ""); code != 503 || body != want {
+			if code, body := askAdmin(a, http.MethodGet, "/readyz", ""); code != 503 || body != want {
 				t.Errorf("GET /readyz = %d %q, want 503 %q", code, body, want)
 			}
 		}
 		time.Sleep(time.Second)
-		expect("[-] state: draining; the doors stay open for 4s more\nnot ready\n")
+		expect("[-] state: draining; the endpoints stay open for 4s more\nnot ready\n")
 		time.Sleep(5 * time.Second)
 		apps.n.Store(1)
 		expect("[-] state: draining; waits for the connections of apps (1), for 14s at most\nnot ready\n")
@@ -164,24 +83,24 @@ func TestOnlySigtermLeavesTime(t *testing.T) {
 		want time.Duration
 		err  error
 	}{
-		"SIGTERM":      {func(_ *process, cancel context.CancelCauseFunc) { cancel(errTerminated) }, patient, nil},
+		"SIGTERM":      {func(_ *process, cancel context.CancelCauseFunc) { cancel(lifecycle.ErrTerminated) }, patient, nil},
 		"SIGINT":       {func(_ *process, cancel context.CancelCauseFunc) { cancel(errors.New("signal: interrupt")) }, hasty, nil},
-		"quitquitquit": {func(p *process, _ context.CancelCauseFunc) { p.admin.quit <- struct{}{} }, hasty, nil},
-		"a failure":    {func(p *process, _ context.CancelCauseFunc) { p.life.failed <- failure }, hasty, failure},
+		"quitquitquit": {func(p *process, _ context.CancelCauseFunc) { p.admin.Quit <- struct{}{} }, hasty, nil},
+		"a failure":    {func(p *process, _ context.CancelCauseFunc) { p.life.Failed <- failure }, hasty, failure},
 		"SIGTERM, then quitquitquit": {func(p *process, cancel context.CancelCauseFunc) {
-			cancel(errTerminated)
-			time.AfterFunc(10*time.Second, func() { p.admin.quit <- struct{}{} })
+			cancel(lifecycle.ErrTerminated)
+			time.AfterFunc(10*time.Second, func() { p.admin.Quit <- struct{}{} })
 		}, 10 * time.Second, nil},
 		"SIGTERM, then a failure": {func(p *process, cancel context.CancelCauseFunc) {
-			cancel(errTerminated)
-			time.AfterFunc(10*time.Second, func() { p.life.failed <- failure })
+			cancel(lifecycle.ErrTerminated)
+			time.AfterFunc(10*time.Second, func() { p.life.Failed <- failure })
 		}, 10 * time.Second, failure},
 		"/drain, then SIGTERM": {func(p *process, cancel context.CancelCauseFunc) {
-			go func() { _ = p.life.drain() }()
-			time.AfterFunc(10*time.Second, func() { cancel(errTerminated) })
+			go func() { _ = p.life.Drain() }()
+			time.AfterFunc(10*time.Second, func() { cancel(lifecycle.ErrTerminated) })
 		}, patient, nil},
 		"/drain, then SIGINT": {func(p *process, cancel context.CancelCauseFunc) {
-			go func() { _ = p.life.drain() }()
+			go func() { _ = p.life.Drain() }()
 			time.AfterFunc(10*time.Second, func() { cancel(nil) })
 		}, 10 * time.Second, nil},
 	} {
@@ -189,10 +108,10 @@ func TestOnlySigtermLeavesTime(t *testing.T) {
 			// What waits for signals has a goroutine of the runtime, which must not be of the bubble.
 			warmSignals()
 			synctest.Test(t, func(t *testing.T) {
-				p := &process{log: zap.NewNop(), life: newLifecycle(zap.NewNop(), time.Minute)}
-				p.admin = &admin{life: p.life, quit: make(chan struct{}, 1)}
-				p.life.farewell = farewell{max: patient, apps: newTestApps(1)}
-				p.life.serving()
+				p := &process{log: zap.NewNop(), life: lifecycle.New(zap.NewNop(), time.Minute)}
+				p.admin = &adminport.Port{Life: p.life, Quit: make(chan struct{}, 1)}
+				p.life.Delays = lifecycle.Delays{Max: patient, Apps: newTestApps(1)}
+				p.life.Serving()
 				ctx, cancel := context.WithCancelCause(t.Context())
 				began := time.Now()
 				go tt.end(p, cancel)
@@ -202,8 +121,8 @@ func TestOnlySigtermLeavesTime(t *testing.T) {
 				if took := time.Since(began); took != tt.want {
 					t.Errorf("the end took %v, want %v", took, tt.want)
 				}
-				if got := p.life.current(); got != stateStopped {
-					t.Errorf("state %s, want %s", got, stateStopped)
+				if got := p.life.State(); got != lifecycle.StateStopped {
+					t.Errorf("state %s, want %s", got, lifecycle.StateStopped)
 				}
 			})
 		})
@@ -211,15 +130,15 @@ func TestOnlySigtermLeavesTime(t *testing.T) {
 }
 
 func TestStateIsAMetric(t *testing.T) {
-	a := testAdmin(t)
+	a := startedAdmin(t)
 	registry := newRegistry()
-	a.metrics = registry
-	registerState(registry, a.life)
+	a.Metrics = registry
+	registerState(registry, a.Life)
 	apps := newTestApps(3)
 	registerConnections(registry, apps)
 	expect := func(want ...string) {
 		t.Helper()
-		_, body := ask(a, "GET", "/metrics", "")
+		_, body := askAdmin(a, "GET", "/metrics", "")
 		for _, w := range want {
 			if !strings.Contains(body, w+"\n") {
 				t.Errorf("GET /metrics lacks %s", w)
@@ -227,7 +146,7 @@ func TestStateIsAMetric(t *testing.T) {
 		}
 	}
 	expect(`overdue_state{state="serving"} 1`, `overdue_state{state="stopped"} 0`, "overdue_door_connections 3")
-	if err := a.life.drain(); err != nil {
+	if err := a.Life.Drain(); err != nil {
 		t.Fatal(err)
 	}
 	expect(`overdue_state{state="serving"} 0`, `overdue_state{state="stopped"} 1`)
@@ -254,8 +173,8 @@ func TestProbesForOtherMachinesAreNoMoreThanProbes(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != http.StatusNotFound || p.life.current() != stateServing {
-			t.Errorf("POST %s = %d and state %s, want 404 and %s", target, resp.StatusCode, p.life.current(), stateServing)
+		if resp.StatusCode != http.StatusNotFound || p.life.State() != lifecycle.StateServing {
+			t.Errorf("POST %s = %d and state %s, want 404 and %s", target, resp.StatusCode, p.life.State(), lifecycle.StateServing)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (p *process) startBroker(doors []net.Listener) error {
 	}
 	server := httpapi.New(web)
 	var stopping atomic.Bool
-	p.life.room("embedded broker", func() error {
+	p.life.Run("embedded broker", func() error {
 		var all errgroup.Group
 		for _, ln := range doors {
 			all.Go(func() error { return server.Serve(ln) })

@@ -16,6 +16,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/connect"
+	"overdue/internal/lifecycle"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 )
@@ -103,10 +104,10 @@ func (h *hands) goTo(ctx context.Context, text string) error {
 	}
 	h.app, h.door = client, links
 	h.ends = append(h.ends, func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye) // the process ends next
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifecycle.CloseTimeout) // the process ends next
 		defer cancel()
-		_ = bounded(closing, h.app.Close)
-		_ = bounded(closing, func(context.Context) error { return h.door.Close() })
+		_ = lifecycle.Bounded(closing, h.app.Close)
+		_ = lifecycle.Bounded(closing, func(context.Context) error { return h.door.Close() })
 	})
 	return nil
 }
@@ -130,8 +131,8 @@ func (p *process) untilReady(ctx context.Context) error {
 	defer cancel()
 	for {
 		var failure error
-		for _, check := range p.admin.ready {
-			failure = errors.Join(failure, check.ok(ctx))
+		for _, check := range p.admin.Ready {
+			failure = errors.Join(failure, check.OK(ctx))
 		}
 		if failure == nil {
 			return nil
@@ -140,7 +141,7 @@ func (p *process) untilReady(ctx context.Context) error {
 			return failure
 		}
 		select {
-		case failure := <-p.life.failed:
+		case failure := <-p.life.Failed:
 			return failure
 		case <-ctx.Done():
 			return failure

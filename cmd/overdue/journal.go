@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"overdue/internal/adminport"
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/scheduler"
@@ -43,7 +44,7 @@ func (p *process) startJournal(ns *connect.Namespace, s *scheduler.Scheduler, ke
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", p.cfg.At("journal.directory"), err)
 	}
-	p.life.started("journal", func(ctx context.Context) error {
+	p.life.Started("journal", func(ctx context.Context) error {
 		if n := j.Status().Companions; n > 0 {
 			log.Warn("journal is closed with companions in it: the next start writes them to the monitor queue", zap.Int("companions", n))
 		}
@@ -60,14 +61,14 @@ func (p *process) startJournal(ns *connect.Namespace, s *scheduler.Scheduler, ke
 			zap.Int("companions", st.Elsewhere), zap.String("namespace", host),
 			zap.String("next", "start a proxy for their namespace with this journal.directory, or their deadlines go unwatched"))
 	}
-	p.life.background("journal to monitor queue", j.Run)
-	p.admin.ready = append(p.admin.ready, check{"journal", func(context.Context) error {
+	p.life.Background("journal to monitor queue", j.Run)
+	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "journal", OK: func(context.Context) error {
 		if st := j.Status(); st.Companions > 0 || st.Refusing != nil {
-			return remark(describeJournal(st))
+			return adminport.Remark(describeJournal(st))
 		}
 		return nil
 	}})
-	p.admin.outbound = append(p.admin.outbound, check{"journal", func(context.Context) error {
+	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "journal", OK: func(context.Context) error {
 		if st := j.Status(); st.Companions > 0 || st.Refusing != nil {
 			return errors.New(describeJournal(st))
 		}
@@ -122,14 +123,8 @@ func (p *process) passing(up *upstream, ok func(context.Context) error) func(con
 	return func(ctx context.Context) error {
 		err := ok(ctx)
 		if err != nil && up.wasReached() {
-			return remark(err.Error())
+			return adminport.Remark(err.Error())
 		}
 		return err
 	}
 }
-
-// A remark is what a check has to say though all is well.
-type remark string
-
-// Error makes it pass through where errors do.
-func (r remark) Error() string { return string(r) }

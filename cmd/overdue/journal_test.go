@@ -39,7 +39,7 @@ func postDue(t *testing.T, p *process, id string) int {
 func TestAProcessThatPassesIsReadyWithItsMonitorQueueDown(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "journal")
 	p := startTest(t, "broker: {queues: [{name: orders}]}\nonMonitorDown: pass\njournal: {directory: "+directory+"}\n")
-	eventually(t, "the process is ready", func() bool { status, _ := ask(p.admin, "GET", "/readyz", ""); return status == http.StatusOK })
+	eventually(t, "the process is ready", func() bool { status, _ := askAdmin(p.admin, "GET", "/readyz", ""); return status == http.StatusOK })
 	space := p.broker.Default()
 	heal := space.Inject(broker.Fault{Entity: p.cfg.MonitorQueue, Operation: broker.OnSend, Error: broker.EntityFull()})
 	for i := range 3 {
@@ -58,16 +58,16 @@ func TestAProcessThatPassesIsReadyWithItsMonitorQueueDown(t *testing.T) {
 		{"/metrics", http.StatusOK, "overdue_journal_companions 3\n"},
 		{"/metrics", http.StatusOK, "overdue_companions_total{result=\"journaled\"} 3\n"},
 	} {
-		if status, body := ask(p.admin, "GET", test.target, ""); status != test.status || !strings.Contains(body, test.say) {
+		if status, body := askAdmin(p.admin, "GET", test.target, ""); status != test.status || !strings.Contains(body, test.say) {
 			t.Errorf("GET %s = %d, want %d with %q in:\n%s", test.target, status, test.status, test.say, body)
 		}
 	}
 	heal()
 	eventually(t, "the journal is empty", func() bool {
-		_, body := ask(p.admin, "GET", "/readyz?verbose", "")
+		_, body := askAdmin(p.admin, "GET", "/readyz?verbose", "")
 		return strings.Contains(body, "[+] journal\n")
 	})
-	if status, body := ask(p.admin, "GET", "/healthz/outbound", ""); status != http.StatusOK {
+	if status, body := askAdmin(p.admin, "GET", "/healthz/outbound", ""); status != http.StatusOK {
 		t.Errorf("/healthz/outbound = %d %s after the outage, want 200", status, body)
 	}
 
@@ -79,21 +79,21 @@ func TestAProcessThatPassesIsReadyWithItsMonitorQueueDown(t *testing.T) {
 		t.Errorf("send with the monitor queue deleted = %d, want 201", status)
 	}
 	eventually(t, "the process has seen that the monitor queue is gone", func() bool {
-		_, body := ask(p.admin, "GET", "/readyz?verbose", "")
+		_, body := askAdmin(p.admin, "GET", "/readyz?verbose", "")
 		return strings.Contains(body, "[+] upstream: ")
 	})
-	if status, body := ask(p.admin, "GET", "/readyz", ""); status != http.StatusOK {
+	if status, body := askAdmin(p.admin, "GET", "/readyz", ""); status != http.StatusOK {
 		t.Errorf("/readyz = %d %s with the monitor queue deleted, want 200", status, body)
 	}
 	if _, err := space.CreateQueue(broker.QueueConfig{Name: p.cfg.MonitorQueue}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the journal is empty again", func() bool {
-		_, body := ask(p.admin, "GET", "/readyz?verbose", "")
+		_, body := askAdmin(p.admin, "GET", "/readyz?verbose", "")
 		return strings.Contains(body, "[+] journal\n")
 	})
 	select {
-	case err := <-p.life.failed:
+	case err := <-p.life.Failed:
 		t.Errorf("the process failed: %v", err)
 	default:
 	}

@@ -22,6 +22,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/lifecycle"
 	"overdue/internal/version"
 )
 
@@ -32,7 +33,7 @@ const (
 )
 
 func main() {
-	err := run(untilSignal(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	err := run(lifecycle.UntilSignal(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	os.Exit(exitCode(err, os.Stderr))
 }
 

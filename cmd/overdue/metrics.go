@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
 
+	"overdue/internal/lifecycle"
 	"overdue/internal/version"
 	"overdue/scheduler"
 )
@@ -71,13 +72,13 @@ func directGauge(r prometheus.Registerer, log *zap.Logger) func(err error) {
 }
 
 // registerState shows where the process stands, as one series for each state.
-func registerState(r prometheus.Registerer, l *lifecycle) {
-	for _, s := range []state{stateStarting, stateServing, stateDraining, stateStopped} {
+func registerState(r prometheus.Registerer, l *lifecycle.Lifecycle) {
+	for _, s := range []lifecycle.State{lifecycle.StateStarting, lifecycle.StateServing, lifecycle.StateDraining, lifecycle.StateStopped} {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "overdue_state", Help: "1 for the state in which the process is, 0 for the others.",
 			ConstLabels: prometheus.Labels{"state": string(s)},
 		}, func() float64 {
-			if l.current() == s {
+			if l.State() == s {
 				return 1
 			}
 			return 0
@@ -86,7 +87,7 @@ func registerState(r prometheus.Registerer, l *lifecycle) {
 }
 
 // registerConnections shows who would be waited for after SIGTERM.
-func registerConnections(r prometheus.Registerer, a apps) {
+func registerConnections(r prometheus.Registerer, a lifecycle.Apps) {
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "overdue_door_connections", Help: "Connections of apps at the doors, of all protocols together.",
 	}, func() float64 { return float64(a.Connections()) }))

@@ -15,7 +15,7 @@ import (
 // not end, and takes nothing along that it only relays. With the queue it comes back.
 func TestAProcessOutlivesItsMonitorQueue(t *testing.T) {
 	p := startTest(t, "broker: {queues: [{name: orders}, {name: plain}]}\nmonitor: {entities: [{queue: orders}]}\n")
-	ready := func() bool { status, _ := ask(p.admin, "GET", "/readyz", ""); return status == http.StatusOK }
+	ready := func() bool { status, _ := askAdmin(p.admin, "GET", "/readyz", ""); return status == http.StatusOK }
 	plain := func() int {
 		resp, err := http.Post("http://"+p.restAddr()+"/plain/messages", "text/plain", strings.NewReader("hello"))
 		if err != nil {
@@ -37,14 +37,14 @@ func TestAProcessOutlivesItsMonitorQueue(t *testing.T) {
 			t.Errorf("send %d without the monitor queue = %d, want 503", i, status)
 		}
 		eventually(t, "the process is not ready, and says why", func() bool {
-			_, body := ask(p.admin, "GET", "/readyz?verbose", "")
+			_, body := askAdmin(p.admin, "GET", "/readyz?verbose", "")
 			return !ready() && strings.Contains(body, `has no queue "overdue-monitor"; create it`)
 		})
 		if status := plain(); status != http.StatusCreated {
 			t.Errorf("send to what is not monitored = %d without the monitor queue, want 201", status)
 		}
 		select {
-		case err := <-p.life.failed:
+		case err := <-p.life.Failed:
 			t.Fatalf("the process failed: %v", err)
 		default:
 		}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/alert"
+	"overdue/internal/adminport"
 	"overdue/internal/connect"
 	"overdue/internal/redisstore"
 	"overdue/monitor"
@@ -57,11 +58,11 @@ func (p *process) startRedis(ns *connect.Namespace) (*redisstore.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the client of Redis: %w", err)
 	}
-	p.life.started("redis", func(_ context.Context) error {
+	p.life.Started("redis", func(_ context.Context) error {
 		_ = s.Close() // nothing that is kept there has to be
 		return nil
 	})
-	p.admin.outbound = append(p.admin.outbound, check{"redis", s.Ping})
+	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "redis", OK: s.Ping})
 	return s, nil
 }
 
@@ -108,7 +109,7 @@ func (p *process) shareTellings(shared *redisstore.Store, c *monitor.Config) (vi
 	}
 	p.registry.MustRegister(f.monitors)
 	return func(w *monitor.Worker) {
-		p.life.background("view of the fleet", func(ctx context.Context) error {
+		p.life.Background("view of the fleet", func(ctx context.Context) error {
 			f.run(ctx, w)
 			return nil
 		})

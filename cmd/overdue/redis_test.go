@@ -28,7 +28,7 @@ func TestAProcessShowsHowItsRedisIs(t *testing.T) {
 	shows := func(target string, status int, want string) {
 		t.Helper()
 		eventually(t, target+" says "+want, func() bool {
-			got, body := ask(p.admin, "GET", target, "")
+			got, body := askAdmin(p.admin, "GET", target, "")
 			if strings.Contains(body, "sesame") {
 				t.Errorf("%s shows the password", target)
 			}

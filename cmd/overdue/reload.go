@@ -113,7 +113,7 @@ func (p *process) excluded(name string) bool {
 
 // current is the configuration in force.
 func (p *process) current() *config.Config {
-	if c := p.admin.current.Load(); c != nil {
+	if c := p.admin.Current.Load(); c != nil {
 		return c
 	}
 	return p.cfg
@@ -150,7 +150,7 @@ func (p *process) adopt(next *config.Config) (changed, restart []string, err err
 	}
 	// From here on nothing can fail.
 	changed = config.Changes(before, c)
-	p.admin.current.Store(c)
+	p.admin.Current.Store(c)
 	if p.knowledge != nil {
 		p.knowledge.wish(c)
 	}
@@ -159,7 +159,7 @@ func (p *process) adopt(next *config.Config) (changed, restart []string, err err
 		p.worker.SetAdopted(adoptions(c))
 	}
 	if c.Log.Level != before.Log.Level { // PUT /loglevel may have set another, for a while
-		p.admin.level.SetLevel(level)
+		p.admin.Level.SetLevel(level)
 	}
 	return changed, restart, nil
 }

@@ -72,8 +72,8 @@ func TestWhatIsLiveIsAdoptedAndTheRestIsNamed(t *testing.T) {
 		t.Errorf("needs a restart (-want +got):\n%s", diff)
 	}
 	c := p.current()
-	if c.Proxy.MaxInFlight != 1024 || c.Log.Level != "warn" || p.admin.level.Level() != zap.WarnLevel {
-		t.Errorf("in force are %d sends, level %s (%s)", c.Proxy.MaxInFlight, c.Log.Level, p.admin.level.Level())
+	if c.Proxy.MaxInFlight != 1024 || c.Log.Level != "warn" || p.admin.Level.Level() != zap.WarnLevel {
+		t.Errorf("in force are %d sends, level %s (%s)", c.Proxy.MaxInFlight, c.Log.Level, p.admin.Level.Level())
 	}
 	if place := c.At("monitor.entities[0].deadline"); place != "overdue.yaml:4: monitor.entities[0].deadline" {
 		t.Errorf("the deadline is said to come from %q", place)

@@ -13,21 +13,18 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/alert"
+	"overdue/internal/adminport"
 	"overdue/internal/broker"
 	"overdue/internal/config"
 	"overdue/internal/connect"
+	"overdue/internal/lifecycle"
 	"overdue/internal/listener"
 	"overdue/monitor"
 	"overdue/proxy"
 )
 
-const (
-	adminReadTimeout = 10 * time.Second
-	// adminWriteTimeout leaves room for a profile of a minute, of which there is none at listen.probes.
-	adminWriteTimeout  = 2 * time.Minute
-	probesWriteTimeout = 10 * time.Second
-	adminStopTimeout   = 2 * time.Second
-)
+// adminStopTimeout bounds the end of answers of the admin port.
+const adminStopTimeout = 2 * time.Second
 
 // A process is the rooms of one role, wired. Started in this order, stopped in reverse:
 //
@@ -38,10 +35,10 @@ type process struct {
 	role config.Role
 	cfg  *config.Config
 	log  *zap.Logger
-	life *lifecycle
+	life *lifecycle.Lifecycle
 
 	registry     *prometheus.Registry
-	admin        *admin
+	admin        *adminport.Port
 	adminServers []*http.Server // that of listen.admin, then that of listen.probes if there is one
 
 	broker      *broker.Broker           // nil when there is a namespace
@@ -76,12 +73,12 @@ const heapHeadroom = 24 << 20
 func start(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (*process, error) {
 	p := &process{
 		role: r, cfg: c, log: log,
-		life:     newLifecycle(log, c.ShutdownTimeout),
+		life:     lifecycle.New(log, c.ShutdownTimeout),
 		registry: newRegistry(), reloads: c.Reloads(),
 		headroom: make([]byte, heapHeadroom),
 	}
 	registerState(p.registry, p.life)
-	p.admin = &admin{life: p.life, level: level, metrics: p.registry, cfg: c, quit: make(chan struct{}, 1)}
+	p.admin = &adminport.Port{Life: p.life, Level: level, Metrics: p.registry, Config: c, Quit: make(chan struct{}, 1)}
 	ls, err := p.bind()
 	if err != nil {
 		return nil, err
@@ -94,7 +91,7 @@ func start(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLev
 		ls.close()
 		return nil, err
 	}
-	p.life.serving()
+	p.life.Serving()
 	return p, nil
 }
 
@@ -164,34 +161,34 @@ func (p *process) startAll(ls *listeners) error {
 		}
 	}
 	p.adminAddr = ls.admin.Addr().String()
-	p.serveAdmin("admin", ls.admin, p.admin.handler(), adminWriteTimeout)
+	p.serveAdmin("admin", ls.admin, p.admin.Handler(), adminport.WriteTimeout)
 	if ls.probes != nil {
 		p.probesAddr = ls.probes.Addr().String()
-		p.serveAdmin("probes", ls.probes, p.admin.probes(), probesWriteTimeout)
+		p.serveAdmin("probes", ls.probes, p.admin.Probes(), adminport.ProbesWriteTimeout)
 	}
 	return nil
 }
 
 // serveAdmin serves what operators and probes ask. It ends after everything else, by stop.
 func (p *process) serveAdmin(name string, ln net.Listener, h http.Handler, write time.Duration) {
-	s := newServer(h, adminReadTimeout, write, p.log)
+	s := adminport.NewServer(h, write, p.log)
 	p.adminServers = append(p.adminServers, s)
 	go func() {
-		if err := s.Serve(yielding(ln, maxAdminConns)); !errors.Is(err, http.ErrServerClosed) {
-			p.life.fail(name, err)
+		if err := s.Serve(adminport.LimitConns(ln)); !errors.Is(err, http.ErrServerClosed) {
+			p.life.Fail(name, err)
 		}
 	}()
 }
 
 // stop ends all rooms, then the admin port. It waits for no app.
 func (p *process) stop() error {
-	p.life.hurry()
+	p.life.Hurry()
 	return p.stopPatiently()
 }
 
 // stopPatiently is stop after the farewell of apps.
 func (p *process) stopPatiently() error {
-	err := p.life.drain()
+	err := p.life.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), adminStopTimeout)
 	defer cancel()
 	for _, s := range p.adminServers {

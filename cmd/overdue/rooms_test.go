@@ -22,6 +22,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/connect"
+	"overdue/internal/lifecycle"
 	"overdue/internal/testing/freeport"
 )
 
@@ -70,8 +71,8 @@ func TestStopFinishesTheSendInFlight(t *testing.T) {
 		}
 		return err != nil
 	})
-	if got := p.life.current(); got != stateDraining {
-		t.Errorf("state %s with a send in flight, want %s", got, stateDraining)
+	if got := p.life.State(); got != lifecycle.StateDraining {
+		t.Errorf("state %s with a send in flight, want %s", got, lifecycle.StateDraining)
 	}
 	if _, err := io.WriteString(c, "hello"); err != nil {
 		t.Fatal(err)
@@ -135,12 +136,12 @@ func TestAStartThatFailsGivesItsPortsBack(t *testing.T) {
 
 func TestAProcessEndsWithTheRoomThatFailed(t *testing.T) {
 	p := startTest(t, "")
-	p.life.fail("monitor", errors.New("no such queue"))
+	p.life.Fail("monitor", errors.New("no such queue"))
 	if err := p.wait(context.Background()); err == nil || err.Error() != "monitor: no such queue" {
 		t.Errorf("wait = %v, want the failure of the room", err)
 	}
-	if got := p.life.current(); got != stateStopped {
-		t.Errorf("state %s, want %s", got, stateStopped)
+	if got := p.life.State(); got != lifecycle.StateStopped {
+		t.Errorf("state %s, want %s", got, lifecycle.StateStopped)
 	}
 }
 

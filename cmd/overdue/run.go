@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/config"
+	"overdue/internal/lifecycle"
 	"overdue/internal/version"
 )
 
@@ -94,7 +95,7 @@ func (p *program) serve(ctx context.Context, r config.Role, c *config.Config, lo
 	reloads := newReloader(proc, load)
 	if c.Reloads() {
 		// Without a file SIGHUP ends the process, as it does when a terminal is closed.
-		proc.life.background("configuration", reloads.run)
+		proc.life.Background("configuration", reloads.run)
 	}
 	proc.banner(p.stdout)
 	log.Info("serving", zap.String("role", r.Name), zap.String("version", version.String()), zap.String("admin", proc.adminAddr))
@@ -108,16 +109,16 @@ func (p *program) serve(ctx context.Context, r config.Role, c *config.Config, lo
 func (p *process) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
-		if errors.Is(context.Cause(ctx), errTerminated) {
-			p.log.Info("stopping", zap.String("reason", errTerminated.Error()))
+		if errors.Is(context.Cause(ctx), lifecycle.ErrTerminated) {
+			p.log.Info("stopping", zap.String("reason", lifecycle.ErrTerminated.Error()))
 			done := p.hurryOn()
 			err := p.stopPatiently()
 			return errors.Join(done(), err)
 		}
 		p.log.Info("stopping", zap.String("reason", "signal, or the end of standard input"))
-	case <-p.admin.quit:
+	case <-p.admin.Quit:
 		p.log.Info("stopping", zap.String("reason", "quitquitquit"))
-	case failure := <-p.life.failed:
+	case failure := <-p.life.Failed:
 		p.log.Error("room failed", zap.Error(failure))
 		return errors.Join(failure, p.stop())
 	}

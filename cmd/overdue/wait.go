@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
+	"overdue/internal/lifecycle"
 )
 
 const (
@@ -101,7 +102,7 @@ func isAs(ctx context.Context, addr, want string) (done bool, last string) {
 		// Only a refused connection says that nobody listens; a process that is slow to answer lives.
 		return want == forDrained && errors.Is(err, syscall.ECONNREFUSED), err.Error()
 	case want == forDrained:
-		return strings.HasPrefix(text, "[-] state: "+string(stateStopped)), text
+		return strings.HasPrefix(text, "[-] state: "+string(lifecycle.StateStopped)), text
 	case want == forServing:
 		return ready || strings.HasPrefix(text, "[+] state"), text
 	}

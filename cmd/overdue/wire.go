@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/adminport"
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/operations"
@@ -36,8 +37,8 @@ func (p *process) startRooms(doors []net.Listener) error {
 		return err
 	}
 	p.namespace = ns
-	p.life.connection("namespace client", client.Close)
-	p.life.connection("namespace links", func(context.Context) error { return links.Close() })
+	p.life.Connection("namespace client", client.Close)
+	p.life.Connection("namespace links", func(context.Context) error { return links.Close() })
 
 	if err := p.startKnowledge(ns, tokens, doors); err != nil {
 		return err
@@ -81,20 +82,20 @@ func (p *process) startRooms(doors []net.Listener) error {
 	if err != nil {
 		return fmt.Errorf("make the scheduler: %w", err)
 	}
-	p.life.links("scheduler", s.Close)
+	p.life.Links("scheduler", s.Close)
 	registerClock(p.registry, s)
 	journal, err := p.startJournal(ns, s, kept)
 	if err != nil {
 		return err
 	}
-	p.life.background("broker clock", func(ctx context.Context) error {
+	p.life.Background("broker clock", func(ctx context.Context) error {
 		return keepClock(ctx, up.up, s.Blurred(), s.MeasureClock, every, p.log)
 	})
-	p.life.background("early cancel", s.RunCancel)
-	p.life.background("settlements of others", s.RunSharing)
-	p.life.background("upstream", up.run)
-	p.admin.ready = append(p.admin.ready, check{"upstream", p.passing(up, up.attached)})
-	p.admin.outbound = append(p.admin.outbound, check{"namespace", up.reachable})
+	p.life.Background("early cancel", s.RunCancel)
+	p.life.Background("settlements of others", s.RunSharing)
+	p.life.Background("upstream", up.run)
+	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "upstream", OK: p.passing(up, up.attached)})
+	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "namespace", OK: up.reachable})
 
 	p.warnOfDrops()
 	if p.role.Monitor {
@@ -108,8 +109,8 @@ func (p *process) startRooms(doors []net.Listener) error {
 			return err
 		}
 		showFleet(w)
-		p.life.background("monitor", w.Run)
-		p.admin.ready = append(p.admin.ready, check{"monitor queue", p.passing(up, func(context.Context) error {
+		p.life.Background("monitor", w.Run)
+		p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "monitor queue", OK: p.passing(up, func(context.Context) error {
 			switch {
 			case w.Attached():
 				return nil
@@ -146,17 +147,17 @@ func (p *process) startKnowledge(ns *connect.Namespace, tokens link.TokenSource,
 		if err != nil {
 			return err
 		}
-		p.life.started("administration API", func(context.Context) error {
+		p.life.Started("administration API", func(context.Context) error {
 			client.CloseIdleConnections()
 			return nil
 		})
 		p.knowledge = newKnowledge(p.cfg, source, nil, p.log)
 	}
-	p.life.started("entities", func(context.Context) error {
+	p.life.Started("entities", func(context.Context) error {
 		p.knowledge.store.Close()
 		return nil
 	})
-	p.life.background("settings of entities", p.knowledge.prime)
+	p.life.Background("settings of entities", p.knowledge.prime)
 	return nil
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package adminport
 
 import (
 	"encoding/json"
@@ -16,14 +16,14 @@ import (
 )
 
 // showLevel answers with the level that is logged.
-func (a *admin) showLevel(w http.ResponseWriter, _ *http.Request) {
+func (a *Port) showLevel(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, "{\"level\":%q}\n", a.level.Level()) // the caller's loss
+	_, _ = fmt.Fprintf(w, "{\"level\":%q}\n", a.Level.Level()) // the caller's loss
 }
 
 // setLevel takes level=debug, {"level":"debug"} and debug, whatever the request says that its body is: curl says of each that it
 // is a form.
-func (a *admin) setLevel(w http.ResponseWriter, r *http.Request) {
+func (a *Port) setLevel(w http.ResponseWriter, r *http.Request) {
 	levels := config.SettingAt("log.level").Choices
 	body, err := io.ReadAll(r.Body)
 	text := strings.TrimSpace(string(body))
@@ -43,7 +43,7 @@ func (a *admin) setLevel(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusInternalServerError, err.Error()) // the settings have a level that zap has not
 		return
 	}
-	a.level.SetLevel(level)
+	a.Level.SetLevel(level)
 	a.showLevel(w, r)
 }
 
@@ -51,7 +51,7 @@ func (a *admin) setLevel(w http.ResponseWriter, r *http.Request) {
 const index = `overdue
 
 GET  /livez             the process is there
-GET  /startupz          its doors are open
+GET  /startupz          its endpoints are open
 GET  /readyz            it can do its work; ?verbose says what was asked
 GET  /healthz/outbound  the namespace and the sinks of alerts answer
 GET  /metrics           for Prometheus

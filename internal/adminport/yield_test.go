@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package adminport
 
 import (
 	"bufio"
@@ -33,7 +33,7 @@ func servePort(t *testing.T, h http.Handler, most int) *probePort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServer(h, adminReadTimeout, adminWriteTimeout, zap.NewNop())
+	s := NewServer(h, WriteTimeout, zap.NewNop())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(yielding(ln, most)) }()
 	t.Cleanup(func() {
@@ -99,9 +99,9 @@ func TestProbesAnswerWhileOthersHoldConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := servePort(t, testAdmin(t).probes(), maxAdminConns)
+				p := servePort(t, testAdmin(t).Probes(), maxConns)
 				began := time.Now()
-				for range maxAdminConns + 12 {
+				for range maxConns + 12 {
 					hold(p)
 				}
 				synctest.Wait()
@@ -240,7 +240,7 @@ func TestAYieldingListenerClosesWhileAllAreAnswered(t *testing.T) {
 // Its peer may send a header byte by byte for no longer than the bound.
 func TestASlowHeaderIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := servePort(t, testAdmin(t).probes(), maxAdminConns)
+		p := servePort(t, testAdmin(t).Probes(), maxConns)
 		c := p.dial()
 		began := time.Now()
 		go func() { _, _ = io.Copy(io.Discard, c) }() // there may be a complaint

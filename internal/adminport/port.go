@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package adminport is what operators, probes and scrapers ask a running process: health, readiness, metrics, the
+// settings in force, the latest notifications, the log level, drain and quit.
+package adminport
 
 import (
 	"bytes"
@@ -22,50 +24,57 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/lifecycle"
 	"overdue/internal/notifications"
 )
 
 // outboundTimeout bounds all checks of one /healthz/outbound together.
 const outboundTimeout = 3 * time.Second
 
-// A check answers whether something is as it should be; the error is a sentence.
-type check struct {
-	name string
-	ok   func(context.Context) error
+// A Check answers whether something is as it should be; the error is a sentence.
+type Check struct {
+	Name string
+	OK   func(context.Context) error
 }
 
-// admin is the operator's view of a running process.
-type admin struct {
-	life     *lifecycle
-	level    zap.AtomicLevel
-	metrics  prometheus.Gatherer
-	cfg      *config.Config                        // as of the start
-	current  atomic.Pointer[config.Config]         // in force; nil = cfg
-	ready    []check                               // ask for a state; they do not go out
-	outbound []check                               // go out and ask
-	sinks    atomic.Pointer[[]check]               // so do these, of the sinks of alerts; nil = none
-	notified atomic.Pointer[notifications.History] // of the monitor; nil without one
-	quit     chan struct{}                         // gets a value when somebody wants the process to end
+// A Remark is what a check reports although nothing is wrong.
+type Remark string
+
+// Error makes it pass through where errors do.
+func (r Remark) Error() string { return string(r) }
+
+// Port is the operator's view of a running process.
+type Port struct {
+	Life     *lifecycle.Lifecycle
+	Level    zap.AtomicLevel
+	Metrics  prometheus.Gatherer
+	Config   *config.Config                        // as of the start
+	Current  atomic.Pointer[config.Config]         // in force; nil = cfg
+	Ready    []Check                               // ask for a state; they do not go out
+	Outbound []Check                               // go out and ask
+	Sinks    atomic.Pointer[[]Check]               // so do these, of the sinks of alerts; nil = none
+	Notified atomic.Pointer[notifications.History] // of the monitor; nil without one
+	Quit     chan struct{}                         // gets a value when somebody wants the process to end
 }
 
-// probes serves what other machines may ask, too: nothing that changes anything, nor goes out.
-func (a *admin) probes() *http.ServeMux {
+// Probes serves what other machines may ask, too: nothing that changes anything, nor goes out.
+func (a *Port) Probes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /startupz", a.startupz)
 	mux.HandleFunc("GET /readyz", a.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 8}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 8}))
 	return mux
 }
 
-// handler serves probes and metrics to everybody, the rest to this machine only.
-func (a *admin) handler() http.Handler {
-	mux := a.probes()
+// Handler serves probes and metrics to everybody, the rest to this machine only.
+func (a *Port) Handler() http.Handler {
+	mux := a.Probes()
 	mux.Handle("GET /{$}", local(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, strings.TrimSpace(index)) }))
 	mux.HandleFunc("GET /healthz/outbound", a.healthzOutbound)
 	mux.Handle("POST /drain", local(a.drain))
 	mux.Handle("POST /quitquitquit", local(a.quitquitquit))
-	mux.Handle("GET "+notifications.Path, local(func(w http.ResponseWriter, r *http.Request) { a.notified.Load().ServeHTTP(w, r) }))
+	mux.Handle("GET "+notifications.Path, local(func(w http.ResponseWriter, r *http.Request) { a.Notified.Load().ServeHTTP(w, r) }))
 	mux.Handle("GET /loglevel", local(a.showLevel))
 	mux.Handle("PUT /loglevel", local(a.setLevel))
 	mux.Handle("GET /configz", local(a.configz))
@@ -120,8 +129,8 @@ func answer(w http.ResponseWriter, status int, text string) {
 	_, _ = fmt.Fprintln(w, escape.Lines(text))
 }
 
-func (a *admin) startupz(w http.ResponseWriter, _ *http.Request) {
-	if a.life.current() == stateStarting {
+func (a *Port) startupz(w http.ResponseWriter, _ *http.Request) {
+	if a.Life.State() == lifecycle.StateStarting {
 		answer(w, http.StatusServiceUnavailable, "starting")
 		return
 	}
@@ -129,47 +138,47 @@ func (a *admin) startupz(w http.ResponseWriter, _ *http.Request) {
 }
 
 // readyz is about this process and its namespace. That a sink of alerts is down must not
-// take the doors out of service, so nothing of the sort is asked here.
-func (a *admin) readyz(w http.ResponseWriter, r *http.Request) {
-	checks := append([]check{{"state", func(context.Context) error {
-		s := a.life.current()
-		switch waits := a.life.remark(); {
-		case s == stateServing:
+// take the endpoints out of service, so nothing of the sort is asked here.
+func (a *Port) readyz(w http.ResponseWriter, r *http.Request) {
+	checks := append([]Check{{"state", func(context.Context) error {
+		s := a.Life.State()
+		switch waits := a.Life.WaitsFor(); {
+		case s == lifecycle.StateServing:
 			return nil
 		case waits != "":
 			return fmt.Errorf("%s; %s", s, waits)
 		}
 		return errors.New(string(s))
-	}}}, a.ready...)
+	}}}, a.Ready...)
 	report(w, r, checks, "ready")
 }
 
-func (a *admin) healthzOutbound(w http.ResponseWriter, r *http.Request) {
+func (a *Port) healthzOutbound(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), outboundTimeout)
 	defer cancel()
-	checks := a.outbound
-	if sinks := a.sinks.Load(); sinks != nil {
+	checks := a.Outbound
+	if sinks := a.Sinks.Load(); sinks != nil {
 		checks = slices.Concat(checks, *sinks)
 	}
 	report(w, r.WithContext(ctx), checks, "reachable")
 }
 
 // report asks every check. The details come with ?verbose, and always when one fails.
-func report(w http.ResponseWriter, r *http.Request, checks []check, well string) {
+func report(w http.ResponseWriter, r *http.Request, checks []Check, well string) {
 	var text bytes.Buffer
 	status := http.StatusOK
 	for _, c := range checks {
-		err := c.ok(r.Context())
-		if said := remark(""); errors.As(err, &said) {
-			fmt.Fprintf(&text, "[+] %s: %s\n", c.name, said)
+		err := c.OK(r.Context())
+		if said := Remark(""); errors.As(err, &said) {
+			fmt.Fprintf(&text, "[+] %s: %s\n", c.Name, said)
 			continue
 		}
 		if err != nil {
 			status = http.StatusServiceUnavailable
-			fmt.Fprintf(&text, "[-] %s: %v\n", c.name, err)
+			fmt.Fprintf(&text, "[-] %s: %v\n", c.Name, err)
 			continue
 		}
-		fmt.Fprintf(&text, "[+] %s\n", c.name)
+		fmt.Fprintf(&text, "[+] %s\n", c.Name)
 	}
 	if _, verbose := r.URL.Query()["verbose"]; !verbose && status == http.StatusOK {
 		answer(w, status, well)
@@ -181,23 +190,23 @@ func report(w http.ResponseWriter, r *http.Request, checks []check, well string)
 	answer(w, status, text.String()+well)
 }
 
-// drain does what SIGTERM does, farewells included, and answers when the rooms are stopped. The process and its admin port
+// drain does what SIGTERM does, delays included, and answers when the components are stopped. The process and its admin port
 // stay, so that the last metrics can be read; quitquitquit or a signal ends it.
-func (a *admin) drain(w http.ResponseWriter, r *http.Request) {
+func (a *Port) drain(w http.ResponseWriter, r *http.Request) {
 	// Draining is bounded, by a setting that may be longer than what other answers take. A
 	// writer without deadlines, as in a test, needs none lifted.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(max(a.cfg.MinSigtermDelay, a.cfg.MaxSigtermDelay) + a.cfg.ShutdownTimeout + time.Second))
-	if err := a.life.drain(); err != nil {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(max(a.Config.MinSigtermDelay, a.Config.MaxSigtermDelay) + a.Config.ShutdownTimeout + time.Second))
+	if err := a.Life.Drain(); err != nil {
 		answer(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	answer(w, http.StatusOK, string(a.life.current()))
+	answer(w, http.StatusOK, string(a.Life.State()))
 }
 
-func (a *admin) quitquitquit(w http.ResponseWriter, _ *http.Request) {
+func (a *Port) quitquitquit(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusAccepted, "stopping")
 	select {
-	case a.quit <- struct{}{}:
+	case a.Quit <- struct{}{}:
 	default: // somebody has asked already
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package adminport
 
 import (
 	"context"
@@ -9,34 +9,38 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
+
+	"overdue/internal/config"
+	"overdue/internal/lifecycle"
 )
 
 // testAdmin is the admin port of a process that has started.
-func testAdmin(t *testing.T) *admin {
+func testAdmin(t *testing.T) *Port {
 	t.Helper()
-	c, err := loadText(t, "", nil, nil)
+	c, err := config.Load("", func(string) string { return "" }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &admin{
-		life:  newLifecycle(zap.NewNop(), time.Minute),
-		level: zap.NewAtomicLevelAt(zap.InfoLevel), metrics: newRegistry(), cfg: c,
-		quit: make(chan struct{}, 1),
+	a := &Port{
+		Life:  lifecycle.New(zap.NewNop(), time.Minute),
+		Level: zap.NewAtomicLevelAt(zap.InfoLevel), Metrics: prometheus.NewRegistry(), Config: c,
+		Quit: make(chan struct{}, 1),
 	}
-	a.life.serving()
+	a.Life.Serving()
 	return a
 }
 
 // ask sends a request as a caller on this machine does.
-func ask(a *admin, method, target, body string, change ...func(*http.Request)) (int, string) {
+func ask(a *Port, method, target, body string, change ...func(*http.Request)) (int, string) {
 	r := httptest.NewRequest(method, "http://localhost:9095"+target, strings.NewReader(body))
 	r.RemoteAddr = "127.0.0.1:40000"
 	r.Header.Set("Overdue-Admin", "1")
@@ -44,15 +48,15 @@ func ask(a *admin, method, target, body string, change ...func(*http.Request)) (
 		c(r)
 	}
 	w := httptest.NewRecorder()
-	a.handler().ServeHTTP(w, r)
+	a.Handler().ServeHTTP(w, r)
 	return w.Code, w.Body.String()
 }
 
 func TestReadinessFollowsStateAndChecks(t *testing.T) {
 	var upstream error
 	a := testAdmin(t)
-	a.life = newLifecycle(zap.NewNop(), time.Minute)
-	a.ready = []check{{"upstream", func(context.Context) error { return upstream }}}
+	a.Life = lifecycle.New(zap.NewNop(), time.Minute)
+	a.Ready = []Check{{"upstream", func(context.Context) error { return upstream }}}
 
 	expect := func(step, target string, wantCode int, wantBody string) {
 		t.Helper()
@@ -63,7 +67,7 @@ func TestReadinessFollowsStateAndChecks(t *testing.T) {
 	expect("starting", "/startupz", 503, "starting\n")
 	expect("starting", "/readyz", 503, "[-] state: starting\n[+] upstream\nnot ready\n")
 	expect("starting", "/livez", 200, "ok\n")
-	a.life.serving()
+	a.Life.Serving()
 	expect("serving", "/startupz", 200, "started\n")
 	expect("serving", "/readyz", 200, "ready\n")
 	expect("serving", "/readyz?verbose", 200, "[+] state\n[+] upstream\nready\n")
@@ -72,13 +76,13 @@ func TestReadinessFollowsStateAndChecks(t *testing.T) {
 	upstream = nil
 
 	hold, held := make(chan struct{}), make(chan struct{})
-	a.life.started("room", func(context.Context) error {
+	a.Life.Started("component", func(context.Context) error {
 		close(held)
 		<-hold
 		return nil
 	})
 	done := make(chan error)
-	go func() { done <- a.life.drain() }()
+	go func() { done <- a.Life.Drain() }()
 	<-held
 	expect("draining", "/readyz", 503, "[-] state: draining\n[+] upstream\nnot ready\n")
 	close(hold)
@@ -87,22 +91,6 @@ func TestReadinessFollowsStateAndChecks(t *testing.T) {
 	}
 	expect("stopped", "/readyz", 503, "[-] state: stopped\n[+] upstream\nnot ready\n")
 	expect("stopped", "/livez", 200, "ok\n")
-}
-
-func TestASinkThatIsDownIsOutboundAndNotReadiness(t *testing.T) {
-	a := testAdmin(t)
-	// A port that was free a moment ago refuses connections.
-	s := httptest.NewServer(http.NotFoundHandler())
-	url := s.URL
-	s.Close()
-	a.outbound = []check{sinkCheck("alerts[0].webhook", url+"/secret-path")}
-	if code, body := ask(a, http.MethodGet, "/readyz", ""); code != 200 {
-		t.Errorf("GET /readyz = %d %q, want 200", code, body)
-	}
-	code, body := ask(a, http.MethodGet, "/healthz/outbound", "")
-	if code != 503 || !strings.Contains(body, "[-] alerts[0].webhook: ") || strings.Contains(body, "secret-path") {
-		t.Errorf("GET /healthz/outbound = %d %q, want 503 that names the sink and no path", code, body)
-	}
 }
 
 func TestOtherMethodsAreRefused(t *testing.T) {
@@ -118,8 +106,8 @@ func TestOtherMethodsAreRefused(t *testing.T) {
 	if code, _ := ask(a, "GET", "/nothing", ""); code != http.StatusNotFound {
 		t.Errorf("GET /nothing = %d, want 404", code)
 	}
-	if got := a.life.current(); got != stateServing {
-		t.Errorf("state %s after refused requests, want %s", got, stateServing)
+	if got := a.Life.State(); got != lifecycle.StateServing {
+		t.Errorf("state %s after refused requests, want %s", got, lifecycle.StateServing)
 	}
 }
 
@@ -147,7 +135,7 @@ func TestOperatorsEndpointsAnswerOnlyThisMachine(t *testing.T) {
 			if (code == 403) != refused {
 				t.Errorf("%s: %s %s = %d, want refused %v", name, method, target, code, refused)
 			}
-			if refused && (a.life.current() != stateServing || len(a.quit) > 0 || a.level.Level() != zap.InfoLevel) {
+			if refused && (a.Life.State() != lifecycle.StateServing || len(a.Quit) > 0 || a.Level.Level() != zap.InfoLevel) {
 				t.Errorf("%s: %s %s had an effect", name, method, target)
 			}
 		}
@@ -171,7 +159,7 @@ func TestWhatChangesSomethingNeedsAHeader(t *testing.T) {
 					r.Header.Del("Overdue-Admin")
 				}
 			})
-			changed := a.life.current() != stateServing || len(a.quit) > 0 || a.level.Level() != zap.InfoLevel
+			changed := a.Life.State() != lifecycle.StateServing || len(a.Quit) > 0 || a.Level.Level() != zap.InfoLevel
 			if changed != want || (code == 403) == want {
 				t.Errorf("%s %s with Overdue-Admin: %q = %d, changed something %v; want that %v", method, target, value, code, changed, want)
 			}
@@ -183,25 +171,25 @@ func TestWhatChangesSomethingNeedsAHeader(t *testing.T) {
 	}
 }
 
-func TestDrainStopsTheRoomsAndKeepsThePort(t *testing.T) {
+func TestDrainStopsTheComponentsAndKeepsThePort(t *testing.T) {
 	a := testAdmin(t)
 	stopped := false
-	a.life.started("room", func(context.Context) error { stopped = true; return nil })
+	a.Life.Started("component", func(context.Context) error { stopped = true; return nil })
 	for range 2 { // the second has nothing left to do
 		if code, body := ask(a, "POST", "/drain", ""); code != 200 || body != "stopped\n" {
 			t.Errorf("POST /drain = %d %q, want 200 stopped", code, body)
 		}
 	}
-	if !stopped || len(a.quit) > 0 {
-		t.Errorf("room stopped %v, quit asked for %d times; want true and 0", stopped, len(a.quit))
+	if !stopped || len(a.Quit) > 0 {
+		t.Errorf("component stopped %v, quit asked for %d times; want true and 0", stopped, len(a.Quit))
 	}
 	for range 2 {
 		if code, _ := ask(a, "POST", "/quitquitquit", ""); code != 202 {
 			t.Errorf("POST /quitquitquit = %d, want 202", code)
 		}
 	}
-	if len(a.quit) != 1 {
-		t.Errorf("quit asked for %d times, want once", len(a.quit))
+	if len(a.Quit) != 1 {
+		t.Errorf("quit asked for %d times, want once", len(a.Quit))
 	}
 }
 
@@ -212,16 +200,16 @@ func TestLogLevelChangesAtRunTime(t *testing.T) {
 	} {
 		for _, kind := range []string{"", "application/json", "application/x-www-form-urlencoded"} { // what curl says by itself
 			code, answer := ask(a, "PUT", "/loglevel", body, func(r *http.Request) { r.Header.Set("Content-Type", kind) })
-			if code != 200 || a.level.Level() != want || answer != fmt.Sprintf("{\"level\":%q}\n", want.String()) {
-				t.Errorf("PUT /loglevel %q (%s) = %d %q and level %s, want 200 and %s", body, kind, code, answer, a.level, want)
+			if code != 200 || a.Level.Level() != want || answer != fmt.Sprintf("{\"level\":%q}\n", want.String()) {
+				t.Errorf("PUT /loglevel %q (%s) = %d %q and level %s, want 200 and %s", body, kind, code, answer, a.Level, want)
 			}
 		}
 	}
-	a.level.SetLevel(zap.DebugLevel)
+	a.Level.SetLevel(zap.DebugLevel)
 	for _, body := range []string{`{"level":"loud"}`, "", "level=", "fatal", "level=dpanic", "{", strings.Repeat("debug", 2000)} {
 		code, answer := ask(a, "PUT", "/loglevel", body)
-		if code != 400 || a.level.Level() != zap.DebugLevel || !strings.Contains(answer, "send level=debug, level=info, level=warn or level=error") {
-			t.Errorf("PUT /loglevel %.20q = %d %q and level %s, want 400, a sentence and debug still", body, code, answer, a.level)
+		if code != 400 || a.Level.Level() != zap.DebugLevel || !strings.Contains(answer, "send level=debug, level=info, level=warn or level=error") {
+			t.Errorf("PUT /loglevel %.20q = %d %q and level %s, want 400, a sentence and debug still", body, code, answer, a.Level)
 		}
 	}
 	if code, answer := ask(a, "GET", "/loglevel", ""); code != 200 || answer != "{\"level\":\"debug\"}\n" {
@@ -261,16 +249,19 @@ func TestTheAdminPortSaysWhatItHas(t *testing.T) {
 
 func TestConfigzShowsNoSecret(t *testing.T) {
 	a := testAdmin(t)
-	var err error
-	a.cfg, err = loadText(t, `
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("overdue.yaml", []byte(`
 namespace: Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=KEYNAME;SharedAccessKey=s3cr3t=
 alerts:
   - webhook: {url: "https://user:s3cr3t@hooks.example/s3cr3t?token=s3cr3t", timeout: 3s}
   - pagerduty: {routingKey: s3cr3t}
   - email: {host: mail, from: o@example.com, to: a@example.com, username: u, password: s3cr3t}
   - shoutrrr: {url: "ntfy://s3cr3t@s3cr3t/s3cr3t"}
-`, nil, nil)
-	if err != nil {
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if a.Config, err = config.Load("overdue.yaml", func(string) string { return "" }, nil); err != nil {
 		t.Fatal(err)
 	}
 	code, body := ask(a, "GET", "/configz", "")
@@ -290,55 +281,5 @@ alerts:
 	webhook := got.Settings["alerts"].([]any)[0].(map[string]any)["webhook"]
 	if diff := cmp.Diff(want, []any{got.Settings["namespace"], webhook, got.Origin["namespace"]}); diff != "" {
 		t.Errorf("configz (-want +got):\n%s", diff)
-	}
-}
-
-// The way that companions take shows, and each change of it is one line.
-func TestTheWayOfCompanionsShows(t *testing.T) {
-	a := testAdmin(t)
-	registry := newRegistry()
-	a.metrics = registry
-	core, logs := observer.New(zap.InfoLevel)
-	told := directGauge(registry, zap.New(core))
-	for i, step := range []struct {
-		err  error
-		want string
-		logs int
-	}{
-		{nil, "overdue_companions_direct 1", 0},
-		{errors.New("link detached"), "overdue_companions_direct 0", 1},
-		{nil, "overdue_companions_direct 1", 2},
-	} {
-		told(step.err)
-		if _, body := ask(a, "GET", "/metrics", ""); !strings.Contains(body, step.want+"\n") {
-			t.Errorf("step %d: GET /metrics lacks %s", i, step.want)
-		}
-		if n := logs.Len(); n != step.logs {
-			t.Errorf("step %d: %d lines, want %d", i, n, step.logs)
-		}
-	}
-	if e := logs.All()[0]; e.Level != zap.WarnLevel || e.ContextMap()["error"] != "link detached" {
-		t.Errorf("the way that fails is logged as %v %v", e.Level, e.ContextMap())
-	}
-}
-
-func TestMetricsNameTheBuild(t *testing.T) {
-	a := testAdmin(t)
-	registry := newRegistry()
-	a.metrics = registry
-	count, kept, cancelled := companionCounter(registry)
-	count(3, nil)
-	cancelled(1)
-	count(2, errors.New("gone"))
-	kept(4)
-	_, body := ask(a, "GET", "/metrics", "")
-	for _, want := range []string{
-		`overdue_build_info{`, `go_goroutines `, `process_start_time_seconds `,
-		`overdue_companions_total{result="accepted"} 3`, `overdue_companions_total{result="failed"} 2`, `overdue_companions_total{result="journaled"} 4`,
-		`overdue_companions_total{result="cancelled"} 1`,
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("GET /metrics lacks %s", want)
-		}
 	}
 }

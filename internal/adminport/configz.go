@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package adminport
 
 import (
 	"cmp"
@@ -11,8 +11,8 @@ import (
 )
 
 // configz shows the settings in force and where each that is not a default came from.
-func (a *admin) configz(w http.ResponseWriter, _ *http.Request) {
-	body, err := json.MarshalIndent(cmp.Or(a.current.Load(), a.cfg).Redacted(), "", "  ")
+func (a *Port) configz(w http.ResponseWriter, _ *http.Request) {
+	body, err := json.MarshalIndent(cmp.Or(a.Current.Load(), a.Config).Redacted(), "", "  ")
 	if err != nil {
 		answer(w, http.StatusInternalServerError, "the configuration cannot be shown: "+err.Error())
 		return
