@@ -118,7 +118,7 @@ func (s *sinkRack) take(next []racked) []alert.Alerter {
 
 // handling is what becomes of a message that has missed its deadline, beside being told of.
 func (p *process) handling(entity string) alert.Handling {
-	e, _ := p.knowledge.wanted.Load().entity(entity)
+	e, _ := p.knowledge.View().Entity(entity)
 	if e == nil {
 		return alert.Handling{}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/catalog"
 	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/operator/dlq"
@@ -222,7 +223,7 @@ func (h *hands) target(ctx context.Context, o *resubmitOptions) (entities.Info, 
 
 func (h *hands) read(ctx context.Context, name string) (entities.Info, error) {
 	if len(h.api.Endpoints) == 0 {
-		return entities.Info{}, errors.New(nowhereToAsk)
+		return entities.Info{}, errors.New(catalog.NowhereToAsk)
 	}
 	return h.api.Read(ctx, name)
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/alert"
+	"overdue/internal/catalog"
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/lifecycle"
@@ -71,7 +72,7 @@ func (d *patient) close(ctx context.Context) {
 // administration is the SDK's client, for changes: it writes entities in the form that the service wants.
 func (d *patient) administration() (*sbadmin.Client, error) {
 	if len(d.api.Endpoints) == 0 {
-		return nil, errors.New(nowhereToAsk)
+		return nil, errors.New(catalog.NowhereToAsk)
 	}
 	return d.ns.Administration(d.api)
 }
@@ -85,14 +86,14 @@ func (d *patient) examination(names []string, o doctorOptions) doctor.Config {
 		Listed: len(c.Monitor.Entities) > 0, Lists: len(c.Monitor.Entities) > 0, Clock: d.measureClock, Elsewhere: c.CompanionsInRedis(),
 	}
 	if len(d.api.Endpoints) == 0 {
-		x.Admin, x.NoAdmin = nil, sentenceOf(nowhereToAsk)
+		x.Admin, x.NoAdmin = nil, sentenceOf(catalog.NowhereToAsk)
 	}
-	wanted := newWishes(c)
+	wanted := catalog.NewView(c)
 	for i := range c.Monitor.Entities {
 		e := &c.Monitor.Entities[i]
 		setting := fmt.Sprintf("monitor.entities[%d]", i)
 		w := doctor.Watched{Name: e.Name(), Setting: setting, Topic: e.Topic != "", Deadline: e.Deadline, Expire: e.Expire}
-		w.Contradictions = func(info entities.Info) []string { return wanted.contradictions(e, i, info) }
+		w.Contradictions = func(info entities.Info) []string { return wanted.Contradictions(e, i, info) }
 		for _, s := range e.Subscriptions {
 			w.Subscriptions = append(w.Subscriptions, s.Name)
 		}

@@ -25,17 +25,13 @@ import (
 	"overdue/internal/version"
 )
 
-// onDemand is how a queue is made that is named first by a client: one that nobody described should show what
-// became of its messages.
-var onDemand = broker.QueueConfig{DeadLetteringOnMessageExpiration: true}
-
 // embeddedBroker is how the embedded broker of a role is set up, and the key that the components of the same
 // process use where it has keys. broker.New refuses what reading the configuration has not.
 func embeddedBroker(c *config.Config, r config.Role, log *zap.Logger) (cfg broker.Config, own broker.AuthorizationRule) {
 	b := &c.Broker
 	cfg = broker.Config{
 		AutoCreate:            b.AutoCreate,
-		AutoCreateConfig:      onDemand,
+		AutoCreateConfig:      config.OnDemandQueue,
 		ClockOffset:           b.ClockOffset,
 		MaxMessageSize:        uint64(b.MaxMessageSize),
 		Expiry:                map[string]queue.Expiry{"lazy": queue.Lazy, "lazy-head": queue.LazyHead, "eager": queue.Eager}[b.Expiry],

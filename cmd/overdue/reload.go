@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"overdue/internal/catalog"
 	"overdue/internal/config"
 )
 
@@ -108,7 +109,7 @@ func (p *process) excluded(name string) bool {
 	if p.reloads {
 		return strings.EqualFold(name, p.cfg.MonitorQueue)
 	}
-	return p.knowledge.excluded(name)
+	return p.knowledge.Excluded(name)
 }
 
 // current is the configuration in force.
@@ -152,11 +153,11 @@ func (p *process) adopt(next *config.Config) (changed, restart []string, err err
 	changed = config.Changes(before, c)
 	p.admin.Current.Store(c)
 	if p.knowledge != nil {
-		p.knowledge.wish(c)
+		p.knowledge.Reconfigure(c)
 	}
 	if p.sinks != nil {
 		p.worker.SetAlerters(p.sinks.take(rack))
-		p.worker.SetAdopted(adoptions(c))
+		p.worker.SetAdopted(catalog.Adoptions(c))
 	}
 	if c.Log.Level != before.Log.Level { // PUT /loglevel may have set another, for a while
 		p.admin.Level.SetLevel(level)

@@ -78,10 +78,10 @@ func TestWhatIsLiveIsAdoptedAndTheRestIsNamed(t *testing.T) {
 	if place := c.At("monitor.entities[0].deadline"); place != "overdue.yaml:4: monitor.entities[0].deadline" {
 		t.Errorf("the deadline is said to come from %q", place)
 	}
-	if p.knowledge.settings("orders").Monitored {
+	if p.knowledge.Settings("orders").Monitored {
 		t.Error("what is gone from the list is still monitored")
 	}
-	s, err := p.knowledge.learn(t.Context(), "events")
+	s, err := p.knowledge.Learn(t.Context(), "events")
 	if err != nil || !s.Monitored || s.Deadline != time.Minute {
 		t.Errorf("settings of what is new = %+v, %v", s, err)
 	}

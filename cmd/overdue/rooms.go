@@ -15,6 +15,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/adminport"
 	"overdue/internal/broker"
+	"overdue/internal/catalog"
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/lifecycle"
@@ -45,12 +46,12 @@ type process struct {
 	brokerKey   broker.AuthorizationRule // our own, where the broker has keys
 	certificate *listener.Certificate    // of the embedded broker; nil without TLS
 	namespace   *connect.Namespace
-	knowledge   *knowledge      // of entities
-	proxy       *proxy.Proxy    // nil without the role
-	worker      *monitor.Worker // nil without the role
-	sinks       *sinkRack       // of the worker
-	pages       alert.Pool      // of the fleet; nil without Redis
-	reloads     bool            // the configuration may change
+	knowledge   *catalog.Catalog // of entities
+	proxy       *proxy.Proxy     // nil without the role
+	worker      *monitor.Worker  // nil without the role
+	sinks       *sinkRack        // of the worker
+	pages       alert.Pool       // of the fleet; nil without Redis
+	reloads     bool             // the configuration may change
 
 	adminAddr       string                // as bound, like all of these
 	probesAddr      string                // "" without listen.probes

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/adminport"
+	"overdue/internal/catalog"
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/operations"
@@ -124,7 +125,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 		return p.startWatch(client, s, nil)
 	}
 	px, err := p.newProxy(proxy.Config{
-		Client: client, Scheduler: s, Journal: journal, Operations: ops, Settings: p.knowledge.settings, Learn: p.knowledge.learn, Excluded: p.excluded,
+		Client: client, Scheduler: s, Journal: journal, Operations: ops, Settings: p.knowledge.Settings, Learn: p.knowledge.Learn, Excluded: p.excluded,
 		MonitorQueue: p.cfg.MonitorQueue,
 		MaxInFlight:  int(p.cfg.Proxy.MaxInFlight), MaxBodySize: p.cfg.Proxy.MaxBodySize,
 		Log: p.log.Named("proxy"), Registerer: p.registry,
@@ -140,8 +141,8 @@ func (p *process) startRooms(doors []net.Listener) error {
 // startKnowledge makes what is known of entities: by the embedded broker itself, or by the administration API.
 func (p *process) startKnowledge(ns *connect.Namespace, tokens link.TokenSource, doors []net.Listener) error {
 	if p.broker != nil {
-		source := newEmbeddedSource(p.broker, p.cfg.Broker.AutoCreate)
-		p.knowledge = newKnowledge(p.cfg, source, p.broker.Default().Changes, p.log)
+		source := catalog.NewEmbeddedSource(p.broker, p.cfg.Broker.AutoCreate)
+		p.knowledge = catalog.New(p.cfg, source, p.broker.Default().Changes, p.log)
 	} else {
 		source, client, err := p.adminSource(ns, tokens, doors)
 		if err != nil {
@@ -151,13 +152,13 @@ func (p *process) startKnowledge(ns *connect.Namespace, tokens link.TokenSource,
 			client.CloseIdleConnections()
 			return nil
 		})
-		p.knowledge = newKnowledge(p.cfg, source, nil, p.log)
+		p.knowledge = catalog.New(p.cfg, source, nil, p.log)
 	}
 	p.life.Started("entities", func(context.Context) error {
-		p.knowledge.store.Close()
+		p.knowledge.Close()
 		return nil
 	})
-	p.life.Background("settings of entities", p.knowledge.prime)
+	p.life.Background("settings of entities", p.knowledge.Run)
 	return nil
 }
 
@@ -168,7 +169,7 @@ func (p *process) warnOfDrops() {
 		return
 	}
 	for _, q := range p.cfg.Broker.Queues {
-		if !p.knowledge.excluded(q.Name) && !q.DeadLetteringOnMessageExpiration {
+		if !p.knowledge.Excluded(q.Name) && !q.DeadLetteringOnMessageExpiration {
 			p.log.Warn("queue drops what expires", zap.String("work_queue", q.Name),
 				zap.String("next", "set its deadLetteringOnMessageExpiration: true, or its missed deadlines go unseen"))
 		}
@@ -178,8 +179,8 @@ func (p *process) warnOfDrops() {
 // newMonitor gives the monitor its sinks: the log always, then those of the configuration.
 func (p *process) newMonitor(client *sdk.Client, c monitor.Config) (*monitor.Worker, error) {
 	c.MonitorQueue = p.cfg.MonitorQueue
-	c.Settings, c.Describe = p.knowledge.monitored, p.knowledge.describe
-	c.Log, c.Adopt = p.log.Named("monitor"), adoptions(p.cfg)
+	c.Settings, c.Describe = p.knowledge.Monitored, p.knowledge.Describe
+	c.Log, c.Adopt = p.log.Named("monitor"), catalog.Adoptions(p.cfg)
 	c.Registerer = p.registry
 	p.sinks = p.newSinkRack(client, c.Links, monitor.NewOutbox(c.Scheduler))
 	racked, err := p.sinks.fill(p.cfg)

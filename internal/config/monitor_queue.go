@@ -74,3 +74,7 @@ func (c *Config) EmulatorWarnings() []string {
 	}
 	return all
 }
+
+// OnDemandQueue is how a queue is made that is named first by a client: one that nobody described should show what
+// became of its messages.
+var OnDemandQueue = broker.QueueConfig{DeadLetteringOnMessageExpiration: true}

@@ -52,7 +52,7 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"internal/connect", "internal/version", "internal/servicebus/duration", "alert", "proxy", "monitor", "scheduler", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/terminal", "internal/servicebus/failure", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape", "internal/lag", "internal/bench", "internal/notifications", "internal/config", "internal/adminport", "internal/lifecycle"},
+		ours:   []string{"internal/catalog", "internal/connect", "internal/version", "internal/servicebus/duration", "alert", "proxy", "monitor", "scheduler", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/terminal", "internal/servicebus/failure", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape", "internal/lag", "internal/bench", "internal/notifications", "internal/config", "internal/adminport", "internal/lifecycle"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, pflag, prometheus, sync, term, yaml, zap},
 	},
 	"proxy":                        {[]string{"scheduler", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
@@ -62,6 +62,7 @@ var rooms = map[string]room{
 	"internal/config":              {[]string{"internal/broker", "internal/broker/emulator", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{koanf, yaml}},
 	"internal/connect":             {[]string{"internal/config", "internal/httpclient", "internal/listener/tlsrecord", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "internal/version"}, []string{azcore, azidentity, azservicebus, zap}},
 	"internal/version":             {},
+	"internal/catalog":             {[]string{"internal/broker", "internal/config", "internal/servicebus/entities", "monitor", "proxy"}, []string{zap}},
 	"internal/lifecycle":           {others: []string{zap}},
 	"internal/adminport":           {[]string{"internal/config", "internal/escape", "internal/lifecycle", "internal/notifications"}, []string{prometheus, zap}},
 	"internal/operations":          {others: []string{prometheus}},

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package catalog
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"overdue/internal/broker"
+	"overdue/internal/config"
 	"overdue/internal/servicebus/entities"
 	"overdue/monitor"
 	"overdue/proxy"
@@ -33,27 +35,62 @@ func saysOf(info entities.Info, err error) says {
 	return func(string) (entities.Info, error) { return info, err }
 }
 
-// knows is knowledge from a source with text as configuration, of a namespace, and what it logs.
-func knows(t *testing.T, text string, source entities.Source) (*knowledge, *observer.ObservedLogs) {
+// knows is Catalog from a source with text as configuration, of a namespace, and what it logs.
+func knows(t *testing.T, text string, source entities.Source) (*Catalog, *observer.ObservedLogs) {
 	t.Helper()
-	c, err := loadText(t, "namespace: contoso.servicebus.windows.net\n"+text, nil, nil)
+	c, err := configured(t, "namespace: contoso.servicebus.windows.net\n"+text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	core, logs := observer.New(zap.InfoLevel)
-	k := newKnowledge(c, source, nil, zap.New(core))
+	k := New(c, source, nil, zap.New(core))
 	t.Cleanup(k.store.Close)
 	return k, logs
 }
 
-// learnt is what the proxy goes by once an answer has come, or will not come.
-func learnt(t *testing.T, k *knowledge, name string) proxy.Settings {
+// configured loads text as a configuration file.
+func configured(t *testing.T, text string) (*config.Config, error) {
 	t.Helper()
-	s, err := k.learn(t.Context(), name)
+	file := filepath.Join(t.TempDir(), "overdue.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config.Load(file, func(string) string { return "" }, nil)
+}
+
+// An embeddedNamespace is a broker as a process makes it of its configuration, and what is known of it.
+type embeddedNamespace struct {
+	broker *broker.Broker
+	known  *Catalog
+}
+
+func embedded(t *testing.T, text string) embeddedNamespace {
+	t.Helper()
+	c, err := configured(t, text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(s, k.settings(name)); diff != "" && !k.settings(name).Unknown {
+	b, err := broker.New(broker.Config{
+		AutoCreate: c.Broker.AutoCreate, AutoCreateConfig: config.OnDemandQueue,
+		Queues: append(c.BrokerQueues(), config.CompanionQueue(c.MonitorQueue)), Topics: c.BrokerTopics(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	k := New(c, NewEmbeddedSource(b, c.Broker.AutoCreate), b.Default().Changes, zap.NewNop())
+	t.Cleanup(k.store.Close)
+	return embeddedNamespace{b, k}
+}
+
+// learnt is what the proxy goes by once an answer has come, or will not come.
+func learnt(t *testing.T, k *Catalog, name string) proxy.Settings {
+	t.Helper()
+	s, err := k.Learn(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s, k.Settings(name)); diff != "" && !k.Settings(name).Unknown {
 		t.Errorf("settings are not what was learnt (-learnt +settings):\n%s", diff)
 	}
 	return s
@@ -66,13 +103,13 @@ broker:
   queues: [{name: orders, defaultMessageTimeToLive: 1h, deadLetteringOnMessageExpiration: true}, {name: jobs, requiresSession: true}]
   topics: [{name: events, defaultMessageTimeToLive: 2h, subscriptions: [{name: a, defaultMessageTimeToLive: 10m, deadLetteringOnMessageExpiration: true}, {name: b}]}]
 `
-	listed := startTest(t, queues+"monitor: {entities: [{queue: Orders, deadline: 30s, expire: native, stampTTL: false}]}\n").knowledge
-	all := startTest(t, queues).knowledge
-	every := startTest(t, queues+"monitor: {deadline: 1m}\n").knowledge
-	some := startTest(t, queues+"monitor: {deadline: 1m, entities: [{queue: orders}, {queue: jobs, deadline: 5s}]}\n").knowledge
+	listed := embedded(t, queues+"monitor: {entities: [{queue: Orders, deadline: 30s, expire: native, stampTTL: false}]}\n").known
+	all := embedded(t, queues).known
+	every := embedded(t, queues+"monitor: {deadline: 1m}\n").known
+	some := embedded(t, queues+"monitor: {deadline: 1m, entities: [{queue: orders}, {queue: jobs, deadline: 5s}]}\n").known
 	for _, tt := range []struct {
 		name, queue string
-		k           *knowledge
+		k           *Catalog
 		proxy       proxy.Settings
 		monitor     monitor.Settings
 	}{
@@ -93,10 +130,10 @@ broker:
 		{"a deadline for all, and its own", "jobs", some, proxy.Settings{Monitored: true, Deadline: 5 * time.Second}, monitor.Settings{Strategy: "auto", Deadline: 5 * time.Second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.proxy, tt.k.settings(tt.queue)); diff != "" {
+			if diff := cmp.Diff(tt.proxy, tt.k.Settings(tt.queue)); diff != "" {
 				t.Errorf("proxy (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.monitor, tt.k.monitored(t.Context(), tt.queue), cmpopts.IgnoreUnexported(monitor.Settings{})); diff != "" {
+			if diff := cmp.Diff(tt.monitor, tt.k.Monitored(t.Context(), tt.queue), cmpopts.IgnoreUnexported(monitor.Settings{})); diff != "" {
 				t.Errorf("monitor (-want +got):\n%s", diff)
 			}
 		})
@@ -105,11 +142,11 @@ broker:
 
 // The embedded broker is in this process: what changes there counts for the next send.
 func TestAChangeOfTheEmbeddedBrokerCountsAtOnce(t *testing.T) {
-	p := startTest(t, "broker: {autoCreate: true}\n")
-	ns, k := p.broker.Default(), p.knowledge
+	e := embedded(t, "broker: {autoCreate: true}\n")
+	ns, k := e.broker.Default(), e.known
 	want := func(what string, ttl, copies time.Duration) {
 		t.Helper()
-		if s := k.settings("orders"); !s.Monitored || s.DefaultMessageTimeToLive != ttl || s.SubscriptionTimeToLive != copies {
+		if s := k.Settings("orders"); !s.Monitored || s.DefaultMessageTimeToLive != ttl || s.SubscriptionTimeToLive != copies {
 			t.Errorf("%s: %+v, want time to live %v and %v", what, s, ttl, copies)
 		}
 	}
@@ -133,7 +170,7 @@ func TestAChangeOfTheEmbeddedBrokerCountsAtOnce(t *testing.T) {
 	_, err = ns.CreateSubscription("orders", broker.SubscriptionConfig{Name: "s", DefaultMessageTimeToLive: time.Second, ForwardTo: "sb://host/elsewhere"})
 	must(err)
 	want("made anew as a topic", 0, time.Second)
-	info, err := k.describe(t.Context(), "orders", time.Now())
+	info, err := k.Describe(t.Context(), "orders", time.Now())
 	must(err)
 	if info.Kind != entities.Topic || len(info.Subscriptions) != 1 || info.Subscriptions[0].ForwardTo != "elsewhere" {
 		t.Errorf("describe = %+v, want a topic with a subscription that forwards", info)
@@ -143,14 +180,14 @@ func TestAChangeOfTheEmbeddedBrokerCountsAtOnce(t *testing.T) {
 func TestSettingsAreThoseOfTheNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, logs := knows(t, "monitor: {entities: [{queue: orders, deadline: 30s}]}\n", saysOf(entities.Info{Kind: entities.Queue, DefaultMessageTimeToLive: time.Minute}, nil))
-		if s := k.settings("orders"); !s.Unknown {
+		if s := k.Settings("orders"); !s.Unknown {
 			t.Errorf("settings = %+v before there is an answer, want them to be unknown", s)
 		}
 		want := proxy.Settings{Monitored: true, StampTTL: false, Deadline: 30 * time.Second, DefaultMessageTimeToLive: time.Minute}
 		if diff := cmp.Diff(want, learnt(t, k, "Orders")); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		if s := k.settings("bills"); s.Monitored || s.Unknown {
+		if s := k.Settings("bills"); s.Monitored || s.Unknown {
 			t.Errorf("settings of what is not listed = %+v, want it to pass at once", s)
 		}
 		if logs.Len() > 0 {
@@ -228,7 +265,7 @@ monitor:
 			return entities.Info{Kind: entities.Queue, DefaultMessageTimeToLive: 2 * time.Hour, DeadLetteringOnMessageExpiration: true}, nil
 		}))
 		go func() {
-			if err := k.prime(t.Context()); err != nil {
+			if err := k.Run(t.Context()); err != nil {
 				t.Errorf("prime = %v", err)
 			}
 		}()
@@ -240,7 +277,7 @@ monitor:
 				t.Errorf("%+v, want the namespace's subscriptions", s)
 			}
 			learnt(t, k, "missing")
-			if s := k.monitored(t.Context(), "orders"); s.DefaultMessageTimeToLive != 0 {
+			if s := k.Monitored(t.Context(), "orders"); s.DefaultMessageTimeToLive != 0 {
 				t.Errorf("%+v, want nothing of the configuration where the namespace knows", s)
 			}
 			time.Sleep(time.Minute)
@@ -264,30 +301,30 @@ monitor:
 }
 
 // The monitor must not take a topic for an empty queue only because the namespace is slow to answer.
-func TestWhatTheMonitorIsTold(t *testing.T) {
+func TestWhatTheMonitorGetsToKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("connection refused")
 		k, _ := knows(t, "monitor: {entities: [{queue: orders, defaultMessageTimeToLive: 1m}, {queue: jobs, requiresSession: true}, {topic: events, subscriptions: [{name: a}]}]}\n",
 			saysOf(entities.Info{}, down))
-		if info, err := k.describe(t.Context(), "events", time.Now()); err != nil || info.Kind != entities.Topic || len(info.Subscriptions) != 1 {
+		if info, err := k.Describe(t.Context(), "events", time.Now()); err != nil || info.Kind != entities.Topic || len(info.Subscriptions) != 1 {
 			t.Errorf("a topic that is listed: %+v, %v, want what the list says", info, err)
 		}
-		if info, err := k.describe(t.Context(), "jobs", time.Now()); err != nil || !info.RequiresSession || !info.DeadLetteringOnMessageExpiration {
+		if info, err := k.Describe(t.Context(), "jobs", time.Now()); err != nil || !info.RequiresSession || !info.DeadLetteringOnMessageExpiration {
 			t.Errorf("a queue that is listed with sessions: %+v, %v, want what the list says", info, err)
 		}
-		if _, err := k.describe(t.Context(), "orders", time.Now()); errors.Is(err, entities.ErrNoRight) || !errors.Is(err, down) {
+		if _, err := k.Describe(t.Context(), "orders", time.Now()); errors.Is(err, entities.ErrNoRight) || !errors.Is(err, down) {
 			t.Errorf("a queue of which the list says little = %v, want %v at first", err, down)
 		}
-		if s := k.monitored(t.Context(), "orders"); s.DefaultMessageTimeToLive != time.Minute {
+		if s := k.Monitored(t.Context(), "orders"); s.DefaultMessageTimeToLive != time.Minute {
 			t.Errorf("%+v, want the configuration's time to live", s)
 		}
 		time.Sleep(2 * time.Minute)
-		if _, err := k.describe(t.Context(), "orders", time.Now()); !errors.Is(err, entities.ErrNoRight) {
+		if _, err := k.Describe(t.Context(), "orders", time.Now()); !errors.Is(err, entities.ErrNoRight) {
 			t.Errorf("describe after two minutes = %v, want ErrNoRight", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := k.describe(ctx, "never asked", time.Now()); err == nil {
+		if _, err := k.Describe(ctx, "never asked", time.Now()); err == nil {
 			t.Error("describe succeeds though its context has ended")
 		}
 	})
@@ -302,8 +339,8 @@ func TestSettingsOfASendMakeNothing(t *testing.T) {
 		for _, text := range []string{"", "monitor: {entities: [{queue: Orders}, {topic: events, subscriptions: [{name: a}]}]}\n"} {
 			k, _ := knows(t, text+"alerts: [{serviceBus: {entity: told}}]\n", source)
 			for _, entity := range []string{"orders", "events", "bills"} {
-				_, err := k.learn(t.Context(), entity)
-				if n := testing.AllocsPerRun(1000, func() { k.settings(entity) }); n > 0 || err != nil {
+				_, err := k.Learn(t.Context(), entity)
+				if n := testing.AllocsPerRun(1000, func() { k.Settings(entity) }); n > 0 || err != nil {
 					t.Errorf("%s, %q: settings of %s make %v allocations, want 0 (%v)", name, text, entity, n, err)
 				}
 			}
@@ -314,42 +351,11 @@ func TestSettingsOfASendMakeNothing(t *testing.T) {
 func TestLinesAboutEntitiesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, logs := knows(t, "", saysOf(entities.Info{}, entities.ErrNoRight))
-		for i := range 3 * maxTold {
+		for i := range 3 * maxNotices {
 			learnt(t, k, fmt.Sprint(i))
 		}
-		if n := logs.Len(); n != maxTold+1 {
-			t.Errorf("%d lines, want %d and one that says so", n, maxTold)
+		if n := logs.Len(); n != maxNotices+1 {
+			t.Errorf("%d lines, want %d and one that says so", n, maxNotices)
 		}
 	})
-}
-
-// Sessions and topics are monitored as everything else is, without a word in the configuration.
-func TestSessionsAndTopicsAreMonitored(t *testing.T) {
-	p := startTest(t, `
-broker:
-  queues: [{name: jobs, requiresSession: true, deadLetteringOnMessageExpiration: true, defaultMessageTimeToLive: 1s}]
-  topics: [{name: events, subscriptions: [{name: all, deadLetteringOnMessageExpiration: true, defaultMessageTimeToLive: 1s}]}]
-`)
-	for _, name := range []string{"jobs", "events"} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.restAddr()+"/"+name+"/messages", strings.NewReader("hello"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("BrokerProperties", `{"SessionId": "s"}`)
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusCreated {
-			t.Fatalf("%s: status %d", name, resp.StatusCode)
-		}
-	}
-	for _, path := range []string{"jobs", "events/Subscriptions/all"} {
-		q, ok := p.broker.Queue(path)
-		if !ok {
-			t.Fatalf("no queue %s", path)
-		}
-		eventually(t, path+" is dead-lettered with nobody receiving", func() bool { return q.Counts().DeadLetter == 1 })
-	}
 }

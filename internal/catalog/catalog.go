@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package catalog is what one process knows of queues and topics: how the namespace says that they were created, how the
+// configuration says so where the namespace does not, and how the operator wants them monitored.
+package catalog
 
 import (
 	"context"
@@ -22,35 +24,42 @@ import (
 // an entity alone. Sooner, a topic would be taken for a queue that is empty.
 const unreachableFor = 15 * time.Second
 
-// knowledge is what is known of queues and topics: how the namespace says that they were made, how the
+// Catalog is what is known of queues and topics: how the namespace says that they were made, how the
 // configuration says that they were where the namespace does not tell, and how the operator wants them
 // monitored.
-type knowledge struct {
-	log      *zap.Logger
-	store    *entities.Store
-	told     told
-	wanted   atomic.Pointer[wishes]
-	rewished chan struct{} // gets a value when wanted has changed
+type Catalog struct {
+	log     *zap.Logger
+	store   *entities.Store
+	noticed notices
+	current atomic.Pointer[View]
+	changed chan struct{} // gets a value when current has changed
 }
 
-// wishes are what one configuration says of entities. They do not change; a configuration that takes the place of
+// A View is what one configuration says of entities. It does not change: a configuration that takes the place of
 // another brings its own.
-type wishes struct {
+type View struct {
 	cfg     *config.Config
 	listed  map[string]int  // in cfg.Monitor.Entities, by lower-case name
 	assumed []entities.Info // what the configuration says, by the same number
 }
 
-// newKnowledge makes knowledge from a source. version is that of entities.Config.
-func newKnowledge(c *config.Config, source entities.Source, version func() uint64, log *zap.Logger) *knowledge {
-	k := &knowledge{log: log, rewished: make(chan struct{}, 1)}
-	k.wanted.Store(newWishes(c))
-	k.store = entities.New(entities.Config{Source: source, Version: version, Heard: k.heard})
+// View is what the configuration in force says.
+func (k *Catalog) View() *View { return k.current.Load() }
+
+// Close ends the reads that are under way.
+func (k *Catalog) Close() { k.store.Close() }
+
+// New makes Catalog from a source. version is that of entities.Config.
+func New(c *config.Config, source entities.Source, version func() uint64, log *zap.Logger) *Catalog {
+	k := &Catalog{log: log, changed: make(chan struct{}, 1)}
+	k.current.Store(NewView(c))
+	k.store = entities.New(entities.Config{Source: source, Version: version, Heard: k.onRead})
 	return k
 }
 
-func newWishes(c *config.Config) *wishes {
-	w := &wishes{cfg: c, listed: map[string]int{}}
+// NewView is the View of a configuration.
+func NewView(c *config.Config) *View {
+	w := &View{cfg: c, listed: map[string]int{}}
 	for i := range c.Monitor.Entities {
 		w.listed[strings.ToLower(c.Monitor.Entities[i].Name())] = i
 		w.assumed = append(w.assumed, assumedInfo(&c.Monitor.Entities[i]))
@@ -58,40 +67,40 @@ func newWishes(c *config.Config) *wishes {
 	return w
 }
 
-// wish puts another configuration's wishes into force, for sends and looks from now on.
-func (k *knowledge) wish(c *config.Config) {
-	k.wanted.Store(newWishes(c))
-	k.told.forget()
+// Reconfigure puts another configuration into force, for sends and checks from now on.
+func (k *Catalog) Reconfigure(c *config.Config) {
+	k.current.Store(NewView(c))
+	k.noticed.forget()
 	select {
-	case k.rewished <- struct{}{}:
-	default: // prime has not got to the last ones
+	case k.changed <- struct{}{}:
+	default: // Run has not got to the last one
 	}
 }
 
-// prime asks for everything that is listed, so that what lacks is told at the start, and no send waits. Where
+// Run asks for everything that is listed, so that what is missing is logged at the start, and no send waits. Where
 // nothing is listed the monitor queue shows whether anything can be asked.
-func (k *knowledge) prime(ctx context.Context) error {
+func (k *Catalog) Run(ctx context.Context) error {
 	for {
-		c := k.wanted.Load().cfg
+		c := k.current.Load().cfg
 		names := []string{c.MonitorQueue}
 		for i := range c.Monitor.Entities {
 			names = append(names, c.Monitor.Entities[i].Name())
 		}
 		for _, name := range names {
 			if _, err := k.store.Lookup(ctx, name); err != nil && ctx.Err() == nil {
-				k.log.Debug("settings of an entity are not known", zap.String("work_queue", name), zap.Error(err)) // heard has told
+				k.log.Debug("settings of an entity are not known", zap.String("work_queue", name), zap.Error(err)) // onRead has logged it
 			}
 		}
 		select {
-		case <-k.rewished:
+		case <-k.changed:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// entity is what the list of monitored entities says of a name, and where it stands there; nil if it is not listed.
-func (w *wishes) entity(name string) (e *config.Entity, i int) {
+// Entity is what the list of monitored entities says of a name, and where it stands there; nil if it is not listed.
+func (w *View) Entity(name string) (e *config.Entity, i int) {
 	i, ok := w.listed[name]
 	if !ok {
 		i, ok = w.listed[strings.ToLower(name)]
@@ -103,21 +112,21 @@ func (w *wishes) entity(name string) (e *config.Entity, i int) {
 }
 
 // excluded: there is a list, and the name is not on it. Without a list everything is monitored
-// but the queue that monitors, and those that are told of what it finds.
-func (w *wishes) excluded(name string) bool {
+// but the monitor queue, and those that get events.
+func (w *View) excluded(name string) bool {
 	if len(w.listed) == 0 {
 		return strings.EqualFold(name, w.cfg.MonitorQueue) || w.cfg.IsSink(name)
 	}
-	e, _ := w.entity(name)
+	e, _ := w.Entity(name)
 	return e == nil
 }
 
-// excluded is that of the wishes in force.
-func (k *knowledge) excluded(name string) bool { return k.wanted.Load().excluded(name) }
+// Excluded is that of the View in force.
+func (k *Catalog) Excluded(name string) bool { return k.current.Load().excluded(name) }
 
-// settings are those of the proxy, which asks at every send.
-func (k *knowledge) settings(name string) proxy.Settings {
-	w := k.wanted.Load()
+// Settings are those of the proxy, which asks at every send.
+func (k *Catalog) Settings(name string) proxy.Settings {
+	w := k.current.Load()
 	if w.excluded(name) {
 		return proxy.Settings{}
 	}
@@ -128,17 +137,17 @@ func (k *knowledge) settings(name string) proxy.Settings {
 	return w.proxied(name, info, err)
 }
 
-// learn is settings for who waits.
-func (k *knowledge) learn(ctx context.Context, name string) (proxy.Settings, error) {
+// Learn is settings for who waits.
+func (k *Catalog) Learn(ctx context.Context, name string) (proxy.Settings, error) {
 	info, err := k.store.Lookup(ctx, name)
 	if err != nil && ctx.Err() != nil {
 		return proxy.Settings{}, err
 	}
-	return k.wanted.Load().proxied(name, info, err), nil
+	return k.current.Load().proxied(name, info, err), nil
 }
 
-func (w *wishes) proxied(name string, info entities.Info, err error) proxy.Settings {
-	e, i := w.entity(name)
+func (w *View) proxied(name string, info entities.Info, err error) proxy.Settings {
+	e, i := w.Entity(name)
 	switch {
 	case err != nil && e != nil:
 		info = w.assumed[i]
@@ -171,12 +180,12 @@ func findable(info entities.Info) bool {
 		info.ForwardTo == "" && info.ForwardDeadLetteredMessagesTo == ""
 }
 
-// monitored are the settings of the monitor, for everything that has a companion, listed or not: the list
+// Monitored are the settings of the monitor, for everything that has a companion, listed or not: the list
 // may be shorter now than when the companion was written. How the entity was made, describe says; the
 // time to live is here where it is only the configuration that knows it.
-func (k *knowledge) monitored(ctx context.Context, name string) monitor.Settings {
-	w := k.wanted.Load()
-	e, _ := w.entity(name)
+func (k *Catalog) Monitored(ctx context.Context, name string) monitor.Settings {
+	w := k.current.Load()
+	e, _ := w.Entity(name)
 	if e == nil {
 		return monitor.Settings{Deadline: w.cfg.Monitor.Deadline}
 	}
@@ -187,15 +196,15 @@ func (k *knowledge) monitored(ctx context.Context, name string) monitor.Settings
 	return s
 }
 
-// describe says how an entity was made, for the monitor, see monitor.Config.
-func (k *knowledge) describe(ctx context.Context, name string, since time.Time) (entities.Info, error) {
+// Describe says how an entity was made, for the monitor, see monitor.Config.
+func (k *Catalog) Describe(ctx context.Context, name string, since time.Time) (entities.Info, error) {
 	info, err := k.store.LookupSince(ctx, name, since)
 	if err == nil || ctx.Err() != nil || errors.Is(err, entities.ErrNotFound) {
 		return info, err
 	}
-	// Whether it has sessions the broker would tell by itself; what the configuration says has to be all.
-	w := k.wanted.Load()
-	if e, i := w.entity(name); e != nil && (e.Topic != "" || w.gives(e, i, "requiresSession")) {
+	// Without sessions in the configuration the monitor asks the broker itself; what the configuration says has to be all.
+	w := k.current.Load()
+	if e, i := w.Entity(name); e != nil && (e.Topic != "" || w.gives(e, i, "requiresSession")) {
 		return w.assumed[i], nil
 	}
 	var gone *entities.UnreachableError

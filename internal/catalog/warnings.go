@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package catalog
 
 import (
 	"errors"
@@ -14,51 +14,51 @@ import (
 	"overdue/internal/servicebus/entities"
 )
 
-// maxTold bounds the names of which it is remembered what has been told: they come from outside.
-const maxTold = 1000
+// maxNotices bounds the lines that are remembered: the names in them come from outside.
+const maxNotices = 1000
 
-// told remembers which lines about an entity have been written, so that each is once.
-type told struct {
+// notices remembers which lines about an entity have been written, so that each is written once.
+type notices struct {
 	mu    sync.Mutex
-	lines map[string]bool // by lower-case name and what it is about
+	lines map[string]bool // by lower-case name and what the line is about
 }
 
-// once reports whether nobody was told this of the entity yet; last, that there is no room to
-// remember more.
-func (t *told) once(name, what string) (first, last bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// once reports whether this line about the entity is new; last, that there is no room to
+// remember another.
+func (n *notices) once(name, what string) (first, last bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	key := what + " " + strings.ToLower(name)
-	if t.lines[key] || len(t.lines) >= maxTold {
+	if n.lines[key] || len(n.lines) >= maxNotices {
 		return false, false
 	}
-	if t.lines == nil {
-		t.lines = map[string]bool{}
+	if n.lines == nil {
+		n.lines = map[string]bool{}
 	}
-	t.lines[key] = true
-	return true, len(t.lines) == maxTold
+	n.lines[key] = true
+	return true, len(n.lines) == maxNotices
 }
 
-// forget has everything told once more, of a configuration that is another one now.
-func (t *told) forget() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lines = nil
+// forget has every line written once more, for another configuration.
+func (n *notices) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = nil
 }
 
-// first is once for who has nothing to say of the last.
-func (t *told) first(name, what string) bool {
-	first, _ := t.once(name, what)
+// first is once without last.
+func (n *notices) first(name, what string) bool {
+	first, _ := n.once(name, what)
 	return first
 }
 
-// heard is called with what is held of an entity after each read, see entities.Config.
-func (k *knowledge) heard(name string, info entities.Info, err error) {
-	w := k.wanted.Load()
+// onRead is called with what is held of an entity after each read, see entities.Config.
+func (k *Catalog) onRead(name string, info entities.Info, err error) {
+	w := k.current.Load()
 	if w.excluded(name) {
 		return // its companions are older than the list
 	}
-	e, i := w.entity(name)
+	e, i := w.Entity(name)
 	switch {
 	case err == nil:
 		if e != nil {
@@ -76,19 +76,19 @@ func (k *knowledge) heard(name string, info entities.Info, err error) {
 	}
 }
 
-// limits tells what cannot be watched where messages are sent to, and where they are watched instead.
-func (k *knowledge) limits(name string, info entities.Info) {
-	if info.ForwardTo != "" && k.told.first(name, "forwards") {
+// limits logs what cannot be watched where messages are sent to, and where they are watched instead.
+func (k *Catalog) limits(name string, info entities.Info) {
+	if info.ForwardTo != "" && k.noticed.first(name, "forwards") {
 		k.log.Info("what is sent here moves on; its deadlines are watched where it ends", zap.String("work_queue", name), zap.String("forwards_to", info.ForwardTo))
 	}
-	if info.Partitioned && k.told.first(name, "partitioned") {
-		k.log.Info("a partitioned entity is read from its beginning to find a message: looks cost more, the more there is in it", zap.String("work_queue", name))
+	if info.Partitioned && k.noticed.first(name, "partitioned") {
+		k.log.Info("a partitioned entity is read from its beginning to find a message: checks cost more, the more messages it holds", zap.String("work_queue", name))
 	}
 }
 
-// lacks tells that an entity's settings cannot be had, and what to write where that is not written already.
-func (k *knowledge) lacks(w *wishes, name string, i int, err error, cure string) {
-	e, _ := w.entity(name)
+// lacks logs that an entity's settings cannot be had, and what to write where that is not written already.
+func (k *Catalog) lacks(w *View, name string, i int, err error, cure string) {
+	e, _ := w.Entity(name)
 	missing := w.missing(e, i)
 	if len(missing) == 0 {
 		k.log.Debug("settings of the configuration are used", zap.String("work_queue", name), zap.Error(err))
@@ -107,7 +107,7 @@ func (k *knowledge) lacks(w *wishes, name string, i int, err error, cure string)
 }
 
 // missing are the keys that nobody has given of those that say how an entity was made.
-func (w *wishes) missing(e *config.Entity, i int) (keys []string) {
+func (w *View) missing(e *config.Entity, i int) (keys []string) {
 	all := []string{"defaultMessageTimeToLive", "requiresSession", "deadLetteringOnMessageExpiration"}
 	if e != nil && e.Topic != "" {
 		all = []string{"defaultMessageTimeToLive", "subscriptions"}
@@ -121,24 +121,24 @@ func (w *wishes) missing(e *config.Entity, i int) (keys []string) {
 }
 
 // gives reports whether the configuration has the key of the i-th entity.
-func (w *wishes) gives(e *config.Entity, i int, key string) bool {
+func (w *View) gives(e *config.Entity, i int, key string) bool {
 	if key == "subscriptions" {
 		return len(e.Subscriptions) > 0
 	}
 	return w.cfg.Given(fmt.Sprintf("monitor.entities[%d].%s", i, key))
 }
 
-// compare tells what the configuration says of an entity and the namespace says otherwise. The namespace
+// compare logs what the namespace says of an entity other than the configuration does. The namespace
 // knows better.
-func (k *knowledge) compare(w *wishes, e *config.Entity, i int, info entities.Info) {
-	if wrong := w.contradictions(e, i, info); len(wrong) > 0 {
+func (k *Catalog) compare(w *View, e *config.Entity, i int, info entities.Info) {
+	if wrong := w.Contradictions(e, i, info); len(wrong) > 0 {
 		k.warn(e.Name(), "contradiction", "the namespace contradicts monitor.entities, and counts", zap.Strings("in_the_namespace", wrong),
-			zap.String("next", "correct monitor.entities, or leave out what the namespace tells"))
+			zap.String("next", "correct monitor.entities, or leave out what the namespace says"))
 	}
 }
 
-// contradictions is what the namespace says of an entity that the configuration says otherwise.
-func (w *wishes) contradictions(e *config.Entity, i int, info entities.Info) (wrong []string) {
+// Contradictions is what the namespace says of an entity that the configuration says otherwise.
+func (w *View) Contradictions(e *config.Entity, i int, info entities.Info) (wrong []string) {
 	is := w.assumed[i]
 	note := func(key string, differ bool, theirs any) {
 		if differ {
@@ -174,13 +174,13 @@ func subscriptionOf(info entities.Info, name string) (entities.Subscription, boo
 }
 
 // warn writes a line about an entity, once.
-func (k *knowledge) warn(name, what, line string, fields ...zap.Field) {
-	first, last := k.told.once(name, what)
+func (k *Catalog) warn(name, what, line string, fields ...zap.Field) {
+	first, last := k.noticed.once(name, what)
 	if !first {
 		return
 	}
 	k.log.Warn(line, append([]zap.Field{zap.String("work_queue", name)}, fields...)...)
 	if last {
-		k.log.Warn("no more of this: too many entities", zap.Int("lines", maxTold))
+		k.log.Warn("no more of this: too many entities", zap.Int("lines", maxNotices))
 	}
 }

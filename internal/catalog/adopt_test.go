@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package catalog
 
 import (
 	"testing"
@@ -11,17 +11,17 @@ import (
 	"overdue/monitor"
 )
 
-func TestTheProxyIsToldOfSecondDeadlinesAndReminders(t *testing.T) {
-	c, err := loadText(t, "broker: {autoCreate: true}\nmonitor: {entities: [{queue: q, completeWithin: 10m, warnBefore: [1m30s, PT5S]}]}\n", nil, nil)
+func TestTheProxyKnowsSecondDeadlinesAndReminders(t *testing.T) {
+	c, err := configured(t, "broker: {autoCreate: true}\nmonitor: {entities: [{queue: q, completeWithin: 10m, warnBefore: [1m30s, PT5S]}]}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := adoptions(c); len(got) != 0 {
+	if got := Adoptions(c); len(got) != 0 {
 		t.Errorf("adopts %v, want nothing", got)
 	}
-	k := newKnowledge(c, nowhere{}, nil, nil)
+	k := New(c, Nowhere{}, nil, nil)
 	defer k.store.Close()
-	px := k.wanted.Load().proxied("q", k.wanted.Load().assumed[0], nil)
+	px := k.current.Load().proxied("q", k.current.Load().assumed[0], nil)
 	want := []time.Duration{90 * time.Second, 5 * time.Second}
 	if diff := cmp.Diff(want, px.WarnBefore); diff != "" || px.CompleteWithin != 10*time.Minute {
 		t.Errorf("completeWithin %v, warnBefore (-want +got):\n%s", px.CompleteWithin, diff)
@@ -29,12 +29,12 @@ func TestTheProxyIsToldOfSecondDeadlinesAndReminders(t *testing.T) {
 }
 
 func TestAdoptions(t *testing.T) {
-	c, err := loadText(t, "broker: {autoCreate: true, topics: [{name: t}]}\nmonitor: {entities: [{queue: q, adopt: true}, {queue: r}, {topic: t, adopt: true, adoptEvery: PT1M}]}\n", nil, nil)
+	c, err := configured(t, "broker: {autoCreate: true, topics: [{name: t}]}\nmonitor: {entities: [{queue: q, adopt: true}, {queue: r}, {topic: t, adopt: true, adoptEvery: PT1M}]}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []monitor.Adoption{{Entity: "q", Every: 30 * time.Second}, {Entity: "t", Every: time.Minute}}
-	if diff := cmp.Diff(want, adoptions(c)); diff != "" {
+	if diff := cmp.Diff(want, Adoptions(c)); diff != "" {
 		t.Errorf("adoptions (-want +got):\n%s", diff)
 	}
 }

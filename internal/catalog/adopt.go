@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package catalog
 
 import (
 	"time"
@@ -17,8 +17,8 @@ func warningsOf(e *config.Entity) []time.Duration {
 	return e.WarnBefore
 }
 
-// adoptions are the queues and topics whose messages are watched although they came through no door.
-func adoptions(c *config.Config) (all []monitor.Adoption) {
+// Adoptions are the queues and topics whose messages are watched although they did not pass an endpoint.
+func Adoptions(c *config.Config) (all []monitor.Adoption) {
 	for i := range c.Monitor.Entities {
 		if e := &c.Monitor.Entities[i]; e.Adopt {
 			all = append(all, monitor.Adoption{Entity: e.Name(), Every: e.AdoptEvery})
