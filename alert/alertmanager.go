@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// AlertmanagerResend is how often an Alertmanager gets an alert that still fires, as its API requires.
+// AlertmanagerResend is how often an Alertmanager gets an alert that still fires, as its API
+// requires.
 const AlertmanagerResend = time.Minute
 
 // alertmanager posts to the v2 API of Alertmanager, which groups, silences and routes from there.
@@ -20,7 +21,8 @@ type alertmanager struct {
 	now func() time.Time
 }
 
-// NewAlertmanager makes a Notifier. The URL is the base URL of the Alertmanager, without api/v2/alerts.
+// NewAlertmanager makes a Notifier. The URL is the base URL of the Alertmanager, without
+// api/v2/alerts.
 func NewAlertmanager(name string, cfg HTTP, text Text) (Notifier, error) {
 	cfg.URL = strings.TrimSuffix(cfg.URL, "/") + "/api/v2/alerts"
 	p, err := newPoster("alertmanager", cfg)

@@ -29,8 +29,8 @@ func NewSlack(name string, cfg HTTP, text Text) (Notifier, error) {
 	return newChat("slack", name, cfg, text, slackMessage)
 }
 
-// NewTeams makes a Notifier that posts an Adaptive Card to a workflow of Teams with the trigger "When a
-// Teams webhook request is received".
+// NewTeams makes a Notifier that posts an Adaptive Card to a workflow of Teams with the trigger
+// "When a Teams webhook request is received".
 func NewTeams(name string, cfg HTTP, text Text) (Notifier, error) {
 	return newChat("teams", name, cfg, text, teamsMessage)
 }

@@ -2,8 +2,8 @@
 
 // Package alert delivers the events of the monitor to people and systems.
 //
-// An [Event] says that a deadline was missed, that it is near, or that a message was not completed in
-// time. An [Alerter] takes single events: the log, a webhook, a queue. A [Notifier] takes a
+// An [Event] says that a deadline was missed, that it is near, or that a message was not completed
+// in time. An [Alerter] takes single events: the log, a webhook, a queue. A [Notifier] takes a
 // [Notification] of many events at once: a chat, mail, PagerDuty, Alertmanager. [Groups] joins the
 // two: it collects events in a [Digest] on the monitor queue and notifies its sink by group.
 //
@@ -13,5 +13,6 @@
 //	 └────────────────────────────────────────┘
 //	           resolved: no event for ResolveAfter
 //
-// The monitor decides when an event is delivered again. A sink only reports whether it accepted one.
+// The monitor decides when an event is delivered again. A sink only reports whether it accepted
+// one.
 package alert

@@ -72,7 +72,8 @@ func seen(v any) (all []string) {
 	return all
 }
 
-// What is posted hides nothing, neither as it goes over the wire nor to who reads what the service shows of it.
+// What is posted hides nothing, neither as it goes over the wire nor to who reads what the service
+// shows of it.
 func TestSinksHideNothing(t *testing.T) {
 	bodies := make(chan []byte, 1)
 	titles := make(chan string, 1)

@@ -61,8 +61,8 @@ const (
 	KindCompleted = "completed"
 )
 
-// Lag is the time from the deadline to dead-lettering, or else from the time that the event is about
-// to its detection.
+// Lag is the time from the deadline to dead-lettering, or else from the time that the event is
+// about to its detection.
 func (d *EventData) Lag() time.Duration {
 	if d.DeadLetteredTime.IsZero() {
 		return time.Duration(d.LagMs) * time.Millisecond
@@ -73,9 +73,10 @@ func (d *EventData) Lag() time.Duration {
 // IDOf returns the id of the event that a message missed its deadline. It depends on the message
 // alone, not on the companion, the worker or the attempt.
 //
-// entity is a path without the namespace, in any case. A namespace has several names (with a port, an
-// alias, a private endpoint), and two monitors that use two of them must agree. Messages of two
-// namespaces can share an id only if path, number and enqueued time agree; their sources differ then.
+// entity is a path without the namespace, in any case. A namespace has several names (with a port,
+// an alias, a private endpoint), and two monitors that use two of them must agree. Messages of two
+// namespaces can share an id only if path, number and enqueued time agree; their sources differ
+// then.
 func IDOf(entity string, number int64, enqueued time.Time) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d", strings.ToLower(entity), number, enqueued.UnixMilli()))
 	return hex.EncodeToString(sum[:16])
@@ -99,8 +100,8 @@ func SourceOf(namespace, entity string) string {
 // (learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide).
 var defaultPorts = []string{"5671", "443"}
 
-// NamespaceOf normalizes the address of a namespace, host or host:port: lower case, without a default
-// port and without a final dot. Two aliases of one namespace stay different.
+// NamespaceOf normalizes the address of a namespace, host or host:port: lower case, without a
+// default port and without a final dot. Two aliases of one namespace stay different.
 func NamespaceOf(address string) string {
 	address = strings.ToLower(address)
 	host, port, err := net.SplitHostPort(address)

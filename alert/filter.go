@@ -11,8 +11,8 @@ import (
 )
 
 // Only returns an Alerter that passes some events to a and accepts all others without delivery. An
-// event passes if one of the patterns matches its entity, see [path.Match], and its type ends in one
-// of events. An empty list lets every event pass.
+// event passes if one of the patterns matches its entity, see [path.Match], and its type ends in
+// one of events. An empty list lets every event pass.
 func Only(a Alerter, entities, events []string) (Alerter, error) {
 	if len(entities)+len(events) == 0 {
 		return a, nil
@@ -35,8 +35,8 @@ type only struct {
 	entities, events []string
 }
 
-// Without returns an Alerter that accepts events about entity without delivery and passes all others
-// to a.
+// Without returns an Alerter that accepts events about entity without delivery and passes all
+// others to a.
 func Without(a Alerter, entity string) Alerter { return without{a, entity} }
 
 type without struct {

@@ -36,8 +36,8 @@ const (
 	forwardTime   = 30 * time.Second // of one round, with the retries of the SDK
 	forwardRound  = 500              // messages in one round
 	forwardAtOnce = 32               // of those at the same time
-	// complete receives dead letters from the head of their queue, where they are if all are forwarded.
-	// A dead letter behind more than searchDepth others stays.
+	// complete receives dead letters from the head of their queue, where they are if all are
+	// forwarded. A dead letter behind more than searchDepth others stays.
 	searchDepth   = 200
 	maxIncomplete = 10_000
 	searchWait    = time.Second
@@ -60,10 +60,10 @@ type ForwardConfig struct {
 	MonitorQueue string
 }
 
-// Forward is an [Alerter] that forwards messages that missed their deadlines, and reports to their senders.
-// Like any Alerter it gets an event again until it returns nil, so no message is lost. It makes a second copy
-// only if this process dies between a send and its acknowledgement; duplicate detection at the target drops
-// that copy.
+// Forward is an [Alerter] that forwards messages that missed their deadlines, and reports to their
+// senders. Like any Alerter it gets an event again until it returns nil, so no message is lost. It
+// makes a second copy only if this process dies between a send and its acknowledgement; duplicate
+// detection at the target drops that copy.
 type Forward struct {
 	cfg ForwardConfig
 
@@ -97,8 +97,8 @@ func NewForward(cfg ForwardConfig) (*Forward, error) {
 // Name returns its name in companions and metrics.
 func (f *Forward) Name() string { return "forward" }
 
-// Alert returns once the message of e is forwarded and reported, as its entity requires. A caller that gives up
-// and calls again joins the work in progress.
+// Alert returns once the message of e is forwarded and reported, as its entity requires. A caller
+// that gives up and calls again joins the work in progress.
 func (f *Forward) Alert(ctx context.Context, e Event) error {
 	if e.Type != TypeMissed {
 		return nil
@@ -128,8 +128,8 @@ func (f *Forward) Alert(ctx context.Context, e Event) error {
 	}
 }
 
-// run forwards the messages of one entity until none is left. Messages that arrive during a round share the
-// next one, since all of them leave the same dead-letter queue.
+// run forwards the messages of one entity until none is left. Messages that arrive during a round
+// share the next one, since all of them leave the same dead-letter queue.
 func (f *Forward) run(key string) {
 	// Forwarded dead letters not found yet, mostly because they are behind others of the next round.
 	incomplete := map[int64]bool{}
@@ -162,8 +162,8 @@ func (f *Forward) run(key string) {
 	}
 }
 
-// round forwards and reports, and then completes the dead letters of this and earlier rounds. Those that it
-// does not find stay in incomplete.
+// round forwards and reports, and then completes the dead letters of this and earlier rounds. Those
+// that it does not find stay in incomplete.
 func (f *Forward) round(key string, jobs []*forwarding, incomplete map[int64]bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), forwardTime)
 	defer cancel()
@@ -236,8 +236,8 @@ func (f *Forward) deadLetter(ctx context.Context, e Event) (_ *azservicebus.Rece
 	return ms[0], nil
 }
 
-// copyOf returns a copy of m to forward: without the properties of dead-lettering, without its time to live,
-// which is over, and with its origin.
+// copyOf returns a copy of m to forward: without the properties of dead-lettering, without its time
+// to live, which is over, and with its origin.
 func copyOf(m *azservicebus.ReceivedMessage, e Event) *azservicebus.AMQPAnnotatedMessage {
 	raw := m.RawAMQPMessage
 	c := &azservicebus.AMQPAnnotatedMessage{Body: raw.Body, Footer: raw.Footer, ApplicationProperties: maps.Clone(raw.ApplicationProperties)}
@@ -297,8 +297,9 @@ func (f *Forward) report(ctx context.Context, e Event, m *azservicebus.ReceivedM
 	return nil
 }
 
-// errNoReports is the error for an address that no report may be sent to: a subscription, a dead-letter queue, a node of
-// an entity, or the monitor queue, where a report would be taken for a companion.
+// errNoReports is the error for an address that no report may be sent to: a subscription, a
+// dead-letter queue, a node of an entity, or the monitor queue, where a report would be taken for a
+// companion.
 var errNoReports = errors.New("messages cannot be sent there")
 
 // reportsTo returns the queue or topic of a reply-to, which may be a URI of the namespace.
@@ -347,7 +348,8 @@ func (f *Forward) sender(to string) *sdk.Sender {
 	return s
 }
 
-// complete completes the dead letters with these numbers and removes those that it finds from the set.
+// complete completes the dead letters with these numbers and removes those that it finds from the
+// set.
 func (f *Forward) complete(ctx context.Context, key string, numbers map[int64]bool) error {
 	if len(numbers) == 0 {
 		return nil

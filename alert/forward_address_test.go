@@ -9,8 +9,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Whoever sends a message says where the report goes, in any spelling of an address. One that leads nowhere costs its sender the
-// report, and nobody else a try.
+// Whoever sends a message says where the report goes, in any spelling of an address. One that leads
+// nowhere costs its sender the report, and nobody else a try.
 func TestReportsGoWhereAnAddressLeads(t *testing.T) {
 	for replyTo, want := range map[string]int{
 		"replies": 1, "/replies": 1, "sb://overdue.test/replies": 1, "amqps://overdue.test/REPLIES/": 1,

@@ -39,7 +39,8 @@ func TestAForwardedCopyStatesNoDeadline(t *testing.T) {
 	}
 }
 
-// A caller that gives up and calls again while a message is being forwarded joins that: there is one copy.
+// A caller that gives up and calls again while a message is being forwarded joins that: there is
+// one copy.
 func TestAMessageIsForwardedOnceIfAlertIsCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) {

@@ -42,8 +42,8 @@ func groupKey(source, sink, group string) string {
 	return "overdue-" + hex.EncodeToString(sum[:16])
 }
 
-// severity is critical, error, warning or info. missed is the severity of a missed deadline; that of
-// a deadline that is near is warning at most.
+// severity is critical, error, warning or info. missed is the severity of a missed deadline; that
+// of a deadline that is near is warning at most.
 func (n Notification) severity(missed string) string {
 	if n.Labels["type"] == TypeNear && (missed == "critical" || missed == "error") {
 		return "warning"

@@ -13,7 +13,8 @@ import (
 )
 
 // A Pool lets several processes send one notification together. Losing its content costs a further
-// notification and no event. Its calls are bounded in time; after an error, each process sends its own.
+// notification and no event. Its calls are bounded in time; after an error, each process sends its
+// own.
 type Pool interface {
 	// Add adds a part to the next notification of the group.
 	Add(ctx context.Context, group, part string, body []byte) error

@@ -79,7 +79,8 @@ func TestProcessesSendOneNotification(t *testing.T) {
 	})
 }
 
-// Without Redis, and from when it is gone, each process pages for itself, and nothing goes unevents.
+// Without Redis, and from when it is gone, each process pages for itself, and nothing goes
+// unevents.
 func TestProcessesWithoutAPoolSendTheirOwnNotifications(t *testing.T) {
 	for name, fail := range map[string]func(m *miniredis.Miniredis) (addr string, gone func()){
 		"none":    func(*miniredis.Miniredis) (string, func()) { return "", func() {} },

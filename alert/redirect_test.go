@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// misleading is a server that answers every request with a redirect to another one, which counts who was led there.
+// misleading is a server that answers every request with a redirect to another one, which counts
+// who was led there.
 func misleading(t *testing.T) (host string, led *atomic.Int32) {
 	t.Helper()
 	led = &atomic.Int32{}
@@ -21,7 +22,8 @@ func misleading(t *testing.T) (host string, led *atomic.Int32) {
 	return strings.TrimPrefix(s.URL, "http://"), led
 }
 
-// A sink that could lead this process elsewhere would reach what only this process can reach, such as its admin port.
+// A sink that could lead this process elsewhere would reach what only this process can reach, such
+// as its admin port.
 func TestSinksFollowNoRedirect(t *testing.T) {
 	pager := func(p Notifier, err error) (func(*testing.T) error, error) {
 		return func(t *testing.T) error { return p.Notify(t.Context(), firing()) }, err

@@ -26,9 +26,9 @@ type serviceBus struct {
 	sender       *sdk.Sender
 }
 
-// NewServiceBus makes an Alerter that sends each event to a queue or topic as a CloudEvent. The id of
-// the event is the message id, so that duplicate detection drops a second delivery. The type is the
-// subject, for rules of subscriptions.
+// NewServiceBus makes an Alerter that sends each event to a queue or topic as a CloudEvent. The id
+// of the event is the message id, so that duplicate detection drops a second delivery. The type is
+// the subject, for rules of subscriptions.
 func NewServiceBus(name string, client *sdk.Client, entity string) Alerter {
 	return &serviceBus{cmp.Or(name, "servicebus"), entity, client.NewSender(entity)}
 }

@@ -33,7 +33,8 @@ type shoutrrr struct {
 	sender        types.Service
 }
 
-// NewShoutrrr makes a Notifier for a shoutrrr URL, such as ntfy://ntfy.sh/topic. The URL is a secret.
+// NewShoutrrr makes a Notifier for a shoutrrr URL, such as ntfy://ntfy.sh/topic. The URL is a
+// secret.
 func NewShoutrrr(name, rawURL string, text Text) (Notifier, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme == "" {
@@ -81,7 +82,8 @@ func newService(u *url.URL) (types.Service, error) {
 }
 
 // refuseRedirects changes services that have a transport of their own. Package httpclient changes
-// the default client, which the other services use. TestShoutrrrServicesFollowNoRedirect lists them.
+// the default client, which the other services use. TestShoutrrrServicesFollowNoRedirect lists
+// them.
 func refuseRedirects(s types.Service) {
 	switch s := s.(type) {
 	case *ntfy.Service:
@@ -123,8 +125,8 @@ func (a *shoutrrr) Notify(_ context.Context, p Notification) error {
 	return nil
 }
 
-// secretsOf returns every part of the URL that may be a secret, the longest first. Services put keys
-// into any part.
+// secretsOf returns every part of the URL that may be a secret, the longest first. Services put
+// keys into any part.
 func secretsOf(u *url.URL, rawURL string) []string {
 	parts := []string{rawURL, u.User.String(), u.User.Username(), u.Host, u.Path, u.RawQuery}
 	if password, ok := u.User.Password(); ok {

@@ -23,7 +23,8 @@ const (
 	maxText   = 8000    // characters
 )
 
-// Text words the notifications of a sink. The zero value uses [Notification.Title] and [Notification.Text].
+// Text words the notifications of a sink. The zero value uses [Notification.Title] and
+// [Notification.Text].
 type Text struct{ title, text *template.Template }
 
 // A TemplateError is a mistake in one of the templates of a Text.
@@ -38,9 +39,10 @@ func (e *TemplateError) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the template.
 func (e *TemplateError) Unwrap() error { return e.Err }
 
-// NewText parses two Go templates, which are executed with a [Notification]. An empty template keeps the
-// default wording. NewText also executes both, for a group that fires and for one that is resolved,
-// so that a mistake shows at start and not when an alert is due. Its error is a *[TemplateError].
+// NewText parses two Go templates, which are executed with a [Notification]. An empty template
+// keeps the default wording. NewText also executes both, for a group that fires and for one that is
+// resolved, so that a mistake shows at start and not when an alert is due. Its error is a
+// *[TemplateError].
 func NewText(title, text string) (t Text, err error) {
 	if t.title, err = parse("title", title); err != nil {
 		return Text{}, err
@@ -109,8 +111,8 @@ func (t Text) of(raw Notification) (p Notification, title, text string, err erro
 	return p, cut(title, maxTitle), cut(escape.Lines(text), maxText), nil
 }
 
-// visible returns a copy of p in which every text from an event is escaped. A message id may have line
-// ends, which would look like further lines of the notification.
+// visible returns a copy of p in which every text from an event is escaped. A message id may have
+// line ends, which would look like further lines of the notification.
 func (p Notification) visible() Notification {
 	p.Source, p.Labels = escape.Text(p.Source), maps.Clone(p.Labels)
 	for name, value := range p.Labels {

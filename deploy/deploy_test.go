@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy tests what is shipped beside the program with the servers it is for: Debian's prometheus and
-// prometheus-alertmanager, on free ports of this machine.
+// Package deploy tests what is shipped beside the program with the servers it is for: Debian's
+// prometheus and prometheus-alertmanager, on free ports of this machine.
 package deploy
 
 import (
@@ -110,7 +110,8 @@ func TestEveryAlertHasASectionThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// Every query of the dashboard and every rule is one that Prometheus can answer from what the program shows.
+// Every query of the dashboard and every rule is one that Prometheus can answer from what the
+// program shows.
 func TestPrometheusScrapesAndEvaluates(t *testing.T) {
 	overdue := startOverdue(t, "")
 	dir := t.TempDir()

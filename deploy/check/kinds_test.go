@@ -30,8 +30,8 @@ var kinds = map[string]func() any{
 	"keda.sh/v1alpha1 ScaledObject":           func() any { return new(scaledObject) },
 }
 
-// The kinds of the Prometheus operator and of KEDA, as far as they are used here: their own modules would bring
-// half of Kubernetes along. Field names are those of their references.
+// The kinds of the Prometheus operator and of KEDA, as far as they are used here: their own modules
+// would bring half of Kubernetes along. Field names are those of their references.
 
 type head struct {
 	meta.TypeMeta   `json:",inline"`

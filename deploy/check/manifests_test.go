@@ -137,7 +137,8 @@ func TestComposeFilesLoad(t *testing.T) {
 	}
 }
 
-// No compiler for Bicep is to be had here. What would be wrong without being noticed: names and values that are settings' too.
+// No compiler for Bicep is to be had here. What would be wrong without being noticed: names and
+// values that are settings' too.
 func TestBicepNamesWhatThereIs(t *testing.T) {
 	main := read(t, "../bicep/main.bicep")
 	for what, want := range map[string]string{
@@ -220,7 +221,8 @@ func TestEveryFileIsChecked(t *testing.T) {
 	}
 }
 
-// The overlays in deploy/README.md are what people copy. Where they stand, the copy of this repository has another path.
+// The overlays in deploy/README.md are what people copy. Where they stand, the copy of this
+// repository has another path.
 func TestTheOverlaysOfTheReadmeRender(t *testing.T) {
 	page, err := os.ReadFile("../README.md")
 	if err != nil {

@@ -60,7 +60,8 @@ func workloads(t *testing.T, all []object) (found []workload) {
 	return found
 }
 
-// env is the environment of the container, with what it refers to in the manifest. What comes from a secret is "secret".
+// env is the environment of the container, with what it refers to in the manifest. What comes from
+// a secret is "secret".
 func (w *workload) env(t *testing.T) map[string]string {
 	t.Helper()
 	env := map[string]string{}

@@ -68,8 +68,8 @@ func buildFlags(t *testing.T) string {
 	return flags
 }
 
-// checkCommand has the program judge its command line and its configuration by variables, and looks for variables
-// that it would not read.
+// checkCommand has the program judge its command line and its configuration by variables, and looks
+// for variables that it would not read.
 func checkCommand(t *testing.T, where string, args []string, env map[string]string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), program(t), append(append([]string{}, args...), "--help")...).CombinedOutput(); err != nil {
@@ -115,7 +115,8 @@ func checkFile(t *testing.T, where, text string, flags ...string) {
 
 var row = regexp.MustCompile("(?m)^\\| `[^`]+` \\| [^|]*\\| (`[^`]*`|[^|]*)[^|]*\\| `(OVERDUE_[A-Z_]+)`")
 
-// variables are those of docs/reference/configuration.md, which is generated from the settings, with their defaults.
+// variables are those of docs/reference/configuration.md, which is generated from the settings,
+// with their defaults.
 func variables(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"OVERDUE_CONFIG": ""}

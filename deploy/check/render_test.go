@@ -25,7 +25,8 @@ import (
 
 const chartFolder = "../helm/overdue"
 
-// helm renders a chart as `helm template overdue` does, for a cluster of that version. values are YAML.
+// helm renders a chart as `helm template overdue` does, for a cluster of that version. values are
+// YAML.
 func helm(t *testing.T, c *chart.Chart, version, values string) ([]byte, error) {
 	t.Helper()
 	v, err := chartutil.ReadValues([]byte(values))
@@ -110,7 +111,8 @@ type object struct {
 	typed                  any
 }
 
-// objects decodes all of a manifest, and fails the test on a kind that it does not know and a field that a kind does not have.
+// objects decodes all of a manifest, and fails the test on a kind that it does not know and a field
+// that a kind does not have.
 func objects(t *testing.T, manifest []byte) (all []object) {
 	t.Helper()
 	reader := utilyaml.NewYAMLReader(newReader(manifest))

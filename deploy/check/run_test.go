@@ -21,8 +21,9 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// What the manifests say is run: the program with the arguments, the variables and the files of its container, against
-// the broker that comes with it instead of a namespace. Ports are others, because all of them are on one machine.
+// What the manifests say is run: the program with the arguments, the variables and the files of its
+// container, against the broker that comes with it instead of a namespace. Ports are others,
+// because all of them are on one machine.
 
 const patience = 30 * time.Second
 
@@ -233,7 +234,8 @@ func (p *process) end(t *testing.T) {
 	}
 }
 
-// freeAddress is one below the ports that connections get by themselves, so that none takes it before the program does.
+// freeAddress is one below the ports that connections get by themselves, so that none takes it
+// before the program does.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 1000 {

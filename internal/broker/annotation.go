@@ -162,9 +162,10 @@ func appendAnnotations(dst []byte, base amqp.Raw, v *queue.View, o overlay) []by
 	return amqp.EndMap(dst, start, pairs)
 }
 
-// stateShown is the state as a client reads it. What has waited for its scheduled enqueue time is received as scheduled
-// still: the JavaScript SDK's live tests of scheduleMessages, and azure-sdk-for-js pull request 19357. What a peek shows
-// of it no source tells; here that is the truth, active.
+// stateShown is the state as a client reads it. What has waited for its scheduled enqueue time is
+// received as scheduled still: the JavaScript SDK's live tests of scheduleMessages, and
+// azure-sdk-for-js pull request 19357. What a peek shows of it no source tells; here that is the
+// truth, active.
 func stateShown(v *queue.View, o overlay) queue.State {
 	if v.State == queue.Active && v.Activated && !o.peeked {
 		return queue.Scheduled
@@ -244,8 +245,8 @@ func appendApplicationProperties(dst []byte, base amqp.Raw, v *queue.View) ([]by
 	return amqp.OverlayMap(amqp.AppendDescriptor(dst, amqp.CodeApplicationProperties), base, over)
 }
 
-// milliseconds is d as the header's ttl has it, which ends after 49.7 days: what is longer is the difference of
-// absolute-expiry-time and creation-time.
+// milliseconds is d as the header's ttl has it, which ends after 49.7 days: what is longer is the
+// difference of absolute-expiry-time and creation-time.
 func milliseconds(d time.Duration) uint32 {
 	return uint32(min(max(d.Milliseconds(), 0), math.MaxUint32))
 }

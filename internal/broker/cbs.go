@@ -75,9 +75,9 @@ func (c *conn) putToken(req *request) response {
 	return response{status: statusAccepted, description: "Accepted"}
 }
 
-// unknown names what does not exist by its URL, as the service does on $cbs; the JavaScript SDK's live tests of
-// entities that do not exist look for it. The host is that of the audience, or else the one that the client opened; a port is no part of the name of a
-// namespace.
+// unknown names what does not exist by its URL, as the service does on $cbs; the JavaScript SDK's
+// live tests of entities that do not exist look for it. The host is that of the audience, or else
+// the one that the client opened; a port is no part of the name of a namespace.
 func (c *conn) unknown(err *amqp.Error, audience string) *amqp.Error {
 	if err.Condition != amqp.ErrCondNotFound {
 		return err

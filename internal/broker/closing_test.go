@@ -12,9 +12,9 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// The processors of the Java SDK detach with a credit open, so a message sent meanwhile goes to a link that nobody reads.
-// The broker cannot tell it from one that is being worked on: it may be settled by its token until the lock lapses, as
-// one whose link was lost.
+// The processors of the Java SDK detach with a credit open, so a message sent meanwhile goes to a
+// link that nobody reads. The broker cannot tell it from one that is being worked on: it may be
+// settled by its token until the lock lapses, as one whose link was lost.
 func TestALockOutlivesItsLink(t *testing.T) {
 	const lock = 5 * time.Second
 	configure := func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "q", LockDuration: lock}} }

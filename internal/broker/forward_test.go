@@ -77,7 +77,8 @@ func TestAQueueWithSessionsForwards(t *testing.T) {
 	})
 }
 
-// Python's test_mgmt_queue_update_success has an update accepted that makes a queue forward to itself.
+// Python's test_mgmt_queue_update_success has an update accepted that makes a queue forward to
+// itself.
 func TestAQueueThatForwardsToItselfEndsAtTheHops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBroker(t, Config{Queues: []QueueConfig{{Name: "q"}}})

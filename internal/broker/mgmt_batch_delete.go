@@ -13,8 +13,8 @@ import (
 // maxBatchDelete is the most messages that one request deletes, that of a Premium namespace.
 const maxBatchDelete = 4000
 
-// batchDelete removes the oldest messages that nobody has locked. The service does so as well as it can, and so a client
-// asks again until nothing is deleted.
+// batchDelete removes the oldest messages that nobody has locked. The service does so as well as it
+// can, and so a client asks again until nothing is deleted.
 func (m management) batchDelete(_ *Entity, q *queue.Queue, a *arguments) response {
 	count := a.integer("message-count", true)
 	before := m.ns.Now()

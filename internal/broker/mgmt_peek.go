@@ -28,8 +28,8 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 	case ofSession && !q.Config().RequiresSession:
 		return failure(queue.ErrNotSessionful)
 	}
-	// Without a session the messages of all are shown, also over the receiver of one: the Go SDK does not say which it
-	// means, and every other does.
+	// Without a session the messages of all are shown, also over the receiver of one: the Go SDK does
+	// not say which it means, and every other does.
 	var views []queue.View
 	if most := int(min(count, maxPeek)); ofSession {
 		views = q.PeekSession(nil, session, from, most)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -206,96 +205,6 @@ func (n *Namespace) newEntity(kind Kind, path string, topic *Entity, s settings)
 	}
 	e.queue = queue.New(e.engine())
 	return e
-}
-
-// remove deletes an entity, and with a topic its subscriptions. It reports false
-// when the entity is gone already.
-func (n *Namespace) remove(e *Entity) bool {
-	n.mu.Lock()
-	if n.goneLocked(e) {
-		n.mu.Unlock()
-		return false
-	}
-	gone := append([]*Entity{e}, e.subscriptions()...)
-	for _, g := range gone {
-		delete(n.entities, key(g.path))
-	}
-	if e.topic != nil {
-		e.topic.setSubscriptions(slices.DeleteFunc(slices.Clone(e.topic.subscriptions()), func(s *Entity) bool { return s == e }))
-	} else {
-		n.roots--
-	}
-	n.changes.Add(1)
-	n.mu.Unlock()
-	closeAll(gone)
-	return true
-}
-
-// closeAll closes entities that have been taken out of the namespace.
-func closeAll(gone []*Entity) {
-	for _, g := range gone {
-		g.close(errDeleted(g.path))
-	}
-}
-
-// delete is remove by name.
-func (n *Namespace) delete(kind Kind, path string) error {
-	e, err := n.findKind(kind, path)
-	if err != nil {
-		return err
-	}
-	if !n.remove(e) {
-		return fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
-	}
-	return nil
-}
-
-// update gives an entity new settings, and lets go of its links: the service
-// does, and its clients connect again. An update that changes nothing detaches
-// nobody. The live test TestSessionReceiver_Detach of the Go SDK updates a queue
-// twice alike, and only the first of them costs it its link.
-func (n *Namespace) update(kind Kind, path string, change func(*settings) error) (*Entity, error) {
-	e, err := n.findKind(kind, path)
-	if err != nil {
-		return nil, err
-	}
-	changed, err := n.apply(e, change)
-	if err != nil {
-		return nil, err
-	}
-	if changed {
-		e.links.detach(errUpdated(e.path))
-	}
-	return e, nil
-}
-
-// apply gives an entity new settings and makes everything go by them. All of it
-// happens in one step: of two updates the later one holds, and what is deleted
-// meanwhile starts nothing anew.
-func (n *Namespace) apply(e *Entity, change func(*settings) error) (changed bool, err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.goneLocked(e) {
-		return false, fmt.Errorf("%w: %.300s", ErrEntityNotFound, e.path)
-	}
-	was := e.settings.Load()
-	s := *was
-	if err := change(&s); err != nil {
-		return false, err
-	}
-	e.settings.Store(&s)
-	n.changes.Add(1)
-	e.updated.Store(n.Now().UnixNano())
-	var errs []error
-	for _, c := range append([]*Entity{e}, e.subscriptions()...) { // a topic's time to live is its subscriptions', too
-		errs = append(errs, c.queue.Update(c.engine()))
-	}
-	if e.topic == nil {
-		e.quota.SetLimit(e.maxSize())
-	}
-	e.setMovers()
-	e.watchIdle()
-	return !reflect.DeepEqual(*was, s), errors.Join(errs...)
 }
 
 // all returns the entities of one kind, sorted by path.

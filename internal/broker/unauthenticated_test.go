@@ -22,8 +22,8 @@ func TestWhatAStrangerMayCostIsBounded(t *testing.T) {
 	})
 }
 
-// A stranger comes every millisecond, sends its open and stays. A client needs a second for its token, and gets in all
-// the same; one that is in stays in.
+// A stranger comes every millisecond, sends its open and stays. A client needs a second for its
+// token, and gets in all the same; one that is in stays in.
 func TestAClientGetsInWhileStrangersFillTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, withKeys(), func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "orders"}} })

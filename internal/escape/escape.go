@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package escape escapes characters that a terminal obeys or a reader cannot see: control characters, and
-// marks that reorder or hide text. Message ids, names and reasons come from any sender, so every printed,
-// logged, mailed or displayed text passes through this package.
+// Package escape escapes characters that a terminal obeys or a reader cannot see: control
+// characters, and marks that reorder or hide text. Message ids, names and reasons come from any
+// sender, so every printed, logged, mailed or displayed text passes through this package.
 //
 // Escapes have the form of JSON, such as \u0085, so that JSON stays the same JSON.
 package escape
@@ -39,8 +39,9 @@ func WriteJSON(w io.Writer, v any) error {
 	return err
 }
 
-// hides reports whether r is invisible: a control character (U+0000–1F, U+007F–9F), a format character
-// (bidi marks, U+FEFF), or a line or paragraph separator. Joiners stay, since some scripts need them.
+// hides reports whether r is invisible: a control character (U+0000–1F, U+007F–9F), a format
+// character (bidi marks, U+FEFF), or a line or paragraph separator. Joiners stay, since some
+// scripts need them.
 func hides(r rune) bool {
 	switch {
 	case r < utf8.RuneSelf:
@@ -94,8 +95,8 @@ func appendEscape(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
 }
 
-// A Writer escapes its input except line ends and tabs. A character may span two writes. It is safe for
-// concurrent use.
+// A Writer escapes its input except line ends and tabs. A character may span two writes. It is safe
+// for concurrent use.
 type Writer struct {
 	mu   sync.Mutex
 	w    io.Writer
@@ -110,8 +111,8 @@ func NewWriter(w io.Writer) *Writer {
 	return &Writer{w: w}
 }
 
-// Unwrap returns the writer below w, which does not escape. Use it only for control sequences without text
-// from outside.
+// Unwrap returns the writer below w, which does not escape. Use it only for control sequences
+// without text from outside.
 func (w *Writer) Unwrap() io.Writer { return w.w }
 
 // Write returns len(b) unless the writer below fails, and 0 then.

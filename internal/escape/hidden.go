@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Hidden names the first character of b that should have been escaped, and its position, or returns "".
-// Line ends and tabs are allowed. It is for tests.
+// Hidden names the first character of b that should have been escaped, and its position, or returns
+// "". Line ends and tabs are allowed. It is for tests.
 func Hidden(b []byte) string {
 	for i := 0; i < len(b); {
 		r, n := utf8.DecodeRune(b[i:])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpclient makes HTTP clients that follow no redirect. A server that receives an alert must not
-// direct this process to other hosts, which that server itself may be unable to reach.
+// Package httpclient makes HTTP clients that follow no redirect. A server that receives an alert
+// must not direct this process to other hosts, which that server itself may be unable to reach.
 //
 // Libraries make clients of their own. Those without a transport of their own share
 // [http.DefaultTransport], which refuses redirects as well once a program imports this package.
@@ -24,8 +24,9 @@ func (e *RedirectError) Error() string {
 	return fmt.Sprintf("%s answered %s, and redirects are never followed; give the address that it leads to, if it can be trusted", e.Host, e.Status)
 }
 
-// New makes a client. A nil transport means [Transport]; timeout 0 means none. A redirect with a Location
-// is a [RedirectError], wrapped in the client's [url.Error]. One without is an ordinary response.
+// New makes a client. A nil transport means [Transport]; timeout 0 means none. A redirect with a
+// Location is a [RedirectError], wrapped in the client's [url.Error]. One without is an ordinary
+// response.
 func New(transport http.RoundTripper, timeout time.Duration) *http.Client {
 	if transport == nil {
 		transport = Transport()
@@ -36,12 +37,14 @@ func New(transport http.RoundTripper, timeout time.Duration) *http.Client {
 // Refuse is a CheckRedirect that refuses every redirect with a [RedirectError].
 func Refuse(next *http.Request, _ []*http.Request) error { return refusal(next) }
 
-// Transport returns a copy of the default transport, with its proxies and a connection pool of its own.
+// Transport returns a copy of the default transport, with its proxies and a connection pool of its
+// own.
 func Transport() *http.Transport { return defaultTransport().Clone() }
 
 func defaultTransport() *http.Transport { return http.DefaultTransport.(*http.Transport) }
 
-// refusal returns a RedirectError if a request follows a redirect. Clients note that on the request.
+// refusal returns a RedirectError if a request follows a redirect. Clients note that on the
+// request.
 func refusal(r *http.Request) error {
 	if r.Response == nil {
 		return nil
@@ -53,8 +56,9 @@ func refusal(r *http.Request) error {
 	return e
 }
 
-// The default transport calls its Proxy function before it opens or reuses a connection. Refusing there
-// covers every client without a transport of its own, and keeps the type that libraries expect.
+// The default transport calls its Proxy function before it opens or reuses a connection. Refusing
+// there covers every client without a transport of its own, and keeps the type that libraries
+// expect.
 func init() {
 	t := defaultTransport()
 	proxy := t.Proxy

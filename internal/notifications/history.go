@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notifications remembers which sinks took the latest events of a process, and shows it on the admin
-// port. `overdue explain` reads it there. No guarantee depends on it: a restart forgets everything.
+// Package notifications remembers which sinks took the latest events of a process, and shows it on
+// the admin port. `overdue explain` reads it there. No guarantee depends on it: a restart forgets
+// everything.
 package notifications
 
 import (
@@ -34,7 +35,8 @@ type Delivery struct {
 	Time time.Time `json:"time"`
 }
 
-// A History remembers the latest notifications. The zero value is ready for use. A nil History stays empty.
+// A History remembers the latest notifications. The zero value is ready for use. A nil History
+// stays empty.
 type History struct {
 	mu   sync.Mutex
 	ring []*Notification // once it is full, the oldest is at next
@@ -83,8 +85,8 @@ func (h *History) add(e alert.Event, sink string, at time.Time) {
 	h.byID[e.ID] = n
 }
 
-// Latest returns up to 100 notifications of messages with that id, or of all messages for "". The latest comes
-// first.
+// Latest returns up to 100 notifications of messages with that id, or of all messages for "". The
+// latest comes first.
 func (h *History) Latest(messageID string) []Notification {
 	latest := []Notification{}
 	if h == nil {
@@ -107,7 +109,8 @@ func (h *History) Latest(messageID string) []Notification {
 // messageIDParameter restricts an answer to one message.
 const messageIDParameter = "message-id"
 
-// ServeHTTP answers with the latest notifications as JSON. The parameter message-id restricts them to one message.
+// ServeHTTP answers with the latest notifications as JSON. The parameter message-id restricts them
+// to one message.
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	// Only the caller loses something if the answer cannot be written.

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// An Address is where Redis is and who we are to it. It holds secrets: nothing but Hosts may be shown.
+// An Address is where Redis is and who we are to it. It holds secrets: nothing but Hosts may be
+// shown.
 type Address struct {
 	Hosts   []string // host:port each
 	TLS     bool
@@ -32,7 +33,8 @@ const maxHosts = 64
 //	redis+cluster://[user[:password]@]host[:port],…
 //	redis+sentinel://[user[:password]@]host[:port],…/master[/database][?sentinel_user=…&sentinel_password=…]
 //
-// or the same with rediss, for TLS. What is special in a user, a password or a master is percent-encoded. Its errors never show a value.
+// or the same with rediss, for TLS. What is special in a user, a password or a master is
+// percent-encoded. Its errors never show a value.
 func ParseAddress(text string) (Address, error) {
 	scheme, rest, ok := strings.Cut(strings.TrimSpace(text), "://")
 	if !ok {

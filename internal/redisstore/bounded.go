@@ -12,9 +12,10 @@ import (
 
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// boundedDial has every connection of dial fail where Redis sends more than any of our questions is answered with: one that is
-// hostile or broken costs bounded memory, and is as one that is gone. That goes for the connections to sentinels, for those that listen,
-// and for what is said while a connection begins.
+// boundedDial has every connection of dial fail where Redis sends more than any of our questions is
+// answered with: one that is hostile or broken costs bounded memory, and is as one that is gone.
+// That goes for the connections to sentinels, for those that listen, and for what is said while a
+// connection begins.
 func boundedDial(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		nc, err := dial(ctx, network, addr)
@@ -76,7 +77,8 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 }
 
 func (c *boundedConn) countLocked(b []byte) error {
-	// Who listens asks seldom and is told often. No answer takes as long as callMost, so what comes later is none.
+	// Who listens asks seldom and is told often. No answer takes as long as callMost, so what comes
+	// later is none.
 	if !c.meter.midway() && time.Since(c.since) > callMost {
 		c.resetLocked()
 	}

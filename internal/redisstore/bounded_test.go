@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// hostile is the address of a Redis that lets clients in and answers everything they ask with the same bytes. It counts
-// the connections that clients have closed.
+// hostile is the address of a Redis that lets clients in and answers everything they ask with the
+// same bytes. It counts the connections that clients have closed.
 func hostile(t *testing.T, answer func(net.Conn)) (address string, closed *atomic.Int32) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,8 +28,8 @@ type Server struct {
 	Eviction          string
 }
 
-// Checkup asks Redis for how it is, and tries every command that is sent to it, on keys of its own that live for seconds. An error
-// means that it cannot be reached, or lets nobody in.
+// Checkup asks Redis for how it is, and tries every command that is sent to it, on keys of its own
+// that live for seconds. An error means that it cannot be reached, or lets nobody in.
 func (s *Store) Checkup(ctx context.Context) (*Checkup, error) {
 	var c Checkup
 	for range 3 {

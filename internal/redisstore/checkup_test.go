@@ -48,7 +48,8 @@ func TestATrialOfCompanionsMissesWhatTheyTake(t *testing.T) {
 	}
 }
 
-// A checkup finds nothing wrong with the user of docs/operate/redis.md, and each command that is taken from it.
+// A checkup finds nothing wrong with the user of docs/operate/redis.md, and each command that is
+// taken from it.
 func TestACheckupTriesEveryCommandThatThePageAllows(t *testing.T) {
 	r := redistest.Start(t)
 	rule := aclRule(t)

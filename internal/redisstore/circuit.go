@@ -57,7 +57,8 @@ func (c *circuit) do(ctx context.Context, bound time.Duration, f func(context.Co
 	return err
 }
 
-// over reports whether ctx has ended, or does so in a moment: connections go by its deadline and may be faster.
+// over reports whether ctx has ended, or does so in a moment: connections go by its deadline and
+// may be faster.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)

@@ -12,7 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// After each failure the rest is twice as long; one asks then whether Redis is back, and who gives up has not asked.
+// After each failure the rest is twice as long; one asks then whether Redis is back, and who gives
+// up has not asked.
 func TestACircuitRestsLongerAndAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &circuit{s: &Store{}, use: "test"}

@@ -10,8 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// All commands that are sent to Redis are in this file and commands_trial.go, and the scripts under their contracts. They are those of
-// Redis 6.0, the oldest that Azure offers. Keys of one script have one tag; TestKeysOfAScriptShareASlot sees to it.
+// All commands that are sent to Redis are in this file and commands_trial.go, and the scripts under
+// their contracts. They are those of Redis 6.0, the oldest that Azure offers. Keys of one script
+// have one tag; TestKeysOfAScriptShareASlot sees to it.
 
 // ping: PING.
 func ping(ctx context.Context, c redis.UniversalClient) error { return c.Ping(ctx).Err() }
@@ -22,7 +23,8 @@ type entry struct {
 	life       time.Duration
 }
 
-// putAll: SET key value PX life, of each, in one pipeline. What fails in the middle leaves the rest unsaid.
+// putAll: SET key value PX life, of each, in one pipeline. What fails in the middle leaves the rest
+// unsaid.
 func putAll(ctx context.Context, c redis.UniversalClient, entries []entry) error {
 	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, e := range entries {
@@ -58,7 +60,8 @@ func getAll(ctx context.Context, c redis.UniversalClient, keys []string) ([]stri
 	return values, err
 }
 
-// deliverScript appends to a list that forgets its oldest elements beyond a bound, and all after a time.
+// deliverScript appends to a list that forgets its oldest elements beyond a bound, and all after a
+// time.
 //
 //	KEYS[1] the list · ARGV[1] its bound · ARGV[2] its life in ms · ARGV[3…] what is appended
 var deliverScript = redis.NewScript(`
@@ -90,7 +93,8 @@ func collect(ctx context.Context, c redis.UniversalClient, list string, most int
 	return collectScript.Run(ctx, c, []string{list}, most).StringSlice()
 }
 
-// claimScript claims a key for a while, unless it is claimed by another or done, and says how it stands: "mine", "other" or "done".
+// claimScript claims a key for a while, unless it is claimed by another or done, and says how it
+// stands: "mine", "other" or "done".
 //
 //	KEYS[1] the claim · ARGV[1] whose · ARGV[2] its life in ms
 var claimScript = redis.NewScript(`
@@ -104,7 +108,8 @@ func claim(ctx context.Context, c redis.UniversalClient, key, token string, life
 	return claimScript.Run(ctx, c, []string{key}, token, life.Milliseconds()).Text()
 }
 
-// settleScript ends a claim: it is done for a while, or anybody's again. A claim that another has by now stays his.
+// settleScript ends a claim: it is done for a while, or anybody's again. A claim that another has
+// by now stays his.
 //
 //	KEYS[1] the claim · ARGV[1] whose it was · ARGV[2] for how many ms it is done; 0 = it is anybody's
 var settleScript = redis.NewScript(`
@@ -119,7 +124,8 @@ func settle(ctx context.Context, c redis.UniversalClient, key, token string, don
 	return settleScript.Run(ctx, c, []string{key}, token, done.Milliseconds()).Err()
 }
 
-// reportScript notes what one process knows, and adds to what all of them have counted. Names beyond a bound are counted as "other".
+// reportScript notes what one process knows, and adds to what all of them have counted. Names
+// beyond a bound are counted as "other".
 //
 //	KEYS[1] reports by process · KEYS[2] counts by name
 //	ARGV[1] the process · ARGV[2] its report · ARGV[3] the bound of names · ARGV[4] the life of both in ms · ARGV[5…] name, count, …
@@ -140,7 +146,8 @@ func report(ctx context.Context, c redis.UniversalClient, reports, counts, proce
 	return reportScript.Run(ctx, c, []string{reports, counts}, args...).Err()
 }
 
-// viewScript returns the reports that are no older than a bound, and forgets the others, and what has been counted.
+// viewScript returns the reports that are no older than a bound, and forgets the others, and what
+// has been counted.
 //
 //	KEYS[1] reports by process · KEYS[2] counts by name · ARGV[1] the age in ms
 var viewScript = redis.NewScript(`
@@ -197,7 +204,8 @@ func lay(ctx context.Context, c redis.UniversalClient, hash, field, value string
 	return layScript.Run(ctx, c, []string{hash}, field, value, life.Milliseconds()).Err()
 }
 
-// takeScript takes all fields of a hash, and a note with them, unless somebody else has claimed that. It returns "1" and both, or "0".
+// takeScript takes all fields of a hash, and a note with them, unless somebody else has claimed
+// that. It returns "1" and both, or "0".
 //
 //	KEYS[1] the claim · KEYS[2] the hash · KEYS[3] the note · ARGV[1] whose · ARGV[2] life of the claim in ms
 var takeScript = redis.NewScript(`
@@ -221,7 +229,8 @@ func take(ctx context.Context, c redis.UniversalClient, claim, hash, note, token
 	return answer[0] == "1", all, text, nil
 }
 
-// leaveScript writes the note of a claim and ends it. Of a claim that another has by now it does nothing.
+// leaveScript writes the note of a claim and ends it. Of a claim that another has by now it does
+// nothing.
 //
 //	KEYS[1] the claim · KEYS[2] the note · ARGV[1] whose · ARGV[2] the note · ARGV[3] its life in ms
 var leaveScript = redis.NewScript(`

@@ -9,7 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// keepScript keeps what is not kept yet, and tells who listens where something is due before all else.
+// keepScript keeps what is not kept yet, and tells who listens where something is due before all
+// else.
 //
 //	KEYS[1] what waits, by when it is due · KEYS[2] records
 //	ARGV[1] the channel · ARGV[2] what it is told · ARGV[3…] id, when it is due in ms, record, …
@@ -48,9 +49,10 @@ func withdraw(ctx context.Context, c redis.UniversalClient, k *place, ids []any)
 	return withdrawScript.Run(ctx, c, []string{k.due, k.records}, ids...).StringSlice()
 }
 
-// leaseScript leases what is due, first what was leased and not renewed. Leases are by the clock of Redis, which is one for all;
-// what is due is so by the clock of the caller, who knows the broker's. It returns ids and records, when the next is due, and
-// in how many ms the next lease lapses; "" where there is none.
+// leaseScript leases what is due, first what was leased and not renewed. Leases are by the clock of
+// Redis, which is one for all; what is due is so by the clock of the caller, who knows the
+// broker's. It returns ids and records, when the next is due, and in how many ms the next lease
+// lapses; "" where there is none.
 //
 //	KEYS[1] what waits, by when it is due · KEYS[2] what is leased, by until when · KEYS[3] who leases · KEYS[4] records
 //	ARGV[1] now in ms · ARGV[2] life of a lease in ms · ARGV[3] how many at most · ARGV[4] bytes after which no more are taken · ARGV[5] whose
@@ -130,7 +132,8 @@ func renew(ctx context.Context, c redis.UniversalClient, k *place, token string,
 	return renewScript.Run(ctx, c, []string{k.leased, k.holders}, args...).StringSlice()
 }
 
-// finishScript forgets what is done, whoever leases it by now, and puts it where operators find it if it could not be.
+// finishScript forgets what is done, whoever leases it by now, and puts it where operators find it
+// if it could not be.
 //
 //	KEYS[1] what waits · KEYS[2] what is leased · KEYS[3] who leases · KEYS[4] records · KEYS[5] the dead, the latest first
 //	ARGV[1] how many dead are kept · ARGV[2…] id, "" or what the dead are told of as, …
@@ -183,7 +186,8 @@ func count(ctx context.Context, c redis.UniversalClient, k *place) (waiting, lea
 	return w.Val(), l.Val(), d.Val(), err
 }
 
-// scan: HSCAN records cursor COUNT n, of ids that match. ids and records, and the next cursor, 0 at the end.
+// scan: HSCAN records cursor COUNT n, of ids that match. ids and records, and the next cursor, 0 at
+// the end.
 func scan(ctx context.Context, c redis.UniversalClient, k *place, cursor uint64, match string, n int64) ([]string, uint64, error) {
 	return c.HScan(ctx, k.records, cursor, match, n).Result()
 }

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// clusterPlaces is how many places companions have in a cluster, so that its servers share the work. One server has the
-	// first of them alone, and that of notes.
+	// clusterPlaces is how many places companions have in a cluster, so that its servers share the
+	// work. One server has the first of them alone, and that of notes.
 	clusterPlaces = 8
 	placeOfNotes  = "notes"
 
@@ -33,7 +33,8 @@ const (
 	dueGrain = time.Millisecond
 )
 
-// Companions are those of the fleet, where Redis keeps them in the place of the monitor queue. Here Redis is the truth.
+// Companions are those of the fleet, where Redis keeps them in the place of the monitor queue. Here
+// Redis is the truth.
 //
 //	Put ─▶ waits ─ Claim ─▶ leased ─┬─ Done ─▶
 //	         ▲                      ├─ Bury ─▶ dead
@@ -129,7 +130,8 @@ func (c *Companions) Failure() error {
 	return nil
 }
 
-// Put returns when Redis has all items, or with the error of the last try. What is there already stays as it is.
+// Put returns when Redis has all items, or with the error of the last try. What is there already
+// stays as it is.
 func (c *Companions) Put(ctx context.Context, items []Item) error {
 	type part struct {
 		args []any
@@ -187,7 +189,8 @@ func (c *Companions) insist(ctx context.Context, f func(context.Context) error) 
 	}
 }
 
-// final reports whether Redis has said something that it will say again: that its memory is full, that we may not.
+// final reports whether Redis has said something that it will say again: that its memory is full,
+// that we may not.
 func final(err error) bool {
 	if answer := (redis.Error)(nil); !errors.As(err, &answer) {
 		return false

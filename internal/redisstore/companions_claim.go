@@ -20,20 +20,22 @@ const (
 	RenewEvery = 5 * time.Second
 	// claimBytes is after how many bytes one claim has enough.
 	claimBytes = 1 << 20
-	// lookEvery is how often a worker looks whether something is due that nobody has told it of, and lookAlone the same
-	// while it cannot be told.
+	// lookEvery is how often a worker looks whether something is due that nobody has told it of, and
+	// lookAlone the same while it cannot be told.
 	lookEvery = 5 * time.Second
 	lookAlone = 250 * time.Millisecond
 	renewMost = 1000
 	// claimRest is how long a place is left alone of which nothing was learnt.
 	claimRest = 500 * time.Millisecond
-	// claimUnsure is for how long after a claim without an answer it is looked whether it has leased something.
+	// claimUnsure is for how long after a claim without an answer it is looked whether it has leased
+	// something.
 	claimUnsure = 5 * time.Second
 )
 
-// Claim leases up to n items that are due at the instant now of the broker's clock, or whose leases have lapsed. There is
-// nothing more to claim before wait is over, or Woken has a value. There may be leases beside an error, which says that some
-// could not be asked for, now or the last time: what one server of a cluster has does not wait for another.
+// Claim leases up to n items that are due at the instant now of the broker's clock, or whose leases
+// have lapsed. There is nothing more to claim before wait is over, or Woken has a value. There may
+// be leases beside an error, which says that some could not be asked for, now or the last time:
+// what one server of a cluster has does not wait for another.
 func (c *Companions) Claim(ctx context.Context, now time.Time, n int) (leases []Lease, wait time.Duration, err error) {
 	ripe := slices.DeleteFunc(slices.Clone(c.places), func(k *place) bool { return k.rests() > 0 })
 	rand.Shuffle(len(ripe), func(i, j int) { ripe[i], ripe[j] = ripe[j], ripe[i] })
@@ -92,7 +94,8 @@ func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (l
 	return leases
 }
 
-// recall has what was leased by a claim whose answer did not come leased anew, instead of when that lapses.
+// recall has what was leased by a claim whose answer did not come leased anew, instead of when that
+// lapses.
 func (c *Companions) recall(ctx context.Context, k *place) error {
 	return c.do(ctx, func(ctx context.Context) error {
 		held, err := holds(ctx, c.s.client, k, c.token)
@@ -125,7 +128,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// take notes what is in hand now, and leaves out what was before: its lease had lapsed, and it is seen to.
+// take notes what is in hand now, and leaves out what was before: its lease had lapsed, and it is
+// seen to.
 func (c *Companions) take(k *place, got []string) (leases []Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,8 +166,8 @@ func (k *place) turn() int {
 	return k.brought
 }
 
-// rest has k left alone until an instant of our clock, unless something was brought since that turn. soon is when the next
-// item is due, in ms, and err what kept us from learning that.
+// rest has k left alone until an instant of our clock, unless something was brought since that
+// turn. soon is when the next item is due, in ms, and err what kept us from learning that.
 func (k *place) rest(turn int, next time.Time, soon int64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,7 +186,8 @@ func (k *place) lastError() error {
 	return k.err
 }
 
-// brings notes that something is due at an instant, in ms; 0 = nobody knows when. It reports whether that is before all else.
+// brings notes that something is due at an instant, in ms; 0 = nobody knows when. It reports
+// whether that is before all else.
 func (k *place) brings(due int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

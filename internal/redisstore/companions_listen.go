@@ -14,8 +14,8 @@ import (
 // listenPing is after how long in silence it is asked whether the connection is still of use.
 const listenPing = 10 * time.Second
 
-// Listen has Woken tell when another process keeps something that is due before all else, until ctx ends. Without it, and
-// while Redis does not answer, a worker looks every lookAlone.
+// Listen has Woken tell when another process keeps something that is due before all else, until ctx
+// ends. Without it, and while Redis does not answer, a worker looks every lookAlone.
 func (c *Companions) Listen(ctx context.Context) error {
 	for ctx.Err() == nil {
 		c.listen(ctx)

@@ -133,7 +133,8 @@ func TestCompanionsThatNobodyHasAreWithdrawn(t *testing.T) {
 	})
 }
 
-// A worker that is gone renews nothing, and what it had comes to another. One that is there keeps it, and gets nothing twice.
+// A worker that is gone renews nothing, and what it had comes to another. One that is there keeps
+// it, and gets nothing twice.
 func TestClaimsLapseUnlessTheyAreRenewed(t *testing.T) {
 	r := redistest.Start(t)
 	ctx := t.Context()
@@ -198,7 +199,8 @@ func TestEachItemIsClaimedOnce(t *testing.T) {
 	}
 }
 
-// A worker is told of what is due before all that it knows of, whoever keeps it, and not of anything else.
+// A worker is told of what is due before all that it knows of, whoever keeps it, and not of
+// anything else.
 func TestAWorkerIsWokenForWhatIsDueFirst(t *testing.T) {
 	r := redistest.Start(t)
 	ctx := t.Context()
@@ -231,7 +233,8 @@ func TestAWorkerIsWokenForWhatIsDueFirst(t *testing.T) {
 	wantIDs(t, "what woke it", claimed(t, worker, noon, 1), "now")
 }
 
-// What was acknowledged is there after kill -9, and what is asked while Redis is away is answered when it is back.
+// What was acknowledged is there after kill -9, and what is asked while Redis is away is answered
+// when it is back.
 func TestCompanionsOutliveTheirServer(t *testing.T) {
 	r := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	ctx, c := t.Context(), open(t, "redis://"+r.Addr).Companions()

@@ -35,7 +35,8 @@ func (c *Companions) Counts(ctx context.Context) (all Counts, err error) {
 	return all, nil
 }
 
-// Walk shows f the items that wait or are leased, in no order and some of them twice, until it has seen enough.
+// Walk shows f the items that wait or are leased, in no order and some of them twice, until it has
+// seen enough.
 func (c *Companions) Walk(ctx context.Context, f func(Item) (more bool)) error {
 	for _, k := range c.places {
 		if more, err := c.walk(ctx, k, allOfThem, f); err != nil || !more {
@@ -147,7 +148,8 @@ func (d *Durability) read(text string) {
 	d.Failed = d.Failed || fields["aof_enabled"] == "1" && fields["aof_last_write_status"] == "err"
 }
 
-// Problem is a sentence about what keeps companions from being kept, and whether nothing helps against it; "" where nothing does.
+// Problem is a sentence about what keeps companions from being kept, and whether nothing helps
+// against it; "" where nothing does.
 func (d Durability) Problem() (sentence string, hopeless bool) {
 	switch {
 	case d.Evicts != "":

@@ -13,8 +13,8 @@ import (
 
 const (
 	tellTime = 25 * time.Millisecond // bound of a question that the telling of an event waits for
-	// claimLife is longer than a telling may take, and toldLife than the longest lock: what is found again within one is
-	// known to have been told.
+	// claimLife is longer than a telling may take, and toldLife than the longest lock: what is found
+	// again within one is known to have been told.
 	claimLife = 20 * time.Second
 	toldLife  = 10 * time.Minute
 
@@ -39,7 +39,8 @@ func (t *Told) key(event string) string {
 	return t.c.s.key("e", string(sum[:16]))
 }
 
-// Begin claims the telling of an event. told: somebody has told of it. Neither mine nor told: another is about to. With an error nobody knows.
+// Begin claims the telling of an event. told: somebody has told of it. Neither mine nor told:
+// another is about to. With an error nobody knows.
 func (t *Told) Begin(ctx context.Context, event string) (mine, told bool, err error) {
 	var state string
 	err = t.c.do(ctx, t.c.s.bound(tellTime), func(ctx context.Context) error {
@@ -73,8 +74,8 @@ func (v *View) keys() (reports, counts string) {
 	return v.c.s.key("{view}", "reports"), v.c.s.key("{view}", "missed")
 }
 
-// Report says how many deadlines of each entity have come and are not seen to, and how many were missed since the last time. It is due
-// every ReportEvery.
+// Report says how many deadlines of each entity have come and are not seen to, and how many were
+// missed since the last time. It is due every ReportEvery.
 func (v *View) Report(ctx context.Context, outstanding, missed map[string]int64) error {
 	body, err := json.Marshal(outstanding)
 	if err != nil {

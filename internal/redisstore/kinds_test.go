@@ -47,7 +47,8 @@ func everyUse(ctx context.Context, s *Store) error {
 	return everyUseOfCompanions(ctx, s.Companions())
 }
 
-// everyUseOfCompanions takes as many as there are in all places of a cluster, most probably, through all that may become of them.
+// everyUseOfCompanions takes as many as there are in all places of a cluster, most probably,
+// through all that may become of them.
 func everyUseOfCompanions(ctx context.Context, c *Companions) error {
 	const n = 60
 	turn := rand.Text() + "-" // another may have failed halfway

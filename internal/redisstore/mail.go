@@ -9,13 +9,15 @@ import (
 
 const (
 	mailTime = time.Second // bound of one exchange; nobody waits for it
-	// inboxMost bounds the records that wait for one process, and inboxLife how long: a process that is gone reads none.
+	// inboxMost bounds the records that wait for one process, and inboxLife how long: a process that
+	// is gone reads none.
 	inboxMost = 16 << 10
 	inboxLife = time.Minute
 	mailBatch = 1000
 )
 
-// Mail carries records between processes: one that settles a message writes to the one that sent it.
+// Mail carries records between processes: one that settles a message writes to the one that sent
+// it.
 type Mail struct{ c *circuit }
 
 // Mail is that of the fleet.
@@ -26,7 +28,8 @@ func (m *Mail) Well() bool { return m.c.well() }
 
 func (m *Mail) bound() time.Duration { return m.c.s.bound(mailTime) }
 
-// Announce has records about these keys go to inbox from now on, about each for as long as it lives. There are as many lives as keys.
+// Announce has records about these keys go to inbox from now on, about each for as long as it
+// lives. There are as many lives as keys.
 func (m *Mail) Announce(ctx context.Context, inbox string, keys []string, lives []time.Duration) error {
 	return inBatches(len(keys), func(from, to int) error {
 		entries := make([]entry, 0, to-from)
@@ -37,7 +40,8 @@ func (m *Mail) Announce(ctx context.Context, inbox string, keys []string, lives 
 	})
 }
 
-// Pass gives a record about each key to whoever has announced it, if anybody has. There are as many records as keys.
+// Pass gives a record about each key to whoever has announced it, if anybody has. There are as many
+// records as keys.
 func (m *Mail) Pass(ctx context.Context, keys []string, records [][]byte) error {
 	return inBatches(len(keys), func(from, to int) error {
 		asked := make([]string, 0, to-from)
@@ -65,7 +69,8 @@ func (m *Mail) Pass(ctx context.Context, keys []string, records [][]byte) error 
 	})
 }
 
-// Passed takes what lies in inbox, up to a thousand records. They were written by whoever may write to Redis.
+// Passed takes what lies in inbox, up to a thousand records. They were written by whoever may write
+// to Redis.
 func (m *Mail) Passed(ctx context.Context, inbox string) (records [][]byte, err error) {
 	err = m.c.do(ctx, m.bound(), func(ctx context.Context) error {
 		got, err := collect(ctx, m.c.s.client, m.c.s.key("i", inbox), mailBatch)

@@ -8,20 +8,21 @@ import (
 	"strings"
 )
 
-// Bounds of what is read from Redis. The client makes room for what a header states before any of it has come, so a header
-// beyond these must not reach it.
+// Bounds of what is read from Redis. The client makes room for what a header states before any of
+// it has come, so a header beyond these must not reach it.
 const (
-	// mostBulk bounds one string, in bytes. The longest of ours is a companion that could not be done: 256 KiB of it, in Base64.
+	// mostBulk bounds one string, in bytes. The longest of ours is a companion that could not be done:
+	// 256 KiB of it, in Base64.
 	mostBulk = 1 << 20
 	// mostLine bounds a line, in bytes: a status, an error, a number.
 	mostLine = 64 << 10
-	// mostElements bounds the elements of all arrays that answer what was asked together. COMMAND, which a cluster is asked,
-	// has 12,000 in Redis 7.0.
+	// mostElements bounds the elements of all arrays that answer what was asked together. COMMAND,
+	// which a cluster is asked, has 12,000 in Redis 7.0.
 	mostElements = 1 << 18
 	// mostDepth bounds arrays in arrays. COMMAND has eight.
 	mostDepth = 16
-	// mostAnswer bounds all that answers what was asked together, in bytes. A page of companions that are as long as they may be
-	// has 25 MiB (scanMost).
+	// mostAnswer bounds all that answers what was asked together, in bytes. A page of companions that
+	// are as long as they may be has 25 MiB (scanMost).
 	mostAnswer = 32 << 20
 )
 
@@ -37,9 +38,10 @@ type meterBounds struct{ bulk, line, elements, depth int }
 
 var ourBounds = meterBounds{mostBulk, mostLine, mostElements, mostDepth}
 
-// A replyMeter reads along with a client, and fails at the header that states too much. It understands RESP2 and RESP3
-// (https://redis.io/docs/latest/develop/reference/protocol-spec/): the client speaks the latter to sentinels, whatever it was
-// told. Strings and arrays that are streamed are an excess, since they state no length; the client does not know them either.
+// A replyMeter reads along with a client, and fails at the header that states too much. It
+// understands RESP2 and RESP3, which the client speaks to sentinels
+// (https://redis.io/docs/latest/develop/reference/protocol-spec/). Streamed strings and arrays are
+// refused, since they state no length; the client does not know them either.
 type replyMeter struct {
 	bounds meterBounds
 

@@ -163,7 +163,8 @@ func (p *reference) answer(depth int) error {
 	return nil
 }
 
-// A meter that is fed in pieces fails where one that has everything and reads it in the plainest way does, and nowhere else.
+// A meter that is fed in pieces fails where one that has everything and reads it in the plainest
+// way does, and nowhere else.
 func FuzzMeterAndReferenceAgree(f *testing.F) {
 	for _, answer := range []string{
 		"+OK\r\n:1\r\n", "*2\r\n$3\r\nabc\r\n*1\r\n:1\r\n", "*2000000000\r\n", "$2000000000\r\n", "%1\r\n+a\r\n|1\r\n+b\r\n:1\r\n:2\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",

@@ -43,7 +43,8 @@ func (p *Pages) Add(ctx context.Context, group, part string, body []byte) error 
 	return p.do(ctx, func(ctx context.Context) error { return lay(ctx, p.c.s.client, parts, part, string(body), partLife) })
 }
 
-// Claim asks to send the page of a group. mine: nobody else is sending, parts are those that lay there, and note is what was left last.
+// Claim asks to send the page of a group. mine: nobody else is sending, parts are those that lay
+// there, and note is what was left last.
 func (p *Pages) Claim(ctx context.Context, group string) (mine bool, parts map[string][]byte, note []byte, err error) {
 	claimKey, partsKey, noteKey := p.keys(group)
 	err = p.do(ctx, func(ctx context.Context) error {

@@ -16,7 +16,8 @@ import (
 	"overdue/internal/testing/redistest"
 )
 
-// What Redis refuses has not been done, and nobody is told that it has: its keys are of another kind here.
+// What Redis refuses has not been done, and nobody is told that it has: its keys are of another
+// kind here.
 func TestWhatRedisRefusesIsAnError(t *testing.T) {
 	m := redistest.InMemory(t)
 	lease := Lease{Item: item("x", noon)}
@@ -78,7 +79,8 @@ func TestAnAnswerOfAnotherFormIsAnError(t *testing.T) {
 	}
 }
 
-// What is brought while somebody learns that there is nothing is not left to lie until he would look again.
+// What is brought while somebody learns that there is nothing is not left to lie until he would
+// look again.
 func TestWhatIsBroughtMeanwhileIsAskedForAtOnce(t *testing.T) {
 	k := &place{}
 	turn := k.turn()

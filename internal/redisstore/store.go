@@ -24,7 +24,8 @@ type Config struct {
 	Fleet   []string       // what names the fleet: namespace and monitor queue, in any case
 	Roots   *x509.CertPool // who may vouch for Redis, with TLS; nil = those of the machine
 
-	// Asked is told of every question: what it was for, how it ended, and whether that is news. May be nil.
+	// Asked is told of every question: what it was for, how it ended, and whether that is news. May be
+	// nil.
 	Asked func(use string, err error, news bool)
 
 	DialTimeout time.Duration // of a connection, TLS included; 0 = 2 s
@@ -148,8 +149,8 @@ func (s *Store) asked(use string, err error, news bool) {
 // bound is d, stretched by the slack.
 func (s *Store) bound(d time.Duration) time.Duration { return time.Duration(float64(d) * s.cfg.Slack) }
 
-// key is one of ours. Keys that a script or a transaction takes together have a tag in common, by which a cluster keeps them
-// on one server.
+// key is one of ours. Keys that a script or a transaction takes together have a tag in common, by
+// which a cluster keeps them on one server.
 func (s *Store) key(parts ...string) string {
 	return "overdue:" + s.fleet + ":" + strings.Join(parts, ":")
 }

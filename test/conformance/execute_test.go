@@ -129,7 +129,8 @@ func TestReportEndsWithTheCounts(t *testing.T) {
 	}
 }
 
-// whole is a report of a run in which every live test passed through the relay, but for the last missing.
+// whole is a report of a run in which every live test passed through the relay, but for the last
+// missing.
 func whole(out *strings.Builder, missing int, t traffic) *report {
 	r := newReport(out, options{ways: []way{wayRelay}}, true)
 	r.add(wayRelay, slices.Repeat([]result{{Package: ".", Name: "TestA", Outcome: passed}}, liveTests-missing))

@@ -57,9 +57,9 @@ func runLive(ctx context.Context, opt options, dir string, out io.Writer) error 
 	return rep.close(g.Wait())
 }
 
-// runLane starts the two namespaces of a lane and runs tests on them, one after the other,
-// until none is left. A broker that does not end well is an error. Lanes share nothing: the SDK's tests draw names of queues from the
-// seconds of the clock and would meet on one namespace.
+// runLane starts the two namespaces of a lane and runs tests on them, one after the other, until
+// none is left. A broker that does not end well is an error. Lanes share nothing: the SDK's tests
+// draw names of queues from the seconds of the clock and would meet on one namespace.
 func runLane(ctx context.Context, w way, lane int, dir, tokens string, queue <-chan liveTest, rep *report) (err error) {
 	laneDir := filepath.Join(dir, fmt.Sprintf("lane-%d", lane))
 	if err := os.Mkdir(laneDir, 0o700); err != nil {

@@ -94,8 +94,8 @@ broker:
 `
 )
 
-// brokerConfig is the rest of the configuration. The queues are those that test-resources.bicep of the SDK
-// makes. Nobody here could sign a JSON Web Token.
+// brokerConfig is the rest of the configuration. The queues are those that test-resources.bicep of
+// the SDK makes. Nobody here could sign a JSON Web Token.
 const brokerConfig = `  keys:
     - {name: ` + keyRoot + `, key: "` + secret + `", manage: true}
     - {name: ` + keyNoManage + `, key: "` + secret + `", send: true, listen: true}

@@ -11,11 +11,14 @@ import (
 	"time"
 )
 
-// What a whole run has to come to. They are exact or just below what was seen, and move with the version of the SDK.
+// What a whole run has to come to. They are exact or just below what was seen, and move with the
+// version of the SDK.
 const (
-	// liveTests is how many results each way brings. A test that is gone, or no longer found, fails the run.
+	// liveTests is how many results each way brings. A test that is gone, or no longer found, fails
+	// the run.
 	liveTests = 158
-	// leastMonitored is how many messages pass the relay at least, each with a deadline: 35,390 where no test repeats itself.
+	// leastMonitored is how many messages pass the relay at least, each with a deadline: 35,390 where
+	// no test repeats itself.
 	leastMonitored = 35_000
 	// companionNames is how many messages one companion names at most.
 	companionNames = 100
@@ -61,8 +64,9 @@ func (r *report) relayed(t traffic) {
 	r.traffic.add(t)
 }
 
-// close prints what failed, what was skipped and why, what went wrong beside the tests, the counts of
-// each way, and as the closing line their sum. It returns errFailed if anything is not as it should be.
+// close prints what failed, what was skipped and why, what went wrong beside the tests, the counts
+// of each way, and as the closing line their sum. It returns errFailed if anything is not as it
+// should be.
 func (r *report) close(beside error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

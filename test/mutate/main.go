@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Mutate asks whether the tests of a package notice when its code is wrong: `make mutate`, docs/internals/mutation.md.
+// Mutate asks whether the tests of a package notice when its code is wrong: `make mutate`,
+// docs/internals/mutation.md.
 //
-// It builds a package once with all of its mutants in it, each behind a switch that an environment variable turns on, lets every
-// test run alone to learn which mutants it reaches, and then runs for each mutant of a seeded sample the tests that reach it.
+// It builds a package once with all of its mutants in it, each behind a switch that an environment
+// variable turns on, lets every test run alone to learn which mutants it reaches, and then runs for
+// each mutant of a seeded sample the tests that reach it.
 package main
 
 import (

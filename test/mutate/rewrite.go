@@ -34,7 +34,8 @@ type mutant struct {
 	edits []edit
 }
 
-// edit replaces the bytes from offset to end with text. Those of one offset are written in the order of their ranks.
+// edit replaces the bytes from offset to end with text. Those of one offset are written in the
+// order of their ranks.
 type edit struct {
 	offset, end, rank int
 	text              string
@@ -100,7 +101,8 @@ func (p *pkg) add(from, to token.Pos, what, before, after string, more ...edit) 
 	at, end := p.fset.Position(from), p.fset.Position(to)
 	m.file, m.line = filepath.Base(at.Filename), at.Line
 	size := end.Offset - at.Offset
-	// What begins at one place is written from the widest to the narrowest, what ends there the other way round.
+	// What begins at one place is written from the widest to the narrowest, what ends there the other
+	// way round.
 	m.edits = append([]edit{
 		{at.Offset, at.Offset, -size, strings.ReplaceAll(before, "ID", fmt.Sprint(m.id))},
 		{end.Offset, end.Offset, size - 1<<30, after},

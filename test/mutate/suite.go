@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// build writes the sources with the mutants in them and compiles them. A mutant that does not compile, because a constant does
-// not fit where it stands now, is left out.
+// build writes the sources with the mutants in them and compiles them. A mutant that does not
+// compile, because a constant does not fit where it stands now, is left out.
 func (p *pkg) build(ctx context.Context, dir string) error {
 	place := regexp.MustCompile(`(?m)^\S*?([\w.]+\.go):(\d+):\d+:`)
 	for range 20 {

@@ -31,8 +31,8 @@ func TestAForwardComesBackWithItsHostInLowerCase(t *testing.T) {
 	}
 }
 
-// Python's test_mgmt_queue_create_with_queue_description makes such a queue, and an application that reads a queue,
-// changes it and writes it back states the forward that it has.
+// Python's test_mgmt_queue_create_with_queue_description makes such a queue, and an application
+// that reads a queue, changes it and writes it back states the forward that it has.
 func TestSessionsDoNotKeepAnEntityFromForwarding(t *testing.T) {
 	n, h := setup(t)
 	scene(t, n)
@@ -46,7 +46,8 @@ func TestSessionsDoNotKeepAnEntityFromForwarding(t *testing.T) {
 	}
 }
 
-// Go names the rule in the body then, and Python's test_mgmt_rule_update_invalid has it refused where nobody does.
+// Go names the rule in the body then, and Python's test_mgmt_rule_update_invalid has it refused
+// where nobody does.
 func TestARuleThatNobodyNamesIsRefused(t *testing.T) {
 	n, h := setup(t)
 	scene(t, n)

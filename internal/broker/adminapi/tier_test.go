@@ -24,8 +24,8 @@ func TestTheTierIsThatOfTheLargestMessages(t *testing.T) {
 	}
 }
 
-// Live tests of the JavaScript and Python SDKs have all of these refused, and their words are those of
-// Azure/ResourceModules issue 2629.
+// Live tests of the JavaScript and Python SDKs have all of these refused, and their words are those
+// of Azure/ResourceModules issue 2629.
 func TestTheSizeOfMessagesIsThatOfTheTier(t *testing.T) {
 	kilobytes := func(kind, n string) string {
 		return describe(kind, "<MaxMessageSizeInKilobytes>"+n+"</MaxMessageSizeInKilobytes>")

@@ -24,7 +24,8 @@ func (s *Server) mayUse(r *http.Request, n rights.Need) error {
 	return s.admit(r, s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), n.Path, n.OneOf))
 }
 
-// admit passes on what became of a request's token. If the token is valid, the connection has no quota any more.
+// admit passes on what became of a request's token. If the token is valid, the connection has no
+// quota any more.
 func (s *Server) admit(r *http.Request, err error) error {
 	if err == nil {
 		listener.Admit(r)

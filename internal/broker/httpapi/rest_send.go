@@ -59,7 +59,8 @@ func (h *runtime) send(w http.ResponseWriter, r *http.Request, ns *broker.Namesp
 // bodyWait is how long a body waits for memory before its client gets a 503.
 const bodyWait = 10 * time.Second
 
-// body reads the body of r to its end, as long as it is no longer than limit; done gives its room back.
+// body reads the body of r to its end, as long as it is no longer than limit; done gives its room
+// back.
 func (h *runtime) body(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, done func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), bodyWait)
 	defer cancel()

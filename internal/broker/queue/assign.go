@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// assign gives waiting messages, in sequence order, to consumers with credit, in the order in which the credit came.
-// This is what a receive is: it moves expired messages as Config.Expiry says, and never delivers one.
+// assign gives waiting messages, in sequence order, to consumers with credit, in the order in which
+// the credit came. This is what a receive is: it moves expired messages as Config.Expiry says, and
+// never delivers one.
 func (q *Queue) assign(now instant) {
 	if q.sessions != nil {
 		q.assignSessions(now)
@@ -21,7 +22,8 @@ func (q *Queue) assign(now instant) {
 	q.serve(&q.waiting, &q.consumers, now)
 }
 
-// serve gives what is waiting to these consumers. It reports false when it has stopped for what has expired, see wave.
+// serve gives what is waiting to these consumers. It reports false when it has stopped for what has
+// expired, see wave.
 func (q *Queue) serve(waiting *entryHeap, cs *consumers, now instant) bool {
 	for c, moved := cs.first(), 0; c != nil; c = cs.first() {
 		e, _ := waiting.min()
@@ -81,7 +83,8 @@ func (cs *consumers) closeAll() {
 	*cs = consumers{session: cs.session, sessions: cs.sessions}
 }
 
-// nextOrdinal is the ordinal of a grant of c. It is the one before when nobody else was granted credit since.
+// nextOrdinal is the ordinal of a grant of c. It is the one before when nobody else was granted
+// credit since.
 func (cs *consumers) nextOrdinal(c *Consumer) uint64 {
 	if cs.latest != c {
 		cs.latest = c

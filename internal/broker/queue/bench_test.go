@@ -21,8 +21,8 @@ type bench struct {
 	rand *rand.Rand
 }
 
-// step is how far apart in time the messages of a bench are. It is long against what a benchmark takes, so that the
-// queue's timer, which runs by the real clock, stays out of it.
+// step is how far apart in time the messages of a bench are. It is long against what a benchmark
+// takes, so that the queue's timer, which runs by the real clock, stays out of it.
 const step = time.Minute
 
 func newBench(n int, cfg Config) *bench {
@@ -211,7 +211,8 @@ var steady = []struct {
 	}},
 }
 
-// BenchmarkOperation prints what an operation costs in a queue of a thousand and of a million, and the ratio.
+// BenchmarkOperation prints what an operation costs in a queue of a thousand and of a million, and
+// the ratio.
 func BenchmarkOperation(b *testing.B) {
 	for _, bm := range steady {
 		b.Run(bm.name, func(b *testing.B) {
@@ -229,8 +230,8 @@ func BenchmarkOperation(b *testing.B) {
 	}
 }
 
-// median runs op n times and says how many nanoseconds one takes in a typical hundredth of that. A mean would tell more
-// about what else the machine does.
+// median runs op n times and says how many nanoseconds one takes in a typical hundredth of that. A
+// mean would tell more about what else the machine does.
 func median(n int, op func()) float64 {
 	chunk := max(n/100, 1)
 	var took []time.Duration
@@ -326,8 +327,8 @@ func BenchmarkSession(b *testing.B) {
 	}
 }
 
-// BenchmarkWaitAmidWave prints for how long somebody else waits at most while a large wave is moved: of what a receive
-// finds expired, and of what is activated.
+// BenchmarkWaitAmidWave prints for how long somebody else waits at most while a large wave is
+// moved: of what a receive finds expired, and of what is activated.
 func BenchmarkWaitAmidWave(b *testing.B) {
 	for _, bm := range []struct {
 		name string

@@ -4,7 +4,8 @@ package queue
 
 import "pgregory.net/rapid"
 
-// check fails unless every entry stands exactly where its state says, and everything that is counted adds up.
+// check fails unless every entry stands exactly where its state says, and everything that is
+// counted adds up.
 func (q *Queue) check(t *rapid.T) {
 	t.Helper()
 	q.mu.Lock()

@@ -4,14 +4,16 @@ package queue
 
 import "time"
 
-// Expiry says when a waiting message that has outlived its time to live leaves the queue. In every mode an expired
-// message is never delivered, and a locked one is left alone until its lock ends.
+// Expiry says when a waiting message that has outlived its time to live leaves the queue. In every
+// mode an expired message is never delivered, and a locked one is left alone until its lock ends.
 type Expiry int
 
 const (
-	// Lazy moves nothing until somebody receives; then everything expired is moved before anything is delivered.
+	// Lazy moves nothing until somebody receives; then everything expired is moved before anything is
+	// delivered.
 	Lazy Expiry = iota
-	// LazyHead moves nothing until somebody receives, and then only what stands before the first live message.
+	// LazyHead moves nothing until somebody receives, and then only what stands before the first live
+	// message.
 	LazyHead
 	// Eager moves a message as soon as it expires.
 	Eager
@@ -36,20 +38,21 @@ type Config struct {
 	Name string
 	// LockDuration is how long a delivery stays locked. 0 or less means DefaultLockDuration.
 	LockDuration time.Duration
-	// MaxDeliveryCount is how many deliveries may fail before the message is dead-lettered. 0 or less means
-	// DefaultMaxDeliveryCount.
+	// MaxDeliveryCount is how many deliveries may fail before the message is dead-lettered. 0 or less
+	// means DefaultMaxDeliveryCount.
 	MaxDeliveryCount int
 	// DefaultMessageTimeToLive caps the time to live of every message. 0 or less means no cap.
 	DefaultMessageTimeToLive time.Duration
-	// DeadLetteringOnMessageExpiration moves expired messages to the dead-letter queue. Otherwise they are dropped.
+	// DeadLetteringOnMessageExpiration moves expired messages to the dead-letter queue. Otherwise they
+	// are dropped.
 	DeadLetteringOnMessageExpiration bool
-	// RequiresSession makes this a session queue: every message belongs to a session, and is received by who holds the
-	// session's lock. See Queue.AcceptSession.
+	// RequiresSession makes this a session queue: every message belongs to a session, and is received
+	// by who holds the session's lock. See Queue.AcceptSession.
 	RequiresSession bool
 	// Expiry is when expired messages leave the queue.
 	Expiry Expiry
-	// MaxSize bounds the bytes held, those of the dead-letter queues and of the history of message-ids included. 0 or less
-	// means no bound.
+	// MaxSize bounds the bytes held, those of the dead-letter queues and of the history of message-ids
+	// included. 0 or less means no bound.
 	MaxSize int64
 	// Shared bounds the bytes of several queues together, instead of MaxSize.
 	Shared *Quota
@@ -58,10 +61,11 @@ type Config struct {
 	RequiresDuplicateDetection bool
 	// DuplicateDetectionHistoryTimeWindow is brought within its bounds; 0 or less means the default.
 	DuplicateDetectionHistoryTimeWindow time.Duration
-	// Partitioned numbers messages as a partitioned entity does, see Partitions. Everything else stays as it is.
+	// Partitioned numbers messages as a partitioned entity does, see Partitions. Everything else stays
+	// as it is.
 	Partitioned bool
-	// Now is the broker's clock, nil means time.Now. It may be skewed against the machine's and may step. It is
-	// called with the queue's mutex held, so it must not call the queue.
+	// Now is the broker's clock, nil means time.Now. It may be skewed against the machine's and may
+	// step. It is called with the queue's mutex held, so it must not call the queue.
 	Now func() time.Time
 }
 

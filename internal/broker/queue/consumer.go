@@ -12,12 +12,13 @@ const (
 	ReceiveAndDelete             // removes it as soon as it is taken
 )
 
-// outboxLimit is how many deliveries wait for one consumer. Whatever a consumer does not fetch is kept from all others
-// until its lock lapses, so a large credit alone must not be enough to take a queue hostage.
+// outboxLimit is how many deliveries wait for one consumer. Whatever a consumer does not fetch is
+// kept from all others until its lock lapses, so a large credit alone must not be enough to take a
+// queue hostage.
 const outboxLimit = 256
 
-// Consumer receives from a queue. Deliveries come to its outbox as long as it has credit. Its methods may be called
-// from any goroutine, Take from one at a time if order matters.
+// Consumer receives from a queue. Deliveries come to its outbox as long as it has credit. Its
+// methods may be called from any goroutine, Take from one at a time if order matters.
 type Consumer struct {
 	q     *Queue
 	line  *consumers // those it shares messages with: of the queue, or of its session
@@ -36,8 +37,8 @@ type Consumer struct {
 	closed   bool
 }
 
-// NewConsumer makes a consumer without credit. Close must be called. On a closed queue it is closed from the start, and
-// so it is on a session queue, where Session.NewConsumer makes them.
+// NewConsumer makes a consumer without credit. Close must be called. On a closed queue it is closed
+// from the start, and so it is on a session queue, where Session.NewConsumer makes them.
 func (q *Queue) NewConsumer(mode Mode) *Consumer {
 	return q.newConsumer(mode, &q.consumers, func() bool { return q.sessions != nil })
 }
@@ -55,8 +56,8 @@ func (q *Queue) newConsumer(mode Mode, line *consumers, over func() bool) *Consu
 	return c
 }
 
-// Ready yields after Take has got something to give; it is closed by Close, of the consumer or of the queue. It may
-// yield once too often.
+// Ready yields after Take has got something to give; it is closed by Close, of the consumer or of
+// the queue. It may yield once too often.
 func (c *Consumer) Ready() <-chan struct{} { return c.ready }
 
 // enter is Queue.enter for an operation of a consumer; it reports false when either is closed.
@@ -72,9 +73,10 @@ func (c *Consumer) enter() (now instant, ok bool) {
 	return now, true
 }
 
-// Take appends what lies in the outbox to dst, at most 256 deliveries, and never blocks. Drained answers Drain: every
-// delivery before it has been taken, and the credit is zero. A delivery whose lock lapsed in the outbox is not among
-// them: it went back to the queue, uncounted, and does not use up credit.
+// Take appends what lies in the outbox to dst, at most 256 deliveries, and never blocks. Drained
+// answers Drain: every delivery before it has been taken, and the credit is zero. A delivery whose
+// lock lapsed in the outbox is not among them: it went back to the queue, uncounted, and does not
+// use up credit.
 func (c *Consumer) Take(dst []Delivery) (ds []Delivery, drained bool) {
 	now, ok := c.enter()
 	if !ok {
@@ -99,7 +101,8 @@ func (c *Consumer) Take(dst []Delivery) (ds []Delivery, drained bool) {
 	return dst, drained
 }
 
-// resume lets the consumer have messages again after a stop of its own making, and goes on with a drain.
+// resume lets the consumer have messages again after a stop of its own making, and goes on with a
+// drain.
 func (c *Consumer) resume(now instant) {
 	lapsed := c.lapsed
 	c.lapsed = 0
@@ -109,8 +112,9 @@ func (c *Consumer) resume(now instant) {
 	c.endDrain(now)
 }
 
-// Drain makes the consumer receive what is available, up to its credit, and then sets the credit to zero; Take tells
-// when. Like every receive with credit it moves what has expired first. New credit withdraws a drain.
+// Drain makes the consumer receive what is available, up to its credit, and then sets the credit to
+// zero; Take tells when. Like every receive with credit it moves what has expired first. New credit
+// withdraws a drain.
 func (c *Consumer) Drain() {
 	now, ok := c.enter()
 	if !ok {
@@ -121,8 +125,8 @@ func (c *Consumer) Drain() {
 	c.resume(now)
 }
 
-// endDrain ends a drain when nothing is left to assign. Messages can only be left over by an outbox that is full; then
-// the next Take goes on.
+// endDrain ends a drain when nothing is left to assign. Messages can only be left over by an outbox
+// that is full; then the next Take goes on.
 func (c *Consumer) endDrain(now instant) {
 	if !c.draining || c.closed || c.credit > 0 && len(c.outbox) >= c.limit {
 		return
@@ -150,8 +154,8 @@ func (q *Queue) endDrains(now instant) {
 	}
 }
 
-// Close gives what lies in the outbox back to the queue, uncounted, and closes Ready. What was taken stays locked and
-// can be settled; if nobody does, the locks lapse in their time.
+// Close gives what lies in the outbox back to the queue, uncounted, and closes Ready. What was
+// taken stays locked and can be settled; if nobody does, the locks lapse in their time.
 func (c *Consumer) Close() {
 	now, ok := c.enter()
 	if !ok {
@@ -190,8 +194,9 @@ func (c *Consumer) give(e *entry, now instant) {
 	c.signal()
 }
 
-// lose takes e, whose lock has lapsed, out of the outbox. The owner of c is stuck, so c gets nothing until the next
-// Take, or else it would keep the same messages from everybody for another lock duration.
+// lose takes e, whose lock has lapsed, out of the outbox. The owner of c is stuck, so c gets
+// nothing until the next Take, or else it would keep the same messages from everybody for another
+// lock duration.
 func (c *Consumer) lose(e *entry) {
 	i := slices.Index(c.outbox, e)
 	c.outbox = slices.Delete(c.outbox, i, i+1)

@@ -154,7 +154,8 @@ func TestConsumerThatNeverTakesHoldsMessagesForOneLockOnly(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		// The other's lapsed too and, as failed deliveries, are dead-lettered; the stuck one's were never made.
+		// The other's lapsed too and, as failed deliveries, are dead-lettered; the stuck one's were never
+		// made.
 		if n := q.Counts(); n.Active != outboxLimit || n.DeadLetter != outboxLimit {
 			t.Fatalf("Counts = %+v, want %d active and as many dead-lettered", n, outboxLimit)
 		}

@@ -4,7 +4,8 @@ package queue
 
 import "slices"
 
-// A grant is credit that arrived at one time. ordinal orders the grants of all consumers of a queue.
+// A grant is credit that arrived at one time. ordinal orders the grants of all consumers of a
+// queue.
 type grant struct {
 	ordinal uint64
 	n       int64
@@ -17,10 +18,11 @@ const (
 	maxGrants = 64
 )
 
-// AddCredit lets the consumer receive n more, or fewer when n is negative: then credit that is not used yet goes first,
-// the latest before the earliest, then deliveries that lie in the outbox go back to the queue, uncounted, and what
-// remains is owed by credit to come. A taken delivery that could not be passed on is made good by Release and
-// AddCredit(1), or else its credit is gone. New credit withdraws a drain that Take has not told of.
+// AddCredit lets the consumer receive n more, or fewer when n is negative: then credit that is not
+// used yet goes first, the latest before the earliest, then deliveries that lie in the outbox go
+// back to the queue, uncounted, and what remains is owed by credit to come. A taken delivery that
+// could not be passed on is made good by Release and AddCredit(1), or else its credit is gone. New
+// credit withdraws a drain that Take has not told of.
 func (c *Consumer) AddCredit(n int64) {
 	now, ok := c.enter()
 	if !ok {
@@ -30,8 +32,9 @@ func (c *Consumer) AddCredit(n int64) {
 	c.change(n, now)
 }
 
-// SetCredit is AddCredit of the difference between n and Credit. Whoever learns the credit from somebody who counts
-// deliveries after Take should use AddCredit: a Take in between would be counted twice.
+// SetCredit is AddCredit of the difference between n and Credit. Whoever learns the credit from
+// somebody who counts deliveries after Take should use AddCredit: a Take in between would be
+// counted twice.
 func (c *Consumer) SetCredit(n uint32) {
 	now, ok := c.enter()
 	if !ok {
@@ -41,7 +44,8 @@ func (c *Consumer) SetCredit(n uint32) {
 	c.change(int64(n)-c.total(), now)
 }
 
-// Credit is how many deliveries the consumer can still take, those in the outbox included; below zero when it owes some.
+// Credit is how many deliveries the consumer can still take, those in the outbox included; below
+// zero when it owes some.
 func (c *Consumer) Credit() int64 {
 	now, ok := c.enter()
 	if !ok {

@@ -4,7 +4,8 @@ package queue
 
 import "fmt"
 
-// Reasons and descriptions that the queue itself gives, in the words of Service Bus where they are known.
+// Reasons and descriptions that the queue itself gives, in the words of Service Bus where they are
+// known.
 const (
 	reasonExpired      = "TTLExpiredException"
 	descriptionExpired = "The message expired and was dead lettered."
@@ -14,8 +15,8 @@ const (
 	descriptionNoSession = "Session enabled entity doesn't allow a message whose session identifier is null."
 )
 
-// TransferDeadLetterQueue is the queue of what could not be forwarded from here; nil on a dead-letter queue. It is like
-// the dead-letter queue, and made when somebody first asks for it.
+// TransferDeadLetterQueue is the queue of what could not be forwarded from here; nil on a
+// dead-letter queue. It is like the dead-letter queue, and made when somebody first asks for it.
 func (q *Queue) TransferDeadLetterQueue() *Queue {
 	if q.frozen() {
 		return nil
@@ -34,7 +35,8 @@ func (q *Queue) transferQueue() *Queue {
 	return q.transfer
 }
 
-// deadLetter takes e, which must be unlocked and not waiting, out of the queue and leaves it to bury.
+// deadLetter takes e, which must be unlocked and not waiting, out of the queue and leaves it to
+// bury.
 func (q *Queue) deadLetter(e *entry, reason, description string) {
 	q.condemn(e, reason, description)
 	q.dying = append(q.dying, e)
@@ -46,8 +48,8 @@ func (q *Queue) transferDeadLetter(e *entry, reason, description string) {
 	q.dyingTransfer = append(q.dyingTransfer, e)
 }
 
-// condemn takes e out of the queue and writes down why. Those of one critical section that die alike share what is
-// written: of a wave that would be most of what moving it costs.
+// condemn takes e out of the queue and writes down why. Those of one critical section that die
+// alike share what is written: of a wave that would be most of what moving it costs.
 func (q *Queue) condemn(e *entry, reason, description string) {
 	q.dismiss(e)
 	if e.extra == nil {
@@ -65,8 +67,8 @@ func (q *Queue) condemn(e *entry, reason, description string) {
 	e.extra = &x
 }
 
-// bury moves expired and dead-lettered entries to their queues, with one lock of the mutex there. The queue's own mutex is still held, so
-// nobody sees a message in neither place or in both.
+// bury moves expired and dead-lettered entries to their queues, with one lock of the mutex there.
+// The queue's own mutex is still held, so nobody sees a message in neither place or in both.
 func (q *Queue) bury(now instant) {
 	q.fate = nil
 	if len(q.dying) > 0 {
@@ -79,8 +81,8 @@ func (q *Queue) bury(now instant) {
 	}
 }
 
-// inter takes what another queue has dead-lettered. The sequence numbers are the other queue's, so they may arrive in
-// any order. When q is closed, the messages are gone.
+// inter takes what another queue has dead-lettered. The sequence numbers are the other queue's, so
+// they may arrive in any order. When q is closed, the messages are gone.
 func (q *Queue) inter(es []*entry, now instant) {
 	q.mu.Lock()
 	if q.closed {

@@ -4,10 +4,10 @@ package queue
 
 import "time"
 
-// DeleteBatch removes up to limit messages that wait and were enqueued at before or earlier, the oldest first, and says
-// how many. With a session id it only removes those of that session. It is a receive as far as expiry goes: what has
-// expired is moved as Config.Expiry says, and not counted. Locked, deferred and scheduled messages stay. Errors:
-// ErrClosed.
+// DeleteBatch removes up to limit messages that wait and were enqueued at before or earlier, the
+// oldest first, and says how many. With a session id it only removes those of that session. It is a
+// receive as far as expiry goes: what has expired is moved as Config.Expiry says, and not counted.
+// Locked, deferred and scheduled messages stay. Errors: ErrClosed.
 func (q *Queue) DeleteBatch(limit int, before time.Time, sessionID *string) (int, error) {
 	now, err := q.enter()
 	if err != nil {

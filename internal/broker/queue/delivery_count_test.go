@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestWhatCountsAsADelivery has one case per event. A message that was received once, and to which the event happened,
-// shows this count to whoever peeks, and to whoever receives it next.
+// TestWhatCountsAsADelivery has one case per event. A message that was received once, and to which
+// the event happened, shows this count to whoever peeks, and to whoever receives it next.
 func TestWhatCountsAsADelivery(t *testing.T) {
 	for name, test := range map[string]struct {
 		event func(t *testing.T, q *Queue, c *Consumer, d Delivery)
@@ -35,8 +35,8 @@ func TestWhatCountsAsADelivery(t *testing.T) {
 			time.Sleep(time.Minute)
 		}, 1},
 		"peeked": {func(_ *testing.T, q *Queue, _ *Consumer, _ Delivery) { q.Peek(nil, 0, 1) }, 0},
-		// As the JavaScript SDK's live test "Abandoning a deferred message puts it back to the deferred queue" counts, and
-		// its siblings: the defer, and not that what was deferred is received.
+		// As the JavaScript SDK's live test "Abandoning a deferred message puts it back to the deferred
+		// queue" counts, and its siblings: the defer, and not that what was deferred is received.
 		"deferred": {func(t *testing.T, q *Queue, _ *Consumer, d Delivery) { must(t, q.Defer(d.LockToken)) }, 1},
 		"deferred and received": {func(t *testing.T, q *Queue, _ *Consumer, d Delivery) {
 			must(t, q.Defer(d.LockToken))

@@ -57,8 +57,8 @@ func (e *entry) more() *extra {
 	return e.extra
 }
 
-// entryOverhead is what an empty message costs in memory. It counts towards the size of the queue, or else empty
-// messages would have no bound.
+// entryOverhead is what an empty message costs in memory. It counts towards the size of the queue,
+// or else empty messages would have no bound.
 const entryOverhead = 256
 
 func (e *entry) size() int64 {

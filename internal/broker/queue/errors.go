@@ -5,7 +5,8 @@ package queue
 import "errors"
 
 var (
-	// ErrLockLost: the token locks nothing. The lock lapsed, the message was settled, or the token was never issued.
+	// ErrLockLost: the token locks nothing. The lock lapsed, the message was settled, or the token was
+	// never issued.
 	ErrLockLost = errors.New("queue: lock lost")
 	// ErrMessageNotFound: no message with that sequence number is in the state the operation needs.
 	ErrMessageNotFound = errors.New("queue: message not found")
@@ -17,7 +18,8 @@ var (
 	ErrDeadLetterQueue = errors.New("queue: not possible in a dead-letter queue")
 	// ErrSessionRequired: a message without a session was sent to a queue that requires one.
 	ErrSessionRequired = errors.New("queue: session required")
-	// ErrNotSessionful: a queue without Config.RequiresSession has no sessions, and neither has a dead-letter queue.
+	// ErrNotSessionful: a queue without Config.RequiresSession has no sessions, and neither has a
+	// dead-letter queue.
 	ErrNotSessionful = errors.New("queue: has no sessions")
 	// ErrSessionLocked: somebody holds the lock of the session.
 	ErrSessionLocked = errors.New("queue: session is locked")
@@ -29,6 +31,7 @@ var (
 	ErrSessionStateTooLarge = errors.New("queue: session state too large")
 	// ErrCanceled: the caller gave up waiting.
 	ErrCanceled = errors.New("queue: canceled")
-	// ErrPropertiesTooLarge: the properties set by settlements would exceed MaxPropertiesSize. The lock is kept.
+	// ErrPropertiesTooLarge: the properties set by settlements would exceed MaxPropertiesSize. The
+	// lock is kept.
 	ErrPropertiesTooLarge = errors.New("queue: properties too large")
 )

@@ -16,13 +16,14 @@ func (q *Queue) expire(e *entry) {
 	q.drop(e)
 }
 
-// wave is how many messages change their place with the mutex held once, for a few milliseconds, when very many are due
-// together: a hundred thousand would keep everybody else waiting. The timer goes on at once.
+// wave is how many messages change their place with the mutex held once, for a few milliseconds,
+// when very many are due together: a hundred thousand would keep everybody else waiting. The timer
+// goes on at once.
 const wave = 4096
 
-// flushWave is flush in parts. It reports false when it has left something to the timer. Until all is moved nothing is
-// delivered and no drain ends, so for those who receive it is as if it were moved in one go; everybody else may see how
-// far it has come.
+// flushWave is flush in parts. It reports false when it has left something to the timer. Until all
+// is moved nothing is delivered and no drain ends, so for those who receive it is as if it were
+// moved in one go; everybody else may see how far it has come.
 func (q *Queue) flushWave(now instant) bool {
 	for range wave {
 		e, at := q.expiry.min()

@@ -9,11 +9,12 @@ const (
 	slots
 )
 
-// arity of the heaps. Four children share a cache line, and the tree is half as deep as a binary one.
+// arity of the heaps. Four children share a cache line, and the tree is half as deep as a binary
+// one.
 const arity = 4
 
-// An entryHeap yields entries by ascending key, among equal keys by order of arrival. Entries know their position, so
-// that any of them can be taken out in O(log n).
+// An entryHeap yields entries by ascending key, among equal keys by order of arrival. Entries know
+// their position, so that any of them can be taken out in O(log n).
 type entryHeap struct {
 	slot  int
 	items []heapItem

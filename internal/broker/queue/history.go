@@ -4,8 +4,9 @@ package queue
 
 import "time"
 
-// A history remembers which messages were sent, to detect duplicates. It is a map for the question and a queue of the same
-// for the clock: an id is forgotten when its time is over, at the cost of one comparison per operation.
+// A history remembers which messages were sent, to detect duplicates. It is a map for the question
+// and a queue of the same for the clock: an id is forgotten when its time is over, at the cost of
+// one comparison per operation.
 type history struct {
 	seen map[string]instant // when the first was sent
 	line []remembered       // in order of arrival, from head on
@@ -24,8 +25,8 @@ const historyOverhead = 112
 
 func historyCost(key string) int64 { return historyOverhead + int64(len(key)) }
 
-// add remembers key, unless it is known: then the message is a duplicate. The time counts from the first message, so a
-// duplicate does not extend it.
+// add remembers key, unless it is known: then the message is a duplicate. The time counts from the
+// first message, so a duplicate does not extend it.
 func (h *history) add(key string, now instant, window time.Duration) (added bool) {
 	if at, known := h.seen[key]; known && now < at.add(window) {
 		return false
@@ -70,7 +71,8 @@ func (h *history) prune(now instant, window time.Duration) (freed int64) {
 	return before - h.size
 }
 
-// forget drops one place in the line. After the clock was set back the id may have been added once more behind it.
+// forget drops one place in the line. After the clock was set back the id may have been added once
+// more behind it.
 func (h *history) forget(r remembered) {
 	if h.seen[r.key] == r.at {
 		delete(h.seen, r.key)
@@ -81,7 +83,8 @@ func (h *history) forget(r remembered) {
 // len is how many ids are remembered.
 func (h *history) len() int { return len(h.line) - h.head }
 
-// end is when all of it can be forgotten. The timer waits for that alone: before, every send prunes.
+// end is when all of it can be forgotten. The timer waits for that alone: before, every send
+// prunes.
 func (h *history) end(window time.Duration) instant {
 	if h.len() == 0 {
 		return never
@@ -89,8 +92,8 @@ func (h *history) end(window time.Duration) instant {
 	return h.last.add(window)
 }
 
-// duplicates remembers ms and marks those that were sent before, or twice among them. It is nil when there are none; need
-// is what the others cost in the history, added how many they are.
+// duplicates remembers ms and marks those that were sent before, or twice among them. It is nil
+// when there are none; need is what the others cost in the history, added how many they are.
 func (q *Queue) duplicates(ms []Message, now instant) (marks []bool, need int64, added int) {
 	if !q.cfg.RequiresDuplicateDetection {
 		return nil, 0, 0
@@ -114,8 +117,8 @@ func (q *Queue) duplicates(ms []Message, now instant) (marks []bool, need int64,
 	return marks, need, added
 }
 
-// duplicateKey is what two messages have in common that are duplicates. In a partitioned queue the partition key is part
-// of it, because each partition only knows its own.
+// duplicateKey is what two messages have in common that are duplicates. In a partitioned queue the
+// partition key is part of it, because each partition only knows its own.
 func (q *Queue) duplicateKey(m *Message) string {
 	if m.MessageID == "" || !q.cfg.Partitioned {
 		return m.MessageID

@@ -147,8 +147,9 @@ func TestHistoryTakesNoMoreMemoryThanItCounts(t *testing.T) {
 	}
 }
 
-// What was sent before a step back is remembered longer than what was sent after it. Nothing of the latter is due
-// while it waits behind the former: a drain would wait for it, and the timer would spin.
+// What was sent before a step back is remembered longer than what was sent after it. Nothing of the
+// latter is due while it waits behind the former: a drain would wait for it, and the timer would
+// spin.
 func TestClockSetBackLeavesNoHistoryDue(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	q := New(Config{RequiresDuplicateDetection: true, DuplicateDetectionHistoryTimeWindow: time.Minute, Now: func() time.Time { return now }})

@@ -2,8 +2,8 @@
 
 package queue
 
-// Held is a settlement that is prepared and cannot fail any more, but for the end of the queue: a part of a transaction.
-// Exactly one of Settle and Cancel must follow.
+// Held is a settlement that is prepared and cannot fail any more, but for the end of the queue: a
+// part of a transaction. Exactly one of Settle and Cancel must follow.
 type Held struct {
 	q     *Queue
 	how   Settlement
@@ -17,9 +17,10 @@ type heldPart struct {
 	session *Session // under whose lock e was delivered, nil: under one of its own
 }
 
-// Hold prepares to settle these deliveries, all or none. Until Settle or Cancel their locks do not lapse, and nobody
-// else can settle them; they can be renewed. Errors are those of the settlement: ErrLockLost, also for a token that is
-// named twice or held already; ErrPropertiesTooLarge, ErrDeadLetterQueue, ErrClosed.
+// Hold prepares to settle these deliveries, all or none. Until Settle or Cancel their locks do not
+// lapse, and nobody else can settle them; they can be renewed. Errors are those of the settlement:
+// ErrLockLost, also for a token that is named twice or held already; ErrPropertiesTooLarge,
+// ErrDeadLetterQueue, ErrClosed.
 func (q *Queue) Hold(s Settlement, tokens ...LockToken) (*Held, error) {
 	now, err := q.enter()
 	if err != nil {
@@ -42,8 +43,8 @@ func (q *Queue) Hold(s Settlement, tokens ...LockToken) (*Held, error) {
 	return h, nil
 }
 
-// HoldScheduled prepares to cancel scheduled messages, all or none. Until Settle or Cancel they are not activated, and
-// nobody else can cancel them. Errors are those of CancelScheduled.
+// HoldScheduled prepares to cancel scheduled messages, all or none. Until Settle or Cancel they are
+// not activated, and nobody else can cancel them. Errors are those of CancelScheduled.
 func (q *Queue) HoldScheduled(seqs ...int64) (*Held, error) {
 	now, err := q.enter()
 	if err != nil {
@@ -83,8 +84,9 @@ func (h *Held) Settle() error {
 	return nil
 }
 
-// SettleEach is Settle with an outcome of its own for each delivery, in the order in which they were held; nil cancels
-// that one. Properties are ignored, and dead letters stay in the dead-letter queue. Errors: ErrClosed.
+// SettleEach is Settle with an outcome of its own for each delivery, in the order in which they
+// were held; nil cancels that one. Properties are ignored, and dead letters stay in the dead-letter
+// queue. Errors: ErrClosed.
 func (h *Held) SettleEach(how func(i int) *Settlement) error {
 	now, err := h.q.enter()
 	if err != nil {
@@ -104,8 +106,9 @@ func (h *Held) SettleEach(how func(i int) *Settlement) error {
 	return nil
 }
 
-// Cancel lets the locks go on as if nothing had happened: one whose time is over by now lapses at once, and what was
-// delivered under the lock of a session that has ended goes back to it. A scheduled message that is due is activated.
+// Cancel lets the locks go on as if nothing had happened: one whose time is over by now lapses at
+// once, and what was delivered under the lock of a session that has ended goes back to it. A
+// scheduled message that is due is activated.
 func (h *Held) Cancel() {
 	now, err := h.q.enter()
 	if err != nil {
@@ -154,8 +157,8 @@ func (q *Queue) setHeld(e *entry, held bool) {
 	}
 }
 
-// Reserved is messages that have a place in the queue and are not in it yet: a part of a transaction. Exactly one of
-// Send and Cancel must follow.
+// Reserved is messages that have a place in the queue and are not in it yet: a part of a
+// transaction. Exactly one of Send and Cancel must follow.
 type Reserved struct {
 	q       *Queue
 	ms      []Message
@@ -167,7 +170,8 @@ type Reserved struct {
 // ErrClosed, ErrDeadLetterQueue.
 func (q *Queue) Reserve(ms ...Message) (*Reserved, error) { return q.reserve(ms, false) }
 
-// ReserveScheduled is Reserve for a caller who wants to cancel by sequence number later. Send makes the numbers good.
+// ReserveScheduled is Reserve for a caller who wants to cancel by sequence number later. Send makes
+// the numbers good.
 func (q *Queue) ReserveScheduled(ms ...Message) (r *Reserved, seqs []int64, err error) {
 	if r, err = q.reserve(ms, true); err != nil {
 		return nil, nil, err
@@ -203,8 +207,8 @@ func (q *Queue) reserve(ms []Message, number bool) (*Reserved, error) {
 	return r, nil
 }
 
-// Send is Queue.Send of what was reserved: now the messages get their numbers, and their time to live runs. Errors:
-// ErrClosed.
+// Send is Queue.Send of what was reserved: now the messages get their numbers, and their time to
+// live runs. Errors: ErrClosed.
 func (r *Reserved) Send() (first int64, err error) {
 	now, err := r.q.enter()
 	if err != nil {
@@ -212,7 +216,8 @@ func (r *Reserved) Send() (first int64, err error) {
 		return 0, err
 	}
 	defer r.q.leave(now)
-	// Under the mutex, and nothing in between that can be refused: store takes what was reserved, or less.
+	// Under the mutex, and nothing in between that can be refused: store takes what was reserved, or
+	// less.
 	duplicate, _ := r.q.room(r.ms, now, func(need int64) bool {
 		r.q.quota.add(need - r.size)
 		return true

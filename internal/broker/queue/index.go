@@ -4,13 +4,13 @@ package queue
 
 import "slices"
 
-// fanout is how many keys a node of the index holds: three levels for a million entries, and a node's keys fit in
-// sixteen cache lines.
+// fanout is how many keys a node of the index holds: three levels for a million entries, and a
+// node's keys fit in sixteen cache lines.
 const fanout = 128
 
-// An index holds entries by sequence number. It is a B+tree: entries are in the leaves, which are linked in order.
-// keys[i] of an inner node is a lower bound for everything below kids[i]. Only keys[0] means nothing: what is below
-// kids[0] is bounded further up, or not at all.
+// An index holds entries by sequence number. It is a B+tree: entries are in the leaves, which are
+// linked in order. keys[i] of an inner node is a lower bound for everything below kids[i]. Only
+// keys[0] means nothing: what is below kids[0] is bounded further up, or not at all.
 type index struct {
 	root *node
 	n    int
@@ -128,8 +128,9 @@ func (n *node) insert(e *entry) (right *node, key int64) {
 	return right, key
 }
 
-// split moves the upper half of a full node into a new one on its right. When the key that is to be inserted at i goes
-// to the very end, nothing moves: numbers mostly arrive in order, and half-filled nodes would be left behind.
+// split moves the upper half of a full node into a new one on its right. When the key that is to be
+// inserted at i goes to the very end, nothing moves: numbers mostly arrive in order, and
+// half-filled nodes would be left behind.
 func (n *node) split(i int) *node {
 	at := fanout / 2
 	if i == fanout {

@@ -162,7 +162,8 @@ func TestIndexStaysDenseWhenMostEntriesLeave(t *testing.T) {
 	}
 }
 
-// In order, the number that makes the index a level higher stands alone at its end: there is nothing to even out with.
+// In order, the number that makes the index a level higher stands alone at its end: there is
+// nothing to even out with.
 func TestTheEntryThatMadeTheIndexHigherCanLeave(t *testing.T) {
 	var x index
 	const n = fanout * fanout
@@ -175,7 +176,8 @@ func TestTheEntryThatMadeTheIndexHigherCanLeave(t *testing.T) {
 	}
 }
 
-// Three levels, which no run of the model above reaches for long: inner nodes even out and merge, too.
+// Three levels, which no run of the model above reaches for long: inner nodes even out and merge,
+// too.
 func TestALargeIndexAgreesWithASet(t *testing.T) {
 	r := rand.New(rand.NewPCG(testseed.Of(t), 0))
 	var x index

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// An instant is a time of the broker's clock in microseconds since the Unix epoch. It is a third of the size of a
-// time.Time, of which an entry would hold five, and reaches beyond the year 9999, to which people park messages.
+// An instant is a time of the broker's clock in microseconds since the Unix epoch. It is a third of
+// the size of a time.Time, of which an entry would hold five, and reaches beyond the year 9999, to
+// which people park messages.
 type instant int64
 
 const (

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// lock takes e, which must not be waiting any more, for one delivery. A token is for those who settle: without one the
-// lock only keeps the message from others.
+// lock takes e, which must not be waiting any more, for one delivery. A token is for those who
+// settle: without one the lock only keeps the message from others.
 func (q *Queue) lock(e *entry, mode Mode, now instant) {
 	e.locked = true
 	locks, key, until := q.lockedWith(e, now)
@@ -53,9 +53,10 @@ func (q *Queue) shrinkTokens() {
 	}
 }
 
-// giveBack ends the lock of e without settling it. It returns to its original place, unless it has expired meanwhile,
-// which then takes effect at once, or has failed too often; that is asked only when this delivery counts as failed, and
-// second, so that the reason of a message to which both happened is its expiry. A deferred message stays deferred.
+// giveBack ends the lock of e without settling it. It returns to its original place, unless it has
+// expired meanwhile, which then takes effect at once, or has failed too often; that is asked only
+// when this delivery counts as failed, and second, so that the reason of a message to which both
+// happened is its expiry. A deferred message stays deferred.
 func (q *Queue) giveBack(e *entry, failed bool, now instant) {
 	q.unlock(e)
 	spent := failed && q.countDelivery(e)
@@ -69,7 +70,8 @@ func (q *Queue) giveBack(e *entry, failed bool, now instant) {
 	}
 }
 
-// countDelivery counts a delivery that did not complete the message, and reports whether that was the last it may have.
+// countDelivery counts a delivery that did not complete the message, and reports whether that was
+// the last it may have.
 func (q *Queue) countDelivery(e *entry) (spent bool) {
 	if q.frozen() {
 		return false
@@ -78,7 +80,8 @@ func (q *Queue) countDelivery(e *entry) (spent bool) {
 	return int(e.count) >= q.cfg.MaxDeliveryCount
 }
 
-// lapse ends the locks that are due. A delivery that was never taken out of the outbox did not fail; it was not made.
+// lapse ends the locks that are due. A delivery that was never taken out of the outbox did not
+// fail; it was not made.
 func (q *Queue) lapse(now instant) {
 	for {
 		e, until := q.locks.min()
@@ -93,8 +96,9 @@ func (q *Queue) lapse(now instant) {
 	}
 }
 
-// RenewLock extends a lock to LockDuration from now and says until when it holds. Errors: ErrLockLost; in a session
-// queue, where the lock of the session is the one to renew, ErrLockedBySession; ErrClosed.
+// RenewLock extends a lock to LockDuration from now and says until when it holds. Errors:
+// ErrLockLost; in a session queue, where the lock of the session is the one to renew,
+// ErrLockedBySession; ErrClosed.
 func (q *Queue) RenewLock(t LockToken) (time.Time, error) {
 	until, err := q.RenewLocks([]LockToken{t})
 	if err != nil {

@@ -163,7 +163,8 @@ func (mc *machine) sendWithout(t *rapid.T) {
 	}
 }
 
-// prune takes out the consumers and locks of sessions that have ended, and puts in what those who waited were given.
+// prune takes out the consumers and locks of sessions that have ended, and puts in what those who
+// waited were given.
 func (mc *machine) prune(t *rapid.T) {
 	t.Helper()
 	mc.q.Wake() // time has passed for the model

@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A machine does the same to a queue and to a model of it and compares what comes out. It has one for the queue and
-// one for the dead-letter queue.
+// A machine does the same to a queue and to a model of it and compares what comes out. It has one
+// for the queue and one for the dead-letter queue.
 type machine struct {
 	q         *Queue
 	m         *model
@@ -29,8 +29,9 @@ type machine struct {
 	waiters   []*waiter // beside m.waiters
 }
 
-// TestQueueAgreesWithASliceThatIsSearchedFromTheStart covers sequence order, delivery counts, credit in order of
-// arrival, expiry in all modes, never early, nothing lost and nothing doubled, with a clock that also steps back.
+// TestQueueAgreesWithASliceThatIsSearchedFromTheStart covers sequence order, delivery counts,
+// credit in order of arrival, expiry in all modes, never early, nothing lost and nothing doubled,
+// with a clock that also steps back.
 func TestQueueAgreesWithASliceThatIsSearchedFromTheStart(t *testing.T) {
 	modes := map[string]Expiry{"lazy": Lazy, "lazy-head": LazyHead, "eager": Eager}
 	if raceEnabled { // one goroutine has nothing to race with; `make test` plays all modes without the race detector
@@ -107,7 +108,8 @@ func runMachine(t *rapid.T, expiry Expiry, sessions bool) {
 			add(name, op)
 		}
 	}
-	// The dead-letter queue is one among them, or else half of all steps would go to what is mostly empty.
+	// The dead-letter queue is one among them, or else half of all steps would go to what is mostly
+	// empty.
 	atDead := dlq.operations()
 	add("dead-letter queue", func(t *rapid.T) {
 		atDead[rapid.SampledFrom(slices.Sorted(maps.Keys(atDead))).Draw(t, "operation")](t)

@@ -43,8 +43,8 @@ type Message struct {
 	Properties []Property
 }
 
-// View is a message as it stands in a queue. It is a copy: it does not change when the message does.
-// Times are UTC with a resolution of one microsecond.
+// View is a message as it stands in a queue. It is a copy: it does not change when the message
+// does. Times are UTC with a resolution of one microsecond.
 type View struct {
 	Message // TTL is the capped one
 
@@ -53,8 +53,8 @@ type View struct {
 	ExpiresAt      time.Time // zero: never
 	DeliveryCount  int       // failed deliveries before this one, 0 on the first
 	State          State
-	// EntityTTL: the sender gave no time to live, TTL is the queue's default alone. Service Bus shows that to those who
-	// receive the message, and not to those who peek.
+	// EntityTTL: the sender gave no time to live, TTL is the queue's default alone. Service Bus shows
+	// that to those who receive the message, and not to those who peek.
 	EntityTTL        bool
 	DeadLetteredTime time.Time // when it was moved to this dead-letter queue
 }
@@ -66,7 +66,8 @@ type Delivery struct {
 	LockedUntil time.Time // broker's clock; zero in mode ReceiveAndDelete
 }
 
-// Counts is what a queue holds. Expired messages that were not moved yet are counted where they are.
+// Counts is what a queue holds. Expired messages that were not moved yet are counted where they
+// are.
 type Counts struct {
 	Active             int   // waiting or locked
 	Deferred           int   // locked ones included

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A model is a queue as a slice, written to be obviously right: every question is answered by looking at everything.
-// Time only moves between operations.
+// A model is a queue as a slice, written to be obviously right: every question is answered by
+// looking at everything. Time only moves between operations.
 type model struct {
 	cfg       Config
 	now       time.Time
@@ -140,7 +140,8 @@ func (m *model) deadLetterSpent(x *modelMsg) {
 		"Message could not be consumed after %d delivery attempts.", m.cfg.MaxDeliveryCount))
 }
 
-// settleTime does what is due: locks, schedule, expiry when eager, and then hands out what is there.
+// settleTime does what is due: locks, schedule, expiry when eager, and then hands out what is
+// there.
 func (m *model) settleTime() {
 	m.forget()
 	for _, x := range m.sorted() {

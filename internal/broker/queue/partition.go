@@ -2,20 +2,21 @@
 
 package queue
 
-// Partitions is how many partitions a partitioned queue has. A sequence number of such a queue has the partition, from
-// 1 to Partitions, in its top 16 bits.
+// Partitions is how many partitions a partitioned queue has. A sequence number of such a queue has
+// the partition, from 1 to Partitions, in its top 16 bits.
 const Partitions = 16
 
-// partitionShift is where the partition stands in a sequence number. Below it stands the order of arrival, which the
-// partitions count together: that keeps one order of delivery for the whole queue.
+// partitionShift is where the partition stands in a sequence number. Below it stands the order of
+// arrival, which the partitions count together: that keeps one order of delivery for the whole
+// queue.
 const partitionShift = 48
 
-// arrival is the place of a sequence number in the order of arrival, partitioned or not: no queue lives to see 2^48
-// messages.
+// arrival is the place of a sequence number in the order of arrival, partitioned or not: no queue
+// lives to see 2^48 messages.
 func arrival(seq int64) int64 { return seq & (1<<partitionShift - 1) }
 
-// partition is the part of the next sequence number that says where m belongs: messages of one session or one partition
-// key stay together, the others go round.
+// partition is the part of the next sequence number that says where m belongs: messages of one
+// session or one partition key stay together, the others go round.
 func (q *Queue) partition(m *Message) int64 {
 	if !q.cfg.Partitioned {
 		return 0

@@ -2,8 +2,8 @@
 
 package queue
 
-// PassDead is Pass for messages that nobody can receive from here: they are numbered like the others and are in the
-// dead-letter queue at once. Errors: ErrDeadLetterQueue, ErrClosed.
+// PassDead is Pass for messages that nobody can receive from here: they are numbered like the
+// others and are in the dead-letter queue at once. Errors: ErrDeadLetterQueue, ErrClosed.
 func (q *Queue) PassDead(reason, description string, ms ...Message) error {
 	if q.frozen() {
 		return ErrDeadLetterQueue

@@ -2,9 +2,10 @@
 
 package queue
 
-// Peek appends to dst up to max messages from sequence number from upwards, from included: everything that exists,
-// waiting, locked, deferred, scheduled, or expired and not moved yet. It changes nothing; above all it is no receive
-// that would move the expired. A closed queue has no messages.
+// Peek appends to dst up to max messages from sequence number from upwards, from included:
+// everything that exists, waiting, locked, deferred, scheduled, or expired and not moved yet. It
+// changes nothing; above all it is no receive that would move the expired. A closed queue has no
+// messages.
 func (q *Queue) Peek(dst []View, from int64, max int) []View {
 	if max <= 0 {
 		return dst

@@ -2,13 +2,14 @@
 
 package queue
 
-// MaxPropertiesSize bounds, in bytes, the properties that settlements can set on one message, and separately the
-// reason and description of a dead-lettering. A dead-letter queue allows any number of abandons, so without a bound
-// one message could grow for ever.
+// MaxPropertiesSize bounds, in bytes, the properties that settlements can set on one message, and
+// separately the reason and description of a dead-lettering. A dead-letter queue allows any number
+// of abandons, so without a bound one message could grow for ever.
 const MaxPropertiesSize = 64 << 10
 
-// withProperties is what e has beyond the ordinary, with properties merged into those that it has: a known key gets the
-// new value, at its old position. Views share the slice, so it is built anew. Its cost is bounded by MaxPropertiesSize.
+// withProperties is what e has beyond the ordinary, with properties merged into those that it has:
+// a known key gets the new value, at its old position. Views share the slice, so it is built anew.
+// Its cost is bounded by MaxPropertiesSize.
 func (e *entry) withProperties(properties []Property) (*extra, error) {
 	x := *e.more()
 	merged := make([]Property, len(x.properties), len(x.properties)+len(properties))

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Queue is one queue and its dead-letter queues. Its methods may be called from any goroutine. Make one with New.
+// Queue is one queue and its dead-letter queues. Its methods may be called from any goroutine. Make
+// one with New.
 type Queue struct {
 	dead  *Queue // nil: this is a dead-letter queue
 	quota *Quota // of the bytes held here and in the dead-letter queues, and elsewhere when it is shared
@@ -85,14 +86,16 @@ func (q *Queue) Config() Config {
 	return q.cfg
 }
 
-// DeadLetterQueue is the queue of what was dead-lettered here; nil on a dead-letter queue. There is nothing it expires,
-// and it counts no deliveries. Messages in it keep their sequence number, enqueued time and delivery count.
+// DeadLetterQueue is the queue of what was dead-lettered here; nil on a dead-letter queue. There is
+// nothing it expires, and it counts no deliveries. Messages in it keep their sequence number,
+// enqueued time and delivery count.
 func (q *Queue) DeadLetterQueue() *Queue { return q.dead }
 
 // frozen: this is a dead-letter queue.
 func (q *Queue) frozen() bool { return q.dead == nil }
 
-// enter locks the queue and brings it up to date with the clock. Unless it fails, leave must follow.
+// enter locks the queue and brings it up to date with the clock. Unless it fails, leave must
+// follow.
 func (q *Queue) enter() (now instant, err error) {
 	q.mu.Lock()
 	if q.closed {
@@ -104,8 +107,8 @@ func (q *Queue) enter() (now instant, err error) {
 	return now, nil
 }
 
-// leave does what follows from what was done since enter: waiting messages go to consumers with credit, dead ones to
-// the dead-letter queue, and the timer is armed.
+// leave does what follows from what was done since enter: waiting messages go to consumers with
+// credit, dead ones to the dead-letter queue, and the timer is armed.
 func (q *Queue) leave(now instant) {
 	q.assign(now)
 	q.endDrains(now)
@@ -121,8 +124,8 @@ func (q *Queue) Closed() bool {
 	return q.closed
 }
 
-// Wake makes the queue look at the clock. Only a test or an operator who sets Config.Now forward needs it: the timer
-// would notice after a minute at the latest.
+// Wake makes the queue look at the clock. Only a test or an operator who sets Config.Now forward
+// needs it: the timer would notice after a minute at the latest.
 func (q *Queue) Wake() {
 	if now, err := q.enter(); err == nil {
 		q.leave(now)
@@ -177,8 +180,8 @@ func (q *Queue) Counts() Counts {
 	return n
 }
 
-// Close ends the queue, its dead-letter queues and all their consumers. Every operation fails with ErrClosed from then
-// on.
+// Close ends the queue, its dead-letter queues and all their consumers. Every operation fails with
+// ErrClosed from then on.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	if !q.closed {

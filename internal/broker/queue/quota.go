@@ -4,8 +4,8 @@ package queue
 
 import "sync/atomic"
 
-// A Quota bounds the bytes that queues hold together: one queue with its dead-letter queues, or all queues that were
-// made with the same one. Its methods may be called from any goroutine.
+// A Quota bounds the bytes that queues hold together: one queue with its dead-letter queues, or all
+// queues that were made with the same one. Its methods may be called from any goroutine.
 type Quota struct {
 	limit atomic.Int64
 	used  atomic.Int64
@@ -24,8 +24,8 @@ func (u *Quota) SetLimit(limit int64) { u.limit.Store(max(limit, 0)) }
 // Limit is the bound in bytes, 0 when there is none.
 func (u *Quota) Limit() int64 { return u.limit.Load() }
 
-// Used is how many bytes are held, messages and what is reserved for them. It may stand above the limit: what happens
-// to messages inside a queue is never refused.
+// Used is how many bytes are held, messages and what is reserved for them. It may stand above the
+// limit: what happens to messages inside a queue is never refused.
 func (u *Quota) Used() int64 { return u.used.Load() }
 
 // take adds n bytes, or none and reports false when they would exceed the limit.

@@ -4,8 +4,8 @@ package queue
 
 import "testing"
 
-// The subscriptions of a topic share its quota: one that is deleted must free what it held, or the topic fills up for
-// good.
+// The subscriptions of a topic share its quota: one that is deleted must free what it held, or the
+// topic fills up for good.
 func TestAClosedQueueFreesWhatItHeldOfASharedQuota(t *testing.T) {
 	shared := NewQuota(1 << 20)
 	stays, _ := setup(t, Config{Shared: shared}, "a")

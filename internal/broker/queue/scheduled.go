@@ -4,16 +4,17 @@ package queue
 
 import "time"
 
-// Schedule is Send for a caller who wants the sequence numbers, to cancel by them. A number is good until the message
-// is activated, which gives it a new one. A message whose ScheduledEnqueueTime is not in the future is enqueued at
-// once, and its number is that of an active message. That of a duplicate leads nowhere.
+// Schedule is Send for a caller who wants the sequence numbers, to cancel by them. A number is good
+// until the message is activated, which gives it a new one. A message whose ScheduledEnqueueTime is
+// not in the future is enqueued at once, and its number is that of an active message. That of a
+// duplicate leads nowhere.
 func (q *Queue) Schedule(ms ...Message) ([]int64, error) {
 	_, seqs, err := q.send(ms, true)
 	return seqs, err
 }
 
-// CancelScheduled removes scheduled messages, all or none. Errors: ErrMessageNotFound when one of them is not scheduled,
-// or no longer, or named twice; ErrClosed.
+// CancelScheduled removes scheduled messages, all or none. Errors: ErrMessageNotFound when one of
+// them is not scheduled, or no longer, or named twice; ErrClosed.
 func (q *Queue) CancelScheduled(seqs ...int64) error {
 	now, err := q.enter()
 	if err != nil {
@@ -54,7 +55,8 @@ func (q *Queue) find(seqs []int64, fit func(*entry) bool) (es []*entry, ok bool)
 	return es, ok
 }
 
-// LastActivation is when a scheduled message last became active, by the broker's clock; zero: never.
+// LastActivation is when a scheduled message last became active, by the broker's clock; zero:
+// never.
 func (q *Queue) LastActivation() time.Time {
 	now, err := q.enter()
 	if err != nil {
@@ -64,9 +66,9 @@ func (q *Queue) LastActivation() time.Time {
 	return q.activated.time()
 }
 
-// activate enqueues what is due, in the order of the schedule. Activation is a new enqueueing: a new sequence number, a
-// new enqueued time, and the time to live runs from here. What is left of a large wave is due for the timer, or for who
-// comes before it.
+// activate enqueues what is due, in the order of the schedule. Activation is a new enqueueing: a
+// new sequence number, a new enqueued time, and the time to live runs from here. What is left of a
+// large wave is due for the timer, or for who comes before it.
 func (q *Queue) activate(now instant) {
 	for range wave {
 		e, at := q.schedule.min()

@@ -2,17 +2,19 @@
 
 package queue
 
-// Send stores all messages or none. Their sequence numbers are consecutive, first is that of the first; but see
-// Config.Partitioned. Those with a ScheduledEnqueueTime in the future go to the schedule. A duplicate uses up a number
-// and is dropped. Errors: ErrFull, ErrClosed, ErrDeadLetterQueue;
-// ErrSessionRequired when the queue requires sessions and one of the messages has none.
+// Send stores all messages or none. Their sequence numbers are consecutive, first is that of the
+// first; but see Config.Partitioned. Those with a ScheduledEnqueueTime in the future go to the
+// schedule. A duplicate uses up a number and is dropped. Errors: ErrFull, ErrClosed,
+// ErrDeadLetterQueue; ErrSessionRequired when the queue requires sessions and one of the messages
+// has none.
 func (q *Queue) Send(ms ...Message) (first int64, err error) {
 	first, _, err = q.send(ms, false)
 	return first, err
 }
 
-// Pass is Send for messages that a topic has admitted for all its subscriptions: they count towards the quota, but are
-// not refused for it, and those without a session that the queue requires are dead-lettered.
+// Pass is Send for messages that a topic has admitted for all its subscriptions: they count towards
+// the quota, but are not refused for it, and those without a session that the queue requires are
+// dead-lettered.
 func (q *Queue) Pass(ms ...Message) error {
 	if q.frozen() {
 		return ErrDeadLetterQueue
@@ -50,8 +52,8 @@ func (q *Queue) send(ms []Message, all bool) (first int64, seqs []int64, err err
 	return q.store(ms, duplicate, seqs, now), seqs, nil
 }
 
-// room finds out which of ms are duplicates, and asks take for the bytes that the others need; when it refuses, they
-// were not here.
+// room finds out which of ms are duplicates, and asks take for the bytes that the others need; when
+// it refuses, they were not here.
 func (q *Queue) room(ms []Message, now instant, take func(int64) bool) (duplicate []bool, ok bool) {
 	duplicate, need, added := q.duplicates(ms, now)
 	for i := range ms {
@@ -66,8 +68,8 @@ func (q *Queue) room(ms []Message, now instant, take func(int64) bool) (duplicat
 	return duplicate, true
 }
 
-// store stores those of ms that are no duplicates, under seqs, or under new numbers when that is nil. It returns the
-// first of them.
+// store stores those of ms that are no duplicates, under seqs, or under new numbers when that is
+// nil. It returns the first of them.
 func (q *Queue) store(ms []Message, duplicate []bool, seqs []int64, now instant) (first int64) {
 	first = q.lastSeq + 1
 	for i := range ms {

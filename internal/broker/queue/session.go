@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A session is what a session queue knows of one session. It exists as long as it has messages, a state or a lock.
+// A session is what a session queue knows of one session. It exists as long as it has messages, a
+// state or a lock.
 type session struct {
 	id        string
 	byNumber  index         // all its messages
@@ -40,7 +41,8 @@ func newSessions() *sessions {
 	}
 }
 
-// A Session is the lock of one session and the right to receive from it. Its methods may be called from any goroutine.
+// A Session is the lock of one session and the right to receive from it. Its methods may be called
+// from any goroutine.
 type Session struct {
 	q    *Queue
 	s    *session
@@ -55,9 +57,10 @@ type Session struct {
 	lapsed    bool // it ended by time
 }
 
-// AcceptSession takes the lock of a session, which need not have messages. The lock holds for Config.LockDuration; the
-// messages received under it are locked as long as it is. Like a peek it moves nothing that has expired: only a receive
-// does. Errors: ErrSessionLocked, ErrNotSessionful, ErrClosed.
+// AcceptSession takes the lock of a session, which need not have messages. The lock holds for
+// Config.LockDuration; the messages received under it are locked as long as it is. Like a peek it
+// moves nothing that has expired: only a receive does. Errors: ErrSessionLocked, ErrNotSessionful,
+// ErrClosed.
 func (q *Queue) AcceptSession(id string) (*Session, error) {
 	now, err := q.enterSessions()
 	if err != nil {
@@ -78,7 +81,8 @@ func (q *Queue) enterSessions() (now instant, err error) {
 	return q.enter()
 }
 
-// session is the session with this name, made when there is none. Whoever makes one gives it a message or a lock.
+// session is the session with this name, made when there is none. Whoever makes one gives it a
+// message or a lock.
 func (q *Queue) session(id string) *session {
 	ss := q.sessions
 	s := ss.byID[id]
@@ -145,11 +149,12 @@ func (h *Session) Lapsed() bool {
 	return h.lapsed
 }
 
-// Lost is closed when the session is no longer locked by h: the lock lapsed, or h or the queue was closed.
+// Lost is closed when the session is no longer locked by h: the lock lapsed, or h or the queue was
+// closed.
 func (h *Session) Lost() <-chan struct{} { return h.lost }
 
-// NewConsumer makes a consumer of the session's messages, without credit. It is closed when the lock ends; one made
-// after that is closed from the start.
+// NewConsumer makes a consumer of the session's messages, without credit. It is closed when the
+// lock ends; one made after that is closed from the start.
 func (h *Session) NewConsumer(mode Mode) *Consumer {
 	return h.q.newConsumer(mode, &h.consumers, func() bool { return h.over })
 }
@@ -164,8 +169,8 @@ func (h *Session) Renew() (time.Time, error) {
 	return h.renew(now)
 }
 
-// RenewSessionLock is Session.Renew by the name of the session, whoever holds its lock. Errors: ErrSessionLockLost,
-// ErrNotSessionful, ErrClosed.
+// RenewSessionLock is Session.Renew by the name of the session, whoever holds its lock. Errors:
+// ErrSessionLockLost, ErrNotSessionful, ErrClosed.
 func (q *Queue) RenewSessionLock(id string) (time.Time, error) {
 	now, err := q.enterSessions()
 	if err != nil {
@@ -179,8 +184,8 @@ func (q *Queue) RenewSessionLock(id string) (time.Time, error) {
 	return s.lock.renew(now)
 }
 
-// SessionLockedUntil is when the lock of a session lapses, whoever holds it. Errors: ErrSessionLockLost when nobody
-// does, ErrNotSessionful, ErrClosed.
+// SessionLockedUntil is when the lock of a session lapses, whoever holds it. Errors:
+// ErrSessionLockLost when nobody does, ErrNotSessionful, ErrClosed.
 func (q *Queue) SessionLockedUntil(id string) (time.Time, error) {
 	now, err := q.enterSessions()
 	if err != nil {
@@ -206,8 +211,8 @@ func (h *Session) renew(now instant) (time.Time, error) {
 	return h.until.time(), nil
 }
 
-// Close gives the lock up. What was received and not settled goes back to the session and its deliveries do not count
-// as failed. Closing what is closed or lost does nothing.
+// Close gives the lock up. What was received and not settled goes back to the session and its
+// deliveries do not count as failed. Closing what is closed or lost does nothing.
 func (h *Session) Close() {
 	now, err := h.q.enter()
 	if err != nil {
@@ -219,8 +224,8 @@ func (h *Session) Close() {
 	}
 }
 
-// end takes the lock from h and gives back what was received under it. What still lies in an outbox was never
-// delivered, so it does not count as failed.
+// end takes the lock from h and gives back what was received under it. What still lies in an outbox
+// was never delivered, so it does not count as failed.
 func (h *Session) end(failed bool, now instant) {
 	q, s, ss := h.q, h.s, h.q.sessions
 	heap.Remove(&ss.locks, h.pos)

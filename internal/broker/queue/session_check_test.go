@@ -4,7 +4,8 @@ package queue
 
 import "pgregory.net/rapid"
 
-// checkSessions adds what is in the sessions to waiting and locks of counts, and reports the size of the states.
+// checkSessions adds what is in the sessions to waiting and locks of counts, and reports the size
+// of the states.
 func (q *Queue) checkSessions(t *rapid.T, counts []int) (size int64) {
 	t.Helper()
 	ss := q.sessions

@@ -12,8 +12,8 @@ const (
 // sessionLink is the neighbours of a session in one list.
 type sessionLink struct{ prev, next *session }
 
-// A sessionList is a doubly linked list through its sessions: adding at the end and taking out anywhere cost the same
-// however long it is, and nothing is allocated.
+// A sessionList is a doubly linked list through its sessions: adding at the end and taking out
+// anywhere cost the same however long it is, and nothing is allocated.
 type sessionList struct {
 	slot        int
 	first, last *session

@@ -21,9 +21,9 @@ func (q *Queue) PeekSession(dst []View, id string, from int64, max int) []View {
 	return dst
 }
 
-// ReceiveSessionDeferred is ReceiveDeferred for the messages of one session, whose lock must be held: they are locked as
-// long as it is. Errors: those of ReceiveDeferred, also ErrMessageNotFound for a message of another session;
-// ErrSessionLockLost, ErrNotSessionful.
+// ReceiveSessionDeferred is ReceiveDeferred for the messages of one session, whose lock must be
+// held: they are locked as long as it is. Errors: those of ReceiveDeferred, also ErrMessageNotFound
+// for a message of another session; ErrSessionLockLost, ErrNotSessionful.
 func (q *Queue) ReceiveSessionDeferred(mode Mode, id string, seqs ...int64) ([]Delivery, error) {
 	now, err := q.enterSessions()
 	if err != nil {
@@ -77,8 +77,8 @@ func (ss *sessions) unwait(e *entry) {
 	ss.withdraw(s)
 }
 
-// oldestWaiting yields the first of those who wait, as often as it is called; the caller makes it wait no more. In a
-// session queue with a session id it yields those of that session alone.
+// oldestWaiting yields the first of those who wait, as often as it is called; the caller makes it
+// wait no more. In a session queue with a session id it yields those of that session alone.
 func (q *Queue) oldestWaiting(sessionID *string) func() *entry {
 	if q.sessions != nil && sessionID == nil {
 		var from int64
@@ -106,7 +106,8 @@ func (q *Queue) oldestWaiting(sessionID *string) func() *entry {
 	}
 }
 
-// sessionLock is the lock of e's session, under which e is locked; nil when e does not belong to one.
+// sessionLock is the lock of e's session, under which e is locked; nil when e does not belong to
+// one.
 func (q *Queue) sessionLock(e *entry) *Session {
 	if q.sessions == nil {
 		return nil

@@ -7,15 +7,16 @@ import "slices"
 // waiters is those who wait for a session, the first to come in front.
 type waiters []*waiter
 
-// A waiter gets a session through ch, which has room for one, and is out of waiters then. The channel is closed when
-// the queue is.
+// A waiter gets a session through ch, which has room for one, and is out of waiters then. The
+// channel is closed when the queue is.
 type waiter struct{ ch chan *Session }
 
-// NextSession takes the lock of the next session that has active messages and is not locked, and waits until there is
-// one. Those who wait are served in the order in which they came; sessions are offered in the order in which they became
-// available, so that a busy one does not starve the others. Messages that have expired and were not moved yet make a
-// session available, too: accepting is no receive. Once cancel is closed, no session is taken any more.
-// Errors: ErrCanceled, ErrNotSessionful, ErrClosed.
+// NextSession takes the lock of the next session that has active messages and is not locked, and
+// waits until there is one. Those who wait are served in the order in which they came; sessions are
+// offered in the order in which they became available, so that a busy one does not starve the
+// others. Messages that have expired and were not moved yet make a session available, too:
+// accepting is no receive. Once cancel is closed, no session is taken any more. Errors:
+// ErrCanceled, ErrNotSessionful, ErrClosed.
 func (q *Queue) NextSession(cancel <-chan struct{}) (*Session, error) {
 	w, err := q.await()
 	if err != nil {
@@ -103,9 +104,9 @@ func (ss *sessions) touch(s *session) {
 	}
 }
 
-// assignSessions is assign for a session queue: each session is a line of its own. A receive on any of them moves what
-// has expired in all, since expiry belongs to the queue; in mode LazyHead, what stands before the first live message of
-// the session that is received from.
+// assignSessions is assign for a session queue: each session is a line of its own. A receive on any
+// of them moves what has expired in all, since expiry belongs to the queue; in mode LazyHead, what
+// stands before the first live message of the session that is received from.
 func (q *Queue) assignSessions(now instant) {
 	ss := q.sessions
 	q.moving = false

@@ -7,8 +7,8 @@ import "time"
 // MaxSessionStateSize bounds the state of one session, in bytes.
 const MaxSessionStateSize = 1 << 20
 
-// sessionStateOverhead is what a session that has nothing but an empty state costs in memory. It counts towards the
-// size of the queue, or else states would have no bound.
+// sessionStateOverhead is what a session that has nothing but an empty state costs in memory. It
+// counts towards the size of the queue, or else states would have no bound.
 const sessionStateOverhead = 512
 
 // sessionState is what the holders of a session leave for each other. It is replaced, not changed.
@@ -24,8 +24,9 @@ func (s *session) stateSize() int64 {
 	return sessionStateOverhead + int64(len(s.id)+len(s.state.data))
 }
 
-// SessionState is the state of a session, nil when it has none. The caller must not change it. Errors:
-// ErrSessionLockLost when nobody holds the lock of the session, ErrNotSessionful, ErrClosed.
+// SessionState is the state of a session, nil when it has none. The caller must not change it.
+// Errors: ErrSessionLockLost when nobody holds the lock of the session, ErrNotSessionful,
+// ErrClosed.
 func (q *Queue) SessionState(id string) ([]byte, error) {
 	now, err := q.enterSessions()
 	if err != nil {
@@ -42,9 +43,10 @@ func (q *Queue) SessionState(id string) ([]byte, error) {
 	return s.state.data, nil
 }
 
-// SetSessionState replaces the state of a session; an empty one clears it. The queue owns state from then on. It stays
-// when the session has no messages any more. Errors: ErrSessionLockLost when nobody holds the lock of the session,
-// ErrSessionStateTooLarge, ErrFull, ErrNotSessionful, ErrClosed.
+// SetSessionState replaces the state of a session; an empty one clears it. The queue owns state
+// from then on. It stays when the session has no messages any more. Errors: ErrSessionLockLost when
+// nobody holds the lock of the session, ErrSessionStateTooLarge, ErrFull, ErrNotSessionful,
+// ErrClosed.
 func (q *Queue) SetSessionState(id string, state []byte) error {
 	if len(state) > MaxSessionStateSize {
 		return ErrSessionStateTooLarge
@@ -76,9 +78,10 @@ func (q *Queue) SetSessionState(id string, state []byte) error {
 	return nil
 }
 
-// Sessions lists sessions in the order in which they came to be: at most top of them after the first skip. A zero
-// updatedAfter means those with active messages, locked ones included, and those with a state; any other time, those
-// with a state that was set after it. It changes nothing. A queue without sessions, or a closed one, has none.
+// Sessions lists sessions in the order in which they came to be: at most top of them after the
+// first skip. A zero updatedAfter means those with active messages, locked ones included, and those
+// with a state; any other time, those with a state that was set after it. It changes nothing. A
+// queue without sessions, or a closed one, has none.
 func (q *Queue) Sessions(updatedAfter time.Time, skip, top int) (ids []string) {
 	now, err := q.enterSessions()
 	if err != nil {
@@ -106,7 +109,8 @@ func (q *Queue) Sessions(updatedAfter time.Time, skip, top int) (ids []string) {
 	return ids
 }
 
-// hasActive: an active message was delivered under h. Deferred ones do not count as long as they are set aside.
+// hasActive: an active message was delivered under h. Deferred ones do not count as long as they
+// are set aside.
 func (h *Session) hasActive() bool {
 	for _, it := range h.locked.items {
 		if it.e.state == Active {

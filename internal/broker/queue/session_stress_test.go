@@ -16,10 +16,11 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// TestMessagesOfASessionAreCompletedOnceAndInOrder lets producers, holders of sessions and the timer meet on the real
-// clock. Holders wait for a session, by name or for the next, give up waiting, complete, abandon, and lose their lock or
-// give it up, in the middle of what they received. Whoever does anything but complete gives the session up: then the
-// messages of a session are completed in the order in which they were sent.
+// TestMessagesOfASessionAreCompletedOnceAndInOrder lets producers, holders of sessions and the
+// timer meet on the real clock. Holders wait for a session, by name or for the next, give up
+// waiting, complete, abandon, and lose their lock or give it up, in the middle of what they
+// received. Whoever does anything but complete gives the session up: then the messages of a session
+// are completed in the order in which they were sent.
 func TestMessagesOfASessionAreCompletedOnceAndInOrder(t *testing.T) {
 	seed := testseed.Of(t)
 	const sessions, each, holders = 20, 200, 8
@@ -140,8 +141,8 @@ func (s *sessionStress) hold(h *Session, r *rand.Rand) {
 	}
 }
 
-// isNext waits until all messages before n have been completed: the holder before may have yet to say so. It reports
-// false when the lock is lost.
+// isNext waits until all messages before n have been completed: the holder before may have yet to
+// say so. It reports false when the lock is lost.
 func (s *sessionStress) isNext(h *Session, id int, n uint32) bool {
 	for {
 		done := s.next[id].Load()

@@ -22,9 +22,10 @@ type Settlement struct {
 	DeadLetterErrorDescription string     // with DeadLetter and TransferDeadLetter
 }
 
-// Settle settles many deliveries the same way in one go. errs[i] belongs to tokens[i]; errs is nil when all succeeded.
-// A token that fails does not keep the others from being settled. Errors: ErrLockLost; ErrPropertiesTooLarge and
-// ErrDeadLetterQueue, which leave the message locked; ErrClosed.
+// Settle settles many deliveries the same way in one go. errs[i] belongs to tokens[i]; errs is nil
+// when all succeeded. A token that fails does not keep the others from being settled. Errors:
+// ErrLockLost; ErrPropertiesTooLarge and ErrDeadLetterQueue, which leave the message locked;
+// ErrClosed.
 func (q *Queue) Settle(s Settlement, tokens ...LockToken) (errs []error) {
 	now, err := q.enter()
 	if err == nil {
@@ -53,8 +54,8 @@ func (q *Queue) settle(s *Settlement, t LockToken, now instant) error {
 	return err
 }
 
-// prepare is the half of a settlement that can fail; perform is the other. x is what e will have beyond the ordinary,
-// nil when that does not change.
+// prepare is the half of a settlement that can fail; perform is the other. x is what e will have
+// beyond the ordinary, nil when that does not change.
 func (q *Queue) prepare(s *Settlement, t LockToken) (e *entry, x *extra, err error) {
 	e = q.tokens[t]
 	if e == nil || e.held {
@@ -128,8 +129,8 @@ func (q *Queue) Abandon(t LockToken, properties ...Property) error {
 	return q.settleOne(Settlement{Outcome: Abandon, Properties: properties}, t)
 }
 
-// Release gives the message back to its original place as if it had never been delivered. Errors: ErrLockLost,
-// ErrClosed.
+// Release gives the message back to its original place as if it had never been delivered. Errors:
+// ErrLockLost, ErrClosed.
 func (q *Queue) Release(t LockToken) error {
 	return q.settleOne(Settlement{Outcome: Release}, t)
 }
@@ -139,9 +140,10 @@ func (q *Queue) ReleaseAll(ts []LockToken) []error {
 	return q.Settle(Settlement{Outcome: Release}, ts...)
 }
 
-// Defer counts the delivery and sets the message aside: from now on only ReceiveDeferred gives it out. At
-// MaxDeliveryCount it dead-letters the message instead. Both are the service's: the JavaScript SDK's live tests of
-// deferred messages, and Azure/azure-service-bus issue 375. Errors: see Settle.
+// Defer counts the delivery and sets the message aside: from now on only ReceiveDeferred gives it
+// out. At MaxDeliveryCount it dead-letters the message instead. Both are the service's: the
+// JavaScript SDK's live tests of deferred messages, and Azure/azure-service-bus issue 375. Errors:
+// see Settle.
 func (q *Queue) Defer(t LockToken, properties ...Property) error {
 	return q.settleOne(Settlement{Outcome: Defer, Properties: properties}, t)
 }

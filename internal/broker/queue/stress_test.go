@@ -14,9 +14,10 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// TestEachMessageIsSettledExactlyOnce lets producers, consumers and the timer meet on the real clock: that is where
-// races are. Consumers complete, abandon, release, defer, dead-letter, keep messages until their locks lapse, never
-// take them, and come and go. Every message ends in one Complete that succeeded, here or in the dead-letter queue.
+// TestEachMessageIsSettledExactlyOnce lets producers, consumers and the timer meet on the real
+// clock: that is where races are. Consumers complete, abandon, release, defer, dead-letter, keep
+// messages until their locks lapse, never take them, and come and go. Every message ends in one
+// Complete that succeeded, here or in the dead-letter queue.
 func TestEachMessageIsSettledExactlyOnce(t *testing.T) {
 	seed := testseed.Of(t)
 	s := &stress{t: t, q: New(Config{

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// arrivals takes from c as the deliveries come and notes when, until c is closed. The queue is not touched by
-// anybody else, so only its timer can have caused them.
+// arrivals takes from c as the deliveries come and notes when, until c is closed. The queue is not
+// touched by anybody else, so only its timer can have caused them.
 func arrivals(c *Consumer) *[]time.Duration {
 	start := time.Now()
 	at := new([]time.Duration)

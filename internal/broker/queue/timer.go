@@ -4,8 +4,8 @@ package queue
 
 import "time"
 
-// maxNap bounds how long the timer sleeps. The broker's clock may be stepped while it does, and the machine may be
-// suspended, which stops the timer but not the clock.
+// maxNap bounds how long the timer sleeps. The broker's clock may be stepped while it does, and the
+// machine may be suspended, which stops the timer but not the clock.
 const maxNap = time.Minute
 
 // catchUp does what has become due since the last operation, or the timer, looked at the clock.
@@ -45,8 +45,9 @@ func (q *Queue) next() instant {
 // behind reports whether something is due that was left to the timer, see wave.
 func (q *Queue) behind(now instant) bool { return q.next() <= now }
 
-// arm makes sure that the timer runs no later than something becomes due. A timer that runs too early, because what it
-// was armed for is gone, finds nothing to do: cheaper than to set it anew with every message.
+// arm makes sure that the timer runs no later than something becomes due. A timer that runs too
+// early, because what it was armed for is gone, finds nothing to do: cheaper than to set it anew
+// with every message.
 func (q *Queue) arm(now instant) {
 	next := q.next()
 	if next == never || now < q.armedFor && q.armedFor <= next {

@@ -12,8 +12,8 @@ import (
 // many is more than the few operations of a test move, each of which does its part.
 const many = 8*wave + 1
 
-// waveQueues runs f with every kind of queue in which only a receive moves what has expired: it holds n expired messages
-// and a live one behind them. receiver makes a consumer for them.
+// waveQueues runs f with every kind of queue in which only a receive moves what has expired: it
+// holds n expired messages and a live one behind them. receiver makes a consumer for them.
 func waveQueues(t *testing.T, n int, f func(t *testing.T, q *Queue, receiver func() *Consumer)) {
 	for _, expiry := range []Expiry{Lazy, LazyHead} {
 		for _, sessions := range []bool{false, true} {
@@ -41,8 +41,8 @@ func waveQueues(t *testing.T, n int, f func(t *testing.T, q *Queue, receiver fun
 	}
 }
 
-// amid does the part of one operation and shows what it leaves, before the timer or anybody else can go on; nor is the
-// timer armed.
+// amid does the part of one operation and shows what it leaves, before the timer or anybody else
+// can go on; nor is the timer armed.
 func amid(t *testing.T, q *Queue, operate func(now instant), look func()) {
 	t.Helper()
 	now, err := q.enter()

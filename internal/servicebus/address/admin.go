@@ -20,7 +20,8 @@ const (
 	Root // the namespace itself
 )
 
-// A Target is what a path of the administration API leads to. Names are in the case that they were given in.
+// A Target is what a path of the administration API leads to. Names are in the case that they were
+// given in.
 type Target struct {
 	Kind         TargetKind
 	Path         string // as a whole, without slashes at its ends
@@ -29,10 +30,12 @@ type Target struct {
 	Rule         string // "" where the kind has none
 }
 
-// TargetAt reads a path of the administration API, as URLPath returns it. It does not check the names.
+// TargetAt reads a path of the administration API, as URLPath returns it. It does not check the
+// names.
 //
-// Only names of queues and topics may have slashes, and a name has no segment Subscriptions but its first. So the
-// longest end of the path that reads as Subscriptions, a name, Rules, a name is cut off.
+// Only names of queues and topics may have slashes, and a name has no segment Subscriptions but its
+// first. So the longest end of the path that reads as Subscriptions, a name, Rules, a name is cut
+// off.
 func TargetAt(path string) Target {
 	t := Target{Path: path}
 	switch strings.ToLower(path) {
@@ -69,12 +72,14 @@ func TargetAt(path string) Target {
 	return t
 }
 
-// Entity returns the path of the queue, topic or subscription that t is or belongs to, "" if there is none.
+// Entity returns the path of the queue, topic or subscription that t is or belongs to, "" if there
+// is none.
 func (t Target) Entity() string {
 	return Address{Name: t.Name, Subscription: t.Subscription}.Entity()
 }
 
-// SubscriptionPath returns the path of a subscription, as Service Bus spells it. The JavaScript SDK looks for this case.
+// SubscriptionPath returns the path of a subscription, as Service Bus spells it. The JavaScript SDK
+// looks for this case.
 func SubscriptionPath(topic, name string) string { return topic + "/" + subscriptions + "/" + name }
 
 // RulePath returns the path of a rule, as Service Bus spells it.

@@ -19,8 +19,8 @@ type Entry struct {
 	Description *Node // such as QueueDescription or NamespaceInfo; nil if there is none
 }
 
-// ParseAnswer reads an answer. The caller bounds its length. The error is one of reading, or says what the document
-// is instead.
+// ParseAnswer reads an answer. The caller bounds its length. The error is one of reading, or says
+// what the document is instead.
 func ParseAnswer(r io.Reader) (Answer, error) {
 	root, err := parse(r, maxAnswerElements, false)
 	if err != nil {
@@ -49,7 +49,8 @@ func (n *Node) entry() Entry {
 	return e
 }
 
-// ErrorDetail returns what an answer of the administration API says of a failure. It is "" for any other document.
+// ErrorDetail returns what an answer of the administration API says of a failure. It is "" for any
+// other document.
 func ErrorDetail(r io.Reader) string {
 	root, err := parse(r, maxAnswerElements, false)
 	if err != nil || root.Name.Local != "Error" {

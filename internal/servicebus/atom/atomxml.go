@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atom reads the Atom documents of the administration API: the bodies that create and change entities
-// (Parse, Forwards), and the answers (ParseAnswer).
+// Package atom reads the Atom documents of the administration API: the bodies that create and
+// change entities (Parse, Forwards), and the answers (ParseAnswer).
 //
-// The proxy and the broker both read a body, so it must have one reading. Parse refuses document types, processing
-// instructions, comments within text, and text beside elements. Description refuses elements that are stated twice.
-// Answers come from servers of all kinds, so ParseAnswer skips what it does not know. Both bound the elements, their
-// depth and their attributes, and know no entities but those of XML.
+// The proxy and the broker both read a body, so it must have one reading. Parse refuses document
+// types, processing instructions, comments within text, and text beside elements. Description
+// refuses elements that are stated twice. Answers come from servers of all kinds, so ParseAnswer
+// skips what it does not know. Both bound the elements, their depth and their attributes, and know
+// no entities but those of XML.
 package atom
 
 import (
@@ -20,8 +21,8 @@ import (
 	"overdue/internal/servicebus/address"
 )
 
-// What a document may cost. The largest body of a client is a rule of a few kilobytes, 7 elements deep. The largest
-// answer is a page of 100 subscriptions, with some 40 elements each.
+// What a document may cost. The largest body of a client is a rule of a few kilobytes, 7 elements
+// deep. The largest answer is a page of 100 subscriptions, with some 40 elements each.
 const (
 	maxDepth          = 16 // elements within elements
 	maxElements       = 10_000
@@ -39,11 +40,12 @@ type Node struct {
 	commented bool // there is a comment in it
 }
 
-// Parse reads the document of a body, in UTF-8. The error is one of reading, or says what is not plain.
+// Parse reads the document of a body, in UTF-8. The error is one of reading, or says what is not
+// plain.
 func Parse(r io.Reader) (*Node, error) { return parse(r, maxElements, true) }
 
-// parse reads one document of at most that many elements. If plain is set, it refuses what others might read in
-// another way.
+// parse reads one document of at most that many elements. If plain is set, it refuses what others
+// might read in another way.
 func parse(r io.Reader, most int, plain bool) (*Node, error) {
 	d := xml.NewDecoder(r)
 	var root *Node

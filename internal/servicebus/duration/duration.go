@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package duration reads durations as people, configuration and Service Bus write them, writes those of Service Bus,
-// and compares spans and times by its rules.
+// Package duration reads durations as people, configuration and Service Bus write them, writes
+// those of Service Bus, and compares spans and times by its rules.
 package duration
 
 import (
@@ -18,15 +18,17 @@ const Forever = "P10675199DT2H48M5.4775807S"
 
 const day = 24 * time.Hour
 
-// ErrSyntax is the error for a text that is no duration. ErrUnit is the one for a number without a unit.
+// ErrSyntax is the error for a text that is no duration. ErrUnit is the one for a number without a
+// unit.
 var (
 	ErrSyntax = errors.New("not a duration; write one like 30s, 1h30m, 7d or PT30S")
 	ErrUnit   = errors.New("a number without a unit; write one like 30s, 1h30m, 7d or PT30S")
 )
 
-// Parse reads 30s and 1h30m as Go writes them, 7d and 1d12h with days of 24 hours, and ISO 8601 as Service Bus writes
-// it: PT30S, P7D, without years and months. All of them may be negative. What is longer than a time.Duration is the longest one in ISO 8601, where
-// Service Bus means "no limit" by it, and ErrSyntax otherwise.
+// Parse reads 30s and 1h30m as Go writes them, 7d and 1d12h with days of 24 hours, and ISO 8601 as
+// Service Bus writes it: PT30S, P7D, without years and months. All of them may be negative. What is
+// longer than a time.Duration is the longest one in ISO 8601, where Service Bus means "no limit" by
+// it, and ErrSyntax otherwise.
 func Parse(s string) (time.Duration, error) {
 	if d, err := time.ParseDuration(s); err == nil {
 		return d, nil
@@ -180,8 +182,8 @@ func FormatISO8601(d time.Duration) string {
 	return s.String()
 }
 
-// RoundUp rounds a time to live up to whole milliseconds, as Service Bus does. One that is too long for that is
-// rounded down.
+// RoundUp rounds a time to live up to whole milliseconds, as Service Bus does. One that is too long
+// for that is rounded down.
 func RoundUp(d time.Duration) time.Duration {
 	whole := d.Truncate(time.Millisecond)
 	if whole >= d || whole > math.MaxInt64-time.Millisecond {

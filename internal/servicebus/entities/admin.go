@@ -189,8 +189,8 @@ func read(resp *http.Response) (atom.Answer, error) {
 	return atom.Answer{}, &busyError{errors.New(why), time.Duration(after) * time.Second}
 }
 
-// failure is what an answer says went wrong, in one line. ours is false when it does not say it as the
-// administration API does.
+// failure is what an answer says went wrong, in one line. ours is false when it does not say it as
+// the administration API does.
 func failure(resp *http.Response, body []byte) (line string, ours bool) {
 	detail := strings.Join(strings.Fields(atom.ErrorDetail(bytes.NewReader(body))), " ")
 	if detail == "" {

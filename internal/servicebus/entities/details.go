@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// Details is what an operator wants to know of an entity beyond Info. It is read each time, since it counts.
+// Details is what an operator wants to know of an entity beyond Info. It is read each time, since
+// it counts.
 type Details struct {
 	Info
 	Status           string // Active, Disabled, SendDisabled, ReceiveDisabled; "" = not said
@@ -31,7 +32,8 @@ type SubscriptionDetails struct {
 	Counts           Counts
 }
 
-// Counts are messages, as the administration API counts them: expired ones that are still there count as active.
+// Counts are messages, as the administration API counts them: expired ones that are still there
+// count as active.
 type Counts struct {
 	Active, Scheduled, DeadLetter, TransferDeadLetter int64
 }
@@ -73,8 +75,8 @@ func (a *Admin) Tier(ctx context.Context) (string, error) {
 	return "", errors.New("tier of the namespace: the answer does not say it")
 }
 
-// List names the queues or topics of the namespace, at most limit of them, in the order of their names; more reports
-// that there are others.
+// List names the queues or topics of the namespace, at most limit of them, in the order of their
+// names; more reports that there are others.
 func (a *Admin) List(ctx context.Context, kind Kind, limit int) (names []string, more bool, err error) {
 	which := map[Kind]string{Queue: "Queues", Topic: "Topics"}[kind]
 	for len(names) <= limit {

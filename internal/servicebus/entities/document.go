@@ -14,8 +14,8 @@ import (
 	"overdue/internal/servicebus/duration"
 )
 
-// A description has the settings of a queue, topic or subscription. A setting that the answer lacks has its default,
-// which is the zero value of all of them.
+// A description has the settings of a queue, topic or subscription. A setting that the answer lacks
+// has its default, which is the zero value of all of them.
 type description struct {
 	LockDuration                     string
 	DefaultMessageTimeToLive         string
@@ -140,8 +140,9 @@ func subscriptionOf(e atom.Entry) (s SubscriptionDetails, err error) {
 	return s, err
 }
 
-// instant is a time of the administration API. One that is not stated, or not as it should be, is zero: nothing rests on it but what is
-// known better with it. So is one before the Unix epoch, with which the service says never.
+// instant is a time of the administration API. One that is not stated, or not as it should be, is
+// zero: nothing rests on it but what is known better with it. So is one before the Unix epoch, with
+// which the service says never.
 func instant(text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || t.Unix() <= 0 {
@@ -178,8 +179,9 @@ func (d *description) durations() (timeToLive, lock, idle time.Duration, err err
 	return timeToLive, lock, idle, nil
 }
 
-// Target is the name of the entity that a setting such as ForwardTo leads to. The service writes it as a URL. What is no address
-// comes as it is, and never as nothing: the entity forwards all the same.
+// Target is the name of the entity that a setting such as ForwardTo leads to. The service writes it
+// as a URL. What is no address comes as it is, and never as nothing: the entity forwards all the
+// same.
 func Target(text string) string {
 	at, err := address.Parse(text)
 	if err != nil || at.String() == "" {

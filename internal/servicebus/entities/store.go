@@ -29,7 +29,8 @@ type Config struct {
 	Version func() uint64
 
 	// Heard is called after each read of an entity with what is held of it from now on, which is the
-	// last answer where the source could not be reached. It must not call the Store. nil: nobody wants to know.
+	// last answer where the source could not be reached. It must not call the Store. nil: nobody wants
+	// to know.
 	Heard func(name string, info Info, err error)
 
 	FreshFor time.Duration // how long an answer is taken as it is; 0 = 1 minute
@@ -52,8 +53,8 @@ var errClosed = errors.New("entities: store is closed")
 
 // A Store remembers what its source says. It is safe for concurrent use.
 //
-// What it holds of a name is fresh, and used as it is; then stale, and used while it is fetched anew
-// behind the back of whoever asks; then old, and waited for. Where the source cannot be
+// What it holds of a name is fresh, and used as it is; then stale, and used while it is fetched
+// anew behind the back of whoever asks; then old, and waited for. Where the source cannot be
 // reached the last answer stays good.
 type Store struct {
 	cfg    Config
@@ -67,8 +68,8 @@ type Store struct {
 	reading sync.WaitGroup // MUST only grow under mu while ctx has not ended
 
 	mu sync.Mutex // guards what follows and entry.done
-	// While the source fails nobody asks it before quiet, whatever the name; and once it has failed for
-	// as long as Patience nobody waits for it.
+	// While the source fails nobody asks it before quiet, whatever the name; and once it has failed
+	// for as long as Patience nobody waits for it.
 	quiet    time.Time
 	failures int
 	first    time.Time // when the first of them began
@@ -130,8 +131,8 @@ func (s *Store) Lookup(ctx context.Context, name string) (Info, error) {
 	return s.LookupSince(ctx, name, time.Time{})
 }
 
-// LookupSince is Lookup for who has to know how the entity was made at the instant since, or later. Where
-// the source does not answer that is the last answer, however old.
+// LookupSince is Lookup for who has to know how the entity was made at the instant since, or later.
+// Where the source does not answer that is the last answer, however old.
 func (s *Store) LookupSince(ctx context.Context, name string, since time.Time) (Info, error) {
 	if s.cfg.Version != nil {
 		return s.current(ctx, name)
@@ -190,8 +191,8 @@ func (s *Store) refresh(e *entry) {
 	}
 }
 
-// read has e read by a goroutine, one for each name, and returns what is closed at its end, and when it
-// began; nil after Close. Somebody who waits has it tried again for as long as Patience.
+// read has e read by a goroutine, one for each name, and returns what is closed at its end, and
+// when it began; nil after Close. Somebody who waits has it tried again for as long as Patience.
 func (s *Store) read(e *entry, waits bool) (done <-chan struct{}, began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

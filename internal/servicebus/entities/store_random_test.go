@@ -15,8 +15,8 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// A moody namespace answers, fails, is slow, and changes its entities, all by chance. It keeps a record of
-// how each entity was made, and when.
+// A moody namespace answers, fails, is slow, and changes its entities, all by chance. It keeps a
+// record of how each entity was made, and when.
 type moody struct {
 	rnd *rand.Rand // under mu
 
@@ -94,8 +94,8 @@ func (m *moody) calm(long time.Duration) bool {
 	return m.mood == nil && time.Since(m.since) > long
 }
 
-// Whatever the namespace does: no answer is older than is promised while it answers, none is made up, nobody
-// waits longer than patience, and it is never asked too much at once.
+// Whatever the namespace does: no answer is older than is promised while it answers, none is made
+// up, nobody waits longer than patience, and it is never asked too much at once.
 func TestWhateverTheNamespaceDoes(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(20) {
@@ -152,7 +152,8 @@ func (m *moody) live(ctx context.Context) {
 
 // use looks entities up until ctx ends, and judges what it is told.
 func use(ctx context.Context, t *testing.T, store *Store, m *moody, rnd *rand.Rand) {
-	// While the namespace is away, and for as long as it takes to be asked again, answers may be of any age.
+	// While the namespace is away, and for as long as it takes to be asked again, answers may be of
+	// any age.
 	const settled = 3*time.Minute + 30*time.Second
 	for ctx.Err() == nil {
 		name := fmt.Sprint("q", rnd.IntN(someNames))

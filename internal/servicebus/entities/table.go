@@ -24,8 +24,8 @@ type answer struct {
 }
 
 // usable reports whether the answer will do without waiting for another. That an entity does not
-// exist never does: who asks is about to use it, and it may have been made since. Where the source did not
-// answer everything does for as long as it is down.
+// exist never does: who asks is about to use it, and it may have been made since. Where the source
+// did not answer everything does for as long as it is down.
 func (a *answer) usable(now time.Time, down bool) bool {
 	return a != nil && (now.Before(a.until) || a.failing && down)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package failure turns errors of Service Bus and its libraries into sentences for people: what the service says, without
-// what a library prints around it, and what to do next.
+// Package failure turns errors of Service Bus and its libraries into sentences for people: what the
+// service says, without what a library prints around it, and what to do next.
 package failure
 
 import (
@@ -22,7 +22,8 @@ import (
 // maxReason is how many characters of an error a sentence quotes.
 const maxReason = 300
 
-// Reason returns err as part of a sentence: the words of the service if it said anything, without its tracking ids.
+// Reason returns err as part of a sentence: the words of the service if it said anything, without
+// its tracking ids.
 func Reason(err error) string {
 	text := Plain(err).Error()
 	for _, mark := range []string{" TrackingId:", " Reference:", "\n"} {
@@ -49,7 +50,8 @@ func Plain(err error) error {
 		_, said, _ := strings.Cut(err.Error(), entities.ErrNoRight.Error()+": ")
 		return errors.New(cmp.Or(said, "it takes the right Manage"))
 	}
-	// The SDK prints some errors of the broker like a struct, and those of requests in a sentence of its own.
+	// The SDK prints some errors of the broker like a struct, and those of requests in a sentence of
+	// its own.
 	if _, said, ok := strings.Cut(err.Error(), "Description: "); ok {
 		said, _, _ = strings.Cut(said, ", Info: ")
 		return errors.New(said)
@@ -63,7 +65,8 @@ func Plain(err error) error {
 	return err
 }
 
-// Unreachable says what to do about a namespace that cannot be dialed. It returns nil for any other error.
+// Unreachable says what to do about a namespace that cannot be dialed. It returns nil for any other
+// error.
 func Unreachable(err error) error {
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return fmt.Errorf("the namespace cannot be reached: %w; check the setting namespace and the network", dial)
@@ -71,7 +74,8 @@ func Unreachable(err error) error {
 	return nil
 }
 
-// Unauthorized reports whether the service refused for want of a right, on a link or through a management node.
+// Unauthorized reports whether the service refused for want of a right, on a link or through a
+// management node.
 func Unauthorized(err error) bool {
 	answer := (*link.StatusError)(nil)
 	return link.Condition(err) == string(amqp.ErrCondUnauthorizedAccess) || errors.As(err, &answer) && answer.Code == 401

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// A figure that is stated in two places, a page and what keeps it, or a target and the test that holds it, is one figure.
+// A figure that is stated in two places, a page and what keeps it, or a target and the test that
+// holds it, is one figure.
 func TestPagesAndTestsStateTheSameFigures(t *testing.T) {
 	type place struct{ file, pattern string } // the pattern has the figure as its group
 	for claim, places := range map[string][]place{

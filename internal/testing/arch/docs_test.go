@@ -176,7 +176,8 @@ func page(t *testing.T, name string) string {
 	return string(b)
 }
 
-// Every link between the project's own pages has to lead somewhere, and one to a section to a heading.
+// Every link between the project's own pages has to lead somewhere, and one to a section to a
+// heading.
 func TestLinksBetweenPagesLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`)
 	sections := 0

@@ -51,7 +51,8 @@ func TestHTTPClientsAreMadeInOnePlace(t *testing.T) {
 	}
 }
 
-// clientsMade are the places of a file where a client of net/http is made, or one of its own is used.
+// clientsMade are the places of a file where a client of net/http is made, or one of its own is
+// used.
 func clientsMade(t *testing.T, file string, text []byte) (faults []string) {
 	t.Helper()
 	files := token.NewFileSet()

@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// strangeWords are words that a Service Bus user would not recognise, each with the field's word for it.
-// .vale/styles/Overdue/Words.yml has the same for prose. "Room" for space that is left, and "in flight", are fine.
+// strangeWords are words that a Service Bus user would not recognise, each with the field's word
+// for it. .vale/styles/Overdue/Words.yml has the same for prose. "Room" for space that is left, and
+// "in flight", are fine.
 var strangeWords = map[string]string{
 	"door": "endpoint, listener", "doors": "endpoints, listeners", "rooms": "components",
 	"tell": "notify", "tells": "notifies", "told": "notified", "telling": "notification",
@@ -46,7 +47,8 @@ var properUses = map[string]string{
 	"alert.ring":                                        "a ring buffer",
 }
 
-// wordsKept are the packages whose declarations and files have the field's words only. The list grows until it has them all.
+// wordsKept are the packages whose declarations and files have the field's words only. The list
+// grows until it has them all.
 var wordsKept = []string{
 	"internal/bench", "internal/broker/emulator", "internal/escape", "internal/httpclient", "internal/lag",
 	"internal/listener/tlsrecord", "internal/operations", "internal/servicebus/address", "internal/servicebus/atom",

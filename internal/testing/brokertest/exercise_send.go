@@ -193,7 +193,8 @@ var sendSpecs = []spec{
 		s.must(err)
 		err = sender.SendMessage(s.soon(), &azservicebus.Message{}, nil)
 		s.wantCode("SendMessage", err, azservicebus.CodeNotFound)
-		// As the JavaScript SDK's live tests want it, of ServiceBusClient with an entity that does not exist.
+		// As the JavaScript SDK's live tests want it, of ServiceBusClient with an entity that does not
+		// exist.
 		if err != nil && !regexp.MustCompile(`The messaging entity 'sb://[^/':]+/no-such-queue' could not be found\.`).MatchString(err.Error()) {
 			s.Errorf("SendMessage = %q, want the sentence of the service", err)
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 // Transact sends encoded messages to an entity in a transaction, over a connection of its own, and
-// returns when each was accepted. The transaction is open until end is called, which commits it or rolls it
-// back. The Go SDK has no transactions.
+// returns when each was accepted. The transaction is open until end is called, which commits it or
+// rolls it back. The Go SDK has no transactions.
 func Transact(t *testing.T, dial func(context.Context) (net.Conn, error), entity string, encoded ...[]byte) (end func(commit bool)) {
 	t.Helper()
 	s := &scene{T: t, target: &Target{Dial: dial}, ctx: t.Context()}

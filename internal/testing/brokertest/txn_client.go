@@ -105,8 +105,9 @@ func (c *txnClient) send(p wire.Performative, payload []byte) {
 	c.write(wire.AppendFrame(nil, 0, p, payload))
 }
 
-// await returns the next frame of that kind that is fit. Deliveries that come before it are kept for those who await
-// them: what a commit gives back may be delivered again before the commit is answered, over another link.
+// await returns the next frame of that kind that is fit. Deliveries that come before it are kept
+// for those who await them: what a commit gives back may be delivered again before the commit is
+// answered, over another link.
 func await[T wire.Performative](c *txnClient, fit func(T) bool) (T, []byte) {
 	c.Helper()
 	for i, f := range c.early {

@@ -14,8 +14,8 @@ import (
 	wire "overdue/internal/amqp"
 )
 
-// An Unauthenticated is an AMQP client with SASL ANONYMOUS and no token unless a test sends one. It reads
-// and drops all frames, and keeps the error of the close.
+// An Unauthenticated is an AMQP client with SASL ANONYMOUS and no token unless a test sends one. It
+// reads and drops all frames, and keeps the error of the close.
 type Unauthenticated struct {
 	nc    net.Conn
 	ended chan struct{}
@@ -76,8 +76,8 @@ func (s *Unauthenticated) write(b []byte) bool {
 	return err == nil
 }
 
-// Send sends one frame, waits until it is handled, and reports whether the connection is open. Call it in
-// a bubble of synctest.
+// Send sends one frame, waits until it is handled, and reports whether the connection is open. Call
+// it in a bubble of synctest.
 func (s *Unauthenticated) Send(ch uint16, p wire.Performative) bool {
 	if !s.write(wire.AppendFrame(nil, ch, p, nil)) {
 		return false
@@ -115,8 +115,8 @@ func (s *Unauthenticated) attach(handle uint32, name string) bool {
 	})
 }
 
-// ExerciseUnauthenticated checks the limits of a connection without a valid token at an endpoint that
-// requires tokens. dial connects to a new endpoint.
+// ExerciseUnauthenticated checks the limits of a connection without a valid token at an endpoint
+// that requires tokens. dial connects to a new endpoint.
 func ExerciseUnauthenticated(t *testing.T, dial func(*testing.T) func(context.Context) (net.Conn, error)) {
 	const many = 20_000
 	each := func(name string, f func(t *testing.T, s *Unauthenticated)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package freeport finds ports for tests whose programs cannot choose one themselves and tell, or that listen at one
-// port again and again.
+// Package freeport finds ports for tests whose programs cannot choose one themselves and tell, or
+// that listen at one port again and again.
 package freeport
 
 import (
@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// The ports lie below those that connections, and listeners at port 0, get by themselves on Linux: another process
-// would have taken one of these by the time that the program listens.
+// The ports lie below those that connections, and listeners at port 0, get by themselves on Linux:
+// another process would have taken one of these by the time that the program listens.
 const (
 	first = 20_000
 	ports = 12_000

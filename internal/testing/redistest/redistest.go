@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redistest has servers for tests: the real redis-server, which can be killed, frozen and started again, and
-// one in memory for tests on fake time.
+// Package redistest has servers for tests: the real redis-server, which can be killed, frozen and
+// started again, and one in memory for tests on fake time.
 package redistest
 
 import (
@@ -28,7 +28,8 @@ import (
 // patience is for a busy machine; redis-server serves within a fraction of a second.
 const patience = 30 * time.Second
 
-// InMemory starts a server in memory and returns its address. On fake time it MUST be started outside of the bubble.
+// InMemory starts a server in memory and returns its address. On fake time it MUST be started
+// outside of the bubble.
 func InMemory(t testing.TB) *miniredis.Miniredis {
 	t.Helper()
 	m := miniredis.NewMiniRedis()
@@ -46,7 +47,8 @@ type Server struct {
 	dir  string
 	args []string // of the program, its name first
 
-	// calls are made outside of the bubble of a test on fake time, which a goroutine that waits for a process would stop.
+	// calls are made outside of the bubble of a test on fake time, which a goroutine that waits for a
+	// process would stop.
 	calls   chan func() error
 	results chan error
 	pid     int
@@ -64,7 +66,8 @@ func FreePort(t testing.TB) string {
 	return port
 }
 
-// busPort is a FreePort for a server of a cluster, which listens 10,000 ports above as well: where connections get theirs.
+// busPort is a FreePort for a server of a cluster, which listens 10,000 ports above as well: where
+// connections get theirs.
 func busPort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -82,7 +85,8 @@ func busPort(t testing.TB) string {
 	return ""
 }
 
-// Start runs a redis-server until the test ends. args are settings as on its command line: "--appendonly", "yes".
+// Start runs a redis-server until the test ends. args are settings as on its command line:
+// "--appendonly", "yes".
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	port := FreePort(t)
@@ -112,7 +116,8 @@ func Sentinel(t testing.TB, master *Server) *Server {
 	return s
 }
 
-// leashed is a shell's program that runs another until standard input ends, as it does when the test has ended, however.
+// leashed is a shell's program that runs another until standard input ends, as it does when the
+// test has ended, however.
 const leashed = `"$@" & pid=$!; echo $pid; read -r _; kill -9 $pid 2>/dev/null; wait $pid`
 
 // begin starts the program, and has it end with the test.
@@ -134,7 +139,8 @@ func (s *Server) begin() {
 	s.Restart()
 }
 
-// Restart starts a server again that was killed, with what it has on disk, and returns when it serves.
+// Restart starts a server again that was killed, with what it has on disk, and returns when it
+// serves.
 func (s *Server) Restart() {
 	s.t.Helper()
 	if err := s.outside(s.restart); err != nil {
@@ -197,7 +203,8 @@ func (s *Server) Kill() {
 	})
 }
 
-// Freeze stops the server where it is: its connections stay, and nothing answers. Thaw lets it go on.
+// Freeze stops the server where it is: its connections stay, and nothing answers. Thaw lets it go
+// on.
 func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
 
 // Thaw is described at Freeze.

@@ -2,9 +2,9 @@
 
 // Package testseed gives randomised tests their seeds.
 //
-// A test runs with the same seed every time, so that a change is judged by what it changes and not by the luck of the
-// day. Luck has its own turn: OVERDUE_SEED=random makes every run another one, as `make soak` does, and
-// OVERDUE_SEED=<number> runs one again.
+// A test runs with the same seed every time, so that a change is judged by what it changes and not
+// by the luck of the day. Luck has its own turn: OVERDUE_SEED=random makes every run another one,
+// as `make soak` does, and OVERDUE_SEED=<number> runs one again.
 package testseed
 
 import (
@@ -35,11 +35,12 @@ func Of(t testing.TB) uint64 {
 	return seed
 }
 
-// Chosen reports whether the environment chooses seeds: somebody looks for what the fixed ones do not show, and has time.
+// Chosen reports whether the environment chooses seeds: somebody looks for what the fixed ones do
+// not show, and has time.
 func Chosen() bool { return os.Getenv(variable) != "" }
 
-// Rapid gives the tests of a package that use rapid their seed. It belongs into TestMain, before m.Run, which parses
-// the command line: -rapid.seed still wins.
+// Rapid gives the tests of a package that use rapid their seed. It belongs into TestMain, before
+// m.Run, which parses the command line: -rapid.seed still wins.
 func Rapid() {
 	seed, err := choose(os.Getenv(variable), "rapid")
 	if err == nil {

@@ -47,8 +47,8 @@ type link struct {
 	open          *Delivery // has more to come
 }
 
-// copy passes on what from says. Each frame is written down before it goes on, so that an answer is never
-// read before what it answers.
+// copy passes on what from says. Each frame is written down before it goes on, so that an answer is
+// never read before what it answers.
 func (w *wire) copy(d direction, to io.Writer, from io.Reader) error {
 	in := bufio.NewReaderSize(from, 64<<10)
 	if begin, err := in.Peek(4); err == nil && string(begin) != "AMQP" {

@@ -141,9 +141,9 @@ func (t *Tap) Failures() int {
 	return t.failures
 }
 
-// Deliveries returns copies of what has gone by so far, by the address of their links, first what came
-// from there, then what went there; and by link, in the order of their first
-// deliveries. Those of links to $cbs, which are each hop's own affair, are left out.
+// Deliveries returns copies of what has gone by so far, by the address of their links, first what
+// came from there, then what went there; and by link, in the order of their first deliveries. Those
+// of links to $cbs, which are each hop's own affair, are left out.
 func (t *Tap) Deliveries() []Delivery {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -197,8 +197,8 @@ func named(address, node string) bool {
 	return ok && (rest == "" || strings.HasSuffix(rest, "/") && strings.Contains(rest, "://"))
 }
 
-// Difference says what differs between what two taps have, link by link and in order; "" = nothing. How many
-// connections and frames it took is each hop's own affair.
+// Difference says what differs between what two taps have, link by link and in order; "" = nothing.
+// How many connections and frames it took is each hop's own affair.
 func Difference(a, b []Delivery) string {
 	for i := range min(len(a), len(b)) {
 		if x, y := a[i].text(), b[i].text(); x != y {

@@ -77,7 +77,8 @@ func TestTapKeepsWhatGoesByAsItIs(t *testing.T) {
 	}
 }
 
-// A service fails when it is the first to end a connection, without a close frame or with internal-error.
+// A service fails when it is the first to end a connection, without a close frame or with
+// internal-error.
 func TestFailuresAreThoseOfTheService(t *testing.T) {
 	frame := func(p amqp.Performative) []byte { return amqp.AppendFrame(nil, 0, p, nil) }
 	header := []byte("AMQP\x00\x01\x00\x00")

@@ -18,7 +18,8 @@ const (
 	fewSessions = 100
 	perSession  = 10
 
-	// rounds is how often each operation is done on either queue, in turns, so that both see the same machine.
+	// rounds is how often each operation is done on either queue, in turns, so that both see the same
+	// machine.
 	rounds = 300
 )
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command broker measures the embedded broker: a process of its own behind its real door, on TCP loopback,
-// with the Go SDK, with a plain go-amqp client, and with a client that costs next to nothing. Beside the rate
-// it tells how much processor time a message costs on either side: on a shared machine the rate says what the
-// machine was doing, and the processor time what the code does. test/bench/README.md says what the lines mean.
+// Command broker measures the embedded broker: a process of its own behind its real door, on TCP
+// loopback, with the Go SDK, with a plain go-amqp client, and with a client that costs next to
+// nothing. Beside the rate it tells how much processor time a message costs on either side: on a
+// shared machine the rate says what the machine was doing, and the processor time what the code
+// does. test/bench/README.md says what the lines mean.
 //
 //	go run ./test/bench/broker
 package main
@@ -76,8 +77,8 @@ func (b *bench) run(ctx context.Context) (err error) {
 // skips reports whether a line was not asked for.
 func (b *bench) skips(name string) bool { return !b.only.MatchString(name) }
 
-// rate prints a line about f, which returns how many messages it moved. What it does before it calls begin does not
-// count.
+// rate prints a line about f, which returns how many messages it moved. What it does before it
+// calls begin does not count.
 func (b *bench) rate(name string, f func(begin func()) (int, error)) error {
 	if b.skips(name) {
 		return nil

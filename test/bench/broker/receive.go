@@ -77,8 +77,8 @@ func (b *bench) receives(ctx context.Context) error {
 	})
 }
 
-// drained has receivers empty a queue side by side, each on a connection of its own. left is how many messages nobody
-// has asked for yet.
+// drained has receivers empty a queue side by side, each on a connection of its own. left is how
+// many messages nobody has asked for yet.
 func (b *bench) drained(ctx context.Context, receivers int, open func(context.Context, *atomic.Int64) (work, end func() error, err error), begin func()) (n int, err error) {
 	if err := b.fill(plainQueue, b.messages, same); err != nil {
 		return 0, err
@@ -154,7 +154,8 @@ func (b *bench) sdkVisitor(ctx context.Context) (func() (int, error), func() err
 	}, func() error { return client.Close(context.WithoutCancel(ctx)) }, err
 }
 
-// plainReceiver settles first, which saves go-amqp the wait for an answer; the SDK does not offer that.
+// plainReceiver settles first, which saves go-amqp the wait for an answer; the SDK does not offer
+// that.
 func (b *bench) plainReceiver(ctx context.Context, left *atomic.Int64) (work, end func() error, err error) {
 	conn, session, err := b.srv.plain(ctx)
 	if err != nil {

@@ -121,8 +121,8 @@ func (b *bench) pumped(entity string, format uint32, payload []byte, each int, b
 	return n, p.Close()
 }
 
-// together runs senders side by side for the time of a line. Each has what open makes, on a connection of its own; a send
-// returns how many messages that was.
+// together runs senders side by side for the time of a line. Each has what open makes, on a
+// connection of its own; a send returns how many messages that was.
 func (b *bench) together(ctx context.Context, senders int, open func(context.Context) (func() (int, error), func() error, error), begin func()) (total int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

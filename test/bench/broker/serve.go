@@ -35,8 +35,8 @@ const manySessions = 10_000
 
 const longest = 5 * time.Minute // lock duration
 
-// serveBroker is the process that is measured: a broker behind its door. It says on stdout where the door and the control
-// port listen, and ends with its standard input.
+// serveBroker is the process that is measured: a broker behind its door. It says on stdout where
+// the door and the control port listen, and ends with its standard input.
 func serveBroker(ctx context.Context) error {
 	b, err := broker.New(broker.Config{
 		AutoCreate:       true,

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// start measures the time from the start of `overdue broker` to its answer to a client's first bytes.
+// start measures the time from the start of `overdue broker` to its answer to a client's first
+// bytes.
 func (b *bench) start(ctx context.Context) error {
 	if b.binary == "" || b.skips("start to ready") {
 		return nil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pump is an AMQP client that costs as little as possible: it writes frames that it encodes cheaply and counts
-// what comes back. It shows what the other end can do.
+// Package pump is an AMQP client that costs as little as possible: it writes frames that it encodes
+// cheaply and counts what comes back. It shows what the other end can do.
 package pump
 
 import (
@@ -36,8 +36,8 @@ const (
 	write  = 64 << 10
 )
 
-// New connects to address and attaches one link of this role to the entity. A sender waits for its first credit; a
-// receiver asks for messages at once.
+// New connects to address and attaches one link of this role to the entity. A sender waits for its
+// first credit; a receiver asks for messages at once.
 func New(address, entity string, role amqp.Role) (*Pump, error) {
 	nc, err := net.Dial("tcp", address)
 	if err != nil {
@@ -73,8 +73,8 @@ func grant(received uint32) *amqp.Flow {
 	}
 }
 
-// Send sends payload n times, as many at once as there is credit for, and waits until all are settled. It fails when one
-// is rejected.
+// Send sends payload n times, as many at once as there is credit for, and waits until all are
+// settled. It fails when one is rejected.
 func (p *Pump) Send(format uint32, payload []byte, n int) error {
 	var buf []byte
 	m := &amqp.Transfer{HasDeliveryID: true, HasMessageFormat: true, MessageFormat: format, HasSettled: true, DeliveryTag: make([]byte, 4)}
@@ -122,8 +122,8 @@ func (p *Pump) await(f func() bool) error {
 	return p.refused
 }
 
-// read counts what comes until the connection ends. It never waits for a write: writes to a peer that reads as fast as
-// the broker does not block for long.
+// read counts what comes until the connection ends. It never waits for a write: writes to a peer
+// that reads as fast as the broker does not block for long.
 func (p *Pump) read(role amqp.Role) {
 	in := amqp.NewFrameReader(p.nc, 1<<20)
 	_, err := in.ReadProto()

@@ -21,8 +21,8 @@ const (
 	senders  = 16
 )
 
-// Every message lives for an hour, which is its deadline where it is monitored, and has no message-id, as the SDKs send
-// it: the door has to make one for what is monitored.
+// Every message lives for an hour, which is its deadline where it is monitored, and has no
+// message-id, as the SDKs send it: the door has to make one for what is monitored.
 var (
 	body  = bytes.Repeat([]byte("x"), 256)
 	hour  = time.Hour
@@ -114,7 +114,8 @@ func sendBatch(ctx context.Context, s *azservicebus.Sender) (int, error) {
 	return perBatch, s.SendMessageBatch(ctx, b, nil)
 }
 
-// rawSenders are n clients that cost next to nothing, each on a connection of its own with so many sends under way.
+// rawSenders are n clients that cost next to nothing, each on a connection of its own with so many
+// sends under way.
 func rawSenders(n, underway int, format uint32, payload []byte, messages int) opener {
 	return func(_ context.Context, address, queue string) (*clients, error) {
 		c := &clients{}

@@ -13,9 +13,9 @@ import (
 	"sync"
 )
 
-// forward is the least that can stand between a client and a broker: it copies bytes, connection for connection, and
-// understands none of them. What it costs is what the system charges for one more hop; the rest is the door's own.
-// It says on standard output where it listens.
+// forward is the least that can stand between a client and a broker: it copies bytes, connection
+// for connection, and understands none of them. What it costs is what the system charges for one
+// more hop; the rest is the door's own. It says on standard output where it listens.
 func forward(to string) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,8 +45,8 @@ func join(client net.Conn, to string) error {
 	defer broker.Close()
 	var wg sync.WaitGroup
 	pass := func(dst, src net.Conn) {
-		// Only the writer of a TCP connection that is no file is hidden, so that bytes are copied through this
-		// process, as they are in every relay that looks at them.
+		// Only the writer of a TCP connection that is no file is hidden, so that bytes are copied through
+		// this process, as they are in every relay that looks at them.
 		_, _ = io.Copy(struct{ io.Writer }{dst}, struct{ io.Reader }{src}) // how it ends says nothing
 		_ = dst.Close()
 	}

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// latency measures what one send at a time takes, the ways in turns: all of them are open at once, before one broker.
+// latency measures what one send at a time takes, the ways in turns: all of them are open at once,
+// before one broker.
 func (b *bench) latency(ctx context.Context) error {
 	ways := []way{direct, relayed, monitored}
 	titled := false

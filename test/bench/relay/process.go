@@ -87,8 +87,8 @@ func (s scene) address(w way) string {
 
 var addresses = regexp.MustCompile(`(?m)^  (AMQP door|embedded broker|admin) +\w+://(\S+)`)
 
-// start starts a command with settings of its own and waits until it is ready. What is told on standard output ends
-// with the connection string.
+// start starts a command with settings of its own and waits until it is ready. What is told on
+// standard output ends with the connection string.
 func (b *bench) start(ctx context.Context, command string, settings ...string) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, b.binary, command, "--log-level", "error")}
 	p.cmd.Env = append(os.Environ(), settings...)

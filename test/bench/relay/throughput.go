@@ -20,8 +20,8 @@ type line struct {
 	name string
 	ways []way
 	open opener
-	// fill puts messages into the queue that the clients then take out, until they have all of them; nil for clients
-	// that send, for as long as a span.
+	// fill puts messages into the queue that the clients then take out, until they have all of them;
+	// nil for clients that send, for as long as a span.
 	fill func(address, queue string) (int, error)
 }
 
@@ -159,7 +159,8 @@ func (s scene) spent(w way) (u [2]spent, err error) {
 	return u, err
 }
 
-// together has the workers work side by side until they have done so many messages, or for a span when left is 0.
+// together has the workers work side by side until they have done so many messages, or for a span
+// when left is 0.
 func together(workers []worker, left int, span time.Duration) (int, error) {
 	var n atomic.Int64
 	var failed atomic.Bool

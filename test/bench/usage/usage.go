@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// CPU is the processor time that a process has used, in user and system mode; 0 when it is not to be had.
+// CPU is the processor time that a process has used, in user and system mode; 0 when it is not to
+// be had.
 func CPU(pid int) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -41,8 +42,8 @@ func OwnCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Profile takes a processor profile of a process that answers ask at its admin port, while a line is measured. wait waits for
-// it, and adds what was allocated since the process began.
+// Profile takes a processor profile of a process that answers ask at its admin port, while a line
+// is measured. wait waits for it, and adds what was allocated since the process began.
 func Profile(ask func(path string) (string, error), dir, name string, span time.Duration) (wait func() error) {
 	file := filepath.Join(dir, strings.NewReplacer(" ", "_", ",", "", ":", "", "/", "-").Replace(name))
 	save := func(path, kind string) error {
