@@ -18,8 +18,8 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
-	"overdue/internal/operator/doctor"
 	"overdue/internal/servicebus/duration"
+	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
 )
 
@@ -310,9 +310,9 @@ func sendFailure(entity string, err error) error {
 	case isSDK && sdk.Code == azservicebus.CodeNotFound, condition == link.ConditionNotFound:
 		return fmt.Errorf("there is no queue or topic %q; create it, or correct the name", entity)
 	case isSDK && sdk.Code == azservicebus.CodeUnauthorizedAccess, condition == "amqp:unauthorized-access":
-		return fmt.Errorf("no right to send to %s, docs/operate/rights.md says what it takes: %s", entity, doctor.Reason(err))
+		return fmt.Errorf("no right to send to %s, docs/operate/rights.md says what it takes: %s", entity, failure.Reason(err))
 	case isSDK && sdk.Code == azservicebus.CodeConnectionLost:
-		return fmt.Errorf("the connection was lost, and what was under way may have arrived: %s", doctor.Reason(err))
+		return fmt.Errorf("the connection was lost, and what was under way may have arrived: %s", failure.Reason(err))
 	}
-	return fmt.Errorf("send to %s: %s", entity, doctor.Reason(err))
+	return fmt.Errorf("send to %s: %s", entity, failure.Reason(err))
 }

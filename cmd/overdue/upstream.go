@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/connect"
-	"overdue/internal/operator/doctor"
+	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/sdk"
 )
 
@@ -208,17 +207,9 @@ func explain(err error, host, queue string) error {
 // plainly is what the broker says in err, where it says something, and err otherwise.
 func plainly(err error) string {
 	if remote := (*amqp.Error)(nil); errors.As(err, &remote) {
-		return fmt.Sprintf("%s (%s)", doctor.Reason(err), remote.Condition)
+		return fmt.Sprintf("%s (%s)", failure.Reason(err), remote.Condition)
 	}
-	return doctor.Reason(err)
-}
-
-// unreachable says what to do about a namespace that cannot be dialled; nil for any other error.
-func unreachable(err error) error {
-	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Errorf("the namespace cannot be reached: %w; check the setting namespace and the network", dial)
-	}
-	return nil
+	return failure.Reason(err)
 }
 
 // newBackOff grows by half each time, with jitter, and never ends by itself.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor looks at a namespace and at what is configured for it, and says what would keep
-// deadlines from being noticed, with the command or the setting that cures it.
+// Package doctor examines a namespace and what is configured for it. It reports what would keep Overdue from meeting
+// deadlines, each finding with the command or the setting that fixes it.
 //
-// What is read of an entity is judged by pure functions (monitorqueue.go, entity.go). [Examine] reads it,
-// over the same ways as the program itself: what the doctor cannot reach, the program cannot. What a key
-// has no right to is told as not checked, and the rest goes on.
+// [Examine] reads over the same connections as the program itself: if the doctor cannot reach an entity, neither can
+// the program. Pure functions judge what it read (monitorqueue.go, entity.go, redis.go). If a key lacks a right, the
+// checks that need it are reported as unknown, and the others go on.
 //
-// Nothing is changed but by [Apply], and that deletes nothing. [Lag] makes queues of its own and
-// deletes those.
+// Only [Apply] changes anything, and it deletes nothing. [MeasureLag] creates queues of its own and deletes those.
+// [Run] is the command `overdue doctor`: it examines, prints, asks and applies.
 package doctor

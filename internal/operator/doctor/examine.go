@@ -17,43 +17,59 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
 )
 
 const (
-	// patience bounds one question to the namespace.
-	patience = 15 * time.Second
-	// maxEntities is how many queues, and how many topics, are looked at where none is listed.
+	// checkTimeout bounds one request to the namespace.
+	checkTimeout = 15 * time.Second
+	// maxEntities is how many queues, and how many topics, are examined if none is listed.
 	maxEntities = 100
-	// atOnce is how many entities are looked at at a time.
-	atOnce = 8
+	// parallel is how many entities are examined at a time.
+	parallel = 8
 )
 
-// Config says what to examine. Host, Dial, Client, Links and MonitorQueue are needed.
+// Config says what to examine. Host, Dial, Client, Links and MonitorQueue are required.
 type Config struct {
 	Host     string // of the namespace
 	Emulator bool   // the Azure CLI cannot change it
 	Dial     func(context.Context) (net.Conn, error)
 	Client   *azservicebus.Client
 	Links    *link.Namespace
-	Admin    *entities.Admin // nil: there is none to be asked; NoAdmin says why
+	Admin    *entities.Admin // nil: there is no administration API; NoAdmin says why
 	NoAdmin  string
 
-	MonitorQueue   string
-	Elsewhere      bool // companions do not wait on the monitor queue, which only tells the clock
-	Proxy, Monitor bool // which roles the rights are for
-	ClientTokens   bool // apps show their own tokens, so the proxy needs no right to send for them
+	MonitorQueue      string
+	CompanionsInRedis bool // the monitor queue only shows the broker's clock
+	Proxy, Monitor    bool // the roles whose rights to check
+	ClientTokens      bool // apps show their own tokens, so the proxy needs no right to send for them
 
-	Entities  []Watched // empty: everything that is there
-	Listed    bool      // Entities are all that is to be looked at; else more may be
-	Lists     bool      // the configuration lists what is monitored
-	Unwatched []string  // entities that are not monitored because they are told of missed deadlines
-	Targets   []Target
-	// Clock measures how far the broker's clock is ahead of ours, and how wrong that can be.
+	Entities     []Monitored
+	OnlyEntities bool     // examine nothing but Entities; otherwise everything else in the namespace as well
+	ListsAll     bool     // the configuration lists what is monitored
+	Unmonitored  []string // entities that receive events, and so are not monitored
+	Targets      []Target
+	// Clock measures how far the broker's clock is ahead of ours, and how wrong that can be. See [MeasureClock].
 	Clock func(context.Context) (ahead, uncertainty time.Duration, err error)
 	Redis *Redis // nil: there is none
-	// Others are checks that have nothing to do with Service Bus, such as of sinks. They are made in order.
+	// Others are checks beside Service Bus, such as of sinks. They run in order.
 	Others []Check
+}
+
+// Only restricts the examination to the entities with these names. What the configuration says of them is kept.
+func (c *Config) Only(names []string) {
+	configured := c.Entities
+	c.OnlyEntities, c.Entities = true, nil
+	for _, name := range names {
+		m := Monitored{Name: name}
+		for _, known := range configured {
+			if sameName(known.Name, name) {
+				m = known
+			}
+		}
+		c.Entities = append(c.Entities, m)
+	}
 }
 
 // A Target is an entity that Overdue itself sends to.
@@ -61,10 +77,10 @@ type Target struct {
 	Name, Setting string
 }
 
-// A Check asks for one thing; its error is a sentence about what is wrong.
+// A Check is about one thing. The error of Run says what is wrong.
 type Check struct {
 	Subject, Name string
-	Well          string // what is said when it is well
+	Passed        string // the sentence if nothing is wrong
 	Fix           string
 	Severity      Severity // of a failure
 	Run           func(context.Context) error
@@ -72,33 +88,33 @@ type Check struct {
 
 // examiner is one examination.
 type examiner struct {
-	cfg       Config
-	reachable bool          // and signed in, for AMQP
-	told      bool          // the administration API answers, if only that it does not tell
-	missing   bool          // there is no monitor queue
-	roundTrip time.Duration // 0 = not measured
-	tier      string        // "" = not known
+	cfg          Config
+	reachable    bool          // over AMQP, and it takes our token
+	adminAnswers bool          // if only to say that we lack the right
+	missing      bool          // the monitor queue does not exist
+	roundTrip    time.Duration // 0 = not measured
+	tier         string        // "" = unknown
 
-	mu       sync.Mutex // guards prefetch, for entities are looked at side by side
-	prefetch bool
+	mu       sync.Mutex // guards roundTrip and prefetch: entities are examined in parallel
+	prefetch bool       // advise on prefetch
 }
 
-// Examine makes all checks. It ends early, with what it has, when ctx does.
+// Examine makes all checks. When ctx ends, it returns early with what it has.
 func Examine(ctx context.Context, cfg Config) *Report {
 	x := &examiner{cfg: cfg}
 	r := &Report{Namespace: cfg.Host}
 	r.add(x.namespace(ctx))
-	if x.reachable || x.told {
+	if x.reachable || x.adminAnswers {
 		r.add(x.monitorQueue(ctx))
 		r.add(x.clock(ctx))
 		r.add(x.entities(ctx))
 		r.add(x.targets(ctx))
 		r.add(x.sideEffects())
 	} else {
-		r.Findings = append(r.Findings, Finding{Subject: "namespace", Check: "rest", Severity: Unknown, Summary: "Its queues and topics, rights and clock could not be checked."})
+		r.Findings = append(r.Findings, Finding{Subject: "namespace", Check: "rest", Severity: Unknown, Summary: "Its entities, rights and clock could not be checked."})
 	}
 	r.add(ExamineOthers(ctx, cfg).Findings)
-	// Findings about one subject stand together, in the order in which it came up.
+	// Keep the findings of one subject together, in the order of the first of each.
 	var order []string
 	for i := range r.Findings {
 		if s := r.Findings[i].Subject; !slices.Contains(order, s) {
@@ -109,7 +125,7 @@ func Examine(ctx context.Context, cfg Config) *Report {
 	return r
 }
 
-// ExamineOthers makes only the checks that have nothing to do with Service Bus.
+// ExamineOthers makes only the checks beside Service Bus.
 func ExamineOthers(ctx context.Context, cfg Config) *Report {
 	x, r := &examiner{cfg: cfg}, &Report{Namespace: cfg.Host, Findings: []Finding{}}
 	r.add(x.others(ctx))
@@ -118,24 +134,24 @@ func ExamineOthers(ctx context.Context, cfg Config) *Report {
 
 func (r *Report) add(all []Finding) { r.Findings = append(r.Findings, all...) }
 
-// namespace looks at what everything else rests on.
+// namespace checks what everything else depends on.
 func (x *examiner) namespace(ctx context.Context) []Finding {
 	n := &notes{subject: "namespace"}
 	began := time.Now()
-	dialling, cancel := context.WithTimeout(ctx, patience)
-	c, err := x.cfg.Dial(dialling)
+	dialing, cancel := context.WithTimeout(ctx, checkTimeout)
+	c, err := x.cfg.Dial(dialing)
 	cancel()
 	var dns *net.DNSError
 	switch {
 	case err == nil:
-		_ = c.Close() // it was opened for the asking
-		n.add(OK, "reachable", fmt.Sprintf("%s takes connections (%s).", x.cfg.Host, time.Since(began).Round(100*time.Microsecond)), "")
+		_ = c.Close() // nothing was sent
+		n.add(OK, "reachable", fmt.Sprintf("%s accepts connections (%s).", x.cfg.Host, time.Since(began).Round(100*time.Microsecond)), "")
 	case errors.As(err, &dns):
-		n.add(Error, "reachable", fmt.Sprintf("The name %s cannot be resolved: %v.", dns.Name, err), "check the setting namespace for typing errors, and the DNS of this machine (a private endpoint has a private zone)")
+		n.add(Error, "reachable", fmt.Sprintf("The name %s cannot be resolved: %v.", dns.Name, err), "check the setting namespace for a typo, and the DNS of this machine (a private endpoint has a private zone)")
 	default:
 		fix := "check the setting namespace, and that the emulator runs"
 		if !x.cfg.Emulator {
-			fix = "check the setting namespace, and that firewalls, those of the namespace among them, let this machine reach port 5671 (AMQP over TLS)"
+			fix = "check the setting namespace, and that firewalls, including the one of the namespace, let this machine reach port 5671 (AMQP over TLS)"
 		}
 		n.add(Error, "reachable", fmt.Sprintf("%s cannot be reached: %v.", x.cfg.Host, err), fix)
 	}
@@ -146,9 +162,9 @@ func (x *examiner) namespace(ctx context.Context) []Finding {
 	return n.all
 }
 
-// signIn tells whether the namespace takes our tokens, whatever they are good for.
+// signIn checks whether the namespace takes our token, whatever rights that has.
 func (x *examiner) signIn(ctx context.Context, n *notes) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	p, err := x.cfg.Links.Peeker(ctx, x.cfg.MonitorQueue)
 	if err == nil {
@@ -158,58 +174,58 @@ func (x *examiner) signIn(ctx context.Context, n *notes) {
 	refused := errors.As(err, &answer)
 	switch condition := conditionOf(err); {
 	case err == nil, condition == notFound, condition == unauthorized && !refused:
-		x.reachable = true // what there is to be refused is refused after the token was taken
-		n.add(OK, "sign-in", "It takes our token.", "")
+		x.reachable = true // a right can be refused only after the token was taken
+		n.add(OK, "sign-in", "It accepts our token.", "")
 	case refused:
-		n.add(Error, "sign-in", fmt.Sprintf("It refuses our token: %s.", Reason(err)), "check SharedAccessKeyName and SharedAccessKey in the connection string (they may have been rotated), or that the identity belongs to the tenant of the namespace; a token is refused as well where this machine's clock is wrong by minutes")
+		n.add(Error, "sign-in", fmt.Sprintf("It refuses our token: %s.", failure.Reason(err)), "check SharedAccessKeyName and SharedAccessKey in the connection string (the key may have been rotated), or that the identity belongs to the tenant of the namespace; the clock of this machine must not be wrong by minutes")
 	default:
-		n.add(Error, "sign-in", fmt.Sprintf("It cannot be signed in to: %s.", Reason(err)), "check the setting namespace: without a key in it, the Azure identity of this machine is used (az login, AZURE_CLIENT_ID, workload identity)")
+		n.add(Error, "sign-in", fmt.Sprintf("Signing in failed: %s.", failure.Reason(err)), "check the setting namespace: if it has no key, Overdue uses the Azure identity of this machine (az login, AZURE_CLIENT_ID, workload identity)")
 	}
 }
 
-// administration asks what only the administration API tells.
+// administration asks the administration API for the tier.
 func (x *examiner) administration(ctx context.Context, n *notes) {
 	switch {
 	case x.cfg.Admin == nil:
-		n.add(Unknown, "administration", x.cfg.NoAdmin, "set namespaceAdmin")
+		n.add(Unknown, "administration", sentence(x.cfg.NoAdmin), "set namespaceAdmin")
 		return
 	case ctx.Err() != nil:
 		return
 	}
-	asking, cancel := context.WithTimeout(ctx, patience)
+	asking, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	tier, err := x.cfg.Admin.Tier(asking)
-	x.tier, x.told = tier, err == nil || errors.Is(err, entities.ErrNoRight) && x.reachable
+	x.tier, x.adminAnswers = tier, err == nil || errors.Is(err, entities.ErrNoRight) && x.reachable
 	switch {
 	case errors.Is(err, entities.ErrNoRight) && !x.reachable:
-		n.add(Unknown, "tier", fmt.Sprintf("The tier is not told (%s).", Reason(err)), "")
+		n.add(Unknown, "tier", fmt.Sprintf("The tier is unknown (%s).", failure.Reason(err)), "")
 	case errors.Is(err, entities.ErrNoRight):
-		n.add(Unknown, "tier", fmt.Sprintf("The tier is not told without the right Manage of the namespace (%s).", Reason(err)), x.manage())
+		n.add(Unknown, "tier", fmt.Sprintf("The tier is unknown without the right Manage on the namespace (%s).", failure.Reason(err)), x.manage())
 	case err != nil && x.reachable:
-		n.add(Warning, "administration", fmt.Sprintf("The administration API does not answer: %s. Without it Overdue does not know how queues were made.", Reason(err)),
-			"let this machine reach port 443 of the namespace, or name another address with namespaceAdmin; docs/operate/rights.md says what to write into monitor.entities otherwise")
+		n.add(Warning, "administration", fmt.Sprintf("The administration API does not answer: %s. Without it, Overdue does not know the settings of entities.", failure.Reason(err)),
+			"let this machine reach port 443 of the namespace, or set another address in namespaceAdmin; otherwise state the settings in monitor.entities (docs/operate/rights.md)")
 	case err != nil:
-		n.add(Unknown, "administration", fmt.Sprintf("The administration API does not answer either: %s.", Reason(err)), "")
-	case tier == "Basic" && x.cfg.Elsewhere:
-		n.add(OK, "tier", "The tier is Basic, and companions are kept in Redis.", "")
+		n.add(Unknown, "administration", fmt.Sprintf("The administration API does not answer either: %s.", failure.Reason(err)), "")
+	case tier == "Basic" && x.cfg.CompanionsInRedis:
+		n.add(OK, "tier", "The tier is Basic, which suffices because Redis keeps the companions.", "")
 	case tier == "Basic":
-		fix := "move to the tier Standard or Premium, or keep companions in Redis (companionStore: redis)"
+		fix := "upgrade to the tier Standard or Premium, or keep the companions in Redis (companionStore: redis)"
 		if !x.cfg.Emulator {
 			name, _, _ := strings.Cut(x.cfg.Host, ".")
-			fix = fmt.Sprintf("az servicebus namespace update --resource-group <group> --name %s --sku Standard; or keep companions in Redis (companionStore: redis)", name)
+			fix = fmt.Sprintf("az servicebus namespace update --resource-group <group> --name %s --sku Standard; or keep the companions in Redis (companionStore: redis)", name)
 		}
-		n.add(Error, "tier", "The tier is Basic, which has no scheduled messages: companions cannot wait on the monitor queue.", fix)
+		n.add(Error, "tier", "The tier is Basic, which has no scheduled messages, so companions cannot wait on the monitor queue.", fix)
 	default:
 		n.add(OK, "tier", fmt.Sprintf("The tier is %s.", tier), "")
 	}
 }
 
-// manage is how the right to read settings is given.
+// manage says how to grant the right to read settings.
 func (x *examiner) manage() string {
 	if x.cfg.Emulator {
 		return "give the key the right manage"
 	}
-	return "use a key with Manage, or give the identity the role Azure Service Bus Data Owner; without it, say in monitor.entities how the queues were made (docs/operate/rights.md)"
+	return "use a key with Manage, or give the identity the role Azure Service Bus Data Owner; otherwise state the settings in monitor.entities (docs/operate/rights.md)"
 }
 
 // clock compares the broker's clock with ours.
@@ -218,92 +234,92 @@ func (x *examiner) clock(ctx context.Context) []Finding {
 	if x.cfg.Clock == nil || !x.reachable || x.missing {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	ctx, cancel := context.WithTimeout(ctx, 2*checkTimeout)
 	defer cancel()
 	ahead, uncertainty, err := x.cfg.Clock(ctx)
 	if err != nil {
-		fix := "cure what is found of the monitor queue, where it is measured"
+		fix := "fix the findings about the monitor queue, where the clock is measured"
 		if conditionOf(err) == unauthorized {
-			fix = "it takes the rights Send and Listen on the monitor queue"
+			fix = "grant the rights Send and Listen on the monitor queue"
 		}
-		n.add(Unknown, "offset", fmt.Sprintf("The broker's clock cannot be measured: %s.", Reason(err)), fix)
+		n.add(Unknown, "offset", fmt.Sprintf("The broker's clock cannot be measured: %s.", failure.Reason(err)), fix)
 		return n.all
 	}
 	off, word := ahead.Abs(), "behind"
 	if ahead < 0 {
 		word = "ahead of"
 	}
-	text := fmt.Sprintf("This machine's clock is %s %s that of the broker (±%s).", off.Round(time.Millisecond), word, uncertainty.Round(time.Millisecond))
+	text := fmt.Sprintf("The clock of this machine is %s %s the broker's (±%s).", off.Round(time.Millisecond), word, uncertainty.Round(time.Millisecond))
 	if off <= uncertainty {
-		text = fmt.Sprintf("This machine's clock is that of the broker (±%s).", uncertainty.Round(time.Millisecond))
+		text = fmt.Sprintf("The clock of this machine agrees with the broker's (±%s).", uncertainty.Round(time.Millisecond))
 	}
-	const cure = "let this machine follow NTP (timedatectl set-ntp true)"
+	const fix = "synchronize the clock of this machine with NTP (timedatectl set-ntp true)"
 	switch {
 	case off > 5*time.Minute+uncertainty:
-		n.add(Error, "offset", text+" Tokens that are made here may count as expired, or as not yet valid.", cure)
+		n.add(Error, "offset", text+" Tokens made here may count as expired, or as not yet valid.", fix)
 	case off > time.Second+uncertainty:
-		n.add(Warning, "offset", text+" Overdue makes up for it; absolute deadlines (overdue-deadline) that apps state by this clock are off by as much.", cure)
+		n.add(Warning, "offset", text+" Overdue corrects for it, but absolute deadlines (overdue-deadline) that apps state by this clock are wrong by as much.", fix)
 	default:
 		n.add(OK, "offset", text, "")
 	}
 	return n.all
 }
 
-// entities looks at what is monitored.
+// entities checks what is monitored.
 func (x *examiner) entities(ctx context.Context) []Finding {
 	all := slices.Clone(x.cfg.Entities)
 	var found []Finding
-	if !x.cfg.Listed {
+	if !x.cfg.OnlyEntities {
 		n := &notes{subject: "monitored entities"}
 		all = append(all, x.discover(ctx, n, all)...)
 		found = n.all
 	}
 	each := make([][]Finding, len(all))
 	var g errgroup.Group
-	g.SetLimit(atOnce)
+	g.SetLimit(parallel)
 	for i := range all {
 		g.Go(func() error {
 			each[i] = x.entity(ctx, &all[i])
 			return nil
 		})
 	}
-	_ = g.Wait() // nothing there fails
+	_ = g.Wait() // no check returns an error
 	return append(found, slices.Concat(each...)...)
 }
 
-// discover names what is monitored because everything is.
-func (x *examiner) discover(ctx context.Context, n *notes, known []Watched) (all []Watched) {
+// discover lists what is monitored if the configuration lists nothing.
+func (x *examiner) discover(ctx context.Context, n *notes, known []Monitored) (all []Monitored) {
 	if x.cfg.Admin == nil {
-		n.add(Unknown, "list", "Which queues and topics there are is not known; nothing is listed in monitor.entities.", "name them: overdue doctor orders events")
+		n.add(Unknown, "list", "The queues and topics are unknown, and monitor.entities lists none.", "name them: overdue doctor orders events")
 		return nil
 	}
 	for _, kind := range []entities.Kind{entities.Queue, entities.Topic} {
-		asking, cancel := context.WithTimeout(ctx, patience)
+		asking, cancel := context.WithTimeout(ctx, checkTimeout)
 		names, more, err := x.cfg.Admin.List(asking, kind, maxEntities)
 		cancel()
 		if err != nil {
-			n.add(Unknown, "list", fmt.Sprintf("Which queues and topics there are is not told: %s.", Reason(err)), "name them: overdue doctor orders events")
+			n.add(Unknown, "list", fmt.Sprintf("The queues and topics could not be listed: %s.", failure.Reason(err)), "name them: overdue doctor orders events")
 			return all
 		}
 		if more {
-			n.add(Advice, "list", fmt.Sprintf("There are more than %d %ss; the first of them are looked at.", maxEntities, kind), "name those that matter: overdue doctor orders events")
+			n.add(Advice, "list", fmt.Sprintf("There are more than %d %ss, and only the first of them were checked.", maxEntities, kind), "name the important ones: overdue doctor orders events")
 		}
 		for _, name := range names {
 			same := func(o string) bool { return sameName(o, name) }
-			if sameName(name, x.cfg.MonitorQueue) || slices.ContainsFunc(x.cfg.Unwatched, same) ||
-				slices.ContainsFunc(known, func(w Watched) bool { return sameName(w.Name, name) }) {
+			if sameName(name, x.cfg.MonitorQueue) || slices.ContainsFunc(x.cfg.Unmonitored, same) ||
+				slices.ContainsFunc(known, func(m Monitored) bool { return sameName(m.Name, name) }) {
 				continue
 			}
-			all = append(all, Watched{Name: name, Topic: kind == entities.Topic})
+			all = append(all, Monitored{Name: name, Topic: kind == entities.Topic})
 		}
 	}
 	if len(all)+len(known) == 0 {
-		n.add(Advice, "list", "The namespace has no queue and no topic to monitor.", "")
+		n.add(Advice, "list", "The namespace has no queues or topics to monitor.", "")
 	}
 	return all
 }
 
-// others looks at what is not of the namespace.
+// others makes the checks beside the namespace.
 func (x *examiner) others(ctx context.Context) []Finding {
 	all := x.redis(ctx)
 	for _, c := range x.cfg.Others {
@@ -312,29 +328,29 @@ func (x *examiner) others(ctx context.Context) []Finding {
 	return all
 }
 
-// other makes one of the checks that are not about the namespace.
+// other makes one of the checks beside the namespace.
 func (x *examiner) other(ctx context.Context, c Check) []Finding {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	n := &notes{subject: c.Subject}
 	if err := c.Run(ctx); err != nil {
 		n.add(c.Severity, c.Name, sentence(err.Error()), c.Fix)
 	} else {
-		n.add(OK, c.Name, c.Well, "")
+		n.add(OK, c.Name, c.Passed, "")
 	}
 	return n.all
 }
 
-// sideEffects is advice about what consumers and others notice of Overdue.
+// sideEffects advises on what consumers and others notice of Overdue.
 func (x *examiner) sideEffects() []Finding {
 	n := &notes{subject: "side effects"}
 	if x.prefetch {
-		n.add(Advice, "prefetch", "Messages in the prefetch buffer of a consumer are locked, and count as received though nobody has seen them.",
-			"set the prefetch of consumers to what they handle well within the deadline")
+		n.add(Advice, "prefetch", "Messages in the prefetch buffer of a consumer are locked, and count as received before the consumer sees them.",
+			"set the prefetch of consumers to what they can handle well within the deadline")
 	}
 	if x.tier == "Premium" {
-		n.add(Advice, "event-grid", "With Event Grid, ActiveMessagesAvailableWithNoListeners counts who listens: the monitor does for a moment at each deadline, so the event may come later.",
-			"do not let that event be the only one that starts a consumer")
+		n.add(Advice, "event-grid", "The monitor listens for a moment at each deadline, so Event Grid may send ActiveMessagesAvailableWithNoListeners later.",
+			"do not start consumers by that event alone")
 	}
 	return n.all
 }

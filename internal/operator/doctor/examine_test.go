@@ -36,7 +36,7 @@ var keys = []broker.AuthorizationRule{
 	{KeyName: "listen", PrimaryKey: "bA==", Listen: true},
 }
 
-// clinic is a broker with keys on a network in memory, with its administration API.
+// clinic is a broker with keys and its administration API, on a network in memory.
 type clinic struct {
 	*testing.T
 	net *pipenet.Network
@@ -71,7 +71,7 @@ func open(t *testing.T, queues ...broker.QueueConfig) *clinic {
 	return c
 }
 
-// config is how the holder of a key examines the namespace.
+// config is that of an examination with a key.
 func (c *clinic) config(keyName, key string) Config {
 	dial := func(ctx context.Context) (net.Conn, error) { return c.net.Dial(ctx, host) }
 	client, err := azservicebus.NewClientFromConnectionString(connection(keyName, key), &azservicebus.ClientOptions{
@@ -119,7 +119,7 @@ func connection(keyName, key string) string {
 	return "Endpoint=sb://" + host + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + key + ";UseDevelopmentEmulator=true"
 }
 
-// list is "subject: severity check" of everything that is worse than OK.
+// list returns "subject: severity check" of every finding that is worse than OK.
 func list(r *Report) []string {
 	all := []string{}
 	for _, f := range r.Findings {
@@ -135,7 +135,7 @@ var wellMade = []broker.QueueConfig{
 	{Name: "orders", DefaultMessageTimeToLive: time.Hour, DeadLetteringOnMessageExpiration: true},
 }
 
-func TestEachKeySeesWhatItMay(t *testing.T) {
+func TestExamineReportsWhatAKeyMayDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		key, value string
 		adjust     func(*Config)
@@ -160,14 +160,14 @@ func TestEachKeySeesWhatItMay(t *testing.T) {
 		"a wrong key": {"app", "d3Jvbmc=", nil, []string{
 			"namespace: error sign-in", "namespace: unknown tier", "namespace: unknown rest",
 		}},
-		"no administration API": {"app", "YQ==", func(c *Config) { c.Admin, c.NoAdmin = nil, "There is none." }, []string{
+		"no administration API": {"app", "YQ==", func(c *Config) { c.Admin, c.NoAdmin = nil, "there is none" }, []string{
 			"namespace: unknown administration", "monitor queue overdue-monitor: unknown settings", "queue orders: unknown settings",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg := open(t, wellMade...).config(c.key, c.value)
-				cfg.Entities, cfg.Listed = []Watched{{Name: "orders", Setting: "monitor.entities[0]"}}, true
+				cfg.Entities, cfg.OnlyEntities = []Monitored{{Name: "orders", Setting: "monitor.entities[0]"}}, true
 				if c.adjust != nil {
 					c.adjust(&cfg)
 				}
@@ -185,10 +185,9 @@ func TestEachKeySeesWhatItMay(t *testing.T) {
 	}
 }
 
-// Nothing is listed: everything that is there is looked at, but for what is not monitored.
-func TestWhatIsThereIsLookedAt(t *testing.T) {
+func TestExamineChecksTheWholeNamespaceIfNothingIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := open(t, append(slices.Clone(wellMade), broker.QueueConfig{Name: "told", DeadLetteringOnMessageExpiration: true})...)
+		c := open(t, append(slices.Clone(wellMade), broker.QueueConfig{Name: "notified", DeadLetteringOnMessageExpiration: true})...)
 		if _, err := c.ns.CreateTopic(broker.TopicConfig{Name: "events"}); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +195,7 @@ func TestWhatIsThereIsLookedAt(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := c.config("manage", "bQ==")
-		cfg.Unwatched = []string{"Told"}
+		cfg.Unmonitored = []string{"Notified"}
 		want := []string{
 			"subscription events/audit: warning dead-lettering", "subscription events/audit: advice deadline",
 		}
@@ -206,8 +205,7 @@ func TestWhatIsThereIsLookedAt(t *testing.T) {
 	})
 }
 
-// A namespace that cannot be reached costs one error, not one for each check.
-func TestANamespaceThatIsNotThereIsOneError(t *testing.T) {
+func TestAnUnreachableNamespaceIsOneError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, wellMade...)
 		cfg := c.config("manage", "bQ==")
@@ -230,12 +228,11 @@ type failing struct{}
 
 func (failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }
 
-// A namespace that takes connections and says nothing is given up in bounded time.
-func TestASilentNamespaceIsGivenUp(t *testing.T) {
+func TestExamineGivesUpASilentNamespaceInBoundedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, wellMade...)
 		cfg := c.config("manage", "bQ==")
-		cfg.Listed, cfg.Entities = true, []Watched{{Name: "orders"}}
+		cfg.OnlyEntities, cfg.Entities = true, []Monitored{{Name: "orders"}}
 		c.net.Stall(pipenet.Both)
 		defer c.net.Resume(pipenet.Both)
 		began := time.Now()
@@ -249,7 +246,7 @@ func TestASilentNamespaceIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestMonitorQueueIsMadeAndSettingsAreChanged(t *testing.T) {
+func TestRepairsCreateTheMonitorQueueAndChangeSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, broker.QueueConfig{Name: "orders", DefaultMessageTimeToLive: time.Hour, LockDuration: 40 * time.Second, RequiresSession: true})
 		if _, err := c.ns.CreateTopic(broker.TopicConfig{Name: "events"}); err != nil {
@@ -283,7 +280,6 @@ func TestMonitorQueueIsMadeAndSettingsAreChanged(t *testing.T) {
 		if !q.Config.RequiresSession || q.Config.LockDuration != 40*time.Second || q.Config.DefaultMessageTimeToLive != time.Hour {
 			t.Errorf("the repair changed more than it named: %+v", q.Config)
 		}
-		// Who may not is told, and nothing is half done.
 		err = Apply(t.Context(), c.admin("app", "YQ=="), &Repair{Entity: "another", Create: true, Set: monitorSettings})
 		if err == nil || !strings.Contains(err.Error(), "401") {
 			t.Errorf("Apply without the right = %v, want status 401", err)
@@ -291,13 +287,13 @@ func TestMonitorQueueIsMadeAndSettingsAreChanged(t *testing.T) {
 	})
 }
 
-func TestAMonitorQueueThatIsThereIsMadeRight(t *testing.T) {
+func TestRepairsCorrectAnExistingMonitorQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, broker.QueueConfig{
 			Name: "overdue-monitor", LockDuration: 10 * time.Second, MaxDeliveryCount: 10, DefaultMessageTimeToLive: time.Hour, AutoDeleteOnIdle: time.Hour,
 		})
 		cfg := c.config("manage", "bQ==")
-		cfg.Listed = true
+		cfg.OnlyEntities = true
 		before := Examine(t.Context(), cfg)
 		want := []string{
 			"monitor queue overdue-monitor: error time-to-live", "monitor queue overdue-monitor: error auto-delete",
@@ -318,7 +314,7 @@ func TestAMonitorQueueThatIsThereIsMadeRight(t *testing.T) {
 	})
 }
 
-// plain takes a client that insists on TLS to the clinic.
+// plain leads a client that insists on TLS to the clinic.
 type plain struct{ client *http.Client }
 
 func (p plain) Do(r *http.Request) (*http.Response, error) {
@@ -327,7 +323,7 @@ func (p plain) Do(r *http.Request) (*http.Response, error) {
 	return p.client.Do(r)
 }
 
-func TestClocksAreCompared(t *testing.T) {
+func TestADifferenceOfTheClocksHasASeverity(t *testing.T) {
 	for ahead, want := range map[time.Duration]string{
 		0: "ok", 20 * time.Millisecond: "ok", -400 * time.Millisecond: "ok", 3 * time.Second: "warning", -time.Hour: "error",
 	} {
@@ -340,14 +336,14 @@ func TestClocksAreCompared(t *testing.T) {
 	}
 }
 
-// Why the clock cannot be measured is said in the broker's words, and no right is asked for that is not missing.
-func TestAClockThatCannotBeMeasured(t *testing.T) {
+// The finding quotes the broker, and asks for rights only if one is missing.
+func TestAClockThatCannotBeMeasuredIsUnknown(t *testing.T) {
 	for said, want := range map[error]struct{ summary, fix string }{
 		errors.New("schedule a clock probe: (connlost): rpc: failed, status code 400 and description: The SessionId was not set."): {
-			"The broker's clock cannot be measured: The SessionId was not set.", "cure what is found of the monitor queue, where it is measured",
+			"The broker's clock cannot be measured: The SessionId was not set.", "fix the findings about the monitor queue, where the clock is measured",
 		},
 		&link.StatusError{Code: 401, Description: "Unauthorized access."}: {
-			"The broker's clock cannot be measured: Unauthorized access.", "it takes the rights Send and Listen on the monitor queue",
+			"The broker's clock cannot be measured: Unauthorized access.", "grant the rights Send and Listen on the monitor queue",
 		},
 	} {
 		x := azure()

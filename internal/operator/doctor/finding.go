@@ -12,50 +12,50 @@ type Severity uint8
 
 // The severities, the mildest first.
 const (
-	OK      Severity = iota // it is as it should be
+	OK      Severity = iota // nothing to do
 	Unknown                 // it could not be checked
-	Advice                  // it works, and could work better or cost less
-	Warning                 // some deadlines are noticed late, or not at all
-	Error                   // deadlines are not kept, or nothing works
+	Advice                  // it could work better, or cost less
+	Warning                 // some deadlines are noticed late, or never
+	Error                   // deadlines are not monitored, or nothing works
 )
 
 var severities = [...]string{"ok", "unknown", "advice", "warning", "error"}
 
-// String is the severity as it is printed, in JSON as well.
+// String returns the severity as text and JSON have it.
 func (s Severity) String() string { return severities[s] }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText reverses MarshalText.
 func (s *Severity) UnmarshalText(text []byte) error {
 	i := slices.Index(severities[:], string(text))
 	if i < 0 {
-		return fmt.Errorf("doctor: %q is no severity", text)
+		return fmt.Errorf("doctor: %q is not a severity", text)
 	}
 	*s = Severity(i)
 	return nil
 }
 
-// A Finding is what came of one check.
+// A Finding is the outcome of one check.
 type Finding struct {
-	Subject  string   `json:"subject"` // what was looked at: "namespace", "queue orders"
+	Subject  string   `json:"subject"` // such as "namespace" or "queue orders"
 	Check    string   `json:"check"`   // a stable name, such as dead-lettering
 	Severity Severity `json:"severity"`
 	Summary  string   `json:"summary"`       // one sentence
-	Fix      string   `json:"fix,omitempty"` // a command or a setting; "" = nothing to do
-	Fixable  bool     `json:"fixable"`       // by Apply
+	Fix      string   `json:"fix,omitempty"` // a command or what to set; "" = nothing to do
+	Fixable  bool     `json:"fixable"`       // Apply can do it
 
 	repair *Repair
 }
 
-// A Report is all findings of one examination, those of one subject together.
+// A Report has all findings of one examination. Those of one subject stand together.
 type Report struct {
 	Namespace string    `json:"namespace"`
 	Findings  []Finding `json:"findings"`
 }
 
-// Worst is the highest severity of the report.
+// Worst returns the highest severity of the report.
 func (r *Report) Worst() Severity {
 	worst := OK
 	for i := range r.Findings {
@@ -64,7 +64,7 @@ func (r *Report) Worst() Severity {
 	return worst
 }
 
-// Count is how many findings have the severity.
+// Count returns how many findings have the severity.
 func (r *Report) Count(s Severity) (n int) {
 	for i := range r.Findings {
 		if r.Findings[i].Severity == s {
@@ -74,7 +74,7 @@ func (r *Report) Count(s Severity) (n int) {
 	return n
 }
 
-// Repairs are the changes that would cure findings, one for each entity, in the order of the report.
+// Repairs returns the changes that fix findings, one for each entity, in the order of the report.
 func (r *Report) Repairs() []*Repair {
 	var all []*Repair
 	for i := range r.Findings {
@@ -93,7 +93,7 @@ func (r *Report) Repairs() []*Repair {
 	return all
 }
 
-// notes gathers findings about one subject.
+// notes collects the findings of one subject.
 type notes struct {
 	subject string
 	all     []Finding
@@ -104,10 +104,10 @@ func (n *notes) add(s Severity, check, summary, fix string) *Finding {
 	return &n.all[len(n.all)-1]
 }
 
-// cure adds a finding that a change of a setting of the entity cures.
-func (n *notes) cure(s Severity, check, summary string, c change) {
+// addChange adds a finding that a change of the entity fixes.
+func (n *notes) addChange(s Severity, check, summary string, c change) {
 	f := n.add(s, check, summary, c.command())
-	if c.ours {
+	if c.applicable {
 		f.Fixable = true
 		f.repair = &Repair{Entity: c.entity, Subscription: c.subscription, Set: []Setting{{c.property, c.value}}}
 	}

@@ -14,7 +14,7 @@ import (
 	"overdue/internal/servicebus/entities"
 )
 
-// right is a monitor queue without fault.
+// right is a monitor queue without faults.
 func right() entities.Details {
 	return entities.Details{
 		Info: entities.Info{Kind: entities.Queue, LockDuration: time.Minute}, Status: "Active", MaxDeliveryCount: 2000,
@@ -25,8 +25,8 @@ func azure() *examiner {
 	return &examiner{cfg: Config{Host: "contoso.servicebus.windows.net", MonitorQueue: "overdue-monitor"}}
 }
 
-// told is "severity check" of each finding.
-func told(all []Finding) []string {
+// checks returns "severity check" of each finding.
+func checks(all []Finding) []string {
 	list := []string{}
 	for _, f := range all {
 		list = append(list, f.Severity.String()+" "+f.Check)
@@ -34,7 +34,7 @@ func told(all []Finding) []string {
 	return list
 }
 
-func TestWhatIsWrongWithAMonitorQueueIsTold(t *testing.T) {
+func TestJudgeMonitorQueue(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*entities.Details)
 		want   []string
@@ -63,7 +63,7 @@ func TestWhatIsWrongWithAMonitorQueueIsTold(t *testing.T) {
 			c.change(&d)
 			n := &notes{}
 			azure().judgeMonitorQueue(n, &d)
-			if diff := cmp.Diff(c.want, told(n.all)); diff != "" {
+			if diff := cmp.Diff(c.want, checks(n.all)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 			for _, f := range n.all {
@@ -75,7 +75,7 @@ func TestWhatIsWrongWithAMonitorQueueIsTold(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAMonitoredEntityIsTold(t *testing.T) {
+func TestJudgeEntity(t *testing.T) {
 	queue := func(change func(*entities.Details)) entities.Details {
 		d := entities.Details{Status: "Active", Info: entities.Info{
 			Kind: entities.Queue, LockDuration: 30 * time.Second, DefaultMessageTimeToLive: time.Minute, DeadLetteringOnMessageExpiration: true,
@@ -83,33 +83,33 @@ func TestWhatIsWrongWithAMonitoredEntityIsTold(t *testing.T) {
 		change(&d)
 		return d
 	}
-	listed := func(change func(*Watched)) Watched {
-		w := Watched{Name: "orders", Setting: "monitor.entities[0]"}
+	listed := func(change func(*Monitored)) Monitored {
+		w := Monitored{Name: "orders", Setting: "monitor.entities[0]"}
 		change(&w)
 		return w
 	}
 	same := func(*entities.Details) {}
-	plain := func(*Watched) {}
+	plain := func(*Monitored) {}
 	for name, c := range map[string]struct {
-		watched func(*Watched)
+		watched func(*Monitored)
 		made    func(*entities.Details)
 		want    []string
 	}{
 		"nothing":            {plain, same, []string{"ok settings"}},
 		"drops what expires": {plain, func(d *entities.Details) { d.DeadLetteringOnMessageExpiration = false }, []string{"error dead-lettering"}},
-		"drops what states a life": {func(w *Watched) { w.Deadline = time.Minute }, func(d *entities.Details) {
+		"drops what states a life": {func(w *Monitored) { w.Deadline = time.Minute }, func(d *entities.Details) {
 			d.DeadLetteringOnMessageExpiration, d.DefaultMessageTimeToLive = false, 0
 		}, []string{"warning dead-lettering"}},
-		"native, and drops": {func(w *Watched) { w.Deadline, w.Expire = time.Minute, "native" }, func(d *entities.Details) {
+		"native, and drops": {func(w *Monitored) { w.Deadline, w.Expire = time.Minute, "native" }, func(d *entities.Details) {
 			d.DeadLetteringOnMessageExpiration, d.DefaultMessageTimeToLive = false, 0
 		}, []string{"error dead-lettering"}},
-		"deadline after the end":  {func(w *Watched) { w.Deadline = time.Hour }, same, []string{"warning time-to-live"}},
+		"deadline after the end":  {func(w *Monitored) { w.Deadline = time.Hour }, same, []string{"warning time-to-live"}},
 		"no deadline":             {plain, func(d *entities.Details) { d.DefaultMessageTimeToLive = 0 }, []string{"advice deadline"}},
-		"too short a deadline":    {func(w *Watched) { w.Deadline = 100 * time.Millisecond }, same, []string{"warning deadline-too-short"}},
-		"a lock that lasts":       {func(w *Watched) { w.Deadline = 10 * time.Second }, same, []string{"advice lock-duration"}},
+		"too short a deadline":    {func(w *Monitored) { w.Deadline = 100 * time.Millisecond }, same, []string{"warning deadline-too-short"}},
+		"a lock that lasts":       {func(w *Monitored) { w.Deadline = 10 * time.Second }, same, []string{"advice lock-duration"}},
 		"auto-delete":             {plain, func(d *entities.Details) { d.AutoDeleteOnIdle = time.Hour }, []string{"advice auto-delete"}},
-		"auto-delete before that": {func(w *Watched) { w.Deadline = time.Hour }, func(d *entities.Details) { d.AutoDeleteOnIdle, d.DefaultMessageTimeToLive = 5*time.Minute, 0 }, []string{"error auto-delete"}},
-		"said otherwise": {func(w *Watched) {
+		"auto-delete before that": {func(w *Monitored) { w.Deadline = time.Hour }, func(d *entities.Details) { d.AutoDeleteOnIdle, d.DefaultMessageTimeToLive = 5*time.Minute, 0 }, []string{"error auto-delete"}},
+		"said otherwise": {func(w *Monitored) {
 			w.Contradictions = func(i entities.Info) []string {
 				return []string{"defaultMessageTimeToLive is " + i.DefaultMessageTimeToLive.String()}
 			}
@@ -120,11 +120,11 @@ func TestWhatIsWrongWithAMonitoredEntityIsTold(t *testing.T) {
 		"forwards dead letters": {plain, func(d *entities.Details) { d.ForwardDeadLetteredMessagesTo = "x" }, []string{"advice forwarding-dead-letters"}},
 		"disabled":              {plain, func(d *entities.Details) { d.Status = "ReceiveDisabled" }, []string{"error status"}},
 		"not sent to":           {plain, func(d *entities.Details) { d.Status = "SendDisabled" }, []string{"warning status"}},
-		"no sessions":           {func(w *Watched) { w.Expire = "session" }, same, []string{"error sessions"}},
-		"sessions, scanned":     {func(w *Watched) { w.Expire = "scan" }, func(d *entities.Details) { d.RequiresSession = true }, []string{"advice sessions"}},
-		"listed as a topic":     {func(w *Watched) { w.Topic = true }, same, []string{"error kind"}},
-		"no subscription":       {func(w *Watched) { w.Topic = true }, func(d *entities.Details) { d.Kind = entities.Topic }, []string{"advice subscriptions"}},
-		"a subscription that drops": {func(w *Watched) { w.Topic = true }, func(d *entities.Details) {
+		"no sessions":           {func(w *Monitored) { w.Expire = "session" }, same, []string{"error sessions"}},
+		"sessions, scanned":     {func(w *Monitored) { w.Expire = "scan" }, func(d *entities.Details) { d.RequiresSession = true }, []string{"advice sessions"}},
+		"listed as a topic":     {func(w *Monitored) { w.Topic = true }, same, []string{"error kind"}},
+		"no subscription":       {func(w *Monitored) { w.Topic = true }, func(d *entities.Details) { d.Kind = entities.Topic }, []string{"advice subscriptions"}},
+		"a subscription that drops": {func(w *Monitored) { w.Topic = true }, func(d *entities.Details) {
 			d.Kind = entities.Topic
 			d.Subscriptions = []entities.SubscriptionDetails{{Subscription: entities.Subscription{Name: "audit", LockDuration: 30 * time.Second}}}
 		}, []string{"error dead-lettering"}},
@@ -132,27 +132,27 @@ func TestWhatIsWrongWithAMonitoredEntityIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, d, n := listed(c.watched), queue(c.made), &notes{}
 			azure().judgeEntity(n, &w, &d)
-			if diff := cmp.Diff(c.want, told(n.all)); diff != "" {
+			if diff := cmp.Diff(c.want, checks(n.all)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestADeadlineBelowAFewRoundTripsIsTold(t *testing.T) {
+func TestADeadlineOfAFewRoundTripsIsTooShort(t *testing.T) {
 	x := azure()
 	x.roundTrip = 200 * time.Millisecond
-	w := Watched{Name: "orders", Setting: "monitor.entities[0]", Deadline: 1500 * time.Millisecond}
+	w := Monitored{Name: "orders", Setting: "monitor.entities[0]", Deadline: 1500 * time.Millisecond}
 	d := entities.Details{Info: entities.Info{Kind: entities.Queue, DeadLetteringOnMessageExpiration: true, LockDuration: 5 * time.Second}}
 	n := &notes{}
 	x.judgeEntity(n, &w, &d)
-	if diff := cmp.Diff([]string{"warning deadline-too-short"}, told(n.all)); diff != "" {
+	if diff := cmp.Diff([]string{"warning deadline-too-short"}, checks(n.all)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
 
-// What a fix says has to cure what it stands behind, for who follows it word by word.
-func TestFixesOfDeadlines(t *testing.T) {
+// A fix has to work for somebody who follows it word by word.
+func TestFixesOfDeadlinesWork(t *testing.T) {
 	made := func(life time.Duration) *entities.Details {
 		return &entities.Details{Info: entities.Info{
 			Kind: entities.Queue, DeadLetteringOnMessageExpiration: true, LockDuration: 5 * time.Second, DefaultMessageTimeToLive: life,
@@ -162,24 +162,24 @@ func TestFixesOfDeadlines(t *testing.T) {
 		{Subscription: entities.Subscription{Name: "audit", DeadLetteringOnMessageExpiration: true}},
 	}}
 	for name, c := range map[string]struct {
-		watched Watched
+		watched Monitored
 		lists   bool
 		made    *entities.Details
 		want    string
 	}{
-		"listed":                {Watched{Name: "orders", Setting: "monitor.entities[0]"}, true, made(0), "set monitor.entities[0].deadline"},
-		"not listed, as others": {Watched{Name: "orders"}, true, made(0), "add {queue: orders, deadline: 30s}, or what its messages have time for, to monitor.entities"},
-		"nothing is listed": {Watched{Name: "orders"}, false, made(0),
-			"add {queue: orders, deadline: 30s}, or what its messages have time for, to monitor.entities; from then on nothing is watched but what is listed there"},
-		"subscription":         {Watched{Name: "events"}, true, topic, "add {topic: events, deadline: 30s}, or what its messages have time for, to monitor.entities"},
-		"configured too short": {Watched{Name: "orders", Setting: "monitor.entities[0]", Deadline: time.Second}, true, made(0), "set monitor.entities[0].deadline to 3s or more"},
-		"dies too soon": {Watched{Name: "orders"}, true, made(500 * time.Millisecond),
+		"listed":                {Monitored{Name: "orders", Setting: "monitor.entities[0]"}, true, made(0), "set monitor.entities[0].deadline"},
+		"not listed, as others": {Monitored{Name: "orders"}, true, made(0), "add {queue: orders, deadline: 30s} to monitor.entities, with the deadline of your choice"},
+		"nothing is listed": {Monitored{Name: "orders"}, false, made(0),
+			"add {queue: orders, deadline: 30s} to monitor.entities, with the deadline of your choice; from then on, only listed entities are monitored"},
+		"subscription":         {Monitored{Name: "events"}, true, topic, "add {topic: events, deadline: 30s} to monitor.entities, with the deadline of your choice"},
+		"configured too short": {Monitored{Name: "orders", Setting: "monitor.entities[0]", Deadline: time.Second}, true, made(0), "set monitor.entities[0].deadline to 3s or more"},
+		"dies too soon": {Monitored{Name: "orders"}, true, made(500 * time.Millisecond),
 			"az servicebus queue update --resource-group <group> --namespace-name contoso --name orders --default-message-time-to-live PT3S, or to more"},
-		"canary": {Watched{Name: "canary", Setting: "canary.queue", States: true}, true, made(0), ""},
+		"canary": {Monitored{Name: "canary", Setting: "canary.queue", States: true}, true, made(0), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, n := azure(), &notes{}
-			x.roundTrip, x.cfg.Lists = 250*time.Millisecond, c.lists
+			x.roundTrip, x.cfg.ListsAll = 250*time.Millisecond, c.lists
 			x.judgeEntity(n, &c.watched, c.made)
 			if got := n.all[len(n.all)-1].Fix; got != c.want {
 				t.Errorf("fix %q, want %q", got, c.want)
@@ -188,12 +188,12 @@ func TestFixesOfDeadlines(t *testing.T) {
 	}
 }
 
-func TestFixesAreCommandsThatCanBePasted(t *testing.T) {
+func TestFixesAreCommandsToPaste(t *testing.T) {
 	x, n := azure(), &notes{}
 	d := right()
 	d.LockDuration = 30 * time.Second
 	x.judgeMonitorQueue(n, &d)
-	w := Watched{Name: "events", Topic: true, Setting: "monitor.entities[0]"}
+	w := Monitored{Name: "events", Topic: true, Setting: "monitor.entities[0]"}
 	topic := entities.Details{Info: entities.Info{Kind: entities.Topic}, Subscriptions: []entities.SubscriptionDetails{
 		{Subscription: entities.Subscription{Name: "audit"}},
 	}}
@@ -215,8 +215,7 @@ func TestFixesAreCommandsThatCanBePasted(t *testing.T) {
 	}
 }
 
-// One entity is changed once, however many findings ask for it.
-func TestRepairsOfOneEntityAreOne(t *testing.T) {
+func TestRepairsOfOneEntityAreMerged(t *testing.T) {
 	x, n := azure(), &notes{}
 	d := right()
 	d.LockDuration, d.MaxDeliveryCount, d.RequiresSession = time.Second, 10, true
@@ -234,14 +233,14 @@ func TestRepairsOfOneEntityAreOne(t *testing.T) {
 	}
 }
 
-func TestTheReportIsReadByPeopleAndPrograms(t *testing.T) {
+func TestTheReportHasATextAndAJSONForm(t *testing.T) {
 	r := Report{Namespace: "contoso.servicebus.windows.net", Findings: []Finding{
 		{Subject: "namespace", Check: "tier", Severity: OK, Summary: "The tier is Standard."},
 		{Subject: "queue orders", Check: "dead-lettering", Severity: Error, Summary: "It drops.", Fix: "az …", Fixable: true},
 		{Subject: "queue orders", Check: "right-listen", Severity: Unknown, Summary: "Who knows."},
 	}}
 	var text bytes.Buffer
-	if err := r.WriteText(&text, false); err != nil {
+	if err := r.WriteText(&text, false, 0); err != nil {
 		t.Fatal(err)
 	}
 	const want = `
@@ -253,13 +252,13 @@ queue orders
            fix: az …  (overdue doctor --fix does it)
   unknown  Who knows.
 
-contoso.servicebus.windows.net: 1 error, 1 thing not checked.
+contoso.servicebus.windows.net: 1 error, 1 not checked.
 `
 	if diff := cmp.Diff(want, text.String()); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
 	text.Reset()
-	if err := r.WriteText(&text, true); err != nil {
+	if err := r.WriteText(&text, true, 0); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(text.String(), "\x1b[1;31merror") {
@@ -281,7 +280,7 @@ contoso.servicebus.windows.net: 1 error, 1 thing not checked.
 	}
 }
 
-func TestSpansAreShort(t *testing.T) {
+func TestDurationsHaveNoTrailingZeros(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		time.Minute: "1m", 90 * time.Minute: "1h30m", 12 * time.Hour: "12h", 10 * time.Second: "10s", 14 * 24 * time.Hour: "14 days",
 		20 * time.Minute: "20m", 1500 * time.Millisecond: "1.5s", 100 * time.Second: "1m40s",

@@ -11,109 +11,109 @@ import (
 	"overdue/internal/servicebus/entities"
 )
 
-// What the monitor queue wants.
+// What the monitor queue needs.
 const (
-	// minLock outlasts a pass over the companions in hand.
+	// minLock is longer than the monitor takes to check all companions that it holds.
 	minLock = time.Minute
-	// fullDelivery is the most that Service Bus allows. A companion is given back whenever a monitor stops.
-	fullDelivery = 2000
-	// minDelivery is what a night of restarts takes.
-	minDelivery = 100
-	// minCompanionLife is how long companions that are due have to wait for a monitor at least: a long weekend.
-	minCompanionLife = 4 * 24 * time.Hour
-	// backlog is how many companions may be due at a time before somebody should ask why.
-	backlog = 10_000
+	// maxDeliveries is the most that Service Bus allows. A monitor that stops gives its companions back, which counts.
+	maxDeliveries = 2000
+	// minDeliveries is enough for a night of restarts.
+	minDeliveries = 100
+	// minCompanionTTL is how long due companions must be able to wait for a monitor: a long weekend.
+	minCompanionTTL = 4 * 24 * time.Hour
+	// maxBacklog is how many companions may be due at a time without a warning.
+	maxBacklog = 10_000
 )
 
-// monitorSettings are those that a monitor queue of ours is made with.
+// monitorSettings are the settings of a new monitor queue.
 var monitorSettings = []Setting{
-	{lockDuration, "PT1M"}, {maxDelivery, strconv.Itoa(fullDelivery)}, {timeToLive, never}, {deadLettering, "false"},
+	{lockDuration, "PT1M"}, {maxDelivery, strconv.Itoa(maxDeliveries)}, {timeToLive, never}, {deadLettering, "false"},
 }
 
-// judgeMonitorQueue says what is wrong with the queue that holds the companions.
+// judgeMonitorQueue reports what is wrong with the queue that holds the companions.
 func (x *examiner) judgeMonitorQueue(n *notes, d *entities.Details) {
 	name := x.cfg.MonitorQueue
 	set := func(p property, value string) change {
-		return change{host: x.cfg.Host, emulator: x.cfg.Emulator, entity: name, property: p, value: value, ours: true}
+		return change{host: x.cfg.Host, emulator: x.cfg.Emulator, entity: name, property: p, value: value, applicable: true}
 	}
 	if d.Kind == entities.Topic {
-		n.add(Error, "kind", fmt.Sprintf("%s is a topic; companions need a queue", name), "name a queue with monitorQueue")
+		n.add(Error, "kind", fmt.Sprintf("%s is a topic, but companions need a queue.", name), "set monitorQueue to the name of a queue")
 		return
 	}
 	before := len(n.all)
 	if d.RequiresSession {
-		n.add(Error, "sessions", "It requires sessions, which companions do not have, and that cannot be changed.", x.anotherQueue())
+		n.add(Error, "sessions", "It requires sessions, which companions do not have. This setting cannot be changed.", x.anotherQueue())
 	}
 	if d.Partitioned {
-		n.add(Warning, "partitioning", "It is partitioned: companions of messages that were received in time cannot be cancelled, and each costs a look.", x.anotherQueue())
+		n.add(Warning, "partitioning", "It is partitioned, so companions of messages that were received in time cannot be cancelled, and each costs a check.", x.anotherQueue())
 	}
 	if d.ForwardTo != "" {
-		n.add(Error, "forwarding", fmt.Sprintf("It forwards to %s: companions go there when they are due, and no monitor sees them.", d.ForwardTo), x.unforward("--forward-to", "ForwardTo"))
+		n.add(Error, "forwarding", fmt.Sprintf("It forwards to %s: due companions go there, and no monitor sees them.", d.ForwardTo), x.unforward("--forward-to", "ForwardTo"))
 	}
 	if d.ForwardDeadLetteredMessagesTo != "" {
-		n.add(Advice, "forwarding-dead-letters", fmt.Sprintf("Its dead letters, companions that failed, go to %s; look there for them.", d.ForwardDeadLetteredMessagesTo), "")
+		n.add(Advice, "forwarding-dead-letters", fmt.Sprintf("It forwards its dead letters, which are failed companions, to %s. Look for them there.", d.ForwardDeadLetteredMessagesTo), "")
 	}
 	x.judgeStatus(n, d.Status, name, "")
 	switch ttl := d.DefaultMessageTimeToLive; {
 	case ttl == 0:
-	case ttl < minCompanionLife:
-		n.cure(Error, "time-to-live", fmt.Sprintf("Companions that are due and find no monitor are gone after %s (its default time to live), and their deadlines with them.", span(ttl)), set(timeToLive, never))
+	case ttl < minCompanionTTL:
+		n.addChange(Error, "time-to-live", fmt.Sprintf("Its default time to live is %s: due companions that no monitor receives by then are lost, and so are their deadlines.", span(ttl)), set(timeToLive, never))
 	default:
-		n.cure(Advice, "time-to-live", fmt.Sprintf("Companions that are due and find no monitor are gone after %s (its default time to live).", span(ttl)), set(timeToLive, never))
+		n.addChange(Advice, "time-to-live", fmt.Sprintf("Its default time to live is %s: due companions that no monitor receives by then are lost.", span(ttl)), set(timeToLive, never))
 	}
 	if d.AutoDeleteOnIdle > 0 {
-		n.cure(Error, "auto-delete", fmt.Sprintf("It is deleted, with all companions in it, when nobody has used it for %s.", span(d.AutoDeleteOnIdle)), set(autoDelete, never))
+		n.addChange(Error, "auto-delete", fmt.Sprintf("It is deleted, with all companions in it, after %s without use.", span(d.AutoDeleteOnIdle)), set(autoDelete, never))
 	}
 	if d.LockDuration > 0 && d.LockDuration < minLock {
-		n.cure(Warning, "lock-duration", fmt.Sprintf("Its lock duration is %s; a pass over many companions takes longer, and they are looked into twice.", span(d.LockDuration)), set(lockDuration, "PT1M"))
+		n.addChange(Warning, "lock-duration", fmt.Sprintf("Its lock duration is %s. Checking many companions takes longer, so some are checked twice.", span(d.LockDuration)), set(lockDuration, "PT1M"))
 	}
 	switch c := d.MaxDeliveryCount; {
-	case c == 0 || c >= fullDelivery:
-	case c < minDelivery:
-		n.cure(Warning, "max-delivery-count", fmt.Sprintf("Its max delivery count is %d: a companion that is given back as often, by monitors that stop, is dead-lettered and its deadline not kept.", c), set(maxDelivery, strconv.Itoa(fullDelivery)))
+	case c == 0 || c >= maxDeliveries:
+	case c < minDeliveries:
+		n.addChange(Warning, "max-delivery-count", fmt.Sprintf("Its max delivery count is %d. A companion that stopping monitors give back that often is dead-lettered, and its deadline is lost.", c), set(maxDelivery, strconv.Itoa(maxDeliveries)))
 	default:
-		n.cure(Advice, "max-delivery-count", fmt.Sprintf("Its max delivery count is %d; %d is the most that there is, and best.", c, fullDelivery), set(maxDelivery, strconv.Itoa(fullDelivery)))
+		n.addChange(Advice, "max-delivery-count", fmt.Sprintf("Its max delivery count is %d. The maximum, %d, is best.", c, maxDeliveries), set(maxDelivery, strconv.Itoa(maxDeliveries)))
 	}
 	if dead := d.Counts.DeadLetter; dead > 0 {
 		x.failedCompanions(n, strconv.FormatInt(dead, 10))
 	}
-	if due := d.Counts.Active; due > backlog {
-		n.add(Warning, "backlog", fmt.Sprintf("%d companions are due and not done.", due), "see that `overdue monitor` runs, and /metrics of each; more replicas share the work")
+	if due := d.Counts.Active; due > maxBacklog {
+		n.add(Warning, "backlog", fmt.Sprintf("%d companions are due and not finished.", due), "make sure that `overdue monitor` is running, and check its metrics; more replicas share the work")
 	}
 	if len(n.all) == before {
 		n.add(OK, "settings", fmt.Sprintf("Its settings are right. Companions: %d scheduled, %d due.", d.Counts.Scheduled, d.Counts.Active), "")
 	}
 }
 
-// failedCompanions tells of what nobody could look into or tell about.
+// failedCompanions reports companions that no monitor could finish with.
 func (x *examiner) failedCompanions(n *notes, many string) {
-	n.add(Warning, "failed-companions", many+" of its messages are dead letters: companions that could not be read, or alerts that no sink has taken.",
-		fmt.Sprintf("read the reasons in %s/$DeadLetterQueue: CompanionMalformed is a writer that is not ours, AlertUndeliverable a sink that was down for a day, or is configured no more", x.cfg.MonitorQueue))
+	n.add(Warning, "failed-companions", many+" of its messages are dead letters: companions that could not be read, or notifications that no sink took.",
+		fmt.Sprintf("look at the reasons in %s/$DeadLetterQueue: CompanionMalformed means that another program wrote it, AlertUndeliverable that a sink was down for a day or is no longer configured", x.cfg.MonitorQueue))
 }
 
 func (x *examiner) anotherQueue() string {
-	return "make another queue and name it with monitorQueue: " + x.createCommand("overdue-companions")
+	return "create another queue and set monitorQueue to its name: " + x.createCommand("overdue-companions")
 }
 
-// createCommand is how a monitor queue is made.
+// createCommand says how to create a monitor queue.
 func (x *examiner) createCommand(name string) string {
 	if x.cfg.Emulator {
-		return fmt.Sprintf("add the queue %s, with LockDuration PT1M and the highest MaxDeliveryCount that there is, to the configuration of the emulator", name)
+		return fmt.Sprintf("add the queue %s to the configuration of the emulator, with LockDuration PT1M and the highest possible MaxDeliveryCount", name)
 	}
-	return fmt.Sprintf("az servicebus queue create %s --name %s --lock-duration PT1M --max-delivery-count %d", azTarget(x.cfg.Host), name, fullDelivery)
+	return fmt.Sprintf("az servicebus queue create %s --name %s --lock-duration PT1M --max-delivery-count %d", azTarget(x.cfg.Host), name, maxDeliveries)
 }
 
 func (x *examiner) unforward(flag, property string) string {
 	if x.cfg.Emulator {
-		return fmt.Sprintf("take %s out of the configuration of the emulator", property)
+		return fmt.Sprintf("remove %s from the configuration of the emulator", property)
 	}
 	return fmt.Sprintf("az servicebus queue update %s --name %s %s \"\"", azTarget(x.cfg.Host), x.cfg.MonitorQueue, flag)
 }
 
-// judgeStatus says what a disabled entity cannot do.
+// judgeStatus reports what a disabled entity cannot do.
 func (x *examiner) judgeStatus(n *notes, is, entity, subscription string) {
 	what := map[string]string{
-		"Disabled": "It is disabled: nothing can be sent, received or expired.", "ReceiveDisabled": "Receiving is disabled: nothing can be expired.",
+		"Disabled": "It is disabled, so messages cannot be sent, received or expired.", "ReceiveDisabled": "Receiving is disabled, so messages cannot be expired.",
 		"SendDisabled": "Sending is disabled.",
 	}[is]
 	if what == "" {
@@ -123,12 +123,12 @@ func (x *examiner) judgeStatus(n *notes, is, entity, subscription string) {
 	if is == "SendDisabled" && entity != x.cfg.MonitorQueue {
 		severity = Warning
 	}
-	n.cure(severity, "status", what, change{
+	n.addChange(severity, "status", what, change{
 		host: x.cfg.Host, emulator: x.cfg.Emulator, entity: entity, subscription: subscription, property: status, value: "Active",
 	})
 }
 
-// span writes 1m0s as 1m, 12h0m0s as 12h, and 336h0m0s as 14 days.
+// span writes a duration without trailing zeros: 1m0s as 1m, 12h0m0s as 12h, and 336h0m0s as 14 days.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= 2*day && d%day == 0 {
@@ -143,5 +143,5 @@ func span(d time.Duration) string {
 	return text
 }
 
-// written is a span as Service Bus writes it.
+// written returns d as Service Bus writes it.
 func written(d time.Duration) string { return duration.FormatISO8601(d) }

@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,20 +11,23 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 
 	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
 )
+
+// deadLetterQueue is the path of a dead-letter queue, behind that of its entity.
+const deadLetterQueue = "/$DeadLetterQueue"
 
 const (
 	notFound     = string(amqp.ErrCondNotFound)
 	unauthorized = string(amqp.ErrCondUnauthorizedAccess)
 )
 
-// monitorQueue looks at the queue that holds the companions: rights first, as they show whether it is there.
+// monitorQueue checks the queue that holds the companions.
 func (x *examiner) monitorQueue(ctx context.Context) []Finding {
 	name := x.cfg.MonitorQueue
 	n := &notes{subject: "monitor queue " + name}
@@ -44,29 +46,29 @@ func (x *examiner) monitorQueue(ctx context.Context) []Finding {
 	if !x.reachable {
 		return n.all
 	}
-	gone := x.rights(ctx, n, "send", name, "companions are written to it: without it nothing starts", "")
+	gone := x.rights(ctx, n, "send", name, "Overdue writes companions there, and does not start without it", "")
 	if gone {
 		x.missing = true
 		n.add(Error, "exists", "It does not exist.", x.createCommand(name))
 		return n.all
 	}
-	why := "the broker's clock is measured there, and companions are cancelled"
+	why := "Overdue measures the broker's clock there, and cancels companions"
 	if x.cfg.Monitor {
-		why = "companions are received from it: without it no deadline is noticed"
+		why = "the monitor receives companions there, and notices no deadline without it"
 	}
 	x.rights(ctx, n, "listen", name, why, "")
 	if err == nil {
 		return n.all
 	}
-	// Whether there are failed companions can be seen without Manage, too.
-	if some, err := x.peek(ctx, name+"/$DeadLetterQueue"); err == nil && some {
+	// The right Listen suffices to see that companions failed.
+	if some, err := x.peek(ctx, name+deadLetterQueue); err == nil && some {
 		x.failedCompanions(n, "Some")
 	}
 	return n.all
 }
 
-// entity looks at one monitored queue or topic.
-func (x *examiner) entity(ctx context.Context, w *Watched) []Finding {
+// entity checks one monitored queue or topic.
+func (x *examiner) entity(ctx context.Context, w *Monitored) []Finding {
 	n := &notes{subject: w.title(0)}
 	d, err := x.describe(ctx, w.Name)
 	known := err == nil
@@ -76,7 +78,7 @@ func (x *examiner) entity(ctx context.Context, w *Watched) []Finding {
 		n.subject = w.title(d.Kind)
 		topic = d.Kind == entities.Topic
 	case errors.Is(err, entities.ErrNotFound):
-		n.add(Error, "exists", "It does not exist.", x.make(w))
+		n.add(Error, "exists", "It does not exist.", x.createEntity(w))
 		return n.all
 	default:
 		x.unknownSettings(n, err)
@@ -85,8 +87,8 @@ func (x *examiner) entity(ctx context.Context, w *Watched) []Finding {
 		}
 	}
 	sends := x.cfg.Proxy && !x.cfg.ClientTokens && d.Status != "Disabled" && d.Status != "SendDisabled"
-	if x.reachable && sends && x.rights(ctx, n, "send", w.Name, "what apps send goes there as this process", "") {
-		n.add(Error, "exists", "It does not exist.", x.make(w))
+	if x.reachable && sends && x.rights(ctx, n, "send", w.Name, "Overdue sends there for apps", "") {
+		n.add(Error, "exists", "It does not exist.", x.createEntity(w))
 		return n.all
 	}
 	if known {
@@ -97,25 +99,25 @@ func (x *examiner) entity(ctx context.Context, w *Watched) []Finding {
 	if !x.reachable || !x.cfg.Monitor || d.Status == "Disabled" || d.Status == "ReceiveDisabled" {
 		return n.all
 	}
-	const why = "the monitor looks into it and expires what is overdue"
+	const why = "the monitor checks it and expires overdue messages"
 	if !topic {
 		if x.rights(ctx, n, "listen", w.Name, why, "") {
-			// A subscription is asked at its own path, and nobody said that this is a topic.
-			n.add(Unknown, "right-listen", "It is a topic, or not there; without the right Manage that is not told.", "write it as topic, with its subscriptions, in monitor.entities")
+			// For a topic one has to ask each subscription, and we do not know whether this is one.
+			n.add(Unknown, "right-listen", "It is a topic, or does not exist. Without the right Manage, nobody can tell.", "if it is a topic, list it as one in monitor.entities, with its subscriptions")
 		}
 		return n.all
 	}
 	for _, s := range d.Subscriptions {
 		sub := &notes{subject: fmt.Sprintf("subscription %s/%s", w.Name, s.Name)}
 		if x.rights(ctx, sub, "listen", w.Name+"/Subscriptions/"+s.Name, why, w.Name) {
-			sub.add(Error, "exists", "It does not exist.", "take it out of "+w.Setting)
+			sub.add(Error, "exists", "It does not exist.", "remove it from "+w.Setting)
 		}
 		n.all = append(n.all, sub.all...)
 	}
 	return n.all
 }
 
-func (x *examiner) make(w *Watched) string {
+func (x *examiner) createEntity(w *Monitored) string {
 	kind := "queue"
 	if w.Topic {
 		kind = "topic"
@@ -128,50 +130,50 @@ func (x *examiner) make(w *Watched) string {
 		}
 	}
 	if w.Setting != "" {
-		fix += ", or take it out of " + w.Setting
+		fix += ", or remove it from " + w.Setting
 	}
 	return fix
 }
 
-// targets looks at what Overdue itself sends to.
+// targets checks what Overdue itself sends to.
 func (x *examiner) targets(ctx context.Context) (all []Finding) {
 	if !x.reachable || !x.cfg.Monitor {
 		return nil
 	}
 	for _, t := range x.cfg.Targets {
 		n := &notes{subject: "target " + t.Name}
-		if x.rights(ctx, n, "send", t.Name, t.Setting+" names it", "") {
-			n.add(Error, "exists", fmt.Sprintf("It does not exist, and %s names it.", t.Setting), "create it, or change "+t.Setting)
+		if x.rights(ctx, n, "send", t.Name, t.Setting+" refers to it", "") {
+			n.add(Error, "exists", fmt.Sprintf("It does not exist, but %s refers to it.", t.Setting), "create it, or change "+t.Setting)
 		}
 		all = append(all, n.all...)
 	}
 	return all
 }
 
-// errSilent stands for questions that need not be asked.
+// errSilent is the error of requests that are not worth making.
 var errSilent = errors.New("the administration API does not answer")
 
-// unknownSettings tells that how an entity was made is not known.
+// unknownSettings reports that the settings of an entity could not be read.
 func (x *examiner) unknownSettings(n *notes, err error) {
 	fix := ""
 	if errors.Is(err, entities.ErrNoRight) {
 		fix = x.manage()
 	}
-	n.add(Unknown, "settings", fmt.Sprintf("Its settings are not told (%s).", Reason(err)), fix)
+	n.add(Unknown, "settings", fmt.Sprintf("Its settings are unknown (%s).", failure.Reason(err)), fix)
 }
 
-// describe asks the administration API.
+// describe reads the settings of an entity.
 func (x *examiner) describe(ctx context.Context, name string) (entities.Details, error) {
-	if x.cfg.Admin == nil || !x.told {
+	if x.cfg.Admin == nil || !x.adminAnswers {
 		return entities.Details{}, errSilent
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	return x.cfg.Admin.Describe(ctx, name)
 }
 
-// rights tells whether we may send to or listen at path. gone reports that there is no such entity. owner is the entity
-// that a right is given for, where that is not path.
+// rights checks whether we may send to or listen at path. gone reports that there is no such entity. owner is the entity
+// on which to grant the right, if that is not path.
 func (x *examiner) rights(ctx context.Context, n *notes, what, path, why, owner string) (gone bool) {
 	var err error
 	if what == "send" {
@@ -184,22 +186,21 @@ func (x *examiner) rights(ctx context.Context, n *notes, what, path, why, owner 
 	claim := strings.ToUpper(what[:1]) + what[1:]
 	switch condition := conditionOf(err); {
 	case err == nil:
-		n.add(OK, "right-"+what, fmt.Sprintf("The right %s is there.", claim), "")
+		n.add(OK, "right-"+what, fmt.Sprintf("We have the right %s.", claim), "")
 	case condition == notFound:
 		return true
 	case condition == unauthorized:
 		if owner == "" {
 			owner = path
 		}
-		n.add(Error, "right-"+what, fmt.Sprintf("The right %s is missing (%s); %s.", claim, Reason(err), why), x.grant(claim, owner))
+		n.add(Error, "right-"+what, fmt.Sprintf("The right %s is missing (%s): %s.", claim, failure.Reason(err), why), x.grant(claim, owner))
 	default:
-		n.add(Unknown, "right-"+what, fmt.Sprintf("Whether the right %s is there could not be checked: %s.", claim, Reason(err)), "")
+		n.add(Unknown, "right-"+what, fmt.Sprintf("The right %s could not be checked: %s.", claim, failure.Reason(err)), "")
 	}
 	return false
 }
 
-// trip keeps the shortest round trip that was seen. The time of a peek includes that of opening its links, several
-// round trips.
+// trip keeps the shortest round trip. The first peek takes several, because it opens links.
 func (x *examiner) trip(took time.Duration, err error) {
 	const roundTrips = 4 // token, session, links, peek
 	if err != nil {
@@ -212,28 +213,28 @@ func (x *examiner) trip(took time.Duration, err error) {
 	}
 }
 
-// grant is how a right is given.
+// grant says how to grant a right.
 func (x *examiner) grant(claim, entity string) string {
 	role := map[string]string{"Send": "Azure Service Bus Data Sender", "Listen": "Azure Service Bus Data Receiver"}[claim]
 	if x.cfg.Emulator {
 		return fmt.Sprintf("give the key the right %s", strings.ToLower(claim))
 	}
-	return fmt.Sprintf("give the identity the role: az role assignment create --assignee <identity> --role %q --scope <resource id of %s>; or use a key with %s", role, entity, claim)
+	return fmt.Sprintf("az role assignment create --assignee <identity> --role %q --scope <resource id of %s>; or use a key with %s", role, entity, claim)
 }
 
 // trySend opens a link to send and closes it again.
 func (x *examiner) trySend(ctx context.Context, entity string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	sender, err := x.cfg.Client.NewSender(entity, nil)
 	if err != nil {
 		return err
 	}
-	// The SDK may wait for a dial of somebody else, whatever ctx says.
+	// The SDK may wait for the dial of another goroutine, whatever ctx says.
 	answered := make(chan error, 1)
 	go func() {
 		_, err := sender.NewMessageBatch(ctx, nil)
-		_ = sender.Close(ctx) // what matters is whether it could be opened
+		_ = sender.Close(ctx) // only opening it matters
 		answered <- err
 	}()
 	select {
@@ -244,9 +245,10 @@ func (x *examiner) trySend(ctx context.Context, entity string) error {
 	}
 }
 
-// peek reports whether there is a message. It needs the right to listen, opens no link to the queue itself and wakes nothing.
+// peek reports whether there is a message. It needs the right Listen. It opens no link to the queue itself, so the broker
+// expires nothing.
 func (x *examiner) peek(ctx context.Context, path string) (some bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	p, err := x.cfg.Links.Peeker(ctx, path)
 	if err != nil {
@@ -260,7 +262,7 @@ func (x *examiner) peek(ctx context.Context, path string) (some bool, err error)
 	return len(ms) > 0, nil
 }
 
-// conditionOf is what the namespace said, in the words of AMQP; "" where it said nothing.
+// conditionOf returns the AMQP condition of err, or "".
 func conditionOf(err error) string {
 	if err == nil {
 		return ""
@@ -279,48 +281,7 @@ func conditionOf(err error) string {
 	return link.Condition(err)
 }
 
-// Reason is err as part of a sentence: what the broker says, where it says something, without its tracking ids.
-func Reason(err error) string {
-	text := plainly(err).Error()
-	for _, mark := range []string{" TrackingId:", " Reference:", "\n"} {
-		text, _, _ = strings.Cut(text, mark)
-	}
-	if r := []rune(text); len(r) > 300 {
-		text = string(r[:300]) + "…"
-	}
-	return strings.TrimRight(strings.TrimSpace(text), ".;,")
-}
-
-// plainly leaves out what a library puts around the words of the service.
-func plainly(err error) error {
-	if remote := (*amqp.Error)(nil); errors.As(err, &remote) && remote.Description != "" {
-		return errors.New(remote.Description)
-	}
-	if answer := (*link.StatusError)(nil); errors.As(err, &answer) && answer.Description != "" {
-		return errors.New(answer.Description)
-	}
-	if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) {
-		return fmt.Errorf("status %d %s", answer.StatusCode, answer.ErrorCode)
-	}
-	if errors.Is(err, entities.ErrNoRight) {
-		_, said, _ := strings.Cut(err.Error(), entities.ErrNoRight.Error()+": ")
-		return errors.New(cmp.Or(said, "it takes the right Manage"))
-	}
-	// The SDK prints some errors of the broker like a struct, and those of requests in a sentence of its own.
-	if _, said, ok := strings.Cut(err.Error(), "Description: "); ok {
-		said, _, _ = strings.Cut(said, ", Info: ")
-		return errors.New(said)
-	}
-	if _, said, ok := strings.Cut(err.Error(), " and description: "); ok && said != "" {
-		return errors.New(said)
-	}
-	if sb := (*azservicebus.Error)(nil); errors.As(err, &sb) {
-		return errors.New(strings.TrimPrefix(sb.Error(), "("+string(sb.Code)+"): ")) // a code is for programs
-	}
-	return err
-}
-
-// sentence is text with a capital letter and a full stop.
+// sentence returns text with a capital letter and a full stop.
 func sentence(text string) string {
 	text = strings.TrimRight(strings.TrimSpace(text), ".")
 	first, size := utf8.DecodeRuneInString(text)

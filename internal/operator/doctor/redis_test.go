@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWhatIsWrongWithARedisIsTold(t *testing.T) {
+func TestJudgeRedis(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Redis, *RedisState)
 		err    error
@@ -51,7 +51,7 @@ func TestWhatIsWrongWithARedisIsTold(t *testing.T) {
 			r.Ask = func(context.Context) (RedisState, error) { return state, c.err }
 			x := &examiner{cfg: Config{Redis: r}}
 			all := x.redis(t.Context())
-			if diff := cmp.Diff(c.want, told(all)); diff != "" {
+			if diff := cmp.Diff(c.want, checks(all)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 			for _, f := range all {

@@ -11,9 +11,11 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+
+	"overdue/internal/servicebus/failure"
 )
 
-// property is a setting of an entity, by the name that it has in Service Bus.
+// property is a setting of an entity, by its name in Service Bus.
 type property string
 
 const (
@@ -25,25 +27,25 @@ const (
 	status        property = "Status"
 )
 
-// flags are the properties as the Azure CLI spells them.
+// flags are the names of the properties in the Azure CLI.
 var flags = map[property]string{
 	deadLettering: "enable-dead-lettering-on-message-expiration", timeToLive: "default-message-time-to-live",
 	lockDuration: "lock-duration", maxDelivery: "max-delivery-count", autoDelete: "auto-delete-on-idle", status: "status",
 }
 
-// never is the longest span that Service Bus knows, by which it says that something has no end.
+// never is the longest duration of Service Bus, which stands for no end.
 const never = "P10675199DT2H48M5.4775807S"
 
-// A Setting is what one property of an entity is to be.
+// A Setting is a property of an entity and the value that it should have.
 type Setting struct {
 	Property property
 	Value    string // as Service Bus writes it
 }
 
-// A Repair changes settings of one entity, or makes it. It deletes nothing.
+// A Repair changes settings of one entity, or creates a queue. It deletes nothing.
 type Repair struct {
 	Entity, Subscription string
-	Create               bool // the queue is not there
+	Create               bool // the queue, which does not exist
 	Set                  []Setting
 }
 
@@ -82,10 +84,10 @@ type change struct {
 	entity, subscription string
 	property             property
 	value                string
-	ours                 bool // Apply may do it
+	applicable           bool // Apply may make it
 }
 
-// command is how a person makes the change.
+// command says how a person makes the change.
 func (c change) command() string {
 	kind, name := "queue", c.entity
 	if c.subscription != "" {
@@ -104,17 +106,17 @@ func (c change) command() string {
 	return command + fmt.Sprintf(" --name %s --%s %s", name, flags[c.property], c.value)
 }
 
-// azTarget is what a command of the Azure CLI says of the namespace. Nobody but the user knows the resource group.
+// azTarget returns the arguments that name the namespace to the Azure CLI. Only the user knows the resource group.
 func azTarget(host string) string {
 	name, _, _ := strings.Cut(host, ".")
 	return "--resource-group <group> --namespace-name " + name
 }
 
-// Apply makes a repair. What it does not name stays as it is.
+// Apply makes a repair. Settings that it does not name stay unchanged.
 func Apply(ctx context.Context, client *admin.Client, r *Repair) error {
 	err := apply(ctx, client, r)
 	if err != nil {
-		return fmt.Errorf("%s: %w", r, plainly(err))
+		return fmt.Errorf("%s: %w", r, failure.Plain(err))
 	}
 	return nil
 }
@@ -134,12 +136,12 @@ func apply(ctx context.Context, client *admin.Client, r *Repair) error {
 			return err
 		}
 		if found == nil {
-			return fmt.Errorf("the subscription is not there any more")
+			return fmt.Errorf("the subscription no longer exists")
 		}
 		p := found.SubscriptionProperties
 		for _, s := range r.Set {
 			if s.Property != deadLettering {
-				return fmt.Errorf("doctor: %s of a subscription is nothing to repair", s.Property)
+				return fmt.Errorf("doctor: %s of a subscription is not repairable", s.Property)
 			}
 			p.DeadLetteringOnMessageExpiration = to.Ptr(s.Value == "true")
 		}
@@ -151,7 +153,7 @@ func apply(ctx context.Context, client *admin.Client, r *Repair) error {
 		return err
 	}
 	if found == nil {
-		return fmt.Errorf("the queue is not there any more")
+		return fmt.Errorf("the queue no longer exists")
 	}
 	p := found.QueueProperties
 	if err := setQueue(&p, r.Set); err != nil {
@@ -179,7 +181,7 @@ func setQueue(p *admin.QueueProperties, settings []Setting) error {
 			}
 			p.MaxDeliveryCount = to.Ptr(int32(n))
 		default:
-			return fmt.Errorf("doctor: %s is nothing to repair", s.Property)
+			return fmt.Errorf("doctor: %s is not repairable", s.Property)
 		}
 	}
 	return nil

@@ -9,14 +9,22 @@ import (
 	"strings"
 
 	"overdue/internal/escape"
+	"overdue/internal/terminal"
 )
 
-// colours of severities on a terminal, by number of SGR.
-var colours = map[Severity]string{OK: "32", Unknown: "36", Advice: "34", Warning: "33", Error: "1;31"}
+// colors are the SGR parameters of severities on a terminal.
+var colors = map[Severity]string{OK: "32", Unknown: "36", Advice: "34", Warning: "33", Error: "1;31"}
 
-// WriteText writes a line for each check, under its subject, and the fix of each that has one. What comes from outside is escaped;
-// colours are not.
-func (r *Report) WriteText(w io.Writer, colour bool) error {
+const (
+	// summaryIndent is the width of what stands before a summary, fixIndent that of what stands before a fix.
+	summaryIndent = len("  warning  ")
+	fixIndent     = summaryIndent + len("fix: ")
+)
+
+// WriteText writes a line for each check, below its subject, and below that the fix if there is one. It escapes what
+// comes from outside. width is that of the terminal: longer sentences are broken, but commands stay whole. 0 means that
+// nothing is broken.
+func (r *Report) WriteText(w io.Writer, color bool, width int) error {
 	var b bytes.Buffer
 	subject := ""
 	for i := range r.Findings {
@@ -26,16 +34,19 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 			fmt.Fprintf(&b, "\n%s\n", escape.Text(subject))
 		}
 		mark := fmt.Sprintf("%-8s", f.Severity)
-		if colour {
-			mark = "\x1b[" + colours[f.Severity] + "m" + mark + "\x1b[0m"
+		if color {
+			mark = "\x1b[" + colors[f.Severity] + "m" + mark + "\x1b[0m"
 		}
-		fmt.Fprintf(&b, "  %s %s\n", mark, escape.Text(f.Summary))
+		fmt.Fprintf(&b, "  %s %s\n", mark, terminal.Wrap(escape.Text(f.Summary), width, summaryIndent))
 		if f.Fix != "" {
-			by := ""
+			text := escape.Text(f.Fix)
 			if f.Fixable {
-				by = "  (overdue doctor --fix does it)"
+				text += "  (overdue doctor --fix does it)"
 			}
-			fmt.Fprintf(&b, "           fix: %s%s\n", escape.Text(f.Fix), by)
+			if !isCommand(f.Fix) {
+				text = terminal.Wrap(text, width, fixIndent)
+			}
+			fmt.Fprintf(&b, "%*sfix: %s\n", summaryIndent, "", text)
 		}
 	}
 	var counts []string
@@ -45,19 +56,36 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 		}
 	}
 	if len(counts) == 0 {
-		counts = []string{"all is well"}
+		counts = []string{"nothing to fix"}
 	}
 	fmt.Fprintf(&b, "\n%s: %s.\n", escape.Text(r.Namespace), strings.Join(counts, ", "))
 	_, err := b.WriteTo(w)
 	return err
 }
 
-// counted is how many findings of a severity there are, in words.
+// isCommand reports whether somebody can paste a fix into a shell or into redis-cli.
+func isCommand(fix string) bool {
+	return strings.HasPrefix(fix, "az ") || strings.HasPrefix(fix, "ACL ") || strings.HasPrefix(fix, "CONFIG ")
+}
+
+// counted returns in words how many findings of a severity there are.
 func counted(n int, s Severity) string {
-	one := map[Severity]string{Error: "error", Warning: "warning", Advice: "piece of advice", Unknown: "thing not checked"}[s]
-	if n == 1 {
-		return "1 " + one
+	switch s {
+	case Unknown:
+		return fmt.Sprintf("%d not checked", n)
+	case Advice:
+		if n == 1 {
+			return "1 piece of advice"
+		}
+		return fmt.Sprintf("%d pieces of advice", n)
 	}
-	many := map[Severity]string{Error: "errors", Warning: "warnings", Advice: "pieces of advice", Unknown: "things not checked"}[s]
-	return fmt.Sprintf("%d %s", n, many)
+	return plural(n, s.String())
+}
+
+// plural returns n things in words.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -76,7 +76,7 @@ var rooms = map[string]room{
 	"internal/servicebus/link":     {[]string{"internal/amqp", "internal/servicebus/sas"}, []string{azcore, goamqp, sync}},
 	"internal/servicebus/sdk":      {others: []string{azservicebus, goamqp}},
 	"internal/servicebus/entities": {ours: []string{"internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration"}},
-	"internal/operator/doctor":     {[]string{"internal/servicebus/entities", "internal/servicebus/duration", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, goamqp, sync}},
+	"internal/operator/doctor":     {[]string{"alert", "internal/escape", "internal/lag", "internal/redisstore", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "monitor", "scheduler"}, []string{azcore, azservicebus, goamqp, sync, zap}},
 	"internal/amqp":                {},
 	"internal/servicebus/failure":  {[]string{"internal/servicebus/entities", "internal/servicebus/link"}, []string{azcore, azservicebus, goamqp}},
 	"internal/terminal":            {[]string{"internal/escape"}, []string{term}},

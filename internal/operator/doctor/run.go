@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+
+	"overdue/internal/escape"
+)
+
+// changeTimeout bounds one change of an entity.
+const changeTimeout = 30 * time.Second
+
+// Options say what [Run] does with the findings.
+type Options struct {
+	JSON   bool // print only the result, as JSON
+	Strict bool // fail for warnings, and for what could not be checked
+	Fix    bool // make the repairs, after asking
+	Yes    bool // do not ask
+
+	In    io.Reader // has the answer of whoever is asked
+	Color bool
+	Width int // of the terminal; 0 = none, so lines are not broken
+	// Administration makes the client that changes entities. It is called only to make repairs.
+	Administration func() (*admin.Client, error)
+	// NamespaceVariable is the environment variable that names the namespace, for who has none.
+	NamespaceVariable string
+}
+
+// Check returns an error if options contradict each other.
+func (o *Options) Check() error {
+	switch {
+	case o.Yes && !o.Fix:
+		return errors.New("--yes answers the question of --fix; give both")
+	case o.Fix && o.JSON && !o.Yes:
+		return errors.New("--json leaves no room for the question of --fix; add --yes, or leave out --json")
+	}
+	return nil
+}
+
+// result is the JSON form of what Run found.
+type result struct {
+	*Report
+	Hint  string   `json:"hint,omitempty"`
+	Fixed []string `json:"fixed,omitempty"`
+}
+
+// Run examines the namespace, prints the report and makes the repairs if it is asked to. Without a namespace, where
+// cfg.Dial is nil, it makes the checks that need none. The error is that of the exit code: nil unless there are findings
+// of severity Error, or Run itself failed. w must not escape, because it gets colors.
+func Run(ctx context.Context, cfg Config, w io.Writer, o Options) error {
+	if cfg.Dial == nil {
+		return runWithoutNamespace(ctx, cfg, w, o)
+	}
+	found := result{Report: Examine(ctx, cfg)}
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	if !o.JSON {
+		if err := found.WriteText(w, o.Color, o.Width); err != nil {
+			return err
+		}
+	}
+	if o.Fix {
+		var err error
+		if found.Fixed, err = fix(ctx, cfg.Host, found.Repairs(), w, &o); err != nil {
+			return err
+		}
+		if len(found.Fixed) > 0 {
+			found.Report = Examine(ctx, cfg)
+			if !o.JSON {
+				if err := found.WriteText(w, o.Color, o.Width); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if o.JSON {
+		if err := escape.WriteJSON(w, found); err != nil {
+			return err
+		}
+	}
+	return o.verdict(found.Report)
+}
+
+// runWithoutNamespace checks what is configured beside a namespace, such as sinks.
+func runWithoutNamespace(ctx context.Context, cfg Config, w io.Writer, o Options) error {
+	found := result{
+		Report: ExamineOthers(ctx, cfg),
+		Hint:   "no namespace is configured: set --namespace, " + o.NamespaceVariable + ", or namespace in the file of --config",
+	}
+	switch {
+	case ctx.Err() != nil:
+		return errInterrupted
+	case o.JSON:
+		if err := escape.WriteJSON(w, found); err != nil {
+			return err
+		}
+	case len(found.Findings) == 0:
+		_, err := fmt.Fprintf(w, introduction, found.Hint, o.NamespaceVariable)
+		return err
+	default:
+		if err := found.WriteText(w, o.Color, o.Width); err != nil {
+			return err
+		}
+	}
+	return o.verdict(found.Report)
+}
+
+// introduction is for who has no namespace yet. It fits into 100 columns.
+const introduction = `There is nothing to examine: %s.
+Overdue knows everything about the embedded broker that the doctor would ask.
+
+In a namespace the doctor checks
+  - that the namespace can be reached, its tier, and how far its clock is from the clock of this machine
+  - the monitor queue: that it exists, has no sessions, partitions or forwarding, keeps messages for
+    long, and locks them for long enough
+  - each monitored queue and topic: the rights Send and Listen, dead-lettering on expiration, times to
+    live and lock durations against deadlines, sessions, duplicate detection, partitions, forwarding,
+    auto-delete, status
+  - the sinks of alerts (--send-test sends a test event to each)
+  - Redis, if there is one: version, rights, TLS, memory
+
+Try it with a namespace, or with a broker on this machine:
+  overdue doctor --namespace contoso.servicebus.windows.net
+  %s='Endpoint=sb://…' overdue doctor
+  overdue doctor lag                    # measures native against eager expiry in a namespace
+  overdue demo                          # the same on an embedded broker
+`
+
+// verdict is the error of the exit code.
+func (o *Options) verdict(r *Report) error {
+	failures, warnings, unknown := r.Count(Error), r.Count(Warning), r.Count(Unknown)
+	switch {
+	case failures > 0:
+		return fmt.Errorf("the doctor found %s", counted(failures, Error))
+	case o.Strict && warnings+unknown > 0:
+		return fmt.Errorf("the doctor found %s and could not check %s (--strict)", counted(warnings, Warning), plural(unknown, "thing"))
+	}
+	return nil
+}
+
+// fix shows the repairs, asks, and makes them. It returns those that it made.
+func fix(ctx context.Context, host string, repairs []*Repair, w io.Writer, o *Options) (done []string, err error) {
+	say := func(format string, args ...any) error {
+		if o.JSON {
+			return nil
+		}
+		_, err := io.WriteString(w, escape.Lines(fmt.Sprintf(format, args...)))
+		return err
+	}
+	if len(repairs) == 0 {
+		return nil, say("There is nothing that --fix can change.\n")
+	}
+	var plan bytes.Buffer
+	fmt.Fprintf(&plan, "\n--fix makes these changes in %s:\n", host)
+	for _, r := range repairs {
+		fmt.Fprintf(&plan, "  %s\n", r)
+	}
+	if err := say("%s", plan.String()); err != nil {
+		return nil, err
+	}
+	if !o.Yes {
+		agreed, err := ask(o.In, say)
+		if err != nil || !agreed {
+			return nil, err
+		}
+	}
+	client, err := o.Administration()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range repairs {
+		changing, cancel := context.WithTimeout(ctx, changeTimeout)
+		err := Apply(changing, client, r)
+		cancel()
+		if err != nil {
+			return done, fmt.Errorf("change not made: %w", err)
+		}
+		done = append(done, r.String())
+		if err := say("done: %s\n", r); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 100
+
+// ask asks whether to proceed. Anything but yes means no, the end of the input as well.
+func ask(in io.Reader, say func(string, ...any) error) (agreed bool, err error) {
+	if err := say("Proceed? [y/N] "); err != nil {
+		return false, err
+	}
+	line, err := bufio.NewReader(io.LimitReader(in, maxAnswer)).ReadString('\n')
+	if err != nil && line == "" {
+		if err := say("\n"); err != nil {
+			return false, err
+		}
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true, nil
+	}
+	return false, say("Nothing was changed.\n")
+}

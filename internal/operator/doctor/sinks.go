@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"overdue/alert"
+)
+
+// testType is the type of a test event. Receivers may ignore it.
+const testType = "overdue.test"
+
+// testSubject is the name of everything in a test event.
+const testSubject = "overdue-doctor"
+
+// A Sink is one sink of alerts, configured under Setting.
+type Sink struct {
+	Name, Setting string
+	Reach         func(context.Context) error // connects to its host; nil: it has no host of its own
+	// Test sends a test event; nil: none is wanted. See [SendTest].
+	Test func(context.Context) error
+}
+
+// Checks returns the checks of the sink.
+func (s *Sink) Checks() (checks []Check) {
+	check := Check{Subject: "sink " + s.Name, Severity: Error}
+	if s.Reach != nil {
+		check.Name, check.Passed, check.Run = "reachable", "Its host accepts connections.", s.Reach
+		check.Fix = "check " + s.Setting + ", and that firewalls let this machine reach the host"
+		checks = append(checks, check)
+	}
+	if s.Test != nil {
+		check.Name, check.Passed, check.Run = "send-test", "It took a test event.", s.Test
+		check.Fix = "check " + s.Setting
+		checks = append(checks, check)
+	}
+	return checks
+}
+
+// HeartbeatCheck is the check of the URL of heartbeats. reach connects to its host.
+func HeartbeatCheck(reach func(context.Context) error) Check {
+	return Check{
+		Subject: "heartbeat", Name: "reachable", Passed: "Its host accepts connections.", Severity: Warning,
+		Fix: "check heartbeat.url, and that firewalls let this machine reach the host", Run: reach,
+	}
+}
+
+// SendTest sends a test event about a message that does not exist to a sink of events, or to one of notifications,
+// which it tells right after that the matter is resolved. One of the two is nil. host is the namespace.
+func SendTest(ctx context.Context, host string, events alert.Alerter, pager alert.Notifier) error {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	source := alert.SourceOf(host, "")
+	e := alert.Event{
+		Type: testType, Source: source + "/" + testSubject, Subject: testSubject + "-test", Time: now, ID: alert.IDOf(testSubject, now.UnixNano(), now),
+		Data: alert.EventData{
+			Entity: testSubject, MessageID: testSubject + "-test", EnqueuedTime: now.Add(-time.Minute), Deadline: now, DeadLetteredTime: now,
+			Strategy: "native", DeadLetterReason: "TTLExpiredException",
+		},
+	}
+	if events != nil {
+		err := events.Alert(ctx, e)
+		if closer, ok := events.(interface{ Close(context.Context) error }); ok {
+			err = errors.Join(err, closer.Close(ctx))
+		}
+		return err
+	}
+	n := alert.Notification{
+		Key: testSubject + "-" + e.ID, Source: source, Labels: map[string]string{"type": testType, "entity": testSubject},
+		Count: 1, Total: 1, Since: now, Last: now, Oldest: &e, Samples: []alert.Event{e},
+	}
+	if err := pager.Notify(ctx, n); err != nil {
+		return err
+	}
+	n.Count, n.Resolved, n.Oldest, n.Samples = 0, true, nil, nil
+	return pager.Notify(ctx, n)
+}
