@@ -114,14 +114,14 @@ func (s *scene) logger() *zap.Logger {
 func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
 	cfg := scheduler.Config{
-		Client: s.ns.Lasting(s.T, retryAsOverdueDoes), MonitorQueue: monitorQueue, Operations: o,
+		Client: s.ns.Lasting(s.T, retryAsOverdueDoes), Links: s.links(), MonitorQueue: monitorQueue, Operations: o,
 		Companions: scheduler.CompanionsSlot, Written: func(n int, _ error) { s.written.Add(int64(n)) },
 	}
 	if s.auto {
 		cfg.Companions = scheduler.CompanionsAuto
 	}
 	if s.newStore != nil {
-		cfg.Links, cfg.Store = s.links(), s.newStore()
+		cfg.Store = s.newStore()
 	}
 	sc, err := scheduler.New(cfg)
 	if err != nil {

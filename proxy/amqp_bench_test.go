@@ -27,7 +27,7 @@ func BenchmarkServeAMQP(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			ns := brokertest.NewTCP(b, func(c *broker.Config) { c.AutoCreate = true })
 			client := ns.Lasting(b)
-			s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue})
+			s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue, Links: ns.Links(b)})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -97,7 +97,6 @@ func soak(t *testing.T, seed uint64) {
 		if rng.IntN(2) == 0 {
 			s.proxy.AMQP.Tokens = relay.SAS(brokertest.Key().KeyName, brokertest.Key().PrimaryKey)
 		}
-		s.pastSDK = seed%2 == 0
 		if rng.IntN(4) == 0 {
 			s.proxy.AMQP.MaxFrameSize, s.proxy.AMQP.IncomingWindow = 512, 2
 		}

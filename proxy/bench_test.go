@@ -108,7 +108,7 @@ func BenchmarkServe(b *testing.B) {
 func benchProxy(b *testing.B) *Proxy {
 	ns := brokertest.New(b, func(c *broker.Config) { c.AutoCreate = true })
 	client := ns.Lasting(b)
-	s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue})
+	s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue, Links: ns.Links(b)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"overdue/internal/broker"
-	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
@@ -40,7 +39,6 @@ type setting struct {
 	proxy      Config
 	measure    bool
 	queues     []string // in addition to orders
-	pastSDK    bool     // companions are written past the SDK
 }
 
 // setup starts a scene whose broker has the queues orders and monitor.
@@ -58,11 +56,7 @@ func setup(t *testing.T, change ...func(*setting)) *scene {
 	sc.ns = brokertest.New(t, func(c *broker.Config) { *c = s.broker })
 	sc.client = sc.ns.Lasting(t)
 	var err error
-	cfg := scheduler.Config{Client: sc.client, MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Companions: s.companions}
-	if s.pastSDK {
-		key := brokertest.Key()
-		cfg.Links = link.New(link.Config{Host: "overdue.test", Plain: true, Dial: sc.ns.Dial, Tokens: link.SAS(key.KeyName, key.PrimaryKey)})
-	}
+	cfg := scheduler.Config{Client: sc.client, Links: sc.ns.Links(t), MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Companions: s.companions}
 	if sc.scheduler, err = scheduler.New(cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -26,8 +26,9 @@ func (x *taking) Take(d scheduler.Delivered) bool {
 // entity it was settled.
 func TestASettlementSaysWhereTheMessageWasReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		ns := brokertest.New(t)
 		index := &taking{MemoryIndex: scheduler.NewMemoryIndex(0)}
-		s, err := scheduler.New(scheduler.Config{Client: brokertest.New(t).Lasting(t), MonitorQueue: monitorQueue, Index: index})
+		s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(t), Links: ns.Links(t), MonitorQueue: monitorQueue, Index: index})
 		if err != nil {
 			t.Fatal(err)
 		}

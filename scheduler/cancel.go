@@ -117,7 +117,7 @@ func (s *Scheduler) carried(groups []*group) {
 // RunCancel cancels companions that have become needless until ctx ends. What it does not get to rings for
 // nothing. A failure ends a round and is told to Config.Cancelled.
 func (s *Scheduler) RunCancel(ctx context.Context) error {
-	if s.cfg.Index == nil || s.cfg.Links == nil && s.cfg.Store == nil {
+	if s.cfg.Index == nil {
 		<-ctx.Done()
 		return nil
 	}
@@ -226,7 +226,7 @@ func (c *canceller) round(ctx context.Context) (n int, err error) {
 
 // cancel takes messages off the monitor queue that wait there for their activation.
 func (s *Scheduler) cancel(ctx context.Context, numbers []int64) error {
-	return s.sender.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
+	return s.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
 		return sender.CancelScheduledMessages(ctx, numbers, nil)
 	})
 }

@@ -151,7 +151,7 @@ func TestNeedlessCompanionThatIsDueSoonIsLeftToRing(t *testing.T) {
 func TestCompanionsOfOthersAreLeftAlone(t *testing.T) {
 	setupCancel(t, func(c *cancelling) {
 		other := func(n int) {
-			s, err := scheduler.New(scheduler.Config{Client: c.ns.Lasting(c.T), MonitorQueue: monitorQueue})
+			s, err := scheduler.New(scheduler.Config{Client: c.ns.Lasting(c.T), Links: c.ns.Links(c.T), MonitorQueue: monitorQueue})
 			if err != nil {
 				c.Fatal(err)
 			}

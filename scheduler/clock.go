@@ -113,7 +113,7 @@ func (s *Scheduler) setClock(stamp, sent, received time.Time) {
 
 // MeasureClock measures the broker's clock: it schedules a message far ahead on the
 // monitor queue, peeks at the enqueued-time that the broker stamped on it, and cancels
-// it. It needs the Listen right. Until it has succeeded once, Now is our own clock.
+// it. It also opens the connection over which companions are written. It needs the Listen right. Until it has succeeded once, Now is our own clock.
 //
 // That a message which waits for its activation shows its send time as enqueued-time
 // was seen on a live namespace, and is not documented. Should a broker show
@@ -122,6 +122,10 @@ func (s *Scheduler) setClock(stamp, sent, received time.Time) {
 func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	if s.cfg.Store != nil {
 		return s.measurePlain(ctx)
+	}
+	// The first companion should not wait for its connection.
+	if err := s.companions.Open(ctx); err != nil {
+		return fmt.Errorf("scheduler: reach monitor queue %s: %w", s.cfg.MonitorQueue, err)
 	}
 	receiver, err := s.cfg.Client.Current().NewReceiverForQueue(s.cfg.MonitorQueue, nil)
 	if err != nil {
@@ -139,7 +143,7 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	var numbers []int64
 	var sent, received time.Time
 	for range 2 { // the first may have to open the links, which would blur its measurement
-		err := s.sender.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
+		err := s.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
 			sent = time.Now()
 			scheduled, err := sender.ScheduleMessages(ctx, []*azservicebus.Message{probe}, due, nil)
 			received = time.Now()

@@ -34,7 +34,7 @@ const (
 func (s *Scheduler) measurePlain(ctx context.Context) error {
 	id := plainProbe + rand.Text()
 	var sent, received time.Time
-	err := s.sender.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
+	err := s.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
 		if _, err := sender.NewMessageBatch(ctx, nil); err != nil { // which opens the link, or that would blur the measurement
 			return err
 		}

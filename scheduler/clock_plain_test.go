@@ -83,7 +83,7 @@ func TestBrokersClockIsMeasuredWithoutScheduledMessages(t *testing.T) {
 func TestAClosedClientMeasuresNoClock(t *testing.T) {
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
 		client := ns.Lasting(t)
-		s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue})
+		s, err := scheduler.New(scheduler.Config{Client: client, Links: ns.Links(t), MonitorQueue: monitorQueue})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"overdue/internal/servicebus/link"
 )
 
 const (
@@ -173,7 +173,7 @@ func (j *Journal) asked(ctx context.Context, t *ticket, now *phase, patient time
 // another reports whether it is the monitor queue's fault that a companion was not written, and another time
 // it may be.
 func another(err error) bool {
-	return !errors.Is(err, azservicebus.ErrMessageTooLarge) && !errors.Is(err, ErrClosed) && !errors.Is(err, errEncode)
+	return !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, ErrClosed) && !errors.Is(err, errEncode)
 }
 
 // inUse reports whether the journal holds something that Run asks the monitor queue with.

@@ -21,7 +21,7 @@ func BenchmarkJournal(b *testing.B) {
 				c.Queues = []broker.QueueConfig{{Name: monitorQueue}}
 			})
 			ns.Broker.Default().Inject(broker.Fault{Entity: monitorQueue, Operation: broker.OnSend, Error: broker.EntityFull()})
-			s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue})
+			s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue, Links: ns.Links(b)})
 			if err != nil {
 				b.Fatal(err)
 			}

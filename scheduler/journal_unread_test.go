@@ -23,7 +23,7 @@ func TestAJournalThatCannotBeReadIsReadAgain(t *testing.T) {
 	directory := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
-		s, err := New(Config{Client: ns.Lasting(t), MonitorQueue: "monitor"})
+		s, err := New(Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Links: ns.Links(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

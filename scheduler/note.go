@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
 	"overdue/internal/redisstore"
+	"overdue/internal/servicebus/link"
 )
 
 // A Note is something else than a companion that has to be there at its time, whatever becomes of this process. The
@@ -32,9 +30,9 @@ func (s *Scheduler) Keep(ctx context.Context, n Note) error {
 		s.mu.Unlock()
 		return fmt.Errorf("scheduler: keep a note: %w", ErrClosed)
 	}
-	s.flights.Add(1)
+	s.running.Add(1)
 	s.mu.Unlock()
-	defer s.flights.Done()
+	defer s.running.Done()
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
 	defer cancel()
 	if n.ID == "" {
@@ -58,14 +56,9 @@ func (s *Scheduler) keep(ctx context.Context, n Note) error {
 		}
 		return nil
 	}
-	err := s.sender.Send(ctx, &azservicebus.Message{
-		Body:                 n.Body,
-		MessageID:            &n.ID,
-		ContentType:          &n.ContentType,
-		Subject:              &n.Subject,
-		ScheduledEnqueueTime: to.Ptr(n.Due.UTC()),
-	})
-	if err != nil {
+	var b link.Batch
+	b.Add(&link.ScheduledMessage{MessageID: n.ID, Subject: n.Subject, ContentType: n.ContentType, Due: n.Due, Body: n.Body})
+	if err := s.companions.Send(ctx, &b); err != nil {
 		return fmt.Errorf("scheduler: write to monitor queue %s: %w", s.cfg.MonitorQueue, err)
 	}
 	return nil

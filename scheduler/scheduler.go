@@ -9,9 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
@@ -26,10 +23,11 @@ const slot = 20 * time.Millisecond
 // pass over a companion holds its lock, so it should stay short.
 const groupSize = 100
 
-// Config holds the settings of a Scheduler. The zero value of all but Client and
+// Config holds the settings of a Scheduler. The zero value of all but Client, Links and
 // MonitorQueue is sensible.
 type Config struct {
-	Client       *sdk.Client
+	Client       *sdk.Client     // measures the broker's clock and cancels companions
+	Links        *link.Namespace // leads to the monitor queue: companions are written and found over it
 	MonitorQueue string
 	WriteTimeout time.Duration // of one transfer, retries included; 0 = 30 s
 
@@ -37,18 +35,13 @@ type Config struct {
 	// the monitor queue does.
 	Store Store
 
-	// Written is told of every transfer: n companions, and how it ended. May be nil.
+	// Written is called after every transfer, with n companions and how it ended. Calls may overlap.
+	// May be nil.
 	Written func(n int, err error)
 
 	// Index makes that companions of messages which were settled in time are not looked at. nil: all are.
 	Index Index
-	// Links lead to the monitor queue: for finding companions there that are to be cancelled, and for writing them with
-	// less effort than the SDK. nil: none is cancelled, and the SDK writes all.
-	Links *link.Namespace
-	// Direct is told when companions begin to go past the SDK over Links, with nil, and when that way fails, so that the SDK
-	// writes them with more effort: once for each change, one after the other. May be nil.
-	Direct func(err error)
-	// Cancelled is told of every round of RunCancel: n companions, and what ended it. May be nil.
+	// Cancelled is called after every round of RunCancel, with n companions and what ended it. May be nil.
 	Cancelled func(n int, err error)
 
 	Companions Companions            // "" = auto
@@ -58,21 +51,24 @@ type Config struct {
 
 // A Scheduler writes companions to the monitor queue. It is safe for concurrent use.
 type Scheduler struct {
-	cfg    Config
-	sender *sdk.Sender // for the monitor queue
-	clock  clock
+	cfg        Config
+	companions *link.ReconnectingSender
+	requests   *sdk.Sender // what only the SDK asks of the monitor queue
+	clock      clock
 
 	measured     chan struct{} // closed when the clock is
 	blurred      chan struct{} // one token: see Blurred
 	onceMeasured sync.Once
 
-	mu      sync.Mutex
-	pending []*ticket // what waits for the transfer in flight to end
-	flying  bool
-	closed  bool
-	flights sync.WaitGroup
+	mu       sync.Mutex
+	pending  []*ticket   // leave with the next transfer
+	inFlight int         // transfers
+	started  time.Time   // when the last of them was
+	spacing  *time.Timer // starts the next one; a wake-up, never the truth
+	armed    bool        // spacing is
+	closed   bool
+	running  sync.WaitGroup // goroutines that write
 
-	direct   direct
 	covers   covers
 	needless chan struct{} // one token: Index.Needless may have something to tell
 	probes   probes
@@ -84,25 +80,25 @@ type ticket struct {
 	c      Companion
 	told   interface{ Scheduled(err error) } // what is called when err is final; nil: done is closed
 	done   chan struct{}
-	err    error // the first one; ONLY written by the flight, MUST only be read after done is closed
-	groups int   // companions that it still waits for; the flight's own
+	err    error // the first one; ONLY written by its transfer, MUST only be read after done is closed
+	groups int   // companions that it still waits for; its transfer's own
 }
 
 // New makes a Scheduler. It opens no link yet: the first companion does.
 func New(cfg Config) (*Scheduler, error) {
-	if cfg.Client == nil || cfg.MonitorQueue == "" {
-		return nil, errors.New("scheduler: a client and the name of the monitor queue are needed")
+	if cfg.Client == nil || cfg.Links == nil || cfg.MonitorQueue == "" {
+		return nil, errors.New("scheduler: a client, links and the name of the monitor queue are needed")
 	}
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = 30 * time.Second
 	}
-	if cfg.Store != nil && cfg.Links == nil {
-		return nil, errors.New("scheduler: links are needed for the broker's clock where a store keeps companions")
+	s := &Scheduler{
+		cfg: cfg, companions: cfg.Links.ReconnectingSender(cfg.MonitorQueue), requests: cfg.Client.NewSender(cfg.MonitorQueue),
+		needless: make(chan struct{}, 1), measured: make(chan struct{}), blurred: make(chan struct{}, 1),
 	}
-	return &Scheduler{
-		cfg: cfg, sender: cfg.Client.NewSender(cfg.MonitorQueue), needless: make(chan struct{}, 1), measured: make(chan struct{}),
-		blurred: make(chan struct{}, 1),
-	}, nil
+	s.spacing = time.AfterFunc(time.Hour, s.resume)
+	s.spacing.Stop()
+	return s, nil
 }
 
 // Schedule returns when the broker has accepted a companion for c, or with the error
@@ -178,7 +174,7 @@ func (s *Scheduler) takeIn(t *ticket) bool {
 		return false
 	}
 	s.pending = append(s.pending, t)
-	s.takeOffLocked()
+	s.startLocked()
 	return true
 }
 
@@ -205,155 +201,14 @@ func (t *ticket) wait(ctx context.Context) error {
 // ErrClosed says that Close has been called.
 var ErrClosed = errors.New("scheduler is closed")
 
-// takeOffLocked sends what is pending, unless a transfer is in flight: then it leaves
-// together with whatever else comes until that one ends.
-func (s *Scheduler) takeOffLocked() {
-	if len(s.pending) == 0 || s.flying {
-		return
-	}
-	s.flying = true
-	s.flights.Add(1)
-	go s.fly()
-}
-
-// fly writes the companions of what is pending, then of what came meanwhile, until nothing has.
-func (s *Scheduler) fly() {
-	defer s.flights.Done()
-	var enc encoder
-	for {
-		s.mu.Lock()
-		tickets := s.pending
-		s.pending = nil
-		s.flying = len(tickets) > 0
-		s.mu.Unlock()
-		if len(tickets) == 0 {
-			return
-		}
-		s.write(&enc, compose(tickets))
-	}
-}
-
-// write sends the groups in as few transfers as their sizes allow.
-func (s *Scheduler) write(enc *encoder, groups []*group) {
-	for len(groups) > 0 {
-		n, err := s.transfer(enc, groups)
-		if s.cfg.Written != nil {
-			s.cfg.Written(n, err)
-		}
-		if s.cfg.Store == nil {
-			s.cfg.Operations.Add(operations.Schedule, n)
-		}
-		for _, g := range groups[:n] {
-			g.settle(err)
-		}
-		if err == nil {
-			s.carried(groups[:n])
-		}
-		groups = groups[n:]
-	}
-}
-
-// aloneSize is how many bytes the body of a companion may have that goes alone: so few that every queue takes
-// them. It needs no batch then, which would ask the link how much it takes and be a message around the message.
-const aloneSize = 32 << 10
-
-// transfer sends the first n groups, n ≥ 1, as one transfer.
-func (s *Scheduler) transfer(enc *encoder, groups []*group) (n int, err error) {
-	if s.cfg.Store != nil {
-		return s.put(enc, groups)
-	}
-	began := time.Now()
-	if s.writeDirect(began, enc, groups) {
-		return len(groups), nil
-	}
-	// The callers' contexts do not reach the transfer: one caller that gives up must not
-	// take the others' companions with it.
-	ctx, cancel := context.WithDeadline(context.Background(), began.Add(s.cfg.WriteTimeout))
-	defer cancel()
-	err = s.sender.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
-		n, err = s.transferOver(ctx, sender, enc, groups)
-		return err
-	})
-	if n == 0 {
-		n = 1 // there is no sender: the scheduler is closed, or the client
-	}
-	return n, err
-}
-
-// transferOver is transfer over one link.
-func (s *Scheduler) transferOver(ctx context.Context, sender *azservicebus.Sender, enc *encoder, groups []*group) (n int, err error) {
-	if len(groups) == 1 {
-		m, err := message(enc, groups[0])
-		if err != nil {
-			return 1, err
-		}
-		if len(m.Body) <= aloneSize {
-			if err := sender.SendMessage(ctx, m, nil); err != nil {
-				return 1, fmt.Errorf("scheduler: write to monitor queue %s: %w", s.cfg.MonitorQueue, err)
-			}
-			return 1, nil
-		}
-	}
-	batch, err := sender.NewMessageBatch(ctx, nil)
-	if err != nil {
-		return len(groups), fmt.Errorf("scheduler: reach monitor queue %s: %w", s.cfg.MonitorQueue, err)
-	}
-	for n < len(groups) {
-		m, err := message(enc, groups[n])
-		if err != nil {
-			if n > 0 {
-				break // the ones before it leave now, then its error is told alone
-			}
-			return 1, err
-		}
-		err = batch.AddMessage(m, nil)
-		if errors.Is(err, azservicebus.ErrMessageTooLarge) && n > 0 {
-			break
-		}
-		if err != nil {
-			return 1, fmt.Errorf("scheduler: companion for %s: %w", groups[n].c.Entity, err)
-		}
-		n++
-	}
-	if err := sender.SendMessageBatch(ctx, batch, nil); err != nil {
-		return n, fmt.Errorf("scheduler: write to monitor queue %s: %w", s.cfg.MonitorQueue, err)
-	}
-	return n, nil
-}
-
-// message is the companion as the monitor queue gets it. Its body is e's, until its next use.
-func message(e *encoder, g *group) (*azservicebus.Message, error) {
-	body, id, err := g.marshal(e)
-	if err != nil {
-		return nil, err
-	}
-	c := &g.c
-	return &azservicebus.Message{
-		Body:                 body,
-		MessageID:            &id,
-		ContentType:          to.Ptr(ContentType),
-		Subject:              to.Ptr(string(c.Kind)),
-		ScheduledEnqueueTime: to.Ptr(c.Due.UTC()),
-	}, nil
-}
-
-// marshal is the group's companion, see [Companion.marshal], whose id it keeps.
-func (g *group) marshal(e *encoder) (body []byte, id string, err error) {
-	if body, id, err = g.c.marshal(e); err == nil {
-		g.id, _ = parseCompanionID(id) // it has just been made
-	}
-	return body, id, err
-}
-
-// Close refuses new companions, waits for those in flight and closes the link.
+// Close refuses new companions, waits for those in flight and closes the links.
 func (s *Scheduler) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.finishDirect()
-	if err := waitFor(ctx, &s.flights); err != nil {
-		return fmt.Errorf("scheduler: companions still in flight: %w", err)
+	err := waitFor(ctx, &s.running)
+	if err != nil {
+		err = fmt.Errorf("scheduler: companions still in flight: %w", err)
 	}
-	s.closeDirect(ctx)
-	return s.sender.Close(ctx)
+	return errors.Join(err, s.companions.Close(ctx), s.requests.Close(ctx))
 }

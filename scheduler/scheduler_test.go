@@ -33,7 +33,7 @@ func setup(t *testing.T, act func(t *testing.T, ns *brokertest.Namespace, s *sch
 				f(c, &cfg)
 			}
 		})
-		cfg.Client = ns.Lasting(t)
+		cfg.Client, cfg.Links = ns.Lasting(t), ns.Links(t)
 		s, err := scheduler.New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -61,9 +61,9 @@ func TestSchedulerNeedsToKnowWhereItWrites(t *testing.T) {
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
 		client := ns.Lasting(t)
 		for name, cfg := range map[string]scheduler.Config{
-			"no client":                  {MonitorQueue: monitorQueue},
-			"no monitor queue":           {Client: client},
-			"a store, and no other link": {Client: client, MonitorQueue: monitorQueue, Store: idle{t}},
+			"no client":        {MonitorQueue: monitorQueue},
+			"no monitor queue": {Client: client},
+			"no links":         {Client: client, MonitorQueue: monitorQueue},
 		} {
 			if s, err := scheduler.New(cfg); err == nil || s != nil {
 				t.Errorf("%s: New = %v, %v, want an error", name, s, err)

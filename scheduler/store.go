@@ -27,7 +27,7 @@ const (
 	storeBytes = 1 << 20
 )
 
-// put is transfer for what the store keeps.
+// put is send for what the store keeps.
 func (s *Scheduler) put(enc *encoder, groups []*group) (n int, err error) {
 	var items []redisstore.Item
 	for size := 0; n < min(len(groups), storeMost) && size < storeBytes; n++ {
@@ -42,7 +42,7 @@ func (s *Scheduler) put(enc *encoder, groups []*group) (n int, err error) {
 		items = append(items, redisstore.Item{ID: id, Due: g.c.Due.UTC(), ContentType: ContentType, Subject: string(g.c.Kind), Body: bytes.Clone(body)})
 		size += len(body)
 	}
-	// The callers' contexts do not reach it, as in transfer.
+	// The callers' contexts do not reach it, as in send.
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
 	defer cancel()
 	if err := s.cfg.Store.Put(ctx, items); err != nil {

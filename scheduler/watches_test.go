@@ -17,7 +17,7 @@ func TestOnlyWhatHasACompanionIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
 		index := NewMemoryIndex(0)
-		s, err := New(Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Index: index})
+		s, err := New(Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Links: ns.Links(t), Index: index})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"go.uber.org/zap"
 
 	"overdue/internal/lifecycle"
 	"overdue/internal/version"
@@ -46,29 +45,6 @@ func companionCounter(r prometheus.Registerer) (written func(n int, err error), 
 		accepted.Add(float64(n))
 	}
 	return written, func(n int) { journaled.Add(float64(n)) }, func(n int) { early.Add(float64(n)) }
-}
-
-// directGauge shows which way companions take; it makes scheduler.Config.Direct, which logs each change.
-func directGauge(r prometheus.Registerer, log *zap.Logger) func(err error) {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "overdue_companions_direct",
-		Help: "1 while companions are written past the SDK; 0 while that does not work, or was not tried yet, and the SDK writes them, which costs more processor time.",
-	})
-	r.MustRegister(g)
-	fails := false
-	return func(err error) {
-		switch {
-		case err != nil:
-			g.Set(0)
-			log.Warn("companions are written by the SDK, at more cost: the way past it fails", zap.Error(err))
-		default:
-			g.Set(1)
-			if fails {
-				log.Info("companions are written past the SDK again")
-			}
-		}
-		fails = err != nil
-	}
 }
 
 // registerState shows where the process stands, as one series for each state.

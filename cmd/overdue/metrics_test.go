@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"overdue/internal/adminport"
 	"overdue/internal/lifecycle"
@@ -59,35 +58,6 @@ func TestASinkThatIsDownIsOutboundAndNotReadiness(t *testing.T) {
 	code, body := askAdmin(a, http.MethodGet, "/healthz/outbound", "")
 	if code != 503 || !strings.Contains(body, "[-] alerts[0].webhook: ") || strings.Contains(body, "secret-path") {
 		t.Errorf("GET /healthz/outbound = %d %q, want 503 that names the sink and no path", code, body)
-	}
-}
-
-// The way that companions take shows, and each change of it is one line.
-func TestTheWayOfCompanionsShows(t *testing.T) {
-	a := startedAdmin(t)
-	registry := newRegistry()
-	a.Metrics = registry
-	core, logs := observer.New(zap.InfoLevel)
-	told := directGauge(registry, zap.New(core))
-	for i, step := range []struct {
-		err  error
-		want string
-		logs int
-	}{
-		{nil, "overdue_companions_direct 1", 0},
-		{errors.New("link detached"), "overdue_companions_direct 0", 1},
-		{nil, "overdue_companions_direct 1", 2},
-	} {
-		told(step.err)
-		if _, body := askAdmin(a, "GET", "/metrics", ""); !strings.Contains(body, step.want+"\n") {
-			t.Errorf("step %d: GET /metrics lacks %s", i, step.want)
-		}
-		if n := logs.Len(); n != step.logs {
-			t.Errorf("step %d: %d lines, want %d", i, n, step.logs)
-		}
-	}
-	if e := logs.All()[0]; e.Level != zap.WarnLevel || e.ContextMap()["error"] != "link detached" {
-		t.Errorf("the way that fails is logged as %v %v", e.Level, e.ContextMap())
 	}
 }
 

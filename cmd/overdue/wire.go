@@ -66,8 +66,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 				up.doubted()
 			}
 		},
-		Direct: directGauge(p.registry, p.log),
-		Index:  p.newIndex(shared), Links: links, Operations: ops, Deadlines: deadlines,
+		Index: p.newIndex(shared), Links: links, Operations: ops, Deadlines: deadlines,
 		Cancelled: func(n int, err error) {
 			cancelled(n)
 			if err != nil {

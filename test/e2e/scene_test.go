@@ -145,20 +145,20 @@ func (s *scene) logger() *zap.Logger {
 func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
 	cfg := scheduler.Config{
-		Client: s.ns.Lasting(s.T, retryAsOverdueDoes), MonitorQueue: monitorQueue, Operations: o,
+		Client: s.ns.Lasting(s.T, retryAsOverdueDoes), Links: s.links(), MonitorQueue: monitorQueue, Operations: o,
 		Companions: scheduler.CompanionsSlot, Written: func(n int, _ error) { s.written.Add(int64(n)) },
 	}
 	if s.auto {
 		cfg.Companions = scheduler.CompanionsAuto
 	}
 	if s.newStore != nil {
-		cfg.Links, cfg.Store = s.links(), s.store
+		cfg.Store = s.store
 		if !s.oneProcess {
 			cfg.Store = s.newStore()
 		}
 	}
 	if s.oneProcess {
-		cfg.Index, cfg.Links, cfg.Deadlines = scheduler.NewMemoryIndex(0), s.links(), s.deadlines
+		cfg.Index, cfg.Deadlines = scheduler.NewMemoryIndex(0), s.deadlines
 		if s.shared != nil {
 			cfg.Index = scheduler.NewSharedIndex(scheduler.NewMemoryIndex(0), s.shared().Mail(), func(error) {})
 		}

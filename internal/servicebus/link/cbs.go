@@ -24,10 +24,10 @@ func (n *Namespace) claim(ctx context.Context, c *conn, entity string) error {
 	}
 	token, err := n.cfg.Tokens.Token(ctx, audience)
 	if err != nil {
-		return fmt.Errorf("sblink: get a token for %s: %w", audience, err)
+		return fmt.Errorf("%w for %s: %w", errNoToken, audience, err)
 	}
 	if err := putToken(ctx, c.amqp, audience, token); err != nil {
-		return fmt.Errorf("sblink: put a token for %s: %w", audience, err)
+		return fmt.Errorf("link: put a token for %s: %w", audience, err)
 	}
 	var until time.Time
 	if !token.Expires.IsZero() {

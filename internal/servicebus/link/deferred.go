@@ -37,7 +37,7 @@ func (p *Peeker) TakeDeferred(ctx context.Context, number int64, session *string
 	token, isUUID := entry["lock-token"].(amqp.UUID)
 	if !isUUID {
 		p.Close(ctx)
-		return Lock{}, false, fmt.Errorf("sblink: deferred message %d of %s came without a lock token", number, p.entity)
+		return Lock{}, false, fmt.Errorf("link: deferred message %d of %s came without a lock token", number, p.entity)
 	}
 	return Lock(token), true, nil
 }

@@ -3,7 +3,6 @@
 package link
 
 import (
-	"io"
 	"testing"
 
 	"overdue/internal/amqp"
@@ -29,31 +28,6 @@ func FuzzParseMessage(f *testing.F) {
 		}
 		if m != nil && m.TimeToLive < 0 {
 			t.Errorf("time to live %v", m.TimeToLive)
-		}
-	})
-}
-
-// Whatever a peer writes, the client gets frames as whole as they came, and what is said of credit and outcomes of deliveries
-// that nobody has sent changes nothing.
-func FuzzTap(f *testing.F) {
-	f.Add(amqp.AppendFrame(nil, 3, &amqp.Disposition{Role: amqp.RoleReceiver, First: 0, Last: 9, Settled: true, State: amqp.Accepted{}}, nil), 7)
-	f.Add(amqp.AppendFrame(nil, 3, &amqp.Flow{HasHandle: true, HasLinkCredit: true, LinkCredit: 1000, IncomingWindow: 5000}, nil), 1)
-	f.Add(amqp.AppendFrame(nil, 3, &amqp.Detach{Closed: true}, nil), 1000)
-	f.Fuzz(func(t *testing.T, b []byte, chunk int) {
-		p := newTap(&stream{left: b, chunk: max(chunk, 1)}, "tapped")
-		p.theirs, p.attached, p.named = bareLink{channel: 3}, true, true
-		p.accepted, p.first, p.left = make([]bool, 2), 5, 2
-		if out, err := io.ReadAll(p); err != nil || len(out) > len(b) {
-			t.Fatalf("%d bytes for the client of %d, %v", len(out), len(b), err)
-		}
-		open := 0
-		for _, done := range p.accepted {
-			if !done {
-				open++
-			}
-		}
-		if p.left != open || p.err == nil { // it has ended
-			t.Errorf("%d outcomes are awaited, want %d; error %v", p.left, open, p.err)
 		}
 	})
 }

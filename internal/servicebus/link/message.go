@@ -57,11 +57,11 @@ func parseMessage(b []byte) (*Message, error) {
 	}
 	number, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-sequence-number")
 	if !ok {
-		return nil, fmt.Errorf("sblink: a peeked message has no sequence number")
+		return nil, fmt.Errorf("link: a peeked message has no sequence number")
 	}
 	m.SequenceNumber = number.Long()
 	if err := number.Err(); err != nil {
-		return nil, fmt.Errorf("sblink: sequence number of a peeked message: %w", err)
+		return nil, fmt.Errorf("link: sequence number of a peeked message: %w", err)
 	}
 	m.EnqueuedTime = timestamp(raw.MessageAnnotations, "x-opt-enqueued-time")
 	if m.TimeToLive, err = raw.LifeSince(m.EnqueuedTime); err != nil {

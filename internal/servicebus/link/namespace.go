@@ -31,8 +31,9 @@ type Namespace struct {
 	mu     sync.Mutex
 	conn   *conn
 	closed bool
-	down   error     // why the last dial failed; nil: it did not
-	tried  time.Time // when it had
+	down   error        // why the last dial failed; nil: it did not
+	tried  time.Time    // when it had
+	own    []*Namespace // of senders with connections of their own
 }
 
 // dialRest is between two dials that fail, whoever wants a connection meanwhile, and however long it has been down: the first
@@ -65,7 +66,7 @@ type conn struct {
 }
 
 // ErrClosed says that the Namespace has been closed.
-var ErrClosed = errors.New("sblink: namespace is closed")
+var ErrClosed = errors.New("link: namespace is closed")
 
 // claimMargin is how long before its expiry a token is replaced.
 const claimMargin = 5 * time.Minute
@@ -73,16 +74,20 @@ const claimMargin = 5 * time.Minute
 // New makes a Namespace. It dials when the first receiver is opened.
 func New(cfg Config) *Namespace { return &Namespace{cfg: cfg, dialing: newTurn()} }
 
-// Close closes the connection. Receivers that are open fail.
+// Close closes the connection, and those of its senders. Receivers that are open fail.
 func (n *Namespace) Close() error {
 	n.mu.Lock()
-	c := n.conn
-	n.conn, n.closed = nil, true
+	c, own := n.conn, n.own
+	n.conn, n.own, n.closed = nil, nil, true
 	n.mu.Unlock()
-	if c == nil {
-		return nil
+	var errs []error
+	for _, o := range own {
+		errs = append(errs, o.Close())
 	}
-	return c.amqp.Close()
+	if c != nil {
+		errs = append(errs, c.amqp.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // connect is the connection that is up, or a new one.
@@ -144,7 +149,7 @@ func (n *Namespace) dial(ctx context.Context) (*conn, error) {
 }
 
 // ErrNoConnection says that no connection can be opened.
-var ErrNoConnection = errors.New("sblink: no connection")
+var ErrNoConnection = errors.New("link: no connection")
 
 // Lost reports whether err is about the connection to the namespace, and not about what was asked over it: there is none, it has
 // ended, or nobody has answered in time.

@@ -38,7 +38,7 @@ func (n *Namespace) Peeker(ctx context.Context, entity string) (*Peeker, error) 
 		if !refused(err) {
 			n.drop(c)
 		}
-		return nil, fmt.Errorf("sblink: open %s: %w", node, err)
+		return nil, fmt.Errorf("link: open %s: %w", node, err)
 	}
 	return p, nil
 }
@@ -88,7 +88,7 @@ func (p *Peeker) call(ctx context.Context, operation string, request map[string]
 	}
 	if err != nil {
 		p.Close(ctx)
-		return nil, fmt.Errorf("sblink: %s on %s: %w", operation, p.entity, err)
+		return nil, fmt.Errorf("link: %s on %s: %w", operation, p.entity, err)
 	}
 	return reply, nil
 }
@@ -116,7 +116,7 @@ func peeked(reply *amqp.Message) iter.Seq2[[]byte, error] {
 			entry, _ := item.(map[string]any)
 			encoded, ok := entry["message"].([]byte)
 			if !ok {
-				yield(nil, errors.New("sblink: a peeked message is not binary"))
+				yield(nil, errors.New("link: a peeked message is not binary"))
 				return
 			}
 			if !yield(encoded, nil) {

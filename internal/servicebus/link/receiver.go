@@ -95,7 +95,7 @@ func (r *Receiver) open(ctx context.Context) (err error) {
 		return err
 	}
 	if r.session, err = r.conn.amqp.NewSession(ctx, nil); err != nil {
-		return fmt.Errorf("sblink: open session: %w", err)
+		return fmt.Errorf("link: open session: %w", err)
 	}
 	// Mode second is what makes Service Bus lock a message instead of handing it over,
 	// and what makes it answer a settlement.
@@ -114,7 +114,7 @@ func (r *Receiver) open(ctx context.Context) (err error) {
 	}
 	r.link, err = r.session.NewReceiver(ctx, r.entity, &options)
 	if err != nil {
-		return fmt.Errorf("sblink: open receiver on %s: %w", r.entity, err)
+		return fmt.Errorf("link: open receiver on %s: %w", r.entity, err)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (r *Receiver) Next(ctx context.Context) (*amqp.Message, error) {
 	select {
 	case <-r.granted:
 	case <-time.After(grantTime): // the link may have ended, as is told now
-		late = fmt.Errorf("sblink: grant credit to %s: not written within %v", r.entity, grantTime)
+		late = fmt.Errorf("link: grant credit to %s: not written within %v", r.entity, grantTime)
 	case <-ctx.Done():
 	}
 	m, err := r.Receive(ctx, settleMargin)
@@ -192,7 +192,7 @@ func (r *Receiver) Drain(ctx context.Context) error {
 	defer cancel()
 	if err := r.link.DrainCredit(ctx, nil); err != nil {
 		r.stalled = true
-		return fmt.Errorf("sblink: drain %s: %w", r.entity, err)
+		return fmt.Errorf("link: drain %s: %w", r.entity, err)
 	}
 	r.credit = 0
 	return nil
@@ -224,7 +224,7 @@ func (r *Receiver) GiveBack(ctx context.Context, ms ...*amqp.Message) (n int, er
 		g.Go(func() error { return r.Release(ctx, m) })
 	}
 	if err := g.Wait(); err != nil {
-		return len(ms), fmt.Errorf("sblink: release on %s: %w", r.entity, err)
+		return len(ms), fmt.Errorf("link: release on %s: %w", r.entity, err)
 	}
 	return len(ms), drainErr
 }

@@ -96,7 +96,7 @@ var rooms = map[string]room{
 	"internal/testing/pipenet": {},
 	"internal/broker/emulator": {[]string{"internal/broker"}, []string{hujson}},
 	"internal/testing/brokertest": {
-		[]string{"internal/amqp", "internal/amqp/server", "internal/broker", "internal/testing/pipenet", "internal/broker/queue", "internal/servicebus/sas", "internal/servicebus/sdk"},
+		[]string{"internal/amqp", "internal/amqp/server", "internal/broker", "internal/testing/pipenet", "internal/broker/queue", "internal/servicebus/sas", "internal/servicebus/link", "internal/servicebus/sdk"},
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
 	"internal/notifications":      {ours: []string{"alert", "internal/escape", "internal/httpclient"}},

@@ -45,7 +45,6 @@ var largePackages = map[string]struct {
 	"internal/broker":             {7_800, "namespace, entities and links share the state of one namespace"},
 	"internal/testing/brokertest": {5_500, "the conformance suite and its harness"},
 	"monitor":                     {6_950, "search and adoption move to packages of their own"},
-	"scheduler":                   {4_100, "journal and index move to packages of their own"},
 }
 
 // exportedNow are the product's packages with the exported names that they may have. maxExported is

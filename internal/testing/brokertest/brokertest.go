@@ -28,6 +28,7 @@ import (
 
 	"overdue/internal/amqp/server"
 	"overdue/internal/broker"
+	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 	"overdue/internal/testing/pipenet"
 )
@@ -160,6 +161,15 @@ func (ns *Namespace) Lasting(t testing.TB, configure ...func(*azservicebus.Clien
 	}
 	t.Cleanup(func() { closeClient(c.Close) })
 	return c
+}
+
+// Links leads to the broker without the SDK. They are closed when the test ends.
+func (ns *Namespace) Links(t testing.TB) *link.Namespace {
+	t.Helper()
+	key := Key()
+	links := link.New(link.Config{Host: host, Plain: true, Dial: ns.Dial, Tokens: link.SAS(key.KeyName, key.PrimaryKey)})
+	t.Cleanup(func() { _ = links.Close() }) // a test may have broken the connection
+	return links
 }
 
 func newClient(t testing.TB, connectionString string, options *azservicebus.ClientOptions) *azservicebus.Client {

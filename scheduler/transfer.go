@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"overdue/internal/operations"
+	"overdue/internal/servicebus/link"
+)
+
+const (
+	// maxTransfers bounds the transfers in flight, and with them what a monitor queue without an
+	// answer makes a process keep in memory twice.
+	maxTransfers = 8
+	// transferSpacing is between two transfers as long as one is in flight. On a slow line it makes
+	// a companion wait for a moment instead of a round trip; on a fast one the round trip is shorter,
+	// and more companions share a transfer, which is what each of them costs.
+	transferSpacing = time.Millisecond
+	// sharedSize is how many bytes companions may have that share a transfer: every queue takes
+	// that many.
+	sharedSize = 128 << 10
+)
+
+// startLocked starts a transfer with all that is pending, unless it has to wait for the one before.
+func (s *Scheduler) startLocked() {
+	if len(s.pending) == 0 || s.inFlight == maxTransfers {
+		return
+	}
+	now := time.Now()
+	if wait := transferSpacing - now.Sub(s.started); s.inFlight > 0 && wait > 0 {
+		if !s.armed {
+			s.armed = true
+			s.spacing.Reset(wait)
+		}
+		return
+	}
+	s.running.Add(1)
+	go s.run(s.takeLocked(now))
+}
+
+// takeLocked takes what is pending for a transfer.
+func (s *Scheduler) takeLocked(now time.Time) (tickets []*ticket) {
+	tickets, s.pending = s.pending, nil
+	s.inFlight++
+	s.started = now
+	return tickets
+}
+
+// resume is called when the spacing is over.
+func (s *Scheduler) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = false
+	s.startLocked()
+}
+
+// run writes the companions of tickets, then of what waits when that is done, until nothing does.
+func (s *Scheduler) run(tickets []*ticket) {
+	defer s.running.Done()
+	w := writers.Get().(*writer)
+	defer writers.Put(w)
+	for len(tickets) > 0 {
+		s.write(w, compose(tickets))
+		s.mu.Lock()
+		s.inFlight--
+		tickets = nil
+		if len(s.pending) > 0 {
+			tickets = s.takeLocked(time.Now())
+		}
+		s.mu.Unlock()
+	}
+}
+
+// writers are the buffers of transfers that are over.
+var writers = sync.Pool{New: func() any { return &writer{} }}
+
+// A writer holds the buffers of one transfer.
+type writer struct {
+	encoder
+	batch link.Batch
+}
+
+// write sends the groups in as few transfers as their sizes allow.
+func (s *Scheduler) write(w *writer, groups []*group) {
+	for len(groups) > 0 {
+		n, err := s.send(w, groups)
+		if s.cfg.Written != nil {
+			s.cfg.Written(n, err)
+		}
+		if s.cfg.Store == nil {
+			s.cfg.Operations.Add(operations.Schedule, n)
+		}
+		for _, g := range groups[:n] {
+			g.settle(err)
+		}
+		if err == nil {
+			s.carried(groups[:n])
+		}
+		groups = groups[n:]
+	}
+}
+
+// send sends the first n groups, n ≥ 1, as one transfer.
+func (s *Scheduler) send(w *writer, groups []*group) (n int, err error) {
+	if s.cfg.Store != nil {
+		return s.put(&w.encoder, groups)
+	}
+	n, err = s.sendUpTo(w, groups, sharedSize)
+	if n > 1 && errors.Is(err, link.ErrTooLarge) {
+		return s.sendUpTo(w, groups, 0) // the queue takes less than others; then each goes alone
+	}
+	return n, err
+}
+
+// sendUpTo sends the first groups, as many as have at most size bytes together, and one in any case.
+func (s *Scheduler) sendUpTo(w *writer, groups []*group, size int) (n int, err error) {
+	defer w.batch.Reset()
+	for _, g := range groups {
+		body, id, err := g.marshal(&w.encoder)
+		if n > 0 && (err != nil || w.batch.Size()+len(body) > size) {
+			break // an error concerns nobody before
+		}
+		if err != nil {
+			return 1, err
+		}
+		w.batch.Add(&link.ScheduledMessage{MessageID: id, Subject: string(g.c.Kind), ContentType: ContentType, Due: g.c.Due, Body: body})
+		n++
+	}
+	// The callers' contexts do not reach the transfer: one caller that gives up must not
+	// take the others' companions with it.
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
+	defer cancel()
+	if err := s.companions.Send(ctx, &w.batch); err != nil {
+		return n, fmt.Errorf("scheduler: write to monitor queue %s: %w", s.cfg.MonitorQueue, err)
+	}
+	return n, nil
+}
+
+// marshal is the group's companion, see [Companion.marshal], whose id it keeps.
+func (g *group) marshal(e *encoder) (body []byte, id string, err error) {
+	if body, id, err = g.c.marshal(e); err == nil {
+		g.id, _ = parseCompanionID(id) // it has just been made
+	}
+	return body, id, err
+}
