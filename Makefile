@@ -82,7 +82,7 @@ PROSE := README.md CONTRIBUTING.md docs/README.md docs/start docs/operate docs/b
 	deploy/README.md deploy/helm/overdue/README.md
 PROSE_GO := internal/broker/emulator internal/broker/filter internal/escape internal/httpclient internal/lag \
 	internal/listener internal/listener/tlsrecord \
-	internal/servicebus/atom internal/servicebus/duration internal/testing/freeport internal/testing/testseed \
+	internal/redisstore internal/servicebus/atom internal/servicebus/duration internal/servicebus/failure internal/testing/freeport internal/testing/testseed \
 	test/bench/pump test/bench/usage test/foreign test/mutate test/sdk
 
 prose: $(VALE) ## the words and sentences of pages and comments, by .vale/styles/Overdue

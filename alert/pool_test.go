@@ -51,7 +51,7 @@ func pagesOf(t *testing.T, addr string) Pool {
 		_ = s.Close()               // its server may be gone
 		time.Sleep(2 * time.Second) // then its pool looks whether it is back, every second until it notices
 	})
-	return s.Pages()
+	return s.Groups()
 }
 
 // Two processes have events of one group. One notification reports all of them.

@@ -136,7 +136,7 @@ func connect(t testing.TB, addr string) Exchange {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() }) // there is nothing to lose
-	return s.Mail()
+	return s.Settlements()
 }
 
 // sendNow puts n references of one companion into a, for messages that are stamped now.

@@ -72,7 +72,7 @@ func (p *process) newIndex(shared *redisstore.Store) scheduler.Index {
 	if shared == nil || !p.role.Proxy {
 		return own
 	}
-	return scheduler.NewSharedIndex(own, shared.Mail(), func(err error) {
+	return scheduler.NewSharedIndex(own, shared.Settlements(), func(err error) {
 		if !errors.Is(err, redisstore.ErrDown) { // which has been told
 			p.log.Debug("settlements not shared, companions will ring for nothing", zap.Error(err))
 		}
@@ -93,7 +93,7 @@ func (p *process) shareTellings(shared *redisstore.Store, c *monitor.Config) (vi
 	if shared == nil {
 		return func(*monitor.Worker) {}
 	}
-	c.Notified, p.pages = shared.Told(), shared.Pages()
+	c.Notified, p.pages = shared.Notified(), shared.Groups()
 	gauges := func(name, help string) *prometheus.GaugeVec {
 		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"entity"})
 		p.registry.MustRegister(g)

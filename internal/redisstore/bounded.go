@@ -77,8 +77,8 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 }
 
 func (c *boundedConn) countLocked(b []byte) error {
-	// Who listens asks seldom and is told often. No answer takes as long as callMost, so what comes
-	// later is none.
+	// A listener asks rarely and hears often. No answer takes as long as callMost, so later bytes
+	// are none.
 	if !c.meter.midway() && time.Since(c.since) > callMost {
 		c.resetLocked()
 	}

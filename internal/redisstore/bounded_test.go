@@ -81,10 +81,10 @@ func TestAHostileRedisIsAsOneThatIsGone(t *testing.T) {
 			address, closed := hostile(t, answer)
 			s := open(t, address)
 			s.cfg.Slack = 400 // the bound on bytes has to be met first, on a busy machine too
-			told := s.Told()
+			notified := s.Notified()
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, _, err := told.Begin(t.Context(), "event")
+			_, _, err := notified.Begin(t.Context(), "event")
 			runtime.ReadMemStats(&after)
 			var refused *excessError
 			if !errors.As(err, &refused) {
@@ -93,7 +93,7 @@ func TestAHostileRedisIsAsOneThatIsGone(t *testing.T) {
 			if made := after.TotalAlloc - before.TotalAlloc; made > 8<<20 {
 				t.Errorf("%d MiB were allocated, want a few", made>>20)
 			}
-			if _, _, err := told.Begin(t.Context(), "event"); !errors.Is(err, ErrDown) {
+			if _, _, err := notified.Begin(t.Context(), "event"); !errors.Is(err, ErrDown) {
 				t.Errorf("the next Begin = %v, want ErrDown: as of one that is gone", err)
 			}
 			eventually(t, func() error {
@@ -122,7 +122,7 @@ func TestAHostileRedisIsBoundedInAPipeline(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	err := open(t, address).Mail().Pass(t.Context(), keys, make([][]byte, len(keys)))
+	err := open(t, address).Settlements().Pass(t.Context(), keys, make([][]byte, len(keys)))
 	runtime.ReadMemStats(&after)
 	var refused *excessError
 	if !errors.As(err, &refused) {
@@ -170,7 +170,7 @@ func (c *loudConn) Write(b []byte) (int, error) { return len(b), nil }
 func (c *loudConn) Close() error                { return nil }
 
 // Who listens asks once and may be told for ever, if it is not too much at once.
-func TestWhoListensIsToldForEver(t *testing.T) {
+func TestAListenerIsNotifiedForEver(t *testing.T) {
 	message := []byte("*3\r\n$7\r\nmessage\r\n$4\r\nwake\r\n$1000\r\n" + strings.Repeat("0", 1000) + "\r\n")
 	for every, forEver := range map[time.Duration]bool{10 * time.Millisecond: true, 100 * time.Microsecond: false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A Checkup is what somebody who looks after a Redis wants to know of it.
+// A Checkup is the state of a Redis, for its operator.
 type Checkup struct {
 	RoundTrip time.Duration // of the fastest of a few questions
 	Servers   []Server      // that are written to; none where INFO is denied
@@ -20,7 +20,7 @@ type Checkup struct {
 	Refusal   string        // why something else was refused, as Redis says it; "" = nothing was
 }
 
-// A Server is one Redis, as INFO tells of it.
+// A Server is one Redis, as INFO describes it.
 type Server struct {
 	Version           string
 	Replica           bool
@@ -87,7 +87,7 @@ func readInfo(text string) (s Server) {
 		case "role":
 			s.Replica = value == "slave"
 		case "used_memory":
-			s.UsedBytes, _ = strconv.ParseInt(value, 10, 64) // 0 = not told
+			s.UsedBytes, _ = strconv.ParseInt(value, 10, 64) // 0 = not stated
 		case "maxmemory":
 			s.Memory, _ = strconv.ParseInt(value, 10, 64)
 		case "maxmemory_policy":

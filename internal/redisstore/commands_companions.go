@@ -9,11 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// keepScript keeps what is not kept yet, and tells who listens where something is due before all
+// keepScript keeps what is not kept yet, and notifies listeners where something is due before all
 // else.
 //
 //	KEYS[1] what waits, by when it is due · KEYS[2] records
-//	ARGV[1] the channel · ARGV[2] what it is told · ARGV[3…] id, when it is due in ms, record, …
+//	ARGV[1] the channel · ARGV[2] the message · ARGV[3…] id, when it is due in ms, record, …
 var keepScript = redis.NewScript(`
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
 local soonest
@@ -132,11 +132,11 @@ func renew(ctx context.Context, c redis.UniversalClient, k *place, token string,
 	return renewScript.Run(ctx, c, []string{k.leased, k.holders}, args...).StringSlice()
 }
 
-// finishScript forgets what is done, whoever leases it by now, and puts it where operators find it
-// if it could not be.
+// finishScript deletes finished companions, even if another process leases them by now, and puts it
+// where operators find it if it could not be.
 //
 //	KEYS[1] what waits · KEYS[2] what is leased · KEYS[3] who leases · KEYS[4] records · KEYS[5] the dead, the latest first
-//	ARGV[1] how many dead are kept · ARGV[2…] id, "" or what the dead are told of as, …
+//	ARGV[1] how many dead are kept · ARGV[2…] id, "" or the notification of the dead, …
 var finishScript = redis.NewScript(`
 for i = 2, #ARGV, 2 do
   local id, dead = ARGV[i], ARGV[i + 1]
@@ -158,7 +158,7 @@ func finish(ctx context.Context, c redis.UniversalClient, k *place, mostDead int
 // handBackScript has others lease what was leased, at once, unless another does.
 //
 //	KEYS[1] what waits · KEYS[2] what is leased · KEYS[3] who leases
-//	ARGV[1] the channel · ARGV[2] what it is told · ARGV[3] whose · ARGV[4] id · ARGV[5] when it is due in ms
+//	ARGV[1] the channel · ARGV[2] the message · ARGV[3] whose · ARGV[4] id · ARGV[5] when it is due in ms
 var handBackScript = redis.NewScript(`
 if redis.call('HGET', KEYS[3], ARGV[4]) ~= ARGV[3] then return 0 end
 redis.call('ZREM', KEYS[2], ARGV[4])

@@ -45,7 +45,7 @@ type Companions struct {
 	s       *Store
 	token   string // of this process
 	places  []*place
-	channel string // where it is told that something is due before all else
+	channel string // where processes publish that something is due before all else
 	woken   chan struct{}
 	life    time.Duration // of a lease
 
@@ -130,8 +130,8 @@ func (c *Companions) Failure() error {
 	return nil
 }
 
-// Put returns when Redis has all items, or with the error of the last try. What is there already
-// stays as it is.
+// Put returns when Redis has all items, or with the error of the last try. Items that Redis has
+// already stay as they are.
 func (c *Companions) Put(ctx context.Context, items []Item) error {
 	type part struct {
 		args []any

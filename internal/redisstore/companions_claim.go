@@ -16,18 +16,18 @@ import (
 const (
 	// leaseLife is how long after the last renewal of its worker a companion comes to another.
 	leaseLife = 20 * time.Second
-	// RenewEvery is how often a worker has to renew what it has in hand.
+	// RenewEvery is how often a worker has to renew what it holds.
 	RenewEvery = 5 * time.Second
 	// claimBytes is after how many bytes one claim has enough.
 	claimBytes = 1 << 20
-	// lookEvery is how often a worker looks whether something is due that nobody has told it of, and
-	// lookAlone the same while it cannot be told.
-	lookEvery = 5 * time.Second
-	lookAlone = 250 * time.Millisecond
-	renewMost = 1000
+	// checkEvery is how often a worker asks for due companions that nobody has notified it of.
+	// checkAlone is the same while notifications cannot reach it.
+	checkEvery = 5 * time.Second
+	checkAlone = 250 * time.Millisecond
+	renewMost  = 1000
 	// claimRest is how long a place is left alone of which nothing was learnt.
 	claimRest = 500 * time.Millisecond
-	// claimUnsure is for how long after a claim without an answer it is looked whether it has leased
+	// claimUnsure is for how long after a claim without an answer a worker asks whether it has leased
 	// something.
 	claimUnsure = 5 * time.Second
 )
@@ -51,7 +51,7 @@ func (c *Companions) Claim(ctx context.Context, now time.Time, n int) (leases []
 		})
 	}
 	all.Wait()
-	wait = lookEvery
+	wait = checkEvery
 	for _, k := range c.places {
 		wait = min(wait, k.rests())
 		err = cmp.Or(err, k.lastError()) // one is enough: mostly all are the same
@@ -94,8 +94,8 @@ func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (l
 	return leases
 }
 
-// recall has what was leased by a claim whose answer did not come leased anew, instead of when that
-// lapses.
+// recall leases again what a claim has leased whose answer did not come, instead of waiting until
+// that lapses.
 func (c *Companions) recall(ctx context.Context, k *place) error {
 	return c.do(ctx, func(ctx context.Context) error {
 		held, err := holds(ctx, c.s.client, k, c.token)
@@ -144,12 +144,12 @@ func (c *Companions) take(k *place, got []string) (leases []Lease) {
 	return leases
 }
 
-// pace is how often to look where nobody tells.
+// pace is how often to ask where no notification may come.
 func (c *Companions) pace() time.Duration {
 	if c.listening.Load() {
-		return lookEvery
+		return checkEvery
 	}
-	return lookAlone
+	return checkAlone
 }
 
 // rests is for how long there is nothing to lease, as far as is known.

@@ -14,8 +14,8 @@ import (
 // listenPing is after how long in silence it is asked whether the connection is still of use.
 const listenPing = 10 * time.Second
 
-// Listen has Woken tell when another process keeps something that is due before all else, until ctx
-// ends. Without it, and while Redis does not answer, a worker looks every lookAlone.
+// Listen makes Woken yield when another process keeps something that is due before all else, until
+// ctx ends. Without it, and while Redis does not answer, a worker asks every checkAlone.
 func (c *Companions) Listen(ctx context.Context) error {
 	for ctx.Err() == nil {
 		c.listen(ctx)
@@ -57,7 +57,7 @@ func (c *Companions) listen(ctx context.Context) {
 	}
 }
 
-// heard is told of a place.
+// heard handles a notification of a place.
 func (c *Companions) heard(name string) {
 	for _, k := range c.places {
 		if k.name == name {
@@ -67,13 +67,14 @@ func (c *Companions) heard(name string) {
 	}
 }
 
-// Heard has everything looked at. Who calls it for whatever another process keeps needs no Listen.
+// Heard wakes the workers of all places. A caller that learns of new companions in another way
+// needs no Listen.
 func (c *Companions) Heard() {
 	c.listening.Store(true)
 	c.wakeAll()
 }
 
-// wakeAll has all places looked at.
+// wakeAll wakes the workers of all places.
 func (c *Companions) wakeAll() {
 	for _, k := range c.places {
 		k.brings(0)

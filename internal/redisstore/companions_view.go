@@ -155,7 +155,7 @@ func (d Durability) Problem() (sentence string, hopeless bool) {
 	case d.Evicts != "":
 		return fmt.Sprintf("redis forgets companions when its memory is full (maxmemory-policy %s); set it to noeviction", d.Evicts), true
 	case d.Failed:
-		return "redis cannot write its append-only file: companions are lost when it ends; look at its disk", false
+		return "redis cannot write its append-only file: companions are lost when it ends; check its disk", false
 	case d.Forgets:
 		return "redis has no append-only file: companions are lost when it ends; set appendonly yes, or the service's data persistence", false
 	}

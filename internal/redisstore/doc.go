@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redisstore is what the processes of one fleet share by way of Redis. A fleet is who works
-// with one monitor queue of one namespace.
+// Package redisstore keeps in Redis what the processes of one fleet share. A fleet is the processes
+// that use one monitor queue of one namespace.
 //
-// Redis is never the truth. What is kept here can be lost at any instant, all or part of it, and
-// costs operations then, or a page more. Companions are the exception: they stand in for the
-// monitor queue where an operator wants that.
+// Redis is never the truth. It may lose everything that is kept here at any instant. The loss costs
+// operations, or one notification more. Companions are the exception: where an operator configures
+// it, they wait here instead of on the monitor queue.
 //
-// Each use has a circuit of its own: once Redis has failed it, it is not asked for a while, and its
-// caller goes on alone. Again but for Companions, without which nobody goes on. Every call is
-// bounded in time. commands*.go have all that is ever sent to Redis.
+// Each use has a circuit of its own. When Redis fails a use, the circuit opens for a while, and the
+// process goes on alone. Companions have no circuit, because a process cannot go on without them.
+// Every call is bounded in time. commands*.go have every command that is ever sent to Redis.
 package redisstore

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	tellTime = 25 * time.Millisecond // bound of a question that the telling of an event waits for
-	// claimLife is longer than a telling may take, and toldLife than the longest lock: what is found
-	// again within one is known to have been told.
-	claimLife = 20 * time.Second
-	toldLife  = 10 * time.Minute
+	notifyTime = 25 * time.Millisecond // bound of a question that a notification waits for
+	// claimLife is longer than a notification may take. notifiedLife is longer than the longest lock:
+	// a process that finds the event again within one knows that it was notified.
+	claimLife    = 20 * time.Second
+	notifiedLife = 10 * time.Minute
 
 	viewTime = time.Second // bound of a report, which nobody waits for
 	viewLife = 7 * 24 * time.Hour
@@ -25,38 +25,38 @@ const (
 	maxNames    = 1000
 )
 
-// Told is what the monitors of the fleet know of each other's tellings.
-type Told struct {
+// Notified is which events the monitors of the fleet have notified.
+type Notified struct {
 	c     *circuit
 	token string // of this process
 }
 
-// Told is that of the fleet.
-func (s *Store) Told() *Told { return &Told{s.circuit("told"), rand.Text()} }
+// Notified returns the record of the fleet.
+func (s *Store) Notified() *Notified { return &Notified{s.circuit("notified"), rand.Text()} }
 
-func (t *Told) key(event string) string {
+func (t *Notified) key(event string) string {
 	sum := sha256.Sum256([]byte(event))
 	return t.c.s.key("e", string(sum[:16]))
 }
 
-// Begin claims the telling of an event. told: somebody has told of it. Neither mine nor told:
-// another is about to. With an error nobody knows.
-func (t *Told) Begin(ctx context.Context, event string) (mine, told bool, err error) {
+// Begin claims the notification of an event. notified: another process has sent it. Neither mine
+// nor notified: another is about to. With an error nobody knows.
+func (t *Notified) Begin(ctx context.Context, event string) (mine, notified bool, err error) {
 	var state string
-	err = t.c.do(ctx, t.c.s.bound(tellTime), func(ctx context.Context) error {
+	err = t.c.do(ctx, t.c.s.bound(notifyTime), func(ctx context.Context) error {
 		state, err = claim(ctx, t.c.s.client, t.key(event), t.token, claimLife)
 		return err
 	})
 	return state == "mine", state == "done", err
 }
 
-// End says how a telling ended that was claimed.
-func (t *Told) End(ctx context.Context, event string, told bool) error {
+// End records how a claimed notification ended.
+func (t *Notified) End(ctx context.Context, event string, notified bool) error {
 	var done time.Duration
-	if told {
-		done = toldLife
+	if notified {
+		done = notifiedLife
 	}
-	return t.c.do(ctx, t.c.s.bound(tellTime), func(ctx context.Context) error {
+	return t.c.do(ctx, t.c.s.bound(notifyTime), func(ctx context.Context) error {
 		return settle(ctx, t.c.s.client, t.key(event), t.token, done)
 	})
 }

@@ -13,15 +13,15 @@ import (
 	"overdue/internal/testing/redistest"
 )
 
-func TestOneProcessTellsOfAnEvent(t *testing.T) {
+func TestOneProcessNotifiesOfAnEvent(t *testing.T) {
 	everywhere(t, func(t *testing.T, connect func() *Store) {
 		ctx := t.Context()
-		a, b := connect().Told(), connect().Told()
-		begin := func(who *Told, event string, wantMine, wantTold bool) {
+		a, b := connect().Notified(), connect().Notified()
+		begin := func(who *Notified, event string, wantMine, wantNotified bool) {
 			t.Helper()
-			mine, told, err := who.Begin(ctx, event)
-			if err != nil || mine != wantMine || told != wantTold {
-				t.Errorf("Begin(%s) = mine %v, told %v, %v; want %v, %v", event, mine, told, err, wantMine, wantTold)
+			mine, notified, err := who.Begin(ctx, event)
+			if err != nil || mine != wantMine || notified != wantNotified {
+				t.Errorf("Begin(%s) = mine %v, notified %v, %v; want %v, %v", event, mine, notified, err, wantMine, wantNotified)
 			}
 		}
 		begin(a, "one", true, false)
@@ -78,11 +78,11 @@ func TestViewForgetsWhoIsGoneAndBoundsNames(t *testing.T) {
 	}
 }
 
-func TestOneProcessSendsThePagesOfAGroup(t *testing.T) {
+func TestOneProcessSendsTheNotificationsOfAGroup(t *testing.T) {
 	everywhere(t, func(t *testing.T, connect func() *Store) {
 		ctx := t.Context()
-		a, b := connect().Pages(), connect().Pages()
-		claim := func(p *Pages, wantMine bool, wantNote string, want ...string) {
+		a, b := connect().Groups(), connect().Groups()
+		claim := func(p *Groups, wantMine bool, wantNote string, want ...string) {
 			t.Helper()
 			mine, parts, note, err := p.Claim(ctx, "group")
 			if got := slices.Sorted(maps.Keys(parts)); err != nil || mine != wantMine || string(note) != wantNote || !slices.Equal(got, want) {
@@ -96,19 +96,19 @@ func TestOneProcessSendsThePagesOfAGroup(t *testing.T) {
 		claim(b, false, "")
 		must(t, b.Release(ctx, "group", nil, false, []byte("not his")))
 		claim(b, false, "")
-		told := func(part string, want bool) {
+		notified := func(part string, want bool) {
 			t.Helper()
 			if got, err := b.Notified(ctx, part); err != nil || got != want {
-				t.Errorf("Told(%s) = %v, %v, want %v", part, got, err, want)
+				t.Errorf("Notified(%s) = %v, %v, want %v", part, got, err, want)
 			}
 		}
-		told("b1", false)
+		notified("b1", false)
 		must(t, a.Release(ctx, "group", []string{"b1"}, true, []byte("noted")))
-		told("b1", true)
-		told("b2", false)
+		notified("b1", true)
+		notified("b2", false)
 		claim(b, true, "noted", "b2")
 		must(t, b.Release(ctx, "group", []string{"b2"}, false, []byte("noted again")))
-		told("b2", false)
+		notified("b2", false)
 		claim(a, true, "noted again")
 	})
 }

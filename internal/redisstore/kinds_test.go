@@ -25,20 +25,20 @@ import (
 
 // everyUse asks for all that is ever asked, with one process that tells another.
 func everyUse(ctx context.Context, s *Store) error {
-	m := s.Mail()
-	told, v := s.Told(), s.View()
-	_, _, beginErr := told.Begin(ctx, "event")
+	m := s.Settlements()
+	notified, v := s.Notified(), s.View()
+	_, _, beginErr := notified.Begin(ctx, "event")
 	_, passedErr := m.Passed(ctx, "a")
 	_, readErr := v.Read(ctx)
-	pages := s.Pages()
+	pages := s.Groups()
 	_, _, _, claimErr := pages.Claim(ctx, "group")
-	_, toldErr := pages.Notified(ctx, "part")
+	_, notifiedErr := pages.Notified(ctx, "part")
 	for _, err := range []error{
 		s.Ping(ctx), m.Announce(ctx, "a", []string{"one", "two"}, []time.Duration{time.Minute, time.Minute}),
 		m.Pass(ctx, []string{"one", "two"}, [][]byte{{1}, {2}}), passedErr,
-		beginErr, told.End(ctx, "event", false), told.End(ctx, "event", true),
+		beginErr, notified.End(ctx, "event", false), notified.End(ctx, "event", true),
 		v.Report(ctx, map[string]int64{"orders": 1}, map[string]int64{"orders": 1}), readErr,
-		pages.Add(ctx, "group", "part", []byte("x")), claimErr, toldErr, pages.Release(ctx, "group", []string{"a", "b"}, true, nil),
+		pages.Add(ctx, "group", "part", []byte("x")), claimErr, notifiedErr, pages.Release(ctx, "group", []string{"a", "b"}, true, nil),
 	} {
 		if err != nil {
 			return err
@@ -220,7 +220,7 @@ func TestCluster(t *testing.T) {
 	}
 	s := open(t, "redis+cluster://"+strings.Join(hosts, ","))
 	eventually(t, func() error { return everyUse(t.Context(), s) })
-	ctx, m := t.Context(), s.Mail()
+	ctx, m := t.Context(), s.Settlements()
 	const n = 300 // on all servers
 	keys, lives, records := make([]string, n), make([]time.Duration, n), make([][]byte, n)
 	for i := range n {
@@ -307,7 +307,7 @@ func TestKeysOfAScriptShareASlot(t *testing.T) {
 		}
 	}
 	reports, counts := s.View().keys()
-	claim, parts, note := s.Pages().keys("group {x}")
+	claim, parts, note := s.Groups().keys("group {x}")
 	for _, together := range [][]string{{reports, counts}, {claim, parts, note}} {
 		for _, key := range together {
 			if slotOf(key) != slotOf(together[0]) {

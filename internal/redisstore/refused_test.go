@@ -16,7 +16,7 @@ import (
 	"overdue/internal/testing/redistest"
 )
 
-// What Redis refuses has not been done, and nobody is told that it has: its keys are of another
+// What Redis refuses has not been done, and nobody learns that it has: its keys are of another
 // kind here.
 func TestWhatRedisRefusesIsAnError(t *testing.T) {
 	m := redistest.InMemory(t)
@@ -41,13 +41,13 @@ func TestWhatRedisRefusesIsAnError(t *testing.T) {
 		"Walk":     func(s *Store) error { c, ctx := wrong(s); return c.Walk(ctx, func(Item) bool { return true }) },
 		"Dead":     func(s *Store) error { c, ctx := wrong(s); return c.Dead(ctx, func(Dead) bool { return true }) },
 		"Lay": func(s *Store) error {
-			p := s.Pages()
+			p := s.Groups()
 			_, parts, _ := p.keys("group")
 			must(t, m.Set(parts, "x"))
 			return p.Add(t.Context(), "group", "part", nil)
 		},
-		"Pages.Claim": func(s *Store) error {
-			p := s.Pages()
+		"Groups.Claim": func(s *Store) error {
+			p := s.Groups()
 			_, parts, _ := p.keys("group")
 			must(t, m.Set(parts, "x"))
 			_, _, _, err := p.Claim(t.Context(), "group")
@@ -71,7 +71,7 @@ func TestWhatRedisRefusesIsAnError(t *testing.T) {
 func TestAnAnswerOfAnotherFormIsAnError(t *testing.T) {
 	address, _ := hostile(t, func(nc net.Conn) { _, _ = io.WriteString(nc, "*0\r\n") })
 	s := open(t, address)
-	if _, _, _, err := s.Pages().Claim(t.Context(), "group"); !errors.Is(err, errAnswer) {
+	if _, _, _, err := s.Groups().Claim(t.Context(), "group"); !errors.Is(err, errAnswer) {
 		t.Errorf("Claim of a page = %v, want %v", err, errAnswer)
 	}
 	if _, _, err := s.Companions().Claim(t.Context(), noon, 1); !errors.Is(err, errAnswer) {
@@ -100,7 +100,7 @@ func TestWhatIsBroughtMeanwhileIsAskedForAtOnce(t *testing.T) {
 	}
 }
 
-// Pages neither overlap nor leave any of the dead out.
+// Groups neither overlap nor leave any of the dead out.
 func TestEachOfTheDeadIsShownOnce(t *testing.T) {
 	m := redistest.InMemory(t)
 	c := open(t, "redis://"+m.Addr()).Companions()

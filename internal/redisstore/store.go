@@ -24,8 +24,8 @@ type Config struct {
 	Fleet   []string       // what names the fleet: namespace and monitor queue, in any case
 	Roots   *x509.CertPool // who may vouch for Redis, with TLS; nil = those of the machine
 
-	// Asked is told of every question: what it was for, how it ended, and whether that is news. May be
-	// nil.
+	// Asked is called with every question: what it was for, how it ended, and whether that is news.
+	// May be nil.
 	Asked func(use string, err error, news bool)
 
 	DialTimeout time.Duration // of a connection, TLS included; 0 = 2 s

@@ -48,11 +48,11 @@ func everywhere(t *testing.T, act func(t *testing.T, connect func() *Store)) {
 func TestRecordsGoToWhoAnnouncedTheirKeys(t *testing.T) {
 	everywhere(t, func(t *testing.T, connect func() *Store) {
 		ctx := t.Context()
-		a, b := connect().Mail(), connect().Mail()
+		a, b := connect().Settlements(), connect().Settlements()
 		must(t, a.Announce(ctx, "a", []string{"one", "two"}, []time.Duration{time.Minute, time.Minute}))
 		must(t, b.Announce(ctx, "b", []string{"three"}, []time.Duration{time.Minute}))
 		must(t, b.Pass(ctx, []string{"one", "three", "nobody's", "two"}, [][]byte{{1}, {3}, {9}, {2}}))
-		passed := func(m *Mail, inbox string, want ...byte) {
+		passed := func(m *Settlements, inbox string, want ...byte) {
 			t.Helper()
 			records, err := m.Passed(ctx, inbox)
 			var got []byte
@@ -69,8 +69,8 @@ func TestRecordsGoToWhoAnnouncedTheirKeys(t *testing.T) {
 	})
 }
 
-func TestMailIsBounded(t *testing.T) {
-	ctx, m := t.Context(), open(t, "redis://"+redistest.Start(t).Addr).Mail()
+func TestRecordsOfSettlementsAreBounded(t *testing.T) {
+	ctx, m := t.Context(), open(t, "redis://"+redistest.Start(t).Addr).Settlements()
 	const n = inboxMost + 2500
 	keys, lives, records := make([]string, n), make([]time.Duration, n), make([][]byte, n)
 	for i := range n {
@@ -118,7 +118,7 @@ func TestWhatFailsIsLeftAloneForAWhile(t *testing.T) {
 	}})
 	must(t, err)
 	defer func() { _ = s.Close() }()
-	ask := func() error { _, err := s.Mail().Passed(t.Context(), "a"); return err }
+	ask := func() error { _, err := s.Settlements().Passed(t.Context(), "a"); return err }
 	back := func() {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); ask() != nil; time.Sleep(20 * time.Millisecond) {
@@ -162,7 +162,7 @@ func TestWhoGivesUpSaysNothingOfRedis(t *testing.T) {
 	r.Freeze()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := s.Mail().Passed(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || !s.Well() {
+	if _, err := s.Settlements().Passed(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || !s.Well() {
 		t.Errorf("Passed = %v, well %v, want the caller's own error and no rest", err, s.Well())
 	}
 	r.Thaw()

@@ -160,7 +160,7 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	if s.oneProcess {
 		cfg.Index, cfg.Deadlines = scheduler.NewMemoryIndex(0), s.deadlines
 		if s.shared != nil {
-			cfg.Index = scheduler.NewSharedIndex(scheduler.NewMemoryIndex(0), s.shared().Mail(), func(error) {})
+			cfg.Index = scheduler.NewSharedIndex(scheduler.NewMemoryIndex(0), s.shared().Settlements(), func(error) {})
 		}
 	}
 	sc, err := scheduler.New(cfg)
@@ -237,7 +237,7 @@ func (s *scene) startMonitor() (stop func()) {
 		}
 	}
 	if s.shared != nil {
-		cfg.Notified = s.shared().Told()
+		cfg.Notified = s.shared().Notified()
 	}
 	w, err := monitor.New(cfg)
 	if err != nil {

@@ -56,6 +56,7 @@ var wordsKept = []string{
 	"internal/testing/pipenet", "internal/testing/testseed", "internal/testing/wiretap", "test/bench/pump", "test/bench/usage",
 	"test/mutate", "internal/listener/accept",
 	"test/bench", "test/sdk/examples/go",
+	"internal/redisstore",
 }
 
 var wordOfName = regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+`)

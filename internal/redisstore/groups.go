@@ -11,41 +11,42 @@ import (
 )
 
 const (
-	pageTime  = 250 * time.Millisecond // bound of a question that a page waits for
+	groupTime = 250 * time.Millisecond // bound of a question that a notification waits for
 	partLife  = time.Minute
-	sendLife  = 20 * time.Second // longer than the tries to send one page
+	sendLife  = 20 * time.Second // longer than the tries to send one notification
 	notesLife = 24 * time.Hour
 )
 
-// Pages makes one page of what rings at several processes: it is the alert.Pool of the fleet.
-type Pages struct {
+// Groups makes one notification of the events that several processes have in an alert group. It is
+// the alert.Pool of the fleet.
+type Groups struct {
 	c     *circuit
 	token string // of this process
 }
 
-// Pages are those of the fleet.
-func (s *Store) Pages() *Pages { return &Pages{s.circuit("pages"), rand.Text()} }
+// Groups returns the groups of the fleet.
+func (s *Store) Groups() *Groups { return &Groups{s.circuit("groups"), rand.Text()} }
 
 // keys of a group have one tag.
-func (p *Pages) keys(group string) (claim, parts, note string) {
+func (p *Groups) keys(group string) (claim, parts, note string) {
 	sum := sha256.Sum256([]byte(group))
 	tag := "{" + hex.EncodeToString(sum[:8]) + "}"
 	return p.c.s.key("p", tag, "claim"), p.c.s.key("p", tag, "parts"), p.c.s.key("p", tag, "note")
 }
 
-func (p *Pages) do(ctx context.Context, f func(context.Context) error) error {
-	return p.c.do(ctx, p.c.s.bound(pageTime), f)
+func (p *Groups) do(ctx context.Context, f func(context.Context) error) error {
+	return p.c.do(ctx, p.c.s.bound(groupTime), f)
 }
 
-// Add lays a part of a group's next page down.
-func (p *Pages) Add(ctx context.Context, group, part string, body []byte) error {
+// Add stores a part of a group's next notification.
+func (p *Groups) Add(ctx context.Context, group, part string, body []byte) error {
 	_, parts, _ := p.keys(group)
 	return p.do(ctx, func(ctx context.Context) error { return lay(ctx, p.c.s.client, parts, part, string(body), partLife) })
 }
 
-// Claim asks to send the page of a group. mine: nobody else is sending, parts are those that lay
-// there, and note is what was left last.
-func (p *Pages) Claim(ctx context.Context, group string) (mine bool, parts map[string][]byte, note []byte, err error) {
+// Claim asks to send the notification of a group. mine: nobody else is sending, parts are those
+// that lay there, and note is what was left last.
+func (p *Groups) Claim(ctx context.Context, group string) (mine bool, parts map[string][]byte, note []byte, err error) {
 	claimKey, partsKey, noteKey := p.keys(group)
 	err = p.do(ctx, func(ctx context.Context) error {
 		ours, all, text, err := take(ctx, p.c.s.client, claimKey, partsKey, noteKey, p.token, sendLife)
@@ -58,11 +59,11 @@ func (p *Pages) Claim(ctx context.Context, group string) (mine bool, parts map[s
 	return mine, parts, note, err
 }
 
-// Release ends a sending. told: nothing is left to do about the parts.
-func (p *Pages) Release(ctx context.Context, group string, parts []string, told bool, note []byte) error {
+// Release ends a sending. notified: the parts need no further notification.
+func (p *Groups) Release(ctx context.Context, group string, parts []string, notified bool, note []byte) error {
 	claimKey, _, noteKey := p.keys(group)
 	return p.do(ctx, func(ctx context.Context) error {
-		if told {
+		if notified {
 			entries := make([]entry, 0, len(parts))
 			for _, part := range parts {
 				entries = append(entries, entry{p.c.s.key("t", part), "=", partLife})
@@ -78,11 +79,11 @@ func (p *Pages) Release(ctx context.Context, group string, parts []string, told 
 }
 
 // Notified reports whether nothing is left to do about a part.
-func (p *Pages) Notified(ctx context.Context, part string) (told bool, err error) {
+func (p *Groups) Notified(ctx context.Context, part string) (notified bool, err error) {
 	err = p.do(ctx, func(ctx context.Context) error {
 		values, err := getAll(ctx, p.c.s.client, []string{p.c.s.key("t", part)})
-		told = err == nil && values[0] == "="
+		notified = err == nil && values[0] == "="
 		return err
 	})
-	return told, err
+	return notified, err
 }

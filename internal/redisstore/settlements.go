@@ -8,29 +8,29 @@ import (
 )
 
 const (
-	mailTime = time.Second // bound of one exchange; nobody waits for it
+	settlementsTime = time.Second // bound of one exchange; nobody waits for it
 	// inboxMost bounds the records that wait for one process, and inboxLife how long: a process that
 	// is gone reads none.
-	inboxMost = 16 << 10
-	inboxLife = time.Minute
-	mailBatch = 1000
+	inboxMost        = 16 << 10
+	inboxLife        = time.Minute
+	settlementsBatch = 1000
 )
 
-// Mail carries records between processes: one that settles a message writes to the one that sent
-// it.
-type Mail struct{ c *circuit }
+// Settlements carries records between processes: one that settles a message writes to the one that
+// sent it.
+type Settlements struct{ c *circuit }
 
-// Mail is that of the fleet.
-func (s *Store) Mail() *Mail { return &Mail{s.circuit("index")} }
+// Settlements returns the exchange of the fleet.
+func (s *Store) Settlements() *Settlements { return &Settlements{s.circuit("index")} }
 
 // Well reports whether Redis answered the last time.
-func (m *Mail) Well() bool { return m.c.well() }
+func (m *Settlements) Well() bool { return m.c.well() }
 
-func (m *Mail) bound() time.Duration { return m.c.s.bound(mailTime) }
+func (m *Settlements) bound() time.Duration { return m.c.s.bound(settlementsTime) }
 
 // Announce has records about these keys go to inbox from now on, about each for as long as it
 // lives. There are as many lives as keys.
-func (m *Mail) Announce(ctx context.Context, inbox string, keys []string, lives []time.Duration) error {
+func (m *Settlements) Announce(ctx context.Context, inbox string, keys []string, lives []time.Duration) error {
 	return inBatches(len(keys), func(from, to int) error {
 		entries := make([]entry, 0, to-from)
 		for i := from; i < to; i++ {
@@ -40,9 +40,9 @@ func (m *Mail) Announce(ctx context.Context, inbox string, keys []string, lives 
 	})
 }
 
-// Pass gives a record about each key to whoever has announced it, if anybody has. There are as many
-// records as keys.
-func (m *Mail) Pass(ctx context.Context, keys []string, records [][]byte) error {
+// Pass gives a record about each key to the process that has announced it, if one has. There are as
+// many records as keys.
+func (m *Settlements) Pass(ctx context.Context, keys []string, records [][]byte) error {
 	return inBatches(len(keys), func(from, to int) error {
 		asked := make([]string, 0, to-from)
 		for _, k := range keys[from:to] {
@@ -69,11 +69,11 @@ func (m *Mail) Pass(ctx context.Context, keys []string, records [][]byte) error 
 	})
 }
 
-// Passed takes what lies in inbox, up to a thousand records. They were written by whoever may write
-// to Redis.
-func (m *Mail) Passed(ctx context.Context, inbox string) (records [][]byte, err error) {
+// Passed takes what lies in inbox, up to a thousand records. Anybody who may write
+// to Redis may have written them.
+func (m *Settlements) Passed(ctx context.Context, inbox string) (records [][]byte, err error) {
 	err = m.c.do(ctx, m.bound(), func(ctx context.Context) error {
-		got, err := collect(ctx, m.c.s.client, m.c.s.key("i", inbox), mailBatch)
+		got, err := collect(ctx, m.c.s.client, m.c.s.key("i", inbox), settlementsBatch)
 		for _, r := range got {
 			records = append(records, []byte(r))
 		}
@@ -84,8 +84,8 @@ func (m *Mail) Passed(ctx context.Context, inbox string) (records [][]byte, err 
 
 // inBatches calls do with the bounds of each batch of n, until one fails.
 func inBatches(n int, do func(from, to int) error) error {
-	for from := 0; from < n; from += mailBatch {
-		if err := do(from, min(from+mailBatch, n)); err != nil {
+	for from := 0; from < n; from += settlementsBatch {
+		if err := do(from, min(from+settlementsBatch, n)); err != nil {
 			return err
 		}
 	}
