@@ -9,6 +9,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/listener/accept"
+	"overdue/internal/listener/socket"
 )
 
 // output is the part of a side that is about writing. Everything is encoded into
@@ -20,7 +21,7 @@ type output struct {
 	rest    *outBuffer    // what a read loop has taken and the socket has not; the writer's, before all else
 	writing bool          // somebody writes what he has taken
 	wake    chan struct{} // one token: the writer has something to look at
-	socket  socket
+	socket  socket.Socket
 
 	keepAlive time.Duration // between our frames; 0 = the peer asks for none
 	wrote     time.Time     // when the last of them was written
@@ -75,7 +76,7 @@ func (o *output) signalLocked() {
 // to rest, which puts the results of many frames into one write. A read loop rests after
 // as many bytes as it reads at once, so what it writes itself does not become long.
 func (s *side) queuedLocked() {
-	if s.c.active == 0 || s.queuedLen() >= outEager && s.socket.out.conn == nil || s.state != sideOpen {
+	if s.c.active == 0 || s.queuedLen() >= outEager && !s.socket.Exists() || s.state != sideOpen {
 		s.signalLocked()
 	}
 }
@@ -113,7 +114,11 @@ func (s *side) writeLoop() error {
 	for {
 		t := s.takeOutput()
 		if t.buf != nil {
-			if err := accept.Write(s.nc, t.buf.b[t.buf.written:], s.writeTimeout); err != nil {
+			rest := t.buf.b[t.buf.written:]
+			if s.socket.Exists() {
+				rest = rest[s.socket.Write(rest):]
+			}
+			if err := accept.Write(s.nc, rest, s.writeTimeout); err != nil {
 				return err
 			}
 			s.wroteAll(t.buf)
@@ -189,7 +194,7 @@ func (s *side) takeLocked() (buf *outBuffer) {
 
 // takeDirectLocked takes what is queued for a side whose socket may take it at once.
 func (s *side) takeDirectLocked() *outBuffer {
-	if s.socket.out.conn == nil || s.writing || s.rest != nil || s.state != sideOpen {
+	if !s.socket.Exists() || s.writing || s.rest != nil || s.state != sideOpen {
 		s.signalLocked()
 		return nil
 	}

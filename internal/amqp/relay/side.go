@@ -67,7 +67,7 @@ func (s *side) init(c *conn, at int, name string, idleTimeout time.Duration) {
 func (s *side) connect(nc net.Conn) {
 	s.nc = nc
 	s.in = amqp.NewFrameReader((*sideReader)(s), s.c.cfg.MaxFrameSize)
-	s.socket.open(nc)
+	s.socket.Open(nc)
 	s.wrote = time.Now()
 }
 
@@ -83,10 +83,10 @@ func (r *sideReader) Read(p []byte) (int, error) {
 	s := (*side)(r)
 	var n int
 	var err error
-	if s.beforeRead() == sideHandshake || s.socket.in.conn == nil {
+	if s.beforeRead() == sideHandshake || !s.socket.Exists() {
 		n, err = s.nc.Read(p) // what wraps the socket may have bytes of its own, by which it knew the protocol
 	} else {
-		n, err = s.socket.in.read(p)
+		n, err = s.socket.Read(p)
 	}
 	s.c.mu.Lock()
 	s.c.active++
@@ -118,7 +118,7 @@ func (s *side) beforeRead() sideState {
 	c.unlock()
 	for i, buf := range bufs {
 		if buf != nil {
-			buf.written = c.sides[i].socket.out.write(buf.b)
+			buf.written = c.sides[i].socket.Write(buf.b)
 		}
 	}
 	c.mu.Lock()

@@ -9,17 +9,24 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/listener/accept"
+	"overdue/internal/listener/socket"
 )
 
-// output is the part of a connection that is about writing. Everything is encoded into out under the connection's
-// mutex; only the writer goroutine touches the socket. What is queued while it writes goes out with its next write.
+// output is the part of a connection that writes. Everything is encoded into out under the
+// connection's mutex. The goroutine that takes it from there writes it, and no other does meanwhile:
+// the read loop when it comes to rest, as much as the socket takes at once, or the writer goroutine,
+// which may wait. The next write takes everything that was queued meanwhile.
 type output struct {
-	out   []byte        // encoded and not yet with the writer
-	spare []byte        // the writer's previous buffer, to be used again
-	wake  chan struct{} // one token: the writer has something to look at
-	room  *sync.Cond    // out became shorter, or the connection is over
+	out     []byte        // encoded and not yet taken
+	rest    []byte        // taken by the read loop, but not by the socket; the writer's next
+	writing bool          // a goroutine writes the bytes that it has taken
+	spare   []byte        // a buffer that was written, to be used again
+	wake    chan struct{} // one token: the writer has work
+	room    *sync.Cond    // out became shorter, or the connection is over
+	socket  socket.Socket
 
 	keepAlive time.Duration // between our frames; 0 = the peer asks for none
+	wrote     time.Time     // when a frame was written last
 	transfer  amqp.Transfer // encoded by every delivery, so that none allocates it
 	flow      amqp.Flow
 	ack       amqp.Disposition
@@ -28,6 +35,8 @@ type output struct {
 func (c *Conn) initOutput() {
 	c.wake = make(chan struct{}, 1)
 	c.room = sync.NewCond(&c.mu)
+	c.socket.Open(c.nc)
+	c.wrote = time.Now()
 }
 
 // signalLocked wakes the writer.
@@ -38,10 +47,11 @@ func (o *output) signalLocked() {
 	}
 }
 
-// queuedLocked follows whatever has been appended to out: the writer is woken at once when nobody else will do it, and
-// otherwise by the read loop when it comes to rest, which puts the answers to many frames into one write.
+// queuedLocked follows every append to out. It wakes the writer if the read loop rests. Otherwise the
+// read loop writes when it comes to rest, or wakes the writer: so the answers to many frames leave in
+// one write.
 func (c *Conn) queuedLocked() {
-	if c.idle || len(c.out) >= outEager || c.state != connOpen {
+	if c.idle || len(c.out) >= outEager && !c.socket.Exists() || c.state != connOpen {
 		c.signalLocked()
 	}
 }
@@ -97,30 +107,34 @@ func (c *Conn) touchLocked(s *Session) {
 func (c *Conn) writeLoop() error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	wrote := time.Now()
 	for {
-		buf, every, dead := c.takeOutput()
-		if len(buf) > 0 {
-			if err := accept.Write(c.nc, buf, c.writeTimeout); err != nil {
+		t := c.takeOutput()
+		if len(t.buf) > 0 {
+			rest := t.buf
+			if c.socket.Exists() {
+				rest = rest[c.socket.Write(rest):]
+			}
+			if err := accept.Write(c.nc, rest, c.writeTimeout); err != nil {
 				return err
 			}
-			wrote = time.Now()
-			c.giveBack(buf)
+			c.mu.Lock()
+			c.wroteLocked(t.buf)
+			c.mu.Unlock()
 			continue
 		}
-		if dead {
+		if t.over {
 			return nil
 		}
-		if every == 0 {
+		if t.keepAlive == 0 {
 			<-c.wake
 			continue
 		}
-		timer.Reset(time.Until(wrote.Add(every)))
+		timer.Reset(time.Until(t.wrote.Add(t.keepAlive)))
 		select {
 		case <-c.wake:
 		case <-timer.C:
 			c.mu.Lock()
-			if len(c.out) == 0 && c.state == connOpen {
+			if len(c.out) == 0 && c.state == connOpen && time.Since(c.wrote) >= c.keepAlive {
 				c.out = amqp.AppendFrame(c.out, 0, nil, nil)
 			}
 			c.mu.Unlock()
@@ -128,31 +142,77 @@ func (c *Conn) writeLoop() error {
 	}
 }
 
-// takeOutput takes everything that is queued.
-func (c *Conn) takeOutput() (buf []byte, keepAlive time.Duration, dead bool) {
+// taken is the next work of the writer.
+type taken struct {
+	buf       []byte // to write; empty = nothing now
+	over      bool   // there is nothing to write, and never will be
+	keepAlive time.Duration
+	wrote     time.Time
+}
+
+// takeOutput takes everything that is queued, unless the read loop writes: then the read loop wakes
+// the writer if anything is left.
+func (c *Conn) takeOutput() taken {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.callWhileIdleLocked()
 	if c.idle {
 		c.flushLocked() // else the read loop does it, with more to merge
 	}
-	buf = c.out
-	if len(buf) > 0 {
-		c.out, c.spare = c.spare[:0], nil
-		c.pumpLocked()
-		c.room.Broadcast()
+	t := taken{keepAlive: c.keepAlive, wrote: c.wrote}
+	switch {
+	case c.writing:
+	case len(c.rest) > 0:
+		t.buf, c.rest = c.rest, nil
+		c.writing = true
+	case len(c.out) > 0:
+		t.buf = c.takeLocked()
+	default:
+		t.over = c.state == connDead
 	}
-	return buf, c.keepAlive, c.state == connDead
+	return t
 }
 
-// giveBack keeps a buffer that was written for the next take, unless a burst has made it large.
-func (c *Conn) giveBack(buf []byte) {
-	if cap(buf) > outKeep {
+// takeLocked takes everything that is queued, and lets in what waited for room.
+func (c *Conn) takeLocked() []byte {
+	buf := c.out
+	c.out, c.spare = c.spare[:0], nil
+	c.writing = true
+	c.pumpLocked()
+	c.room.Broadcast()
+	return buf
+}
+
+// wroteLocked follows the end of a write. It keeps the buffer for the next take, unless a burst has
+// made it large.
+func (c *Conn) wroteLocked(buf []byte) {
+	c.writing, c.wrote = false, time.Now()
+	if cap(buf) <= outKeep {
+		c.spare = buf[:0]
+	}
+}
+
+// writeDirectLocked writes everything that is queued as far as the socket takes it at once, without
+// the lock. The writer gets the rest. Only the read loop may call it.
+func (c *Conn) writeDirectLocked() {
+	if len(c.out) == 0 || c.writing || len(c.rest) > 0 || c.state != connOpen || !c.socket.Exists() {
 		return
 	}
-	c.mu.Lock()
-	c.spare = buf[:0]
+	buf := c.takeLocked()
 	c.mu.Unlock()
+	n := c.socket.Write(buf)
+	c.mu.Lock()
+	switch {
+	case n == len(buf):
+		c.wroteLocked(buf)
+	case n > 0:
+		c.writing, c.wrote, c.rest = false, time.Now(), buf[n:]
+	default:
+		c.writing, c.rest = false, buf
+	}
+	if len(c.rest) > 0 || len(c.out) > 0 || c.state != connOpen {
+		c.signalLocked()
+	}
 }
 
 // writeTimeout is shorter once the connection is being closed, so that Shutdown is not held up by a stalled peer.

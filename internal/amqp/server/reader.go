@@ -16,8 +16,13 @@ type connReader Conn
 // Read waits for input until the deadline of the connection's state.
 func (r *connReader) Read(p []byte) (int, error) {
 	c := (*Conn)(r)
-	c.beforeRead()
-	n, err := c.nc.Read(p)
+	var n int
+	var err error
+	if c.beforeRead() == connHandshake || !c.socket.Exists() {
+		n, err = c.nc.Read(p) // a wrapper may hold the first bytes, by which it knew the protocol
+	} else {
+		n, err = c.socket.Read(p)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resumeLocked()
@@ -39,9 +44,13 @@ func limitExceeded(err error) *amqp.Error {
 }
 
 // beforeRead brings the connection to rest: the handler's calls are made, the output is complete and not too long.
-func (c *Conn) beforeRead() {
+func (c *Conn) beforeRead() connState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.resumeLocked()
+	c.runTasksLocked()
+	c.flushLocked()
+	c.writeDirectLocked()
 	for {
 		c.resumeLocked()
 		c.runTasksLocked()
@@ -62,6 +71,7 @@ func (c *Conn) beforeRead() {
 		deadline = time.Now().Add(idleTimeoutFactor * c.cfg.IdleTimeout)
 	}
 	_ = c.nc.SetReadDeadline(deadline) // a failure shows in the read
+	return c.state
 }
 
 // outLimit is how long the output may be before its cause has to wait.

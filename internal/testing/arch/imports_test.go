@@ -81,7 +81,8 @@ var rooms = map[string]room{
 	"internal/servicebus/failure":  {[]string{"internal/servicebus/entities", "internal/servicebus/link"}, []string{azcore, azservicebus, goamqp}},
 	"internal/terminal":            {[]string{"internal/escape"}, []string{term}},
 	"internal/listener/accept":     {},
-	"internal/amqp/server":         {ours: []string{"internal/listener/accept", "internal/amqp"}},
+	"internal/listener/socket":     {},
+	"internal/amqp/server":         {ours: []string{"internal/listener/accept", "internal/listener/socket", "internal/amqp"}},
 	"internal/broker/queue":        {},
 	"internal/broker":              {ours: []string{"internal/servicebus/duration", "internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker/queue", "internal/servicebus/rights", "internal/servicebus/sas", "internal/broker/filter"}},
 	"internal/broker/filter":       {},
@@ -92,7 +93,7 @@ var rooms = map[string]room{
 		ours: []string{"internal/servicebus/duration", "internal/listener/accept", "internal/servicebus/address", "internal/broker", "internal/listener", "internal/broker/queue", "internal/amqp", "internal/broker/adminapi", "internal/servicebus/rights", "internal/servicebus/rest", "internal/servicebus/sas"},
 	},
 	"internal/listener":        {[]string{"internal/listener/accept", "internal/servicebus/rest", "internal/listener/tlsrecord"}, []string{websocket}},
-	"internal/amqp/relay":      {ours: []string{"internal/listener/accept", "internal/servicebus/address", "internal/amqp", "internal/servicebus/rights", "internal/servicebus/sas"}},
+	"internal/amqp/relay":      {ours: []string{"internal/listener/accept", "internal/listener/socket", "internal/servicebus/address", "internal/amqp", "internal/servicebus/rights", "internal/servicebus/sas"}},
 	"internal/testing/pipenet": {},
 	"internal/broker/emulator": {[]string{"internal/broker"}, []string{hujson}},
 	"internal/testing/brokertest": {

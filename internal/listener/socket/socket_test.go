@@ -2,7 +2,7 @@
 
 //go:build linux || freebsd || netbsd || dragonfly
 
-package relay
+package socket
 
 import (
 	"bytes"
@@ -35,23 +35,23 @@ func tcpPair(t *testing.T) (near, far *net.TCPConn) {
 	return near, far
 }
 
-func openSocket(t *testing.T, nc net.Conn) *socket {
+func openSocket(t *testing.T, nc net.Conn) *Socket {
 	t.Helper()
-	s := new(socket)
-	s.open(nc)
-	if s.in.conn == nil || s.out.conn == nil {
+	s := new(Socket)
+	s.Open(nc)
+	if !s.Exists() {
 		t.Fatal("a TCP connection has no socket")
 	}
 	return s
 }
 
-func TestASocketReadsAsItsConnectionDoes(t *testing.T) {
+func TestReadBehavesAsThatOfTheConnection(t *testing.T) {
 	near, far := tcpPair(t)
 	s := openSocket(t, near)
 	b := make([]byte, 8)
 	read := make(chan error, 1)
 	go func() { // it waits: nothing is there yet
-		n, err := s.in.read(b)
+		n, err := s.Read(b)
 		if err == nil && string(b[:n]) != "hello" {
 			err = errors.New("read " + string(b[:n]))
 		}
@@ -66,7 +66,7 @@ func TestASocketReadsAsItsConnectionDoes(t *testing.T) {
 	if err := near.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.in.read(b); !isTimeout(err) {
+	if _, err := s.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("read behind the deadline = %v, want a timeout", err)
 	}
 	if err := near.SetReadDeadline(time.Time{}); err != nil {
@@ -75,18 +75,18 @@ func TestASocketReadsAsItsConnectionDoes(t *testing.T) {
 	if err := far.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.in.read(b); n != 0 || !errors.Is(err, io.EOF) {
+	if n, err := s.Read(b); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("read behind the end = %d, %v, want EOF", n, err)
 	}
 	if err := near.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.in.read(b); !errors.Is(err, net.ErrClosed) {
+	if _, err := s.Read(b); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("read of a closed connection = %v, want %v", err, net.ErrClosed)
 	}
 }
 
-func TestAReadSaysThatThePeerHasReset(t *testing.T) {
+func TestReadReportsAResetByThePeer(t *testing.T) {
 	near, far := tcpPair(t)
 	s := openSocket(t, near)
 	if err := far.SetLinger(0); err != nil {
@@ -96,16 +96,16 @@ func TestAReadSaysThatThePeerHasReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failed *os.SyscallError
-	if _, err := s.in.read(make([]byte, 8)); !errors.As(err, &failed) {
+	if _, err := s.Read(make([]byte, 8)); !errors.As(err, &failed) {
 		t.Errorf("read = %v, want the error of the system call", err)
 	}
 }
 
-func TestASocketTakesWhatHasRoomAndDoesNotWait(t *testing.T) {
+func TestWriteTakesWhatFitsAndDoesNotWait(t *testing.T) {
 	near, far := tcpPair(t)
 	s := openSocket(t, near)
 	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // more than the buffers of both ends hold
-	n := s.out.write(want)
+	n := s.Write(want)
 	if n == 0 || n == len(want) {
 		t.Fatalf("the socket takes %d bytes of %d, want a part", n, len(want))
 	}
@@ -116,17 +116,17 @@ func TestASocketTakesWhatHasRoomAndDoesNotWait(t *testing.T) {
 	if err := near.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.out.write(want); n != 0 {
+	if n := s.Write(want); n != 0 {
 		t.Errorf("a closed socket takes %d bytes, want none", n)
 	}
 }
 
-func TestWhatIsNoTCPConnectionHasNoSocket(t *testing.T) {
+func TestOnlyTCPConnectionsHaveASocket(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	var s socket
-	if s.open(near); s.in.conn != nil || s.out.conn != nil {
+	var s Socket
+	if s.Open(near); s.Exists() {
 		t.Error("a pipe has a socket")
 	}
 }
