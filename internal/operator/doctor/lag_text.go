@@ -48,7 +48,7 @@ var lagSteps = []time.Duration{
 }
 
 const (
-	lagLabel = 22 // columns before the bars
+	lagLabel = 24 // columns before the bars
 	lagBar   = 24 // columns of a full bar
 
 	nativeTitle = "native expiry"

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -44,7 +45,11 @@ func Plain(err error) error {
 		return errors.New(answer.Description)
 	}
 	if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) {
-		return fmt.Errorf("status %d %s", answer.StatusCode, answer.ErrorCode)
+		text := fmt.Sprintf("status %d", answer.StatusCode)
+		if code := answer.ErrorCode; code != "" && code != strconv.Itoa(answer.StatusCode) {
+			text += " " + code
+		}
+		return errors.New(text)
 	}
 	if errors.Is(err, entities.ErrNoRight) {
 		_, said, _ := strings.Cut(err.Error(), entities.ErrNoRight.Error()+": ")

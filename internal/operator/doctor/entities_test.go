@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/broker"
+)
+
+// fixes returns "subject: check: fix" of every finding that is worse than OK.
+func fixes(r *Report) []string {
+	all := []string{}
+	for _, f := range r.Findings {
+		if f.Severity > OK {
+			all = append(all, f.Subject+": "+f.Check+": "+f.Fix)
+		}
+	}
+	return all
+}
+
+func TestEntitiesThatDoNotExistAreErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		emulator bool
+		want     []string
+	}{
+		"in Azure": {false, []string{
+			"queue bills: exists: az servicebus queue create --resource-group <group> --namespace-name contoso --name bills --enable-dead-lettering-on-message-expiration true, or remove it from monitor.entities[1]",
+			"topic events: exists: az servicebus topic create --resource-group <group> --namespace-name contoso --name events, or remove it from monitor.entities[2]",
+			"queue typo: exists: az servicebus queue create --resource-group <group> --namespace-name contoso --name typo --enable-dead-lettering-on-message-expiration true",
+			"target missed: exists: create it, or change alerts[0].entity",
+		}},
+		"in an emulator": {true, []string{
+			"queue bills: exists: add the queue bills to the configuration of the emulator, or remove it from monitor.entities[1]",
+			"topic events: exists: add the topic events to the configuration of the emulator, or remove it from monitor.entities[2]",
+			"queue typo: exists: add the queue typo to the configuration of the emulator",
+			"target missed: exists: create it, or change alerts[0].entity",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := open(t, wellMade...).config("manage", "bQ==")
+				cfg.Emulator = c.emulator
+				cfg.OnlyEntities = true
+				cfg.Entities = []Monitored{
+					{Name: "orders", Setting: "monitor.entities[0]"}, {Name: "bills", Setting: "monitor.entities[1]"},
+					{Name: "events", Setting: "monitor.entities[2]", Topic: true}, {Name: "typo"},
+				}
+				cfg.Targets = []Target{{"orders", "monitor.entities[0].forwardMissedTo"}, {"missed", "alerts[0].entity"}}
+				if diff := cmp.Diff(c.want, fixes(Examine(t.Context(), cfg))); diff != "" {
+					t.Errorf("fixes (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// Without the administration API, the answers to links and peeks are all that there is.
+func TestMissingEntitiesAreFoundWithoutTheAdministrationAPI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := open(t, broker.QueueConfig{Name: "orders"}).config("app", "YQ==")
+		cfg.Admin, cfg.NoAdmin = nil, "its port is one of this process"
+		cfg.OnlyEntities = true
+		cfg.Entities = []Monitored{{Name: "typo"}, {Name: "events", Setting: "monitor.entities[1]", Topic: true, Subscriptions: []string{"audit"}}}
+		want := []string{
+			"namespace: unknown administration", "monitor queue overdue-monitor: unknown settings", "monitor queue overdue-monitor: error exists",
+			"queue typo: unknown settings", "queue typo: error exists", "topic events: unknown settings", "topic events: error exists",
+		}
+		if diff := cmp.Diff(want, list(Examine(t.Context(), cfg))); diff != "" {
+			t.Errorf("findings (-want +got):\n%s", diff)
+		}
+		cfg.Proxy = false
+		want = []string{
+			"namespace: unknown administration", "monitor queue overdue-monitor: unknown settings", "monitor queue overdue-monitor: error exists",
+			"queue typo: unknown settings", "queue typo: unknown right-listen",
+			"topic events: unknown settings", "subscription events/audit: error exists",
+		}
+		if diff := cmp.Diff(want, list(Examine(t.Context(), cfg))); diff != "" {
+			t.Errorf("findings of a monitor (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAnExaminationCanBeRestricted(t *testing.T) {
+	cfg := Config{Entities: []Monitored{{Name: "orders", Setting: "monitor.entities[0]"}, {Name: "bills"}}}
+	cfg.Only([]string{"Orders", "other"})
+	var got []string
+	for _, m := range cfg.Entities {
+		got = append(got, m.Name+" "+m.Setting)
+	}
+	if diff := cmp.Diff([]string{"orders monitor.entities[0]", "other "}, got); diff != "" || !cfg.OnlyEntities {
+		t.Errorf("only entities %v (-want +got):\n%s", cfg.OnlyEntities, diff)
+	}
+}
+
+func TestAnEmptyNamespaceIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := open(t, wellMade[0]).config("manage", "bQ==")
+		if diff := cmp.Diff([]string{"monitored entities: advice list"}, list(Examine(t.Context(), cfg))); diff != "" {
+			t.Errorf("findings (-want +got):\n%s", diff)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		cfg := open(t, wellMade[0]).config("app", "YQ==")
+		if got := fixes(Examine(t.Context(), cfg)); got[len(got)-1] != "monitored entities: list: name them: overdue doctor orders events" {
+			t.Errorf("fixes %q, want how to name entities that cannot be listed", got)
+		}
+	})
+}
+
+func TestAdviceOnPrefetchComesWithLongLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := open(t, wellMade...).config("manage", "bQ==")
+		cfg.OnlyEntities, cfg.Entities = true, []Monitored{{Name: "orders", Setting: "monitor.entities[0]", Deadline: 10 * time.Second}}
+		want := []string{"queue orders: advice lock-duration", "side effects: advice prefetch"}
+		if diff := cmp.Diff(want, list(Examine(t.Context(), cfg))); diff != "" {
+			t.Errorf("findings (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestTheReportFitsTheTerminal(t *testing.T) {
+	r := Report{Namespace: "contoso", Findings: []Finding{
+		{Subject: "queue orders", Severity: Warning, Summary: "A sentence that is too long for a narrow terminal.", Fix: "set one thing, or set another thing"},
+		{Subject: "queue orders", Severity: Advice, Summary: "Short.", Fix: "az servicebus queue update --name orders --status Active"},
+		{Subject: "queue orders", Severity: Advice, Summary: "Shorter."},
+	}}
+	const want = `
+queue orders
+  warning  A sentence that is too long
+           for a narrow terminal.
+           fix: set one thing, or set
+                another thing
+  advice   Short.
+           fix: az servicebus queue update --name orders --status Active
+  advice   Shorter.
+
+contoso: 1 warning, 2 pieces of advice.
+`
+	var text bytes.Buffer
+	if err := r.WriteText(&text, false, 40); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, text.String()); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	r.Findings = r.Findings[1:2]
+	text.Reset()
+	if err := r.WriteText(&text, false, 0); err != nil || !strings.HasSuffix(text.String(), "contoso: 1 piece of advice.\n") {
+		t.Errorf("WriteText = %v:\n%s", err, &text)
+	}
+}
