@@ -71,8 +71,8 @@ func TestAMessageIsForwardedOnceIfAlertIsCalledAgain(t *testing.T) {
 		ns.Net.Stall(pipenet.ToDialer) // answers wait on their way
 		const asked = 3
 		ended := make(chan error, 2*asked)
-		ask := func(number int64, patience time.Duration) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ask := func(number int64, timeout time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			go func() { defer cancel(); ended <- f.Alert(ctx, event(number)) }()
 			synctest.Wait()
 		}

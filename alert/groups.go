@@ -205,7 +205,7 @@ func (g *Groups) keep(gr *group) {
 		now := g.cfg.Outbox.Now()
 		if gr.next.Before(now) {
 			wait := g.cfg.Wait
-			// After resolvesAt, another process may have resolved the group: start anew.
+			// After resolvesAt, another process may have resolved the group: start again.
 			if !gr.since.IsZero() && g.resolvesAt(gr).After(now) {
 				wait = g.cfg.Interval
 			}

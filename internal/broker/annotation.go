@@ -180,15 +180,15 @@ func stateShown(v *queue.View, o overlay) queue.State {
 // the two for the time to live, which has to be what the sender stated.
 func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duration) []byte {
 	var fields amqp.Reader
-	n, unnamed := 0, true
+	n, noID := 0, true
 	if base != nil {
 		r := amqp.NewReader(base)
 		fields, n = r.List()
 		_, has := amqp.ListField(base, fieldMessageID)
-		unnamed = !has
+		noID = !has
 	}
 	count := n
-	name, end := unnamed && v.MessageID != "", ttl > 0 && !v.ExpiresAt.IsZero()
+	name, end := noID && v.MessageID != "", ttl > 0 && !v.ExpiresAt.IsZero()
 	_, made := amqp.ListField(base, fieldCreationTime)
 	made = made || ttl >= amqp.MaxTTL // else nobody could tell how long it lives
 	switch {

@@ -87,7 +87,7 @@ func (b *Broker) Secured() bool { return b.secured() }
 // judge says what a token is good for at path, the path of an entity or of a
 // node of one; "" is the namespace. The rules that can have signed it are those
 // of the namespace and those of the entity. The order of the checks is so that
-// nothing is told about a token that was not signed with a key of ours. The
+// nothing is revealed about a token that was not signed with a key of ours. The
 // error is a *sas.Refusal.
 func (n *Namespace) judge(token, path string) (grant, error) {
 	t, err := sas.Parse(token)

@@ -117,13 +117,13 @@ func (a *access) armLocked(due time.Time) {
 		a.timer = nil
 	}
 	if a.due = due; !due.IsZero() {
-		a.timer = time.AfterFunc(time.Until(due), a.look)
+		a.timer = time.AfterFunc(time.Until(due), a.checkExpiry)
 	}
 }
 
-// look forgets the tokens that have expired, and parts with the links that are
+// checkExpiry forgets the tokens that have expired, and parts with the links that are
 // no longer allowed. A client that has renewed its token keeps them.
-func (a *access) look() {
+func (a *access) checkExpiry() {
 	now := time.Now()
 	a.mu.Lock()
 	if a.over {
@@ -158,8 +158,8 @@ func (a *access) look() {
 	}
 }
 
-// admit says what a link is, or why it is not let in. Before it looks whether there is such
-// an entity, as the service does: who has no right to it is not told.
+// admit says what a link is, or why it is not let in. It comes before the search
+// for the entity, as in the service: a client without the right does not learn whether it exists.
 func (c *conn) admit(at *amqp.Attach) (rights.Class, *amqp.Error) {
 	class, err := rights.Classify(at)
 	if err != nil {

@@ -63,7 +63,7 @@ func (c *conn) putToken(req *request) response {
 		c.peer.Admit() // whether or not there is what the token is for
 	}
 	if a.Entity() != "" {
-		if _, err := ns.look(a.Entity()); err != nil {
+		if _, err := ns.lookup(a.Entity()); err != nil {
 			return refused(c.unknown(err, audience))
 		}
 	}

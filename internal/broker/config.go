@@ -44,7 +44,7 @@ type Config struct {
 	Isolate bool
 	// Keys are the authorization rules of the namespace. As long as there are none
 	// the broker is open: every token is good, and none is needed, whatever rules
-	// entities have. With keys, what a client may do is what its tokens say, and
+	// entities have. With keys, the tokens of a client say what it may do, and
 	// the rules of entities count too.
 	Keys []AuthorizationRule
 	// AcceptJWT lets every JSON Web Token in, unread, with all claims: whose they

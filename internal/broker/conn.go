@@ -59,12 +59,12 @@ func (c *conn) AttachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
 	case a.Node == address.CBS:
 		return c.attachCBSRequests(l)
 	case a.Node == address.Management:
-		if _, err := c.ns.look(a.Entity()); err != nil {
+		if _, err := c.ns.lookup(a.Entity()); err != nil {
 			return nil, err
 		}
 		return newRequests(c, l, a, c.guarded(a, management{c.ns, a, &c.txns}.answer)), nil
 	case isDead(a):
-		if _, err := c.ns.look(a.Entity()); err != nil {
+		if _, err := c.ns.lookup(a.Entity()); err != nil {
 			return nil, err
 		}
 		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to a dead-letter queue.")
@@ -108,7 +108,7 @@ func (c *conn) AttachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
 	case a.Node == address.CBS:
 		return c.attachCBSReplies(l)
 	case a.Node == address.Management:
-		if _, err := c.ns.look(a.Entity()); err != nil {
+		if _, err := c.ns.lookup(a.Entity()); err != nil {
 			return nil, err
 		}
 		return newResponder(c, l, a), nil

@@ -210,7 +210,7 @@ func TestOutcomesComeBackAsTheyWereStated(t *testing.T) {
 
 const lockLost = "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue."
 
-func TestALostLockIsToldInTheWordsOfTheService(t *testing.T) {
+func TestALostLockIsReportedInTheWordsOfTheService(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
 		r := rawOver(t, ns, opens)
 		r.attach(0, amqp.RoleSender, "q")
@@ -225,12 +225,12 @@ func TestALostLockIsToldInTheWordsOfTheService(t *testing.T) {
 			t.Errorf("on the link: %s, want message-lock-lost", amqp.Trace(d, 0))
 		}
 		token := values(t, m.DeliveryAnnotations)["x-opt-lock-token"]
-		manager := r.requester(2, "q/$management")
+		node := r.requester(2, "q/$management")
 		for operation, body := range map[string]amqp.Map{
 			"com.microsoft:renew-lock":         {{Key: "lock-tokens", Value: amqp.Array{token}}},
 			"com.microsoft:update-disposition": {{Key: "lock-tokens", Value: amqp.Array{token}}, {Key: "disposition-status", Value: "completed"}},
 		} {
-			_, answer := manager.ask("id", amqp.Map{{Key: "operation", Value: operation}}, body)
+			_, answer := node.ask("id", amqp.Map{{Key: "operation", Value: operation}}, body)
 			got := values(t, answer.ApplicationProperties)
 			if got["statusCode"] != int32(410) || got["errorCondition"] != amqp.Symbol("com.microsoft:message-lock-lost") || got["statusDescription"] != lockLost {
 				t.Errorf("%s: %v, want 410 and message-lock-lost", operation, got)

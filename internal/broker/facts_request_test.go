@@ -87,17 +87,17 @@ func TestNumbersAndTimesAreAnsweredInArrays(t *testing.T) {
 		r.sent(0, amqp.AppendData(nil, nil))
 		r.attach(1, amqp.RoleReceiver, "q", func(a *amqp.Attach) { a.RcvSettleMode = amqp.RcvSecond })
 		_, m := r.delivery(1, 0)
-		manager := r.requester(2, "q/$management")
+		node := r.requester(2, "q/$management")
 		later := amqp.Message{MessageAnnotations: encoded(t, amqp.Map{
 			{Key: amqp.Symbol("x-opt-scheduled-enqueue-time"), Value: amqp.TimestampOf(time.Now().Add(time.Hour))},
 		})}
-		_, answer := manager.manage("com.microsoft:schedule-message", amqp.Map{{Key: "messages", Value: amqp.List{
+		_, answer := node.manage("com.microsoft:schedule-message", amqp.Map{{Key: "messages", Value: amqp.List{
 			amqp.Map{{Key: "message-id", Value: "id"}, {Key: "message", Value: later.Append(nil)}},
 		}}})
 		if numbers, ok := answer["sequence-numbers"].(amqp.Array); !ok || len(numbers) != 1 || numbers[0] != int64(2) {
 			t.Errorf("sequence-numbers = %#v, want an array of the long 2", answer["sequence-numbers"])
 		}
-		_, answer = manager.manage("com.microsoft:renew-lock", amqp.Map{
+		_, answer = node.manage("com.microsoft:renew-lock", amqp.Map{
 			{Key: "lock-tokens", Value: amqp.Array{values(t, m.DeliveryAnnotations)["x-opt-lock-token"]}},
 		})
 		want := amqp.Array{amqp.TimestampOf(time.Now().Add(time.Minute))}
@@ -138,11 +138,11 @@ func deferAll(t *testing.T, ns *brokertest.Namespace, name string, n int) (numbe
 func TestDeferredMessagesAreDeletedTwoHundredFiftyAtATime(t *testing.T) {
 	bubble(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "q"}} }, func(t *testing.T, ns *brokertest.Namespace) {
 		numbers := deferAll(t, ns, "q", 502)
-		manager := rawOver(t, ns, opens).requester(0, "q/$management")
+		node := rawOver(t, ns, opens).requester(0, "q/$management")
 		// The documentation calls the mode an ubyte, Go and JavaScript send an uint.
 		receive := func(mode any, numbers amqp.Array) (any, int) {
 			t.Helper()
-			status, answer := manager.manage("com.microsoft:receive-by-sequence-number", amqp.Map{
+			status, answer := node.manage("com.microsoft:receive-by-sequence-number", amqp.Map{
 				{Key: "sequence-numbers", Value: numbers}, {Key: "receiver-settle-mode", Value: mode},
 			})
 			messages, _ := answer["messages"].(amqp.List)
@@ -177,10 +177,10 @@ func wantToken(t *testing.T, entry any, locked bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beside, has := of["lock-token"].(amqp.UUID)
+	outside, has := of["lock-token"].(amqp.UUID)
 	within, hasToo := values(t, m.DeliveryAnnotations)["x-opt-lock-token"].(amqp.UUID)
-	if has != locked || hasToo != locked || beside != within {
-		t.Errorf("lock tokens %v beside the message and %v in it, want the same, or none: %v", beside, within, !locked)
+	if has != locked || hasToo != locked || outside != within {
+		t.Errorf("lock tokens %v outside the message and %v in it, want the same, or none: %v", outside, within, !locked)
 	}
 }
 
@@ -195,9 +195,9 @@ func TestDeferredMessagesOfTwoPartitionsAreNotReceivedAtOnce(t *testing.T) {
 		if other == len(numbers) {
 			t.Fatal("all messages are in one partition")
 		}
-		manager := rawOver(t, ns, opens).requester(0, "q/$management")
+		node := rawOver(t, ns, opens).requester(0, "q/$management")
 		for want, these := range map[int32]amqp.Array{400: {numbers[0], numbers[other]}, 200: {numbers[0]}} {
-			if status, _ := manager.manage("com.microsoft:receive-by-sequence-number", amqp.Map{
+			if status, _ := node.manage("com.microsoft:receive-by-sequence-number", amqp.Map{
 				{Key: "sequence-numbers", Value: these}, {Key: "receiver-settle-mode", Value: uint32(1)},
 			}); status != want {
 				t.Errorf("%d messages: status %v, want %d", len(these), status, want)
@@ -211,10 +211,10 @@ func TestARequestKeepsTheLinkThatItNames(t *testing.T) {
 		r := rawOver(t, ns, opens)
 		r.attach(0, amqp.RoleReceiver, "q")
 		r.attach(1, amqp.RoleReceiver, "q")
-		manager := r.requester(2, "q/$management")
+		node := r.requester(2, "q/$management")
 		for range 5 {
 			time.Sleep(4 * time.Minute)
-			manager.ask("id", amqp.Map{
+			node.ask("id", amqp.Map{
 				{Key: "operation", Value: "com.microsoft:peek-message"}, {Key: "associated-link-name", Value: "link 0"},
 			}, amqp.Map{})
 		}

@@ -203,9 +203,9 @@ type late struct {
 	mu    sync.Mutex
 	queue []lateCall
 	timer *time.Timer
-	busy  bool // ring is at it, and sets the next timer
+	busy  bool // run is at work, and sets the next timer
 	over  bool
-	idle  chan struct{} // closed when ring has ended what it was at; made by close
+	idle  chan struct{} // closed when run has ended; made by close
 }
 
 type lateCall struct {
@@ -234,11 +234,11 @@ func (l *late) armLocked() {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	l.timer = time.AfterFunc(time.Until(l.queue[0].at), l.ring)
+	l.timer = time.AfterFunc(time.Until(l.queue[0].at), l.run)
 }
 
-// ring does what is due.
-func (l *late) ring() {
+// run does what is due.
+func (l *late) run() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.busy = true

@@ -124,7 +124,7 @@ func (s *subject) User(name string) filter.Value {
 func (s *subject) Sys(p filter.SysProperty) filter.Value {
 	if bit := uint32(1) << p; s.known&bit == 0 {
 		s.known |= bit
-		s.sys[p] = s.lookSys(p)
+		s.sys[p] = s.sysValue(p)
 	}
 	return s.sys[p]
 }
@@ -138,7 +138,7 @@ var sysFields = map[filter.SysProperty]int{
 	filter.ReplyToSessionID: amqp.PropertyReplyToGroupID,
 }
 
-func (s *subject) lookSys(p filter.SysProperty) filter.Value {
+func (s *subject) sysValue(p filter.SysProperty) filter.Value {
 	v := s.view
 	switch p {
 	case filter.MessageID:

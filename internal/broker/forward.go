@@ -23,7 +23,7 @@ const (
 // subscriptions, from a queue, a subscription or their dead-letter queue to
 // where they forward.
 //
-// Whoever sends runs the mover before the send is acknowledged, so that a client
+// The sender runs the mover before its send is acknowledged, so that a client
 // finds its message where it is received. The mover's own goroutine does the
 // rest: what becomes active later, what a lapsed lock gives back.
 //
@@ -42,7 +42,7 @@ type mover struct {
 	failed []undelivered
 }
 
-// moverCredit is how many messages a mover may have in hand.
+// moverCredit is how many messages a mover may hold.
 const moverCredit = 256
 
 func newMover(from *queue.Queue, deliver func(*queue.Delivery) (reason, description string)) *mover {
@@ -92,7 +92,7 @@ func (m *mover) serveSessions() {
 	}
 }
 
-// now moves what is there. wait says whether to wait for another who is at it:
+// now moves the messages that have come. wait says whether to wait for another who is at it:
 // one that holds a mover already must not, because forwards can form a circle.
 // What it leaves is the other's, or serve's, to move.
 func (m *mover) now(wait bool) {
@@ -237,7 +237,7 @@ func (e *Entity) forward(to string, deadLetters bool) func(*queue.Delivery) (rea
 }
 
 // onward is a message as it moves on: what its sender said, and what it became
-// on its way. Its time to live begins anew.
+// on its way. Its time to live begins again.
 func onward(v *queue.View) queue.Message {
 	m := v.Message
 	if v.EntityTTL {

@@ -17,7 +17,7 @@ type idleTimer struct {
 }
 
 // arm looks again after d; 0 ends it.
-func (t *idleTimer) arm(d time.Duration, look func()) {
+func (t *idleTimer) arm(d time.Duration, check func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.timer != nil {
@@ -25,20 +25,20 @@ func (t *idleTimer) arm(d time.Duration, look func()) {
 		t.timer = nil
 	}
 	if d > 0 {
-		t.timer = time.AfterFunc(d, look)
+		t.timer = time.AfterFunc(d, check)
 	}
 }
 
 func (t *idleTimer) stop() { t.arm(0, nil) }
 
-// watchIdle begins to watch, or begins anew after the settings have changed.
+// watchIdle begins to watch, or begins again after the settings have changed.
 func (e *Entity) watchIdle() {
 	after := e.common().autoDeleteOnIdle
 	if after <= 0 {
 		e.idle.stop()
 		return
 	}
-	e.idle.arm(e.idleFor(after), e.lookIdle)
+	e.idle.arm(e.idleFor(after), e.checkIdle)
 }
 
 // idleFor is how long the entity has to stay unused until it is deleted; at
@@ -52,9 +52,9 @@ func (e *Entity) idleFor(after time.Duration) time.Duration {
 	return min(max(left, 0), after)
 }
 
-// lookIdle deletes the entity if its time has come. A timer is a wake-up, not
+// checkIdle deletes the entity if its time has come. A timer is a wake-up, not
 // the truth.
-func (e *Entity) lookIdle() {
+func (e *Entity) checkIdle() {
 	after := e.common().autoDeleteOnIdle
 	if after <= 0 {
 		return
@@ -63,7 +63,7 @@ func (e *Entity) lookIdle() {
 		e.touch()
 	}
 	if left := e.idleFor(after); left > 0 {
-		e.idle.arm(left, e.lookIdle)
+		e.idle.arm(left, e.checkIdle)
 		return
 	}
 	e.ns.remove(e)

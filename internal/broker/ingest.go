@@ -105,11 +105,11 @@ func ingest(encoded []byte) (queue.Message, *amqp.Error) {
 }
 
 // Parsing a message looks at its sections from outside only. The following
-// look at the elements of those that are taken apart again on delivery.
+// check the elements of those that are taken apart again on delivery.
 
 // checkNamed checks application properties. nil is an empty map. Those that say
-// why a message was dead-lettered are strings or the Go SDK panics, in whoever
-// receives or peeks.
+// why a message was dead-lettered are strings, or the Go SDK panics in the
+// receiver.
 func checkNamed(raw amqp.Raw) error {
 	if raw == nil {
 		return nil

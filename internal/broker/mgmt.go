@@ -45,7 +45,7 @@ func (m management) answer(req *request) response {
 	if !isMap {
 		return badRequest("The body of the request is no map.")
 	}
-	find := m.ns.look
+	find := m.ns.lookup
 	if req.operation == "com.microsoft:schedule-message" && !isDead(m.node) {
 		find = m.ns.open // the one operation that puts something into a queue
 	}

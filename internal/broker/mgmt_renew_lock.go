@@ -7,7 +7,7 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// renewLock lets locks run anew, all or none, whichever connection they were
+// renewLock renews locks, all or none, whichever connection they were
 // given to.
 func (m management) renewLock(_ *Entity, q *queue.Queue, a *arguments) response {
 	tokens := a.lockTokens()

@@ -20,7 +20,7 @@ func (a *arguments) session(required bool) (id string, given bool) {
 	return id, given
 }
 
-// renewSessionLock lets the lock of a session run anew, whichever connection
+// renewSessionLock renews the lock of a session, whichever connection
 // holds it.
 func (m management) renewSessionLock(_ *Entity, q *queue.Queue, a *arguments) response {
 	id, _ := a.session(true)

@@ -138,8 +138,8 @@ func (n *Namespace) openFor(path string, source *Entity) (*Entity, *amqp.Error) 
 	return e, nil
 }
 
-// look is open for a client that only asks: nothing is created.
-func (n *Namespace) look(path string) (*Entity, *amqp.Error) {
+// lookup is open for a client that only asks: nothing is created.
+func (n *Namespace) lookup(path string) (*Entity, *amqp.Error) {
 	if e := n.find(path); e != nil {
 		return e, nil
 	}
@@ -267,7 +267,7 @@ func (n *Namespace) wake() {
 	n.mu.RUnlock()
 	for _, e := range all {
 		e.queue.Wake()
-		e.lookIdle()
+		e.checkIdle()
 	}
 }
 

@@ -72,7 +72,7 @@ func (n *Namespace) update(kind Kind, path string, change func(*settings) error)
 
 // apply gives an entity new settings and makes everything go by them. All of it
 // happens in one step: of two updates the later one holds, and what is deleted
-// meanwhile starts nothing anew.
+// meanwhile starts nothing again.
 func (n *Namespace) apply(e *Entity, change func(*settings) error) (changed bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -36,7 +36,7 @@ func (n *Namespace) Source(path string) (*queue.Queue, *amqp.Error) {
 
 // Locked is Source for somebody who holds locks there: nothing is made.
 func (n *Namespace) Locked(path string) (*queue.Queue, *amqp.Error) {
-	return n.source(path, n.look)
+	return n.source(path, n.lookup)
 }
 
 func (n *Namespace) source(path string, find func(string) (*Entity, *amqp.Error)) (*queue.Queue, *amqp.Error) {

@@ -163,8 +163,8 @@ func (t *transaction) rollback() {
 	t.parts = nil
 }
 
-// fail rolls the transaction back before its end. The client is told why when it
-// names the transaction next.
+// fail rolls the transaction back before its end. The client gets the reason when
+// it names the transaction next.
 func (t *transaction) fail(why *amqp.Error) {
 	t.rollback()
 	t.failed = why
@@ -193,7 +193,7 @@ func (ts *transactions) enlist(id []byte, messages int, prepare func() (part, *a
 }
 
 // doom makes it impossible to commit a transaction, because a part of it has
-// failed and the client, which settled it beforehand, cannot be told otherwise.
+// failed and the client, which settled it beforehand, cannot learn it in another way.
 func (ts *transactions) doom(id []byte, why *amqp.Error) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

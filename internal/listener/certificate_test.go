@@ -223,16 +223,16 @@ func TestACertificateThatIsRotatedIsServed(t *testing.T) {
 	}
 	lead("0")
 	file := filepath.Join(dir, "now", bundleFile)
-	var told []error
-	c, err := LoadCertificate(file, file, func(err error) { told = append(told, err) })
+	var reported []error
+	c, err := LoadCertificate(file, file, func(err error) { reported = append(reported, err) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	serves(c, 0)
 	lead("nowhere")
 	serves(c, 0)
-	if len(told) != 0 {
-		t.Errorf("told of %v while the files are away, want nothing", told)
+	if len(reported) != 0 {
+		t.Errorf("reported of %v while the files are away, want nothing", reported)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "2"), 0o700); err != nil {
 		t.Fatal(err)
@@ -242,12 +242,12 @@ func TestACertificateThatIsRotatedIsServed(t *testing.T) {
 	}
 	lead("2")
 	serves(c, 0)
-	if len(told) != 1 || told[0] == nil {
-		t.Errorf("told of %v, want one error", told)
+	if len(reported) != 1 || reported[0] == nil {
+		t.Errorf("reported of %v, want one error", reported)
 	}
 	lead("1")
 	serves(c, 1)
-	if len(told) != 2 || told[1] != nil {
-		t.Errorf("told of %v, want one error and one success", told)
+	if len(reported) != 2 || reported[1] != nil {
+		t.Errorf("reported of %v, want one error and one success", reported)
 	}
 }

@@ -58,7 +58,7 @@ func (d *distance) close() {
 }
 
 // carry carries one connection until either side ends it. A side that has ended is how the
-// other hears of it, so errors have nobody else to be told to.
+// other hears of it, so nobody else needs its errors.
 func carry(client net.Conn, to netip.AddrPort) {
 	service, err := net.Dial("tcp", to.String())
 	if err != nil {

@@ -8,7 +8,7 @@
 //	prepare   copy the SDK out of the module cache, build its test binaries and overdue,
 //	          and ask the SDK which tests are live: those that skip in playback mode
 //	isolate   enter a network namespace of our own, where every port of loopback is free
-//	run       two ways side by side: directly, and through the doors of the proxy with every queue and
+//	run       two ways side by side: directly, and through the endpoints of the proxy with every queue and
 //	          topic monitored. Each in several lanes, each with a standard and a premium namespace of
 //	          its own: the lane takes the next test, runs it in a process of its own, takes the next
 //	report    what failed with its output, the counts of each way, and their sum

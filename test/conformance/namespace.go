@@ -40,7 +40,7 @@ type way string
 
 const (
 	wayDirect way = "direct"
-	wayRelay  way = "relay" // through the AMQP door, every queue and topic monitored
+	wayRelay  way = "relay" // through the AMQP endpoint, every queue and topic monitored
 )
 
 // String names the way in the report.
@@ -56,8 +56,8 @@ const (
 	portHTTPS  = 443
 	portAMQPS  = 5671
 	portAdmin  = 9095
-	portAMQP   = 5672 // of a door that no test knocks at
-	portBroker = 5673 // of the broker behind the doors
+	portAMQP   = 5672 // of an endpoint that no test uses
+	portBroker = 5673 // of the broker behind the endpoints
 )
 
 // The keys of a namespace, by what they are called and may do.
@@ -71,9 +71,9 @@ const (
 // secret is the value of every key. Nothing is behind it that is worth guarding.
 const secret = "Y29uZm9ybWFuY2UtY29uZm9ybWFuY2UtY29uZm9ybWE="
 
-// directListen is where a broker that is reached directly listens. relayListen is where one
-// does that has the proxy before it: all that the tests say goes through a door, which passes on
-// whom they come as.
+// directListen is where a broker that is reached directly listens. relayListen is where one does
+// that has the proxy before it: all that the tests say goes through an endpoint, which passes on
+// their credentials.
 const (
 	directListen = `listen: {admin: "%[1]s:%[2]d"}
 broker:

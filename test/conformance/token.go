@@ -12,7 +12,7 @@ import (
 )
 
 // serveTokens plays the managed identity of an Azure App Service: it hands out a token to
-// whoever asks. The token has the form of a JWT of Microsoft Entra and nobody's signature:
+// every caller. The token has the form of a JWT of Microsoft Entra and nobody's signature:
 // the embedded broker trusts every such token, as its documentation says.
 func serveTokens() (*httptest.Server, error) {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

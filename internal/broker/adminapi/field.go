@@ -261,8 +261,8 @@ func readFields[T any](d *node, version string, fields []field[T], v *T) error {
 }
 
 // forgetFields makes of what the children of d do not name what it is in a new
-// entity. An update is the whole of an entity to the service: whoever leaves
-// something out gets the default of it. Source: azure-sdk-for-js issue 9379.
+// entity. An update is the whole of an entity to the service: a setting that is left
+// out gets its default. Source: azure-sdk-for-js issue 9379.
 func forgetFields[T any](d *node, fields []field[T], v, fresh *T) {
 	for _, f := range fields {
 		if f.copy != nil && d.child(f.name) == nil {

@@ -191,7 +191,7 @@ func TestAnUpdateGivesWhatItLeavesOutItsDefault(t *testing.T) {
 	same(t, "the subscription", s.Config, broker.SubscriptionConfig{Name: "s", LockDuration: time.Minute, MaxDeliveryCount: 3})
 }
 
-func TestTheSDKIsToldWhatCannotBeChanged(t *testing.T) {
+func TestTheSDKLearnsWhatCannotBeChanged(t *testing.T) {
 	_, c := client(t)
 	ctx := t.Context()
 	q, err := c.CreateQueue(ctx, "q", nil)
@@ -270,7 +270,7 @@ func (lacking) Authorize(*http.Request, string, adminapi.Right) error {
 	return fmt.Errorf("%w: only Send", adminapi.ErrClaimMissing)
 }
 
-func TestTheSDKIsToldWhichClaimIsMissing(t *testing.T) {
+func TestTheSDKLearnsWhichClaimIsMissing(t *testing.T) {
 	n, c := client(t, func(_ *broker.Config, o *adminapi.Options) { o.Authorizer = lacking{} })
 	scene(t, n)
 	ctx := t.Context()

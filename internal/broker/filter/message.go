@@ -79,8 +79,8 @@ func (p SysProperty) String() string { return sysProperties[p].name }
 // Kind is the type of its values.
 func (p SysProperty) Kind() Kind { return sysProperties[p].kind }
 
-// lookSys finds a system property by a name of any case.
-func lookSys(name string) (SysProperty, bool) {
+// sysPropertyOf finds a system property by a name of any case.
+func sysPropertyOf(name string) (SysProperty, bool) {
 	for i, p := range sysProperties {
 		if strings.EqualFold(name, p.name) || p.alias != "" && strings.EqualFold(name, p.alias) {
 			return SysProperty(i), true

@@ -69,7 +69,7 @@ func (e propertyOf) eval(m Message) (Value, error) {
 	case found && strings.EqualFold(scope, "user"):
 		return m.User(rest), nil
 	case found && strings.EqualFold(scope, "sys"):
-		p, known := lookSys(rest)
+		p, known := sysPropertyOf(rest)
 		if !known {
 			return Value{}, evalErrorf("there is no system property %.50q", rest)
 		}

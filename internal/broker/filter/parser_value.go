@@ -142,7 +142,7 @@ func (p *parser) property() expression {
 		p.next()
 		return userProperty{own.text}
 	case strings.EqualFold(name.text, "sys"):
-		sys, known := lookSys(own.text)
+		sys, known := sysPropertyOf(own.text)
 		if !known {
 			p.fail("a system property, such as MessageId, CorrelationId, Label, To, ReplyTo, SessionId or ContentType")
 		}

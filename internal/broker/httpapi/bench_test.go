@@ -17,9 +17,9 @@ import (
 	"overdue/internal/listener"
 )
 
-// BenchmarkDoors is one client of the SDK with 16 senders of messages of 256
-// bytes, through each door on the loopback interface.
-func BenchmarkDoors(b *testing.B) {
+// BenchmarkWays is one client of the SDK with 16 senders of messages of 256
+// bytes, through each way on the loopback interface.
+func BenchmarkWays(b *testing.B) {
 	certificate, err := listener.SelfMade(b.TempDir())
 	if err != nil {
 		b.Fatal(err)
@@ -32,7 +32,7 @@ func BenchmarkDoors(b *testing.B) {
 	pool.AppendCertsFromPEM(ca)
 	trusting := &tls.Config{RootCAs: pool, ServerName: "localhost"}
 
-	for _, door := range []struct {
+	for _, way := range []struct {
 		name string
 		dial func(ctx context.Context, addr string) (net.Conn, error)
 	}{
@@ -51,7 +51,7 @@ func BenchmarkDoors(b *testing.B) {
 			return websocket.NetConn(context.Background(), ws, websocket.MessageBinary), nil
 		}},
 	} {
-		b.Run(door.name, func(b *testing.B) {
+		b.Run(way.name, func(b *testing.B) {
 			br, err := broker.New(broker.Config{AutoCreate: true})
 			if err != nil {
 				b.Fatal(err)
@@ -66,7 +66,7 @@ func BenchmarkDoors(b *testing.B) {
 			defer server.Close()
 			client, err := azservicebus.NewClientFromConnectionString(connectionString, &azservicebus.ClientOptions{
 				NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
-					return door.dial(ctx, ln.Addr().String())
+					return way.dial(ctx, ln.Addr().String())
 				},
 			})
 			if err != nil {

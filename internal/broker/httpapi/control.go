@@ -21,7 +21,7 @@ import (
 // messages, clock and faults of a namespace, in JSON.
 //
 //	GET    /_overdue/                     this list
-//	GET    /_overdue/entities             what there is, with counts
+//	GET    /_overdue/entities             all entities, with counts
 //	GET    /_overdue/messages/{path}      the messages of a queue, subscription or …/$DeadLetterQueue; ?from=, ?max=
 //	POST   /_overdue/reset                as at the start: messages, entities and faults of this namespace
 //	GET    /_overdue/clock                by how much the clock is ahead
@@ -117,7 +117,7 @@ func (c *control) named(r *http.Request) (*broker.Namespace, error) {
 // controlList is what people find who look for the control surface by hand.
 const controlList = `Behind the protocol, for tests. Answers are JSON.
 
-GET    /_overdue/entities             what there is, with counts
+GET    /_overdue/entities             all entities, with counts
 GET    /_overdue/messages/{path}      messages of orders, orders/$DeadLetterQueue or events/Subscriptions/audit; ?from=, ?max=
 POST   /_overdue/reset                as at the start: messages, entities and faults of this namespace
 GET    /_overdue/clock                by how much the clock is ahead

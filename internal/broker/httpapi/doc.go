@@ -8,5 +8,5 @@
 //	/_overdue/   ▶ state, clock and faults, for tests
 //	the rest     ▶ ATOM administration
 //
-// Bodies of requests are bounded in time here and in size by who reads them.
+// Bodies of requests are bounded in time here and in size by the handler that reads them.
 package httpapi

@@ -62,7 +62,7 @@ func (h *runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 	case errors.Is(err, errAway):
-		// Nobody reads an answer, unless whoever serves us ended the request: then it is its to give.
+		// Nobody reads an answer, unless the server ended the request, which answers then.
 	default:
 		refuse(w, r, err)
 	}
@@ -96,7 +96,7 @@ func (h *runtime) serve(w http.ResponseWriter, r *http.Request, t restTarget) er
 
 // reserve takes n from a bounded amount, or all of it when nothing else is taken:
 // what is allowed to be larger than the bound is served alone. It does not wait: a
-// client that is told to come again knows where it stands.
+// client that is asked to come again knows where it stands.
 func reserve(used *atomic.Int64, n, most int64) error {
 	if total := used.Add(n); total > most && total != n {
 		used.Add(-n)

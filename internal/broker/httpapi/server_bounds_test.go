@@ -140,7 +140,7 @@ type closedListener struct{ net.Listener }
 
 func (closedListener) Close() error { return os.ErrClosed }
 
-func TestARequestThatWaitsIsToldOfTheEnd(t *testing.T) {
+func TestARequestThatWaitsGetsTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)
 		answers := make(chan int, 1)

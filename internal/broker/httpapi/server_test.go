@@ -51,8 +51,8 @@ func (sc *scene) exchange(client *azservicebus.Client) {
 	}
 }
 
-func TestTheSDKComesThroughEveryDoor(t *testing.T) {
-	for name, door := range map[string]func(*scene, *tls.Config) dialer{
+func TestTheSDKConnectsInEveryWay(t *testing.T) {
+	for name, way := range map[string]func(*scene, *tls.Config) dialer{
 		"AMQP":                       func(sc *scene, _ *tls.Config) dialer { return sc.plain },
 		"AMQP over TLS":              func(sc *scene, client *tls.Config) dialer { return sc.overTLS(client) },
 		"WebSocket amqp":             func(sc *scene, _ *tls.Config) dialer { return sc.overWebSocket("ws", "amqp", nil) },
@@ -63,7 +63,7 @@ func TestTheSDKComesThroughEveryDoor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			certificate := selfMade(t)
 			sc := setupTCP(t, broker.Config{AutoCreate: true}, func(c *Config) { c.TLS = certificate.TLS })
-			sc.exchange(sc.client(connectionString, door(sc, trust(t, certificate))))
+			sc.exchange(sc.client(connectionString, way(sc, trust(t, certificate))))
 		})
 	}
 }

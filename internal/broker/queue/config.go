@@ -46,8 +46,8 @@ type Config struct {
 	// DeadLetteringOnMessageExpiration moves expired messages to the dead-letter queue. Otherwise they
 	// are dropped.
 	DeadLetteringOnMessageExpiration bool
-	// RequiresSession makes this a session queue: every message belongs to a session, and is received
-	// by who holds the session's lock. See Queue.AcceptSession.
+	// RequiresSession makes this a session queue: every message belongs to a session, and only
+	// the holder of the session's lock receives it. See Queue.AcceptSession.
 	RequiresSession bool
 	// Expiry is when expired messages leave the queue.
 	Expiry Expiry
@@ -73,7 +73,7 @@ type Config struct {
 func (c Config) frozen() Config {
 	c.DefaultMessageTimeToLive = 0
 	c.RequiresDuplicateDetection = false
-	c.RequiresSession = false // whoever looks after the dead takes them as they come
+	c.RequiresSession = false // dead letters are received as they come
 	return c
 }
 

@@ -8,7 +8,7 @@ import "slices"
 type Mode int
 
 const (
-	PeekLock         Mode = iota // locks it; whoever has the token settles it
+	PeekLock         Mode = iota // locks it; the holder of the token settles it
 	ReceiveAndDelete             // removes it as soon as it is taken
 )
 

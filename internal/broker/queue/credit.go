@@ -22,7 +22,7 @@ const (
 // used yet goes first, the latest before the earliest, then deliveries that lie in the outbox go
 // back to the queue, uncounted, and what remains is owed by credit to come. A taken delivery that
 // could not be passed on is made good by Release and AddCredit(1), or else its credit is gone. New
-// credit withdraws a drain that Take has not told of.
+// credit withdraws a drain that Take has not reported.
 func (c *Consumer) AddCredit(n int64) {
 	now, ok := c.enter()
 	if !ok {
@@ -32,8 +32,8 @@ func (c *Consumer) AddCredit(n int64) {
 	c.change(n, now)
 }
 
-// SetCredit is AddCredit of the difference between n and Credit. Whoever learns the credit from
-// somebody who counts deliveries after Take should use AddCredit: a Take in between would be
+// SetCredit is AddCredit of the difference between n and Credit. A caller that learns the credit
+// from somebody who counts deliveries after Take should use AddCredit: a Take in between would be
 // counted twice.
 func (c *Consumer) SetCredit(n uint32) {
 	now, ok := c.enter()

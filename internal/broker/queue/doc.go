@@ -35,7 +35,7 @@
 // # Sessions
 //
 // In a session queue every message belongs to a session, and each session is a line of its own: the
-// messages of it that wait, and the consumers of whoever holds its lock, a Session. Message locks
+// messages of it that wait, and the consumers of the holder of its lock, a Session. Message locks
 // live under that lock and end with it. Those who want the next session wait in order, and sessions
 // that nobody holds are offered in the order in which they came to have something to give. A
 // session is forgotten when it has no messages, no state and no holder.
@@ -43,7 +43,7 @@
 // # Transactions
 //
 // A transaction of several queues is made of parts that are prepared in each: Hold takes locks out
-// of the reach of time and of others until it is told how it ends, Reserve takes the room for
+// of the reach of time and of others until it ends, Reserve takes the room for
 // messages. What can fail has failed by then, so the parts are settled and sent one queue after the
 // other without a lock over all of them.
 //

@@ -31,7 +31,8 @@ func (q *Queue) partition(m *Message) int64 {
 	return int64(p%Partitions+1) << partitionShift
 }
 
-// partitionKey is what keeps messages together: the session, or the key where there is no session.
+// partitionKey returns the key that keeps messages together: the session, or the key where there is
+// no session.
 func (m *Message) partitionKey() string {
 	if m.SessionID != "" {
 		return m.SessionID

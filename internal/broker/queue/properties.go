@@ -8,7 +8,7 @@ package queue
 const MaxPropertiesSize = 64 << 10
 
 // withProperties is what e has beyond the ordinary, with properties merged into those that it has:
-// a known key gets the new value, at its old position. Views share the slice, so it is built anew.
+// a known key gets the new value, at its old position. Views share the slice, so it is a new one.
 // Its cost is bounded by MaxPropertiesSize.
 func (e *entry) withProperties(properties []Property) (*extra, error) {
 	x := *e.more()

@@ -67,8 +67,8 @@ func (q *Queue) LastActivation() time.Time {
 }
 
 // activate enqueues what is due, in the order of the schedule. Activation is a new enqueueing: a
-// new sequence number, a new enqueued time, and the time to live runs from here. What is left of a
-// large wave is due for the timer, or for who comes before it.
+// new sequence number, a new enqueued time, and the time to live runs from here. The rest of a
+// large wave is left to the timer, or to the next caller.
 func (q *Queue) activate(now instant) {
 	for range wave {
 		e, at := q.schedule.min()

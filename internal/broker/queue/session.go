@@ -81,8 +81,8 @@ func (q *Queue) enterSessions() (now instant, err error) {
 	return q.enter()
 }
 
-// session is the session with this name, made when there is none. Whoever makes one gives it a
-// message or a lock.
+// session is the session with this name, made when there is none. A caller that makes one gives it
+// a message or a lock.
 func (q *Queue) session(id string) *session {
 	ss := q.sessions
 	s := ss.byID[id]
@@ -95,7 +95,7 @@ func (q *Queue) session(id string) *session {
 	return s
 }
 
-// tidy forgets s when nothing is left of it.
+// tidy forgets s when it is empty.
 func (ss *sessions) tidy(s *session) {
 	if s.byNumber.len() > 0 || s.lock != nil || s.state != nil {
 		return
@@ -169,8 +169,8 @@ func (h *Session) Renew() (time.Time, error) {
 	return h.renew(now)
 }
 
-// RenewSessionLock is Session.Renew by the name of the session, whoever holds its lock. Errors:
-// ErrSessionLockLost, ErrNotSessionful, ErrClosed.
+// RenewSessionLock is Session.Renew by the name of the session, for every holder of its lock.
+// Errors: ErrSessionLockLost, ErrNotSessionful, ErrClosed.
 func (q *Queue) RenewSessionLock(id string) (time.Time, error) {
 	now, err := q.enterSessions()
 	if err != nil {
@@ -184,7 +184,7 @@ func (q *Queue) RenewSessionLock(id string) (time.Time, error) {
 	return s.lock.renew(now)
 }
 
-// SessionLockedUntil is when the lock of a session lapses, whoever holds it. Errors:
+// SessionLockedUntil is when the lock of a session lapses, for every holder. Errors:
 // ErrSessionLockLost when nobody does, ErrNotSessionful, ErrClosed.
 func (q *Queue) SessionLockedUntil(id string) (time.Time, error) {
 	now, err := q.enterSessions()

@@ -139,7 +139,7 @@ func TestClosingTheQueueWakesWhoWaitsAndWhoHoldsASession(t *testing.T) {
 	})
 }
 
-func TestASessionLockThatLapsesTellsItsHolderAndCountsWhatWasReceived(t *testing.T) {
+func TestASessionLockThatLapsesEndsItsHolderAndCountsDeliveries(t *testing.T) {
 	sessionQueue(t, Config{LockDuration: time.Minute}, func(t *testing.T, q *Queue) {
 		send(t, q, inSession("a", "taken"), inSession("a", "in the outbox"), inSession("a", "waiting"))
 		h := accept(t, q, "a")

@@ -46,7 +46,7 @@ func (q *Queue) next() instant {
 func (q *Queue) behind(now instant) bool { return q.next() <= now }
 
 // arm makes sure that the timer runs no later than something becomes due. A timer that runs too
-// early, because what it was armed for is gone, finds nothing to do: cheaper than to set it anew
+// early, because what it was armed for is gone, finds nothing to do: cheaper than to set it again
 // with every message.
 func (q *Queue) arm(now instant) {
 	next := q.next()
@@ -56,14 +56,14 @@ func (q *Queue) arm(now instant) {
 	nap := next.until(now, maxNap)
 	q.armedFor = now.add(nap)
 	if q.timer == nil {
-		q.timer = time.AfterFunc(nap, q.ring)
+		q.timer = time.AfterFunc(nap, q.timerRan)
 		return
 	}
 	q.timer.Reset(nap)
 }
 
-// ring is what the timer calls.
-func (q *Queue) ring() {
+// timerRan is the function of the timer.
+func (q *Queue) timerRan() {
 	q.mu.Lock()
 	q.armedFor = never
 	q.mu.Unlock()

@@ -43,7 +43,7 @@ func waveQueues(t *testing.T, n int, f func(t *testing.T, q *Queue, receiver fun
 
 // amid does the part of one operation and shows what it leaves, before the timer or anybody else
 // can go on; nor is the timer armed.
-func amid(t *testing.T, q *Queue, operate func(now instant), look func()) {
+func amid(t *testing.T, q *Queue, operate func(now instant), check func()) {
 	t.Helper()
 	now, err := q.enter()
 	if err != nil {
@@ -52,7 +52,7 @@ func amid(t *testing.T, q *Queue, operate func(now instant), look func()) {
 	operate(now)
 	q.assign(now)
 	q.bury(now)
-	look()
+	check()
 	q.mu.Unlock()
 }
 

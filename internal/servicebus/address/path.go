@@ -27,7 +27,7 @@ const (
 // or could be read in two ways.
 var ErrNotPlain = errors.New("address: not plain")
 
-// refusal is an error whose text is one sentence for whoever has sent the address.
+// refusal is an error whose text is one sentence for the sender of the address.
 type refusal struct{ text, why string }
 
 func (e *refusal) Error() string { return fmt.Sprintf("%q %s", e.text, e.why) }

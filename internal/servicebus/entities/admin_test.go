@@ -163,7 +163,7 @@ func TestATopicIsReadWithAllItsSubscriptions(t *testing.T) {
 	})
 }
 
-func TestWhoMayNotManageIsToldSo(t *testing.T) {
+func TestARefusedClientLearnsWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
 		_, err := s.ns.CreateQueue(broker.QueueConfig{Name: "orders"})

@@ -140,9 +140,9 @@ func subscriptionOf(e atom.Entry) (s SubscriptionDetails, err error) {
 	return s, err
 }
 
-// instant is a time of the administration API. One that is not stated, or not as it should be, is
-// zero: nothing rests on it but what is known better with it. So is one before the Unix epoch, with
-// which the service says never.
+// instant reads a time of the administration API. It is zero for a time that is missing or
+// malformed, since callers can do without it, and for one before the Unix epoch, with which the
+// service says never.
 func instant(text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || t.Unix() <= 0 {

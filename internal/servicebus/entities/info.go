@@ -41,8 +41,8 @@ type Info struct {
 	AutoDeleteOnIdle         time.Duration // 0 = never
 	MaxMessageSize           int64         // bytes; 0 = not stated
 
-	// By the clock of the namespace; zero = not stated. An entity that is deleted and made anew under
-	// its name is made later.
+	// By the clock of the namespace; zero = not stated. An entity that is deleted and created again
+	// under its name has a later time.
 	CreatedAt time.Time
 	UpdatedAt time.Time // when any of its settings was last changed, or it was made
 

@@ -24,8 +24,8 @@ type Config struct {
 	Source Source
 
 	// Version is a number that changes with every change of an entity, for a source in this process
-	// that answers at once: it is read by whoever asks, when the number has changed. nil: the
-	// source takes its time, and what it says is believed for a while.
+	// that answers at once: the caller reads again when the number has changed. nil: the
+	// source takes its time, and its answers hold for a while.
 	Version func() uint64
 
 	// Heard is called after each read of an entity with what is held of it from now on, which is the
@@ -35,7 +35,7 @@ type Config struct {
 
 	FreshFor time.Duration // how long an answer is taken as it is; 0 = 1 minute
 	KeepFor  time.Duration // how long it is taken while another is fetched; 0 = 2 minutes
-	Patience time.Duration // the longest wait for an answer, retries included; 0 = 15 s
+	MaxWait  time.Duration // the longest wait for an answer, retries included; 0 = 15 s
 	NoRight  time.Duration // how long ErrNoRight is taken for an answer; 0 = 1 hour
 	MaxNames int           // to remember; those that were not asked for longest go. 0 = 4096
 }
@@ -44,7 +44,7 @@ const (
 	readers      = 8                      // reads at once
 	retryMin     = 250 * time.Millisecond // after a read that failed, doubling up to
 	retryMax     = time.Minute
-	retryHopeful = 500 * time.Millisecond // the same while callers wait, see Patience
+	retryHopeful = 500 * time.Millisecond // the same while callers wait, see MaxWait
 	missingMax   = 2 * time.Second        // the longest that ErrNotFound is taken for an answer
 )
 
@@ -54,8 +54,8 @@ var errClosed = errors.New("entities: store is closed")
 // A Store remembers what its source says. It is safe for concurrent use.
 //
 // What it holds of a name is fresh, and used as it is; then stale, and used while it is fetched
-// anew behind the back of whoever asks; then old, and waited for. Where the source cannot be
-// reached the last answer stays good.
+// again in the background; then old, and callers wait for the next answer. Where the source cannot
+// be reached the last answer stays good.
 type Store struct {
 	cfg    Config
 	table  table
@@ -69,7 +69,7 @@ type Store struct {
 
 	mu sync.Mutex // guards what follows and entry.done
 	// While the source fails nobody asks it before quiet, whatever the name; and once it has failed
-	// for as long as Patience nobody waits for it.
+	// for as long as MaxWait nobody waits for it.
 	quiet    time.Time
 	failures int
 	first    time.Time // when the first of them began
@@ -82,7 +82,7 @@ func New(cfg Config) *Store {
 	for _, d := range []struct {
 		of *time.Duration
 		is time.Duration
-	}{{&cfg.FreshFor, time.Minute}, {&cfg.KeepFor, 2 * time.Minute}, {&cfg.Patience, 15 * time.Second}, {&cfg.NoRight, time.Hour}} {
+	}{{&cfg.FreshFor, time.Minute}, {&cfg.KeepFor, 2 * time.Minute}, {&cfg.MaxWait, 15 * time.Second}, {&cfg.NoRight, time.Hour}} {
 		if *d.of == 0 {
 			*d.of = d.is
 		}
@@ -103,7 +103,7 @@ func (s *Store) Close() {
 	s.reading.Wait()
 }
 
-// Cached is Lookup for who cannot wait. It fails with ErrUnknown where Lookup would wait.
+// Cached is Lookup for callers that cannot wait. It fails with ErrUnknown where Lookup would wait.
 func (s *Store) Cached(name string) (Info, error) {
 	if s.cfg.Version != nil {
 		return s.current(s.ctx, name)
@@ -131,7 +131,7 @@ func (s *Store) Lookup(ctx context.Context, name string) (Info, error) {
 	return s.LookupSince(ctx, name, time.Time{})
 }
 
-// LookupSince is Lookup for who has to know how the entity was made at the instant since, or later.
+// LookupSince is Lookup for callers that need the settings as of the instant since, or later.
 // Where the source does not answer that is the last answer, however old.
 func (s *Store) LookupSince(ctx context.Context, name string, since time.Time) (Info, error) {
 	if s.cfg.Version != nil {
@@ -192,7 +192,7 @@ func (s *Store) refresh(e *entry) {
 }
 
 // read has e read by a goroutine, one for each name, and returns what is closed at its end, and
-// when it began; nil after Close. Somebody who waits has it tried again for as long as Patience.
+// when it began; nil after Close. Somebody who waits has it tried again for as long as MaxWait.
 func (s *Store) read(e *entry, waits bool) (done <-chan struct{}, began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +228,7 @@ func (s *Store) heardOf(name string, info Info, err error) {
 // ask asks the source about e: once, or for as long as somebody can be expected to wait. at is
 // when it was asked, zero if it was not, because it is to be left alone.
 func (s *Store) ask(e *entry, waits bool) (info Info, at time.Time, err error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Patience)
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.MaxWait)
 	defer cancel()
 	if a := e.answer.Load(); a != nil && errors.Is(a.err, ErrNotFound) {
 		sleepUntil(ctx, a.next)
@@ -273,7 +273,7 @@ func (s *Store) leftAlone() (until time.Time, why error) {
 func (s *Store) hopeful() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failures == 0 || time.Since(s.first) < s.cfg.Patience
+	return s.failures == 0 || time.Since(s.first) < s.cfg.MaxWait
 }
 
 // isDown: the source was tried not long ago, and in vain.
@@ -296,7 +296,7 @@ func (s *Store) heard(began time.Time, err error) {
 		s.first = began
 	}
 	longest := retryMax
-	if time.Since(s.first) < s.cfg.Patience {
+	if time.Since(s.first) < s.cfg.MaxWait {
 		longest = retryHopeful // somebody may wait for it, who is as late as this
 	}
 	wait := jitter(min(retryMin<<min(s.failures, 10), longest))

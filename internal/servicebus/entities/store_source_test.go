@@ -153,7 +153,7 @@ func TestASourceWithVersionsIsReadWhenTheyChange(t *testing.T) {
 	})
 }
 
-func TestWhoWantsToKnowIsToldOfEachRead(t *testing.T) {
+func TestEachReadIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var heard []string
 		sc := setup(t, func(c *Config) {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A teller is a Source that says what the test wants it to.
-type teller struct {
+// A fakeSource is a Source that says what the test wants it to.
+type fakeSource struct {
 	mu    sync.Mutex
 	takes time.Duration // of one read
 	says  func(name string) (Info, error)
@@ -29,17 +29,17 @@ var errDown = errors.New("connection refused")
 
 func ttl(d time.Duration) Info { return Info{Kind: Queue, DefaultMessageTimeToLive: d} }
 
-func (s *teller) say(f func(name string) (Info, error)) {
+func (s *fakeSource) say(f func(name string) (Info, error)) {
 	s.mu.Lock()
 	s.says = f
 	s.mu.Unlock()
 }
 
-func (s *teller) sayOne(info Info, err error) {
+func (s *fakeSource) sayOne(info Info, err error) {
 	s.say(func(string) (Info, error) { return info, err })
 }
 
-func (s *teller) Read(ctx context.Context, name string) (Info, error) {
+func (s *fakeSource) Read(ctx context.Context, name string) (Info, error) {
 	s.mu.Lock()
 	s.reads[name]++
 	s.now++
@@ -59,13 +59,13 @@ func (s *teller) Read(ctx context.Context, name string) (Info, error) {
 	return s.says(name)
 }
 
-func (s *teller) read(name string) int {
+func (s *fakeSource) read(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reads[name]
 }
 
-func (s *teller) total() (n int) {
+func (s *fakeSource) total() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.reads {
@@ -76,13 +76,13 @@ func (s *teller) total() (n int) {
 
 type scene struct {
 	*testing.T
-	source *teller
+	source *fakeSource
 	store  *Store
 }
 
 func setup(t *testing.T, change ...func(*Config)) *scene {
 	t.Helper()
-	s := &teller{reads: map[string]int{}, busy: map[string]bool{}}
+	s := &fakeSource{reads: map[string]int{}, busy: map[string]bool{}}
 	s.sayOne(ttl(time.Minute), nil)
 	cfg := Config{Source: s}
 	for _, f := range change {
@@ -237,7 +237,7 @@ func TestALateAnswerIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestWhatDoesNotExistIsLookedForAgain(t *testing.T) {
+func TestAMissingEntityIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)
 		sc.source.sayOne(Info{}, ErrNotFound)
@@ -338,7 +338,7 @@ func TestCachedMakesNothing(t *testing.T) {
 }
 
 func BenchmarkCached(b *testing.B) {
-	s := &teller{reads: map[string]int{}, busy: map[string]bool{}}
+	s := &fakeSource{reads: map[string]int{}, busy: map[string]bool{}}
 	s.sayOne(ttl(time.Minute), nil)
 	store := New(Config{Source: s})
 	defer store.Close()

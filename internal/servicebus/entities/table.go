@@ -36,14 +36,14 @@ type entry struct {
 	spellings []string               // under which the table has it; guarded by table.mu
 	answer    atomic.Pointer[answer] // nil while there was none
 	used      atomic.Int64           // when it was last asked for, in seconds
-	busy      atomic.Bool            // done is not nil, for who does not want the lock
+	busy      atomic.Bool            // done is not nil, read without the lock
 
 	// Guarded by Store.mu:
 	done  chan struct{} // closed when the read that is under way ends
 	began time.Time     // of that read
 }
 
-// use notes that the entry is wanted. It writes seldom, because all senders to an entity share it.
+// use notes that the entry is wanted. It writes rarely, because all senders to an entity share it.
 func (e *entry) use(now time.Time) {
 	if sec := now.Unix(); e.used.Load() != sec {
 		e.used.Store(sec)
@@ -58,7 +58,7 @@ const maxSpellings = 4
 type table struct {
 	most  int
 	names atomic.Pointer[map[string]*entry]
-	mu    sync.Mutex // of who writes
+	mu    sync.Mutex // held by writers
 	size  int        // entries
 }
 

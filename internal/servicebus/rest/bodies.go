@@ -168,7 +168,7 @@ func (b *Bodies) end(u *upload, err error) error {
 	return err
 }
 
-// giveBack gives back the room of a body that was complete.
+// giveBack gives back the bytes of a body that was complete.
 func (b *Bodies) giveBack(u *upload) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

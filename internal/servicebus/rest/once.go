@@ -43,7 +43,7 @@ func CheckOnce(h http.Header, query string) error {
 
 // checkKeysOnce refuses JSON in which an object states a key twice. Keys are compared without
 // case, because readers of JSON differ in whether they heed it, but for those of UserProperties,
-// which are the names of properties. What is no JSON is left to whoever decodes it.
+// which are the names of properties. What is no JSON is left to the decoder.
 func checkKeysOnce(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -53,7 +53,7 @@ func checkKeysOnce(data []byte) error {
 	return nil
 }
 
-// maxNesting bounds how deep objects and arrays are looked into.
+// maxNesting bounds how deep objects and arrays are checked.
 const maxNesting = 64
 
 var errNoJSON = errors.New("sbrest: no JSON")

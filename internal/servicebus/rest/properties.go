@@ -110,8 +110,8 @@ func scheduledEnqueueTime(keys map[string]json.RawMessage) (time.Time, error) {
 	if !ok {
 		return time.Time{}, BadRequest("The %s of BrokerProperties is %s, not %s.", key, Quoted(text), want)
 	}
-	// The wire has milliseconds. Cutting the rest off here keeps what we reckon with equal
-	// to what the broker sees.
+	// The wire has milliseconds. Cutting the rest off here keeps our value equal to
+	// the one that the broker sees.
 	return t.Truncate(time.Millisecond), nil
 }
 

@@ -23,7 +23,7 @@ type Stamps struct {
 	State                  string // Active, Deferred, Scheduled
 }
 
-// forEver is the longest TimeSpan of .NET in seconds, which is how no TTL is told.
+// forEver is the longest TimeSpan of .NET in seconds, which stands for no TTL.
 const forEver = "922337203685.47754"
 
 // AppendBroker appends the value of the header BrokerProperties for a received message: JSON

@@ -192,7 +192,7 @@ var (
 )
 
 // bodyOf finds out how the body behind a head is framed: inBody with its length, or
-// inChunkSize. ok is false unless that is told in the plainest way.
+// inChunkSize. ok is false unless that is stated in the plainest way.
 func bodyOf(head []byte) (framing part, length uint64, ok bool) {
 	first, fields, _ := bytes.Cut(head, lineFeed)
 	first = bytes.TrimRight(first, "\r")
@@ -201,7 +201,7 @@ func bodyOf(head []byte) (framing part, length uint64, ok bool) {
 		return inHead, 0, false
 	}
 	framing = inBody
-	told := false
+	stated := false
 	for line := range bytes.Lines(fields) {
 		if isBreak(line) {
 			break
@@ -213,10 +213,10 @@ func bodyOf(head []byte) (framing part, length uint64, ok bool) {
 			return inHead, 0, false
 		case !hasLength && !hasCoding:
 			continue
-		case told: // twice, or both: what smugglers of requests do
+		case stated: // twice, or both: what smugglers of requests do
 			return inHead, 0, false
 		}
-		told = true
+		stated = true
 		if hasCoding {
 			framing = inChunkSize
 			if !mayChunk || !bytes.EqualFold(value, codingChunked) {

@@ -123,14 +123,14 @@ func TestTheSplitterIsSureOfPlainRequests(t *testing.T) {
 func TestTheSplitterIsNeverWrong(t *testing.T) {
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	telling := []string{"\r", "\n", " ", "\t", ":", ";", "0", "9", "f", "g", "Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n", "\r\n\r\n", "HTTP/1.0", "\x00"}
+	parts := []string{"\r", "\n", " ", "\t", ":", ";", "0", "9", "f", "g", "Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n", "\r\n\r\n", "HTTP/1.0", "\x00"}
 	var sure int
 	for range 20000 {
 		stream, _ := randomStream(rng)
 		for range 1 + rng.IntN(3) {
 			at := rng.IntN(len(stream))
 			end := min(at+rng.IntN(3), len(stream))
-			stream = bytes.Join([][]byte{stream[:at], []byte(telling[rng.IntN(len(telling))]), stream[end:]}, nil)
+			stream = bytes.Join([][]byte{stream[:at], []byte(parts[rng.IntN(len(parts))]), stream[end:]}, nil)
 		}
 		sure += checkSplit(t, stream, func() int { return 1 + rng.IntN(100) })
 	}

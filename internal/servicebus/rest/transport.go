@@ -39,7 +39,7 @@ func NewTransport(dial func(context.Context) (net.Conn, error)) *Transport {
 			}
 			return &replyConn{Conn: c}, nil
 		},
-		DisableCompression:     true, // what is encoded is for whoever asked for it
+		DisableCompression:     true, // the client that asked for an encoding decodes it
 		MaxResponseHeaderBytes: maxReplyHead,
 		MaxIdleConnsPerHost:    maxIdleReplies,
 		IdleConnTimeout:        idleReply,

@@ -36,15 +36,15 @@ type Request struct {
 	Need    Need
 	Token   string // of Unlock, Complete and RenewLock: the lock token, a UUID unless the last one has another
 
-	// Twofold reports that whoever undoes escapes before they look for slashes reads the
-	// message-id, and so the request, in another way. It is no matter to whom the request is for,
-	// which knows the message by its lock token; who passes requests on refuses it.
+	// Twofold reports that a server that undoes escapes before it splits at slashes reads the
+	// message-id, and so the request, in another way. The broker does not mind, since it knows the
+	// message by its lock token. A proxy refuses the request.
 	Twofold bool
 
 	behind string // what stands behind the entity in the URL, as it was sent
 }
 
-// What OfHTTP returns beside address.ErrNotPlain. Their texts are for whoever has sent the request.
+// Errors of OfHTTP besides address.ErrNotPlain. Their texts are for the sender of the request.
 var (
 	// ErrUnlisted is wrapped for a request that is in no table.
 	ErrUnlisted = errors.New("there is no such request")

@@ -59,7 +59,7 @@ func (ks Keys) Password(name, key string) (Grant, error) {
 
 // Token judges a shared access signature that is shown for what is at path, as
 // package address returns it; "" is the namespace. The signature comes first, so
-// that nothing is told about a token that was not signed with a key of ours. The
+// that nothing is revealed about a token that was not signed with a key of ours. The
 // error is a *Refusal.
 func (ks Keys) Token(token, path string, now time.Time) (Grant, error) {
 	if token == "" {

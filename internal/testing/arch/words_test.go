@@ -40,11 +40,11 @@ var strangeWords = map[string]string{
 var properUses = map[string]string{
 	"internal/servicebus/sas.Covers":                    "a signature covers an address",
 	"internal/bench.TestFiguresStandBesideTheirTargets": "next to each other",
-	"internal/broker/queue.ring":                        "a ring buffer",
-	"internal/broker.ring":                              "a ring buffer",
 	"internal/broker.common":                            "the fields that correlation filters share on the wire",
 	"internal/testing/brokertest.manager":               "the client of $management",
 	"alert.ring":                                        "a ring buffer",
+	"alert.CommonLabels":                                "a field of the webhook of Alertmanager",
+	"alert.CommonAnnotations":                           "a field of the webhook of Alertmanager",
 }
 
 // wordsKept are the packages whose declarations and files have the field's words only. The list
@@ -57,6 +57,9 @@ var wordsKept = []string{
 	"test/mutate", "internal/listener/accept",
 	"test/bench", "test/sdk/examples/go",
 	"internal/redisstore",
+	"alert", "internal/broker", "internal/broker/adminapi", "internal/broker/filter", "internal/broker/httpapi", "internal/broker/queue",
+	"internal/listener", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/rest",
+	"internal/testing/brokertest", "internal/testing/redistest",
 }
 
 var wordOfName = regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+`)

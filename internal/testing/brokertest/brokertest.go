@@ -145,7 +145,7 @@ func (ns *Namespace) Client(t testing.TB) *azservicebus.Client {
 	return newClient(t, ns.ConnectionString(), ns.ClientOptions())
 }
 
-// Lasting is Client for those who want one that is made anew when it is beyond recovery.
+// Lasting is Client for tests that want one that is replaced when it is beyond recovery.
 func (ns *Namespace) Lasting(t testing.TB, configure ...func(*azservicebus.ClientOptions)) *sdk.Client {
 	t.Helper()
 	c, err := sdk.New(sdk.Config{Dial: ns.Dial, Make: func(dial sdk.Dialer) (*azservicebus.Client, error) {

@@ -48,12 +48,12 @@ func (s *scene) link(session *amqp.Session, address string) *amqp.Receiver {
 // right before. So the credit gets a moment to be answered first.
 func (s *scene) nudge(r *amqp.Receiver, n uint32, expect int) []*amqp.Message {
 	s.Helper()
-	const patience, moment = 10 * time.Second, 100 * time.Millisecond
+	const timeout, moment = 10 * time.Second, 100 * time.Millisecond
 	var all []*amqp.Message
 	if n > 0 {
 		s.must(r.IssueCredit(n))
 		for len(all) < int(n) {
-			wait := patience
+			wait := timeout
 			if len(all) >= expect {
 				wait = moment
 			}

@@ -17,7 +17,7 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
-// Over HTTP: the REST runtime API. What is told of a status is told by status
+// Over HTTP: the REST runtime API. Tests compare the status of answers
 // alone: the service's sentences change.
 var restSpecs = []spec{
 	{name: "what is sent over HTTP is received over AMQP", check: restSends},
@@ -47,7 +47,7 @@ type restAnswer struct {
 func (s *scene) rest(method, path, body string, headers ...string) restAnswer {
 	s.Helper()
 	if s.target.HTTP == nil {
-		s.Skip("the target has no door for HTTP")
+		s.Skip("the target has no endpoint for HTTP")
 	}
 	if strings.HasPrefix(path, "/") {
 		path = "http://namespace" + path

@@ -16,8 +16,8 @@ import (
 
 var expiries = map[string]queue.Expiry{"lazy": queue.Lazy, "lazy-head": queue.LazyHead, "eager": queue.Eager}
 
-// door is an HTTP client that reaches the embedded broker.
-func door(t *testing.T, b *broker.Broker) func(*http.Request) (*http.Response, error) {
+// endpoint is an HTTP client that reaches the embedded broker.
+func endpoint(t *testing.T, b *broker.Broker) func(*http.Request) (*http.Response, error) {
 	t.Helper()
 	server := httpapi.New(httpapi.Config{Broker: b, ErrorLog: func(err error) { t.Log(err) }})
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -28,7 +28,7 @@ func door(t *testing.T, b *broker.Broker) func(*http.Request) (*http.Response, e
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		if err := server.Close(); err != nil {
-			t.Errorf("closing the door: %v", err)
+			t.Errorf("closing the endpoint: %v", err)
 		}
 	})
 	return (&http.Client{Transport: transport}).Do
@@ -45,7 +45,7 @@ func TestEmbeddedBrokerOnFakeTime(t *testing.T) {
 					}
 				})
 				target := ns.Target()
-				target.HTTP, target.Secured, target.Expiry = door(t, ns.Broker), secured, expiry
+				target.HTTP, target.Secured, target.Expiry = endpoint(t, ns.Broker), secured, expiry
 				return target
 			})
 		})

@@ -137,8 +137,8 @@ var txnSpecs = []spec{
 		c.accept(txn, t.DeliveryID)
 		c.rollback(txn)
 		s.wantDeliverable("after the rollback")
-		// Whoever has the token settles over $management, where the SDK goes, too, when its link does not
-		// know better.
+		// The holder of the token settles over $management, where the SDK goes, too, when its link does
+		// not know better.
 		r := s.receiver()
 		s.must(r.CompleteMessage(s.ctx, &azservicebus.ReceivedMessage{LockToken: tokenOf(t.DeliveryTag)}, nil))
 		s.wantBodies("left", s.peek(r))

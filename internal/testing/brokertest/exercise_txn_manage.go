@@ -16,14 +16,14 @@ type manager struct {
 	requests uint32
 }
 
-const managerReplies = "manager-replies"
+const nodeReplies = "manager-replies"
 
 func (c *txnClient) manager(entity string) *manager {
 	c.Helper()
 	handle := c.attach(&wire.Attach{
 		Role: wire.RoleReceiver, SndSettleMode: wire.SndSettled,
 		Source: &wire.Source{Address: entity + "/$management", HasAddress: true},
-		Target: &wire.Target{Address: managerReplies, HasAddress: true},
+		Target: &wire.Target{Address: nodeReplies, HasAddress: true},
 	})
 	c.send(&wire.Flow{
 		IncomingWindow: 1000, OutgoingWindow: 1000, HasHandle: true, Handle: handle,
@@ -76,7 +76,7 @@ func (m *manager) request(operation string, args wire.Map) []byte {
 	for range 3 { // user-id, to, subject
 		out = wire.AppendNull(out)
 	}
-	out = wire.EndList(wire.AppendString(out, managerReplies), start, 5)
+	out = wire.EndList(wire.AppendString(out, nodeReplies), start, 5)
 	out = wire.AppendDescriptor(out, wire.CodeApplicationProperties)
 	out, start = wire.BeginMap(out)
 	out = wire.AppendString(out, "operation")

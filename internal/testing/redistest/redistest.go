@@ -25,8 +25,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// patience is for a busy machine; redis-server serves within a fraction of a second.
-const patience = 30 * time.Second
+// timeout is for a busy machine; redis-server serves within a fraction of a second.
+const timeout = 30 * time.Second
 
 // InMemory starts a server in memory and returns its address. On fake time it MUST be started
 // outside of the bubble.
@@ -219,12 +219,12 @@ func (s *Server) signal(sig syscall.Signal) {
 
 // Do sends a command and returns the answer as it comes, up to 64 KiB.
 func (s *Server) Do(command ...string) (answer string, err error) {
-	nc, err := net.DialTimeout("tcp", s.Addr, patience)
+	nc, err := net.DialTimeout("tcp", s.Addr, timeout)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, nc.Close()) }()
-	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := nc.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return "", err
 	}
 	var b strings.Builder
@@ -252,7 +252,7 @@ func (s *Server) Must(command ...string) string {
 
 // ready waits until the server answers.
 func (s *Server) ready() error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(5 * time.Millisecond) {
 		answer, err := s.Do("PING")
 		if strings.HasPrefix(answer, "+PONG") || strings.HasPrefix(answer, "-NOAUTH") {
 			return nil
@@ -262,7 +262,7 @@ func (s *Server) ready() error {
 		}
 		if time.Now().After(deadline) {
 			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("%s does not serve after %v: %w\n%s", s.args[0], patience, err, said)
+			return fmt.Errorf("%s does not serve after %v: %w\n%s", s.args[0], timeout, err, said)
 		}
 	}
 }

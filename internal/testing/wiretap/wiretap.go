@@ -88,7 +88,7 @@ func (t *Tap) Cut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.conns {
-		_ = c.Close() // it is meant to end, and whoever copies from it says nothing either
+		_ = c.Close() // it is meant to end, and its copier ignores the error too
 	}
 	clear(t.conns)
 }
