@@ -15,6 +15,7 @@ import (
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
+	"overdue/scheduler/index"
 )
 
 // What a monitored delivery costs the sidecar in addition to being relayed, its companions
@@ -47,7 +48,7 @@ func BenchmarkDelivery(b *testing.B) {
 				links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 				b.Cleanup(func() { _ = links.Close() })
 				s, err := scheduler.New(scheduler.Config{
-					Client: client, MonitorQueue: monitorQueue, Links: links, Companions: kind, Index: scheduler.NewMemoryIndex(0),
+					Client: client, MonitorQueue: monitorQueue, Links: links, Companions: kind, Index: index.NewMemory(0),
 				})
 				if err != nil {
 					b.Fatal(err)

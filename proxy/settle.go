@@ -9,7 +9,7 @@ import (
 	"overdue/internal/amqp/relay"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rights"
-	"overdue/scheduler"
+	"overdue/scheduler/index"
 )
 
 // Annotations by which a message that was delivered is told from others.
@@ -55,12 +55,12 @@ func (l *settleLink) Settled(n relay.Note) {
 
 // settled is called when the broker has confirmed that a message was completed or dead-lettered by
 // whoever received it, or was received and deleted: its companion may be needless.
-func (p *Proxy) settled(d scheduler.Delivered) { p.cfg.Scheduler.Settle(d) }
+func (p *Proxy) settled(d index.Delivered) { p.cfg.Scheduler.Settle(d) }
 
 // delivered is what has to be known of a message that was delivered from a queue, for settled. ok
 // is false for one that was not sent from here, as far as its ids tell, or that does not say when
 // it came there.
-func (p *Proxy) delivered(entity string, m *amqp.Message) (d scheduler.Delivered, ok bool) {
+func (p *Proxy) delivered(entity string, m *amqp.Message) (d index.Delivered, ok bool) {
 	id, named := idBytes(m.Properties, amqp.PropertyMessageID)
 	session, legible := idBytes(m.Properties, amqp.PropertyGroupID)
 	if !named || !legible || len(id) == 0 {
@@ -154,10 +154,10 @@ func idBytes(properties amqp.Raw, field int) (text []byte, ok bool) {
 }
 
 // noteOf is d as the relay keeps it.
-func noteOf(d scheduler.Delivered) relay.Note {
+func noteOf(d index.Delivered) relay.Note {
 	return relay.Note{d.Key[0], d.Key[1], uint64(d.Enqueued.UnixNano()), uint64(d.Deadline.UnixNano())}
 }
 
-func deliveredOf(n relay.Note) scheduler.Delivered {
-	return scheduler.Delivered{Key: scheduler.Key{n[0], n[1]}, Enqueued: time.Unix(0, int64(n[2])), Deadline: time.Unix(0, int64(n[3]))}
+func deliveredOf(n relay.Note) index.Delivered {
+	return index.Delivered{Key: index.Key{n[0], n[1]}, Enqueued: time.Unix(0, int64(n[2])), Deadline: time.Unix(0, int64(n[3]))}
 }

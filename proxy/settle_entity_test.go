@@ -9,15 +9,16 @@ import (
 
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
+	"overdue/scheduler/index"
 )
 
 // taking is an index that keeps what it is told.
 type taking struct {
-	*scheduler.MemoryIndex
-	taken []scheduler.Delivered
+	*index.Memory
+	taken []index.Delivered
 }
 
-func (x *taking) Take(d scheduler.Delivered) bool {
+func (x *taking) Take(d index.Delivered) bool {
 	x.taken = append(x.taken, d)
 	return false
 }
@@ -27,18 +28,18 @@ func (x *taking) Take(d scheduler.Delivered) bool {
 func TestASettlementSaysWhereTheMessageWasReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t)
-		index := &taking{MemoryIndex: scheduler.NewMemoryIndex(0)}
-		s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(t), Links: ns.Links(t), MonitorQueue: monitorQueue, Index: index})
+		known := &taking{Memory: index.NewMemory(0)}
+		s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(t), Links: ns.Links(t), MonitorQueue: monitorQueue, Index: known})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := scheduler.Delivered{Key: scheduler.KeyOf("orders", "m", ""), Enqueued: noon.Truncate(time.Millisecond), Deadline: noon.Truncate(time.Millisecond).Add(time.Minute)}
+		d := index.Delivered{Key: index.KeyOf("orders", "m", ""), Enqueued: noon.Truncate(time.Millisecond), Deadline: noon.Truncate(time.Millisecond).Add(time.Minute)}
 		l := &settleLink{&Proxy{cfg: Config{Scheduler: s}}, "orders"}
 		l.Settled(noteOf(d))
-		if len(index.taken) != 1 {
-			t.Fatalf("%d settlements were told, want 1", len(index.taken))
+		if len(known.taken) != 1 {
+			t.Fatalf("%d settlements were told, want 1", len(known.taken))
 		}
-		got := index.taken[0]
+		got := known.taken[0]
 		if got.Entity != "orders" || got.Key != d.Key || !got.Enqueued.Equal(d.Enqueued) || !got.Deadline.Equal(d.Deadline) {
 			t.Errorf("told %+v, want %+v on orders", got, d)
 		}

@@ -14,14 +14,13 @@ import (
 
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
+	"overdue/scheduler/index"
 )
 
 const (
 	// cancelGather is how long a companion that has become needless waits for others, so that they
 	// share a request. What is due sooner does not wait.
 	cancelGather = 5 * time.Second
-	// cancelLead is how long before it is due a companion is left to ring.
-	cancelLead = 3 * time.Second
 	// cancelTick is how often those that wait are looked at.
 	cancelTick = 500 * time.Millisecond
 	// cancelBatch bounds the companions of one request, and of one peek.
@@ -40,7 +39,7 @@ const (
 // they leave, for those of every send: only then is it known which settlement could mean which.
 func (s *Scheduler) Expect(entity string, refs []Reference) {
 	if s.cfg.Index != nil {
-		s.cfg.Index.Put(entity, refs)
+		s.cfg.Index.Put(entity, indexed(refs))
 	}
 }
 
@@ -51,39 +50,35 @@ func (s *Scheduler) Confirm(entity string, refs []Reference) {
 		return
 	}
 	if now := s.Now(); now.Measured {
-		s.cfg.Index.Confirm(entity, refs, now.Time.Add(now.Uncertainty))
+		s.cfg.Index.Confirm(entity, indexed(refs), now.Time.Add(now.Uncertainty))
 		s.wakeCancel()
 	}
 }
 
-// Expects reports whether a message of entity may have been sent from here, or from another process that wants to know, and the key
-// by which it is known then. Where it reports false its settlement need not be told.
-func (s *Scheduler) Expects(entity string, messageID, sessionID []byte) (Key, bool) {
+// Expects reports whether a message of entity may have been sent from here, or from another process
+// that wants to know, and the key by which it is known then. Where it reports false, nobody waits
+// for its settlement.
+func (s *Scheduler) Expects(entity string, messageID, sessionID []byte) (index.Key, bool) {
 	if s.cfg.Index == nil {
-		return Key{}, false
+		return index.Key{}, false
 	}
-	if key := KeyOf(entity, messageID, sessionID); s.cfg.Index.Known(key) {
-		return key, true
-	}
-	if x, ok := s.cfg.Index.(*SharedIndex); ok && x.exchange.Well() {
-		return sharedKeyOf(entity, messageID, sessionID), true
-	}
-	return Key{}, false
+	return s.cfg.Index.Expects(entity, messageID, sessionID)
 }
 
-// Settle notes that the broker has confirmed that a message is off its queue. A companion that waits for no
-// other is cancelled, if that is worth it; otherwise it is known to be needless when it rings here.
-func (s *Scheduler) Settle(d Delivered) {
+// Settle notes that the broker has confirmed that a message is off its queue. A companion that waits
+// for no other is cancelled, if that is worth it; otherwise it is known to be needless when it
+// becomes due here.
+func (s *Scheduler) Settle(d index.Delivered) {
 	if s.cfg.Index != nil && s.cfg.Index.Take(d) {
 		s.wakeCancel()
 	}
 }
 
-// RunSharing takes off what is settled through other processes, and tells them of what is settled here, until ctx ends. It takes a
-// [SharedIndex].
+// RunSharing takes off what is settled through other processes, and tells them of what is settled
+// here, until ctx ends. It takes an [index.Shared].
 func (s *Scheduler) RunSharing(ctx context.Context) error {
-	if x, ok := s.cfg.Index.(*SharedIndex); ok {
-		x.run(ctx, s.InSlots, s.wakeCancel)
+	if x, ok := s.cfg.Index.(*index.Shared); ok {
+		x.Run(ctx, s.InSlots, s.wakeCancel)
 	}
 	<-ctx.Done()
 	return nil
@@ -91,7 +86,26 @@ func (s *Scheduler) RunSharing(ctx context.Context) error {
 
 // Settled reports whether the message that r was sent with is known to be settled.
 func (s *Scheduler) Settled(entity string, r *Reference) bool {
-	return s.cfg.Index != nil && s.cfg.Index.Taken(entity, r)
+	if s.cfg.Index == nil {
+		return false
+	}
+	indexed := r.indexed()
+	return s.cfg.Index.Taken(entity, &indexed)
+}
+
+// indexed is r as the index knows it.
+func (r *Reference) indexed() index.Reference {
+	return index.Reference{
+		MessageID: r.MessageID, SessionID: r.SessionID, From: r.From, Until: r.Until, Deadline: r.Deadline, Within: r.Within,
+	}
+}
+
+func indexed(refs []Reference) []index.Reference {
+	all := make([]index.Reference, len(refs))
+	for i := range refs {
+		all[i] = refs[i].indexed()
+	}
+	return all
 }
 
 func (s *Scheduler) wakeCancel() {
@@ -108,7 +122,7 @@ func (s *Scheduler) carried(groups []*group) {
 	}
 	for _, g := range groups {
 		if g.composed {
-			s.cfg.Index.Carried(g.id, &g.c)
+			s.cfg.Index.Carried(g.id, g.c.Entity, g.c.Due, indexed(g.c.References))
 		}
 	}
 	s.wakeCancel()
@@ -147,7 +161,7 @@ func (s *Scheduler) RunCancel(ctx context.Context) error {
 // A canceller is the state of RunCancel.
 type canceller struct {
 	s        *Scheduler
-	waiting  []needless
+	waiting  []index.Needless
 	since    time.Time // when the first of them came
 	position int64     // where the monitor queue has not been read yet; 0 = that is not known
 }
@@ -161,9 +175,9 @@ func (c *canceller) gather(ctx context.Context) bool {
 			c.since = time.Now()
 		}
 		now := c.s.Now().Time
-		c.waiting = slices.DeleteFunc(c.waiting, func(n needless) bool { return n.Due.Before(now.Add(cancelLead)) })
+		c.waiting = slices.DeleteFunc(c.waiting, func(n index.Needless) bool { return n.Due.Before(now.Add(index.CancelLead)) })
 		c.waiting = c.waiting[:min(len(c.waiting), cancelBacklog)]
-		urgent := func(n needless) bool { return n.Due.Before(now.Add(cancelLead + 2*cancelTick)) }
+		urgent := func(n index.Needless) bool { return n.Due.Before(now.Add(index.CancelLead + 2*cancelTick)) }
 		var tick <-chan time.Time
 		switch {
 		case len(c.waiting) == 0:
@@ -202,7 +216,7 @@ func (c *canceller) round(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	c.waiting = late
-	var found []needless
+	var found []index.Needless
 	var numbers []int64
 	for _, w := range waiting {
 		if number := c.s.cfg.Index.NumberOf(w.ID); number != 0 {
@@ -237,8 +251,8 @@ var errNotShown = errors.New("none of the companions that wait is shown by a pee
 // learn reads on in the monitor queue until the numbers of all that wait are known. It notes those of others
 // on the way, so that nothing is read twice. What it has not got to is late: a peek for each that waits is
 // as much as cancelling can save.
-func (c *canceller) learn(ctx context.Context, waiting []needless) (late []needless, err error) {
-	unknown := map[companionID]struct{}{}
+func (c *canceller) learn(ctx context.Context, waiting []index.Needless) (late []index.Needless, err error) {
+	unknown := map[index.ID]struct{}{}
 	oldest := time.Now()
 	for _, w := range waiting {
 		if c.s.cfg.Index.NumberOf(w.ID) == 0 {
@@ -272,7 +286,7 @@ func (c *canceller) learn(ctx context.Context, waiting []needless) (late []needl
 		}
 		for _, m := range page {
 			c.position = max(c.position, m.SequenceNumber+1)
-			if id, ok := parseCompanionID(m.MessageID); ok && m.State == link.Scheduled && c.s.cfg.Index.Number(id, m.SequenceNumber) {
+			if id, ok := index.ParseID(m.MessageID); ok && m.State == link.Scheduled && c.s.cfg.Index.Number(id, m.SequenceNumber) {
 				ours++
 				delete(unknown, id)
 			}
@@ -281,7 +295,7 @@ func (c *canceller) learn(ctx context.Context, waiting []needless) (late []needl
 			return nil, nil
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(waiting), func(w needless) bool {
+	return slices.DeleteFunc(slices.Clone(waiting), func(w index.Needless) bool {
 		_, ok := unknown[w.ID]
 		return !ok
 	}), nil

@@ -17,6 +17,7 @@ import (
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
+	"overdue/scheduler/index"
 )
 
 // cancelling is a scheduler that cancels, and what came of it.
@@ -39,7 +40,7 @@ func setupCancel(t *testing.T, act func(*cancelling)) {
 		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 		t.Cleanup(func() { _ = links.Close() }) // a test may have broken its connection
 		s, err := scheduler.New(scheduler.Config{
-			Client: ns.Lasting(t), MonitorQueue: monitorQueue, Index: scheduler.NewMemoryIndex(0), Links: links, Operations: operations.New(c.registry),
+			Client: ns.Lasting(t), MonitorQueue: monitorQueue, Index: index.NewMemory(0), Links: links, Operations: operations.New(c.registry),
 			Cancelled: func(n int, err error) {
 				c.mu.Lock()
 				defer c.mu.Unlock()
@@ -81,7 +82,7 @@ func (c *cancelling) send(id string, within time.Duration) (settle func()) {
 	}
 	c.s.Confirm("orders", refs)
 	return func() {
-		c.s.Settle(scheduler.Delivered{Key: scheduler.KeyOf("orders", id, ""), Enqueued: now, Deadline: now.Add(within)})
+		c.s.Settle(index.Delivered{Key: index.KeyOf("orders", id, ""), Enqueued: now, Deadline: now.Add(within)})
 		if !c.s.Settled("orders", &refs[0]) {
 			c.Errorf("Settled = false of %s", id)
 		}

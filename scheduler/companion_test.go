@@ -23,6 +23,14 @@ const golden = `{"version":1,"kind":"each","entity":"orders","references":[` +
 	`"deadline":"2026-01-31T12:00:30Z","withinMs":30000,"stated":"ttl"},` +
 	`{"messageId":"m-2","sessionId":"s","partitionKey":"s","sent":"2026-01-31T12:00:00Z","deadline":"2026-01-31T13:00:00Z","stated":"deadline"}]}`
 
+// sent is a message with id that was sent at the instant at, to be received within a minute.
+func sent(id string, at time.Time) Reference {
+	return Reference{
+		MessageID: id, Sent: at, From: at.Add(-5 * time.Millisecond), Until: at.Add(2 * time.Second),
+		Deadline: at.Add(time.Minute), Within: time.Minute, Stated: "ttl",
+	}
+}
+
 func goldenCompanion() Companion {
 	return Companion{Kind: KindEach, Entity: "orders", References: []Reference{
 		{MessageID: "m-1", Sent: noon, From: noon.Add(-10 * time.Millisecond), Until: noon.Add(2 * time.Second),

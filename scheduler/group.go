@@ -5,12 +5,14 @@ package scheduler
 import (
 	"slices"
 	"time"
+
+	"overdue/scheduler/index"
 )
 
 // group is one companion to be written and the callers who wait for it.
 type group struct {
 	c       Companion
-	id      companionID // once it is encoded
+	id      index.ID // once it is encoded
 	tickets []*ticket
 	// composed: it is the first that is written for its references. Those that are written anew are not
 	// cancelled: they carry what became of a message.

@@ -12,6 +12,7 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
+	"overdue/scheduler/index"
 )
 
 // slot is the grain of due times. Deadlines of one entity in one slot share a
@@ -40,7 +41,7 @@ type Config struct {
 	Written func(n int, err error)
 
 	// Index makes that companions of messages which were settled in time are not looked at. nil: all are.
-	Index Index
+	Index index.Index
 	// Cancelled is called after every round of RunCancel, with n companions and what ended it. May be nil.
 	Cancelled func(n int, err error)
 

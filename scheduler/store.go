@@ -5,12 +5,12 @@ package scheduler
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"slices"
 
 	"overdue/internal/operations"
 	"overdue/internal/redisstore"
+	"overdue/scheduler/index"
 )
 
 // A Store keeps companions until they are due where the monitor queue cannot: its tier has no scheduled messages.
@@ -56,10 +56,10 @@ func (c *canceller) withdraw(ctx context.Context) (n int, err error) {
 	waiting := c.waiting
 	c.waiting = nil
 	for part := range slices.Chunk(waiting, storeMost) {
-		by := make(map[string]needless, len(part))
+		by := make(map[string]index.Needless, len(part))
 		ids := make([]string, len(part))
 		for i, w := range part {
-			ids[i] = companionPrefix + hex.EncodeToString(w.ID[:])
+			ids[i] = w.ID.String()
 			by[ids[i]] = w
 		}
 		withdrawn, err := c.s.cfg.Store.Withdraw(ctx, ids)

@@ -18,6 +18,7 @@ import (
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
+	"overdue/scheduler/index"
 )
 
 // shelf is a store within a test.
@@ -65,7 +66,7 @@ func setupStore(t *testing.T, act func(t *testing.T, x *shelf, s *scheduler.Sche
 		defer func() { _ = links.Close() }() // it does not matter here
 		x, r := &shelf{}, prometheus.NewRegistry()
 		s, err := scheduler.New(scheduler.Config{
-			Client: ns.Lasting(t), MonitorQueue: monitorQueue, Store: x, Links: links, Index: scheduler.NewMemoryIndex(0), Deadlines: operations.NewDeadlines(r),
+			Client: ns.Lasting(t), MonitorQueue: monitorQueue, Store: x, Links: links, Index: index.NewMemory(0), Deadlines: operations.NewDeadlines(r),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +126,7 @@ func TestAStoreIsAskedOnceForEachCompanionThatIsNeedless(t *testing.T) {
 			}
 			s.Confirm("orders", refs)
 			if id != "b" { // which nobody receives
-				s.Settle(scheduler.Delivered{Key: scheduler.KeyOf("orders", id, ""), Enqueued: now, Deadline: now.Add(time.Hour)})
+				s.Settle(index.Delivered{Key: index.KeyOf("orders", id, ""), Enqueued: now, Deadline: now.Add(time.Hour)})
 			}
 			time.Sleep(time.Minute)
 		}

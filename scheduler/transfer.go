@@ -11,6 +11,7 @@ import (
 
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
+	"overdue/scheduler/index"
 )
 
 const (
@@ -144,7 +145,7 @@ func (s *Scheduler) sendUpTo(w *writer, groups []*group, size int) (n int, err e
 // marshal is the group's companion, see [Companion.marshal], whose id it keeps.
 func (g *group) marshal(e *encoder) (body []byte, id string, err error) {
 	if body, id, err = g.c.marshal(e); err == nil {
-		g.id, _ = parseCompanionID(id) // it has just been made
+		g.id, _ = index.ParseID(id) // it has just been made
 	}
 	return body, id, err
 }

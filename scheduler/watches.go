@@ -6,10 +6,10 @@ package scheduler
 // queue of that name or a subscription of entity: one that names it, or a slot that stands for it. Of what other processes
 // have sent, or this one long ago, it knows nothing.
 func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
-	if x, ok := s.cfg.Index.(interface {
-		carries(entity string, r *Reference) bool
-	}); ok && x.carries(entity, r) {
-		return true
+	if s.cfg.Index != nil {
+		if indexed := r.indexed(); s.cfg.Index.Carries(entity, &indexed) {
+			return true
+		}
 	}
 	if path != entity || r.Within <= 0 || r.Stated == StatedComplete || r.Ahead > 0 {
 		return false
@@ -35,23 +35,4 @@ func (cs *covers) has(k coverKey, slot int64) bool {
 	defer c.mu.Unlock()
 	at := c.slots[slot]
 	return at != nil && at.durable
-}
-
-// carries reports whether a companion waits for the message of r, which was found on its entity: one of the references with
-// its id and deadline, in whose window it was stamped, is carried.
-func (x *MemoryIndex) carries(entity string, r *Reference) bool {
-	if r.Unnamed() {
-		return false
-	}
-	key := KeyOf(entity, r.MessageID, r.SessionID)
-	stamp := r.From.UnixNano()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for at := x.latestLocked(key); at != none; at = x.earlierLocked(at) {
-		in := &x.refs[at]
-		if in.carrier != nil && in.from != 0 && in.mayBe(stamp) && in.agrees(stamp, r.Deadline.UnixNano()) {
-			return true
-		}
-	}
-	return false
 }

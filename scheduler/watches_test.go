@@ -9,6 +9,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/testing/brokertest"
+	"overdue/scheduler/index"
 )
 
 // A message is watched when a slot stands for it or a companion names it, and for nothing less: who finds another one asks for a
@@ -16,8 +17,8 @@ import (
 func TestOnlyWhatHasACompanionIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
-		index := NewMemoryIndex(0)
-		s, err := New(Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Links: ns.Links(t), Index: index})
+		known := index.NewMemory(0)
+		s, err := New(Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Links: ns.Links(t), Index: known})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +63,7 @@ func TestOnlyWhatHasACompanionIsWatched(t *testing.T) {
 
 		from = from.Add(10 * time.Second) // no slot stands for what is sent then
 		named := sent("named", from)
-		index.Put("orders", []Reference{named})
+		s.Expect("orders", []Reference{named})
 		message := named
 		message.From, message.Until = from, from // as it was found: its stamp
 		check("one whose companion is not written", "orders", "orders", message, false)

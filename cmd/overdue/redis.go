@@ -16,7 +16,7 @@ import (
 	"overdue/internal/connect"
 	"overdue/internal/redisstore"
 	"overdue/monitor"
-	"overdue/scheduler"
+	"overdue/scheduler/index"
 )
 
 // startRedis opens what the fleet shares, if there is a Redis. Nothing waits for it: it is asked when something is to be
@@ -67,12 +67,12 @@ func (p *process) startRedis(ns *connect.Namespace) (*redisstore.Store, error) {
 }
 
 // newIndex is the index of companions, shared with other processes if there is a Redis and doors for settlements to come through.
-func (p *process) newIndex(shared *redisstore.Store) scheduler.Index {
-	own := scheduler.NewMemoryIndex(0)
+func (p *process) newIndex(shared *redisstore.Store) index.Index {
+	own := index.NewMemory(0)
 	if shared == nil || !p.role.Proxy {
 		return own
 	}
-	return scheduler.NewSharedIndex(own, shared.Settlements(), func(err error) {
+	return index.NewShared(own, shared.Settlements(), func(err error) {
 		if !errors.Is(err, redisstore.ErrDown) { // which has been told
 			p.log.Debug("settlements not shared, companions will ring for nothing", zap.Error(err))
 		}

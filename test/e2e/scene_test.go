@@ -29,6 +29,7 @@ import (
 	"overdue/monitor"
 	"overdue/proxy"
 	"overdue/scheduler"
+	"overdue/scheduler/index"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
@@ -158,9 +159,9 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 		}
 	}
 	if s.oneProcess {
-		cfg.Index, cfg.Deadlines = scheduler.NewMemoryIndex(0), s.deadlines
+		cfg.Index, cfg.Deadlines = index.NewMemory(0), s.deadlines
 		if s.shared != nil {
-			cfg.Index = scheduler.NewSharedIndex(scheduler.NewMemoryIndex(0), s.shared().Settlements(), func(error) {})
+			cfg.Index = index.NewShared(index.NewMemory(0), s.shared().Settlements(), func(error) {})
 		}
 	}
 	sc, err := scheduler.New(cfg)

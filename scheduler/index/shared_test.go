@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler
+package index
 
 import (
 	"context"
@@ -73,7 +73,7 @@ func (x *inMemory) Well() bool { return true }
 // replicas are two processes that share, and what is between them.
 type replicas struct {
 	*testing.T
-	a, b    *SharedIndex
+	a, b    *Shared
 	flush   func()
 	taken   func() int // how often a has been told that something was taken off
 	failed  func() int
@@ -97,12 +97,12 @@ func replicated(t *testing.T, act func(*replicas)) {
 				}
 			}
 			r := &replicas{T: t, flush: flush, taken: count(&taken), failed: count(&failed)}
-			index := func() *SharedIndex {
-				x := NewSharedIndex(NewMemoryIndex(0), connect(), func(error) { mu.Lock(); defer mu.Unlock(); failed++ })
+			index := func() *Shared {
+				x := NewShared(NewMemory(0), connect(), func(error) { mu.Lock(); defer mu.Unlock(); failed++ })
 				ctx, stop := context.WithCancel(context.Background())
 				var running sync.WaitGroup
 				running.Go(func() {
-					x.run(ctx, func(string, time.Time) bool { return r.inSlots }, func() { mu.Lock(); defer mu.Unlock(); taken++ })
+					x.Run(ctx, func(string, time.Time) bool { return r.inSlots }, func() { mu.Lock(); defer mu.Unlock(); taken++ })
 				})
 				t.Cleanup(func() { stop(); running.Wait() })
 				return x
@@ -209,10 +209,10 @@ func TestSharingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &inMemory{inboxes: map[string]string{}, letters: map[string][][]byte{}}
 		failures := 0
-		index := NewSharedIndex(NewMemoryIndex(0), x, func(error) { failures++ })
+		index := NewShared(NewMemory(0), x, func(error) { failures++ })
 		ctx, stop := context.WithCancel(context.Background())
 		var running sync.WaitGroup
-		running.Go(func() { index.run(ctx, func(string, time.Time) bool { return false }, func() {}) })
+		running.Go(func() { index.Run(ctx, func(string, time.Time) bool { return false }, func() {}) })
 		defer running.Wait()
 		defer stop()
 		put := func(n byte, refs ...Reference) {
@@ -231,7 +231,7 @@ func TestSharingIsBounded(t *testing.T) {
 		}
 		x.broken = true
 		for i := range 2 * sharedMost {
-			index.Carried(companionID{9, byte(i), byte(i >> 8), byte(i >> 16)}, &Companion{Kind: KindEach, Entity: "orders", References: []Reference{sent("m", time.Now())}})
+			index.Carried(ID{9, byte(i), byte(i >> 8), byte(i >> 16)}, "orders", time.Time{}, []Reference{sent("m", time.Now())})
 			index.Take(stamped(fmt.Sprint(i), time.Now()))
 		}
 		index.mu.Lock()
@@ -274,12 +274,12 @@ func (x *deaf) Announce(context.Context, string, []string, []time.Duration) erro
 func TestAnAnnouncementThatFailsIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []error
-		x := NewSharedIndex(NewMemoryIndex(0), &deaf{}, func(err error) { told = append(told, err) })
+		x := NewShared(NewMemory(0), &deaf{}, func(err error) { told = append(told, err) })
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			x.run(ctx, func(string, time.Time) bool { return false }, func() {})
+			x.Run(ctx, func(string, time.Time) bool { return false }, func() {})
 		}()
 		refs := []Reference{sent("m", time.Now().Truncate(time.Millisecond))}
 		x.Put("orders", refs)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler
+package index
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // A companion that waits no longer leaves nothing in the index: neither its references, nor its number, nor a place that
 // others would be short of.
 func TestTheIndexForgetsWhatWaitsNoLonger(t *testing.T) {
-	x := NewMemoryIndex(4)
+	x := NewMemory(4)
 	for round := range 100 {
 		at := noon.Add(time.Duration(round) * time.Minute)
 		var refs []Reference
@@ -41,7 +41,7 @@ func TestTheIndexForgetsWhatWaitsNoLonger(t *testing.T) {
 
 // Of messages with one id the latest are known, and no more than can be told apart with little effort.
 func TestTheIndexForgetsTheOldestOfManyWithOneID(t *testing.T) {
-	x := NewMemoryIndex(1000)
+	x := NewMemory(1000)
 	for i := range 100 {
 		x.Put("orders", []Reference{sent("m", noon.Add(time.Duration(i)*time.Minute))})
 		n := 0

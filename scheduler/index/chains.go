@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler
+package index
 
 import (
 	"math"
@@ -37,7 +37,7 @@ const maxAlike = 16
 func (k Key) bucket() uint8 { return uint8(k[0]) }
 
 // putLocked puts in at the head of its chain, so that those with one key stand there from the latest to the oldest.
-func (x *MemoryIndex) putLocked(in indexed) {
+func (x *Memory) putLocked(in indexed) {
 	x.thinLocked(in.key)
 	at := x.placeLocked() // which may change the chain
 	head := x.chainLocked(in.key)
@@ -47,18 +47,18 @@ func (x *MemoryIndex) putLocked(in indexed) {
 }
 
 // chainLocked is the head of the chain that the key belongs to, which it shares with others.
-func (x *MemoryIndex) chainLocked(key Key) *int32 { return &x.chains[key[1]&uint64(len(x.chains)-1)] }
+func (x *Memory) chainLocked(key Key) *int32 { return &x.chains[key[1]&uint64(len(x.chains)-1)] }
 
 // latestLocked is the place of the reference with the key that was put last, none when there is no such.
-func (x *MemoryIndex) latestLocked(key Key) int32 { return x.alikeLocked(*x.chainLocked(key)-1, key) }
+func (x *Memory) latestLocked(key Key) int32 { return x.alikeLocked(*x.chainLocked(key)-1, key) }
 
 // earlierLocked is the place of the one with the same key that was put before the one at this place.
-func (x *MemoryIndex) earlierLocked(at int32) int32 {
+func (x *Memory) earlierLocked(at int32) int32 {
 	return x.alikeLocked(x.refs[at].next, x.refs[at].key)
 }
 
 // alikeLocked is the first place with the key, from at on.
-func (x *MemoryIndex) alikeLocked(at int32, key Key) int32 {
+func (x *Memory) alikeLocked(at int32, key Key) int32 {
 	for at != none && x.refs[at].key != key {
 		at = x.refs[at].next
 	}
@@ -66,7 +66,7 @@ func (x *MemoryIndex) alikeLocked(at int32, key Key) int32 {
 }
 
 // thinLocked forgets the oldest of the references with a key when there are too many.
-func (x *MemoryIndex) thinLocked(key Key) {
+func (x *Memory) thinLocked(key Key) {
 	n, oldest := 0, none
 	for at := x.latestLocked(key); at != none; at = x.earlierLocked(at) {
 		n, oldest = n+1, at
@@ -77,7 +77,7 @@ func (x *MemoryIndex) thinLocked(key Key) {
 }
 
 // placeLocked returns a place that is free, and gives one up if there is none.
-func (x *MemoryIndex) placeLocked() int32 {
+func (x *Memory) placeLocked() int32 {
 	switch {
 	case x.free != none:
 		at := x.free
@@ -95,7 +95,7 @@ func (x *MemoryIndex) placeLocked() int32 {
 }
 
 // forgetLocked frees a place.
-func (x *MemoryIndex) forgetLocked(at int32) {
+func (x *Memory) forgetLocked(at int32) {
 	in := &x.refs[at]
 	if in.carrier != nil {
 		if in.carrier.here--; in.carrier.here == 0 {
@@ -127,7 +127,7 @@ func (x *MemoryIndex) forgetLocked(at int32) {
 }
 
 // unlinkSiblingLocked takes a reference out of those of its companion. Mostly it is the first: the oldest are forgotten.
-func (x *MemoryIndex) unlinkSiblingLocked(c *carrier, at int32) {
+func (x *Memory) unlinkSiblingLocked(c *carrier, at int32) {
 	if c.first == at {
 		c.first = x.refs[at].sibling
 		return
@@ -144,7 +144,7 @@ func (x *MemoryIndex) unlinkSiblingLocked(c *carrier, at int32) {
 }
 
 // findLocked returns the place of r, whose key is given, if it suits; none when there is no such.
-func (x *MemoryIndex) findLocked(key Key, r *Reference, suits func(*indexed) bool) int32 {
+func (x *Memory) findLocked(key Key, r *Reference, suits func(*indexed) bool) int32 {
 	var from, until int64
 	if !r.From.IsZero() {
 		from, until = r.From.UnixNano(), r.Until.UnixNano()

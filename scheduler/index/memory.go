@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler
+package index
 
 import (
 	"math/bits"
@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// defaultReferences is how many references a MemoryIndex keeps: some 5 MiB, and at 1,000 sends
+// defaultReferences is how many references a Memory keeps: some 5 MiB, and at 1,000 sends
 // a second those of half a minute that nobody has received.
 const defaultReferences = 32 << 10
 
-// A MemoryIndex is the index of one process. It knows of the sends of that process alone and starts empty.
-type MemoryIndex struct {
+// A Memory is the index of one process. It knows of the sends of that process alone and starts empty.
+type Memory struct {
 	mu       sync.Mutex
 	refs     []indexed // grows up to its bound, then places are used again
 	free     int32     // first of the places that are free, linked by next; none = no such
 	hand     int       // next place to give up when none is free
 	most     int       // references
 	chains   []int32   // by key: the place of the one put last + 1, linked by next; 0 = none
-	carriers map[companionID]*carrier
-	unneeded []needless // not told yet
+	carriers map[ID]*carrier
+	unneeded []Needless // not told yet
 	blind    [256]int64 // by bucket of a key: no stamp up to this is taken, see forgetLocked
 }
 
 // carrier is one companion that waits on the monitor queue.
 type carrier struct {
-	id      companionID
+	id      ID
 	entity  string
 	all     int // references that it carries
 	due     time.Time
@@ -40,20 +40,20 @@ type carrier struct {
 	open    int // references that are not taken off, those that were forgotten included
 }
 
-// NewMemoryIndex makes an index that keeps up to n references, 32,768 when n is 0. Of its chains most are empty, so that
+// NewMemory makes an index that keeps up to n references, 32,768 when n is 0. Of its chains most are empty, so that
 // what is not there is seldom looked for in memory that nobody has used for long.
-func NewMemoryIndex(n int) *MemoryIndex {
+func NewMemory(n int) *Memory {
 	if n <= 0 {
 		n = defaultReferences
 	}
-	return &MemoryIndex{
-		most: n, free: none, chains: make([]int32, 4<<bits.Len(uint(n-1))), carriers: map[companionID]*carrier{},
+	return &Memory{
+		most: n, free: none, chains: make([]int32, 4<<bits.Len(uint(n-1))), carriers: map[ID]*carrier{},
 	}
 }
 
 // keyed calls f for each reference that names a message with its key, and the mutex held. The keys take time, and all connections
 // share the mutex: they are made without it.
-func (x *MemoryIndex) keyed(entity string, refs []Reference, f func(Key, *Reference)) {
+func (x *Memory) keyed(entity string, refs []Reference, f func(Key, *Reference)) {
 	var keys [16]Key
 	for part := range slices.Chunk(refs, len(keys)) {
 		for i := range part {
@@ -61,7 +61,7 @@ func (x *MemoryIndex) keyed(entity string, refs []Reference, f func(Key, *Refere
 		}
 		x.mu.Lock()
 		for i := range part {
-			if !part[i].Unnamed() { // no settlement tells which message that was
+			if part[i].MessageID != "" { // else no settlement tells which message that was
 				f(keys[i], &part[i])
 			}
 		}
@@ -70,7 +70,7 @@ func (x *MemoryIndex) keyed(entity string, refs []Reference, f func(Key, *Refere
 }
 
 // Put is described at Index.
-func (x *MemoryIndex) Put(entity string, refs []Reference) {
+func (x *Memory) Put(entity string, refs []Reference) {
 	x.keyed(entity, refs, func(key Key, r *Reference) {
 		in := indexed{
 			key: key, sibling: none, state: refOpen, deadline: r.Deadline.UnixNano(), within: int64(r.Within),
@@ -83,7 +83,7 @@ func (x *MemoryIndex) Put(entity string, refs []Reference) {
 }
 
 // Confirm is described at Index.
-func (x *MemoryIndex) Confirm(entity string, refs []Reference, by time.Time) {
+func (x *Memory) Confirm(entity string, refs []Reference, by time.Time) {
 	x.keyed(entity, refs, func(key Key, r *Reference) {
 		if span := by.Sub(r.From); !r.From.IsZero() && span >= 0 && span <= takeWindow {
 			x.confirmLocked(key, r, by)
@@ -91,7 +91,7 @@ func (x *MemoryIndex) Confirm(entity string, refs []Reference, by time.Time) {
 	})
 }
 
-func (x *MemoryIndex) confirmLocked(key Key, r *Reference, by time.Time) {
+func (x *Memory) confirmLocked(key Key, r *Reference, by time.Time) {
 	at := x.findLocked(key, r, func(in *indexed) bool { return in.latest == 0 })
 	if at == none {
 		return
@@ -105,16 +105,16 @@ func (x *MemoryIndex) confirmLocked(key Key, r *Reference, by time.Time) {
 }
 
 // Carried is described at Index.
-func (x *MemoryIndex) Carried(id companionID, c *Companion) {
+func (x *Memory) Carried(id ID, entity string, due time.Time, refs []Reference) {
 	// One more of both, until all references have been looked for.
 	k := &carrier{
-		id: id, entity: c.Entity, all: len(c.References), due: c.Due, written: time.Now(), first: none, last: none,
-		here: 1, open: len(c.References) + 1,
+		id: id, entity: entity, all: len(refs), due: due, written: time.Now(), first: none, last: none,
+		here: 1, open: len(refs) + 1,
 	}
 	if !x.addCarrier(k) {
 		return // written twice: the copy rings for nothing
 	}
-	x.keyed(c.Entity, c.References, func(key Key, r *Reference) { x.carriedByLocked(k, key, r) })
+	x.keyed(entity, refs, func(key Key, r *Reference) { x.carriedByLocked(k, key, r) })
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	k.open--
@@ -122,10 +122,10 @@ func (x *MemoryIndex) Carried(id companionID, c *Companion) {
 		delete(x.carriers, id)
 		return
 	}
-	x.needlessLocked(k)
+	x.noteNeedlessLocked(k)
 }
 
-func (x *MemoryIndex) addCarrier(k *carrier) bool {
+func (x *Memory) addCarrier(k *carrier) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.carriers[k.id] != nil {
@@ -135,7 +135,7 @@ func (x *MemoryIndex) addCarrier(k *carrier) bool {
 	return true
 }
 
-func (x *MemoryIndex) carriedByLocked(k *carrier, key Key, r *Reference) {
+func (x *Memory) carriedByLocked(k *carrier, key Key, r *Reference) {
 	at := x.findLocked(key, r, func(in *indexed) bool { return in.carrier == nil })
 	if at == none {
 		return
@@ -154,28 +154,28 @@ func (x *MemoryIndex) carriedByLocked(k *carrier, key Key, r *Reference) {
 	}
 }
 
-// needlessLocked notes that k is needless, once it is.
-func (x *MemoryIndex) needlessLocked(k *carrier) {
+// noteNeedlessLocked notes that k is needless, once it is.
+func (x *Memory) noteNeedlessLocked(k *carrier) {
 	if k.open == 0 && len(x.unneeded) < x.most { // or nobody asks for them
-		x.unneeded = append(x.unneeded, needless{ID: k.id, Entity: k.entity, Messages: k.all, Due: k.due, Written: k.written})
+		x.unneeded = append(x.unneeded, Needless{ID: k.id, Entity: k.entity, Messages: k.all, Due: k.due, Written: k.written})
 	}
 }
 
-// Known is described at Index.
-func (x *MemoryIndex) Known(key Key) bool {
+// Known reports whether a reference with the key may be there.
+func (x *Memory) Known(key Key) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.latestLocked(key) != none
 }
 
 // Take is described at Index.
-func (x *MemoryIndex) Take(d Delivered) bool {
+func (x *Memory) Take(d Delivered) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.takeLocked(d)
 }
 
-func (x *MemoryIndex) takeLocked(d Delivered) bool {
+func (x *Memory) takeLocked(d Delivered) bool {
 	stamp := d.Enqueued.UnixNano()
 	if stamp <= x.blind[d.Key.bucket()] {
 		return false
@@ -208,7 +208,7 @@ func (x *MemoryIndex) takeLocked(d Delivered) bool {
 	in.state = refTaken
 	if k := in.carrier; k != nil {
 		k.open--
-		x.needlessLocked(k)
+		x.noteNeedlessLocked(k)
 	}
 	return true
 }
@@ -235,7 +235,7 @@ func (in *indexed) agrees(stamp, deadline int64) bool {
 }
 
 // Taken is described at Index.
-func (x *MemoryIndex) Taken(entity string, r *Reference) bool {
+func (x *Memory) Taken(entity string, r *Reference) bool {
 	key := KeyOf(entity, r.MessageID, r.SessionID)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -243,14 +243,38 @@ func (x *MemoryIndex) Taken(entity string, r *Reference) bool {
 }
 
 // waits reports whether r, whose key is given, waits for its message to be settled.
-func (x *MemoryIndex) waits(key Key, r *Reference) bool {
+func (x *Memory) waits(key Key, r *Reference) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.findLocked(key, r, func(in *indexed) bool { return in.state == refOpen }) != none
 }
 
+// Expects is described at Index.
+func (x *Memory) Expects(entity string, messageID, sessionID []byte) (Key, bool) {
+	key := KeyOf(entity, messageID, sessionID)
+	return key, x.Known(key)
+}
+
+// Carries is described at Index.
+func (x *Memory) Carries(entity string, r *Reference) bool {
+	if r.MessageID == "" {
+		return false
+	}
+	key := KeyOf(entity, r.MessageID, r.SessionID)
+	stamp := r.From.UnixNano()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for at := x.latestLocked(key); at != none; at = x.earlierLocked(at) {
+		in := &x.refs[at]
+		if in.carrier != nil && in.from != 0 && in.mayBe(stamp) && in.agrees(stamp, r.Deadline.UnixNano()) {
+			return true
+		}
+	}
+	return false
+}
+
 // Needless is described at Index.
-func (x *MemoryIndex) Needless(dst []needless) []needless {
+func (x *Memory) Needless(dst []Needless) []Needless {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	dst = append(dst, x.unneeded...)
@@ -262,7 +286,7 @@ func (x *MemoryIndex) Needless(dst []needless) []needless {
 }
 
 // Number is described at Index.
-func (x *MemoryIndex) Number(id companionID, number int64) bool {
+func (x *Memory) Number(id ID, number int64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	k := x.carriers[id]
@@ -274,7 +298,7 @@ func (x *MemoryIndex) Number(id companionID, number int64) bool {
 }
 
 // NumberOf is described at Index.
-func (x *MemoryIndex) NumberOf(id companionID) int64 {
+func (x *Memory) NumberOf(id ID) int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if k := x.carriers[id]; k != nil {
@@ -284,7 +308,7 @@ func (x *MemoryIndex) NumberOf(id companionID) int64 {
 }
 
 // Forget is described at Index.
-func (x *MemoryIndex) Forget(id companionID) {
+func (x *Memory) Forget(id ID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	k := x.carriers[id]

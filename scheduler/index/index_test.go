@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler
+package index
 
 import (
 	"fmt"
@@ -12,11 +12,13 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
 // sent is a message with id that was sent at the instant at, to be received within a minute.
 func sent(id string, at time.Time) Reference {
 	return Reference{
-		MessageID: id, Sent: at, From: at.Add(-5 * time.Millisecond), Until: at.Add(2 * time.Second),
-		Deadline: at.Add(time.Minute), Within: time.Minute, Stated: "ttl",
+		MessageID: id, From: at.Add(-5 * time.Millisecond), Until: at.Add(2 * time.Second),
+		Deadline: at.Add(time.Minute), Within: time.Minute,
 	}
 }
 
@@ -26,13 +28,13 @@ func stamped(id string, at time.Time) Delivered {
 }
 
 // carry tells the index of a companion with the references, and returns its id.
-func carry(x Index, n byte, refs ...Reference) companionID {
-	id := companionID{n}
-	x.Carried(id, &Companion{Kind: KindEach, Entity: "orders", Due: noon.Add(time.Minute), References: refs})
+func carry(x Index, n byte, refs ...Reference) ID {
+	id := ID{n}
+	x.Carried(id, "orders", noon.Add(time.Minute), refs)
 	return id
 }
 
-func needlessIDs(x Index) (ids []companionID) {
+func needlessIDs(x Index) (ids []ID) {
 	for _, n := range x.Needless(nil) {
 		ids = append(ids, n.ID)
 	}
@@ -55,9 +57,9 @@ func TestIndex(t *testing.T) {
 	}
 	for name, act := range map[string]func(*testing.T, Index){
 		"what has no name is not taken, and its companion stays": func(t *testing.T, x Index) {
-			unnamed := sent("", noon)
-			put(x, r, unnamed)
-			carry(x, 1, r, unnamed)
+			anonymous := sent("", noon)
+			put(x, r, anonymous)
+			carry(x, 1, r, anonymous)
 			taken(t, x, stamped("", noon), false)
 			taken(t, x, stamped("m", noon), true)
 			if got := needlessIDs(x); len(got) != 0 {
@@ -67,7 +69,7 @@ func TestIndex(t *testing.T) {
 		"what was sent and is settled is taken once": func(t *testing.T, x Index) {
 			put(x, r)
 			carry(x, 1, r)
-			if !x.Known(stamped("m", noon).Key) {
+			if _, known := x.Expects("orders", []byte("m"), nil); !known {
 				t.Error("Known = false of what was put")
 			}
 			taken(t, x, stamped("m", noon), true)
@@ -162,7 +164,7 @@ func TestIndex(t *testing.T) {
 			const ms = time.Millisecond
 			again := sent("m", answered.Add(takeMargin))
 			put(x, r, again)
-			x.Confirm("orders", []Reference{again}, again.Sent.Add(10*ms))
+			x.Confirm("orders", []Reference{again}, answered.Add(takeMargin+10*ms))
 			taken(t, x, stamped("m", answered.Add(takeMargin)), false) // it may be either
 			taken(t, x, stamped("m", answered.Add(takeMargin+ms)), true)
 		},
@@ -191,26 +193,26 @@ func TestIndex(t *testing.T) {
 		"numbers": func(t *testing.T, x Index) {
 			put(x, r)
 			id := carry(x, 1, r)
-			if x.NumberOf(id) != 0 || x.Number(companionID{9}, 7) || !x.Number(id, 42) || x.NumberOf(id) != 42 {
+			if x.NumberOf(id) != 0 || x.Number(ID{9}, 7) || !x.Number(id, 42) || x.NumberOf(id) != 42 {
 				t.Errorf("number %d, want 42 for the one that is known", x.NumberOf(id))
 			}
 			x.Forget(id)
-			if x.NumberOf(id) != 0 || x.Known(stamped("m", noon).Key) {
+			if x.NumberOf(id) != 0 || isKnown(x) {
 				t.Error("something is left of what was forgotten")
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) { act(t, NewMemoryIndex(100)) })
+		t.Run(name, func(t *testing.T) { act(t, NewMemory(100)) })
 		for state, x := range map[string]*lonely{"shared": {}, "shared, with nobody": {down: true}} {
 			t.Run(name+", "+state, func(t *testing.T) {
-				act(t, NewSharedIndex(NewMemoryIndex(100), x, func(err error) { t.Error(err) }))
+				act(t, NewShared(NewMemory(100), x, func(err error) { t.Error(err) }))
 			})
 		}
 	}
 }
 
 func TestMemoryIndexKeepsItsBound(t *testing.T) {
-	x := NewMemoryIndex(10)
+	x := NewMemory(10)
 	at := noon
 	for i := range 1000 {
 		r := sent(fmt.Sprint("m-", i), at)
@@ -241,7 +243,7 @@ func TestMemoryIndexKeepsItsBound(t *testing.T) {
 
 // Nobody may ever ask which companions are needless.
 func TestMemoryIndexKeepsItsBoundOfNeedlessCompanions(t *testing.T) {
-	x := NewMemoryIndex(10)
+	x := NewMemory(10)
 	for i := range 100 {
 		at := noon.Add(time.Duration(i) * time.Minute)
 		r := sent("m", at)
@@ -260,7 +262,7 @@ func TestMemoryIndexKeepsItsBoundOfNeedlessCompanions(t *testing.T) {
 // A reference that was forgotten before its companion was written may have none, and its message could be taken
 // for another's.
 func TestForgottenReferenceWithoutCompanionForbidsTakes(t *testing.T) {
-	x := NewMemoryIndex(1)
+	x := NewMemory(1)
 	first, second := sent("m", noon), sent("m", noon.Add(5*time.Millisecond))
 	x.Put("orders", []Reference{first})
 	x.Put("orders", []Reference{second}) // takes the place of the first
@@ -286,11 +288,11 @@ func TestWhatIsTakenLeavesEveryMessageACompanion(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, round))
 		type message struct {
 			ref     Reference
-			at      *MemoryIndex
+			at      *Memory
 			stamp   time.Time
 			settled bool
 		}
-		sidecars := []*MemoryIndex{NewMemoryIndex(1 + rng.IntN(20)), NewMemoryIndex(64)}
+		sidecars := []*Memory{NewMemory(1 + rng.IntN(20)), NewMemory(64)}
 		var all []*message
 		at := noon
 		for range 40 {
@@ -334,7 +336,7 @@ func TestWhatIsTakenLeavesEveryMessageACompanion(t *testing.T) {
 
 // What a monitored message costs the index from its send to its settlement, in batches of 100.
 func BenchmarkMemoryIndex(b *testing.B) {
-	x := NewMemoryIndex(0)
+	x := NewMemory(0)
 	refs := make([]Reference, 100)
 	at := noon
 	b.ReportAllocs()
@@ -345,8 +347,8 @@ func BenchmarkMemoryIndex(b *testing.B) {
 		}
 		x.Put("orders", refs)
 		x.Confirm("orders", refs, at)
-		id := companionID{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}
-		x.Carried(id, &Companion{Kind: KindEach, Entity: "orders", Due: at, References: refs})
+		id := ID{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}
+		x.Carried(id, "orders", at, refs)
 		for j := range refs {
 			x.Take(stamped(ids[j], at))
 		}
@@ -357,7 +359,7 @@ func BenchmarkMemoryIndex(b *testing.B) {
 
 // What it costs where nobody receives through a door: the index is full, and for each message one is forgotten.
 func BenchmarkMemoryIndexFull(b *testing.B) {
-	x := NewMemoryIndex(0)
+	x := NewMemory(0)
 	refs := make([]Reference, 100)
 	at := noon
 	b.ReportAllocs()
@@ -369,8 +371,8 @@ func BenchmarkMemoryIndexFull(b *testing.B) {
 		}
 		x.Put("orders", refs)
 		x.Confirm("orders", refs, at)
-		id := companionID{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}
-		x.Carried(id, &Companion{Kind: KindEach, Entity: "orders", Due: at, References: refs})
+		id := ID{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}
+		x.Carried(id, "orders", at, refs)
 	}
 }
 
@@ -380,3 +382,8 @@ var ids = func() (ids [100]string) {
 	}
 	return ids
 }()
+
+// isKnown reports whether x has a reference to the message m of its own.
+func isKnown(x Index) bool {
+	return x.(interface{ Known(Key) bool }).Known(stamped("m", noon).Key)
+}

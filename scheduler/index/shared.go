@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler
+package index
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const (
 	announceAfter = 500 * time.Millisecond
 	passAfter     = 2 * time.Second
 	// shareLead is how long before it is due a companion has to be settled elsewhere for that to be of use.
-	shareLead = passAfter + 2*shareTick + cancelLead
+	shareLead = passAfter + 2*shareTick + CancelLead
 	// sharedMost bounds what waits to be announced, what waits to be passed, and the keys that are announced at a time.
 	// More is not shared, and its companions ring.
 	sharedMost = defaultReferences
@@ -43,13 +43,13 @@ type Exchange interface {
 	Well() bool
 }
 
-// A SharedIndex is a [MemoryIndex] whose references are taken off by settlements through other processes, too. Run does the
+// A Shared is a [Memory] whose references are taken off by settlements through other processes, too. Run does the
 // sharing; what it has not got to rings.
 //
 // It is the process which has sent a message that decides what a settlement takes off, by the same rules as for its
 // own: decision 0010. What is exchanged are facts that stay true, so it does not matter how often or how late they come.
-type SharedIndex struct {
-	*MemoryIndex
+type Shared struct {
+	*Memory
 	exchange Exchange
 	inbox    string
 	failed   func(error)
@@ -73,28 +73,28 @@ type settled struct {
 	Delivered
 }
 
-// NewSharedIndex makes an index of this process that shares with others by way of x. failed is told of what x failed at.
-func NewSharedIndex(own *MemoryIndex, x Exchange, failed func(error)) *SharedIndex {
-	return &SharedIndex{MemoryIndex: own, exchange: x, inbox: rand.Text(), failed: failed}
+// NewShared makes an index of this process that shares with others by way of x. failed is told of what x failed at.
+func NewShared(own *Memory, x Exchange, failed func(error)) *Shared {
+	return &Shared{Memory: own, exchange: x, inbox: rand.Text(), failed: failed}
 }
 
 // Carried is described at [Index].
-func (x *SharedIndex) Carried(id companionID, c *Companion) {
-	x.MemoryIndex.Carried(id, c)
+func (x *Shared) Carried(id ID, entity string, due time.Time, refs []Reference) {
+	x.Memory.Carried(id, entity, due, refs)
 	if !x.exchange.Well() {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if n := len(c.References); n > 0 && x.waiting+n <= sharedMost {
-		x.written = append(x.written, written{time.Now(), c.Entity, c.References})
+	if n := len(refs); n > 0 && x.waiting+n <= sharedMost {
+		x.written = append(x.written, written{time.Now(), entity, refs})
 		x.waiting += n
 	}
 }
 
 // Take is described at [Index].
-func (x *SharedIndex) Take(d Delivered) bool {
-	if x.MemoryIndex.Take(d) {
+func (x *Shared) Take(d Delivered) bool {
+	if x.Memory.Take(d) {
 		return true
 	}
 	if x.Known(d.Key) || !x.exchange.Well() {
@@ -108,8 +108,18 @@ func (x *SharedIndex) Take(d Delivered) bool {
 	return false
 }
 
-// run shares until ctx ends. taken is called when something has been taken off; inSlots is [Scheduler.InSlots].
-func (x *SharedIndex) run(ctx context.Context, inSlots func(entity string, at time.Time) bool, taken func()) {
+// Expects is described at [Index].
+func (x *Shared) Expects(entity string, messageID, sessionID []byte) (Key, bool) {
+	if key, known := x.Memory.Expects(entity, messageID, sessionID); known || !x.exchange.Well() {
+		return key, known
+	}
+	return sharedKeyOf(entity, messageID, sessionID), true
+}
+
+// Run takes off what is settled through other processes, and passes them what is settled here, until
+// ctx ends. inSlots reports whether a slot may stand for a message of entity that was stamped with
+// the instant at; taken is called when something has been taken off.
+func (x *Shared) Run(ctx context.Context, inSlots func(entity string, at time.Time) bool, taken func()) {
 	announced := map[Key]announcement{} // by what others know them by
 	tick := time.NewTicker(shareTick)
 	defer tick.Stop()
@@ -142,7 +152,7 @@ type announcement struct {
 }
 
 // announce announces what is worth it, as far as there is room, and notes it in announced.
-func (x *SharedIndex) announce(ctx context.Context, now time.Time, announced map[Key]announcement) error {
+func (x *Shared) announce(ctx context.Context, now time.Time, announced map[Key]announcement) error {
 	x.mu.Lock()
 	n := 0
 	for n < len(x.written) && now.Sub(x.written[n].at) >= announceAfter {
@@ -176,7 +186,7 @@ func (x *SharedIndex) announce(ctx context.Context, now time.Time, announced map
 }
 
 // pass passes on what was settled here and sent from elsewhere.
-func (x *SharedIndex) pass(ctx context.Context, now time.Time) error {
+func (x *Shared) pass(ctx context.Context, now time.Time) error {
 	x.mu.Lock()
 	n := 0
 	for n < len(x.foreign) && now.Sub(x.foreign[n].at) >= passAfter {
@@ -199,7 +209,7 @@ func (x *SharedIndex) pass(ctx context.Context, now time.Time) error {
 const few = 100
 
 // passed takes off what others have passed.
-func (x *SharedIndex) passed(ctx context.Context, announced map[Key]announcement, inSlots func(entity string, at time.Time) bool) (taken int, err error) {
+func (x *Shared) passed(ctx context.Context, announced map[Key]announcement, inSlots func(entity string, at time.Time) bool) (taken int, err error) {
 	for {
 		records, err := x.exchange.Passed(ctx, x.inbox)
 		if err != nil {
@@ -212,7 +222,7 @@ func (x *SharedIndex) passed(ctx context.Context, announced map[Key]announcement
 				continue
 			}
 			d.Key = a.key
-			if x.MemoryIndex.Take(d) {
+			if x.Memory.Take(d) {
 				taken++
 			}
 		}
