@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package canary lets Overdue watch itself: it misses a deadline on purpose, again and again, and looks whether that
-// is noticed; and it tells an outside dead man's switch that all is well, as long as it is.
+// Package canary lets Overdue test itself. A [Canary] sends messages that miss their deadlines on purpose, and checks
+// that they are dead-lettered. [Heartbeat] calls a URL of an outside service while all is well, so that the service
+// can raise the alarm when the calls stop.
 package canary
 
 import (
@@ -11,41 +12,50 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"overdue/internal/servicebus/sdk"
 	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"overdue/internal/servicebus/sdk"
 )
 
 const (
-	// within is the time to live of a canary: longer than a send should take.
-	within = 2 * time.Second
-	// firstLook is when after its deadline a canary is looked for, then ever later up to lastLook.
-	firstLook = 50 * time.Millisecond
-	lastLook  = 5 * time.Second
-	// patience is how long a canary may be late before it counts as lost.
-	patience = time.Minute
-	// stale is how much older than one's own a dead canary is that whoever finds it buries: nobody looks for it any more.
-	stale = 2*patience + time.Minute
-	// page is how many dead letters a look reads.
+	// ttl is the time to live of a canary. A send must not take longer.
+	ttl = 2 * time.Second
+	// A canary is first looked for firstCheck after its deadline, then at growing intervals of up to maxInterval.
+	firstCheck  = 50 * time.Millisecond
+	maxInterval = 5 * time.Second
+	// timeout is how late a canary may be before it counts as lost. It also bounds each send.
+	timeout = time.Minute
+	// staleAfter is the difference in age after which a canary removes the dead letter of another: nobody looks for
+	// that any more.
+	staleAfter = 2*timeout + time.Minute
+	// page is how many dead letters one peek returns.
 	page = 100
 )
 
-// Config says where canaries fly. All but Log and Registerer are needed.
+// Values of the label result.
+const (
+	resultNoticed = "noticed"
+	resultLost    = "lost"
+	resultNotSent = "not sent"
+)
+
+// Config holds the settings of a Canary. All but Log and Registerer are required.
 type Config struct {
 	Client   *sdk.Client
-	Queue    string        // a queue of its own, which dead-letters on expiry and has no consumers
+	Queue    string        // a queue of its own, which dead-letters on expiration and has no consumers
 	Interval time.Duration // between canaries
-	// Send sends a message with that id and time to live the way of any work message: with its companion.
+	// Send sends a message as any work message is sent, with its companion.
 	Send       func(ctx context.Context, id string, ttl time.Duration) error
 	Log        *zap.Logger           // nil: none
 	Registerer prometheus.Registerer // nil: none
 }
 
-// Canary misses a deadline per interval.
+// A Canary misses one deadline in each interval.
 type Canary struct {
 	cfg     Config
 	last    prometheus.Gauge
@@ -54,13 +64,13 @@ type Canary struct {
 
 	mu   sync.Mutex
 	seen time.Time // when the latest was found, by our clock; zero: none yet
-	err  error     // why the latest was not
+	err  error     // why the latest was not found
 }
 
-// New makes a Canary. Run lets it fly.
+// New makes a Canary. [Canary.Run] sends the messages.
 func New(cfg Config) (*Canary, error) {
 	if cfg.Client == nil || cfg.Queue == "" || cfg.Interval <= 0 || cfg.Send == nil {
-		return nil, errors.New("canary: a client, a queue, an interval and a way to send are needed")
+		return nil, errors.New("canary: Client, Queue, Interval and Send are required")
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -69,15 +79,15 @@ func New(cfg Config) (*Canary, error) {
 		cfg: cfg,
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "overdue_canary_last_success_timestamp_seconds",
-			Help: "When a canary's missed deadline was last noticed, by the clock of this machine; 0 = not yet.",
+			Help: "When the missed deadline of a canary was last noticed, by the clock of this machine; 0 = not yet.",
 		}),
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "overdue_canary_lag_seconds",
-			Help: "How long after its deadline the latest canary was found among the dead letters, which is looked for ever later.",
+			Help: "How long after its deadline the latest canary was found among the dead letters. The resolution gets coarser with the lag.",
 		}),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_canaries_total",
-			Help: "Canaries by what became of them: noticed, lost, or not sent.",
+			Help: "Canaries by result: noticed, lost, or not sent.",
 		}, []string{"result"}),
 	}
 	if cfg.Registerer != nil {
@@ -86,12 +96,12 @@ func New(cfg Config) (*Canary, error) {
 	return c, nil
 }
 
-// Run lets canaries fly until ctx ends.
+// Run sends canaries, one after the other, until ctx ends.
 func (c *Canary) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.cfg.Interval)
 	defer tick.Stop()
 	for {
-		c.note(ctx, c.fly(ctx))
+		c.record(ctx, c.sendAndFind(ctx))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -100,41 +110,40 @@ func (c *Canary) Run(ctx context.Context) error {
 	}
 }
 
-// errNotSent marks a canary that did not leave.
-var errNotSent = errors.New("it could not be sent")
+var errNotSent = errors.New("the canary could not be sent")
 
-// fly sends one canary and waits until it is found among the dead letters.
-func (c *Canary) fly(ctx context.Context) error {
-	id := "overdue-canary-" + random()
-	sending, cancel := context.WithTimeout(ctx, patience)
-	err := c.cfg.Send(sending, id, within)
+// sendAndFind sends one canary and waits until it finds it among the dead letters.
+func (c *Canary) sendAndFind(ctx context.Context) error {
+	id := newID()
+	sending, cancel := context.WithTimeout(ctx, timeout)
+	err := c.cfg.Send(sending, id, ttl)
 	cancel()
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotSent, err)
 	}
-	deadline := time.Now().Add(within) // the broker has stamped it before
+	deadline := time.Now().Add(ttl) // the broker stamped it earlier, so the true deadline comes first
 	dead, err := c.cfg.Client.Current().NewReceiverForQueue(c.cfg.Queue, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
 	if err != nil {
 		return fmt.Errorf("receiver for the dead letters of %s: %w", c.cfg.Queue, err)
 	}
-	defer func() { _ = dead.Close(context.WithoutCancel(ctx)) }() // nothing is left to lose
-	wait := firstLook
-	var looking error
-	for time.Since(deadline) < patience {
+	defer func() { _ = dead.Close(context.WithoutCancel(ctx)) }() // every message is settled, or its lock expires
+	wait := firstCheck
+	var lastErr error
+	for time.Since(deadline) < timeout {
 		select {
 		case <-time.After(time.Until(deadline) + wait):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		found, err := c.find(ctx, dead, id)
-		if looking = err; found != nil {
+		if lastErr = err; found != nil {
 			c.lag.Set(time.Since(deadline).Seconds())
-			c.bury(ctx, dead, found)
+			c.remove(ctx, dead, found)
 			return nil
 		}
-		wait = min(wait*2, time.Since(deadline)+lastLook)
+		wait = min(wait*2, time.Since(deadline)+maxInterval)
 	}
-	return cmp.Or(looking, fmt.Errorf("its deadline was missed %v ago, and it is not among the dead letters", patience))
+	return cmp.Or(lastErr, fmt.Errorf("the canary missed its deadline %v ago, and is not among the dead letters of %s", timeout, c.cfg.Queue))
 }
 
 // find looks for id among the dead letters. It peeks, so that other processes find theirs.
@@ -154,27 +163,28 @@ func (c *Canary) find(ctx context.Context, dead *azservicebus.Receiver, id strin
 	}
 }
 
-// bury takes our own from the dead letters, and what has been left there. What another canary has in hand, or the SDK's link
-// of it, is not to be had; it is buried with a later one.
-func (c *Canary) bury(ctx context.Context, dead *azservicebus.Receiver, own *azservicebus.ReceivedMessage) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// remove takes our canary off the dead-letter queue, and stale ones. If another process has ours locked, a later canary
+// removes it as a stale one.
+func (c *Canary) remove(ctx context.Context, dead *azservicebus.Receiver, own *azservicebus.ReceivedMessage) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	ms, err := dead.ReceiveMessages(ctx, page, nil)
 	for _, m := range ms {
-		// Both stamps are the broker's: our clock may be wrong.
-		if m.MessageID == own.MessageID || m.EnqueuedTime != nil && own.EnqueuedTime != nil && own.EnqueuedTime.Sub(*m.EnqueuedTime) > stale {
+		// Compare two stamps of the broker, because our clock may be wrong.
+		stale := m.EnqueuedTime != nil && own.EnqueuedTime != nil && own.EnqueuedTime.Sub(*m.EnqueuedTime) > staleAfter
+		if m.MessageID == own.MessageID || stale {
 			err = errors.Join(err, dead.CompleteMessage(ctx, m, nil))
 		} else {
 			err = errors.Join(err, dead.AbandonMessage(ctx, m, nil))
 		}
 	}
 	if err != nil {
-		c.cfg.Log.Debug("dead canaries not buried, a later one takes them along", zap.Error(err))
+		c.cfg.Log.Debug("dead canaries not removed; a later canary removes them", zap.Error(err))
 	}
 }
 
-// note remembers how a flight ended, and says so when that changes.
-func (c *Canary) note(ctx context.Context, err error) {
+// record keeps the result of one canary, and logs when the result changes.
+func (c *Canary) record(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -186,25 +196,25 @@ func (c *Canary) note(ctx context.Context, err error) {
 		c.last.Set(float64(c.seen.UnixMilli()) / 1000)
 	}
 	c.mu.Unlock()
-	log := c.cfg.Log.With(zap.String("queue", c.cfg.Queue))
+	log := c.cfg.Log.With(zap.String("work_queue", c.cfg.Queue))
 	switch {
 	case err == nil:
-		c.results.WithLabelValues("noticed").Inc()
+		c.results.WithLabelValues(resultNoticed).Inc()
 		if before != nil {
-			log.Info("canary is well again")
+			log.Info("canary noticed again")
 		}
 		return
 	case errors.Is(err, errNotSent):
-		c.results.WithLabelValues("not sent").Inc()
+		c.results.WithLabelValues(resultNotSent).Inc()
 	default:
-		c.results.WithLabelValues("lost").Inc()
+		c.results.WithLabelValues(resultLost).Inc()
 	}
 	if before == nil {
-		log.Warn("canary is lost: missed deadlines may go unnoticed", zap.Error(err))
+		log.Warn("canary lost: missed deadlines may go unnoticed", zap.Error(err))
 	}
 }
 
-// Check is nil when canaries come back, and says otherwise why they do not.
+// Check returns nil while canaries are noticed, and otherwise why they are not.
 func (c *Canary) Check(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,15 +222,15 @@ func (c *Canary) Check(context.Context) error {
 	case c.err != nil:
 		return c.err
 	case c.seen.IsZero():
-		return errors.New("no canary has come back yet")
-	case time.Since(c.seen) > 2*c.cfg.Interval+patience:
-		return fmt.Errorf("no canary has come back for %v", time.Since(c.seen).Round(time.Second))
+		return errors.New("no canary has been noticed yet")
+	case time.Since(c.seen) > 2*c.cfg.Interval+timeout:
+		return fmt.Errorf("no canary has been noticed for %v", time.Since(c.seen).Round(time.Second))
 	}
 	return nil
 }
 
-func random() string {
+func newID() string {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails: it ends the program when the system has no randomness
-	return hex.EncodeToString(b[:])
+	_, _ = rand.Read(b[:]) // it never fails
+	return "overdue-canary-" + hex.EncodeToString(b[:])
 }

@@ -16,11 +16,15 @@ import (
 	"overdue/internal/httpclient"
 )
 
-// heartbeatTimeout bounds one request.
-const heartbeatTimeout = 10 * time.Second
+const (
+	// heartbeatTimeout bounds one request.
+	heartbeatTimeout = 10 * time.Second
+	// maxBody bounds what is read of an answer.
+	maxBody = 64 << 10
+)
 
-// Heartbeat asks for a URL every interval, as long as well says that all is well: a dead man's switch behind it
-// notices when that ends, for whatever reason. It returns when ctx ends. The URL may be a secret.
+// Heartbeat requests a URL once per interval while well returns nil, until ctx ends. The service behind the URL notices
+// when the requests stop, for whatever reason. The URL may be a secret, so no error and no log line contains it.
 func Heartbeat(ctx context.Context, rawURL string, interval time.Duration, well func(context.Context) error, log *zap.Logger) error {
 	client := httpclient.New(nil, heartbeatTimeout)
 	tick := time.NewTicker(interval)
@@ -34,9 +38,9 @@ func Heartbeat(ctx context.Context, rawURL string, interval time.Duration, well 
 		switch {
 		case ctx.Err() != nil:
 		case err != nil && before == nil:
-			log.Warn("no heartbeat", zap.Error(err))
+			log.Warn("heartbeat stopped", zap.Error(err))
 		case err == nil && before != nil:
-			log.Info("heartbeat again")
+			log.Info("heartbeat resumed")
 		}
 		before = err
 		select {
@@ -50,19 +54,19 @@ func Heartbeat(ctx context.Context, rawURL string, interval time.Duration, well 
 func beat(ctx context.Context, client *http.Client, rawURL string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
 	if err != nil {
-		return errors.New("the URL of the heartbeat cannot be used")
+		return errors.New("heartbeat: the URL is invalid")
 	}
 	resp, err := client.Do(req)
 	if err != nil {
 		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-			err = wrapped.Err // without the URL
+			err = wrapped.Err // leaves out the URL
 		}
 		return fmt.Errorf("heartbeat: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, resp.Body, maxBody) // the connection can be reused only once the body is read
 	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("heartbeat: answered %s", resp.Status)
+		return fmt.Errorf("heartbeat: the service answered %s", resp.Status)
 	}
 	return nil
 }
