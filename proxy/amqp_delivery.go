@@ -28,17 +28,17 @@ type delivery struct {
 	late   *time.Timer // nil: the outcome may take as long as the link lives
 
 	// Guarded by send.mu:
-	goesOn  bool          // the relay may pass the delivery on
-	refused bool          // the send ended before that
-	refusal *amqp.Error   // then
-	waits   relay.Resumer // of Before
-	reply   relay.Reply   // of Settled
-	theirs  bool          // the outcome is not accepted, so the broker's own word stands
+	goesOn   bool           // the relay may pass the delivery on
+	refused  bool           // the send ended before that
+	refusal  *amqp.Error    // then
+	waits    relay.Resumer  // of Before
+	answerer relay.Answerer // of Settled
+	theirs   bool           // the outcome is not accepted, so the broker's own word stands
 }
 
 // Deliver begins a send with one delivery. What may block is done by a goroutine of its own, of
 // which there is no more than one for each AMQP session that waits.
-func (l *sendLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
+func (l *sendLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Error) {
 	settings := l.p.cfg.Settings(l.entity)
 	if settings.passes() {
 		return nil, nil
@@ -67,7 +67,7 @@ func (l *sendLink) newDelivery(settings Settings, ms []*amqpMessage) *delivery {
 
 // start begins the send at once where it is known what holds and a place is free. Otherwise it
 // leaves that to a goroutine.
-func (d *delivery) start() (relay.Held, *amqp.Error) {
+func (d *delivery) start() (relay.DeliveryHandler, *amqp.Error) {
 	var entered bool
 	var err error
 	if !d.settings.Unknown {
@@ -151,16 +151,16 @@ func (d *delivery) transmit() {
 
 // Settled is called by the relay when the broker has come to an outcome. One that comes after the
 // timeout passes to the app as it is.
-func (d *delivery) Settled(outcome amqp.DeliveryState, reply relay.Reply) {
+func (d *delivery) Settled(outcome amqp.DeliveryState, answerer relay.Answerer) {
 	if d.late != nil {
 		d.late.Stop()
 	}
 	err := outcomeError(outcome)
 	d.mu.Lock()
-	d.reply, d.theirs = reply, err != nil
+	d.answerer, d.theirs = answerer, err != nil
 	d.mu.Unlock()
 	if !d.step(brokerSettled, err) && d.link.ctx.Err() == nil {
-		reply.Answer(nil)
+		answerer.Answer(nil)
 	}
 }
 
@@ -187,7 +187,7 @@ func (d *delivery) finished(err error) {
 	if err != nil && !d.theirs {
 		said = refusal(err, d.entity)
 	}
-	reply, waits := d.reply, d.waits
+	answerer, waits := d.answerer, d.waits
 	d.refused = !d.goesOn
 	if d.refused {
 		d.refusal = said
@@ -195,8 +195,8 @@ func (d *delivery) finished(err error) {
 	refused := d.refused
 	d.mu.Unlock()
 	switch {
-	case reply != nil:
-		reply.Answer(said)
+	case answerer != nil:
+		answerer.Answer(said)
 	case refused && waits != nil:
 		waits.Resume(said)
 	}
@@ -222,8 +222,8 @@ func (s *send) fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte)
 			return fmt.Errorf("%w: %d bytes with the ids that are added, at most %d", errTooLarge, len(out), d.MaxSize)
 		}
 		for _, m := range ms {
-			if m.unnamed {
-				m.ID, m.unnamed = "", false
+			if m.idAdded {
+				m.ID, m.idAdded = "", false
 			}
 		}
 		out = d.Payload
@@ -263,9 +263,9 @@ type unmonitored struct {
 	n      int // messages
 }
 
-func (u *unmonitored) Settled(outcome amqp.DeliveryState, reply relay.Reply) {
+func (u *unmonitored) Settled(outcome amqp.DeliveryState, answerer relay.Answerer) {
 	u.p.metrics.sent(endpointAMQP, u.entity, u.n, 0, outcomeError(outcome))
-	reply.Answer(nil)
+	answerer.Answer(nil)
 }
 
 // linkSends are the sends of one link, which end with it.

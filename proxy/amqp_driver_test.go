@@ -20,7 +20,7 @@ import (
 type driven struct {
 	*testing.T
 	payload []byte
-	held    relay.Held
+	held    relay.DeliveryHandler
 	refused *amqp.Error
 	waits   bool
 	ready   chan *amqp.Error
@@ -36,7 +36,7 @@ func deliver(t *testing.T, w relay.Watcher, d *relay.Delivery) *driven {
 	t.Helper()
 	x := &driven{T: t, ready: make(chan *amqp.Error, 2), answer: make(chan *amqp.Error, 2)}
 	x.held, x.refused = w.Deliver(d)
-	if held, ok := x.held.(relay.Delayed); ok {
+	if held, ok := x.held.(relay.QueuedDelivery); ok {
 		x.waits = held.Before(resumed(func(err *amqp.Error) {
 			x.payload = d.Payload
 			x.ready <- err
@@ -51,7 +51,7 @@ func deliver(t *testing.T, w relay.Watcher, d *relay.Delivery) *driven {
 // settle tells the outcome and waits until the bubble has come to rest.
 func (x *driven) settle(outcome amqp.DeliveryState) *driven {
 	x.Helper()
-	x.held.Settled(outcome, relay.ReplyFunc(func(err *amqp.Error) { x.answer <- err }))
+	x.held.Settled(outcome, relay.AnswerFunc(func(err *amqp.Error) { x.answer <- err }))
 	synctest.Wait()
 	return x
 }

@@ -17,7 +17,7 @@ import (
 
 // A message as large as the namespace takes passes the endpoint both ways, monitored or not,
 // whatever the frames are that either side takes and the pieces in which bytes come.
-func TestLargeMessagesPassTheDoor(t *testing.T) {
+func TestLargeMessagesPassTheEndpoint(t *testing.T) {
 	for _, c := range []struct {
 		client, endpoint uint32 // frames, bytes; go-amqp takes 512 for none
 		pieces           int

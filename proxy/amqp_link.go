@@ -103,7 +103,7 @@ type monitorQueueLink struct {
 func (l *monitorQueueLink) Detached() {}
 
 // Deliver refuses the delivery, unless it is a peek.
-func (l *monitorQueueLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
+func (l *monitorQueueLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Error) {
 	if l.management {
 		if operation, _, _ := rights.Operation(l.at, d.Payload); operation == rights.PeekMessage {
 			return nil, nil
@@ -122,7 +122,7 @@ type deadLettersLink struct{ at address.Address }
 func (l *deadLettersLink) Detached() {}
 
 // Deliver refuses what is in no table of rights.
-func (l *deadLettersLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
+func (l *deadLettersLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Error) {
 	_, _, err := rights.Operation(l.at, d.Payload)
 	return nil, err
 }
@@ -135,6 +135,6 @@ type nowhereLink struct{ at address.Address }
 func (l *nowhereLink) Detached() {}
 
 // Deliver refuses the delivery.
-func (l *nowhereLink) Deliver(*relay.Delivery) (relay.Held, *amqp.Error) {
+func (l *nowhereLink) Deliver(*relay.Delivery) (relay.DeliveryHandler, *amqp.Error) {
 	return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to '%s'.", l.at)
 }

@@ -25,7 +25,7 @@ type managementLink struct{ sendLink }
 // Deliver takes the steps of a send with a request that schedules messages. The app waits for the
 // response, which comes over another link, so the companions go first. The relay takes the
 // response for the outcome, and answers in place of the broker what is refused here.
-func (l *managementLink) Deliver(d *relay.Delivery) (relay.Held, *amqp.Error) {
+func (l *managementLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Error) {
 	settings := l.p.cfg.Settings(l.entity)
 	if settings.passes() {
 		return nil, nil
@@ -85,7 +85,7 @@ func readScheduled(payload []byte) ([]*amqpMessage, error) {
 			return nil, rest.BadRequest("Message %d of the request: %s", i+1, sentenceOf(err))
 		}
 		// The entry names the message, too. What it says is taken over to the message.
-		if r, ok := amqp.MapLookup(entry, "message-id"); m.unnamed && ok {
+		if r, ok := amqp.MapLookup(entry, "message-id"); m.idAdded && ok {
 			if id, err := idText(r, ok, "message-id"); err == nil && id != "" {
 				m.ID = id
 			}

@@ -55,11 +55,11 @@ func TestARequestThatSchedulesGoesBehindItsCompanions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)
 		at := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
-		named, unnamed := sc.scheduled("m1", at, "30s"), sc.scheduled(nil, at, "40s")
+		withID, withoutID := sc.scheduled("m1", at, "30s"), sc.scheduled(nil, at, "40s")
 		anonymous := sc.scheduled(nil, at, "50s")
 		d := sc.request(rights.ScheduleMessage, map[string]any{"other": int32(1), "messages": []any{
-			map[string]any{"message-id": "m1", "message": named, "partition-key": "p"},
-			map[string]any{"message-id": "m2", "message": unnamed},
+			map[string]any{"message-id": "m1", "message": withID, "partition-key": "p"},
+			map[string]any{"message-id": "m2", "message": withoutID},
 			map[string]any{"message": anonymous},
 		}})
 		before := sc.valueOf(d.Payload)
@@ -86,9 +86,9 @@ func TestARequestThatSchedulesGoesBehindItsCompanions(t *testing.T) {
 		if err != nil || len(ms) != 3 {
 			t.Fatalf("%d messages go on, %v, want 3", len(ms), err)
 		}
-		for i, sent := range [][]byte{named, unnamed, anonymous} {
+		for i, sent := range [][]byte{withID, withoutID, anonymous} {
 			checkCompleted(t, sent, ms[i].encoded, ms[i].TTL)
-			if ms[i].TTL != refs[i].Within || ms[i].ID != refs[i].MessageID || ms[i].unnamed {
+			if ms[i].TTL != refs[i].Within || ms[i].ID != refs[i].MessageID || ms[i].idAdded {
 				t.Errorf("message %d goes on as %q with a TTL of %v, want %q and %v", i, ms[i].ID, ms[i].TTL, refs[i].MessageID, refs[i].Within)
 			}
 		}

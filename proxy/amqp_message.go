@@ -21,7 +21,7 @@ const maxID = 128
 type amqpMessage struct {
 	message
 	encoded []byte // as the app sent it; never changed
-	unnamed bool   // it has no message-id: its ID was made here and has to be put on it
+	idAdded bool   // it has no message-id: its ID was made here and has to be put on it
 }
 
 // readMessage reads an encoded message, which the result keeps hold of.
@@ -50,7 +50,7 @@ func (m *amqpMessage) read(encoded []byte) error {
 		return err
 	}
 	// An empty id names nothing.
-	if m.unnamed = m.ID == ""; m.unnamed {
+	if m.idAdded = m.ID == ""; m.idAdded {
 		m.ID = newMessageID()
 	}
 	return nil
@@ -149,7 +149,7 @@ func mapValue(raw amqp.Raw, key string) (any, error) {
 }
 
 // incomplete reports whether anything has to be put on the message before it goes on.
-func (m *amqpMessage) incomplete() bool { return m.unnamed || m.Stamp > 0 }
+func (m *amqpMessage) incomplete() bool { return m.idAdded || m.Stamp > 0 }
 
 // appendCompleted appends the message with what it lacks: its message-id and its stamp. A field
 // that is filled in leaves the other fields of its section as they are encoded, and all other
@@ -158,7 +158,7 @@ func (m *amqpMessage) appendCompleted(dst []byte) []byte {
 	var id, ttl amqp.Raw
 	var idRoom [32]byte // more than one that was made here takes
 	var ttlRoom [8]byte
-	if m.unnamed {
+	if m.idAdded {
 		id = amqp.AppendString(idRoom[:0], m.ID)
 	}
 	if m.Stamp > 0 {

@@ -283,7 +283,7 @@ func TestWhatASendHasToKnowIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.ID != "01020000-0000-0000-0000-000000000000" || m.unnamed || m.SessionID != group || m.PartitionKey != "p1" {
+	if m.ID != "01020000-0000-0000-0000-000000000000" || m.idAdded || m.SessionID != group || m.PartitionKey != "p1" {
 		t.Errorf("read id %q, session %q, partition key %q, want those of the message", m.ID, m.SessionID, m.PartitionKey)
 	}
 	if m.TTL != 90*time.Second || !m.ScheduledEnqueueTime.Equal(at) {

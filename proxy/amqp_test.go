@@ -43,7 +43,7 @@ func TestAnAppSendsThroughTheAMQPDoor(t *testing.T) {
 		sc.must(b.AddMessage(mortal("", "50s"), nil))
 		sc.must(s.SendMessageBatch(t.Context(), b, nil))
 
-		held := sc.held("orders")
+		held := sc.messages("orders")
 		if len(held) != 4 {
 			t.Fatalf("orders holds %d messages, want 4", len(held))
 		}
@@ -69,8 +69,8 @@ func TestAnAppSendsThroughTheAMQPDoor(t *testing.T) {
 		for _, m := range got {
 			sc.must(r.CompleteMessage(t.Context(), m, nil))
 		}
-		if len(got) == 0 || len(sc.held("orders")) != 4-len(got) {
-			t.Errorf("%d messages were received and completed through the endpoint, %d are left of 4", len(got), len(sc.held("orders")))
+		if len(got) == 0 || len(sc.messages("orders")) != 4-len(got) {
+			t.Errorf("%d messages were received and completed through the endpoint, %d are left of 4", len(got), len(sc.messages("orders")))
 		}
 	})
 }
@@ -97,7 +97,7 @@ func TestAnAppSchedulesThroughTheAMQPDoor(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour + time.Second)
-		held := sc.held("orders")
+		held := sc.messages("orders")
 		if len(held) != 2 {
 			t.Fatalf("orders holds %d messages, want the two that were not cancelled", len(held))
 		}
@@ -143,14 +143,14 @@ func TestAnAppRetriesWhatHasNoCompanion(t *testing.T) {
 		if !errors.As(err, &remote) || remote.Condition != "com.microsoft:server-busy" || !strings.Contains(remote.Description, "monitor queue") {
 			t.Fatalf("SendMessage = %v, want server-busy, in our words", err)
 		}
-		if n := len(sc.held("orders")); n != 1 {
+		if n := len(sc.messages("orders")); n != 1 {
 			t.Errorf("%d work messages are left by 4 tries, want one", n)
 		}
 		_, err = s.ScheduleMessages(t.Context(), []*azservicebus.Message{mortal("m2", "30s")}, time.Now().Add(time.Hour), nil)
 		if err == nil || !strings.Contains(err.Error(), "status code 503") || !strings.Contains(err.Error(), "monitor queue") {
 			t.Errorf("ScheduleMessages = %v, want a response with 503, in our words", err)
 		}
-		if n := len(sc.held("orders")); n != 1 {
+		if n := len(sc.messages("orders")); n != 1 {
 			t.Errorf("orders holds %d messages, want no scheduled one", n)
 		}
 		// The monitor queue comes while the app retries.
@@ -193,7 +193,7 @@ func TestWhatIsSentSettledIsWatched(t *testing.T) {
 		m.ApplicationProperties = map[string]any{"overdue-within": "30s"}
 		sc.must(s.Send(t.Context(), m, nil))
 		synctest.Wait()
-		held, refs := sc.held("orders"), sc.references()
+		held, refs := sc.messages("orders"), sc.references()
 		if len(held) != 1 || len(refs) != 1 || held[0].MessageID != refs[0].MessageID {
 			t.Errorf("orders holds %d messages, references %+v, want one of each for the same message", len(held), refs)
 		}
@@ -219,7 +219,7 @@ func TestMessagesOfAnySizeArriveAsTheyWereSent(t *testing.T) {
 					sc.must(s.SendMessage(t.Context(), m, nil))
 				}
 				got := map[string][]byte{}
-				for _, m := range sc.held("orders") {
+				for _, m := range sc.messages("orders") {
 					got[m.MessageID] = m.Body
 					if *m.Subject != "subject" || m.ApplicationProperties["overdue-within"] != "1h" || *m.TimeToLive != time.Hour {
 						t.Errorf("message %q has subject %q, properties %v, TTL %v", m.MessageID, *m.Subject, m.ApplicationProperties, *m.TimeToLive)
@@ -259,7 +259,7 @@ func TestManyAppsShareThePlaces(t *testing.T) {
 		}
 		wg.Wait()
 		next := map[byte]int{}
-		for _, m := range sc.held("orders")[1:] {
+		for _, m := range sc.messages("orders")[1:] {
 			if want := fmt.Sprintf("%c/%d", m.MessageID[0], next[m.MessageID[0]]); m.MessageID != want {
 				t.Fatalf("message %q, want %q", m.MessageID, want)
 			}
@@ -302,7 +302,7 @@ func TestAppsSurviveConnectionsThatAreCut(t *testing.T) {
 			t.Errorf("%d of 61 sends were acknowledged, want most: the SDK recovers", len(acknowledged))
 		}
 		there, watched := map[string]bool{}, map[string]bool{}
-		for _, m := range sc.held("orders") {
+		for _, m := range sc.messages("orders") {
 			there[m.MessageID] = true
 		}
 		for _, r := range sc.references() {
@@ -339,7 +339,7 @@ func TestCloseFinishesWhatIsUnderWay(t *testing.T) {
 		if err := s.SendMessage(ctx, mortal("m2", "30s"), nil); err == nil {
 			t.Error("a send is acknowledged after Close")
 		}
-		if n := len(sc.held("orders")); n != 2 {
+		if n := len(sc.messages("orders")); n != 2 {
 			t.Errorf("orders holds %d messages, want 2", n)
 		}
 	})

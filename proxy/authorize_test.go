@@ -127,7 +127,7 @@ func TestAnAppAtTheAMQPDoorNeedsAKey(t *testing.T) {
 
 // Keys are replaced while apps send: whoever comes with the one before is refused, and whoever is
 // there goes on.
-func TestKeysChangeWhileTheDoorsAreOpen(t *testing.T) {
+func TestKeysChangeWhileTheEndpointsAreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t, withKeys(sas.Key{Name: appKey, Value: appValue, Rights: sas.Send}))
 		const orders = "https://localhost/orders"

@@ -15,7 +15,7 @@ func properties(all map[string]any) *message {
 	return &message{ID: "m1", Property: func(name string) any { return all[name] }}
 }
 
-func TestTheSecondDeadlineIsPromisedBesideTheFirst(t *testing.T) {
+func TestTheSecondDeadlineIsPromisedWithTheFirst(t *testing.T) {
 	warned := Settings{Monitored: true, StampTTL: true, WarnBefore: []time.Duration{30 * time.Second, 5 * time.Second}}
 	for _, tt := range []struct {
 		name                    string

@@ -61,7 +61,7 @@ func TestSendsGoThroughWhileTheMonitorQueueIsDown(t *testing.T) {
 		if st := j.Status(); st.Companions == 0 {
 			t.Errorf("status %+v, want the companions in the journal", st)
 		}
-		if held := len(sc.held("orders")); held != 21 {
+		if held := len(sc.messages("orders")); held != 21 {
 			t.Errorf("orders holds %d messages, want 21, none of them twice", held)
 		}
 		up()

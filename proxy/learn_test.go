@@ -19,13 +19,13 @@ import (
 
 // knowledge is what becomes known of all entities, once it is told.
 type knowledge struct {
-	told  chan struct{}
+	known chan struct{}
 	holds Settings
 }
 
 func (k *knowledge) settings(string) Settings {
 	select {
-	case <-k.told:
+	case <-k.known:
 		return k.holds
 	default:
 		return Settings{Unknown: true}
@@ -34,7 +34,7 @@ func (k *knowledge) settings(string) Settings {
 
 func (k *knowledge) learn(ctx context.Context, _ string) (Settings, error) {
 	select {
-	case <-k.told:
+	case <-k.known:
 		return k.holds, nil
 	case <-ctx.Done():
 		return Settings{}, context.Cause(ctx)
@@ -43,7 +43,7 @@ func (k *knowledge) learn(ctx context.Context, _ string) (Settings, error) {
 
 // unknown is a change of a scene: nothing is known of its entities before told is closed.
 func unknown(holds Settings) (*knowledge, func(*setting)) {
-	k := &knowledge{told: make(chan struct{}), holds: holds}
+	k := &knowledge{known: make(chan struct{}), holds: holds}
 	return k, func(s *setting) { s.proxy.Settings, s.proxy.Learn = k.settings, k.learn }
 }
 
@@ -59,13 +59,13 @@ func TestASendWaitsForWhatHolds(t *testing.T) {
 			driven = append(driven, deliver(t, w, sc.within(fmt.Sprintf("m%d", i), "")))
 		}
 		synctest.Wait()
-		if held := sc.held("orders"); len(held) != 0 {
+		if held := sc.messages("orders"); len(held) != 0 {
 			t.Fatalf("orders holds %d messages while nothing is known of it, want none", len(held))
 		}
 		for _, x := range driven {
 			x.wantReady("-")
 		}
-		close(k.told)
+		close(k.known)
 		sends.Wait()
 		for _, x := range driven {
 			x.wantReady("")
@@ -88,7 +88,7 @@ func TestAnAppKeepsItsOrderWhileNothingIsKnown(t *testing.T) {
 		k, change := unknown(Settings{Monitored: true, DefaultMessageTimeToLive: time.Hour})
 		sc := setupAMQP(t, change)
 		s := sc.sender("orders")
-		time.AfterFunc(5*time.Second, func() { close(k.told) })
+		time.AfterFunc(5*time.Second, func() { close(k.known) })
 		sc.must(s.SendMessage(t.Context(), &azservicebus.Message{Body: []byte("first")}, nil))
 		var sends sync.WaitGroup
 		for i := range 5 {
@@ -97,7 +97,7 @@ func TestAnAppKeepsItsOrderWhileNothingIsKnown(t *testing.T) {
 			})
 		}
 		sends.Wait()
-		if held := sc.held("orders"); len(held) != 6 || string(held[0].Body) != "first" {
+		if held := sc.messages("orders"); len(held) != 6 || string(held[0].Body) != "first" {
 			t.Errorf("orders holds %d messages, the first of them %q, want 6 in order", len(held), held[0].Body)
 		}
 		if refs := sc.references(); len(refs) != 6 {
@@ -114,7 +114,7 @@ func TestWhatIsNotMonitoredPassesOnceThatIsKnown(t *testing.T) {
 		strange := &relay.Delivery{Payload: []byte("no AMQP")}
 		x := deliver(t, w, strange)
 		x.wantReady("-")
-		close(k.told)
+		close(k.known)
 		x.wantReady("")
 		if string(x.payload) != "no AMQP" {
 			t.Errorf("payload %q, want it as it was", x.payload)
@@ -145,7 +145,7 @@ func TestASendDoesNotWaitForEver(t *testing.T) {
 		if len(x.ready) > 0 && <-x.ready == nil {
 			t.Error("a message goes on whose app has left before it is known what holds")
 		}
-		if held := sc.held("orders"); len(held) != 0 {
+		if held := sc.messages("orders"); len(held) != 0 {
 			t.Errorf("orders holds %d messages, want none", len(held))
 		}
 	})

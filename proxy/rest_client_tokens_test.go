@@ -69,7 +69,7 @@ func TestSendsOfClientsOverRESTPassOn(t *testing.T) {
 
 		var got []string
 		ids := map[string]string{}
-		for _, m := range sc.held("mine") {
+		for _, m := range sc.messages("mine") {
 			ids[string(m.Body)] = m.MessageID
 			ttl, label := time.Duration(0), ""
 			if m.TimeToLive != nil && *m.TimeToLive < 100*24*time.Hour {
@@ -142,7 +142,7 @@ func TestTheNamespaceJudgesWhoSendsOverREST(t *testing.T) {
 		// The monitor queue is not even for who may send to it.
 		a := sc.ask(sc.browser(), "POST", "/"+monitorQueue+"/messages", "x", "Authorization", signed(brokertest.Key(), monitorQueue))
 		sc.wantAnswer("send to the monitor queue", a, http.StatusBadRequest, "monitor queue")
-		if n := len(sc.held(monitorQueue)); n != 0 {
+		if n := len(sc.messages(monitorQueue)); n != 0 {
 			t.Errorf("%d messages on the monitor queue, want none", n)
 		}
 	})

@@ -58,7 +58,7 @@ func exchange(t *testing.T, dial func(context.Context) (net.Conn, error), reques
 
 // Every answer that the namespace gives comes through the endpoint as it is, whatever is asked,
 // well or badly.
-func TestAnswersAreTheSameAsWithoutTheDoor(t *testing.T) {
+func TestAnswersAreTheSameAsWithoutTheEndpoint(t *testing.T) {
 	const token = "c0ffee00-0000-4000-8000-000000000000"
 	const atom = `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><QueueDescription xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"><LockDuration>PT30S</LockDuration></QueueDescription></content></entry>`
 	requests := []string{

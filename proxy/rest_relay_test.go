@@ -215,7 +215,7 @@ func upstreamSays(answer func(nc net.Conn, head string)) func(*setting) {
 	}
 }
 
-func TestAnUpstreamThatFailsIsToldInTheFormOfServiceBus(t *testing.T) {
+func TestAnUpstreamThatFailsIsReportedInTheFormOfServiceBus(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*setting)
 		status int

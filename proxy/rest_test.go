@@ -111,7 +111,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		} {
 			sc.want(sc.post(tt.path, tt.body, tt.headers...), http.StatusBadRequest, tt.want)
 		}
-		if held := sc.held("orders"); len(held) != 0 {
+		if held := sc.messages("orders"); len(held) != 0 {
 			t.Errorf("orders holds %d messages, want none", len(held))
 		}
 	})
@@ -190,7 +190,7 @@ func TestEntityNamesMayContainSlashes(t *testing.T) {
 		sc := setup(t, func(s *setting) { s.queues = []string{monitorQueue, "team/a/orders"} })
 		sc.want(sc.post("/team/a/orders/messages", "a"), http.StatusCreated, "")
 		sc.want(sc.post("/Team/A/Orders/messages/", "b"), http.StatusCreated, "")
-		if held := sc.held("team/a/orders"); len(held) != 2 {
+		if held := sc.messages("team/a/orders"); len(held) != 2 {
 			t.Errorf("the queue holds %d messages, want 2", len(held))
 		}
 		if n := len(sc.proxy.senders.byName); n != 1 {

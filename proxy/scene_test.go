@@ -125,8 +125,8 @@ func (sc *scene) want(w *httptest.ResponseRecorder, status int, text string) {
 	}
 }
 
-// held is what a queue holds, by peek.
-func (sc *scene) held(name string) []*azservicebus.ReceivedMessage {
+// messages are those of a queue, by peek.
+func (sc *scene) messages(name string) []*azservicebus.ReceivedMessage {
 	sc.Helper()
 	receiver, err := sc.ns.Client(sc.T).NewReceiverForQueue(name, nil)
 	if err != nil {
@@ -154,7 +154,7 @@ func (sc *scene) held(name string) []*azservicebus.ReceivedMessage {
 func (sc *scene) companions() []scheduler.Companion {
 	sc.Helper()
 	var out []scheduler.Companion
-	for _, m := range sc.held(monitorQueue) {
+	for _, m := range sc.messages(monitorQueue) {
 		c, err := scheduler.ParseCompanion(m.Body)
 		if err != nil {
 			sc.Fatal(err)

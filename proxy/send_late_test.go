@@ -38,7 +38,7 @@ func TestEveryMessageOfALateBatchGetsASecondCompanion(t *testing.T) {
 		sc.want(<-answer, http.StatusCreated, "")
 
 		enqueued := map[string]time.Time{}
-		for _, m := range sc.held("orders") {
+		for _, m := range sc.messages("orders") {
 			enqueued[m.MessageID] = *m.EnqueuedTime
 		}
 		refs, covered := map[string]int{}, map[string]int{}

@@ -28,7 +28,7 @@ func TestASendLeavesACompanion(t *testing.T) {
 		before := time.Now()
 		sc.want(sc.post("/orders/messages", "hello", "overdue-within", "30s", "BrokerProperties", `{"MessageId":"m1"}`), http.StatusCreated, "")
 
-		held := sc.held("orders")
+		held := sc.messages("orders")
 		if len(held) != 1 || *held[0].TimeToLive != 30*time.Second {
 			t.Fatalf("orders holds %d messages with TTL %v, want one with 30 s", len(held), held[0].TimeToLive)
 		}
@@ -61,7 +61,7 @@ func TestAMessageWithoutADeadlinePassesUntouched(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sc := setup(t, change)
 				sc.want(sc.post("/orders/messages", "hello"), http.StatusCreated, "")
-				if held := sc.held("orders"); len(held) != 1 || held[0].TimeToLive != nil && *held[0].TimeToLive != 0 {
+				if held := sc.messages("orders"); len(held) != 1 || held[0].TimeToLive != nil && *held[0].TimeToLive != 0 {
 					t.Errorf("orders holds %d messages, want one without a TTL", len(held))
 				}
 				if refs := sc.references(); len(refs) != 0 {
@@ -86,7 +86,7 @@ func TestAScheduledMessageIsDueAfterItsActivation(t *testing.T) {
 			t.Errorf("deadline %v, want %v", ref.Deadline, want)
 		}
 		time.Sleep(time.Hour + time.Second)
-		held := sc.held("orders")
+		held := sc.messages("orders")
 		enqueued := *held[0].EnqueuedTime
 		if enqueued.Before(ref.From) || enqueued.After(ref.Until) {
 			t.Errorf("enqueued at %v, want within %v and %v", enqueued, ref.From, ref.Until)
@@ -111,7 +111,7 @@ func TestAnAbsoluteDeadlineHoldsOnTheBrokersClock(t *testing.T) {
 					deadline := sc.ns.Broker.Now().Add(15 * time.Minute).UTC()
 					sc.want(sc.post("/orders/messages", "hello", "overdue-deadline", deadline.Format(time.RFC3339Nano)), http.StatusCreated, "")
 					sc.ns.Net.Delay(pipenet.Both, 0)
-					m := sc.held("orders")[1]
+					m := sc.messages("orders")[1]
 					stamped := m.TimeToLive != nil && *m.TimeToLive > 0
 					if stamped != measure {
 						t.Errorf("TTL stamped = %v, want %v: the clock is measured = %v", stamped, measure, measure)
@@ -138,13 +138,13 @@ func TestASendFailsWithoutItsCompanion(t *testing.T) {
 			return sc.post("/orders/messages", "hello", "overdue-within", "30s")
 		}
 		sc.want(post(), http.StatusServiceUnavailable, "monitor queue")
-		first := len(sc.held("orders"))
+		first := len(sc.messages("orders"))
 		// The app retries. From now on the companion goes first, so that it does not leave one
 		// more work message with every attempt.
 		for range 3 {
 			sc.want(post(), http.StatusServiceUnavailable, "monitor queue")
 		}
-		if got := len(sc.held("orders")); got != first {
+		if got := len(sc.messages("orders")); got != first {
 			t.Errorf("orders holds %d messages after three more attempts, want still %d", got, first)
 		}
 		// A message without a deadline needs no companion.
@@ -178,7 +178,7 @@ func TestALateAcknowledgementGetsASecondCompanion(t *testing.T) {
 		sc.ns.Net.Resume(pipenet.ToListener)
 		sc.want(<-answer, http.StatusCreated, "")
 
-		held := sc.held("orders")
+		held := sc.messages("orders")
 		enqueued := *held[len(held)-1].EnqueuedTime
 		covered := 0
 		refs := sc.references()
@@ -208,7 +208,7 @@ func TestASendRunsToItsEndWhenTheAppHangsUp(t *testing.T) {
 		hangUp()
 		sc.want(<-answer, http.StatusCreated, "")
 		sc.ns.Net.Delay(pipenet.Both, 0)
-		if held, refs := len(sc.held("orders")), len(sc.references()); held != 2 || refs != 1 {
+		if held, refs := len(sc.messages("orders")), len(sc.references()); held != 2 || refs != 1 {
 			t.Errorf("orders holds %d messages and there are %d references, want 2 and 1", held, refs)
 		}
 	})
@@ -265,7 +265,7 @@ func TestSendsSurviveALostConnection(t *testing.T) {
 			}
 		}
 		sc.want(sc.post("/orders/messages", "last", "overdue-within", "30s"), http.StatusCreated, "")
-		if got := len(sc.held("orders")); got < 6 {
+		if got := len(sc.messages("orders")); got < 6 {
 			t.Errorf("orders holds %d messages, want at least 6", got)
 		}
 	})
@@ -334,7 +334,7 @@ func TestABatchIsAllOrNothingAndEachMessageHasItsPromise(t *testing.T) {
 		]`
 		sc.want(sc.post("/orders/messages", batch, "Content-Type", rest.BatchContentType+"; charset=utf-8"), http.StatusCreated, "")
 		got := map[string]time.Duration{}
-		for _, m := range sc.held("orders") {
+		for _, m := range sc.messages("orders") {
 			ttl := time.Duration(0)
 			if m.TimeToLive != nil {
 				ttl = *m.TimeToLive
@@ -354,7 +354,7 @@ func TestABatchIsAllOrNothingAndEachMessageHasItsPromise(t *testing.T) {
 
 		tooLarge := `[{"Body":"` + strings.Repeat("x", 200_000) + `"},{"Body":"` + strings.Repeat("y", 200_000) + `"}]`
 		sc.want(sc.post("/orders/messages", tooLarge, "Content-Type", rest.BatchContentType), http.StatusForbidden, "larger")
-		if got := len(sc.held("orders")); got != 4 {
+		if got := len(sc.messages("orders")); got != 4 {
 			t.Errorf("orders holds %d messages after a batch that was refused, want still 4", got)
 		}
 	})

@@ -32,11 +32,11 @@ type senders struct {
 	client *sdk.Client
 	log    *zap.Logger
 
-	mu      sync.Mutex
-	byName  map[string]*sender // by the entity's name in lower case
-	sweep   *time.Timer        // armed while an idle sender is kept; a wake-up, never the truth
-	closed  bool
-	closing sync.WaitGroup // of links that say goodbye
+	mu         sync.Mutex
+	byName     map[string]*sender // by the entity's name in lower case
+	closeTimer *time.Timer        // armed while an idle sender is kept; a wake-up, never the truth
+	closed     bool
+	closing    sync.WaitGroup // of links that say goodbye
 }
 
 // sender is the link to one entity, with the number of sends that use it.
@@ -132,8 +132,8 @@ func (s *senders) release(sn *sender, err error) {
 	switch {
 	case sn.dropped && sn.users == 0:
 		s.goodbyeLocked(sn)
-	case sn.users == 0 && s.sweep == nil && !s.closed:
-		s.sweep = time.AfterFunc(idleSender, s.closeIdle)
+	case sn.users == 0 && s.closeTimer == nil && !s.closed:
+		s.closeTimer = time.AfterFunc(idleSender, s.closeIdle)
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *senders) dropOldestLocked() {
 func (s *senders) closeIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweep = nil
+	s.closeTimer = nil
 	if s.closed {
 		return
 	}
@@ -190,7 +190,7 @@ func (s *senders) closeIdle() {
 		}
 	}
 	if next > 0 {
-		s.sweep = time.AfterFunc(next, s.closeIdle)
+		s.closeTimer = time.AfterFunc(next, s.closeIdle)
 	}
 }
 
@@ -212,8 +212,8 @@ func (s *senders) goodbyeLocked(sn *sender) {
 func (s *senders) close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
-	if s.sweep != nil {
-		s.sweep.Stop()
+	if s.closeTimer != nil {
+		s.closeTimer.Stop()
 	}
 	for _, sn := range s.byName {
 		s.dropLocked(sn)

@@ -103,7 +103,7 @@ func TestAnEntityThatIsMadeAnewIsFound(t *testing.T) {
 		for range 3 { // the link is open, and its queue is another
 			must(sc.ns.Broker.AddQueue(broker.QueueConfig{Name: "orders"}))
 			sc.want(sc.post("/orders/messages", "c"), http.StatusCreated, "")
-			if got := len(sc.held("orders")); got != 1 {
+			if got := len(sc.messages("orders")); got != 1 {
 				t.Errorf("orders holds %d messages, want the one that was sent", got)
 			}
 			must(ns.DeleteQueue("orders"))

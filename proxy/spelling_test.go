@@ -31,7 +31,7 @@ func TestPropertiesKeepTheSpellingOfTheSender(t *testing.T) {
 			"tenantId": "t", "order-id": int32(7), "CE-Source": "s",
 			"overdue-within": "1h", "ce-expirytime": time.Date(2033, 11, 6, 8, 49, 37, 0, time.UTC),
 		}
-		if diff := cmp.Diff(want, sc.held("orders")[0].ApplicationProperties); diff != "" {
+		if diff := cmp.Diff(want, sc.messages("orders")[0].ApplicationProperties); diff != "" {
 			t.Errorf("properties (-want +got):\n%s", diff)
 		}
 	})

@@ -25,7 +25,7 @@ func TestNoSpellingOfASendOverHTTPGoesUnwatched(t *testing.T) {
 			"/orders/messages?timeout=60", "/orders/messages/?api-version=2021-05", "/orders/messages%3Ftimeout=60", "/orders\\messages", "/orders/messages%00",
 			"/orders/messages#head", "/ORDERS/meſſages", "/orders/messages/%2e", "/orders/messages/head/..",
 		} {
-			before, watched := len(sc.held("orders")), sc.watchedMessages()
+			before, watched := len(sc.messages("orders")), sc.watchedMessages()
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+endpointName+"/", nil)
 			sc.must(err)
 			r.URL.Opaque = "//" + endpointName + spelling // as it stands
@@ -33,7 +33,7 @@ func TestNoSpellingOfASendOverHTTPGoesUnwatched(t *testing.T) {
 			resp, err := browser.Do(r)
 			sc.must(err)
 			sc.must(resp.Body.Close())
-			came, covered := len(sc.held("orders"))-before, sc.watchedMessages()-watched
+			came, covered := len(sc.messages("orders"))-before, sc.watchedMessages()-watched
 			switch accepted := resp.StatusCode == http.StatusCreated; {
 			case came != covered:
 				t.Errorf("%s = %d: %d messages came, and %d are watched", spelling, resp.StatusCode, came, covered)
@@ -41,7 +41,7 @@ func TestNoSpellingOfASendOverHTTPGoesUnwatched(t *testing.T) {
 				t.Errorf("%s = %d, and %d messages came", spelling, resp.StatusCode, came)
 			}
 		}
-		if n := len(sc.held("orders")); n < 5 {
+		if n := len(sc.messages("orders")); n < 5 {
 			t.Errorf("%d spellings are understood, want those of clients in their right minds", n)
 		}
 	})
@@ -95,7 +95,7 @@ func TestWhatIsStatedTwiceIsRefused(t *testing.T) {
 		sc.want(sc.post("/orders/messages", "a", "BrokerProperties", `{"TimeToLive":3600,"TimeToLive":7200}`), http.StatusBadRequest, "more than once")
 		batch := sc.post("/orders/messages", `[{"Body":"a","Body":"b"}]`, "Content-Type", rest.BatchContentType)
 		sc.want(batch, http.StatusBadRequest, "more than once")
-		if held := sc.held("orders"); len(held) != 0 {
+		if held := sc.messages("orders"); len(held) != 0 {
 			t.Errorf("orders holds %d messages, want none", len(held))
 		}
 	})

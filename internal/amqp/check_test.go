@@ -69,7 +69,7 @@ func TestPropertiesThatReceiversCannotReadFailTheCheck(t *testing.T) {
 	}
 }
 
-func TestCheckLooksIntoValues(t *testing.T) {
+func TestCheckDescendsIntoValues(t *testing.T) {
 	for name, tc := range map[string]struct {
 		value Raw
 		ok    bool

@@ -96,7 +96,7 @@ func TestBadFrameHeadersAreRefused(t *testing.T) {
 	}
 }
 
-func TestEndOfTheSourceIsToldApart(t *testing.T) {
+func TestReadErrorsDistinguishHowTheSourceEnds(t *testing.T) {
 	whole := AppendFrame(nil, 0, &Close{}, nil)
 	broken := errors.New("reset by peer")
 	for _, c := range []struct {

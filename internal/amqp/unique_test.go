@@ -57,7 +57,7 @@ func TestARepeatedKeyIsFoundWhereverItStands(t *testing.T) {
 }
 
 // Every message that is watched is looked at.
-func TestLookingForRepeatedKeysAllocatesNothing(t *testing.T) {
+func TestFindingRepeatedKeysAllocatesNothing(t *testing.T) {
 	var m Map
 	for i := range fewKeys {
 		m = append(m, Pair{Key: fmt.Sprint("key-", i), Value: "value"})

@@ -79,13 +79,13 @@ func watchAll(c *relay.Config) { c.Watch = func(relay.Link) relay.Watcher { retu
 // watched holds every delivery until its turn comes at once, and changes nothing.
 type watched struct{}
 
-func (watched) Deliver(*relay.Delivery) (relay.Held, *amqp.Error) { return held{}, nil }
-func (watched) Detached()                                         {}
+func (watched) Deliver(*relay.Delivery) (relay.DeliveryHandler, *amqp.Error) { return held{}, nil }
+func (watched) Detached()                                                    {}
 
 type held struct{}
 
-func (held) Before(ready func(*amqp.Error)) bool             { ready(nil); return true }
-func (held) Settled(_ amqp.DeliveryState, reply relay.Reply) { reply.Answer(nil) }
+func (held) Before(ready func(*amqp.Error)) bool                   { ready(nil); return true }
+func (held) Settled(_ amqp.DeliveryState, answerer relay.Answerer) { answerer.Answer(nil) }
 
 // everyKind sends messages of every kind, each over a connection of its own since a broker may
 // close one for what it does not take, and gets them back.

@@ -93,7 +93,7 @@ var ways = []struct {
 	allocs float64
 }{
 	{"passing", nil, 0},
-	{"watched", func(Link) Watcher { return lookOn{} }, 2},
+	{"watched", func(Link) Watcher { return passOn{} }, 2},
 }
 
 func TestWhatADeliveryAllocates(t *testing.T) {

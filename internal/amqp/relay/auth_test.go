@@ -338,7 +338,7 @@ func TestManyEntitiesShareAConnection(t *testing.T) {
 	})
 }
 
-func TestNothingTellsASecret(t *testing.T) {
+func TestNoOutputContainsASecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var said strings.Builder

@@ -15,12 +15,12 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// lookOn watches every link, hears of every outcome and holds nothing.
-type lookOn struct{}
+// passOn watches every link, hears of every outcome and holds nothing.
+type passOn struct{}
 
-func (lookOn) Deliver(*Delivery) (Held, *amqp.Error)     { return lookOn{}, nil }
-func (lookOn) Detached()                                 {}
-func (lookOn) Settled(_ amqp.DeliveryState, reply Reply) { reply.Answer(nil) }
+func (passOn) Deliver(*Delivery) (DeliveryHandler, *amqp.Error) { return passOn{}, nil }
+func (passOn) Detached()                                        {}
+func (passOn) Settled(_ amqp.DeliveryState, answerer Answerer)  { answerer.Answer(nil) }
 
 // BenchmarkSend measures what a relay costs: 16 senders, 256 bytes, over
 // loopback, straight to the broker and through the relay. What clients and
@@ -70,7 +70,7 @@ func benchmark(b *testing.B, way string, conns int, run func(*testing.B, []*goam
 	if way != "direct" {
 		cfg := Config{Dial: ns.Dial, Hostname: "overdue.test"}
 		if way == "watched" {
-			cfg.Watch = func(Link) Watcher { return lookOn{} }
+			cfg.Watch = func(Link) Watcher { return passOn{} }
 		}
 		r := New(cfg)
 		ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -190,12 +190,12 @@ func (g *grants) armLocked(due time.Time) {
 		g.timer = nil
 	}
 	if g.due = due; !due.IsZero() && !g.over {
-		g.timer = time.AfterFunc(time.Until(due), g.look)
+		g.timer = time.AfterFunc(time.Until(due), g.dropExpired)
 	}
 }
 
-// look forgets what has expired.
-func (g *grants) look() {
+// dropExpired forgets what has expired.
+func (g *grants) dropExpired() {
 	now := time.Now()
 	var next time.Time
 	g.mu.Lock()

@@ -35,15 +35,15 @@ func inChunks(s *scene, n int) {
 // passThrough watches every link and changes nothing.
 type passThrough struct{}
 
-func (passThrough) Deliver(d *Delivery) (Held, *amqp.Error) { return at(d), nil }
-func (passThrough) Detached()                               {}
+func (passThrough) Deliver(d *Delivery) (DeliveryHandler, *amqp.Error) { return at(d), nil }
+func (passThrough) Detached()                                          {}
 
 // atOnce holds nothing longer than a call.
 type atOnce struct{}
 
-func at(*Delivery) Held                                  { return atOnce{} }
-func (atOnce) Before(r Resumer) bool                     { r.Resume(nil); return true }
-func (atOnce) Settled(_ amqp.DeliveryState, reply Reply) { reply.Answer(nil) }
+func at(*Delivery) DeliveryHandler                             { return atOnce{} }
+func (atOnce) Before(r Resumer) bool                           { r.Resume(nil); return true }
+func (atOnce) Settled(_ amqp.DeliveryState, answerer Answerer) { answerer.Answer(nil) }
 
 // The conformance suite sees no difference whatever the pieces are in which
 // bytes, frames and windows come, nor that every delivery is held.

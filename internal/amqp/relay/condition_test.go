@@ -112,7 +112,7 @@ func TestAClientHearsWhatServiceBusWouldSay(t *testing.T) {
 	}
 }
 
-func TestOddUpstreamsWorkOrAreToldApart(t *testing.T) {
+func TestOddUpstreamsWorkOrGetAClearError(t *testing.T) {
 	usual := amqp.Open{ContainerID: "odd", MaxFrameSize: 65536, ChannelMax: 10, IdleTimeout: 60_000}
 	with := func(change func(*amqp.Open)) amqp.Open {
 		o := usual

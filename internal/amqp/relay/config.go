@@ -53,7 +53,7 @@ type Config struct {
 	MaxLinks       int    // per connection; default 10000
 	MaxMessageSize uint64 // bytes, of a delivery on a watched link, where upstream allows no less; default 1 MiB
 	MaxBuffered    uint64 // bytes per connection and direction, of what waits to go on or to be complete; beyond it, its sender is not read; default 64 MiB
-	MaxHeld        int    // deliveries per session that wait for a Held; default 10000
+	MaxPending     int    // deliveries per session that wait for a DeliveryHandler; default 10000
 	IncomingWindow uint32 // transfer frames per session; default 512
 
 	IdleTimeout         time.Duration // advertised to clients; one silent for twice as long is dropped; default 4 min
@@ -83,7 +83,7 @@ func (cfg Config) withDefaults() Config {
 	cfg.MaxLinks = cmp.Or(cfg.MaxLinks, 10_000)
 	cfg.MaxMessageSize = cmp.Or(cfg.MaxMessageSize, 1<<20)
 	cfg.MaxBuffered = cmp.Or(cfg.MaxBuffered, 64<<20)
-	cfg.MaxHeld = cmp.Or(cfg.MaxHeld, 10_000)
+	cfg.MaxPending = cmp.Or(cfg.MaxPending, 10_000)
 	cfg.IncomingWindow = cmp.Or(cfg.IncomingWindow, 512)
 	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 4*time.Minute)
 	cfg.UpstreamIdleTimeout = cmp.Or(cfg.UpstreamIdleTimeout, 30*time.Second)

@@ -42,10 +42,10 @@ type conn struct {
 
 	nodes map[string]*nodeLinks // by address
 
-	replies    []*link               // over which management nodes upstream respond
-	requests   map[requestName]*held // that have gone on, and whose responses their verdicts have to see
-	responding int                   // responses that their verdicts look at
-	tags       uint32                // of the relay's own responses
+	replies    []*link                          // over which management nodes upstream respond
+	requests   map[requestName]*pendingDelivery // that have gone on, and whose responses their verdicts have to see
+	responding int                              // responses that their verdicts look at
+	tags       uint32                           // of the relay's own responses
 
 	// The relay's own session upstream, over which it puts its tokens.
 	ownSession     bool
@@ -89,10 +89,10 @@ func (c *conn) unlock() {
 // A call is made without the lock: a function, or the telling of an outcome, which every watched
 // delivery has and which needs none made for it.
 type call struct {
-	f       func()
-	settled *held
-	outcome amqp.DeliveryState
-	reply   Reply
+	f        func()
+	settled  *pendingDelivery
+	outcome  amqp.DeliveryState
+	answerer Answerer
 }
 
 // maxSpareCalls bounds what a connection keeps room for.
@@ -100,7 +100,7 @@ const maxSpareCalls = 64
 
 func (c *call) do() {
 	if c.settled != nil {
-		c.settled.verdict.Settled(c.outcome, c.reply)
+		c.settled.handler.Settled(c.outcome, c.answerer)
 		return
 	}
 	c.f()
@@ -109,9 +109,9 @@ func (c *call) do() {
 // callLocked has f called when the lock is released.
 func (c *conn) callLocked(f func()) { c.calls = append(c.calls, call{f: f}) }
 
-// tellLocked has the outcome of k told when the lock is released.
-func (c *conn) tellLocked(k *held, outcome amqp.DeliveryState, reply Reply) {
-	c.calls = append(c.calls, call{settled: k, outcome: outcome, reply: reply})
+// callSettledLocked has the outcome of k told when the lock is released.
+func (c *conn) callSettledLocked(k *pendingDelivery, outcome amqp.DeliveryState, answerer Answerer) {
+	c.calls = append(c.calls, call{settled: k, outcome: outcome, answerer: answerer})
 }
 
 // flushLocked writes what is owed and wakes the writers.
@@ -260,7 +260,7 @@ func farError(s *side, err error) *amqp.Error {
 // finish follows the end of a read loop: the peer is told if that is its fault
 // and it can still be told, and the other side is closed.
 func (c *conn) finish(s *side, err error) error {
-	linger := c.tell(s, err)
+	linger := c.announceEnd(s, err)
 	if linger {
 		s.drainInput()
 	}
@@ -270,9 +270,9 @@ func (c *conn) finish(s *side, err error) error {
 	return nil
 }
 
-// tell reports whether input has to be read and thrown away until the peer has
+// announceEnd closes both sides for the end of s. It reports whether input has to be read and thrown away until the peer has
 // seen our close: closing a socket with unread input would take it along.
-func (c *conn) tell(s *side, err error) (linger bool) {
+func (c *conn) announceEnd(s *side, err error) (linger bool) {
 	c.mu.Lock()
 	defer c.unlock()
 	first := c.cause == nil
@@ -382,7 +382,7 @@ func (c *conn) drainedLocked() {
 		return
 	}
 	for _, h := range c.sides[client].halves {
-		if h.queue.len() > 0 || len(h.held.list) > 0 || h.unsettled > 0 && h.sendsLocked() {
+		if h.queue.len() > 0 || len(h.pending.list) > 0 || h.unsettled > 0 && h.sendsLocked() {
 			return
 		}
 	}

@@ -46,15 +46,15 @@ func TestCreditIsExactHoweverManyAreRefused(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, late %v", name, late), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var id uint32
-					var last *fakeHeld
-					s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {
+					var last *fakeHandler
+					s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) {
 						switch {
 						case !refuses(id):
 							return nil, nil
 						case !late:
 							return nil, refused
 						}
-						last = newHeld(d, true)
+						last = newFakeHandler(d, true)
 						return last, nil
 					}}))
 					p := s.peer()

@@ -28,8 +28,8 @@ func (h *half) onDispositionLocked(d *amqp.Disposition) {
 func (h *half) emitOutcomeLocked(d *amqp.Disposition) {
 	o := h.other()
 	rest := span{d.First, d.Last}
-	for i := o.held.find(rest.first); i < len(o.held.list) && !before(rest.last, o.held.list[i].out); {
-		k := o.held.list[i]
+	for i := o.pending.find(rest.first); i < len(o.pending.list) && !before(rest.last, o.pending.list[i].out); {
+		k := o.pending.list[i]
 		if k.out != rest.first {
 			o.putOutcomeLocked(d, span{rest.first, k.out - 1})
 		}
@@ -40,7 +40,7 @@ func (h *half) emitOutcomeLocked(d *amqp.Disposition) {
 			return
 		}
 		rest.first = k.out + 1
-		i = o.held.find(rest.first)
+		i = o.pending.find(rest.first)
 	}
 	o.putOutcomeLocked(d, rest)
 }
@@ -66,7 +66,7 @@ func (h *half) emitSettledLocked(d *amqp.Disposition) {
 	h.confirmedLocked(d)
 	h.ids.outs(span{d.First, d.Last}, func(out span) {
 		if d.Settled {
-			h.held.settle(h, out)
+			h.pending.settle(h, out)
 		}
 		o.putDispositionLocked(d, out)
 	})

@@ -14,14 +14,14 @@ import (
 // delivery is over then: its watcher hears so, and it takes no place among those that wait.
 func TestADeliveryThatItsSenderSettlesIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var held []*fakeHeld
-		w := &fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {
-			held = append(held, newHeld(d, false))
+		var held []*fakeHandler
+		w := &fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) {
+			held = append(held, newFakeHandler(d, false))
 			return held[len(held)-1], nil
 		}}
 		s := setup(t, func(c *Config) {
 			watching(w)(c)
-			c.MaxHeld = 1
+			c.MaxPending = 1
 		})
 		p := s.peer()
 		p.attachSender("s", 0, "orders")

@@ -31,7 +31,7 @@ func wantClosed(t *testing.T, what string, err error, condition string) {
 
 // What fails upstream before a connection exists is told in a close that every
 // SDK takes as a reason to connect again.
-func TestAClientIsToldThatUpstreamCannotBeReached(t *testing.T) {
+func TestAClientGetsTheErrorOfAnUnreachableUpstream(t *testing.T) {
 	silent := func(context.Context) (net.Conn, error) {
 		near, far := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, far) }() // until the relay gives up
@@ -159,7 +159,7 @@ func TestWhatAClientDoesNotReadStaysUpstream(t *testing.T) {
 
 func TestAWindowThatIsOverrunEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hold := func(d *Delivery) (Held, *amqp.Error) { return newHeld(d, true), nil }
+		hold := func(d *Delivery) (DeliveryHandler, *amqp.Error) { return newFakeHandler(d, true), nil }
 		s := setup(t, func(c *Config) {
 			watching(&fakeWatcher{deliver: hold})(c)
 			c.IncomingWindow = 4
@@ -181,13 +181,13 @@ func TestAWindowThatIsOverrunEndsTheSession(t *testing.T) {
 // of what it sent waits.
 func TestAClientIsNotReadWhileTooMuchWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var first *fakeHeld
+		var first *fakeHandler
 		w := &fakeWatcher{}
-		w.deliver = func(d *Delivery) (Held, *amqp.Error) {
+		w.deliver = func(d *Delivery) (DeliveryHandler, *amqp.Error) {
 			if first != nil {
 				return nil, nil
 			}
-			first = newHeld(d, true)
+			first = newFakeHandler(d, true)
 			return first, nil
 		}
 		s := setup(t, func(c *Config) {
@@ -253,10 +253,10 @@ func TestASenderThatIgnoresCreditIsStoppedByUpstream(t *testing.T) {
 
 func TestShutdownWaitsForWhatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var helds []*fakeHeld
-		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {
-			helds = append(helds, newHeld(d, false))
-			return helds[len(helds)-1], nil
+		var handlers []*fakeHandler
+		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) {
+			handlers = append(handlers, newFakeHandler(d, false))
+			return handlers[len(handlers)-1], nil
 		}}))
 		sender := s.sender(s.raw(nil), nil)
 		a := s.send(sender, text("a"))
@@ -264,7 +264,7 @@ func TestShutdownWaitsForWhatIsHeld(t *testing.T) {
 		go func() { down <- s.relay.Shutdown(t.Context()) }()
 		pending(t, "Shutdown", down)
 		b := s.send(sender, text("b"))
-		(<-helds[0].answer)(nil)
+		(<-handlers[0].answer)(nil)
 		if err := <-a; err != nil {
 			t.Errorf("send before the shutdown = %v, want accepted", err)
 		}
@@ -280,7 +280,7 @@ func TestShutdownWaitsForWhatIsHeld(t *testing.T) {
 
 func TestShutdownEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) { return newHeld(d, true), nil }}))
+		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) { return newFakeHandler(d, true), nil }}))
 		sender := s.sender(s.raw(nil), nil)
 		a := s.send(sender, text("a"))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -26,7 +26,7 @@ type gate struct {
 }
 
 // Deliver asks for the rights of the operation.
-func (g *gate) Deliver(d *Delivery) (Held, *amqp.Error) {
+func (g *gate) Deliver(d *Delivery) (DeliveryHandler, *amqp.Error) {
 	_, oneOf, err := rights.Operation(g.at, d.Payload)
 	if err == nil {
 		err = g.grants.refuse(g.at.String(), oneOf)

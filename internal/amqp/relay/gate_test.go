@@ -180,7 +180,7 @@ func TestAWatcherSeesNothingBeforeUpstreamHasGivenCredit(t *testing.T) {
 
 type counting struct{ seen chan struct{} }
 
-func (c counting) Deliver(*Delivery) (Held, *amqp.Error) {
+func (c counting) Deliver(*Delivery) (DeliveryHandler, *amqp.Error) {
 	c.seen <- struct{}{}
 	return nil, nil
 }
@@ -215,7 +215,7 @@ func opened(t *testing.T, configure func(*Config)) (client, upstream *saslSpeake
 
 // A namespace that waits in vain for a token closes the connection. Whose token that was decides
 // whether an SDK may try again.
-func TestAClientIsNotToldOfARefusalOfTheRelaysOwn(t *testing.T) {
+func TestARefusalOfTheRelaysOwnTokenStaysFromTheClient(t *testing.T) {
 	for name, c := range map[string]struct {
 		configure func(*Config)
 		want      amqp.Symbol
@@ -271,8 +271,8 @@ func wantCondition(t *testing.T, what string, err error, want goamqp.ErrCond) {
 
 type detached struct{ times int }
 
-func (d *detached) Deliver(*Delivery) (Held, *amqp.Error) { return nil, nil }
-func (d *detached) Detached()                             { d.times++ }
+func (d *detached) Deliver(*Delivery) (DeliveryHandler, *amqp.Error) { return nil, nil }
+func (d *detached) Detached()                                        { d.times++ }
 
 // What is held for a link is let go when its watcher hears of the end.
 func TestAGatePassesOnTheEndOfItsLink(t *testing.T) {

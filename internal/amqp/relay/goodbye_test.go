@@ -75,7 +75,7 @@ func TestAClientThatClosesAndHangsUpHasNotFailed(t *testing.T) {
 	}
 }
 
-func TestAClientThatHangsUpWithoutACloseIsTold(t *testing.T) {
+func TestAClientThatHangsUpWithoutACloseIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logged := make(chan error, 10)
 		s := setup(t, func(c *Config) { c.ErrorLog = func(err error) { logged <- err } })

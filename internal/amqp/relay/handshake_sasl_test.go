@@ -71,7 +71,7 @@ func (s *saslSpeaker) login(init *amqp.SASLInit) uint8 {
 	return outcome.Code
 }
 
-func TestSASLAtTheDoor(t *testing.T) {
+func TestSASLOfTheEndpoint(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		init amqp.SASLInit

@@ -73,7 +73,7 @@ func TestIdsThatRepeatAreDeliveriesOfTheirOwn(t *testing.T) {
 func TestDeliveriesThatShareAnIDAllGoOn(t *testing.T) {
 	for name, configure := range map[string]func(*Config){
 		"plain":   nil,
-		"watched": watching(&fakeWatcher{deliver: func(*Delivery) (Held, *amqp.Error) { return atOnce{}, nil }}),
+		"watched": watching(&fakeWatcher{deliver: func(*Delivery) (DeliveryHandler, *amqp.Error) { return atOnce{}, nil }}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -324,7 +324,7 @@ func (l *link) goneLocked() {
 	}
 	if l.watcher != nil {
 		c.forgetRequestsLocked(l)
-		l.s.halves[l.sender].held.drop(l)
+		l.s.halves[l.sender].pending.drop(l)
 		c.callLocked(l.watcher.Detached)
 	}
 	c.drainedLocked()

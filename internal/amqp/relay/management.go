@@ -177,8 +177,8 @@ func (c *conn) forgetReplyLinkLocked(l *link) {
 	for _, k := range c.requests {
 		if k.link.requests == l.reply.node && k.link.replyLinkLocked(k.to.replyTo) == nil {
 			c.forgetRequestLocked(k)
-			k.told = true
-			c.tellLocked(k, amqp.Released{}, unheard)
+			k.asked = true
+			c.callSettledLocked(k, amqp.Released{}, discardAnswer)
 		}
 	}
 }
@@ -194,18 +194,18 @@ func nameOf(node string, id amqp.Raw) requestName {
 // awaitLocked has the response to a request that goes on shown to its verdict, in
 // place of the request's own outcome. Without a way for the response it is the
 // outcome that counts.
-func (c *conn) awaitLocked(k *held) {
+func (c *conn) awaitLocked(k *pendingDelivery) {
 	m, err := amqp.ParseMessage(k.delivery.Payload)
 	if err != nil {
 		return
 	}
 	k.to = returnAddressOf(&m)
 	name := nameOf(k.link.requests, k.to.messageID)
-	if name.id == "" || c.requests[name] != nil || len(c.requests) >= c.cfg.MaxHeld || k.link.replyLinkLocked(k.to.replyTo) == nil {
+	if name.id == "" || c.requests[name] != nil || len(c.requests) >= c.cfg.MaxPending || k.link.replyLinkLocked(k.to.replyTo) == nil {
 		return
 	}
 	if c.requests == nil {
-		c.requests = make(map[requestName]*held)
+		c.requests = make(map[requestName]*pendingDelivery)
 	}
 	k.awaits, k.responds = true, true
 	c.requests[name] = k
@@ -213,7 +213,7 @@ func (c *conn) awaitLocked(k *held) {
 
 // forgetRequestLocked is for a request that gets no response, or whose verdict is
 // gone.
-func (c *conn) forgetRequestLocked(k *held) {
+func (c *conn) forgetRequestLocked(k *pendingDelivery) {
 	if k.awaits {
 		k.awaits = false
 		delete(c.requests, nameOf(k.link.requests, k.to.messageID))
@@ -236,7 +236,7 @@ func (c *conn) forgetRequestsLocked(l *link) {
 // its request, if there is one, lets it pass or has it replaced.
 func (l *link) responseLocked(h *half, t amqp.Transfer, d *Delivery) {
 	c := h.s.c
-	var k *held
+	var k *pendingDelivery
 	var res response
 	if m, err := amqp.ParseMessage(d.Payload); err == nil {
 		if r, ok := amqp.ListField(m.Properties, amqp.PropertyCorrelationID); ok {
@@ -253,15 +253,15 @@ func (l *link) responseLocked(h *half, t amqp.Transfer, d *Delivery) {
 		return
 	}
 	c.forgetRequestLocked(k)
-	k.told = true
+	k.asked = true
 	var outcome amqp.DeliveryState = amqp.Accepted{}
 	if !res.succeeded() {
 		outcome = &amqp.Rejected{Error: res.refusal()}
 	}
 	c.responding++
-	waiting := &held{half: h, link: l, in: t.DeliveryID, delivery: d, waits: true}
-	h.passLocked(&entry{link: l, transfer: t, payload: d.Payload, held: waiting})
-	c.tellLocked(k, outcome, ReplyFunc(func(e *amqp.Error) {
+	waiting := &pendingDelivery{half: h, link: l, in: t.DeliveryID, delivery: d, waits: true}
+	h.passLocked(&entry{link: l, transfer: t, payload: d.Payload, pending: waiting})
+	c.callSettledLocked(k, outcome, AnswerFunc(func(e *amqp.Error) {
 		if e != nil {
 			d.Payload = refusedAlike(e).encode(&k.to)
 		}

@@ -28,7 +28,7 @@ func refusing(c *Config) {
 		if l.Receiver || l.Class.Address.Key() != ordersManagement {
 			return nil
 		}
-		return &fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {
+		return &fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) {
 			switch id := requestID(d.Payload); {
 			case id%2 == 1:
 				return nil, amqp.Errorf(condServerBusy, "not now")
@@ -48,8 +48,8 @@ func (slowly) Before(r Resumer) bool {
 	return true
 }
 
-func (slowly) Settled(_ amqp.DeliveryState, reply Reply) {
-	time.AfterFunc(time.Second, func() { reply.Answer(nil) })
+func (slowly) Settled(_ amqp.DeliveryState, answerer Answerer) {
+	time.AfterFunc(time.Second, func() { answerer.Answer(nil) })
 }
 
 func requestID(payload []byte) (id int) {
@@ -62,17 +62,17 @@ func requestID(payload []byte) (id int) {
 	return id
 }
 
-// A manager is a client of a management node that gives credit as the test says.
-type manager struct {
+// A managementClient is a client of a management node that gives credit as the test says.
+type managementClient struct {
 	*scene
 	requests  *goamqp.Sender
 	responses *goamqp.Receiver
 }
 
-func (s *scene) manager(replyTo string) *manager {
+func (s *scene) managementClient(replyTo string) *managementClient {
 	s.Helper()
 	session := s.raw(nil)
-	m := &manager{scene: s}
+	m := &managementClient{scene: s}
 	var err error
 	m.responses, err = session.NewReceiver(s.Context(), ordersManagement, &goamqp.ReceiverOptions{
 		TargetAddress: replyTo, Credit: -1, RequestedSenderSettleMode: goamqp.SenderSettleModeSettled.Ptr(),
@@ -84,7 +84,7 @@ func (s *scene) manager(replyTo string) *manager {
 }
 
 // ask sends the request id, one to peek.
-func (m *manager) ask(id int, replyTo string) error {
+func (m *managementClient) ask(id int, replyTo string) error {
 	return m.requests.Send(m.Context(), &goamqp.Message{
 		Properties:            &goamqp.MessageProperties{MessageID: fmt.Sprint("r", id), ReplyTo: &replyTo},
 		ApplicationProperties: map[string]any{"operation": "com.microsoft:peek-message"},
@@ -93,7 +93,7 @@ func (m *manager) ask(id int, replyTo string) error {
 }
 
 // response waits for the next response and says which request it is to.
-func (m *manager) response(timeout time.Duration) (id int, status int32, ok bool) {
+func (m *managementClient) response(timeout time.Duration) (id int, status int32, ok bool) {
 	m.Helper()
 	ctx, cancel := context.WithTimeout(m.Context(), timeout)
 	defer cancel()
@@ -113,9 +113,9 @@ func TestWhatIsRefusedOfAManagementNodeGetsAResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(testseed.Of(t), 0))
 		s := setup(t, refusing)
-		other := s.manager("elsewhere")
+		other := s.managementClient("elsewhere")
 		s.must(other.responses.IssueCredit(100))
-		m := s.manager("here")
+		m := s.managementClient("here")
 		asked, answered := 0, map[int]int32{}
 		credit := 0
 		var asking errgroup.Group
@@ -185,7 +185,7 @@ func TestWhatIsRefusedOfAManagementNodeGetsAResponse(t *testing.T) {
 func TestARequestIsRejectedWhereNoLinkTakesItsResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t, refusing)
-		m := s.manager("here")
+		m := s.managementClient("here")
 		s.must(m.responses.Close(t.Context()))
 		wantRejected(t, "a request", m.ask(1, "here"), "com.microsoft:server-busy")
 	})
@@ -197,12 +197,12 @@ type verdict struct {
 	answer   *amqp.Error
 }
 
-func (j *verdict) Deliver(*Delivery) (Held, *amqp.Error) { return j, nil }
-func (j *verdict) Detached()                             {}
-func (j *verdict) Before(Resumer) bool                   { return false }
-func (j *verdict) Settled(o amqp.DeliveryState, reply Reply) {
+func (j *verdict) Deliver(*Delivery) (DeliveryHandler, *amqp.Error) { return j, nil }
+func (j *verdict) Detached()                                        {}
+func (j *verdict) Before(Resumer) bool                              { return false }
+func (j *verdict) Settled(o amqp.DeliveryState, answerer Answerer) {
 	j.outcomes <- o
-	reply.Answer(j.answer)
+	answerer.Answer(j.answer)
 }
 
 func TestTheOutcomeOfARequestIsItsResponse(t *testing.T) {
@@ -233,7 +233,7 @@ func TestTheOutcomeOfARequestIsItsResponse(t *testing.T) {
 				if c.fault != nil {
 					s.ns.Broker.Default().Inject(broker.Fault{Entity: "orders", Operation: broker.OnManagement, Error: c.fault})
 				}
-				m := s.manager("here")
+				m := s.managementClient("here")
 				if c.settled {
 					session := s.raw(nil)
 					var err error
@@ -279,7 +279,7 @@ func TestARequestWhoseResponseHasNoWayLeftIsReleased(t *testing.T) {
 			}
 		})
 		s.ns.Broker.Default().Inject(broker.Fault{Entity: "orders", Operation: broker.OnManagement, Silent: true})
-		m := s.manager("here")
+		m := s.managementClient("here")
 		s.must(m.responses.IssueCredit(1))
 		s.must(m.ask(2, "here"))
 		synctest.Wait()

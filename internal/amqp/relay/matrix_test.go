@@ -24,7 +24,7 @@ var matrixKeys = []struct {
 	elsewhere            bool // it is good for another entity
 }{
 	{name: "none"}, {name: "listener", listen: true}, {name: "sender", send: true},
-	{name: "manager", send: true, listen: true, manage: true}, {name: "stranger", send: true, listen: true, elsewhere: true},
+	{name: "managementClient", send: true, listen: true, manage: true}, {name: "stranger", send: true, listen: true, elsewhere: true},
 }
 
 func matrixScene(t *testing.T) *scene {

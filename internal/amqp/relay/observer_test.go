@@ -96,7 +96,7 @@ func (s *scene) wantSettled(o *fakeObserver, want ...string) {
 	}
 }
 
-func TestObserverIsToldWhatUpstreamHasConfirmed(t *testing.T) {
+func TestObserverSeesWhatUpstreamHasConfirmed(t *testing.T) {
 	for name, frames := range map[string]uint32{"in one frame": 0, "in frames of 512 bytes": 512} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestObserverIsToldWhatUpstreamHasConfirmed(t *testing.T) {
 	}
 }
 
-func TestObserverIsToldOfWhatIsReceivedAndDeleted(t *testing.T) {
+func TestObserverSeesWhatIsReceivedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &fakeObserver{skip: "m-1"}
 		s := observedScene(t, o, 3, func(c *Config) { c.MaxFrameSize = 512 })
@@ -124,7 +124,7 @@ func TestObserverIsToldOfWhatIsReceivedAndDeleted(t *testing.T) {
 	})
 }
 
-func TestObserverIsNotToldWhatUpstreamHasNotConfirmed(t *testing.T) {
+func TestObserverIgnoresWhatUpstreamHasNotConfirmed(t *testing.T) {
 	for name, act := range map[string]func(*scene, *goamqp.Receiver, []*goamqp.Message){
 		"a lock that was lost": func(s *scene, r *goamqp.Receiver, ms []*goamqp.Message) {
 			time.Sleep(61 * time.Second)
@@ -161,7 +161,7 @@ func TestObserverIsNotToldWhatUpstreamHasNotConfirmed(t *testing.T) {
 }
 
 // A client may settle without waiting for an answer: nobody knows whether its lock still held.
-func TestObserverIsNotToldWhatTheClientSettledAlone(t *testing.T) {
+func TestObserverIgnoresWhatTheClientSettledAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &fakeObserver{}
 		s := observedScene(t, o, 2)

@@ -129,7 +129,7 @@ func TestOddDeliveriesEndAsWithoutTheRelay(t *testing.T) {
 					configure := func(*Config) {}
 					watched := 0
 					if way == "watched" {
-						configure = watching(&fakeWatcher{deliver: func(*Delivery) (Held, *amqp.Error) {
+						configure = watching(&fakeWatcher{deliver: func(*Delivery) (DeliveryHandler, *amqp.Error) {
 							watched++
 							return nil, nil
 						}})

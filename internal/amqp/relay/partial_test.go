@@ -51,19 +51,19 @@ func TestReceivedIsNoOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var hold *fakeHeld
-				app, broker := opened(t, watching(&fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {
-					hold = newHeld(d, false)
+				var hold *fakeHandler
+				app, broker := opened(t, watching(&fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) {
+					hold = newFakeHandler(d, false)
 					return hold, nil
 				}}))
-				told, heard := app.frames(), broker.frames()
+				toApp, toBroker := app.frames(), broker.frames()
 				app.write(amqp.AppendFrame(nil, 0, &amqp.Begin{IncomingWindow: 100, OutgoingWindow: 100, HandleMax: 10}, nil))
 				app.write(amqp.AppendFrame(nil, 0, &amqp.Attach{
 					Name: "s", Role: amqp.RoleSender, Source: &amqp.Source{}, Target: &amqp.Target{Address: "orders", HasAddress: true},
 				}, nil))
-				next[*amqp.Begin](broker, heard)
+				next[*amqp.Begin](broker, toBroker)
 				broker.write(amqp.AppendFrame(nil, 0, &amqp.Begin{HasRemoteChannel: true, IncomingWindow: 100, OutgoingWindow: 100, HandleMax: 10}, nil))
-				attach := next[*amqp.Attach](broker, heard)
+				attach := next[*amqp.Attach](broker, toBroker)
 				broker.write(amqp.AppendFrame(nil, 0, &amqp.Attach{
 					Name: attach.Name, Role: amqp.RoleReceiver, Source: &amqp.Source{}, Target: &amqp.Target{Address: "orders", HasAddress: true},
 				}, nil))
@@ -71,9 +71,9 @@ func TestReceivedIsNoOutcome(t *testing.T) {
 					HasNextIncomingID: true, IncomingWindow: 100, OutgoingWindow: 100, HasHandle: true,
 					HasDeliveryCount: true, HasLinkCredit: true, LinkCredit: 10,
 				}, nil))
-				next[*amqp.Flow](app, told)
+				next[*amqp.Flow](app, toApp)
 				app.write(amqp.AppendFrame(nil, 0, &amqp.Transfer{HasDeliveryID: true, DeliveryTag: []byte("tag")}, amqp.AppendData(nil, []byte("x"))))
-				sent := next[*amqp.Transfer](broker, heard)
+				sent := next[*amqp.Transfer](broker, toBroker)
 
 				broker.write(amqp.AppendFrame(nil, 0, &amqp.Disposition{
 					Role: amqp.RoleReceiver, First: sent.DeliveryID, Last: sent.DeliveryID, State: &amqp.Received{SectionNumber: 1},
@@ -92,7 +92,7 @@ func TestReceivedIsNoOutcome(t *testing.T) {
 				}
 				(<-hold.answer)(nil)
 				for {
-					d := next[*amqp.Disposition](app, told)
+					d := next[*amqp.Disposition](app, toApp)
 					if _, partial := d.State.(*amqp.Received); partial {
 						if d.Settled {
 							t.Error("a delivery that has come in part was settled")

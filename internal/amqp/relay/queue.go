@@ -10,10 +10,10 @@ type entry struct {
 	p        amqp.Performative // nil for a transfer
 	transfer amqp.Transfer
 	payload  []byte
-	borrowed bool  // payload and delivery tag are the reader's
-	counted  bool  // the sender's window is kept closed for it
-	local    bool  // a delivery of the relay's own
-	held     *held // of a watched delivery
+	borrowed bool             // payload and delivery tag are the reader's
+	counted  bool             // the sender's window is kept closed for it
+	local    bool             // a delivery of the relay's own
+	pending  *pendingDelivery // of a watched delivery
 }
 
 // waitingList is a first-in, first-out queue that keeps its memory while it is in use.

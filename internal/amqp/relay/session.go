@@ -42,7 +42,7 @@ type half struct {
 	queue        waitingList // what waits to go on, in order
 	queued       uint32      // transfers in queue that the window is kept closed for
 	unsettled    int         // deliveries that have gone on and are not settled
-	held         heldList
+	pending      pendingList
 	observed     observedList // its deliveries on observed links, in order
 
 	links   map[uint32]*link // by the peer's handle
@@ -241,6 +241,6 @@ func (s *session) overLocked() {
 				l.goneLocked()
 			}
 		}
-		h.handles, h.links, h.opening, h.held, h.observed = nil, nil, nil, heldList{}, observedList{}
+		h.handles, h.links, h.opening, h.pending, h.observed = nil, nil, nil, pendingList{}, observedList{}
 	}
 }

@@ -22,7 +22,7 @@ func grantScene(t *testing.T) (*grants, chan bool) {
 	return g, lapsed
 }
 
-func TestALinkNeedsATokenThatCoversIt(t *testing.T) {
+func TestALinkNeedsATokenForItsEntity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := grantScene(t)
 		res := g.judge(&tokenRequest{operation: "put-token", audience: "amqp://h/orders",

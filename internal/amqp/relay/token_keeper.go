@@ -61,7 +61,7 @@ type claim struct {
 	links    int // that need it
 	waiting  []waiter
 	asked    bool          // a put is at work
-	held     bool          // a token is in effect, until expires
+	has      bool          // a token is in effect, until expires
 	expires  time.Time     // zero: unknown
 	due      time.Time     // when to renew it; zero: never
 	retry    time.Duration // after the next renewal that fails
@@ -161,7 +161,7 @@ func (k *keeper) release(c *claim) {
 // dropLocked forgets a claim that is good for nothing. One with a token stays
 // for the next link: clients that come back need not wait.
 func (k *keeper) dropLocked(c *claim) {
-	if c.links == 0 && !c.held && !c.asked {
+	if c.links == 0 && !c.has && !c.asked {
 		delete(k.claims, c.path)
 	}
 }
@@ -169,7 +169,7 @@ func (k *keeper) dropLocked(c *claim) {
 // inEffect reports whether a link may rely on the token. One that is due for
 // renewal still counts, as long as its renewal has only failed.
 func (c *claim) inEffect(now time.Time) bool {
-	return c.held && (c.expires.IsZero() || now.Before(c.expires)) &&
+	return c.has && (c.expires.IsZero() || now.Before(c.expires)) &&
 		(c.timer != nil || c.asked || c.due.IsZero() || now.Before(c.due))
 }
 
@@ -251,7 +251,7 @@ func (k *keeper) try(audience string) (expires time.Time, err error) {
 func (k *keeper) succeeded(c *claim, expires time.Time) {
 	now := time.Now()
 	k.mu.Lock()
-	c.asked, c.held, c.expires, c.retry = false, true, expires, firstRetry
+	c.asked, c.has, c.expires, c.retry = false, true, expires, firstRetry
 	c.due = time.Time{}
 	if !expires.IsZero() {
 		c.due = now.Add(renewAfter(expires.Sub(now)))
@@ -277,7 +277,7 @@ func (k *keeper) failed(c *claim, err error) {
 	c.asked = false
 	waiting := c.waiting
 	c.waiting = nil
-	stands := c.held && (c.expires.IsZero() || now.Before(c.expires)) && refusal.Condition != amqp.ErrCondNotFound
+	stands := c.has && (c.expires.IsZero() || now.Before(c.expires)) && refusal.Condition != amqp.ErrCondNotFound
 	if stands && !c.expires.IsZero() {
 		left := c.expires.Sub(now)
 		pause := max(min(c.retry/2+rand.N(c.retry/2), left/2), minRenewal)
@@ -287,7 +287,7 @@ func (k *keeper) failed(c *claim, err error) {
 			k.armLocked(c, now)
 		}
 	} else if !stands {
-		c.held = false
+		c.has = false
 		k.dropLocked(c)
 	}
 	k.mu.Unlock()

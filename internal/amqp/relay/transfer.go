@@ -102,7 +102,7 @@ func (h *half) emitTransferLocked(e *entry) bool {
 	if l.reply != nil && !l.pass.more && !l.reply.mayGoLocked() {
 		return false
 	}
-	if k := e.held; k != nil && !l.pass.more {
+	if k := e.pending; k != nil && !l.pass.more {
 		ok, refusal := k.mayGoLocked()
 		if !ok {
 			return false
@@ -132,8 +132,8 @@ func (h *half) emitTransferLocked(e *entry) bool {
 			if l.reply != nil {
 				l.goesLocked(e.local)
 			}
-			if e.held != nil && e.held.verdict != nil {
-				h.holdLocked(e.held, l.pass.out)
+			if e.pending != nil && e.pending.handler != nil {
+				h.addPendingLocked(e.pending, l.pass.out)
 			}
 		}
 		l.pass.settled = l.pass.settled || e.transfer.Settled
@@ -160,8 +160,8 @@ func (h *half) emitTransferLocked(e *entry) bool {
 		if !l.pass.settled && !e.transfer.Aborted {
 			h.unsettled++
 		}
-		if e.held != nil && e.held.verdict != nil && l.pass.settled && !e.held.responds {
-			h.goneOnLocked(e.held)
+		if e.pending != nil && e.pending.handler != nil && l.pass.settled && !e.pending.responds {
+			h.goneOnLocked(e.pending)
 		}
 	}
 	return true

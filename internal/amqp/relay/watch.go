@@ -94,17 +94,17 @@ func (l *link) onWatchedLocked(h *half, t *amqp.Transfer, payload []byte) {
 // on as the watcher says.
 func (l *link) deliverLocked(h *half, t amqp.Transfer, delivery Delivery) {
 	c := h.s.c
-	k := &held{half: h, link: l, in: t.DeliveryID, own: delivery}
+	k := &pendingDelivery{half: h, link: l, in: t.DeliveryID, own: delivery}
 	k.delivery = &k.own
 	d := k.delivery
 	came := d.Payload
 	c.mu.Unlock()
 	verdict, refusal := l.watcher.Deliver(d)
-	if w, ok := verdict.(Delayed); ok && refusal == nil && w.Before(k) {
+	if w, ok := verdict.(QueuedDelivery); ok && refusal == nil && w.Before(k) {
 		k.waits = true
 	}
 	c.mu.Lock()
-	k.verdict = verdict
+	k.handler = verdict
 	switch {
 	case l.gone || h.sentEnd:
 	case refusal != nil:
@@ -112,9 +112,9 @@ func (l *link) deliverLocked(h *half, t amqp.Transfer, delivery Delivery) {
 	case verdict == nil:
 		h.passLocked(&entry{link: l, transfer: t, payload: d.Payload})
 	case k.waits: // until it is ready d is the watcher's, and what came stands for its size
-		h.passLocked(&entry{link: l, transfer: t, payload: came, held: k})
+		h.passLocked(&entry{link: l, transfer: t, payload: came, pending: k})
 	default:
-		h.passLocked(&entry{link: l, transfer: t, payload: d.Payload, held: k})
+		h.passLocked(&entry{link: l, transfer: t, payload: d.Payload, pending: k})
 	}
 }
 
@@ -141,19 +141,19 @@ func (l *link) settleLocked(id uint32, settled bool, outcome amqp.DeliveryState)
 }
 
 // held is a watched delivery on its way, until its sender has been told.
-type held struct {
+type pendingDelivery struct {
 	half     *half // of its sender
 	link     *link
 	delivery *Delivery
 	own      Delivery // what delivery points to, where it was made with it
-	verdict  Held
+	handler  DeliveryHandler
 	in, out  uint32 // delivery-ids
 
 	waits   bool        // before it may go on
 	readied bool        // Resume was called
 	refusal *amqp.Error // of Resume
 
-	told     bool             // the verdict has been asked about the outcome
+	asked    bool             // the verdict has been asked about the outcome
 	answered bool             // and has answered
 	outcome  amqp.Disposition // of the receiver, once told
 
@@ -164,7 +164,7 @@ type held struct {
 }
 
 // Resume is what the verdict calls when the delivery may go on.
-func (k *held) Resume(refusal *amqp.Error) {
+func (k *pendingDelivery) Resume(refusal *amqp.Error) {
 	c := k.half.s.c
 	c.mu.Lock()
 	defer c.unlock()
@@ -180,15 +180,15 @@ func (k *held) Resume(refusal *amqp.Error) {
 }
 
 // mayGoLocked reports whether the delivery may go on, and whether it was refused.
-func (k *held) mayGoLocked() (ok bool, refusal *amqp.Error) {
+func (k *pendingDelivery) mayGoLocked() (ok bool, refusal *amqp.Error) {
 	if k.waits && !k.readied {
 		return false, nil
 	}
 	return true, k.refusal
 }
 
-// holdLocked notes that k has gone on as out.
-func (h *half) holdLocked(k *held, out uint32) {
+// addPendingLocked notes that k has gone on as out.
+func (h *half) addPendingLocked(k *pendingDelivery, out uint32) {
 	k.out = out
 	if k.link.requests != "" {
 		h.s.c.awaitLocked(k)
@@ -196,35 +196,35 @@ func (h *half) holdLocked(k *held, out uint32) {
 	if k.delivery.Settled {
 		return
 	}
-	if len(h.held.list) >= h.s.c.cfg.MaxHeld {
-		h.s.failLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "More than %d deliveries are held.", h.s.c.cfg.MaxHeld))
+	if len(h.pending.list) >= h.s.c.cfg.MaxPending {
+		h.s.failLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "More than %d deliveries are pending.", h.s.c.cfg.MaxPending))
 		return
 	}
-	h.held.list = append(h.held.list, k)
+	h.pending.list = append(h.pending.list, k)
 }
 
 // goneOnLocked follows the last frame of a delivery that was sent settled.
-func (h *half) goneOnLocked(k *held) {
-	h.s.c.tellLocked(k, nil, unheard)
+func (h *half) goneOnLocked(k *pendingDelivery) {
+	h.s.c.callSettledLocked(k, nil, discardAnswer)
 }
 
 // outcomeLocked takes what the receiver says of a held delivery. It reports false
 // if the sender is to be told as ever.
-func (h *half) outcomeLocked(k *held, d *amqp.Disposition) bool {
+func (h *half) outcomeLocked(k *pendingDelivery, d *amqp.Disposition) bool {
 	if _, partial := d.State.(*amqp.Received); partial {
 		return false
 	}
 	if k.responds {
 		_, accepted := d.State.(amqp.Accepted)
-		if accepted || k.told {
-			h.held.remove(k)
+		if accepted || k.asked {
+			h.pending.remove(k)
 			return false
 		}
 		h.s.c.forgetRequestLocked(k)
 	}
-	if !k.told {
-		k.told, k.outcome = true, *d
-		h.s.c.tellLocked(k, d.State, k)
+	if !k.asked {
+		k.asked, k.outcome = true, *d
+		h.s.c.callSettledLocked(k, d.State, k)
 		return true
 	}
 	k.outcome.Settled = k.outcome.Settled || d.Settled
@@ -232,7 +232,7 @@ func (h *half) outcomeLocked(k *held, d *amqp.Disposition) bool {
 }
 
 // Answer is what the verdict calls to have the sender told.
-func (k *held) Answer(e *amqp.Error) {
+func (k *pendingDelivery) Answer(e *amqp.Error) {
 	h := k.half
 	c := h.s.c
 	c.mu.Lock()
@@ -241,7 +241,7 @@ func (k *held) Answer(e *amqp.Error) {
 		return
 	}
 	k.answered = true
-	h.held.remove(k)
+	h.pending.remove(k)
 	if e != nil {
 		k.outcome.State = &amqp.Rejected{Error: e}
 	}
@@ -249,23 +249,23 @@ func (k *held) Answer(e *amqp.Error) {
 	c.doneLocked()
 }
 
-// heldList is the deliveries that have gone on and whose senders wait, in the
+// pendingList is the deliveries that have gone on and whose senders wait, in the
 // order in which they went.
-type heldList struct{ list []*held }
+type pendingList struct{ list []*pendingDelivery }
 
 // find returns the index of the first that went as id or later.
-func (l *heldList) find(id uint32) int {
+func (l *pendingList) find(id uint32) int {
 	return sort.Search(len(l.list), func(i int) bool { return !before(l.list[i].out, id) })
 }
 
-func (l *heldList) remove(k *held) {
+func (l *pendingList) remove(k *pendingDelivery) {
 	if i := l.find(k.out); i < len(l.list) && l.list[i] == k {
 		l.list = append(l.list[:i], l.list[i+1:]...)
 	}
 }
 
 // drop forgets the deliveries of a link.
-func (l *heldList) drop(of *link) {
+func (l *pendingList) drop(of *link) {
 	kept := l.list[:0]
 	for _, k := range l.list {
 		if k.link != of {
@@ -277,12 +277,12 @@ func (l *heldList) drop(of *link) {
 }
 
 // settle forgets deliveries whose sender does not wait any more.
-func (l *heldList) settle(h *half, r span) {
+func (l *pendingList) settle(h *half, r span) {
 	for i := l.find(r.first); i < len(l.list) && !before(r.last, l.list[i].out); {
 		k := l.list[i]
 		l.remove(k)
 		k.answered = true
-		if !k.told && !k.awaits {
+		if !k.asked && !k.awaits {
 			h.goneOnLocked(k)
 		}
 	}

@@ -10,13 +10,13 @@ import (
 
 // A fakeWatcher plays the proxy for one link.
 type fakeWatcher struct {
-	deliver func(*Delivery) (Held, *amqp.Error)
+	deliver func(*Delivery) (DeliveryHandler, *amqp.Error)
 
 	mu       sync.Mutex
 	detached int
 }
 
-func (w *fakeWatcher) Deliver(d *Delivery) (Held, *amqp.Error) { return w.deliver(d) }
+func (w *fakeWatcher) Deliver(d *Delivery) (DeliveryHandler, *amqp.Error) { return w.deliver(d) }
 
 func (w *fakeWatcher) Detached() {
 	w.mu.Lock()
@@ -24,8 +24,8 @@ func (w *fakeWatcher) Detached() {
 	w.detached++
 }
 
-// A fakeHeld holds one delivery until the test lets it go.
-type fakeHeld struct {
+// A fakeHandler holds one delivery until the test lets it go.
+type fakeHandler struct {
 	payload string
 	wait    bool
 	ready   func(*amqp.Error)
@@ -34,18 +34,18 @@ type fakeHeld struct {
 	answer  chan func(*amqp.Error)
 }
 
-func newHeld(d *Delivery, wait bool) *fakeHeld {
-	return &fakeHeld{payload: string(d.Payload), wait: wait, outcome: make(chan amqp.DeliveryState, 1), answer: make(chan func(*amqp.Error), 1)}
+func newFakeHandler(d *Delivery, wait bool) *fakeHandler {
+	return &fakeHandler{payload: string(d.Payload), wait: wait, outcome: make(chan amqp.DeliveryState, 1), answer: make(chan func(*amqp.Error), 1)}
 }
 
-func (h *fakeHeld) Before(r Resumer) bool {
+func (h *fakeHandler) Before(r Resumer) bool {
 	h.ready = r.Resume
 	return h.wait
 }
 
-func (h *fakeHeld) Settled(outcome amqp.DeliveryState, reply Reply) {
+func (h *fakeHandler) Settled(outcome amqp.DeliveryState, answerer Answerer) {
 	h.outcome <- outcome
-	h.answer <- reply.Answer
+	h.answer <- answerer.Answer
 }
 
 // watching has the relay watch the links to orders.

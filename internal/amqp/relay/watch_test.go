@@ -104,30 +104,30 @@ func wantRejected(t *testing.T, what string, err error, condition string) {
 
 func TestTheSenderWaitsForTheAnswerOfTheWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var helds []*fakeHeld
-		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {
-			helds = append(helds, newHeld(d, false))
-			return helds[len(helds)-1], nil
+		var handlers []*fakeHandler
+		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) {
+			handlers = append(handlers, newFakeHandler(d, false))
+			return handlers[len(handlers)-1], nil
 		}}))
 		sender := s.sender(s.raw(nil), nil)
 		a, b, c := s.send(sender, text("a")), s.send(sender, text("b")), s.send(sender, text("c"))
 		if got := fmt.Sprint(s.waiting()); got != "[a b c]" {
 			t.Errorf("upstream has %s, want [a b c]: deliveries go on at once", got)
 		}
-		for i, h := range helds {
+		for i, h := range handlers {
 			if o := <-h.outcome; o != (amqp.Accepted{}) {
 				t.Errorf("outcome %d = %v, want accepted", i, o)
 			}
 		}
 		pending(t, "the first send", a)
-		(<-helds[1].answer)(nil)
+		(<-handlers[1].answer)(nil)
 		if err := <-b; err != nil {
 			t.Errorf("second send = %v, want accepted", err)
 		}
 		pending(t, "the first send", a)
-		(<-helds[2].answer)(&amqp.Error{Condition: "com.microsoft:server-busy"})
+		(<-handlers[2].answer)(&amqp.Error{Condition: "com.microsoft:server-busy"})
 		wantRejected(t, "third send", <-c, "com.microsoft:server-busy")
-		(<-helds[0].answer)(nil)
+		(<-handlers[0].answer)(nil)
 		if err := <-a; err != nil {
 			t.Errorf("first send = %v, want accepted", err)
 		}
@@ -137,10 +137,10 @@ func TestTheSenderWaitsForTheAnswerOfTheWatcher(t *testing.T) {
 func TestWhatIsHeldBackGoesOnInOrderWithThePayloadOfTheWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ds []*Delivery
-		var helds []*fakeHeld
-		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {
-			ds, helds = append(ds, d), append(helds, newHeld(d, len(ds) == 0))
-			return helds[len(helds)-1], nil
+		var handlers []*fakeHandler
+		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) {
+			ds, handlers = append(ds, d), append(handlers, newFakeHandler(d, len(ds) == 0))
+			return handlers[len(handlers)-1], nil
 		}}))
 		sender := s.sender(s.raw(nil), nil)
 		a, b := s.send(sender, text("a")), s.send(sender, text("b"))
@@ -148,13 +148,13 @@ func TestWhatIsHeldBackGoesOnInOrderWithThePayloadOfTheWatcher(t *testing.T) {
 			t.Errorf("upstream has %q, want nothing before the first is ready", got)
 		}
 		ds[0].Payload = amqp.AppendData(nil, []byte("changed"))
-		helds[0].ready(nil)
+		handlers[0].ready(nil)
 		synctest.Wait()
 		if got := fmt.Sprint(s.waiting()); got != "[changed b]" {
 			t.Errorf("upstream has %s, want [changed b]", got)
 		}
-		(<-helds[1].answer)(nil)
-		(<-helds[0].answer)(nil)
+		(<-handlers[1].answer)(nil)
+		(<-handlers[0].answer)(nil)
 		if err := errors.Join(<-a, <-b); err != nil {
 			t.Errorf("sends = %v, want accepted", err)
 		}
@@ -166,13 +166,13 @@ func TestWhatIsHeldBackGoesOnInOrderWithThePayloadOfTheWatcher(t *testing.T) {
 func TestRefusedDeliveriesLeaveNoTraceUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		var last *fakeHeld
-		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {
+		var last *fakeHandler
+		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) {
 			switch n++; n % 3 {
 			case 0:
 				return nil, &amqp.Error{Condition: "com.microsoft:server-busy"}
 			case 1:
-				last = newHeld(d, true)
+				last = newFakeHandler(d, true)
 				return last, nil
 			}
 			return nil, nil
@@ -208,13 +208,13 @@ func TestRefusedDeliveriesLeaveNoTraceUpstream(t *testing.T) {
 
 func TestSettledDeliveriesAreWatchedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var helds []*fakeHeld
-		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {
+		var handlers []*fakeHandler
+		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) {
 			if !d.Settled {
 				t.Error("the delivery is not settled, want settled")
 			}
-			helds = append(helds, newHeld(d, true))
-			return helds[len(helds)-1], nil
+			handlers = append(handlers, newFakeHandler(d, true))
+			return handlers[len(handlers)-1], nil
 		}}))
 		sender := s.sender(s.raw(nil), &goamqp.SenderOptions{SettlementMode: goamqp.SenderSettleModeSettled.Ptr()})
 		for _, m := range []string{"a", "b"} {
@@ -222,24 +222,24 @@ func TestSettledDeliveriesAreWatchedToo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		helds[1].ready(nil)
-		helds[0].ready(&amqp.Error{Condition: "test:refused"})
+		handlers[1].ready(nil)
+		handlers[0].ready(&amqp.Error{Condition: "test:refused"})
 		synctest.Wait()
 		if got := fmt.Sprint(s.waiting()); got != "[b]" {
 			t.Errorf("upstream has %s, want [b]", got)
 		}
-		if o := <-helds[1].outcome; o != nil {
+		if o := <-handlers[1].outcome; o != nil {
 			t.Errorf("outcome = %v, want none", o)
 		}
 		select {
-		case o := <-helds[0].outcome:
+		case o := <-handlers[0].outcome:
 			t.Errorf("outcome of what was refused = %v, want no call", o)
 		default:
 		}
 	})
 }
 
-func TestTheWatcherIsToldOnceThatItsLinkIsGone(t *testing.T) {
+func TestDetachedIsCalledOnce(t *testing.T) {
 	for name, end := range map[string]func(*scene, *goamqp.Sender){
 		"detached":       func(s *scene, l *goamqp.Sender) { s.must(l.Close(s.Context())) },
 		"client cut":     func(s *scene, _ *goamqp.Sender) { s.front.Cut() },
@@ -249,7 +249,7 @@ func TestTheWatcherIsToldOnceThatItsLinkIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &fakeWatcher{deliver: func(*Delivery) (Held, *amqp.Error) { return nil, nil }}
+				w := &fakeWatcher{deliver: func(*Delivery) (DeliveryHandler, *amqp.Error) { return nil, nil }}
 				s := setup(t, watching(w))
 				sender := s.sender(s.raw(nil), nil)
 				if err := <-s.send(sender, text("a")); err != nil {
@@ -270,14 +270,14 @@ func TestTheWatcherIsToldOnceThatItsLinkIsGone(t *testing.T) {
 
 func TestAnAnswerAfterTheEndHasNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var helds []*fakeHeld
-		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {
-			helds = append(helds, newHeld(d, len(helds) == 1))
-			return helds[len(helds)-1], nil
+		var handlers []*fakeHandler
+		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) {
+			handlers = append(handlers, newFakeHandler(d, len(handlers) == 1))
+			return handlers[len(handlers)-1], nil
 		}}))
 		sender := s.sender(s.raw(nil), nil)
 		a, b := s.send(sender, text("a")), s.send(sender, text("b"))
-		answer := <-helds[0].answer
+		answer := <-handlers[0].answer
 		s.front.Cut()
 		if err := <-a; err == nil {
 			t.Error("first send = nil, want the error of the cut")
@@ -288,8 +288,8 @@ func TestAnAnswerAfterTheEndHasNoEffect(t *testing.T) {
 		synctest.Wait() // the relay has seen the cut too
 		answer(nil)
 		answer(nil)
-		helds[1].ready(nil)
-		helds[1].ready(nil)
+		handlers[1].ready(nil)
+		handlers[1].ready(nil)
 		synctest.Wait()
 		if got := fmt.Sprint(s.waiting()); got != "[a]" {
 			t.Errorf("upstream has %s, want [a]", got)
@@ -297,9 +297,9 @@ func TestAnAnswerAfterTheEndHasNoEffect(t *testing.T) {
 	})
 }
 
-func TestAMessageLargerThanTheLinkAllowsIsRejectedAtTheDoor(t *testing.T) {
+func TestAMessageLargerThanTheLinkAllowsIsRejectedByTheRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &fakeWatcher{deliver: func(*Delivery) (Held, *amqp.Error) { return nil, nil }}
+		w := &fakeWatcher{deliver: func(*Delivery) (DeliveryHandler, *amqp.Error) { return nil, nil }}
 		s := setup(t, func(c *Config) {
 			watching(w)(c)
 			c.MaxMessageSize = 100_000
@@ -318,13 +318,13 @@ func TestAMessageLargerThanTheLinkAllowsIsRejectedAtTheDoor(t *testing.T) {
 // out of it one by one, in the order of the answers.
 func TestADispositionForManyIsSplitAtWhatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var helds []*fakeHeld
-		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (Held, *amqp.Error) {
+		var handlers []*fakeHandler
+		s := setup(t, watching(&fakeWatcher{deliver: func(d *Delivery) (DeliveryHandler, *amqp.Error) {
 			if len(d.Tag) > 0 && d.Tag[0]%3 != 1 {
 				return nil, nil // 0, 2, 3, 5, 6, …
 			}
-			helds = append(helds, newHeld(d, false))
-			return helds[len(helds)-1], nil
+			handlers = append(handlers, newFakeHandler(d, false))
+			return handlers[len(handlers)-1], nil
 		}}))
 		p := s.peer()
 		p.attachSender("link", 0, "orders")
@@ -341,7 +341,7 @@ func TestADispositionForManyIsSplitAtWhatIsHeld(t *testing.T) {
 			}
 		}
 		for _, i := range []int{2, 0, 1} {
-			(<-helds[i].answer)(nil)
+			(<-handlers[i].answer)(nil)
 			if got, want := p.expect("disposition"), fmt.Sprintf("first=%d ", 3*i+1); !strings.Contains(got, want) {
 				t.Errorf("after answer %d the client got %s, want it to be about %s", i, got, want)
 			}

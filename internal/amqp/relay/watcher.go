@@ -29,7 +29,7 @@ type Link struct {
 type Delivery struct {
 	// Payload is the encoded message. The watcher may change or replace it until
 	// the delivery may go on: in Deliver, or until it calls Resume where the delivery
-	// waits (see Held).
+	// waits (see DeliveryHandler).
 	Payload []byte
 	Format  uint32 // the message format, amqp.BatchMessageFormat for a batch
 	Settled bool   // its sender does not want to know the outcome
@@ -46,23 +46,23 @@ type Delivery struct {
 // for one link come one at a time, from the goroutines that read, and must not
 // block: all links of the connection wait meanwhile.
 type Watcher interface {
-	// Deliver is told of a delivery, and may change its payload. It returns a Held
+	// Deliver is told of a delivery, and may change its payload. It returns a DeliveryHandler
 	// when the delivery or its disposition has to wait for more than the other end;
 	// nil lets it pass.
 	//
 	// With an error nothing goes on: the sender gets rejected with it, or where it is
 	// a request to a management node whose response the client waits for, a
 	// response that says so.
-	Deliver(d *Delivery) (Held, *amqp.Error)
+	Deliver(d *Delivery) (DeliveryHandler, *amqp.Error)
 
 	// Detached is told that the link is gone, once. What is held has been dropped: a
 	// Resume or an Answer that comes now has no effect.
 	Detached()
 }
 
-// Held is what the relay tells about a delivery whose sender has to wait for more than the other
+// DeliveryHandler is what the relay tells about a delivery whose sender has to wait for more than the other
 // end.
-type Held interface {
+type DeliveryHandler interface {
 	// Settled tells the outcome that the other end has come to. reply lets it pass to the
 	// sender: as it is for nil, else as rejected with the error. The outcome is nil for a
 	// delivery that was sent settled and has gone on, and reply has no effect then. Settled is
@@ -72,12 +72,12 @@ type Held interface {
 	// there is a link for that: accepted for a status of 2xx, else rejected with the
 	// response's condition. reply lets the response pass then, or has it replaced by
 	// one with the error.
-	Settled(outcome amqp.DeliveryState, reply Reply)
+	Settled(outcome amqp.DeliveryState, answerer Answerer)
 }
 
-// Delayed is a Held that may want the delivery itself to wait.
-type Delayed interface {
-	Held
+// QueuedDelivery is a DeliveryHandler that may want the delivery itself to wait.
+type QueuedDelivery interface {
+	DeliveryHandler
 	// Before holds the delivery itself back, and with it whatever follows in its
 	// session. It returns false when the delivery may go on at once. Otherwise
 	// Resume is called, once and from any goroutine: when the delivery may go on, or
@@ -86,21 +86,21 @@ type Delayed interface {
 	Before(Resumer) (wait bool)
 }
 
-// A Resumer lets a delivery go on, see Delayed. It is no function, which would have to be made for
+// A Resumer lets a delivery go on, see QueuedDelivery. It is no function, which would have to be made for
 // every delivery.
 type Resumer interface{ Resume(refusal *amqp.Error) }
 
-// A Reply lets one sender know. It is no function either.
-type Reply interface {
-	// Answer is called once, from any goroutine; see Held.
+// A Answerer lets one sender know. It is no function either.
+type Answerer interface {
+	// Answer is called once, from any goroutine; see DeliveryHandler.
 	Answer(*amqp.Error)
 }
 
-// A ReplyFunc is a Reply.
-type ReplyFunc func(*amqp.Error)
+// A AnswerFunc is a Answerer.
+type AnswerFunc func(*amqp.Error)
 
 // Answer calls f.
-func (f ReplyFunc) Answer(e *amqp.Error) { f(e) }
+func (f AnswerFunc) Answer(e *amqp.Error) { f(e) }
 
-// unheard is the reply to who does not listen.
-var unheard Reply = ReplyFunc(func(*amqp.Error) {})
+// discardAnswer is the reply to who does not listen.
+var discardAnswer Answerer = AnswerFunc(func(*amqp.Error) {})

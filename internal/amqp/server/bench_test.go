@@ -94,9 +94,9 @@ func BenchmarkTransfersOutRaw(b *testing.B) {
 }
 
 type benchSource struct {
-	ready  chan *SourceLink
-	credit chan struct{}
-	told   atomic.Int64
+	ready   chan *SourceLink
+	credit  chan struct{}
+	settled atomic.Int64
 }
 
 func (h *benchSource) Connect(*Conn) (ConnHandler, *amqp.Error) { return h, nil }
@@ -115,7 +115,7 @@ func (h *benchSource) Flow(Flow) {
 	}
 }
 func (h *benchSource) Disposition(ds []*Outgone, _ amqp.DeliveryState, _ bool) {
-	h.told.Add(int64(len(ds)))
+	h.settled.Add(int64(len(ds)))
 }
 func (h *benchSource) Detached(*amqp.Error) {}
 

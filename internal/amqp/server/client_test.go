@@ -265,7 +265,7 @@ func TestHandlerDetachesAndEnds(t *testing.T) {
 		}
 		failed := make(chan error, 1)
 		go func() { failed <- sender.Send(ctx, goamqp.NewMessage([]byte("x")), nil) }()
-		d := sc.awaitHeld(1)[0]
+		d := sc.awaitDeliveries(1)[0]
 		d.Link().Detach(amqp.Errorf(amqp.ErrCondLinkDetachForced, "Idle."))
 		var le *goamqp.LinkError
 		if err := <-failed; !errors.As(err, &le) || le.RemoteErr == nil || le.RemoteErr.Condition != goamqp.ErrCondDetachForced {
@@ -277,7 +277,7 @@ func TestHandlerDetachesAndEnds(t *testing.T) {
 			t.Fatalf("NewSender after detach: %v", err)
 		}
 		go func() { failed <- sender.Send(ctx, goamqp.NewMessage([]byte("x")), nil) }()
-		d = sc.awaitHeld(1)[0]
+		d = sc.awaitDeliveries(1)[0]
 		d.Link().Session().End(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "Enough."))
 		var se *goamqp.SessionError
 		if err := <-failed; !errors.As(err, &se) || se.RemoteErr == nil || se.RemoteErr.Description != "Enough." {
@@ -286,12 +286,12 @@ func TestHandlerDetachesAndEnds(t *testing.T) {
 	})
 }
 
-// awaitHeld waits until n deliveries to hold… have come.
-func (sc *scene) awaitHeld(n int) []*Delivery {
+// awaitDeliveries waits until n deliveries to hold… have come.
+func (sc *scene) awaitDeliveries(n int) []*Delivery {
 	sc.t.Helper()
 	var held []*Delivery
 	for range 5000 {
-		if held = append(held, sc.echo.takeHeld()...); len(held) >= n {
+		if held = append(held, sc.echo.takeDeliveries()...); len(held) >= n {
 			return held
 		}
 		time.Sleep(time.Millisecond)

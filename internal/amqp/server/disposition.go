@@ -154,7 +154,7 @@ func (s *Session) onDisposition(d *amqp.Disposition) {
 				v.link.topUpLocked()
 				return true
 			})
-			s.tellSharedLocked()
+			s.settleSharedLocked()
 		}
 		c.mu.Unlock()
 		return

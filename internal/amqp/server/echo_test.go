@@ -27,7 +27,7 @@ type echo struct {
 	mu     sync.Mutex
 	queues map[string]*echoQueue
 	log    []string // what became of the links and connections, in order
-	held   []*Delivery
+	came   []*Delivery
 	wg     sync.WaitGroup
 }
 
@@ -51,12 +51,12 @@ func (e *echo) notes() []string {
 	return append([]string(nil), e.log...)
 }
 
-func (e *echo) takeHeld() []*Delivery {
+func (e *echo) takeDeliveries() []*Delivery {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	held := e.held
-	e.held = nil
-	return held
+	came := e.came
+	e.came = nil
+	return came
 }
 
 func (e *echo) queue(address string) *echoQueue {
@@ -142,7 +142,7 @@ func (s *echoSink) Deliver(d *Delivery) {
 	switch {
 	case has(s.address, "hold"):
 		s.mu.Lock()
-		s.held = append(s.held, d)
+		s.came = append(s.came, d)
 		s.mu.Unlock()
 		return
 	case !has(s.address, "sink"):

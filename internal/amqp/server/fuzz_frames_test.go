@@ -102,11 +102,11 @@ func playOddFrames(t *testing.T, seed uint64, frames int) {
 		case 1:
 			time.Sleep(time.Second)
 		case 2:
-			for _, d := range e.takeHeld() {
+			for _, d := range e.takeDeliveries() {
 				d.Link().Settle(d, amqp.Released{})
 			}
 		case 3:
-			if held := e.takeHeld(); len(held) > 0 {
+			if held := e.takeDeliveries(); len(held) > 0 {
 				held[0].Link().Detach(nil)
 			}
 		}

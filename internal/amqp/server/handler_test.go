@@ -39,7 +39,7 @@ func (h *sinkHandler) AttachSource(l *SourceLink) (Source, *amqp.Error) {
 func (h *sinkHandler) Deliver(d *Delivery)    { h.delivered <- d }
 func (h *sinkHandler) Detached(e *amqp.Error) {}
 
-func TestConnectionTellsWhoThePeerIs(t *testing.T) {
+func TestConnectionDescribesItsPeer(t *testing.T) {
 	bubble(t, func(t *testing.T, sc *scene) {
 		h := setupSink(sc)
 		nc := sc.pipe()

@@ -32,7 +32,7 @@ func (c *Conn) beginIdleLocked() {
 		return
 	}
 	r.since = time.Now()
-	r.timer = time.AfterFunc(c.idleForLocked(r.since), c.lookIdle)
+	r.timer = time.AfterFunc(c.idleForLocked(r.since), c.checkIdle)
 }
 
 func (c *Conn) endIdleLocked() {
@@ -63,8 +63,8 @@ func (l *link) touchLocked() {
 	}
 }
 
-// lookIdle does what is due.
-func (c *Conn) lookIdle() {
+// checkIdle does what is due.
+func (c *Conn) checkIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != connOpen {

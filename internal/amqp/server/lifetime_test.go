@@ -153,7 +153,7 @@ func TestUnreadAnswersStopTheReadLoop(t *testing.T) {
 	})
 }
 
-func TestAbruptEndTellsTheHandler(t *testing.T) {
+func TestAbruptEndCallsClosed(t *testing.T) {
 	abrupt := func(t *testing.T, sc *scene, dial func() net.Conn) {
 		for range 20 {
 			p := sc.rawOver(dial())

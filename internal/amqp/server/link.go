@@ -222,7 +222,7 @@ func (l *SinkLink) acceptLocked(h Sink) bool {
 func (l *SinkLink) dropLocked() {
 	l.dropPartialLocked()
 	l.s.received.all(func(d *Delivery) bool { return d.link == l })
-	l.s.tellSharedLocked()
+	l.s.settleSharedLocked()
 	l.unsettled = 0
 }
 

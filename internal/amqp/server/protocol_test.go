@@ -166,7 +166,7 @@ func TestInterleavedAndAbortedDeliveries(t *testing.T) {
 		p.send(0, &amqp.Transfer{Handle: 1, Aborted: true, More: true}, []byte("never"))
 		p.send(0, message(1, 2), []byte("c"))
 		p.send(0, &amqp.Transfer{Handle: 0}, []byte("a3"))
-		held := sc.awaitHeld(2)
+		held := sc.awaitDeliveries(2)
 		if got := fmt.Sprintf("%s %s", held[0].Payload, held[1].Payload); got != "c a1a2a3" {
 			t.Errorf("delivered %q, want %q", got, "c a1a2a3")
 		}
@@ -246,13 +246,13 @@ func TestUnfinishedDeliveriesAreBounded(t *testing.T) {
 		p.send(0, &amqp.Transfer{Handle: 0, Aborted: true}, nil) // makes room
 		p.send(0, &amqp.Transfer{Handle: 1, More: true}, make([]byte, 300))
 		p.send(0, &amqp.Transfer{Handle: 1}, make([]byte, 300))
-		if got := len(sc.awaitHeld(1)[0].Payload); got != 900 {
+		if got := len(sc.awaitDeliveries(1)[0].Payload); got != 900 {
 			t.Errorf("delivery has %d bytes, want 900", got)
 		}
 	}, func(c *Config) { c.MaxBuffered = 1000 })
 }
 
-func TestHandlerIsToldOfItsDetachThoughThePeerIsSilent(t *testing.T) {
+func TestDetachedIsCalledThoughThePeerIsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T, sc *scene) {
 		p := sc.raw()
 		p.open()
@@ -260,7 +260,7 @@ func TestHandlerIsToldOfItsDetachThoughThePeerIsSilent(t *testing.T) {
 		p.attach(0, 0, amqp.RoleSender, "hold")
 		p.attach(0, 1, amqp.RoleReceiver, "q")
 		p.send(0, message(0, 0), []byte("x"))
-		d := sc.awaitHeld(1)[0]
+		d := sc.awaitDeliveries(1)[0]
 		d.Link().Detach(nil)
 		synctest.Wait()
 		if got := fmt.Sprint(sc.echo.notes()); got != "[sink hold: -]" {

@@ -57,8 +57,8 @@ func (s *Session) outcomeLocked(d *Delivery, st amqp.DeliveryState) {
 	}
 }
 
-// tellSharedLocked is for when deliveries have gone that others of their id may have waited for.
-func (s *Session) tellSharedLocked() {
+// settleSharedLocked is for when deliveries have gone that others of their id may have waited for.
+func (s *Session) settleSharedLocked() {
 	for id, st := range s.shared {
 		if s.waitsLocked(id) {
 			continue

@@ -29,7 +29,7 @@ func (sc *scene) delivered(p *rawPeer, ids ...uint32) []*Delivery {
 		p.send(0, message(uint32(i)%2, id), []byte("x"))
 	}
 	synctest.Wait()
-	return sc.echo.takeHeld()
+	return sc.echo.takeDeliveries()
 }
 
 func outcome(p *rawPeer) string {

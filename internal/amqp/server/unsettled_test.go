@@ -34,7 +34,7 @@ func TestDispositionsMerge(t *testing.T) {
 		}
 		p.write(batch)
 		synctest.Wait()
-		held := sc.echo.takeHeld()
+		held := sc.echo.takeDeliveries()
 		sc.srvLocked(func() {
 			for _, i := range []int{9, 1, 0, 2, 4, 3} {
 				settleLocked(held[i], amqp.Accepted{})
@@ -95,7 +95,7 @@ func TestHostileRangesCostNoMoreThanWhatIsUnsettled(t *testing.T) {
 		if got := len(q.states()); got != 3 {
 			t.Errorf("%d outcomes were told, want 3", got)
 		}
-		d := sc.echo.takeHeld()[0]
+		d := sc.echo.takeDeliveries()[0]
 		d.Link().Settle(d, amqp.Accepted{}) // its sender has settled it: nothing to say
 		p.send(0, &amqp.Detach{Handle: 1, Closed: true}, nil)
 		expect[*amqp.Detach](p)

@@ -51,7 +51,7 @@ var properUses = map[string]string{
 // grows until it has them all.
 var wordsKept = []string{
 	"internal/bench", "internal/broker/emulator", "internal/escape", "internal/httpclient", "internal/lag",
-	"internal/listener/tlsrecord", "internal/operations", "internal/servicebus/address", "internal/servicebus/atom",
+	"internal/listener/tlsrecord", "internal/amqp", "internal/amqp/relay", "internal/amqp/server", "internal/listener", "internal/listener/socket", "proxy", "internal/operations", "internal/servicebus/address", "internal/servicebus/atom",
 	"internal/servicebus/duration", "internal/servicebus/rights", "internal/servicebus/sas", "internal/testing/freeport",
 	"internal/testing/pipenet", "internal/testing/testseed", "internal/testing/wiretap", "test/bench/pump", "test/bench/usage",
 	"test/mutate", "internal/listener/accept",
