@@ -81,7 +81,7 @@ PROSE := README.md CONTRIBUTING.md docs/README.md docs/start docs/operate docs/b
 	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md
 PROSE_GO := alert deploy deploy/check internal/broker internal/broker/adminapi internal/broker/emulator \
-	internal/broker/filter internal/broker/httpapi internal/broker/queue internal/escape internal/httpclient \
+	internal/broker/filter internal/broker/httpapi internal/broker/message internal/broker/queue internal/escape internal/httpclient \
 	internal/lag internal/listener internal/listener/tlsrecord internal/notifications internal/redisstore \
 	internal/servicebus/address internal/servicebus/atom internal/servicebus/duration internal/servicebus/entities \
 	internal/servicebus/failure internal/servicebus/rest internal/servicebus/rights internal/servicebus/sas \

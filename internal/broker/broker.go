@@ -15,6 +15,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -56,7 +57,7 @@ func New(cfg Config) (*Broker, error) {
 		// ANONYMOUS. Who a client is, it says on $cbs, unless it takes PLAIN.
 		Mechanisms:      []amqp.Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"},
 		SASLWelcome:     "Welcome!",
-		ContainerID:     newMessageID() + "_G0", // as the service's look: 32 digits and a number
+		ContainerID:     message.NewID() + "_G0", // as the service's look: 32 digits and a number
 		Authenticate:    b.authenticator(),
 		Tokens:          b.secured(),
 		MaxMessageSize:  b.cfg.MaxMessageSize,

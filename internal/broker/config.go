@@ -23,15 +23,9 @@ const (
 
 	minMaxMessageSize = 1 << 10 // less has no room for a reply
 	maxMaxMessageSize = 100 << 20
-	maxBatchMessages  = 4500    // messages per batch and per schedule request
 	maxBatchSize      = 1 << 20 // bytes per batch, however large one message may be
 	maxNameLength     = 260     // of an entity path
 	maxShortName      = 50      // of a subscription or a rule
-	// Bytes of one application property, and of all that is said of a message
-	// beside its body. The service documents the bounds, not how it refuses.
-	maxPropertySize = 32 << 10
-	maxHeaderSize   = 64 << 10
-	maxIDLength     = 128 // characters of a message-id, session-id or partition key
 )
 
 // Config configures a Broker. The zero value is a namespace without entities.

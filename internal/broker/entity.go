@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/address"
 )
@@ -117,7 +118,7 @@ func (e *Entity) Send(encoded ...[]byte) *amqp.Error {
 		if err != nil {
 			return err
 		}
-		if messages[i], err = ingest(b); err != nil {
+		if messages[i], err = message.Read(b); err != nil {
 			return err
 		}
 	}

@@ -6,13 +6,14 @@ import (
 	"errors"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
 // Conditions of Service Bus that AMQP does not have.
 const (
 	condAuthFailed      amqp.Symbol = "com.microsoft:auth-failed"
-	condArgumentError   amqp.Symbol = "com.microsoft:argument-error"
+	condArgumentError               = message.CondArgumentError
 	condOutOfRange      amqp.Symbol = "com.microsoft:argument-out-of-range"
 	condDeadLetter      amqp.Symbol = "com.microsoft:dead-letter"
 	condEntityExists    amqp.Symbol = "com.microsoft:entity-already-exists"

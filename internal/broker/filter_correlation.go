@@ -2,7 +2,10 @@
 
 package broker
 
-import "overdue/internal/broker/filter"
+import (
+	"overdue/internal/broker/filter"
+	"overdue/internal/broker/message"
+)
 
 // A correlation is a CorrelationFilter made ready for use: all that it names has
 // to be equal. Strings are compared with case. Numbers are equal when they are,
@@ -40,7 +43,7 @@ func newCorrelation(f *CorrelationFilter) *correlation {
 		c.user = append(c.user, struct {
 			name string
 			want filter.Value
-		}{name, filterValue(want)})
+		}{name, message.FilterValue(want)})
 	}
 	return c
 }

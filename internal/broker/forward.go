@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -224,7 +225,7 @@ func (e *Entity) forward(to string, deadLetters bool) func(*queue.Delivery) (rea
 		}
 		m := onward(&d.View)
 		if target.queue.Config().Partitioned {
-			m.PartitionKey = partitionKey(m.Body) // which a queue does not keep
+			m.PartitionKey = message.PartitionKey(m.Body) // which a queue does not keep
 		}
 		if deadLetters {
 			m.DeadLetterSource = e.path

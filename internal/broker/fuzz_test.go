@@ -10,6 +10,7 @@ import (
 	sdk "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/address"
 )
@@ -88,10 +89,10 @@ func respond(t testing.TB, answer answerer, operation string, body []byte) *sdk.
 
 func FuzzManagement(f *testing.F) {
 	token := amqp.UUID{1}
-	message := encode(f, &sdk.Message{Annotations: sdk.Annotations{annScheduledEnqueueTime: time.Now().Add(time.Hour)}})
+	scheduled := encode(f, &sdk.Message{Annotations: sdk.Annotations{message.AnnScheduledEnqueueTime: time.Now().Add(time.Hour)}})
 	for _, body := range []amqp.Map{
 		{{Key: "from-sequence-number", Value: int64(1)}, {Key: "message-count", Value: int32(10)}},
-		{{Key: "messages", Value: amqp.List{amqp.Map{{Key: "message", Value: message}}}}},
+		{{Key: "messages", Value: amqp.List{amqp.Map{{Key: "message", Value: scheduled}}}}},
 		{{Key: "sequence-numbers", Value: amqp.Array{int64(1), int64(4)}}, {Key: "receiver-settle-mode", Value: uint32(1)}},
 		{{Key: "lock-tokens", Value: amqp.Array{token}}, {Key: "disposition-status", Value: "suspended"},
 			{Key: "properties-to-modify", Value: amqp.Map{{Key: "k", Value: "v"}}}},
@@ -134,7 +135,7 @@ func FuzzManagement(f *testing.F) {
 		// Whatever it was, everybody else can go on.
 		q, _ := b.Queue("q")
 		for _, v := range q.Peek(nil, 0, 1000) {
-			if _, err := appendMessage(nil, &v, overlay{}); err != nil {
+			if _, err := message.Append(nil, &v, message.Overlay{}); err != nil {
 				t.Errorf("%s left a message that cannot be delivered: %v", name, err)
 			}
 		}
@@ -175,23 +176,23 @@ func FuzzCBS(f *testing.F) {
 func FuzzMessage(f *testing.F) {
 	f.Add(encode(f, &sdk.Message{
 		Header:                &sdk.MessageHeader{TTL: time.Minute},
-		Annotations:           sdk.Annotations{annSequenceNumber: int64(1), "x": "y"},
+		Annotations:           sdk.Annotations{message.AnnSequenceNumber: int64(1), "x": "y"},
 		Properties:            &sdk.MessageProperties{MessageID: "id", GroupID: new("s")},
 		ApplicationProperties: map[string]any{"k": "v"},
 		Value:                 "v",
 	}))
 	f.Fuzz(func(t *testing.T, encoded []byte) {
-		m, refusal := ingest(encoded)
+		m, refusal := message.Read(encoded)
 		if refusal != nil {
 			return
 		}
 		v := queue.View{Message: m, SequenceNumber: 1, EnqueuedTime: time.Now(), ExpiresAt: time.Now()}
 		v.Properties = []queue.Property{{Key: "k", Value: "w"}}
-		out, err := appendMessage(nil, &v, overlay{lock: queue.LockToken{1}, until: time.Now()})
+		out, err := message.Append(nil, &v, message.Overlay{Lock: queue.LockToken{1}, Until: time.Now()})
 		if err != nil {
 			t.Fatalf("taken, but cannot be delivered: %v", err)
 		}
-		again, refusal := ingest(out)
+		again, refusal := message.Read(out)
 		if refusal != nil {
 			t.Fatalf("delivered as %x, which is refused: %v", out, refusal)
 		}

@@ -5,12 +5,13 @@ package broker
 import (
 	"errors"
 
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
 // cancelScheduled removes scheduled messages, all or none.
 func (m management) cancelScheduled(_ *Entity, q *queue.Queue, a *arguments) response {
-	numbers := a.sequenceNumbers(maxBatchMessages)
+	numbers := a.sequenceNumbers(message.MaxBatch)
 	if a.err != nil {
 		return invalid(a.err)
 	}

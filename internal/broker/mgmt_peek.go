@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -42,7 +43,7 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 		if !omitBody && !page.fits(len(v.Body)) {
 			break
 		}
-		if err := page.add(v, overlay{peeked: true, omitBody: omitBody}, nil); err != nil {
+		if err := page.add(v, message.Overlay{Peeked: true, OmitBody: omitBody}, nil); err != nil {
 			return failure(err)
 		}
 	}
@@ -78,9 +79,9 @@ func (p *page) fits(size int) bool {
 }
 
 // add appends a message; lock is its token, nil for none.
-func (p *page) add(v *queue.View, o overlay, lock *queue.LockToken) error {
+func (p *page) add(v *queue.View, o message.Overlay, lock *queue.LockToken) error {
 	var err error
-	if p.scratch, err = appendMessage(p.scratch[:0], v, o); err != nil {
+	if p.scratch, err = message.Append(p.scratch[:0], v, o); err != nil {
 		return err
 	}
 	var start int

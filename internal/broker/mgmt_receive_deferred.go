@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -63,9 +64,9 @@ func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) res
 	for i := range ds {
 		d := &ds[i]
 		var lock *queue.LockToken
-		o := overlay{}
+		o := message.Overlay{}
 		if mode == queue.PeekLock {
-			lock, o = &d.LockToken, delivered(d)
+			lock, o = &d.LockToken, message.Delivered(d)
 		}
 		if err := page.add(&d.View, o, lock); err != nil {
 			return failure(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -332,7 +333,7 @@ func describeFilter(f *Filter) amqp.Described {
 		}
 		properties := make(amqp.Map, 0, len(f.Correlation.Properties))
 		for name, v := range f.Correlation.Properties {
-			properties = append(properties, amqp.Pair{Key: name, Value: wireValue(filterValue(v), v)})
+			properties = append(properties, amqp.Pair{Key: name, Value: message.WireValue(message.FilterValue(v), v)})
 		}
 		return amqp.Described{Descriptor: codeCorrelationFilter, Value: append(list, properties)}
 	case f.False, f.Unknown != nil:

@@ -6,6 +6,7 @@ import (
 	"bytes"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -16,7 +17,7 @@ func (m management) schedule(e *Entity, q *queue.Queue, a *arguments) response {
 		return failure(queue.ErrDeadLetterQueue)
 	}
 	var messages []queue.Message
-	a.elements("messages", maxBatchMessages, func(r *amqp.Reader) {
+	a.elements("messages", message.MaxBatch, func(r *amqp.Reader) {
 		entry := arguments{raw: r.Raw()}
 		var encoded []byte
 		entry.read("message", true, func(r *amqp.Reader) { encoded = r.Binary() })
@@ -27,12 +28,12 @@ func (m management) schedule(e *Entity, q *queue.Queue, a *arguments) response {
 			return
 		}
 		// A copy: the queue keeps it, the request goes.
-		message, refusal := ingest(bytes.Clone(encoded))
-		if refusal == nil && message.ScheduledEnqueueTime.IsZero() {
-			refusal = amqp.Errorf(condArgumentError, "A message to schedule has no annotation '%s'.", annScheduledEnqueueTime)
+		scheduled, refusal := message.Read(bytes.Clone(encoded))
+		if refusal == nil && scheduled.ScheduledEnqueueTime.IsZero() {
+			refusal = amqp.Errorf(condArgumentError, "A message to schedule has no annotation '%s'.", message.AnnScheduledEnqueueTime)
 		}
 		a.err = refusal
-		messages = append(messages, message)
+		messages = append(messages, scheduled)
 	})
 	if a.err != nil {
 		return refused(a.err)

@@ -8,6 +8,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -107,15 +108,15 @@ func (r *receiver) fault() error {
 
 // send transmits one delivery, encoded into buf, which it returns.
 func (r *receiver) send(buf []byte, d *queue.Delivery) ([]byte, error) {
-	o := delivered(d)
+	o := message.Delivered(d)
 	if r.delete {
-		o = overlay{}
+		o = message.Overlay{}
 	}
-	payload, err := appendMessage(buf, &d.View, o)
+	payload, err := message.Append(buf, &d.View, o)
 	if err != nil {
 		return buf, err
 	}
-	t := tag(d.LockToken)
+	t := message.Tag(d.LockToken)
 	out := server.Outgoing{Tag: t[:], Payload: payload, Settled: r.delete, Token: d.LockToken}
 	if r.delete {
 		out.Commit = func() bool { return r.queue.Complete(d.LockToken) == nil }

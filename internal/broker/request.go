@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 )
 
 // A request is a message that asks for an operation. It aliases the payload.
@@ -25,16 +26,16 @@ const fieldReplyTo = 4
 func readRequest(payload []byte) (*request, *amqp.Error) {
 	m, err := amqp.ParseMessage(payload)
 	if err != nil {
-		return nil, malformed(err)
+		return nil, message.Malformed(err)
 	}
 	req := &request{message: m}
-	if r, ok := amqp.ListField(m.Properties, fieldMessageID); ok {
+	if r, ok := amqp.ListField(m.Properties, message.FieldMessageID); ok {
 		req.messageID = r.Raw()
 	}
 	if r, ok := amqp.ListField(m.Properties, fieldReplyTo); ok {
 		req.replyTo = r.String()
 		if r.Err() != nil {
-			return nil, malformed(r.Err())
+			return nil, message.Malformed(r.Err())
 		}
 	}
 	req.operation, _ = req.property("operation")

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/servicebus/address"
 )
 
@@ -51,16 +52,16 @@ func TestCorrelationComparesByTypeAndCase(t *testing.T) {
 	properties, err := amqp.Encode(amqp.Map{
 		{Key: "s", Value: "Text"}, {Key: "i", Value: int32(5)}, {Key: "u", Value: uint64(1 << 63)}, {Key: "f", Value: 5.0}, {Key: "b", Value: true},
 		{Key: "id", Value: amqp.UUID{1}}, {Key: "at", Value: amqp.Timestamp(1000)}, {Key: "nil", Value: nil}, {Key: "sym", Value: amqp.Symbol("x")},
-		{Key: "char", Value: amqp.Char('c')}, {Key: "bin", Value: []byte("x")}, {Key: "span", Value: amqp.Described{Descriptor: typeTimeSpan, Value: int64(10_000_000)}},
-		{Key: "off", Value: amqp.Described{Descriptor: typeOffset, Value: int64(epochTicks + 10_000_000)}},
-		{Key: "uri", Value: amqp.Described{Descriptor: typeURI, Value: "http://x"}}, {Key: "odd", Value: amqp.Described{Descriptor: uint64(1), Value: int64(1)}},
+		{Key: "char", Value: amqp.Char('c')}, {Key: "bin", Value: []byte("x")}, {Key: "span", Value: amqp.Described{Descriptor: message.TypeTimeSpan, Value: int64(10_000_000)}},
+		{Key: "off", Value: amqp.Described{Descriptor: message.TypeOffset, Value: int64(message.EpochTicks + 10_000_000)}},
+		{Key: "uri", Value: amqp.Described{Descriptor: message.TypeURI, Value: "http://x"}}, {Key: "odd", Value: amqp.Described{Descriptor: uint64(1), Value: int64(1)}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.ApplicationProperties = properties
 	m.Properties = (&amqp.Properties{MessageID: "m", CorrelationID: uint64(7), To: new("")}).Raw()
-	in, refusal := ingest(m.Append(nil))
+	in, refusal := message.Read(m.Append(nil))
 	if refusal != nil {
 		t.Fatal(refusal)
 	}

@@ -5,6 +5,7 @@ package broker
 import (
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -68,12 +69,12 @@ func (s *sender) store(d *server.Delivery) *amqp.Error {
 	messages := one[:]
 	switch d.Format {
 	case 0:
-		one[0], err = ingest(d.Payload)
+		one[0], err = message.Read(d.Payload)
 	case amqp.BatchMessageFormat:
 		if most := s.entity.maxBatchSize(); uint64(len(d.Payload)) > most {
 			return amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The batch has %d bytes, %d is the most.", len(d.Payload), most)
 		}
-		messages, err = ingestBatch(d.Payload)
+		messages, err = message.ReadBatch(d.Payload)
 	default:
 		err = amqp.Errorf(amqp.ErrCondNotImplemented, "The message format 0x%x is not supported.", d.Format)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -65,7 +66,7 @@ func (c *conn) acceptNext(l *server.SourceLink, e *Entity) {
 	if granted.Filter, err = grantSession(granted.Filter, s.ID()); err != nil {
 		s.Close()
 		e.links.remove(l)
-		l.Refuse(malformed(err))
+		l.Refuse(message.Malformed(err))
 		return
 	}
 	l.Reply.Source = granted
@@ -108,8 +109,8 @@ func wantedSession(filter amqp.Raw) (id string, named bool, refusal *amqp.Error)
 	switch {
 	case !isText || r.Err() != nil:
 		return "", false, amqp.Errorf(amqp.ErrCondInvalidField, "The session filter is neither a string nor null.")
-	case utf8.RuneCountInString(id) > maxIDLength:
-		return "", false, amqp.Errorf(amqp.ErrCondNotAllowed, "%v", errTooLong{"session id"})
+	case utf8.RuneCountInString(id) > message.MaxIDLength:
+		return "", false, message.TooLong("session id")
 	}
 	return id, true, nil
 }
@@ -144,7 +145,7 @@ func grantSession(filters amqp.Raw, id string) (amqp.Raw, error) {
 			return nil, err
 		}
 	}
-	return amqp.EndMap(out, start, n), whole(&r, &pairs)
+	return amqp.EndMap(out, start, n), message.Whole(&r, &pairs)
 }
 
 // sessionWait is how long the client wants to wait for the next session.

@@ -8,6 +8,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -121,9 +122,9 @@ func deadLettering(e *amqp.Error) (how queue.Settlement, refusal *amqp.Error) {
 	rest := make(amqp.Map, 0, len(e.Info))
 	for _, p := range e.Info {
 		switch name, _ := text(p.Key); name {
-		case propDeadLetterReason:
+		case message.PropDeadLetterReason:
 			how.DeadLetterReason, _ = text(p.Value)
-		case propDeadLetterDescription:
+		case message.PropDeadLetterDescription:
 			how.DeadLetterErrorDescription, _ = text(p.Value)
 		default:
 			rest = append(rest, p)
@@ -155,7 +156,7 @@ func properties(m amqp.Map) ([]queue.Property, *amqp.Error) {
 		case amqp.List, amqp.Map, amqp.Array, amqp.Described, amqp.Raw:
 			return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "The value of the property '%.128s' is no simple type.", name)
 		}
-		if _, isText := value.(string); !isText && (name == propDeadLetterReason || name == propDeadLetterDescription) {
+		if _, isText := value.(string); !isText && (name == message.PropDeadLetterReason || name == message.PropDeadLetterDescription) {
 			return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "The value of the property '%s' is no string.", name)
 		}
 		ps = append(ps, queue.Property{Key: name, Value: value})

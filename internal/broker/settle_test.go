@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -59,8 +60,8 @@ func TestOutcomesThatCannotBeAreRefused(t *testing.T) {
 	for name, st := range map[string]amqp.DeliveryState{
 		"property of no simple type": &amqp.Modified{MessageAnnotations: amqp.Map{{Key: "k", Value: amqp.List{}}}},
 		"property without a name":    &amqp.Modified{MessageAnnotations: amqp.Map{{Key: int64(1), Value: "v"}}},
-		"reason that is a number":    &amqp.Modified{MessageAnnotations: amqp.Map{{Key: propDeadLetterReason, Value: int64(1)}}},
-		"description that is null":   &amqp.Modified{MessageAnnotations: amqp.Map{{Key: propDeadLetterDescription}}},
+		"reason that is a number":    &amqp.Modified{MessageAnnotations: amqp.Map{{Key: message.PropDeadLetterReason, Value: int64(1)}}},
+		"description that is null":   &amqp.Modified{MessageAnnotations: amqp.Map{{Key: message.PropDeadLetterDescription}}},
 	} {
 		if _, _, refusal := settlementOf(st); refusal == nil {
 			t.Errorf("%s: not refused", name)

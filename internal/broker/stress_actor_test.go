@@ -13,6 +13,7 @@ import (
 	sdk "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 	"overdue/internal/testing/pipenet"
 )
@@ -229,7 +230,7 @@ func (a *actor) settle(ctx context.Context, link *sdk.Receiver, from string, m *
 	case n < 17:
 		return link.ModifyMessage(ctx, m, &sdk.ModifyMessageOptions{UndeliverableHere: true})
 	case n < 18:
-		return link.RejectMessage(ctx, m, &sdk.Error{Condition: sdk.ErrCond(condDeadLetter), Info: map[string]any{propDeadLetterReason: "stress"}})
+		return link.RejectMessage(ctx, m, &sdk.Error{Condition: sdk.ErrCond(condDeadLetter), Info: map[string]any{message.PropDeadLetterReason: "stress"}})
 	}
 	return nil // its lock lapses
 }

@@ -4,6 +4,7 @@ package broker
 
 import (
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -42,7 +43,7 @@ func refuseFilters(filters amqp.Raw) *amqp.Error {
 		}
 		pairs.Skip()
 	}
-	if err := whole(&r, &pairs); err != nil {
+	if err := message.Whole(&r, &pairs); err != nil {
 		return amqp.Errorf(amqp.ErrCondInvalidField, "The filters of the source cannot be read: %v.", err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -17,22 +18,18 @@ const (
 	reasonHeaderTooLarge  = "HeaderSizeExceeded"
 )
 
-// propRuleName is the property of a copy that an action has been at: the name of
-// the rule.
-const propRuleName = "RuleName"
-
 // A distributor takes messages from a topic to its subscriptions. It belongs to
 // one mover.
 type distributor struct {
 	topic   *Entity
-	subject subject
+	subject message.Subject
 	copies  []queue.Message
 }
 
 // distribute gives a message to the subscriptions whose rules match. There is
 // nothing that could keep it in the topic: where nobody wants it, it is gone.
 func (t *distributor) distribute(d *queue.Delivery) (reason, description string) {
-	t.subject.reset(&d.View)
+	t.subject.Reset(&d.View)
 	m := onward(&d.View)
 	for _, s := range t.topic.subscriptions() {
 		t.give(s, m)
@@ -79,11 +76,11 @@ func (t *distributor) give(s *Entity, m queue.Message) {
 
 // change appends the copy that the rule's action has been at.
 func (t *distributor) change(r *rule, s *Entity, m queue.Message) error {
-	c := altered{subject: &t.subject}
-	if err := r.action.Apply(&c); err != nil {
+	c := message.NewAltered(&t.subject)
+	if err := r.action.Apply(c); err != nil {
 		return err
 	}
-	m, fits, err := c.message(m, r.cfg.Name)
+	m, fits, err := c.Message(m, r.cfg.Name)
 	switch {
 	case err != nil:
 		return err

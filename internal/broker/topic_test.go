@@ -12,6 +12,7 @@ import (
 	sdk "github.com/Azure/go-amqp"
 	"github.com/google/go-cmp/cmp"
 
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -54,7 +55,7 @@ func arrived(t testing.TB, n *Namespace) (waiting, dead []*sdk.Message) {
 	}
 	read := func(q *queue.Queue) (ms []*sdk.Message) {
 		for _, v := range q.Peek(nil, 0, 1000) {
-			encoded, err := appendMessage(nil, &v, overlay{})
+			encoded, err := message.Append(nil, &v, message.Overlay{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,8 +124,8 @@ func TestAnActionSetsSystemProperties(t *testing.T) {
 	if *p.GroupID != "s1" || *p.ContentType != "text/x" || *p.ReplyTo != "5" || got[0].Header.TTL != 24*time.Hour {
 		t.Errorf("properties %+v, time to live %v", p, got[0].Header.TTL)
 	}
-	at, _ := got[0].Annotations[annScheduledEnqueueTime].(time.Time)
-	if got[0].Annotations[annPartitionKey] != "s1" || at.Year() != 2020 {
+	at, _ := got[0].Annotations[message.AnnScheduledEnqueueTime].(time.Time)
+	if got[0].Annotations[message.AnnPartitionKey] != "s1" || at.Year() != 2020 {
 		t.Errorf("annotations %v", got[0].Annotations)
 	}
 }
@@ -170,7 +171,7 @@ func TestWhatASubscriptionCannotGiveOutIsDead(t *testing.T) {
 	if diff := cmp.Diff([]string{"x", "y", ""}, sessions); diff != "" {
 		t.Errorf("sessions (-want +got):\n%s", diff)
 	}
-	if len(dead) != 2 || dead[0].ApplicationProperties[propDeadLetterReason] != "Session id is null." {
+	if len(dead) != 2 || dead[0].ApplicationProperties[message.PropDeadLetterReason] != "Session id is null." {
 		t.Errorf("dead are %v, want two without a session", dead)
 	}
 }
@@ -179,7 +180,7 @@ func TestPropertiesDoNotOutgrowTheirBounds(t *testing.T) {
 	n := topicOf(t, SubscriptionConfig{}, sqlRule("grows", "1=1", "SET a = a + a + a; SET b = a"))
 	publish(t, n, &sdk.Message{Data: [][]byte{nil}, ApplicationProperties: map[string]any{"a": strings.Repeat("x", 20<<10)}})
 	waiting, dead := arrived(t, n)
-	if len(waiting) != 0 || len(dead) != 1 || dead[0].ApplicationProperties[propDeadLetterReason] != "HeaderSizeExceeded" {
+	if len(waiting) != 0 || len(dead) != 1 || dead[0].ApplicationProperties[message.PropDeadLetterReason] != "HeaderSizeExceeded" {
 		t.Errorf("%d wait and %v are dead, want one that is for HeaderSizeExceeded", len(waiting), dead)
 	}
 }
@@ -191,7 +192,7 @@ func TestRulesSeeWhatHappenedToAForwardedMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, refusal := ingest(encode(t, &sdk.Message{Data: [][]byte{nil}, ApplicationProperties: map[string]any{"color": "red"}}))
+	m, refusal := message.Read(encode(t, &sdk.Message{Data: [][]byte{nil}, ApplicationProperties: map[string]any{"color": "red"}}))
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
@@ -264,7 +265,7 @@ func TestRulesAndSubscriptionsChangeWhileMessagesCome(t *testing.T) {
 func FuzzDistribute(f *testing.F) {
 	f.Add(encode(f, &sdk.Message{
 		Header:                &sdk.MessageHeader{TTL: time.Minute},
-		Annotations:           sdk.Annotations{annPartitionKey: "p", "x": "y"},
+		Annotations:           sdk.Annotations{message.AnnPartitionKey: "p", "x": "y"},
 		Properties:            &sdk.MessageProperties{MessageID: "id", GroupID: new("s"), CorrelationID: uint64(5), ContentType: new("x")},
 		ApplicationProperties: map[string]any{"a": "b", "n": int32(1), "d": 1.5, "t": true, "u": sdk.UUID{1}, "nil": nil},
 		Value:                 "v",
@@ -277,7 +278,7 @@ func FuzzDistribute(f *testing.F) {
 	topic, _ := n.Entity("t")
 	s, _ := n.Entity("t/Subscriptions/s")
 	f.Fuzz(func(t *testing.T, encoded []byte) {
-		m, refusal := ingest(encoded)
+		m, refusal := message.Read(encoded)
 		if refusal != nil {
 			return
 		}
@@ -290,11 +291,11 @@ func FuzzDistribute(f *testing.F) {
 			t.Fatalf("%d copies, want one of each rule that matches", len(views))
 		}
 		for _, v := range views {
-			out, err := appendMessage(nil, &v, overlay{})
+			out, err := message.Append(nil, &v, message.Overlay{})
 			if err != nil {
 				t.Fatalf("distributed, but cannot be delivered: %v", err)
 			}
-			if _, refusal := ingest(out); refusal != nil {
+			if _, refusal := message.Read(out); refusal != nil {
 				t.Fatalf("distributed as %x, which is refused: %v", out, refusal)
 			}
 		}

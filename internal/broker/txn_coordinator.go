@@ -5,6 +5,7 @@ package broker
 import (
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
+	"overdue/internal/broker/message"
 )
 
 // A coordinator takes the messages by which a client begins and ends its
@@ -43,7 +44,7 @@ func (c *coordinator) Deliver(d *server.Delivery) {
 func (c *coordinator) perform(d *server.Delivery) (amqp.DeliveryState, *amqp.Error) {
 	m, err := amqp.ParseMessage(d.Payload)
 	if err != nil {
-		return nil, malformed(err)
+		return nil, message.Malformed(err)
 	}
 	value, ok := m.Value()
 	if !ok {
@@ -54,7 +55,7 @@ func (c *coordinator) perform(d *server.Delivery) (amqp.DeliveryState, *amqp.Err
 		var declare amqp.Declare
 		switch err := declare.Decode(&value); {
 		case err != nil:
-			return nil, malformed(err)
+			return nil, message.Malformed(err)
 		case declare.GlobalID != nil:
 			return nil, amqp.Errorf(amqp.ErrCondNotImplemented, "Distributed transactions are not supported.")
 		case d.Settled:
@@ -68,7 +69,7 @@ func (c *coordinator) perform(d *server.Delivery) (amqp.DeliveryState, *amqp.Err
 	case amqp.CodeDischarge:
 		var discharge amqp.Discharge
 		if err := discharge.Decode(&value); err != nil {
-			return nil, malformed(err)
+			return nil, message.Malformed(err)
 		}
 		return amqp.Accepted{}, c.txns.discharge(discharge.TxnID, discharge.Fail)
 	}

@@ -42,7 +42,7 @@ var largePackages = map[string]struct {
 	"cmd/overdue":                 {8_400, "what one process is moves to internal/app, what people do to internal/operator"},
 	"internal/amqp":               {4_950, "one codec: a performative, its reader and its writer belong together"},
 	"internal/amqp/relay":         {5_750, "links, tokens and settlements share the state of one pair of connections"},
-	"internal/broker":             {7_800, "namespace, entities and links share the state of one namespace"},
+	"internal/broker":             {6_650, "namespace, entities and links share the state of one namespace"},
 	"internal/testing/brokertest": {5_500, "the conformance suite and its harness"},
 	"monitor":                     {6_950, "search and adoption move to packages of their own"},
 }

@@ -57,7 +57,7 @@ var wordsKept = []string{
 	"test/mutate", "internal/listener/accept",
 	"test/bench", "test/sdk/examples/go",
 	"internal/redisstore",
-	"alert", "internal/broker", "internal/broker/adminapi", "internal/broker/filter", "internal/broker/httpapi", "internal/broker/queue",
+	"alert", "internal/broker", "internal/broker/adminapi", "internal/broker/filter", "internal/broker/httpapi", "internal/broker/message", "internal/broker/queue",
 	"internal/listener", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/rest",
 	"internal/testing/brokertest", "internal/testing/redistest",
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package broker
+package message
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 // stored is a message as a queue keeps it.
 func stored(t testing.TB, m *sdk.Message) queue.View {
 	t.Helper()
-	q, err := ingest(encode(t, m))
+	q, err := Read(encode(t, m))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,9 +25,9 @@ func stored(t testing.TB, m *sdk.Message) queue.View {
 }
 
 // shown is what a client that knows nothing of our codec reads of v.
-func shown(t testing.TB, v queue.View, o overlay) *sdk.Message {
+func shown(t testing.TB, v queue.View, o Overlay) *sdk.Message {
 	t.Helper()
-	b, err := appendMessage(nil, &v, o)
+	b, err := Append(nil, &v, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +41,8 @@ func shown(t testing.TB, v queue.View, o overlay) *sdk.Message {
 func TestOverlayStatesWhatTheBrokerKnows(t *testing.T) {
 	v := stored(t, &sdk.Message{
 		Header:              &sdk.MessageHeader{Durable: true, Priority: 9, DeliveryCount: 99, FirstAcquirer: true},
-		DeliveryAnnotations: sdk.Annotations{"x-hop": "kept", annLockToken: sdk.UUID{9}},
-		Annotations:         sdk.Annotations{"x-mine": "kept", annSequenceNumber: int64(1), annDeadLetterSource: "lie"},
+		DeliveryAnnotations: sdk.Annotations{"x-hop": "kept", AnnLockToken: sdk.UUID{9}},
+		Annotations:         sdk.Annotations{"x-mine": "kept", AnnSequenceNumber: int64(1), AnnDeadLetterSource: "lie"},
 		Properties:          &sdk.MessageProperties{MessageID: "id", Subject: new("subject")},
 		ApplicationProperties: map[string]any{
 			"k": "v",
@@ -53,13 +53,13 @@ func TestOverlayStatesWhatTheBrokerKnows(t *testing.T) {
 	v.DeliveryCount, v.State = 3, queue.Deferred
 	until := time.UnixMilli(61_000).UTC()
 	token := queue.LockToken{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
-	got := shown(t, v, overlay{lock: token, until: until})
+	got := shown(t, v, Overlay{Lock: token, Until: until})
 	want := &sdk.Message{
 		Header:              &sdk.MessageHeader{Durable: true, Priority: 9, DeliveryCount: 3},
-		DeliveryAnnotations: sdk.Annotations{"x-hop": "kept", annLockToken: sdk.UUID(token)},
+		DeliveryAnnotations: sdk.Annotations{"x-hop": "kept", AnnLockToken: sdk.UUID(token)},
 		Annotations: sdk.Annotations{
-			"x-mine": "kept", annSequenceNumber: int64(7), annEnqueuedTime: v.EnqueuedTime,
-			annMessageState: int32(1), annLockedUntil: until,
+			"x-mine": "kept", AnnSequenceNumber: int64(7), AnnEnqueuedTime: v.EnqueuedTime,
+			AnnMessageState: int32(1), AnnLockedUntil: until,
 		},
 		Properties:            &sdk.MessageProperties{MessageID: "id", Subject: new("subject")},
 		ApplicationProperties: map[string]any{"k": "v"},
@@ -75,9 +75,9 @@ func TestOverlayStatesWhatTheBrokerKnows(t *testing.T) {
 }
 
 func TestANullScheduledTimeIsNotHandedOn(t *testing.T) {
-	v := stored(t, &sdk.Message{Annotations: sdk.Annotations{annScheduledEnqueueTime: nil, "x-mine": nil}})
-	got := shown(t, v, overlay{}).Annotations
-	if _, has := got[annScheduledEnqueueTime]; has {
+	v := stored(t, &sdk.Message{Annotations: sdk.Annotations{AnnScheduledEnqueueTime: nil, "x-mine": nil}})
+	got := shown(t, v, Overlay{}).Annotations
+	if _, has := got[AnnScheduledEnqueueTime]; has {
 		t.Errorf("annotations = %v: the Go SDK panics at a scheduled time of null", got)
 	}
 	if _, has := got["x-mine"]; !has {
@@ -95,10 +95,10 @@ func TestBytesThatTheBrokerDoesNotStateStayAsTheyWere(t *testing.T) {
 	props[7] = byte(len(props) - 8)
 	v := queue.View{SequenceNumber: 1}
 	var refusal *amqp.Error
-	if v.Message, refusal = ingest(append(append([]byte(nil), props...), body...)); refusal != nil {
+	if v.Message, refusal = Read(append(append([]byte(nil), props...), body...)); refusal != nil {
 		t.Fatal(refusal)
 	}
-	got, err := appendMessage(nil, &v, overlay{})
+	got, err := Append(nil, &v, Overlay{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,17 +113,17 @@ func TestTimeToLiveIsShownAsTheServiceShowsIt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		v    queue.View
 		ttl  time.Duration // as the queue has capped it
-		o    overlay
+		o    Overlay
 		want time.Duration
 	}{
-		"own, received":            {own, time.Minute, overlay{}, time.Minute},
-		"own, peeked":              {own, time.Minute, overlay{peeked: true}, time.Minute},
-		"capped, received":         {own, time.Second, overlay{}, time.Second},
-		"capped, peeked":           {own, time.Second, overlay{peeked: true}, time.Second},
-		"the entity's, received":   {none, time.Hour, overlay{}, time.Hour},
-		"the entity's, peeked":     {none, time.Hour, overlay{peeked: true}, 0},
-		"none":                     {none, 0, overlay{}, 0},
-		"more than a header holds": {none, 100 * 24 * time.Hour, overlay{}, (1<<32 - 1) * time.Millisecond},
+		"own, received":            {own, time.Minute, Overlay{}, time.Minute},
+		"own, peeked":              {own, time.Minute, Overlay{Peeked: true}, time.Minute},
+		"capped, received":         {own, time.Second, Overlay{}, time.Second},
+		"capped, peeked":           {own, time.Second, Overlay{Peeked: true}, time.Second},
+		"the entity's, received":   {none, time.Hour, Overlay{}, time.Hour},
+		"the entity's, peeked":     {none, time.Hour, Overlay{Peeked: true}, 0},
+		"none":                     {none, 0, Overlay{}, 0},
+		"more than a header holds": {none, 100 * 24 * time.Hour, Overlay{}, (1<<32 - 1) * time.Millisecond},
 	} {
 		tc.v.TTL, tc.v.ExpiresAt = tc.ttl, tc.v.EnqueuedTime.Add(tc.ttl)
 		got := shown(t, tc.v, tc.o)
@@ -149,7 +149,7 @@ func TestTheSendersWordOnExpiryIsReplacedAndTheRestKept(t *testing.T) {
 		},
 	})
 	v.ExpiresAt = v.EnqueuedTime.Add(time.Minute)
-	p := shown(t, v, overlay{}).Properties
+	p := shown(t, v, Overlay{}).Properties
 	if !p.AbsoluteExpiryTime.Equal(v.ExpiresAt) || !p.CreationTime.Equal(v.EnqueuedTime) || p.MessageID != "id" || *p.GroupID != "group" || *p.ReplyToGroupID != "reply" {
 		t.Errorf("properties = %+v, want only absolute-expiry-time changed, and creation-time a minute before it", p)
 	}
@@ -163,12 +163,12 @@ func TestAMessageWithoutANameGetsOneThatStays(t *testing.T) {
 	} {
 		v := stored(t, m)
 		v.ExpiresAt = v.EnqueuedTime.Add(v.TTL)
-		p := shown(t, v, overlay{}).Properties
+		p := shown(t, v, Overlay{}).Properties
 		id, _ := p.MessageID.(string)
 		if len(id) != 32 || id != v.MessageID {
 			t.Errorf("%s: message-id = %v, want %q, a GUID", name, p.MessageID, v.MessageID)
 		}
-		if again := shown(t, v, overlay{peeked: true}).Properties.MessageID; again != id {
+		if again := shown(t, v, Overlay{Peeked: true}).Properties.MessageID; again != id {
 			t.Errorf("%s: message-id = %v when peeked, want %v", name, again, id)
 		}
 		if m.Properties != nil && (p.Subject == nil || *p.Subject != "s") {
@@ -178,7 +178,7 @@ func TestAMessageWithoutANameGetsOneThatStays(t *testing.T) {
 			t.Errorf("%s: two messages got the name %s", name, id)
 		}
 	}
-	empty := shown(t, stored(t, &sdk.Message{Properties: &sdk.MessageProperties{MessageID: ""}}), overlay{})
+	empty := shown(t, stored(t, &sdk.Message{Properties: &sdk.MessageProperties{MessageID: ""}}), Overlay{})
 	if got := empty.Properties.MessageID; got != "" {
 		t.Errorf("message-id = %v, want the empty one that the sender gave", got)
 	}
@@ -192,16 +192,16 @@ func TestSettlementsShowInApplicationProperties(t *testing.T) {
 		"old": "2", "kept": true, "new": int64(3),
 		"DeadLetterReason": "Reason", "DeadLetterErrorDescription": "A sentence.",
 	}
-	if diff := cmp.Diff(want, shown(t, v, overlay{}).ApplicationProperties); diff != "" {
+	if diff := cmp.Diff(want, shown(t, v, Overlay{}).ApplicationProperties); diff != "" {
 		t.Errorf("application properties (-want +got):\n%s", diff)
 	}
 }
 
 func TestAReasonOfTheClientAndOneOfTheBrokerAreNotBothShown(t *testing.T) {
 	v := stored(t, sdk.NewMessage(nil))
-	v.Properties = []queue.Property{{Key: propDeadLetterReason, Value: "Early"}, {Key: propDeadLetterDescription, Value: "Early."}}
+	v.Properties = []queue.Property{{Key: PropDeadLetterReason, Value: "Early"}, {Key: PropDeadLetterDescription, Value: "Early."}}
 	v.DeadLetterReason = "Late"
-	b, err := appendMessage(nil, &v, overlay{})
+	b, err := Append(nil, &v, Overlay{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestAReasonOfTheClientAndOneOfTheBrokerAreNotBothShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := amqp.NewReader(m.ApplicationProperties)
-	want := amqp.Map{{Key: propDeadLetterDescription, Value: "Early."}, {Key: propDeadLetterReason, Value: "Late"}}
+	want := amqp.Map{{Key: PropDeadLetterDescription, Value: "Early."}, {Key: PropDeadLetterReason, Value: "Late"}}
 	if diff := cmp.Diff(any(want), r.Value()); diff != "" {
 		t.Errorf("application properties (-want +got):\n%s", diff)
 	}
@@ -218,18 +218,18 @@ func TestAReasonOfTheClientAndOneOfTheBrokerAreNotBothShown(t *testing.T) {
 
 func TestAMessageResentKeepsNoTraceOfItsFirstLife(t *testing.T) {
 	v := stored(t, sdk.NewMessage([]byte("x")))
-	first := shown(t, v, overlay{lock: queue.LockToken{1}, until: time.UnixMilli(1)})
+	first := shown(t, v, Overlay{Lock: queue.LockToken{1}, Until: time.UnixMilli(1)})
 	again := stored(t, first)
 	again.SequenceNumber = 8
-	got := shown(t, again, overlay{peeked: true})
-	if _, locked := got.Annotations[annLockedUntil]; locked || got.Annotations[annSequenceNumber] != int64(8) || len(got.DeliveryAnnotations) != 0 {
+	got := shown(t, again, Overlay{Peeked: true})
+	if _, locked := got.Annotations[AnnLockedUntil]; locked || got.Annotations[AnnSequenceNumber] != int64(8) || len(got.DeliveryAnnotations) != 0 {
 		t.Errorf("annotations %v and %v, want those of the second life only", got.Annotations, got.DeliveryAnnotations)
 	}
 }
 
 func TestABodyCanBeLeftOut(t *testing.T) {
 	v := stored(t, sdk.NewMessage([]byte("large")))
-	if got := shown(t, v, overlay{omitBody: true}).Data; got != nil {
+	if got := shown(t, v, Overlay{OmitBody: true}).Data; got != nil {
 		t.Errorf("body = %q, want no section for one", got)
 	}
 }
@@ -238,7 +238,7 @@ func TestTagIsTheTokenInTheByteOrderOfDotNet(t *testing.T) {
 	// 00112233-4455-6677-8899-aabbccddeeff
 	token := queue.LockToken{0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}
 	want := [16]byte{0x33, 0x22, 0x11, 0x00, 0x55, 0x44, 0x77, 0x66, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}
-	if got := tag(token); got != want {
+	if got := Tag(token); got != want {
 		t.Errorf("tag = %x, want %x", got, want)
 	}
 }
@@ -252,7 +252,7 @@ func BenchmarkIngest(b *testing.B) {
 	})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := ingest(encoded); err != nil {
+		if _, err := Read(encoded); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -266,12 +266,12 @@ func BenchmarkOverlay(b *testing.B) {
 		Data:                  [][]byte{make([]byte, 1024)},
 	})
 	v.ExpiresAt = v.EnqueuedTime.Add(time.Minute)
-	o := overlay{lock: queue.LockToken{1}, until: v.ExpiresAt}
+	o := Overlay{Lock: queue.LockToken{1}, Until: v.ExpiresAt}
 	var buf []byte
 	b.ReportAllocs()
 	for b.Loop() {
 		var err error
-		if buf, err = appendMessage(buf[:0], &v, o); err != nil {
+		if buf, err = Append(buf[:0], &v, o); err != nil {
 			b.Fatal(err)
 		}
 	}

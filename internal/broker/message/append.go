@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package broker
+package message
 
 import (
 	"bytes"
@@ -14,25 +14,25 @@ import (
 // The annotations of Service Bus. The broker alone states them, but for the
 // first three, which a sender sets.
 const (
-	annScheduledEnqueueTime = "x-opt-scheduled-enqueue-time" // timestamp
-	annPartitionKey         = "x-opt-partition-key"          // string
-	annViaPartitionKey      = "x-opt-via-partition-key"      // string
+	AnnScheduledEnqueueTime = "x-opt-scheduled-enqueue-time" // timestamp
+	AnnPartitionKey         = "x-opt-partition-key"          // string
+	AnnViaPartitionKey      = "x-opt-via-partition-key"      // string
 
-	annSequenceNumber        = "x-opt-sequence-number"         // long
-	annEnqueuedTime          = "x-opt-enqueued-time"           // timestamp
-	annLockedUntil           = "x-opt-locked-until"            // timestamp, only while locked
-	annMessageState          = "x-opt-message-state"           // int, only when not active, see stateShown
-	annDeadLetterSource      = "x-opt-deadletter-source"       // string
-	annEnqueueSequenceNumber = "x-opt-enqueue-sequence-number" // long, only after auto-forward
+	AnnSequenceNumber        = "x-opt-sequence-number"         // long
+	AnnEnqueuedTime          = "x-opt-enqueued-time"           // timestamp
+	AnnLockedUntil           = "x-opt-locked-until"            // timestamp, only while locked
+	AnnMessageState          = "x-opt-message-state"           // int, only when not active, see stateShown
+	AnnDeadLetterSource      = "x-opt-deadletter-source"       // string
+	AnnEnqueueSequenceNumber = "x-opt-enqueue-sequence-number" // long, only after auto-forward
 
-	annLockToken = "x-opt-lock-token" // uuid; a delivery annotation
+	AnnLockToken = "x-opt-lock-token" // uuid; a delivery annotation
 )
 
 // The application properties with the reason of dead-lettering. Strings:
 // the Go client panics at anything else.
 const (
-	propDeadLetterReason      = "DeadLetterReason"
-	propDeadLetterDescription = "DeadLetterErrorDescription"
+	PropDeadLetterReason      = "DeadLetterReason"
+	PropDeadLetterDescription = "DeadLetterErrorDescription"
 )
 
 // ownAnnotation reports whether only the broker may state it. A message that
@@ -42,8 +42,8 @@ func ownAnnotation(name []byte) bool {
 		return false
 	}
 	switch string(name) {
-	case annSequenceNumber, annEnqueuedTime, annLockedUntil, annMessageState,
-		annDeadLetterSource, annEnqueueSequenceNumber, annLockToken:
+	case AnnSequenceNumber, AnnEnqueuedTime, AnnLockedUntil, AnnMessageState,
+		AnnDeadLetterSource, AnnEnqueueSequenceNumber, AnnLockToken:
 		return true
 	}
 	return false
@@ -53,21 +53,21 @@ func ownAnnotation(name []byte) bool {
 // properties section (AMQP part 3 section 2.4).
 const fieldAbsoluteExpiryTime = 8
 
-// An overlay says how a stored message is shown.
-type overlay struct {
-	lock     queue.LockToken // zero: not locked by this delivery
-	until    time.Time       // when the lock lapses
-	peeked   bool            // seen in passing: the time to live is the message's own
-	omitBody bool            // no section for a body, as JavaScript's omitMessageBody wants it
+// An Overlay says how a stored message is shown.
+type Overlay struct {
+	Lock     queue.LockToken // zero: not locked by this delivery
+	Until    time.Time       // when the lock lapses
+	Peeked   bool            // seen in passing: the time to live is the message's own
+	OmitBody bool            // no section for a body, as JavaScript's omitMessageBody wants it
 }
 
-// delivered is the overlay of a message handed out under a lock.
-func delivered(d *queue.Delivery) overlay { return overlay{lock: d.LockToken, until: d.LockedUntil} }
+// Delivered is the overlay of a message handed out under a lock.
+func Delivered(d *queue.Delivery) Overlay { return Overlay{Lock: d.LockToken, Until: d.LockedUntil} }
 
-// appendMessage appends the encoded message v as a client gets it: header,
+// Append appends the encoded message v as a client gets it: header,
 // annotations and what settlements have set laid over the sender's bytes. It
 // fails only for bytes that ingest has not seen.
-func appendMessage(dst []byte, v *queue.View, o overlay) ([]byte, error) {
+func Append(dst []byte, v *queue.View, o Overlay) ([]byte, error) {
 	m, err := amqp.ParseMessage(v.Body)
 	if err != nil {
 		return dst, err
@@ -77,13 +77,13 @@ func appendMessage(dst []byte, v *queue.View, o overlay) ([]byte, error) {
 		return dst, err
 	}
 	ttl := v.TTL
-	if o.peeked && v.EntityTTL {
+	if o.Peeked && v.EntityTTL {
 		// What the entity's default does to a message is decided on the receive
 		// path; a peek does not show it.
 		ttl = 0
 	}
 	h.DeliveryCount, h.FirstAcquirer = uint32(v.DeliveryCount), false
-	h.TTL, h.HasTTL = milliseconds(ttl), ttl > 0
+	h.TTL, h.HasTTL = Milliseconds(ttl), ttl > 0
 	dst = h.Append(dst)
 
 	dst = appendDeliveryAnnotations(dst, m.DeliveryAnnotations, o)
@@ -92,7 +92,7 @@ func appendMessage(dst []byte, v *queue.View, o overlay) ([]byte, error) {
 	if dst, err = appendApplicationProperties(dst, m.ApplicationProperties, v); err != nil {
 		return dst, err
 	}
-	if !o.omitBody {
+	if !o.OmitBody {
 		dst = append(dst, m.Body...)
 	}
 	return appendSection(dst, amqp.CodeFooter, m.Footer), nil
@@ -121,41 +121,41 @@ func beginOver(dst []byte, base amqp.Raw) (out []byte, start, pairs int) {
 
 // appendDeliveryAnnotations appends the delivery annotations. The service keeps
 // those of the sender, though they are meant for one hop.
-func appendDeliveryAnnotations(dst []byte, base amqp.Raw, o overlay) []byte {
-	if o.lock == (queue.LockToken{}) {
+func appendDeliveryAnnotations(dst []byte, base amqp.Raw, o Overlay) []byte {
+	if o.Lock == (queue.LockToken{}) {
 		return appendSection(dst, amqp.CodeDeliveryAnnotations, base)
 	}
 	dst, start, pairs := beginOver(amqp.AppendDescriptor(dst, amqp.CodeDeliveryAnnotations), base)
-	dst = amqp.AppendSymbol(dst, annLockToken)
-	dst = amqp.AppendUUID(dst, amqp.UUID(o.lock))
+	dst = amqp.AppendSymbol(dst, AnnLockToken)
+	dst = amqp.AppendUUID(dst, amqp.UUID(o.Lock))
 	return amqp.EndMap(dst, start, pairs+1)
 }
 
 // appendAnnotations appends the message annotations.
-func appendAnnotations(dst []byte, base amqp.Raw, v *queue.View, o overlay) []byte {
+func appendAnnotations(dst []byte, base amqp.Raw, v *queue.View, o Overlay) []byte {
 	dst, start, pairs := beginOver(amqp.AppendDescriptor(dst, amqp.CodeMessageAnnotations), base)
-	dst = amqp.AppendSymbol(dst, annEnqueuedTime)
+	dst = amqp.AppendSymbol(dst, AnnEnqueuedTime)
 	dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(v.EnqueuedTime))
-	dst = amqp.AppendSymbol(dst, annSequenceNumber)
+	dst = amqp.AppendSymbol(dst, AnnSequenceNumber)
 	dst = amqp.AppendLong(dst, v.SequenceNumber)
 	pairs += 2
 	if state := stateShown(v, o); state != queue.Active { // which the service leaves unsaid
-		dst = amqp.AppendSymbol(dst, annMessageState)
+		dst = amqp.AppendSymbol(dst, AnnMessageState)
 		dst = amqp.AppendInt(dst, int32(state))
 		pairs++
 	}
-	if !o.until.IsZero() {
-		dst = amqp.AppendSymbol(dst, annLockedUntil)
-		dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(o.until))
+	if !o.Until.IsZero() {
+		dst = amqp.AppendSymbol(dst, AnnLockedUntil)
+		dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(o.Until))
 		pairs++
 	}
 	if v.DeadLetterSource != "" {
-		dst = amqp.AppendSymbol(dst, annDeadLetterSource)
+		dst = amqp.AppendSymbol(dst, AnnDeadLetterSource)
 		dst = amqp.AppendString(dst, v.DeadLetterSource)
 		pairs++
 	}
 	if v.EnqueuedSequenceNumber != 0 {
-		dst = amqp.AppendSymbol(dst, annEnqueueSequenceNumber)
+		dst = amqp.AppendSymbol(dst, AnnEnqueueSequenceNumber)
 		dst = amqp.AppendLong(dst, v.EnqueuedSequenceNumber)
 		pairs++
 	}
@@ -166,8 +166,8 @@ func appendAnnotations(dst []byte, base amqp.Raw, v *queue.View, o overlay) []by
 // received as scheduled still: the JavaScript SDK's live tests of scheduleMessages, and
 // azure-sdk-for-js pull request 19357. What a peek shows of it no source tells; here that is the
 // truth, active.
-func stateShown(v *queue.View, o overlay) queue.State {
-	if v.State == queue.Active && v.Activated && !o.peeked {
+func stateShown(v *queue.View, o Overlay) queue.State {
+	if v.State == queue.Active && v.Activated && !o.Peeked {
 		return queue.Scheduled
 	}
 	return v.State
@@ -184,7 +184,7 @@ func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duratio
 	if base != nil {
 		r := amqp.NewReader(base)
 		fields, n = r.List()
-		_, has := amqp.ListField(base, fieldMessageID)
+		_, has := amqp.ListField(base, FieldMessageID)
 		noID = !has
 	}
 	count := n
@@ -197,7 +197,7 @@ func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duratio
 			count = max(n, fieldCreationTime+1)
 		}
 	case name:
-		count = max(n, fieldMessageID+1)
+		count = max(n, FieldMessageID+1)
 	default:
 		return appendSection(dst, amqp.CodeProperties, base)
 	}
@@ -209,7 +209,7 @@ func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duratio
 			field = fields.Raw()
 		}
 		switch {
-		case i == fieldMessageID && name:
+		case i == FieldMessageID && name:
 			dst = amqp.AppendString(dst, v.MessageID)
 		case i == fieldAbsoluteExpiryTime && end:
 			dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(v.ExpiresAt))
@@ -230,30 +230,30 @@ func appendApplicationProperties(dst []byte, base amqp.Raw, v *queue.View) ([]by
 	}
 	over := make(amqp.Map, 0, len(v.Properties)+2)
 	for _, p := range v.Properties {
-		if p.Key == propDeadLetterReason && v.DeadLetterReason != "" ||
-			p.Key == propDeadLetterDescription && v.DeadLetterErrorDescription != "" {
+		if p.Key == PropDeadLetterReason && v.DeadLetterReason != "" ||
+			p.Key == PropDeadLetterDescription && v.DeadLetterErrorDescription != "" {
 			continue // each key once, and the later word counts
 		}
 		over = append(over, amqp.Pair{Key: p.Key, Value: p.Value})
 	}
 	if v.DeadLetterReason != "" {
-		over = append(over, amqp.Pair{Key: propDeadLetterReason, Value: v.DeadLetterReason})
+		over = append(over, amqp.Pair{Key: PropDeadLetterReason, Value: v.DeadLetterReason})
 	}
 	if v.DeadLetterErrorDescription != "" {
-		over = append(over, amqp.Pair{Key: propDeadLetterDescription, Value: v.DeadLetterErrorDescription})
+		over = append(over, amqp.Pair{Key: PropDeadLetterDescription, Value: v.DeadLetterErrorDescription})
 	}
 	return amqp.OverlayMap(amqp.AppendDescriptor(dst, amqp.CodeApplicationProperties), base, over)
 }
 
-// milliseconds is d as the header's ttl has it, which ends after 49.7 days: what is longer is the
+// Milliseconds is d as the header's ttl has it, which ends after 49.7 days: what is longer is the
 // difference of absolute-expiry-time and creation-time.
-func milliseconds(d time.Duration) uint32 {
+func Milliseconds(d time.Duration) uint32 {
 	return uint32(min(max(d.Milliseconds(), 0), math.MaxUint32))
 }
 
-// tag returns a lock token as delivery tag: in the byte order of a .NET GUID,
+// Tag returns a lock token as delivery tag: in the byte order of a .NET GUID,
 // whose first three parts are little-endian. Clients turn it back.
-func tag(t queue.LockToken) [16]byte {
+func Tag(t queue.LockToken) [16]byte {
 	return [16]byte{
 		t[3], t[2], t[1], t[0],
 		t[5], t[4],

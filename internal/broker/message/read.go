@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package broker
+package message
 
 import (
 	"bytes"
@@ -18,71 +18,71 @@ import (
 	"overdue/internal/servicebus/rights"
 )
 
-// ingestBatch reads the messages of a batch. What the envelope says of itself
+// ReadBatch reads the messages of a batch. What the envelope says of itself
 // is a copy of the first message and means nothing. All of it is refused when
 // one message is.
-func ingestBatch(payload []byte) ([]queue.Message, *amqp.Error) {
+func ReadBatch(payload []byte) ([]queue.Message, *amqp.Error) {
 	envelope, err := amqp.ParseMessage(payload)
 	if err != nil {
-		return nil, malformed(err)
+		return nil, Malformed(err)
 	}
 	n := 0
 	for _, err := range amqp.DataSections(envelope.Body) {
 		if err != nil {
-			return nil, malformed(err)
+			return nil, Malformed(err)
 		}
-		if n++; n > maxBatchMessages {
-			return nil, amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "A batch holds at most %d messages.", maxBatchMessages)
+		if n++; n > MaxBatch {
+			return nil, amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "A batch holds at most %d messages.", MaxBatch)
 		}
 	}
 	messages := make([]queue.Message, 0, n) // they are large: to grow would cost more than to count
 	for inner := range amqp.DataSections(envelope.Body) {
 		// A copy, so that one message that stays does not keep the whole batch.
-		m, refusal := ingest(bytes.Clone(inner))
+		m, refusal := Read(bytes.Clone(inner))
 		if refusal != nil {
 			return nil, refusal
 		}
 		messages = append(messages, m)
 	}
 	if len(messages) == 0 {
-		return nil, amqp.Errorf(condArgumentError, "The batch holds no message.")
+		return nil, amqp.Errorf(CondArgumentError, "The batch holds no message.")
 	}
 	return messages, nil
 }
 
-// ingest checks one encoded message, which the queue will own, and says what a
+// Read checks one encoded message, which the queue will own, and says what a
 // queue must know of it. After that delivering it cannot fail.
-func ingest(encoded []byte) (queue.Message, *amqp.Error) {
+func Read(encoded []byte) (queue.Message, *amqp.Error) {
 	m, err := amqp.ParseMessage(encoded)
 	if err != nil {
-		return queue.Message{}, malformed(err)
+		return queue.Message{}, Malformed(err)
 	}
 	if err := rights.Ambiguous(&m); err != nil {
 		return queue.Message{}, err
 	}
 	if _, err := amqp.DecodeHeader(m.Header); err != nil {
-		return queue.Message{}, malformed(err)
+		return queue.Message{}, Malformed(err)
 	}
 	if err := cmp.Or(amqp.CheckProperties(m.Properties), checkNamed(m.ApplicationProperties), checkFooter(m.Footer)); err != nil {
 		return queue.Message{}, refusal(err)
 	}
-	if n := len(m.Properties) + len(m.MessageAnnotations) + len(m.ApplicationProperties); n > maxHeaderSize {
-		return queue.Message{}, amqp.Errorf(amqp.ErrCondNotAllowed, "The properties of the message have %d bytes, %d is the most.", n, maxHeaderSize)
+	if n := len(m.Properties) + len(m.MessageAnnotations) + len(m.ApplicationProperties); n > MaxHeaderSize {
+		return queue.Message{}, amqp.Errorf(amqp.ErrCondNotAllowed, "The properties of the message have %d bytes, %d is the most.", n, MaxHeaderSize)
 	}
 	life, err := m.Life()
 	if err != nil {
-		return queue.Message{}, malformed(err)
+		return queue.Message{}, Malformed(err)
 	}
 	out := queue.Message{Body: encoded, TTL: life}
-	if out.MessageID, err = nameField(m.Properties, fieldMessageID, "message-id"); err == nil {
+	if out.MessageID, err = nameField(m.Properties, FieldMessageID, "message-id"); err == nil {
 		out.SessionID, err = nameField(m.Properties, fieldGroupID, "group-id")
 		_, out.HasSession = amqp.ListField(m.Properties, fieldGroupID)
 	}
 	if err != nil {
 		return queue.Message{}, refusal(err)
 	}
-	if _, named := amqp.ListField(m.Properties, fieldMessageID); !named {
-		out.MessageID = newMessageID()
+	if _, named := amqp.ListField(m.Properties, FieldMessageID); !named {
+		out.MessageID = NewID()
 	}
 	rebuild := false
 	var unasked queue.Message // what delivery annotations say asks for nothing
@@ -121,7 +121,7 @@ func checkNamed(raw amqp.Raw) error {
 		switch {
 		case !utf8.Valid(name):
 			pairs.Fail(fmt.Errorf("%w: name of a property that is not UTF-8", amqp.ErrMalformed))
-		case string(name) == propDeadLetterReason, string(name) == propDeadLetterDescription:
+		case string(name) == PropDeadLetterReason, string(name) == PropDeadLetterDescription:
 			value := amqp.NewReader(pairs.Raw())
 			if _ = value.String(); value.Err() != nil {
 				pairs.Fail(fmt.Errorf("the property %s: %w", name, value.Err()))
@@ -129,12 +129,12 @@ func checkNamed(raw amqp.Raw) error {
 		default:
 			before := pairs.Len()
 			pairs.Check()
-			if n := before - pairs.Len(); n > maxPropertySize && pairs.Err() == nil {
+			if n := before - pairs.Len(); n > MaxPropertySize && pairs.Err() == nil {
 				return errPropertyTooLarge{string(name), n}
 			}
 		}
 	}
-	return whole(&r, &pairs)
+	return Whole(&r, &pairs)
 }
 
 // checkFooter checks a footer, whose keys are those of annotations. nil is an
@@ -149,12 +149,12 @@ func checkFooter(raw amqp.Raw) error {
 		readName(&pairs)
 		pairs.Check()
 	}
-	return whole(&r, &pairs)
+	return Whole(&r, &pairs)
 }
 
-// whole reports what went wrong while the elements of a compound were read, be
+// Whole reports what went wrong while the elements of a compound were read, be
 // it that bytes are left over.
-func whole(compound, elements *amqp.Reader) error {
+func Whole(compound, elements *amqp.Reader) error {
 	compound.Fail(elements.Err())
 	if compound.Err() == nil && elements.Len() > 0 {
 		compound.Fail(fmt.Errorf("%w: %d bytes behind the last element", amqp.ErrMalformed, elements.Len()))
@@ -177,15 +177,15 @@ func readName(pairs *amqp.Reader) []byte {
 
 // Places in the properties section.
 const (
-	fieldMessageID    = 0
+	FieldMessageID    = 0
 	fieldCreationTime = 9
 	fieldGroupID      = 10
 )
 
-// newMessageID names a message that its sender did not, as the service does; the
+// NewID names a message that its sender did not, as the service does; the
 // JavaScript SDK cannot settle one without a name. It is shown on delivery, and
 // the sender's bytes stay as they are.
-func newMessageID() string {
+func NewID() string {
 	var id [16]byte
 	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
@@ -212,7 +212,7 @@ func nameField(properties amqp.Raw, field int, name string) (string, error) {
 	default:
 		r.Fail(fmt.Errorf("%w: %s is no string, ulong, uuid or binary", amqp.ErrMalformed, name))
 	}
-	if r.Err() == nil && len(text) > maxIDLength && utf8.RuneCountInString(text) > maxIDLength {
+	if r.Err() == nil && len(text) > MaxIDLength && utf8.RuneCountInString(text) > MaxIDLength {
 		return "", errTooLong{name}
 	}
 	return text, r.Err()
@@ -232,7 +232,7 @@ func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 		name := readName(&pairs)
 		value := amqp.NewReader(pairs.Raw())
 		switch {
-		case string(name) == annScheduledEnqueueTime:
+		case string(name) == AnnScheduledEnqueueTime:
 			if value.Null() {
 				other = true // not handed on: the Go SDK panics at it
 				break
@@ -244,10 +244,10 @@ func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 			}
 			other = other || !value.IsString()
 			key := value.Text()
-			if utf8.RuneCountInString(key) > maxIDLength {
+			if utf8.RuneCountInString(key) > MaxIDLength {
 				return nil, errTooLong{string(name)}
 			}
-			if string(name) == annPartitionKey {
+			if string(name) == AnnPartitionKey {
 				out.PartitionKey = key
 			}
 		case ownAnnotation(name):
@@ -257,7 +257,7 @@ func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 		}
 		pairs.Fail(value.Err())
 	}
-	if err := whole(&r, &pairs); !other || err != nil {
+	if err := Whole(&r, &pairs); !other || err != nil {
 		return nil, err
 	}
 	return keptAnnotations(raw), nil
@@ -268,16 +268,16 @@ func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 // in azure/servicebus/_transport/_pyamqp_transport.py), which its tests have the
 // service accept; the Go SDK panics at anything but a string in what it receives.
 func isPartitionKey(name []byte) bool {
-	return string(name) == annPartitionKey || string(name) == annViaPartitionKey
+	return string(name) == AnnPartitionKey || string(name) == AnnViaPartitionKey
 }
 
-// partitionKey reads the partition key of a message that ingest has seen.
-func partitionKey(encoded []byte) string {
+// PartitionKey reads the partition key of a message that ingest has seen.
+func PartitionKey(encoded []byte) string {
 	m, err := amqp.ParseMessage(encoded)
 	if err != nil || m.MessageAnnotations == nil {
 		return ""
 	}
-	value, ok := amqp.MapLookup(m.MessageAnnotations, annPartitionKey)
+	value, ok := amqp.MapLookup(m.MessageAnnotations, AnnPartitionKey)
 	if !ok || value.Null() {
 		return ""
 	}
@@ -296,7 +296,7 @@ func keptAnnotations(raw amqp.Raw) amqp.Raw {
 		key := pair[:len(pair)-pairs.Len()]
 		value := amqp.NewReader(pairs.Raw())
 		switch {
-		case ownAnnotation(name), string(name) == annScheduledEnqueueTime && value.Null():
+		case ownAnnotation(name), string(name) == AnnScheduledEnqueueTime && value.Null():
 			continue
 		case isPartitionKey(name) && !value.Null():
 			out = amqp.AppendString(append(out, key...), value.Text())
@@ -312,7 +312,7 @@ func keptAnnotations(raw amqp.Raw) amqp.Raw {
 type errTooLong struct{ name string }
 
 func (e errTooLong) Error() string {
-	return fmt.Sprintf("The %s is longer than %d characters.", e.name, maxIDLength)
+	return fmt.Sprintf("The %s is longer than %d characters.", e.name, MaxIDLength)
 }
 
 // errPropertyTooLarge is an application property above the limit of the service.
@@ -322,7 +322,12 @@ type errPropertyTooLarge struct {
 }
 
 func (e errPropertyTooLarge) Error() string {
-	return fmt.Sprintf("The property '%.128s' has %d bytes, %d is the most.", e.name, e.size, maxPropertySize)
+	return fmt.Sprintf("The property '%.128s' has %d bytes, %d is the most.", e.name, e.size, MaxPropertySize)
+}
+
+// TooLong is the error for an identifier above the limit of the service.
+func TooLong(name string) *amqp.Error {
+	return amqp.Errorf(amqp.ErrCondNotAllowed, "%v", errTooLong{name})
 }
 
 // refusal is the error that a sender gets for err, found in its message. Not-allowed is
@@ -334,9 +339,9 @@ func refusal(err error) *amqp.Error {
 	if tooLarge := (errPropertyTooLarge{}); errors.As(err, &tooLarge) {
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "%v", tooLarge)
 	}
-	return malformed(err)
+	return Malformed(err)
 }
 
-func malformed(err error) *amqp.Error {
+func Malformed(err error) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondNotAllowed, "The message cannot be read: %v.", err)
 }

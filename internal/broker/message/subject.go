@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package broker
+package message
 
 import (
 	"strings"
@@ -10,10 +10,10 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// A subject is a message as filters see it. It takes the message apart when the
+// A Subject is a message as filters see it. It takes the message apart when the
 // first filter asks, and once for all of them. It is used for one message after
 // the other.
-type subject struct {
+type Subject struct {
 	view   *queue.View
 	parsed bool
 	m      amqp.Message
@@ -42,7 +42,7 @@ func (p *userProperty) was() any {
 	return r.Value()
 }
 
-func (s *subject) reset(v *queue.View) {
+func (s *Subject) Reset(v *queue.View) {
 	s.view, s.parsed, s.known = v, false, 0
 	clear(s.user)
 	s.user = s.user[:0]
@@ -50,7 +50,7 @@ func (s *subject) reset(v *queue.View) {
 
 // load takes the message apart. It was read when it came in, so that there are
 // no errors left.
-func (s *subject) load() {
+func (s *Subject) load() {
 	if s.parsed {
 		return
 	}
@@ -58,10 +58,10 @@ func (s *subject) load() {
 	s.m, _ = amqp.ParseMessage(s.view.Body)
 	v := s.view
 	if v.DeadLetterReason != "" {
-		s.over(propDeadLetterReason, v.DeadLetterReason)
+		s.over(PropDeadLetterReason, v.DeadLetterReason)
 	}
 	if v.DeadLetterErrorDescription != "" {
-		s.over(propDeadLetterDescription, v.DeadLetterErrorDescription)
+		s.over(PropDeadLetterDescription, v.DeadLetterErrorDescription)
 	}
 	for _, p := range v.Properties {
 		s.over(p.Key, p.Value)
@@ -69,12 +69,12 @@ func (s *subject) load() {
 	s.loadSent(s.m.ApplicationProperties)
 }
 
-func (s *subject) over(name string, value any) {
-	s.user = append(s.user, userProperty{name: name, value: filterValue(value), set: value})
+func (s *Subject) over(name string, value any) {
+	s.user = append(s.user, userProperty{name: name, value: FilterValue(value), set: value})
 }
 
 // loadSent reads the sender's properties. All their strings are parts of one.
-func (s *subject) loadSent(raw amqp.Raw) {
+func (s *Subject) loadSent(raw amqp.Raw) {
 	if raw == nil {
 		return
 	}
@@ -91,7 +91,7 @@ func (s *subject) loadSent(raw amqp.Raw) {
 		if pairs.IsText() {
 			p.value = filter.StringValue(part(pairs.StringBytes()))
 		} else {
-			p.value = filterValue(pairs.Value())
+			p.value = FilterValue(pairs.Value())
 		}
 		if pairs.Err() != nil {
 			return
@@ -102,7 +102,7 @@ func (s *subject) loadSent(raw amqp.Raw) {
 }
 
 // find returns the application property of that name, whatever its case.
-func (s *subject) find(name string) *userProperty {
+func (s *Subject) find(name string) *userProperty {
 	s.load()
 	for i := range s.user {
 		if strings.EqualFold(s.user[i].name, name) {
@@ -113,7 +113,7 @@ func (s *subject) find(name string) *userProperty {
 }
 
 // User implements filter.Message.
-func (s *subject) User(name string) filter.Value {
+func (s *Subject) User(name string) filter.Value {
 	if p := s.find(name); p != nil {
 		return p.value
 	}
@@ -121,7 +121,7 @@ func (s *subject) User(name string) filter.Value {
 }
 
 // Sys implements filter.Message.
-func (s *subject) Sys(p filter.SysProperty) filter.Value {
+func (s *Subject) Sys(p filter.SysProperty) filter.Value {
 	if bit := uint32(1) << p; s.known&bit == 0 {
 		s.known |= bit
 		s.sys[p] = s.sysValue(p)
@@ -138,7 +138,7 @@ var sysFields = map[filter.SysProperty]int{
 	filter.ReplyToSessionID: amqp.PropertyReplyToGroupID,
 }
 
-func (s *subject) sysValue(p filter.SysProperty) filter.Value {
+func (s *Subject) sysValue(p filter.SysProperty) filter.Value {
 	v := s.view
 	switch p {
 	case filter.MessageID:
@@ -178,9 +178,9 @@ func (s *subject) sysValue(p filter.SysProperty) filter.Value {
 			}
 		}
 	case filter.PartitionKey:
-		return s.annotation(annPartitionKey)
+		return s.annotation(AnnPartitionKey)
 	case filter.ViaPartitionKey:
-		return s.annotation(annViaPartitionKey)
+		return s.annotation(AnnViaPartitionKey)
 	default:
 		s.load()
 		if r, has := amqp.ListField(s.m.Properties, sysFields[p]); has && r.IsText() {
@@ -190,7 +190,7 @@ func (s *subject) sysValue(p filter.SysProperty) filter.Value {
 	return filter.NullValue()
 }
 
-func (s *subject) annotation(name string) filter.Value {
+func (s *Subject) annotation(name string) filter.Value {
 	s.load()
 	if r, has := amqp.MapLookup(s.m.MessageAnnotations, name); has && r.IsText() {
 		return filter.StringValue(string(r.StringBytes()))

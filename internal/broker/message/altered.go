@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package broker
+package message
 
 import (
 	"slices"
@@ -11,50 +11,53 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// altered is a subject with the changes that an action makes for one copy. What
+// Altered is a subject with the changes that an action makes for one copy. What
 // is set is laid over the sender's bytes, which the copies go on to share; only
 // what is removed, and system properties, need bytes of their own.
-type altered struct {
-	*subject
+type Altered struct {
+	*Subject
 	set  []queue.Property
 	gone []string // names, as the action spells them
 	sys  map[filter.SysProperty]filter.Value
 }
 
+// NewAltered returns s without a change.
+func NewAltered(s *Subject) *Altered { return &Altered{Subject: s} }
+
 // User implements filter.Message.
-func (a *altered) User(name string) filter.Value {
+func (a *Altered) User(name string) filter.Value {
 	if i := indexFold(a.set, name); i >= 0 {
-		return filterValue(a.set[i].Value)
+		return FilterValue(a.set[i].Value)
 	}
 	if containsFold(a.gone, name) {
 		return filter.Value{}
 	}
-	return a.subject.User(name)
+	return a.Subject.User(name)
 }
 
 // Sys implements filter.Message.
-func (a *altered) Sys(p filter.SysProperty) filter.Value {
+func (a *Altered) Sys(p filter.SysProperty) filter.Value {
 	if v, ok := a.sys[p]; ok {
 		return v
 	}
-	return a.subject.Sys(p)
+	return a.Subject.Sys(p)
 }
 
 // SetUser implements filter.Mutable.
-func (a *altered) SetUser(name string, v filter.Value) {
+func (a *Altered) SetUser(name string, v filter.Value) {
 	if i := indexFold(a.set, name); i >= 0 {
-		a.set[i].Value = wireValue(v, a.set[i].Value)
+		a.set[i].Value = WireValue(v, a.set[i].Value)
 		return
 	}
 	var was any
 	if p := a.find(name); p != nil && !containsFold(a.gone, name) {
 		name, was = p.name, p.was()
 	}
-	a.set = append(a.set, queue.Property{Key: name, Value: wireValue(v, was)})
+	a.set = append(a.set, queue.Property{Key: name, Value: WireValue(v, was)})
 }
 
 // RemoveUser implements filter.Mutable.
-func (a *altered) RemoveUser(name string) {
+func (a *Altered) RemoveUser(name string) {
 	if i := indexFold(a.set, name); i >= 0 {
 		a.set = slices.Delete(a.set, i, i+1)
 	}
@@ -62,8 +65,8 @@ func (a *altered) RemoveUser(name string) {
 }
 
 // SetSys implements filter.Mutable.
-func (a *altered) SetSys(p filter.SysProperty, v filter.Value) error {
-	if len(v.Text()) > maxIDLength {
+func (a *Altered) SetSys(p filter.SysProperty, v filter.Value) error {
+	if len(v.Text()) > MaxIDLength {
 		switch p {
 		case filter.MessageID, filter.SessionID, filter.PartitionKey, filter.ViaPartitionKey:
 			return errTooLong{p.String()}
@@ -84,23 +87,23 @@ func containsFold(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
-// message returns m with the changes, and whether its properties are within the
+// Message returns m with the changes, and whether its properties are within the
 // bounds; where they are not, m is as it was.
-func (a *altered) message(m queue.Message, ruleName string) (_ queue.Message, fits bool, err error) {
+func (a *Altered) Message(m queue.Message, ruleName string) (_ queue.Message, fits bool, err error) {
 	out := m
 	out.Properties = slices.Clone(m.Properties)
 	out.Properties = slices.DeleteFunc(out.Properties, func(p queue.Property) bool {
-		return containsFold(a.gone, p.Key) || indexFold(a.set, p.Key) >= 0 || p.Key == propRuleName
+		return containsFold(a.gone, p.Key) || indexFold(a.set, p.Key) >= 0 || p.Key == PropRuleName
 	})
-	if a.changes(propDeadLetterReason) {
+	if a.changes(PropDeadLetterReason) {
 		out.DeadLetterReason = ""
 	}
-	if a.changes(propDeadLetterDescription) {
+	if a.changes(PropDeadLetterDescription) {
 		out.DeadLetterErrorDescription = ""
 	}
 	out.Properties = append(out.Properties, a.set...)
-	if indexFold(a.set, propRuleName) < 0 {
-		out.Properties = append(out.Properties, queue.Property{Key: propRuleName, Value: ruleName})
+	if indexFold(a.set, PropRuleName) < 0 {
+		out.Properties = append(out.Properties, queue.Property{Key: PropRuleName, Value: ruleName})
 	}
 	size := 0
 	for _, p := range out.Properties {
@@ -121,12 +124,12 @@ func (a *altered) message(m queue.Message, ruleName string) (_ queue.Message, fi
 	return out, true, err
 }
 
-func (a *altered) changes(name string) bool {
+func (a *Altered) changes(name string) bool {
 	return indexFold(a.set, name) >= 0 || containsFold(a.gone, name)
 }
 
 // rebuild gives the copy bytes of its own.
-func (a *altered) rebuild(out *queue.Message) error {
+func (a *Altered) rebuild(out *queue.Message) error {
 	a.load()
 	m := a.m
 	m.ApplicationProperties = a.remaining(m.ApplicationProperties)
@@ -142,7 +145,7 @@ func (a *altered) rebuild(out *queue.Message) error {
 }
 
 // remaining returns the sender's properties without those that were removed.
-func (a *altered) remaining(raw amqp.Raw) amqp.Raw {
+func (a *Altered) remaining(raw amqp.Raw) amqp.Raw {
 	if raw == nil || len(a.gone) == 0 {
 		return raw
 	}
@@ -162,7 +165,7 @@ func (a *altered) remaining(raw amqp.Raw) amqp.Raw {
 	return amqp.EndMap(out, start, kept)
 }
 
-func (a *altered) rebuildHeader(m *amqp.Message, out *queue.Message) error {
+func (a *Altered) rebuildHeader(m *amqp.Message, out *queue.Message) error {
 	v, ok := a.sys[filter.TimeToLive]
 	if !ok {
 		return nil
@@ -175,21 +178,21 @@ func (a *altered) rebuildHeader(m *amqp.Message, out *queue.Message) error {
 	if v.Kind() == filter.Duration && v != filter.Forever {
 		out.TTL = max(v.Duration(), 0)
 	}
-	h.TTL, h.HasTTL = milliseconds(out.TTL), out.TTL > 0
+	h.TTL, h.HasTTL = Milliseconds(out.TTL), out.TTL > 0
 	m.Header = h.Raw()
 	return nil
 }
 
 // rebuildAnnotations writes the partition keys, and the time for which the
 // message was scheduled: that it waits for it is over.
-func (a *altered) rebuildAnnotations(m *amqp.Message) error {
+func (a *Altered) rebuildAnnotations(m *amqp.Message) error {
 	var over amqp.Map
 	for _, f := range [...]struct {
 		property filter.SysProperty
 		name     amqp.Symbol
 	}{
-		{filter.PartitionKey, annPartitionKey}, {filter.ViaPartitionKey, annViaPartitionKey},
-		{filter.ScheduledEnqueueTime, annScheduledEnqueueTime},
+		{filter.PartitionKey, AnnPartitionKey}, {filter.ViaPartitionKey, AnnViaPartitionKey},
+		{filter.ScheduledEnqueueTime, AnnScheduledEnqueueTime},
 	} {
 		v, ok := a.sys[f.property]
 		if !ok {
@@ -198,7 +201,7 @@ func (a *altered) rebuildAnnotations(m *amqp.Message) error {
 		if v.Kind() == filter.Null && f.property == filter.ScheduledEnqueueTime {
 			v = filter.TimeValue(a.view.EnqueuedTime) // clients fail on a null here
 		}
-		over = append(over, amqp.Pair{Key: f.name, Value: wireValue(v, nil)})
+		over = append(over, amqp.Pair{Key: f.name, Value: WireValue(v, nil)})
 	}
 	if over == nil {
 		return nil
@@ -209,14 +212,14 @@ func (a *altered) rebuildAnnotations(m *amqp.Message) error {
 }
 
 // rebuildProperties writes the fields of the properties section.
-func (a *altered) rebuildProperties(m *amqp.Message, out *queue.Message) {
+func (a *Altered) rebuildProperties(m *amqp.Message, out *queue.Message) {
 	fields := make(map[int]filter.Value)
 	for p, v := range a.sys {
 		switch p {
 		case filter.MessageID:
 			fields[amqp.PropertyMessageID] = v
 			if out.MessageID = v.Text(); v.Kind() == filter.Null {
-				out.MessageID = newMessageID() // none, and clients need one
+				out.MessageID = NewID() // none, and clients need one
 			}
 		case filter.SessionID:
 			fields[amqp.PropertyGroupID] = v

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package broker
+package message
 
 import (
 	"math"
@@ -12,17 +12,17 @@ import (
 
 // Types of .NET that AMQP does not have. They travel as described values.
 const (
-	typeTimeSpan amqp.Symbol = "com.microsoft:timespan"        // long, ticks of 100 ns
-	typeOffset   amqp.Symbol = "com.microsoft:datetime-offset" // long, ticks since the year 1
-	typeURI      amqp.Symbol = "com.microsoft:uri"             // string
+	TypeTimeSpan amqp.Symbol = "com.microsoft:timespan"        // long, ticks of 100 ns
+	TypeOffset   amqp.Symbol = "com.microsoft:datetime-offset" // long, ticks since the year 1
+	TypeURI      amqp.Symbol = "com.microsoft:uri"             // string
 )
 
-// epochTicks is the Unix epoch in ticks since the year 1.
-const epochTicks = 621355968000000000
+// EpochTicks is the Unix epoch in ticks since the year 1.
+const EpochTicks = 621355968000000000
 
-// filterValue returns a value of a message, or of a filter's parameter, as
+// FilterValue returns a value of a message, or of a filter's parameter, as
 // filters see it.
-func filterValue(v any) filter.Value {
+func FilterValue(v any) filter.Value {
 	switch v := v.(type) {
 	case amqp.Symbol:
 		return filter.StringValue(string(v))
@@ -41,13 +41,13 @@ func filterValue(v any) filter.Value {
 func describedValue(v amqp.Described) filter.Value {
 	name, _ := v.Descriptor.(amqp.Symbol)
 	switch ticks, _ := v.Value.(int64); name {
-	case typeTimeSpan:
+	case TypeTimeSpan:
 		return filter.TicksValue(ticks)
-	case typeOffset:
+	case TypeOffset:
 		const perSecond = int64(time.Second / 100)
-		since := ticks - epochTicks
+		since := ticks - EpochTicks
 		return filter.TimeValue(time.Unix(since/perSecond, since%perSecond*100))
-	case typeURI:
+	case TypeURI:
 		if s, ok := v.Value.(string); ok {
 			return filter.StringValue(s)
 		}
@@ -55,9 +55,9 @@ func describedValue(v amqp.Described) filter.Value {
 	return filter.OpaqueValue()
 }
 
-// wireValue returns v as a message carries it. Where the property had a value of
+// WireValue returns v as a message carries it. Where the property had a value of
 // the same kind before, was, its type is kept.
-func wireValue(v filter.Value, was any) any {
+func WireValue(v filter.Value, was any) any {
 	switch v.Kind() {
 	case filter.Bool:
 		return v.Bool()
@@ -77,7 +77,7 @@ func wireValue(v filter.Value, was any) any {
 	case filter.Time:
 		return amqp.TimestampOf(v.Time())
 	case filter.Duration:
-		return amqp.Described{Descriptor: typeTimeSpan, Value: v.Ticks()}
+		return amqp.Described{Descriptor: TypeTimeSpan, Value: v.Ticks()}
 	}
 	return nil
 }

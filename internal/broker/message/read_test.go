@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package broker
+package message
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqp/server"
 )
 
 // encode encodes a message with go-amqp, which knows nothing of our codec.
@@ -46,7 +45,7 @@ func TestTimeToLiveIsReadFromHeaderFirst(t *testing.T) {
 		{"saturated header and a shorter life", &sdk.Message{Header: saturated, Properties: both}, amqp.MaxTTL},
 	}
 	for _, tc := range tests {
-		got, err := ingest(encode(t, tc.m))
+		got, err := Read(encode(t, tc.m))
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 		}
@@ -65,9 +64,9 @@ func TestIdentifiersOfEveryTypeAreRead(t *testing.T) {
 		{uint64(42), "42"},
 		{sdk.UUID{0xab, 15: 1}, "ab000000-0000-0000-0000-000000000001"},
 		{[]byte("bin"), "bin"},
-		{strings.Repeat("ä", maxIDLength), strings.Repeat("ä", maxIDLength)},
+		{strings.Repeat("ä", MaxIDLength), strings.Repeat("ä", MaxIDLength)},
 	} {
-		got, err := ingest(encode(t, &sdk.Message{Properties: &sdk.MessageProperties{MessageID: tc.id, GroupID: new("s")}}))
+		got, err := Read(encode(t, &sdk.Message{Properties: &sdk.MessageProperties{MessageID: tc.id, GroupID: new("s")}}))
 		if err != nil {
 			t.Errorf("message-id %v: %v", tc.id, err)
 		}
@@ -83,9 +82,9 @@ func TestAPartitionKeyIsAStringHoweverItCame(t *testing.T) {
 	raw := func(v any) []byte {
 		b, err := amqp.AppendValue(amqp.AppendDescriptor(nil, amqp.CodeMessageAnnotations), amqp.Map{
 			{Key: amqp.Symbol("x-opt-before"), Value: int64(1)},
-			{Key: amqp.Symbol(annPartitionKey), Value: v},
-			{Key: amqp.Symbol(annViaPartitionKey), Value: v},
-			{Key: amqp.Symbol(annSequenceNumber), Value: int64(7)},
+			{Key: amqp.Symbol(AnnPartitionKey), Value: v},
+			{Key: amqp.Symbol(AnnViaPartitionKey), Value: v},
+			{Key: amqp.Symbol(AnnSequenceNumber), Value: int64(7)},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -102,13 +101,13 @@ func TestAPartitionKeyIsAStringHoweverItCame(t *testing.T) {
 		case []byte:
 			want = string(v)
 		}
-		got, refusal := ingest(raw(v))
+		got, refusal := Read(raw(v))
 		if refusal != nil {
 			t.Errorf("a partition key %#v: %v", v, refusal)
 			continue
 		}
-		if got.PartitionKey != want || partitionKey(got.Body) != want {
-			t.Errorf("a partition key %#v is %q, in the message %q; want %q", v, got.PartitionKey, partitionKey(got.Body), want)
+		if got.PartitionKey != want || PartitionKey(got.Body) != want {
+			t.Errorf("a partition key %#v is %q, in the message %q; want %q", v, got.PartitionKey, PartitionKey(got.Body), want)
 		}
 		m, _ := amqp.ParseMessage(got.Body)
 		r := amqp.NewReader(m.MessageAnnotations)
@@ -118,7 +117,7 @@ func TestAPartitionKeyIsAStringHoweverItCame(t *testing.T) {
 		}
 		if diff := cmp.Diff(amqp.Map{
 			{Key: amqp.Symbol("x-opt-before"), Value: int64(1)},
-			{Key: amqp.Symbol(annPartitionKey), Value: kept}, {Key: amqp.Symbol(annViaPartitionKey), Value: kept},
+			{Key: amqp.Symbol(AnnPartitionKey), Value: kept}, {Key: amqp.Symbol(AnnViaPartitionKey), Value: kept},
 		}, r.Value()); diff != "" {
 			t.Errorf("annotations kept of %#v (-want +got):\n%s", v, diff)
 		}
@@ -126,8 +125,8 @@ func TestAPartitionKeyIsAStringHoweverItCame(t *testing.T) {
 			t.Errorf("the body became %x", m.Body)
 		}
 	}
-	for _, v := range []any{int64(1), []byte{0xff}, amqp.List{}, strings.Repeat("k", maxIDLength+1)} {
-		if _, refusal := ingest(raw(v)); refusal == nil || refusal.Condition != amqp.ErrCondNotAllowed {
+	for _, v := range []any{int64(1), []byte{0xff}, amqp.List{}, strings.Repeat("k", MaxIDLength+1)} {
+		if _, refusal := Read(raw(v)); refusal == nil || refusal.Condition != amqp.ErrCondNotAllowed {
 			t.Errorf("a partition key %.20v: %v, want not-allowed", v, refusal)
 		}
 	}
@@ -135,11 +134,11 @@ func TestAPartitionKeyIsAStringHoweverItCame(t *testing.T) {
 
 func TestScheduledEnqueueTimeIsReadFromTheAnnotation(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_123).UTC()
-	got, err := ingest(encode(t, &sdk.Message{Annotations: sdk.Annotations{annScheduledEnqueueTime: at}}))
+	got, err := Read(encode(t, &sdk.Message{Annotations: sdk.Annotations{AnnScheduledEnqueueTime: at}}))
 	if err != nil || !got.ScheduledEnqueueTime.Equal(at) {
 		t.Errorf("scheduled for %v, %v; want %v", got.ScheduledEnqueueTime, err, at)
 	}
-	got, err = ingest(encode(t, &sdk.Message{DeliveryAnnotations: sdk.Annotations{annScheduledEnqueueTime: at}}))
+	got, err = Read(encode(t, &sdk.Message{DeliveryAnnotations: sdk.Annotations{AnnScheduledEnqueueTime: at}}))
 	if err != nil || !got.ScheduledEnqueueTime.IsZero() {
 		t.Errorf("by a delivery annotation: scheduled for %v, %v; want no schedule", got.ScheduledEnqueueTime, err)
 	}
@@ -156,36 +155,36 @@ func TestMessagesThatClientsWouldChokeOnAreRefused(t *testing.T) {
 	annotated := func(k, v any) []byte {
 		return section(amqp.CodeMessageAnnotations, amqp.Map{{Key: k, Value: v}})
 	}
-	long, half := strings.Repeat("x", maxIDLength+1), strings.Repeat("x", maxPropertySize-10)
+	long, half := strings.Repeat("x", MaxIDLength+1), strings.Repeat("x", MaxPropertySize-10)
 	for name, b := range map[string][]byte{
 		"no message":                 {0xff},
-		"scheduled time of no time":  annotated(amqp.Symbol(annScheduledEnqueueTime), int64(1)),
-		"partition key of no string": annotated(amqp.Symbol(annPartitionKey), int64(1)),
-		"partition key too long":     annotated(amqp.Symbol(annPartitionKey), long),
+		"scheduled time of no time":  annotated(amqp.Symbol(AnnScheduledEnqueueTime), int64(1)),
+		"partition key of no string": annotated(amqp.Symbol(AnnPartitionKey), int64(1)),
+		"partition key too long":     annotated(amqp.Symbol(AnnPartitionKey), long),
 		"annotation under a list":    annotated(amqp.List{int64(1)}, "x"),
 		"footer under a list":        section(amqp.CodeFooter, amqp.Map{{Key: amqp.List{int64(1)}, Value: "x"}}),
 		"property under a number":    section(amqp.CodeApplicationProperties, amqp.Map{{Key: int64(1), Value: "x"}}),
 		"message-id of no id":        section(amqp.CodeProperties, amqp.List{true}),
 		"message-id too long":        section(amqp.CodeProperties, amqp.List{long}),
 		"session-id too long":        section(amqp.CodeProperties, amqp.List{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, long}),
-		"a property too large":       section(amqp.CodeApplicationProperties, amqp.Map{{Key: "k", Value: strings.Repeat("x", maxPropertySize)}}),
-		"a binary too large":         section(amqp.CodeApplicationProperties, amqp.Map{{Key: "k", Value: make([]byte, maxPropertySize)}}),
+		"a property too large":       section(amqp.CodeApplicationProperties, amqp.Map{{Key: "k", Value: strings.Repeat("x", MaxPropertySize)}}),
+		"a binary too large":         section(amqp.CodeApplicationProperties, amqp.Map{{Key: "k", Value: make([]byte, MaxPropertySize)}}),
 		"properties too large": section(amqp.CodeApplicationProperties, amqp.Map{
 			{Key: "a", Value: half}, {Key: "b", Value: half}, {Key: "c", Value: half[:100]},
 		}),
-		"annotations too large":   annotated(amqp.Symbol("x"), strings.Repeat("x", maxHeaderSize)),
+		"annotations too large":   annotated(amqp.Symbol("x"), strings.Repeat("x", MaxHeaderSize)),
 		"subject of no string":    section(amqp.CodeProperties, amqp.List{nil, nil, nil, int64(1)}),
 		"map under a list within": annotated(amqp.Symbol("x"), amqp.Map{{Key: amqp.List{}, Value: "x"}}),
 		"the same in a property":  section(amqp.CodeApplicationProperties, amqp.Map{{Key: "k", Value: amqp.Map{{Key: amqp.List{}, Value: "x"}}}}),
-		"reason that is a number": section(amqp.CodeApplicationProperties, amqp.Map{{Key: propDeadLetterReason, Value: int64(1)}}),
-		"reason that is null":     section(amqp.CodeApplicationProperties, amqp.Map{{Key: propDeadLetterDescription, Value: nil}}),
+		"reason that is a number": section(amqp.CodeApplicationProperties, amqp.Map{{Key: PropDeadLetterReason, Value: int64(1)}}),
+		"reason that is null":     section(amqp.CodeApplicationProperties, amqp.Map{{Key: PropDeadLetterDescription, Value: nil}}),
 		"property not in UTF-8":   {0x00, 0x53, 0x74, 0xc1, 0x07, 0x02, 0xa1, 0x01, 'k', 0xa1, 0x01, 0xff},
 		"name not in UTF-8":       {0x00, 0x53, 0x74, 0xc1, 0x07, 0x02, 0xa1, 0x01, 0xff, 0xa1, 0x01, 'v'},
 		// A map of 5 bytes with one pair, of which the value is cut off.
 		"half a pair":     {0x00, 0x53, 0x74, 0xc1, 0x05, 0x02, 0xa1, 0x01, 'k', 0xa1},
 		"bytes left over": {0x00, 0x53, 0x72, 0xc1, 0x02, 0x00, 0x40},
 	} {
-		if _, err := ingest(b); err == nil {
+		if _, err := Read(b); err == nil {
 			t.Errorf("%s: ingest(%x) took it", name, b)
 		} else if err.Condition != amqp.ErrCondNotAllowed || err.Description == "" {
 			t.Errorf("%s: refused with %v, want not-allowed and a sentence", name, err)
@@ -194,10 +193,10 @@ func TestMessagesThatClientsWouldChokeOnAreRefused(t *testing.T) {
 }
 
 func TestPropertiesUpToTheBoundsAreTaken(t *testing.T) {
-	most := strings.Repeat("x", maxPropertySize-5) // a string of that length has five bytes more
+	most := strings.Repeat("x", MaxPropertySize-5) // a string of that length has five bytes more
 	m := &sdk.Message{ApplicationProperties: map[string]any{"a": most, "b": most[:len(most)-50]}}
-	if _, err := ingest(encode(t, m)); err != nil {
-		t.Errorf("properties of nearly %d bytes: %v", maxHeaderSize, err)
+	if _, err := Read(encode(t, m)); err != nil {
+		t.Errorf("properties of nearly %d bytes: %v", MaxHeaderSize, err)
 	}
 }
 
@@ -210,12 +209,12 @@ func TestABatchIsReadWholeOrNotAtAll(t *testing.T) {
 		}
 		return b
 	}
-	got, err := ingestBatch(batch(good, good))
+	got, err := ReadBatch(batch(good, good))
 	if err != nil || len(got) != 2 || !bytes.Equal(got[1].Body, good) {
 		t.Errorf("two messages: got %d, %v", len(got), err)
 	}
 	var many [][]byte
-	for range maxBatchMessages + 1 {
+	for range MaxBatch + 1 {
 		many = append(many, good)
 	}
 	for name, b := range map[string][]byte{
@@ -224,29 +223,8 @@ func TestABatchIsReadWholeOrNotAtAll(t *testing.T) {
 		"a value body":          encode(t, &sdk.Message{Value: "x"}),
 		"too many messages":     batch(many...),
 	} {
-		if got, err := ingestBatch(b); err == nil {
+		if got, err := ReadBatch(b); err == nil {
 			t.Errorf("%s: took %d messages", name, len(got))
 		}
-	}
-}
-
-func TestTransfersOfAnotherKindAreRefused(t *testing.T) {
-	b, err := New(Config{Queues: []QueueConfig{{Name: "q"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	q, _ := b.Queue("q")
-	s := &sender{entity: b.Default().find("q")}
-	body := encode(t, sdk.NewMessage(nil))
-	d := &server.Delivery{Payload: body, Format: 7}
-	if err := s.store(d); err == nil || err.Condition != amqp.ErrCondNotImplemented {
-		t.Errorf("a transfer of another format: %v, want not-implemented", err)
-	}
-	if _, err := transactionOf(&amqp.Received{}); err == nil || err.Condition != amqp.ErrCondNotImplemented {
-		t.Errorf("a transfer with the state received: %v, want not-implemented", err)
-	}
-	if n := q.Counts().Active; n != 0 {
-		t.Errorf("%d messages were stored, want none", n)
 	}
 }
