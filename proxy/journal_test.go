@@ -13,13 +13,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/broker"
-	"overdue/scheduler"
+	"overdue/scheduler/journal"
 )
 
 // keepJournal gives the proxy a journal, which runs until the end of the test.
-func (sc *scene) keepJournal(directory string) *scheduler.Journal {
+func (sc *scene) keepJournal(directory string) *journal.Journal {
 	sc.Helper()
-	j, err := scheduler.OpenJournal(scheduler.JournalConfig{Scheduler: sc.scheduler, Directory: directory, Namespace: "overdue.test"})
+	j, err := journal.Open(journal.Config{Scheduler: sc.scheduler, Directory: directory, Namespace: "overdue.test"})
 	if err != nil {
 		sc.Fatal(err)
 	}

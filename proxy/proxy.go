@@ -21,6 +21,7 @@ import (
 	"overdue/internal/servicebus/sas"
 	"overdue/internal/servicebus/sdk"
 	"overdue/scheduler"
+	"overdue/scheduler/journal"
 )
 
 // Config holds the settings of a Proxy. Client and Scheduler are needed; the zero value
@@ -30,7 +31,7 @@ type Config struct {
 	Scheduler *scheduler.Scheduler
 	// Journal keeps the companions that the monitor queue does not take, so that their sends go
 	// through. nil refuses those sends.
-	Journal *scheduler.Journal
+	Journal *journal.Journal
 
 	// Settings says what holds for an entity, whose name is spelled as the app spells it
 	// (Service Bus ignores case). It is asked at every send, from many goroutines, and must

@@ -250,7 +250,7 @@ func TestACompanionThatCannotBeEncodedIsToldToWhoAskedForIt(t *testing.T) {
 			s.Begin(Companion{Entity: "orders", References: []Reference{sent("good too", noon)}}),
 		}
 		for i, wait := range waits {
-			if err := wait(t.Context()); errors.Is(err, errEncode) != (i == 1) {
+			if err := wait(t.Context()); errors.Is(err, ErrEncode) != (i == 1) {
 				t.Errorf("companion %d = %v, want that only the second cannot be encoded", i, err)
 			}
 		}

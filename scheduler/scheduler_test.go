@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/testing/brokertest"
@@ -51,6 +52,40 @@ func companions(t *testing.T, ns *brokertest.Namespace) []queue.View {
 		t.Fatal("there is no monitor queue")
 	}
 	return q.Peek(nil, 0, 10_000)
+}
+
+// ids are the message-ids that the companions on the monitor queue name, in the order in which the broker has
+// taken them.
+func ids(t *testing.T, ns *brokertest.Namespace) (all []string) {
+	t.Helper()
+	for _, v := range companions(t, ns) {
+		c := parse(t, v)
+		for _, r := range c.References {
+			all = append(all, r.MessageID)
+		}
+	}
+	return all
+}
+
+// parse reads a companion as the broker holds it.
+func parse(t *testing.T, v queue.View) scheduler.Companion {
+	t.Helper()
+	m, err := amqp.ParseMessage(v.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for body, err := range amqp.DataSections(m.Body) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := scheduler.ParseCompanion(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	t.Fatal("a companion has no body")
+	return scheduler.Companion{}
 }
 
 func one(id string, deadline time.Time) scheduler.Companion {

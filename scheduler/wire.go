@@ -63,21 +63,26 @@ type wireReference struct {
 	Missed       *Missed    `json:"missed,omitempty"`
 }
 
-// errEncode says that a companion has no wire form.
-var errEncode = errors.New("it cannot be encoded")
+// ErrEncode says that a companion has no wire form, so that no monitor queue ever takes it.
+var ErrEncode = errors.New("it cannot be encoded")
 
 // marshal is the wire form of c and the message-id that is derived from it, so that
 // a monitor queue with duplicate detection absorbs a transfer that was retried. The body
 // is e's, until its next use.
 func (c *Companion) marshal(e *encoder) (body []byte, messageID string, err error) {
 	if body, err = e.encode(c); err != nil {
-		return nil, "", fmt.Errorf("scheduler: companion for %s: %w: %w", c.Entity, errEncode, err)
+		return nil, "", fmt.Errorf("scheduler: companion for %s: %w: %w", c.Entity, ErrEncode, err)
 	}
 	// The due time is part of the identity: a companion that is written again for a
 	// later look must not be taken for its own duplicate.
 	e.body = strconv.AppendInt(body, c.Due.UnixMilli(), 10)
 	sum := sha256.Sum256(e.body)
 	return body, "overdue-" + hex.EncodeToString(sum[:16]), nil
+}
+
+// Marshal is the wire form of c and its message-id.
+func (c *Companion) Marshal() (body []byte, messageID string, err error) {
+	return c.marshal(&encoder{})
 }
 
 // ParseCompanion reads the wire form. Due is not part of it: it is the companion's

@@ -15,6 +15,7 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/scheduler"
+	"overdue/scheduler/journal"
 )
 
 // passes reports whether sends go through while the monitor queue cannot be written.
@@ -24,7 +25,7 @@ func (p *process) passes() bool {
 
 // startJournal opens the journal and starts to write what it holds to the monitor queue. It returns nil when
 // sends are to be refused: then a journal that is there is only emptied.
-func (p *process) startJournal(ns *connect.Namespace, s *scheduler.Scheduler, kept func(n int)) (*scheduler.Journal, error) {
+func (p *process) startJournal(ns *connect.Namespace, s *scheduler.Scheduler, kept func(n int)) (*journal.Journal, error) {
 	if !p.role.Proxy || p.cfg.Journal.Directory == "" {
 		return nil, nil
 	}
@@ -33,10 +34,10 @@ func (p *process) startJournal(ns *connect.Namespace, s *scheduler.Scheduler, ke
 		host = "(embedded)" // wherever it listens
 	}
 	log := p.log.Named("journal")
-	j, err := scheduler.OpenJournal(scheduler.JournalConfig{
+	j, err := journal.Open(journal.Config{
 		Scheduler: s, Directory: p.cfg.Journal.Directory, MaxSize: p.cfg.Journal.MaxSize, Namespace: host,
 		MustExist: !p.passes(),
-		Kept:      kept, Told: journalLog(log),
+		Kept:      kept, Changed: journalLog(log),
 	})
 	switch {
 	case !p.passes() && errors.Is(err, fs.ErrNotExist):
@@ -81,7 +82,7 @@ func (p *process) startJournal(ns *connect.Namespace, s *scheduler.Scheduler, ke
 }
 
 // describeJournal is what a probe says of a journal that is in use.
-func describeJournal(st scheduler.JournalStatus) string {
+func describeJournal(st journal.Status) string {
 	text := fmt.Sprintf("%d companions wait for the monitor queue", st.Companions)
 	if st.Down != nil {
 		text += fmt.Sprintf(", which is down: %s", plainly(st.Down))
@@ -93,8 +94,8 @@ func describeJournal(st scheduler.JournalStatus) string {
 }
 
 // journalLog logs what becomes of the journal, once for each change.
-func journalLog(log *zap.Logger) func(event string, err error, st scheduler.JournalStatus) {
-	return func(event string, err error, st scheduler.JournalStatus) {
+func journalLog(log *zap.Logger) func(event string, err error, st journal.Status) {
+	return func(event string, err error, st journal.Status) {
 		fields := []zap.Field{zap.Int("companions", st.Companions), zap.Int64("bytes", st.Bytes)}
 		if err != nil {
 			log.Warn(event, append(fields, zap.String("error", plainly(err)))...)
@@ -105,7 +106,7 @@ func journalLog(log *zap.Logger) func(event string, err error, st scheduler.Jour
 }
 
 // registerJournal shows what the journal holds.
-func registerJournal(r prometheus.Registerer, j *scheduler.Journal) {
+func registerJournal(r prometheus.Registerer, j *journal.Journal) {
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "overdue_journal_companions", Help: "Companions in the journal, which wait for the monitor queue.",
 	}, func() float64 { return float64(j.Status().Companions) }),

@@ -15,7 +15,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/config"
-	"overdue/scheduler"
+	"overdue/scheduler/journal"
 )
 
 // postDue sends a message with a deadline through the REST door and returns the status.
@@ -147,8 +147,8 @@ func TestAProcessThatRefusesEmptiesTheJournalOfAnEarlierRun(t *testing.T) {
 func TestTheJournalIsLoggedByWhatHappens(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	log := journalLog(zap.New(core))
-	log("it went wrong", os.ErrClosed, scheduler.JournalStatus{Companions: 3, Bytes: 700})
-	log("it is well again", nil, scheduler.JournalStatus{})
+	log("it went wrong", os.ErrClosed, journal.Status{Companions: 3, Bytes: 700})
+	log("it is well again", nil, journal.Status{})
 	all := logs.All()
 	if len(all) != 2 || all[0].Level != zap.WarnLevel || all[1].Level != zap.InfoLevel || all[0].ContextMap()["companions"] != int64(3) {
 		t.Errorf("logged %v, want a warning with 3 companions and then good news", all)

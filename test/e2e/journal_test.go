@@ -19,15 +19,16 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/testing/testseed"
 	"overdue/scheduler"
+	"overdue/scheduler/journal"
 )
 
 // openJournal runs the proxy's journal until the scene ends; nil when it has none.
-func (s *scene) openJournal(sc *scheduler.Scheduler) *scheduler.Journal {
+func (s *scene) openJournal(sc *scheduler.Scheduler) *journal.Journal {
 	s.Helper()
 	if s.journal == "" {
 		return nil
 	}
-	j, err := scheduler.OpenJournal(scheduler.JournalConfig{Scheduler: sc, Directory: s.journal, Namespace: "overdue.test"})
+	j, err := journal.Open(journal.Config{Scheduler: sc, Directory: s.journal, Namespace: "overdue.test"})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -52,13 +52,13 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"internal/catalog", "internal/connect", "internal/version", "internal/servicebus/duration", "alert", "proxy", "monitor", "scheduler", "scheduler/index", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/terminal", "internal/servicebus/failure", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape", "internal/lag", "internal/bench", "internal/notifications", "internal/config", "internal/adminport", "internal/lifecycle"},
+		ours:   []string{"internal/catalog", "internal/connect", "internal/version", "internal/servicebus/duration", "alert", "proxy", "monitor", "scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/address", "internal/broker", "internal/broker/httpapi", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/terminal", "internal/servicebus/failure", "internal/listener", "internal/broker/emulator", "internal/servicebus/entities", "internal/operations", "internal/broker/queue", "internal/redisstore", "internal/amqp/relay", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/listener/tlsrecord", "internal/httpclient", "internal/escape", "internal/lag", "internal/bench", "internal/notifications", "internal/config", "internal/adminport", "internal/lifecycle"},
 		others: []string{azcore, azidentity, azservicebus, backoff, goamqp, cobra, fsnotify, koanf, pflag, prometheus, sync, term, yaml, zap},
 	},
-	"proxy":                        {[]string{"scheduler", "scheduler/index", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
+	"proxy":                        {[]string{"scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":                      {[]string{"alert", "scheduler", "internal/servicebus/duration", "internal/servicebus/entities", "internal/operations", "internal/servicebus/link", "internal/redisstore"}, []string{backoff, goamqp, prometheus, sync, zap}},
 	"alert":                        {[]string{"internal/servicebus/address", "internal/httpclient", "internal/servicebus/sdk", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
-	"scheduler":                    {[]string{"scheduler/index", "internal/servicebus/duration", "internal/operations", "internal/redisstore", "internal/servicebus/sdk", "internal/servicebus/link"}, []string{azcore, azservicebus, bbolt, goamqp}},
+	"scheduler":                    {[]string{"scheduler/index", "internal/servicebus/duration", "internal/operations", "internal/redisstore", "internal/servicebus/sdk", "internal/servicebus/link"}, []string{azcore, azservicebus, goamqp}},
 	"internal/config":              {[]string{"internal/broker", "internal/broker/emulator", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{koanf, yaml}},
 	"internal/connect":             {[]string{"internal/config", "internal/httpclient", "internal/listener/tlsrecord", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "internal/version"}, []string{azcore, azidentity, azservicebus, zap}},
 	"internal/version":             {},
@@ -66,6 +66,7 @@ var rooms = map[string]room{
 	"internal/lifecycle":           {others: []string{zap}},
 	"internal/adminport":           {[]string{"internal/config", "internal/escape", "internal/lifecycle", "internal/notifications"}, []string{prometheus, zap}},
 	"scheduler/index":              {},
+	"scheduler/journal":            {[]string{"scheduler", "internal/servicebus/link"}, []string{bbolt}},
 	"internal/operations":          {others: []string{prometheus}},
 	"internal/httpclient":          {},
 	"internal/redisstore":          {nil, []string{goredis, sync}},
@@ -121,7 +122,7 @@ var rooms = map[string]room{
 // room; only proxy and monitor still never meet.
 var inTests = room{
 	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/brokertest", "internal/listener", "internal/testing/pipenet",
-		"internal/operations", "internal/broker/queue", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "scheduler", "scheduler/index"},
+		"internal/operations", "internal/broker/queue", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "scheduler", "scheduler/index", "scheduler/journal"},
 	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		"github.com/santhosh-tekuri/jsonschema", pflag,
 		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},

@@ -30,7 +30,6 @@ var longFiles = map[string]int{
 	"internal/config/config_test.go":          437,
 	"internal/operator/dlq/dlq_test.go":       429,
 	"internal/servicebus/link/sblink_test.go": 429,
-	"scheduler/journal_test.go":               507,
 }
 
 // largePackages are packages beyond maxPackageLines, with the lines that they may have, and why.
@@ -49,7 +48,7 @@ var largePackages = map[string]struct {
 
 // exportedNow are the product's packages with the exported names that they may have. maxExported is
 // the aim.
-var exportedNow = map[string]int{"proxy": maxExported, "scheduler": 30, "monitor": maxExported, "alert": 53}
+var exportedNow = map[string]int{"proxy": maxExported, "scheduler": 26, "monitor": maxExported, "alert": 53}
 
 // longComments is how many lines of comments go beyond maxComment in all packages. It only shrinks.
 const longComments = 760

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler_test
+package journal_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
+	"overdue/scheduler/journal"
 )
 
 // A disk that takes no more refuses companions in one sentence. What is on it stays, and is written to the monitor
@@ -20,7 +21,7 @@ func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 	directory := t.TempDir()
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
 		var n news
-		j, stop := journal(t, s, directory, func(c *scheduler.JournalConfig) { c.Told = n.told })
+		j, stop := start(t, s, directory, func(c *journal.Config) { c.Changed = n.changed })
 		end := outages["the queue is full"](t, ns)
 		schedule(t, j, one("first", time.Now().Add(time.Hour)))
 		restore := limitFiles(t, 128<<10)
@@ -55,7 +56,7 @@ func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 		end = outages["the queue is full"](t, ns)
 		schedule(t, j, one("with room again", time.Now().Add(time.Hour)))
 		stop()
-		j, _ = journal(t, s, directory)
+		j, _ = start(t, s, directory)
 		if st := j.Status(); st.Companions != 1 {
 			t.Errorf("status %+v of the file opened anew, want one companion", st)
 		}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler
+// Package journal keeps companions on disk while the monitor queue cannot be written, and writes
+// them to it when it is back.
+package journal
 
 import (
 	"context"
@@ -11,19 +13,26 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/scheduler"
 )
 
 const (
-	defaultJournalSize = 64 << 20
-	// patience is how long the monitor queue may take to accept a companion before it counts as
+	defaultSize = 64 << 20
+	// answerTimeout is how long the monitor queue may take to accept a companion before it counts as
 	// down. It is shorter than a send may take, so that the journal is still of use to it.
-	patience = 5 * time.Second
+	answerTimeout = 5 * time.Second
 )
 
-// JournalConfig holds the settings of a Journal. Scheduler, Directory and Namespace are needed; the
+// A Scheduler writes companions to the monitor queue: a [scheduler.Scheduler] does.
+type Scheduler interface {
+	// Start calls a.Scheduled once with what became of c.
+	Start(c scheduler.Companion, a interface{ Scheduled(err error) })
+}
+
+// Config holds the settings of a Journal. Scheduler, Directory and Namespace are needed; the
 // zero value of everything else is sensible.
-type JournalConfig struct {
-	Scheduler *Scheduler
+type Config struct {
+	Scheduler Scheduler
 	// Directory holds the journal's one file. It is made where it does not exist. One process has it
 	// at a time.
 	Directory string
@@ -32,17 +41,17 @@ type JournalConfig struct {
 	// MaxSize bounds the companions that are kept, in bytes; the file takes about twice as much.
 	// 0 = 64 MiB.
 	MaxSize int64
-	// MustExist makes OpenJournal fail with fs.ErrNotExist where there is no journal yet.
+	// MustExist makes Open fail with fs.ErrNotExist where there is no journal yet.
 	MustExist bool
 
-	// Told is told whenever something changes that an operator wants to know, once for each change,
-	// with err where it is for the worse. It must not block. May be nil.
-	Told func(event string, err error, s JournalStatus)
-	// Kept is told of n companions that have gone to the journal. May be nil.
+	// Changed is called whenever something changes that an operator wants to know, once for each
+	// change, with err where it is for the worse. It must not block. May be nil.
+	Changed func(event string, err error, s Status)
+	// Kept is called with the number of companions that have gone to the journal. May be nil.
 	Kept func(n int)
 }
 
-// What Told is told.
+// The events of Changed.
 const (
 	eventDown     = "monitor queue is down: companions go to the journal"
 	eventBack     = "monitor queue is back: the journal is written to it"
@@ -53,8 +62,8 @@ const (
 	eventUnread   = "journal cannot be written to the monitor queue: its companions stay in it"
 )
 
-// A JournalStatus is what a journal holds, and how it fares.
-type JournalStatus struct {
+// A Status is what a journal holds, and how it fares.
+type Status struct {
 	Companions int   // that wait for the monitor queue
 	Bytes      int64 // of all companions in the file
 	Elsewhere  int   // companions of other namespaces, which this process leaves alone
@@ -71,18 +80,17 @@ type JournalStatus struct {
 // A companion is on disk, synced, before its caller is told. It is taken out when the monitor queue has
 // accepted it, so that after a crash it may be written twice; its message-id is the same each time.
 type Journal struct {
-	cfg   JournalConfig
-	s     *Scheduler
-	store *store
+	cfg   Config
+	s     Scheduler
+	file  *file
 	phase atomic.Pointer[phase]
 	work  chan struct{} // gets a value when there may be something to write to the queue
 
 	mu       sync.Mutex
-	pending  []*ticket // what waits for the commit in flight to end
-	flying   bool      // a commit is in flight
-	refusing error     // why the last commit failed
+	pending  []*request    // what waits for the commit in flight to end
+	ended    chan struct{} // closed when the commit in flight has ended; nil: none is in flight
+	refusing error         // why the last commit failed
 	closed   bool
-	flights  sync.WaitGroup
 
 	// Of Run alone:
 	accepted []entry // on the monitor queue, and not yet taken out
@@ -96,43 +104,43 @@ type phase struct {
 	over chan struct{} // closed when the next phase has begun
 }
 
-// errJournalFull says that the journal holds as much as it may.
-var errJournalFull = errors.New("it is full")
+// errFull says that the journal holds as much as it may.
+var errFull = errors.New("it is full")
 
 // errNoAnswer says that the monitor queue took too long.
-var errNoAnswer = fmt.Errorf("scheduler: the monitor queue has not answered for %v", patience)
+var errNoAnswer = fmt.Errorf("journal: the monitor queue has not answered for %v", answerTimeout)
 
-// OpenJournal opens the journal in cfg.Directory and makes it where there is none. It fails when another process
+// Open opens the journal in cfg.Directory and makes it where there is none. It fails when another process
 // has it, when the directory cannot be written, and when the file is damaged; the error is a
 // sentence, and the file stays as it is.
-func OpenJournal(cfg JournalConfig) (*Journal, error) {
+func Open(cfg Config) (*Journal, error) {
 	if cfg.Scheduler == nil || cfg.Directory == "" || cfg.Namespace == "" {
-		return nil, errors.New("scheduler: a journal needs a scheduler, a directory and the name of its namespace")
+		return nil, errors.New("journal: it needs a scheduler, a directory and the name of its namespace")
 	}
 	if cfg.MaxSize == 0 {
-		cfg.MaxSize = defaultJournalSize
+		cfg.MaxSize = defaultSize
 	}
-	st, err := openStore(cfg)
+	f, err := openFile(cfg)
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{cfg: cfg, s: cfg.Scheduler, store: st, work: make(chan struct{}, 1)}
+	j := &Journal{cfg: cfg, s: cfg.Scheduler, file: f, work: make(chan struct{}, 1)}
 	j.phase.Store(&phase{over: make(chan struct{})})
 	return j, nil
 }
 
-// Begin is Scheduler.Begin for who would rather have the companion on disk than not at all: wait returns nil
-// when c is accepted by the monitor queue or safe in the journal. While the queue is known to be down
-// it is not asked.
-func (j *Journal) Begin(c Companion) (wait func(context.Context) error) {
+// Begin hands c over without blocking. wait returns nil when c is accepted by the monitor queue or
+// safe in the journal. While the queue is known to be down it is not asked.
+func (j *Journal) Begin(c scheduler.Companion) (wait func(context.Context) error) {
 	now := j.phase.Load()
 	if now.down != nil && j.inUse() {
-		return j.keep(ticketFor(c)).wait
+		return j.keep(newRequest(c)).wait
 	}
-	patient := time.Now().Add(patience)
-	t := j.s.enter(ticketFor(c))
+	until := time.Now().Add(answerTimeout)
+	t := newRequest(c)
+	j.s.Start(c, t)
 	return func(ctx context.Context) error {
-		err := j.asked(ctx, t, now, patient)
+		err := j.await(ctx, t, now, until)
 		switch {
 		case err == nil:
 			if now.down != nil {
@@ -143,13 +151,13 @@ func (j *Journal) Begin(c Companion) (wait func(context.Context) error) {
 			return err
 		}
 		j.fell(err)
-		return j.keep(ticketFor(c)).wait(ctx)
+		return j.keep(newRequest(c)).wait(ctx)
 	}
 }
 
-// asked waits for the monitor queue to take t, until it is known to be down or patience is over.
-func (j *Journal) asked(ctx context.Context, t *ticket, now *phase, patient time.Time) error {
-	timer := time.NewTimer(time.Until(patient))
+// await waits for the monitor queue to take t, until the queue is known to be down or time is up.
+func (j *Journal) await(ctx context.Context, t *request, now *phase, until time.Time) error {
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	falls := now.over
 	if now.down != nil {
@@ -173,30 +181,30 @@ func (j *Journal) asked(ctx context.Context, t *ticket, now *phase, patient time
 // another reports whether it is the monitor queue's fault that a companion was not written, and another time
 // it may be.
 func another(err error) bool {
-	return !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, ErrClosed) && !errors.Is(err, errEncode)
+	return !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, scheduler.ErrClosed) && !errors.Is(err, scheduler.ErrEncode)
 }
 
 // inUse reports whether the journal holds something that Run asks the monitor queue with.
 func (j *Journal) inUse() bool {
-	if j.store.status().Companions > 0 {
+	if j.file.status().Companions > 0 {
 		return true
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.flying && j.refusing == nil
+	return j.ended != nil && j.refusing == nil
 }
 
 // fell notes that the monitor queue is down.
 func (j *Journal) fell(err error) {
 	if j.turn(false, &phase{down: err, over: make(chan struct{})}) {
-		j.tell(eventDown, err)
+		j.report(eventDown, err)
 	}
 }
 
 // rose notes that the monitor queue has accepted a companion.
 func (j *Journal) rose() {
 	if j.turn(true, &phase{over: make(chan struct{})}) {
-		j.tell(eventBack, nil)
+		j.report(eventBack, nil)
 	}
 }
 
@@ -215,40 +223,41 @@ func (j *Journal) turn(down bool, next *phase) bool {
 }
 
 // keep hands t to the next commit, unless it is done. It is done when it is on disk.
-func (j *Journal) keep(t *ticket) *ticket {
+func (j *Journal) keep(t *request) *request {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
 	case t.over():
 	case j.closed:
-		t.err = fmt.Errorf("scheduler: journal companion for %s: %w", t.c.Entity, ErrClosed)
-		close(t.done)
+		t.Scheduled(fmt.Errorf("journal: keep companion for %s: %w", t.c.Entity, scheduler.ErrClosed))
 	default:
 		j.pending = append(j.pending, t)
-		j.takeOffLocked()
+		j.startLocked()
 	}
 	return t
 }
 
-// takeOffLocked commits what is pending, unless a commit is in flight: then it is committed together with
+// startLocked commits what is pending, unless a commit is in flight: then it is committed together with
 // whatever else comes until that one ends, and shares its sync.
-func (j *Journal) takeOffLocked() {
-	if len(j.pending) == 0 || j.flying {
+func (j *Journal) startLocked() {
+	if len(j.pending) == 0 || j.ended != nil {
 		return
 	}
-	tickets := j.pending
-	j.pending, j.flying = nil, true
-	j.flights.Add(1)
-	go j.commit(tickets)
+	requests := j.pending
+	j.pending, j.ended = nil, make(chan struct{})
+	go j.commit(requests)
 }
 
-// commit puts the companions of tickets on disk, then lets those take off that came meanwhile.
-func (j *Journal) commit(tickets []*ticket) {
-	defer j.flights.Done()
-	groups := compose(tickets)
+// commit puts the companions of requests on disk, then starts the commit of those that came meanwhile.
+func (j *Journal) commit(requests []*request) {
+	asked := make([]scheduler.Companion, len(requests))
+	for i, t := range requests {
+		asked[i] = t.c
+	}
+	companions, of := scheduler.Compose(asked)
 	kept := 0
 	var refused error
-	errs := j.store.put(groups)
+	errs := j.file.put(companions)
 	for _, err := range errs {
 		switch {
 		case err == nil:
@@ -260,13 +269,20 @@ func (j *Journal) commit(tickets []*ticket) {
 	if kept > 0 && j.cfg.Kept != nil {
 		j.cfg.Kept(kept)
 	}
-	j.noteRefusal(refused) // before anybody is told, who may ask for the status
-	for i, g := range groups {
-		g.settle(errs[i])
+	j.noteRefusal(refused) // before any request ends, whose caller may ask for the status
+	for i, t := range requests {
+		var err error
+		for _, n := range of[i] {
+			if err == nil {
+				err = errs[n]
+			}
+		}
+		t.Scheduled(err)
 	}
 	j.mu.Lock()
-	j.flying = false
-	j.takeOffLocked()
+	close(j.ended)
+	j.ended = nil
+	j.startLocked()
 	j.mu.Unlock()
 	select {
 	case j.work <- struct{}{}:
@@ -282,21 +298,21 @@ func (j *Journal) noteRefusal(err error) {
 	j.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		j.tell(eventRefusing, err)
+		j.report(eventRefusing, err)
 	case err == nil && was != nil:
-		j.tell(eventTaking, nil)
+		j.report(eventTaking, nil)
 	}
 }
 
-func (j *Journal) tell(event string, err error) {
-	if j.cfg.Told != nil {
-		j.cfg.Told(event, err, j.Status())
+func (j *Journal) report(event string, err error) {
+	if j.cfg.Changed != nil {
+		j.cfg.Changed(event, err, j.Status())
 	}
 }
 
 // Status is what the journal holds, and how it fares.
-func (j *Journal) Status() JournalStatus {
-	s := j.store.status()
+func (j *Journal) Status() Status {
+	s := j.file.status()
 	s.Down = j.phase.Load().down
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -304,14 +320,29 @@ func (j *Journal) Status() JournalStatus {
 	return s
 }
 
-// Close refuses new companions, waits for those on their way to the disk and closes the file. Run has to have
-// ended. What is in the file stays there for the next process.
+// Close refuses new companions, waits for those on their way to the disk and closes the file. Run
+// has to have ended. What is in the file stays there for the next process.
 func (j *Journal) Close(ctx context.Context) error {
-	j.mu.Lock()
-	j.closed = true
-	j.mu.Unlock()
-	if err := waitFor(ctx, &j.flights); err != nil {
-		return fmt.Errorf("scheduler: companions still on their way to the journal: %w", err)
+	if err := j.finish(ctx); err != nil {
+		return fmt.Errorf("journal: companions still on their way to the disk: %w", err)
 	}
-	return j.store.close()
+	return j.file.close()
+}
+
+// finish refuses new companions and waits until no commit is in flight.
+func (j *Journal) finish(ctx context.Context) error {
+	for {
+		j.mu.Lock()
+		j.closed = true
+		ended := j.ended
+		j.mu.Unlock()
+		if ended == nil {
+			return nil
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler
+package journal
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/testing/brokertest"
+	"overdue/scheduler"
 )
 
 // What keeps a journal from being read may pass, with a disk that answers again. So it is read again by itself, and that it cannot
@@ -23,14 +24,14 @@ func TestAJournalThatCannotBeReadIsReadAgain(t *testing.T) {
 	directory := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
-		s, err := New(Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Links: ns.Links(t)})
+		s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Links: ns.Links(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = s.Close(context.Background()) }() // it does not matter here
 		var mu sync.Mutex
 		unread := 0
-		j, err := OpenJournal(JournalConfig{Scheduler: s, Directory: directory, Namespace: "contoso", Told: func(event string, _ error, _ JournalStatus) {
+		j, err := Open(Config{Scheduler: s, Directory: directory, Namespace: "contoso", Changed: func(event string, _ error, _ Status) {
 			mu.Lock()
 			defer mu.Unlock()
 			if event == eventUnread {
@@ -40,12 +41,12 @@ func TestAJournalThatCannotBeReadIsReadAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(j.store.put(oneCommit(1))...); err != nil {
+		if err := errors.Join(j.file.put(oneCommit(1))...); err != nil {
 			t.Fatal(err)
 		}
 		turn := func() { // a bit of each entry; twice leaves it as it was
-			err := j.store.db.Update(func(tx *bbolt.Tx) error {
-				b := tx.Bucket(j.store.bucket)
+			err := j.file.db.Update(func(tx *bbolt.Tx) error {
+				b := tx.Bucket(j.file.bucket)
 				k, v := b.Cursor().First()
 				v = slices.Clone(v)
 				v[len(v)-1] ^= 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler
+package journal
 
 import (
 	"context"
@@ -58,7 +58,7 @@ func (j *Journal) drain(ctx context.Context, after []byte) (n int, last []byte, 
 	if j.phase.Load().down != nil {
 		size = 1
 	}
-	entries, err := j.store.first(after, size)
+	entries, err := j.file.first(after, size)
 	j.noteUnread(err)
 	if err != nil || len(entries) == 0 {
 		return 0, after, err
@@ -76,21 +76,22 @@ func (j *Journal) drain(ctx context.Context, after []byte) (n int, last []byte, 
 // write hands the entries to the scheduler, which writes them together with what else there is, and waits for
 // what becomes of them. It notes those that are accepted, and moves last behind those that will never be.
 func (j *Journal) write(ctx context.Context, entries []entry, last []byte) (_ []byte, err error) {
-	tickets := make([]*ticket, len(entries))
+	requests := make([]*request, len(entries))
 	for i := range entries {
-		tickets[i] = j.s.enter(ticketFor(entries[i].c))
+		requests[i] = newRequest(entries[i].c)
+		j.s.Start(entries[i].c, requests[i])
 	}
-	for i, t := range tickets {
-		switch ticketErr := t.wait(ctx); {
-		case ticketErr == nil:
+	for i, t := range requests {
+		switch requestErr := t.wait(ctx); {
+		case requestErr == nil:
 			j.accepted = append(j.accepted, entries[i])
-		case another(ticketErr):
-			err = ticketErr
+		case another(requestErr):
+			err = requestErr
 		default:
 			last = entries[i].key
 			if !j.tooLarge {
 				j.tooLarge = true
-				j.tell(eventTooLarge, ticketErr)
+				j.report(eventTooLarge, requestErr)
 			}
 		}
 	}
@@ -103,14 +104,14 @@ func (j *Journal) takeOut() error {
 	if len(j.accepted) == 0 {
 		return nil
 	}
-	err := j.store.remove(j.accepted)
+	err := j.file.remove(j.accepted)
 	j.noteUnread(err)
 	if err != nil {
 		return err
 	}
 	j.accepted = nil
-	if j.store.status().Companions == 0 {
-		j.tell(eventEmpty, nil)
+	if j.file.status().Companions == 0 {
+		j.report(eventEmpty, nil)
 	}
 	return nil
 }
@@ -118,7 +119,7 @@ func (j *Journal) takeOut() error {
 // noteUnread notes what is wrong with the file.
 func (j *Journal) noteUnread(err error) {
 	if err != nil && j.unread == nil {
-		j.tell(eventUnread, err)
+		j.report(eventUnread, err)
 	}
 	j.unread = err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler_test
+package journal_test
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func TestAMonitorQueueThatIsDownIsAskedAgainWithinFiveSeconds(t *testing.T) {
 	var mu sync.Mutex
 	var asked []time.Time
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
-		j, _ := journal(t, s, directory)
+		j, _ := start(t, s, directory)
 		schedule(t, j, one("before", time.Now().Add(time.Hour))) // which opens the link
 		end := outages["the queue is full"](t, ns)
 		schedule(t, j, one("first", time.Now().Add(time.Hour)))
@@ -53,7 +53,7 @@ func TestAMonitorQueueThatIsDownIsAskedAgainWithinFiveSeconds(t *testing.T) {
 func TestAClosedJournalTakesNothing(t *testing.T) {
 	directory := t.TempDir()
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
-		j, stop := journal(t, s, directory)
+		j, stop := start(t, s, directory)
 		end := outages["the queue is full"](t, ns)
 		schedule(t, j, one("kept", time.Now().Add(time.Hour)))
 		stop()

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler
+package journal
 
 import (
 	"errors"
 	"fmt"
+	"overdue/scheduler"
 	"testing"
 	"time"
 )
 
 // openTestStore opens the file of a journal in a folder of the test.
-func openTestStore(t *testing.T, maxSize int64) *store {
+func openTestStore(t *testing.T, maxSize int64) *file {
 	t.Helper()
-	st, err := openStore(JournalConfig{Directory: t.TempDir(), Namespace: "contoso", MaxSize: maxSize})
+	st, err := openFile(Config{Directory: t.TempDir(), Namespace: "contoso", MaxSize: maxSize})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,14 +25,20 @@ func openTestStore(t *testing.T, maxSize int64) *store {
 	return st
 }
 
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
 // oneCommit is n companions that are put on disk together.
-func oneCommit(n int) (groups []*group) {
+func oneCommit(n int) (companions []scheduler.Companion) {
 	for i := range n {
-		groups = append(groups, &group{c: Companion{
-			Kind: KindEach, Entity: "orders", Due: noon.Add(time.Duration(i) * time.Minute), References: []Reference{sent(fmt.Sprint("m-", i), noon)},
-		}})
+		companions = append(companions, scheduler.Companion{
+			Kind: scheduler.KindEach, Entity: "orders", Due: noon.Add(time.Duration(i) * time.Minute),
+			References: []scheduler.Reference{{
+				MessageID: fmt.Sprint("m-", i), Sent: noon, From: noon, Until: noon.Add(2 * time.Second),
+				Deadline: noon.Add(time.Minute), Within: time.Minute, Stated: "ttl",
+			}},
+		})
 	}
-	return groups
+	return companions
 }
 
 // The bound holds for what is in the file and for all of a commit together, however many companions share it.
@@ -45,7 +52,7 @@ func TestTheJournalsBoundIsThatOfAWholeCommit(t *testing.T) {
 			switch {
 			case err == nil:
 				kept++
-			case errors.Is(err, errJournalFull):
+			case errors.Is(err, errFull):
 				full++
 			default:
 				t.Fatalf("round %d: companion %d = %v", round, i, err)
@@ -64,9 +71,8 @@ func TestTheJournalsBoundIsThatOfAWholeCommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var enc encoder
 	for i := range entries {
-		k, v, err := encodeEntry(&enc, &entries[i].c)
+		k, v, err := encodeEntry(&entries[i].c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +86,7 @@ func TestTheJournalsBoundIsThatOfAWholeCommit(t *testing.T) {
 // A commit is on disk before anybody is told of it: nothing turns the syncs of the file off. That they reach the disk no test can
 // see that does not cut the power.
 func TestACommitToTheJournalIsSynced(t *testing.T) {
-	st := openTestStore(t, defaultJournalSize)
+	st := openTestStore(t, defaultSize)
 	if st.db.NoSync || st.db.NoGrowSync || st.db.NoFreelistSync {
 		t.Errorf("NoSync %v, NoGrowSync %v, NoFreelistSync %v, want none of them", st.db.NoSync, st.db.NoGrowSync, st.db.NoFreelistSync)
 	}
@@ -98,7 +104,7 @@ func TestACommitToTheJournalIsSynced(t *testing.T) {
 	}
 }
 
-func lastTransaction(t *testing.T, st *store) int {
+func lastTransaction(t *testing.T, st *file) int {
 	t.Helper()
 	tx, err := st.db.Begin(false)
 	if err != nil {

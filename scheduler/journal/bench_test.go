@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler_test
+package journal_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
+	"overdue/scheduler/journal"
 )
 
 // How many companions a second the journal takes from as many callers; they share its syncs.
@@ -25,7 +26,7 @@ func BenchmarkJournal(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			j, err := scheduler.OpenJournal(scheduler.JournalConfig{Scheduler: s, Directory: b.TempDir(), Namespace: "n", MaxSize: 1 << 30})
+			j, err := journal.Open(journal.Config{Scheduler: s, Directory: b.TempDir(), Namespace: "n", MaxSize: 1 << 30})
 			if err != nil {
 				b.Fatal(err)
 			}

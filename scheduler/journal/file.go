@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler
+package journal
 
 import (
 	"encoding/binary"
@@ -18,15 +18,17 @@ import (
 
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"overdue/scheduler"
 )
 
 const (
-	journalFile = "overdue.journal"
-	// journalLockTime is how long an earlier process may take to let go of the file: one that is just
+	fileName = "overdue.journal"
+	// lockTime is how long an earlier process may take to let go of the file: one that is just
 	// being replaced.
-	journalLockTime = 3 * time.Second
-	// journalGrain is by how much the file grows.
-	journalGrain = 1 << 20
+	lockTime = 3 * time.Second
+	// fileGrain is by how much the file grows.
+	fileGrain = 1 << 20
 	// formatPrefix begins the name of every bucket; a namespace follows. It changes when an older program
 	// could not read what a newer one has written.
 	formatPrefix = "companions-1 "
@@ -36,12 +38,12 @@ const (
 	sumSize       = 4
 )
 
-// A store is the file of a journal: a bucket for each namespace, in it the companions in the order in which
+// A file is that of a journal: a bucket for each namespace, in it the companions in the order in which
 // they are due.
 //
 //	key:   when it is due (unix milliseconds, 8 bytes big endian), message-id
 //	value: CRC-32C of key and body (4 bytes), body
-type store struct {
+type file struct {
 	path    string
 	db      *bbolt.DB
 	bucket  []byte
@@ -56,7 +58,7 @@ type store struct {
 // entry is one companion in the file.
 type entry struct {
 	key []byte
-	c   Companion
+	c   scheduler.Companion
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -64,54 +66,54 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errDamaged says that the file holds something that was not written so.
 var errDamaged = errors.New("it is damaged")
 
-// openStore opens the file of a journal. Each error is a sentence that names the file.
-func openStore(cfg JournalConfig) (*store, error) {
-	st := &store{
-		path: filepath.Join(cfg.Directory, journalFile), maxSize: cfg.MaxSize,
+// openFile opens the file of a journal. Each error is a sentence that names the file.
+func openFile(cfg Config) (*file, error) {
+	f := &file{
+		path: filepath.Join(cfg.Directory, fileName), maxSize: cfg.MaxSize,
 		bucket: []byte(formatPrefix + strings.ToLower(cfg.Namespace)),
 	}
 	if cfg.MustExist {
-		if _, err := os.Stat(st.path); err != nil {
-			return nil, st.explain(err)
+		if _, err := os.Stat(f.path); err != nil {
+			return nil, f.explain(err)
 		}
 	}
 	if err := os.MkdirAll(cfg.Directory, 0o700); err != nil {
 		return nil, fmt.Errorf("the journal's directory cannot be made: %w", err)
 	}
-	if err := guard(st.open); err != nil {
-		if st.db != nil {
-			_ = st.db.Close() // it is of no use, whatever this says
+	if err := guard(f.open); err != nil {
+		if f.db != nil {
+			_ = f.db.Close() // it is of no use, whatever this says
 		}
-		return nil, st.explain(err)
+		return nil, f.explain(err)
 	}
-	return st, nil
+	return f, nil
 }
 
 // open opens the file and reads all of it once: damage is told before anything is built on it.
-func (st *store) open() (err error) {
-	st.db, err = bbolt.Open(st.path, 0o600, &bbolt.Options{
-		Timeout: journalLockTime, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+func (f *file) open() (err error) {
+	f.db, err = bbolt.Open(f.path, 0o600, &bbolt.Options{
+		Timeout: lockTime, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
 	})
 	if err != nil {
 		return err
 	}
-	st.db.AllocSize = journalGrain
+	f.db.AllocSize = fileGrain
 	// A file that has just been made is not safe before its name is.
-	if err := syncDirectory(filepath.Dir(st.path)); err != nil {
+	if err := syncDirectory(filepath.Dir(f.path)); err != nil {
 		return err
 	}
-	if err := st.db.View(st.read); err != nil {
+	if err := f.db.View(f.read); err != nil {
 		return err
 	}
-	return st.db.Update(func(tx *bbolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(st.bucket)
+	return f.db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucketIfNotExists(f.bucket)
 		return err
 	})
 }
 
 // read counts what is there and checks it.
-func (st *store) read(tx *bbolt.Tx) error {
-	info, err := os.Stat(st.path)
+func (f *file) read(tx *bbolt.Tx) error {
+	info, err := os.Stat(f.path)
 	if err != nil {
 		return err
 	}
@@ -126,11 +128,11 @@ func (st *store) read(tx *bbolt.Tx) error {
 			if _, err := parseEntry(k, v); err != nil {
 				return err
 			}
-			st.bytes += entrySize(k, v)
-			if string(name) == string(st.bucket) {
-				st.entries++
+			f.bytes += entrySize(k, v)
+			if string(name) == string(f.bucket) {
+				f.entries++
 			} else {
-				st.elsewhere++
+				f.elsewhere++
 			}
 			return nil
 		})
@@ -145,22 +147,21 @@ func (st *store) read(tx *bbolt.Tx) error {
 }
 
 // put puts the companions on disk that there is room for, and syncs. It returns an error for each of the others.
-func (st *store) put(groups []*group) []error {
-	errs := make([]error, len(groups))
-	before, added, bytes := st.status().Bytes, 0, int64(0)
+func (f *file) put(companions []scheduler.Companion) []error {
+	errs := make([]error, len(companions))
+	before, added, bytes := f.status().Bytes, 0, int64(0)
 	err := guard(func() error {
-		return st.db.Update(func(tx *bbolt.Tx) error {
-			b := tx.Bucket(st.bucket)
-			var enc encoder
-			for i, g := range groups {
-				k, v, err := encodeEntry(&enc, &g.c)
+		return f.db.Update(func(tx *bbolt.Tx) error {
+			b := tx.Bucket(f.bucket)
+			for i := range companions {
+				k, v, err := encodeEntry(&companions[i])
 				n := entrySize(k, v)
 				switch {
 				case err != nil:
 					errs[i] = err
 				case b.Get(k) != nil: // it is there already
-				case before+bytes+n > st.maxSize:
-					errs[i] = st.explain(fmt.Errorf("%w: it holds %d bytes of companions, at most %d", errJournalFull, before+bytes, st.maxSize))
+				case before+bytes+n > f.maxSize:
+					errs[i] = f.explain(fmt.Errorf("%w: it holds %d bytes of companions, at most %d", errFull, before+bytes, f.maxSize))
 				default:
 					if err := b.Put(k, v); err != nil {
 						return err
@@ -174,22 +175,22 @@ func (st *store) put(groups []*group) []error {
 	})
 	if err != nil {
 		for i := range errs {
-			errs[i] = st.explain(err)
+			errs[i] = f.explain(err)
 		}
 		return errs
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.entries += added
-	st.bytes += bytes
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.entries += added
+	f.bytes += bytes
 	return errs
 }
 
 // first is what is due first behind a key, at most n companions.
-func (st *store) first(after []byte, n int) (entries []entry, err error) {
+func (f *file) first(after []byte, n int) (entries []entry, err error) {
 	err = guard(func() error {
-		return st.db.View(func(tx *bbolt.Tx) error {
-			c := tx.Bucket(st.bucket).Cursor()
+		return f.db.View(func(tx *bbolt.Tx) error {
+			c := tx.Bucket(f.bucket).Cursor()
 			k, v := c.Seek(after)
 			if k != nil && after != nil && string(k) == string(after) {
 				k, v = c.Next()
@@ -205,17 +206,17 @@ func (st *store) first(after []byte, n int) (entries []entry, err error) {
 		})
 	})
 	if err != nil {
-		return nil, st.explain(err)
+		return nil, f.explain(err)
 	}
 	return entries, nil
 }
 
 // remove takes companions out that the monitor queue has accepted.
-func (st *store) remove(entries []entry) error {
+func (f *file) remove(entries []entry) error {
 	gone, bytes := 0, int64(0)
 	err := guard(func() error {
-		return st.db.Update(func(tx *bbolt.Tx) error {
-			b := tx.Bucket(st.bucket)
+		return f.db.Update(func(tx *bbolt.Tx) error {
+			b := tx.Bucket(f.bucket)
 			for _, e := range entries {
 				v := b.Get(e.key)
 				if v == nil {
@@ -231,50 +232,50 @@ func (st *store) remove(entries []entry) error {
 		})
 	})
 	if err != nil {
-		return st.explain(err)
+		return f.explain(err)
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.entries -= gone
-	st.bytes -= bytes
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.entries -= gone
+	f.bytes -= bytes
 	return nil
 }
 
-func (st *store) status() JournalStatus {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return JournalStatus{Companions: st.entries, Bytes: st.bytes, Elsewhere: st.elsewhere}
+func (f *file) status() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Status{Companions: f.entries, Bytes: f.bytes, Elsewhere: f.elsewhere}
 }
 
-func (st *store) close() error {
-	if err := st.db.Close(); err != nil {
-		return st.explain(err)
+func (f *file) close() error {
+	if err := f.db.Close(); err != nil {
+		return f.explain(err)
 	}
 	return nil
 }
 
 // explain makes a sentence of what went wrong with the file.
-func (st *store) explain(err error) error {
+func (f *file) explain(err error) error {
 	switch {
 	case errors.Is(err, bbolterrors.ErrTimeout):
-		return fmt.Errorf("the journal %s is in use by another process; give each its own directory", st.path)
+		return fmt.Errorf("the journal %s is in use by another process; give each its own directory", f.path)
 	case errors.Is(err, bbolterrors.ErrInvalid), errors.Is(err, bbolterrors.ErrChecksum), errors.Is(err, bbolterrors.ErrVersionMismatch),
 		errors.Is(err, bbolterrors.ErrInvalidMapping), errors.Is(err, errDamaged):
-		return fmt.Errorf("the journal %s cannot be read: %w; it is left as it is, move it away to begin with an empty one", st.path, err)
+		return fmt.Errorf("the journal %s cannot be read: %w; it is left as it is, move it away to begin with an empty one", f.path, err)
 	}
-	return fmt.Errorf("the journal %s: %w", st.path, err)
+	return fmt.Errorf("the journal %s: %w", f.path, err)
 }
 
-// guard runs f and makes an error of what a damaged file can do to it: the library panics where pages are not what
+// guard calls do and makes an error of what a damaged file can do to it: the library panics where pages are not what
 // they should be, and where they are missing the memory that maps them faults.
-func guard(f func() error) (err error) {
+func guard(do func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errDamaged, p)
 		}
 	}()
-	return f()
+	return do()
 }
 
 // syncDirectory makes the names in a directory durable, where directories can be synced.
@@ -289,14 +290,14 @@ func syncDirectory(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// encodeEntry is the companion as it is in the file. It fails with errEncode for one that could not be read again.
-func encodeEntry(e *encoder, c *Companion) (key, value []byte, err error) {
-	body, id, err := c.marshal(e)
+// encodeEntry is the companion as it is in the file. It fails with scheduler.ErrEncode for one that could not be read again.
+func encodeEntry(c *scheduler.Companion) (key, value []byte, err error) {
+	body, id, err := c.Marshal()
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := ParseCompanion(body); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errEncode, err)
+	if _, err := scheduler.ParseCompanion(body); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", scheduler.ErrEncode, err)
 	}
 	key = binary.BigEndian.AppendUint64(nil, uint64(c.Due.UnixMilli()))
 	key = append(key, id...)
@@ -309,7 +310,7 @@ func parseEntry(key, value []byte) (entry, error) {
 	if len(key) <= dueSize || len(value) < sumSize || binary.BigEndian.Uint32(value) != checksum(key, value[sumSize:]) {
 		return entry{}, fmt.Errorf("%w: the companion %q is not what was written", errDamaged, key[min(dueSize, len(key)):])
 	}
-	c, err := ParseCompanion(value[sumSize:])
+	c, err := scheduler.ParseCompanion(value[sumSize:])
 	if err != nil {
 		return entry{}, fmt.Errorf("%w: %w", errDamaged, err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduler_test
+package journal_test
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func TestWhatTheJournalHasTakenReachesTheMonitorQueue(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, uint64(round)))
 		setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
 			ns.Net.Delay(pipenet.Both, time.Duration(rng.IntN(5))*time.Millisecond)
-			j, stop := journal(t, s, directory)
+			j, stop := start(t, s, directory)
 			safe, gone := map[string]bool{}, map[string]bool{}
 			var mu sync.Mutex
 			for part := range 6 {
@@ -68,7 +68,7 @@ func TestWhatTheJournalHasTakenReachesTheMonitorQueue(t *testing.T) {
 				wg.Wait()
 				if rng.IntN(2) == 0 {
 					stop()
-					j, stop = journal(t, s, directory)
+					j, stop = start(t, s, directory)
 				}
 			}
 			time.Sleep(time.Minute)

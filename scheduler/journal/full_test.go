@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journal_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"overdue/internal/testing/brokertest"
+	"overdue/scheduler"
+	"overdue/scheduler/journal"
+)
+
+func TestAFullJournalRefuses(t *testing.T) {
+	directory := t.TempDir()
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+		var n news
+		j, _ := start(t, s, directory, func(c *journal.Config) { c.MaxSize, c.Changed = 2000, n.changed })
+		end := outages["the queue is full"](t, ns)
+		var err error
+		kept := 0
+		for i := 0; err == nil && i < 100; i++ {
+			if err = j.Begin(one(fmt.Sprint(i), time.Now().Add(time.Hour+time.Duration(i)*time.Minute)))(t.Context()); err == nil {
+				kept++
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), "overdue.journal") || !strings.Contains(err.Error(), "it is full") || kept < 3 {
+			t.Fatalf("%d were kept in 2,000 bytes, then %v; want some, then a sentence that says the journal is full", kept, err)
+		}
+		_ = j.Begin(one("more", time.Now().Add(time.Hour)))(t.Context()) // refused as well
+		if got := n.count("journal takes no companions"); got != 1 {
+			t.Errorf("the full journal was told %d times, want once: %q", got, n.events)
+		}
+		if st := j.Status(); st.Refusing == nil || st.Bytes > 2000 {
+			t.Errorf("status %+v, want at most 2,000 bytes and why it refuses", st)
+		}
+		end()
+		time.Sleep(time.Minute)
+		if got := len(ids(t, ns)); got != kept {
+			t.Errorf("the monitor queue has %d companions, want the %d that were kept", got, kept)
+		}
+		end = outages["the queue is full"](t, ns)
+		schedule(t, j, one("later", time.Now().Add(time.Hour)))
+		if got := n.count("journal takes companions again"); got != 1 {
+			t.Errorf("that there is room again was told %d times, want once: %q", got, n.events)
+		}
+		end()
+	})
+}

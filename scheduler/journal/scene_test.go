@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journal_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
+	"overdue/scheduler"
+	"overdue/scheduler/journal"
+)
+
+const monitorQueue = "overdue-monitor"
+
+// setup is a scheduler on a namespace that has a monitor queue, on fake time.
+func setup(t *testing.T, act func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler), configure ...func(*broker.Config, *scheduler.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := scheduler.Config{MonitorQueue: monitorQueue}
+		ns := brokertest.New(t, func(c *broker.Config) {
+			c.AutoCreate = false
+			c.Queues = []broker.QueueConfig{{Name: monitorQueue}}
+			for _, f := range configure {
+				f(c, &cfg)
+			}
+		})
+		cfg.Client, cfg.Links = ns.Lasting(t), ns.Links(t)
+		s, err := scheduler.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close(context.Background()) }) // some tests have closed it
+		act(t, ns, s)
+	})
+}
+
+// companions are what stands on the monitor queue.
+func companions(t *testing.T, ns *brokertest.Namespace) []queue.View {
+	t.Helper()
+	q, ok := ns.Broker.Queue(monitorQueue)
+	if !ok {
+		t.Fatal("there is no monitor queue")
+	}
+	return q.Peek(nil, 0, 10_000)
+}
+
+func one(id string, deadline time.Time) scheduler.Companion {
+	return scheduler.Companion{Entity: "orders", References: []scheduler.Reference{{MessageID: id, Sent: time.Now(), Deadline: deadline, Stated: "ttl"}}}
+}
+
+// news are the events of a journal.
+type news struct {
+	mu     sync.Mutex
+	events []string
+	errs   []error
+}
+
+func (n *news) changed(event string, err error, _ journal.Status) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events, n.errs = append(n.events, event), append(n.errs, err)
+}
+
+// count is how many events begin so.
+func (n *news) count(prefix string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := 0
+	for _, e := range n.events {
+		if strings.HasPrefix(e, prefix) {
+			c++
+		}
+	}
+	return c
+}
+
+// start opens a journal for s and runs it until stop or the end of the test.
+func start(t *testing.T, s *scheduler.Scheduler, directory string, change ...func(*journal.Config)) (j *journal.Journal, stop func()) {
+	t.Helper()
+	cfg := journal.Config{Scheduler: s, Directory: directory, Namespace: "contoso"}
+	for _, f := range change {
+		f(&cfg)
+	}
+	j, err := journal.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- j.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		if err := j.Close(context.Background()); err != nil {
+			t.Errorf("Close = %v, want nil", err)
+		}
+	})
+	t.Cleanup(stop)
+	return j, stop
+}
+
+func schedule(t *testing.T, j *journal.Journal, c scheduler.Companion) {
+	t.Helper()
+	if err := j.Begin(c)(t.Context()); err != nil {
+		t.Fatalf("companion = %v, want it accepted or kept", err)
+	}
+}
+
+// ids are the message-ids that the companions on the monitor queue name, in the order in which the broker has
+// taken them.
+func ids(t *testing.T, ns *brokertest.Namespace) (all []string) {
+	t.Helper()
+	for _, v := range companions(t, ns) {
+		c := parse(t, v)
+		for _, r := range c.References {
+			all = append(all, r.MessageID)
+		}
+	}
+	return all
+}
+
+// parse reads a companion as the broker holds it.
+func parse(t *testing.T, v queue.View) scheduler.Companion {
+	t.Helper()
+	m, err := amqp.ParseMessage(v.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for body, err := range amqp.DataSections(m.Body) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := scheduler.ParseCompanion(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	t.Fatal("a companion has no body")
+	return scheduler.Companion{}
+}
+
+// What keeps a monitor queue from taking companions, and what ends it.
+var outages = map[string]func(*testing.T, *brokertest.Namespace) (end func()){
+	"the network is cut": func(_ *testing.T, ns *brokertest.Namespace) func() {
+		ns.Net.Refuse(true)
+		ns.Net.Cut()
+		return func() { ns.Net.Refuse(false) }
+	},
+	"the network is silent": func(_ *testing.T, ns *brokertest.Namespace) func() {
+		ns.Net.Stall(pipenet.Both)
+		return func() { ns.Net.Resume(pipenet.Both) }
+	},
+	"the queue is full": func(_ *testing.T, ns *brokertest.Namespace) func() {
+		return ns.Broker.Default().Inject(broker.Fault{Entity: monitorQueue, Operation: broker.OnSend, Error: broker.EntityFull()})
+	},
+	"the namespace throttles": func(_ *testing.T, ns *brokertest.Namespace) func() {
+		return ns.Broker.Default().Inject(broker.Fault{Entity: monitorQueue, Operation: broker.OnSend, Error: broker.ServerBusy()})
+	},
+	"the queue is deleted": func(t *testing.T, ns *brokertest.Namespace) func() {
+		if err := ns.Broker.Default().DeleteQueue(monitorQueue); err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if _, err := ns.Broker.Default().CreateQueue(broker.QueueConfig{Name: monitorQueue}); err != nil {
+				t.Error(err)
+			}
+		}
+	},
+}
