@@ -85,7 +85,7 @@ PROSE_GO := alert deploy deploy/check internal/broker internal/broker/adminapi i
 	internal/lag internal/listener internal/listener/tlsrecord internal/notifications internal/redisstore \
 	internal/servicebus/address internal/servicebus/atom internal/servicebus/duration internal/servicebus/entities \
 	internal/servicebus/failure internal/servicebus/rest internal/servicebus/rights internal/servicebus/sas \
-	internal/terminal internal/testing/arch internal/testing/brokertest internal/testing/freeport \
+	internal/terminal internal/testing/arch internal/testing/brokertest internal/testing/exercise internal/testing/freeport \
 	internal/testing/pipenet internal/testing/redistest internal/testing/testseed internal/testing/wiretap \
 	internal/version test/bench test/bench/pump test/bench/usage test/conformance test/foreign test/mutate test/sdk
 

@@ -11,12 +11,12 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/exercise"
 )
 
 // target is the namespace behind the endpoints, as the conformance suite wants it.
-func (sc *amqpScene) target() *brokertest.Target {
-	target := sc.ns.Target()
+func (sc *amqpScene) target() *exercise.Target {
+	target := exercise.Embedded(sc.ns)
 	target.ClientOptions.NewWebSocketConn = func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
 		return sc.dial(ctx)
 	}
@@ -28,7 +28,7 @@ func (sc *amqpScene) target() *brokertest.Target {
 // The conformance suite of the project, its cases over HTTP included, sees no difference though
 // every entity is monitored and every message has a deadline: an hour, unless it states one.
 func TestANamespaceBehindTheAMQPDoorPassesTheConformanceSuite(t *testing.T) {
-	brokertest.Exercise(t, synctest.Test, func(t *testing.T) *brokertest.Target {
+	exercise.Run(t, synctest.Test, func(t *testing.T) *exercise.Target {
 		sc := setupREST(t, func(s *setting) {
 			s.proxy.Settings = func(string) Settings { return Settings{Monitored: true, Deadline: 24 * time.Hour} }
 		})

@@ -21,7 +21,7 @@ import (
 )
 
 // These cases look behind the protocol, or need a broker of a special kind. What
-// every namespace does is in brokertest.Exercise.
+// every namespace does is in exercise.Run.
 
 // bubble runs f on fake time with a namespace of its own.
 func bubble(t *testing.T, configure func(*broker.Config), f func(t *testing.T, ns *brokertest.Namespace)) {

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 
-	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/exercise"
 	"overdue/internal/testing/pipenet"
 	"overdue/proxy"
 )
@@ -136,9 +136,9 @@ func TestMissedDeadlinesOfATransaction(t *testing.T) {
 			}
 			return b
 		}
-		quick := brokertest.Transact(s.T, dial, workQueue, encode("quick"))
-		slow := brokertest.Transact(s.T, dial, workQueue, encode("slow"))
-		undone := brokertest.Transact(s.T, dial, workQueue, encode("undone"))
+		quick := exercise.Transact(s.T, dial, workQueue, encode("quick"))
+		slow := exercise.Transact(s.T, dial, workQueue, encode("slow"))
+		undone := exercise.Transact(s.T, dial, workQueue, encode("undone"))
 		quick(true)
 		time.Sleep(20 * time.Second) // longer than the deadline
 		if got := s.hook.subjects(); !slices.Equal(got, []string{"quick"}) {

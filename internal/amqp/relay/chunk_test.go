@@ -15,7 +15,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
-	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/exercise"
 	"overdue/internal/testing/pipenet"
 )
 
@@ -68,7 +68,7 @@ func TestTheConformanceSuitePassesHoweverBytesAreCut(t *testing.T) {
 		}
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			brokertest.Exercise(t, synctest.Test, func(t *testing.T) *brokertest.Target {
+			exercise.Run(t, synctest.Test, func(t *testing.T) *exercise.Target {
 				s := setup(t, way.configure, func(c *broker.Config) { c.AutoCreate = false })
 				inChunks(s, way.chunk)
 				return s.target(t, false)

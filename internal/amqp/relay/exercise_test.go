@@ -12,10 +12,11 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/httpapi"
 	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/exercise"
 )
 
 // target is the namespace behind the relay, as the conformance suite wants it.
-func (s *scene) target(t *testing.T, secured bool) *brokertest.Target {
+func (s *scene) target(t *testing.T, secured bool) *exercise.Target {
 	server := httpapi.New(httpapi.Config{Broker: s.ns.Broker, ErrorLog: func(err error) { t.Log(err) }})
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		theirs, ours := net.Pipe()
@@ -28,7 +29,7 @@ func (s *scene) target(t *testing.T, secured bool) *brokertest.Target {
 			t.Errorf("closing the endpoint: %v", err)
 		}
 	})
-	target := s.ns.Target()
+	target := exercise.Embedded(s.ns)
 	target.ClientOptions, target.Dial = s.options(), s.dial
 	target.HTTP, target.Secured = (&http.Client{Transport: transport}).Do, secured
 	return target
@@ -48,7 +49,7 @@ func TestANamespaceBehindTheRelayPassesTheConformanceSuite(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			brokertest.Exercise(t, synctest.Test, func(t *testing.T) *brokertest.Target {
+			exercise.Run(t, synctest.Test, func(t *testing.T) *exercise.Target {
 				s := setup(t, func(cfg *Config) {
 					if c.own {
 						cfg.Tokens = ownKey()

@@ -87,11 +87,11 @@ func TestTheProtocolPageNamesWhatThereIs(t *testing.T) {
 	}
 }
 
-// statements returns what brokertest.Exercise states, as group/name.
+// statements returns what exercise.Run states, as group/name.
 func statements(t *testing.T) map[string]bool {
 	t.Helper()
 	names, groups := map[string][]string{}, map[string]string{} // by the variable of the specs
-	files, err := filepath.Glob("../brokertest/*.go")
+	files, err := filepath.Glob("../exercise/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // notShipped are rooms that are no part of the program, and may ask as they like.
-var notShipped = []string{"test/conformance", "internal/testing/brokertest", "internal/testing/redistest"}
+var notShipped = []string{"test/conformance", "internal/testing/exercise", "internal/testing/redistest"}
 
 // Only internal/httpclient makes HTTP clients, since only those follow no redirect.
 func TestHTTPClientsAreMadeInOnePlace(t *testing.T) {

@@ -38,12 +38,12 @@ var largePackages = map[string]struct {
 	lines int
 	why   string
 }{
-	"cmd/overdue":                 {8_400, "what one process is moves to internal/app, what people do to internal/operator"},
-	"internal/amqp":               {4_950, "one codec: a performative, its reader and its writer belong together"},
-	"internal/amqp/relay":         {5_750, "links, tokens and settlements share the state of one pair of connections"},
-	"internal/broker":             {6_650, "namespace, entities and links share the state of one namespace"},
-	"internal/testing/brokertest": {5_500, "the conformance suite and its harness"},
-	"monitor":                     {6_950, "search and adoption move to packages of their own"},
+	"cmd/overdue":               {8_400, "what one process is moves to internal/app, what people do to internal/operator"},
+	"internal/amqp":             {4_950, "one codec: a performative, its reader and its writer belong together"},
+	"internal/amqp/relay":       {5_750, "links, tokens and settlements share the state of one pair of connections"},
+	"internal/broker":           {6_650, "namespace, entities and links share the state of one namespace"},
+	"internal/testing/exercise": {5_250, "one suite of statements, in a file for each group"},
+	"monitor":                   {6_950, "search and adoption move to packages of their own"},
 }
 
 // exportedNow are the product's packages with the exported names that they may have. maxExported is

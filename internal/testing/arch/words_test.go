@@ -41,7 +41,7 @@ var properUses = map[string]string{
 	"internal/servicebus/sas.Covers":                    "a signature covers an address",
 	"internal/bench.TestFiguresStandBesideTheirTargets": "next to each other",
 	"internal/broker.common":                            "the fields that correlation filters share on the wire",
-	"internal/testing/brokertest.manager":               "the client of $management",
+	"internal/testing/exercise.manager":                 "the client of $management",
 	"alert.ring":                                        "a ring buffer",
 	"alert.CommonLabels":                                "a field of the webhook of Alertmanager",
 	"alert.CommonAnnotations":                           "a field of the webhook of Alertmanager",
@@ -59,7 +59,7 @@ var wordsKept = []string{
 	"internal/redisstore",
 	"alert", "internal/broker", "internal/broker/adminapi", "internal/broker/filter", "internal/broker/httpapi", "internal/broker/message", "internal/broker/queue",
 	"internal/listener", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/rest",
-	"internal/testing/brokertest", "internal/testing/redistest",
+	"internal/testing/brokertest", "internal/testing/exercise", "internal/testing/redistest",
 }
 
 var wordOfName = regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+`)

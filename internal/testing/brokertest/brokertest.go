@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package brokertest gives tests a Service Bus namespace of their own, and
-// states how a namespace behaves.
+// Package brokertest gives tests a Service Bus namespace of their own.
 //
 // [New] starts an embedded broker on a network in memory; the real azservicebus
 // client talks to it. It works inside a synctest bubble, where an hour of locks
@@ -12,9 +11,6 @@
 // with their goroutines. And after a receive that got fewer messages than it
 // asked for, the rest of its credit stays out and takes what comes, to release
 // it again.
-//
-// [Exercise] is the conformance suite. Its cases use nothing but the protocol,
-// so any namespace can be put to them.
 package brokertest
 
 import (
@@ -33,8 +29,8 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// host is the name of every namespace that New makes.
-const host = "overdue.test"
+// Host is the name of every namespace that New makes.
+const Host = "overdue.test"
 
 // A Namespace is an embedded broker on a network of its own.
 type Namespace struct {
@@ -51,7 +47,7 @@ type Namespace struct {
 func New(t testing.TB, configure ...func(*broker.Config)) *Namespace {
 	t.Helper()
 	network := pipenet.New()
-	ln, err := network.Listen(host)
+	ln, err := network.Listen(Host)
 	if err != nil {
 		t.Fatalf("brokertest: %v", err)
 	}
@@ -59,8 +55,8 @@ func New(t testing.TB, configure ...func(*broker.Config)) *Namespace {
 	// it no longer does when the test function of a bubble has returned.
 	t.Cleanup(func() { network.Cut() })
 	ns := start(t, ln, configure)
-	ns.Net, ns.endpoint = network, host
-	ns.dial = func(ctx context.Context) (net.Conn, error) { return network.Dial(ctx, host) }
+	ns.Net, ns.endpoint = network, Host
+	ns.dial = func(ctx context.Context) (net.Conn, error) { return network.Dial(ctx, Host) }
 	// What a test has stalled must not hold up the end of it.
 	t.Cleanup(func() { network.Resume(pipenet.Both) })
 	return ns
@@ -142,7 +138,7 @@ func (ns *Namespace) ClientOptions() *azservicebus.ClientOptions {
 // test ends.
 func (ns *Namespace) Client(t testing.TB) *azservicebus.Client {
 	t.Helper()
-	return newClient(t, ns.ConnectionString(), ns.ClientOptions())
+	return NewClient(t, ns.ConnectionString(), ns.ClientOptions())
 }
 
 // Lasting is Client for tests that want one that is replaced when it is beyond recovery.
@@ -167,12 +163,13 @@ func (ns *Namespace) Lasting(t testing.TB, configure ...func(*azservicebus.Clien
 func (ns *Namespace) Links(t testing.TB) *link.Namespace {
 	t.Helper()
 	key := Key()
-	links := link.New(link.Config{Host: host, Plain: true, Dial: ns.Dial, Tokens: link.SAS(key.KeyName, key.PrimaryKey)})
+	links := link.New(link.Config{Host: Host, Plain: true, Dial: ns.Dial, Tokens: link.SAS(key.KeyName, key.PrimaryKey)})
 	t.Cleanup(func() { _ = links.Close() }) // a test may have broken the connection
 	return links
 }
 
-func newClient(t testing.TB, connectionString string, options *azservicebus.ClientOptions) *azservicebus.Client {
+// NewClient connects the SDK, and closes it at the end of the test.
+func NewClient(t testing.TB, connectionString string, options *azservicebus.ClientOptions) *azservicebus.Client {
 	t.Helper()
 	client, err := azservicebus.NewClientFromConnectionString(connectionString, options)
 	if err != nil {
