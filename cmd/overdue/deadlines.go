@@ -71,9 +71,9 @@ func (p *program) withSource(ctx context.Context, c *config.Config, through hand
 		return err
 	}
 	defer h.close()
-	source := &deadlines.Source{Links: h.links, MonitorQueue: c.MonitorQueue, CompanionsInRedis: c.CompanionsInRedis(), IsTopic: h.isTopic}
+	source := &deadlines.Source{Links: h.Links, MonitorQueue: c.MonitorQueue, CompanionsInRedis: c.CompanionsInRedis(), IsTopic: h.IsTopic}
 	if c.Redis != "" {
-		if source.Redis, err = h.redis(); err != nil {
+		if source.Redis, err = h.OpenRedis(); err != nil {
 			return err
 		}
 		defer func() { _ = source.Redis.Close() }() // it was only read

@@ -15,7 +15,6 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/operator/dlq"
-	"overdue/internal/servicebus/entities"
 )
 
 // dlqCommand is the family of commands about dead letters.
@@ -223,7 +222,7 @@ func (h *hands) survey(ctx context.Context, place dlq.Place, o *dlqOptions, add 
 	if o.limit > 0 {
 		most = min(most, o.limit)
 	}
-	err := dlq.Walk(ctx, h.links, place, 0, func(l *dlq.Letter) bool {
+	err := dlq.Walk(ctx, h.Links, place, 0, func(l *dlq.Letter) bool {
 		s.Looked++
 		if !o.filter.Fits(l, now) {
 			return true
@@ -247,21 +246,10 @@ func (h *hands) survey(ctx context.Context, place dlq.Place, o *dlqOptions, add 
 		}
 		return true
 	})
-	if err == nil && s.Looked == 0 && h.isTopic(ctx, place) {
+	if err == nil && s.Looked == 0 && h.IsTopic(ctx, place) {
 		return s, dlq.NoMessages(place)
 	}
 	return s, errors.Join(failure, dlq.Failure(place, err))
-}
-
-// isTopic reports that the place is known to be one. Brokers differ in what they say of dead letters there, which cannot be.
-func (h *hands) isTopic(ctx context.Context, place dlq.Place) bool {
-	if place.Subscription != "" {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
-	defer cancel()
-	info, err := h.read(ctx, place.Entity)
-	return err == nil && info.Kind == entities.Topic
 }
 
 // agrees shows what would be done and asks. It is false when nothing is to be done.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"overdue/internal/catalog"
 	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/operator"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
 )
@@ -141,7 +141,7 @@ func (p *program) resubmit(ctx context.Context, c *config.Config, place dlq.Plac
 	bar := p.newBar(o.json, "resubmitted", survey.Chosen)
 	lock := h.lock(ctx, place)
 	r := dlq.Resubmission{
-		Links: h.links, Place: place, Out: out, Copying: o.copying, Journal: journal, Rate: o.rate, Hold: lock.hold(),
+		Links: h.Links, Place: place, Out: out, Copying: o.copying, Journal: journal, Rate: o.rate, Hold: lock.hold(),
 		Resend: o.resend, Copied: bar.add,
 	}
 	if target.Kind == entities.Queue {
@@ -206,9 +206,9 @@ func numbers(all []int64) string {
 
 // target is how what gets the copies was made. Where that is not known it is asked whether ids may stay.
 func (h *hands) target(ctx context.Context, o *resubmitOptions) (entities.Info, error) {
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	ctx, cancel := context.WithTimeout(ctx, operator.Timeout)
 	defer cancel()
-	info, err := h.read(ctx, o.to)
+	info, err := h.Read(ctx, o.to)
 	switch {
 	case errors.Is(err, entities.ErrNotFound):
 		return info, fmt.Errorf("there is no queue or topic %q; create it, or correct the name", o.to)
@@ -221,13 +221,6 @@ func (h *hands) target(ctx context.Context, o *resubmitOptions) (entities.Info, 
 	return info, nil
 }
 
-func (h *hands) read(ctx context.Context, name string) (entities.Info, error) {
-	if len(h.api.Endpoints) == 0 {
-		return entities.Info{}, errors.New(catalog.NowhereToAsk)
-	}
-	return h.api.Read(ctx, name)
-}
-
 // journalPath is a file for each namespace, place and target, so that what is stopped is found again.
 func (o *resubmitOptions) journalPath(h *hands, place dlq.Place) (string, error) {
 	if o.journal != "" {
@@ -237,7 +230,7 @@ func (o *resubmitOptions) journalPath(h *hands, place dlq.Place) (string, error)
 	if err != nil {
 		return "", fmt.Errorf("no place for the journal; name one with --journal: %w", err)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", h.ns.Host, strings.ToLower(place.String()), strings.ToLower(o.to)))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", h.Namespace.Host, strings.ToLower(place.String()), strings.ToLower(o.to)))
 	return filepath.Join(cache, "overdue", "resubmit-"+hex.EncodeToString(sum[:8])+".db"), nil
 }
 
@@ -270,14 +263,14 @@ func (p *program) purge(ctx context.Context, c *config.Config, place dlq.Place, 
 	if p.agrees(o, fmt.Sprintf("purge %d", survey.Chosen), survey) {
 		lock = h.lock(ctx, place)
 		bar := p.newBar(o.json, "purged", survey.Chosen)
-		err = dlq.Purge(ctx, h.links, place, survey.numbers, lock.hold(), o.rate, func(n int) {
+		err = dlq.Purge(ctx, h.Links, place, survey.numbers, lock.hold(), o.rate, func(n int) {
 			r.Purged += n
 			bar.add(n)
 		})
 		bar.end()
 		var locked, gone []int64
 		if err == nil {
-			locked, gone, err = dlq.Sort(ctx, h.links, place, survey.numbers)
+			locked, gone, err = dlq.Sort(ctx, h.Links, place, survey.numbers)
 		}
 		r.Locked, r.Gone, err = list(locked), list(gone), errors.Join(dlq.Failure(place, err), lock.left(locked))
 		if !o.json {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/operator"
 	"overdue/internal/operator/dlq"
 )
 
@@ -21,9 +22,9 @@ const (
 type dlqLock struct{ time.Duration }
 
 func (h *hands) lock(ctx context.Context, place dlq.Place) dlqLock {
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	ctx, cancel := context.WithTimeout(ctx, operator.Timeout)
 	defer cancel()
-	info, err := h.read(ctx, place.Entity)
+	info, err := h.Read(ctx, place.Entity)
 	if err != nil {
 		return dlqLock{}
 	}

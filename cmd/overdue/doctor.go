@@ -55,12 +55,12 @@ func (p *program) doctorCommand() *cobra.Command {
 		}
 		o.In, o.Width, o.Color = cmd.InOrStdin(), terminal.Width(p.stdout), terminal.Colored(p.stdout, p.getenv)
 		o.NamespaceVariable = config.SettingAt("namespace").Env()
-		cfg, patient, err := x.configure(c, names)
+		cfg, client, err := x.configure(c, names)
 		if err != nil {
 			return err
 		}
-		defer patient.close(cmd.Context())
-		o.Administration = patient.administration
+		defer client.Close(cmd.Context())
+		o.Administration = client.Administration
 		return doctor.Run(cmd.Context(), cfg, terminal.Raw(p.stdout), o)
 	}
 	cmd.AddCommand(p.doctorLagCommand())

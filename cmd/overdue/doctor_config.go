@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"time"
 
 	"overdue/internal/catalog"
 	"overdue/internal/config"
+	"overdue/internal/operator"
 	"overdue/internal/operator/doctor"
-	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
-	"overdue/scheduler"
 )
 
 // An examination is what the flags of `overdue doctor` say about what to examine.
@@ -23,34 +21,34 @@ type examination struct {
 	sendTest bool
 }
 
-// configure turns a configuration into what the doctor examines. names restrict it. The caller closes the patient.
-func (x *examination) configure(c *config.Config, names []string) (doctor.Config, *patient, error) {
+// configure turns a configuration into what the doctor examines. names restrict it. The caller closes the client.
+func (x *examination) configure(c *config.Config, names []string) (doctor.Config, *operator.Client, error) {
 	if c.Embedded() {
 		beside := c.WithNamespace(config.ConnectionString(c.Broker.Listen, config.AnyKeyName, config.AnyKey))
-		patient, err := newPatient(beside)
+		client, err := operator.Open(beside)
 		if err != nil {
 			return doctor.Config{}, nil, err
 		}
-		return doctor.Config{Redis: patient.examinedRedis(), Others: patient.otherChecks(x.sendTest)}, patient, nil
+		return doctor.Config{Redis: examinedRedis(client), Others: otherChecks(client, x.sendTest)}, client, nil
 	}
-	patient, err := newPatient(c)
+	client, err := operator.Open(c)
 	if err != nil {
 		return doctor.Config{}, nil, err
 	}
 	cfg := doctor.Config{
-		Host: patient.ns.Host, Emulator: patient.ns.Plain, Dial: patient.ns.Open, Client: patient.client.Current(), Links: patient.links, Admin: patient.api,
+		Host: client.Namespace.Host, Emulator: client.Namespace.Plain, Dial: client.Namespace.Open, Client: client.SDK.Current(), Links: client.Links, Admin: client.Admin,
 		MonitorQueue: c.MonitorQueue, Proxy: x.role != "monitor", Monitor: x.role != "proxy", ClientTokens: c.PassesCredentials(),
-		OnlyEntities: len(c.Monitor.Entities) > 0, ListsAll: len(c.Monitor.Entities) > 0, Clock: patient.measureClock,
-		CompanionsInRedis: c.CompanionsInRedis(), Redis: patient.examinedRedis(), Others: patient.otherChecks(x.sendTest),
+		OnlyEntities: len(c.Monitor.Entities) > 0, ListsAll: len(c.Monitor.Entities) > 0, Clock: client.MeasureClock,
+		CompanionsInRedis: c.CompanionsInRedis(), Redis: examinedRedis(client), Others: otherChecks(client, x.sendTest),
 	}
-	if len(patient.api.Endpoints) == 0 {
+	if len(client.Admin.Endpoints) == 0 {
 		cfg.Admin, cfg.NoAdmin = nil, catalog.NowhereToAsk
 	}
 	addEntities(&cfg, c)
 	if len(names) > 0 {
 		cfg.Only(names)
 	}
-	return cfg, patient, nil
+	return cfg, client, nil
 }
 
 // addEntities adds what is monitored, and what Overdue itself sends to.
@@ -81,45 +79,45 @@ func addEntities(cfg *doctor.Config, c *config.Config) {
 }
 
 // examinedRedis is the Redis of the configuration, or nil.
-func (d *patient) examinedRedis() *doctor.Redis {
-	c := d.cfg
+func examinedRedis(client *operator.Client) *doctor.Redis {
+	c := client.Config
 	if c.Redis == "" {
 		return nil
 	}
 	a := &c.RedisAddress
 	r := &doctor.Redis{
 		Hosts: a.Hosts, TLS: a.TLS, Password: a.Password != "", User: a.Username, Setting: "redis",
-		Keeps: c.CompanionsInRedis(), Ask: doctor.AskRedis(d.redis),
+		Keeps: c.CompanionsInRedis(), Ask: doctor.AskRedis(client.OpenRedis),
 	}
 	if c.RedisFile != "" {
 		r.Setting = "redisFile"
 	}
 	if r.Keeps {
-		r.Keep = doctor.KeepsCompanions(d.redis)
+		r.Keep = doctor.KeepsCompanions(client.OpenRedis)
 	}
 	return r
 }
 
 // otherChecks are those of sinks and heartbeat.
-func (d *patient) otherChecks(sendTest bool) (checks []doctor.Check) {
-	for i := range d.cfg.Alerts {
-		a := &d.cfg.Alerts[i]
+func otherChecks(client *operator.Client, sendTest bool) (checks []doctor.Check) {
+	for i := range client.Config.Alerts {
+		a := &client.Config.Alerts[i]
 		sink := doctor.Sink{Name: a.Name, Setting: a.Key}
 		if address := sinkHost(a); address != "" {
 			sink.Reach = sinkCheck(a.Key, address).OK
 		}
 		if sendTest {
 			sink.Test = func(ctx context.Context) error {
-				events, pager, err := newSink(a, d.client)
+				events, pager, err := newSink(a, client.SDK)
 				if err != nil {
 					return err
 				}
-				return doctor.SendTest(ctx, d.ns.Host, events, pager)
+				return doctor.SendTest(ctx, client.Namespace.Host, events, pager)
 			}
 		}
 		checks = append(checks, sink.Checks()...)
 	}
-	if text := d.cfg.Heartbeat.URL; text != "" {
+	if text := client.Config.Heartbeat.URL; text != "" {
 		checks = append(checks, doctor.HeartbeatCheck(sinkCheck("heartbeat", text).OK))
 	}
 	return checks
@@ -136,18 +134,4 @@ func sinkHost(a *config.Alert) string {
 		port = map[string]int64{"starttls": 587, "tls": 465, "none": 25}[e.Security]
 	}
 	return "smtp://" + net.JoinHostPort(e.Host, strconv.FormatInt(port, 10))
-}
-
-// measureClock compares the broker's clock with that of this machine.
-func (d *patient) measureClock(ctx context.Context) (ahead, uncertainty time.Duration, err error) {
-	cfg := scheduler.Config{Client: d.client, MonitorQueue: d.cfg.MonitorQueue, Links: d.links}
-	if d.cfg.CompanionsInRedis() {
-		var store *redisstore.Store // which is not asked
-		if store, err = d.redis(); err != nil {
-			return 0, 0, err
-		}
-		defer func() { _ = store.Close() }() // nothing was written
-		cfg.Store = store.Companions()
-	}
-	return doctor.MeasureClock(ctx, cfg)
 }

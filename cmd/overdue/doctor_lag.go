@@ -11,6 +11,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/operator"
 	"overdue/internal/operator/doctor"
 	"overdue/internal/terminal"
 )
@@ -45,18 +46,18 @@ func (p *program) doctorLagCommand() *cobra.Command {
 			return &config.Error{Err: errors.New("doctor lag measures in a namespace, and none is configured: set --namespace or " +
 				config.SettingAt("namespace").Env() + "; `overdue demo` does the same on an embedded broker")}
 		}
-		patient, err := newPatient(c)
+		client, err := operator.Open(c)
 		if err != nil {
 			return err
 		}
-		defer patient.close(cmd.Context())
+		defer client.Close(cmd.Context())
 		if !asJSON {
 			o.Progress = func(line string) {
 				_, _ = fmt.Fprintln(p.stdout, line) // if the reader is gone, the write of the result fails as well
 			}
 		}
 		result, err := doctor.MeasureLag(cmd.Context(), doctor.LagConfig{
-			Host: patient.ns.Host, Client: patient.client, Links: patient.links, Admin: patient.api, Administration: patient.administration,
+			Host: client.Namespace.Host, Client: client.SDK, Links: client.Links, Admin: client.Admin, Administration: client.Administration,
 		}, o)
 		if err != nil {
 			return err

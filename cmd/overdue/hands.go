@@ -17,6 +17,7 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/lifecycle"
+	"overdue/internal/operator"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 )
@@ -30,10 +31,10 @@ const (
 // hands are how an operator's command gets at messages. It looks and takes as the configuration says, and sends as an
 // app at an AMQP door does: what goes to monitored entities has its companions.
 type hands struct {
-	*patient                 // for looking and taking
-	app      *sdk.Client     // of the door, for sending; nil when there is none
-	door     *link.Namespace // likewise, for what is sent as it is encoded
-	ends     []func()
+	*operator.Client                 // for reading and receiving
+	app              *sdk.Client     // of the door, for sending; nil when there is none
+	door             *link.Namespace // likewise, for what is sent as it is encoded
+	ends             []func()
 }
 
 // close ends all of it, the last first.
@@ -56,11 +57,11 @@ func (p *program) eyes(ctx context.Context, c *config.Config, o handsOptions) (*
 	if o.door != "" || c.Embedded() {
 		return knockAt(ctx, c, o.door)
 	}
-	patient, err := newPatient(c)
+	client, err := operator.Open(c)
 	if err != nil {
 		return nil, err
 	}
-	return &hands{patient: patient, ends: []func(){func() { patient.close(ctx) }}}, nil
+	return &hands{Client: client, ends: []func(){func() { client.Close(ctx) }}}, nil
 }
 
 // hand opens a door of its own to the namespace of the configuration, and takes one that is there where none is
@@ -98,11 +99,11 @@ func (h *hands) goTo(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	client, links, _, err := ns.Connect(zap.NewNop())
+	app, links, _, err := ns.Connect(zap.NewNop())
 	if err != nil {
 		return err
 	}
-	h.app, h.door = client, links
+	h.app, h.door = app, links
 	h.ends = append(h.ends, func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifecycle.CloseTimeout) // the process ends next
 		defer cancel()
@@ -171,16 +172,16 @@ func knockAt(ctx context.Context, c *config.Config, addr string) (*hands, error)
 		name, key = c.Listen.Keys[0].Name, c.Listen.Keys[0].Key
 	}
 	through := c.WithNamespace(config.ConnectionString(addr, name, key))
-	patient, err := newPatient(through)
+	client, err := operator.Open(through)
 	if err != nil {
 		return nil, err
 	}
 	if c.Embedded() {
-		patient.fleet = c.Broker.Listen
+		client.Fleet = c.Broker.Listen
 	} else if ns, err := connect.Parse(c.Namespace); err == nil {
-		patient.fleet = ns.Host // and not the door
+		client.Fleet = ns.Host // and not the door
 	}
-	h := &hands{patient: patient, ends: []func(){func() { patient.close(ctx) }}}
+	h := &hands{Client: client, ends: []func(){func() { client.Close(ctx) }}}
 	if err := h.goTo(ctx, through.Namespace); err != nil {
 		h.close()
 		return nil, err

@@ -50,7 +50,7 @@ type Config struct {
 	ListsAll     bool     // the configuration lists what is monitored
 	Unmonitored  []string // entities that receive events, and so are not monitored
 	Targets      []Target
-	// Clock measures how far the broker's clock is ahead of ours, and how wrong that can be. See [MeasureClock].
+	// Clock measures how far the broker's clock is ahead of ours, and how wrong that can be.
 	Clock func(context.Context) (ahead, uncertainty time.Duration, err error)
 	Redis *Redis // nil: there is none
 	// Others are checks beside Service Bus, such as of sinks. They run in order.

@@ -19,7 +19,6 @@ import (
 
 	"overdue/internal/lag"
 	"overdue/internal/servicebus/sdk"
-	"overdue/scheduler"
 )
 
 // lagConfig is where the holder of a key measures.
@@ -207,22 +206,4 @@ func TestAMeasurementFailsIfMonitoredMessagesAreLeft(t *testing.T) {
 	if err := r.WriteText(&out, false); err != nil || !strings.Contains(out.String(), "native expiry            0 of 3 dead-lettered\n") {
 		t.Errorf("WriteText = %v:\n%s", err, &out)
 	}
-}
-
-func TestMeasureClockNeedsNoMoreThanTheMonitorQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := open(t, wellMade...)
-		cfg := scheduler.Config{Client: c.lasting("app", "YQ=="), MonitorQueue: "overdue-monitor", Links: c.config("app", "YQ==").Links}
-		ahead, uncertainty, err := MeasureClock(t.Context(), cfg)
-		if err != nil || ahead.Abs() > uncertainty+time.Millisecond {
-			t.Errorf("MeasureClock = %v ahead ±%v, %v; want the same time", ahead, uncertainty, err)
-		}
-		if _, _, err := MeasureClock(t.Context(), scheduler.Config{}); err == nil {
-			t.Error("MeasureClock without a client = nil, want an error")
-		}
-		cfg.MonitorQueue = "none"
-		if _, _, err := MeasureClock(t.Context(), cfg); err == nil {
-			t.Error("MeasureClock without a monitor queue = nil, want an error")
-		}
-	})
 }
