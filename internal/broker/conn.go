@@ -104,10 +104,10 @@ func (c *conn) AttachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
 	// sender's link allows grows by our annotations, and a page of a peek by its envelope.
 	l.Reply.MaxMessageSize = 0 // no limit
 	a := class.Address
-	switch {
-	case a.Node == address.CBS:
+	switch a.Node {
+	case address.CBS:
 		return c.attachCBSReplies(l)
-	case a.Node == address.Management:
+	case address.Management:
 		if _, err := c.ns.lookup(a.Entity()); err != nil {
 			return nil, err
 		}

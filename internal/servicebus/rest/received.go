@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -103,18 +104,12 @@ func appendJSON(dst []byte, s string) []byte {
 			dst = append(dst, byte(r))
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
-			dst = appendEscape(appendEscape(dst, high), low)
+			dst = fmt.Appendf(dst, `\u%04x\u%04x`, high, low)
 		default:
-			dst = appendEscape(dst, r)
+			dst = fmt.Appendf(dst, `\u%04x`, r)
 		}
 	}
 	return append(dst, '"')
-}
-
-// appendEscape appends \u and the code of r, which is at most 0xffff.
-func appendEscape(dst []byte, r rune) []byte {
-	const digits = "0123456789abcdef"
-	return append(dst, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
 }
 
 // notInAnswers are the headers of an answer that belong to HTTP or to the API. A property
@@ -180,7 +175,7 @@ func appendQuoted(dst []byte, s string) []byte {
 		case r == '"' || r == '\\':
 			dst = append(dst, '\\', byte(r))
 		case r < ' ' || r == 0x7f:
-			dst = appendEscape(dst, r)
+			dst = fmt.Appendf(dst, `\u%04x`, r)
 		default:
 			dst = utf8.AppendRune(dst, r)
 		}
