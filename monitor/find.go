@@ -68,51 +68,82 @@ func (w *want) position() int64 {
 // costs about as much as reading so many.
 const pageGap = 64
 
-// findNumbered reads the pages with the wanted sequence numbers.
+// maxRanges bounds the ranges that findNumbered peeks at side by side.
+const maxRanges = 32
+
+// findNumbered reads the pages with the wanted sequence numbers. It begins with one page and
+// doubles their number: where the queue is sparse, the first pages reach far, and few are needed.
 func (v *view) findNumbered(ctx context.Context, all []*want, better chooser) error {
 	wants := slices.DeleteFunc(slices.Clone(all), func(w *want) bool { return w.position() == 0 })
 	slices.SortFunc(wants, func(a, b *want) int { return cmp.Compare(a.position(), b.position()) })
-	for i := 0; i < len(wants); {
-		first, last := wants[i].position(), wants[i].position()
-		for _, w := range wants[i+1:] {
-			if n := w.position(); n-last > pageGap || n-first >= pageSize {
-				break
-			}
-			last = w.position()
-		}
-		page, err := v.peek(ctx, first, int(last-first)+1)
+	for n := 1; len(wants) > 0; n = min(2*n, maxRanges) {
+		ranges, starts := rangesOf(wants, n)
+		pages, err := v.peekEach(ctx, ranges)
 		if err != nil {
 			return err
 		}
-		if len(page) == 0 {
-			return nil // nothing from here on
-		}
-		reached := page[len(page)-1].SequenceNumber
-		for _, m := range page {
-			for i < len(wants) && wants[i].position() < m.SequenceNumber {
-				i++
+		var again []*want // behind the end of a page that had no room for all of its range
+		i := 0
+		for j, page := range pages {
+			for ; i < starts[j]; i++ {
+				again = append(again, wants[i])
 			}
-			for j := i; j < len(wants) && wants[j].position() == m.SequenceNumber; j++ {
-				switch w := wants[j]; {
-				case w.identity == identityOf(m):
-					w.found = m
-				case w.number != 0: // that one has gone with the queue that it was on, and this is another
-				case w.fits(m):
-					w.noteFit(m)
-					if better(w, m) {
-						w.found, w.agreed = m, true
-					}
+			if len(page) == 0 {
+				i = len(wants) // nothing stands from here on
+				break
+			}
+			i += takeNumbered(wants[i:], page, better)
+			i = max(i, starts[j]+1) // a page of a partitioned entity, perhaps, whose order is another
+		}
+		wants = append(again, wants[i:]...)
+	}
+	return nil
+}
+
+// rangesOf returns the first ranges, n at most, that hold the positions of wants, which are in
+// order. starts are the indexes of the wants with which they begin.
+func rangesOf(wants []*want, n int) (ranges []link.PeekRange, starts []int) {
+	for i := 0; i < len(wants) && len(ranges) < n; {
+		first, last := wants[i].position(), wants[i].position()
+		starts = append(starts, i)
+		for ; i < len(wants); i++ {
+			at := wants[i].position()
+			if at-last > pageGap || at-first >= pageSize {
+				break
+			}
+			last = at
+		}
+		ranges = append(ranges, link.PeekRange{From: first, N: int(last-first) + 1})
+	}
+	return ranges, starts
+}
+
+// takeNumbered gives the messages of a page to wants, which are in the order of their positions.
+// It returns how many of them the page covers.
+func takeNumbered(wants []*want, page []*link.Message, better chooser) (covered int) {
+	i := 0
+	for _, m := range page {
+		for i < len(wants) && wants[i].position() < m.SequenceNumber {
+			i++
+		}
+		for j := i; j < len(wants) && wants[j].position() == m.SequenceNumber; j++ {
+			switch w := wants[j]; {
+			case w.identity == identityOf(m):
+				w.found = m
+			case w.number != 0: // that one has gone with the queue that it was on, and this is another
+			case w.fits(m):
+				w.noteFit(m)
+				if better(w, m) {
+					w.found, w.agreed = m, true
 				}
 			}
 		}
-		if reached < first {
-			i++ // the page of a partitioned entity, perhaps, whose order is another
-		}
-		for i < len(wants) && wants[i].position() <= reached {
-			i++
-		}
 	}
-	return nil
+	reached := page[len(page)-1].SequenceNumber
+	for i < len(wants) && wants[i].position() <= reached {
+		i++
+	}
+	return i
 }
 
 // fits reports whether m matches: its message-id, an enqueued-time in the window, and a

@@ -47,29 +47,48 @@ type view struct {
 // peek returns up to n messages from the sequence number from on. An empty page means that
 // there are none. A short one does not, since the bytes of a page are bounded too.
 func (v *view) peek(ctx context.Context, from int64, n int) ([]*link.Message, error) {
+	pages, err := v.peekEach(ctx, []link.PeekRange{{From: from, N: n}})
+	if err != nil {
+		return nil, err
+	}
+	return pages[0], nil
+}
+
+// peekEach is peek for several ranges, in about the time of one.
+func (v *view) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][]*link.Message, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
-	if v.limited && v.left == 0 {
+	if v.limited && v.left < len(ranges) {
 		return nil, errTooManyPeeks
 	}
 	if err := v.open(ctx); err != nil {
 		return nil, err
 	}
-	v.peeks++
-	v.left--
-	page, err := v.peeker.Peek(ctx, from, n)
-	v.metrics.operation(operations.Peek, 1)
+	v.peeks += len(ranges)
+	v.left -= len(ranges)
+	pages, err = v.peeker.PeekEach(ctx, ranges)
+	v.metrics.operation(operations.Peek, len(ranges))
 	if err != nil {
 		v.peeker = nil // it has closed itself
 		return nil, fmt.Errorf("monitor: peek at %s: %w", v.path, err)
 	}
+	for i, page := range pages {
+		if err := v.notePage(ranges[i].From, page); err != nil {
+			return nil, err
+		}
+	}
+	return pages, nil
+}
+
+// notePage keeps what a page says beyond what it was read for.
+func (v *view) notePage(from int64, page []*link.Message) error {
 	for _, m := range page {
 		if m.SequenceNumber>>partitionAt != 0 && !v.cursor {
 			v.cursor = true
-			return nil, fmt.Errorf("monitor: peek at %s: %w", v.path, errPartitioned)
+			return fmt.Errorf("monitor: peek at %s: %w", v.path, errPartitioned)
 		}
 		if m.SequenceNumber < from && !v.cursor {
-			return nil, fmt.Errorf("monitor: peek at %s from %d brought number %d", v.path, from, m.SequenceNumber)
+			return fmt.Errorf("monitor: peek at %s from %d brought number %d", v.path, from, m.SequenceNumber)
 		}
 		if !pending(m) { // it gets another number when it is activated
 			v.seen.add(m.MessageID, identityOf(m))
@@ -83,7 +102,7 @@ func (v *view) peek(ctx context.Context, from int64, n int) ([]*link.Message, er
 			v.index.add(indexPoint{m.SequenceNumber, m.EnqueuedTime})
 		}
 	}
-	return page, nil
+	return nil
 }
 
 // deadLetterAge bounds how long ago a dead letter has expired that serves as evidence of

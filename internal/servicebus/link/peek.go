@@ -46,18 +46,48 @@ func (n *Namespace) Peeker(ctx context.Context, entity string) (*Peeker, error) 
 // Peek brings up to n messages, 250 at most, from sequence number from on, without their bodies.
 // None means that there is none from there on. After an error the Peeker is closed.
 func (p *Peeker) Peek(ctx context.Context, from int64, n int) ([]*Message, error) {
-	reply, err := p.call(ctx, "com.microsoft:peek-message", map[string]any{
-		"from-sequence-number": from, "message-count": int32(n), "omit-message-body": true,
-	}, conditionMessageNotFound)
-	if reply == nil || err != nil {
+	pages, err := p.PeekEach(ctx, []PeekRange{{from, n}})
+	if err != nil {
 		return nil, err
 	}
-	return parsePage(reply)
+	return pages[0], nil
+}
+
+// A PeekRange asks for up to N messages, 250 at most, from a sequence number on.
+type PeekRange struct {
+	From int64
+	N    int
+}
+
+// PeekEach is Peek for several ranges: it sends the requests before it waits for the answers, so
+// that together they take hardly longer than one. pages[i] is for ranges[i].
+func (p *Peeker) PeekEach(ctx context.Context, ranges []PeekRange) (pages [][]*Message, err error) {
+	requests := make([]any, len(ranges))
+	for i, r := range ranges {
+		requests[i] = peekRequest(r)
+	}
+	pages = make([][]*Message, len(ranges))
+	err = p.callEach(ctx, operationPeek, requests, func(i int, reply *amqp.Message) (err error) {
+		pages[i], err = parsePage(reply)
+		return err
+	}, conditionMessageNotFound)
+	if err != nil {
+		return nil, err
+	}
+	return pages, nil
+}
+
+const operationPeek = "com.microsoft:peek-message"
+
+func peekRequest(r PeekRange) map[string]any {
+	return map[string]any{
+		"from-sequence-number": r.From, "message-count": int32(r.N), "omit-message-body": true,
+	}
 }
 
 // PeekEncoded is Peek for who reads the messages itself: it brings them as they are encoded, whole.
 func (p *Peeker) PeekEncoded(ctx context.Context, from int64, n int) (page [][]byte, err error) {
-	reply, err := p.call(ctx, "com.microsoft:peek-message", map[string]any{
+	reply, err := p.call(ctx, operationPeek, map[string]any{
 		"from-sequence-number": from, "message-count": int32(n),
 	}, conditionMessageNotFound)
 	if reply == nil || err != nil {
@@ -77,20 +107,35 @@ const conditionMessageNotFound = "com.microsoft:message-not-found"
 
 // call makes one request. Where the broker refuses it with one of the conditions that are no error, the
 // reply is nil. After an error the Peeker is closed.
-func (p *Peeker) call(ctx context.Context, operation string, request map[string]any, noError ...string) (*amqp.Message, error) {
+func (p *Peeker) call(ctx context.Context, operation string, request map[string]any, noError ...string) (reply *amqp.Message, err error) {
+	err = p.callEach(ctx, operation, []any{request}, func(_ int, m *amqp.Message) error {
+		reply = m
+		return nil
+	}, noError...)
+	return reply, err
+}
+
+// callEach is call for several requests, see rpc.callEach. take gets the answers of those that
+// were not refused.
+func (p *Peeker) callEach(ctx context.Context, operation string, requests []any, take func(i int, reply *amqp.Message) error, noError ...string) error {
 	err := p.ns.claim(ctx, p.conn, p.entity+"/$management")
-	var reply *amqp.Message
 	if err == nil {
-		reply, err = p.rpc.call(ctx, map[string]any{"operation": operation}, request)
-	}
-	if answer := (*StatusError)(nil); errors.As(err, &answer) && slices.Contains(noError, answer.Condition) {
-		return nil, nil
+		err = p.rpc.callEach(ctx, map[string]any{"operation": operation}, requests, func(i int, reply *amqp.Message) error {
+			err := status(reply)
+			if answer := (*StatusError)(nil); errors.As(err, &answer) && slices.Contains(noError, answer.Condition) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return take(i, reply)
+		})
 	}
 	if err != nil {
 		p.Close(ctx)
-		return nil, fmt.Errorf("link: %s on %s: %w", operation, p.entity, err)
+		return fmt.Errorf("link: %s on %s: %w", operation, p.entity, err)
 	}
-	return reply, nil
+	return nil
 }
 
 func parsePage(reply *amqp.Message) (page []*Message, err error) {
