@@ -148,9 +148,9 @@ func sendBatches(ctx context.Context, s *azservicebus.Sender, first, end int,
 }
 
 // consume receives and completes until so many messages have been completed or ctx ends, which
-// is no error. It calls completed with the message-id of each.
+// is no error. It calls completed with each of them.
 func consume(ctx context.Context, address, queue string, most int,
-	completed func(id string)) error {
+	completed func(*azservicebus.ReceivedMessage)) error {
 	clients, shut, err := openClients(address, consumers)
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func consume(ctx context.Context, address, queue string, most int,
 // receiveAndComplete receives up to n messages and completes them side by side. It returns how
 // many it completed: one whose lock was lost comes again, or is overdue.
 func receiveAndComplete(ctx context.Context, receiver *azservicebus.Receiver, n int,
-	completed func(id string)) (done int, err error) {
+	completed func(*azservicebus.ReceivedMessage)) (done int, err error) {
 	ms, err := receiver.ReceiveMessages(ctx, n, nil)
 	if err != nil {
 		return 0, fmt.Errorf("receive: %w", err)
@@ -213,7 +213,7 @@ func receiveAndComplete(ctx context.Context, receiver *azservicebus.Receiver, n 
 				return fmt.Errorf("complete: %w", err)
 			}
 			count.Add(1)
-			completed(m.MessageID)
+			completed(m)
 			return nil
 		})
 	}

@@ -74,10 +74,10 @@ func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child,
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return consume(consuming, proxy.amqp, workQueue, 1<<40, func(id string) {
+		return consume(consuming, proxy.amqp, workQueue, 1<<40, func(m *azservicebus.ReceivedMessage) {
 			mu.Lock()
 			defer mu.Unlock()
-			completed[id]++
+			completed[m.MessageID]++
 		})
 	})
 	g.Go(func() error {

@@ -43,10 +43,10 @@ type expireRun struct {
 }
 
 // consumed takes note that a consumer has completed a message.
-func (r *expireRun) consumed(id string) {
+func (r *expireRun) consumed(m *azservicebus.ReceivedMessage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.completed[id]++
+	r.completed[m.MessageID]++
 }
 
 // measureExpiry is one case, in a child of its own.
@@ -54,8 +54,8 @@ func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int,
 	variant expireVariant) (_ *expireCase, err error) {
 	child, err := startChild(ctx, p, "run", settings{
 		"BROKER_AUTO_CREATE": "false",
-		"BROKER_QUEUES": fmt.Sprintf("[{name: %s, deadLetteringOnMessageExpiration: true}]",
-			workQueue),
+		"BROKER_QUEUES": fmt.Sprintf("[{name: %s, deadLetteringOnMessageExpiration: true, lockDuration: %s}]",
+			workQueue, lockDuration),
 		"MONITOR_ENTITIES": fmt.Sprintf("[{queue: %s}]", workQueue),
 		"MONITOR_QUEUE":    monitorQueue, "COMPANIONS": plan.Companions,
 		"LOG_LEVEL": "warn", "LOG_FORMAT": "json",

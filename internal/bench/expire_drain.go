@@ -39,30 +39,31 @@ func (r *expireRun) drain(ctx context.Context) (stop func() error) {
 	}
 }
 
-// drainDeadLetters calls took with each dead letter that it has taken, until ctx ends.
+// lockDuration is that of the measured queue.
+const lockDuration = time.Minute
+
+// drainDeadLetters completes dead letters until ctx ends, and calls took with each.
 func drainDeadLetters(ctx context.Context, c *azservicebus.Client,
 	took func(*azservicebus.ReceivedMessage)) error {
-	receiver, err := c.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{
-		SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete,
-	})
+	receiver, err := c.NewReceiverForQueue(workQueue,
+		&azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
 	if err != nil {
 		return fmt.Errorf("open a receiver of dead letters: %w", err)
 	}
 	for {
-		letters, err := receiver.ReceiveMessages(ctx, prefetch, nil)
-		if err != nil {
-			return fmt.Errorf("receive dead letters: %w", err)
-		}
-		for _, m := range letters {
-			took(m)
+		if _, err := receiveAndComplete(ctx, receiver, prefetch, took); err != nil {
+			return err
 		}
 	}
 }
 
-// took takes note of a dead letter. Its time is that of its arrival here, so that the lag is
-// what a consumer of dead letters sees.
+// took takes note of a dead letter. The broker handed it out as soon as it was one, and stamped
+// when the lock of that delivery ends.
 func (r *expireRun) took(m *azservicebus.ReceivedMessage) {
-	l := deadLetter{MessageID: m.MessageID, DeadLetteredTime: time.Now()}
+	l := deadLetter{MessageID: m.MessageID}
+	if m.LockedUntil != nil {
+		l.DeadLetteredTime = m.LockedUntil.Add(-lockDuration)
+	}
 	if m.SequenceNumber != nil {
 		l.SequenceNumber = *m.SequenceNumber
 	}

@@ -43,7 +43,7 @@ type expireCase struct {
 	// a notification, though completed in time
 	FalselyNotified int `json:"falselyNotified"`
 	// from the deadline to the dead letter, by the broker's stamps; where the dead-letter queue
-	// is drained, to its arrival at whoever drains it
+	// is drained, to its delivery to whoever drains it
 	LagMs lag.Milliseconds `json:"lagMs"`
 
 	// TimerLateMs is how late plain timers were in the process of the senders meanwhile, so what
