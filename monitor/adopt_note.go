@@ -173,7 +173,7 @@ func (w *Worker) hasNote(ctx context.Context, a Adoption, now scheduler.Instant)
 	if w.cfg.Store != nil {
 		return w.cfg.Store.HasNote(ctx, prefix)
 	}
-	v := view{links: w.cfg.Links, path: w.cfg.MonitorQueue, metrics: w.metrics, seen: &seenIDs{}}
+	v := view{links: w.cfg.Links, path: w.cfg.MonitorQueue, operations: w.metrics.operations, seen: &seenIDs{}}
 	defer v.close(ctx)
 	// The last note was written at most an interval ago; twice that for a worker that is slow.
 	from := now.Time.Add(-now.Uncertainty - 2*max(a.Every, time.Minute))

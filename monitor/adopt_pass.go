@@ -144,7 +144,7 @@ func (s *adoptPass) readPath(ctx context.Context, subscription string, settings 
 	if subscription != "" {
 		s.path = subscriptionPath(s.entity, subscription)
 	}
-	v := view{links: s.w.cfg.Links, path: s.path, metrics: s.w.metrics, seen: &seenIDs{}}
+	v := view{links: s.w.cfg.Links, path: s.path, operations: s.w.metrics.operations, seen: &seenIDs{}}
 	defer v.close(ctx)
 	at := s.positions[subscription]
 	defer func() { s.positions[subscription] = at }()

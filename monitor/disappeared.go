@@ -155,7 +155,7 @@ func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error 
 func (e *entity) openDeadTarget(ctx context.Context) *view {
 	if e.deadTarget.path != e.settings.forwardDead {
 		e.deadTarget.close(ctx)
-		e.deadTarget = view{links: e.w.cfg.Links, path: e.settings.forwardDead, metrics: e.w.metrics, seen: &seenIDs{}}
+		e.deadTarget = view{links: e.w.cfg.Links, path: e.settings.forwardDead, operations: e.w.metrics.operations, seen: &seenIDs{}}
 	}
 	return &e.deadTarget
 }

@@ -23,7 +23,7 @@ func TestADeadLetterThatLiesThereSpeaksForConsumers(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.log = zap.NewNop()
-		e.dead = view{links: e.work.links, path: "orders/$DeadLetterQueue", metrics: e.w.metrics, seen: &e.seen}
+		e.dead = view{links: e.work.links, path: "orders/$DeadLetterQueue", operations: e.w.metrics.operations, seen: &e.seen}
 		t.Cleanup(func() { e.dead.close(t.Context()) })
 		vanishes := func(want int) {
 			t.Helper()

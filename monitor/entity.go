@@ -62,9 +62,9 @@ type entity struct {
 
 func newEntity(w *Worker, key, name string) *entity {
 	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
-	e.work = view{links: w.cfg.Links, path: name, metrics: w.metrics, seen: &e.seen}
-	e.dead = view{links: w.cfg.Links, path: name + "/$DeadLetterQueue", metrics: w.metrics, seen: &e.seen}
-	e.transfer = view{links: w.cfg.Links, path: name + "/$Transfer/$DeadLetterQueue", metrics: w.metrics, seen: &e.seen}
+	e.work = view{links: w.cfg.Links, path: name, operations: w.metrics.operations, seen: &e.seen}
+	e.dead = view{links: w.cfg.Links, path: name + "/$DeadLetterQueue", operations: w.metrics.operations, seen: &e.seen}
+	e.transfer = view{links: w.cfg.Links, path: name + "/$Transfer/$DeadLetterQueue", operations: w.metrics.operations, seen: &e.seen}
 	e.work.recreated, e.dead.recreated = e.forget, e.forget
 	e.notifier = notifier{w: w, name: name}
 	e.nudger = nudger{w: w, key: key, name: name, afterNudge: e.poke, log: e.log}

@@ -62,7 +62,7 @@ func (e *entity) takeDeferred(ctx context.Context, l receiveScope) error {
 		defer r.Close(ctx)
 	}
 	for _, wt := range l.watches {
-		dead, err := e.work.deadLetterDeferred(ctx, wt.want.number, l.session, description(wt.judgement.deadline))
+		dead, err := e.work.deadLetterDeferred(ctx, wt.want.number, l.session, reasonDeadline, description(wt.judgement.deadline))
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,8 @@ func completeBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 
 // completes reports whether the message of r must be completed by some instant.
 func completes(r *scheduler.Reference, m *link.Message) bool {
-	return !completeBy(r, m, Settings{}).IsZero()
+	within, err := scheduler.StatedCompletion(func(name string) any { return m.Properties[name] })
+	return err == nil && within > 0 || r.CompleteWithin > 0 || r.Stated == scheduler.StatedComplete
 }
 
 // hasReminders reports whether there may be a reminder for m.

@@ -50,7 +50,7 @@ func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *link.Re
 		registry := prometheus.NewRegistry()
 		w := &Worker{metrics: newMetrics(registry, operations.New(registry), nil)}
 		e := &entity{w: w, key: "orders", name: "orders"}
-		e.work = view{links: links, path: "orders", metrics: w.metrics, seen: &e.seen}
+		e.work = view{links: links, path: "orders", operations: w.metrics.operations, seen: &e.seen}
 		t.Cleanup(func() { e.work.close(t.Context()) })
 		act(t, e, r, func(operation string) (sum float64) {
 			families, err := registry.Gather()

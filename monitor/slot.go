@@ -70,6 +70,10 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 	return append(rest, found...), nil
 }
 
+// timeRange is the stamps that lie in the window, and those that may have been cut from an
+// instant in it.
+func (w *window) timeRange() timeRange { return timeRange{millis(w.from), millis(w.until) + 1} }
+
 // A slotSearch finds the messages of the slots of one window. From the same pages it takes the
 // messages that other watches name, since such a message may belong to a slot as well and would
 // be searched for again.

@@ -20,7 +20,3 @@ func (s timeRange) length() time.Duration { return time.Duration(s.until-s.from)
 // first and last are the first stamp in it and the last.
 func (s timeRange) first() time.Time { return time.UnixMilli(s.from) }
 func (s timeRange) last() time.Time  { return time.UnixMilli(s.until - 1) }
-
-// timeRange is the stamps that lie in the window, and those that may have been cut from an
-// instant in it.
-func (w *window) timeRange() timeRange { return timeRange{millis(w.from), millis(w.until) + 1} }

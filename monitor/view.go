@@ -31,7 +31,7 @@ var errPartitioned = errors.New("the entity is partitioned")
 type view struct {
 	links       *link.Namespace
 	path        string // of the queue or sub-queue
-	metrics     *metrics
+	operations  *operations.Counter
 	peeker      *link.Peeker           // nil until the next peek
 	cursor      bool                   // sequence numbers are not in the order of time
 	index       sequenceIndex          // use provenIndex
@@ -67,7 +67,7 @@ func (v *view) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][
 	v.peeks += len(ranges)
 	v.left -= len(ranges)
 	pages, err = v.peeker.PeekEach(ctx, ranges)
-	v.metrics.operation(operations.Peek, len(ranges))
+	v.operations.Add(operations.Peek, len(ranges))
 	if err != nil {
 		v.peeker = nil // it has closed itself
 		return nil, fmt.Errorf("monitor: peek at %s: %w", v.path, err)
@@ -141,16 +141,16 @@ func (v *view) open(ctx context.Context) error {
 
 // deadLetterDeferred dead-letters a deferred message if it is available. session is the session
 // whose lock is held, or nil.
-func (v *view) deadLetterDeferred(ctx context.Context, number int64, session *string, description string) (dead bool, err error) {
+func (v *view) deadLetterDeferred(ctx context.Context, number int64, session *string, reason, description string) (dead bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
 	if err := v.open(ctx); err != nil {
 		return false, err
 	}
 	lock, ok, err := v.peeker.TakeDeferred(ctx, number, session)
-	v.metrics.operation(operations.Deferred, 1)
+	v.operations.Add(operations.Deferred, 1)
 	if ok {
-		dead, err = v.peeker.DeadLetter(ctx, lock, session, reasonDeadline, description)
+		dead, err = v.peeker.DeadLetter(ctx, lock, session, reason, description)
 	}
 	if err != nil {
 		v.peeker = nil // it has closed itself
