@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
@@ -20,7 +21,7 @@ type Adoption struct {
 // broker. ok is false if it has no deadline.
 func adopted(m *link.Message, s Settings, now time.Time) (r scheduler.Reference, ok bool) {
 	deadline, by := deadlineOf(&r, m, s), completeBy(&r, m, s)
-	if pending(m) || deadline.IsZero() && by.IsZero() {
+	if search.Pending(m) || deadline.IsZero() && by.IsZero() {
 		return r, false
 	}
 	r = scheduler.Reference{

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -173,14 +174,14 @@ func (w *Worker) hasNote(ctx context.Context, a Adoption, now scheduler.Instant)
 	if w.cfg.Store != nil {
 		return w.cfg.Store.HasNote(ctx, prefix)
 	}
-	v := view{links: w.cfg.Links, path: w.cfg.MonitorQueue, operations: w.metrics.operations, seen: &seenIDs{}}
-	defer v.close(ctx)
+	v := search.View{Links: w.cfg.Links, Path: w.cfg.MonitorQueue, Operations: w.metrics.operations, Seen: &search.SeenIDs{}}
+	defer v.Close(ctx)
 	// The last note was written at most an interval ago; twice that for a worker that is slow.
 	from := now.Time.Add(-now.Uncertainty - 2*max(a.Every, time.Minute))
 	if !now.Measured {
 		from = time.Time{}
 	}
-	err = v.between(ctx, from, forever, func(m *link.Message) { found = found || strings.HasPrefix(m.MessageID, prefix) })
+	err = v.Between(ctx, from, search.Forever, func(m *link.Message) { found = found || strings.HasPrefix(m.MessageID, prefix) })
 	return found, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
@@ -144,8 +145,8 @@ func (s *adoptPass) readPath(ctx context.Context, subscription string, settings 
 	if subscription != "" {
 		s.path = subscriptionPath(s.entity, subscription)
 	}
-	v := view{links: s.w.cfg.Links, path: s.path, operations: s.w.metrics.operations, seen: &seenIDs{}}
-	defer v.close(ctx)
+	v := search.View{Links: s.w.cfg.Links, Path: s.path, Operations: s.w.metrics.operations, Seen: &search.SeenIDs{}}
+	defer v.Close(ctx)
 	at := s.positions[subscription]
 	defer func() { s.positions[subscription] = at }()
 	for first := true; ; first = false {
@@ -154,8 +155,8 @@ func (s *adoptPass) readPath(ctx context.Context, subscription string, settings 
 			return nil
 		}
 		s.pages--
-		page, err := v.peek(ctx, at.Next, pageSize)
-		if errors.Is(err, errPartitioned) {
+		page, err := v.Peek(ctx, at.Next, search.PageSize)
+		if errors.Is(err, search.ErrPartitioned) {
 			s.refuse(s.path, errAdoptPartitioned.Error(), "send through an endpoint of Overdue")
 			return nil
 		}
@@ -185,8 +186,8 @@ func (s *adoptPass) readPath(ctx context.Context, subscription string, settings 
 
 // madeAnew reports whether the queue was deleted and recreated: its sequence numbers start
 // over.
-func (s *adoptPass) madeAnew(ctx context.Context, v *view, at position) bool {
-	head, err := v.peek(ctx, 0, 1)
+func (s *adoptPass) madeAnew(ctx context.Context, v *search.View, at position) bool {
+	head, err := v.Peek(ctx, 0, 1)
 	return err == nil && len(head) > 0 && head[0].SequenceNumber < at.Next && head[0].EnqueuedTime.After(at.Enqueued)
 }
 

@@ -9,16 +9,10 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 
 	"go.uber.org/zap"
 )
-
-// windowMargin widens the window in which a message is searched for, since the clocks of broker
-// nodes may differ. It MUST NOT be less than takeWindow of the scheduler, see decision 0010.
-const windowMargin = 250 * time.Millisecond
-
-// stampPrecision is the unit of AMQP timestamps. The instant itself may be later by up to that.
-const stampPrecision = time.Millisecond
 
 // handleDue checks watches that are due, and hands each one on: to the notifier, to another
 // check, or to its end. nudged says that they have waited for a nudge.
@@ -49,8 +43,8 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 				return nil, true, nil
 			}
 		} else if !slices.ContainsFunc(due, func(wt *watch) bool { return !wt.untried() }) {
-			e.work.limit(peekBudget)
-			defer e.work.limit(-1)
+			e.work.Limit(peekBudget)
+			defer e.work.Limit(-1)
 		}
 	}
 	if err == nil {
@@ -67,7 +61,7 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 		err = e.check(ctx, due)
 	}
 	switch {
-	case errors.Is(err, errTooManyPeeks):
+	case errors.Is(err, search.ErrTooManyPeeks):
 		e.suspect()
 		return e.awaitNudge(ctx, due), false, nil
 	case err == nil:
@@ -85,10 +79,10 @@ func (e *entity) noteOutcome(ctx context.Context, missing bool, err error, messa
 	}
 	if err != nil && !missing {
 		logFailed(e.log, "check failed", err, zap.Int("messages", messages))
-		e.work.close(ctx)
-		e.dead.close(ctx)
-		e.transfer.close(ctx)
-		e.deadTarget.close(ctx)
+		e.work.Close(ctx)
+		e.dead.Close(ctx)
+		e.transfer.Close(ctx)
+		e.deadTarget.Close(ctx)
 	}
 }
 
@@ -146,12 +140,12 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 		return err
 	}
 	e.searchTook = time.Since(began)
-	e.work.limit(-1)
-	now := e.w.clock.now().Add(-stampPrecision)
+	e.work.Limit(-1)
+	now := e.w.clock.now().Add(-search.StampPrecision)
 	var toExpire, left []*watch
 	for _, wt := range looking {
 		wt.judgement = judgement{verdict: gone}
-		if m := wt.want.found; m != nil {
+		if m := wt.want.Found; m != nil {
 			wt.seenAt = now
 			wt.judgement = e.judge(wt, now)
 		}
@@ -174,12 +168,12 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 // find searches the work queue for the messages of the watches. For messages that it meets in
 // the dead-letter queue, it sets missed.
 func (e *entity) find(ctx context.Context, watches []*watch) error {
-	wants := make([]*want, len(watches))
+	wants := make([]*search.Want, len(watches))
 	for i, wt := range watches {
 		wants[i] = e.wantOf(wt)
 	}
 	better := e.chooser(nil)
-	if err := e.work.findNumbered(ctx, wants, better); err != nil {
+	if err := e.work.FindNumbered(ctx, wants, better); err != nil {
 		return err
 	}
 	// An earlier check may have expired it: a message that was seen on the work queue and is gone
@@ -193,18 +187,18 @@ func (e *entity) find(ctx context.Context, watches []*watch) error {
 			wants = append(wants, &wt.want)
 		}
 	}
-	if err := e.work.findNamed(ctx, wants, better); err != nil {
+	if err := e.work.FindNamed(ctx, wants, better); err != nil {
 		return err
 	}
-	var taken map[identity]bool
+	var taken map[search.Identity]bool
 	for _, w := range wants {
-		if w.found == nil && w.spare != nil {
+		if w.Found == nil && w.Spare != nil {
 			if taken == nil {
 				taken = e.taken()
 			}
-			w.found = w.spare
-			w.duplicates = w.duplicates || taken[identityOf(w.found)]
-			taken[identityOf(w.found)] = true
+			w.Found = w.Spare
+			w.Duplicates = w.Duplicates || taken[search.IdentityOf(w.Found)]
+			taken[search.IdentityOf(w.Found)] = true
 		}
 		e.identify(w)
 	}
@@ -212,40 +206,40 @@ func (e *entity) find(ctx context.Context, watches []*watch) error {
 }
 
 // wantOf prepares the search for the message of wt.
-func (e *entity) wantOf(wt *watch) *want {
+func (e *entity) wantOf(wt *watch) *search.Want {
 	w := &wt.want
-	w.found, w.spare = nil, nil
-	if w.number == 0 {
-		w.seek(&wt.ref)
-		w.hint = e.hint(w)
-		w.endless = e.settings.known && e.settings.DefaultMessageTimeToLive == 0
+	w.Found, w.Spare = nil, nil
+	if w.Number == 0 {
+		w.Seek(&wt.ref)
+		w.Hint = e.hint(w)
+		w.Endless = e.settings.known && e.settings.DefaultMessageTimeToLive == 0
 	}
 	return w
 }
 
 // identify remembers the identities of the messages that were found on the work queue. A
 // scheduled message gets a new sequence number at its activation, so it has none yet.
-func (e *entity) identify(wants ...*want) {
+func (e *entity) identify(wants ...*search.Want) {
 	for _, w := range wants {
-		if w.found == nil || pending(w.found) {
+		if w.Found == nil || search.Pending(w.Found) {
 			continue
 		}
-		if w.number == 0 {
-			w.checkStamp(w.found)
-			w.duplicates = w.duplicates || !w.agreed && e.statesOtherDeadline(w.ref, w.found)
+		if w.Number == 0 {
+			w.CheckStamp(w.Found)
+			w.Duplicates = w.Duplicates || !w.Agreed && e.statesOtherDeadline(w.Ref, w.Found)
 		}
-		w.identity = identityOf(w.found)
+		w.Identity = search.IdentityOf(w.Found)
 	}
 }
 
 // chooser returns the rule for messages whose message-id repeats: it takes a message whose
 // deadline is that of the reference and that suits accepts, and gives each message to one watch
 // of this entity.
-func (e *entity) chooser(suits func(*link.Message) bool) chooser {
+func (e *entity) chooser(suits func(*link.Message) bool) search.Chooser {
 	taken := e.taken()
-	return func(w *want, m *link.Message) bool {
-		n := identityOf(m)
-		if taken[n] || !agrees(w.ref, m, e.settings.Settings) || suits != nil && !suits(m) {
+	return func(w *search.Want, m *link.Message) bool {
+		n := search.IdentityOf(m)
+		if taken[n] || !agrees(w.Ref, m, e.settings.Settings) || suits != nil && !suits(m) {
 			return false
 		}
 		taken[n] = true
@@ -254,13 +248,13 @@ func (e *entity) chooser(suits func(*link.Message) bool) chooser {
 }
 
 // taken returns the identities of the messages that have a watch.
-func (e *entity) taken() map[identity]bool {
-	taken := map[identity]bool{}
+func (e *entity) taken() map[search.Identity]bool {
+	taken := map[search.Identity]bool{}
 	for _, list := range [][]*watch{e.watches, e.waiting.watches, e.checking} {
 		for _, wt := range list {
-			taken[wt.want.identity] = true
+			taken[wt.want.Identity] = true
 			if wt.missed != nil {
-				taken[identity{wt.missed.SequenceNumber, wt.missed.EnqueuedTime.UnixMilli()}] = true
+				taken[search.Identity{Number: wt.missed.SequenceNumber, Enqueued: wt.missed.EnqueuedTime.UnixMilli()}] = true
 			}
 		}
 	}
@@ -305,7 +299,7 @@ func (e *entity) postpone(ctx context.Context, wt *watch) {
 		wt.companion.done(ctx, nil) // nothing is left to notify of
 		return
 	}
-	wait := next.Add(stampPrecision).Sub(e.w.clock.now())
+	wait := next.Add(search.StampPrecision).Sub(e.w.clock.now())
 	if wait <= nearDeadline && !e.w.behind(next) {
 		e.later(ctx, wt, max(wait, time.Millisecond))
 		return

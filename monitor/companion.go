@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -56,7 +57,7 @@ type watch struct {
 	since     time.Time // by our clock: when the companion came
 	next      time.Time // by our clock: when to check
 
-	want      want // the last search and its result
+	want      search.Want // the last search and its result
 	judgement judgement
 	missed    *scheduler.Missed // it has expired; only the notification is left
 	seenAt    time.Time         // by the clock of the broker: when it was last on the work queue
@@ -96,13 +97,13 @@ const sendTime = 3 * time.Second
 // open returns how long the message of wt may still arrive on the work queue, at the instant
 // now of the clock of the broker. Only after that its absence has a meaning.
 func (wt *watch) open(now time.Time) time.Duration {
-	if wt.want.number != 0 {
+	if wt.want.Number != 0 {
 		return 0 // it has been seen
 	}
 	if wt.ref.Until.IsZero() {
 		return time.Until(wt.since.Add(sendTime))
 	}
-	return wt.ref.Until.Add(windowMargin).Sub(now)
+	return wt.ref.Until.Add(search.WindowMargin).Sub(now)
 }
 
 func holdUntil(l lease, brokerNow time.Time) time.Time {

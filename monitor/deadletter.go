@@ -8,12 +8,9 @@ import (
 
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 )
-
-// reasonExpired is the dead-letter reason of messages that the broker has expired ("Overview of
-// Service Bus dead-letter queues").
-const reasonExpired = "TTLExpiredException"
 
 // decideGone decides for messages that are gone from the work queue whether their deadlines
 // were met. A dead letter that has expired is a missed deadline. A dead letter with any other
@@ -25,21 +22,21 @@ func (e *entity) decideGone(ctx context.Context, gone []*watch) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	wants := make([]*want, len(gone))
+	wants := make([]*search.Want, len(gone))
 	for i, wt := range gone {
-		w := &want{identity: wt.want.identity, hint: wt.want.hint, firstFit: wt.want.firstFit}
-		w.seek(&wt.ref)
+		w := &search.Want{Identity: wt.want.Identity, Hint: wt.want.Hint, FirstFit: wt.want.FirstFit}
+		w.Seek(&wt.ref)
 		wants[i] = w
 	}
-	if err := e.dead.find(ctx, wants, e.chooser(e.notNotified)); err != nil {
+	if err := e.dead.Find(ctx, wants, e.chooser(e.notNotified)); err != nil {
 		return err
 	}
 	var nowhere []*watch
 	for i, wt := range gone {
-		wt.want.merge(wants[i])
-		m := wants[i].found
+		wt.want.Merge(wants[i])
+		m := wants[i].Found
 		if m == nil {
-			m = wants[i].spare
+			m = wants[i].Spare
 		}
 		switch {
 		case m != nil && expired(m):
@@ -58,14 +55,14 @@ func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 || e.settings.forwardDead != "" {
 		return nil
 	}
-	wants := make([]*want, len(watches))
+	wants := make([]*search.Want, len(watches))
 	for i, wt := range watches {
-		wants[i] = &want{identity: wt.want.identity}
+		wants[i] = &search.Want{Identity: wt.want.Identity}
 	}
-	err := e.dead.findNumbered(ctx, wants, nil)
+	err := e.dead.FindNumbered(ctx, wants, nil)
 	kept := false
 	for i, wt := range watches {
-		if m := wants[i].found; m != nil {
+		if m := wants[i].Found; m != nil {
 			kept = true
 			wt.judgement.verdict = gone
 			if expired(m) {
@@ -83,23 +80,23 @@ func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
 // queue, and that are gone from it. It accepts no message that may have been enqueued before
 // the send, since that could be an older one with the same message-id.
 func (e *entity) readSeenDeadLetters(ctx context.Context, watches []*watch) error {
-	var wants []*want
+	var wants []*search.Want
 	var hinted []*watch
 	for _, wt := range watches {
-		if wt.want.number == 0 && wt.want.found == nil && wt.want.hint != 0 && !wt.ref.From.IsZero() {
-			w := &want{hint: wt.want.hint, firstFit: wt.want.firstFit}
-			w.seek(&wt.ref)
-			w.from = w.likely
+		if wt.want.Number == 0 && wt.want.Found == nil && wt.want.Hint != 0 && !wt.ref.From.IsZero() {
+			w := &search.Want{Hint: wt.want.Hint, FirstFit: wt.want.FirstFit}
+			w.Seek(&wt.ref)
+			w.From = w.Likely
 			wants, hinted = append(wants, w), append(hinted, wt)
 		}
 	}
 	if len(wants) == 0 {
 		return nil
 	}
-	err := e.dead.findNumbered(ctx, wants, e.chooser(e.notNotified))
+	err := e.dead.FindNumbered(ctx, wants, e.chooser(e.notNotified))
 	for i, wt := range hinted {
-		wt.want.merge(wants[i])
-		if m := wants[i].found; m != nil {
+		wt.want.Merge(wants[i])
+		if m := wants[i].Found; m != nil {
 			wt.missed = e.missed(wt, m)
 		}
 	}
@@ -114,7 +111,7 @@ func (e *entity) notNotified(m *link.Message) bool {
 
 // expired reports whether m is a dead letter because nobody received it in time.
 func expired(m *link.Message) bool {
-	return m.DeadLetterReason == reasonExpired || m.DeadLetterReason == reasonDeadline
+	return m.DeadLetterReason == search.ReasonExpired || m.DeadLetterReason == reasonDeadline
 }
 
 // missed describes the missed deadline of m, a dead letter.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -60,7 +61,7 @@ func (e *entity) decideDisappeared(ctx context.Context, watches []*watch) error 
 		e.w.states.update(e.key, func(f *entityState) {
 			f.disappeared = min(f.disappeared+1, maxDisappeared)
 			switch {
-			case first == identity{} || first != f.firstLetter:
+			case first == search.Identity{} || first != f.firstLetter:
 				f.firstLetter, f.firstLetterSince = first, time.Now()
 			case time.Since(f.firstLetterSince) >= disappearedRetry:
 				f.disappeared = 0 // whoever takes dead letters away at once would have taken that one
@@ -77,7 +78,7 @@ func (e *entity) decideDisappeared(ctx context.Context, watches []*watch) error 
 			wt.missed.DeadLetterReason = reasonDropped
 		case taken:
 			wt.missed = e.missed(wt, wt.expiredByNudge)
-			wt.missed.DeadLetterReason = reasonExpired
+			wt.missed.DeadLetterReason = search.ReasonExpired
 		case time.Since(wt.disappearedAt) < disappearedHold && time.Now().Add(disappearedRetry).Before(wt.companion.until):
 			wt.judgement.verdict = inFlight // the broker may take its time to move it, too
 		}
@@ -86,33 +87,33 @@ func (e *entity) decideDisappeared(ctx context.Context, watches []*watch) error 
 }
 
 // firstDeadLetter returns the first dead letter; zero: there is none, or it cannot be read.
-func (e *entity) firstDeadLetter(ctx context.Context) identity {
-	page, err := e.dead.peek(ctx, 0, 1)
+func (e *entity) firstDeadLetter(ctx context.Context) search.Identity {
+	page, err := e.dead.Peek(ctx, 0, 1)
 	if err != nil {
 		e.log.Debug("first dead letter not read", zap.Error(err)) // the next one at any will tell whether that lasts
-		return identity{}
+		return search.Identity{}
 	}
 	if len(page) == 0 {
-		return identity{}
+		return search.Identity{}
 	}
-	return identityOf(page[0])
+	return search.IdentityOf(page[0])
 }
 
 // findUnforwarded finds messages that could not be forwarded. Nobody has received them,
 // whatever their dead-letter reason.
 func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
-	e.transfer.cursor = e.settings.partitioned
-	wants := make([]*want, len(watches))
+	e.transfer.Cursor = e.settings.partitioned
+	wants := make([]*search.Want, len(watches))
 	for i, wt := range watches {
-		w := &want{identity: wt.want.identity}
-		w.seek(&wt.ref)
+		w := &search.Want{Identity: wt.want.Identity}
+		w.Seek(&wt.ref)
 		wants[i] = w
 	}
-	if err := e.transfer.find(ctx, wants, e.chooser(nil)); err != nil {
+	if err := e.transfer.Find(ctx, wants, e.chooser(nil)); err != nil {
 		return err
 	}
 	for i, wt := range watches {
-		if m := wants[i].found; m != nil {
+		if m := wants[i].Found; m != nil {
 			wt.missed = e.missed(wt, m)
 		}
 	}
@@ -124,16 +125,16 @@ func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
 func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error {
 	// The numbers there are others, and enqueued-times those of the forwarding, or still the old
 	// ones.
-	wants := make([]*want, len(watches))
+	wants := make([]*search.Want, len(watches))
 	for i, wt := range watches {
-		w := &want{ref: &wt.ref, messageID: wt.ref.MessageID, until: forever}
+		w := &search.Want{Ref: &wt.ref, MessageID: wt.ref.MessageID, Until: search.Forever}
 		if !wt.ref.From.IsZero() {
-			w.from, w.likely = wt.ref.From.Add(-windowMargin), wt.ref.DeadlineAt(wt.ref.From).Add(-windowMargin)
+			w.From, w.Likely = wt.ref.From.Add(-search.WindowMargin), wt.ref.DeadlineAt(wt.ref.From).Add(-search.WindowMargin)
 		}
 		wants[i] = w
 	}
 	taken := map[int64]bool{}
-	err := e.openDeadTarget(ctx).findNamed(ctx, wants, func(_ *want, m *link.Message) bool {
+	err := e.openDeadTarget(ctx).FindNamed(ctx, wants, func(_ *search.Want, m *link.Message) bool {
 		if taken[m.SequenceNumber] || !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) {
 			return false
 		}
@@ -144,7 +145,7 @@ func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error 
 		return err
 	}
 	for i, wt := range watches {
-		if m := wants[i].found; m != nil {
+		if m := wants[i].Found; m != nil {
 			wt.missed = e.missedElsewhere(wt, m)
 		}
 	}
@@ -152,10 +153,10 @@ func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error 
 }
 
 // openDeadTarget returns the view of the queue that dead letters are forwarded to.
-func (e *entity) openDeadTarget(ctx context.Context) *view {
-	if e.deadTarget.path != e.settings.forwardDead {
-		e.deadTarget.close(ctx)
-		e.deadTarget = view{links: e.w.cfg.Links, path: e.settings.forwardDead, operations: e.w.metrics.operations, seen: &seenIDs{}}
+func (e *entity) openDeadTarget(ctx context.Context) *search.View {
+	if e.deadTarget.Path != e.settings.forwardDead {
+		e.deadTarget.Close(ctx)
+		e.deadTarget = search.View{Links: e.w.cfg.Links, Path: e.settings.forwardDead, Operations: e.w.metrics.operations, Seen: &search.SeenIDs{}}
 	}
 	return &e.deadTarget
 }
@@ -166,8 +167,8 @@ func (e *entity) deadTargetError(ctx context.Context, err error) error {
 	if link.Condition(err) == "" {
 		return err
 	}
-	e.log.Debug("forwarded dead letters not read", zap.String("forwarded_to", e.deadTarget.path), zap.Error(err))
-	e.deadTarget.close(ctx)
+	e.log.Debug("forwarded dead letters not read", zap.String("forwarded_to", e.deadTarget.Path), zap.Error(err))
+	e.deadTarget.Close(ctx)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 )
 
 // Whoever takes dead letters away at once would have taken the one that lies there still: what
@@ -23,8 +24,8 @@ func TestADeadLetterThatLiesThereSpeaksForConsumers(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.log = zap.NewNop()
-		e.dead = view{links: e.work.links, path: "orders/$DeadLetterQueue", operations: e.w.metrics.operations, seen: &e.seen}
-		t.Cleanup(func() { e.dead.close(t.Context()) })
+		e.dead = search.View{Links: e.work.Links, Path: "orders/$DeadLetterQueue", Operations: e.w.metrics.operations, Seen: &e.seen}
+		t.Cleanup(func() { e.dead.Close(t.Context()) })
 		vanishes := func(want int) {
 			t.Helper()
 			wt := &watch{expiredByNudge: message(nil), companion: &companion{w: e.w, until: time.Now().Add(maxHold)}}

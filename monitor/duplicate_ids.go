@@ -7,6 +7,7 @@ import (
 
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
@@ -31,30 +32,6 @@ const (
 	whenGone                               // when it is not: nothing else is left of the reference
 )
 
-// certainFor is how long after its send a message may be enqueued and be certainly not one of a
-// later send. It MUST NOT exceed windowMargin.
-const certainFor = windowMargin
-
-// seek sets the window of a message that has not been seen yet.
-func (w *want) seek(r *scheduler.Reference) {
-	w.ref, w.messageID, w.until = r, r.MessageID, forever
-	if !r.From.IsZero() {
-		w.from, w.likely, w.until = r.From.Add(-windowMargin), r.From, r.Until.Add(windowMargin)
-	}
-}
-
-// checkStamp records whether the stamp of m, which was found for w, lies outside the probable
-// time of its send. Then the right message may be another one.
-func (w *want) checkStamp(m *link.Message) {
-	switch at := m.EnqueuedTime; {
-	case w.likely.IsZero():
-	case at.Before(w.likely.Add(-stampPrecision)):
-		w.duplicates = true
-	case at.After(w.likely.Add(certainFor)) || at.After(w.ref.Until.Add(stampPrecision)):
-		w.lateCandidate = at
-	}
-}
-
 // statesOtherDeadline reports whether m is not the message of r, since it states another
 // deadline. Its time to live may have been capped on the way.
 func (e *entity) statesOtherDeadline(r *scheduler.Reference, m *link.Message) bool {
@@ -66,39 +43,20 @@ func (e *entity) statesOtherDeadline(r *scheduler.Reference, m *link.Message) bo
 	case "within":
 		return !at.IsZero() || !ours(within) && !ours(m.TimeToLive)
 	case "ttl":
-		return statesDeadline(m) || !ours(m.TimeToLive) && !ours(duration.Shorter(m.TimeToLive, e.settings.shortest))
+		return search.StatesDeadline(m) || !ours(m.TimeToLive) && !ours(duration.Shorter(m.TimeToLive, e.settings.shortest))
 	case "default":
-		return statesDeadline(m) || m.TimeToLive > 0
+		return search.StatesDeadline(m) || m.TimeToLive > 0
 	}
 	return false
 }
 
-// noteFit records that m matches.
-func (w *want) noteFit(m *link.Message) {
-	switch n := identityOf(m); {
-	case pending(m) || n == w.firstFit:
-	case w.firstFit == identity{}:
-		w.firstFit = n
-	default:
-		w.duplicates = true
-	}
-}
-
-// merge takes over the result of the same search at another place.
-func (w *want) merge(o *want) {
-	if m := o.found; m != nil && o.number == 0 {
-		o.checkStamp(m)
-	}
-	w.firstFit, w.duplicates, w.agreed, w.lateCandidate = o.firstFit, w.duplicates || o.duplicates, w.agreed || o.agreed, duration.Later(w.lateCandidate, o.lateCandidate)
-}
-
 // hint returns the sequence number that w probably has; 0: unknown.
-func (e *entity) hint(w *want) int64 {
-	seen := e.seen.last(w.messageID)
-	if seen.number == 0 || seen.enqueuedTime().Before(w.from) || seen.enqueuedTime().After(w.until) {
+func (e *entity) hint(w *search.Want) int64 {
+	seen := e.seen.Last(w.MessageID)
+	if seen.Number == 0 || seen.EnqueuedTime().Before(w.From) || seen.EnqueuedTime().After(w.Until) {
 		return 0
 	}
-	return seen.number
+	return seen.Number
 }
 
 // watchDuplicates adds a watch over the duplicates of the message of wt, if there may be any:
@@ -124,25 +82,25 @@ func (e *entity) watchDuplicates(wt *watch) {
 	ref.Warned, ref.Incomplete = 0, false // of those nobody has been notified
 	e.add(&watch{
 		ref: ref, duplicates: kind, companion: wt.companion, since: wt.since, next: time.Now(), hops: wt.hops,
-		want: want{firstFit: wt.want.firstFit, agreed: wt.want.agreed, upTo: upTo},
+		want: search.Want{FirstFit: wt.want.FirstFit, Agreed: wt.want.Agreed, UpTo: upTo},
 	})
 }
 
 // mayHaveDuplicates reports whether there may be duplicates of the message of wt, and the
 // latest enqueued-time that they can have; zero: any.
 func (e *entity) mayHaveDuplicates(wt *watch) (upTo time.Time, some bool) {
-	if wt.want.duplicates || wt.ref.From.IsZero() {
-		return time.Time{}, wt.want.duplicates
+	if wt.want.Duplicates || wt.ref.From.IsZero() {
+		return time.Time{}, wt.want.Duplicates
 	}
-	own := wt.want.identity
-	if own.number == 0 && wt.missed != nil {
-		own = identity{wt.missed.SequenceNumber, wt.missed.EnqueuedTime.UnixMilli()}
+	own := wt.want.Identity
+	if own.Number == 0 && wt.missed != nil {
+		own = search.Identity{Number: wt.missed.SequenceNumber, Enqueued: wt.missed.EnqueuedTime.UnixMilli()}
 	}
-	seen := e.seen.last(wt.ref.MessageID)
-	if own.number != 0 && seen.after(own) && !seen.enqueuedTime().After(wt.ref.Until.Add(windowMargin)) {
+	seen := e.seen.Last(wt.ref.MessageID)
+	if own.Number != 0 && seen.After(own) && !seen.EnqueuedTime().After(wt.ref.Until.Add(search.WindowMargin)) {
 		return time.Time{}, true
 	}
-	return wt.want.lateCandidate, !wt.want.lateCandidate.IsZero()
+	return wt.want.LateCandidate, !wt.want.LateCandidate.IsZero()
 }
 
 // splitManySearches separates searches for messages without id from searches for duplicates, by
@@ -154,31 +112,31 @@ func splitManySearches(gs []*manySearch) (unnamed []*manySearch, namesakes map[s
 			unnamed = append(unnamed, g)
 			continue
 		}
-		namesakes[g.want.messageID] = append(namesakes[g.want.messageID], g)
+		namesakes[g.want.MessageID] = append(namesakes[g.want.MessageID], g)
 	}
 	return unnamed, namesakes
 }
 
 // assignDuplicate gives m, which has the message-id of g, to g, if no other watch has it.
 func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, now time.Time, h *inUse) {
-	if pending(m) || !g.want.fits(m) {
+	if search.Pending(m) || !g.want.Fits(m) {
 		return
 	}
 	if missed {
 		e.assignDeadDuplicate(g, m, h)
 		return
 	}
-	if h.identities[identityOf(m)] {
+	if h.identities[search.IdentityOf(m)] {
 		return
 	}
 	// What is not overdue and has another deadline is left to its own reference, unless it may
 	// be that of g.
-	ours := !g.want.agreed || identityOf(m) == g.want.firstFit || agrees(&g.wt.ref, m, e.settings.Settings)
+	ours := !g.want.Agreed || search.IdentityOf(m) == g.want.FirstFit || agrees(&g.wt.ref, m, e.settings.Settings)
 	j := e.judgeFound(&g.wt.ref, &g.want, m, now)
 	next := j.deadline
 	switch {
 	case j.verdict == overdue || ours && !next.IsZero() && !next.After(now.Add(nearDeadline)):
-	case ours && e.hasReminders(&g.wt.ref, m) && !e.adoptedDuplicates[identityOf(m)]:
+	case ours && e.hasReminders(&g.wt.ref, m) && !e.adoptedDuplicates[search.IdentityOf(m)]:
 	case ours && !next.IsZero():
 		g.searchAgain(next)
 		return
@@ -189,7 +147,7 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 		g.searchAgain(now.Add(findMoreAfter))
 		return
 	}
-	e.noteAdoptedDuplicate(identityOf(m))
+	e.noteAdoptedDuplicate(search.IdentityOf(m))
 	wt := e.take(g, m, false, h)
 	wt.duplicate = true
 	if !next.IsZero() && !agrees(&wt.ref, m, e.settings.Settings) {
@@ -202,10 +160,10 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 // enqueued before the send of g belongs to another send, unless there is no other.
 func (e *entity) assignDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 	r := &g.wt.ref
-	if r.From.IsZero() || g.want.agreed && identityOf(m) != g.want.firstFit && !agrees(r, m, e.settings.Settings) {
+	if r.From.IsZero() || g.want.Agreed && search.IdentityOf(m) != g.want.FirstFit && !agrees(r, m, e.settings.Settings) {
 		return // anything may have that id that has ever expired
 	}
-	if at := m.EnqueuedTime; at.Before(r.From.Add(-stampPrecision)) || at.After(r.Until.Add(stampPrecision)) {
+	if at := m.EnqueuedTime; at.Before(r.From.Add(-search.StampPrecision)) || at.After(r.Until.Add(search.StampPrecision)) {
 		g.outside = append(g.outside, m)
 		return
 	}
@@ -224,7 +182,7 @@ func (e *entity) assignOutside(g *manySearch, h *inUse) {
 }
 
 func (e *entity) takeDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
-	if h.identities[identityOf(m)] || h.taken == maxFound || e.w.notified.has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+	if h.identities[search.IdentityOf(m)] || h.taken == maxFound || e.w.notified.has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		return // the watch that has it notified keeps its companion until then
 	}
 	e.take(g, m, true, h).duplicate = true
@@ -235,9 +193,9 @@ const maxAdoptedDuplicates = 1 << 14
 
 // noteAdoptedDuplicate records that a duplicate has a companion. Otherwise each of many
 // references would write one for each message.
-func (e *entity) noteAdoptedDuplicate(at identity) {
+func (e *entity) noteAdoptedDuplicate(at search.Identity) {
 	if e.adoptedDuplicates == nil || len(e.adoptedDuplicates) == maxAdoptedDuplicates {
-		e.adoptedDuplicates = map[identity]bool{}
+		e.adoptedDuplicates = map[search.Identity]bool{}
 	}
 	e.adoptedDuplicates[at] = true
 }

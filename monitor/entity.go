@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"overdue/monitor/search"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -47,13 +48,13 @@ type entity struct {
 	nudger            nudger
 	notifier          notifier
 	checking          []*watch // the watches of the running check
-	work              view
-	dead              view
-	transfer          view // transfer dead-letter queue: messages it could not forward
-	deadTarget        view // the queue that its dead letters are forwarded to, if they are
+	work              search.View
+	dead              search.View
+	transfer          search.View // transfer dead-letter queue: messages it could not forward
+	deadTarget        search.View // the queue that its dead letters are forwarded to, if they are
 	ranges            rangeCache
-	seen              seenIDs           // in work and dead: a dead letter keeps its number
-	adoptedDuplicates map[identity]bool // see noteAdoptedDuplicate
+	seen              search.SeenIDs           // in work and dead: a dead letter keeps its number
+	adoptedDuplicates map[search.Identity]bool // see noteAdoptedDuplicate
 	settings          entitySettings
 	settingsAsOf      time.Time     // by our clock: older descriptions are stale
 	searchTook        time.Duration // duration of the last search
@@ -62,10 +63,10 @@ type entity struct {
 
 func newEntity(w *Worker, key, name string) *entity {
 	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
-	e.work = view{links: w.cfg.Links, path: name, operations: w.metrics.operations, seen: &e.seen}
-	e.dead = view{links: w.cfg.Links, path: name + "/$DeadLetterQueue", operations: w.metrics.operations, seen: &e.seen}
-	e.transfer = view{links: w.cfg.Links, path: name + "/$Transfer/$DeadLetterQueue", operations: w.metrics.operations, seen: &e.seen}
-	e.work.recreated, e.dead.recreated = e.forget, e.forget
+	e.work = search.View{Links: w.cfg.Links, Path: name, Operations: w.metrics.operations, Seen: &e.seen}
+	e.dead = search.View{Links: w.cfg.Links, Path: name + "/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen}
+	e.transfer = search.View{Links: w.cfg.Links, Path: name + "/$Transfer/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen}
+	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
 	e.notifier = notifier{w: w, name: name}
 	e.nudger = nudger{w: w, key: key, name: name, afterNudge: e.poke, log: e.log}
 	return e
@@ -80,10 +81,10 @@ func (e *entity) poke() {
 
 // run checks watches when they become due. It returns after idleLinks without any.
 func (e *entity) run(ctx context.Context) {
-	defer e.work.close(ctx)
-	defer e.dead.close(ctx)
-	defer e.transfer.close(ctx)
-	defer e.deadTarget.close(ctx)
+	defer e.work.Close(ctx)
+	defer e.dead.Close(ctx)
+	defer e.transfer.Close(ctx)
+	defer e.deadTarget.Close(ctx)
 	for {
 		if !e.takeInbox(ctx) {
 			return
@@ -94,9 +95,9 @@ func (e *entity) run(ctx context.Context) {
 			continue
 		}
 		if ripe := e.nudgedWatches(now); len(ripe) > 0 {
-			peeks := e.work.peeks + e.dead.peeks
+			peeks := e.work.Peeks + e.dead.Peeks
 			e.handleDue(ctx, ripe, true)
-			e.restAfter(e.work.peeks + e.dead.peeks - peeks)
+			e.restAfter(e.work.Peeks + e.dead.Peeks - peeks)
 			continue
 		}
 		select {

@@ -90,7 +90,7 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 			t.apply(s.RequiresSession, s.DeadLetteringOnMessageExpiration, s.ForwardTo, s.ForwardDeadLetteredMessagesTo)
 		}
 	}
-	e.work.cursor, e.dead.cursor = t.partitioned, t.partitioned
+	e.work.Cursor, e.dead.Cursor = t.partitioned, t.partitioned
 	return nil
 }
 

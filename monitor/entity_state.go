@@ -3,6 +3,7 @@
 package monitor
 
 import (
+	"overdue/monitor/search"
 	"sync"
 	"time"
 )
@@ -27,9 +28,9 @@ type entityState struct {
 	// disappeared counts checks after which dead letters had disappeared, less those that found
 	// them. firstLetter is the first dead letter at such a check, since firstLetterSince.
 	disappeared      int
-	firstLetter      identity
+	firstLetter      search.Identity
 	firstLetterSince time.Time
-	recentLetter     identity // a dead letter that was seen shortly before; zero: none
+	recentLetter     search.Identity // a dead letter that was seen shortly before; zero: none
 }
 
 // entityStates keeps the states by entity. A dropped state is observed again.

@@ -14,7 +14,7 @@ import (
 // Two monitors that reach one namespace by two names speak of one event, whatever it is about.
 func TestAnEventHasOneIDHoweverANamespaceIsSpelled(t *testing.T) {
 	ids := func(namespace, entity string) (all []string) {
-		w := &Worker{cfg: Config{Namespace: namespace}, log: zap.NewNop()}
+		w := &Worker{cfg: Config{Namespace: namespace}, log: zap.NewNop(), metrics: &metrics{}}
 		e := newEntity(w, "orders", entity)
 		for _, kind := range []string{"", alert.TypeIncomplete, alert.TypeNear} {
 			wt := &watch{missed: &scheduler.Missed{Type: kind, SequenceNumber: 7, EnqueuedTime: noon}}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/operations"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
@@ -117,19 +118,19 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
 	}
-	before := make([]want, len(watches))
+	before := make([]search.Want, len(watches))
 	for i, wt := range watches {
 		before[i] = wt.want
 	}
 	err := e.find(ctx, watches)
 	for i, wt := range watches {
-		if wt.want.found == nil {
+		if wt.want.Found == nil {
 			wt.judgement.verdict = gone
-			wt.want.found = before[i].found // as it was last seen
+			wt.want.Found = before[i].Found // as it was last seen
 			// A message that an earlier attempt left may have been settled since. Any other one was
 			// overdue on the queue immediately before this nudge, and is gone after it.
 			if err == nil && wt.missed == nil && wt.judgement.native && wt.triedAt.IsZero() {
-				wt.expiredByNudge = wt.want.found
+				wt.expiredByNudge = wt.want.Found
 			}
 		}
 	}
@@ -138,7 +139,7 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 
 // expiredByHand records that this worker has dead-lettered the message of wt.
 func (e *entity) expiredByHand(wt *watch, strategy string) {
-	seen := wt.want.found
+	seen := wt.want.Found
 	wt.judgement.verdict = gone
 	wt.missed = &scheduler.Missed{
 		SequenceNumber: seen.SequenceNumber, EnqueuedTime: seen.EnqueuedTime, Deadline: wt.judgement.deadline,

@@ -36,7 +36,7 @@ func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
 // message would be taken without the lock of its session, from under a consumer that holds it,
 // or not at all.
 func (e *entity) learnSessions(ctx context.Context, watches []*watch) error {
-	inSession := func(wt *watch) bool { return wt.want.found.SessionID != "" }
+	inSession := func(wt *watch) bool { return wt.want.Found.SessionID != "" }
 	if e.settings.known || e.settings.sessions || e.w.states.get(e.key).noSessions || !slices.ContainsFunc(watches, inSession) {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (e *entity) takeDeferred(ctx context.Context, l receiveScope) error {
 		defer r.Close(ctx)
 	}
 	for _, wt := range l.watches {
-		dead, err := e.work.deadLetterDeferred(ctx, wt.want.number, l.session, reasonDeadline, description(wt.judgement.deadline))
+		dead, err := e.work.DeadLetterDeferred(ctx, wt.want.Number, l.session, reasonDeadline, description(wt.judgement.deadline))
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 	}
 	for _, wt := range l.watches {
 		// The first that is to be had stands behind it: somebody has locked it.
-		wt.locked = first > wt.want.number && !e.settings.partitioned && !e.work.cursor
+		wt.locked = first > wt.want.Number && !e.settings.partitioned && !e.work.Cursor
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 
 	"github.com/Azure/go-amqp"
@@ -49,13 +50,13 @@ func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 		return nil
 	}
 	defer r.Close(ctx)
-	s := scan{e: e, r: r, line: l, ours: map[identity]*watch{}, strategy: strategyScan, now: e.w.clock.now().Add(-stampPrecision)}
+	s := scan{e: e, r: r, line: l, ours: map[search.Identity]*watch{}, strategy: strategyScan, now: e.w.clock.now().Add(-search.StampPrecision)}
 	if l.session != nil {
 		s.strategy = strategySession
 	}
 	for _, wt := range l.watches {
-		s.ours[wt.want.identity] = wt
-		s.last = max(s.last, wt.want.number)
+		s.ours[wt.want.Identity] = wt
+		s.last = max(s.last, wt.want.Number)
 	}
 	// What was taken is given back whatever happens, and only at the end: given back
 	// earlier it would be the head again.
@@ -71,7 +72,7 @@ func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 	}
 	if s.cut && len(s.dead) > 0 {
 		for _, wt := range l.watches {
-			wt.unreached = s.ours[wt.want.identity] == wt
+			wt.unreached = s.ours[wt.want.Identity] == wt
 		}
 	}
 	if err != nil {
@@ -85,9 +86,9 @@ type scan struct {
 	e        *entity
 	r        *link.Receiver
 	line     receiveScope
-	ours     map[identity]*watch // until they are met
-	last     int64               // the highest of those numbers
-	live     []*amqp.Message     // taken, to be given back
+	ours     map[search.Identity]*watch // until they are met
+	last     int64                      // the highest of those numbers
+	live     []*amqp.Message            // taken, to be given back
 	strategy string
 	now      time.Time // by the broker's clock, and not ahead of it
 	cut      bool      // it has ended before the queue did, and before all of ours were met
@@ -132,12 +133,12 @@ func (s *scan) run(ctx context.Context) error {
 // In a session nobody else has locks, and in a partitioned entity numbers say nothing of what
 // stands where.
 func (s *scan) credit(ctx context.Context, most int) (int, error) {
-	if s.line.session != nil || s.e.settings.partitioned || s.e.work.cursor {
+	if s.line.session != nil || s.e.settings.partitioned || s.e.work.Cursor {
 		return most, nil
 	}
 	for len(s.ahead) == 0 && !s.reached {
 		// Only this goroutine uses the view: there is one line.
-		page, err := s.e.work.peek(ctx, s.peeked, pageSize)
+		page, err := s.e.work.Peek(ctx, s.peeked, search.PageSize)
 		if err != nil {
 			return 0, err
 		}
@@ -147,7 +148,7 @@ func (s *scan) credit(ctx context.Context, most int) (int, error) {
 				s.reached = true
 				break
 			}
-			if m.State == link.Active || m.State == link.Scheduled && !pending(m) {
+			if m.State == link.Active || m.State == link.Scheduled && !search.Pending(m) {
 				s.ahead = append(s.ahead, m.SequenceNumber)
 			}
 		}
@@ -201,7 +202,7 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 	s.e.w.metrics.operation(operations.Scan, 1)
 	s.pass(number)
 	enqueued, _ := m.Annotations["x-opt-enqueued-time"].(time.Time)
-	at := identity{number, enqueued.UnixMilli()}
+	at := search.Identity{Number: number, Enqueued: enqueued.UnixMilli()}
 	wt := s.ours[at]
 	if deadline, stated := s.overdue(m); wt == nil && stated {
 		s.settling.Go(func() error { return s.deadLetter(ctx, nil, m, deadline) })

@@ -7,6 +7,7 @@ import (
 
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
@@ -36,7 +37,7 @@ func judge(r *scheduler.Reference, m *link.Message, s Settings, now time.Time) j
 	by := completeBy(r, m, s)
 	expiry, mortal := nativeExpiry(r, m, s)
 	switch {
-	case pending(m):
+	case search.Pending(m):
 		// Its clock starts when it is activated, with a stamp that does not exist yet.
 		start := now
 		if m.ScheduledEnqueueTime.After(now) {
@@ -123,11 +124,4 @@ func lifeOf(r *scheduler.Reference, m *link.Message, s Settings) time.Duration {
 		}
 	}
 	return duration.Shorter(m.TimeToLive, s.DefaultMessageTimeToLive)
-}
-
-// pending reports whether m is scheduled and not activated yet. Its state does not show that,
-// since it may remain "scheduled". Its stamp does: until the activation it is that of the send
-// ("Message sequencing and timestamps").
-func pending(m *link.Message) bool {
-	return m.State == link.Scheduled && m.EnqueuedTime.Before(m.ScheduledEnqueueTime)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
@@ -22,7 +23,7 @@ func someEvent() alert.Event {
 		ref: scheduler.Reference{MessageID: "m-1", SessionID: "s"},
 		missed: &scheduler.Missed{
 			SequenceNumber: 7, EnqueuedTime: noon, Deadline: noon.Add(time.Second), DeadLetteredTime: noon.Add(1025 * time.Millisecond),
-			DeadLetterReason: reasonExpired, Strategy: strategyNative, CorrelationID: "c", DeliveryCount: 2,
+			DeadLetterReason: search.ReasonExpired, Strategy: strategyNative, CorrelationID: "c", DeliveryCount: 2,
 		},
 	})
 }

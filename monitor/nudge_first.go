@@ -4,7 +4,7 @@ package monitor
 
 import (
 	"context"
-	"errors"
+	"overdue/monitor/search"
 	"slices"
 	"time"
 
@@ -40,9 +40,6 @@ const (
 	waitMost = time.Second
 )
 
-// errTooManyPeeks reports that a check has used up peekBudget.
-var errTooManyPeeks = errors.New("the check takes too many peeks")
-
 // waiting is the watches that wait for a nudge, and then for what comes with the same page.
 type waiting struct {
 	watches []*watch
@@ -54,7 +51,7 @@ type waiting struct {
 // them.
 func (e *entity) mayNudgeFirst() bool {
 	t := &e.settings
-	if t.Strategy == strategyScan || t.Strategy == strategySession || t.topic || t.sessions || t.drops || t.partitioned || e.work.cursor ||
+	if t.Strategy == strategyScan || t.Strategy == strategySession || t.topic || t.sessions || t.drops || t.partitioned || e.work.Cursor ||
 		t.forwardTo != "" || t.forwardDead != "" {
 		return false
 	}
@@ -125,7 +122,7 @@ func (e *entity) nudgedWatches(now time.Time) (ready []*watch) {
 // deadLetterSearch searches for the dead letters of nudged watches.
 type deadLetterSearch struct {
 	watches []*watch
-	wants   []*want // of each of them
+	wants   []*search.Want // of each of them
 }
 
 // deadLetterSearchFor prepares the search for the dead letters of those watches that have none
@@ -134,11 +131,11 @@ func (e *entity) deadLetterSearchFor(watches []*watch) *deadLetterSearch {
 	r := &deadLetterSearch{}
 	for _, wt := range watches {
 		if wt.awaitsNudge && !wt.deadLetterSought && wt.missed == nil {
-			w := &want{identity: wt.want.identity, firstFit: wt.want.firstFit}
-			w.seek(&wt.ref)
+			w := &search.Want{Identity: wt.want.Identity, FirstFit: wt.want.FirstFit}
+			w.Seek(&wt.ref)
 			// It is not searched for on the work queue before, so it must not be another message
 			// with the same id.
-			w.from = w.likely
+			w.From = w.Likely
 			r.wants, r.watches = append(r.wants, w), append(r.watches, wt)
 		}
 	}
@@ -146,15 +143,15 @@ func (e *entity) deadLetterSearchFor(watches []*watch) *deadLetterSearch {
 }
 
 // tookDeadLetters applies the results of a search to the watches that it is over for.
-func (e *entity) tookDeadLetters(ctx context.Context, r *deadLetterSearch, looked func(*want) bool) error {
+func (e *entity) tookDeadLetters(ctx context.Context, r *deadLetterSearch, looked func(*search.Want) bool) error {
 	var repeatable []int64
 	for i, wt := range r.watches {
 		if !looked(r.wants[i]) {
 			continue
 		}
 		wt.deadLetterSought = true
-		wt.want.merge(r.wants[i])
-		if m := r.wants[i].found; m != nil && expired(m) {
+		wt.want.Merge(r.wants[i])
+		if m := r.wants[i].Found; m != nil && expired(m) {
 			wt.missed = e.missed(wt, m)
 			if !wt.ref.Once {
 				repeatable = append(repeatable, m.SequenceNumber)
@@ -171,10 +168,10 @@ func (e *entity) readNudgedDeadLetters(ctx context.Context, watches []*watch) er
 	if len(r.wants) == 0 {
 		return nil
 	}
-	if err := e.dead.find(ctx, r.wants, e.chooser(e.notNotified)); err != nil {
+	if err := e.dead.Find(ctx, r.wants, e.chooser(e.notNotified)); err != nil {
 		return err
 	}
-	return e.tookDeadLetters(ctx, r, func(*want) bool { return true })
+	return e.tookDeadLetters(ctx, r, func(*search.Want) bool { return true })
 }
 
 // copyGap is how many messages behind each one are read for copies of it.
@@ -189,7 +186,7 @@ func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
 		if n+copyGap <= reached {
 			continue
 		}
-		page, err := e.work.peek(ctx, max(n, reached)+1, pageSize)
+		page, err := e.work.Peek(ctx, max(n, reached)+1, search.PageSize)
 		if err != nil || len(page) == 0 {
 			return err // nothing stands there
 		}
@@ -217,7 +214,7 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) {
 	found, lost := 0, 0
 	for _, wt := range due {
 		switch {
-		case wt.missed != nil && wt.ref.Missed == nil && wt.missed.DeadLetterReason == reasonExpired:
+		case wt.missed != nil && wt.ref.Missed == nil && wt.missed.DeadLetterReason == search.ReasonExpired:
 			found++
 		case wt.awaitsNudge && wt.judgement.verdict == gone:
 			lost++
@@ -226,14 +223,14 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) {
 	if found == 0 && lost == 0 {
 		return
 	}
-	fresh := e.dead.recentDeadLetter(e.w.clock.now())
+	fresh := e.dead.RecentDeadLetter(e.w.clock.now())
 	known := e.w.states.get(e.key)
 	stays, taken := false, false
-	if known.recentLetter != (identity{}) && (found < lost || found > 0 && known.doubted()) {
+	if known.recentLetter != (search.Identity{}) && (found < lost || found > 0 && known.doubted()) {
 		stays, taken = e.deadLetterStays(ctx, known.recentLetter)
 	}
 	if taken {
-		fresh, e.dead.lastExpired = identity{}, seenDeadLetter{}
+		fresh, e.dead.LastExpired = search.Identity{}, search.SeenDeadLetter{}
 	}
 	e.w.states.update(e.key, func(f *entityState) {
 		if found > 0 {
@@ -245,20 +242,20 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) {
 			f.notFound, f.taken = time.Now(), time.Now()
 		case stays && time.Since(f.taken) > notFoundRest:
 			f.notFound = time.Time{}
-		case !stays && found == 0 && fresh == identity{}:
+		case !stays && found == 0 && fresh == search.Identity{}:
 			f.notFound = time.Now()
 		}
 	})
 }
 
 // deadLetterStays finds out whether a dead letter is still where it was, or was taken away.
-func (e *entity) deadLetterStays(ctx context.Context, letter identity) (stays, taken bool) {
-	page, err := e.dead.peek(ctx, letter.number, 1)
+func (e *entity) deadLetterStays(ctx context.Context, letter search.Identity) (stays, taken bool) {
+	page, err := e.dead.Peek(ctx, letter.Number, 1)
 	if err != nil {
 		e.log.Debug("dead letter not read", zap.Error(err)) // the next one at any will tell whether that lasts
 		return false, false
 	}
-	stays = len(page) > 0 && identityOf(page[0]) == letter
+	stays = len(page) > 0 && search.IdentityOf(page[0]) == letter
 	return stays, !stays
 }
 

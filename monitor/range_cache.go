@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 )
 
 // Slots for spans of times to live become due fifty times a second, and the messages of each
@@ -19,9 +20,6 @@ const (
 	// cacheFrom is the least length of a range that is kept. A shorter one is read for one
 	// slot alone.
 	cacheFrom = time.Second
-	// settledAge is the age at which a range is final: no message can be enqueued in it any
-	// more.
-	settledAge = 2 * time.Second
 	// cacheGap is how long before the first window a full cache drops messages.
 	cacheGap = 10 * time.Second
 	// maxCachedMessages bounds the cached messages, to about 6 MiB. Messages beyond that are
@@ -35,8 +33,8 @@ const (
 // for these ranges only. A message in it may be gone since; a message that it lacks was gone
 // when its range was read.
 type rangeCache struct {
-	known    []timeRange     // in order; they neither overlap nor touch
-	messages []cachedMessage // that waited in these, and whose slots have not become due since
+	known    []search.TimeRange // in order; they neither overlap nor touch
+	messages []cachedMessage    // that waited in these, and whose slots have not become due since
 }
 
 // cachedMessage is a message, with its stamp and its time to live in Unix milliseconds.
@@ -49,35 +47,35 @@ func (m cachedMessage) message() *link.Message {
 
 // A rangeReader reads the messages in a range of the work queue. partitioned: sequence numbers
 // are not in the order of time.
-type rangeReader func(ctx context.Context, s timeRange, see func(*link.Message)) (partitioned bool, err error)
+type rangeReader func(ctx context.Context, s search.TimeRange, see func(*link.Message)) (partitioned bool, err error)
 
 // waitingIn calls see with the messages on the work queue that were enqueued in the window. For
 // messages from the cache it calls noted instead.
 func (e *entity) waitingIn(ctx context.Context, w *window, see func(*link.Message), noted func(cachedMessage)) error {
-	read := func(ctx context.Context, s timeRange, see func(*link.Message)) (bool, error) {
-		err := e.work.between(ctx, s.first(), s.last(), see)
-		return e.work.cursor, err
+	read := func(ctx context.Context, s search.TimeRange, see func(*link.Message)) (bool, error) {
+		err := e.work.Between(ctx, s.First(), s.Last(), see)
+		return e.work.Cursor, err
 	}
-	if e.work.cursor {
+	if e.work.Cursor {
 		e.ranges = rangeCache{}
 	}
-	return e.ranges.waiting(ctx, w.timeRange(), millis(e.w.clock.now().Add(-settledAge)), read, see, noted)
+	return e.ranges.waiting(ctx, w.timeRange(), search.Millis(e.w.clock.now().Add(-search.SettledAge)), read, see, noted)
 }
 
 // waiting is waitingIn for a range. Ranges before final are read once.
-func (s *rangeCache) waiting(ctx context.Context, in timeRange, final int64, read rangeReader, see func(*link.Message), noted func(cachedMessage)) error {
+func (s *rangeCache) waiting(ctx context.Context, in search.TimeRange, final int64, read rangeReader, see func(*link.Message), noted func(cachedMessage)) error {
 	unknown := s.missing(in)
 	for _, m := range s.messages {
-		if in.holds(m.enqueued) && s.covers(m.enqueued) {
+		if in.Holds(m.enqueued) && s.covers(m.enqueued) {
 			noted(m)
 		}
 	}
-	long := in.length() >= cacheFrom
+	long := in.Length() >= cacheFrom
 	for _, u := range unknown {
 		var seen []cachedMessage
 		partitioned, err := read(ctx, u, func(m *link.Message) {
 			at := m.EnqueuedTime.UnixMilli()
-			if !u.holds(at) {
+			if !u.Holds(at) {
 				return
 			}
 			see(m)
@@ -89,7 +87,7 @@ func (s *rangeCache) waiting(ctx context.Context, in timeRange, final int64, rea
 			return err
 		}
 		if long && !partitioned {
-			s.add(timeRange{u.from, min(u.until, final)}, seen)
+			s.add(search.TimeRange{From: u.From, Until: min(u.Until, final)}, seen)
 		}
 	}
 	return nil
@@ -97,58 +95,58 @@ func (s *rangeCache) waiting(ctx context.Context, in timeRange, final int64, rea
 
 // covers reports whether the cache has the messages of that millisecond.
 func (s *rangeCache) covers(at int64) bool {
-	return slices.ContainsFunc(s.known, func(k timeRange) bool { return k.holds(at) })
+	return slices.ContainsFunc(s.known, func(k search.TimeRange) bool { return k.Holds(at) })
 }
 
 // missing returns the parts of a range that the cache does not cover.
-func (s *rangeCache) missing(in timeRange) (parts []timeRange) {
+func (s *rangeCache) missing(in search.TimeRange) (parts []search.TimeRange) {
 	for _, k := range s.known {
-		if before := (timeRange{in.from, min(in.until, k.from)}); !before.empty() {
+		if before := (search.TimeRange{From: in.From, Until: min(in.Until, k.From)}); !before.Empty() {
 			parts = append(parts, before)
 		}
-		in.from = max(in.from, k.until)
+		in.From = max(in.From, k.Until)
 	}
-	if !in.empty() {
+	if !in.Empty() {
 		parts = append(parts, in)
 	}
 	return parts
 }
 
 // add caches what was read of a range, from its beginning as far as there is room.
-func (s *rangeCache) add(of timeRange, seen []cachedMessage) {
+func (s *rangeCache) add(of search.TimeRange, seen []cachedMessage) {
 	if room := maxCachedMessages - len(s.messages); len(seen) > room {
 		// Numbers rise with time, but stamps of several nodes need not.
 		slices.SortFunc(seen, func(a, b cachedMessage) int { return int(a.enqueued - b.enqueued) })
-		of.until = min(of.until, seen[room].enqueued) // of those that are left out, with all others of that millisecond
+		of.Until = min(of.Until, seen[room].enqueued) // of those that are left out, with all others of that millisecond
 	}
-	if of.empty() {
+	if of.Empty() {
 		return
 	}
 	for _, m := range seen {
-		if of.holds(m.enqueued) {
+		if of.Holds(m.enqueued) {
 			s.messages = append(s.messages, m)
 		}
 	}
-	i, _ := slices.BinarySearchFunc(s.known, of.from, func(k timeRange, from int64) int { return int(k.from - from) })
+	i, _ := slices.BinarySearchFunc(s.known, of.From, func(k search.TimeRange, from int64) int { return int(k.From - from) })
 	s.known = slices.Insert(s.known, i, of)
 	joined := s.known[:1]
 	for _, k := range s.known[1:] {
-		if last := &joined[len(joined)-1]; last.until == k.from {
-			last.until = k.until
+		if last := &joined[len(joined)-1]; last.Until == k.From {
+			last.Until = k.Until
 		} else {
 			joined = append(joined, k)
 		}
 	}
 	if s.known = joined; len(s.known) > maxCachedRanges {
-		s.forget(s.known[1].from)
+		s.forget(s.known[1].From)
 	}
 }
 
 // forget drops messages that were enqueued before an instant.
 func (s *rangeCache) forget(before int64) {
-	s.known = slices.DeleteFunc(s.known, func(k timeRange) bool { return k.until <= before })
+	s.known = slices.DeleteFunc(s.known, func(k search.TimeRange) bool { return k.Until <= before })
 	if len(s.known) > 0 {
-		s.known[0].from = max(s.known[0].from, before)
+		s.known[0].From = max(s.known[0].From, before)
 	}
 	s.messages = slices.DeleteFunc(s.messages, func(m cachedMessage) bool { return m.enqueued < before })
 }
@@ -157,11 +155,11 @@ func (s *rangeCache) forget(before int64) {
 // full, it also drops messages so old that probably no slot needs them.
 func (s *rangeCache) clear(windows []window, settings Settings) {
 	if len(s.messages) > maxCachedMessages/2 {
-		s.forget(windows[0].timeRange().from - cacheGap.Milliseconds())
+		s.forget(windows[0].timeRange().From - cacheGap.Milliseconds())
 	}
 	s.messages = slices.DeleteFunc(s.messages, func(m cachedMessage) bool {
 		return slices.ContainsFunc(windows, func(w window) bool {
-			if !w.timeRange().holds(m.enqueued) {
+			if !w.timeRange().Holds(m.enqueued) {
 				return false
 			}
 			slot, _ := w.slotFor(m.message(), settings)

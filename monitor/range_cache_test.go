@@ -11,6 +11,7 @@ import (
 
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/testseed"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
@@ -21,7 +22,7 @@ func TestAShelfKnowsWhatTheQueueHas(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, round))
-		m := queueModel{waiting: map[identity]bool{}}
+		m := queueModel{waiting: map[search.Identity]bool{}}
 		var s rangeCache
 		for range 400 {
 			m.pass(rng)
@@ -29,11 +30,11 @@ func TestAShelfKnowsWhatTheQueueHas(t *testing.T) {
 			// between them.
 			length := []int64{20, 500, 999, 1000, 1001, 5000}[rng.IntN(6)]
 			from := m.now - length - rng.Int64N(20_000) + rng.Int64N(3)
-			in := timeRange{from, from + length}
+			in := search.TimeRange{From: from, Until: from + length}
 			fails := rng.IntN(10) == 0
-			seen, noted := map[identity]bool{}, map[identity]bool{}
-			err := s.waiting(t.Context(), in, m.now-settledAge.Milliseconds(), func(_ context.Context, of timeRange, see func(*link.Message)) (bool, error) {
-				if of.empty() || of.from < in.from || of.until > in.until {
+			seen, noted := map[search.Identity]bool{}, map[search.Identity]bool{}
+			err := s.waiting(t.Context(), in, m.now-search.SettledAge.Milliseconds(), func(_ context.Context, of search.TimeRange, see func(*link.Message)) (bool, error) {
+				if of.Empty() || of.From < in.From || of.Until > in.Until {
 					t.Fatalf("read %v for %v", of, in)
 				}
 				m.read(of, see)
@@ -41,20 +42,20 @@ func TestAShelfKnowsWhatTheQueueHas(t *testing.T) {
 					return false, errors.New("the line broke")
 				}
 				return false, nil
-			}, func(msg *link.Message) { seen[identityOf(msg)] = true }, func(msg cachedMessage) {
-				at := identity{msg.number, msg.enqueued}
-				if noted[at] || seen[at] || !in.holds(at.enqueued) {
+			}, func(msg *link.Message) { seen[search.IdentityOf(msg)] = true }, func(msg cachedMessage) {
+				at := search.Identity{Number: msg.number, Enqueued: msg.enqueued}
+				if noted[at] || seen[at] || !in.Holds(at.Enqueued) {
 					t.Fatalf("%v was noted for %v: twice, or it is not of it", at, in)
 				}
 				noted[at] = true
 			})
 			for at := range m.waiting {
-				if err == nil && in.holds(at.enqueued) && !seen[at] && !noted[at] {
+				if err == nil && in.Holds(at.Enqueued) && !seen[at] && !noted[at] {
 					t.Fatalf("round %d: message %v waits in %v and was neither seen nor noted; kept %v, now %d", round, at, in, s.known, m.now)
 				}
 			}
 			for i := 1; i < len(s.known); i++ {
-				if s.known[i-1].empty() || s.known[i].from <= s.known[i-1].until {
+				if s.known[i-1].Empty() || s.known[i].From <= s.known[i-1].Until {
 					t.Fatalf("ranges that touch, overlap or are out of order: %v", s.known)
 				}
 			}
@@ -70,7 +71,7 @@ func TestAShelfKnowsWhatTheQueueHas(t *testing.T) {
 type queueModel struct {
 	now     int64 // Unix milliseconds
 	number  int64
-	waiting map[identity]bool
+	waiting map[search.Identity]bool
 }
 
 // pass lets some time go by.
@@ -81,19 +82,19 @@ func (m *queueModel) pass(rng *rand.Rand) {
 	m.now += rng.Int64N(400)
 	for range rng.IntN(20) {
 		m.number++
-		m.waiting[identity{m.number, m.now - rng.Int64N(settledAge.Milliseconds()-1)}] = true
+		m.waiting[search.Identity{Number: m.number, Enqueued: m.now - rng.Int64N(search.SettledAge.Milliseconds()-1)}] = true
 	}
 	for at := range m.waiting {
-		if rng.IntN(300) == 0 || at.enqueued < m.now-25_000 {
+		if rng.IntN(300) == 0 || at.Enqueued < m.now-25_000 {
 			delete(m.waiting, at)
 		}
 	}
 }
 
-func (m *queueModel) read(of timeRange, see func(*link.Message)) {
+func (m *queueModel) read(of search.TimeRange, see func(*link.Message)) {
 	for at := range m.waiting {
-		if of.holds(at.enqueued) {
-			see(&link.Message{SequenceNumber: at.number, EnqueuedTime: at.enqueuedTime()})
+		if of.Holds(at.Enqueued) {
+			see(&link.Message{SequenceNumber: at.Number, EnqueuedTime: at.EnqueuedTime()})
 		}
 	}
 }
@@ -110,7 +111,9 @@ func TestAShelfEndsWhereItIsFull(t *testing.T) {
 		}
 		return all
 	}
-	of := func(from, until int64) timeRange { return timeRange{begin + from, begin + until} }
+	of := func(from, until int64) search.TimeRange {
+		return search.TimeRange{From: begin + from, Until: begin + until}
+	}
 	var s rangeCache
 	const each = 100
 	full := int64(maxCachedMessages / each) // milliseconds, and 44 messages of the next one
@@ -145,7 +148,7 @@ func TestAShelfEndsWhereItIsFull(t *testing.T) {
 func TestAShelfForgetsTheOldestOfManyStretches(t *testing.T) {
 	var s rangeCache
 	for i := range int64(maxCachedRanges + 10) {
-		s.add(timeRange{i * 10, i*10 + 5}, []cachedMessage{{i, i * 10, 0}})
+		s.add(search.TimeRange{From: i * 10, Until: i*10 + 5}, []cachedMessage{{i, i * 10, 0}})
 	}
 	if len(s.known) != maxCachedRanges || len(s.messages) != maxCachedRanges || s.covers(90) || !s.covers(100) {
 		t.Errorf("%d stretches, %d messages, the first %v, want %d from 100 on", len(s.known), len(s.messages), s.known[0], maxCachedRanges)

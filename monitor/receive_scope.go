@@ -29,7 +29,7 @@ func (e *entity) scopes(watches []*watch) []receiveScope {
 	var lines []receiveScope
 	at := map[string]int{}
 	for _, wt := range watches {
-		id := wt.want.found.SessionID
+		id := wt.want.Found.SessionID
 		i, ok := at[id]
 		if !ok {
 			i = len(lines)
@@ -92,7 +92,7 @@ const (
 
 // mayTryExpiry reports whether to try to expire the message of wt now.
 func (wt *watch) mayTryExpiry(now time.Time) bool {
-	if wt.triedAt.IsZero() || wt.want.found.DeliveryCount != wt.triedDeliveryCount {
+	if wt.triedAt.IsZero() || wt.want.Found.DeliveryCount != wt.triedDeliveryCount {
 		return true
 	}
 	return !now.Before(wt.retryAt)
@@ -111,11 +111,11 @@ func (wt *watch) triedExpiry(now time.Time, quiet int) {
 	switch {
 	case wt.harmless():
 		wt.retryDelay = min(max(harmlessRetry, time.Duration(quiet)*harmlessShare), expiryRetryMax)
-	case wt.triedAt.IsZero() || wt.want.found.DeliveryCount != wt.triedDeliveryCount:
+	case wt.triedAt.IsZero() || wt.want.Found.DeliveryCount != wt.triedDeliveryCount:
 		wt.retryDelay = expiryRetryMin
 	default:
 		wt.retryDelay = min(max(wt.retryDelay*2, expiryRetryMin), expiryRetryMax)
 	}
-	wt.triedAt, wt.triedDeliveryCount = now, wt.want.found.DeliveryCount
+	wt.triedAt, wt.triedDeliveryCount = now, wt.want.Found.DeliveryCount
 	wt.retryAt = now.Add(wt.retryDelay*3/4 + rand.N(wt.retryDelay/2))
 }

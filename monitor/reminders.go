@@ -8,6 +8,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
@@ -36,12 +37,6 @@ func completeBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	return m.EnqueuedTime.Add(within)
 }
 
-// completes reports whether the message of r must be completed by some instant.
-func completes(r *scheduler.Reference, m *link.Message) bool {
-	within, err := scheduler.StatedCompletion(func(name string) any { return m.Properties[name] })
-	return err == nil && within > 0 || r.CompleteWithin > 0 || r.Stated == scheduler.StatedComplete
-}
-
 // hasReminders reports whether there may be a reminder for m.
 func (e *entity) hasReminders(r *scheduler.Reference, m *link.Message) bool {
 	return len(e.settings.WarnBefore) > 0 || !completeBy(r, m, e.settings.Settings).IsZero()
@@ -66,13 +61,13 @@ func firstReminder(r *scheduler.Reference, s Settings) time.Duration {
 
 // judge decides about the message of wt.
 func (e *entity) judge(wt *watch, now time.Time) judgement {
-	return e.judgeFound(&wt.ref, &wt.want, wt.want.found, now)
+	return e.judgeFound(&wt.ref, &wt.want, wt.want.Found, now)
 }
 
 // judgeFound decides about m, which r and w stand for. The copy of a message in a subscription
 // without a time to live may have to be completed although it can be received at any time.
-func (e *entity) judgeFound(r *scheduler.Reference, w *want, m *link.Message, now time.Time) judgement {
-	if w.ref == nil || !w.hasNoDeadline(m) {
+func (e *entity) judgeFound(r *scheduler.Reference, w *search.Want, m *link.Message, now time.Time) judgement {
+	if w.Ref == nil || !w.HasNoDeadline(m) {
 		return judge(r, m, e.settings.Settings, now)
 	}
 	completed := *r
@@ -83,11 +78,11 @@ func (e *entity) judgeFound(r *scheduler.Reference, w *want, m *link.Message, no
 // remind notifies of the reminders of wt that are due, whose message was on the queue at the
 // instant at.
 func (e *entity) remind(ctx context.Context, wt *watch, at time.Time) {
-	m, j := wt.want.found, &wt.judgement
-	if wt.slot != nil || wt.missed != nil || j.verdict == gone || m == nil || pending(m) || !wt.disappearedAt.IsZero() {
+	m, j := wt.want.Found, &wt.judgement
+	if wt.slot != nil || wt.missed != nil || j.verdict == gone || m == nil || search.Pending(m) || !wt.disappearedAt.IsZero() {
 		return
 	}
-	at = at.Add(-stampPrecision)
+	at = at.Add(-search.StampPrecision)
 	if !wt.ref.Incomplete && !j.completeBy.IsZero() && !j.completeBy.After(at) {
 		wt.ref.Incomplete = true
 		e.notifyReminder(ctx, wt, alert.TypeIncomplete, j.completeBy, 0)
@@ -134,7 +129,7 @@ func (e *entity) reachedWarning(wt *watch, at time.Time) (nearest time.Duration)
 // warnings calls each for the reminders that nobody has been notified of. A reminder that would
 // have been due before the message was enqueued is skipped.
 func (e *entity) warnings(wt *watch, each func(before time.Duration, when time.Time)) {
-	m, deadline := wt.want.found, wt.judgement.deadline
+	m, deadline := wt.want.Found, wt.judgement.deadline
 	if m == nil || deadline.IsZero() {
 		return
 	}
@@ -158,7 +153,7 @@ func (e *entity) nextReminder(wt *watch) (next time.Time) {
 	if !wt.ref.Incomplete {
 		consider(j.completeBy)
 	}
-	if m := wt.want.found; m != nil && !pending(m) {
+	if m := wt.want.Found; m != nil && !search.Pending(m) {
 		e.warnings(wt, func(_ time.Duration, when time.Time) { consider(when) })
 	}
 	return next
@@ -170,13 +165,13 @@ func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
 	if by.IsZero() || wt.ref.Incomplete {
 		return wait
 	}
-	return min(wait, max(by.Add(stampPrecision).Sub(e.w.clock.now()), time.Millisecond))
+	return min(wait, max(by.Add(search.StampPrecision).Sub(e.w.clock.now()), time.Millisecond))
 }
 
 // notifyReminder notifies of a reminder. It has a watch of its own, so that the companion stays
 // until the notification succeeds, and the check goes on meanwhile.
 func (e *entity) notifyReminder(ctx context.Context, wt *watch, eventType string, deadline time.Time, before time.Duration) {
-	m := wt.want.found
+	m := wt.want.Found
 	telling := &watch{ref: wt.ref, companion: wt.companion, since: wt.since, missed: &scheduler.Missed{
 		Type: eventType, SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime, Deadline: deadline,
 		DeadLetteredTime: e.w.latest(), CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,

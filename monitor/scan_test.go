@@ -16,6 +16,7 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
+	"overdue/monitor/search"
 )
 
 // withQueue has act see the queue orders of a broker, in which n messages wait that are numbered
@@ -50,8 +51,8 @@ func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *link.Re
 		registry := prometheus.NewRegistry()
 		w := &Worker{metrics: newMetrics(registry, operations.New(registry), nil)}
 		e := &entity{w: w, key: "orders", name: "orders"}
-		e.work = view{links: links, path: "orders", operations: w.metrics.operations, seen: &e.seen}
-		t.Cleanup(func() { e.work.close(t.Context()) })
+		e.work = search.View{Links: links, Path: "orders", Operations: w.metrics.operations, Seen: &e.seen}
+		t.Cleanup(func() { e.work.Close(t.Context()) })
 		act(t, e, r, func(operation string) (sum float64) {
 			families, err := registry.Gather()
 			if err != nil {
@@ -75,13 +76,13 @@ func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *link.Re
 // beyond is kept from consumers.
 func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
 	withQueue(t, 10, func(t *testing.T, e *entity, r *link.Receiver, _ func(string) float64) {
-		page, err := e.work.peek(t.Context(), 0, 10)
+		page, err := e.work.Peek(t.Context(), 0, 10)
 		if err != nil || len(page) != 10 {
 			t.Fatalf("%d messages wait, %v, want 10", len(page), err)
 		}
-		s := scan{e: e, r: r, ours: map[identity]*watch{}, last: page[2].SequenceNumber}
+		s := scan{e: e, r: r, ours: map[search.Identity]*watch{}, last: page[2].SequenceNumber}
 		for _, m := range page[1:3] {
-			s.ours[identityOf(m)] = &watch{}
+			s.ours[search.IdentityOf(m)] = &watch{}
 		}
 		s.settling.SetLimit(maxSettling)
 		if err := r.Grant(10); err != nil {
@@ -120,17 +121,17 @@ func TestANudgeCountsWhatItGivesBack(t *testing.T) {
 // its number or by its id.
 func TestWhereNumbersSayNothingAllIsRead(t *testing.T) {
 	withQueue(t, 10, func(t *testing.T, e *entity, _ *link.Receiver, _ func(string) float64) {
-		page, err := e.work.peek(t.Context(), 0, 10)
+		page, err := e.work.Peek(t.Context(), 0, 10)
 		if err != nil || len(page) != 10 {
 			t.Fatalf("%d messages wait, %v, want 10", len(page), err)
 		}
-		byNumber := &want{identity: identityOf(page[6])}
-		nowhere := &want{identity: identity{1000, page[6].EnqueuedTime.UnixMilli()}}
-		if err := e.work.readAll(t.Context(), []*want{byNumber, nowhere}, nil); err != nil {
+		byNumber := &search.Want{Identity: search.IdentityOf(page[6])}
+		nowhere := &search.Want{Identity: search.Identity{Number: 1000, Enqueued: page[6].EnqueuedTime.UnixMilli()}}
+		if err := e.work.ReadAll(t.Context(), []*search.Want{byNumber, nowhere}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if byNumber.found == nil || byNumber.found.MessageID != "m-7" || nowhere.found != nil {
-			t.Errorf("found %+v and %+v, want m-7 and nothing", byNumber.found, nowhere.found)
+		if byNumber.Found == nil || byNumber.Found.MessageID != "m-7" || nowhere.Found != nil {
+			t.Errorf("found %+v and %+v, want m-7 and nothing", byNumber.Found, nowhere.Found)
 		}
 	})
 }

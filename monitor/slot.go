@@ -12,6 +12,7 @@ import (
 
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
@@ -46,10 +47,10 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 		}
 		return rest, nil
 	}
-	known := map[identity]bool{}
+	known := map[search.Identity]bool{}
 	for _, list := range [][]*watch{e.watches, e.waiting.watches, rest} {
 		for _, wt := range list {
-			known[wt.want.identity] = true
+			known[wt.want.Identity] = true
 		}
 	}
 	windows := windowsOf(slots)
@@ -72,7 +73,9 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 
 // timeRange is the stamps that lie in the window, and those that may have been cut from an
 // instant in it.
-func (w *window) timeRange() timeRange { return timeRange{millis(w.from), millis(w.until) + 1} }
+func (w *window) timeRange() search.TimeRange {
+	return search.TimeRange{From: search.Millis(w.from), Until: search.Millis(w.until) + 1}
+}
 
 // A slotSearch finds the messages of the slots of one window. From the same pages it takes the
 // messages that other watches name, since such a message may belong to a slot as well and would
@@ -81,32 +84,32 @@ type slotSearch struct {
 	*window
 	e     *entity
 	rest  []*watch
-	known map[identity]bool // the messages that have watches
+	known map[search.Identity]bool // the messages that have watches
 	found []*watch
 
-	names  map[string][]*want // of the rest, where is being read
-	choose chooser            // for these
+	names  map[string][]*search.Want // of the rest, where is being read
+	choose search.Chooser            // for these
 }
 
 // assignFirst gives the messages that are read from now on to these wants first.
-func (u *slotSearch) assignFirst(wants []*want, suits func(*link.Message) bool) {
-	u.names = byMessageID(wants)
+func (u *slotSearch) assignFirst(wants []*search.Want, suits func(*link.Message) bool) {
+	u.names = search.ByMessageID(wants)
 	if len(wants) == 0 {
 		return // and nobody chooses
 	}
 	choose := u.e.chooser(suits)
-	u.choose = func(n *want, m *link.Message) bool {
-		if u.known[identityOf(m)] || !choose(n, m) {
+	u.choose = func(n *search.Want, m *link.Message) bool {
+		if u.known[search.IdentityOf(m)] || !choose(n, m) {
 			return false
 		}
-		u.known[identityOf(m)] = true
+		u.known[search.IdentityOf(m)] = true
 		return true
 	}
 }
 
 // present assigns m, a message on the work queue.
 func (u *slotSearch) present(m *link.Message) {
-	if match(u.names[m.MessageID], m, u.choose) {
+	if search.Match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
 	if slot, life := u.slotOf(u.e, m, u.known); slot != nil {
@@ -117,7 +120,7 @@ func (u *slotSearch) present(m *link.Message) {
 // deadLettered assigns m, a dead letter. It includes one whose notification is running, since
 // this companion may be all that is left of it.
 func (u *slotSearch) deadLettered(m *link.Message) {
-	if match(u.names[m.MessageID], m, u.choose) {
+	if search.Match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
 	if slot, life := u.slotOf(u.e, m, u.known); slot != nil && expired(m) && !u.e.w.notified.isFinal(u.e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
@@ -133,10 +136,10 @@ func (u *slotSearch) read(ctx context.Context) error {
 	e := u.e
 	named := e.namedIn(u.window, u.rest)
 	u.assignFirst(named, nil)
-	noted := map[identity]bool{} // what was seen on the work queue before
+	noted := map[search.Identity]bool{} // what was seen on the work queue before
 	if err := e.waitingIn(ctx, u.window, u.present, func(m cachedMessage) {
 		if slot, _ := u.slotOf(e, m.message(), u.known); slot != nil {
-			noted[identity{m.number, m.enqueued}] = true
+			noted[search.Identity{Number: m.number, Enqueued: m.enqueued}] = true
 		}
 	}); err != nil {
 		return err
@@ -144,49 +147,49 @@ func (u *slotSearch) read(ctx context.Context) error {
 	e.identify(named...)
 	nudged := e.deadLetterSearchFor(u.rest)
 	u.assignFirst(nudged.wants, e.notNotified)
-	if err := e.dead.between(ctx, u.from, u.until, func(m *link.Message) {
-		delete(noted, identityOf(m))
+	if err := e.dead.Between(ctx, u.from, u.until, func(m *link.Message) {
+		delete(noted, search.IdentityOf(m))
 		u.deadLettered(m)
 	}); err != nil {
 		return err
 	}
-	if err := e.tookDeadLetters(ctx, nudged, func(n *want) bool { return n.found != nil || n.number == 0 && u.covers(n) }); err != nil {
+	if err := e.tookDeadLetters(ctx, nudged, func(n *search.Want) bool { return n.Found != nil || n.Number == 0 && u.covers(n) }); err != nil {
 		return err
 	}
-	return u.readCached(ctx, slices.SortedFunc(maps.Keys(noted), func(a, b identity) int { return cmp.Compare(a.number, b.number) }))
+	return u.readCached(ctx, slices.SortedFunc(maps.Keys(noted), func(a, b search.Identity) int { return cmp.Compare(a.Number, b.Number) }))
 }
 
 // readCached searches for messages that the range cache has and that are no dead letters. A
 // consumer holds them, or has settled them.
-func (u *slotSearch) readCached(ctx context.Context, seats []identity) error {
+func (u *slotSearch) readCached(ctx context.Context, seats []search.Identity) error {
 	if len(seats) == 0 {
 		return nil
 	}
 	e := u.e
-	var left, gone []*want
+	var left, gone []*search.Want
 	for _, at := range seats {
-		left = append(left, &want{identity: at})
+		left = append(left, &search.Want{Identity: at})
 	}
-	if err := e.work.findNumbered(ctx, left, nil); err != nil {
+	if err := e.work.FindNumbered(ctx, left, nil); err != nil {
 		return err
 	}
 	named := e.namedIn(u.window, u.rest)
 	u.assignFirst(named, nil)
 	for _, n := range left {
-		if n.found == nil {
+		if n.Found == nil {
 			gone = append(gone, n)
 		} else {
-			u.present(n.found)
+			u.present(n.Found)
 		}
 	}
 	e.identify(named...)
-	if err := e.dead.findNumbered(ctx, gone, nil); err != nil {
+	if err := e.dead.FindNumbered(ctx, gone, nil); err != nil {
 		return err
 	}
 	u.assignFirst(nil, nil) // the others that are named are searched for by name
 	for _, n := range gone {
-		if n.found != nil { // given back and moved in the meantime
-			u.deadLettered(n.found)
+		if n.Found != nil { // given back and moved in the meantime
+			u.deadLettered(n.Found)
 		}
 	}
 	return nil
@@ -194,29 +197,22 @@ func (u *slotSearch) readCached(ctx context.Context, seats []identity) error {
 
 // namedIn prepares the search for messages that are known by message-id alone and may lie in
 // the window.
-func (e *entity) namedIn(w *window, watches []*watch) (named []*want) {
+func (e *entity) namedIn(w *window, watches []*watch) (named []*search.Want) {
 	for _, wt := range watches {
-		if wt.missed != nil || wt.want.number != 0 || wt.standsForMany() {
+		if wt.missed != nil || wt.want.Number != 0 || wt.standsForMany() {
 			continue
 		}
-		if n := e.wantOf(wt); !n.until.Before(w.from) && !n.from.After(w.until) {
+		if n := e.wantOf(wt); !n.Until.Before(w.from) && !n.From.After(w.until) {
 			named = append(named, n)
 		}
 	}
 	return named
 }
 
-// byMessageID indexes wants by message-id.
-func byMessageID(wants []*want) map[string][]*want {
-	byID := map[string][]*want{}
-	for _, w := range wants {
-		byID[w.messageID] = append(byID[w.messageID], w)
-	}
-	return byID
-}
-
 // covers reports whether the window of n lies within w.
-func (w *window) covers(n *want) bool { return !n.from.Before(w.from) && !n.until.After(w.until) }
+func (w *window) covers(n *search.Want) bool {
+	return !n.From.Before(w.from) && !n.Until.After(w.until)
+}
 
 // dropFound ends the watches of a search that failed and is repeated.
 func (e *entity) dropFound(ctx context.Context, found []*watch) {
@@ -241,7 +237,7 @@ func windowsOf(slots []*watch) []window {
 	merged := all[:1]
 	for _, w := range all[1:] {
 		last := &merged[len(merged)-1]
-		if w.from.After(last.until.Add(stampPrecision)) {
+		if w.from.After(last.until.Add(search.StampPrecision)) {
 			merged = append(merged, w)
 			continue
 		}
@@ -258,8 +254,8 @@ func windowsOf(slots []*watch) []window {
 
 // slotOf returns the watch over the slot of m, and the time to live that puts it there; nil if
 // m belongs to none of w, or has a watch.
-func (w *window) slotOf(e *entity, m *link.Message, known map[identity]bool) (*watch, time.Duration) {
-	if known[identityOf(m)] {
+func (w *window) slotOf(e *entity, m *link.Message, known map[search.Identity]bool) (*watch, time.Duration) {
+	if known[search.IdentityOf(m)] {
 		return nil, 0
 	}
 	return w.slotFor(m, e.settings.Settings)
@@ -308,8 +304,8 @@ func (w *window) slotEndingAt(t time.Time, will func(*scheduler.Companion) bool)
 }
 
 // watchOver makes a watch over m, which belongs to the slot of wt with that time to live.
-func (wt *watch) watchOver(m *link.Message, life time.Duration, known map[identity]bool) *watch {
-	known[identityOf(m)] = true
+func (wt *watch) watchOver(m *link.Message, life time.Duration, known map[search.Identity]bool) *watch {
+	known[search.IdentityOf(m)] = true
 	wt.companion.add(1) // its companion is completed when the message is seen to
 	stated := "ttl"
 	if m.TimeToLive == 0 {
@@ -320,61 +316,6 @@ func (wt *watch) watchOver(m *link.Message, life time.Duration, known map[identi
 			MessageID: m.MessageID, Sent: m.EnqueuedTime, From: m.EnqueuedTime, Until: m.EnqueuedTime,
 			Deadline: m.EnqueuedTime.Add(life), Within: life, Stated: stated, Once: true,
 		},
-		companion: wt.companion, since: wt.since, next: wt.next, nudge: wt.nudge, awaitsNudge: wt.awaitsNudge, deadLetterSought: true, want: want{identity: identityOf(m)},
-	}
-}
-
-// between reads the messages that were enqueued in the window. It may read some twice, if it
-// finds out late that the entity is partitioned.
-func (v *view) between(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
-	if !v.cursor {
-		if err := v.betweenNumbers(ctx, from, until, see); !errors.Is(err, errPartitioned) {
-			return err
-		}
-	}
-	return v.everywhere(ctx, func(page []*link.Message) bool {
-		for _, m := range page {
-			if !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) {
-				see(m)
-			}
-		}
-		return true
-	})
-}
-
-// betweenNumbers is between where sequence numbers are in the order of time.
-func (v *view) betweenNumbers(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
-	// Mostly the queue is short, or the window lies right behind what was read last: then one
-	// page shows.
-	var at int64
-	marks, err := v.provenIndex(ctx)
-	if err != nil {
-		return err
-	}
-	if before, _, known, _ := marks.around(from); known {
-		at = before.number + 1
-	}
-	for first := true; ; first = false {
-		page, err := v.peek(ctx, at, pageSize)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		last := page[len(page)-1]
-		if first && last.EnqueuedTime.Before(from) {
-			if at, err = v.seek(ctx, from); err != nil {
-				return err
-			}
-			at = max(at, last.SequenceNumber+1)
-			continue
-		}
-		for _, m := range page {
-			if m.EnqueuedTime.After(until) {
-				return nil
-			}
-			if !m.EnqueuedTime.Before(from) {
-				see(m)
-			}
-		}
-		at = last.SequenceNumber + 1
+		companion: wt.companion, since: wt.since, next: wt.next, nudge: wt.nudge, awaitsNudge: wt.awaitsNudge, deadLetterSought: true, want: search.Want{Identity: search.IdentityOf(m)},
 	}
 }

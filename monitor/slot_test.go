@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
@@ -14,12 +15,12 @@ import (
 func TestAMessageOfASlotIsAdoptedOnce(t *testing.T) {
 	e, wt, _ := absent()
 	wt.slot = &scheduler.Companion{Kind: scheduler.KindSlot, SlotEnd: noon.Add(time.Minute), Lives: []time.Duration{time.Minute}}
-	u := slotSearch{window: &window{noon.Add(-time.Second), noon, []*watch{wt}}, e: e, known: map[identity]bool{}}
+	u := slotSearch{window: &window{noon.Add(-time.Second), noon, []*watch{wt}}, e: e, known: map[search.Identity]bool{}}
 	m := message(func(m *link.Message) { m.TimeToLive = time.Minute })
 	u.present(m)
 	u.present(m)
 	u.present(message(func(m *link.Message) { m.TimeToLive, m.SequenceNumber = time.Hour, 8 }))
-	if len(u.found) != 1 || u.found[0].want.identity != identityOf(m) || wt.companion.open != 3 {
+	if len(u.found) != 1 || u.found[0].want.Identity != search.IdentityOf(m) || wt.companion.open != 3 {
 		t.Errorf("%d watches were made, %d are open, want one more over the message", len(u.found), wt.companion.open)
 	}
 }

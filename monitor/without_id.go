@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 )
 
 // standsForMany reports whether wt is over several messages: its reference has no message-id,
 // or others share it.
 func (wt *watch) standsForMany() bool {
-	return wt.slot == nil && wt.missed == nil && wt.want.number == 0 && (wt.ref.Unnamed() || wt.duplicates != 0)
+	return wt.slot == nil && wt.missed == nil && wt.want.Number == 0 && (wt.ref.Unnamed() || wt.duplicates != 0)
 }
 
 const (
@@ -27,7 +28,7 @@ const (
 // A manySearch is the search of one such watch.
 type manySearch struct {
 	wt    *watch
-	want  want
+	want  search.Want
 	next  time.Time // by the clock of the broker: the first far deadline; zero: none
 	found []*watch
 
@@ -38,10 +39,10 @@ type manySearch struct {
 
 // inUse is the messages that have a watch, or are about to get one.
 type inUse struct {
-	identities map[identity]bool
-	named      map[string]bool   // message-ids of messages that were not seen yet
-	ids        map[string]bool   // of all
-	forwarded  map[identity]bool // where their dead letters are forwarded
+	identities map[search.Identity]bool
+	named      map[string]bool          // message-ids of messages that were not seen yet
+	ids        map[string]bool          // of all
+	forwarded  map[search.Identity]bool // where their dead letters are forwarded
 
 	taken int // by this search
 }
@@ -56,38 +57,38 @@ func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error
 		if !wt.standsForMany() {
 			return false
 		}
-		g := &manySearch{wt: wt, want: want{firstFit: wt.want.firstFit, agreed: wt.want.agreed}}
-		g.want.seek(&wt.ref)
-		if upTo := wt.want.upTo; !upTo.IsZero() {
-			g.want.until = upTo
+		g := &manySearch{wt: wt, want: search.Want{FirstFit: wt.want.FirstFit, Agreed: wt.want.Agreed}}
+		g.want.Seek(&wt.ref)
+		if upTo := wt.want.UpTo; !upTo.IsZero() {
+			g.want.Until = upTo
 		}
-		g.want.endless = e.settings.known && e.settings.DefaultMessageTimeToLive == 0
+		g.want.Endless = e.settings.known && e.settings.DefaultMessageTimeToLive == 0
 		all = append(all, g)
 		return true
 	})
 	if len(all) == 0 {
 		return due, nil
 	}
-	h := inUse{identities: map[identity]bool{}, named: map[string]bool{}, ids: map[string]bool{}, forwarded: map[identity]bool{}}
+	h := inUse{identities: map[search.Identity]bool{}, named: map[string]bool{}, ids: map[string]bool{}, forwarded: map[search.Identity]bool{}}
 	for _, wt := range slices.Concat(e.watches, e.waiting.watches, rest) {
-		h.identities[wt.want.identity] = true
+		h.identities[wt.want.Identity] = true
 		if wt.ref.Unnamed() {
 			continue
 		}
 		h.ids[wt.ref.MessageID] = true
-		if wt.want.number == 0 {
+		if wt.want.Number == 0 {
 			h.named[wt.ref.MessageID] = true
 		}
 	}
-	slices.SortFunc(all, func(a, b *manySearch) int { return a.want.from.Compare(b.want.from) })
+	slices.SortFunc(all, func(a, b *manySearch) int { return a.want.From.Compare(b.want.From) })
 	for i := 0; i < len(all); {
-		n, until := i+1, all[i].want.until
-		for ; n < len(all) && !all[n].want.from.After(until); n++ {
-			if u := all[n].want.until; u.After(until) {
+		n, until := i+1, all[i].want.Until
+		for ; n < len(all) && !all[n].want.From.After(until); n++ {
+			if u := all[n].want.Until; u.After(until) {
 				until = u
 			}
 		}
-		if err := e.collectIn(ctx, all[i].want.from, until, all[i:n], &h); err != nil {
+		if err := e.collectIn(ctx, all[i].want.From, until, all[i:n], &h); err != nil {
 			for _, g := range all {
 				e.dropFound(ctx, g.found)
 			}
@@ -104,17 +105,17 @@ func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error
 
 // collectIn searches one window for the messages of all of gs.
 func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*manySearch, h *inUse) error {
-	now := e.w.clock.now().Add(-stampPrecision)
+	now := e.w.clock.now().Add(-search.StampPrecision)
 	unnamed, namesakes := splitManySearches(gs)
 	give := func(m *link.Message, missed bool) {
 		for _, g := range namesakes[m.MessageID] {
 			e.assignDuplicate(g, m, missed, now, h)
 		}
-		if h.identities[identityOf(m)] || h.named[m.MessageID] {
+		if h.identities[search.IdentityOf(m)] || h.named[m.MessageID] {
 			return
 		}
 		for _, g := range unnamed {
-			if m.EnqueuedTime.Before(g.want.from) || m.EnqueuedTime.After(g.want.until) || !g.standsFor(m, e.settings.Settings) {
+			if m.EnqueuedTime.Before(g.want.From) || m.EnqueuedTime.After(g.want.Until) || !g.standsFor(m, e.settings.Settings) {
 				continue
 			}
 			if at := judge(&g.wt.ref, m, e.settings.Settings, now).deadline; !missed && at.After(now.Add(nearDeadline)) && !e.hasReminders(&g.wt.ref, m) {
@@ -129,11 +130,11 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 			return
 		}
 	}
-	if err := e.work.between(ctx, from, until, func(m *link.Message) { give(m, false) }); err != nil {
+	if err := e.work.Between(ctx, from, until, func(m *link.Message) { give(m, false) }); err != nil {
 		return err
 	}
 	// One that is being notified is adopted too: this companion may be all that is left of it.
-	if err := e.dead.between(ctx, from, until, func(m *link.Message) {
+	if err := e.dead.Between(ctx, from, until, func(m *link.Message) {
 		if expired(m) && !e.w.notified.isFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			give(m, true)
 		}
@@ -156,8 +157,8 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 	if e.settings.forwardTo == "" {
 		return nil
 	}
-	e.transfer.cursor = e.settings.partitioned
-	return e.transfer.between(ctx, from, until, func(m *link.Message) {
+	e.transfer.Cursor = e.settings.partitioned
+	return e.transfer.Between(ctx, from, until, func(m *link.Message) {
 		if !e.w.notified.isFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			give(m, true)
 		}
@@ -167,7 +168,7 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 // take makes a watch over m, for g.
 func (e *entity) take(g *manySearch, m *link.Message, missed bool, h *inUse) *watch {
 	h.taken++
-	h.identities[identityOf(m)], h.ids[m.MessageID] = true, true
+	h.identities[search.IdentityOf(m)], h.ids[m.MessageID] = true, true
 	wt := g.watchOver(m)
 	if missed {
 		wt.missed = e.missed(wt, m)
@@ -182,23 +183,23 @@ func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUs
 	now := e.w.clock.now()
 	from := now
 	for _, g := range gs {
-		if g.want.from.Before(from) {
-			from = g.want.from
+		if g.want.From.Before(from) {
+			from = g.want.From
 		}
 	}
-	return e.deadTargetError(ctx, e.openDeadTarget(ctx).between(ctx, from, now.Add(windowMargin), func(m *link.Message) {
+	return e.deadTargetError(ctx, e.openDeadTarget(ctx).Between(ctx, from, now.Add(search.WindowMargin), func(m *link.Message) {
 		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || e.w.notified.isFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			return
 		}
 		// One without any name that was notified by the number it had before is notified again,
 		// rather than another not at all.
-		if m.MessageID == "" && h.forwarded[identityOf(m)] || m.MessageID != "" && (h.ids[m.MessageID] || e.w.notified.has(e.forwardedID(m.MessageID))) {
+		if m.MessageID == "" && h.forwarded[search.IdentityOf(m)] || m.MessageID != "" && (h.ids[m.MessageID] || e.w.notified.has(e.forwardedID(m.MessageID))) {
 			return
 		}
 		for _, g := range gs {
 			at := m.EnqueuedTime
-			old := !at.Before(g.want.from) && !at.After(g.want.until)
-			if !old && at.Before(g.wt.ref.DeadlineAt(g.want.from)) || !g.standsFor(m, e.settings.Settings) {
+			old := !at.Before(g.want.From) && !at.After(g.want.Until)
+			if !old && at.Before(g.wt.ref.DeadlineAt(g.want.From)) || !g.standsFor(m, e.settings.Settings) {
 				continue
 			}
 			if h.taken == maxFound {
@@ -206,7 +207,7 @@ func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUs
 				return
 			}
 			h.taken++
-			h.ids[m.MessageID], h.forwarded[identityOf(m)] = true, true
+			h.ids[m.MessageID], h.forwarded[search.IdentityOf(m)] = true, true
 			wt := g.watchOver(m)
 			wt.ref = g.wt.ref
 			wt.ref.MessageID, wt.ref.SessionID = m.MessageID, m.SessionID
@@ -220,7 +221,7 @@ func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUs
 // standsFor reports whether g may mean m, if m was enqueued in its window: m has the deadline
 // of the reference, by what it states or by what its entity gives it.
 func (g *manySearch) standsFor(m *link.Message, s Settings) bool {
-	if pending(m) || g.want.notWanted(m) {
+	if search.Pending(m) || g.want.NotWanted(m) {
 		return false
 	}
 	if agrees(&g.wt.ref, m, s) {
@@ -228,7 +229,7 @@ func (g *manySearch) standsFor(m *link.Message, s Settings) bool {
 	}
 	switch g.wt.ref.Stated {
 	case "entity", "default":
-		return m.TimeToLive == 0 && !statesDeadline(m)
+		return m.TimeToLive == 0 && !search.StatesDeadline(m)
 	}
 	return false
 }
@@ -242,7 +243,7 @@ func (g *manySearch) watchOver(m *link.Message) *watch {
 	ref.From, ref.Until = m.EnqueuedTime, m.EnqueuedTime
 	g.wt.companion.add(1) // its companion is completed when the message is seen to
 	wt := &watch{ref: ref, companion: g.wt.companion, since: g.wt.since, next: g.wt.next, hops: g.wt.hops}
-	wt.want = want{identity: identityOf(m), ref: &wt.ref, endless: g.want.endless} // it may have no deadline, but have to be completed
+	wt.want = search.Want{Identity: search.IdentityOf(m), Ref: &wt.ref, Endless: g.want.Endless} // it may have no deadline, but have to be completed
 	return wt
 }
 

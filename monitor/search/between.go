@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"overdue/internal/servicebus/link"
+)
+
+// Between reads the messages that were enqueued in the window. It may read some twice, if it
+// finds out late that the entity is partitioned.
+func (v *View) Between(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
+	if !v.Cursor {
+		if err := v.betweenNumbers(ctx, from, until, see); !errors.Is(err, ErrPartitioned) {
+			return err
+		}
+	}
+	return v.everywhere(ctx, func(page []*link.Message) bool {
+		for _, m := range page {
+			if !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) {
+				see(m)
+			}
+		}
+		return true
+	})
+}
+
+// betweenNumbers is between where sequence numbers are in the order of time.
+func (v *View) betweenNumbers(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
+	// Mostly the queue is short, or the window lies right behind what was read last: then one
+	// page shows.
+	var at int64
+	marks, err := v.provenIndex(ctx)
+	if err != nil {
+		return err
+	}
+	if before, _, known, _ := marks.Around(from); known {
+		at = before.Number + 1
+	}
+	for first := true; ; first = false {
+		page, err := v.Peek(ctx, at, PageSize)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		last := page[len(page)-1]
+		if first && last.EnqueuedTime.Before(from) {
+			if at, err = v.seek(ctx, from); err != nil {
+				return err
+			}
+			at = max(at, last.SequenceNumber+1)
+			continue
+		}
+		for _, m := range page {
+			if m.EnqueuedTime.After(until) {
+				return nil
+			}
+			if !m.EnqueuedTime.Before(from) {
+				see(m)
+			}
+		}
+		at = last.SequenceNumber + 1
+	}
+}

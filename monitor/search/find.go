@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"overdue/internal/servicebus/link"
+)
+
+// firstPage is the size of the first peek after a seek, and pages grow by pageGrowth: what is
+// searched for mostly stands within a few messages of its send time.
+const (
+	firstPage  = 16
+	pageGrowth = 4
+)
+
+// Find searches for messages and sets found: by sequence number where it is known or guessed,
+// then by message-id.
+func (v *View) Find(ctx context.Context, wants []*Want, better Chooser) error {
+	if err := v.FindNumbered(ctx, wants, better); err != nil && !errors.Is(err, ErrPartitioned) {
+		return err
+	}
+	return v.FindNamed(ctx, wants, better)
+}
+
+// pageGap is how many other messages find reads rather than peeking once more: a round trip
+// costs about as much as reading so many.
+const pageGap = 64
+
+// maxRanges bounds the ranges that findNumbered peeks at side by side.
+const maxRanges = 32
+
+// FindNumbered reads the pages with the wanted sequence numbers. It begins with one page and
+// doubles their number: where the queue is sparse, the first pages reach far, and few are needed.
+func (v *View) FindNumbered(ctx context.Context, all []*Want, better Chooser) error {
+	wants := slices.DeleteFunc(slices.Clone(all), func(w *Want) bool { return w.position() == 0 })
+	slices.SortFunc(wants, func(a, b *Want) int { return cmp.Compare(a.position(), b.position()) })
+	for n := 1; len(wants) > 0; n = min(2*n, maxRanges) {
+		ranges, starts := rangesOf(wants, n)
+		pages, err := v.peekEach(ctx, ranges)
+		if err != nil {
+			return err
+		}
+		var again []*Want // behind the end of a page that had no room for all of its range
+		i := 0
+		for j, page := range pages {
+			for ; i < starts[j]; i++ {
+				again = append(again, wants[i])
+			}
+			if len(page) == 0 {
+				i = len(wants) // nothing stands from here on
+				break
+			}
+			i += takeNumbered(wants[i:], page, better)
+			i = max(i, starts[j]+1) // a page of a partitioned entity, perhaps, whose order is another
+		}
+		wants = append(again, wants[i:]...)
+	}
+	return nil
+}
+
+// rangesOf returns the first ranges, n at most, that hold the positions of wants, which are in
+// order. starts are the indexes of the wants with which they begin.
+func rangesOf(wants []*Want, n int) (ranges []link.PeekRange, starts []int) {
+	for i := 0; i < len(wants) && len(ranges) < n; {
+		first, last := wants[i].position(), wants[i].position()
+		starts = append(starts, i)
+		for ; i < len(wants); i++ {
+			at := wants[i].position()
+			if at-last > pageGap || at-first >= PageSize {
+				break
+			}
+			last = at
+		}
+		ranges = append(ranges, link.PeekRange{From: first, N: int(last-first) + 1})
+	}
+	return ranges, starts
+}
+
+// takeNumbered gives the messages of a page to wants, which are in the order of their positions.
+// It returns how many of them the page covers.
+func takeNumbered(wants []*Want, page []*link.Message, better Chooser) (covered int) {
+	i := 0
+	for _, m := range page {
+		for i < len(wants) && wants[i].position() < m.SequenceNumber {
+			i++
+		}
+		for j := i; j < len(wants) && wants[j].position() == m.SequenceNumber; j++ {
+			switch w := wants[j]; {
+			case w.Identity == IdentityOf(m):
+				w.Found = m
+			case w.Number != 0: // that one has gone with the queue that it was on, and this is another
+			case w.Fits(m):
+				w.noteFit(m)
+				if better(w, m) {
+					w.Found, w.Agreed = m, true
+				}
+			}
+		}
+	}
+	reached := page[len(page)-1].SequenceNumber
+	for i < len(wants) && wants[i].position() <= reached {
+		i++
+	}
+	return i
+}
+
+// FindNamed searches for messages without a known sequence number in their windows. One read
+// serves all windows that it covers, and ends when all are found.
+func (v *View) FindNamed(ctx context.Context, all []*Want, better Chooser) error {
+	if !v.Cursor {
+		if err := v.findInWindows(ctx, all, better); !errors.Is(err, ErrPartitioned) {
+			return err
+		}
+	}
+	return v.ReadAll(ctx, all, better)
+}
+
+// findInWindows is findNamed where sequence numbers are in the order of time.
+func (v *View) findInWindows(ctx context.Context, all []*Want, better Chooser) error {
+	wants := slices.DeleteFunc(slices.Clone(all), func(w *Want) bool { return w.Number != 0 || w.Found != nil })
+	if err := v.readWindows(ctx, wants, better, func(w *Want) (from, until time.Time) { return w.Likely, w.Until }); err != nil {
+		return err
+	}
+	// What is not found where it should be is searched for in the margin before.
+	wants = slices.DeleteFunc(wants, func(w *Want) bool { return w.Found != nil || !w.From.Before(w.Likely) })
+	return v.readWindows(ctx, wants, better, func(w *Want) (from, until time.Time) { return w.From, w.Likely })
+}
+
+// ReadAll reads the queue from its beginning until all messages are found. In a partitioned
+// entity the number of the partition is part of the sequence number, so sequence numbers are
+// not in the order of time, and whether a peek from a sequence number finds that message is not
+// documented.
+func (v *View) ReadAll(ctx context.Context, all []*Want, better Chooser) error {
+	wants := slices.DeleteFunc(slices.Clone(all), func(w *Want) bool { return w.Found != nil })
+	byID, bySeat := map[string][]*Want{}, map[Identity][]*Want{}
+	for _, w := range wants {
+		if w.Number != 0 {
+			bySeat[w.Identity] = append(bySeat[w.Identity], w)
+		} else {
+			byID[w.MessageID] = append(byID[w.MessageID], w)
+		}
+	}
+	missing := func() bool { return slices.ContainsFunc(wants, func(w *Want) bool { return w.Found == nil }) }
+	if !missing() {
+		return nil
+	}
+	return v.everywhere(ctx, func(page []*link.Message) bool {
+		for _, m := range page {
+			for _, w := range bySeat[IdentityOf(m)] {
+				w.Found = m
+			}
+			Match(byID[m.MessageID], m, better)
+		}
+		return missing()
+	})
+}
+
+// everywhere reads all messages, in the order of peeks, until see needs no more.
+func (v *View) everywhere(ctx context.Context, see func(page []*link.Message) (more bool)) error {
+	for from := int64(0); ; {
+		page, err := v.Peek(ctx, from, PageSize)
+		if err != nil || len(page) == 0 || !see(page) {
+			return err
+		}
+		next := page[len(page)-1].SequenceNumber + 1
+		if next <= from {
+			return fmt.Errorf("monitor: peek at %s from %d comes back to %d", v.Path, from, next)
+		}
+		from = next
+	}
+}
+
+// readWindows seeks to the window of the first want and reads on while windows overlap nearly,
+// then seeks again.
+func (v *View) readWindows(ctx context.Context, wants []*Want, better Chooser, window func(*Want) (from, until time.Time)) error {
+	from := func(w *Want) time.Time { t, _ := window(w); return t }
+	slices.SortFunc(wants, func(a, b *Want) int { return from(a).Compare(from(b)) })
+	byID := ByMessageID(wants)
+	for i := 0; i < len(wants); {
+		if wants[i].Found != nil {
+			i++
+			continue
+		}
+		page, err := v.approach(ctx, from(wants[i]))
+		for size := firstPage; i < len(wants); {
+			if err != nil || len(page) == 0 {
+				return err // the windows of all others begin even later
+			}
+			for _, m := range page {
+				Match(byID[m.MessageID], m, better)
+			}
+			last := page[len(page)-1]
+			reached := last.EnqueuedTime
+			for i < len(wants) {
+				if _, until := window(wants[i]); wants[i].Found == nil && !until.Before(reached) {
+					break
+				}
+				i++
+			}
+			if i < len(wants) && from(wants[i]).After(reached) {
+				break // a gap: seek across it
+			}
+			if i < len(wants) {
+				size = min(size*pageGrowth, PageSize)
+				page, err = v.Peek(ctx, last.SequenceNumber+1, size)
+			}
+		}
+	}
+	return nil
+}
+
+// ByMessageID indexes wants by message-id.
+func ByMessageID(wants []*Want) map[string][]*Want {
+	byID := map[string][]*Want{}
+	for _, w := range wants {
+		byID[w.MessageID] = append(byID[w.MessageID], w)
+	}
+	return byID
+}
+
+// Match gives m to the first want that it fits, and reports whether there was one. It becomes
+// the spare of the others, since two references may mean one message.
+func Match(wants []*Want, m *link.Message, better Chooser) (given bool) {
+	for _, w := range wants {
+		if !w.Fits(m) {
+			continue
+		}
+		w.noteFit(m)
+		switch {
+		case w.Found == nil && better(w, m):
+			w.Found, w.Agreed, given = m, true, true
+		case w.Spare == nil:
+			w.Spare = m
+		}
+	}
+	return given
+}

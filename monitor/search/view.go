@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"overdue/internal/operations"
+	"overdue/internal/servicebus/link"
+)
+
+// PageSize is the most messages that Service Bus returns for one peek ("Message browsing").
+const PageSize = 250
+
+// peekTime bounds one peek, including the opening of its link. A check as a whole has no bound:
+// on a slow connection it would start over again and again.
+const peekTime = 30 * time.Second
+
+// partitionAt is the bit of a sequence number at which the number of the partition begins. Any
+// other entity would take nine years to reach it, at a message per microsecond.
+const partitionAt = 48
+
+// ErrTooManyPeeks reports that a check has used up peekBudget.
+var ErrTooManyPeeks = errors.New("the check takes too many peeks")
+
+// ReasonExpired is the dead-letter reason of messages that the broker has expired ("Overview of
+// Service Bus dead-letter queues").
+const ReasonExpired = "TTLExpiredException"
+
+// ErrPartitioned reports that the entity has just turned out to be partitioned, so the search
+// must start over.
+var ErrPartitioned = errors.New("the entity is partitioned")
+
+// View peeks at a queue or a dead-letter queue. One goroutine uses it.
+type View struct {
+	Links       *link.Namespace
+	Path        string // of the queue or sub-queue
+	Operations  *operations.Counter
+	peeker      *link.Peeker           // nil until the next peek
+	Cursor      bool                   // sequence numbers are not in the order of time
+	Index       SequenceIndex          // use provenIndex
+	proven      time.Time              // by our clock: the last proof of the index
+	Recreated   func(noticedBy string) // called when the queue was recreated; may be nil
+	Seen        *SeenIDs
+	LastExpired SeenDeadLetter // the seen dead letter that expired last
+	Peeks       int            // so far
+	limited     bool           // left counts
+	left        int            // peeks until errTooManyPeeks
+}
+
+// Peek returns up to n messages from the sequence number from on. An empty page means that
+// there are none. A short one does not, since the bytes of a page are bounded too.
+func (v *View) Peek(ctx context.Context, from int64, n int) ([]*link.Message, error) {
+	pages, err := v.peekEach(ctx, []link.PeekRange{{From: from, N: n}})
+	if err != nil {
+		return nil, err
+	}
+	return pages[0], nil
+}
+
+// peekEach is peek for several ranges, in about the time of one.
+func (v *View) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][]*link.Message, err error) {
+	ctx, cancel := context.WithTimeout(ctx, peekTime)
+	defer cancel()
+	if v.limited && v.left < len(ranges) {
+		return nil, ErrTooManyPeeks
+	}
+	if err := v.open(ctx); err != nil {
+		return nil, err
+	}
+	v.Peeks += len(ranges)
+	v.left -= len(ranges)
+	pages, err = v.peeker.PeekEach(ctx, ranges)
+	v.Operations.Add(operations.Peek, len(ranges))
+	if err != nil {
+		v.peeker = nil // it has closed itself
+		return nil, fmt.Errorf("monitor: peek at %s: %w", v.Path, err)
+	}
+	for i, page := range pages {
+		if err := v.notePage(ranges[i].From, page); err != nil {
+			return nil, err
+		}
+	}
+	return pages, nil
+}
+
+// notePage keeps what a page says beyond what it was read for.
+func (v *View) notePage(from int64, page []*link.Message) error {
+	for _, m := range page {
+		if m.SequenceNumber>>partitionAt != 0 && !v.Cursor {
+			v.Cursor = true
+			return fmt.Errorf("monitor: peek at %s: %w", v.Path, ErrPartitioned)
+		}
+		if m.SequenceNumber < from && !v.Cursor {
+			return fmt.Errorf("monitor: peek at %s from %d brought number %d", v.Path, from, m.SequenceNumber)
+		}
+		if !Pending(m) { // it gets another number when it is activated
+			v.Seen.add(m.MessageID, IdentityOf(m))
+		}
+		if at := m.EnqueuedTime.Add(m.TimeToLive); m.DeadLetterReason == ReasonExpired && m.TimeToLive > 0 && at.After(v.LastExpired.expired) {
+			v.LastExpired = SeenDeadLetter{IdentityOf(m), at}
+		}
+	}
+	if len(page) > 0 && !v.Cursor {
+		for _, m := range []*link.Message{page[0], page[len(page)-1]} {
+			v.Index.Add(IndexPoint{m.SequenceNumber, m.EnqueuedTime})
+		}
+	}
+	return nil
+}
+
+// deadLetterAge bounds how long ago a dead letter has expired that serves as evidence of
+// whether dead letters stay.
+const deadLetterAge = 10 * time.Second
+
+// SeenDeadLetter is a dead letter that had a time to live of its own.
+type SeenDeadLetter struct {
+	seat    Identity
+	expired time.Time
+}
+
+// RecentDeadLetter returns the seen dead letter that expired last, unless that was long before
+// now.
+func (v *View) RecentDeadLetter(now time.Time) Identity {
+	if now.Sub(v.LastExpired.expired).Abs() > deadLetterAge {
+		return Identity{}
+	}
+	return v.LastExpired.seat
+}
+
+// Limit bounds the following peeks. A negative n removes the bound.
+func (v *View) Limit(n int) { v.limited, v.left = n >= 0, n }
+
+func (v *View) open(ctx context.Context) error {
+	if v.peeker != nil {
+		return nil
+	}
+	p, err := v.Links.Peeker(ctx, v.Path)
+	if err != nil {
+		return fmt.Errorf("monitor: open %s: %w", v.Path, err)
+	}
+	v.peeker = p
+	return nil
+}
+
+// DeadLetterDeferred dead-letters a deferred message if it is available. session is the session
+// whose lock is held, or nil.
+func (v *View) DeadLetterDeferred(ctx context.Context, number int64, session *string, reason, description string) (dead bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, peekTime)
+	defer cancel()
+	if err := v.open(ctx); err != nil {
+		return false, err
+	}
+	lock, ok, err := v.peeker.TakeDeferred(ctx, number, session)
+	v.Operations.Add(operations.Deferred, 1)
+	if ok {
+		dead, err = v.peeker.DeadLetter(ctx, lock, session, reason, description)
+	}
+	if err != nil {
+		v.peeker = nil // it has closed itself
+		return false, fmt.Errorf("monitor: expire deferred message %d of %s: %w", number, v.Path, err)
+	}
+	return dead, nil
+}
+
+// Close closes the links, so that an idle entity has none.
+func (v *View) Close(ctx context.Context) {
+	if v.peeker != nil {
+		v.peeker.Close(ctx)
+		v.peeker = nil
+	}
+}
