@@ -3,23 +3,26 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
+	"overdue/internal/operator"
 	"overdue/internal/operator/doctor"
 	"overdue/internal/terminal"
 )
 
-var doctorRoles = []string{"run", "proxy", "monitor"}
-
 // doctorCommand examines the namespace as a process with this configuration would see it.
 func (p *program) doctorCommand() *cobra.Command {
 	var o doctor.Options
-	var x examination
+	var x operator.ExaminationOptions
+	var sendTest bool
 	cmd := &cobra.Command{
 		Use:   "doctor [queue or topic…]",
 		Short: "Check configuration, rights and entity settings against the namespace, and say what to change",
@@ -39,12 +42,12 @@ func (p *program) doctorCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.Strict, "strict", false, "exit with 1 also for warnings and for what could not be checked")
 	cmd.Flags().BoolVar(&o.Fix, "fix", false, "create and change what the administration API can, after asking")
 	cmd.Flags().BoolVar(&o.Yes, "yes", false, "with --fix: do not ask")
-	cmd.Flags().BoolVar(&x.sendTest, "send-test", false, "send a test event through every sink of alerts")
-	cmd.Flags().StringVar(&x.role, "role", doctorRoles[0], "whose rights to check: "+strings.Join(doctorRoles, ", "))
-	completes(cmd, "role", doctorRoles...)
+	cmd.Flags().BoolVar(&sendTest, "send-test", false, "send a test event through every sink of alerts")
+	cmd.Flags().StringVar(&x.Role, "role", operator.Roles[0], "whose rights to check: "+strings.Join(operator.Roles, ", "))
+	completes(cmd, "role", operator.Roles...)
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		if !slices.Contains(doctorRoles, x.role) {
-			return &config.Error{Err: fmt.Errorf("--role is %q; it must be one of %s", config.Clip(x.role), strings.Join(doctorRoles, ", "))}
+		if !slices.Contains(operator.Roles, x.Role) {
+			return &config.Error{Err: fmt.Errorf("--role is %q; it must be one of %s", config.Clip(x.Role), strings.Join(operator.Roles, ", "))}
 		}
 		if err := o.Check(); err != nil {
 			return &config.Error{Err: err}
@@ -53,9 +56,10 @@ func (p *program) doctorCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		x.Names = names
 		o.In, o.Width, o.Color = cmd.InOrStdin(), terminal.Width(p.stdout), terminal.Colored(p.stdout, p.getenv)
 		o.NamespaceVariable = config.SettingAt("namespace").Env()
-		cfg, client, err := x.configure(c, names)
+		cfg, client, err := examination(c, x, sendTest)
 		if err != nil {
 			return err
 		}
@@ -65,4 +69,50 @@ func (p *program) doctorCommand() *cobra.Command {
 	}
 	cmd.AddCommand(p.doctorLagCommand())
 	return cmd
+}
+
+// examination connects to what the doctor examines. The caller closes the client.
+func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool) (doctor.Config, *operator.Client, error) {
+	open, examine := operator.Open, (*operator.Client).Examination
+	if c.Embedded() {
+		open, examine = operator.OpenBeside, (*operator.Client).ExaminationOfOthers
+	}
+	client, err := open(c)
+	if err != nil {
+		return doctor.Config{}, nil, err
+	}
+	for i := range c.Alerts {
+		a := &c.Alerts[i]
+		sink := doctor.Sink{Name: a.Name, Setting: a.Key}
+		if address := sinkHost(a); address != "" {
+			sink.Reach = sinkCheck(a.Key, address).OK
+		}
+		if sendTest {
+			sink.Test = func(ctx context.Context) error {
+				events, pager, err := newSink(a, client.SDK)
+				if err != nil {
+					return err
+				}
+				return doctor.SendTest(ctx, client.Namespace.Host, events, pager)
+			}
+		}
+		x.Sinks = append(x.Sinks, sink)
+	}
+	if text := c.Heartbeat.URL; text != "" {
+		x.Heartbeat = sinkCheck("heartbeat", text).OK
+	}
+	return examine(client, x), client, nil
+}
+
+// sinkHost is the URL of a sink, or for mail that of its server; "" if the sink has no host of its own.
+func sinkHost(a *config.Alert) string {
+	e := a.Email
+	if e == nil {
+		return sinkAddress(a)
+	}
+	port := e.Port
+	if port == 0 {
+		port = map[string]int64{"starttls": 587, "tls": 465, "none": 25}[e.Security]
+	}
+	return "smtp://" + net.JoinHostPort(e.Host, strconv.FormatInt(port, 10))
 }

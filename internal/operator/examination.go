@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"overdue/internal/catalog"
+	"overdue/internal/config"
+	"overdue/internal/operator/doctor"
+	"overdue/internal/servicebus/entities"
+)
+
+// Roles are the commands whose rights the doctor can check.
+var Roles = []string{roleRun, roleProxy, roleMonitor}
+
+const (
+	roleRun     = "run"
+	roleProxy   = "proxy"
+	roleMonitor = "monitor"
+)
+
+// ExaminationOptions say what the doctor examines beside what the configuration says.
+type ExaminationOptions struct {
+	Role      string   // one of Roles
+	Names     []string // the only queues and topics to examine; empty: those of the configuration, or all
+	Sinks     []doctor.Sink
+	Heartbeat func(context.Context) error // connects to the host of heartbeat.url; nil: there is none
+}
+
+// Examination returns what the doctor examines in the namespace.
+func (c *Client) Examination(o ExaminationOptions) doctor.Config {
+	cfg := c.ExaminationOfOthers(o)
+	cfg.Host, cfg.Emulator, cfg.Dial = c.Namespace.Host, c.Namespace.Plain, c.Namespace.Open
+	cfg.Client, cfg.Links, cfg.Admin = c.SDK.Current(), c.Links, c.Admin
+	if len(c.Admin.Endpoints) == 0 {
+		cfg.Admin, cfg.NoAdmin = nil, catalog.NowhereToAsk
+	}
+	cfg.MonitorQueue, cfg.CompanionsInRedis, cfg.Clock = c.Config.MonitorQueue, c.Config.CompanionsInRedis(), c.MeasureClock
+	cfg.Proxy, cfg.Monitor, cfg.ClientTokens = o.Role != roleMonitor, o.Role != roleProxy, c.Config.PassesCredentials()
+	cfg.ListsAll = len(c.Config.Monitor.Entities) > 0
+	cfg.OnlyEntities = cfg.ListsAll
+	c.addEntities(&cfg)
+	if len(o.Names) > 0 {
+		cfg.Only(o.Names)
+	}
+	return cfg
+}
+
+// ExaminationOfOthers returns what the doctor examines beside the namespace. That is everything with an embedded broker.
+func (c *Client) ExaminationOfOthers(o ExaminationOptions) doctor.Config {
+	cfg := doctor.Config{Redis: c.redisToExamine()}
+	for i := range o.Sinks {
+		cfg.Others = append(cfg.Others, o.Sinks[i].Checks()...)
+	}
+	if o.Heartbeat != nil {
+		cfg.Others = append(cfg.Others, doctor.HeartbeatCheck(o.Heartbeat))
+	}
+	return cfg
+}
+
+// addEntities adds the monitored entities, and those that Overdue itself sends to.
+func (c *Client) addEntities(cfg *doctor.Config) {
+	view := catalog.NewView(c.Config)
+	for i := range c.Config.Monitor.Entities {
+		e := &c.Config.Monitor.Entities[i]
+		setting := fmt.Sprintf("monitor.entities[%d]", i)
+		m := doctor.Monitored{Name: e.Name(), Setting: setting, Topic: e.Topic != "", Deadline: e.Deadline, Expire: e.Expire}
+		m.Contradictions = func(info entities.Info) []string { return view.Contradictions(e, i, info) }
+		for _, s := range e.Subscriptions {
+			m.Subscriptions = append(m.Subscriptions, s.Name)
+		}
+		cfg.Entities = append(cfg.Entities, m)
+		if e.ForwardMissedTo != "" {
+			cfg.Targets = append(cfg.Targets, doctor.Target{Name: e.ForwardMissedTo, Setting: setting + ".forwardMissedTo"})
+		}
+	}
+	if q := c.Config.Canary.Queue; q != "" && !c.Config.Lists(q) {
+		cfg.Entities = append(cfg.Entities, doctor.Monitored{Name: q, Setting: "canary.queue", States: true})
+	}
+	for i := range c.Config.Alerts {
+		if a := &c.Config.Alerts[i]; a.ServiceBus != nil {
+			cfg.Targets = append(cfg.Targets, doctor.Target{Name: a.ServiceBus.Entity, Setting: a.Key + ".entity"})
+			cfg.Unmonitored = append(cfg.Unmonitored, a.ServiceBus.Entity)
+		}
+	}
+}
+
+// redisToExamine returns the Redis of the configuration, or nil.
+func (c *Client) redisToExamine() *doctor.Redis {
+	if c.Config.Redis == "" {
+		return nil
+	}
+	a := &c.Config.RedisAddress
+	r := &doctor.Redis{
+		Hosts: a.Hosts, TLS: a.TLS, Password: a.Password != "", User: a.Username, Setting: "redis",
+		Keeps: c.Config.CompanionsInRedis(), Ask: doctor.AskRedis(c.OpenRedis),
+	}
+	if c.Config.RedisFile != "" {
+		r.Setting = "redisFile"
+	}
+	if r.Keeps {
+		r.Keep = doctor.KeepsCompanions(c.OpenRedis)
+	}
+	return r
+}
+
+// OpenBeside makes a Client for a configuration with an embedded broker, of which only ExaminationOfOthers and the SDK
+// are of use: the broker is in another process.
+func OpenBeside(c *config.Config) (*Client, error) {
+	return Open(c.WithNamespace(config.ConnectionString(c.Broker.Listen, config.AnyKeyName, config.AnyKey)))
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/config"
+	"overdue/internal/operator/doctor"
+	"overdue/internal/testing/redistest"
+)
+
+// load reads a configuration file.
+func load(t *testing.T, yaml string) *config.Config {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "overdue.yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(file, func(string) string { return "" }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// problems returns "subject: check" of every finding that is worse than OK.
+func problems(r *doctor.Report) []string {
+	all := []string{}
+	for _, f := range r.Findings {
+		if f.Severity > doctor.OK {
+			all = append(all, f.Subject+": "+f.Check)
+		}
+	}
+	return all
+}
+
+func TestTheDoctorExaminesWhatIsConfigured(t *testing.T) {
+	redis := redistest.InMemory(t)
+	c := load(t, `
+namespace: `+namespaceAt(serve(t))+`
+redis: redis://`+redis.Addr()+`
+monitor:
+  entities:
+    - {queue: orders, deadline: 10s, requiresSession: true, forwardMissedTo: missed}
+    - {topic: events, subscriptions: [{name: audit}]}
+canary: {queue: canaries}
+alerts:
+  - {serviceBus: {entity: notified}}
+  - {webhook: {url: "http://127.0.0.1:1/"}}
+`)
+	client, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(t.Context()) })
+	down := func(context.Context) error { return errors.New("connection refused") }
+	cfg := client.Examination(ExaminationOptions{
+		Role: "run", Sinks: []doctor.Sink{{Name: "webhook", Setting: "alerts[1].webhook", Reach: down}}, Heartbeat: down,
+	})
+	if diff := cmp.Diff([]string{"notified"}, cfg.Unmonitored); diff != "" || !cfg.OnlyEntities || !cfg.ListsAll {
+		t.Errorf("only entities %v, lists all %v, unmonitored (-want +got):\n%s", cfg.OnlyEntities, cfg.ListsAll, diff)
+	}
+	want := []string{
+		"queue orders: contradiction", "queue orders: dead-lettering", "queue orders: lock-duration",
+		"topic events: subscriptions", "queue canaries: exists", "target missed: exists", "target notified: exists",
+		"side effects: prefetch", "sink webhook: reachable", "heartbeat: reachable",
+	}
+	got := problems(doctor.Examine(t.Context(), cfg))
+	for _, problem := range want {
+		if !slices.Contains(got, problem) {
+			t.Errorf("the report lacks %q", problem)
+		}
+	}
+	if t.Failed() {
+		t.Logf("it has %q", got)
+	}
+
+	named := client.Examination(ExaminationOptions{Role: "proxy", Names: []string{"orders"}})
+	if len(named.Entities) != 1 || named.Entities[0].Setting != "monitor.entities[0]" || !named.Proxy || named.Monitor {
+		t.Errorf("examination of orders for a proxy: %+v", named)
+	}
+	if monitor := client.Examination(ExaminationOptions{Role: "monitor"}); monitor.Proxy || !monitor.Monitor {
+		t.Error("the examination for a monitor has the rights of a proxy")
+	}
+}
+
+func TestTheDoctorExaminesRedisAsItIsConfigured(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "redis")
+	if err := os.WriteFile(secret, []byte("rediss://app:secret@redis.test:6380"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client, err := Open(load(t, "namespace: "+namespaceAt("127.0.0.1:1")+"\nredisFile: "+secret+"\ncompanionStore: redis\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(t.Context()) })
+	r := client.Examination(ExaminationOptions{Role: "run"}).Redis
+	if r == nil || r.Setting != "redisFile" || !r.TLS || !r.Password || r.User != "app" || !r.Keeps || r.Keep == nil || r.Ask == nil {
+		t.Errorf("Redis %+v", r)
+	}
+}
+
+// The embedded broker of another process is not examined, but what is configured beside it is.
+func TestWithAnEmbeddedBrokerTheDoctorExaminesTheRest(t *testing.T) {
+	c, err := config.Load("", func(string) string { return "" }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := OpenBeside(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(t.Context()) })
+	sink := doctor.Sink{Name: "pager", Setting: "alerts[0]", Test: func(context.Context) error { return nil }}
+	cfg := client.ExaminationOfOthers(ExaminationOptions{Sinks: []doctor.Sink{sink}})
+	if cfg.Dial != nil || len(cfg.Entities) > 0 || cfg.Redis != nil || len(cfg.Others) != 1 {
+		t.Errorf("examination %+v, want the sink alone", cfg)
+	}
+}
+
+func TestOurOwnPortIsReportedAsNoAdministrationAPI(t *testing.T) {
+	c := open(t, map[string]string{"namespace": namespaceAt("127.0.0.1"), "listen.http": "127.0.0.1:5300"})
+	if cfg := c.Examination(ExaminationOptions{Role: "run"}); cfg.Admin != nil || cfg.NoAdmin == "" {
+		t.Errorf("administration API %v, reason %q; want none, and why", cfg.Admin, cfg.NoAdmin)
+	}
+}
