@@ -80,7 +80,8 @@ $(GOLANGCI):
 PROSE := README.md CONTRIBUTING.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md \
 	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md
-PROSE_GO := alert deploy deploy/check internal/broker internal/broker/adminapi internal/broker/emulator \
+PROSE_GO := scheduler scheduler/index scheduler/journal internal/servicebus/link internal/servicebus/sdk internal/operations \
+	alert deploy deploy/check internal/broker internal/broker/adminapi internal/broker/emulator \
 	internal/broker/filter internal/broker/httpapi internal/broker/message internal/broker/queue internal/escape internal/httpclient \
 	internal/lag internal/listener internal/listener/tlsrecord internal/notifications internal/redisstore \
 	internal/servicebus/address internal/servicebus/atom internal/servicebus/duration internal/servicebus/entities \
@@ -113,7 +114,7 @@ soak: ## the tests with other seeds than usual, ROUNDS times
 
 MUTANTS ?= 50
 SEED ?= 1
-MUTATED := ./proxy ./scheduler ./monitor ./internal/broker/queue ./internal/amqp/relay ./internal/servicebus/sas ./internal/operator/dlq ./internal/redisstore
+MUTATED := ./proxy ./scheduler ./scheduler/index ./scheduler/journal ./monitor ./internal/broker/queue ./internal/amqp/relay ./internal/servicebus/sas ./internal/operator/dlq ./internal/redisstore
 
 mutate: ## whether tests notice code that is wrong: MUTANTS of each package of MUTATED, drawn by SEED; see docs/internals/mutation.md
 	go run ./test/mutate -n $(MUTANTS) -seed $(SEED) $(MUTATED)

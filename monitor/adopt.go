@@ -80,7 +80,7 @@ func (s *adoptPass) adoptAll(page []*link.Message) (late, ahead []scheduler.Refe
 		if !ok || s.w.cfg.Scheduler.Watches(s.entity, s.path, &r) {
 			continue
 		}
-		if r.Unnamed() {
+		if r.WithoutID() {
 			// It stands for all that were enqueued at that instant with that deadline.
 			k := unnamed{r.From.UnixNano(), r.Deadline.UnixNano(), r.SessionID}
 			if seen[k] {

@@ -99,7 +99,7 @@ func (e *entity) handOn(ctx context.Context, due []*watch, at time.Time, missing
 		}
 		switch {
 		case wt.missed != nil:
-			if e.settings.forwardDead != "" && !wt.ref.Unnamed() {
+			if e.settings.forwardDead != "" && !wt.ref.WithoutID() {
 				e.w.notified.note(e.forwardedID(wt.ref.MessageID))
 			}
 			missed = append(missed, wt)

@@ -62,7 +62,7 @@ func (e *entity) hint(w *search.Want) int64 {
 // watchDuplicates adds a watch over the duplicates of the message of wt, if there may be any:
 // once while the message is there, and once when it is gone.
 func (e *entity) watchDuplicates(wt *watch) {
-	if wt.ref.Unnamed() || wt.slot != nil || wt.duplicate || wt.duplicates != 0 || wt.ref.Missed != nil {
+	if wt.ref.WithoutID() || wt.slot != nil || wt.duplicate || wt.duplicates != 0 || wt.ref.Missed != nil {
 		return
 	}
 	kind := whilePresent

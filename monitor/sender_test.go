@@ -157,10 +157,10 @@ func (s *scene) references(ms []*azservicebus.Message, now scheduler.Instant) (r
 	seen := map[scheduler.Reference]bool{}
 	distinct := refs[:0]
 	for _, r := range refs {
-		if r.Unnamed() && seen[r] {
+		if r.WithoutID() && seen[r] {
 			continue
 		}
-		seen[r] = r.Unnamed()
+		seen[r] = r.WithoutID()
 		distinct = append(distinct, r)
 	}
 	return distinct, false

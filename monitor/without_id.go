@@ -15,7 +15,7 @@ import (
 // standsForMany reports whether wt is over several messages: its reference has no message-id,
 // or others share it.
 func (wt *watch) standsForMany() bool {
-	return wt.slot == nil && wt.missed == nil && wt.want.Number == 0 && (wt.ref.Unnamed() || wt.duplicates != 0)
+	return wt.slot == nil && wt.missed == nil && wt.want.Number == 0 && (wt.ref.WithoutID() || wt.duplicates != 0)
 }
 
 const (
@@ -72,7 +72,7 @@ func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error
 	h := inUse{identities: map[search.Identity]bool{}, named: map[string]bool{}, ids: map[string]bool{}, forwarded: map[search.Identity]bool{}}
 	for _, wt := range slices.Concat(e.watches, e.waiting.watches, rest) {
 		h.identities[wt.want.Identity] = true
-		if wt.ref.Unnamed() {
+		if wt.ref.WithoutID() {
 			continue
 		}
 		h.ids[wt.ref.MessageID] = true

@@ -246,7 +246,7 @@ func TestADeliveryWithoutRoomForIDsGoesAsItIs(t *testing.T) {
 			return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.MessageID, b.MessageID))
 		})
 		if len(refs) != 3 || refs[0].Within != 20*time.Second || refs[1].Within != 30*time.Second || refs[2].MessageID != "m1" ||
-			!refs[0].Unnamed() || !refs[1].Unnamed() || refs[0].Until.IsZero() || refs[1].SessionID != "" {
+			!refs[0].WithoutID() || !refs[1].WithoutID() || refs[0].Until.IsZero() || refs[1].SessionID != "" {
 			t.Errorf("references %+v, want one for each of the two deadlines, and that of m1", refs)
 		}
 		if got := sc.sendsByAMQP("orders", resultMonitored); got != 4 {

@@ -183,7 +183,7 @@ func (s *send) withoutIDs() {
 // distinct leaves one of the references without a name that stand for the same messages.
 func distinct(refs []scheduler.Reference) []scheduler.Reference {
 	first := 0
-	for first < len(refs) && !refs[first].Unnamed() { // all of them, mostly
+	for first < len(refs) && !refs[first].WithoutID() { // all of them, mostly
 		first++
 	}
 	if first == len(refs) {
@@ -191,10 +191,10 @@ func distinct(refs []scheduler.Reference) []scheduler.Reference {
 	}
 	out, seen := refs[:first], map[scheduler.Reference]bool{}
 	for _, r := range refs[first:] {
-		if r.Unnamed() && seen[r] {
+		if r.WithoutID() && seen[r] {
 			continue
 		}
-		seen[r] = r.Unnamed()
+		seen[r] = r.WithoutID()
 		out = append(out, r)
 	}
 	return out

@@ -9,8 +9,8 @@ import (
 )
 
 // An encoder writes companions as encoding/json would write a wireCompanion, byte for byte, without
-// its reflection: every monitored message passes here, and this was a third of what one cost. It keeps its
-// memory from one companion to the next.
+// its reflection: every monitored message passes here, and this was a third of what one cost. It
+// keeps its memory from one companion to the next.
 type encoder struct {
 	body []byte // of the last companion
 	err  error  // the first one, of the last companion
@@ -131,7 +131,7 @@ func (e *encoder) text(b []byte, s string) []byte {
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c < ' ', c >= 0x7f, c == '"', c == '\\', c == '<', c == '>', c == '&':
-			return e.value(b, s) // escapes are for who knows all about them
+			return e.value(b, s) // which escapes them
 		}
 	}
 	b = append(b, '"')

@@ -13,9 +13,9 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// What decision 0010 rests on: a hundred companions as one transfer, and by request, which is the way that tells
-// their sequence numbers. The SDK takes one time for a request, so companions that are due in different
-// slots take one each.
+// What decision 0010 rests on: a hundred companions as one transfer, and by request, which is the
+// way that tells their sequence numbers. The SDK takes one time for a request, so companions that
+// are due in different slots take one each.
 func BenchmarkHundredCompanions(b *testing.B) {
 	const n = 100
 	for _, bc := range []struct {

@@ -20,31 +20,33 @@ import (
 const (
 	// cancelGather is how long a companion that has become needless waits for others, so that they
 	// share a request. What is due sooner does not wait.
-	cancelGather = 5 * time.Second
+	cancelDelay = 5 * time.Second
 	// cancelTick is how often those that wait are looked at.
 	cancelTick = 500 * time.Millisecond
 	// cancelBatch bounds the companions of one request, and of one peek.
 	cancelBatch = 250
-	// cancelBacklog bounds the companions that wait to be cancelled. The others ring.
+	// cancelBacklog bounds the companions that wait to be cancelled. The others become due.
 	cancelBacklog = 16 << 10
 	// cancelTime bounds a round.
 	cancelTime = time.Minute
-	// A round that failed is followed by a rest, which doubles from cancelRest up to cancelRestMost. Where
-	// rights are missing that is all that is ever tried.
+	// A round that failed is followed by a rest, which doubles from cancelRest up to cancelRestMost.
+	// Where rights are missing that is all that is ever tried.
 	cancelRest     = time.Second
 	cancelRestMost = 10 * time.Minute
 )
 
-// Expect notes that messages with these references are about to be sent to entity. It MUST be called before
-// they leave, for those of every send: only then is it known which settlement could mean which.
+// Expect notes that messages with these references are about to be sent to entity. It MUST be
+// called before they leave, for those of every send: only then is it known which settlement could
+// mean which.
 func (s *Scheduler) Expect(entity string, refs []Reference) {
 	if s.cfg.Index != nil {
 		s.cfg.Index.Put(entity, indexed(refs))
 	}
 }
 
-// Confirm notes that the broker has accepted the messages, each once. Only those can be settled early; it must
-// not be called for messages that may be in the queue twice, or that the broker stamps later.
+// Confirm notes that the broker has accepted the messages, each once. Only those can be settled
+// early; it must not be called for messages that may be in the queue twice, or that the broker
+// stamps later.
 func (s *Scheduler) Confirm(entity string, refs []Reference) {
 	if s.cfg.Index == nil {
 		return
@@ -65,9 +67,9 @@ func (s *Scheduler) Expects(entity string, messageID, sessionID []byte) (index.K
 	return s.cfg.Index.Expects(entity, messageID, sessionID)
 }
 
-// Settle notes that the broker has confirmed that a message is off its queue. A companion that waits
-// for no other is cancelled, if that is worth it; otherwise it is known to be needless when it
-// becomes due here.
+// Settle notes that the broker has confirmed that a message is off its queue. A companion that
+// waits for no other is cancelled, if that is worth it; otherwise it is known to be needless when
+// it becomes due here.
 func (s *Scheduler) Settle(d index.Delivered) {
 	if s.cfg.Index != nil && s.cfg.Index.Take(d) {
 		s.wakeCancel()
@@ -128,8 +130,8 @@ func (s *Scheduler) carried(groups []*group) {
 	s.wakeCancel()
 }
 
-// RunCancel cancels companions that have become needless until ctx ends. What it does not get to rings for
-// nothing. A failure ends a round and is told to Config.Cancelled.
+// RunCancel cancels companions that have become needless until ctx ends. What it does not get to
+// becomes due for nothing. A failure ends a round; Config.Cancelled gets it.
 func (s *Scheduler) RunCancel(ctx context.Context) error {
 	if s.cfg.Index == nil {
 		<-ctx.Done()
@@ -137,7 +139,7 @@ func (s *Scheduler) RunCancel(ctx context.Context) error {
 	}
 	c := canceller{s: s}
 	rest := cancelRest
-	for c.gather(ctx) {
+	for c.await(ctx) {
 		n, err := c.round(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -167,7 +169,7 @@ type canceller struct {
 }
 
 // gather waits until there is something that is worth a request. It returns false when ctx ends.
-func (c *canceller) gather(ctx context.Context) bool {
+func (c *canceller) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		before := len(c.waiting)
 		c.waiting = c.s.cfg.Index.Needless(c.waiting)
@@ -181,7 +183,7 @@ func (c *canceller) gather(ctx context.Context) bool {
 		var tick <-chan time.Time
 		switch {
 		case len(c.waiting) == 0:
-		case len(c.waiting) >= cancelBatch, time.Since(c.since) >= cancelGather, slices.ContainsFunc(c.waiting, urgent):
+		case len(c.waiting) >= cancelBatch, time.Since(c.since) >= cancelDelay, slices.ContainsFunc(c.waiting, urgent):
 			return true
 		default:
 			tick = time.After(cancelTick)
@@ -226,7 +228,7 @@ func (c *canceller) round(ctx context.Context) (n int, err error) {
 	for part := range slices.Chunk(numbers, cancelBatch) {
 		c.s.cfg.Operations.Add(operations.Cancel, 1)
 		if err := c.s.cancel(ctx, part); err != nil {
-			// One of them may be gone, and which is not said. They ring.
+			// One of them may be gone, and the error does not say which. They become due.
 			return n, fmt.Errorf("scheduler: cancel companions on %s: %w", c.s.cfg.MonitorQueue, err)
 		}
 		for _, w := range found[n : n+len(part)] {
@@ -248,9 +250,9 @@ func (s *Scheduler) cancel(ctx context.Context, numbers []int64) error {
 // errNotShown says that a peek at the monitor queue does not show what was written there.
 var errNotShown = errors.New("none of the companions that wait is shown by a peek")
 
-// learn reads on in the monitor queue until the numbers of all that wait are known. It notes those of others
-// on the way, so that nothing is read twice. What it has not got to is late: a peek for each that waits is
-// as much as cancelling can save.
+// learn reads on in the monitor queue until the numbers of all that wait are known. It notes those
+// of others on the way, so that nothing is read twice. What it has not got to is late: a peek for
+// each that waits is as much as cancelling can save.
 func (c *canceller) learn(ctx context.Context, waiting []index.Needless) (late []index.Needless, err error) {
 	unknown := map[index.ID]struct{}{}
 	oldest := time.Now()
@@ -301,8 +303,8 @@ func (c *canceller) learn(ctx context.Context, waiting []index.Needless) (late [
 	}), nil
 }
 
-// probes are the numbers that the monitor queue had reached when the clock was measured: where to begin to
-// read it.
+// probes are the numbers that the monitor queue had reached when the clock was measured: where to
+// begin to read it.
 type probes struct {
 	mu   sync.Mutex
 	seen []probe // oldest first

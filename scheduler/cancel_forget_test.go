@@ -16,7 +16,7 @@ func TestWhatIsCancelledIsForgotten(t *testing.T) {
 			c.send(fmt.Sprint("m-", i), time.Hour)()
 		}
 		time.Sleep(time.Minute)
-		if got, errs := c.told(); got != n || len(errs) != 0 {
+		if got, errs := c.outcome(); got != n || len(errs) != 0 {
 			t.Fatalf("%d companions are cancelled, %v, want %d", got, errs, n)
 		}
 		for i := range n {

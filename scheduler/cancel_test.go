@@ -89,7 +89,7 @@ func (c *cancelling) send(id string, within time.Duration) (settle func()) {
 	}
 }
 
-func (c *cancelling) told() (cancelled int, errs []error) {
+func (c *cancelling) outcome() (cancelled int, errs []error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cancelled, c.errs
@@ -115,7 +115,7 @@ func (c *cancelling) want(left, cancelled int) {
 	if got := len(companions(c.T, c.ns)); got != left {
 		c.Errorf("%d companions are left, want %d", got, left)
 	}
-	if got, errs := c.told(); got != cancelled {
+	if got, errs := c.outcome(); got != cancelled {
 		c.Errorf("told of %d cancelled companions (%v), want %d", got, errs, cancelled)
 	}
 }
@@ -138,7 +138,7 @@ func TestNeedlessCompanionsShareRequests(t *testing.T) {
 	})
 }
 
-func TestNeedlessCompanionThatIsDueSoonIsLeftToRing(t *testing.T) {
+func TestNeedlessCompanionThatIsDueSoonIsLeftAlone(t *testing.T) {
 	setupCancel(t, func(c *cancelling) {
 		soon, later := c.send("soon", 2500*time.Millisecond), c.send("later", 6*time.Second)
 		soon()
@@ -148,7 +148,8 @@ func TestNeedlessCompanionThatIsDueSoonIsLeftToRing(t *testing.T) {
 	})
 }
 
-// The monitor queue is that of many sidecars: what is theirs is read on the way, and no more of it than pays.
+// The monitor queue is that of many sidecars: what is theirs is read on the way, and no more of it
+// than pays.
 func TestCompanionsOfOthersAreLeftAlone(t *testing.T) {
 	setupCancel(t, func(c *cancelling) {
 		other := func(n int) {
@@ -183,7 +184,7 @@ func TestCancelThatFails(t *testing.T) {
 		c.send("unlucky", time.Hour)()
 		time.Sleep(time.Minute)
 		c.want(1, 0)
-		if _, errs := c.told(); len(errs) != 1 {
+		if _, errs := c.outcome(); len(errs) != 1 {
 			c.Errorf("told of %v, want one failure: what cannot be cancelled rings", errs)
 		}
 		remove()

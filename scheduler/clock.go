@@ -70,14 +70,14 @@ func (c *clock) set(stamp, sent, received time.Time) {
 }
 
 const (
-	// askSoonest is how often a measurement is asked for at most, and askAgain the same where the last one was too coarse
-	// for slots, as the next may be.
+	// askSoonest is how often a measurement is asked for at most, and askAgain the same where the
+	// last one was too coarse for slots, as the next may be.
 	askSoonest = 5 * time.Second
 	askAgain   = time.Minute
 )
 
-// fades reports whether half of what a measurement was sharper than slots need is gone. Then it is time for the next one. It
-// says so once in a while: the one that it was told may be at it.
+// fades reports whether half of what a measurement was sharper than slots need is gone. Then it is
+// time for the next one. It says so once in a while: a measurement may have begun.
 func (c *clock) fades() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,8 +102,8 @@ func (s *Scheduler) Now() Instant { return s.clock.now() }
 // Measured is closed when the broker's clock has been measured.
 func (s *Scheduler) Measured() <-chan struct{} { return s.measured }
 
-// Blurred has a value when the clock had better be measured before its turn: slots pay, and soon it is not known well
-// enough for them.
+// Blurred has a value when the clock had better be measured before its turn: slots pay, and soon it
+// is not known well enough for them.
 func (s *Scheduler) Blurred() <-chan struct{} { return s.blurred }
 
 func (s *Scheduler) setClock(stamp, sent, received time.Time) {
@@ -111,14 +111,14 @@ func (s *Scheduler) setClock(stamp, sent, received time.Time) {
 	s.onceMeasured.Do(func() { close(s.measured) })
 }
 
-// MeasureClock measures the broker's clock: it schedules a message far ahead on the
-// monitor queue, peeks at the enqueued-time that the broker stamped on it, and cancels
-// it. It also opens the connection over which companions are written. It needs the Listen right. Until it has succeeded once, Now is our own clock.
+// MeasureClock measures the broker's clock: it schedules a message far ahead on the monitor queue,
+// peeks at the enqueued-time that the broker stamped on it, and cancels it. It also opens the
+// connection over which companions are written. It needs the Listen right. Until it has succeeded
+// once, Now is our own clock.
 //
-// That a message which waits for its activation shows its send time as enqueued-time
-// was seen on a live namespace, and is not documented. Should a broker show
-// something else, the stamp lies outside of what is plausible and the clock stays
-// unmeasured.
+// That a message which waits for its activation shows its send time as enqueued-time was seen on a
+// live namespace, and is not documented. Should a broker show something else, the stamp lies
+// outside of what is plausible and the clock stays unmeasured.
 func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	if s.cfg.Store != nil {
 		return s.measurePlain(ctx)

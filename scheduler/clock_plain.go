@@ -21,7 +21,8 @@ import (
 const (
 	// plainProbe begins the message-ids of probes that are not scheduled.
 	plainProbe = "overdue-clock-"
-	// plainTTL lets a probe expire that nobody has taken away; plainOld is when others than its sender do.
+	// plainTTL lets a probe expire that nobody has taken away; plainOld is when others than its
+	// sender do.
 	plainTTL = 2 * time.Minute
 	plainOld = time.Minute
 	// plainPages bounds how far a probe is looked for, and plainTidy how many are taken away at once.
@@ -29,8 +30,9 @@ const (
 	plainTidy  = 10
 )
 
-// measurePlain is MeasureClock for a tier without scheduled messages: the probe is a plain message, found by a peek and
-// taken away. On the monitor queue there is nothing else then but the probes of others, whose are left alone.
+// measurePlain is MeasureClock for a tier without scheduled messages: the probe is a plain message,
+// found by a peek and taken away. On the monitor queue there is nothing else then but the probes of
+// others, whose are left alone.
 func (s *Scheduler) measurePlain(ctx context.Context) error {
 	id := plainProbe + rand.Text()
 	var sent, received time.Time

@@ -30,8 +30,8 @@ func (i idle) Withdraw(context.Context, []string) ([]string, error) {
 	return nil, nil
 }
 
-// Where a store keeps companions, the broker's clock is measured without scheduled messages, and others' probes stay theirs until
-// they are old.
+// Where a store keeps companions, the broker's clock is measured without scheduled messages, and
+// others' probes stay theirs until they are old.
 func TestBrokersClockIsMeasuredWithoutScheduledMessages(t *testing.T) {
 	for _, offset := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
 		t.Run(offset.String(), func(t *testing.T) {

@@ -13,9 +13,9 @@ type Kind string
 const (
 	// KindEach asks to look for every message that it names.
 	KindEach Kind = "each"
-	// KindSlot names no message: it is an alarm for the entity at the end of a slot of time. Whoever expires after
-	// one of its times to live and has its deadline in the slot was enqueued in a window of the same length, which is
-	// where it is found.
+	// KindSlot names no message: it asks for a check of the entity at the end of a slot of time.
+	// A message that expires after one of its times to live and has its deadline in the slot was
+	// enqueued in a window of the same length, and the monitor finds it there.
 	KindSlot Kind = "slot"
 )
 
@@ -27,15 +27,16 @@ type Companion struct {
 	References []Reference
 	Attempt    int // how often it was written again because an alert found no taker
 
-	// Findable says, of a companion that is asked for, that each of its messages has its time to live for a deadline, so
-	// that slots may stand for them, see [Scheduler.Pays].
+	// Findable says, of a companion that is asked for, that each of its messages has its time to
+	// live for a deadline, so that slots may stand for them, see [Scheduler.Pays].
 	Findable bool
 
 	// Of KindSlot:
 	SlotEnd time.Time       // the slot ends there, by the broker's clock; Due is later when it is looked at again
 	Lives   []time.Duration // the times to live that it stands for
 	Spans   []Span          // and those that lie in one of these
-	// Defaults are those of Lives that messages have which state none: the default of their entity when they were sent.
+	// Defaults are those of Lives that messages have which state none: the default of their entity
+	// when they were sent.
 	Defaults []time.Duration
 }
 
@@ -50,8 +51,9 @@ func (c *Companion) StandsFor(life time.Duration) bool {
 	return slices.Contains(c.Lives, life) || slices.ContainsFunc(c.Spans, func(s Span) bool { return s.Shortest <= life && life <= s.Longest })
 }
 
-// A Reference names one monitored message and says when it has to be received. One without a message-id stands for every
-// message that was enqueued in its window, which it needs, and has its deadline: see [Reference.Unnamed].
+// A Reference names one monitored message and says when it has to be received. One without a
+// message-id stands for every message that was enqueued in its window, which it needs, and has its
+// deadline: see [Reference.WithoutID].
 type Reference struct {
 	MessageID    string
 	SessionID    string // "" = none
@@ -70,26 +72,30 @@ type Reference struct {
 	Within   time.Duration
 	Stated   string // how it was stated: "deadline", "within", "ttl", "entity", "default", or StatedComplete
 
-	// Ahead is how long before its deadline it is to be looked at first, since there is something to tell by then. It is
-	// not part of the wire form: the companion is due so much earlier, and the monitor looks what for.
+	// Ahead is how long before its deadline it is to be looked at first, since a notification is due
+	// by then. It is not part of the wire form: the companion is due so much earlier, and the
+	// monitor looks what for.
 	Ahead time.Duration
-	// CompleteWithin is how long after its enqueued-time the message has to be settled for good, whole milliseconds; 0 = no
-	// matter how long, or that is its Deadline already, see StatedComplete.
+	// CompleteWithin is how long after its enqueued-time the message has to be settled for good,
+	// whole milliseconds; 0 = no matter how long, or that is its Deadline already, see
+	// StatedComplete.
 	CompleteWithin time.Duration
-	// What the monitor has told of it so far: that a deadline is as near as Warned, 0 = nothing; that it was not completed in time.
+	// The notifications so far: that a deadline is as near as Warned, 0 = none; that it was not
+	// completed in time.
 	Warned     time.Duration
 	Incomplete bool
 
-	// Once says that its send cannot have left a second message behind: whoever made it does not make it again by
-	// itself when the acknowledgement is lost.
+	// Once says that its send cannot have left a second message behind: its sender does not make it
+	// again by itself when the acknowledgement is lost.
 	Once bool
 
-	// Missed is set once the message has been expired and only the telling is left, so
+	// Missed is set once the message has been expired and only the notification is left, so
 	// that the alert outlives both this process and the dead-letter queue.
 	Missed *Missed
 }
 
-// Missed is what the monitor saw of a message whose deadline was missed, or of which there is something else to tell.
+// Missed is what the monitor saw of a message whose deadline was missed, or for which another
+// notification is due.
 type Missed struct {
 	Type             string    `json:"type,omitempty"` // of the event; "" = the deadline was missed
 	SequenceNumber   int64     `json:"sequenceNumber"`
@@ -100,15 +106,16 @@ type Missed struct {
 	Strategy         string    `json:"strategy"`
 	CorrelationID    string    `json:"correlationId,omitempty"`
 	DeliveryCount    uint32    `json:"deliveryCount"`
-	TakenBy          []string  `json:"takenBy,omitempty"` // the sinks that need not be told any more
+	TakenBy          []string  `json:"takenBy,omitempty"` // the sinks that have taken the alert
 
 	// Where Type is not "", DeadLetteredTime is when the message was seen, and:
 	State        string `json:"state,omitempty"`        // "active" or "deferred"
-	WarnBeforeMs int64  `json:"warnBeforeMs,omitempty"` // how long before the deadline somebody wants to be told
+	WarnBeforeMs int64  `json:"warnBeforeMs,omitempty"` // how long before the deadline the reminder is due
 }
 
-// Unnamed reports whether r stands for messages that were sent without a name. What the broker calls them is not known.
-func (r *Reference) Unnamed() bool { return r.MessageID == "" }
+// WithoutID reports whether r stands for messages that were sent without a name. What the broker
+// calls them is not known.
+func (r *Reference) WithoutID() bool { return r.MessageID == "" }
 
 // DeadlineAt is the deadline of the message by the broker's clock, given the
 // enqueued-time that the broker stamped on it.

@@ -124,7 +124,8 @@ func TestCompanionThatCannotBeReadSaysWhy(t *testing.T) {
 	}
 }
 
-// A reference that names no message says where its messages are. Who reads version 1 alone refuses it as of a later version.
+// A reference that names no message says where its messages are. Who reads version 1 alone refuses
+// it as of a later version.
 func TestAReferenceMayNameNoMessage(t *testing.T) {
 	c := goldenCompanion()
 	c.References[0].MessageID = ""
@@ -139,7 +140,7 @@ func TestAReferenceMayNameNoMessage(t *testing.T) {
 	if diff := cmp.Diff(c, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if !got.References[0].Unnamed() || got.References[1].Unnamed() {
+	if !got.References[0].WithoutID() || got.References[1].WithoutID() {
 		t.Errorf("references %+v, want the first without a name", got.References)
 	}
 }
@@ -240,7 +241,7 @@ func TestADeadlineIsReckonedFromTheStampWhereItIsRelative(t *testing.T) {
 }
 
 // A year that JSON cannot hold is the sender's fault and is told to it alone.
-func TestACompanionThatCannotBeEncodedIsToldToWhoAskedForIt(t *testing.T) {
+func TestACompanionThatCannotBeEncodedFailsItsCaller(t *testing.T) {
 	slotScene(t, func(t *testing.T, s *Scheduler, _ func() []Companion) {
 		bad := sent("bad", noon)
 		bad.Deadline = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -4,16 +4,16 @@ package scheduler
 
 import "time"
 
-// StatedComplete is how a reference is stated whose deadline is that of completion alone: its message is never expired
-// for it, only told of.
+// StatedComplete is how a reference is stated whose deadline is that of completion alone: its
+// message is never expired for it, only reported.
 const StatedComplete = "complete"
 
-// propertyComplete states by when a message has to be settled for good: a duration from its enqueued-time, as
-// overdue-within is.
+// propertyComplete states by when a message has to be settled for good: a duration from its
+// enqueued-time, as overdue-within is.
 const propertyComplete = "overdue-complete-within"
 
-// StatedCompletion reads how long after its enqueued-time a message says that it has to be completed, 0 when it does not
-// say. For the error see [StatedDeadline].
+// StatedCompletion reads how long after its enqueued-time a message says that it has to be
+// completed, 0 when it does not say. For the error see [StatedDeadline].
 func StatedCompletion(property func(name string) any) (time.Duration, error) {
 	v := property(propertyComplete)
 	if v == nil {
@@ -23,12 +23,12 @@ func StatedCompletion(property func(name string) any) (time.Duration, error) {
 }
 
 // alarm is when the message has to be looked at first, by what is known when it is sent.
-func (r *Reference) alarm() time.Time { return r.Deadline.Add(-r.Ahead) }
+func (r *Reference) dueAt() time.Time { return r.Deadline.Add(-r.Ahead) }
 
-// beyondFirst reports whether a reader of version 1 would misjudge the reference: it would expire a message that nobody
-// asked to expire, tell of a missed deadline that was not, or find no name.
+// beyondFirst reports whether a reader of version 1 would misjudge the reference: it would expire a
+// message that nobody asked to expire, report a missed deadline that was not, or find no name.
 func (r *Reference) beyondFirst() bool {
-	return r.Unnamed() || r.Stated == StatedComplete || r.Missed != nil && r.Missed.Type != ""
+	return r.WithoutID() || r.Stated == StatedComplete || r.Missed != nil && r.Missed.Type != ""
 }
 
 // Version is that of the wire form of c: the first that can say it.

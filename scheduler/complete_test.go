@@ -36,7 +36,8 @@ func TestSecondDeadlinesHaveTheirDocumentedWireForm(t *testing.T) {
 	}
 }
 
-// A reader of version 1 that is still there refuses what it would misjudge, and nothing else with it.
+// A reader of version 1 that is still there refuses what it would misjudge, and nothing else with
+// it.
 func TestWhatEarlierReadersWouldMisjudgeHasACompanionOfItsOwn(t *testing.T) {
 	second := refs(0, 0)
 	second[1].Stated = StatedComplete
@@ -52,7 +53,7 @@ func TestWhatEarlierReadersWouldMisjudgeHasACompanionOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestCompanionRingsAheadOfTheDeadline(t *testing.T) {
+func TestACompanionIsDueAheadOfTheDeadline(t *testing.T) {
 	early := refs(time.Minute, time.Minute)
 	early[0].Ahead = 30 * time.Second
 	groups := compose([]*ticket{ticketFor(Companion{Entity: "orders", References: early})})

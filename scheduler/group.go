@@ -14,8 +14,8 @@ type group struct {
 	c       Companion
 	id      index.ID // once it is encoded
 	tickets []*ticket
-	// composed: it is the first that is written for its references. Those that are written anew are not
-	// cancelled: they carry what became of a message.
+	// composed: it is the first that is written for its references. Those that are written again are
+	// not cancelled: they carry what became of a message.
 	composed bool
 }
 
@@ -57,7 +57,7 @@ func compose(tickets []*ticket) []*group {
 			continue
 		}
 		for i, r := range t.c.References {
-			due := slotEnd(r.alarm())
+			due := slotEnd(r.dueAt())
 			k := key{t.c.Entity, due.UnixNano(), r.beyondFirst()}
 			if k != last.key {
 				last.key, last.g = k, shared[k]
@@ -111,7 +111,8 @@ func slotEnd(t time.Time) time.Time {
 }
 
 // Compose turns companions that are asked for into those to write: references of one entity with
-// deadlines in one slot share one. of has the places in written that stand for each that was asked for.
+// deadlines in one slot share one. of has the places in written that stand for each that was asked
+// for.
 func Compose(asked []Companion) (written []Companion, of [][]int) {
 	tickets := make([]*ticket, len(asked))
 	places := make(map[*ticket]int, len(asked))

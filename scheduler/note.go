@@ -13,8 +13,8 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// A Note is something else than a companion that has to be there at its time, whatever becomes of this process. The
-// monitor gives it to who knows its content type.
+// A Note is something else than a companion that has to be there at its time, whatever becomes of
+// this process. The monitor hands it to the component that registered its content type.
 type Note struct {
 	ID          string    // of its message, other than that of every other note; "" = derived from the rest
 	Due         time.Time // by the broker's clock
@@ -23,7 +23,8 @@ type Note struct {
 	Body        []byte
 }
 
-// Keep returns when the monitor queue, or the companion store, has accepted n, or with the error that kept it from doing so.
+// Keep returns when the monitor queue, or the companion store, has accepted n, or with the error
+// that kept it from doing so.
 func (s *Scheduler) Keep(ctx context.Context, n Note) error {
 	s.mu.Lock()
 	if s.closed {

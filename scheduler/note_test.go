@@ -14,7 +14,8 @@ import (
 	"overdue/scheduler"
 )
 
-// A note waits on the monitor queue like a companion, and one that was kept twice by who does not know better has one id.
+// A note waits on the monitor queue like a companion, and one that was kept twice by who does not
+// know better has one id.
 func TestANoteWaitsOnTheMonitorQueueUntilItIsDue(t *testing.T) {
 	var written []error
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {

@@ -16,7 +16,7 @@ import (
 )
 
 // slot is the grain of due times. Deadlines of one entity in one slot share a
-// companion, which becomes due at the slot's end: so a companion may ring up to one
+// companion, which becomes due at the slot's end: so a companion may be due up to one
 // slot after the deadline and never before it.
 const slot = 20 * time.Millisecond
 
@@ -32,17 +32,19 @@ type Config struct {
 	MonitorQueue string
 	WriteTimeout time.Duration // of one transfer, retries included; 0 = 30 s
 
-	// Store keeps companions and notes in the place of the monitor queue, which only tells the broker's clock then. nil:
-	// the monitor queue does.
+	// Store keeps companions and notes in the place of the monitor queue, which only tells the
+	// broker's clock then. nil: the monitor queue does.
 	Store Store
 
 	// Written is called after every transfer, with n companions and how it ended. Calls may overlap.
 	// May be nil.
 	Written func(n int, err error)
 
-	// Index makes that companions of messages which were settled in time are not looked at. nil: all are.
+	// Index makes that companions of messages which were settled in time are not looked at. nil: all
+	// are.
 	Index index.Index
-	// Cancelled is called after every round of RunCancel, with n companions and what ended it. May be nil.
+	// Cancelled is called after every round of RunCancel, with n companions and what ended it. May
+	// be nil.
 	Cancelled func(n int, err error)
 
 	Companions Companions            // "" = auto
@@ -70,7 +72,7 @@ type Scheduler struct {
 	closed   bool
 	running  sync.WaitGroup // goroutines that write
 
-	covers   covers
+	slots    slotRegistry
 	needless chan struct{} // one token: Index.Needless may have something to tell
 	probes   probes
 	slotted  slotted
@@ -79,7 +81,7 @@ type Scheduler struct {
 // ticket is one caller's companion on its way to the monitor queue.
 type ticket struct {
 	c      Companion
-	told   interface{ Scheduled(err error) } // what is called when err is final; nil: done is closed
+	caller interface{ Scheduled(err error) } // what is called when err is final; nil: done is closed
 	done   chan struct{}
 	err    error // the first one; ONLY written by its transfer, MUST only be read after done is closed
 	groups int   // companions that it still waits for; its transfer's own
@@ -105,22 +107,22 @@ func New(cfg Config) (*Scheduler, error) {
 // Schedule returns when the broker has accepted a companion for c, or with the error
 // that kept it from doing so. References whose deadlines fall into one slot may share
 // a companion with those of other callers, unless c.Due is set. When ctx ends
-// first the companion may still be written, which costs one needless look.
+// first the companion may still be written, which costs one needless check.
 func (s *Scheduler) Schedule(ctx context.Context, c Companion) error {
 	return s.Begin(c)(ctx)
 }
 
-// Begin is Schedule for who has other things to do meanwhile: it hands c over without
+// Begin is Schedule in two steps: it hands c over without
 // blocking, and wait returns what Schedule would. wait need not be called; it may be called
 // more than once, from any goroutine.
 func (s *Scheduler) Begin(c Companion) (wait func(context.Context) error) {
 	return s.enter(ticketFor(c)).wait
 }
 
-// Start is Begin for who would rather be called than wait: a is told once what wait would return, from a
+// Start is like Begin, but calls a.Scheduled once with what wait would return, from a
 // goroutine that it must not hold up, or before Start returns.
 func (s *Scheduler) Start(c Companion, a interface{ Scheduled(err error) }) {
-	t := &ticket{c: c, told: a}
+	t := &ticket{c: c, caller: a}
 	if t.asks() {
 		s.enter(t)
 	} else {
@@ -147,8 +149,8 @@ func (t *ticket) asks() bool {
 
 // finish tells the caller that err is final.
 func (t *ticket) finish() {
-	if t.told != nil {
-		t.told.Scheduled(t.err)
+	if t.caller != nil {
+		t.caller.Scheduled(t.err)
 	} else {
 		close(t.done)
 	}
@@ -157,7 +159,7 @@ func (t *ticket) finish() {
 // enter lets t leave with the next transfer, unless it is done, or slots stand for it.
 func (s *Scheduler) enter(t *ticket) *ticket {
 	if t.c.Findable && !t.over() {
-		s.cover(t)
+		s.series(t)
 		return t
 	}
 	if !t.over() && !s.takeIn(t) {

@@ -54,8 +54,8 @@ func companions(t *testing.T, ns *brokertest.Namespace) []queue.View {
 	return q.Peek(nil, 0, 10_000)
 }
 
-// ids are the message-ids that the companions on the monitor queue name, in the order in which the broker has
-// taken them.
+// ids are the message-ids that the companions on the monitor queue name, in the order in which the
+// broker has taken them.
 func ids(t *testing.T, ns *brokertest.Namespace) (all []string) {
 	t.Helper()
 	for _, v := range companions(t, ns) {
@@ -172,7 +172,7 @@ func TestSendsShareTransfers(t *testing.T) {
 	})
 }
 
-func TestCallerIsToldWhatKeptItsCompanionFromTheQueue(t *testing.T) {
+func TestACallerGetsWhatKeptItsCompanionFromTheQueue(t *testing.T) {
 	setup(t, func(t *testing.T, _ *brokertest.Namespace, s *scheduler.Scheduler) {
 		if err := s.Schedule(t.Context(), one("m", time.Now())); err == nil {
 			t.Error("Schedule on a monitor queue that does not exist = nil, want an error")

@@ -9,29 +9,31 @@ import (
 )
 
 const (
-	// coverKept is how long after its window a covered slot is remembered: no send that is still under way can fall in it
-	// later. So what is remembered does not grow with the deadlines that are outstanding.
-	coverKept = time.Minute
-	// coverMost is how many slots of one time to live are remembered before those that are over are dropped.
-	coverMost = 8192
-	// coverKinds bounds the pairs of entity and time to live; messages of more go by references.
-	coverKinds = 1000
-	// paysFrom is the rate, in messages per second of one entity and time to live, from which a slot stands for two
-	// messages or more, so that it costs less than their references.
+	// slotsKept is how long after its window a slot is remembered: no send that is still under way
+	// can fall in it later. So what is remembered does not grow with the deadlines that are
+	// outstanding.
+	slotsKept = time.Minute
+	// mostSlots is how many slots of one time to live are remembered before those that are over are
+	// dropped.
+	mostSlots = 8192
+	// mostSeries bounds the pairs of entity and time to live; messages of more go by references.
+	mostSeries = 1000
+	// paysFrom is the rate, in messages per second of one entity and time to live, from which a slot
+	// stands for two messages or more, so that it costs less than their references.
 	paysFrom = 2 * int64(time.Second/slot)
-	// spanWidth is how far apart the times to live may be that one slot stands for where each message has its own. Its
-	// messages are found in as long a stretch of the queue.
+	// spanWidth is how far apart the times to live may be that one slot stands for where each
+	// message has its own. Its messages are found in as long a stretch of the queue.
 	spanWidth = 5 * time.Second
-	// spanPaysFrom is the same rate for a span: even those that come in one go, and no others for as long as the span is wide, are two
-	// to a slot.
+	// spanPaysFrom is the same rate for a span: even those that come in one go, and no others for as
+	// long as the span is wide, are two to a slot.
 	spanPaysFrom = 2 * int64(spanWidth/slot)
-	// spanStays is for how many seconds slots are taken for such messages after the last in which that paid: for so long
-	// there may be slots ahead that stand for them already.
+	// spanStays is for how many seconds slots are taken for such messages after the last in which
+	// that paid: for so long there may be slots ahead that stand for them already.
 	spanStays = int64(spanWidth/time.Second) + 1
 	// SlotClock is how well the broker's clock has to be known for slots to be of use.
 	slotClock = 10 * time.Millisecond
-	// SlotWindow is how long after the send the broker's stamp is provided for. A send that takes longer covers another
-	// slot before it is acknowledged.
+	// SlotWindow is how long after the send the broker's stamp is provided for. A send that takes
+	// longer covers another slot before it is acknowledged.
 	SlotWindow = 2 * slot
 )
 
@@ -45,28 +47,29 @@ const (
 	CompanionsSlot Companions = "slot" // wherever they are possible
 )
 
-// covers remembers which slots have a companion.
-type covers struct {
+// A slotRegistry remembers which slots have a companion.
+type slotRegistry struct {
 	mu sync.RWMutex
-	by map[coverKey]*cover
+	by map[seriesKey]*series
 }
 
-type coverKey struct {
+type seriesKey struct {
 	entity string
 	life   time.Duration
 	span   bool // all times to live from life on that are less than spanWidth longer
-	// of messages that state none: life is the default of their entity as it was when they were sent. Their slots say so, since the
-	// monitor cannot read it from the messages once the default has changed.
+	// of messages that state none: life is the default of their entity as it was when they were
+	// sent. Their slots say so, since the monitor cannot read it from the messages once the default
+	// has changed.
 	byDefault bool
 }
 
 // spanOf is the key for messages with that time to live and similar ones.
-func spanOf(entity string, life time.Duration) coverKey {
-	return coverKey{entity: entity, life: max(life.Truncate(spanWidth), time.Millisecond), span: true}
+func spanOf(entity string, life time.Duration) seriesKey {
+	return seriesKey{entity: entity, life: max(life.Truncate(spanWidth), time.Millisecond), span: true}
 }
 
-// alarm is the companion of a slot.
-func (k coverKey) alarm(end time.Time) Companion {
+// companion is that of a slot.
+func (k seriesKey) companion(end time.Time) Companion {
 	c := Companion{Kind: KindSlot, Entity: k.entity, Due: end, SlotEnd: end}
 	if k.span {
 		c.Spans = []Span{{k.life, k.life.Truncate(spanWidth) + spanWidth - time.Millisecond}}
@@ -79,26 +82,26 @@ func (k coverKey) alarm(end time.Time) Companion {
 	return c
 }
 
-// cover is the slots of one entity and time to live.
-type cover struct {
-	key coverKey
+// A series is the slots of one entity and time to live.
+type series struct {
+	key seriesKey
 
 	mu    sync.Mutex
-	slots map[int64]*covered // by their ends, in slots since 1970
+	slots map[int64]*registeredSlot // by their ends, in slots since 1970
 	// The rate: messages in the second that runs, and in the one before.
 	second         int64
 	now, yesterday int64
 	paid           int64 // the last second in which slots did pay
 }
 
-// covered is a slot whose companion is written, or being written.
-type covered struct {
+// A registeredSlot is one whose companion is written, or being written.
+type registeredSlot struct {
 	durable bool
-	waiting []*coverWait
+	waiting []*slotWait
 }
 
-// coverWait is a ticket that waits for slots.
-type coverWait struct {
+// A slotWait is a ticket that waits for slots.
+type slotWait struct {
 	t    *ticket
 	mu   sync.Mutex
 	left int
@@ -106,7 +109,7 @@ type coverWait struct {
 }
 
 // done ends the wait for one slot.
-func (w *coverWait) done(err error) {
+func (w *slotWait) done(err error) {
 	w.mu.Lock()
 	if w.err == nil {
 		w.err = err
@@ -120,8 +123,9 @@ func (w *coverWait) done(err error) {
 	}
 }
 
-// Pays reports whether slots may stand for messages with these times to live that are sent now, and do so for less than their
-// references would cost: there are many with that time to live, or with similar ones, and the broker's clock is known well enough.
+// Pays reports whether slots may stand for messages with these times to live that are sent now, and
+// do so for less than their references would cost: there are many with that time to live, or with
+// similar ones, and the broker's clock is known well enough.
 func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool {
 	if s.cfg.Companions == CompanionsEach || len(lives) == 0 || !now.Measured || !s.many(entity, lives, now) {
 		return false
@@ -135,7 +139,8 @@ func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool
 	return now.Uncertainty <= slotClock
 }
 
-// many counts these messages and reports whether there are so many that slots cost less than references.
+// many counts these messages and reports whether there are so many that slots cost less than
+// references.
 func (s *Scheduler) many(entity string, lives []time.Duration, now Instant) bool {
 	same := true
 	for _, life := range lives {
@@ -144,7 +149,7 @@ func (s *Scheduler) many(entity string, lives []time.Duration, now Instant) bool
 		}
 		same = same && life == lives[0]
 	}
-	if same && s.pay(coverKey{entity: entity, life: lives[0]}, len(lives), now.Time) {
+	if same && s.pay(seriesKey{entity: entity, life: lives[0]}, len(lives), now.Time) {
 		return true
 	}
 	pay := true
@@ -155,15 +160,15 @@ func (s *Scheduler) many(entity string, lives []time.Duration, now Instant) bool
 }
 
 // pay counts n messages and reports whether slots pay for what has that key.
-func (s *Scheduler) pay(k coverKey, n int, now time.Time) bool {
-	c := s.covers.of(k, now)
+func (s *Scheduler) pay(k seriesKey, n int, now time.Time) bool {
+	c := s.slots.of(k, now)
 	return c != nil && (c.counts(int64(n), now) || s.cfg.Companions == CompanionsSlot)
 }
 
-// standing is the cover for r, whose time to live all have that are sent with it if alone says so: of that time to live,
-// or of similar ones where those have to come together to pay.
-func (s *Scheduler) standing(entity string, r *Reference, alone bool) *cover {
-	exact, span := coverKey{entity: entity, life: r.Within}, spanOf(entity, r.Within)
+// standing is the series for r, whose time to live all have that are sent with it if alone says so:
+// of that time to live, or of similar ones where those have to come together to pay.
+func (s *Scheduler) standing(entity string, r *Reference, alone bool) *series {
+	exact, span := seriesKey{entity: entity, life: r.Within}, spanOf(entity, r.Within)
 	k := span
 	if alone && (s.pay(exact, 0, r.From) || !s.pay(span, 0, r.From)) {
 		k = exact
@@ -172,14 +177,14 @@ func (s *Scheduler) standing(entity string, r *Reference, alone bool) *cover {
 		k = exact
 		k.byDefault = true
 	}
-	if c := s.covers.of(k, r.From); c != nil {
+	if c := s.slots.of(k, r.From); c != nil {
 		return c
 	}
-	return &cover{key: k, slots: map[int64]*covered{}} // there was one when Pays was asked
+	return &series{key: k, slots: map[int64]*registeredSlot{}} // there was one when Pays was asked
 }
 
-// of is the cover with that key, nil when there are too many.
-func (cs *covers) of(k coverKey, now time.Time) *cover {
+// of is the series with that key, nil when there are too many.
+func (cs *slotRegistry) of(k seriesKey, now time.Time) *series {
 	cs.mu.RLock()
 	c := cs.by[k]
 	cs.mu.RUnlock()
@@ -192,25 +197,25 @@ func (cs *covers) of(k coverKey, now time.Time) *cover {
 		return c
 	}
 	if cs.by == nil {
-		cs.by = map[coverKey]*cover{}
+		cs.by = map[seriesKey]*series{}
 	}
-	if len(cs.by) >= coverKinds {
+	if len(cs.by) >= mostSeries {
 		for k, c := range cs.by {
 			if c.forgotten(now) {
 				delete(cs.by, k)
 			}
 		}
 	}
-	if len(cs.by) >= coverKinds {
+	if len(cs.by) >= mostSeries {
 		return nil
 	}
-	c = &cover{key: k, slots: map[int64]*covered{}}
+	c = &series{key: k, slots: map[int64]*registeredSlot{}}
 	cs.by[k] = c
 	return c
 }
 
 // forgotten reports that nothing is lost with c.
-func (c *cover) forgotten(now time.Time) bool {
+func (c *series) forgotten(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.prune(now)
@@ -222,7 +227,7 @@ func (c *cover) forgotten(now time.Time) bool {
 }
 
 // counts counts n messages, if any, and reports whether slots pay at the rate at which they come.
-func (c *cover) counts(n int64, now time.Time) bool {
+func (c *series) counts(n int64, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch second := now.Unix(); {
@@ -245,8 +250,8 @@ func (c *cover) counts(n int64, now time.Time) bool {
 }
 
 // prune drops the slots that no message can fall in any more.
-func (c *cover) prune(now time.Time) {
-	over := numberOf(now.Add(c.key.life - coverKept))
+func (c *series) prune(now time.Time) {
+	over := numberOf(now.Add(c.key.life - slotsKept))
 	for n, s := range c.slots {
 		if n < over && s.durable {
 			delete(c.slots, n)
@@ -257,9 +262,9 @@ func (c *cover) prune(now time.Time) {
 // numberOf is the number of the slot that t falls in.
 func numberOf(t time.Time) int64 { return slotEnd(t).UnixNano() / int64(slot) }
 
-// cover finishes t when every slot that its messages can fall in has a companion.
-func (s *Scheduler) cover(t *ticket) {
-	w := &coverWait{t: t, left: 1} // which keeps it open until all are asked for
+// series finishes t when every slot that its messages can fall in has a companion.
+func (s *Scheduler) series(t *ticket) {
+	w := &slotWait{t: t, left: 1} // which keeps it open until all are asked for
 	refs := t.c.References
 	alone := !slices.ContainsFunc(refs, func(r Reference) bool { return r.Within != refs[0].Within })
 	var last *Reference
@@ -272,15 +277,16 @@ func (s *Scheduler) cover(t *ticket) {
 		c := s.standing(t.c.Entity, r, alone)
 		for n := numberOf(r.From.Add(r.Within)); n <= numberOf(r.Until.Add(r.Within)); n++ {
 			if c.needs(n, w, r.From) {
-				s.enter(&ticket{c: c.key.alarm(time.Unix(0, n*int64(slot)).UTC()), told: &slotTold{c, n}})
+				s.enter(&ticket{c: c.key.companion(time.Unix(0, n*int64(slot)).UTC()), caller: &slotDone{c, n}})
 			}
 		}
 	}
 	w.done(nil)
 }
 
-// needs reports whether the slot wants a companion, which the caller has to ask for. Unless it has one, w waits for it.
-func (c *cover) needs(n int64, w *coverWait, now time.Time) bool {
+// needs reports whether the slot wants a companion, which the caller has to ask for. Unless it has
+// one, w waits for it.
+func (c *series) needs(n int64, w *slotWait, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.slots[n]
@@ -294,21 +300,22 @@ func (c *cover) needs(n int64, w *coverWait, now time.Time) bool {
 		s.waiting = append(s.waiting, w)
 		return false
 	}
-	if len(c.slots) >= coverMost {
+	if len(c.slots) >= mostSlots {
 		c.prune(now)
 	}
-	c.slots[n] = &covered{waiting: []*coverWait{w}}
+	c.slots[n] = &registeredSlot{waiting: []*slotWait{w}}
 	return true
 }
 
-// slotTold is told how the companion of one slot fared.
-type slotTold struct {
-	c *cover
+// slotDone ends the waits for one slot.
+type slotDone struct {
+	c *series
 	n int64
 }
 
-// Scheduled lets those go on who wait for the slot. One that has failed is asked for again by the next message.
-func (st *slotTold) Scheduled(err error) {
+// Scheduled ends the waits for the slot. One that has failed is asked for again by the next
+// message.
+func (st *slotDone) Scheduled(err error) {
 	st.c.mu.Lock()
 	s := st.c.slots[st.n]
 	waiting := s.waiting

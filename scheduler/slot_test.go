@@ -72,8 +72,8 @@ func bodyOf(t *testing.T, message []byte) (b []byte) {
 	return b
 }
 
-// However many messages come, there is one companion for each slot that their stamps can put them in; and a message whose
-// slots are covered waits for nothing.
+// However many messages come, there is one companion for each slot that their stamps can put them
+// in; and a message whose slots are covered waits for nothing.
 func TestASlotStandsForAllThatExpireInIt(t *testing.T) {
 	slotScene(t, func(t *testing.T, s *Scheduler, left func() []Companion) {
 		start := time.Now().Truncate(slot)
@@ -83,20 +83,20 @@ func TestASlotStandsForAllThatExpireInIt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var covered int
+		var registeredSlot int
 		first, last := numberOf(start.Add(time.Minute)), numberOf(start.Add(time.Minute+499*time.Millisecond/5+SlotWindow))
 		seen := map[int64]bool{}
 		for _, c := range left() {
 			seen[numberOf(c.SlotEnd)] = true
-			covered++
+			registeredSlot++
 		}
 		for n := first; n <= last; n++ {
 			if !seen[n] {
 				t.Errorf("slot %d of %d to %d has no companion", n, first, last)
 			}
 		}
-		if want := int(last - first + 1); covered != want {
-			t.Errorf("%d companions, want %d", covered, want)
+		if want := int(last - first + 1); registeredSlot != want {
+			t.Errorf("%d companions, want %d", registeredSlot, want)
 		}
 		again := ask(s, time.Minute, start, start.Add(SlotWindow))
 		select {
@@ -110,7 +110,8 @@ func TestASlotStandsForAllThatExpireInIt(t *testing.T) {
 	})
 }
 
-// Those that ask for the same slot at once share its companion, and those with other times to live share the message.
+// Those that ask for the same slot at once share its companion, and those with other times to live
+// share the message.
 func TestSlotsOfOneInstantAreOneCompanion(t *testing.T) {
 	slotScene(t, func(t *testing.T, s *Scheduler, left func() []Companion) {
 		at := time.Now().Truncate(slot).Add(time.Millisecond)
@@ -134,7 +135,8 @@ func TestSlotsOfOneInstantAreOneCompanion(t *testing.T) {
 	})
 }
 
-// The monitor cannot read a default time to live from the messages once it has changed: their slots say that they had it.
+// The monitor cannot read a default time to live from the messages once it has changed: their slots
+// say that they had it.
 func TestASlotSaysThatItsTimeToLiveWasTheDefault(t *testing.T) {
 	slotScene(t, func(t *testing.T, s *Scheduler, left func() []Companion) {
 		at := time.Now().Truncate(slot).Add(time.Millisecond)
@@ -154,7 +156,8 @@ func TestASlotSaysThatItsTimeToLiveWasTheDefault(t *testing.T) {
 	})
 }
 
-// A slot whose companion could not be written is asked for again; whoever waited for it hears of the failure.
+// A slot whose companion could not be written is asked for again; whoever waited for it hears of
+// the failure.
 func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
 	s := &Scheduler{closed: true}
 	at := time.Now()
@@ -163,7 +166,7 @@ func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
 			t.Errorf("Start on a closed scheduler: %v, want ErrClosed", err)
 		}
 	}
-	c := s.covers.of(coverKey{entity: "orders", life: time.Minute}, at)
+	c := s.slots.of(seriesKey{entity: "orders", life: time.Minute}, at)
 	if len(c.slots) != 0 {
 		t.Errorf("%d slots count as covered", len(c.slots))
 	}
@@ -171,18 +174,18 @@ func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
 
 // What is remembered does not grow with the deadlines that are outstanding.
 func TestCoveredSlotsAreForgotten(t *testing.T) {
-	c := &cover{key: coverKey{entity: "orders", life: time.Hour}, slots: map[int64]*covered{}}
+	c := &series{key: seriesKey{entity: "orders", life: time.Hour}, slots: map[int64]*registeredSlot{}}
 	now := time.Now()
 	for range 100_000 {
 		now = now.Add(slot)
-		w := &coverWait{t: &ticket{done: make(chan struct{})}, left: 1}
+		w := &slotWait{t: &ticket{done: make(chan struct{})}, left: 1}
 		n := numberOf(now.Add(time.Hour))
 		if c.needs(n, w, now) {
-			(&slotTold{c, n}).Scheduled(nil)
+			(&slotDone{c, n}).Scheduled(nil)
 		}
 	}
-	if len(c.slots) > coverMost {
-		t.Errorf("%d slots are remembered, want at most %d", len(c.slots), coverMost)
+	if len(c.slots) > mostSlots {
+		t.Errorf("%d slots are remembered, want at most %d", len(c.slots), mostSlots)
 	}
 }
 
@@ -228,8 +231,8 @@ func TestSlotsPayFromARateOn(t *testing.T) {
 	}
 }
 
-// Where each message has a time to live of its own, those that are less than five seconds apart share slots once they
-// are many together, and for a while after that.
+// Where each message has a time to live of its own, those that are less than five seconds apart
+// share slots once they are many together, and for a while after that.
 func TestSlotsStandForSimilarTimesToLive(t *testing.T) {
 	s := &Scheduler{}
 	now := Instant{Time: time.Unix(1000, 0), Measured: true}
@@ -326,8 +329,8 @@ func TestSlotCompanionsAreChecked(t *testing.T) {
 	}
 }
 
-// What is known of the broker's clock gets blurred. For as long as slots pay it is measured anew before it is of no use to them,
-// and not more often than that takes.
+// What is known of the broker's clock gets blurred. For as long as slots pay it is measured anew
+// before it is of no use to them, and not more often than that takes.
 func TestSlotsDoNotEndWithTheMeasurementOfTheClock(t *testing.T) {
 	slotScene(t, func(t *testing.T, s *Scheduler, _ func() []Companion) {
 		measure := func() {

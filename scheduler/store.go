@@ -13,11 +13,14 @@ import (
 	"overdue/scheduler/index"
 )
 
-// A Store keeps companions until they are due where the monitor queue cannot: its tier has no scheduled messages.
+// A Store keeps companions until they are due where the monitor queue cannot: its tier has no
+// scheduled messages.
 type Store interface {
-	// Put returns when all items are kept, or with why they may not be. What is kept under an id already stays as it is.
+	// Put returns when all items are kept, or with why they may not be. What is kept under an id
+	// already stays as it is.
 	Put(ctx context.Context, items []redisstore.Item) error
-	// Withdraw forgets companions that are not in anybody's hands, and returns the ids of those it has found.
+	// Withdraw forgets companions that are not in anybody's hands, and returns the ids of those it
+	// has found.
 	Withdraw(ctx context.Context, ids []string) (withdrawn []string, err error)
 }
 
@@ -37,7 +40,7 @@ func (s *Scheduler) put(enc *encoder, groups []*group) (n int, err error) {
 			return 1, err
 		}
 		if err != nil {
-			break // those before it are kept now, then its error is told alone
+			break // those before it are kept now, then its error is returned alone
 		}
 		items = append(items, redisstore.Item{ID: id, Due: g.c.Due.UTC(), ContentType: ContentType, Subject: string(g.c.Kind), Body: bytes.Clone(body)})
 		size += len(body)
@@ -69,7 +72,7 @@ func (c *canceller) withdraw(ctx context.Context) (n int, err error) {
 			c.s.cfg.Deadlines.Add(w.Entity, operations.Met, w.Messages)
 		}
 		n += len(withdrawn)
-		if err != nil { // they ring
+		if err != nil { // they become due
 			return n, fmt.Errorf("scheduler: cancel companions in the companion store: %w", err)
 		}
 	}

@@ -21,15 +21,15 @@ import (
 	"overdue/scheduler/index"
 )
 
-// shelf is a store within a test.
-type shelf struct {
+// heldItems is a store within a test.
+type heldItems struct {
 	mu    sync.Mutex
 	full  error
 	items []redisstore.Item
 	asked []string // to be withdrawn
 }
 
-func (x *shelf) Put(_ context.Context, items []redisstore.Item) error {
+func (x *heldItems) Put(_ context.Context, items []redisstore.Item) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.full == nil {
@@ -38,7 +38,7 @@ func (x *shelf) Put(_ context.Context, items []redisstore.Item) error {
 	return x.full
 }
 
-func (x *shelf) Withdraw(_ context.Context, ids []string) (withdrawn []string, err error) {
+func (x *heldItems) Withdraw(_ context.Context, ids []string) (withdrawn []string, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.asked = append(x.asked, ids...)
@@ -52,19 +52,19 @@ func (x *shelf) Withdraw(_ context.Context, ids []string) (withdrawn []string, e
 	return withdrawn, nil
 }
 
-func (x *shelf) has() []redisstore.Item {
+func (x *heldItems) has() []redisstore.Item {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.items)
 }
 
 // setupStore is setup with a store in the place of the monitor queue.
-func setupStore(t *testing.T, act func(t *testing.T, x *shelf, s *scheduler.Scheduler, r *prometheus.Registry)) {
+func setupStore(t *testing.T, act func(t *testing.T, x *heldItems, s *scheduler.Scheduler, r *prometheus.Registry)) {
 	t.Helper()
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
 		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 		defer func() { _ = links.Close() }() // it does not matter here
-		x, r := &shelf{}, prometheus.NewRegistry()
+		x, r := &heldItems{}, prometheus.NewRegistry()
 		s, err := scheduler.New(scheduler.Config{
 			Client: ns.Lasting(t), MonitorQueue: monitorQueue, Store: x, Links: links, Index: index.NewMemory(0), Deadlines: operations.NewDeadlines(r),
 		})
@@ -80,7 +80,7 @@ func setupStore(t *testing.T, act func(t *testing.T, x *shelf, s *scheduler.Sche
 }
 
 func TestAStoreKeepsCompanionsAndNotesInThePlaceOfTheMonitorQueue(t *testing.T) {
-	setupStore(t, func(t *testing.T, x *shelf, s *scheduler.Scheduler, _ *prometheus.Registry) {
+	setupStore(t, func(t *testing.T, x *heldItems, s *scheduler.Scheduler, _ *prometheus.Registry) {
 		due := time.Now().Add(time.Minute)
 		note := scheduler.Note{ID: "note", Due: due, ContentType: "text/plain", Subject: "s", Body: []byte("hello")}
 		if err := errors.Join(s.Schedule(t.Context(), one("m", due)), s.Keep(t.Context(), note)); err != nil {
@@ -110,7 +110,7 @@ func TestAStoreKeepsCompanionsAndNotesInThePlaceOfTheMonitorQueue(t *testing.T) 
 }
 
 func TestAStoreIsAskedOnceForEachCompanionThatIsNeedless(t *testing.T) {
-	setupStore(t, func(t *testing.T, x *shelf, s *scheduler.Scheduler, r *prometheus.Registry) {
+	setupStore(t, func(t *testing.T, x *heldItems, s *scheduler.Scheduler, r *prometheus.Registry) {
 		if err := s.MeasureClock(t.Context()); err != nil {
 			t.Fatal(err)
 		}

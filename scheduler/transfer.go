@@ -118,7 +118,8 @@ func (s *Scheduler) send(w *writer, groups []*group) (n int, err error) {
 	return n, err
 }
 
-// sendUpTo sends the first groups, as many as have at most size bytes together, and one in any case.
+// sendUpTo sends the first groups, as many as have at most size bytes together, and one in any
+// case.
 func (s *Scheduler) sendUpTo(w *writer, groups []*group, size int) (n int, err error) {
 	defer w.batch.Reset()
 	for _, g := range groups {

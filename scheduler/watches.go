@@ -2,9 +2,9 @@
 
 package scheduler
 
-// Watches reports whether this process knows of a companion that finds the message of r, which was found at path, a
-// queue of that name or a subscription of entity: one that names it, or a slot that stands for it. Of what other processes
-// have sent, or this one long ago, it knows nothing.
+// Watches reports whether this process knows of a companion that finds the message of r, which was
+// found at path, a queue of that name or a subscription of entity: one that names it, or a slot
+// that stands for it. Of what other processes have sent, or this one long ago, it knows nothing.
 func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
 	if s.cfg.Index != nil {
 		if indexed := r.indexed(); s.cfg.Index.Carries(entity, &indexed) {
@@ -15,8 +15,8 @@ func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
 		return false
 	}
 	slot := numberOf(r.Deadline)
-	for _, k := range []coverKey{{entity: entity, life: r.Within}, spanOf(entity, r.Within), {entity: entity, life: r.Within, byDefault: true}} {
-		if s.covers.has(k, slot) {
+	for _, k := range []seriesKey{{entity: entity, life: r.Within}, spanOf(entity, r.Within), {entity: entity, life: r.Within, byDefault: true}} {
+		if s.slots.has(k, slot) {
 			return true
 		}
 	}
@@ -24,7 +24,7 @@ func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
 }
 
 // has reports whether a slot has its companion.
-func (cs *covers) has(k coverKey, slot int64) bool {
+func (cs *slotRegistry) has(k seriesKey, slot int64) bool {
 	cs.mu.RLock()
 	c := cs.by[k]
 	cs.mu.RUnlock()

@@ -12,8 +12,8 @@ import (
 	"overdue/scheduler/index"
 )
 
-// A message is watched when a slot stands for it or a companion names it, and for nothing less: who finds another one asks for a
-// companion.
+// A message is watched when a slot stands for it or a companion names it, and for nothing less: who
+// finds another one asks for a companion.
 func TestOnlyWhatHasACompanionIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
@@ -73,8 +73,8 @@ func TestOnlyWhatHasACompanionIsWatched(t *testing.T) {
 		early := message
 		early.Deadline = early.Deadline.Add(-time.Second)
 		check("one of that name with another deadline", "orders", "orders", early, false)
-		unnamed := message
-		unnamed.MessageID = ""
-		check("one without a name", "orders", "orders", unnamed, false)
+		nameless := message
+		nameless.MessageID = ""
+		check("one without a name", "orders", "orders", nameless, false)
 	})
 }

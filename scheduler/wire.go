@@ -18,8 +18,9 @@ import (
 // JSON; the field "version" tells readers whether they understand it.
 const ContentType = "application/vnd.overdue.companion+json"
 
-// wireVersion is the latest. It is raised when a reader of the old form would misjudge the new one; a companion
-// is written in the first version that can say it. Fields that a reader may ignore are added without raising it.
+// wireVersion is the latest. It is raised when a reader of the old form would misjudge the new one;
+// a companion is written in the first version that can say it. Fields that a reader may ignore are
+// added without raising it.
 const wireVersion = 2
 
 // Bounds of a companion. The monitor queue can be written by anybody who has the
@@ -87,7 +88,7 @@ func (c *Companion) Marshal() (body []byte, messageID string, err error) {
 
 // ParseCompanion reads the wire form. Due is not part of it: it is the companion's
 // own scheduled enqueue time. Every error means that the body can never be read, by
-// this version at least; its text is a sentence for whoever finds the companion in
+// this version at least; its text is a sentence for an operator who finds the companion in
 // the dead-letter queue.
 func ParseCompanion(body []byte) (Companion, error) {
 	if len(body) > maxBody {

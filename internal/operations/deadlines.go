@@ -12,8 +12,8 @@ import (
 const Met = "met"
 
 const (
-	// maxEntities bounds the entities that have series of their own: names come from companions, and those
-	// from anybody who may write to the monitor queue.
+	// maxEntities bounds the entities that have series of their own: names come from companions, and
+	// those from anybody who may write to the monitor queue.
 	maxEntities = 1000
 	// otherEntities is the label of those beyond the bound.
 	otherEntities = "other"

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operations has the metrics that several rooms count into: what Overdue asks of the broker on its own
-// account, overdue_broker_operations_total, and what became of deadlines, overdue_deadlines_total.
+// Package operations has the metrics that several rooms count into: what Overdue asks of the broker
+// on its own account, overdue_broker_operations_total, and what became of deadlines,
+// overdue_deadlines_total.
 //
-// What apps do through the AMQP door is theirs and is not counted as an operation. A message that is sent, received
-// or settled is one operation each, whether or not it shares a transfer with others. A request to a management node is one, however many messages it is about.
+// What apps do through the AMQP endpoint is theirs and is not counted as an operation. A message
+// that is sent, received or settled is one operation each, whether or not it shares a transfer with
+// others. A request to a management node is one, however many messages it is about.
 package operations
 
 import "github.com/prometheus/client_golang/prometheus"
 
 // Values of the label operation.
 const (
-	Send       = "send"        // a work message, by the REST door
+	Send       = "send"        // a work message, by the REST endpoint
 	Schedule   = "schedule"    // a companion is written
 	Cancel     = "cancel"      // a request that cancels companions
 	Probe      = "probe"       // a request for the broker's clock: schedule, peek, cancel

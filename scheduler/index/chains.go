@@ -36,7 +36,8 @@ const maxAlike = 16
 // bucket says where blind keeps what is about the key.
 func (k Key) bucket() uint8 { return uint8(k[0]) }
 
-// putLocked puts in at the head of its chain, so that those with one key stand there from the latest to the oldest.
+// putLocked puts in at the head of its chain, so that those with one key stand there from the
+// latest to the oldest.
 func (x *Memory) putLocked(in indexed) {
 	x.thinLocked(in.key)
 	at := x.placeLocked() // which may change the chain
@@ -49,10 +50,12 @@ func (x *Memory) putLocked(in indexed) {
 // chainLocked is the head of the chain that the key belongs to, which it shares with others.
 func (x *Memory) chainLocked(key Key) *int32 { return &x.chains[key[1]&uint64(len(x.chains)-1)] }
 
-// latestLocked is the place of the reference with the key that was put last, none when there is no such.
+// latestLocked is the place of the reference with the key that was put last, none when there is no
+// such.
 func (x *Memory) latestLocked(key Key) int32 { return x.alikeLocked(*x.chainLocked(key)-1, key) }
 
-// earlierLocked is the place of the one with the same key that was put before the one at this place.
+// earlierLocked is the place of the one with the same key that was put before the one at this
+// place.
 func (x *Memory) earlierLocked(at int32) int32 {
 	return x.alikeLocked(x.refs[at].next, x.refs[at].key)
 }
@@ -126,7 +129,8 @@ func (x *Memory) forgetLocked(at int32) {
 	x.free = at
 }
 
-// unlinkSiblingLocked takes a reference out of those of its companion. Mostly it is the first: the oldest are forgotten.
+// unlinkSiblingLocked takes a reference out of those of its companion. Mostly it is the first: the
+// oldest are forgotten.
 func (x *Memory) unlinkSiblingLocked(c *carrier, at int32) {
 	if c.first == at {
 		c.first = x.refs[at].sibling

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A companion that waits no longer leaves nothing in the index: neither its references, nor its number, nor a place that
-// others would be short of.
+// A companion that waits no longer leaves nothing in the index: neither its references, nor its
+// number, nor a place that others would be short of.
 func TestTheIndexForgetsWhatWaitsNoLonger(t *testing.T) {
 	x := NewMemory(4)
 	for round := range 100 {
@@ -39,7 +39,8 @@ func TestTheIndexForgetsWhatWaitsNoLonger(t *testing.T) {
 	}
 }
 
-// Of messages with one id the latest are known, and no more than can be told apart with little effort.
+// Of messages with one id the latest are known, and no more than can be told apart with little
+// effort.
 func TestTheIndexForgetsTheOldestOfManyWithOneID(t *testing.T) {
 	x := NewMemory(1000)
 	for i := range 100 {

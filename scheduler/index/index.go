@@ -5,7 +5,8 @@
 //
 // An index may forget at any time: that costs a needless check and nothing else, but for one thing,
 // see [Index.Put]. Nothing but id, session and stamps tie a settlement to a reference, and ids
-// repeat. References that could be confused are interchangeable, which makes that safe: decision 0010.
+// repeat. References that could be confused are interchangeable, which makes that safe: decision
+// 0010.
 //
 //	Put ─▶ open ─ Confirm, Take ─▶ taken ─▶ all of a companion are: Needless ─▶ cancelled: Forget
 package index
@@ -92,7 +93,8 @@ type Needless struct {
 // process, except for those of messages that were not sent from here.
 type Key [2]uint64
 
-// seeds are of this process alone, so that nobody can choose ids whose keys are equal, or share a chain of the index.
+// seeds are of this process alone, so that nobody can choose ids whose keys are equal, or share a
+// chain of the index.
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
 // KeyOf is the key of messages of an entity, whose name is spelled in any case.

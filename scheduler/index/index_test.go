@@ -259,8 +259,8 @@ func TestMemoryIndexKeepsItsBoundOfNeedlessCompanions(t *testing.T) {
 	}
 }
 
-// A reference that was forgotten before its companion was written may have none, and its message could be taken
-// for another's.
+// A reference that was forgotten before its companion was written may have none, and its message
+// could be taken for another's.
 func TestForgottenReferenceWithoutCompanionForbidsTakes(t *testing.T) {
 	x := NewMemory(1)
 	first, second := sent("m", noon), sent("m", noon.Add(5*time.Millisecond))
@@ -279,8 +279,9 @@ func TestForgottenReferenceWithoutCompanionForbidsTakes(t *testing.T) {
 	}
 }
 
-// Several sidecars send messages with few ids and learn of settlements of each other's. Whatever is taken off
-// where: as long as a message is in the queue, a companion that is left will look for it at about its deadline.
+// Several sidecars send messages with few ids and learn of settlements of each other's. Whatever is
+// taken off where: as long as a message is in the queue, a companion that is left will look for it
+// at about its deadline.
 func TestWhatIsTakenLeavesEveryMessageACompanion(t *testing.T) {
 	seed := testseed.Of(t)
 	const margin = 250 * time.Millisecond // of the monitor
@@ -323,9 +324,9 @@ func TestWhatIsTakenLeavesEveryMessageACompanion(t *testing.T) {
 			}
 			watched := false
 			for _, o := range all {
-				rings := !o.at.Taken("orders", &o.ref)
-				covers := o.ref.MessageID == m.ref.MessageID && !m.stamp.Before(o.ref.From.Add(-margin)) && !m.stamp.After(o.ref.Until.Add(margin))
-				watched = watched || rings && covers && o.ref.Deadline.Sub(m.ref.Deadline).Abs() <= 3*time.Second
+				stays := !o.at.Taken("orders", &o.ref)
+				includes := o.ref.MessageID == m.ref.MessageID && !m.stamp.Before(o.ref.From.Add(-margin)) && !m.stamp.After(o.ref.Until.Add(margin))
+				watched = watched || stays && includes && o.ref.Deadline.Sub(m.ref.Deadline).Abs() <= 3*time.Second
 			}
 			if !watched {
 				t.Fatalf("round %d: message %d is in the queue, and no companion that is left looks for it", round, i)
@@ -357,7 +358,8 @@ func BenchmarkMemoryIndex(b *testing.B) {
 	}
 }
 
-// What it costs where nobody receives through a door: the index is full, and for each message one is forgotten.
+// What it costs where nobody receives through a door: the index is full, and for each message one
+// is forgotten.
 func BenchmarkMemoryIndexFull(b *testing.B) {
 	x := NewMemory(0)
 	refs := make([]Reference, 100)

@@ -13,7 +13,8 @@ import (
 // a second those of half a minute that nobody has received.
 const defaultReferences = 32 << 10
 
-// A Memory is the index of one process. It knows of the sends of that process alone and starts empty.
+// A Memory is the index of one process. It knows of the sends of that process alone and starts
+// empty.
 type Memory struct {
 	mu       sync.Mutex
 	refs     []indexed // grows up to its bound, then places are used again
@@ -22,7 +23,7 @@ type Memory struct {
 	most     int       // references
 	chains   []int32   // by key: the place of the one put last + 1, linked by next; 0 = none
 	carriers map[ID]*carrier
-	unneeded []Needless // not told yet
+	unneeded []Needless // Needless has not returned them yet
 	blind    [256]int64 // by bucket of a key: no stamp up to this is taken, see forgetLocked
 }
 
@@ -40,8 +41,8 @@ type carrier struct {
 	open    int // references that are not taken off, those that were forgotten included
 }
 
-// NewMemory makes an index that keeps up to n references, 32,768 when n is 0. Of its chains most are empty, so that
-// what is not there is seldom looked for in memory that nobody has used for long.
+// NewMemory makes an index that keeps up to n references, 32,768 when n is 0. Of its chains most
+// are empty, so that a key that is not there rarely leads to memory that nobody has used for long.
 func NewMemory(n int) *Memory {
 	if n <= 0 {
 		n = defaultReferences
@@ -51,8 +52,8 @@ func NewMemory(n int) *Memory {
 	}
 }
 
-// keyed calls f for each reference that names a message with its key, and the mutex held. The keys take time, and all connections
-// share the mutex: they are made without it.
+// keyed calls f for each reference that names a message with its key, and the mutex held. The keys
+// take time, and all connections share the mutex: they are made without it.
 func (x *Memory) keyed(entity string, refs []Reference, f func(Key, *Reference)) {
 	var keys [16]Key
 	for part := range slices.Chunk(refs, len(keys)) {
@@ -112,7 +113,7 @@ func (x *Memory) Carried(id ID, entity string, due time.Time, refs []Reference) 
 		here: 1, open: len(refs) + 1,
 	}
 	if !x.addCarrier(k) {
-		return // written twice: the copy rings for nothing
+		return // written twice: the copy becomes due for nothing
 	}
 	x.keyed(entity, refs, func(key Key, r *Reference) { x.carriedByLocked(k, key, r) })
 	x.mu.Lock()

@@ -17,25 +17,26 @@ import (
 const (
 	// shareTick is how often there is anything said to other processes, and asked of them.
 	shareTick = 500 * time.Millisecond
-	// A reference is announced when nobody has settled it here within announceAfter; a settlement is passed
-	// after passAfter, so that whoever sent the message has announced it by then.
+	// A reference is announced when nobody has settled it here within announceAfter; a settlement is
+	// passed after passAfter, so that its sender has announced it by then.
 	announceAfter = 500 * time.Millisecond
 	passAfter     = 2 * time.Second
-	// shareLead is how long before it is due a companion has to be settled elsewhere for that to be of use.
+	// shareLead is how long before it is due a companion has to be settled elsewhere for that to be
+	// of use.
 	shareLead = passAfter + 2*shareTick + CancelLead
-	// sharedMost bounds what waits to be announced, what waits to be passed, and the keys that are announced at a time.
-	// More is not shared, and its companions ring.
+	// sharedMost bounds what waits to be announced, what waits to be passed, and the keys that are
+	// announced at a time. More is not shared, and its companions become due.
 	sharedMost = defaultReferences
 	// shareLife is the longest that a key is announced for at once.
 	shareLife = 24 * time.Hour
 )
 
-// An Exchange is how the processes of one fleet tell each other of settlements. What it loses costs a look. Its calls are bounded in
-// time.
+// An Exchange passes settlements between the processes of one fleet. What it loses costs a check.
+// Its calls are bounded in time.
 type Exchange interface {
 	// Announce has records about the keys passed to inbox, about each for as long as it lives.
 	Announce(ctx context.Context, inbox string, keys []string, lives []time.Duration) error
-	// Pass gives a record about each key to whoever has announced it, if anybody has.
+	// Pass gives a record about each key to the process that has announced it, if any.
 	Pass(ctx context.Context, keys []string, records [][]byte) error
 	// Passed takes records out of an inbox, as many as go together. Few of them are all.
 	Passed(ctx context.Context, inbox string) (records [][]byte, err error)
@@ -43,11 +44,12 @@ type Exchange interface {
 	Well() bool
 }
 
-// A Shared is a [Memory] whose references are taken off by settlements through other processes, too. Run does the
-// sharing; what it has not got to rings.
+// A Shared is a [Memory] whose references are taken off by settlements through other processes,
+// too. Run does the sharing; what it has not got to becomes due.
 //
-// It is the process which has sent a message that decides what a settlement takes off, by the same rules as for its
-// own: decision 0010. What is exchanged are facts that stay true, so it does not matter how often or how late they come.
+// It is the process which has sent a message that decides what a settlement takes off, by the same
+// rules as for its own: decision 0010. What is exchanged are facts that stay true, so it does not
+// matter how often or how late they come.
 type Shared struct {
 	*Memory
 	exchange Exchange
@@ -73,7 +75,8 @@ type settled struct {
 	Delivered
 }
 
-// NewShared makes an index of this process that shares with others by way of x. failed is told of what x failed at.
+// NewShared makes an index of this process that shares with others by way of x. failed gets the
+// errors of x.
 func NewShared(own *Memory, x Exchange, failed func(error)) *Shared {
 	return &Shared{Memory: own, exchange: x, inbox: rand.Text(), failed: failed}
 }
@@ -116,9 +119,9 @@ func (x *Shared) Expects(entity string, messageID, sessionID []byte) (Key, bool)
 	return sharedKeyOf(entity, messageID, sessionID), true
 }
 
-// Run takes off what is settled through other processes, and passes them what is settled here, until
-// ctx ends. inSlots reports whether a slot may stand for a message of entity that was stamped with
-// the instant at; taken is called when something has been taken off.
+// Run takes off what is settled through other processes, and passes them what is settled here,
+// until ctx ends. inSlots reports whether a slot may stand for a message of entity that was stamped
+// with the instant at; taken is called when something has been taken off.
 func (x *Shared) Run(ctx context.Context, inSlots func(entity string, at time.Time) bool, taken func()) {
 	announced := map[Key]announcement{} // by what others know them by
 	tick := time.NewTicker(shareTick)
@@ -232,7 +235,7 @@ func (x *Shared) passed(ctx context.Context, announced map[Key]announcement, inS
 	}
 }
 
-// sharedKeyOf is KeyOf as all processes reckon it.
+// sharedKeyOf is KeyOf as all processes calculate it.
 func sharedKeyOf[T string | []byte](entity string, messageID, sessionID T) Key {
 	var room [256]byte
 	sum := sha256.Sum256(appendKey(room[:0], entity, messageID, sessionID))
@@ -244,7 +247,8 @@ func (k Key) text() string {
 	return string(binary.BigEndian.AppendUint64(b, k[1]))
 }
 
-// recordSize is the least that a Delivered takes between processes: key, stamp and deadline. Its entity follows.
+// recordSize is the least that a Delivered takes between processes: key, stamp and deadline. Its
+// entity follows.
 const recordSize = 32
 
 func (d *Delivered) record() []byte {

@@ -174,7 +174,7 @@ func TestWhatIsSettledElsewhereIsTakenOff(t *testing.T) {
 	})
 }
 
-func TestWhatIsForgottenBetweenProcessesRings(t *testing.T) {
+func TestWhatIsForgottenBetweenProcessesBecomesDue(t *testing.T) {
 	replicated(t, func(r *replicas) {
 		first := r.sendNow(2)
 		time.Sleep(2 * time.Second)
@@ -204,7 +204,8 @@ func TestSettlementsOfWhatSlotsMayStandForAreNotTaken(t *testing.T) {
 	})
 }
 
-// What nobody else could know anything of is not shared, and an exchange that is broken keeps nothing.
+// What nobody else could know anything of is not shared, and an exchange that is broken keeps
+// nothing.
 func TestSharingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &inMemory{inboxes: map[string]string{}, letters: map[string][][]byte{}}
@@ -271,10 +272,10 @@ type deaf struct{ lonely }
 
 func (x *deaf) Announce(context.Context, string, []string, []time.Duration) error { return errBroken }
 
-func TestAnAnnouncementThatFailsIsTold(t *testing.T) {
+func TestAnAnnouncementThatFailsIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []error
-		x := NewShared(NewMemory(0), &deaf{}, func(err error) { told = append(told, err) })
+		var reported []error
+		x := NewShared(NewMemory(0), &deaf{}, func(err error) { reported = append(reported, err) })
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -288,8 +289,8 @@ func TestAnAnnouncementThatFailsIsTold(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		stop()
 		<-ended
-		if len(told) != 1 || !errors.Is(told[0], errBroken) {
-			t.Errorf("told %v, want once why it could not be announced", told)
+		if len(reported) != 1 || !errors.Is(reported[0], errBroken) {
+			t.Errorf("told %v, want once why it could not be announced", reported)
 		}
 	})
 }

@@ -41,7 +41,8 @@ func oneCommit(n int) (companions []scheduler.Companion) {
 	return companions
 }
 
-// The bound holds for what is in the file and for all of a commit together, however many companions share it.
+// The bound holds for what is in the file and for all of a commit together, however many companions
+// share it.
 func TestTheJournalsBoundIsThatOfAWholeCommit(t *testing.T) {
 	const most = 2000
 	st := openTestStore(t, most)
@@ -83,14 +84,15 @@ func TestTheJournalsBoundIsThatOfAWholeCommit(t *testing.T) {
 	}
 }
 
-// A commit is on disk before anybody is told of it: nothing turns the syncs of the file off. That they reach the disk no test can
-// see that does not cut the power.
+// A commit is on disk before anybody is told of it: nothing turns the syncs of the file off. That
+// they reach the disk no test can see that does not cut the power.
 func TestACommitToTheJournalIsSynced(t *testing.T) {
 	st := openTestStore(t, defaultSize)
 	if st.db.NoSync || st.db.NoGrowSync || st.db.NoFreelistSync {
 		t.Errorf("NoSync %v, NoGrowSync %v, NoFreelistSync %v, want none of them", st.db.NoSync, st.db.NoGrowSync, st.db.NoFreelistSync)
 	}
-	// Every commit ends as a transaction of its own, so that it is synced by itself and not with the next.
+	// Every commit ends as a transaction of its own, so that it is synced by itself and not with the
+	// next.
 	before := lastTransaction(t, st)
 	for i := range 3 {
 		if errs := st.put(oneCommit(i + 1)[i:]); errs[0] != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// drainBatch and drainPace bound how fast the journal is written to a monitor queue that has just come
-	// back, beside the sends that go on: 1,000 companions a second.
+	// drainBatch and drainPace bound how fast the journal is written to a monitor queue that has
+	// just come back, beside the sends that go on: 1,000 companions a second.
 	drainBatch = 100
 	drainPace  = 100 * time.Millisecond
 	// A monitor queue that is down is asked again after a pause, which grows.
@@ -19,8 +19,8 @@ const (
 	longestPause  = 5 * time.Second
 )
 
-// Run writes what is in the journal to the monitor queue, what is due first first, until ctx ends; then it
-// returns nil. While the queue is down it asks with one companion after growing pauses.
+// Run writes what is in the journal to the monitor queue, what is due first first, until ctx ends;
+// then it returns nil. While the queue is down it asks with one companion after growing pauses.
 func (j *Journal) Run(ctx context.Context) error {
 	var after []byte // the one behind which it goes on: those before it stay for now
 	pause := shortestPause
@@ -48,8 +48,8 @@ func (j *Journal) Run(ctx context.Context) error {
 	}
 }
 
-// drain writes what is due first behind a key, n companions, and takes out what is accepted. It returns behind
-// which key to go on.
+// drain writes what is due first behind a key, n companions, and takes out what is accepted. It
+// returns behind which key to go on.
 func (j *Journal) drain(ctx context.Context, after []byte) (n int, last []byte, err error) {
 	if err := j.takeOut(); err != nil {
 		return 0, after, err
@@ -73,8 +73,9 @@ func (j *Journal) drain(ctx context.Context, after []byte) (n int, last []byte, 
 	return len(entries), last, errors.Join(err, j.takeOut())
 }
 
-// write hands the entries to the scheduler, which writes them together with what else there is, and waits for
-// what becomes of them. It notes those that are accepted, and moves last behind those that will never be.
+// write hands the entries to the scheduler, which writes them together with other companions, and
+// waits for what becomes of them. It notes those that are accepted, and moves last behind those
+// that will never be.
 func (j *Journal) write(ctx context.Context, entries []entry, last []byte) (_ []byte, err error) {
 	requests := make([]*request, len(entries))
 	for i := range entries {
@@ -98,8 +99,9 @@ func (j *Journal) write(ctx context.Context, entries []entry, last []byte) (_ []
 	return last, err
 }
 
-// takeOut takes out what the monitor queue has accepted. It is tried until it succeeds before anything else is
-// written: a disk that has no room for that either would have the same companions written again and again.
+// takeOut takes out what the monitor queue has accepted. It is tried until it succeeds before
+// anything else is written: a disk that has no room for that either would have the same companions
+// written again and again.
 func (j *Journal) takeOut() error {
 	if len(j.accepted) == 0 {
 		return nil

@@ -29,8 +29,8 @@ const (
 	lockTime = 3 * time.Second
 	// fileGrain is by how much the file grows.
 	fileGrain = 1 << 20
-	// formatPrefix begins the name of every bucket; a namespace follows. It changes when an older program
-	// could not read what a newer one has written.
+	// formatPrefix begins the name of every bucket; a namespace follows. It changes when an older
+	// program could not read what a newer one has written.
 	formatPrefix = "companions-1 "
 	// entryOverhead is what an entry costs beside its key and value, about.
 	entryOverhead = 16
@@ -38,8 +38,8 @@ const (
 	sumSize       = 4
 )
 
-// A file is that of a journal: a bucket for each namespace, in it the companions in the order in which
-// they are due.
+// A file is that of a journal: a bucket for each namespace, in it the companions in the order in
+// which they are due.
 //
 //	key:   when it is due (unix milliseconds, 8 bytes big endian), message-id
 //	value: CRC-32C of key and body (4 bytes), body
@@ -89,7 +89,8 @@ func openFile(cfg Config) (*file, error) {
 	return f, nil
 }
 
-// open opens the file and reads all of it once: damage is told before anything is built on it.
+// open opens the file and reads all of it once: damage is found before anything depends on the
+// file.
 func (f *file) open() (err error) {
 	f.db, err = bbolt.Open(f.path, 0o600, &bbolt.Options{
 		Timeout: lockTime, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
@@ -111,7 +112,7 @@ func (f *file) open() (err error) {
 	})
 }
 
-// read counts what is there and checks it.
+// read counts and checks the entries.
 func (f *file) read(tx *bbolt.Tx) error {
 	info, err := os.Stat(f.path)
 	if err != nil {
@@ -146,7 +147,8 @@ func (f *file) read(tx *bbolt.Tx) error {
 	return nil
 }
 
-// put puts the companions on disk that there is room for, and syncs. It returns an error for each of the others.
+// put puts the companions on disk that there is room for, and syncs. It returns an error for each
+// of the others.
 func (f *file) put(companions []scheduler.Companion) []error {
 	errs := make([]error, len(companions))
 	before, added, bytes := f.status().Bytes, 0, int64(0)
@@ -266,8 +268,8 @@ func (f *file) explain(err error) error {
 	return fmt.Errorf("the journal %s: %w", f.path, err)
 }
 
-// guard calls do and makes an error of what a damaged file can do to it: the library panics where pages are not what
-// they should be, and where they are missing the memory that maps them faults.
+// guard calls do and makes an error of what a damaged file can do to it: the library panics where
+// pages are not what they should be, and where they are missing the memory that maps them faults.
 func guard(do func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -290,7 +292,8 @@ func syncDirectory(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// encodeEntry is the companion as it is in the file. It fails with scheduler.ErrEncode for one that could not be read again.
+// encodeEntry is the companion as it is in the file. It fails with scheduler.ErrEncode for one that
+// could not be read again.
 func encodeEntry(c *scheduler.Companion) (key, value []byte, err error) {
 	body, id, err := c.Marshal()
 	if err != nil {
@@ -305,7 +308,8 @@ func encodeEntry(c *scheduler.Companion) (key, value []byte, err error) {
 	return key, append(value, body...), nil
 }
 
-// parseEntry is the reverse of encodeEntry. It copies what it keeps: the file's memory is the transaction's.
+// parseEntry is the reverse of encodeEntry. It copies what it keeps: the file's memory is the
+// transaction's.
 func parseEntry(key, value []byte) (entry, error) {
 	if len(key) <= dueSize || len(value) < sumSize || binary.BigEndian.Uint32(value) != checksum(key, value[sumSize:]) {
 		return entry{}, fmt.Errorf("%w: the companion %q is not what was written", errDamaged, key[min(dueSize, len(key)):])

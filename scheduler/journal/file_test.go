@@ -54,8 +54,9 @@ func TestAJournalThatCannotBeOpenedSaysWhy(t *testing.T) {
 	})
 }
 
-// A file that lost its end, or in which bytes have turned, is told when it is opened, and stays as it is.
-func TestADamagedJournalIsToldAndLeftAsItIs(t *testing.T) {
+// A file that lost its end, or in which bytes have turned, is told when it is opened, and stays as
+// it is.
+func TestADamagedJournalIsReportedAndLeftAsItIs(t *testing.T) {
 	directory := t.TempDir()
 	file := filepath.Join(directory, "overdue.journal")
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {

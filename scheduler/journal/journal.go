@@ -71,14 +71,15 @@ type Status struct {
 	Refusing   error // why the last companion was not kept; nil when it was
 }
 
-// A Journal keeps companions on disk while the monitor queue cannot be written, and writes them to it
-// when it is back. It is safe for concurrent use.
+// A Journal keeps companions on disk while the monitor queue cannot be written, and writes them to
+// it when it is back. It is safe for concurrent use.
 //
 //	Begin ─┬─ the queue takes it ──────────────────────────────▶ monitor queue
 //	       └─ it does not, or is known to be down ─▶ file ─ Run ─▶
 //
-// A companion is on disk, synced, before its caller is told. It is taken out when the monitor queue has
-// accepted it, so that after a crash it may be written twice; its message-id is the same each time.
+// A companion is on disk, synced, before its caller hears of it. It is taken out when the monitor
+// queue has accepted it, so that after a crash it may be written twice; its message-id is the same
+// each time.
 type Journal struct {
 	cfg   Config
 	s     Scheduler
@@ -95,7 +96,7 @@ type Journal struct {
 	// Of Run alone:
 	accepted []entry // on the monitor queue, and not yet taken out
 	unread   error   // what is wrong with the file
-	tooLarge bool    // that there is one has been told
+	tooLarge bool    // that there is one has been reported
 }
 
 // A phase lasts while the monitor queue is taken to be up, or to be down.
@@ -110,9 +111,9 @@ var errFull = errors.New("it is full")
 // errNoAnswer says that the monitor queue took too long.
 var errNoAnswer = fmt.Errorf("journal: the monitor queue has not answered for %v", answerTimeout)
 
-// Open opens the journal in cfg.Directory and makes it where there is none. It fails when another process
-// has it, when the directory cannot be written, and when the file is damaged; the error is a
-// sentence, and the file stays as it is.
+// Open opens the journal in cfg.Directory and makes it where there is none. It fails when another
+// process has it, when the directory cannot be written, and when the file is damaged; the error is
+// a sentence, and the file stays as it is.
 func Open(cfg Config) (*Journal, error) {
 	if cfg.Scheduler == nil || cfg.Directory == "" || cfg.Namespace == "" {
 		return nil, errors.New("journal: it needs a scheduler, a directory and the name of its namespace")
@@ -178,8 +179,8 @@ func (j *Journal) await(ctx context.Context, t *request, now *phase, until time.
 	return t.wait(ctx)
 }
 
-// another reports whether it is the monitor queue's fault that a companion was not written, and another time
-// it may be.
+// another reports whether it is the monitor queue's fault that a companion was not written, and
+// another time it may be.
 func another(err error) bool {
 	return !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, scheduler.ErrClosed) && !errors.Is(err, scheduler.ErrEncode)
 }
@@ -237,8 +238,8 @@ func (j *Journal) keep(t *request) *request {
 	return t
 }
 
-// startLocked commits what is pending, unless a commit is in flight: then it is committed together with
-// whatever else comes until that one ends, and shares its sync.
+// startLocked commits what is pending, unless a commit is in flight: then it is committed together
+// with whatever else comes until that one ends, and shares its sync.
 func (j *Journal) startLocked() {
 	if len(j.pending) == 0 || j.ended != nil {
 		return
@@ -248,7 +249,8 @@ func (j *Journal) startLocked() {
 	go j.commit(requests)
 }
 
-// commit puts the companions of requests on disk, then starts the commit of those that came meanwhile.
+// commit puts the companions of requests on disk, then starts the commit of those that came
+// meanwhile.
 func (j *Journal) commit(requests []*request) {
 	asked := make([]scheduler.Companion, len(requests))
 	for i, t := range requests {

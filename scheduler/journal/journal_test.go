@@ -144,8 +144,8 @@ func TestJournalIsWrittenAtABoundedPace(t *testing.T) {
 	})
 }
 
-// A companion that is refused while the journal is empty has nobody who would ask the monitor queue, so the next
-// send does.
+// A companion that is refused while the journal is empty has nobody who would ask the monitor
+// queue, so the next send does.
 func TestAJournalThatTakesNothingDoesNotHideThatTheQueueIsBack(t *testing.T) {
 	directory := t.TempDir()
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
@@ -168,7 +168,8 @@ func TestAJournalThatTakesNothingDoesNotHideThatTheQueueIsBack(t *testing.T) {
 	})
 }
 
-// A companion that the monitor queue can never take, because it is a smaller one now, keeps none of the others waiting.
+// A companion that the monitor queue can never take, because it is a smaller one now, keeps none of
+// the others waiting.
 func TestACompanionThatIsTooLargeStaysInTheJournal(t *testing.T) {
 	directory := t.TempDir()
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {

@@ -15,8 +15,8 @@ import (
 	"overdue/scheduler/journal"
 )
 
-// A disk that takes no more refuses companions in one sentence. What is on it stays, and is written to the monitor
-// queue and taken out though there is no room.
+// A disk that takes no more refuses companions in one sentence. What is on it stays, and is written
+// to the monitor queue and taken out though there is no room.
 func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 	directory := t.TempDir()
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {

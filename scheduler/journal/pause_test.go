@@ -13,8 +13,8 @@ import (
 	"overdue/scheduler"
 )
 
-// A monitor queue that is down is asked again after pauses that grow to between half of five seconds and five seconds: it is
-// neither flooded, nor does it wait longer when it is back.
+// A monitor queue that is down is asked again after pauses that grow to between half of five
+// seconds and five seconds: it is neither flooded, nor does it wait longer when it is back.
 func TestAMonitorQueueThatIsDownIsAskedAgainWithinFiveSeconds(t *testing.T) {
 	directory := t.TempDir()
 	var mu sync.Mutex

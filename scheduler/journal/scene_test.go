@@ -117,8 +117,8 @@ func schedule(t *testing.T, j *journal.Journal, c scheduler.Companion) {
 	}
 }
 
-// ids are the message-ids that the companions on the monitor queue name, in the order in which the broker has
-// taken them.
+// ids are the message-ids that the companions on the monitor queue name, in the order in which the
+// broker has taken them.
 func ids(t *testing.T, ns *brokertest.Namespace) (all []string) {
 	t.Helper()
 	for _, v := range companions(t, ns) {

@@ -15,8 +15,8 @@ const (
 	linkPrefix = "overdue-"
 	// barePrefix begins the names of links over which messages come bare.
 	barePrefix = "overdue-bare-"
-	// maxHead bounds what of a message is kept until its last frame has come. All that is looked for stands in front of the
-	// body, where Service Bus allows 64 KiB ("Azure Service Bus quotas").
+	// maxHead bounds what of a message is kept until its last frame has come. All that is looked for
+	// stands in front of the body, where Service Bus allows 64 KiB ("Azure Service Bus quotas").
 	maxHead = 256 << 10
 )
 
@@ -26,13 +26,13 @@ var (
 	bareProperties  = []string{"overdue-deadline", "overdue-within", "ce-expirytime"}
 )
 
-// bareConn is a connection from which the AMQP client reads messages bare, over the links whose names ask for it: without
-// what it might not be able to decode. The client ends the connection over a decimal or a map with numbers for keys, and
-// with it the chance to give the message back: that would cost the message a delivery, and all others of the connection
-// their locks.
+// bareConn is a connection from which the AMQP client reads messages bare, over the links whose
+// names ask for it: without what it might not be able to decode. The client ends the connection
+// over a decimal or a map with numbers for keys, and with it the chance to give the message back:
+// that would cost the message a delivery, and all others of the connection their locks.
 //
-// It changes nothing but the payload of transfers. A message of many frames has as many afterwards, the first ones
-// empty, so that both sides count the same.
+// It changes nothing but the payload of transfers. A message of many frames has as many afterwards,
+// the first ones empty, so that both sides count the same.
 type bareConn struct {
 	framed
 	links map[bareLink]*bareMessage
@@ -51,12 +51,12 @@ type bareMessage struct{ head []byte }
 
 func newBareConn(nc net.Conn) *bareConn {
 	c := &bareConn{links: map[bareLink]*bareMessage{}}
-	c.framed = framed{Conn: nc, look: c.look}
+	c.framed = framed{Conn: nc, filter: c.filter}
 	return c
 }
 
-// look says how much of a frame, whose body begins at begin, the client gets, and what after it.
-func (c *bareConn) look(frame []byte, begin int) (keep int, payload []byte) {
+// filter says how much of a frame, whose body begins at begin, the client gets, and what after it.
+func (c *bareConn) filter(frame []byte, begin int) (keep int, payload []byte) {
 	body := frame[begin:]
 	channel := binary.BigEndian.Uint16(frame[6:])
 	r := amqp.NewReader(body)
@@ -98,8 +98,8 @@ func (c *bareConn) look(frame []byte, begin int) (keep int, payload []byte) {
 	return len(frame), nil
 }
 
-// bare is the message that begins with head, without all that the monitor does not need to get past it. What cannot be read
-// is left out: the client gets a message all the same, and gives it back.
+// bare is the message that begins with head, without all that the monitor does not need to get past
+// it. What cannot be read is left out: the client gets a message all the same, and gives it back.
 func bare(head []byte) (out []byte) {
 	r := amqp.NewReader(head)
 	for r.Err() == nil && !r.Done() {
@@ -121,7 +121,8 @@ func bare(head []byte) (out []byte) {
 	return out
 }
 
-// appendPicked appends a section with those of the entries of a map that have these keys, and simple values.
+// appendPicked appends a section with those of the entries of a map that have these keys, and
+// simple values.
 func appendPicked(out []byte, code uint64, entries amqp.Raw, keys []string, symbols bool) []byte {
 	out, start := amqp.BeginMap(amqp.AppendDescriptor(out, code))
 	pairs := 0

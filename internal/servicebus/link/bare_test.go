@@ -40,7 +40,8 @@ func readBare(t testing.TB, b []byte, chunk int) []byte {
 	return out
 }
 
-// incoming is what a broker sends over links of these names: one message of several frames over each.
+// incoming is what a broker sends over links of these names: one message of several frames over
+// each.
 func incoming(message []byte, names ...string) []byte {
 	var b []byte
 	b = append(b, amqp.ProtoAMQP[:]...)

@@ -13,9 +13,9 @@ import (
 type Lock amqp.UUID
 
 // TakeDeferred locks the deferred message with that number. In an entity that requires sessions its
-// session has to be locked by a Receiver meanwhile, and named. ok is false where the message is not there
-// to be had: gone, locked by somebody else, or expired, which the broker notices only now and acts upon. After
-// an error the Peeker is closed.
+// session has to be locked by a Receiver meanwhile, and named. ok is false where the message is not
+// there to be had: gone, locked by somebody else, or expired, which the broker notices only now and
+// acts upon. After an error the Peeker is closed.
 func (p *Peeker) TakeDeferred(ctx context.Context, number int64, session *string) (lock Lock, ok bool, err error) {
 	request := map[string]any{
 		"sequence-numbers":     []int64{number},
@@ -42,8 +42,9 @@ func (p *Peeker) TakeDeferred(ctx context.Context, number int64, session *string
 	return Lock(token), true, nil
 }
 
-// DeadLetter moves the message under that lock to the dead-letter queue, with a reason and a description.
-// session is as in TakeDeferred. ok is false where the lock is no more. After an error the Peeker is closed.
+// DeadLetter moves the message under that lock to the dead-letter queue, with a reason and a
+// description. session is as in TakeDeferred. ok is false where the lock is no more. After an error
+// the Peeker is closed.
 func (p *Peeker) DeadLetter(ctx context.Context, lock Lock, session *string, reason, description string) (ok bool, err error) {
 	request := map[string]any{
 		"disposition-status":     "suspended",

@@ -9,18 +9,18 @@ import (
 	"overdue/internal/amqp"
 )
 
-// maxIncoming bounds a frame that is looked into: what the AMQP client asks for is much less.
+// maxIncoming bounds a frame that is decoded: what the AMQP client asks for is much less.
 const maxIncoming = 1 << 20
 
 // framed is a connection whose frames are looked at before the AMQP client reads them.
 type framed struct {
 	net.Conn
-	// look says how much of a frame, whose body begins at begin, the client gets, and what after it.
-	look  func(frame []byte, begin int) (keep int, payload []byte)
-	in    []byte // read, and not a whole frame yet
-	out   []byte // for the client
-	rest  []byte // of out
-	blind bool   // what came is no AMQP; the client will say so
+	// filter says how much of a frame, whose body begins at begin, the client gets, and what after it.
+	filter func(frame []byte, begin int) (keep int, payload []byte)
+	in     []byte // read, and not a whole frame yet
+	out    []byte // for the client
+	rest   []byte // of out
+	blind  bool   // what came is no AMQP; the client will say so
 }
 
 // Read is for the one goroutine of the client that reads.
@@ -85,13 +85,13 @@ func (c *framed) next(b []byte) []byte {
 	return b[:size]
 }
 
-// pass gives the client what look leaves of a frame.
+// pass gives the client what filter leaves of a frame.
 func (c *framed) pass(frame []byte) {
 	keep := len(frame)
 	var payload []byte
 	if !c.blind && string(frame[:4]) != "AMQP" && frame[5] == amqp.FrameAMQP {
 		if begin := 4 * int(frame[4]); begin >= amqp.FrameHeaderSize && begin < len(frame) {
-			keep, payload = c.look(frame, begin)
+			keep, payload = c.filter(frame, begin)
 		}
 	}
 	start := len(c.out)

@@ -9,16 +9,17 @@ import (
 	"overdue/internal/amqp"
 )
 
-// grants tells receivers when credit that they have granted is on the wire. The AMQP client hands it from goroutine to goroutine
-// before it writes it, which takes as long as a busy machine makes it take, and a drain that overtakes it drops it: then the
-// broker would never have been woken.
+// grants tells receivers when credit that they have granted is on the wire. The AMQP client hands
+// it from goroutine to goroutine before it writes it, which takes as long as a busy machine makes
+// it take, and a drain that overtakes it drops it: then the broker would never have been woken.
 type grants struct {
 	mu       sync.Mutex
 	expected map[string]chan struct{} // by the name of the link, until its attach is written
 	links    map[bareLink]chan struct{}
 }
 
-// expect returns what gets a token for each flow with credit that is written over the link of that name.
+// expect returns what gets a token for each flow with credit that is written over the link of that
+// name.
 func (g *grants) expect(name string) chan struct{} {
 	granted := make(chan struct{}, 1)
 	g.mu.Lock()
@@ -74,7 +75,7 @@ func (g *grants) frame(channel uint16, body []byte) {
 	}
 	performative, _, err := amqp.DecodePerformative(body)
 	if err != nil {
-		return // whoever waits for it does so in bounded time
+		return // those who wait for it do so in bounded time
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,7 +15,7 @@ type sunk struct{ net.Conn }
 func (sunk) Write(p []byte) (int, error) { return len(p), nil }
 
 // Who waits for credit to be on the wire hears of that of the own link, and of nothing else.
-func TestGrantedCreditIsToldWhenItIsWritten(t *testing.T) {
+func TestAReceiverLearnsWhenCreditIsWritten(t *testing.T) {
 	c := newBareConn(sunk{})
 	granted := c.grants.expect("ours")
 	write := func(what string, channel uint16, want bool, performatives ...amqp.Performative) {

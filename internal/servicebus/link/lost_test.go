@@ -19,7 +19,8 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// While the namespace is away, however many ask: one dial in 400 ms serves them all, and the first after it is back finds it.
+// While the namespace is away, however many ask: one dial in 400 ms serves them all, and the first
+// after it is back finds it.
 func TestOneDialServesAllWhoNeedAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dials atomic.Int64
@@ -46,7 +47,7 @@ func TestOneDialServesAllWhoNeedAConnection(t *testing.T) {
 	})
 }
 
-func TestWhatIsLostIsToldFromWhatIsRefused(t *testing.T) {
+func TestLostIsNotRefused(t *testing.T) {
 	remote := &amqp.Error{Condition: "com.microsoft:server-busy"}
 	for _, tt := range []struct {
 		err  error

@@ -11,8 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A sender may put anything beside the property that states a deadline, and brokers let in more than a decoder has to
-// read. The deadline counts all the same, and so does why the message is a dead letter.
+// A sender may put anything beside the property that states a deadline, and brokers let in more
+// than a decoder has to read. The deadline counts all the same, and so does why the message is a
+// dead letter.
 func TestAPropertyThatCannotBeReadHidesNoOther(t *testing.T) {
 	notASCII := amqp.Raw{0xa3, 2, 0xc3, 0xbc}
 	for name, odd := range map[string]amqp.Pair{

@@ -36,8 +36,9 @@ type Namespace struct {
 	own    []*Namespace // of senders with connections of their own
 }
 
-// dialRest is between two dials that fail, whoever wants a connection meanwhile, and however long it has been down: the first
-// that is wanted after it has come back finds it within that time. Whoever comes in between hears of the last.
+// dialRest is between two dials that fail, even if a connection is wanted meanwhile, and however
+// long it has been down: the first that is wanted after it has come back finds it within that time.
+// Calls in between get the error of the last.
 const dialRest = 400 * time.Millisecond
 
 // turn lets one through at a time. Unlike a mutex it can be waited for under a context.
@@ -105,7 +106,7 @@ func (n *Namespace) connect(ctx context.Context) (*conn, error) {
 	c, err := n.dial(ctx)
 	n.mu.Lock()
 	if n.down, n.tried = nil, time.Now(); ctx.Err() == nil {
-		n.down = err // else it is whoever asked that has no more time
+		n.down = err // else it is the caller that has no more time
 	}
 	closed := n.closed
 	if err == nil && !closed {
@@ -151,8 +152,8 @@ func (n *Namespace) dial(ctx context.Context) (*conn, error) {
 // ErrNoConnection says that no connection can be opened.
 var ErrNoConnection = errors.New("link: no connection")
 
-// Lost reports whether err is about the connection to the namespace, and not about what was asked over it: there is none, it has
-// ended, or nobody has answered in time.
+// Lost reports whether err is about the connection to the namespace, and not about what was asked
+// over it: there is none, it has ended, or nobody has answered in time.
 func Lost(err error) bool {
 	var connection *amqp.ConnError
 	var network net.Error

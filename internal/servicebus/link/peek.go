@@ -85,7 +85,7 @@ func peekRequest(r PeekRange) map[string]any {
 	}
 }
 
-// PeekEncoded is Peek for who reads the messages itself: it brings them as they are encoded, whole.
+// PeekEncoded is like Peek, but brings the messages as they are encoded, whole.
 func (p *Peeker) PeekEncoded(ctx context.Context, from int64, n int) (page [][]byte, err error) {
 	reply, err := p.call(ctx, operationPeek, map[string]any{
 		"from-sequence-number": from, "message-count": int32(n),
@@ -102,11 +102,12 @@ func (p *Peeker) PeekEncoded(ctx context.Context, from int64, n int) (page [][]b
 	return page, nil
 }
 
-// conditionMessageNotFound is how the broker says that a message which was asked for is not there to be had.
+// conditionMessageNotFound is how the broker says that a message which was asked for is not there
+// to be had.
 const conditionMessageNotFound = "com.microsoft:message-not-found"
 
-// call makes one request. Where the broker refuses it with one of the conditions that are no error, the
-// reply is nil. After an error the Peeker is closed.
+// call makes one request. Where the broker refuses it with one of the conditions that are no error,
+// the reply is nil. After an error the Peeker is closed.
 func (p *Peeker) call(ctx context.Context, operation string, request map[string]any, noError ...string) (reply *amqp.Message, err error) {
 	err = p.callEach(ctx, operation, []any{request}, func(_ int, m *amqp.Message) error {
 		reply = m

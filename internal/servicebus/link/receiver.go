@@ -13,29 +13,33 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// grantTime bounds the wait until granted credit is on the wire. It is no round trip: only goroutines have to run.
+// grantTime bounds the wait until granted credit is on the wire. It is no round trip: only
+// goroutines have to run.
 const grantTime = time.Second
 
-// settleMargin is what the broker gets to look for a message, from when the credit is on the wire until it is taken back.
+// settleMargin is what the broker gets to look for a message, from when the credit is on the wire
+// until it is taken back.
 const settleMargin = 2 * time.Millisecond
 
 // closeTimeout bounds the closing of a receiver, whose caller may be in a hurry.
 const closeTimeout = 5 * time.Second
 
 const (
-	// drainTimeout and giveBackTimeout bound the halves of giving back: the drain, and the releases. Where the drain is not answered
-	// the releases follow all the same. The broker takes them in this order, so none of them comes again for the credit.
+	// drainTimeout and giveBackTimeout bound the halves of giving back: the drain, and the releases.
+	// Where the drain is not answered the releases follow all the same. The broker takes them in
+	// this order, so none of them comes again for the credit.
 	drainTimeout    = 2 * time.Second
 	giveBackTimeout = 5 * time.Second
-	// maxReleasing bounds the releases under way at once. On a line that brings no answers they are all there is to it, so they are
-	// many.
+	// maxReleasing bounds the releases under way at once. On a line that brings no answers they are
+	// all there is to it, so they are many.
 	maxReleasing = 1024
 )
 
 // openTimeout bounds the opening of a receiver, the connection included.
 const openTimeout = 30 * time.Second
 
-// The filter of a source that wants one session, and its descriptor (azservicebus, session_receiver.go).
+// The filter of a source that wants one session, and its descriptor (azservicebus,
+// session_receiver.go).
 const (
 	sessionFilter     = "com.microsoft:session-filter"
 	sessionFilterCode = 0x137000000C
@@ -61,12 +65,13 @@ func (n *Namespace) Receiver(ctx context.Context, entity string) (*Receiver, err
 	return n.receiver(ctx, &Receiver{ns: n, entity: entity})
 }
 
-// BareReceiver is Receiver for who only has to get past the messages or settle them: they come without body, and with
-// nothing but their stamps and the deadlines that they state, so that none of them is one that the AMQP client cannot decode.
+// BareReceiver is for callers that get past messages or settle them: they come without body, and
+// with nothing but their stamps and the deadlines that they state, so that none of them is one that
+// the AMQP client cannot decode.
 //
-// In an entity that requires sessions it accepts the one that is named. While the receiver is open nobody else can have
-// that session; Close gives it up, and what it holds then goes back uncounted. Where somebody else has it the error has
-// ConditionSessionLocked.
+// In an entity that requires sessions it accepts the one that is named. While the receiver is open
+// nobody else can have that session; Close gives it up, and what it holds then goes back uncounted.
+// Where somebody else has it the error has ConditionSessionLocked.
 func (n *Namespace) BareReceiver(ctx context.Context, entity string, session *string) (*Receiver, error) {
 	return n.receiver(ctx, &Receiver{ns: n, entity: entity, of: session, bare: true})
 }
@@ -97,8 +102,8 @@ func (r *Receiver) open(ctx context.Context) (err error) {
 	if r.session, err = r.conn.amqp.NewSession(ctx, nil); err != nil {
 		return fmt.Errorf("link: open session: %w", err)
 	}
-	// Mode second is what makes Service Bus lock a message instead of handing it over,
-	// and what makes it answer a settlement.
+	// Mode second makes Service Bus lock a message instead of handing it over, and answer a
+	// settlement.
 	options := amqp.ReceiverOptions{
 		Credit:         -1, // granted by hand
 		SettlementMode: amqp.ReceiverSettleModeSecond.Ptr(),
@@ -153,7 +158,7 @@ func (r *Receiver) arrived() { r.credit -= min(r.credit, 1) }
 // Next grants one credit and returns the message that the broker has for it, or nil
 // when it has none. It does not wait for one: the credit is drained right after it is on the wire.
 //
-// The AMQP client drains with a link-credit of zero. A broker that looks for messages
+// The AMQP client drains with a link-credit of zero. A broker that searches for messages
 // as soon as credit arrives has done so by then; for one that does not, Next may come
 // back empty although there was something, so a caller must look at the queue again.
 func (r *Receiver) Next(ctx context.Context) (*amqp.Message, error) {
@@ -167,7 +172,7 @@ func (r *Receiver) Next(ctx context.Context) (*amqp.Message, error) {
 	var late error
 	select {
 	case <-r.granted:
-	case <-time.After(grantTime): // the link may have ended, as is told now
+	case <-time.After(grantTime): // the link may have ended; Receive says so
 		late = fmt.Errorf("link: grant credit to %s: not written within %v", r.entity, grantTime)
 	case <-ctx.Done():
 	}
@@ -207,10 +212,10 @@ func (r *Receiver) Prefetched() *amqp.Message {
 	return m
 }
 
-// GiveBack releases ms, takes back the credit that is left and releases what came for it,
-// so that the link holds nothing any more but what else was received over it. It does so although ctx
-// has ended: a lock that is left to lapse costs its message a delivery. It returns how many
-// messages it has released, or tried to.
+// GiveBack releases ms, takes back the credit that is left and releases what came for it, so that
+// the link holds nothing any more but what else was received over it. It does so although ctx has
+// ended: a lock that is left to lapse costs its message a delivery. It returns how many messages it
+// has released, or tried to.
 func (r *Receiver) GiveBack(ctx context.Context, ms ...*amqp.Message) (n int, err error) {
 	drainErr := r.Drain(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
@@ -250,7 +255,8 @@ const (
 	ConditionSessionLost = "com.microsoft:session-lock-lost"
 	// ConditionSessionLocked: somebody else has the session.
 	ConditionSessionLocked = "com.microsoft:session-cannot-be-locked"
-	// ConditionNotAllowed: a receiver without a session where they are required, say, or one of what forwards.
+	// ConditionNotAllowed: a receiver without a session where they are required, say, or one of what
+	// forwards.
 	ConditionNotAllowed = "amqp:not-allowed"
 )
 

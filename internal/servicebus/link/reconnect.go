@@ -56,8 +56,8 @@ func (s *ReconnectingSender) Open(ctx context.Context) error {
 }
 
 // Send returns when the broker has accepted the batch, or with what stands in the way. It tries
-// again after errors that may pass, ten times in all or until ctx ends; so the broker may have accepted a batch twice,
-// or, after an error, once.
+// again after errors that may pass, ten times in all or until ctx ends; so the broker may have
+// accepted a batch twice, or, after an error, once.
 func (s *ReconnectingSender) Send(ctx context.Context, b *Batch) error {
 	pause := time.Duration(0)
 	for left := mostAttempts - 1; ; left-- {

@@ -13,8 +13,8 @@ import (
 )
 
 // A Sender sends messages as they are encoded, whatever is in them: the SDK would decode them
-// first, which it cannot do with all. It is safe for concurrent use; several transfers can be in
-// flight.
+// first, which it cannot do with all. It is safe for concurrent use, with several transfers at a
+// time.
 type Sender struct {
 	ns      *Namespace
 	conn    *conn

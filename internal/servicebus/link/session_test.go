@@ -77,7 +77,8 @@ func TestSessionReceiverTakesOneSession(t *testing.T) {
 	})
 }
 
-// An attach that is refused says nothing about the connection, on which others have their receivers.
+// An attach that is refused says nothing about the connection, on which others have their
+// receivers.
 func TestSessionThatIsLockedIsRefusedAndNothingElseEnds(t *testing.T) {
 	playSessions(t, func(s *scene, _ *queue.Queue) {
 		orders := s.receiver("orders")

@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// patience is how long a client may fail, or keep an operation waiting, before it is made anew.
-	patience = 15 * time.Second
-	// Between two renewals there is a pause, which doubles from shortestPause up to longestPause and begins anew
-	// with a client that has lasted.
+	// failureTimeout is how long a client may fail, or keep an operation waiting, before it is
+	// replaced.
+	failureTimeout = 15 * time.Second
+	// Between two renewals there is a pause, which doubles from shortestPause up to longestPause and
+	// begins again with a client that has lasted.
 	shortestPause = time.Second
 	longestPause  = time.Minute
 	lasted        = 5 * time.Minute
@@ -30,7 +31,7 @@ const (
 	closeTime = 5 * time.Second
 	// hangTime is how long after the end of its context an operation may still hold locks of the SDK.
 	hangTime = 5 * time.Second
-	// againPause is between two tries with a client that is not made anew yet.
+	// againPause is between two tries with a client that is not replaced yet.
 	againPause = 250 * time.Millisecond
 )
 
@@ -43,7 +44,7 @@ type Config struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Make makes a client of the SDK that dials with dial, its NewWebSocketConn.
 	Make func(dial Dialer) (*azservicebus.Client, error)
-	// Renewed is told why a client was made anew. It must not block. nil: nobody is told.
+	// Renewed is called with the reason when a client was replaced. It must not block. May be nil.
 	Renewed func(why error)
 }
 
@@ -94,14 +95,14 @@ func (c *Client) make() (*generation, error) {
 	return g, err
 }
 
-// Current is the client to use. It MUST be asked for each time, and what is made with it, senders and
-// receivers, is of use only as long as it is.
+// Current is the client to use. It MUST be asked for each time, and what is made with it, senders
+// and receivers, is of use only as long as it is.
 func (c *Client) Current() *azservicebus.Client { return c.current.Load().sdk }
 
-// Watch begins an operation on used, which came from Current. done MUST be called with what became of it, once; it
-// reports whether that is only the end of a connection that the client did not replace, whatever err says. When
-// the operation has not ended some time after its context, the connections of the client are cut: what
-// it waits for does not heed the context.
+// Watch begins an operation on used, which came from Current. done MUST be called with what became
+// of it, once; it reports whether that is only the end of a connection that the client did not
+// replace, whatever err says. When the operation has not ended some time after its context, the
+// connections of the client are cut: what it waits for does not heed the context.
 func (c *Client) Watch(ctx context.Context, used *azservicebus.Client) (done func(err error) (lost bool)) {
 	g, began := c.current.Load(), time.Now()
 	if g.sdk != used {
@@ -128,10 +129,11 @@ func (c *Client) Watch(ctx context.Context, used *azservicebus.Client) (done fun
 	}
 }
 
-// Do has f do something with the current client, which MUST end with ctx. Where it was the client that failed and not what
-// was asked of it, since its connection has ended, or it was replaced and closed meanwhile, f is called again with the current one as
-// long as ctx has time; what it sends may then arrive twice, as with the tries of the SDK. Without a deadline there is one
-// try. When time runs out over this, the error is [ErrConnectionEnded].
+// Do has f do something with the current client, which MUST end with ctx. Where it was the client
+// that failed and not what was asked of it, since its connection has ended, or it was replaced and
+// closed meanwhile, f is called again with the current one as long as ctx has time; what it sends
+// may then arrive twice, as with the tries of the SDK. Without a deadline there is one try. When
+// time runs out over this, the error is [ErrConnectionEnded].
 func (c *Client) Do(ctx context.Context, f func(context.Context, *azservicebus.Client) error) error {
 	for {
 		used := c.Current()
@@ -147,7 +149,7 @@ func (c *Client) Do(ctx context.Context, f func(context.Context, *azservicebus.C
 		}
 		pause := time.Duration(0)
 		if c.Current() == used {
-			pause = againPause // it was made anew too often lately
+			pause = againPause // it was replaced too often lately
 		}
 		select {
 		case <-time.After(pause):
@@ -191,8 +193,9 @@ func (c *Client) renew(old *generation, why error) {
 	}
 }
 
-// bury closes a client that was replaced, after some time for what is under way on it. One without a connection has nothing
-// under way, and may spin: the SDK asks a link again at once whose connection was closed with server-busy.
+// bury closes a client that was replaced, after some time for what is under way on it. One without
+// a connection has nothing under way, and may spin: the SDK asks a link again at once whose
+// connection was closed with server-busy.
 func (c *Client) bury(g *generation) {
 	defer c.closing.Done()
 	wait := grace
@@ -263,7 +266,7 @@ func (c *Client) later(do func(context.Context)) {
 	}()
 }
 
-// errRetired is what a client that was replaced is told when it dials.
+// errRetired is what a client that was replaced gets when it dials.
 var errRetired = errors.New("sbclient: this client has been replaced")
 
 func (g *generation) dial(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
@@ -290,7 +293,8 @@ func (g *generation) dial(ctx context.Context, dial func(context.Context) (net.C
 	return c, nil
 }
 
-// sitsOnDead reports whether the client had a connection, which has ended, and has not tried to open another.
+// sitsOnDead reports whether the client had a connection, which has ended, and has not tried to
+// open another.
 func (g *generation) sitsOnDead() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,11 +13,12 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// ErrConnectionEnded is why an operation has failed when it was the client that failed: its connection has ended and it opens no
-// other, or it was closed, because it was replaced. Whoever has time tries again.
+// ErrConnectionEnded is why an operation has failed when it was the client that failed: its
+// connection has ended and it opens no other, or it was closed, because it was replaced. Callers
+// that have time try again.
 var ErrConnectionEnded = errors.New("its connection has ended and it opens no other")
 
-// errHangs is another reason to make a client anew.
+// errHangs is another reason to replace a client.
 var errHangs = errors.New("an operation does not end with its context")
 
 // succeeded notes that the client works.
@@ -27,18 +28,19 @@ func (g *generation) succeeded() {
 	}
 }
 
-// beyondRecovery is why the client is to be made anew after an operation that failed with err, which is what was left
-// after the SDK's own tries; nil where there is no need.
+// beyondRecovery is why the client is to be replaced after an operation that failed with err, which
+// is what was left after the SDK's own tries; nil where there is no need.
 func (g *generation) beyondRecovery(err error, began time.Time) error {
 	took := time.Since(began)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return nil // whatever it was, nobody waited for it
 	case g.sitsOnDead():
-		// The SDK looks at the condition with which a connection was closed, and takes most for what they mean of
-		// a link: it gives up, waits, or attaches again on the connection that is closed.
+		// The SDK looks at the condition with which a connection was closed, and takes most for what
+		// they mean of a link: it gives up, waits, or attaches again on the connection that is
+		// closed.
 		return fmt.Errorf("%w: %w", ErrConnectionEnded, err)
-	case errors.Is(err, context.DeadlineExceeded) && took >= patience:
+	case errors.Is(err, context.DeadlineExceeded) && took >= failureTimeout:
 		return fmt.Errorf("no answer for %v: %w", took.Round(time.Second), err)
 	case !lost(err):
 		return nil
@@ -48,7 +50,7 @@ func (g *generation) beyondRecovery(err error, began time.Time) error {
 		since = began.UnixNano()
 		g.failing.Store(since)
 	}
-	if failing := time.Since(time.Unix(0, since)); failing >= patience {
+	if failing := time.Since(time.Unix(0, since)); failing >= failureTimeout {
 		return fmt.Errorf("nothing has succeeded for %v: %w", failing.Round(time.Second), err)
 	}
 	return nil
@@ -63,8 +65,8 @@ func lost(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) || errors.As(err, &closed)
 }
 
-// answered reports whether err is what the namespace says, or the SDK without asking it, of what was asked: a client that was
-// closed says nothing of the kind.
+// answered reports whether err is what the namespace says, or the SDK without asking it, of what
+// was asked: a client that was closed says nothing of the kind.
 func answered(err error) bool {
 	var remote *amqp.Error
 	var sb *azservicebus.Error
@@ -72,8 +74,8 @@ func answered(err error) bool {
 		errors.As(err, &sb) && sb.Code != azservicebus.CodeConnectionLost && sb.Code != azservicebus.CodeClosed
 }
 
-// detached reports whether a sender that failed with err is of no more use: its link is gone, or closed to us, and the SDK
-// does not always open another.
+// detached reports whether a sender that failed with err is of no more use: its link is gone, or
+// closed to us, and the SDK does not always open another.
 func detached(err error) bool {
 	var link *amqp.LinkError
 	var session *amqp.SessionError

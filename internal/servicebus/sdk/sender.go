@@ -29,8 +29,9 @@ type Sender struct {
 // NewSender makes a sender for a queue or a topic. It opens no link yet.
 func (c *Client) NewSender(entity string) *Sender { return &Sender{client: c, entity: entity} }
 
-// Do has f send something, which MUST end with ctx and MUST NOT keep the sender that it is given. What f fails with
-// is returned as it is, and decides whether the next one gets another sender; see [Client.Do] for when f is called again.
+// Do has f send something, which MUST end with ctx and MUST NOT keep the sender that it is given.
+// What f fails with is returned as it is, and decides whether the next one gets another sender; see
+// [Client.Do] for when f is called again.
 func (s *Sender) Do(ctx context.Context, f func(context.Context, *azservicebus.Sender) error) error {
 	return s.client.Do(ctx, func(ctx context.Context, client *azservicebus.Client) error {
 		link, err := s.of(client)

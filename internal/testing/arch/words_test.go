@@ -50,6 +50,7 @@ var properUses = map[string]string{
 // wordsKept are the packages whose declarations and files have the field's words only. The list
 // grows until it has them all.
 var wordsKept = []string{
+	"scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/link", "internal/servicebus/sdk",
 	"internal/bench", "internal/broker/emulator", "internal/escape", "internal/httpclient", "internal/lag",
 	"internal/listener/tlsrecord", "internal/amqp", "internal/amqp/relay", "internal/amqp/server", "internal/listener", "internal/listener/socket", "proxy", "internal/operations", "internal/servicebus/address", "internal/servicebus/atom",
 	"internal/servicebus/duration", "internal/servicebus/rights", "internal/servicebus/sas", "internal/testing/freeport",

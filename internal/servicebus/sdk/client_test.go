@@ -74,7 +74,7 @@ func play(t *testing.T, act func(*scene)) {
 	})
 }
 
-// send sends a message with patience for d.
+// send sends a message with failureTimeout for d.
 func (s *scene) send(d time.Duration) error {
 	ctx, cancel := context.WithTimeout(s.Context(), d)
 	defer cancel()
@@ -88,11 +88,11 @@ func (s *scene) must(err error) {
 	}
 }
 
-// wantRenewals checks how often the client has been made anew.
+// wantRenewals checks how often the client has been replaced.
 func (s *scene) wantRenewals(want int) {
 	s.Helper()
 	if len(s.renewed) != want {
-		s.Errorf("the client has been made anew %d times, want %d: %v", len(s.renewed), want, s.renewed)
+		s.Errorf("the client has been replaced %d times, want %d: %v", len(s.renewed), want, s.renewed)
 	}
 }
 
@@ -161,9 +161,10 @@ func (s *scene) closeAll(condition amqp.Symbol) {
 	synctest.Wait()
 }
 
-// The SDK recovers from some of these by itself. Those after which it spins are left out: fake time stands still.
+// The SDK recovers from some of these by itself. Those after which it spins are left out: fake time
+// stands still.
 func TestASenderOutlivesWhateverItsConnectionIsClosedWith(t *testing.T) {
-	for condition, anew := range map[amqp.Symbol]int{
+	for condition, again := range map[amqp.Symbol]int{
 		amqp.ErrCondConnectionForced:       0,
 		amqp.ErrCondInternalError:          0,
 		amqp.ErrCondConnectionFramingError: 0,
@@ -179,11 +180,11 @@ func TestASenderOutlivesWhateverItsConnectionIsClosedWith(t *testing.T) {
 				s.must(s.send(time.Minute))
 				s.closeAll(condition)
 				err := s.send(time.Minute)
-				if anew == 0 && err != nil {
+				if again == 0 && err != nil {
 					s.Errorf("the first send = %v, want nil", err)
 				}
 				s.must(s.send(time.Minute))
-				s.wantRenewals(anew)
+				s.wantRenewals(again)
 			})
 		})
 	}
@@ -265,7 +266,7 @@ func TestAClientIsMadeAnewEverMoreSeldom(t *testing.T) {
 			s.closeAll(amqp.ErrCondUnauthorizedAccess)
 		}
 		if n := len(s.renewed); n < 10 || n > 16 {
-			s.Errorf("a client whose connections are closed was made anew %d times in ten minutes, want 10 to 16", n)
+			s.Errorf("a client whose connections are closed was replaced %d times in ten minutes, want 10 to 16", n)
 		}
 		time.Sleep(time.Minute)
 		_ = s.send(time.Minute) // may find the last one dead
