@@ -318,7 +318,7 @@ func TestExplainFindsCompanionsInRedis(t *testing.T) {
 	companions := s.useRedis(redistest.InMemory(t).Addr()).Companions()
 	s.source.CompanionsInRedis = true
 	now := time.Now()
-	s.schedule(func(c *scheduler.Config) { c.Store, c.Links = companions, s.source.Links },
+	s.schedule(func(c *scheduler.Config) { c.Store = companions },
 		companionOf("m", now.Add(-time.Hour), time.Minute), companionOf("m", now, time.Hour))
 	leases, _, err := companions.Claim(t.Context(), now, 10)
 	if err != nil || len(leases) != 1 {

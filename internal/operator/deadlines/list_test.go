@@ -187,6 +187,37 @@ func TestListCountsCompanionsThatCannotBeRead(t *testing.T) {
 	})
 }
 
+func TestListDoesNotCountClockProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		s.schedule(nil)
+		q, ok := s.ns.Broker.Queue(monitorQueue)
+		if !ok {
+			t.Fatal("there is no monitor queue")
+		}
+		left := func() int { return len(q.Peek(nil, 0, 10)) }
+		// The process ends while it measures, which leaves the probe.
+		s.ns.Net.Delay(pipenet.ToListener, 100*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.scheduler.MeasureClock(ctx) }()
+		for left() == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		s.ns.Net.Stall(pipenet.Both)
+		cancel()
+		if err := <-done; err == nil {
+			t.Error("MeasureClock = nil, though it was interrupted")
+		}
+		s.ns.Net.Cut()
+		s.ns.Net.Resume(pipenet.Both)
+		s.source.Links = s.links(link.SAS("k", "c2VjcmV0"))
+		if got := s.list(ListOptions{}); left() != 1 || got.Unreadable != 0 || len(got.Entities) != 0 {
+			t.Errorf("with %d clock probes the listing is %+v, want one, and nothing listed", left(), got)
+		}
+	})
+}
+
 func TestListSaysWhatToDoAboutAMonitorQueueItCannotRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		adjust func(*scene) context.Context
@@ -237,7 +268,7 @@ func TestListReadsCompanionsFromRedis(t *testing.T) {
 	s.source.CompanionsInRedis = true
 	companions := store.Companions()
 	now := time.Now()
-	s.schedule(func(c *scheduler.Config) { c.Store, c.Links = companions, s.source.Links },
+	s.schedule(func(c *scheduler.Config) { c.Store = companions },
 		companionOf("early", now, 10*time.Minute), companionOf("due", now.Add(-time.Hour), time.Minute))
 	if err := companions.Put(t.Context(), []redisstore.Item{
 		{ID: "bad", Due: now.Add(time.Hour), ContentType: scheduler.ContentType, Body: []byte("{")},

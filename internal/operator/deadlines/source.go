@@ -92,10 +92,17 @@ func wrapRedis(err error) error {
 	return nil
 }
 
+// clockProbe is the subject of the messages with which a scheduler measures the clock of the monitor queue. They have the
+// content type of companions. A process that ends while it measures leaves them, and they expire by themselves.
+const clockProbe = "clock-probe"
+
 // peek shows f the companions of a queue, or of its dead-letter queue.
 func (s *Source) peek(ctx context.Context, path string, f func(*stored) (more bool)) error {
 	err := dlq.WalkAt(ctx, s.Links, path, 0, func(l *dlq.Letter) bool {
-		return l.ContentType != scheduler.ContentType || f(fromMessage(l))
+		if l.ContentType != scheduler.ContentType || l.Subject == clockProbe {
+			return true
+		}
+		return f(fromMessage(l))
 	})
 	switch {
 	case err == nil:

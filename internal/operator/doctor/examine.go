@@ -175,9 +175,9 @@ func (x *examiner) signIn(ctx context.Context, n *notes) {
 	switch condition := conditionOf(err); {
 	case err == nil, condition == notFound, condition == unauthorized && !refused:
 		x.reachable = true // a right can be refused only after the token was taken
-		n.add(OK, "sign-in", "It accepts our token.", "")
+		n.add(OK, "sign-in", "It accepts the token.", "")
 	case refused:
-		n.add(Error, "sign-in", fmt.Sprintf("It refuses our token: %s.", failure.Reason(err)), "check SharedAccessKeyName and SharedAccessKey in the connection string (the key may have been rotated), or that the identity belongs to the tenant of the namespace; the clock of this machine must not be wrong by minutes")
+		n.add(Error, "sign-in", fmt.Sprintf("It refuses the token: %s.", failure.Reason(err)), "check SharedAccessKeyName and SharedAccessKey in the connection string (the key may have been rotated), or that the identity belongs to the tenant of the namespace; the clock of this machine must not be wrong by minutes")
 	default:
 		n.add(Error, "sign-in", fmt.Sprintf("Signing in failed: %s.", failure.Reason(err)), "check the setting namespace: if it has no key, Overdue uses the Azure identity of this machine (az login, AZURE_CLIENT_ID, workload identity)")
 	}

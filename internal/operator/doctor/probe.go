@@ -186,7 +186,7 @@ func (x *examiner) rights(ctx context.Context, n *notes, what, path, why, owner 
 	claim := strings.ToUpper(what[:1]) + what[1:]
 	switch condition := conditionOf(err); {
 	case err == nil:
-		n.add(OK, "right-"+what, fmt.Sprintf("We have the right %s.", claim), "")
+		n.add(OK, "right-"+what, fmt.Sprintf("The right %s is granted.", claim), "")
 	case condition == notFound:
 		return true
 	case condition == unauthorized:

@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
 	"overdue/internal/escape"
+	"overdue/internal/terminal"
 )
 
 // changeTimeout bounds one change of an entity.
@@ -96,7 +97,7 @@ func Run(ctx context.Context, cfg Config, w io.Writer, o Options) error {
 func runWithoutNamespace(ctx context.Context, cfg Config, w io.Writer, o Options) error {
 	found := result{
 		Report: ExamineOthers(ctx, cfg),
-		Hint:   "no namespace is configured: set --namespace, " + o.NamespaceVariable + ", or namespace in the file of --config",
+		Hint:   "no namespace is configured: set --namespace or " + o.NamespaceVariable,
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -117,11 +118,11 @@ func runWithoutNamespace(ctx context.Context, cfg Config, w io.Writer, o Options
 }
 
 // introduction is for who has no namespace yet. It fits into 100 columns.
-const introduction = `There is nothing to examine: %s.
+const introduction = `There is nothing to examine, because %s.
 Overdue knows everything about the embedded broker that the doctor would ask.
 
 In a namespace the doctor checks
-  - that the namespace can be reached, its tier, and how far its clock is from the clock of this machine
+  - that the namespace can be reached, its tier, and whether the clock of this machine agrees with it
   - the monitor queue: that it exists, has no sessions, partitions or forwarding, keeps messages for
     long, and locks them for long enough
   - each monitored queue and topic: the rights Send and Listen, dead-lettering on expiration, times to
@@ -149,6 +150,9 @@ func (o *Options) verdict(r *Report) error {
 	return nil
 }
 
+// planIndent is the indent of a plan that takes several lines.
+const planIndent = 4
+
 // fix shows the repairs, asks, and makes them. It returns those that it made.
 func fix(ctx context.Context, host string, repairs []*Repair, w io.Writer, o *Options) (done []string, err error) {
 	say := func(format string, args ...any) error {
@@ -164,7 +168,7 @@ func fix(ctx context.Context, host string, repairs []*Repair, w io.Writer, o *Op
 	var plan bytes.Buffer
 	fmt.Fprintf(&plan, "\n--fix makes these changes in %s:\n", host)
 	for _, r := range repairs {
-		fmt.Fprintf(&plan, "  %s\n", r)
+		fmt.Fprintf(&plan, "  %s\n", terminal.Wrap(r.String(), o.Width, planIndent))
 	}
 	if err := say("%s", plan.String()); err != nil {
 		return nil, err
@@ -187,7 +191,7 @@ func fix(ctx context.Context, host string, repairs []*Repair, w io.Writer, o *Op
 			return done, fmt.Errorf("change not made: %w", err)
 		}
 		done = append(done, r.String())
-		if err := say("done: %s\n", r); err != nil {
+		if err := say("%s\n", terminal.Wrap("done: "+r.String(), o.Width, planIndent)); err != nil {
 			return done, err
 		}
 	}

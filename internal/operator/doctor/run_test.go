@@ -204,7 +204,7 @@ func TestWithoutANamespaceRunSaysWhatItWouldCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"There is nothing to examine: no namespace is configured: set --namespace, OVERDUE_NAMESPACE, or namespace in the file of --config.\n",
+		"There is nothing to examine, because no namespace is configured: set --namespace or OVERDUE_NAMESPACE.\n",
 		"\n  OVERDUE_NAMESPACE='Endpoint=sb://…' overdue doctor\n",
 	} {
 		if !strings.Contains(out.String(), want) {
