@@ -267,7 +267,7 @@ func TestMessagesThatAreNotStampedHaveNoSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) {
 			s.proxy.Settings = func(string) Settings { return Settings{Monitored: true, StampTTL: true, Findable: true} }
-			s.companions = scheduler.CompanionsSlot
+			s.companions = "slot"
 		})
 		w := sc.watch("orders")
 		d := sc.within("m1", "30s")

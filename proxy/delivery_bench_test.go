@@ -36,7 +36,7 @@ func BenchmarkDelivery(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, kind := range []scheduler.Companions{scheduler.CompanionsSlot, scheduler.CompanionsEach} {
+	for _, kind := range []string{"slot", "each"} {
 		for _, c := range []struct {
 			name    string
 			payload []byte

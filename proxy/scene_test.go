@@ -35,7 +35,7 @@ type scene struct {
 const monitorQueue = "monitor"
 
 type setting struct {
-	companions scheduler.Companions
+	companions string
 	broker     broker.Config
 	proxy      Config
 	measure    bool

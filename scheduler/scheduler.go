@@ -34,7 +34,7 @@ type Config struct {
 
 	// Store keeps companions and notes in the place of the monitor queue, which only tells the
 	// broker's clock then. nil: the monitor queue does.
-	Store Store
+	Store store
 
 	// Written is called after every transfer, with n companions and how it ended. Calls may overlap.
 	// May be nil.
@@ -47,7 +47,9 @@ type Config struct {
 	// be nil.
 	Cancelled func(n int, err error)
 
-	Companions Companions            // "" = auto
+	// Companions is the kind that is written: "each" names every message, "slot" stands for many
+	// wherever that is possible, and "auto", as "", where it costs less.
+	Companions string
 	Operations *operations.Counter   // nil: they are not counted
 	Deadlines  *operations.Deadlines // nil: those that are met early are not counted
 }
@@ -91,6 +93,11 @@ type ticket struct {
 func New(cfg Config) (*Scheduler, error) {
 	if cfg.Client == nil || cfg.Links == nil || cfg.MonitorQueue == "" {
 		return nil, errors.New("scheduler: a client, links and the name of the monitor queue are needed")
+	}
+	switch cfg.Companions {
+	case "", companionsAuto, companionsEach, companionsSlot:
+	default:
+		return nil, fmt.Errorf("scheduler: companions %q, want auto, each or slot", cfg.Companions)
 	}
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = 30 * time.Second

@@ -96,9 +96,10 @@ func TestSchedulerNeedsToKnowWhereItWrites(t *testing.T) {
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
 		client := ns.Lasting(t)
 		for name, cfg := range map[string]scheduler.Config{
-			"no client":        {MonitorQueue: monitorQueue},
-			"no monitor queue": {Client: client},
-			"no links":         {Client: client, MonitorQueue: monitorQueue},
+			"no client":          {MonitorQueue: monitorQueue},
+			"no monitor queue":   {Client: client},
+			"no such companions": {Client: client, Links: ns.Links(t), MonitorQueue: monitorQueue, Companions: "some"},
+			"no links":           {Client: client, MonitorQueue: monitorQueue},
 		} {
 			if s, err := scheduler.New(cfg); err == nil || s != nil {
 				t.Errorf("%s: New = %v, %v, want an error", name, s, err)

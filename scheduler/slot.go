@@ -37,14 +37,11 @@ const (
 	SlotWindow = 2 * slot
 )
 
-// Companions says which kind of companion is written.
-type Companions string
-
-// The kinds to choose from.
+// What Config.Companions may say.
 const (
-	CompanionsAuto Companions = "auto" // "" as well: slots where they pay
-	CompanionsEach Companions = "each"
-	CompanionsSlot Companions = "slot" // wherever they are possible
+	companionsAuto = "auto" // "" as well: slots where they pay
+	companionsEach = "each"
+	companionsSlot = "slot" // wherever they are possible
 )
 
 // A slotRegistry remembers which slots have a companion.
@@ -127,7 +124,7 @@ func (w *slotWait) done(err error) {
 // do so for less than their references would cost: there are many with that time to live, or with
 // similar ones, and the broker's clock is known well enough.
 func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool {
-	if s.cfg.Companions == CompanionsEach || len(lives) == 0 || !now.Measured || !s.many(entity, lives, now) {
+	if s.cfg.Companions == companionsEach || len(lives) == 0 || !now.Measured || !s.many(entity, lives, now) {
 		return false
 	}
 	if now.Uncertainty >= slotClock/2 && s.clock.fades() {
@@ -162,7 +159,7 @@ func (s *Scheduler) many(entity string, lives []time.Duration, now Instant) bool
 // pay counts n messages and reports whether slots pay for what has that key.
 func (s *Scheduler) pay(k seriesKey, n int, now time.Time) bool {
 	c := s.slots.of(k, now)
-	return c != nil && (c.counts(int64(n), now) || s.cfg.Companions == CompanionsSlot)
+	return c != nil && (c.counts(int64(n), now) || s.cfg.Companions == companionsSlot)
 }
 
 // standing is the series for r, whose time to live all have that are sent with it if alone says so:

@@ -222,7 +222,7 @@ func TestSlotsPayFromARateOn(t *testing.T) {
 	if s.Pays("orders", lives, now) {
 		t.Error("slots are taken though the clock is not known")
 	}
-	s.cfg.Companions, now.Measured = CompanionsEach, true
+	s.cfg.Companions, now.Measured = companionsEach, true
 	if s.Pays("orders", lives, now) {
 		t.Error("slots are taken though none are wanted")
 	}

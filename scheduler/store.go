@@ -13,9 +13,9 @@ import (
 	"overdue/scheduler/index"
 )
 
-// A Store keeps companions until they are due where the monitor queue cannot: its tier has no
+// A store keeps companions until they are due where the monitor queue cannot: its tier has no
 // scheduled messages.
-type Store interface {
+type store interface {
 	// Put returns when all items are kept, or with why they may not be. What is kept under an id
 	// already stays as it is.
 	Put(ctx context.Context, items []redisstore.Item) error

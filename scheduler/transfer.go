@@ -21,7 +21,7 @@ const (
 	// transferSpacing is between two transfers as long as one is in flight. On a slow line it makes
 	// a companion wait for a moment instead of a round trip; on a fast one the round trip is shorter,
 	// and more companions share a transfer, which is what each of them costs.
-	transferSpacing = time.Millisecond
+	transferSpacing = 2 * time.Millisecond
 	// sharedSize is how many bytes companions may have that share a transfer: every queue takes
 	// that many.
 	sharedSize = 128 << 10

@@ -55,7 +55,7 @@ func (p *process) startRooms(doors []net.Listener) error {
 	}
 	store := p.startStore(shared)
 	sc := scheduler.Config{
-		Client: client, MonitorQueue: p.cfg.MonitorQueue, Companions: scheduler.Companions(p.cfg.Companions),
+		Client: client, MonitorQueue: p.cfg.MonitorQueue, Companions: p.cfg.Companions,
 		Written: func(n int, err error) {
 			count(n, err)
 			switch {

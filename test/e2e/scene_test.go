@@ -147,10 +147,10 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
 	cfg := scheduler.Config{
 		Client: s.ns.Lasting(s.T, retryAsOverdueDoes), Links: s.links(), MonitorQueue: monitorQueue, Operations: o,
-		Companions: scheduler.CompanionsSlot, Written: func(n int, _ error) { s.written.Add(int64(n)) },
+		Companions: "slot", Written: func(n int, _ error) { s.written.Add(int64(n)) },
 	}
 	if s.auto {
-		cfg.Companions = scheduler.CompanionsAuto
+		cfg.Companions = "auto"
 	}
 	if s.newStore != nil {
 		cfg.Store = s.store

@@ -183,7 +183,7 @@ func TestExplainTellsOfACompanionThatFailed(t *testing.T) {
 func TestExplainTellsOfTheCompanionOfASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
-		s.schedule(func(c *scheduler.Config) { c.Companions = scheduler.CompanionsSlot })
+		s.schedule(func(c *scheduler.Config) { c.Companions = "slot" })
 		if err := s.scheduler.MeasureClock(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -161,7 +161,7 @@ func (r *lagRun) deleteQueues(ctx context.Context, client *admin.Client) error {
 // measure runs a monitor for the eager queue while it sends and observes.
 func (r *lagRun) measure(ctx context.Context) (_ *LagResult, err error) {
 	s, err := scheduler.New(scheduler.Config{
-		Client: r.Client, MonitorQueue: r.queues.monitor, Links: r.Links, Companions: scheduler.CompanionsEach,
+		Client: r.Client, MonitorQueue: r.queues.monitor, Links: r.Links, Companions: "each",
 	})
 	if err != nil {
 		return nil, err
