@@ -75,7 +75,7 @@ func (p *program) doctorCommand() *cobra.Command {
 func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool) (doctor.Config, *operator.Client, error) {
 	open, examine := operator.Open, (*operator.Client).Examination
 	if c.Embedded() {
-		open, examine = operator.OpenBeside, (*operator.Client).ExaminationOfOthers
+		open, examine = operator.OpenEmbedded, (*operator.Client).ExaminationOfOthers
 	}
 	client, err := open(c)
 	if err != nil {

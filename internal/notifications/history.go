@@ -38,10 +38,10 @@ type Delivery struct {
 // A History remembers the latest notifications. The zero value is ready for use. A nil History
 // stays empty.
 type History struct {
-	mu   sync.Mutex
-	ring []*Notification // once it is full, the oldest is at next
-	next int
-	byID map[string]*Notification // the same, by the id of the event
+	mu     sync.Mutex
+	latest []*Notification // once it is full, the oldest is at next
+	next   int
+	byID   map[string]*Notification // the same, by the id of the event
 }
 
 // Record returns a sink that passes its events on to a, and records those that a took.
@@ -72,14 +72,14 @@ func (h *History) add(e alert.Event, sink string, at time.Time) {
 		return
 	}
 	n := &Notification{e, []Delivery{{sink, at}}}
-	if len(h.ring) < Capacity {
+	if len(h.latest) < Capacity {
 		if h.byID == nil {
 			h.byID = map[string]*Notification{}
 		}
-		h.ring = append(h.ring, n)
+		h.latest = append(h.latest, n)
 	} else {
-		delete(h.byID, h.ring[h.next].Event.ID)
-		h.ring[h.next] = n
+		delete(h.byID, h.latest[h.next].Event.ID)
+		h.latest[h.next] = n
 		h.next = (h.next + 1) % Capacity
 	}
 	h.byID[e.ID] = n
@@ -94,8 +94,8 @@ func (h *History) Latest(messageID string) []Notification {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := range h.ring {
-		n := h.ring[(h.next+len(h.ring)-1-i)%len(h.ring)]
+	for i := range h.latest {
+		n := h.latest[(h.next+len(h.latest)-1-i)%len(h.latest)]
 		if messageID != "" && n.Event.Data.MessageID != messageID {
 			continue
 		}

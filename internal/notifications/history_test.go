@@ -91,8 +91,8 @@ func TestTheOldestNotificationsAreForgottenFirst(t *testing.T) {
 	for n := range 150 {
 		h.add(eventOf(Capacity+n), "log", eventOf(n).Time)
 	}
-	if len(h.ring) != Capacity || len(h.byID) != Capacity {
-		t.Errorf("%d events in the ring and %d by id, want %d", len(h.ring), len(h.byID), Capacity)
+	if len(h.latest) != Capacity || len(h.byID) != Capacity {
+		t.Errorf("%d events in the ring and %d by id, want %d", len(h.latest), len(h.byID), Capacity)
 	}
 	all := h.Latest("")
 	if len(all) != maxShown {

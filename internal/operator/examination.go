@@ -21,7 +21,7 @@ const (
 	roleMonitor = "monitor"
 )
 
-// ExaminationOptions say what the doctor examines beside what the configuration says.
+// ExaminationOptions complete what the configuration says about an examination.
 type ExaminationOptions struct {
 	Role      string   // one of Roles
 	Names     []string // the only queues and topics to examine; empty: those of the configuration, or all
@@ -48,7 +48,8 @@ func (c *Client) Examination(o ExaminationOptions) doctor.Config {
 	return cfg
 }
 
-// ExaminationOfOthers returns what the doctor examines beside the namespace. That is everything with an embedded broker.
+// ExaminationOfOthers returns what the doctor examines apart from the namespace, which is
+// everything with an embedded broker.
 func (c *Client) ExaminationOfOthers(o ExaminationOptions) doctor.Config {
 	cfg := doctor.Config{Redis: c.redisToExamine()}
 	for i := range o.Sinks {
@@ -106,8 +107,8 @@ func (c *Client) redisToExamine() *doctor.Redis {
 	return r
 }
 
-// OpenBeside makes a Client for a configuration with an embedded broker, of which only ExaminationOfOthers and the SDK
+// OpenEmbedded makes a Client for a configuration with an embedded broker, of which only ExaminationOfOthers and the SDK
 // are of use: the broker is in another process.
-func OpenBeside(c *config.Config) (*Client, error) {
+func OpenEmbedded(c *config.Config) (*Client, error) {
 	return Open(c.WithNamespace(config.ConnectionString(c.Broker.Listen, config.AnyKeyName, config.AnyKey)))
 }

@@ -108,13 +108,13 @@ func TestTheDoctorExaminesRedisAsItIsConfigured(t *testing.T) {
 	}
 }
 
-// The embedded broker of another process is not examined, but what is configured beside it is.
+// The embedded broker of another process is not examined, but the rest of the configuration is.
 func TestWithAnEmbeddedBrokerTheDoctorExaminesTheRest(t *testing.T) {
 	c, err := config.Load("", func(string) string { return "" }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := OpenBeside(c)
+	client, err := OpenEmbedded(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ func (x *Explanation) readCompanions(ctx context.Context) error {
 	}{{x.source.pending, x.addCompanion}, {x.source.failed, x.addFailedCompanion}} {
 		read := 0
 		err := set.walk(ctx, func(c *stored) bool {
-			if c.err == nil && x.covers(&c.Companion) {
+			if c.err == nil && x.isAbout(&c.Companion) {
 				set.add(c)
 			}
 			read++
@@ -135,8 +135,8 @@ func (x *Explanation) readCompanions(ctx context.Context) error {
 	return nil
 }
 
-// covers reports whether a companion is about the message.
-func (x *Explanation) covers(c *scheduler.Companion) bool {
+// isAbout reports whether a companion is about the message.
+func (x *Explanation) isAbout(c *scheduler.Companion) bool {
 	if !strings.EqualFold(c.Entity, x.place.Entity) && !strings.EqualFold(c.Entity, x.place.String()) {
 		return false
 	}

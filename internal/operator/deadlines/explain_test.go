@@ -64,7 +64,7 @@ func (s *scene) check(x *Explanation, verdict string, want ...string) {
 
 const inQueue = "seen: in the queue; a peek cannot tell whether a consumer has locked it"
 
-func TestExplainTellsOfAMessageThatWaits(t *testing.T) {
+func TestExplainShowsAMessageThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
 		s.schedule(nil, companionOf("m", time.Now(), time.Minute), companionOf("other", time.Now(), time.Minute))
@@ -84,7 +84,7 @@ func TestExplainTellsOfAMessageThatWaits(t *testing.T) {
 	})
 }
 
-func TestExplainTellsOfAMessageThatNobodyMonitors(t *testing.T) {
+func TestExplainShowsAMessageThatNobodyMonitors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
 		s.send("orders", "m", 0)
@@ -98,7 +98,7 @@ func TestExplainTellsOfAMessageThatNobodyMonitors(t *testing.T) {
 	})
 }
 
-func TestExplainTellsOfADeferredMessageInASession(t *testing.T) {
+func TestExplainShowsADeferredMessageInASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
 		s.send("seated", "m", 0, func(m *azservicebus.Message) { m.SessionID = to.Ptr("table 9") })
@@ -121,7 +121,7 @@ func TestExplainTellsOfADeferredMessageInASession(t *testing.T) {
 	})
 }
 
-func TestExplainTellsOfAScheduledMessage(t *testing.T) {
+func TestExplainShowsAScheduledMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
 		at := time.Now().Add(time.Hour)
@@ -135,7 +135,7 @@ func TestExplainTellsOfAScheduledMessage(t *testing.T) {
 	})
 }
 
-func TestExplainTellsOfACompanionThatNoMonitorFinishes(t *testing.T) {
+func TestExplainShowsACompanionThatNoMonitorFinishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
 		c := companionOf("m", time.Now(), time.Minute)
@@ -155,7 +155,7 @@ func TestExplainTellsOfACompanionThatNoMonitorFinishes(t *testing.T) {
 	})
 }
 
-func TestExplainTellsOfACompanionThatFailed(t *testing.T) {
+func TestExplainShowsACompanionThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
 		s.schedule(nil, companionOf("m", time.Now().Add(-time.Hour), time.Minute))
@@ -180,7 +180,7 @@ func TestExplainTellsOfACompanionThatFailed(t *testing.T) {
 	})
 }
 
-func TestExplainTellsOfTheCompanionOfASlot(t *testing.T) {
+func TestExplainShowsTheCompanionOfASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
 		s.schedule(func(c *scheduler.Config) { c.Companions = "slot" })
@@ -206,8 +206,8 @@ func TestExplainTellsOfTheCompanionOfASlot(t *testing.T) {
 	})
 }
 
-// Service Bus does not stamp when a message was dead-lettered. Only the monitor's event tells.
-func TestExplainTellsOfADeadLetter(t *testing.T) {
+// Service Bus does not stamp when a message was dead-lettered. Only the event of the monitor says when.
+func TestExplainShowsADeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
 		s.send("orders", "m", time.Minute)

@@ -159,7 +159,8 @@ func (x *Explanation) missedBy(l *dlq.Letter) *alert.EventData {
 	return nil
 }
 
-// addNotification adds which sinks took an event. The event also tells of a message that is gone by now.
+// addNotification adds which sinks took an event. If the message is gone by now, the event
+// also has its history.
 func (x *Explanation) addNotification(n *notifications.Fetched) {
 	const where = "the monitor"
 	d := &n.Event.Data

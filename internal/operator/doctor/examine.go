@@ -53,7 +53,7 @@ type Config struct {
 	// Clock measures how far the broker's clock is ahead of ours, and how wrong that can be.
 	Clock func(context.Context) (ahead, uncertainty time.Duration, err error)
 	Redis *Redis // nil: there is none
-	// Others are checks beside Service Bus, such as of sinks. They run in order.
+	// Others are checks of other things than Service Bus, such as sinks. They run in order.
 	Others []Check
 }
 
@@ -125,7 +125,7 @@ func Examine(ctx context.Context, cfg Config) *Report {
 	return r
 }
 
-// ExamineOthers makes only the checks beside Service Bus.
+// ExamineOthers makes only the checks of other things than Service Bus.
 func ExamineOthers(ctx context.Context, cfg Config) *Report {
 	x, r := &examiner{cfg: cfg}, &Report{Namespace: cfg.Host, Findings: []Finding{}}
 	r.add(x.others(ctx))
@@ -319,7 +319,7 @@ func (x *examiner) discover(ctx context.Context, n *notes, known []Monitored) (a
 	return all
 }
 
-// others makes the checks beside the namespace.
+// others makes the checks of other things than the namespace.
 func (x *examiner) others(ctx context.Context) []Finding {
 	all := x.redis(ctx)
 	for _, c := range x.cfg.Others {
@@ -328,7 +328,7 @@ func (x *examiner) others(ctx context.Context) []Finding {
 	return all
 }
 
-// other makes one of the checks beside the namespace.
+// other makes one of these checks.
 func (x *examiner) other(ctx context.Context, c Check) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

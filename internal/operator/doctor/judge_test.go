@@ -91,9 +91,9 @@ func TestJudgeEntity(t *testing.T) {
 	same := func(*entities.Details) {}
 	plain := func(*Monitored) {}
 	for name, c := range map[string]struct {
-		watched func(*Monitored)
-		made    func(*entities.Details)
-		want    []string
+		monitored func(*Monitored)
+		made      func(*entities.Details)
+		want      []string
 	}{
 		"nothing":            {plain, same, []string{"ok settings"}},
 		"drops what expires": {plain, func(d *entities.Details) { d.DeadLetteringOnMessageExpiration = false }, []string{"error dead-lettering"}},
@@ -130,7 +130,7 @@ func TestJudgeEntity(t *testing.T) {
 		}, []string{"error dead-lettering"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, d, n := listed(c.watched), queue(c.made), &notes{}
+			w, d, n := listed(c.monitored), queue(c.made), &notes{}
 			azure().judgeEntity(n, &w, &d)
 			if diff := cmp.Diff(c.want, checks(n.all)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
@@ -162,10 +162,10 @@ func TestFixesOfDeadlinesWork(t *testing.T) {
 		{Subscription: entities.Subscription{Name: "audit", DeadLetteringOnMessageExpiration: true}},
 	}}
 	for name, c := range map[string]struct {
-		watched Monitored
-		lists   bool
-		made    *entities.Details
-		want    string
+		monitored Monitored
+		lists     bool
+		made      *entities.Details
+		want      string
 	}{
 		"listed":                {Monitored{Name: "orders", Setting: "monitor.entities[0]"}, true, made(0), "set monitor.entities[0].deadline"},
 		"not listed, as others": {Monitored{Name: "orders"}, true, made(0), "add {queue: orders, deadline: 30s} to monitor.entities, with the deadline of your choice"},
@@ -180,7 +180,7 @@ func TestFixesOfDeadlinesWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x, n := azure(), &notes{}
 			x.roundTrip, x.cfg.ListsAll = 250*time.Millisecond, c.lists
-			x.judgeEntity(n, &c.watched, c.made)
+			x.judgeEntity(n, &c.monitored, c.made)
 			if got := n.all[len(n.all)-1].Fix; got != c.want {
 				t.Errorf("fix %q, want %q", got, c.want)
 			}

@@ -19,9 +19,9 @@ func TestJudgeRedis(t *testing.T) {
 		want   []string
 		fix    string // what the last fix says
 	}{
-		"nothing":               {want: []string{"ok reachable", "ok rights"}},
-		"nothing, far away":     {change: func(r *Redis, _ *RedisState) { r.Hosts = []string{"r.example:6380"}; r.TLS, r.Password = true, true }, want: []string{"ok reachable", "ok rights"}},
-		"nothing that it tells": {change: func(_ *Redis, s *RedisState) { s.Servers = nil }, want: []string{"ok reachable", "ok rights"}},
+		"nothing":              {want: []string{"ok reachable", "ok rights"}},
+		"nothing, far away":    {change: func(r *Redis, _ *RedisState) { r.Hosts = []string{"r.example:6380"}; r.TLS, r.Password = true, true }, want: []string{"ok reachable", "ok rights"}},
+		"nothing about itself": {change: func(_ *Redis, s *RedisState) { s.Servers = nil }, want: []string{"ok reachable", "ok rights"}},
 		"evicts": {change: func(_ *Redis, s *RedisState) {
 			s.Servers[0].Memory, s.Servers[0].UsedBytes, s.Servers[0].Eviction = 100, 99, "allkeys-lru"
 		}, want: []string{"ok reachable", "ok rights"}},

@@ -93,7 +93,7 @@ func Run(ctx context.Context, cfg Config, w io.Writer, o Options) error {
 	return o.verdict(found.Report)
 }
 
-// runWithoutNamespace checks what is configured beside a namespace, such as sinks.
+// runWithoutNamespace checks the rest of the configuration, such as sinks.
 func runWithoutNamespace(ctx context.Context, cfg Config, w io.Writer, o Options) error {
 	found := result{
 		Report: ExamineOthers(ctx, cfg),

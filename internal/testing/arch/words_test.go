@@ -57,7 +57,7 @@ var wordsKept = []string{
 	"internal/testing/pipenet", "internal/testing/testseed", "internal/testing/wiretap", "test/bench/pump", "test/bench/usage",
 	"test/mutate", "internal/listener/accept",
 	"test/bench", "test/sdk/examples/go",
-	"internal/redisstore",
+	"internal/redisstore", "internal/notifications", "internal/operator", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/doctor", "internal/terminal",
 	"alert", "internal/broker", "internal/broker/adminapi", "internal/broker/filter", "internal/broker/httpapi", "internal/broker/message", "internal/broker/queue",
 	"internal/listener", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/rest",
 	"internal/testing/brokertest", "internal/testing/exercise", "internal/testing/redistest",
