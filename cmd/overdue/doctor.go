@@ -104,7 +104,8 @@ func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool)
 	return examine(client, x), client, nil
 }
 
-// sinkHost is the URL of a sink, or for mail that of its server; "" if the sink has no host of its own.
+// sinkHost is the URL of a sink, or for mail that of its server; "" if the sink has no host of its
+// own.
 func sinkHost(a *config.Alert) string {
 	e := a.Email
 	if e == nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operator has the client with which the commands of operators connect to a namespace, over the same connections
-// as the processes with that configuration.
+// Package operator has the client with which the commands of operators connect to a namespace, over
+// the same connections as the processes with that configuration.
 package operator
 
 import (
@@ -29,7 +29,8 @@ import (
 const (
 	// Timeout bounds one request of an operator's command to the namespace.
 	Timeout = 30 * time.Second
-	// redisSlack stretches the time limits of requests to Redis: an operator can wait longer than a monitor.
+	// redisSlack stretches the time limits of requests to Redis: an operator can wait longer than a
+	// monitor.
 	redisSlack = 5
 )
 
@@ -40,8 +41,8 @@ type Client struct {
 	SDK       *sdk.Client
 	Links     *link.Namespace
 	Admin     *entities.Admin // without endpoints if there is no administration API
-	// Fleet is the address by which the processes of the fleet know the namespace. It differs from that of Namespace
-	// if the client is connected through an endpoint of one of them.
+	// Fleet is the address by which the processes of the fleet know the namespace. It differs from
+	// that of Namespace if the client is connected through an endpoint of one of them.
 	Fleet string
 }
 
@@ -57,7 +58,8 @@ func Open(c *config.Config) (*Client, error) {
 	}
 	var taken []string
 	if ns.Plain {
-		// If Overdue runs beside an emulator, its endpoints may have the port where the emulator has its API by default.
+		// If Overdue runs beside an emulator, its endpoints may have the port where the emulator
+		// has its API by default.
 		for _, a := range c.Endpoints() {
 			if c.Given(a.Key) {
 				taken = append(taken, a.Addr)
@@ -82,7 +84,8 @@ func (c *Client) Close(ctx context.Context) {
 
 var errNoAdmin = errors.New(catalog.NowhereToAsk)
 
-// Administration returns the SDK's client for changes of entities, which writes them as the service expects.
+// Administration returns the SDK's client for changes of entities, which writes them as the service
+// expects.
 func (c *Client) Administration() (*admin.Client, error) {
 	if len(c.Admin.Endpoints) == 0 {
 		return nil, errNoAdmin
@@ -98,8 +101,8 @@ func (c *Client) Read(ctx context.Context, name string) (entities.Info, error) {
 	return c.Admin.Read(ctx, name)
 }
 
-// IsTopic reports whether the place is known to be a topic. Brokers differ in how they answer a peek at the dead letters
-// of a topic, which has none.
+// IsTopic reports whether the place is known to be a topic. Brokers differ in how they answer a
+// peek at the dead letters of a topic, which has none.
 func (c *Client) IsTopic(ctx context.Context, place dlq.Place) bool {
 	if place.Subscription != "" {
 		return false
@@ -118,8 +121,8 @@ func (c *Client) OpenRedis() (*redisstore.Store, error) {
 	})
 }
 
-// MeasureClock measures how far the broker's clock is ahead of ours, and how wrong that can be, as a process with this
-// configuration does.
+// MeasureClock measures how far the broker's clock is ahead of ours, and how wrong that can be, as
+// a process with this configuration does.
 func (c *Client) MeasureClock(ctx context.Context) (ahead, uncertainty time.Duration, err error) {
 	cfg := scheduler.Config{Client: c.SDK, MonitorQueue: c.Config.MonitorQueue, Links: c.Links}
 	if c.Config.CompanionsInRedis() {

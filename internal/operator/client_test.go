@@ -16,8 +16,9 @@ import (
 	"overdue/internal/testing/redistest"
 )
 
-// serve serves a namespace with the queues overdue-monitor and orders and the topic events, as `overdue broker` does,
-// and returns its address. The clients are those of a real configuration, so the network is real as well.
+// serve serves a namespace with the queues overdue-monitor and orders and the topic events, as
+// `overdue broker` does, and returns its address. The clients are those of a real configuration, so
+// the network is real as well.
 func serve(t *testing.T) string {
 	t.Helper()
 	b, err := broker.New(broker.Config{

@@ -107,8 +107,8 @@ func (c *Client) redisToExamine() *doctor.Redis {
 	return r
 }
 
-// OpenEmbedded makes a Client for a configuration with an embedded broker, of which only ExaminationOfOthers and the SDK
-// are of use: the broker is in another process.
+// OpenEmbedded makes a Client for a configuration with an embedded broker, of which only
+// ExaminationOfOthers and the SDK are of use: the broker is in another process.
 func OpenEmbedded(c *config.Config) (*Client, error) {
 	return Open(c.WithNamespace(config.ConnectionString(c.Broker.Listen, config.AnyKeyName, config.AnyKey)))
 }

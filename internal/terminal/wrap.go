@@ -7,9 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Wrap breaks text at spaces so that its lines fit into width columns, and indents all lines but the first. The caller
-// writes the first line behind as many columns of its own. A word that is too long stays whole: it may be an address
-// or a command that somebody copies. Width 0 changes nothing.
+// Wrap breaks text at spaces so that its lines fit into width columns, and indents all lines but
+// the first. The caller writes the first line behind as many columns of its own. A word that is too
+// long stays whole: it may be an address or a command that somebody copies. Width 0 changes
+// nothing.
 func Wrap(text string, width, indent int) string {
 	if width == 0 || indent+utf8.RuneCountInString(text) <= width {
 		return text

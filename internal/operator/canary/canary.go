@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package canary lets Overdue test itself. A [Canary] sends messages that miss their deadlines on purpose, and checks
-// that they are dead-lettered. [Heartbeat] calls a URL of an outside service while all is well, so that the service
-// can raise the alarm when the calls stop.
+// Package canary lets Overdue test itself. A [Canary] sends messages that miss their deadlines on
+// purpose, and checks that they are dead-lettered. [Heartbeat] calls a URL of an outside service
+// while all is well, so that the service can raise the alarm when the calls stop.
 package canary
 
 import (
@@ -25,13 +25,14 @@ import (
 const (
 	// ttl is the time to live of a canary. A send must not take longer.
 	ttl = 2 * time.Second
-	// A canary is first looked for firstCheck after its deadline, then at growing intervals of up to maxInterval.
+	// A canary is first looked for firstCheck after its deadline, then at growing intervals of up
+	// to maxInterval.
 	firstCheck  = 50 * time.Millisecond
 	maxInterval = 5 * time.Second
 	// timeout is how late a canary may be before it counts as lost. It also bounds each send.
 	timeout = time.Minute
-	// staleAfter is the difference in age after which a canary removes the dead letter of another: nobody looks for
-	// that any more.
+	// staleAfter is the difference in age after which a canary removes the dead letter of another:
+	// nobody looks for that any more.
 	staleAfter = 2*timeout + time.Minute
 	// page is how many dead letters one peek returns.
 	page = 100
@@ -163,8 +164,8 @@ func (c *Canary) find(ctx context.Context, dead *azservicebus.Receiver, id strin
 	}
 }
 
-// remove takes our canary off the dead-letter queue, and stale ones. If another process has ours locked, a later canary
-// removes it as a stale one.
+// remove takes our canary off the dead-letter queue, and stale ones. If another process has ours
+// locked, a later canary removes it as a stale one.
 func (c *Canary) remove(ctx context.Context, dead *azservicebus.Receiver, own *azservicebus.ReceivedMessage) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -23,8 +23,9 @@ const (
 	maxBody = 64 << 10
 )
 
-// Heartbeat requests a URL once per interval while well returns nil, until ctx ends. The service behind the URL notices
-// when the requests stop, for whatever reason. The URL may be a secret, so no error and no log line contains it.
+// Heartbeat requests a URL once per interval while well returns nil, until ctx ends. The service
+// behind the URL notices when the requests stop, for whatever reason. The URL may be a secret, so
+// no error and no log line contains it.
 func Heartbeat(ctx context.Context, rawURL string, interval time.Duration, well func(context.Context) error, log *zap.Logger) error {
 	client := httpclient.New(nil, heartbeatTimeout)
 	tick := time.NewTicker(interval)

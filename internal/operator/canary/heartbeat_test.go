@@ -33,8 +33,8 @@ func TestAHeartbeatFollowsNoRedirect(t *testing.T) {
 	}
 }
 
-// The server is real, so time is as well: the heart beats every millisecond, and nothing waits longer than for the next
-// step.
+// The server is real, so time is as well: the heart beats every millisecond, and nothing waits
+// longer than for the next step.
 func TestHeartbeatsStopWhileSomethingIsWrong(t *testing.T) {
 	answers := make(chan int) // one for each request
 	ctx, cancel := context.WithCancel(t.Context())

@@ -18,8 +18,8 @@ import (
 type ExplainOptions struct {
 	Place     dlq.Place
 	MessageID string
-	// AdminAddress is host:port of an admin port on this machine, that of the monitor if there is one; "" if no port is
-	// known. What was notified is asked there.
+	// AdminAddress is host:port of an admin port on this machine, that of the monitor if there is
+	// one; "" if no port is known. What was notified is asked there.
 	AdminAddress string
 }
 
@@ -45,8 +45,8 @@ type Event struct {
 	Text  string    `json:"text"`
 }
 
-// An Explanation is the story of a message, or of all messages with one id. Its JSON form is the output of
-// `overdue explain --json`.
+// An Explanation is the story of a message, or of all messages with one id. Its JSON form is the
+// output of `overdue explain --json`.
 type Explanation struct {
 	Entity    string  `json:"entity"`
 	MessageID string  `json:"messageId"`
@@ -114,7 +114,8 @@ func (x *Explanation) readMessages(ctx context.Context) error {
 	return nil
 }
 
-// readCompanions looks for companions of the message, which has to be known by then: that of a slot names none.
+// readCompanions looks for companions of the message, which has to be known by then: that of a slot
+// names none.
 func (x *Explanation) readCompanions(ctx context.Context) error {
 	for _, set := range []struct {
 		walk func(context.Context, func(*stored) bool) error

@@ -206,7 +206,8 @@ func TestExplainShowsTheCompanionOfASlot(t *testing.T) {
 	})
 }
 
-// Service Bus does not stamp when a message was dead-lettered. Only the event of the monitor says when.
+// Service Bus does not stamp when a message was dead-lettered. Only the event of the monitor says
+// when.
 func TestExplainShowsADeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
@@ -258,8 +259,8 @@ func notify(t *testing.T, h *notifications.History, name string, d alert.EventDa
 	}
 }
 
-// The admin port is a real one, so time is real as well. Nothing waits for the deadline, which the event puts before
-// the message, to know the order of the timeline.
+// The admin port is a real one, so time is real as well. Nothing waits for the deadline, which the
+// event puts before the message, to know the order of the timeline.
 func TestExplainAsksTheMonitorForNotifications(t *testing.T) {
 	s := setup(t)
 	history, addr := adminPort(t)

@@ -12,7 +12,8 @@ import (
 	"overdue/internal/terminal"
 )
 
-// WriteText writes the explanation for people. width is that of the terminal, 0 without one: lines are not broken then.
+// WriteText writes the explanation for people. width is that of the terminal, 0 without one: lines
+// are not broken then.
 func (x *Explanation) WriteText(w io.Writer, width int) error {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, terminal.Wrap(fmt.Sprintf("%s in %s is %s", escape.Text(x.MessageID), escape.Text(x.Entity), x.Verdict), width, 0))

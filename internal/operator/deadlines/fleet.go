@@ -24,8 +24,8 @@ type FleetEntity struct {
 	Missed     int64  `json:"missed"`     // since Redis began to count
 }
 
-// readFleet asks Redis for one entity, or for all of them. It returns nil without Redis. If Redis does not answer, it
-// says so in Error: everything else is still worth showing.
+// readFleet asks Redis for one entity, or for all of them. It returns nil without Redis. If Redis
+// does not answer, it says so in Error: everything else is still worth showing.
 func readFleet(ctx context.Context, redis *redisstore.Store, entity string) *Fleet {
 	if redis == nil {
 		return nil

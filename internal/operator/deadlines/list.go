@@ -27,8 +27,8 @@ type Listing struct {
 	Unreadable   int        `json:"unreadable,omitempty"` // companions that cannot be read
 	More         bool       `json:"more,omitempty"`       // there are more companions than were read
 
-	// Failed counts the companions in Redis that no monitor could finish with, by reason. Those of a monitor queue are
-	// in its dead-letter queue, which `overdue dlq` shows.
+	// Failed counts the companions in Redis that no monitor could finish with, by reason. Those of
+	// a monitor queue are in its dead-letter queue, which `overdue dlq` shows.
 	Failed map[string]int `json:"failed,omitempty"`
 
 	Fleet *Fleet `json:"fleet,omitempty"` // nil without Redis
@@ -120,7 +120,8 @@ func (e *Entity) add(c *stored) {
 	}
 }
 
-// add keeps the deadlines that c names. It drops those that come too late for the limit now and then, to bound memory.
+// add keeps the deadlines that c names. It drops those that come too late for the limit now and
+// then, to bound memory.
 func (r *Listing) add(c *stored, limit int) {
 	for i := range c.References {
 		f := &c.References[i]

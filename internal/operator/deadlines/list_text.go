@@ -23,14 +23,15 @@ const (
 	// stuckAfter is how long a companion may be due before the listing asks why.
 	stuckAfter = time.Minute
 
-	// On a terminal, ids are cut so that a line fits. maxID leaves a UUID whole; otherColumns is the width of everything
-	// but the session.
+	// On a terminal, ids are cut so that a line fits. maxID leaves a UUID whole; otherColumns is
+	// the width of everything but the session.
 	maxID        = 36
 	otherColumns = 88
 	minSession   = 12
 )
 
-// WriteText writes the listing for people. width is that of the terminal, 0 without one: lines are not cut then.
+// WriteText writes the listing for people. width is that of the terminal, 0 without one: lines are
+// not cut then.
 func (r *Listing) WriteText(w io.Writer, now time.Time, width int) error {
 	var b bytes.Buffer
 	r.writeTables(&b, now, width)

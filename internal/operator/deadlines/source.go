@@ -26,7 +26,8 @@ type Source struct {
 	Redis        *redisstore.Store // what the monitors share; nil if they share nothing
 	// CompanionsInRedis says that Redis keeps the companions, and not the monitor queue.
 	CompanionsInRedis bool
-	// IsTopic reports whether the place is known to be a topic. nil: that is not known of any place.
+	// IsTopic reports whether the place is known to be a topic. nil: that is not known of any
+	// place.
 	IsTopic func(context.Context, dlq.Place) bool
 }
 
@@ -92,8 +93,9 @@ func wrapRedis(err error) error {
 	return nil
 }
 
-// clockProbe is the subject of the messages with which a scheduler measures the clock of the monitor queue. They have the
-// content type of companions. A process that ends while it measures leaves them, and they expire by themselves.
+// clockProbe is the subject of the messages with which a scheduler measures the clock of the
+// monitor queue. They have the content type of companions. A process that ends while it measures
+// leaves them, and they expire by themselves.
 const clockProbe = "clock-probe"
 
 // peek shows f the companions of a queue, or of its dead-letter queue.

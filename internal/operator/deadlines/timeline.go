@@ -106,8 +106,8 @@ func (x *Explanation) addFailedCompanion(c *stored) {
 	x.addReferences(c, nil)
 }
 
-// addReferences adds what a companion says of the message itself, and calls also for each reference to it, if also is
-// not nil.
+// addReferences adds what a companion says of the message itself, and calls also for each reference
+// to it, if also is not nil.
 func (x *Explanation) addReferences(c *stored, also func(*scheduler.Reference)) {
 	where := x.source.keeper()
 	for i := range c.References {
@@ -128,8 +128,8 @@ func (x *Explanation) addReferences(c *stored, also func(*scheduler.Reference)) 
 	}
 }
 
-// fetchNotifications asks a running process for what it notified of the message. A monitor may run elsewhere, so no
-// answer is no error.
+// fetchNotifications asks a running process for what it notified of the message. A monitor may run
+// elsewhere, so no answer is no error.
 func (x *Explanation) fetchNotifications(ctx context.Context, adminAddress string) {
 	if adminAddress == "" {
 		return

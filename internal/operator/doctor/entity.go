@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// consumerRoundTrips is how many round trips a consumer needs to receive and to settle a message with ease.
+	// consumerRoundTrips is how many round trips a consumer needs to receive and to settle a
+	// message with ease.
 	consumerRoundTrips = 10
 	// minDeadline is the shortest deadline that a consumer can be expected to meet.
 	minDeadline = time.Second
@@ -29,7 +30,8 @@ type Monitored struct {
 	States   bool          // all of its messages state a deadline
 
 	Subscriptions []string // of a topic, as far as the configuration names them
-	// Contradictions returns the settings of the entity about which the configuration is wrong. nil: it states none.
+	// Contradictions returns the settings of the entity about which the configuration is wrong.
+	// nil: it states none.
 	Contradictions func(entities.Info) []string
 }
 
@@ -87,7 +89,8 @@ func (x *examiner) judgeEntity(n *notes, w *Monitored, d *entities.Details) {
 	}
 }
 
-// judgePlace reports what is wrong with a queue, or with a subscription of a topic that limits times to live.
+// judgePlace reports what is wrong with a queue, or with a subscription of a topic that limits
+// times to live.
 func (x *examiner) judgePlace(n *notes, w *Monitored, topicTimeToLive time.Duration, p *place) {
 	set := func(prop property, value string, applicable bool) change {
 		return change{host: x.cfg.Host, emulator: x.cfg.Emulator, entity: p.entity, subscription: p.subscription, property: prop, value: value, applicable: applicable}

@@ -45,7 +45,8 @@ type LagConfig struct {
 	Client *sdk.Client
 	Links  *link.Namespace
 	Admin  *entities.Admin
-	// Administration makes the client that creates and deletes queues. It is called once Admin has answered.
+	// Administration makes the client that creates and deletes queues. It is called once Admin has
+	// answered.
 	Administration func() (*admin.Client, error)
 }
 
@@ -91,9 +92,9 @@ type lagRun struct {
 	ttls   []time.Duration // of the messages of each queue
 }
 
-// MeasureLag compares native with eager expiry. It creates three queues, sends the same messages to two of them, runs
-// a monitor for one of these, and observes when the messages reach the dead-letter queues. It deletes the queues,
-// however it ends.
+// MeasureLag compares native with eager expiry. It creates three queues, sends the same messages to
+// two of them, runs a monitor for one of these, and observes when the messages reach the
+// dead-letter queues. It deletes the queues, however it ends.
 func MeasureLag(ctx context.Context, cfg LagConfig, o LagOptions) (_ *LagResult, err error) {
 	r := &lagRun{LagConfig: cfg, LagOptions: o, queues: newLagQueues()}
 	for i := range o.Messages {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// lagResolution is the interval between two peeks at a dead-letter queue. A peek is no receive, and makes the broker
-	// expire nothing.
+	// lagResolution is the interval between two peeks at a dead-letter queue. A peek is no receive,
+	// and makes the broker expire nothing.
 	lagResolution = 100 * time.Millisecond
 	// lagGrace is how long the monitor may take after the last deadline.
 	lagGrace = 20 * time.Second

@@ -12,8 +12,8 @@ import (
 	"overdue/internal/lag"
 )
 
-// A LagResult is the outcome of [MeasureLag]. Its JSON form is the output of `overdue doctor lag --json`. Fields are
-// added, never renamed.
+// A LagResult is the outcome of [MeasureLag]. Its JSON form is the output of `overdue doctor lag
+// --json`. Fields are added, never renamed.
 type LagResult struct {
 	Namespace    string   `json:"namespace"`
 	Messages     int      `json:"messages"`     // per queue
@@ -122,7 +122,8 @@ func stepOf(lag time.Duration) int {
 	return len(lagSteps)
 }
 
-// lagRows returns the first and the last row with a lag. Without lags the last comes before the first.
+// lagRows returns the first and the last row with a lag. Without lags the last comes before the
+// first.
 func lagRows(sets ...[]time.Duration) (first, last int) {
 	first, last = len(lagSteps), -1
 	for _, lags := range sets {

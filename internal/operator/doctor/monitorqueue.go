@@ -15,11 +15,13 @@ import (
 const (
 	// minLock is longer than the monitor takes to check all companions that it holds.
 	minLock = time.Minute
-	// maxDeliveries is the most that Service Bus allows. A monitor that stops gives its companions back, which counts.
+	// maxDeliveries is the most that Service Bus allows. A monitor that stops gives its companions
+	// back, which counts.
 	maxDeliveries = 2000
 	// minDeliveries is enough for a night of restarts.
 	minDeliveries = 100
-	// minCompanionTTL is how long due companions must be able to wait for a monitor: a long weekend.
+	// minCompanionTTL is how long due companions must be able to wait for a monitor: a long
+	// weekend.
 	minCompanionTTL = 4 * 24 * time.Hour
 	// maxBacklog is how many companions may be due at a time without a warning.
 	maxBacklog = 10_000
@@ -128,7 +130,8 @@ func (x *examiner) judgeStatus(n *notes, is, entity, subscription string) {
 	})
 }
 
-// span writes a duration without trailing zeros: 1m0s as 1m, 12h0m0s as 12h, and 336h0m0s as 14 days.
+// span writes a duration without trailing zeros: 1m0s as 1m, 12h0m0s as 12h, and 336h0m0s as 14
+// days.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= 2*day && d%day == 0 {

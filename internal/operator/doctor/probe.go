@@ -172,8 +172,8 @@ func (x *examiner) describe(ctx context.Context, name string) (entities.Details,
 	return x.cfg.Admin.Describe(ctx, name)
 }
 
-// rights checks whether we may send to or listen at path. gone reports that there is no such entity. owner is the entity
-// on which to grant the right, if that is not path.
+// rights checks whether we may send to or listen at path. gone reports that there is no such
+// entity. owner is the entity on which to grant the right, if that is not path.
 func (x *examiner) rights(ctx context.Context, n *notes, what, path, why, owner string) (gone bool) {
 	var err error
 	if what == "send" {
@@ -245,8 +245,8 @@ func (x *examiner) trySend(ctx context.Context, entity string) error {
 	}
 }
 
-// peek reports whether there is a message. It needs the right Listen. It opens no link to the queue itself, so the broker
-// expires nothing.
+// peek reports whether there is a message. It needs the right Listen. It opens no link to the queue
+// itself, so the broker expires nothing.
 func (x *examiner) peek(ctx context.Context, path string) (some bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

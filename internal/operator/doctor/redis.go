@@ -28,7 +28,8 @@ type Redis struct {
 	Keeps    bool   // it keeps the companions
 	// Keep checks that it keeps companions durably; nil unless it Keeps. See [KeepsCompanions].
 	Keep func(context.Context) error
-	// Ask asks for its state. An error means that it does not answer, or refuses us. See [AskRedis].
+	// Ask asks for its state. An error means that it does not answer, or refuses us. See
+	// [AskRedis].
 	Ask func(context.Context) (RedisState, error)
 }
 
@@ -49,7 +50,8 @@ type RedisServer struct {
 	Eviction          string
 }
 
-// redis checks Redis. Deadlines do not depend on it unless it keeps the companions, so most findings are warnings.
+// redis checks Redis. Deadlines do not depend on it unless it keeps the companions, so most
+// findings are warnings.
 func (x *examiner) redis(ctx context.Context) []Finding {
 	r := x.cfg.Redis
 	if r == nil {
@@ -110,8 +112,8 @@ func onThisMachine(hosts []string) bool {
 	return true
 }
 
-// judge reports what is wrong with Redis itself. It may lose or evict data, unless it keeps the companions: that only
-// costs needless checks.
+// judge reports what is wrong with Redis itself. It may lose or evict data, unless it keeps the
+// companions: that only costs needless checks.
 func (r *Redis) judge(n *notes, s *RedisState) {
 	before := len(n.all)
 	versions := ""

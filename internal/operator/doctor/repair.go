@@ -106,7 +106,8 @@ func (c change) command() string {
 	return command + fmt.Sprintf(" --name %s --%s %s", name, flags[c.property], c.value)
 }
 
-// azTarget returns the arguments that name the namespace to the Azure CLI. Only the user knows the resource group.
+// azTarget returns the arguments that name the namespace to the Azure CLI. Only the user knows the
+// resource group.
 func azTarget(host string) string {
 	name, _, _ := strings.Cut(host, ".")
 	return "--resource-group <group> --namespace-name " + name

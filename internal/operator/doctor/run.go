@@ -55,9 +55,10 @@ type result struct {
 	Fixed []string `json:"fixed,omitempty"`
 }
 
-// Run examines the namespace, prints the report and makes the repairs if it is asked to. Without a namespace, where
-// cfg.Dial is nil, it makes the checks that need none. The error is that of the exit code: nil unless there are findings
-// of severity Error, or Run itself failed. w must not escape, because it gets colors.
+// Run examines the namespace, prints the report and makes the repairs if it is asked to. Without a
+// namespace, where cfg.Dial is nil, it makes the checks that need none. The error is that of the
+// exit code: nil unless there are findings of severity Error, or Run itself failed. w must not
+// escape, because it gets colors.
 func Run(ctx context.Context, cfg Config, w io.Writer, o Options) error {
 	if cfg.Dial == nil {
 		return runWithoutNamespace(ctx, cfg, w, o)

@@ -9,7 +9,8 @@ import (
 	"overdue/internal/redisstore"
 )
 
-// AskRedis is [Redis.Ask] for a Redis that open opens. It also tries the commands that the program sends.
+// AskRedis is [Redis.Ask] for a Redis that open opens. It also tries the commands that the program
+// sends.
 func AskRedis(open func() (*redisstore.Store, error)) func(context.Context) (RedisState, error) {
 	return func(ctx context.Context) (state RedisState, err error) {
 		s, err := open()

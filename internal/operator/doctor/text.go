@@ -16,14 +16,15 @@ import (
 var colors = map[Severity]string{OK: "32", Unknown: "36", Advice: "34", Warning: "33", Error: "1;31"}
 
 const (
-	// summaryIndent is the width of what stands before a summary, fixIndent that of what stands before a fix.
+	// summaryIndent is the width of what stands before a summary, fixIndent that of what stands
+	// before a fix.
 	summaryIndent = len("  warning  ")
 	fixIndent     = summaryIndent + len("fix: ")
 )
 
-// WriteText writes a line for each check, below its subject, and below that the fix if there is one. It escapes what
-// comes from outside. width is that of the terminal: longer sentences are broken, but commands stay whole. 0 means that
-// nothing is broken.
+// WriteText writes a line for each check, below its subject, and below that the fix if there is
+// one. It escapes what comes from outside. width is that of the terminal: longer sentences are
+// broken, but commands stay whole. 0 means that nothing is broken.
 func (r *Report) WriteText(w io.Writer, color bool, width int) error {
 	var b bytes.Buffer
 	subject := ""
