@@ -61,8 +61,8 @@ func (s *ReconnectingSender) Open(ctx context.Context) error {
 func (s *ReconnectingSender) Send(ctx context.Context, b *Batch) error {
 	pause := time.Duration(0)
 	for left := mostAttempts - 1; ; left-- {
-		err := s.attempt(ctx, b)
-		if err == nil || left == 0 || final(err) {
+		fresh, err := s.attempt(ctx, b)
+		if err == nil || left == 0 || final(err) && (fresh || stands(err)) {
 			return err
 		}
 		if pause == 0 && rejected(err) {
@@ -81,23 +81,30 @@ func (s *ReconnectingSender) Send(ctx context.Context, b *Batch) error {
 	}
 }
 
-func (s *ReconnectingSender) attempt(ctx context.Context, b *Batch) error {
-	l, err := s.open(ctx)
+// attempt sends b once. fresh reports whether the link was opened for it, or could not be: an older
+// link may end for reasons that a new one does not meet, such as a token that has expired while
+// nothing was sent.
+func (s *ReconnectingSender) attempt(ctx context.Context, b *Batch) (fresh bool, err error) {
+	l, err := s.opened()
+	if l == nil && err == nil {
+		fresh = true
+		l, err = s.open(ctx)
+	}
 	if err != nil {
-		return err
+		return true, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	err = l.send(ctx, b.message())
 	switch {
-	case err == nil, rejected(err):
+	case err == nil, stands(err):
 	case refused(err):
 		s.forget(l)
 	default:
 		s.forget(l)
 		l.ns.drop(l.conn)
 	}
-	return err
+	return fresh, err
 }
 
 // open returns the sender that is open, or opens one.
@@ -153,6 +160,9 @@ func (s *ReconnectingSender) Close(ctx context.Context) error {
 	}
 	return s.ns.Close()
 }
+
+// stands reports whether the link can be used again after err.
+func stands(err error) bool { return rejected(err) || errors.Is(err, errNoToken) }
 
 // rejected reports whether the broker has answered a transfer, and its link still stands.
 func rejected(err error) bool {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/google/go-cmp/cmp"
 
+	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/pipenet"
@@ -160,6 +162,11 @@ func TestABatchIsSentAgainAfterWhatPasses(t *testing.T) {
 		"detached": func(s *scene) {
 			s.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSend, Detach: true, Times: 2})
 		},
+		"detached, as for an idle link whose token has expired": func(s *scene) {
+			s.ns.Broker.Default().Inject(broker.Fault{
+				Operation: broker.OnSend, Detach: true, Times: 1, Error: amqp.Errorf("amqp:unauthorized-access", "the token has expired"),
+			})
+		},
 		"unanswered": func(s *scene) {
 			s.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSend, Silent: true, Times: 1})
 		},
@@ -268,4 +275,45 @@ func TestASenderThatFindsNoWayThereSaysSo(t *testing.T) {
 			t.Errorf("Send after its namespace was closed = %v, want ErrClosed", err)
 		}
 	})
+}
+
+// The token source makes its own attempts, and what it fails at ends no connection.
+func TestASenderKeepsItsConnectionWhileNoTokenIsToBeHad(t *testing.T) {
+	play(t, func(s *scene) {
+		tokens := &failingTokens{}
+		dials := 0
+		links := link.New(link.Config{Host: "overdue.test", Plain: true, Tokens: tokens, Dial: func(ctx context.Context) (net.Conn, error) {
+			dials++
+			return s.ns.Dial(ctx)
+		}})
+		defer func() { _ = links.Close() }() // it does not matter here
+		sender := links.ReconnectingSender("orders")
+		if err := sender.Send(s.bounded(), batch(1, "x")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(56 * time.Minute) // the token lasts for four minutes more
+		tokens.fail.Store(true)
+		if err := sender.Send(s.bounded(), batch(1, "x")); !errors.Is(err, errTokens) {
+			t.Errorf("Send = %v, want what the token source says", err)
+		}
+		tokens.fail.Store(false)
+		if err := sender.Send(s.bounded(), batch(1, "x")); err != nil || dials != 1 {
+			t.Errorf("Send with a token again = %v on connection %d, want nil on the first", err, dials)
+		}
+	})
+}
+
+var errTokens = errors.New("no token to be had")
+
+// failingTokens fails while fail is set.
+type failingTokens struct {
+	countingTokens
+	fail atomic.Bool
+}
+
+func (f *failingTokens) Token(ctx context.Context, audience string) (link.Token, error) {
+	if f.fail.Load() {
+		return link.Token{}, errTokens
+	}
+	return f.countingTokens.Token(ctx, audience)
 }
