@@ -49,7 +49,7 @@ test-packages:
 	go test -vet=off ./proxy -run Soak -soak.seeds 1000
 	go test -vet=off ./internal/broker/queue -run 'CostsAtMost|AgreesWithASlice'
 	go test -vet=off ./monitor -run 'AMillion|CostLittle|EveryDeadline|NotDisturbed'
-	go test -vet=off ./internal/amqp/relay -run 'HoweverBytesAreCut|IdleConnectionCostsLittle'
+	go test -vet=off ./internal/amqp/relay -run 'HoweverBytesAreCut|IdleConnectionCostsLittle|ConnectionsLeaveNothing|HoweverManyAreRefused|ShareAConnection|SidesOfDifferentFrames'
 
 test-scenes:
 	GOGC=100 $(RACE) -count=1 -p 2 $(UNCACHED)

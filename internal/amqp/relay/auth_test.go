@@ -305,7 +305,7 @@ func TestASecondPairOfTokenLinksIsNotAllowed(t *testing.T) {
 
 func TestManyEntitiesShareAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const entities = 1000
+		entities := fewer(1000, 250)
 		names := make([]string, entities)
 		for i := range names {
 			names[i] = fmt.Sprint("q", i)

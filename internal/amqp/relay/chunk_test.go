@@ -58,7 +58,7 @@ func TestTheConformanceSuitePassesHoweverBytesAreCut(t *testing.T) {
 		{"1000 bytes, frames of 512 bytes, a window of one", 1000, func(c *Config) {
 			c.MaxFrameSize, c.IncomingWindow = 512, 1
 		}},
-		{"watched, 7 bytes, frames of 512 bytes, a window of two", 7, func(c *Config) {
+		{"watched, few bytes, frames of 512 bytes, a window of two", fewer(7, 97), func(c *Config) {
 			watched(c)
 			c.MaxFrameSize, c.IncomingWindow = 512, 2
 		}},
@@ -96,7 +96,7 @@ func TestLargeMessagesPassBetweenSidesOfDifferentFrames(t *testing.T) {
 					session := s.raw(&goamqp.ConnOptions{MaxFrameSize: frames.client})
 					sender := s.sender(session, nil)
 					random := rand.New(rand.NewPCG(1, 2))
-					want := make([][]byte, 5)
+					want := make([][]byte, fewer(5, 2))
 					for i := range want {
 						want[i] = make([]byte, largest-i*100_003)
 						for j := range want[i] {

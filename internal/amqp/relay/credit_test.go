@@ -36,10 +36,11 @@ func linkState(t *testing.T, flows []string) (count, credit uint32) {
 // more, and the counts of both sides agree.
 func TestCreditIsExactHoweverManyAreRefused(t *testing.T) {
 	refused := &amqp.Error{Condition: "test:refused"}
+	deliveries := uint32(fewer(2500, 1300)) // more than the link's credit
 	for name, refuses := range map[string]func(id uint32) bool{
 		"all":            func(uint32) bool { return true },
 		"every second":   func(id uint32) bool { return id%2 == 1 },
-		"two thousand":   func(id uint32) bool { return id < 2000 },
+		"many":           func(id uint32) bool { return id < deliveries*4/5 },
 		"the first only": func(id uint32) bool { return id == 0 },
 	} {
 		for _, late := range []bool{false, true} {
@@ -64,7 +65,7 @@ func TestCreditIsExactHoweverManyAreRefused(t *testing.T) {
 						t.Fatalf("the first flow says count %d and credit %d, want 0 and some", count, most)
 					}
 					credit := most
-					for id = range uint32(2500) {
+					for id = range deliveries {
 						p.write(0, &amqp.Flow{IncomingWindow: 5000, OutgoingWindow: math.MaxInt32, NextOutgoingID: id, HasNextIncomingID: true}, nil)
 						if !p.tryTransfer(0, id) {
 							t.Fatalf("the connection ended at delivery %d", id)

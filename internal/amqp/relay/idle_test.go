@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	idleConns = 60
+	idleConns = 30
 	// What may be the relay's share, of a client and its upstream connection, sockets aside.
 	// Stacks are counted in spans, some of which are empty: by 10 KiB more or less.
 	heapMayCost    = 24 << 10
