@@ -62,11 +62,11 @@ type Config struct {
 	WriteTimeout        time.Duration // in which either side must take 64 KiB; default 30 s
 	CloseTimeout        time.Duration // in which either side must answer a close; default 5 s
 
-	// ErrorLog is told why a connection accepted by Serve ended, unless it ended
+	// ErrorLog is called with the reason why a connection accepted by Serve ended, unless it ended
 	// cleanly, and when a token from Tokens is not to be had, or is refused upstream.
 	// It may be called from several goroutines at once.
 	ErrorLog func(error)
-	// Trace is told every performative: side is "client" or "upstream", dir "in" or
+	// Trace is called with every performative: side is "client" or "upstream", dir "in" or
 	// "out", and line has the channel and the fields, never a payload. It is called
 	// with locks held and must not call back.
 	Trace func(side, dir, line string)

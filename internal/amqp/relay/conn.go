@@ -43,8 +43,8 @@ type conn struct {
 	nodes map[string]*nodeLinks // by address
 
 	replies    []*link                          // over which management nodes upstream respond
-	requests   map[requestName]*pendingDelivery // that have gone on, and whose responses their verdicts have to see
-	responding int                              // responses that their verdicts look at
+	requests   map[requestName]*pendingDelivery // that have gone on, until their handlers have the response
+	responding int                              // responses that their handlers check
 	tags       uint32                           // of the relay's own responses
 
 	// The relay's own session upstream, over which it puts its tokens.
@@ -86,8 +86,8 @@ func (c *conn) unlock() {
 	c.mu.Unlock()
 }
 
-// A call is made without the lock: a function, or the telling of an outcome, which every watched
-// delivery has and which needs none made for it.
+// A call is made without the lock: of a function, or of a handler with an outcome. Every watched
+// delivery has the latter, so that it needs no function of its own.
 type call struct {
 	f        func()
 	settled  *pendingDelivery
@@ -109,7 +109,7 @@ func (c *call) do() {
 // callLocked has f called when the lock is released.
 func (c *conn) callLocked(f func()) { c.calls = append(c.calls, call{f: f}) }
 
-// callSettledLocked has the outcome of k told when the lock is released.
+// callSettledLocked calls the handler of k with its outcome when the lock is released.
 func (c *conn) callSettledLocked(k *pendingDelivery, outcome amqp.DeliveryState, answerer Answerer) {
 	c.calls = append(c.calls, call{settled: k, outcome: outcome, answerer: answerer})
 }
@@ -239,10 +239,9 @@ func (s *side) closeLocked(e *amqp.Error) {
 	s.c.room.Broadcast()
 }
 
-// farError is what the other peer is told about the end of s: a client in words
-// that make its SDK connect again, upstream nothing that is not its business. That
-// the relay's own token did not come in time is no fault of the client's, which
-// would take it for the end.
+// farError is the error that the other peer gets when s ends. A client gets one that makes its SDK
+// connect again; upstream gets none. A token of the relay's own that came too late is not the
+// client's fault, and its SDK would give up on that error.
 func farError(s *side, err error) *amqp.Error {
 	if s.at == client {
 		return nil
@@ -257,8 +256,8 @@ func farError(s *side, err error) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondConnectionForced, "The connection to the namespace ended: %v.", err)
 }
 
-// finish follows the end of a read loop: the peer is told if that is its fault
-// and it can still be told, and the other side is closed.
+// finish follows the end of a read loop. The peer gets a close with the error if the error is its
+// fault and the connection still takes a close. The other side is closed.
 func (c *conn) finish(s *side, err error) error {
 	linger := c.announceEnd(s, err)
 	if linger {
@@ -332,7 +331,7 @@ func (s *side) drainInput() {
 	}
 }
 
-// abandon tells everything that outlives a frame that it is over.
+// abandon ends everything that outlives a frame.
 func (c *conn) abandon() {
 	c.mu.Lock()
 	for _, h := range c.sides[client].halves {

@@ -45,7 +45,7 @@ func (h *half) emitOutcomeLocked(d *amqp.Disposition) {
 	o.putOutcomeLocked(d, rest)
 }
 
-// putOutcomeLocked tells the sender of the deliveries r, as their receiver knows
+// putOutcomeLocked sends the outcome to the sender of the deliveries r, as their receiver knows
 // them, what the receiver says.
 func (h *half) putOutcomeLocked(d *amqp.Disposition, r span) {
 	h.ids.ins(r, func(in span) {

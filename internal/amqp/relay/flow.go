@@ -71,7 +71,7 @@ type granted struct {
 	known                 bool
 }
 
-// grantAgainLocked tells the sender what it may send, after a delivery of its
+// grantAgainLocked sends the credit to the sender again, after a delivery of its
 // took credit and did not reach the receiver.
 func (l *link) grantAgainLocked() {
 	h := &l.s.halves[l.sender]
@@ -87,7 +87,7 @@ func (l *link) grantAgainLocked() {
 	h.sendFlowLocked(f)
 }
 
-// putFlowLocked tells the peer the session's state alone.
+// putFlowLocked sends the session's state alone.
 func (h *half) putFlowLocked() {
 	if h.sentEnd {
 		return

@@ -183,7 +183,7 @@ func (c *conn) forgetReplyLinkLocked(l *link) {
 	}
 }
 
-// A requestName tells requests of one connection apart.
+// A requestName identifies a request within one connection.
 type requestName struct{ node, id string }
 
 func nameOf(node string, id amqp.Raw) requestName {
@@ -191,7 +191,7 @@ func nameOf(node string, id amqp.Raw) requestName {
 	return requestName{node, amqp.IDText(r.Value())}
 }
 
-// awaitLocked has the response to a request that goes on shown to its verdict, in
+// awaitLocked has the response to a request that goes on shown to its handler, in
 // place of the request's own outcome. Without a way for the response it is the
 // outcome that counts.
 func (c *conn) awaitLocked(k *pendingDelivery) {
@@ -211,7 +211,7 @@ func (c *conn) awaitLocked(k *pendingDelivery) {
 	c.requests[name] = k
 }
 
-// forgetRequestLocked is for a request that gets no response, or whose verdict is
+// forgetRequestLocked is for a request that gets no response, or whose handler is
 // gone.
 func (c *conn) forgetRequestLocked(k *pendingDelivery) {
 	if k.awaits {
@@ -232,7 +232,7 @@ func (c *conn) forgetRequestsLocked(l *link) {
 	}
 }
 
-// responseLocked takes a response of upstream. It stays here until the verdict on
+// responseLocked takes a response of upstream. It stays here until the handler of
 // its request, if there is one, lets it pass or has it replaced.
 func (l *link) responseLocked(h *half, t amqp.Transfer, d *Delivery) {
 	c := h.s.c

@@ -20,7 +20,7 @@ type output struct {
 	out     *outBuffer    // encoded and not yet taken; nil = nothing
 	rest    *outBuffer    // what a read loop has taken and the socket has not; the writer's, before all else
 	writing bool          // somebody writes what he has taken
-	wake    chan struct{} // one token: the writer has something to look at
+	wake    chan struct{} // one token: the writer has work
 	socket  socket.Socket
 
 	keepAlive time.Duration // between our frames; 0 = the peer asks for none
@@ -254,7 +254,7 @@ func (s *side) putSASL(p amqp.Performative) {
 	s.queuedLocked()
 }
 
-// trace tells Config.Trace about one frame.
+// trace calls Config.Trace with one frame.
 func (s *side) trace(dir string, ch uint16, p amqp.Performative, payload int) {
 	if s.c.cfg.Trace != nil {
 		s.c.cfg.Trace(s.name, dir, "["+strconv.FormatUint(s.c.id, 10)+"/"+strconv.Itoa(int(ch))+"] "+amqp.Trace(p, payload))

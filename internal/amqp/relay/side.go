@@ -102,7 +102,7 @@ func (r *sideReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limitExceeded is what a client is told that wants more than it may have yet; nil for nil.
+// limitExceeded is the error for a client that exceeds its quota; nil for nil.
 func limitExceeded(err error) *amqp.Error {
 	if err == nil {
 		return nil

@@ -105,7 +105,7 @@ func (k *keeper) prove(path string, done func(*amqp.Error)) (*claim, bool) {
 	return k.ask(path, waiter{done: done, anew: true})
 }
 
-// A waiter is told when there is a token, or why there is none.
+// A waiter is called when there is a token, or why there is none.
 type waiter struct {
 	done func(*amqp.Error)
 	anew bool // that an older one is in effect is no answer

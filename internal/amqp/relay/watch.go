@@ -99,17 +99,17 @@ func (l *link) deliverLocked(h *half, t amqp.Transfer, delivery Delivery) {
 	d := k.delivery
 	came := d.Payload
 	c.mu.Unlock()
-	verdict, refusal := l.watcher.Deliver(d)
-	if w, ok := verdict.(QueuedDelivery); ok && refusal == nil && w.Before(k) {
+	handler, refusal := l.watcher.Deliver(d)
+	if w, ok := handler.(QueuedDelivery); ok && refusal == nil && w.Before(k) {
 		k.waits = true
 	}
 	c.mu.Lock()
-	k.handler = verdict
+	k.handler = handler
 	switch {
 	case l.gone || h.sentEnd:
 	case refusal != nil:
 		l.skipLocked(t.DeliveryID, d, refusal)
-	case verdict == nil:
+	case handler == nil:
 		h.passLocked(&entry{link: l, transfer: t, payload: d.Payload})
 	case k.waits: // until it is ready d is the watcher's, and what came stands for its size
 		h.passLocked(&entry{link: l, transfer: t, payload: came, pending: k})
@@ -130,7 +130,7 @@ func (l *link) skipLocked(id uint32, d *Delivery, e *amqp.Error) {
 	l.grantAgainLocked()
 }
 
-// settleLocked tells the sender the relay's own outcome of its delivery.
+// settleLocked gives the sender an outcome of the relay's own.
 func (l *link) settleLocked(id uint32, settled bool, outcome amqp.DeliveryState) {
 	if settled {
 		return // it does not want to know
@@ -140,7 +140,7 @@ func (l *link) settleLocked(id uint32, settled bool, outcome amqp.DeliveryState)
 	}, span{id, id})
 }
 
-// held is a watched delivery on its way, until its sender has been told.
+// A pendingDelivery is a watched delivery on its way, until its sender has the outcome.
 type pendingDelivery struct {
 	half     *half // of its sender
 	link     *link
@@ -153,9 +153,9 @@ type pendingDelivery struct {
 	readied bool        // Resume was called
 	refusal *amqp.Error // of Resume
 
-	asked    bool             // the verdict has been asked about the outcome
+	asked    bool             // the handler has been called with the outcome
 	answered bool             // and has answered
-	outcome  amqp.Disposition // of the receiver, once told
+	outcome  amqp.Disposition // of the receiver, once asked
 
 	// Of a request whose outcome is its response.
 	to       returnAddress
@@ -163,7 +163,7 @@ type pendingDelivery struct {
 	awaits   bool // the response has not come
 }
 
-// Resume is what the verdict calls when the delivery may go on.
+// Resume is called by the handler when the delivery may go on.
 func (k *pendingDelivery) Resume(refusal *amqp.Error) {
 	c := k.half.s.c
 	c.mu.Lock()
@@ -208,8 +208,8 @@ func (h *half) goneOnLocked(k *pendingDelivery) {
 	h.s.c.callSettledLocked(k, nil, discardAnswer)
 }
 
-// outcomeLocked takes what the receiver says of a held delivery. It reports false
-// if the sender is to be told as ever.
+// outcomeLocked takes the receiver's outcome of a pending delivery. It reports false
+// if the sender gets it unchanged.
 func (h *half) outcomeLocked(k *pendingDelivery, d *amqp.Disposition) bool {
 	if _, partial := d.State.(*amqp.Received); partial {
 		return false
@@ -231,7 +231,7 @@ func (h *half) outcomeLocked(k *pendingDelivery, d *amqp.Disposition) bool {
 	return true
 }
 
-// Answer is what the verdict calls to have the sender told.
+// Answer is called by the handler when the sender may have its outcome.
 func (k *pendingDelivery) Answer(e *amqp.Error) {
 	h := k.half
 	c := h.s.c

@@ -9,9 +9,9 @@ import (
 
 // A Link is what a client attaches, as [Config.Watch] sees it.
 type Link struct {
-	// Class says what the link is for, and about what. It is the zero one of a link
-	// that is not known, which Unlisted tells more of: such a link goes upstream where
-	// the tokens of clients do, unless Config.Refuse refuses it.
+	// Class is the purpose of the link and its entity. It is zero for a link that is in no
+	// table; Unlisted has the reason. Such a link goes upstream where the tokens of clients do,
+	// unless Config.Refuse refuses it.
 	Class    rights.Class
 	Unlisted *amqp.Error
 	// Receiver says that the client receives, which only links from a management
@@ -28,8 +28,7 @@ type Link struct {
 // upstream when the client sends, to the client when it receives.
 type Delivery struct {
 	// Payload is the encoded message. The watcher may change or replace it until
-	// the delivery may go on: in Deliver, or until it calls Resume where the delivery
-	// waits (see DeliveryHandler).
+	// the delivery may go on: in Deliver, or until it calls Resume for a QueuedDelivery.
 	Payload []byte
 	Format  uint32 // the message format, amqp.BatchMessageFormat for a batch
 	Settled bool   // its sender does not want to know the outcome
@@ -46,61 +45,58 @@ type Delivery struct {
 // for one link come one at a time, from the goroutines that read, and must not
 // block: all links of the connection wait meanwhile.
 type Watcher interface {
-	// Deliver is told of a delivery, and may change its payload. It returns a DeliveryHandler
-	// when the delivery or its disposition has to wait for more than the other end;
-	// nil lets it pass.
+	// Deliver is called for each delivery, and may change its payload. It returns a
+	// DeliveryHandler when the delivery or its disposition has to wait for more than the other
+	// end; nil lets both pass.
 	//
-	// With an error nothing goes on: the sender gets rejected with it, or where it is
-	// a request to a management node whose response the client waits for, a
-	// response that says so.
+	// With an error the delivery goes no further. The sender gets the outcome rejected with that
+	// error. A request to a management node gets a response with the error, if the client waits
+	// for a response.
 	Deliver(d *Delivery) (DeliveryHandler, *amqp.Error)
 
-	// Detached is told that the link is gone, once. What is held has been dropped: a
-	// Resume or an Answer that comes now has no effect.
+	// Detached is called once, when the link is gone. Its pending deliveries have been dropped:
+	// Resume and Answer have no effect from then on.
 	Detached()
 }
 
-// DeliveryHandler is what the relay tells about a delivery whose sender has to wait for more than the other
-// end.
+// A DeliveryHandler decides what the sender of one delivery gets as its outcome, and when.
 type DeliveryHandler interface {
-	// Settled tells the outcome that the other end has come to. reply lets it pass to the
-	// sender: as it is for nil, else as rejected with the error. The outcome is nil for a
-	// delivery that was sent settled and has gone on, and reply has no effect then. Settled is
-	// not called for what Before refused, nor after the link was detached.
+	// Settled is called with the outcome of the other end. answerer passes it to the sender:
+	// unchanged for nil, otherwise as rejected with the error. For a delivery that was sent
+	// settled the outcome is nil, and answerer has no effect. Settled is not called for a
+	// delivery that Before refused, nor after the link was detached.
 	//
-	// A request to a management node has the outcome that its response states, if
-	// there is a link for that: accepted for a status of 2xx, else rejected with the
-	// response's condition. reply lets the response pass then, or has it replaced by
-	// one with the error.
+	// The outcome of a request to a management node is that of its response, if there is a link
+	// for responses: accepted for a status of 2xx, otherwise rejected with the response's
+	// condition. answerer then lets the response pass, or replaces it by one with the error.
 	Settled(outcome amqp.DeliveryState, answerer Answerer)
 }
 
-// QueuedDelivery is a DeliveryHandler that may want the delivery itself to wait.
+// A QueuedDelivery is a DeliveryHandler that may make the delivery itself wait.
 type QueuedDelivery interface {
 	DeliveryHandler
-	// Before holds the delivery itself back, and with it whatever follows in its
-	// session. It returns false when the delivery may go on at once. Otherwise
-	// Resume is called, once and from any goroutine: when the delivery may go on, or
-	// with an error when it may not. Then nothing goes on, and the sender gets
-	// rejected with the error.
+	// Before is called before the delivery goes on. It returns false when the delivery may go on
+	// at once. Otherwise the delivery waits, and with it all that follow in its session, until
+	// Resume is called, once and from any goroutine. With an error it goes no further, and the
+	// sender gets rejected with that error.
 	Before(Resumer) (wait bool)
 }
 
-// A Resumer lets a delivery go on, see QueuedDelivery. It is no function, which would have to be made for
-// every delivery.
+// A Resumer lets a delivery go on, see QueuedDelivery. It is an interface because a function would
+// have to be allocated for every delivery.
 type Resumer interface{ Resume(refusal *amqp.Error) }
 
-// A Answerer lets one sender know. It is no function either.
+// An Answerer gives one sender its outcome. It is an interface for the same reason.
 type Answerer interface {
 	// Answer is called once, from any goroutine; see DeliveryHandler.
 	Answer(*amqp.Error)
 }
 
-// A AnswerFunc is a Answerer.
+// An AnswerFunc is an Answerer.
 type AnswerFunc func(*amqp.Error)
 
 // Answer calls f.
 func (f AnswerFunc) Answer(e *amqp.Error) { f(e) }
 
-// discardAnswer is the reply to who does not listen.
+// discardAnswer is for deliveries whose sender waits for no outcome.
 var discardAnswer Answerer = AnswerFunc(func(*amqp.Error) {})

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"time"
+
+	"overdue/internal/amqp"
+)
+
+// finish sends close if err is the peer's fault and the connection still takes it. It reports whether
+// input has to be read and thrown away until the peer has seen that: closing a socket with unread
+// input would discard our close.
+func (c *Conn) finish(err error) (linger bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var e *amqp.Error
+	if c.state == connOpen {
+		switch {
+		case errors.Is(err, errSilent):
+			e = &amqp.Error{Condition: amqp.ErrCondResourceLimitExceeded,
+				Description: "Nothing was received within the idle time-out."}
+		case errors.As(err, &e), errors.Is(err, amqp.ErrFraming), errors.Is(err, amqp.ErrMalformed):
+			e = amqp.AsError(err)
+			linger = true
+		}
+		if e != nil {
+			c.flushLocked()
+			c.closeErr = e
+			c.putLocked(0, &amqp.Close{Error: e})
+		}
+	} else if err != nil && c.state == connHandshake {
+		linger = !errors.Is(err, errHungUp) && !isTimeout(err)
+	}
+	c.state = connDead
+	c.endIdleLocked()
+	c.deadline = time.Now().Add(c.cfg.CloseTimeout)
+	_ = c.nc.SetWriteDeadline(c.deadline) // of a write that is stalled already; a failure shows in the write
+	c.releaseLocked()
+	return linger
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// closeSent reports whether the reason of the end is our own close.
+func (c *Conn) closeSent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closeErr != nil
+}
+
+// abandon ends the handler.
+func (c *Conn) abandon(err error) {
+	why := amqp.AsError(err)
+	if why == nil {
+		why = &amqp.Error{Condition: amqp.ErrCondConnectionForced,
+			Description: "The connection was closed."}
+	} else if why.Condition == amqp.ErrCondInternalError {
+		why = amqp.Errorf(amqp.ErrCondConnectionForced, "The connection ended: %v.", err)
+	}
+	c.mu.Lock()
+	channels := make([]uint16, 0, len(c.sessions))
+	for ch := range c.sessions {
+		channels = append(channels, ch)
+	}
+	slices.Sort(channels)
+	for _, ch := range channels {
+		c.tasks = append(c.tasks, c.sessions[ch].overLocked(why)...)
+	}
+	c.runTasksLocked()
+	c.mu.Unlock()
+	if c.handler != nil {
+		c.handler.Closed(err)
+	}
+}
