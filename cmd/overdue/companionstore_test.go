@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -63,14 +62,6 @@ func TestAProcessKeepsCompanionsInRedis(t *testing.T) {
 	shows("/metrics", http.StatusOK, `overdue_stored_companions{state="waiting"} 1`)
 	shows("/metrics", http.StatusOK, "overdue_companion_store_durable 1")
 	shows("/healthz/outbound?verbose", http.StatusOK, "[+] companion store")
-	var out, errs bytes.Buffer
-	if err := run(t.Context(), []string{"deadlines", "orders", "--config", "overdue.yaml"}, func(string) string { return "" }, &out, &errs); err != nil || !strings.Contains(out.String(), "m-1") {
-		t.Errorf("overdue deadlines = %v\n%s%s\nwant the one that is kept", err, &out, &errs)
-	}
-	out.Reset()
-	if err := run(t.Context(), []string{"explain", "orders", "m-1", "--config", "overdue.yaml"}, func(string) string { return "" }, &out, &errs); err != nil || !strings.Contains(out.String(), "and it is watched") {
-		t.Errorf("overdue explain = %v\n%s%s\nwant it to be watched", err, &out, &errs)
-	}
 	r.Kill()
 	eventually(t, "a send is refused", func() bool { return postDue(t, p, "m-2") == http.StatusServiceUnavailable })
 	shows("/readyz?verbose", http.StatusServiceUnavailable, "[-] companion store: redis: companions")

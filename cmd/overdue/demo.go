@@ -169,7 +169,7 @@ func (d *demo) watchUntil(ctx context.Context, deadline time.Time, done func() b
 		}
 		select {
 		case <-tick.C:
-		case <-d.proc.life.Failed:
+		case <-d.proc.failure():
 			return errors.New("the demo's own Overdue has failed")
 		case <-ctx.Done():
 			return errors.New("interrupted before the end")
@@ -179,7 +179,7 @@ func (d *demo) watchUntil(ctx context.Context, deadline time.Time, done func() b
 
 // counts looks into the broker from behind: it is no receive and moves nothing.
 func (d *demo) counts(name string) queueCounts {
-	q, ok := d.proc.broker.Queue(name)
+	q, ok := d.proc.embedded().Queue(name)
 	if !ok {
 		return queueCounts{}
 	}
@@ -189,7 +189,7 @@ func (d *demo) counts(name string) queueCounts {
 
 // measure takes the lag of every message of the watched queue by the broker's clock.
 func (d *demo) measure(r *demoResult) error {
-	q, ok := d.proc.broker.Queue(demoEager)
+	q, ok := d.proc.embedded().Queue(demoEager)
 	if !ok {
 		return fmt.Errorf("the broker has lost the queue %s", demoEager)
 	}

@@ -71,7 +71,7 @@ func trusts(t *testing.T, p *process) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: "localhost"}
 }
 
-func client(t *testing.T, connectionString string, options *azservicebus.ClientOptions) *azservicebus.Client {
+func sdkClient(t *testing.T, connectionString string, options *azservicebus.ClientOptions) *azservicebus.Client {
 	t.Helper()
 	options.RetryOptions.MaxRetries = -1
 	c, err := azservicebus.NewClientFromConnectionString(connectionString, options)
@@ -130,11 +130,11 @@ func TestAppsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 		return secureConnectionString(secure, p.doorCertificate.Names, name, key)
 	}
 	for name, c := range map[string]*azservicebus.Client{
-		"AMQP over TLS":                    client(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
-		"AMQP over TLS at the first door":  client(t, secureConnectionString(p.amqpAddr(), p.doorCertificate.Names, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
-		"AMQP over WebSocket":              client(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}),
-		"AMQP without TLS, on loopback":    client(t, config.ConnectionString(p.amqpAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
-		"AMQP without TLS, the other door": client(t, config.ConnectionString(p.restAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
+		"AMQP over TLS":                    sdkClient(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
+		"AMQP over TLS at the first door":  sdkClient(t, secureConnectionString(p.amqpAddr(), p.doorCertificate.Names, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
+		"AMQP over WebSocket":              sdkClient(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}),
+		"AMQP without TLS, on loopback":    sdkClient(t, config.ConnectionString(p.amqpAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
+		"AMQP without TLS, the other door": sdkClient(t, config.ConnectionString(p.restAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
 	} {
 		if err := exchange(t, c, "orders"); err != nil {
 			t.Errorf("%s = %v, want nil", name, err)
@@ -144,10 +144,10 @@ func TestAppsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 		client *azservicebus.Client
 		want   string
 	}{
-		"another key":    {client(t, with("app", "d3Jvbmc="), &azservicebus.ClientOptions{TLSConfig: trust}), "InvalidSignature: The token has an invalid signature."},
-		"Send alone":     {client(t, with("sender", "c2VuZHNlbmRzZW5k"), &azservicebus.ClientOptions{TLSConfig: trust}), "'Listen' claim(s) are required"},
-		"without TLS":    {client(t, config.ConnectionString(p.amqpAddr(), "nobody", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "InvalidSignature"},
-		"over WebSocket": {client(t, with("app", "d3Jvbmc="), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}), "InvalidSignature"},
+		"another key":    {sdkClient(t, with("app", "d3Jvbmc="), &azservicebus.ClientOptions{TLSConfig: trust}), "InvalidSignature: The token has an invalid signature."},
+		"Send alone":     {sdkClient(t, with("sender", "c2VuZHNlbmRzZW5k"), &azservicebus.ClientOptions{TLSConfig: trust}), "'Listen' claim(s) are required"},
+		"without TLS":    {sdkClient(t, config.ConnectionString(p.amqpAddr(), "nobody", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "InvalidSignature"},
+		"over WebSocket": {sdkClient(t, with("app", "d3Jvbmc="), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}), "InvalidSignature"},
 	} {
 		var refused *azservicebus.Error
 		err := exchange(t, c.client, "orders")
@@ -155,10 +155,10 @@ func TestAppsComeThroughTheTLSDoorWithTheirKey(t *testing.T) {
 			t.Errorf("%s = %v, want unauthorized access with %q", name, err, c.want)
 		}
 	}
-	if err := exchange(t, client(t, with("sender", "c2VuZHNlbmRzZW5k"), &azservicebus.ClientOptions{TLSConfig: trust}), "bills"); err == nil {
+	if err := exchange(t, sdkClient(t, with("sender", "c2VuZHNlbmRzZW5k"), &azservicebus.ClientOptions{TLSConfig: trust}), "bills"); err == nil {
 		t.Error("a key of orders sends to bills")
 	}
-	if err := exchange(t, client(t, config.ConnectionString(secure, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
+	if err := exchange(t, sdkClient(t, config.ConnectionString(secure, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
 		t.Error("the TLS door takes AMQP without TLS")
 	}
 }
@@ -211,10 +211,10 @@ func TestADoorBeyondLoopbackTakesTLSAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := exchange(t, client(t, "Endpoint=sb://localhost:"+port+";SharedAccessKeyName=app;SharedAccessKey=c2VjcmV0c2VjcmV0", &azservicebus.ClientOptions{TLSConfig: trusts(t, p)}), "orders"); err != nil {
+	if err := exchange(t, sdkClient(t, "Endpoint=sb://localhost:"+port+";SharedAccessKeyName=app;SharedAccessKey=c2VjcmV0c2VjcmV0", &azservicebus.ClientOptions{TLSConfig: trusts(t, p)}), "orders"); err != nil {
 		t.Errorf("over TLS = %v, want nil", err)
 	}
-	if err := exchange(t, client(t, config.ConnectionString("127.0.0.1:"+port, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
+	if err := exchange(t, sdkClient(t, config.ConnectionString("127.0.0.1:"+port, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "orders"); err == nil {
 		t.Error("it takes AMQP without TLS")
 	}
 	var b strings.Builder
@@ -239,10 +239,10 @@ broker:
   keys: [{name: theirs, key: bmFtZXNwYWNl, send: true, listen: true}]
 `)
 	at := &azservicebus.ClientOptions{TLSConfig: trusts(t, p), CustomEndpoint: named(p.doorAddrs[2], p.doorCertificate.Names)}
-	if err := exchange(t, client(t, "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=theirs;SharedAccessKey=bmFtZXNwYWNl", at), "orders"); err != nil {
+	if err := exchange(t, sdkClient(t, "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=theirs;SharedAccessKey=bmFtZXNwYWNl", at), "orders"); err != nil {
 		t.Errorf("with the namespace's key = %v, want nil", err)
 	}
-	err := exchange(t, client(t, "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=theirs;SharedAccessKey=d3Jvbmc=", at), "orders")
+	err := exchange(t, sdkClient(t, "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=theirs;SharedAccessKey=d3Jvbmc=", at), "orders")
 	if err == nil || !strings.Contains(err.Error(), "InvalidSignature: The token has an invalid signature.") {
 		t.Errorf("with another key = %v, want the namespace's refusal", err)
 	}

@@ -5,11 +5,9 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -20,12 +18,6 @@ import (
 	"overdue/internal/operator"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
-)
-
-const (
-	// handsPatience bounds how long an operator waits for a namespace that does not answer.
-	handsPatience = 30 * time.Second
-	handsPoll     = 20 * time.Millisecond
 )
 
 // hands are how an operator's command gets at messages. It looks and takes as the configuration says, and sends as an
@@ -124,31 +116,6 @@ func makePrivate(c *config.Config) (key string) {
 	c.Canary, c.Heartbeat = config.Canary{}, config.Heartbeat{}
 	c.MinSigtermDelay, c.MaxSigtermDelay = 0, 0
 	return key
-}
-
-// untilReady waits until the namespace can be worked with, and says why it cannot.
-func (p *process) untilReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, handsPatience)
-	defer cancel()
-	for {
-		var failure error
-		for _, check := range p.admin.Ready {
-			failure = errors.Join(failure, check.OK(ctx))
-		}
-		if failure == nil {
-			return nil
-		}
-		if !errors.Is(failure, errNotTried) {
-			return failure
-		}
-		select {
-		case failure := <-p.life.Failed:
-			return failure
-		case <-ctx.Done():
-			return failure
-		case <-time.After(handsPoll):
-		}
-	}
 }
 
 // knockAt is hand at the door of another process, on this machine or elsewhere.

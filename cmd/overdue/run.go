@@ -4,16 +4,11 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"overdue/internal/config"
-	"overdue/internal/lifecycle"
-	"overdue/internal/version"
 )
 
 // roleTexts are what the commands of the roles say of themselves.
@@ -65,7 +60,7 @@ func (p *program) roleCommand(r config.Role) *cobra.Command {
 		if *withStdin {
 			ctx = untilClosed(ctx, cmd.InOrStdin())
 		}
-		return p.serve(ctx, r, c, fitting)
+		return runProcess(ctx, r, c, fitting, p.stdout, p.stderr)
 	}
 	return cmd
 }
@@ -79,48 +74,4 @@ func untilClosed(ctx context.Context, r io.Reader) context.Context {
 		cancel()
 	}()
 	return ctx
-}
-
-// serve runs a role until ctx ends, somebody asks it to quit or a room fails. load reads the configuration anew.
-func (p *program) serve(ctx context.Context, r config.Role, c *config.Config, load func() (*config.Config, error)) error {
-	log, level, err := newLog(p.stderr, c.Log)
-	if err != nil {
-		return fmt.Errorf("make a log: %w", err)
-	}
-	defer func() { _ = log.Sync() }() // of a terminal or a pipe it fails for no reason
-	proc, err := start(r, c, log, level)
-	if err != nil {
-		return err
-	}
-	reloads := newReloader(proc, load)
-	if c.Reloads() {
-		// Without a file SIGHUP ends the process, as it does when a terminal is closed.
-		proc.life.Background("configuration", reloads.run)
-	}
-	proc.banner(p.stdout)
-	log.Info("serving", zap.String("role", r.Name), zap.String("version", version.String()), zap.String("admin", proc.adminAddr))
-	err = proc.wait(ctx)
-	log.Info("stopped", zap.Error(err))
-	return err
-}
-
-// wait blocks until the process is to end, and ends it. SIGTERM leaves apps the time that they may
-// have; whatever else ends it does not.
-func (p *process) wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		if errors.Is(context.Cause(ctx), lifecycle.ErrTerminated) {
-			p.log.Info("stopping", zap.String("reason", lifecycle.ErrTerminated.Error()))
-			done := p.hurryOn()
-			err := p.stopPatiently()
-			return errors.Join(done(), err)
-		}
-		p.log.Info("stopping", zap.String("reason", "signal, or the end of standard input"))
-	case <-p.admin.Quit:
-		p.log.Info("stopping", zap.String("reason", "quitquitquit"))
-	case failure := <-p.life.Failed:
-		p.log.Error("room failed", zap.Error(failure))
-		return errors.Join(failure, p.stop())
-	}
-	return p.stop()
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"go/ast"
@@ -86,12 +87,9 @@ var unasked = []string{"bench", "completion", "demo", "help", "broker", "monitor
 // A message whose texts are all hostile goes through everything that prints. Where it says what it says, it says so visibly.
 func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 	logged := &lockedBuffer{}
-	c, err := loadText(t, "", map[string]string{
+	c := loadConfig(t, "", map[string]string{
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	log := zap.New(zapcore.NewTee(logsTo(t, logged, "json").Core(), logsTo(t, logged, "console").Core()))
 	p, err := start(config.RoleRun, c, log, zap.NewAtomicLevelAt(zap.DebugLevel))
 	if err != nil {
@@ -106,9 +104,9 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		}
 	}()
 	hostileMessages(t, p)
-	eventually(t, "an alert is logged", func() bool { return bytes.Contains(logged.Bytes(), []byte("overdue.deadline.missed")) })
+	waitUntil(t, "an alert is logged", func() bool { return bytes.Contains(logged.Bytes(), []byte("overdue.deadline.missed")) })
 
-	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.amqpAddr(), "OVERDUE_LISTEN_ADMIN": p.adminAddr}
+	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.amqpAddr(), "OVERDUE_LISTEN_ADMIN": p.adminAddress()}
 	asked := map[string]bool{}
 	ask := func(shows bool, args ...string) {
 		t.Helper()
@@ -179,7 +177,11 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 // hostileMessages leaves in orders a dead letter and a message that waits, and one that misses its deadline.
 func hostileMessages(t *testing.T, p *process) {
 	t.Helper()
-	client := client(t, config.ConnectionString(p.amqpAddr(), "app", "c2VjcmV0"), &azservicebus.ClientOptions{})
+	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(p.amqpAddr(), "app", "c2VjcmV0"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close(context.Background()) })
 	sender, err := client.NewSender("orders", nil)
 	if err != nil {
 		t.Fatal(err)

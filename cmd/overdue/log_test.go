@@ -5,12 +5,26 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"overdue/alert"
+	"overdue/internal/config"
 )
+
+// loggerTo is a logger as a process has it in a format.
+func loggerTo(t *testing.T, w io.Writer, format string) *zap.Logger {
+	t.Helper()
+	log, _, err := newLog(w, config.Log{Level: "debug", Format: format})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
 
 func missedEvent() alert.Event {
 	deadline := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -22,7 +36,7 @@ func missedEvent() alert.Event {
 
 func TestAMissedDeadlineIsOneLineOf100ColumnsOnATerminal(t *testing.T) {
 	var b bytes.Buffer
-	log := logsTo(t, &b, "console")
+	log := loggerTo(t, &b, "console")
 	if err := alert.NewLog(log.Named("alert")).Alert(t.Context(), missedEvent()); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +48,7 @@ func TestAMissedDeadlineIsOneLineOf100ColumnsOnATerminal(t *testing.T) {
 
 func TestJSONLogsHaveTheCloudEventOnce(t *testing.T) {
 	var b bytes.Buffer
-	if err := alert.NewLog(logsTo(t, &b, "json")).Alert(t.Context(), missedEvent()); err != nil {
+	if err := alert.NewLog(loggerTo(t, &b, "json")).Alert(t.Context(), missedEvent()); err != nil {
 		t.Fatal(err)
 	}
 	var line struct {
