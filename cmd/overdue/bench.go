@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/app"
 	"overdue/internal/bench"
 	"overdue/internal/config"
 	"overdue/internal/version"
@@ -59,7 +60,7 @@ func (p *program) measuring(cmd *cobra.Command, plan func() (bench.Plan, error))
 			return fmt.Errorf("find the own binary: %w", err)
 		}
 		line := newProgress(p.stderr, p.getenv)
-		measured := &bench.Program{Binary: binary, Version: version.String(), HeapHeadroom: heapHeadroom}
+		measured := &bench.Program{Binary: binary, Version: version.String(), HeapHeadroom: app.HeapHeadroom}
 		r, err := measurement.Measure(cmd.Context(), measured, line.say)
 		line.end()
 		err = benchFailure(cmd.Context(), err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/app"
 	"overdue/internal/config"
 )
 
@@ -48,7 +49,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(c.CheckRole(config.Roles[at]), checkParts(c, config.Roles[at])); err != nil {
+		if err := errors.Join(c.CheckRole(config.Roles[at]), app.Check(c, config.Roles[at])); err != nil {
 			return &config.Error{Err: err}
 		}
 		for _, name := range config.MisspeltVariables(os.Environ()) {

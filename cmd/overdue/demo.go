@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/httpclient"
 )
@@ -37,7 +38,7 @@ const (
 
 // demo is one run: the same sends to two queues of an embedded broker, no consumer.
 type demo struct {
-	proc   *process
+	proc   *app.Process
 	client *azservicebus.Client
 	http   *http.Client
 	n      int // messages per queue
@@ -87,9 +88,9 @@ func (p *program) runDemo(ctx context.Context, n int, s screen) (_ *demoResult, 
 	if err != nil {
 		return nil, fmt.Errorf("start the demo: %w", err)
 	}
-	defer func() { err = errors.Join(err, proc.stop()) }()
+	defer func() { err = errors.Join(err, proc.Stop()) }()
 	// A client of its own stands for the app; it does not know of Overdue.
-	client, err := azservicebus.NewClientFromConnectionString(proc.ownConnectionString(), nil)
+	client, err := azservicebus.NewClientFromConnectionString(proc.OwnConnectionString(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("make the demo's client: %w", err)
 	}
@@ -98,8 +99,8 @@ func (p *program) runDemo(ctx context.Context, n int, s screen) (_ *demoResult, 
 	return d.run(ctx)
 }
 
-// startDemo starts the rooms of `overdue run` on free ports, for two queues.
-func (p *program) startDemo() (*process, error) {
+// startDemo starts the components of `overdue run` on free ports, for two queues.
+func (p *program) startDemo() (*app.Process, error) {
 	const queue = "deadLetteringOnMessageExpiration: true"
 	// The caller's own settings must not reach into the demo.
 	none := func(string) string { return "" }
@@ -113,11 +114,11 @@ func (p *program) startDemo() (*process, error) {
 		return nil, err
 	}
 	// Every message of the watched queue raises an alert; that is not news here.
-	log, level, err := newLog(p.stderr, config.Log{Level: zap.ErrorLevel.String(), Format: "auto"})
+	log, level, err := app.NewLog(p.stderr, config.Log{Level: zap.ErrorLevel.String(), Format: "auto"})
 	if err != nil {
 		return nil, err
 	}
-	return start(config.RoleRun, c, log, level)
+	return app.Start(config.RoleRun, c, log, level)
 }
 
 // run is the demo from the first send to the one receive. The measurement is taken from
@@ -125,7 +126,7 @@ func (p *program) startDemo() (*process, error) {
 func (d *demo) run(ctx context.Context) (*demoResult, error) {
 	d.screen.say("An embedded broker that expires lazily, as Azure Service Bus does. Two queues, no consumer.")
 	d.screen.say(fmt.Sprintf("%d messages to each, times to live between %s and %s.", d.n, demoFirstTTL, demoLastTTL))
-	d.screen.say("The watched queue is fed through Overdue's REST door, the other one directly with the SDK.")
+	d.screen.say("The watched queue is fed through Overdue's REST endpoint, the other one directly with the SDK.")
 	d.screen.say("")
 	d.began = time.Now()
 	if err := d.sendAll(ctx); err != nil {
@@ -169,7 +170,7 @@ func (d *demo) watchUntil(ctx context.Context, deadline time.Time, done func() b
 		}
 		select {
 		case <-tick.C:
-		case <-d.proc.failure():
+		case <-d.proc.Failure():
 			return errors.New("the demo's own Overdue has failed")
 		case <-ctx.Done():
 			return errors.New("interrupted before the end")
@@ -179,7 +180,7 @@ func (d *demo) watchUntil(ctx context.Context, deadline time.Time, done func() b
 
 // counts looks into the broker from behind: it is no receive and moves nothing.
 func (d *demo) counts(name string) queueCounts {
-	q, ok := d.proc.embedded().Queue(name)
+	q, ok := d.proc.Embedded().Queue(name)
 	if !ok {
 		return queueCounts{}
 	}
@@ -189,7 +190,7 @@ func (d *demo) counts(name string) queueCounts {
 
 // measure takes the lag of every message of the watched queue by the broker's clock.
 func (d *demo) measure(r *demoResult) error {
-	q, ok := d.proc.embedded().Queue(demoEager)
+	q, ok := d.proc.Embedded().Queue(demoEager)
 	if !ok {
 		return fmt.Errorf("the broker has lost the queue %s", demoEager)
 	}

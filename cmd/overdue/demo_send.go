@@ -71,7 +71,7 @@ func (d *demo) sendAll(ctx context.Context) error {
 
 // sendEager goes through Overdue: an HTTP request as the Service Bus REST API has it.
 func (d *demo) sendEager(ctx context.Context, i int) error {
-	url := fmt.Sprintf("http://%s/%s/messages", d.proc.restAddr(), demoEager)
+	url := fmt.Sprintf("http://%s/%s/messages", d.proc.RestAddr(), demoEager)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("hello"))
 	if err != nil {
 		return fmt.Errorf("send to %s: %w", demoEager, err)

@@ -37,7 +37,7 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resubmit queue-or-subscription",
 		Short: "Send copies of dead letters back to their queue, or elsewhere, and take them off",
-		Long: "Sends a copy of each dead letter through an AMQP door and takes the dead letter off once the broker has the\n" +
+		Long: "Sends a copy of each dead letter through an AMQP endpoint and takes the dead letter off once the broker has the\n" +
 			"copy. A copy has the body and the properties of its dead letter, byte for byte, but neither its time to live nor\n" +
 			"the deadline that it missed: give it a new one with --within. It says where it comes from in\n" +
 			"overdue-resubmitted-* properties.\n\n" +
@@ -133,7 +133,7 @@ func (p *program) resubmit(ctx context.Context, c *config.Config, place dlq.Plac
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	out, err := h.door.Sender(ctx, o.to)
+	out, err := h.endpoint.Sender(ctx, o.to)
 	if err != nil {
 		return sendFailure(o.to, err)
 	}

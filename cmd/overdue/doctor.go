@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/operator"
 	"overdue/internal/operator/doctor"
@@ -85,11 +86,11 @@ func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool)
 		a := &c.Alerts[i]
 		sink := doctor.Sink{Name: a.Name, Setting: a.Key}
 		if address := sinkHost(a); address != "" {
-			sink.Reach = sinkCheck(a.Key, address).OK
+			sink.Reach = app.SinkCheck(a.Key, address).OK
 		}
 		if sendTest {
 			sink.Test = func(ctx context.Context) error {
-				events, pager, err := newSink(a, client.SDK)
+				events, pager, err := app.NewSink(a, client.SDK)
 				if err != nil {
 					return err
 				}
@@ -99,7 +100,7 @@ func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool)
 		x.Sinks = append(x.Sinks, sink)
 	}
 	if text := c.Heartbeat.URL; text != "" {
-		x.Heartbeat = sinkCheck("heartbeat", text).OK
+		x.Heartbeat = app.SinkCheck("heartbeat", text).OK
 	}
 	return examine(client, x), client, nil
 }
@@ -109,7 +110,7 @@ func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool)
 func sinkHost(a *config.Alert) string {
 	e := a.Email
 	if e == nil {
-		return sinkAddress(a)
+		return app.SinkAddress(a)
 	}
 	port := e.Port
 	if port == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/lifecycle"
@@ -21,11 +22,11 @@ import (
 )
 
 // hands are how an operator's command gets at messages. It looks and takes as the configuration says, and sends as an
-// app at an AMQP door does: what goes to monitored entities has its companions.
+// app at an AMQP endpoint does: what goes to monitored entities has its companions.
 type hands struct {
 	*operator.Client                 // for reading and receiving
-	app              *sdk.Client     // of the door, for sending; nil when there is none
-	door             *link.Namespace // likewise, for what is sent as it is encoded
+	app              *sdk.Client     // of the endpoint, for sending; nil when there is none
+	endpoint         *link.Namespace // likewise, for what is sent as it is encoded
 	ends             []func()
 }
 
@@ -36,18 +37,18 @@ func (h *hands) close() {
 	}
 }
 
-// handsOptions say where the door is.
-type handsOptions struct{ door string }
+// handsOptions say where the endpoint is.
+type handsOptions struct{ endpoint string }
 
 func (o *handsOptions) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.door, "door", "",
-		"host:port of the AMQP door of an Overdue that runs; by default one of its own, or without a namespace that at listen.amqp")
+	cmd.Flags().StringVar(&o.endpoint, "endpoint", "",
+		"host:port of the AMQP endpoint of an Overdue that runs; by default one of its own, or without a namespace that at listen.amqp")
 }
 
-// eyes are hands for who only looks and takes: without a door, and with no more than the right to listen.
+// eyes are hands for who only looks and takes: without a endpoint, and with no more than the right to listen.
 func (p *program) eyes(ctx context.Context, c *config.Config, o handsOptions) (*hands, error) {
-	if o.door != "" || c.Embedded() {
-		return knockAt(ctx, c, o.door)
+	if o.endpoint != "" || c.Embedded() {
+		return knockAt(ctx, c, o.endpoint)
 	}
 	client, err := operator.Open(c)
 	if err != nil {
@@ -56,7 +57,7 @@ func (p *program) eyes(ctx context.Context, c *config.Config, o handsOptions) (*
 	return &hands{Client: client, ends: []func(){func() { client.Close(ctx) }}}, nil
 }
 
-// hand opens a door of its own to the namespace of the configuration, and takes one that is there where none is
+// hand opens a endpoint of its own to the namespace of the configuration, and takes one that is there where none is
 // configured: then the broker is within another process.
 func (p *program) hand(ctx context.Context, c *config.Config, o handsOptions) (h *hands, err error) {
 	if h, err = p.eyes(ctx, c, o); err != nil || h.app != nil {
@@ -68,24 +69,24 @@ func (p *program) hand(ctx context.Context, c *config.Config, o handsOptions) (h
 			opened.close()
 		}
 	}()
-	log, level, err := newLog(p.stderr, config.Log{Level: zap.ErrorLevel.String(), Format: "auto"})
+	log, level, err := app.NewLog(p.stderr, config.Log{Level: zap.ErrorLevel.String(), Format: "auto"})
 	if err != nil {
 		return nil, fmt.Errorf("make a log: %w", err)
 	}
 	private := *c
 	key := makePrivate(&private)
-	proc, err := start(config.Role{Name: "hands", Proxy: true}, &private, log, level)
+	proc, err := app.Start(config.Role{Name: "hands", Proxy: true}, &private, log, level)
 	if err != nil {
 		return nil, err
 	}
-	h.ends = append(h.ends, func() { _ = proc.stop() }) // what was sent has been acknowledged by then, with its companions
-	if err := proc.untilReady(ctx); err != nil {
+	h.ends = append(h.ends, func() { _ = proc.Stop() }) // what was sent has been acknowledged by then, with its companions
+	if err := proc.UntilReady(ctx); err != nil {
 		return nil, err
 	}
-	return h, h.goTo(ctx, config.ConnectionString(proc.amqpAddr(), config.AnyKeyName, key))
+	return h, h.goTo(ctx, config.ConnectionString(proc.AmqpAddr(), config.AnyKeyName, key))
 }
 
-// goTo is the way to a door, by its connection string.
+// goTo is the way to a endpoint, by its connection string.
 func (h *hands) goTo(ctx context.Context, text string) error {
 	ns, err := connect.Parse(text)
 	if err != nil {
@@ -95,17 +96,17 @@ func (h *hands) goTo(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	h.app, h.door = app, links
+	h.app, h.endpoint = app, links
 	h.ends = append(h.ends, func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifecycle.CloseTimeout) // the process ends next
 		defer cancel()
 		_ = lifecycle.Bounded(closing, h.app.Close)
-		_ = lifecycle.Bounded(closing, func(context.Context) error { return h.door.Close() })
+		_ = lifecycle.Bounded(closing, func(context.Context) error { return h.endpoint.Close() })
 	})
 	return nil
 }
 
-// makePrivate makes the doors those of one command: on loopback, at any port, for whoever has the key.
+// makePrivate makes the endpoints those of one command: on loopback, at any port, for whoever has the key.
 func makePrivate(c *config.Config) (key string) {
 	const any = "127.0.0.1:0"
 	key = rand.Text()
@@ -118,9 +119,9 @@ func makePrivate(c *config.Config) (key string) {
 	return key
 }
 
-// knockAt is hand at the door of another process, on this machine or elsewhere.
+// knockAt is hand at the endpoint of another process, on this machine or elsewhere.
 func knockAt(ctx context.Context, c *config.Config, addr string) (*hands, error) {
-	where := "--door"
+	where := "--endpoint"
 	if addr == "" {
 		addr, where = c.Listen.AMQP, "listen.amqp"
 	}
@@ -146,7 +147,7 @@ func knockAt(ctx context.Context, c *config.Config, addr string) (*hands, error)
 	if c.Embedded() {
 		client.Fleet = c.Broker.Listen
 	} else if ns, err := connect.Parse(c.Namespace); err == nil {
-		client.Fleet = ns.Host // and not the door
+		client.Fleet = ns.Host // and not the endpoint
 	}
 	h := &hands{Client: client, ends: []func(){func() { client.Close(ctx) }}}
 	if err := h.goTo(ctx, through.Namespace); err != nil {

@@ -93,7 +93,7 @@ func TestDeadlinesShowsTheFleet(t *testing.T) {
 		t.Errorf("of orders: %s", got)
 	}
 	r.Kill()
-	if got, want := deadlines(), "What the monitors have together is not known: redis: view: "; !strings.Contains(got, want) {
+	if got, want := deadlines(), "The totals of all monitors are unknown: redis: view: "; !strings.Contains(got, want) {
 		t.Errorf("without Redis: %q, want %q", got, want)
 	}
 }

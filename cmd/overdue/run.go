@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/app"
 	"overdue/internal/config"
 )
 
@@ -60,7 +61,7 @@ func (p *program) roleCommand(r config.Role) *cobra.Command {
 		if *withStdin {
 			ctx = untilClosed(ctx, cmd.InOrStdin())
 		}
-		return runProcess(ctx, r, c, fitting, p.stdout, p.stderr)
+		return app.Run(ctx, r, c, fitting, p.stdout, p.stderr)
 	}
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/testing/freeport"
 	"overdue/internal/testing/redistest"
@@ -56,19 +57,19 @@ func TestOperatorsSeeTheCompanionsInRedis(t *testing.T) {
 	c := loadConfig(t, fmt.Sprintf("companionStore: redis\nredis: redis://%s\nlisten: {amqp: %q, http: \"127.0.0.1:0\", admin: \"127.0.0.1:0\"}\n"+
 		"broker: {listen: %q, queues: [{name: orders, deadLetteringOnMessageExpiration: true}]}\n",
 		r.Addr, freeport.Address(t), freeport.Address(t)), nil)
-	p, err := start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := app.Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 	})
-	if err := p.untilReady(t.Context()); err != nil {
+	if err := p.UntilReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	send, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.restAddr()+"/orders/messages", strings.NewReader("hello"))
+	send, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.RestAddr()+"/orders/messages", strings.NewReader("hello"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestOperatorsSeeTheCompanionsInRedis(t *testing.T) {
 	if answer.StatusCode != http.StatusCreated {
 		t.Fatalf("send = %d, want 201", answer.StatusCode)
 	}
-	for want, args := range map[string][]string{"m-1": {"deadlines", "orders"}, "and it is watched": {"explain", "orders", "m-1"}} {
+	for want, args := range map[string][]string{"m-1": {"deadlines", "orders"}, "and monitored": {"explain", "orders", "m-1"}} {
 		var out, errs bytes.Buffer
 		err := run(context.Background(), append(args, "--config", "overdue.yaml"), func(string) string { return "" }, &out, &errs)
 		if err != nil || !strings.Contains(out.String(), want) {

@@ -48,9 +48,9 @@ func (p *program) sendCommand() *cobra.Command {
 	var o sendOptions
 	cmd := &cobra.Command{
 		Use:   "send queue-or-topic",
-		Short: "Send messages through an AMQP door, with their companions",
+		Short: "Send messages through an AMQP endpoint, with their companions",
 		Long: "Sends a message, or --count of them, as an app behind Overdue would: a message with a deadline has its\n" +
-			"companion by the time that the command says sent. With a namespace configured it opens a door of its own\n" +
+			"companion by the time that the command says sent. With a namespace configured it opens a endpoint of its own\n" +
 			"for as long as it takes; without one it goes to the Overdue that runs on this machine.",
 		Example: "  overdue send orders --body 'one coffee' --within 30s\n" +
 			"  overdue send orders --body-file order.json --content-type application/json --session-id table-4\n" +

@@ -26,6 +26,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/notifications"
@@ -55,7 +56,7 @@ func (l *lockedBuffer) Bytes() []byte {
 // logsTo is a logger as a process has it in a format.
 func logsTo(t *testing.T, w io.Writer, format string) *zap.Logger {
 	t.Helper()
-	log, _, err := newLog(w, config.Log{Level: "debug", Format: format})
+	log, _, err := app.NewLog(w, config.Log{Level: "debug", Format: format})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,12 +92,12 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
 	})
 	log := zap.New(zapcore.NewTee(logsTo(t, logged, "json").Core(), logsTo(t, logged, "console").Core()))
-	p, err := start(config.RoleRun, c, log, zap.NewAtomicLevelAt(zap.DebugLevel))
+	p, err := app.Start(config.RoleRun, c, log, zap.NewAtomicLevelAt(zap.DebugLevel))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 		if hidden := escape.Hidden(logged.Bytes()); hidden != "" {
@@ -106,7 +107,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 	hostileMessages(t, p)
 	waitUntil(t, "an alert is logged", func() bool { return bytes.Contains(logged.Bytes(), []byte("overdue.deadline.missed")) })
 
-	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.amqpAddr(), "OVERDUE_LISTEN_ADMIN": p.adminAddress()}
+	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.AmqpAddr(), "OVERDUE_LISTEN_ADMIN": p.AdminAddress()}
 	asked := map[string]bool{}
 	ask := func(shows bool, args ...string) {
 		t.Helper()
@@ -162,7 +163,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		}
 	})
 	for _, target := range []string{notifications.Path, "/configz", "/readyz?verbose", "/healthz/outbound?verbose"} {
-		resp, err := http.Get("http://" + p.adminAddr + target)
+		resp, err := http.Get("http://" + p.AdminAddr + target)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,9 +176,9 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 }
 
 // hostileMessages leaves in orders a dead letter and a message that waits, and one that misses its deadline.
-func hostileMessages(t *testing.T, p *process) {
+func hostileMessages(t *testing.T, p *app.Process) {
 	t.Helper()
-	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(p.amqpAddr(), "app", "c2VjcmV0"), nil)
+	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(p.AmqpAddr(), "app", "c2VjcmV0"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

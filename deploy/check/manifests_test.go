@@ -119,7 +119,7 @@ func TestComposeFilesLoad(t *testing.T) {
 		}
 		app := project.Services["app"]
 		if app.NetworkMode != "service:overdue" {
-			t.Errorf("%s: the app has a network of its own, and the doors are on loopback", folder)
+			t.Errorf("%s: the app has a network of its own, and the endpoints are on loopback", folder)
 		}
 		if on := app.DependsOn["overdue"]; on.Condition != types.ServiceConditionHealthy {
 			t.Errorf("%s: the app starts before its sidecar is ready", folder)

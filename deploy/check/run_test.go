@@ -81,7 +81,7 @@ func TestComposeKeepsDeadlines(t *testing.T) {
 		app := project.Services["app"].Command
 		url, properties := app[slices.IndexFunc(app, func(a string) bool { return strings.HasPrefix(a, "http://") })], app[slices.Index(app, "--header")+1]
 		if !strings.HasPrefix(url, "http://127.0.0.1:5300/") {
-			t.Errorf("%s: the app sends to %s, the REST door is at 127.0.0.1:5300", folder, url)
+			t.Errorf("%s: the app sends to %s, the REST endpoint is at 127.0.0.1:5300", folder, url)
 		}
 		name, value, _ := strings.Cut(properties, ": ")
 		p.post(t, strings.TrimPrefix(url, "http://127.0.0.1:5300"), name, value)

@@ -50,7 +50,7 @@ type child struct {
 	other  []byte         // the beginning of the rest of the log
 }
 
-var bannerAddress = regexp.MustCompile(`^  (AMQP door|embedded broker|admin) +\w+://(\S+)`)
+var bannerAddress = regexp.MustCompile(`^  (AMQP endpoint|embedded broker|admin) +\w+://(\S+)`)
 
 // settings are environment variables without their prefix.
 type settings map[string]string
@@ -125,7 +125,7 @@ func (c *child) readBanner(r io.Reader, last string, addressed chan struct{}) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		if m := bannerAddress.FindStringSubmatch(lines.Text()); m != nil {
-			*map[string]*string{"AMQP door": &c.amqp, "embedded broker": &c.broker,
+			*map[string]*string{"AMQP endpoint": &c.amqp, "embedded broker": &c.broker,
 				"admin": &c.admin}[m[1]] = m[2]
 		}
 		if addressed != nil && strings.HasPrefix(lines.Text(), last) {

@@ -36,7 +36,6 @@ var largePackages = map[string]struct {
 	lines int
 	why   string
 }{
-	"cmd/overdue":               {8_400, "what one process is moves to internal/app, what people do to internal/operator"},
 	"internal/amqp":             {4_950, "one codec: a performative, its reader and its writer belong together"},
 	"internal/amqp/relay":       {5_750, "links, tokens and settlements share the state of one pair of connections"},
 	"internal/broker":           {6_650, "namespace, entities and links share the state of one namespace"},

@@ -15,7 +15,7 @@ import (
 
 // forward is the least that can stand between a client and a broker: it copies bytes, connection
 // for connection, and understands none of them. What it costs is what the system charges for one
-// more hop; the rest is the door's own. It says on standard output where it listens.
+// more hop; the rest is the endpoint's own. It says on standard output where it listens.
 func forward(to string) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -71,7 +71,7 @@ func startForwarder(ctx context.Context, to string) (*process, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fscanln(out, &p.door); err != nil {
+	if _, err := fmt.Fscanln(out, &p.endpoint); err != nil {
 		return nil, errors.Join(fmt.Errorf("the forwarder did not say where it listens: %w", err), p.kill())
 	}
 	return p, nil

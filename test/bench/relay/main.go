@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command relay measures what the AMQP door costs: the same clients send straight to the embedded
-// broker, through the door to a queue that is not monitored, and through it to one that is. Broker,
+// Command relay measures what the AMQP endpoint costs: the same clients send straight to the embedded
+// broker, through the endpoint to a queue that is not monitored, and through it to one that is. Broker,
 // sidecar and clients are processes of their own, all on TCP loopback. Rounds are short and take
 // turns, so that all ways see the same machine, and what is printed of a line is the median of its
 // rounds. test/bench/README.md says what the lines mean.
@@ -22,7 +22,7 @@ import (
 func main() {
 	var b bench
 	flag.StringVar(&b.binary, "overdue", "bin/overdue", "the binary to measure")
-	flag.BoolVar(&b.one, "run", false, "measure `overdue run`, where broker, door and monitor are one process")
+	flag.BoolVar(&b.one, "run", false, "measure `overdue run`, where broker, endpoint and monitor are one process")
 	flag.StringVar(&b.companions, "companions", "each", "what is written for monitored messages: each, slot or auto")
 	flag.IntVar(&b.rounds, "rounds", 7, "rounds of each line, every one with a new broker and a new sidecar")
 	flag.DurationVar(&b.span, "span", 500*time.Millisecond, "how long each way is measured in a round")

@@ -22,8 +22,8 @@ import (
 
 // A process is a command of the binary that is measured.
 type process struct {
-	cmd                 *exec.Cmd
-	door, broker, admin string // addresses, "" where it has none
+	cmd                     *exec.Cmd
+	endpoint, broker, admin string // addresses, "" where it has none
 }
 
 const connectionString = "Endpoint=sb://%s;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
@@ -37,13 +37,13 @@ func (b *bench) set(ctx context.Context, by hop) (s scene, err error) {
 		"OVERDUE_BROKER_LISTEN=127.0.0.1:0", "OVERDUE_BROKER_AUTO_CREATE=true",
 		"OVERDUE_BROKER_MAX_MESSAGE_SIZE=1MiB", // as of a Premium namespace, so that batches are as large as there
 	}
-	door := []string{
+	endpoint := []string{
 		"OVERDUE_LISTEN_AMQP=127.0.0.1:0", "OVERDUE_LISTEN_HTTP=127.0.0.1:0", "OVERDUE_LISTEN_ADMIN=127.0.0.1:0",
 		"OVERDUE_COMPANIONS=" + b.companions,
 		"OVERDUE_MONITOR_ENTITIES=[{queue: " + watchedQueue + "}]",
 	}
 	if b.one {
-		s.broker, err = b.start(ctx, "run", append(broker, door...)...)
+		s.broker, err = b.start(ctx, "run", append(broker, endpoint...)...)
 		s.sidecar = s.broker
 	} else {
 		s.broker, err = b.start(ctx, "broker", broker...)
@@ -54,7 +54,7 @@ func (b *bench) set(ctx context.Context, by hop) (s scene, err error) {
 	case by == byForwarder:
 		s.forwarder, err = startForwarder(ctx, s.broker.broker)
 	case by == bySidecar && !b.one:
-		s.sidecar, err = b.start(ctx, "proxy", append(door, "OVERDUE_NAMESPACE="+fmt.Sprintf(connectionString, s.broker.broker))...)
+		s.sidecar, err = b.start(ctx, "proxy", append(endpoint, "OVERDUE_NAMESPACE="+fmt.Sprintf(connectionString, s.broker.broker))...)
 	}
 	if err != nil {
 		err = errors.Join(err, s.broker.stop())
@@ -80,12 +80,12 @@ func (s scene) between(w way) *process {
 // address is where a client of that way connects to.
 func (s scene) address(w way) string {
 	if p := s.between(w); p != nil {
-		return p.door
+		return p.endpoint
 	}
 	return s.broker.broker
 }
 
-var addresses = regexp.MustCompile(`(?m)^  (AMQP door|embedded broker|admin) +\w+://(\S+)`)
+var addresses = regexp.MustCompile(`(?m)^  (AMQP endpoint|embedded broker|admin) +\w+://(\S+)`)
 
 // start starts a command with settings of its own and waits until it is ready. What is told on
 // standard output ends with the connection string.
@@ -109,8 +109,8 @@ func (b *bench) start(ctx context.Context, command string, settings ...string) (
 	go func() { _, _ = io.Copy(io.Discard, lines) }() // ends with the process
 	for _, m := range addresses.FindAllStringSubmatch(banner.String(), -1) {
 		switch m[1] {
-		case "AMQP door":
-			p.door = m[2]
+		case "AMQP endpoint":
+			p.endpoint = m[2]
 		case "embedded broker":
 			p.broker = m[2]
 		case "admin":

@@ -15,7 +15,7 @@ import (
 // prefetch is how many messages a receiver asks for at a time, and settles side by side.
 const prefetch = 100
 
-// fill puts the messages of a round into a queue, past the door.
+// fill puts the messages of a round into a queue, past the endpoint.
 func (b *bench) fill(address, queue string) (int, error) { return fill(address, queue, b.messages) }
 
 // fillMore is for clients that cost next to nothing.

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"overdue/alert"
+	"overdue/internal/adminport"
+	"overdue/internal/config"
+	"overdue/internal/notifications"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
+)
+
+// A sinkRack makes the sinks of configurations, and keeps those that the next one has, too: what groups know of the
+// events of the last minutes is theirs.
+type sinkRack struct {
+	p       *Process
+	client  *sdk.Client
+	links   *link.Namespace
+	outbox  alert.Outbox
+	log     alert.Alerter
+	forward atomic.Pointer[alert.Forward] // nil until a configuration needs it
+	history *notifications.History
+
+	racked []racked
+}
+
+// racked is a sink that tells.
+type racked struct {
+	key  string // where the configuration has it
+	cfg  config.Alert
+	sink alert.Alerter
+}
+
+func (p *Process) newSinkRack(client *sdk.Client, links *link.Namespace, outbox alert.Outbox) *sinkRack {
+	history := &notifications.History{}
+	p.admin.Notified.Store(history)
+	s := &sinkRack{p: p, client: client, links: links, outbox: outbox, log: history.Record(alert.NewLog(p.log.Named("alert"))), history: history}
+	p.life.Links("forwarding", func(ctx context.Context) error {
+		if f := s.forward.Load(); f != nil {
+			return f.Close(ctx)
+		}
+		return nil
+	})
+	return s
+}
+
+// fill makes what c has and the rack has not. Nothing of it counts before take is called with what it returns. An error
+// is of type *configError.
+func (s *sinkRack) fill(c *config.Config) (next []racked, err error) {
+	for i := range c.Alerts {
+		a := c.Alerts[i]
+		key := a.Key
+		a.Key = "" // where it stands in the list says nothing of the sink
+		if j := slices.IndexFunc(s.racked, func(r racked) bool { return reflect.DeepEqual(r.cfg, a) }); j >= 0 {
+			next = append(next, racked{key, a, s.racked[j].sink})
+			continue
+		}
+		sink, err := s.p.alerter(&a, s.client, s.outbox)
+		if err == nil {
+			sink, err = alert.Only(s.history.Record(sink), a.Entities, a.Events)
+		}
+		if err != nil {
+			return nil, &config.Error{Err: fmt.Errorf("%s: %w", c.At(sinkKey(key, err)), err)}
+		}
+		next = append(next, racked{key, a, sink})
+	}
+	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e config.Entity) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
+		f, err := alert.NewForward(alert.ForwardConfig{Client: s.client, Links: s.links, Handling: s.p.handling, MonitorQueue: s.p.cfg.MonitorQueue, Log: s.p.log.Named("alert")})
+		if err != nil {
+			return nil, err
+		}
+		s.forward.Store(f)
+	}
+	return next, nil
+}
+
+// sinkKey is the key that an error of a sink is about: its title, its text, or else the sink itself.
+func sinkKey(key string, err error) string {
+	if bad := (*alert.TemplateError)(nil); errors.As(err, &bad) {
+		return key[:strings.LastIndexByte(key, '.')+1] + bad.Key
+	}
+	return key
+}
+
+// take is everybody who is told from now on: the log always, then the sinks of the configuration.
+func (s *sinkRack) take(next []racked) []alert.Alerter {
+	s.racked = next
+	all := []alert.Alerter{s.log}
+	var checks []adminport.Check
+	for i := range next {
+		all = append(all, next[i].sink)
+		if address := SinkAddress(&next[i].cfg); address != "" {
+			checks = append(checks, SinkCheck(next[i].key, address))
+		}
+	}
+	if f := s.forward.Load(); f != nil {
+		all = append(all, f)
+	}
+	if queue := s.p.cfg.Canary.Queue; queue != "" {
+		for i := range all {
+			all[i] = alert.Without(all[i], queue)
+		}
+	}
+	s.p.admin.Sinks.Store(&checks)
+	return all
+}
+
+// handling is what becomes of a message that has missed its deadline, beside being told of.
+func (p *Process) handling(entity string) alert.Handling {
+	e, _ := p.knowledge.View().Entity(entity)
+	if e == nil {
+		return alert.Handling{}
+	}
+	return alert.Handling{ForwardTo: e.ForwardMissedTo, Report: e.ReportToSender}
+}
+
+// alerter is one sink: of events, or of pages behind groups.
+func (p *Process) alerter(a *config.Alert, client *sdk.Client, outbox alert.Outbox) (alert.Alerter, error) {
+	events, pager, err := NewSink(a, client)
+	if err != nil || events != nil {
+		return events, err
+	}
+	group := alert.GroupsConfig{
+		Outbox: outbox, Source: alert.SourceOf(p.namespace.Host, ""), Sink: pager, Pool: p.pages,
+		By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
+		Log: p.log.Named("alert"),
+	}
+	if a.Alertmanager != nil {
+		group.Resend = alert.AlertmanagerResend
+	}
+	return alert.NewGroups(group)
+}
+
+// newSink makes the sink of events, or else the sink of grouped events, of a configuration.
+func NewSink(a *config.Alert, client *sdk.Client) (events alert.Alerter, pages alert.Notifier, err error) {
+	text, err := alert.NewText(a.Title, a.Text)
+	if err != nil {
+		return nil, nil, err
+	}
+	request := func(r *config.Request) alert.HTTP { return alert.HTTP{URL: r.URL, Timeout: r.Timeout} }
+	switch {
+	case a.ServiceBus != nil:
+		events = alert.NewServiceBus(a.Name, client, a.ServiceBus.Entity)
+	case a.Webhook != nil && !a.Webhook.Grouped:
+		events, err = alert.NewWebhook(a.Name, request(&a.Webhook.Request))
+	case a.Webhook != nil:
+		pages, err = alert.NewWebhookNotifier(a.Name, request(&a.Webhook.Request), text)
+	case a.Alertmanager != nil:
+		pages, err = alert.NewAlertmanager(a.Name, request(a.Alertmanager), text)
+	case a.Slack != nil:
+		pages, err = alert.NewSlack(a.Name, request(a.Slack), text)
+	case a.Teams != nil:
+		pages, err = alert.NewTeams(a.Name, request(a.Teams), text)
+	case a.PagerDuty != nil:
+		d := a.PagerDuty
+		pages, err = alert.NewPagerDuty(a.Name, alert.PagerDutyConfig{
+			HTTP: alert.HTTP{URL: d.URL, Timeout: d.Timeout}, RoutingKey: d.RoutingKey, Severity: d.Severity,
+		}, text)
+	case a.Email != nil:
+		e := a.Email
+		pages, err = alert.NewEmail(a.Name, alert.EmailConfig{
+			Host: e.Host, Port: int(e.Port), Security: e.Security, Username: e.Username, Password: e.Password,
+			From: e.From, To: e.To, Timeout: e.Timeout,
+		}, text)
+	case a.Shoutrrr != nil:
+		pages, err = alert.NewShoutrrr(a.Name, a.Shoutrrr.URL, text)
+	}
+	return events, pages, err
+}
+
+// sinkAddress is the URL of the sink; "" when it has none.
+func SinkAddress(a *config.Alert) string {
+	switch {
+	case a.Webhook != nil:
+		return a.Webhook.URL
+	case a.Alertmanager != nil:
+		return a.Alertmanager.URL
+	case a.Slack != nil:
+		return a.Slack.URL
+	case a.Teams != nil:
+		return a.Teams.URL
+	case a.PagerDuty != nil:
+		return a.PagerDuty.URL
+	}
+	return ""
+}
+
+// sinkCheck opens a connection to where a sink lives. It sends nothing.
+func SinkCheck(name, raw string) adminport.Check {
+	return adminport.Check{Name: name, OK: func(ctx context.Context) error {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return fmt.Errorf("its URL cannot be read") // the error would quote it
+		}
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		}
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}}
+}

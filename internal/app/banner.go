@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"overdue/internal/config"
+	"overdue/internal/listener"
+	"overdue/internal/version"
+)
+
+// banner tells whoever typed the command what listens where. It goes to stdout; the log
+// goes to stderr. Each connection string is a line of its own, from its first character:
+// programs that start Overdue wait for the first line that begins with Endpoint=.
+func (p *Process) banner(w io.Writer) {
+	var b strings.Builder
+	row := func(what, where, note string) {
+		b.WriteString(strings.TrimRight(fmt.Sprintf("  %-16s %-28s %s", what, where, note), " ") + "\n")
+	}
+	fmt.Fprintf(&b, "overdue %s %s\n\n", p.role.Name, version.String())
+	p.rowsOfEndpoints(row)
+	row("admin", "http://"+p.AdminAddr, "/readyz, /metrics")
+	if p.probesAddr != "" {
+		row("probes", "http://"+p.probesAddr, "the same, for other machines")
+	}
+	for i, addr := range p.brokerAddrs {
+		row("embedded broker", "amqp://"+addr, p.brokerNote(i))
+	}
+	if p.namespace != nil && !p.cfg.Embedded() {
+		row("namespace", p.namespace.Host, "monitor queue "+p.cfg.MonitorQueue)
+	}
+	if len(p.endpointAddrs) > 0 {
+		p.bannerOfEndpoints(&b)
+	}
+	if p.broker != nil {
+		p.bannerOfBroker(&b)
+	}
+	_, _ = io.WriteString(w, b.String()) // nobody reads it, nobody misses it
+}
+
+// brokerNote says what an address of the embedded broker is for.
+func (p *Process) brokerNote(i int) string {
+	if i > 0 {
+		return "the same"
+	}
+	note := "AMQP, WebSocket and HTTP"
+	if p.certificate != nil {
+		note += ", each with and without TLS"
+	}
+	if p.role.Monitor {
+		note += "; what is sent here is not monitored"
+	}
+	return note
+}
+
+// bannerOfBroker tells what to paste into an app.
+func (p *Process) bannerOfBroker(b *strings.Builder) {
+	how := ""
+	if p.cfg.Broker.AutoCreate {
+		how += "Queues are made when a client names them. "
+	}
+	switch c := &p.cfg.Broker; {
+	case c.Isolate && len(c.Keys) > 0: // their names are theirs
+		how += "The first label of a host name, such as t1.localhost, is a namespace of its own. "
+	case c.Isolate:
+		how += "Every SharedAccessKeyName but " + config.AnyKeyName + " is a namespace of its own. "
+	}
+	if how != "" {
+		fmt.Fprintf(b, "\n%s\n", strings.TrimRight(how, " "))
+	}
+	fmt.Fprintf(b, "\nConnection string of the embedded broker, to paste into an app:\n%s\n", p.shownConnectionString())
+	if p.certificate != nil {
+		fmt.Fprintf(b, "and over TLS:\n%s\n", p.shownSecureConnectionString())
+	}
+	b.WriteString(trust(p.certificate))
+}
+
+// trust tells how a client comes to believe a certificate.
+func trust(c *listener.Certificate) string {
+	switch {
+	case c == nil:
+		return ""
+	case c.CAFile == "":
+		return fmt.Sprintf("\nTLS: the certificate %s, for %s.\n", c.CertFile, strings.Join(c.Names, ", "))
+	}
+	return fmt.Sprintf("\nTLS: a certificate of Overdue's own, for %s.\n"+
+		"Clients trust it by its authority, %s:\n"+
+		"  Go      export SSL_CERT_FILE=%[2]s\n"+
+		"  Node    export NODE_EXTRA_CA_CERTS=%[2]s\n"+
+		"  Python  export SSL_CERT_FILE=%[2]s REQUESTS_CA_BUNDLE=%[2]s\n"+
+		"  Java    keytool -importcert -noprompt -alias overdue -file %[2]s -keystore trust.p12 -storepass changeit\n"+
+		"          and -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit\n",
+		strings.Join(c.Names, ", "), c.CAFile)
+}
+
+func (p *Process) monitored() string {
+	if len(p.cfg.Monitor.Entities) == 0 {
+		return "everything is monitored"
+	}
+	names := make([]string, 0, len(p.cfg.Monitor.Entities))
+	for _, e := range p.cfg.Monitor.Entities {
+		names = append(names, e.Name())
+	}
+	return "monitored: " + config.Clip(strings.Join(names, ", "))
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"overdue/internal/adminport"
+	"overdue/internal/redisstore"
+)
+
+const (
+	// The store is looked at after storeCheck, by a process that counts what is there; after storeCheckRarely by others; and after
+	// storeCheckAgain while it does not answer.
+	storeCheck       = 5 * time.Second
+	storeCheckRarely = 30 * time.Second
+	storeCheckAgain  = time.Second
+)
+
+// A companionStore is the Redis that keeps companions, as operators see it.
+type companionStore struct {
+	*redisstore.Companions
+	log    *zap.Logger
+	counts bool // it shows how many there are
+	doubt  chan struct{}
+
+	durable prometheus.Gauge
+	kept    *prometheus.GaugeVec
+
+	mu      sync.Mutex
+	err     error  // of the last look
+	problem string // why what it keeps may be lost; "" = it is not
+}
+
+// startStore opens the companion store, nil where the monitor queue has the companions.
+func (p *Process) startStore(shared *redisstore.Store) *companionStore {
+	if !p.cfg.CompanionsInRedis() {
+		return nil
+	}
+	s := &companionStore{
+		Companions: shared.Companions(), log: p.log.Named("store"), counts: p.role.Monitor, doubt: make(chan struct{}, 1), err: errNotTried,
+		durable: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "overdue_companion_store_durable", Help: "Whether Redis says that it keeps companions beyond its own end: 1 or 0.",
+		}),
+		kept: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "overdue_stored_companions",
+			Help: "Companions and notes in Redis: waiting for their time, leased by a monitor, dead (could not be done). Every monitor shows the same. Absent while Redis is.",
+		}, []string{"state"}),
+	}
+	p.registry.MustRegister(s.durable)
+	if s.counts {
+		p.registry.MustRegister(s.kept)
+		p.life.Background("companions that others keep", s.Listen)
+	}
+	p.life.Background("companion store", s.run)
+	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "companion store", OK: func(ctx context.Context) error {
+		err := s.state(ctx)
+		if err != nil && p.passes() {
+			return adminport.Remark(err.Error())
+		}
+		return err
+	}})
+	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "companion store", OK: func(ctx context.Context) error {
+		if err := s.state(ctx); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.problem != "" {
+			return errors.New(s.problem)
+		}
+		return nil
+	}})
+	return s
+}
+
+// state is why companions cannot be kept, as far as is known.
+func (s *companionStore) state(context.Context) error {
+	if err := s.Failure(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// doubted asks for another look.
+func (s *companionStore) doubted() {
+	select {
+	case s.doubt <- struct{}{}:
+	default: // a look is on its way
+	}
+}
+
+// run looks at the store until ctx ends. It fails where the store forgets what it is given and has done so from the start.
+func (s *companionStore) run(ctx context.Context) error {
+	for fresh := true; ctx.Err() == nil; {
+		wait := storeCheckRarely
+		if s.counts {
+			wait = storeCheck
+		}
+		hopeless, err := s.look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		switch {
+		case err != nil:
+			wait = storeCheckAgain
+		case hopeless && fresh:
+			return errors.New(s.problem)
+		default:
+			fresh = false
+		}
+		select {
+		case <-time.After(wait):
+		case <-s.doubt:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// look asks how the store is.
+func (s *companionStore) look(ctx context.Context) (hopeless bool, err error) {
+	d, err := s.Inspect(ctx)
+	if err == nil && s.counts {
+		err = s.count(ctx)
+	}
+	if ctx.Err() != nil {
+		return false, nil
+	}
+	s.mu.Lock()
+	was, err0 := s.problem, s.err
+	s.err = err
+	if err == nil {
+		s.problem, hopeless = d.Problem()
+	}
+	is := s.problem
+	s.mu.Unlock()
+	switch {
+	case err != nil:
+		s.kept.Reset()
+		if errors.Is(err0, errNotTried) {
+			s.log.Warn("companion store unreachable", zap.Error(err), zap.String("next", "trying on"))
+		}
+		return false, err
+	case is != "":
+		s.durable.Set(0)
+	default:
+		s.durable.Set(1)
+	}
+	switch {
+	case is == was && !errors.Is(err0, errNotTried):
+	case is != "":
+		s.log.Warn("companions may be lost", zap.String("why", is))
+	default:
+		s.log.Info("companion store attached")
+	}
+	return hopeless, nil
+}
+
+func (s *companionStore) count(ctx context.Context) error {
+	n, err := s.Counts(ctx)
+	if err != nil {
+		return err
+	}
+	s.kept.WithLabelValues("waiting").Set(float64(n.Waiting))
+	s.kept.WithLabelValues("leased").Set(float64(n.Leased))
+	s.kept.WithLabelValues("dead").Set(float64(n.Dead))
+	return nil
+}

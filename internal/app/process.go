@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.uber.org/zap"
+
+	"overdue/internal/broker"
+	"overdue/internal/config"
+	"overdue/internal/lifecycle"
+	"overdue/internal/version"
+)
+
+// runProcess runs a role until ctx ends, somebody asks it to quit or a component fails. load reads the configuration anew.
+// The banner goes to stdout, the log to stderr.
+func Run(ctx context.Context, r config.Role, c *config.Config, load func() (*config.Config, error), stdout, stderr io.Writer) error {
+	log, level, err := NewLog(stderr, c.Log)
+	if err != nil {
+		return fmt.Errorf("make a log: %w", err)
+	}
+	defer func() { _ = log.Sync() }() // of a terminal or a pipe it fails for no reason
+	proc, err := Start(r, c, log, level)
+	if err != nil {
+		return err
+	}
+	reloads := newReloader(proc, load)
+	if c.Reloads() {
+		// Without a file SIGHUP ends the process, as it does when a terminal is closed.
+		proc.life.Background("configuration", reloads.run)
+	}
+	proc.banner(stdout)
+	log.Info("serving", zap.String("role", r.Name), zap.String("version", version.String()), zap.String("admin", proc.AdminAddr))
+	err = proc.wait(ctx)
+	log.Info("stopped", zap.Error(err))
+	return err
+}
+
+// wait blocks until the process is to end, and ends it. SIGTERM leaves apps the time that they may
+// have; whatever else ends it does not.
+func (p *Process) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), lifecycle.ErrTerminated) {
+			p.log.Info("stopping", zap.String("reason", lifecycle.ErrTerminated.Error()))
+			done := p.hurryOn()
+			err := p.stopAfterDrain()
+			return errors.Join(done(), err)
+		}
+		p.log.Info("stopping", zap.String("reason", "signal, or the end of standard input"))
+	case <-p.admin.Quit:
+		p.log.Info("stopping", zap.String("reason", "quitquitquit"))
+	case failure := <-p.life.Failed:
+		p.log.Error("component failed", zap.Error(failure))
+		return errors.Join(failure, p.Stop())
+	}
+	return p.Stop()
+}
+
+const (
+	// readyTimeout bounds how long untilReady waits for a namespace that does not answer.
+	readyTimeout = 30 * time.Second
+	readyPoll    = 20 * time.Millisecond
+)
+
+// untilReady waits until the namespace can be worked with, and says why it cannot.
+func (p *Process) UntilReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		var failure error
+		for _, check := range p.admin.Ready {
+			failure = errors.Join(failure, check.OK(ctx))
+		}
+		if failure == nil {
+			return nil
+		}
+		if !errors.Is(failure, errNotTried) {
+			return failure
+		}
+		select {
+		case failure := <-p.life.Failed:
+			return failure
+		case <-ctx.Done():
+			return failure
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+// embedded is the broker of this process; nil where there is a namespace.
+func (p *Process) Embedded() *broker.Broker { return p.broker }
+
+// adminAddress is where the admin port listens.
+func (p *Process) AdminAddress() string { return p.AdminAddr }
+
+// failure gets the first error of a component that ended by itself.
+func (p *Process) Failure() <-chan error { return p.life.Failed }

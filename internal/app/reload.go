@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"overdue/internal/catalog"
+	"overdue/internal/config"
+)
+
+// A reloader puts a changed configuration into force as far as that goes in a running process. What is wrong with a new
+// one changes nothing: it is in force as a whole, or not at all.
+type reloader struct {
+	p    *Process
+	load func() (*config.Config, error)
+
+	reloads          *prometheus.CounterVec
+	successful, last prometheus.Gauge
+}
+
+// newReloader makes the reloader of a process. load reads file, environment and flags anew.
+func newReloader(p *Process, load func() (*config.Config, error)) *reloader {
+	r := &reloader{
+		p: p, load: load,
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "overdue_config_reloads_total", Help: "Configurations that were read while the process ran, by reason (file, signal) and result (ok, refused).",
+		}, []string{"reason", "result"}),
+		successful: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "overdue_config_last_reload_successful", Help: "Whether the last configuration that was read is in force, but for what needs a restart: 1 or 0.",
+		}),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "overdue_config_last_reload_success_timestamp_seconds", Help: "When the configuration in force was read, in seconds since 1970.",
+		}),
+	}
+	p.registry.MustRegister(r.reloads, r.successful, r.last)
+	r.succeeded()
+	return r
+}
+
+func (r *reloader) succeeded() {
+	r.successful.Set(1)
+	r.last.Set(float64(time.Now().UnixMilli()) / 1000)
+}
+
+// run reloads on SIGHUP and when a file of the configuration has changed, until ctx ends.
+func (r *reloader) run(ctx context.Context) error {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	files, err := watchFiles(r.p.current().Files())
+	if err != nil {
+		r.p.log.Warn("files of the configuration are not watched", zap.Error(err), zap.String("next", "send SIGHUP when they have changed"))
+	} else {
+		defer files.close()
+	}
+	// What has changed between the start and the watch was not seen.
+	if c, err := r.load(); err != nil || len(config.Differing(r.p.current(), c)) > 0 {
+		r.reload("file")
+	}
+	for {
+		reason := "signal"
+		select {
+		case <-hup:
+		case <-files.changed():
+			reason = "file"
+		case <-ctx.Done():
+			return nil
+		}
+		r.reload(reason)
+		files.follow(r.p.current().Files())
+	}
+}
+
+// reload reads the configuration and takes it up, or says why not.
+func (r *reloader) reload(reason string) {
+	log := r.p.log.With(zap.String("reason", reason))
+	next, err := r.load()
+	var changed, restart []string
+	if err == nil {
+		changed, restart, err = r.p.adopt(next)
+	}
+	if err != nil {
+		r.successful.Set(0)
+		r.reloads.WithLabelValues(reason, "refused").Inc()
+		log.Error("configuration refused, the one before stays in force", zap.Error(err))
+		return
+	}
+	r.succeeded()
+	r.reloads.WithLabelValues(reason, "ok").Inc()
+	log.Info("configuration reloaded", zap.Strings("changed", changed))
+	if len(restart) > 0 {
+		log.Warn("changed settings need a restart", zap.Strings("settings", restart))
+	}
+}
+
+// excluded reports that an entity will never be monitored. What a file does not list it may list later on.
+func (p *Process) excluded(name string) bool {
+	if p.reloads {
+		return strings.EqualFold(name, p.cfg.MonitorQueue)
+	}
+	return p.knowledge.Excluded(name)
+}
+
+// current is the configuration in force.
+func (p *Process) current() *config.Config {
+	if c := p.admin.Current.Load(); c != nil {
+		return c
+	}
+	return p.cfg
+}
+
+// adopt puts what is live of next into force. restart names the settings that differ and have to wait for that.
+func (p *Process) adopt(next *config.Config) (changed, restart []string, err error) {
+	before := p.current()
+	for _, key := range config.Differing(before, next) {
+		if !config.IsLive(key) {
+			restart = append(restart, key)
+		}
+	}
+	c := before.WithLive(next)
+	var rack []racked
+	if p.sinks != nil {
+		if rack, err = p.sinks.fill(c); err != nil {
+			return nil, nil, err
+		}
+	}
+	level, err := zapcore.ParseLevel(c.Log.Level)
+	if err != nil {
+		return nil, nil, fmt.Errorf("log.level: %w", err)
+	}
+	if p.proxy != nil {
+		if (len(c.Listen.Keys) == 0) != (len(before.Listen.Keys) == 0) {
+			// Whether a endpoint asks for keys is decided when it opens, and must not change by the way.
+			restart = append(restart, "listen.keys")
+			c.Keep("listen.keys", before)
+			c.Listen.Keys = before.Listen.Keys
+		} else if err := p.proxy.SetKeys(c.EndpointKeys()); err != nil {
+			return nil, nil, err
+		}
+	}
+	// From here on nothing can fail.
+	changed = config.Changes(before, c)
+	p.admin.Current.Store(c)
+	if p.knowledge != nil {
+		p.knowledge.Reconfigure(c)
+	}
+	if p.sinks != nil {
+		p.worker.SetAlerters(p.sinks.take(rack))
+		p.worker.SetAdopted(catalog.Adoptions(c))
+	}
+	if c.Log.Level != before.Log.Level { // PUT /loglevel may have set another, for a while
+		p.admin.Level.SetLevel(level)
+	}
+	return changed, restart, nil
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"overdue/internal/config"
+)
+
+// reloaded starts `overdue run` with a configuration, and returns it with what adopts another one.
+func reloaded(t *testing.T, text string) (*Process, func(text string) (changed, restart []string, err error)) {
+	t.Helper()
+	env := map[string]string{
+		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
+	}
+	read := func(text string) (*config.Config, error) {
+		c, err := loadText(t, text, env, nil)
+		if err == nil {
+			err = c.CheckRole(config.RoleRun)
+		}
+		return c, err
+	}
+	c, err := read(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, func(text string) ([]string, []string, error) {
+		c, err := read(text)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p.adopt(c)
+	}
+}
+
+const reloadQueues = "broker: {queues: [{name: orders}, {name: events}]}\n"
+
+func TestWhatIsLiveIsAdoptedAndTheRestIsNamed(t *testing.T) {
+	p, adopt := reloaded(t, reloadQueues+"monitor: {entities: [{queue: orders}]}\nlisten: {keys: [{name: app, key: s3cr3t-of-12-a, send: true}]}\n")
+	changed, restart, err := adopt(reloadQueues + "log: {level: warn}\nproxy: {maxInFlight: 5}\nmonitor: {entities: [{queue: events, deadline: 1m}]}\n" +
+		"listen: {keys: [{name: app, key: s3cr3t-of-12-b, send: true}, {name: more, key: s3cr3t-of-12-c, listen: true}]}\nshutdownTimeout: 5s\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"log.level is warn, was info", "monitor.entities: events is new", "monitor.entities: orders is gone",
+		"listen.keys: app has changed", "listen.keys: more is new",
+	}
+	if diff := cmp.Diff(want, changed); diff != "" {
+		t.Errorf("changed (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"proxy.maxInFlight", "shutdownTimeout"}, slices.Sorted(slices.Values(restart))); diff != "" {
+		t.Errorf("needs a restart (-want +got):\n%s", diff)
+	}
+	c := p.current()
+	if c.Proxy.MaxInFlight != 1024 || c.Log.Level != "warn" || p.admin.Level.Level() != zap.WarnLevel {
+		t.Errorf("in force are %d sends, level %s (%s)", c.Proxy.MaxInFlight, c.Log.Level, p.admin.Level.Level())
+	}
+	if place := c.At("monitor.entities[0].deadline"); place != "overdue.yaml:4: monitor.entities[0].deadline" {
+		t.Errorf("the deadline is said to come from %q", place)
+	}
+	if p.knowledge.Settings("orders").Monitored {
+		t.Error("what is gone from the list is still monitored")
+	}
+	s, err := p.knowledge.Learn(t.Context(), "events")
+	if err != nil || !s.Monitored || s.Deadline != time.Minute {
+		t.Errorf("settings of what is new = %+v, %v", s, err)
+	}
+	// Back to what it was: nothing of it is left.
+	if changed, restart, err = adopt(reloadQueues + "monitor: {entities: [{queue: orders}]}\nlisten: {keys: [{name: app, key: s3cr3t-of-12-a, send: true}]}\n"); err != nil || len(restart) > 0 || len(changed) != 5 {
+		t.Errorf("back again: changed %q, restart %q, %v", changed, restart, err)
+	}
+	if diff := cmp.Diff(p.cfg.Redacted(), p.current().Redacted()); diff != "" {
+		t.Errorf("in force is something else than at the start:\n%s", diff)
+	}
+}
+
+// Whether the endpoints ask for keys at all is no matter of a file that somebody edits.
+func TestEndpointsWithKeysNeverComeToAskForNone(t *testing.T) {
+	p, adopt := reloaded(t, reloadQueues+"listen: {keys: [{name: app, key: s3cr3t-of-12-a, send: true}]}\n")
+	_, restart, err := adopt(reloadQueues)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"listen.keys"}, restart); diff != "" {
+		t.Errorf("needs a restart (-want +got):\n%s", diff)
+	}
+	resp, err := http.Post("http://"+p.RestAddr()+"/orders/messages", "text/plain", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a send without a key = %s, want 401", resp.Status)
+	}
+	if len(p.current().Listen.Keys) != 1 {
+		t.Errorf("in force are %d keys, want the one of before", len(p.current().Listen.Keys))
+	}
+}
+
+func TestSinksThatStayAreKept(t *testing.T) {
+	hook := httptest.NewServer(http.NotFoundHandler())
+	defer hook.Close()
+	sink := func(name string) string {
+		return "{name: " + name + ", webhook: {url: \"" + hook.URL + "\", grouped: true}}"
+	}
+	p, adopt := reloaded(t, reloadQueues+"alerts: ["+sink("first")+", "+sink("second")+"]\n")
+	before := slices.Clone(p.sinks.racked)
+	changed, _, err := adopt(reloadQueues + "alerts: [" + sink("third") + ", " + sink("second") + "]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"alerts: third is new", "alerts: first is gone"}, changed); diff != "" {
+		t.Errorf("changed (-want +got):\n%s", diff)
+	}
+	after := p.sinks.racked
+	if len(after) != 2 || after[1].sink != before[1].sink || after[0].sink == before[0].sink {
+		t.Errorf("the sinks are %v, were %v", after, before)
+	}
+	// One that cannot be made changes nothing, whatever else is new.
+	if _, _, err := adopt(reloadQueues + "log: {level: debug}\nalerts: [{name: third, title: \"{{.Nope\", slack: {url: \"" + hook.URL + "\"}}]\n"); err == nil {
+		t.Error("a sink with a broken template was taken")
+	}
+	if p.current().Log.Level != "info" || len(p.sinks.racked) != 2 {
+		t.Errorf("what was refused is in force in part: level %s", p.current().Log.Level)
+	}
+}
+
+func TestAChangeOfFilesIsNoticed(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// As a cluster mounts it: the file is a link into a folder that is a link itself, which is replaced.
+	must(os.MkdirAll(filepath.Join(dir, "..1"), 0o700))
+	write("..1/mounted", "one")
+	must(os.Symlink("..1", filepath.Join(dir, "..data")))
+	must(os.Symlink("..data/mounted", filepath.Join(dir, "mounted")))
+	// A link into another folder, whose target is edited in place.
+	elsewhere := t.TempDir()
+	must(os.WriteFile(filepath.Join(elsewhere, "target"), []byte("one"), 0o600))
+	must(os.Symlink(filepath.Join(elsewhere, "target"), filepath.Join(dir, "linked")))
+	write("plain", "one")
+	w, err := watchFiles([]string{filepath.Join(dir, "mounted"), filepath.Join(dir, "linked"), filepath.Join(dir, "plain")})
+	must(err)
+	defer w.close()
+	notices := func(what string) {
+		t.Helper()
+		select {
+		case <-w.changed():
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s was not noticed", what)
+		}
+	}
+	write("plain", "two")
+	notices("a file that was written")
+	write("plain.new", "three")
+	must(os.Rename(filepath.Join(dir, "plain.new"), filepath.Join(dir, "plain")))
+	notices("a file that was replaced")
+	must(os.MkdirAll(filepath.Join(dir, "..2"), 0o700))
+	write("..2/mounted", "two")
+	must(os.Symlink("..2", filepath.Join(dir, "..data_tmp")))
+	must(os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+	notices("a folder that was replaced")
+	must(os.WriteFile(filepath.Join(elsewhere, "target"), []byte("two"), 0o600))
+	notices("the target of a link")
+	must(os.Remove(filepath.Join(dir, "plain")))
+	notices("a file that is gone")
+	// What stays the same is not told, however often it is written.
+	write("other", "x")
+	w.look()
+	select {
+	case <-w.changed():
+		t.Error("a file that is none of the configuration was told")
+	default:
+	}
+}

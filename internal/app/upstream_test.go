@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"overdue/internal/broker"
+	"overdue/internal/config"
+	"overdue/internal/connect"
+	"overdue/internal/testing/freeport"
+)
+
+// watchUpstream runs an upstream against addr until the test ends.
+func watchUpstream(t *testing.T, addr string) (*upstream, *observer.ObservedLogs, <-chan error) {
+	t.Helper()
+	ns, err := connect.Parse(config.ConnectionString(addr, config.AnyKeyName, config.AnyKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, links, _, err := ns.Connect(zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.InfoLevel)
+	u := newUpstream(ns, client, "overdue-monitor", zap.New(core))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- u.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		_ = links.Close()
+		_ = client.Close(context.Background())
+	})
+	return u, logs, ended
+}
+
+func serveBroker(t *testing.T, ln net.Listener, queues ...broker.QueueConfig) {
+	t.Helper()
+	b, err := broker.New(broker.Config{Queues: queues})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = b.Serve(ln) }() // it ends with the test
+	t.Cleanup(func() { _ = b.Close() })
+}
+
+// eventually polls, because what it waits for happens on real sockets.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("not within 20s: %s", what)
+		}
+	}
+}
+
+func TestUpstreamAttachesOnceTheNamespaceIsThere(t *testing.T) {
+	addr := freeport.Address(t) // nobody answers for now
+	u, logs, ended := watchUpstream(t, addr)
+	eventually(t, "the first attempt has failed", func() bool {
+		err := u.attached(t.Context())
+		return err != nil && !errors.Is(err, errNotTried)
+	})
+	err := u.attached(t.Context())
+	if want := "the namespace " + addr + " cannot be reached: "; !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("attached = %v, want a sentence that begins with %q", err, want)
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatalf("somebody else has taken %s meanwhile: %v", addr, err)
+	}
+	serveBroker(t, ln, broker.QueueConfig{Name: "overdue-monitor"})
+	eventually(t, "attached", func() bool { return u.attached(t.Context()) == nil })
+	if n := logs.FilterMessage("namespace unreachable").Len(); n != 1 {
+		t.Errorf("%d warnings, want 1 for all attempts", n)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("run ended with %v", err)
+	default:
+	}
+}
+
+func TestRefusalsAreSentences(t *testing.T) {
+	tests := map[string]struct {
+		err  error
+		want string
+	}{
+		"no right": {
+			&amqp.Error{Condition: amqp.ErrCondUnauthorizedAccess, Description: "'Send' claim(s) are required"},
+			`the namespace a.b refuses access to the queue "m": 'Send' claim(s) are required (amqp:unauthorized-access); give the key`,
+		},
+		"anything else": {errors.New("reset by peer"), `the queue "m" of a.b cannot be written: attach: reset by peer`},
+		"no queue":      {&amqp.Error{Condition: amqp.ErrCondNotFound}, `the namespace a.b has no queue "m"`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := explain(fmt.Errorf("attach: %w", tt.err), "a.b", "m")
+			if !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("got %q, want it to begin with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestUpstreamIsCheckedAgainWhenAWriteHasFailed(t *testing.T) {
+	addr := freeport.Address(t)
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := broker.New(broker.Config{Queues: []broker.QueueConfig{{Name: "overdue-monitor"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = b.Serve(ln) }() // it ends with Close
+	u, _, _ := watchUpstream(t, addr)
+	eventually(t, "attached", func() bool { return u.attached(t.Context()) == nil })
+	<-u.up
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.attached(t.Context()); err != nil {
+		t.Errorf("attached = %v before anybody doubts, want nil", err)
+	}
+	for range 3 { // many writes fail at once
+		u.doubted()
+	}
+	eventually(t, "not attached", func() bool { return u.attached(t.Context()) != nil })
+	if ln, err = net.Listen("tcp", addr); err != nil {
+		t.Fatalf("somebody else has taken %s meanwhile: %v", addr, err)
+	}
+	serveBroker(t, ln, broker.QueueConfig{Name: "overdue-monitor"})
+	eventually(t, "attached again", func() bool { return u.attached(t.Context()) == nil })
+	<-u.up // the clock is to be measured anew
+}
+
+func TestUpstreamThatWasDoubtedForNothingSaysNothing(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveBroker(t, ln, broker.QueueConfig{Name: "overdue-monitor"})
+	u, logs, _ := watchUpstream(t, ln.Addr().String())
+	<-u.up
+	for range 3 {
+		u.doubted()
+		<-u.up // it has looked
+	}
+	if n := logs.FilterMessage("namespace attached").Len(); n != 1 {
+		t.Errorf("told %d times that the namespace is attached, want once", n)
+	}
+}
+
+// A monitor queue that is not there ends nobody, be it from the start: what needs no companion goes on, and it may be made.
+func TestUpstreamWaitsForAQueueThatIsNotThere(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = b.Serve(ln) }() // it ends with the test
+	t.Cleanup(func() { _ = b.Close() })
+	u, logs, ended := watchUpstream(t, ln.Addr().String())
+	missing := func() bool {
+		err := u.attached(t.Context())
+		return err != nil && strings.Contains(err.Error(), `has no queue "overdue-monitor"; create it`)
+	}
+	for i := range 2 {
+		eventually(t, "it says that there is no queue", missing)
+		if err := b.AddQueue(broker.QueueConfig{Name: "overdue-monitor"}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "attached", func() bool { return u.attached(t.Context()) == nil })
+		for event, want := range map[string]int{"monitor queue unavailable": i + 1, "namespace attached": i + 1, "namespace unreachable": 0} {
+			if n := logs.FilterMessage(event).Len(); n != want {
+				t.Errorf("%q is logged %d times, want %d", event, n, want)
+			}
+		}
+		if err := b.Default().DeleteQueue("overdue-monitor"); err != nil {
+			t.Fatal(err)
+		}
+		u.doubted()
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("run ended with %v", err)
+	default:
+	}
+}

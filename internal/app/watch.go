@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"overdue/internal/config"
+)
+
+// quiet is how long nothing may happen to the files before they are read: editors and deployments write in steps.
+const quiet = 200 * time.Millisecond
+
+// A fileWatch tells when the content of some files has changed. It watches their folders: a file that is replaced is
+// another one, and what a cluster mounts is a link to a folder that is replaced as a whole. A nil one tells nothing.
+type fileWatch struct {
+	watcher *fsnotify.Watcher
+	news    chan struct{}
+	done    chan struct{}
+
+	mu      sync.Mutex // guards files and digest
+	files   []string
+	digest  [sha256.Size]byte
+	folders map[string]bool
+}
+
+// watchFiles watches. It has a goroutine of its own, which ends with close.
+func watchFiles(files []string) (*fileWatch, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	w := &fileWatch{watcher: watcher, news: make(chan struct{}, 1), done: make(chan struct{}), folders: map[string]bool{}}
+	if err := w.add(files); err != nil {
+		return nil, errors.Join(err, watcher.Close())
+	}
+	w.files, w.digest = files, digestOf(files)
+	go w.run()
+	return w, nil
+}
+
+// changed gets a value when a file has other content than when it was last told, or followed.
+func (w *fileWatch) changed() <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	return w.news
+}
+
+// follow watches these files from now on. Folders that are not needed any more stay watched; there are few.
+func (w *fileWatch) follow(files []string) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// One that cannot be watched is told of by the next SIGHUP, as all of them are where nothing can be.
+	_ = w.add(files)
+	if !slices.Equal(files, w.files) {
+		w.files, w.digest = files, digestOf(files)
+	}
+}
+
+// add watches the folders of the files, and of what they are links to.
+func (w *fileWatch) add(files []string) error {
+	var errs []error
+	for _, f := range files {
+		folders := []string{filepath.Dir(f)}
+		if target, err := filepath.EvalSymlinks(f); err == nil {
+			folders = append(folders, filepath.Dir(target))
+		}
+		for _, folder := range folders {
+			if w.folders[folder] {
+				continue
+			}
+			if err := w.watcher.Add(folder); err != nil {
+				errs = append(errs, fmt.Errorf("watch %s: %w", folder, err))
+				continue
+			}
+			w.folders[folder] = true
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (w *fileWatch) run() {
+	defer close(w.done)
+	settled := time.NewTimer(quiet)
+	settled.Stop()
+	for {
+		select {
+		case _, ok := <-w.watcher.Events:
+			if !ok {
+				return
+			}
+			settled.Reset(quiet)
+		case _, ok := <-w.watcher.Errors: // events were lost, most likely
+			if !ok {
+				return
+			}
+			settled.Reset(quiet)
+		case <-settled.C:
+			w.look()
+		}
+	}
+}
+
+// look tells when the content is another one.
+func (w *fileWatch) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// A link that leads elsewhere now leads to a folder that may not be watched yet.
+	_ = w.add(w.files) // as in follow
+	d := digestOf(w.files)
+	if d == w.digest {
+		return
+	}
+	w.digest = d
+	select {
+	case w.news <- struct{}{}:
+	default: // it has not been taken yet
+	}
+}
+
+func (w *fileWatch) close() {
+	_ = w.watcher.Close() // nothing is watched any more either way
+	<-w.done
+}
+
+// digestOf is the same for the same content. What cannot be read counts with the reason.
+func digestOf(files []string) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	for _, f := range files {
+		text, err := config.ReadBounded(f, config.MaxEmulatorConfig)
+		fmt.Fprintf(h, "%s\x00%d\x00%v\x00", f, len(text), err) // a hash takes everything
+		h.Write(text)
+	}
+	h.Sum(sum[:0])
+	return sum
+}

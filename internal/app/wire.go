@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"go.uber.org/zap"
+
+	"overdue/internal/adminport"
+	"overdue/internal/catalog"
+	"overdue/internal/config"
+	"overdue/internal/connect"
+	"overdue/internal/operations"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/sdk"
+	"overdue/monitor"
+	"overdue/proxy"
+	"overdue/scheduler"
+)
+
+// startComponents makes the clients of the namespace, embedded or not, and the components that use
+// them. Nothing here waits for the network. There are no endpoints when the role has no proxy.
+func (p *Process) startComponents(endpoints []net.Listener) error {
+	text := p.cfg.Namespace
+	if p.cfg.Embedded() {
+		text = p.OwnConnectionString()
+	}
+	ns, err := connect.Parse(text)
+	if err != nil {
+		return &config.Error{Err: fmt.Errorf("namespace: %w", err)}
+	}
+	client, links, tokens, err := ns.Connect(p.log)
+	if err != nil {
+		return err
+	}
+	p.namespace = ns
+	p.life.Connection("namespace client", client.Close)
+	p.life.Connection("namespace links", func(context.Context) error { return links.Close() })
+
+	if err := p.startKnowledge(ns, tokens, endpoints); err != nil {
+		return err
+	}
+
+	up := newUpstream(ns, client, p.cfg.MonitorQueue, p.log)
+	up.goesOn = p.passes()
+	count, kept, cancelled := companionCounter(p.registry)
+	ops, deadlines := operations.New(p.registry), operations.NewDeadlines(p.registry)
+	shared, err := p.startRedis(ns)
+	if err != nil {
+		return err
+	}
+	store := p.startStore(shared)
+	sc := scheduler.Config{
+		Client: client, MonitorQueue: p.cfg.MonitorQueue, Companions: p.cfg.Companions,
+		Written: func(n int, err error) {
+			count(n, err)
+			switch {
+			case err == nil:
+			case store != nil:
+				store.doubted()
+			default:
+				up.doubted()
+			}
+		},
+		Index: p.newIndex(shared), Links: links, Operations: ops, Deadlines: deadlines,
+		Cancelled: func(n int, err error) {
+			cancelled(n)
+			if err != nil {
+				p.log.Info("companions not cancelled, they will ring for nothing", zap.Error(err))
+			}
+		},
+	}
+	every := clockInterval
+	if store != nil {
+		sc.Store, every = store, clockIntervalAlone
+	}
+	s, err := scheduler.New(sc)
+	if err != nil {
+		return fmt.Errorf("make the scheduler: %w", err)
+	}
+	p.life.Links("scheduler", s.Close)
+	registerClock(p.registry, s)
+	journal, err := p.startJournal(ns, s, kept)
+	if err != nil {
+		return err
+	}
+	p.life.Background("broker clock", func(ctx context.Context) error {
+		return keepClock(ctx, up.up, s.Blurred(), s.MeasureClock, every, p.log)
+	})
+	p.life.Background("early cancel", s.RunCancel)
+	p.life.Background("settlements of others", s.RunSharing)
+	p.life.Background("upstream", up.run)
+	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "upstream", OK: p.passing(up, up.attached)})
+	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "namespace", OK: up.reachable})
+
+	p.warnOfDrops()
+	if p.role.Monitor {
+		c := monitor.Config{Links: links, Scheduler: s, Operations: ops, Deadlines: deadlines, Namespace: ns.Host}
+		if store != nil {
+			c.Store = store
+		}
+		showFleet := p.shareTellings(shared, &c)
+		w, err := p.newMonitor(client, c)
+		if err != nil {
+			return err
+		}
+		showFleet(w)
+		p.life.Background("monitor", w.Run)
+		p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "monitor queue", OK: p.passing(up, func(context.Context) error {
+			switch {
+			case w.Attached():
+				return nil
+			case store != nil:
+				return errors.New("the monitor has no companions from the companion store: it needs that, and the broker's clock")
+			}
+			return fmt.Errorf("the monitor does not receive from %q", p.cfg.MonitorQueue)
+		})})
+	}
+	if !p.role.Proxy {
+		return p.startWatch(client, s, nil)
+	}
+	px, err := p.newProxy(proxy.Config{
+		Client: client, Scheduler: s, Journal: journal, Operations: ops, Settings: p.knowledge.Settings, Learn: p.knowledge.Learn, Excluded: p.excluded,
+		MonitorQueue: p.cfg.MonitorQueue,
+		MaxInFlight:  int(p.cfg.Proxy.MaxInFlight), MaxBodySize: p.cfg.Proxy.MaxBodySize,
+		Log: p.log.Named("proxy"), Registerer: p.registry,
+	}, ns, tokens)
+	if err != nil {
+		return err
+	}
+	p.proxy = px
+	p.openEndpoints(px, endpoints)
+	return p.startWatch(client, s, px)
+}
+
+// startKnowledge makes what is known of entities: by the embedded broker itself, or by the administration API.
+func (p *Process) startKnowledge(ns *connect.Namespace, tokens link.TokenSource, endpoints []net.Listener) error {
+	if p.broker != nil {
+		source := catalog.NewEmbeddedSource(p.broker, p.cfg.Broker.AutoCreate)
+		p.knowledge = catalog.New(p.cfg, source, p.broker.Default().Changes, p.log)
+	} else {
+		source, client, err := p.adminSource(ns, tokens, endpoints)
+		if err != nil {
+			return err
+		}
+		p.life.Started("administration API", func(context.Context) error {
+			client.CloseIdleConnections()
+			return nil
+		})
+		p.knowledge = catalog.New(p.cfg, source, nil, p.log)
+	}
+	p.life.Started("entities", func(context.Context) error {
+		p.knowledge.Close()
+		return nil
+	})
+	p.life.Background("settings of entities", p.knowledge.Run)
+	return nil
+}
+
+// warnOfDrops names the monitored queues whose overdue messages the broker drops: nothing
+// in a dead-letter queue shows that their deadlines were missed.
+func (p *Process) warnOfDrops() {
+	if p.broker == nil {
+		return
+	}
+	for _, q := range p.cfg.Broker.Queues {
+		if !p.knowledge.Excluded(q.Name) && !q.DeadLetteringOnMessageExpiration {
+			p.log.Warn("queue drops what expires", zap.String("work_queue", q.Name),
+				zap.String("next", "set its deadLetteringOnMessageExpiration: true, or its missed deadlines go unseen"))
+		}
+	}
+}
+
+// newMonitor gives the monitor its sinks: the log always, then those of the configuration.
+func (p *Process) newMonitor(client *sdk.Client, c monitor.Config) (*monitor.Worker, error) {
+	c.MonitorQueue = p.cfg.MonitorQueue
+	c.Settings, c.Describe = p.knowledge.Monitored, p.knowledge.Describe
+	c.Log, c.Adopt = p.log.Named("monitor"), catalog.Adoptions(p.cfg)
+	c.Registerer = p.registry
+	p.sinks = p.newSinkRack(client, c.Links, monitor.NewOutbox(c.Scheduler))
+	racked, err := p.sinks.fill(p.cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.Alerters = p.sinks.take(racked)
+	if p.worker, err = monitor.New(c); err != nil {
+		return nil, fmt.Errorf("make the monitor: %w", err)
+	}
+	return p.worker, nil
+}
