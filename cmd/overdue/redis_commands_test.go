@@ -78,7 +78,7 @@ func TestDeadlinesShowsTheFleet(t *testing.T) {
 		}
 		return out.String()
 	}
-	if got, want := deadlines(), "No deadline is outstanding in overdue-monitor.\n\nNo monitor has reported to Redis lately.\n"; got != want {
+	if got, want := deadlines(), "No deadlines are outstanding in overdue-monitor.\n\nNo monitor has reported to Redis lately.\n"; got != want {
 		t.Errorf("before any monitor: %q, want %q", got, want)
 	}
 	for range 2 { // of two monitors
@@ -86,10 +86,10 @@ func TestDeadlinesShowsTheFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := deadlines(), "\n2 monitors have reported to Redis, together:\nENTITY  IN HAND  MISSED\nbills   0        2\norders  4        10\n"; !strings.HasSuffix(got, want) {
+	if got, want := deadlines(), "\n2 monitors reported to Redis. Their totals:\nENTITY  IN PROGRESS  MISSED\nbills   0            2\norders  4            10\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("with two monitors: %q, want %q at the end", got, want)
 	}
-	if got := deadlines("Orders", "--json"); !strings.Contains(got, `"monitors": 2`) || !strings.Contains(got, `"inHand": 4`) || strings.Contains(got, "bills") {
+	if got := deadlines("Orders", "--json"); !strings.Contains(got, `"monitors": 2`) || !strings.Contains(got, `"inProgress": 4`) || strings.Contains(got, "bills") {
 		t.Errorf("of orders: %s", got)
 	}
 	r.Kill()

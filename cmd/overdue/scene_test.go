@@ -66,9 +66,7 @@ func TestOperatorsSeeTheCompanionsInRedis(t *testing.T) {
 			t.Errorf("stop: %v", err)
 		}
 	})
-	if err := p.UntilReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	waitUntil(t, "the process is ready", func() bool { return p.UntilReady(t.Context()) == nil })
 	send, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.RestAddr()+"/orders/messages", strings.NewReader("hello"))
 	if err != nil {
 		t.Fatal(err)
