@@ -25,8 +25,8 @@ import (
 	"overdue/internal/testing/freeport"
 )
 
-// patience bounds what a server may take for what it does at once.
-const patience = 30 * time.Second
+// timeout bounds what a server may take for what it does at once.
+const timeout = 30 * time.Second
 
 func TestRulesDoWhatTheySay(t *testing.T) {
 	for _, args := range [][]string{
@@ -196,7 +196,7 @@ scrape_configs:
 }
 
 // A missed deadline fires in a real Alertmanager, once for its group, and ends.
-func TestAlertmanagerIsTold(t *testing.T) {
+func TestAlertmanagerGetsTheAlerts(t *testing.T) {
 	addr := freeport.Address(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "alertmanager.yml"), "route: {receiver: none}\nreceivers: [{name: none}]\n")
@@ -313,7 +313,7 @@ func start(t *testing.T, name string, args ...string) {
 func eventually(t *testing.T, what string, ok func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err = ok(); err == nil {
 			return
 		}

@@ -21,8 +21,8 @@ func (a *Port) showLevel(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintf(w, "{\"level\":%q}\n", a.Level.Level()) // the caller's loss
 }
 
-// setLevel takes level=debug, {"level":"debug"} and debug, whatever the request says that its body is: curl says of each that it
-// is a form.
+// setLevel takes level=debug, {"level":"debug"} and debug, whatever the request says that its body
+// is: curl says of each that it is a form.
 func (a *Port) setLevel(w http.ResponseWriter, r *http.Request) {
 	levels := config.SettingAt("log.level").Choices
 	body, err := io.ReadAll(r.Body)

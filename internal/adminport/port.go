@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adminport is what operators, probes and scrapers ask a running process: health, readiness, metrics, the
-// settings in force, the latest notifications, the log level, drain and quit.
+// Package adminport is what operators, probes and scrapers ask a running process: health,
+// readiness, metrics, the settings in force, the latest notifications, the log level, drain and
+// quit.
 package adminport
 
 import (
@@ -86,13 +87,14 @@ func (a *Port) Handler() http.Handler {
 	return mux
 }
 
-// adminHeader has to be 1 in a request that changes something. A process of this machine that is led here by
-// the redirect of another host does not send it, and a web page may not without asking first, which is not granted.
+// adminHeader has to be 1 in a request that changes something. A process of this machine that is
+// led here by the redirect of another host does not send it, and a web page may not without asking
+// first, which is not granted.
 const adminHeader = "Overdue-Admin"
 
-// local lets only callers on this machine through, and no web page that a browser on this
-// machine shows: such a page could otherwise stop the process, or read its
-// configuration through a name that it has pointed at loopback. Whatever is not a GET needs adminHeader on top.
+// local lets only callers on this machine through, and no web page that a browser on this machine
+// shows: such a page could otherwise stop the process, or read its configuration through a name
+// that it has pointed at loopback. Whatever is not a GET needs adminHeader on top.
 func local(h http.HandlerFunc) http.Handler {
 	guarded := http.NewCrossOriginProtection().Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -190,8 +192,9 @@ func report(w http.ResponseWriter, r *http.Request, checks []Check, well string)
 	answer(w, status, text.String()+well)
 }
 
-// drain does what SIGTERM does, delays included, and answers when the components are stopped. The process and its admin port
-// stay, so that the last metrics can be read; quitquitquit or a signal ends it.
+// drain does what SIGTERM does, delays included, and answers when the components are stopped. The
+// process and its admin port stay, so that the last metrics can be read; quitquitquit or a signal
+// ends it.
 func (a *Port) drain(w http.ResponseWriter, r *http.Request) {
 	// Draining is bounded, by a setting that may be longer than what other answers take. A
 	// writer without deadlines, as in a test, needs none lifted.

@@ -148,7 +148,8 @@ func TestOperatorsEndpointsAnswerOnlyThisMachine(t *testing.T) {
 	}
 }
 
-// What a redirect brings along is the method, the body and what the one who was led here says of itself.
+// What a redirect brings along is the method, the body and what the one who was led here says of
+// itself.
 func TestWhatChangesSomethingNeedsAHeader(t *testing.T) {
 	for value, want := range map[string]bool{"1": true, "": false, "0": false, "true": false} {
 		for target, method := range map[string]string{"/drain": "POST", "/quitquitquit": "POST", "/loglevel": "PUT"} {

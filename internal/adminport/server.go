@@ -21,12 +21,14 @@ const (
 	maxConns          = 128             // probes, scrapers and an operator
 )
 
-// LimitConns makes ln keep no more connections than operators and probes need. Its server must be one of newServer.
+// LimitConns makes ln keep no more connections than operators and probes need. Its server must be
+// one of newServer.
 func LimitConns(ln net.Listener) net.Listener { return yielding(ln, maxConns) }
 
-// NewServer bounds what one peer can hold: the header and the time to send it, the time to read and to write. Each connection
-// carries one request: probes and scrapers come seldom, and a connection that waits for its next request has a place that
-// somebody else needs. It does not outlive its listener.
+// NewServer bounds what one peer can hold: the header and the time to send it, the time to read and
+// to write. Each connection carries one request: probes and scrapers come seldom, and a connection
+// that waits for its next request has a place that somebody else needs. It does not outlive its
+// listener.
 func NewServer(h http.Handler, write time.Duration, log *zap.Logger) *http.Server {
 	// What a peer does wrong is the peer's business, and there may be much of it.
 	quiet, err := zap.NewStdLogAt(log, zap.DebugLevel)

@@ -9,9 +9,10 @@ import (
 	"sync"
 )
 
-// A yieldingListener keeps no more than so many connections. When there are as many and one more comes, the one closes that
-// has been idle the longest: nobody who merely holds a connection keeps a probe out. A connection whose request is
-// being answered is not idle, and keeps its place; where all are busy the newcomer waits for the first that is not.
+// A yieldingListener keeps no more than so many connections. When there are as many and one more
+// comes, the one closes that has been idle the longest: nobody who merely holds a connection keeps
+// a probe out. A connection whose request is being answered is not idle, and keeps its place; where
+// all are busy the newcomer waits for the first that is not.
 type yieldingListener struct {
 	net.Listener
 	most int

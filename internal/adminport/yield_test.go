@@ -82,8 +82,8 @@ func isOpen(c net.Conn) bool {
 	return errors.As(err, &late) && late.Timeout()
 }
 
-// Who is silent, who sends half a header, who keeps a connection after the answer and who states a body that does not come
-// hold connections for nothing.
+// Who is silent, who sends half a header, who keeps a connection after the answer and who states a
+// body that does not come hold connections for nothing.
 func TestProbesAnswerWhileOthersHoldConnections(t *testing.T) {
 	for name, hold := range map[string]func(*probePort){
 		"silent":        func(p *probePort) { p.dial() },

@@ -2,8 +2,8 @@
 
 package amqp
 
-// An Answer is what a management node or $cbs says to a request. The protocol is a draft of OASIS, AMQP Management
-// (section 3), in the form that Service Bus gives it.
+// An Answer is what a management node or $cbs says to a request. The protocol is a draft of OASIS,
+// AMQP Management (section 3), in the form that Service Bus gives it.
 type Answer struct {
 	To            string // where the request wants it, "" = not said
 	CorrelationID Raw    // the message-id of the request, as its sender encoded it; nil = null
@@ -13,8 +13,8 @@ type Answer struct {
 	Body          Raw    // nil = null
 }
 
-// Append appends the answer's message. Status and description stand under both spellings: Go reads either, .NET
-// status-code on $cbs and statusCode on $management and nothing else.
+// Append appends the answer's message. Status and description stand under both spellings: Go reads
+// either, .NET status-code on $cbs and statusCode on $management and nothing else.
 func (a Answer) Append(dst []byte) []byte {
 	dst = AppendDescriptor(dst, CodeProperties)
 	dst, list := BeginList(dst)

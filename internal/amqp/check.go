@@ -7,12 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// Who stores a message for others answers for it: a field of a wrong type that was let in breaks every receiver that
-// gets it, one after the other. What follows looks closer than ParseMessage, and allocates nothing for simple values.
+// Who stores a message for others answers for it: a field of a wrong type that was let in breaks
+// every receiver that gets it, one after the other. What follows looks closer than ParseMessage,
+// and allocates nothing for simple values.
 
-// CheckProperties checks Message.Properties as DecodeProperties does, but for the order of things: only the types of
-// the fields, and that there are no more of them than the standard has. A symbol passes for a string and a string for a
-// symbol, because clients are careless there and receivers take both. nil is an empty section.
+// CheckProperties checks Message.Properties as DecodeProperties does, but for the order of things:
+// only the types of the fields, and that there are no more of them than the standard has. A symbol
+// passes for a string and a string for a symbol, because clients are careless there and receivers
+// take both. nil is an empty section.
 func CheckProperties(raw Raw) error {
 	if raw == nil {
 		return nil
@@ -64,8 +66,9 @@ func (r *Reader) checkText() {
 	}
 }
 
-// Check consumes one value and checks it to the innermost, where Skip looks only at its size. Beyond the standard, it
-// refuses maps with keys that cannot be compared, lists for one: receivers put pairs into hash maps, and some panic.
+// Check consumes one value and checks it to the innermost, where Skip looks only at its size.
+// Beyond the standard, it refuses maps with keys that cannot be compared, lists for one: receivers
+// put pairs into hash maps, and some panic.
 func (r *Reader) Check() {
 	switch c := r.Next(); {
 	case c == codeString8 || c == codeString32:

@@ -112,7 +112,8 @@ func TestCheckingWhatIsSimpleAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What a broker lets in every reader of messages has to understand, or one message hides all those beside it.
+// What a broker lets in every reader of messages has to understand, or one message hides all those
+// beside it.
 func TestPropertiesThatPassTheCheckCanBeRead(t *testing.T) {
 	texts := []int{PropertyTo, PropertySubject, PropertyReplyTo, PropertyContentType, PropertyContentEncoding, PropertyGroupID, PropertyReplyToGroupID}
 	for _, field := range texts {

@@ -16,10 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A corpusCase is values of every type, in a notation that rhea, proton and we
-// translate: [type, text], ["list", [...]], ["map", [[key, value], ...]], ["array", type, [text, ...]],
-// ["described", descriptor, value]. Texts are decimal for integers and
-// hexadecimal for bytes, decimals and the bits of floats.
+// A corpusCase is values of every type, in a notation that rhea, proton and we translate: [type,
+// text], ["list", [...]], ["map", [[key, value], ...]], ["array", type, [text, ...]], ["described",
+// descriptor, value]. Texts are decimal for integers and hexadecimal for bytes, decimals and the
+// bits of floats.
 type corpusCase struct {
 	Name   string
 	Values []any

@@ -4,10 +4,10 @@ package amqp
 
 import "iter"
 
-// Entries yields the entries of a map whose keys are text, in their order, each by itself: whoever lists messages that
-// others have sent has to get past what one of them holds. A symbol keeps the bytes that it has, ASCII or not, as a key
-// and as a value; any other value that Value refuses comes as Raw. A nil raw is an empty map, and
-// entries after one whose end is unknown are omitted.
+// Entries yields the entries of a map whose keys are text, in their order, each by itself: whoever
+// lists messages that others have sent has to get past what one of them holds. A symbol keeps the
+// bytes that it has, ASCII or not, as a key and as a value; any other value that Value refuses
+// comes as Raw. A nil raw is an empty map, and entries after one whose end is unknown are omitted.
 func Entries(raw Raw) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		if raw == nil {

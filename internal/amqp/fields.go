@@ -74,9 +74,11 @@ func (f *fields) mustUint(field string) uint32 {
 	return 0
 }
 
-// MaxName bounds the names that a peer gives to containers, hosts, links and nodes, the symbols that say what a
-// node is like, and the conditions of errors, in bytes: what has a longer one is malformed. Service Bus allows 260 characters of a queue's or topic's
-// path and 50 of a subscription's ("Service Bus quotas"); the SDKs make the names of links of a path and a UUID or two.
+// MaxName bounds the names that a peer gives to containers, hosts, links and nodes, the symbols
+// that say what a node is like, and the conditions of errors, in bytes: what has a longer one is
+// malformed. Service Bus allows 260 characters of a queue's or topic's path and 50 of a
+// subscription's ("Service Bus quotas"); the SDKs make the names of links of a path and a UUID or
+// two.
 const MaxName = 1024
 
 // label reads a field that is there, a name.

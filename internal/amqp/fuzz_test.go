@@ -164,7 +164,8 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// plainDescriptors reports whether all sections have their descriptors the way we write them, in our order.
+// plainDescriptors reports whether all sections have their descriptors the way we write them, in
+// our order.
 func plainDescriptors(b []byte) bool {
 	last := byte(0)
 	for r := NewReader(b); !r.Done(); {

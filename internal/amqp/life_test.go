@@ -12,8 +12,8 @@ import (
 
 const days = 24 * time.Hour
 
-// stating is a message with a time to live in its header, in milliseconds and -1 for none, and with the two properties, where they
-// are not nil.
+// stating is a message with a time to live in its header, in milliseconds and -1 for none, and with
+// the two properties, where they are not nil.
 func stating(ttl int64, made, ends *amqp.Timestamp) *amqp.Message {
 	m := &amqp.Message{}
 	if ttl >= 0 {

@@ -27,8 +27,9 @@ type Message struct {
 // ParseMessage cuts an encoded message into its sections. It checks their order, that none but a
 // data or a sequence section comes twice, that the body is of one kind and that each section is of
 // its type, and that lists and maps hold the elements that they state. It does not look into those.
-// Three liberties are taken because clients take them: a message may have no body (go-amqp), delivery
-// annotations may be the last section (the Python SDKs), and the footer may come before the body (rhea).
+// Three liberties are taken because clients take them: a message may have no body (go-amqp),
+// delivery annotations may be the last section (the Python SDKs), and the footer may come before
+// the body (rhea).
 func ParseMessage(b []byte) (Message, error) {
 	var m Message
 	r := NewReader(b)
@@ -77,7 +78,8 @@ func ParseMessage(b []byte) (Message, error) {
 	return m, nil
 }
 
-// checkOrder uses that the descriptors of the sections rise in the order the sections have to be in.
+// checkOrder uses that the descriptors of the sections rise in the order the sections have to be
+// in.
 func checkOrder(r *Reader, last, code uint64) error {
 	switch {
 	case r.err != nil:

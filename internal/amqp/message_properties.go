@@ -143,8 +143,8 @@ func IDText(id any) string {
 	return fmt.Sprint(id)
 }
 
-// text is a field of text as CheckProperties takes it: a string or a symbol, of UTF-8. What was let in once has to be
-// readable for those that list or copy other messages.
+// text is a field of text as CheckProperties takes it: a string or a symbol, of UTF-8. What was let
+// in once has to be readable for those that list or copy other messages.
 func (f *fields) text() string {
 	if s := f.textPointer(); s != nil {
 		return *s
@@ -164,7 +164,8 @@ func (f *fields) textPointer() *string {
 	return &s
 }
 
-// appendContentSymbol writes a content-type or a content-encoding that is not ASCII as a string, for no symbol can be that.
+// appendContentSymbol writes a content-type or a content-encoding that is not ASCII as a string,
+// for no symbol can be that.
 func appendContentSymbol(dst []byte, v Symbol) []byte {
 	if !isASCII(v) {
 		return AppendString(dst, string(v))

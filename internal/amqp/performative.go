@@ -104,7 +104,8 @@ type Attach struct {
 	Properties                               Raw
 }
 
-// Flow updates the flow state of a session, and of a link when it names a handle (part 2 section 7.4).
+// Flow updates the flow state of a session, and of a link when it names a handle (part 2 section
+// 7.4).
 type Flow struct {
 	NextIncomingID    uint32
 	HasNextIncomingID bool

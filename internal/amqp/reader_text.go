@@ -34,8 +34,8 @@ func (r *Reader) String() string {
 	}
 }
 
-// Text consumes a string, or a symbol or a binary that a peer sends in its place, and allocates it. Peers that keep no types
-// do so with what they have received. Anything but UTF-8 is an error.
+// Text consumes a string, or a symbol or a binary that a peer sends in its place, and allocates it.
+// Peers that keep no types do so with what they have received. Anything but UTF-8 is an error.
 func (r *Reader) Text() string {
 	switch r.Next() {
 	case codeSymbol8, codeSymbol32:

@@ -173,7 +173,8 @@ func (r *Reader) empty(sub *Reader, v any) any {
 	return v
 }
 
-// leave takes over the error of a list that was entered, or reports the bytes behind its last element.
+// leave takes over the error of a list that was entered, or reports the bytes behind its last
+// element.
 func (r *Reader) leave(sub *Reader) {
 	if r.Fail(sub.err); r.err == nil && len(sub.b) != 0 {
 		r.failf("%d bytes behind the last element", len(sub.b))

@@ -17,7 +17,8 @@ func warningsOf(e *config.Entity) []time.Duration {
 	return e.WarnBefore
 }
 
-// Adoptions are the queues and topics whose messages are watched although they did not pass an endpoint.
+// Adoptions are the queues and topics whose messages are watched although they did not pass an
+// endpoint.
 func Adoptions(c *config.Config) (all []monitor.Adoption) {
 	for i := range c.Monitor.Entities {
 		if e := &c.Monitor.Entities[i]; e.Adopt {

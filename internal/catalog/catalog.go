@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package catalog is what one process knows of queues and topics: how the namespace says that they were created, how the
-// configuration says so where the namespace does not, and how the operator wants them monitored.
+// Package catalog is what one process knows of queues and topics: how the namespace says that they
+// were created, how the configuration says so where the namespace does not, and how the operator
+// wants them monitored.
 package catalog
 
 import (
@@ -24,9 +25,9 @@ import (
 // an entity alone. Sooner, a topic would be taken for a queue that is empty.
 const unreachableFor = 15 * time.Second
 
-// Catalog is what is known of queues and topics: how the namespace says that they were made, how the
-// configuration says that they were where the namespace does not tell, and how the operator wants them
-// monitored.
+// Catalog is what is known of queues and topics: how the namespace says that they were made, how
+// the configuration says that they were where the namespace does not tell, and how the operator
+// wants them monitored.
 type Catalog struct {
 	log     *zap.Logger
 	store   *entities.Store
@@ -35,8 +36,8 @@ type Catalog struct {
 	changed chan struct{} // gets a value when current has changed
 }
 
-// A View is what one configuration says of entities. It does not change: a configuration that takes the place of
-// another brings its own.
+// A View is what one configuration says of entities. It does not change: a configuration that takes
+// the place of another brings its own.
 type View struct {
 	cfg     *config.Config
 	listed  map[string]int  // in cfg.Monitor.Entities, by lower-case name
@@ -77,8 +78,8 @@ func (k *Catalog) Reconfigure(c *config.Config) {
 	}
 }
 
-// Run asks for everything that is listed, so that what is missing is logged at the start, and no send waits. Where
-// nothing is listed the monitor queue shows whether anything can be asked.
+// Run asks for everything that is listed, so that what is missing is logged at the start, and no
+// send waits. Where nothing is listed the monitor queue shows whether anything can be asked.
 func (k *Catalog) Run(ctx context.Context) error {
 	for {
 		c := k.current.Load().cfg
@@ -99,7 +100,8 @@ func (k *Catalog) Run(ctx context.Context) error {
 	}
 }
 
-// Entity is what the list of monitored entities says of a name, and where it stands there; nil if it is not listed.
+// Entity is what the list of monitored entities says of a name, and where it stands there; nil if
+// it is not listed.
 func (w *View) Entity(name string) (e *config.Entity, i int) {
 	i, ok := w.listed[name]
 	if !ok {
@@ -180,9 +182,9 @@ func findable(info entities.Info) bool {
 		info.ForwardTo == "" && info.ForwardDeadLetteredMessagesTo == ""
 }
 
-// Monitored are the settings of the monitor, for everything that has a companion, listed or not: the list
-// may be shorter now than when the companion was written. How the entity was made, describe says; the
-// time to live is here where it is only the configuration that knows it.
+// Monitored are the settings of the monitor, for everything that has a companion, listed or not:
+// the list may be shorter now than when the companion was written. How the entity was made,
+// describe says; the time to live is here where it is only the configuration that knows it.
 func (k *Catalog) Monitored(ctx context.Context, name string) monitor.Settings {
 	w := k.current.Load()
 	e, _ := w.Entity(name)
@@ -202,7 +204,8 @@ func (k *Catalog) Describe(ctx context.Context, name string, since time.Time) (e
 	if err == nil || ctx.Err() != nil || errors.Is(err, entities.ErrNotFound) {
 		return info, err
 	}
-	// Without sessions in the configuration the monitor asks the broker itself; what the configuration says has to be all.
+	// Without sessions in the configuration the monitor asks the broker itself; what the configuration
+	// says has to be all.
 	w := k.current.Load()
 	if e, i := w.Entity(name); e != nil && (e.Topic != "" || w.gives(e, i, "requiresSession")) {
 		return w.assumed[i], nil

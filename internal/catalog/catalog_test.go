@@ -58,7 +58,8 @@ func configured(t *testing.T, text string) (*config.Config, error) {
 	return config.Load(file, func(string) string { return "" }, nil)
 }
 
-// An embeddedNamespace is a broker as a process makes it of its configuration, and what is known of it.
+// An embeddedNamespace is a broker as a process makes it of its configuration, and what is known of
+// it.
 type embeddedNamespace struct {
 	broker *broker.Broker
 	known  *Catalog
@@ -300,7 +301,8 @@ monitor:
 	})
 }
 
-// The monitor must not take a topic for an empty queue only because the namespace is slow to answer.
+// The monitor must not take a topic for an empty queue only because the namespace is slow to
+// answer.
 func TestWhatTheMonitorGetsToKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("connection refused")

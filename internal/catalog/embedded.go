@@ -28,7 +28,8 @@ type embeddedSource struct {
 	made *entities.Info
 }
 
-// NewEmbeddedSource is the source of b, for which a queue exists as soon as it is named if autoCreate says so.
+// NewEmbeddedSource is the source of b, for which a queue exists as soon as it is named if
+// autoCreate says so.
 func NewEmbeddedSource(b *broker.Broker, autoCreate bool) *embeddedSource {
 	s := &embeddedSource{ns: b.Default()}
 	if autoCreate {

@@ -76,7 +76,8 @@ func (k *Catalog) onRead(name string, info entities.Info, err error) {
 	}
 }
 
-// limits logs what cannot be watched where messages are sent to, and where they are watched instead.
+// limits logs what cannot be watched where messages are sent to, and where they are watched
+// instead.
 func (k *Catalog) limits(name string, info entities.Info) {
 	if info.ForwardTo != "" && k.noticed.first(name, "forwards") {
 		k.log.Info("what is sent here moves on; its deadlines are watched where it ends", zap.String("work_queue", name), zap.String("forwards_to", info.ForwardTo))
@@ -86,7 +87,8 @@ func (k *Catalog) limits(name string, info entities.Info) {
 	}
 }
 
-// lacks logs that an entity's settings cannot be had, and what to write where that is not written already.
+// lacks logs that an entity's settings cannot be had, and what to write where that is not written
+// already.
 func (k *Catalog) lacks(w *View, name string, i int, err error, cure string) {
 	e, _ := w.Entity(name)
 	missing := w.missing(e, i)
@@ -128,8 +130,8 @@ func (w *View) gives(e *config.Entity, i int, key string) bool {
 	return w.cfg.Given(fmt.Sprintf("monitor.entities[%d].%s", i, key))
 }
 
-// compare logs what the namespace says of an entity other than the configuration does. The namespace
-// knows better.
+// compare logs what the namespace says of an entity other than the configuration does. The
+// namespace knows better.
 func (k *Catalog) compare(w *View, e *config.Entity, i int, info entities.Info) {
 	if wrong := w.Contradictions(e, i, info); len(wrong) > 0 {
 		k.warn(e.Name(), "contradiction", "the namespace contradicts monitor.entities, and counts", zap.Strings("in_the_namespace", wrong),

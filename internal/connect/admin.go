@@ -16,12 +16,12 @@ import (
 	"overdue/internal/version"
 )
 
-// emulatorAdminPort is where the official emulator has its administration API. Others have it at the port that
-// they have for AMQP.
+// emulatorAdminPort is where the official emulator has its administration API. Others have it at
+// the port that they have for AMQP.
 const emulatorAdminPort = "5300"
 
-// adminEndpoints are where the administration API of a namespace may be. taken are addresses of this process,
-// where it cannot be.
+// adminEndpoints are where the administration API of a namespace may be. taken are addresses of
+// this process, where it cannot be.
 func (n *Namespace) adminEndpoints(taken ...string) []string {
 	host, port, err := net.SplitHostPort(n.Host)
 	if err != nil {
@@ -57,7 +57,8 @@ func sameAddress(listener, addr string) bool {
 	return h == lh || config.OnLoopback(h) && (config.OnLoopback(lh) || net.ParseIP(lh).IsUnspecified())
 }
 
-// AdminAPI is the administration API of a namespace. It has no endpoint where the only ones that it could have are taken.
+// AdminAPI is the administration API of a namespace. It has no endpoint where the only ones that it
+// could have are taken.
 func AdminAPI(c *config.Config, ns *Namespace, tokens link.TokenSource, taken ...string) (*entities.Admin, error) {
 	endpoints := ns.adminEndpoints(taken...)
 	if text := c.AdminURL; text != "" {

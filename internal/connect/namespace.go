@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connect makes the clients of a Service Bus namespace: the SDK's, ours for links, and that of the
-// administration API. It is the only one that imports azidentity.
+// Package connect makes the clients of a Service Bus namespace: the SDK's, ours for links, and that
+// of the administration API. It is the only one that imports azidentity.
 package connect
 
 import (
@@ -84,14 +84,15 @@ func clientOptions(dial sdk.Dialer) *azservicebus.ClientOptions {
 	return &azservicebus.ClientOptions{
 		ApplicationID:    "overdue/" + version.String(),
 		NewWebSocketConn: dial, // which may be any connection that AMQP can begin on
-		// The defaults wait 4 s before the first retry and up to two minutes later on: an
-		// app behind a sidecar has given up by then. A companion that waits here when the line is back comes so much too late.
+		// The defaults wait 4 s before the first retry and up to two minutes later on: an app behind a
+		// sidecar has given up by then. A companion that waits here when the line is back comes so much
+		// too late.
 		RetryOptions: azservicebus.RetryOptions{MaxRetries: 9, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond},
 	}
 }
 
-// Administration is the SDK's client of the administration API, led to where api has it. It is for changes; what is read,
-// is read by api.
+// Administration is the SDK's client of the administration API, led to where api has it. It is for
+// changes; what is read, is read by api.
 func (n *Namespace) Administration(api *entities.Admin) (*sbadmin.Client, error) {
 	options := &sbadmin.ClientOptions{ClientOptions: azcore.ClientOptions{
 		Transport: ledTo{api}, Telemetry: policy.TelemetryOptions{ApplicationID: "overdue"},
@@ -111,7 +112,8 @@ func (n *Namespace) Administration(api *entities.Admin) (*sbadmin.Client, error)
 	return client, nil
 }
 
-// ledTo sends what a client means for HTTPS at the namespace to where its administration API has answered.
+// ledTo sends what a client means for HTTPS at the namespace to where its administration API has
+// answered.
 type ledTo struct{ api *entities.Admin }
 
 func (l ledTo) Do(r *http.Request) (*http.Response, error) {
@@ -133,8 +135,8 @@ func SignInFailed(err error) bool {
 // Open dials the namespace and does TLS where it has to.
 func (n *Namespace) Open(ctx context.Context) (net.Conn, error) { return n.openAt(ctx, n.DialAddress) }
 
-// OpenHTTP is open for the namespace's HTTP endpoint. Where a port is given, it is there for everything, as that
-// of `overdue broker` is.
+// OpenHTTP is open for the namespace's HTTP endpoint. Where a port is given, it is there for
+// everything, as that of `overdue broker` is.
 func (n *Namespace) OpenHTTP(ctx context.Context) (net.Conn, error) {
 	if _, _, err := net.SplitHostPort(n.Host); err == nil || n.Plain {
 		return n.openAt(ctx, n.DialAddress)

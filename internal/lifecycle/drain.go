@@ -19,8 +19,8 @@ type Apps interface {
 	Connections() int
 }
 
-// Delays leave apps time between the request to stop and the stop. In that time nothing changes for them,
-// except that after Min no new connection is accepted.
+// Delays leave apps time between the request to stop and the stop. In that time nothing changes for
+// them, except that after Min no new connection is accepted.
 type Delays struct {
 	Min, Max time.Duration // since the request; Max is not below Min, or 0
 	Apps     Apps          // nil = there are no endpoints, and nothing to wait for

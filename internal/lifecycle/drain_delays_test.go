@@ -37,7 +37,8 @@ func (a *connectedApps) Drain(ctx context.Context) error {
 	}
 }
 
-// drained starts a drain of a lifecycle with these delays, and sends how long it took until its component was stopped.
+// drained starts a drain of a lifecycle with these delays, and sends how long it took until its
+// component was stopped.
 func drained(f Delays) (*Lifecycle, <-chan time.Duration) {
 	l := New(zap.NewNop(), time.Minute)
 	l.Delays = f

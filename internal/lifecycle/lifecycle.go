@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lifecycle starts the components of a process in order and stops them in reverse, each by name and in bounded time.
+// Package lifecycle starts the components of a process in order and stops them in reverse, each by
+// name and in bounded time.
 package lifecycle
 
 import (
@@ -140,7 +141,8 @@ func (l *Lifecycle) Background(name string, run func(context.Context) error) {
 	})
 }
 
-// Fail reports a component that ended by itself, and whether that is the reason for the end of the process.
+// Fail reports a component that ended by itself, and whether that is the reason for the end of the
+// process.
 func (l *Lifecycle) Fail(name string, err error) (first bool) {
 	if err == nil {
 		err = errors.New("it ended for no stated reason")
@@ -168,7 +170,8 @@ func (l *Lifecycle) State() State {
 	return l.state
 }
 
-// WaitsFor says what a process that drains waits for; "" = for its components, or it does not drain.
+// WaitsFor says what a process that drains waits for; "" = for its components, or it does not
+// drain.
 func (l *Lifecycle) WaitsFor() string {
 	l.mu.Lock()
 	waiting := l.waiting

@@ -88,8 +88,8 @@ func newHTTPConn(c net.Conn) *httpConn {
 // Quota returns the quota of the connection.
 func (c *httpConn) Quota() *accept.Quota { return c.quota }
 
-// Read charges at most one request head to the quota: net/http buffers one at a time, and handlers check
-// the token before they read the body.
+// Read charges at most one request head to the quota: net/http buffers one at a time, and handlers
+// check the token before they read the body.
 func (c *httpConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if more := min(n, maxHead-c.heard); more > 0 && c.quota.Limited() {
@@ -126,8 +126,8 @@ func withQuota(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, quotaKey{}, accept.QuotaOf(c))
 }
 
-// Admit lifts the limits of the connection of r: r has shown a valid token, or needs none. It ignores
-// requests that did not come through a Server.
+// Admit lifts the limits of the connection of r: r has shown a valid token, or needs none. It
+// ignores requests that did not come through a Server.
 func Admit(r *http.Request) { quotaOf(r).Admit() }
 
 // quotaOf returns the quota of the connection of r, or nil.

@@ -99,8 +99,8 @@ func (s *Server) unwrap(c net.Conn, quota *accept.Quota) (net.Conn, protocol, er
 	return secured{inner, tc, quota}, what, nil
 }
 
-// refuseTLS answers a client's first record, after reading it: closing with unread bytes would drop the
-// answer.
+// refuseTLS answers a client's first record, after reading it: closing with unread bytes would drop
+// the answer.
 func refuseTLS(c net.Conn) error {
 	var head [5]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {

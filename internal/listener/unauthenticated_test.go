@@ -14,8 +14,8 @@ import (
 	"overdue/internal/listener/accept"
 )
 
-// tokenScene is a listener that requires tokens, with places for four idle unauthenticated connections. A request is good whose
-// path is /good.
+// tokenScene is a listener that requires tokens, with places for four idle unauthenticated
+// connections. A request is good whose path is /good.
 func tokenScene(t *testing.T, open bool) (dial func() net.Conn) {
 	s := New(Config{
 		AMQP: func(nc net.Conn) error {
@@ -108,7 +108,8 @@ func TestAnOpenListenerLimitsConnectionsUntilTheirProtocolIsKnown(t *testing.T) 
 	})
 }
 
-// Whatever carries AMQP, who serves it finds the place among the unauthenticated: the token comes over AMQP.
+// Whatever carries AMQP, who serves it finds the place among the unauthenticated: the token comes
+// over AMQP.
 func TestAConnectionIsUnauthenticatedOverAnyTransport(t *testing.T) {
 	certificate := made(t)
 	asIs := func(c net.Conn) net.Conn { return c }

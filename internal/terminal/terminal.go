@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terminal finds the terminal behind an output, and draws lines of progress there. Where the output is a file or
-// a pipe, it draws nothing.
+// Package terminal finds the terminal behind an output, and draws lines of progress there. Where
+// the output is a file or a pipe, it draws nothing.
 package terminal
 
 import (
@@ -16,7 +16,8 @@ import (
 	"overdue/internal/escape"
 )
 
-// Raw returns w without its escapes, for control sequences and colors. Never write text from outside to it.
+// Raw returns w without its escapes, for control sequences and colors. Never write text from
+// outside to it.
 func Raw(w io.Writer) io.Writer {
 	if v, ok := w.(*escape.Writer); ok {
 		return v.Unwrap()
@@ -44,7 +45,8 @@ func Width(w io.Writer) int {
 	return defaultWidth
 }
 
-// Colored reports whether output to w may have colors: w is a terminal, and the environment does not object.
+// Colored reports whether output to w may have colors: w is a terminal, and the environment does
+// not object.
 func Colored(w io.Writer, getenv func(string) string) bool {
 	return Drawable(w, getenv) && getenv("NO_COLOR") == ""
 }
@@ -96,7 +98,8 @@ type Bar struct {
 	began, last time.Time
 }
 
-// NewBar returns a Bar on w for total things. The verb says what was done to them, as in "20 of 100 resubmitted".
+// NewBar returns a Bar on w for total things. The verb says what was done to them, as in "20 of 100
+// resubmitted".
 func NewBar(w io.Writer, getenv func(string) string, verb string, total int) *Bar {
 	return &Bar{progress: *NewProgress(w, getenv), verb: verb, total: total, began: time.Now()}
 }

@@ -37,7 +37,8 @@ func Revision() string {
 	return unknownRevision
 }
 
-// Line says what this is. A build outside of a checkout, as that of an image is, knows no commit; its release names it.
+// Line says what this is. A build outside of a checkout, as that of an image is, knows no commit;
+// its release names it.
 func Line() string {
 	commit := ""
 	if r := Revision(); r != unknownRevision {

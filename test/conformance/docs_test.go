@@ -52,11 +52,11 @@ func TestProtocolDocNamesEveryManagementOperation(t *testing.T) {
 // The groups of Exercise stand in the last column, before the live tests.
 func TestProtocolDocNamesGroupsThatExist(t *testing.T) {
 	var groups []string
-	for _, g := range regexp.MustCompile(`\{"([A-Za-z]+)", [a-zA-Z]+Specs\}`).FindAllStringSubmatch(read(t, "../../internal/testing/brokertest/exercise.go"), -1) {
+	for _, g := range regexp.MustCompile(`\{"([A-Za-z]+)", [a-zA-Z]+Specs\}`).FindAllStringSubmatch(read(t, "../../internal/testing/exercise/exercise.go"), -1) {
 		groups = append(groups, g[1])
 	}
 	if len(groups) == 0 {
-		t.Fatal("found no group in internal/testing/brokertest/exercise.go")
+		t.Fatal("found no group in internal/testing/exercise/exercise.go")
 	}
 	word := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	named := map[string]bool{}

@@ -48,7 +48,7 @@ func TestEventsBecomeOneResultPerLeaf(t *testing.T) {
 	}
 }
 
-func TestParentThatFailsByItselfIsTold(t *testing.T) {
+func TestParentThatFailsByItselfIsReported(t *testing.T) {
 	got, _, err := parseEvents(".", events(
 		`{"Action":"run","Test":"TestA"}`,
 		`{"Action":"run","Test":"TestA/one"}`,

@@ -175,11 +175,11 @@ func startNamespace(ctx context.Context, w way, dir, laneDir string, addr netip.
 }
 
 // How long a broker may take to start and to stop. It takes a fraction of a second.
-const patience = 30 * time.Second
+const answerTimeout = 30 * time.Second
 
 // awaitReady asks /readyz until it says yes.
 func (n *namespace) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	url := fmt.Sprintf("http://%s/readyz", netip.AddrPortFrom(n.addr, portAdmin))
 	for {
@@ -254,7 +254,7 @@ func (n *namespace) stop() error {
 	var err error
 	select {
 	case err = <-n.ended:
-	case <-time.After(patience):
+	case <-time.After(answerTimeout):
 		_ = n.cmd.Process.Kill()
 		err = fmt.Errorf("it did not stop: %w", <-n.ended)
 	}

@@ -64,17 +64,17 @@ func (r *report) relayed(t traffic) {
 	r.traffic.add(t)
 }
 
-// close prints what failed, what was skipped and why, what went wrong beside the tests, the counts
+// close prints what failed, what was skipped and why, what went wrong besides the tests, the counts
 // of each way, and as the closing line their sum. It returns errFailed if anything is not as it
 // should be.
-func (r *report) close(beside error) error {
+func (r *report) close(failure error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wrong := beside != nil
+	wrong := failure != nil
 	sum := map[outcome]int{}
 	var lines []string
 	for _, w := range r.ways {
-		count, bad := r.tell(w)
+		count, bad := r.write(w)
 		wrong = wrong || bad
 		for o, n := range count {
 			sum[o] += n
@@ -85,8 +85,8 @@ func (r *report) close(beside error) error {
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s\n", w, counts(count)))
 	}
-	if beside != nil {
-		fmt.Fprintf(r.out, "FAIL %v\n", beside)
+	if failure != nil {
+		fmt.Fprintf(r.out, "FAIL %v\n", failure)
 	}
 	fmt.Fprintf(r.out, "live tests of %s: %d in %.0f s\n", sdkModule, sum[passed]+sum[failed]+sum[skipped], time.Since(r.start).Seconds())
 	if slices.Contains(r.ways, wayRelay) {
@@ -119,9 +119,9 @@ func counts(n map[outcome]int) string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", n[passed], n[failed], n[skipped])
 }
 
-// tell prints what failed and what was skipped one way, and counts. Wrong is what failed, and a
+// write prints what failed and what was skipped one way, and counts. Wrong is what failed, and a
 // list of exceptions that is not true.
-func (r *report) tell(w way) (count map[outcome]int, wrong bool) {
+func (r *report) write(w way) (count map[outcome]int, wrong bool) {
 	results := r.results[w]
 	slices.SortFunc(results, func(a, b result) int {
 		return strings.Compare(qualified(a.Package, a.Name), qualified(b.Package, b.Name))

@@ -11,8 +11,8 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 )
 
-// breakOff forwards to an address, and ends the first n connections after a few hundred bytes from there, as
-// a process that is killed does.
+// breakOff forwards to an address, and ends the first n connections after a few hundred bytes from
+// there, as a process that is killed does.
 func breakOff(t *testing.T, to string, n int32) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

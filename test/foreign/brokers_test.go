@@ -24,7 +24,7 @@ const (
 	startTimeout = time.Minute
 	stopTimeout  = 30 * time.Second
 
-	installPatience = 5 * time.Minute // of a fresh machine; nothing is done when all is there
+	installTimeout = 5 * time.Minute // of a fresh machine; nothing is done when all is there
 )
 
 // A broker is one that is not ours.
@@ -179,7 +179,7 @@ func findPort(t *testing.T) string {
 // installed is the folder that RabbitMQ is unpacked in.
 func installed(t *testing.T) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), installPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), installTimeout)
 	defer cancel()
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "../sdk/install.sh")

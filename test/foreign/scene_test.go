@@ -90,8 +90,8 @@ func (v *visit) session(conn *goamqp.Conn) *goamqp.Session {
 	return s
 }
 
-// leave closes a connection when all that came over it has been settled, and that is on the wire. To end the
-// session first would say as much, but RabbitMQ does not always answer that.
+// leave closes a connection when all that came over it has been settled, and that is on the wire.
+// To end the session first would say as much, but RabbitMQ does not always answer that.
 func (v *visit) leave(conn *goamqp.Conn) {
 	for open := true; open; {
 		open = slices.ContainsFunc(v.tap.Deliveries(), func(d wiretap.Delivery) bool { return !d.FromClient && !d.Done })
@@ -122,7 +122,8 @@ func (v *visit) receive(r *goamqp.Receiver) *goamqp.Message {
 	return m
 }
 
-// An endpoint starts what stands before the broker at an address, and returns where it listens. It ends with the test.
+// An endpoint starts what stands before the broker at an address, and returns where it listens. It
+// ends with the test.
 type endpoint func(t *testing.T, to string) (addr string)
 
 // brokerAttempts bounds how often compare starts anew because the broker failed.
@@ -188,8 +189,8 @@ func compareOnce(t *testing.T, b *broker, through endpoint, visits func(*visit),
 	return differences, tap.Failures()+upstream.Failures() > 0
 }
 
-// anonymous is what two visits have in common: neither the names of links, nor tags, nor the names of
-// queues, which RabbitMQ notes in messages, too.
+// anonymous is what two visits have in common: neither the names of links, nor tags, nor the names
+// of queues, which RabbitMQ notes in messages, too.
 func anonymous(all []wiretap.Delivery, way string) []wiretap.Delivery {
 	for i := range all {
 		d := &all[i]
@@ -245,8 +246,8 @@ func serve(t *testing.T, to string, configure []func(*relay.Config)) (addr strin
 	return ln.Addr().String()
 }
 
-// program is `overdue proxy`, built, which passes on who the client is and monitors a queue of another name. It
-// needs nothing of the namespace but AMQP for that.
+// program is `overdue proxy`, built, which passes on who the client is and monitors a queue of
+// another name. It needs nothing of the namespace but AMQP for that.
 func program(t *testing.T) endpoint {
 	t.Helper()
 	dir := t.TempDir()

@@ -25,7 +25,8 @@ type forwarder struct {
 	done  sync.WaitGroup
 }
 
-// newForwarder listens and passes on to the address to. Unless it restarts, that nobody answers there is an error of the test.
+// newForwarder listens and passes on to the address to. Unless it restarts, that nobody answers
+// there is an error of the test.
 func newForwarder(t *testing.T, to string, restarts bool) *forwarder {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

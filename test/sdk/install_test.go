@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// The servers that tests need come as Debian packages, which start a service when they are installed unless
-// policy-rc.d says no. The test plays a machine on which everything is missing, and apt-get on it.
+// The servers that tests need come as Debian packages, which start a service when they are
+// installed unless policy-rc.d says no. The test plays a machine on which everything is missing,
+// and apt-get on it.
 func TestInstallStartsNoServices(t *testing.T) {
 	const before = "#!/bin/sh\nexit 0\n"
 	for name, there := range map[string]bool{"a machine with a policy": true, "a machine without one": false} {

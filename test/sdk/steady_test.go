@@ -91,8 +91,9 @@ var steadies = map[string]func(ctx context.Context, installed, scratch string) *
 	},
 }
 
-// Apps send and receive while the broker and their sidecar are stopped and started, and the sidecar's connections to
-// the namespace are cut. One client goes on through all of it, and everything that was accepted arrives.
+// Apps send and receive while the broker and their sidecar are stopped and started, and the
+// sidecar's connections to the namespace are cut. One client goes on through all of it, and
+// everything that was accepted arrives.
 func TestAppsOutliveWhatFailsBeneathThem(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs node, Python, Java and their packages; not with -short")

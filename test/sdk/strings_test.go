@@ -19,7 +19,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 )
 
-// documented are the connection strings of docs/broker/README.md, with the address and the key of ns.
+// documented are the connection strings of docs/broker/README.md, with the address and the key of
+// ns.
 func documented(t *testing.T, ns *namespace) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/broker/README.md")

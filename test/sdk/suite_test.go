@@ -99,7 +99,8 @@ func TestSDKs(t *testing.T) {
 	}
 }
 
-// install returns the folders of install.sh by name. Unlike `make sdks` it does not touch the system.
+// install returns the folders of install.sh by name. Unlike `make sdks` it does not touch the
+// system.
 func install(t *testing.T) map[string]string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), installPatience)

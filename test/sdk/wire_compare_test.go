@@ -24,8 +24,8 @@ func compareDeliveries(t *testing.T, what string, a, b []wiretap.Delivery) {
 	}
 }
 
-// compareAdditions wants behind the door what was before it, and to each message an id and a time to live.
-// No other byte of it may have changed.
+// compareAdditions wants behind the door what was before it, and to each message an id and a time
+// to live. No other byte of it may have changed.
 func compareAdditions(t *testing.T, queue string, front, behind []wiretap.Delivery) {
 	t.Helper()
 	if len(front) != len(behind) {

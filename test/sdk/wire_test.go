@@ -195,7 +195,8 @@ func (sc *wireScene) try(t *testing.T, sdk string, exchange func(ctx context.Con
 	}
 }
 
-// tryBrim wants the batch of a queue to have passed without a byte of change, and all of its messages to be told of.
+// tryBrim wants the batch of a queue to have passed without a byte of change, and all of its
+// messages to be told of.
 func (sc *wireScene) tryBrim(ctx context.Context, t *testing.T, queue string) {
 	t.Helper()
 	front := sc.front.Sent(queue)
@@ -257,7 +258,8 @@ func (e *events) expect(ctx context.Context, t *testing.T, queue string, n int) 
 	e.await(ctx, t, queue, fmt.Sprintf("%q", want), func(got []string) bool { return slices.Equal(got, want) })
 }
 
-// expectAny waits until the deadlines of n messages have been told of, whatever the broker calls these.
+// expectAny waits until the deadlines of n messages have been told of, whatever the broker calls
+// these.
 func (e *events) expectAny(ctx context.Context, t *testing.T, queue string, n int) {
 	t.Helper()
 	e.await(ctx, t, queue, fmt.Sprint(n, " of them"), func(got []string) bool { return len(slices.Compact(got)) == n })

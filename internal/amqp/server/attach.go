@@ -10,8 +10,9 @@ import (
 
 // onAttach begins a link for the peer.
 //
-// A name that is attached already is stolen, as part 2 section 6.1 has it: the peer may have lost what it knew of the
-// old link, and refusing the new one would lock it out until the connection ends.
+// A name that is attached already is stolen, as part 2 section 6.1 has it: the peer may have lost
+// what it knew of the old link, and refusing the new one would lock it out until the connection
+// ends.
 func (s *Session) onAttach(a *amqp.Attach) error {
 	c := s.c
 	c.mu.Lock()
@@ -117,7 +118,8 @@ func (l *link) attachedLocked() bool {
 	return true
 }
 
-// putAttachLocked answers the attach, under the lowest handle that is free; refused means without a terminus.
+// putAttachLocked answers the attach, under the lowest handle that is free; refused means without a
+// terminus.
 func (l *link) putAttachLocked(refused bool) {
 	s, a := l.s, l.attach
 	handle := slices.Index(s.handles, nil)

@@ -34,7 +34,8 @@ func connections(b *testing.B, f func(b *testing.B, sc *scene, dial func() net.C
 	})
 }
 
-// BenchmarkTransfersInRaw measures what the server takes: the peer pumps encoded frames and counts dispositions.
+// BenchmarkTransfersInRaw measures what the server takes: the peer pumps encoded frames and counts
+// dispositions.
 func BenchmarkTransfersInRaw(b *testing.B) {
 	connections(b, func(b *testing.B, sc *scene, dial func() net.Conn) {
 		p := &pump{b: b, nc: dial()}
@@ -64,7 +65,8 @@ func BenchmarkTransfersInRaw(b *testing.B) {
 	})
 }
 
-// BenchmarkTransfersOutRaw measures what the server sends: the peer counts transfers, grants credit and settles.
+// BenchmarkTransfersOutRaw measures what the server sends: the peer counts transfers, grants credit
+// and settles.
 func BenchmarkTransfersOutRaw(b *testing.B) {
 	connections(b, func(b *testing.B, sc *scene, dial func() net.Conn) {
 		h := &benchSource{ready: make(chan *SourceLink, 1), credit: make(chan struct{}, 1)}

@@ -9,14 +9,16 @@ import (
 	"overdue/internal/amqp"
 )
 
-// Config configures a Server. Only Handler is required; the zero value of everything else is the default stated.
+// Config configures a Server. Only Handler is required; the zero value of everything else is the
+// default stated.
 type Config struct {
 	Handler Handler
 
 	Mechanisms []amqp.Symbol // SASL mechanisms in the order offered; default ANONYMOUS
-	// Authenticate says whether the peer may come in with what it gave: one of Mechanisms and its initial response, nil
-	// if there was none. The SASL outcome is auth else, and the connection ends. Called by the read loop, it must not
-	// block; nil lets everybody in, and a peer without a SASL layer is never asked.
+	// Authenticate says whether the peer may come in with what it gave: one of Mechanisms and its
+	// initial response, nil if there was none. The SASL outcome is auth else, and the connection ends.
+	// Called by the read loop, it must not block; nil lets everybody in, and a peer without a SASL
+	// layer is never asked.
 	Authenticate func(mechanism amqp.Symbol, initialResponse []byte) bool
 	SASLWelcome  string // additional-data of the SASL outcome; default none
 	ContainerID  string // of our open; default "overdue"
@@ -42,12 +44,13 @@ type Config struct {
 	WriteTimeout     time.Duration // in which a peer must take 64 KiB; default 30 s
 	CloseTimeout     time.Duration // in which a peer must answer our close; default 5 s
 
-	// ErrorLog gets the reason if a connection accepted by Serve did not end cleanly. It may be called from
-	// several goroutines at once.
+	// ErrorLog gets the reason if a connection accepted by Serve did not end cleanly. It may be called
+	// from several goroutines at once.
 	ErrorLog func(error)
 
-	// Trace, if set, gets every performative: dir is "in" or "out", line has the channel and the fields, never a
-	// payload. It is called with locks held and must not call back; it is for debugging and costs a line per frame.
+	// Trace, if set, gets every performative: dir is "in" or "out", line has the channel and the
+	// fields, never a payload. It is called with locks held and must not call back; it is for
+	// debugging and costs a line per frame.
 	Trace func(dir, line string)
 }
 

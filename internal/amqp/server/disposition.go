@@ -25,9 +25,10 @@ func roleIndex(r amqp.Role) int {
 	return 0
 }
 
-// Settle sends the outcome of d to the peer and settles it. It may be called from any goroutine; whatever is settled
-// before the next write goes out together. A peer that settles second (rcv-settle-mode) gets the outcome first, and
-// d is settled when it has answered. Settle has no effect on a delivery that is settled or whose link is gone.
+// Settle sends the outcome of d to the peer and settles it. It may be called from any goroutine;
+// whatever is settled before the next write goes out together. A peer that settles second
+// (rcv-settle-mode) gets the outcome first, and d is settled when it has answered. Settle has no
+// effect on a delivery that is settled or whose link is gone.
 func (l *SinkLink) Settle(d *Delivery, st amqp.DeliveryState) {
 	s := l.s
 	s.c.mu.Lock()
@@ -50,9 +51,10 @@ func (l *SinkLink) forgetLocked(d *Delivery) {
 	}
 }
 
-// Settle settles ds with the peer, in answer to Source.Disposition or unasked, when the source gives up waiting for an
-// outcome. It may be called from any goroutine. Deliveries that are settled already are passed over. Unasked is a last
-// resort with go-amqp: a receiver of it that states an outcome afterwards waits for an answer in vain.
+// Settle settles ds with the peer, in answer to Source.Disposition or unasked, when the source
+// gives up waiting for an outcome. It may be called from any goroutine. Deliveries that are settled
+// already are passed over. Unasked is a last resort with go-amqp: a receiver of it that states an
+// outcome afterwards waits for an answer in vain.
 func (l *SourceLink) Settle(ds []*Outgone, st amqp.DeliveryState) {
 	s := l.s
 	s.c.mu.Lock()
@@ -86,8 +88,8 @@ func (a *ack) join(b ack) bool {
 
 // flushAcksLocked writes the dispositions that are owed, in as few frames as they allow.
 //
-// A range to a receiver is kept short. go-amqp hands the whole frame to the link once for each delivery in it, so a
-// range of n costs it n² steps; short ranges cost us little.
+// A range to a receiver is kept short. go-amqp hands the whole frame to the link once for each
+// delivery in it, so a range of n costs it n² steps; short ranges cost us little.
 func (s *Session) flushAcksLocked(role amqp.Role) {
 	acks := s.acks[roleIndex(role)]
 	if len(acks) == 0 {
@@ -118,7 +120,8 @@ func (s *Session) putAckLocked(role amqp.Role, a ack) {
 	d.State = nil
 }
 
-// sameState reports whether a and b say the same. It may miss equal states that are rare and cost a comparison to find.
+// sameState reports whether a and b say the same. It may miss equal states that are rare and cost a
+// comparison to find.
 func sameState(a, b amqp.DeliveryState) bool {
 	if a == b {
 		return true

@@ -17,7 +17,8 @@ import (
 	"overdue/internal/amqp"
 )
 
-// echo is a handler with queues in memory: what is sent to an address is received from it. Some addresses are special:
+// echo is a handler with queues in memory: what is sent to an address is received from it. Some
+// addresses are special:
 //
 //	refuse…  links are refused with amqp:not-found
 //	defer…   the answer to an attach comes a second later
@@ -346,7 +347,8 @@ func session(t testing.TB, conn *goamqp.Conn) *goamqp.Session {
 	return s
 }
 
-// bubble runs f in a bubble with a fresh scene; that no goroutine is left behind is what the bubble's end checks.
+// bubble runs f in a bubble with a fresh scene; that no goroutine is left behind is what the
+// bubble's end checks.
 func bubble(t *testing.T, f func(t *testing.T, sc *scene), change ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, setup(t, change...)) })

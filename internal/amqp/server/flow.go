@@ -4,7 +4,8 @@ package server
 
 import "overdue/internal/amqp"
 
-// onFlow takes the peer's view of the session's windows and, if the flow names a link, of its credit.
+// onFlow takes the peer's view of the session's windows and, if the flow names a link, of its
+// credit.
 func (s *Session) onFlow(f *amqp.Flow) {
 	c := s.c
 	c.mu.Lock()
@@ -22,7 +23,8 @@ func (s *Session) onFlow(f *amqp.Flow) {
 	l := s.links[f.Handle]
 	switch {
 	case l == nil && f.Handle < s.known:
-		// go-amqp may send a last flow behind its detach. Ending the session would cost it the other links there.
+		// go-amqp may send a last flow behind its detach. Ending the session would cost it the other
+		// links there.
 	case l == nil:
 		s.endLocked(amqp.Errorf(amqp.ErrCondSessionUnattachedHandle, "Flow names handle %d, which is not attached.", f.Handle))
 	case l.source != nil:
@@ -54,8 +56,8 @@ func (s *Session) takeWindowLocked(f *amqp.Flow) {
 	}
 }
 
-// putFlowLocked sends f, about the session only unless a link has filled in its part. The window is open again to its
-// full width with every flow.
+// putFlowLocked sends f, about the session only unless a link has filled in its part. The window is
+// open again to its full width with every flow.
 func (s *Session) putFlowLocked(f *amqp.Flow) {
 	s.owesFlow = false
 	s.incomingWindow = s.c.cfg.IncomingWindow
@@ -67,7 +69,8 @@ func (s *Session) putFlowLocked(f *amqp.Flow) {
 	*f = amqp.Flow{}
 }
 
-// usedWindowLocked notes one transfer frame from the peer and reports whether it was allowed to send it.
+// usedWindowLocked notes one transfer frame from the peer and reports whether it was allowed to
+// send it.
 func (s *Session) usedWindowLocked() bool {
 	if s.incomingWindow == 0 {
 		return false
@@ -81,8 +84,9 @@ func (s *Session) usedWindowLocked() bool {
 	return true
 }
 
-// onFlowLocked takes the credit that the peer grants. Credit is reckoned in deliveries since the link began, so that
-// neither the wrap-around of delivery-count nor a nonsensical one can grant more than link-credit says.
+// onFlowLocked takes the credit that the peer grants. Credit is reckoned in deliveries since the
+// link began, so that neither the wrap-around of delivery-count nor a nonsensical one can grant
+// more than link-credit says.
 func (l *SourceLink) onFlowLocked(f *amqp.Flow) {
 	l.touchLocked()
 	if l.state == linkAttached || l.state == linkAttaching {
@@ -129,9 +133,10 @@ func (l *SourceLink) putFlowLocked(drain bool) {
 	l.s.putFlowLocked(f)
 }
 
-// Drained answers a drain: the remaining credit is dropped, and the peer learns that. The answer follows every
-// delivery that SendOut has sent or Post has taken before. It does nothing when the peer does not drain, or no longer
-// does, or has been answered. It may be called from any goroutine.
+// Drained answers a drain: the remaining credit is dropped, and the peer learns that. The answer
+// follows every delivery that SendOut has sent or Post has taken before. It does nothing when the
+// peer does not drain, or no longer does, or has been answered. It may be called from any
+// goroutine.
 func (l *SourceLink) Drained() {
 	c := l.s.c
 	c.mu.Lock()
@@ -143,7 +148,8 @@ func (l *SourceLink) Drained() {
 	l.answerDrainLocked()
 }
 
-// answerDrainLocked answers a drain unless a delivery is under way that belongs in front of the answer.
+// answerDrainLocked answers a drain unless a delivery is under way that belongs in front of the
+// answer.
 func (l *SourceLink) answerDrainLocked() {
 	if !l.drained || l.busy || len(l.posted) > 0 && l.credit > 0 {
 		return
@@ -156,7 +162,8 @@ func (l *SourceLink) answerDrainLocked() {
 	l.putFlowLocked(true)
 }
 
-// onFlowLocked takes what the peer says about a link on which it sends: it may have given up credit.
+// onFlowLocked takes what the peer says about a link on which it sends: it may have given up
+// credit.
 func (l *SinkLink) onFlowLocked(f *amqp.Flow) {
 	l.touchLocked()
 	if f.HasDeliveryCount {
@@ -180,13 +187,15 @@ func (l *SinkLink) topUpLocked() {
 	}
 }
 
-// wantsCredit reports whether granting is worth a frame: the step is big enough, or the peer has nothing left.
+// wantsCredit reports whether granting is worth a frame: the step is big enough, or the peer has
+// nothing left.
 func (l *SinkLink) wantsCredit() bool {
 	want := l.wantCredit()
 	return want > l.credit && (l.credit == 0 || want-l.credit > l.Reply.Credit/creditSteps)
 }
 
-// wantCredit returns the credit that leaves no more than Reply.Credit deliveries outstanding or unsettled.
+// wantCredit returns the credit that leaves no more than Reply.Credit deliveries outstanding or
+// unsettled.
 func (l *SinkLink) wantCredit() uint32 {
 	if l.unsettled >= l.Reply.Credit {
 		return 0

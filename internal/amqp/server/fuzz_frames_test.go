@@ -15,8 +15,8 @@ import (
 	"overdue/internal/amqp"
 )
 
-// oddFrame returns a frame that is well-formed and, given the few numbers it draws from, often about something that
-// exists, in an order that makes no sense.
+// oddFrame returns a frame that is well-formed and, given the few numbers it draws from, often
+// about something that exists, in an order that makes no sense.
 func oddFrame(draw func(n uint32) uint32) []byte {
 	ch := uint16(draw(3))
 	state := []amqp.DeliveryState{nil, amqp.Accepted{}, amqp.Released{}, &amqp.Rejected{}, &amqp.Modified{DeliveryFailed: true}, &amqp.Received{}, &amqp.TransactionalState{TxnID: []byte("t")}}
@@ -61,7 +61,8 @@ func oddFrame(draw func(n uint32) uint32) []byte {
 	return amqp.AppendFrame(nil, ch, p, payload)
 }
 
-// FuzzFrames has a peer say well-formed things out of order while the handler settles, sends and detaches.
+// FuzzFrames has a peer say well-formed things out of order while the handler settles, sends and
+// detaches.
 func FuzzFrames(f *testing.F) {
 	for seed := range uint64(50) {
 		f.Add(seed, uint16(100))
@@ -118,8 +119,9 @@ func playOddFrames(t *testing.T, seed uint64, frames int) {
 	e.wg.Wait()
 }
 
-// checkServer reads what the server says and checks what must hold whatever the peer did: frames are well-formed and not
-// too large, nothing is said on a channel or handle that is not open on the server's side, nothing follows close.
+// checkServer reads what the server says and checks what must hold whatever the peer did: frames
+// are well-formed and not too large, nothing is said on a channel or handle that is not open on the
+// server's side, nothing follows close.
 func checkServer(t *testing.T, fr *amqp.FrameReader) {
 	if _, err := fr.ReadProto(); err != nil {
 		return

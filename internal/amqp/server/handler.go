@@ -8,19 +8,21 @@ import (
 	"overdue/internal/amqp"
 )
 
-// ErrLinkGone is returned by SourceLink.SendOut and Post once the link is detached, its session ended or its
-// connection closed, whichever side began it. The message was not sent, or not to its end; the peer has not settled it.
+// ErrLinkGone is returned by SourceLink.SendOut and Post once the link is detached, its session
+// ended or its connection closed, whichever side began it. The message was not sent, or not to its
+// end; the peer has not settled it.
 var ErrLinkGone = errors.New("amqpserver: link is gone")
 
-// ErrNoCredit is returned by SourceLink.SendOut when the peer has not granted credit for another delivery: credit was
-// taken back, or drained, since the source counted on it. Nothing was sent.
+// ErrNoCredit is returned by SourceLink.SendOut when the peer has not granted credit for another
+// delivery: credit was taken back, or drained, since the source counted on it. Nothing was sent.
 var ErrNoCredit = errors.New("amqpserver: link has no credit")
 
-// ErrWithheld is returned by SourceLink.SendOut when Outgoing.Commit said no. Nothing was sent, and no credit was used.
+// ErrWithheld is returned by SourceLink.SendOut when Outgoing.Commit said no. Nothing was sent, and
+// no credit was used.
 var ErrWithheld = errors.New("amqpserver: message withheld")
 
-// ErrTooManyPosted is returned by SourceLink.Post when the peer leaves so many posted messages waiting for its credit
-// or its session window that one more would cost memory without bound.
+// ErrTooManyPosted is returned by SourceLink.Post when the peer leaves so many posted messages
+// waiting for its credit or its session window that one more would cost memory without bound.
 var ErrTooManyPosted = errors.New("amqpserver: too many posted messages are waiting for the peer")
 
 // A Handler says what the connections of a server mean.
@@ -32,25 +34,25 @@ type Handler interface {
 
 // A ConnHandler says what the links of one connection mean.
 //
-// The methods of ConnHandler, Sink and Source are called one at a time, by the connection's read loop or by its writer
-// while the read loop waits for the peer, without any lock of this package held: they may call every method of Conn,
-// Session, SinkLink and SourceLink except SendOut, which may wait for the peer. They must not block, because the
-// connection stands still meanwhile.
+// The methods of ConnHandler, Sink and Source are called one at a time, by the connection's read
+// loop or by its writer while the read loop waits for the peer, without any lock of this package
+// held: they may call every method of Conn, Session, SinkLink and SourceLink except SendOut, which
+// may wait for the peer. They must not block, because the connection stands still meanwhile.
 type ConnHandler interface {
-	// AttachSink is called when the peer wants to send to l.Attach().Target, or to the transaction coordinator if
-	// l.Attach().Coordinator is set. It returns the Sink that takes the deliveries, or an error that refuses the link:
-	// the peer then gets attach with a null target, followed by detach with closed=true and the error.
-	// l.Reply may be changed until AttachSink returns.
+	// AttachSink is called when the peer wants to send to l.Attach().Target, or to the transaction
+	// coordinator if l.Attach().Coordinator is set. It returns the Sink that takes the deliveries, or
+	// an error that refuses the link: the peer then gets attach with a null target, followed by detach
+	// with closed=true and the error. l.Reply may be changed until AttachSink returns.
 	AttachSink(l *SinkLink) (Sink, *amqp.Error)
 
-	// AttachSource is called when the peer wants to receive from l.Attach().Source; otherwise like AttachSink.
-	// A nil Source without an error defers the answer: the attach stays unanswered until l.Accept or l.Refuse is
-	// called, from any goroutine (a receiver that waits for the next free session). Nothing can be sent before the
-	// link is attached: SendOut waits, Post keeps.
+	// AttachSource is called when the peer wants to receive from l.Attach().Source; otherwise like
+	// AttachSink. A nil Source without an error defers the answer: the attach stays unanswered until
+	// l.Accept or l.Refuse is called, from any goroutine (a receiver that waits for the next free
+	// session). Nothing can be sent before the link is attached: SendOut waits, Post keeps.
 	AttachSource(l *SourceLink) (Source, *amqp.Error)
 
-	// Closed is the last call: the connection is gone and every link's Detached has been called. err is nil when both
-	// sides closed it without an error.
+	// Closed is the last call: the connection is gone and every link's Detached has been called. err
+	// is nil when both sides closed it without an error.
 	Closed(err error)
 }
 
@@ -60,8 +62,9 @@ type Sink interface {
 	// Unless d.Settled, it calls SinkLink.Settle once for d, now or later, from any goroutine.
 	Deliver(d *Delivery)
 
-	// Detached is called once, when the link is over; nothing is delivered afterwards and Settle has no effect.
-	// err is nil if it was closed without an error, else what the closing side said, or why the session or connection ended.
+	// Detached is called once, when the link is over; nothing is delivered afterwards and Settle has
+	// no effect. err is nil if it was closed without an error, else what the closing side said, or why
+	// the session or connection ended.
 	Detached(err *amqp.Error)
 }
 
@@ -70,14 +73,16 @@ type Source interface {
 	// Flow is called whenever the peer states its credit.
 	Flow(f Flow)
 
-	// Disposition says that the peer states one outcome for ds, deliveries of this link in the order of their sending.
-	// settled=true: they are forgotten already. settled=false: the peer (rcv-settle-mode second) waits for
-	// SourceLink.Settle, now or later, from any goroutine. A terminal outcome is reported once per delivery; repetitions
-	// are dropped. st is nil when the peer settles without an outcome. The slice is only valid during the call, its elements stay valid.
+	// Disposition says that the peer states one outcome for ds, deliveries of this link in the order
+	// of their sending. settled=true: they are forgotten already. settled=false: the peer
+	// (rcv-settle-mode second) waits for SourceLink.Settle, now or later, from any goroutine. A
+	// terminal outcome is reported once per delivery; repetitions are dropped. st is nil when the peer
+	// settles without an outcome. The slice is only valid during the call, its elements stay valid.
 	Disposition(ds []*Outgone, st amqp.DeliveryState, settled bool)
 
-	// Detached is called once, when the link is over. Deliveries that were not settled are dropped from the session
-	// without a word to the peer; what becomes of them is the source's to say. err as in Sink.
+	// Detached is called once, when the link is over. Deliveries that were not settled are dropped
+	// from the session without a word to the peer; what becomes of them is the source's to say. err as
+	// in Sink.
 	Detached(err *amqp.Error)
 }
 
@@ -85,7 +90,8 @@ type Source interface {
 type Flow struct {
 	Credit uint32 // deliveries that may still be sent, net of everything sent so far
 	Added  int64  // change of the allowance since the previous Flow; for a source that counts on its own: it holds
-	// for deliveries already taken but not yet sent, and for credit given up by Drained. Negative when taken back.
+	// for deliveries already taken but not yet sent, and for credit given up by Drained. Negative when
+	// taken back.
 	Drain bool // the peer wants SourceLink.Drained as soon as nothing more is at hand, also when Credit is 0
 }
 
@@ -114,9 +120,10 @@ type Outgoing struct {
 	Format  uint32 // message-format
 	Settled bool   // pre-settled: the peer states no outcome
 	Token   any    // handed back with the disposition, as Outgone.Token
-	// Commit, of SendOut, is asked once there is credit and room, right before the first frame is queued: whatever must
-	// have happened when the peer gets the message, and must not when it does not. It is called with the connection
-	// locked, so it must not wait, or call anything of this package. false withholds the message. nil is true.
+	// Commit, of SendOut, is asked once there is credit and room, right before the first frame is
+	// queued: whatever must have happened when the peer gets the message, and must not when it does
+	// not. It is called with the connection locked, so it must not wait, or call anything of this
+	// package. false withholds the message. nil is true.
 	Commit func() bool
 }
 
@@ -133,8 +140,9 @@ type Outgone struct {
 // Link returns the link that o was sent on.
 func (o *Outgone) Link() *SourceLink { return o.link }
 
-// A Reply is what a link's attach answers; the handler may change it until its AttachSink or AttachSource returns
-// (or until Accept, when the answer is deferred). Settle modes are always echoed as the peer asked for them.
+// A Reply is what a link's attach answers; the handler may change it until its AttachSink or
+// AttachSource returns (or until Accept, when the answer is deferred). Settle modes are always
+// echoed as the peer asked for them.
 type Reply struct {
 	Source               *amqp.Source      // default: the peer's, echoed
 	Target               *amqp.Target      // default: the peer's, echoed
@@ -144,7 +152,8 @@ type Reply struct {
 	MaxMessageSize       uint64            // bytes, both sent and enforced; default Config.MaxMessageSize
 	Credit               uint32            // sink links: deliveries outstanding or unsettled at a time; default 1000
 	InitialDeliveryCount uint32            // source links
-	// SettleFirst, of sink links: Settle settles at once, also where the peer asked for rcv-settle-mode second. For
-	// dialects whose senders ask for it and then wait for the receiver all the same.
+	// SettleFirst, of sink links: Settle settles at once, also where the peer asked for
+	// rcv-settle-mode second. For dialects whose senders ask for it and then wait for the receiver all
+	// the same.
 	SettleFirst bool
 }

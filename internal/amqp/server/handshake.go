@@ -11,7 +11,8 @@ import (
 	"overdue/internal/amqp"
 )
 
-// handshake takes the connection from its first byte to both opens: an optional SASL layer, the AMQP header, open.
+// handshake takes the connection from its first byte to both opens: an optional SASL layer, the
+// AMQP header, open.
 func (c *Conn) handshake() error {
 	proto, err := c.in.ReadProto()
 	if err != nil {
@@ -37,7 +38,8 @@ func (c *Conn) handshake() error {
 	return c.negotiate()
 }
 
-// authenticate lets the peer choose a mechanism and welcomes it, if Config.Authenticate has nothing against it.
+// authenticate lets the peer choose a mechanism and welcomes it, if Config.Authenticate has nothing
+// against it.
 func (c *Conn) authenticate() error {
 	c.putHeader(amqp.ProtoSASL)
 	c.putSASL(&amqp.SASLMechanisms{Mechanisms: c.cfg.Mechanisms})
@@ -125,7 +127,8 @@ func (c *Conn) negotiate() error {
 	return nil
 }
 
-// openAnyway answers an open that cannot be accepted: close may only follow open, so that comes first.
+// openAnyway answers an open that cannot be accepted: close may only follow open, so that comes
+// first.
 func (c *Conn) openAnyway(err error) {
 	if errors.Is(err, errHungUp) || isTimeout(err) {
 		return

@@ -86,7 +86,8 @@ func TestStalledReaderIsDropped(t *testing.T) {
 	})
 }
 
-// A peer that stops reading while a source sends to it holds up that source, not the memory, and not for ever.
+// A peer that stops reading while a source sends to it holds up that source, not the memory, and
+// not for ever.
 func TestStalledReaderOfDeliveriesIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, sc *scene) {
 		q := sc.echo.queue("q")

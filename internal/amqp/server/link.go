@@ -44,7 +44,8 @@ func (l *link) Name() string { return l.attach.Name }
 // Attach returns what the peer attached the link with; it must not be modified.
 func (l *link) Attach() *amqp.Attach { return l.attach }
 
-// Done returns a channel that is closed when the link is over, be it while its attach waits for an answer.
+// Done returns a channel that is closed when the link is over, be it while its attach waits for an
+// answer.
 func (l *link) Done() <-chan struct{} {
 	l.s.c.mu.Lock()
 	defer l.s.c.mu.Unlock()
@@ -57,8 +58,8 @@ func (l *link) Done() <-chan struct{} {
 	return l.done
 }
 
-// Detach closes the link with e, or without an error if e is nil. It may be called from any goroutine and does not wait;
-// Detached follows soon. It has no effect on a link that is gone.
+// Detach closes the link with e, or without an error if e is nil. It may be called from any
+// goroutine and does not wait; Detached follows soon. It has no effect on a link that is gone.
 func (l *link) Detach(e *amqp.Error) {
 	l.s.c.mu.Lock()
 	defer l.s.c.mu.Unlock()
@@ -97,12 +98,12 @@ func (l *link) refuseLocked(e *amqp.Error) {
 	}
 }
 
-// detached stands for every link whose peer has yet to answer our detach: that its handle is taken is all that has to be
-// known of it. It is never changed.
+// detached stands for every link whose peer has yet to answer our detach: that its handle is taken
+// is all that has to be known of it. It is never changed.
 var detached = &link{state: linkDetaching, handle: noHandle}
 
-// detachingLocked follows our detach. A peer that never answers it, such as one that is refused again and again, leaves
-// no name and nothing else of the attach here.
+// detachingLocked follows our detach. A peer that never answers it, such as one that is refused
+// again and again, leaves no name and nothing else of the attach here.
 func (l *link) detachingLocked() {
 	l.state = linkDetaching
 	if s := l.s; s.links[l.attach.Handle] == l {
@@ -110,7 +111,8 @@ func (l *link) detachingLocked() {
 	}
 }
 
-// overLocked takes the link out of service and returns the call that ends its handler, if it has one.
+// overLocked takes the link out of service and returns the call that ends its handler, if it has
+// one.
 func (l *link) overLocked(why *amqp.Error) []func() {
 	if l.state == linkGone || l.state == linkDetaching {
 		return nil
@@ -194,8 +196,8 @@ type SinkLink struct {
 	partial []byte    // what has come of it; taken from Conn.assembly and given back
 }
 
-// Accept attaches a link whose answer AttachSink has deferred, from any goroutine. It reports false if the peer has gone
-// meanwhile; then h is not used.
+// Accept attaches a link whose answer AttachSink has deferred, from any goroutine. It reports false
+// if the peer has gone meanwhile; then h is not used.
 func (l *SinkLink) Accept(h Sink) bool {
 	l.s.c.mu.Lock()
 	defer l.s.c.mu.Unlock()
@@ -252,8 +254,8 @@ func (l *SourceLink) Credit() uint32 {
 	return l.credit
 }
 
-// Accept attaches a link whose answer AttachSource has deferred, from any goroutine. It reports false if the peer has
-// gone meanwhile; then h is not used.
+// Accept attaches a link whose answer AttachSource has deferred, from any goroutine. It reports
+// false if the peer has gone meanwhile; then h is not used.
 func (l *SourceLink) Accept(h Source) bool {
 	l.s.c.mu.Lock()
 	defer l.s.c.mu.Unlock()

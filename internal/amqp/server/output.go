@@ -13,9 +13,9 @@ import (
 )
 
 // output is the part of a connection that writes. Everything is encoded into out under the
-// connection's mutex. The goroutine that takes it from there writes it, and no other does meanwhile:
-// the read loop when it comes to rest, as much as the socket takes at once, or the writer goroutine,
-// which may wait. The next write takes everything that was queued meanwhile.
+// connection's mutex. The goroutine that takes it from there writes it, and no other does
+// meanwhile: the read loop when it comes to rest, as much as the socket takes at once, or the
+// writer goroutine, which may wait. The next write takes everything that was queued meanwhile.
 type output struct {
 	out     []byte        // encoded and not yet taken
 	rest    []byte        // taken by the read loop, but not by the socket; the writer's next
@@ -47,17 +47,18 @@ func (o *output) signalLocked() {
 	}
 }
 
-// queuedLocked follows every append to out. It wakes the writer if the read loop rests. Otherwise the
-// read loop writes when it comes to rest, or wakes the writer: so the answers to many frames leave in
-// one write.
+// queuedLocked follows every append to out. It wakes the writer if the read loop rests. Otherwise
+// the read loop writes when it comes to rest, or wakes the writer: so the answers to many frames
+// leave in one write.
 func (c *Conn) queuedLocked() {
 	if c.idle || len(c.out) >= outEager && !c.socket.Exists() || c.state != connOpen {
 		c.signalLocked()
 	}
 }
 
-// putLocked queues one frame. A frame that is too large for the peer is shortened if all that is too long is an error's
-// explanation; otherwise the connection is closed, because the peer can never get it.
+// putLocked queues one frame. A frame that is too large for the peer is shortened if all that is
+// too long is an error's explanation; otherwise the connection is closed, because the peer can
+// never get it.
 func (c *Conn) putLocked(ch uint16, p amqp.Performative) {
 	if c.state != connOpen && c.state != connHandshake {
 		return // after close nothing may follow
@@ -102,8 +103,8 @@ func (c *Conn) touchLocked(s *Session) {
 	}
 }
 
-// writeLoop writes what is queued, and a keep-alive when nothing was for keepAlive. It returns nil when the connection
-// is dead and everything is written.
+// writeLoop writes what is queued, and a keep-alive when nothing was for keepAlive. It returns nil
+// when the connection is dead and everything is written.
 func (c *Conn) writeLoop() error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -215,7 +216,8 @@ func (c *Conn) writeDirectLocked() {
 	}
 }
 
-// writeTimeout is shorter once the connection is being closed, so that Shutdown is not held up by a stalled peer.
+// writeTimeout is shorter once the connection is being closed, so that Shutdown is not held up by a
+// stalled peer.
 func (c *Conn) writeTimeout() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

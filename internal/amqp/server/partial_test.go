@@ -10,8 +10,8 @@ import (
 	"overdue/internal/amqp"
 )
 
-// A receiver may say how far a delivery has come before it says what became of it. The source hears of the outcome alone,
-// once, and the delivery stays unsettled until then.
+// A receiver may say how far a delivery has come before it says what became of it. The source hears
+// of the outcome alone, once, and the delivery stays unsettled until then.
 func TestReceivedIsNoOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T, sc *scene) {
 		q := sc.echo.queue("q")

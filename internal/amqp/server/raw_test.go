@@ -36,7 +36,8 @@ func (sc *scene) pipeEnd() net.Conn {
 	return b
 }
 
-// write writes raw bytes. The server may close while it still goes on, which is for the test to find in what it reads.
+// write writes raw bytes. The server may close while it still goes on, which is for the test to
+// find in what it reads.
 func (p *rawPeer) write(b []byte) {
 	if _, err := p.nc.Write(b); err != nil && !errors.Is(err, io.ErrClosedPipe) && !errors.Is(err, net.ErrClosed) {
 		p.t.Logf("write: %v", err)

@@ -9,8 +9,9 @@ import (
 	"overdue/internal/amqp"
 )
 
-// connReader is what the frame reader reads from. Whenever it is asked, the frames that came with the previous read
-// have been handled, so this is where dispositions and credit gathered meanwhile are written, in as few frames as possible.
+// connReader is what the frame reader reads from. Whenever it is asked, the frames that came with
+// the previous read have been handled, so this is where dispositions and credit gathered meanwhile
+// are written, in as few frames as possible.
 type connReader Conn
 
 // Read waits for input until the deadline of the connection's state.
@@ -43,7 +44,8 @@ func limitExceeded(err error) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection is closed: %v.", err)
 }
 
-// beforeRead brings the connection to rest: the handler's calls are made, the output is complete and not too long.
+// beforeRead brings the connection to rest: the handler's calls are made, the output is complete
+// and not too long.
 func (c *Conn) beforeRead() connState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +92,8 @@ func (c *Conn) resumeLocked() {
 	c.idle = false
 }
 
-// laterLocked has the handler called soon: by the read loop when it comes to rest, or by the writer while it rests.
+// laterLocked has the handler called soon: by the read loop when it comes to rest, or by the writer
+// while it rests.
 func (c *Conn) laterLocked(calls ...func()) {
 	c.tasks = append(c.tasks, calls...)
 	if c.idle && len(calls) > 0 {
@@ -98,8 +101,8 @@ func (c *Conn) laterLocked(calls ...func()) {
 	}
 }
 
-// runTasksLocked makes the calls, without the lock. The read loop must not rest, so that the handler is called by one
-// goroutine at a time.
+// runTasksLocked makes the calls, without the lock. The read loop must not rest, so that the
+// handler is called by one goroutine at a time.
 func (c *Conn) runTasksLocked() {
 	for len(c.tasks) > 0 {
 		tasks := c.tasks
@@ -112,8 +115,8 @@ func (c *Conn) runTasksLocked() {
 	}
 }
 
-// callWhileIdleLocked makes the calls in the writer while the read loop rests. It is what makes a call prompt though
-// the peer is silent, and needs no trick with the transport to interrupt a read.
+// callWhileIdleLocked makes the calls in the writer while the read loop rests. It is what makes a
+// call prompt though the peer is silent, and needs no trick with the transport to interrupt a read.
 func (c *Conn) callWhileIdleLocked() {
 	if !c.idle || len(c.tasks) == 0 {
 		return

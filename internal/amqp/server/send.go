@@ -16,10 +16,12 @@ type outgoing struct {
 	sent  *Outgone // nil when pre-settled
 }
 
-// SendOut sends one message, in as many frames as the peer's max-frame-size asks for, and returns what its disposition
-// will name, nil for a pre-settled one. It waits for the session window and for room in the output, so it may be called
-// from any goroutine but not within a call of the handler. It does not wait for credit: without it, the error is ErrNoCredit. On
-// ErrLinkGone a part may have been sent; the peer discards it. The Outgone may be in a disposition before SendOut returns.
+// SendOut sends one message, in as many frames as the peer's max-frame-size asks for, and returns
+// what its disposition will name, nil for a pre-settled one. It waits for the session window and
+// for room in the output, so it may be called from any goroutine but not within a call of the
+// handler. It does not wait for credit: without it, the error is ErrNoCredit. On ErrLinkGone a part
+// may have been sent; the peer discards it. The Outgone may be in a disposition before SendOut
+// returns.
 func (l *SourceLink) SendOut(o Outgoing) (*Outgone, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -76,9 +78,10 @@ func (l *SourceLink) SendOut(o Outgoing) (*Outgone, error) {
 	return sent, nil
 }
 
-// Post queues one message without waiting: it is sent in its turn as soon as credit, the session window and the output
-// allow, or never if the link goes first. It is for answers given within a call of the handler, and takes over o.Payload.
-// At most 1024 messages per link may wait; then the error is ErrTooManyPosted.
+// Post queues one message without waiting: it is sent in its turn as soon as credit, the session
+// window and the output allow, or never if the link goes first. It is for answers given within a
+// call of the handler, and takes over o.Payload. At most 1024 messages per link may wait; then the
+// error is ErrTooManyPosted.
 func (l *SourceLink) Post(o Outgoing) error {
 	if err := o.check(); err != nil {
 		return err
@@ -105,8 +108,9 @@ func (o *Outgoing) check() error {
 	return nil
 }
 
-// beginOutLocked takes credit and gives d its id. The first frame must follow at once, because ids rise on the wire.
-// It reports false when too much is unsettled, which ends the link: the peer grants credit and never settles.
+// beginOutLocked takes credit and gives d its id. The first frame must follow at once, because ids
+// rise on the wire. It reports false when too much is unsettled, which ends the link: the peer
+// grants credit and never settles.
 func (l *SourceLink) beginOutLocked(d *outgoing) bool {
 	s := l.s
 	l.touchLocked()
@@ -127,7 +131,8 @@ func (l *SourceLink) beginOutLocked(d *outgoing) bool {
 	return true
 }
 
-// transmitLocked queues as many frames of d as the window and the output take, and reports whether d is complete.
+// transmitLocked queues as many frames of d as the window and the output take, and reports whether
+// d is complete.
 func (l *SourceLink) transmitLocked(d *outgoing) bool {
 	s, c := l.s, l.s.c
 	t := &c.transfer
@@ -153,8 +158,8 @@ func (l *SourceLink) transmitLocked(d *outgoing) bool {
 	}
 }
 
-// putTransferLocked queues one transfer with as much of payload as the peer's max-frame-size allows, sets t.More when
-// some is left, and returns how much was taken.
+// putTransferLocked queues one transfer with as much of payload as the peer's max-frame-size
+// allows, sets t.More when some is left, and returns how much was taken.
 func (c *Conn) putTransferLocked(ch uint16, t *amqp.Transfer, payload []byte) int {
 	const minRoom = 1
 	start := len(c.out)
@@ -178,8 +183,8 @@ func (c *Conn) putTransferLocked(ch uint16, t *amqp.Transfer, payload []byte) in
 // math31 bounds sizes that are reckoned in int.
 const math31 = 1<<31 - 1
 
-// pumpLinkLocked sends what is posted on l as far as possible, and remembers l when something is left that the window
-// or the output holds back; credit comes with a flow that names the link.
+// pumpLinkLocked sends what is posted on l as far as possible, and remembers l when something is
+// left that the window or the output holds back; credit comes with a flow that names the link.
 func (s *Session) pumpLinkLocked(l *SourceLink) {
 	for len(l.posted) > 0 && l.state == linkAttached {
 		d := l.posted[0]
@@ -235,7 +240,8 @@ func (s *Session) pumpLocked() {
 	}
 }
 
-// pumpLocked goes on with the posted messages of all sessions, now that there is room in the output.
+// pumpLocked goes on with the posted messages of all sessions, now that there is room in the
+// output.
 func (c *Conn) pumpLocked() {
 	sessions := c.posting
 	c.posting = nil

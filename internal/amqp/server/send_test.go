@@ -156,8 +156,8 @@ func TestUnsettledDeliveriesAreLimited(t *testing.T) {
 	}, func(c *Config) { c.MaxUnsettled = 10 })
 }
 
-// Many goroutines send on few links of one session, large and small, settle and post, while the peer settles in ranges:
-// every delivery arrives whole and once, on the wire ids rise.
+// Many goroutines send on few links of one session, large and small, settle and post, while the
+// peer settles in ranges: every delivery arrives whole and once, on the wire ids rise.
 func TestConcurrentSendersOnOneSession(t *testing.T) {
 	seed := testseed.Of(t)
 	bubble(t, func(t *testing.T, sc *scene) {

@@ -45,12 +45,13 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Serve accepts connections until the listener fails or the server is closed, and always returns an error:
-// ErrServerClosed after Shutdown or Close. Accepting never waits for a peer. It closes ln.
+// Serve accepts connections until the listener fails or the server is closed, and always returns an
+// error: ErrServerClosed after Shutdown or Close. Accepting never waits for a peer. It closes ln.
 func (s *Server) Serve(ln net.Listener) error { return s.conns.Serve(ln, s.ServeConn) }
 
-// ServeConn serves one connection and closes it. It returns when the connection has ended and nothing of it runs any
-// more: nil after a clean close by either side, else the reason. The reason is not passed to Config.ErrorLog.
+// ServeConn serves one connection and closes it. It returns when the connection has ended and
+// nothing of it runs any more: nil after a clean close by either side, else the reason. The reason
+// is not passed to Config.ErrorLog.
 func (s *Server) ServeConn(nc net.Conn) error {
 	c, err := s.conns.Enter(nc, func(id uint64) *Conn { return newConn(s, nc, id) })
 	if err != nil {
@@ -64,8 +65,9 @@ func (s *Server) ServeConn(nc net.Conn) error {
 	return nil
 }
 
-// Shutdown stops accepting, closes every connection with amqp:connection:forced and waits until the last one has
-// ended. When ctx ends first, the rest are cut, and ctx's error is returned after they have ended.
+// Shutdown stops accepting, closes every connection with amqp:connection:forced and waits until the
+// last one has ended. When ctx ends first, the rest are cut, and ctx's error is returned after they
+// have ended.
 func (s *Server) Shutdown(ctx context.Context) error {
 	for _, c := range s.conns.Close() {
 		c.Close(errShutdown())

@@ -59,7 +59,8 @@ func (s *Session) Conn() *Conn { return s.c }
 // Channel returns the channel on which the peer sends.
 func (s *Session) Channel() uint16 { return s.in }
 
-// End ends the session with e, or without an error if e is nil, from any goroutine. The links' Detached follows soon.
+// End ends the session with e, or without an error if e is nil, from any goroutine. The links'
+// Detached follows soon.
 func (s *Session) End(e *amqp.Error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()

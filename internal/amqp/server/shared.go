@@ -4,14 +4,16 @@ package server
 
 import "overdue/internal/amqp"
 
-// A delivery-id names a delivery in dispositions, and rises from one to the next (part 2 section 2.6.12). The Python SDK
-// breaks that: its Session._outgoing_transfer (azure/servicebus/_pyamqp/session.py) reads the number, writes the frame and
-// counts on, without a lock, so requests from several threads share an id, and one that was held up comes behind a higher
-// one. The service answers all of them; the SDK's own tests depend on it. So does this server: nothing but dispositions
-// looks at ids.
+// A delivery-id names a delivery in dispositions, and rises from one to the next (part 2 section
+// 2.6.12). The Python SDK breaks that: its Session._outgoing_transfer
+// (azure/servicebus/_pyamqp/session.py) reads the number, writes the frame and counts on, without a
+// lock, so requests from several threads share an id, and one that was held up comes behind a
+// higher one. The service answers all of them; the SDK's own tests depend on it. So does this
+// server: nothing but dispositions looks at ids.
 
-// takeIDLocked notes the id of a delivery that begins. One that is not above the last is taken as long as the two may
-// have been under way together; further behind, it says nothing any more and ends the session.
+// takeIDLocked notes the id of a delivery that begins. One that is not above the last is taken as
+// long as the two may have been under way together; further behind, it says nothing any more and
+// ends the session.
 func (s *Session) takeIDLocked(id uint32) bool {
 	if s.hasDelivery && int32(id-s.lastDelivery) <= 0 {
 		if s.lastDelivery-id < s.c.cfg.IncomingWindow {
@@ -25,10 +27,11 @@ func (s *Session) takeIDLocked(id uint32) bool {
 	return true
 }
 
-// shareLocked is called before d is added to s.received. A disposition for an id that it shares is one for all that have
-// it, as the peer reads it: pyamqp gives every delivery of that id the outcome that it hears first. So nothing is said
-// until all have theirs, and then what is worst: a peer that is told of a failure sends again, one that is told accepted
-// in error has lost a message.
+// shareLocked is called before d is added to s.received. A disposition for an id that it shares is
+// one for all that have it, as the peer reads it: pyamqp gives every delivery of that id the
+// outcome that it hears first. So nothing is said until all have theirs, and then what is worst: a
+// peer that is told of a failure sends again, one that is told accepted in error has lost a
+// message.
 func (s *Session) shareLocked(d *Delivery) {
 	if !s.repeats || !s.waitsLocked(d.id) {
 		return

@@ -23,7 +23,8 @@ func (sc *scene) holds() *rawPeer {
 	return p
 }
 
-// delivered sends messages of those ids, on one link after the other, and returns what the handler got.
+// delivered sends messages of those ids, on one link after the other, and returns what the handler
+// got.
 func (sc *scene) delivered(p *rawPeer, ids ...uint32) []*Delivery {
 	for i, id := range ids {
 		p.send(0, message(uint32(i)%2, id), []byte("x"))

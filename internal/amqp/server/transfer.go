@@ -77,7 +77,8 @@ func (s *Session) takeTransferLocked(t *amqp.Transfer, payload []byte) (*Deliver
 	return d, l.handler
 }
 
-// firstLocked begins a delivery. What is wrong with it ends the link or the session, and nil is returned.
+// firstLocked begins a delivery. What is wrong with it ends the link or the session, and nil is
+// returned.
 func (l *SinkLink) firstLocked(t *amqp.Transfer) *Delivery {
 	s := l.s
 	l.touchLocked()
@@ -122,9 +123,9 @@ func (d *Delivery) continues(t *amqp.Transfer) *amqp.Error {
 	return nil
 }
 
-// roomLocked reports whether n more bytes of d may be taken, and stored if more are to follow. Otherwise it rejects d and
-// detaches the link: the detach says it to the link's owner, but senders wait for the outcome of the delivery, and rhea's
-// would until its timeout.
+// roomLocked reports whether n more bytes of d may be taken, and stored if more are to follow.
+// Otherwise it rejects d and detaches the link: the detach says it to the link's owner, but senders
+// wait for the outcome of the delivery, and rhea's would until its timeout.
 func (l *SinkLink) roomLocked(d *Delivery, n int, more bool) bool {
 	var e *amqp.Error
 	if limit := l.Reply.MaxMessageSize; limit > 0 && uint64(len(l.partial))+uint64(n) > limit {
@@ -142,8 +143,9 @@ func (l *SinkLink) roomLocked(d *Delivery, n int, more bool) bool {
 	return false
 }
 
-// finishLocked completes d. Its payload is copied once more when it came in pieces, into exactly the space it needs:
-// it may be kept for long, and the room in which the pieces grew together serves the next delivery.
+// finishLocked completes d. Its payload is copied once more when it came in pieces, into exactly
+// the space it needs: it may be kept for long, and the room in which the pieces grew together
+// serves the next delivery.
 func (l *SinkLink) finishLocked(d *Delivery, last []byte) {
 	d.Payload = make([]byte, len(l.partial)+len(last))
 	copy(d.Payload[copy(d.Payload, l.partial):], last)
@@ -160,8 +162,8 @@ func (l *SinkLink) finishLocked(d *Delivery, last []byte) {
 	}
 }
 
-// dropPartialLocked forgets what has come of a delivery. One buffer per connection is kept for the next: links are many
-// and most of their messages come in one frame.
+// dropPartialLocked forgets what has come of a delivery. One buffer per connection is kept for the
+// next: links are many and most of their messages come in one frame.
 func (l *SinkLink) dropPartialLocked() {
 	l.current = nil
 	if l.partial == nil {

@@ -7,9 +7,9 @@ import (
 	"sort"
 )
 
-// unsettled holds the unsettled deliveries of one direction of a session, in the order of their ids. A range of ids,
-// however wide, costs no more than the deliveries that are in it, and the space is that of the deliveries that live,
-// not of the span between the oldest and the newest.
+// unsettled holds the unsettled deliveries of one direction of a session, in the order of their
+// ids. A range of ids, however wide, costs no more than the deliveries that are in it, and the
+// space is that of the deliveries that live, not of the span between the oldest and the newest.
 type unsettled[T comparable] struct {
 	entries []entry[T]
 	head    int // entries before it are empty
@@ -21,8 +21,9 @@ type entry[T comparable] struct {
 	value T // zero = settled
 }
 
-// add adds a delivery. Ids are serial numbers (RFC 1982) within a span of half their range. As a rule they rise; one that
-// comes late costs as many steps as there are higher ones, and one that is there already goes behind its equals.
+// add adds a delivery. Ids are serial numbers (RFC 1982) within a span of half their range. As a
+// rule they rise; one that comes late costs as many steps as there are higher ones, and one that is
+// there already goes behind its equals.
 func (u *unsettled[T]) add(id uint32, value T) {
 	if len(u.entries) == cap(u.entries) && u.live <= len(u.entries)/2 {
 		u.compact()
@@ -39,7 +40,8 @@ func (u *unsettled[T]) add(id uint32, value T) {
 	u.live++
 }
 
-// compact removes the gaps. add calls it when at least half are gaps, so its cost is shared by as many removals.
+// compact removes the gaps. add calls it when at least half are gaps, so its cost is shared by as
+// many removals.
 func (u *unsettled[T]) compact() {
 	var zero T
 	n := 0
@@ -89,8 +91,8 @@ func (u *unsettled[T]) removeAt(i int) {
 	}
 }
 
-// each calls f for the deliveries from first to last, inclusive and possibly around the end of the numbers, and removes
-// those for which it returns true.
+// each calls f for the deliveries from first to last, inclusive and possibly around the end of the
+// numbers, and removes those for which it returns true.
 func (u *unsettled[T]) each(first, last uint32, f func(value T) (remove bool)) {
 	var zero T
 	for i := u.find(first); i < len(u.entries); i++ {

@@ -21,5 +21,6 @@ const (
 // CondArgumentError is the condition of Service Bus for an argument that is not valid.
 const CondArgumentError amqp.Symbol = "com.microsoft:argument-error"
 
-// PropRuleName is the property of a copy that the action of a rule has changed: the name of the rule.
+// PropRuleName is the property of a copy that the action of a rule has changed: the name of the
+// rule.
 const PropRuleName = "RuleName"

@@ -21,8 +21,8 @@ var (
 	ErrEvicted = errors.New("no valid token arrived before other connections needed the place")
 )
 
-// FirstTokenTimeout bounds the time from the open of an AMQP connection to its first valid token, as in
-// Service Bus: "AMQP 1.0 in Azure Service Bus protocol guide", claims-based authorization.
+// FirstTokenTimeout bounds the time from the open of an AMQP connection to its first valid token,
+// as in Service Bus: "AMQP 1.0 in Azure Service Bus protocol guide", claims-based authorization.
 const FirstTokenTimeout = 20 * time.Second
 
 // Limits bound the cost of unauthenticated connections. Zero means the default.
@@ -41,14 +41,15 @@ const (
 	UpstreamCost = 32 << 10 // a separate connection to the namespace
 )
 
-// Unauthenticated is the set of connections without a valid token so far. Each has a small quota, and
-// all of them together have one.
+// Unauthenticated is the set of connections without a valid token so far. Each has a small quota,
+// and all of them together have one.
 //
-// When the common quota is spent, the set evicts a connection: never one with a valid token, and never
-// the newcomer, so that idle connections cannot keep others out. It evicts the oldest connection of the
-// address that spends most, counted in whole quotas. So the connections of one attacker evict each other
-// before any from elsewhere. If all come from one address, a client has as much time for its token as
-// others need to fill the whole set. The methods are safe for concurrent use.
+// When the common quota is spent, the set evicts a connection: never one with a valid token, and
+// never the newcomer, so that idle connections cannot keep others out. It evicts the oldest
+// connection of the address that spends most, counted in whole quotas. So the connections of one
+// attacker evict each other before any from elsewhere. If all come from one address, a client has
+// as much time for its token as others need to fill the whole set. The methods are safe for
+// concurrent use.
 type Unauthenticated struct {
 	limits Limits
 
@@ -74,8 +75,8 @@ func NewUnauthenticated(l Limits) *Unauthenticated {
 	return &Unauthenticated{limits: l, origins: make(map[netip.Addr]*origin)}
 }
 
-// A Quota is what one unauthenticated connection may spend. A nil Quota has no limits. The methods are
-// safe for concurrent use.
+// A Quota is what one unauthenticated connection may spend. A nil Quota has no limits. The methods
+// are safe for concurrent use.
 type Quota struct {
 	set    *Unauthenticated
 	known  atomic.Bool // authenticated, or closed: nothing is counted
@@ -89,8 +90,8 @@ type Quota struct {
 	why   error
 }
 
-// Enter adds a connection and evicts others if the common quota is spent. The caller calls Leave later.
-// Eviction closes nc, unless Ends sets something else.
+// Enter adds a connection and evicts others if the common quota is spent. The caller calls Leave
+// later. Eviction closes nc, unless Ends sets something else.
 func (s *Unauthenticated) Enter(nc net.Conn) *Quota {
 	g := &Quota{set: s, cut: func() { nc.Close() }}
 	addr := originOf(nc.RemoteAddr())
@@ -107,7 +108,8 @@ func (s *Unauthenticated) Enter(nc net.Conn) *Quota {
 	return g
 }
 
-// EnterOf is the quota that nc carries already, see QuotaOf, or a new one of s. With a nil s it is nobody.
+// EnterOf is the quota that nc carries already, see QuotaOf, or a new one of s. With a nil s it is
+// nobody.
 func (s *Unauthenticated) EnterOrJoin(nc net.Conn) *Quota {
 	if g := QuotaOf(nc); g != nil || s == nil {
 		return g
@@ -115,8 +117,8 @@ func (s *Unauthenticated) EnterOrJoin(nc net.Conn) *Quota {
 	return s.Enter(nc)
 }
 
-// QuotaOf returns the quota that nc carries, or nil. A connection carries one if it has a method Quota, or
-// if it has a method NetConn, as tls.Conn has, and the connection below carries one.
+// QuotaOf returns the quota that nc carries, or nil. A connection carries one if it has a method
+// Quota, or if it has a method NetConn, as tls.Conn has, and the connection below carries one.
 func QuotaOf(nc net.Conn) *Quota {
 	for nc != nil {
 		switch c := nc.(type) {
@@ -145,8 +147,8 @@ func originOf(addr net.Addr) netip.Addr {
 	return ip
 }
 
-// addLocked charges n bytes to g and evicts until the rest fits. It may evict g, but never a newcomer,
-// which is not the oldest of its origin unless it is alone there.
+// addLocked charges n bytes to g and evicts until the rest fits. It may evict g, but never a
+// newcomer, which is not the oldest of its origin unless it is alone there.
 func (s *Unauthenticated) addLocked(g *Quota, n int64) {
 	g.spent += n
 	g.origin.spent += n
@@ -176,8 +178,8 @@ func (s *Unauthenticated) cutLocked() bool {
 	return true
 }
 
-// Cut evicts a connection to free its descriptor or its place in a table, and reports whether there was
-// one. A nil set has none.
+// Cut evicts a connection to free its descriptor or its place in a table, and reports whether there
+// was one. A nil set has none.
 func (s *Unauthenticated) Cut() bool {
 	if s == nil {
 		return false

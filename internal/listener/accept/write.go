@@ -13,8 +13,8 @@ import (
 // writeChunk is how many bytes share a deadline.
 const writeChunk = 64 << 10
 
-// Write writes buf, piece by piece so that the deadline is about progress and not about the size of a burst. It asks
-// timeout before each piece.
+// Write writes buf, piece by piece so that the deadline is about progress and not about the size of
+// a burst. It asks timeout before each piece.
 func Write(nc net.Conn, buf []byte, timeout func() time.Duration) error {
 	for len(buf) > 0 {
 		piece := buf[:min(len(buf), writeChunk)]

@@ -2,9 +2,9 @@
 
 // Package tlsrecord keeps the input buffers of TLS small.
 //
-// crypto/tls reads as much as its buffer takes. If a record of the usual 16 KiB begins behind others, the
-// buffer is too short for its end and doubles for the life of the connection: to 40 KiB instead of 18. A
-// sidecar has two such buffers for each client, and most clients are idle.
+// crypto/tls reads as much as its buffer takes. If a record of the usual 16 KiB begins behind
+// others, the buffer is too short for its end and doubles for the life of the connection: to 40 KiB
+// instead of 18. A sidecar has two such buffers for each client, and most clients are idle.
 package tlsrecord
 
 import (
@@ -13,11 +13,12 @@ import (
 	"sync"
 )
 
-// headerLen is the length of a record's header: its type, a version, and two bytes that say how long the rest is.
+// headerLen is the length of a record's header: its type, a version, and two bytes that say how
+// long the rest is.
 const headerLen = 5
 
-// Whole is nc for tls.Client or tls.Server. What it reads beyond the end of a record it keeps for the next
-// read, so that TLS begins every record in an empty buffer.
+// Whole is nc for tls.Client or tls.Server. What it reads beyond the end of a record it keeps for
+// the next read, so that TLS begins every record in an empty buffer.
 func Whole(nc net.Conn) net.Conn { return &conn{Conn: nc} }
 
 // conn is read by one goroutine at a time, as TLS does.
@@ -58,7 +59,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return end, nil
 }
 
-// follow takes the next bytes of the stream, and returns where the last record ends that ends in them; 0 = none does.
+// follow takes the next bytes of the stream, and returns where the last record ends that ends in
+// them; 0 = none does.
 func (c *conn) follow(b []byte) (end int) {
 	for at := 0; at < len(b); {
 		if c.have < headerLen {

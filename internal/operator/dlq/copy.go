@@ -20,8 +20,9 @@ const (
 	PropertyMessageID   = "overdue-resubmitted-message-id" // of the dead letter, where the copy has another
 )
 
-// Copying says how copies differ from their dead letters, beside what all of them lose: the marks of the dead letter, the
-// time to live and the deadlines that it stated, which would be over at once.
+// Copying says how copies differ from their dead letters, beside what all of them lose: the marks
+// of the dead letter, the time to live and the deadlines that it stated, which would be over at
+// once.
 type Copying struct {
 	Within time.Duration // deadline of the copy, from when it is enqueued; 0 = what its entity gives it
 	TTL    time.Duration // time to live, whole milliseconds; 0 = what its entity gives it
@@ -35,7 +36,8 @@ var lost = map[string]bool{
 	PropertyFrom: true, PropertyNumber: true, PropertyReason: true, PropertyDescription: true, PropertyMessageID: true,
 }
 
-// of is the copy of a dead letter from place, encoded. The body and whatever is not named here stays byte for byte.
+// of is the copy of a dead letter from place, encoded. The body and whatever is not named here
+// stays byte for byte.
 func (c Copying) of(place Place, l *Letter) ([]byte, error) {
 	header, err := amqp.DecodeHeader(l.message.Header)
 	if err != nil {
@@ -59,7 +61,8 @@ func (c Copying) of(place Place, l *Letter) ([]byte, error) {
 	return out.Append(nil), nil
 }
 
-// copyID is the same however often the dead letter is copied, so that a duplicate is seen for what it is.
+// copyID is the same however often the dead letter is copied, so that a duplicate is seen for what
+// it is.
 func copyID(place Place, l *Letter) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d", place, l.Number, l.EnqueuedTime.UnixNano()))
 	return "resubmitted-" + hex.EncodeToString(sum[:12])

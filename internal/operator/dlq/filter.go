@@ -12,7 +12,8 @@ import (
 	"overdue/internal/amqp"
 )
 
-// A Filter says which dead letters are meant. The zero value means all of them; of what is given everything has to fit.
+// A Filter says which dead letters are meant. The zero value means all of them; of what is given
+// everything has to fit.
 type Filter struct {
 	Reason      string        // as it stands, whatever the case; "" = any
 	Description string        // a part of it, whatever the case

@@ -12,7 +12,8 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// Whoever is stopped, or refused, holds nothing: the next run gets at all of it at once, not when locks have lapsed.
+// Whoever is stopped, or refused, holds nothing: the next run gets at all of it at once, not when
+// locks have lapsed.
 func TestWhatARunDoesNotFinishIsGivenBack(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		play(t, func(s *scene) {
@@ -59,8 +60,8 @@ func (s *scene) purgesAll(want int) {
 	}
 }
 
-// A dead letter that somebody has locked is there; one that somebody has taken off is not. Only the former is worth
-// another run.
+// A dead letter that somebody has locked is there; one that somebody has taken off is not. Only the
+// former is worth another run.
 func TestLockedIsToldFromGone(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(20)

@@ -22,8 +22,9 @@ const (
 	sent    step = 2 // the broker has it, and the dead letter may be taken off
 )
 
-// A Journal remembers on disk which dead letters are being copied, so that whoever is stopped between a copy and the
-// completion of its dead letter does not copy it again. One process at a time has it.
+// A Journal remembers on disk which dead letters are being copied, so that whoever is stopped
+// between a copy and the completion of its dead letter does not copy it again. One process at a
+// time has it.
 type Journal struct {
 	db   *bbolt.DB
 	path string
@@ -90,7 +91,8 @@ func (j *Journal) entries() (map[int64]entry, error) {
 	return all, nil
 }
 
-// begin notes that the numbers are about to be sent as one batch, and returns that batch. It is on disk then.
+// begin notes that the numbers are about to be sent as one batch, and returns that batch. It is on
+// disk then.
 func (j *Journal) begin(numbers []int64) (batch uint64, err error) {
 	err = j.update(func(b *bbolt.Bucket) (err error) {
 		if batch, err = b.NextSequence(); err != nil {

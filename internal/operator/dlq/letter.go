@@ -23,9 +23,10 @@ const (
 	between  = "/Subscriptions/"
 )
 
-// ParsePlace reads the name of a queue, or topic/Subscriptions/subscription, with or without /$DeadLetterQueue behind it. Errors:
-// those of address.Parse, and for what is no such name. A URI is none: its host may be another than that of the namespace which
-// is asked, and the place there another one.
+// ParsePlace reads the name of a queue, or topic/Subscriptions/subscription, with or without
+// /$DeadLetterQueue behind it. Errors: those of address.Parse, and for what is no such name. A URI
+// is none: its host may be another than that of the namespace which is asked, and the place there
+// another one.
 func ParsePlace(text string) (Place, error) {
 	at, err := address.Parse(text)
 	switch {
@@ -48,7 +49,8 @@ func (p Place) String() string {
 // Path is the address of the dead-letter queue.
 func (p Place) Path() string { return p.String() + subQueue }
 
-// A Letter is a dead letter, or another message, as a peek shows it. Times are UTC; a zero one is not stated.
+// A Letter is a dead letter, or another message, as a peek shows it. Times are UTC; a zero one is
+// not stated.
 type Letter struct {
 	Number        int64 // its sequence number
 	EnqueuedTime  time.Time
@@ -148,8 +150,8 @@ func (l *Letter) takeText(name string) string {
 	return s
 }
 
-// due is when the message was to be received: the deadline that it states, as proxy and monitor read it, or the end of its
-// time to live if that is earlier.
+// due is when the message was to be received: the deadline that it states, as proxy and monitor
+// read it, or the end of its time to live if that is earlier.
 func (l *Letter) due() time.Time {
 	at, within, err := scheduler.StatedDeadline(func(name string) any {
 		if at, ok := l.Properties[name].(amqp.Timestamp); ok {
@@ -171,8 +173,8 @@ func (l *Letter) due() time.Time {
 	return at
 }
 
-// Body is the body as text or bytes where it is data, and as a value where it is one, or the bytes of that if it cannot be decoded;
-// sections of sequences are a list.
+// Body is the body as text or bytes where it is data, and as a value where it is one, or the bytes
+// of that if it cannot be decoded; sections of sequences are a list.
 func (l *Letter) Body() (any, error) {
 	if v, ok := l.message.Value(); ok {
 		encoded := v.Rest()
@@ -192,10 +194,12 @@ func (l *Letter) Body() (any, error) {
 	return body, nil
 }
 
-// page is how many messages one peek asks for; Service Bus gives no more than 250 ("Azure Service Bus quotas" in Microsoft's documentation).
+// page is how many messages one peek asks for; Service Bus gives no more than 250 ("Azure Service
+// Bus quotas" in Microsoft's documentation).
 const page = 250
 
-// Walk shows f the dead letters of a place from a sequence number on, in the order of these, until f returns false.
+// Walk shows f the dead letters of a place from a sequence number on, in the order of these, until
+// f returns false.
 func Walk(ctx context.Context, links *link.Namespace, place Place, from int64, f func(*Letter) (more bool)) error {
 	return WalkAt(ctx, links, place.Path(), from, f)
 }

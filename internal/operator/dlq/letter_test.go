@@ -63,8 +63,8 @@ func TestALetterHasItsNumberAndItsSource(t *testing.T) {
 	}
 }
 
-// Whoever may send to a queue may send this, and the broker takes it. One such letter must not keep its operator from the others.
-// A copy has all of it, whether it can be decoded or not.
+// Whoever may send to a queue may send this, and the broker takes it. One such letter must not keep
+// its operator from the others. A copy has all of it, whether it can be decoded or not.
 func TestALetterWithOddPropertiesIsReadAndHidesNoOther(t *testing.T) {
 	play(t, func(s *scene) {
 		links := s.links()

@@ -15,9 +15,10 @@ import (
 
 // A Resubmission sends copies of dead letters and takes these off their queue.
 //
-// The journal is what keeps it from sending a copy twice: a batch is noted before it leaves, and once the broker has it.
-// Whoever was stopped in between leaves it open whether it was sent. The next run looks for its copies in the target; where
-// there are none they may have been received since, so these dead letters stay where they are, and are told as unsure.
+// The journal is what keeps it from sending a copy twice: a batch is noted before it leaves, and
+// once the broker has it. Whoever was stopped in between leaves it open whether it was sent. The
+// next run looks for its copies in the target; where there are none they may have been received
+// since, so these dead letters stay where they are, and are told as unsure.
 type Resubmission struct {
 	Links   *link.Namespace
 	Place   Place
@@ -166,7 +167,8 @@ func (r *Resubmission) finish(ctx context.Context, ts []*taken) (n int, err erro
 	return len(gone), errors.Join(err, r.Journal.forget(gone))
 }
 
-// forgetGone drops from the journal what was sent and is not there any more: somebody else has taken it off.
+// forgetGone drops from the journal what was sent and is not there any more: somebody else has
+// taken it off.
 func (r *Resubmission) forgetGone(gone []int64, earlier map[int64]entry) error {
 	return r.Journal.forget(slices.DeleteFunc(slices.Clone(gone), func(n int64) bool { return earlier[n].step != sent }))
 }

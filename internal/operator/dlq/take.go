@@ -19,11 +19,11 @@ import (
 const (
 	// chunk is how many messages are received at once, and seen to together.
 	chunk = 100
-	// maxHeld bounds the messages that were not chosen and are held until those behind them have been seen. They come
-	// without their bodies.
+	// maxHeld bounds the messages that were not chosen and are held until those behind them have been
+	// seen. They come without their bodies.
 	maxHeld = 50_000
-	// patience is how long nothing has to come before the queue counts as at its end, and pause, once something has come,
-	// before the rest is not waited for.
+	// patience is how long nothing has to come before the queue counts as at its end, and pause, once
+	// something has come, before the rest is not waited for.
 	patience     = 3 * time.Second
 	pause        = 200 * time.Millisecond
 	settleTime   = 30 * time.Second
@@ -41,8 +41,8 @@ type taken struct {
 	settled  bool // taken off, or its lock is lost
 }
 
-// complete takes all of ts off their queue, and returns the numbers of those that are not there any more: somebody else may have
-// settled one.
+// complete takes all of ts off their queue, and returns the numbers of those that are not there any
+// more: somebody else may have settled one.
 func complete(ctx context.Context, ts []*taken) (gone []int64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
@@ -70,7 +70,8 @@ func complete(ctx context.Context, ts []*taken) (gone []int64, err error) {
 	return gone, err
 }
 
-// atOnce is how many dead letters are taken at once at that rate, so that the last of them has its lock still when its turn comes.
+// atOnce is how many dead letters are taken at once at that rate, so that the last of them has its
+// lock still when its turn comes.
 func atOnce(rate float64, hold time.Duration) int {
 	if rate <= 0 {
 		return chunk
@@ -78,12 +79,13 @@ func atOnce(rate float64, hold time.Duration) int {
 	return max(1, min(chunk, int(rate*hold.Seconds()/2)))
 }
 
-// take receives the chosen dead letters of a place and hands them to do, n at a time at most; it takes them out of
-// chosen as they come. All others are given back as they were, and so is what do has not completed when it fails: whoever comes
-// next need not wait for locks to lapse. hold is how long a message may be kept before its lock is at risk.
+// take receives the chosen dead letters of a place and hands them to do, n at a time at most; it
+// takes them out of chosen as they come. All others are given back as they were, and so is what do
+// has not completed when it fails: whoever comes next need not wait for locks to lapse. hold is how
+// long a message may be kept before its lock is at risk.
 //
-// What is left in chosen at the end is not there any more, or locked by somebody else; Sort tells which. ErrBuried: it may
-// be there, too far behind.
+// What is left in chosen at the end is not there any more, or locked by somebody else; Sort tells
+// which. ErrBuried: it may be there, too far behind.
 func take(ctx context.Context, links *link.Namespace, place Place, chosen map[int64]bool, n int, hold time.Duration, do func(context.Context, []*taken) error) (err error) {
 	if len(chosen) == 0 {
 		return nil
@@ -180,8 +182,8 @@ func receive(ctx context.Context, r *link.Receiver, n int) (ms []*goamqp.Message
 	return ms, nil
 }
 
-// Sort tells those of left that are there still, and so are locked by somebody, from those that are gone, each in the order of
-// their numbers.
+// Sort tells those of left that are there still, and so are locked by somebody, from those that are
+// gone, each in the order of their numbers.
 func Sort(ctx context.Context, links *link.Namespace, place Place, left map[int64]bool) (locked, gone []int64, err error) {
 	numbers := slices.Sorted(maps.Keys(left))
 	if len(numbers) == 0 {
@@ -208,9 +210,9 @@ func Sort(ctx context.Context, links *link.Namespace, place Place, left map[int6
 	return locked, gone, nil
 }
 
-// Purge takes the chosen dead letters off their queue for good. It takes them out of chosen as it comes to them; what is left
-// there was not to be had. gone, which may be nil, is told how many went at a time. rate bounds them, per second; 0 = as
-// fast as it goes.
+// Purge takes the chosen dead letters off their queue for good. It takes them out of chosen as it
+// comes to them; what is left there was not to be had. gone, which may be nil, is told how many
+// went at a time. rate bounds them, per second; 0 = as fast as it goes.
 func Purge(ctx context.Context, links *link.Namespace, place Place, chosen map[int64]bool, hold time.Duration, rate float64, gone func(n int)) error {
 	pace := newPace(rate)
 	return take(ctx, links, place, chosen, atOnce(rate, hold), hold, func(ctx context.Context, ts []*taken) error {

@@ -62,7 +62,8 @@ func TestWhatIsCompletedIsSettled(t *testing.T) {
 	})
 }
 
-// One that is not meant is held, and not looked at again and again, while what is meant does not come.
+// One that is not meant is held, and not looked at again and again, while what is meant does not
+// come.
 func TestASingleOtherIsHeld(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(2)

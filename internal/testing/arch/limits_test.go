@@ -37,7 +37,7 @@ var largePackages = map[string]struct {
 	why   string
 }{
 	"internal/amqp":             {4_950, "one codec: a performative, its reader and its writer belong together"},
-	"internal/amqp/relay":       {5_750, "links, tokens and settlements share the state of one pair of connections"},
+	"internal/amqp/relay":       {5_600, "links, tokens and settlements share the state of one pair of connections"},
 	"internal/broker":           {6_650, "namespace, entities and links share the state of one namespace"},
 	"internal/testing/exercise": {5_250, "one suite of statements, in a file for each group"},
 	"monitor":                   {6_070, "adoption moves to a package of its own"},
@@ -48,7 +48,7 @@ var largePackages = map[string]struct {
 var exportedNow = map[string]int{"proxy": maxExported, "scheduler": 21, "monitor": maxExported, "alert": 53}
 
 // longComments is how many lines of comments go beyond maxComment in all packages. It only shrinks.
-const longComments = 760
+const longComments = 230
 
 // mainPath are the files of a deadline's way from send to notification.
 var mainPath = []string{

@@ -50,17 +50,21 @@ var properUses = map[string]string{
 // wordsKept are the packages whose declarations and files have the field's words only. The list
 // grows until it has them all.
 var wordsKept = []string{
-	"scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/link", "internal/servicebus/sdk",
-	"internal/bench", "internal/broker/emulator", "internal/escape", "internal/httpclient", "internal/lag",
-	"internal/listener/tlsrecord", "internal/amqp", "internal/amqp/relay", "internal/amqp/server", "internal/listener", "internal/listener/socket", "proxy", "internal/operations", "internal/servicebus/address", "internal/servicebus/atom",
-	"internal/servicebus/duration", "internal/servicebus/rights", "internal/servicebus/sas", "internal/testing/freeport",
-	"internal/testing/pipenet", "internal/testing/testseed", "internal/testing/wiretap", "test/bench/pump", "test/bench/usage",
-	"test/mutate", "internal/listener/accept",
-	"test/bench", "test/sdk/examples/go",
-	"internal/redisstore", "internal/notifications", "internal/operator", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/doctor", "internal/terminal",
-	"alert", "internal/broker", "internal/broker/adminapi", "internal/broker/filter", "internal/broker/httpapi", "internal/broker/message", "internal/broker/queue",
-	"internal/listener", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/rest",
-	"internal/testing/brokertest", "internal/testing/exercise", "internal/testing/redistest",
+	"alert", "deploy", "internal/adminport", "internal/amqp", "internal/amqp/relay", "internal/amqp/server",
+	"internal/bench", "internal/broker", "internal/broker/adminapi", "internal/broker/emulator",
+	"internal/broker/filter", "internal/broker/httpapi", "internal/broker/message", "internal/broker/queue",
+	"internal/catalog", "internal/connect", "internal/escape", "internal/httpclient", "internal/lag",
+	"internal/lifecycle", "internal/listener", "internal/listener/accept", "internal/listener/socket",
+	"internal/listener/tlsrecord", "internal/notifications", "internal/operations", "internal/operator",
+	"internal/operator/canary", "internal/operator/deadlines", "internal/operator/doctor", "internal/redisstore",
+	"internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration",
+	"internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link",
+	"internal/servicebus/rest", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk",
+	"internal/terminal", "internal/testing/brokertest", "internal/testing/exercise", "internal/testing/freeport",
+	"internal/testing/pipenet", "internal/testing/redistest", "internal/testing/testseed", "internal/testing/wiretap",
+	"internal/version", "monitor/search", "proxy", "scheduler", "scheduler/index", "scheduler/journal", "test/bench",
+	"test/bench/broker", "test/bench/pump", "test/bench/usage", "test/conformance", "test/foreign", "test/mutate",
+	"test/sdk/examples/go",
 }
 
 var wordOfName = regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+`)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command broker measures the embedded broker: a process of its own behind its real door, on TCP
-// loopback, with the Go SDK, with a plain go-amqp client, and with a client that costs next to
+// Command broker measures the embedded broker: a process of its own behind its real endpoint, on
+// TCP loopback, with the Go SDK, with a plain go-amqp client, and with a client that costs next to
 // nothing. Beside the rate it tells how much processor time a message costs on either side: on a
 // shared machine the rate says what the machine was doing, and the processor time what the code
 // does. test/bench/README.md says what the lines mean.

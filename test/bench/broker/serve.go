@@ -35,8 +35,8 @@ const manySessions = 10_000
 
 const longest = 5 * time.Minute // lock duration
 
-// serveBroker is the process that is measured: a broker behind its door. It says on stdout where
-// the door and the control port listen, and ends with its standard input.
+// serveBroker is the process that is measured: a broker behind its endpoint. It says on stdout
+// where the endpoint and the control port listen, and ends with its standard input.
 func serveBroker(ctx context.Context) error {
 	b, err := broker.New(broker.Config{
 		AutoCreate:       true,
@@ -50,15 +50,15 @@ func serveBroker(ctx context.Context) error {
 	if err := populate(b.Default()); err != nil {
 		return err
 	}
-	door := httpapi.New(httpapi.Config{Broker: b, ErrorLog: complain})
-	defer door.Close()
+	endpoint := httpapi.New(httpapi.Config{Broker: b, ErrorLog: complain})
+	defer endpoint.Close()
 	var listeners [2]net.Listener
 	for i := range listeners {
 		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			return err
 		}
 	}
-	go func() { _ = door.Serve(listeners[0]) }() // ends with Close
+	go func() { _ = endpoint.Serve(listeners[0]) }() // ends with Close
 	control := &http.Server{Handler: controls(b.Default()), ReadHeaderTimeout: time.Second}
 	go func() { _ = control.Serve(listeners[1]) }() // so does this
 	defer control.Close()

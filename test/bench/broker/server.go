@@ -22,7 +22,7 @@ import (
 type server struct {
 	cmd     *exec.Cmd
 	in      io.Closer // closing it ends the process
-	address string    // of the door
+	address string    // of the endpoint
 	control string    // of serveControl
 }
 
