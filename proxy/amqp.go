@@ -33,7 +33,7 @@ func (p *Proxy) newRelay() *relay.Relay {
 	return relay.New(cfg)
 }
 
-// newPort is where both endpoints are: what comes tells by its first bytes which of them it wants.
+// newPort is the port of both endpoints. The first bytes of a connection say which one it wants.
 func (p *Proxy) newPort() *listener.Server {
 	serve := func(nc net.Conn) error {
 		nc.Close()

@@ -166,7 +166,7 @@ func (d *delivery) Settled(outcome amqp.DeliveryState, answerer relay.Answerer) 
 
 func (d *delivery) schedulingContext() context.Context { return d.link.ctx }
 
-// finished counts the send and tells the app how it went. A message that was sent settled goes on,
+// finished counts the send and gives the app its outcome. A message that was sent settled goes on,
 // or has gone on, without a promise: its sender would not hear of a refusal, and the message would
 // be lost.
 func (d *delivery) finished(err error) {

@@ -11,7 +11,7 @@ import (
 )
 
 // byComplete is how a deadline is stated that is no deadline for receiving: the message has to be
-// settled for good by then, and is told of where it is not.
+// settled for good by then, and a notification is sent if it is not.
 const byComplete = scheduler.StatedComplete
 
 // completion is how long after it was enqueued m has to be completed, whole milliseconds, and
@@ -28,9 +28,9 @@ func completion(m *message, s Settings) (within time.Duration, stated bool, err 
 	return duration.RoundUp(min(s.CompleteWithin, maxDeadline)), false, nil
 }
 
-// second adds to the promise what else is to be told of m than that its deadline was missed. The
-// companion stays one: it rings ahead of the deadline where there is something to tell by then,
-// and is written anew for what comes later.
+// second adds the other notifications of m to the promise, besides the missed deadline. There is
+// still one companion: it becomes due ahead of the deadline if a notification may be due by then,
+// and is written anew for later ones.
 func (pr *promise) second(m *message, s Settings) error {
 	r := &pr.ref
 	within, stated, err := completion(m, s)
@@ -53,7 +53,7 @@ func (pr *promise) second(m *message, s Settings) error {
 			r.Ahead = max(r.Ahead, before)
 		}
 	}
-	// A slot rings at the deadline, and for that alone.
+	// A slot becomes due at the deadline, and for that alone.
 	pr.findable = pr.findable && r.Ahead == 0
 	return nil
 }

@@ -15,7 +15,7 @@ const (
 	// maxDeadline is how far ahead a deadline may be. It is what a companion can say.
 	maxDeadline = amqp.LongestLife
 
-	// sendWindow is how long after the send the broker's stamp is looked for. A send that
+	// sendWindow is how long after the send the broker's stamp is expected. A send that
 	// takes longer gets a second companion.
 	sendWindow = 2 * time.Second
 	// activationWindow is how late a scheduled message may be enqueued and still be found.

@@ -117,7 +117,7 @@ func answer(err error, entity string) (status, retryAfter int, sentence string) 
 	return http.StatusServiceUnavailable, 1, insert("The message for '%s' could not be sent; send it again.", entity)
 }
 
-// refusal is what the AMQP endpoint tells its client of err.
+// refusal is the AMQP error that a client gets for err.
 func refusal(err error, entity string) *amqp.Error {
 	_, _, sentence := answer(err, entity)
 	condition := condServerBusy // which the SDKs of all languages retry

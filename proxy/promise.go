@@ -132,7 +132,7 @@ func (s *send) slots(lives []time.Duration) []time.Duration {
 
 // late returns the references for second companions. A companion names the window in which the
 // broker has stamped the message. A send that was retried, or slow, may have been stamped later:
-// then a second companion, with a window up to now, is accepted before the app is told.
+// then a second companion, with a window up to now, is accepted before the app has its outcome.
 func (s *send) late() (late []scheduler.Reference) {
 	if len(s.promises) == 0 {
 		return nil

@@ -205,7 +205,7 @@ func (p *Proxy) passAnswer(w http.ResponseWriter, r *http.Request, resp *http.Re
 	}
 }
 
-// stepping is a reader that tells of each read.
+// stepping is a reader that reports each read.
 type stepping struct {
 	io.Reader
 	step func()

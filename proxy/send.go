@@ -40,7 +40,7 @@ type send struct {
 	refs     []scheduler.Reference // of the promises; one may stand for several
 	slotted  bool                  // slots stand for the messages, instead of references
 	// once says that the broker has each message once, stamped by then, when it has accepted them.
-	// That is what lets their settlement be told from that of others.
+	// So their settlement can be distinguished from that of others.
 	once bool
 
 	settled        bool // sent settled: the app does not want to hear of failures
@@ -62,7 +62,7 @@ type endpoint interface {
 	transmit()
 	// schedulingContext bounds how long the journal waits for the monitor queue.
 	schedulingContext() context.Context
-	// finished is told the result, once.
+	// finished is called with the result, once.
 	finished(err error)
 }
 
@@ -160,7 +160,7 @@ func (s *send) step(in input, err error) bool {
 	return true
 }
 
-// finish tells the endpoint the result, and gives the place back.
+// finish gives the endpoint the result, and gives the place back.
 func (s *send) finish(from state, in input, err, scheduled error) {
 	switch {
 	case in == timeout && from.awaitsCompanions():

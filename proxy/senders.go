@@ -168,7 +168,7 @@ func (s *senders) dropOldestLocked() {
 	}
 }
 
-// closeIdle closes what has been idle for long enough and looks again when the next is.
+// closeIdle closes links that have been idle for long enough and is called again when the next is.
 func (s *senders) closeIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"overdue/scheduler/index"
 )
 
-// Annotations by which a message that was delivered is told from others.
+// Annotations that identify a delivered message.
 const (
 	annotationEnqueuedTime          = "x-opt-enqueued-time"
 	annotationSequenceNumber        = "x-opt-sequence-number"
@@ -46,7 +46,7 @@ func (l *settleLink) Delivered(payload []byte) (relay.Note, bool) {
 	return noteOf(d), ok
 }
 
-// Settled tells the scheduler of a message that was settled for good.
+// Settled reports a message to the scheduler that was settled for good.
 func (l *settleLink) Settled(n relay.Note) {
 	d := deliveredOf(n)
 	d.Entity = l.entity

@@ -11,8 +11,8 @@ import (
 // header that has it is saturated: it stands for that or for more.
 const MaxTTL = math.MaxUint32 * time.Millisecond
 
-// LongestLife is the longest life that is told apart from one without end, about 100 years: far
-// below what a time.Duration holds, so that it can be added to an instant of our times.
+// LongestLife is the longest life that is distinguished from one without end, about 100 years. That
+// is far below what a time.Duration holds, so it can be added to an instant of our times.
 const LongestLife = 100 * 365 * 24 * time.Hour
 
 // Life is how long the message lives by what its sender states, 0 when it states nothing, or a life

@@ -46,7 +46,7 @@ func sizeOfDescribed(b []byte, depth int) (int, error) {
 	return 1 + descriptor + value, err
 }
 
-// Skip consumes one value, descriptor included, without looking into lists, maps and arrays.
+// Skip consumes one value, descriptor included. It does not read lists, maps and arrays.
 func (r *Reader) Skip() {
 	if r.ctor != nil {
 		r.skipElement()

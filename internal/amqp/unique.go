@@ -74,7 +74,7 @@ func (r *Reader) mapKey() (k mapKey) {
 	default:
 		k.bytes = r.Raw()
 	}
-	// It only has to tell most keys apart without reading them again.
+	// It only has to distinguish most keys without reading them again.
 	for _, c := range k.bytes {
 		k.sum = k.sum*31 + uint32(c)
 	}

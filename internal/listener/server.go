@@ -102,7 +102,7 @@ func New(cfg Config) *Server {
 // returns an error: ErrClosed after Shutdown or Close. It closes ln.
 func (s *Server) Serve(ln net.Listener) error { return s.conns.Serve(ln, s.ServeConn) }
 
-// ServeTLS is Serve for a listener that accepts TLS only. It tells other clients so.
+// ServeTLS is Serve for a listener that accepts TLS only. Other clients get an answer that says so.
 func (s *Server) ServeTLS(ln net.Listener) error {
 	return s.conns.Serve(ln, func(nc net.Conn) error { return s.serveConn(nc, false) })
 }
