@@ -52,8 +52,8 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"internal/app", "internal/bench", "internal/config", "internal/notifications", "internal/connect", "internal/escape", "internal/httpclient", "internal/lag", "internal/lifecycle", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "internal/version"},
-		others: []string{azcore, azservicebus, cobra, pflag, sync, term, zap},
+		ours:   []string{"internal/app", "internal/bench", "internal/config", "internal/connect", "internal/demo", "internal/escape", "internal/httpclient", "internal/lifecycle", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "internal/version", "internal/notifications"},
+		others: []string{azservicebus, cobra, pflag, zap},
 	},
 	"proxy":          {[]string{"scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":        {[]string{"alert", "scheduler", "internal/servicebus/duration", "internal/servicebus/entities", "internal/operations", "internal/servicebus/link", "internal/redisstore", "monitor/search"}, []string{backoff, goamqp, prometheus, sync, zap}},
@@ -64,6 +64,7 @@ var rooms = map[string]room{
 		ours:   []string{"alert", "internal/adminport", "internal/amqp/relay", "internal/broker", "internal/broker/httpapi", "internal/broker/queue", "internal/catalog", "internal/config", "internal/connect", "internal/escape", "internal/lifecycle", "internal/listener", "internal/notifications", "internal/operations", "internal/operator/canary", "internal/redisstore", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "internal/version", "monitor", "proxy", "scheduler", "scheduler/index", "scheduler/journal"},
 		others: []string{azcore, azservicebus, backoff, fsnotify, goamqp, prometheus, sync, zap},
 	},
+	"internal/demo":                {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/terminal"}, []string{azcore, azservicebus, sync, term, zap}},
 	"internal/config":              {[]string{"internal/broker", "internal/broker/emulator", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{koanf, yaml}},
 	"internal/connect":             {[]string{"internal/config", "internal/httpclient", "internal/listener/tlsrecord", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "internal/version"}, []string{azcore, azidentity, azservicebus, zap}},
 	"internal/version":             {},

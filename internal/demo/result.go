@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package demo
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 	"overdue/internal/lag"
 )
 
-// demoResult is what --json prints.
+// Result is what --json prints.
 type demoResult struct {
 	Eager struct {
 		Sent         int              `json:"sent"`
@@ -35,7 +35,7 @@ func (r *demoResult) setLags(lags []time.Duration) {
 }
 
 // verdict is an error unless every watched message was dead-lettered, and none early.
-func (r *demoResult) verdict() error {
+func (r *demoResult) Verdict() error {
 	switch {
 	case r.Eager.DeadLettered != r.Eager.Sent:
 		return fmt.Errorf("of %d watched messages %d were dead-lettered in time", r.Eager.Sent, r.Eager.DeadLettered)
@@ -46,7 +46,7 @@ func (r *demoResult) verdict() error {
 }
 
 // writeJSON is a contract: scripts read it. Fields are added, never renamed.
-func (r *demoResult) writeJSON(w io.Writer) error {
+func (r *demoResult) WriteJSON(w io.Writer) error {
 	if err := json.NewEncoder(w).Encode(r); err != nil {
 		return fmt.Errorf("write the result: %w", err)
 	}
@@ -54,7 +54,7 @@ func (r *demoResult) writeJSON(w io.Writer) error {
 }
 
 // writeTable is for somebody who sees all this for the first time.
-func (r *demoResult) writeTable(w io.Writer) error {
+func (r *demoResult) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	row := func(cells ...any) {
 		b.WriteString(strings.TrimRight(fmt.Sprintf("  %-30s %-22v %v", cells...), " ") + "\n")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package demo
 
 import (
 	"strings"
@@ -23,7 +23,7 @@ func TestDemoResultAsJSON(t *testing.T) {
 	r.Eager.DeadLettered = len(lags)
 	r.setLags(lags)
 	var b strings.Builder
-	if err := r.writeJSON(&b); err != nil {
+	if err := r.WriteJSON(&b); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"eager":{"sent":100,"deadLettered":100,"lagMs":{"p50":50,"p99":99,"max":100}},` +
@@ -31,7 +31,7 @@ func TestDemoResultAsJSON(t *testing.T) {
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}
-	if err := r.verdict(); err != nil {
+	if err := r.Verdict(); err != nil {
 		t.Errorf("verdict = %v, want nil", err)
 	}
 }
@@ -41,7 +41,7 @@ func TestDemoResultAsTable(t *testing.T) {
 	r.Eager.Sent, r.Lazy.Sent, r.Eager.DeadLettered, r.Lazy.DeadLetteredAfterReceive = 300, 300, 300, 300
 	r.Eager.LagMs = lag.Milliseconds{P50: 11.8, P99: 43.8, Max: 61.6}
 	var b strings.Builder
-	if err := r.writeTable(&b); err != nil {
+	if err := r.WriteTable(&b); err != nil {
 		t.Fatal(err)
 	}
 	want := `
@@ -72,7 +72,7 @@ func TestDemoFailsWhenTheWatchedHalfDoes(t *testing.T) {
 		"1 watched messages were dead-lettered before their deadline": early,
 		"of 5 watched messages 0 were dead-lettered in time":          func() *demoResult { r := &demoResult{}; r.Eager.Sent = 5; r.setLags(nil); return r }(),
 	} {
-		if err := r.verdict(); err == nil || err.Error() != want {
+		if err := r.Verdict(); err == nil || err.Error() != want {
 			t.Errorf("verdict = %v, want %q", err, want)
 		}
 	}
@@ -104,7 +104,7 @@ func TestDemoSpreadsTimesToLiveAndMixesThem(t *testing.T) {
 
 func TestLineScreenWritesALinePerSecond(t *testing.T) {
 	var b strings.Builder
-	s := newScreen(&b, func(string) string { return "" })
+	s := NewScreen(&b, func(string) string { return "" })
 	for i := range 25 { // 2.4 seconds, ten frames a second
 		s.show(frame{elapsed: time.Duration(i) * 100 * time.Millisecond, total: 300, last: i == 24,
 			eager: queueCounts{300 - i, i}, lazy: queueCounts{300, 0}})

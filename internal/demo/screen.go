@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package demo
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"overdue/internal/escape"
+	"overdue/internal/terminal"
 )
 
 // queueCounts is what the demo shows of a queue.
@@ -37,10 +38,10 @@ const (
 	barWidth    = 30
 )
 
-// newScreen draws in place on a terminal that is wide enough, and writes a line per
+// NewScreen draws in place on a terminal that is wide enough, and writes a line per
 // second elsewhere.
-func newScreen(w io.Writer, getenv func(string) string) screen {
-	if f, ok := raw(w).(*os.File); ok && isTerminal(f) && getenv("TERM") != "dumb" {
+func NewScreen(w io.Writer, getenv func(string) string) screen {
+	if f, ok := terminal.Raw(w).(*os.File); ok && terminal.Is(f) && getenv("TERM") != "dumb" {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width >= screenWidth {
 			return &liveScreen{w: f, color: getenv("NO_COLOR") == ""}
 		}
@@ -48,11 +49,11 @@ func newScreen(w io.Writer, getenv func(string) string) screen {
 	return &lineScreen{w: w}
 }
 
-// noScreen shows nothing.
-type noScreen struct{}
+// NoScreen shows nothing.
+type NoScreen struct{}
 
-func (noScreen) say(string) {}
-func (noScreen) show(frame) {}
+func (NoScreen) say(string) {}
+func (NoScreen) show(frame) {}
 
 // lineScreen writes one line per second, and one at the end of a phase.
 type lineScreen struct {

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package demo shows lazy and eager expiry side by side: the same sends to two queues of an
+// embedded broker, no consumer, and how late each message was dead-lettered.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.uber.org/zap"
+
+	"overdue/internal/app"
+	"overdue/internal/config"
+	"overdue/internal/httpclient"
+)
+
+// The two queues of the demo. They are made alike; only the first is monitored.
+const (
+	demoEager = "eager"
+	demoLazy  = "lazy"
+)
+
+const (
+	demoFirstTTL = 2 * time.Second
+	demoLastTTL  = 8 * time.Second
+	// demoGrace is how long after the last deadline the watched queue may take.
+	demoGrace = 5 * time.Second
+	// demoReceive bounds the one receive that moves the other queue's messages.
+	demoReceive = 5 * time.Second
+	// demoSettle lets the screen show the end of a phase.
+	demoSettle = 700 * time.Millisecond
+	demoTick   = 100 * time.Millisecond
+)
+
+// demo is one run: the same sends to two queues of an embedded broker, no consumer.
+type demo struct {
+	proc   *app.Process
+	client *azservicebus.Client
+	http   *http.Client
+	n      int // messages per queue
+	began  time.Time
+	screen screen
+}
+
+// Run starts everything, runs the demo with n messages for each queue and stops everything.
+// Errors of Overdue itself are logged to stderr.
+func Run(ctx context.Context, n int, s screen, stderr io.Writer) (_ *demoResult, err error) {
+	proc, err := startDemo(stderr)
+	if err != nil {
+		return nil, fmt.Errorf("start the demo: %w", err)
+	}
+	defer func() { err = errors.Join(err, proc.Stop()) }()
+	// A client of its own stands for the app; it does not know of Overdue.
+	client, err := azservicebus.NewClientFromConnectionString(proc.OwnConnectionString(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("make the demo's client: %w", err)
+	}
+	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // the broker goes next
+	d := &demo{proc: proc, client: client, http: httpclient.New(nil, 0), n: n, screen: s}
+	return d.run(ctx)
+}
+
+// startDemo starts the components of `overdue run` on free ports, for two queues.
+func startDemo(stderr io.Writer) (*app.Process, error) {
+	const queue = "deadLetteringOnMessageExpiration: true"
+	// The caller's own settings must not reach into the demo.
+	none := func(string) string { return "" }
+	c, err := config.Load("", none, map[string]string{
+		"listen.amqp": "127.0.0.1:0", "listen.http": "127.0.0.1:0", "listen.admin": "127.0.0.1:0", "broker.listen": "127.0.0.1:0",
+		"broker.autoCreate": "false",
+		"broker.queues":     fmt.Sprintf("[{name: %s, %s}, {name: %s, %s}]", demoEager, queue, demoLazy, queue),
+		"monitor.entities":  fmt.Sprintf("[{queue: %s}]", demoEager),
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Every message of the watched queue raises an alert; that is not news here.
+	log, level, err := app.NewLog(stderr, config.Log{Level: zap.ErrorLevel.String(), Format: "auto"})
+	if err != nil {
+		return nil, err
+	}
+	return app.Start(config.RoleRun, c, log, level)
+}
+
+// run is the demo from the first send to the one receive. The measurement is taken from
+// the broker's own stamps, so the demo's clock and its polling do not blur it.
+func (d *demo) run(ctx context.Context) (*demoResult, error) {
+	d.screen.say("An embedded broker that expires lazily, as Azure Service Bus does. Two queues, no consumer.")
+	d.screen.say(fmt.Sprintf("%d messages to each, times to live between %s and %s.", d.n, demoFirstTTL, demoLastTTL))
+	d.screen.say("The watched queue is fed through Overdue's REST endpoint, the other one directly with the SDK.")
+	d.screen.say("")
+	d.began = time.Now()
+	if err := d.sendAll(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.watchUntil(ctx, time.Now().Add(demoLastTTL+demoGrace), d.eagerDone); err != nil {
+		return nil, err
+	}
+	r := &demoResult{waited: time.Since(d.began)}
+	r.Eager.Sent, r.Lazy.Sent = d.n, d.n
+	r.Lazy.DeadLetteredBeforeReceive = d.counts(demoLazy).dead
+	if err := d.measure(r); err != nil {
+		return nil, err
+	}
+	d.screen.say("")
+	d.screen.say("Now somebody receives from the unwatched queue, once:")
+	if err := d.receiveOnce(ctx); err != nil {
+		return nil, err
+	}
+	r.Lazy.DeadLetteredAfterReceive = d.counts(demoLazy).dead
+	return r, nil
+}
+
+// eagerDone reports whether every deadline has passed and the watched queue is empty.
+func (d *demo) eagerDone() bool {
+	return time.Since(d.began) > demoLastTTL+demoSettle && d.counts(demoEager).dead == d.n
+}
+
+// watchUntil shows the queues until done, the deadline or the end of ctx.
+func (d *demo) watchUntil(ctx context.Context, deadline time.Time, done func() bool) error {
+	tick := time.NewTicker(demoTick)
+	defer tick.Stop()
+	for {
+		finished := done() || time.Now().After(deadline)
+		d.screen.show(frame{
+			elapsed: time.Since(d.began), total: d.n, last: finished,
+			eager: d.counts(demoEager), lazy: d.counts(demoLazy),
+		})
+		if finished {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-d.proc.Failure():
+			return errors.New("the demo's own Overdue has failed")
+		case <-ctx.Done():
+			return errors.New("interrupted before the end")
+		}
+	}
+}
+
+// counts looks into the broker from behind: it is no receive and moves nothing.
+func (d *demo) counts(name string) queueCounts {
+	q, ok := d.proc.Embedded().Queue(name)
+	if !ok {
+		return queueCounts{}
+	}
+	c := q.Counts()
+	return queueCounts{waiting: c.Active, dead: c.DeadLetter}
+}
+
+// measure takes the lag of every message of the watched queue by the broker's clock.
+func (d *demo) measure(r *demoResult) error {
+	q, ok := d.proc.Embedded().Queue(demoEager)
+	if !ok {
+		return fmt.Errorf("the broker has lost the queue %s", demoEager)
+	}
+	var lags []time.Duration
+	for _, v := range q.DeadLetterQueue().Peek(nil, 0, d.n) {
+		lags = append(lags, v.DeadLetteredTime.Sub(v.EnqueuedTime.Add(v.TTL)))
+	}
+	r.Eager.DeadLettered = len(lags)
+	r.setLags(lags)
+	return nil
+}
+
+// receiveOnce is what it takes to get expired messages out of a lazy queue: somebody who
+// wants to receive. There is nothing left for it to get.
+func (d *demo) receiveOnce(ctx context.Context) error {
+	receiver, err := d.client.NewReceiverForQueue(demoLazy, nil)
+	if err != nil {
+		return fmt.Errorf("receiver for %s: %w", demoLazy, err)
+	}
+	receiving, stop := context.WithTimeout(ctx, demoReceive)
+	defer stop()
+	received := make(chan error, 1)
+	go func() {
+		ms, err := receiver.ReceiveMessages(receiving, 1, nil)
+		if err == nil && len(ms) > 0 {
+			err = errors.New("an expired message was delivered")
+		}
+		received <- err
+	}()
+	began := time.Now()
+	err = d.watchUntil(ctx, began.Add(demoReceive), func() bool {
+		return time.Since(began) > demoSettle && d.counts(demoLazy).waiting == 0
+	})
+	stop()
+	if receiveErr := <-received; err == nil && receiveErr != nil && !isContextEnd(receiveErr) {
+		err = fmt.Errorf("receive from %s: %w", demoLazy, receiveErr)
+	}
+	return errors.Join(err, receiver.Close(context.WithoutCancel(ctx)))
+}
+
+// isContextEnd reports that an operation ended because its context did.
+func isContextEnd(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
