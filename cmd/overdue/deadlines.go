@@ -11,6 +11,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/operator"
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/terminal"
 )
@@ -18,7 +19,7 @@ import (
 const maxDeadlinesLimit = 100_000
 
 func (p *program) deadlinesCommand() *cobra.Command {
-	var through handsOptions
+	var through string
 	var asJSON bool
 	var limit int
 	cmd := &cobra.Command{
@@ -32,7 +33,7 @@ func (p *program) deadlinesCommand() *cobra.Command {
 		Example: "  overdue deadlines\n  overdue deadlines orders --limit 20",
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
-	through.flags(cmd)
+	endpointFlag(cmd, &through)
 	cmd.Flags().IntVar(&limit, "limit", 50, "with a queue or topic: how many of the next deadlines to list, 1 to 100000")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -65,12 +66,12 @@ func (p *program) deadlinesCommand() *cobra.Command {
 }
 
 // withSource connects to the namespace of the configuration, or through an endpoint, for f.
-func (p *program) withSource(ctx context.Context, c *config.Config, through handsOptions, f func(context.Context, *deadlines.Source) error) error {
-	h, err := p.eyes(ctx, c, through)
+func (p *program) withSource(ctx context.Context, c *config.Config, through string, f func(context.Context, *deadlines.Source) error) error {
+	h, err := operator.Connect(ctx, c, through)
 	if err != nil {
 		return err
 	}
-	defer h.close()
+	defer h.Close()
 	source := &deadlines.Source{Links: h.Links, MonitorQueue: c.MonitorQueue, CompanionsInRedis: c.CompanionsInRedis(), IsTopic: h.IsTopic}
 	if c.Redis != "" {
 		if source.Redis, err = h.OpenRedis(); err != nil {

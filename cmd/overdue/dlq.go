@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
+	"overdue/internal/operator"
 	"overdue/internal/operator/dlq"
 )
 
@@ -32,7 +33,7 @@ func (p *program) dlqCommand() *cobra.Command {
 
 // dlqOptions are what the commands about dead letters have in common.
 type dlqOptions struct {
-	handsOptions
+	endpoint   string
 	filter     dlq.Filter
 	due, after string // as typed
 	session    string
@@ -46,7 +47,7 @@ type dlqOptions struct {
 
 // filterFlags are those that say which dead letters are meant.
 func (o *dlqOptions) filterFlags(cmd *cobra.Command) {
-	o.flags(cmd)
+	endpointFlag(cmd, &o.endpoint)
 	f := cmd.Flags()
 	f.StringVar(&o.filter.Reason, "reason", "", "only those with this reason, such as TTLExpiredException or DeadlineExceeded")
 	f.StringVar(&o.filter.Description, "description", "", "only those whose description contains this")
@@ -152,13 +153,13 @@ func (p *program) dlqListCommand() *cobra.Command {
 	load := p.configFlags(cmd, isNamespace)
 	o.filterFlags(cmd)
 	cmd.RunE = p.dlqRun(load, &o, func(ctx context.Context, c *config.Config, place dlq.Place) error {
-		h, err := p.eyes(ctx, c, o.handsOptions)
+		h, err := operator.Connect(ctx, c, o.endpoint)
 		if err != nil {
 			return err
 		}
-		defer h.close()
+		defer h.Close()
 		list := newDLQList(p.stdout, o.json, place)
-		survey, err := h.survey(ctx, place, &o, list.add)
+		survey, err := survey(ctx, h, place, &o, list.add)
 		if err != nil {
 			return err
 		}
@@ -180,13 +181,13 @@ func (p *program) dlqShowCommand() *cobra.Command {
 		if !o.narrows() {
 			return &config.Error{Err: errors.New("say which: --message-id, --number, or --limit for the first of them")}
 		}
-		h, err := p.eyes(ctx, c, o.handsOptions)
+		h, err := operator.Connect(ctx, c, o.endpoint)
 		if err != nil {
 			return err
 		}
-		defer h.close()
+		defer h.Close()
 		shown := newDLQShow(p.stdout, o.json)
-		survey, err := h.survey(ctx, place, &o, shown.add)
+		survey, err := survey(ctx, h, place, &o, shown.add)
 		if err != nil {
 			return err
 		}
@@ -214,7 +215,7 @@ type dlqSurvey struct {
 }
 
 // survey walks over the dead letters and shows add those that are meant.
-func (h *hands) survey(ctx context.Context, place dlq.Place, o *dlqOptions, add func(*dlq.Letter) error) (*dlqSurvey, error) {
+func survey(ctx context.Context, h *operator.Connection, place dlq.Place, o *dlqOptions, add func(*dlq.Letter) error) (*dlqSurvey, error) {
 	s := &dlqSurvey{Entity: place.String(), Reasons: map[string]int{}, numbers: map[int64]bool{}}
 	now := time.Now()
 	var failure error

@@ -98,18 +98,18 @@ type resubmitResult struct {
 
 // resubmit surveys, asks, and does it.
 func (p *program) resubmit(ctx context.Context, c *config.Config, place dlq.Place, o *resubmitOptions) (err error) {
-	h, err := p.hand(ctx, c, o.handsOptions)
+	h, err := operator.ConnectSender(ctx, c, o.endpoint, p.stderr)
 	if err != nil {
 		return err
 	}
-	defer h.close()
+	defer h.Close()
 	var target entities.Info
 	if !o.dry {
-		if target, err = h.target(ctx, o); err != nil {
+		if target, err = targetOf(ctx, h, o); err != nil {
 			return err
 		}
 	}
-	survey, err := h.survey(ctx, place, &o.dlqOptions, func(*dlq.Letter) error { return nil })
+	survey, err := survey(ctx, h, place, &o.dlqOptions, func(*dlq.Letter) error { return nil })
 	if err != nil {
 		return err
 	}
@@ -133,13 +133,13 @@ func (p *program) resubmit(ctx context.Context, c *config.Config, place dlq.Plac
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	out, err := h.endpoint.Sender(ctx, o.to)
+	out, err := h.SenderLinks.Sender(ctx, o.to)
 	if err != nil {
 		return sendFailure(o.to, err)
 	}
 	defer out.Close(ctx)
 	bar := p.newBar(o.json, "resubmitted", survey.Chosen)
-	lock := h.lock(ctx, place)
+	lock := lockOf(ctx, h, place)
 	r := dlq.Resubmission{
 		Links: h.Links, Place: place, Out: out, Copying: o.copying, Journal: journal, Rate: o.rate, Hold: lock.hold(),
 		Resend: o.resend, Copied: bar.add,
@@ -204,8 +204,8 @@ func numbers(all []int64) string {
 	return text
 }
 
-// target is how what gets the copies was made. Where that is not known it is asked whether ids may stay.
-func (h *hands) target(ctx context.Context, o *resubmitOptions) (entities.Info, error) {
+// targetOf is how what gets the copies was made. Where that is not known it is asked whether ids may stay.
+func targetOf(ctx context.Context, h *operator.Connection, o *resubmitOptions) (entities.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, operator.Timeout)
 	defer cancel()
 	info, err := h.Read(ctx, o.to)
@@ -222,7 +222,7 @@ func (h *hands) target(ctx context.Context, o *resubmitOptions) (entities.Info, 
 }
 
 // journalPath is a file for each namespace, place and target, so that what is stopped is found again.
-func (o *resubmitOptions) journalPath(h *hands, place dlq.Place) (string, error) {
+func (o *resubmitOptions) journalPath(h *operator.Connection, place dlq.Place) (string, error) {
 	if o.journal != "" {
 		return o.journal, nil
 	}
@@ -249,19 +249,19 @@ func (p *program) dlqPurgeCommand() *cobra.Command {
 }
 
 func (p *program) purge(ctx context.Context, c *config.Config, place dlq.Place, o *dlqOptions) error {
-	h, err := p.eyes(ctx, c, o.handsOptions)
+	h, err := operator.Connect(ctx, c, o.endpoint)
 	if err != nil {
 		return err
 	}
-	defer h.close()
-	survey, err := h.survey(ctx, place, o, func(*dlq.Letter) error { return nil })
+	defer h.Close()
+	survey, err := survey(ctx, h, place, o, func(*dlq.Letter) error { return nil })
 	if err != nil {
 		return err
 	}
 	r := purgeResult{dlqSurvey: survey, Locked: []int64{}, Gone: []int64{}}
 	lock := dlqLock{}
 	if p.agrees(o, fmt.Sprintf("purge %d", survey.Chosen), survey) {
-		lock = h.lock(ctx, place)
+		lock = lockOf(ctx, h, place)
 		bar := p.newBar(o.json, "purged", survey.Chosen)
 		err = dlq.Purge(ctx, h.Links, place, survey.numbers, lock.hold(), o.rate, func(n int) {
 			r.Purged += n

@@ -21,7 +21,7 @@ const (
 // dlqLock is how long dead letters of a place are locked for whoever takes one; 0 where that is not known.
 type dlqLock struct{ time.Duration }
 
-func (h *hands) lock(ctx context.Context, place dlq.Place) dlqLock {
+func lockOf(ctx context.Context, h *operator.Connection, place dlq.Place) dlqLock {
 	ctx, cancel := context.WithTimeout(ctx, operator.Timeout)
 	defer cancel()
 	info, err := h.Read(ctx, place.Entity)

@@ -15,7 +15,7 @@ import (
 )
 
 func (p *program) explainCommand() *cobra.Command {
-	var through handsOptions
+	var through string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain queue-or-subscription message-id",
@@ -30,7 +30,7 @@ func (p *program) explainCommand() *cobra.Command {
 	load := p.configFlags(cmd, func(path string) bool {
 		return path == "namespace" || path == "monitorQueue" || isAdminAddress(path)
 	})
-	through.flags(cmd)
+	endpointFlag(cmd, &through)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		place, err := dlq.ParsePlace(args[0])

@@ -18,6 +18,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/operator"
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
@@ -33,7 +34,7 @@ const (
 
 // sendOptions are what a message is made of. Of strings "" means that there is none.
 type sendOptions struct {
-	handsOptions
+	endpoint                                                string
 	body, bodyFile                                          string
 	messageID, sessionID, correlationID, subject            string
 	contentType, replyTo, to, partitionKey, deadline, later string
@@ -57,7 +58,7 @@ func (p *program) sendCommand() *cobra.Command {
 			"  echo hello | overdue send events --body-file - --ttl 1m --property kind=greeting --property urgent=true",
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
-	o.flags(cmd)
+	endpointFlag(cmd, &o.endpoint)
 	f := cmd.Flags()
 	f.StringVar(&o.body, "body", "", "the body, as text")
 	f.StringVar(&o.bodyFile, "body-file", "", "a file that holds the body, - for standard input")
@@ -233,12 +234,12 @@ type sendResult struct {
 
 // send sends in batches, as large as the link takes them, and says what has been accepted, also when not all was.
 func (p *program) send(ctx context.Context, c *config.Config, entity string, template *azservicebus.Message, o sendOptions) error {
-	h, err := p.hand(ctx, c, o.handsOptions)
+	h, err := operator.ConnectSender(ctx, c, o.endpoint, p.stderr)
 	if err != nil {
 		return err
 	}
-	defer h.close()
-	sender, err := h.app.Current().NewSender(entity, nil)
+	defer h.Close()
+	sender, err := h.Sender.Current().NewSender(entity, nil)
 	if err != nil {
 		return fmt.Errorf("send to %s: %w", entity, err)
 	}

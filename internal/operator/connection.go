@@ -1,81 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package operator
 
 import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 
-	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
 	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/lifecycle"
-	"overdue/internal/operator"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 )
 
-// hands are how an operator's command gets at messages. It looks and takes as the configuration says, and sends as an
-// app at an AMQP endpoint does: what goes to monitored entities has its companions.
-type hands struct {
-	*operator.Client                 // for reading and receiving
-	app              *sdk.Client     // of the endpoint, for sending; nil when there is none
-	endpoint         *link.Namespace // likewise, for what is sent as it is encoded
-	ends             []func()
+// A Connection is how an operator's command gets at messages. It reads and receives as the
+// configuration says, and sends as an app at an AMQP endpoint does: what goes to monitored entities
+// has its companions.
+type Connection struct {
+	*Client                     // for reading and receiving
+	Sender      *sdk.Client     // through the endpoint; nil when there is none
+	SenderLinks *link.Namespace // likewise, for what is sent as it is encoded
+	ends        []func()
 }
 
-// close ends all of it, the last first.
-func (h *hands) close() {
+// Close ends all of it, the last first.
+func (h *Connection) Close() {
 	for _, end := range slices.Backward(h.ends) {
 		end()
 	}
 }
 
-// handsOptions say where the endpoint is.
-type handsOptions struct{ endpoint string }
-
-func (o *handsOptions) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.endpoint, "endpoint", "",
-		"host:port of the AMQP endpoint of an Overdue that runs; by default one of its own, or without a namespace that at listen.amqp")
-}
-
-// eyes are hands for who only looks and takes: without a endpoint, and with no more than the right to listen.
-func (p *program) eyes(ctx context.Context, c *config.Config, o handsOptions) (*hands, error) {
-	if o.endpoint != "" || c.Embedded() {
-		return knockAt(ctx, c, o.endpoint)
+// Connect opens a Connection for reading and receiving, with no more than the right to listen.
+// endpoint is the host:port of an endpoint that runs; "" means none, except that of listen.amqp
+// where no namespace is configured, since the broker is within another process then.
+func Connect(ctx context.Context, c *config.Config, endpoint string) (*Connection, error) {
+	if endpoint != "" || c.Embedded() {
+		return connectThrough(ctx, c, endpoint)
 	}
-	client, err := operator.Open(c)
+	client, err := Open(c)
 	if err != nil {
 		return nil, err
 	}
-	return &hands{Client: client, ends: []func(){func() { client.Close(ctx) }}}, nil
+	return &Connection{Client: client, ends: []func(){func() { client.Close(ctx) }}}, nil
 }
 
-// hand opens a endpoint of its own to the namespace of the configuration, and takes one that is there where none is
-// configured: then the broker is within another process.
-func (p *program) hand(ctx context.Context, c *config.Config, o handsOptions) (h *hands, err error) {
-	if h, err = p.eyes(ctx, c, o); err != nil || h.app != nil {
+// ConnectSender is Connect for who sends, too. Without an endpoint that runs it starts one of its
+// own, whose errors are logged to stderr.
+func ConnectSender(ctx context.Context, c *config.Config, endpoint string, stderr io.Writer) (h *Connection, err error) {
+	if h, err = Connect(ctx, c, endpoint); err != nil || h.Sender != nil {
 		return h, err
 	}
 	opened := h
 	defer func() {
 		if err != nil {
-			opened.close()
+			opened.Close()
 		}
 	}()
-	log, level, err := app.NewLog(p.stderr, config.Log{Level: zap.ErrorLevel.String(), Format: "auto"})
+	log, level, err := app.NewLog(stderr, config.Log{Level: zap.ErrorLevel.String(), Format: "auto"})
 	if err != nil {
 		return nil, fmt.Errorf("make a log: %w", err)
 	}
 	private := *c
 	key := makePrivate(&private)
-	proc, err := app.Start(config.Role{Name: "hands", Proxy: true}, &private, log, level)
+	proc, err := app.Start(config.Role{Name: "operator", Proxy: true}, &private, log, level)
 	if err != nil {
 		return nil, err
 	}
@@ -83,25 +77,25 @@ func (p *program) hand(ctx context.Context, c *config.Config, o handsOptions) (h
 	if err := proc.UntilReady(ctx); err != nil {
 		return nil, err
 	}
-	return h, h.goTo(ctx, config.ConnectionString(proc.AmqpAddr(), config.AnyKeyName, key))
+	return h, h.sendThrough(ctx, config.ConnectionString(proc.AmqpAddr(), config.AnyKeyName, key))
 }
 
-// goTo is the way to a endpoint, by its connection string.
-func (h *hands) goTo(ctx context.Context, text string) error {
+// sendThrough connects to an endpoint by its connection string.
+func (h *Connection) sendThrough(ctx context.Context, text string) error {
 	ns, err := connect.Parse(text)
 	if err != nil {
 		return err
 	}
-	app, links, _, err := ns.Connect(zap.NewNop())
+	client, links, _, err := ns.Connect(zap.NewNop())
 	if err != nil {
 		return err
 	}
-	h.app, h.endpoint = app, links
+	h.Sender, h.SenderLinks = client, links
 	h.ends = append(h.ends, func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifecycle.CloseTimeout) // the process ends next
 		defer cancel()
-		_ = lifecycle.Bounded(closing, h.app.Close)
-		_ = lifecycle.Bounded(closing, func(context.Context) error { return h.endpoint.Close() })
+		_ = lifecycle.Bounded(closing, h.Sender.Close)
+		_ = lifecycle.Bounded(closing, func(context.Context) error { return h.SenderLinks.Close() })
 	})
 	return nil
 }
@@ -119,8 +113,8 @@ func makePrivate(c *config.Config) (key string) {
 	return key
 }
 
-// knockAt is hand at the endpoint of another process, on this machine or elsewhere.
-func knockAt(ctx context.Context, c *config.Config, addr string) (*hands, error) {
+// connectThrough connects to the endpoint of another process, on this machine or elsewhere.
+func connectThrough(ctx context.Context, c *config.Config, addr string) (*Connection, error) {
 	where := "--endpoint"
 	if addr == "" {
 		addr, where = c.Listen.AMQP, "listen.amqp"
@@ -140,7 +134,7 @@ func knockAt(ctx context.Context, c *config.Config, addr string) (*hands, error)
 		name, key = c.Listen.Keys[0].Name, c.Listen.Keys[0].Key
 	}
 	through := c.WithNamespace(config.ConnectionString(addr, name, key))
-	client, err := operator.Open(through)
+	client, err := Open(through)
 	if err != nil {
 		return nil, err
 	}
@@ -149,9 +143,9 @@ func knockAt(ctx context.Context, c *config.Config, addr string) (*hands, error)
 	} else if ns, err := connect.Parse(c.Namespace); err == nil {
 		client.Fleet = ns.Host // and not the endpoint
 	}
-	h := &hands{Client: client, ends: []func(){func() { client.Close(ctx) }}}
-	if err := h.goTo(ctx, through.Namespace); err != nil {
-		h.close()
+	h := &Connection{Client: client, ends: []func(){func() { client.Close(ctx) }}}
+	if err := h.sendThrough(ctx, through.Namespace); err != nil {
+		h.Close()
 		return nil, err
 	}
 	return h, nil
