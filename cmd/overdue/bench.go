@@ -16,6 +16,7 @@ import (
 	"overdue/internal/app"
 	"overdue/internal/bench"
 	"overdue/internal/config"
+	"overdue/internal/terminal"
 	"overdue/internal/version"
 )
 
@@ -59,10 +60,10 @@ func (p *program) measuring(cmd *cobra.Command, plan func() (bench.Plan, error))
 		if err != nil {
 			return fmt.Errorf("find the own binary: %w", err)
 		}
-		line := newProgress(p.stderr, p.getenv)
+		line := terminal.NewProgress(p.stderr, p.getenv)
 		measured := &bench.Program{Binary: binary, Version: version.String(), HeapHeadroom: app.HeapHeadroom}
-		r, err := measurement.Measure(cmd.Context(), measured, line.say)
-		line.end()
+		r, err := measurement.Measure(cmd.Context(), measured, line.Say)
+		line.End()
 		err = benchFailure(cmd.Context(), err)
 		if r == nil {
 			return err

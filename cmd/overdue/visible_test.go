@@ -11,6 +11,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -227,42 +228,30 @@ func hostileConfig(t *testing.T) string {
 }
 
 // What is not escaped is drawn, and where that is, is known: everything else prints through what escapes.
-func TestOnlyWhatIsDrawnIsRaw(t *testing.T) {
-	drawn := map[string]bool{"progress.go": true, "demo_screen.go": true, "dlq_bar.go": true, "doctor.go": true, "doctor_lag.go": true, "logging.go": true}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
+func TestOnlyDrawnOutputIsRaw(t *testing.T) {
+	root := filepath.Join("..", "..")
+	drawn := map[string]bool{
+		"cmd/overdue/doctor.go": true, "cmd/overdue/doctor_lag.go": true,
+		"internal/demo/screen.go": true, "internal/terminal/terminal.go": true,
 	}
 	seen := map[string]bool{}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	for _, folder := range []string{"cmd", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			return checkOutput(t, path, filepath.ToSlash(file), seen)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ast.Inspect(parsed, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.CallExpr:
-				if f, ok := n.Fun.(*ast.Ident); ok && f.Name == "raw" {
-					seen[file] = true
-				}
-			case *ast.SelectorExpr:
-				x, ok := n.X.(*ast.Ident)
-				if ok && x.Name == "terminal" && n.Sel.Name == "Raw" {
-					seen[file] = true
-				}
-				if ok && x.Name == "os" && (n.Sel.Name == "Stdout" || n.Sel.Name == "Stderr") && file != "main.go" {
-					t.Errorf("%s names os.%s; print to the stdout and stderr of program, which escape", file, n.Sel.Name)
-				}
-				if ok && x.Name == "fmt" && (n.Sel.Name == "Print" || n.Sel.Name == "Println" || n.Sel.Name == "Printf") {
-					t.Errorf("%s has fmt.%s; print to the stdout of program, which escapes", file, n.Sel.Name)
-				}
-			}
-			return true
-		})
-		if seen[file] && !drawn[file] {
+	}
+	for file := range seen {
+		if !drawn[file] {
 			t.Errorf("%s writes without escapes; if nothing in it comes from outside, name it in this test", file)
 		}
 	}
@@ -271,4 +260,34 @@ func TestOnlyWhatIsDrawnIsRaw(t *testing.T) {
 			t.Errorf("%s writes with escapes; take it out of this test", file)
 		}
 	}
+}
+
+// checkOutput records in seen whether a file writes without escapes, and finds what it prints past
+// the writers that escape.
+func checkOutput(t *testing.T, path, file string, seen map[string]bool) error {
+	parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	if err != nil {
+		return err
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if f, ok := n.Fun.(*ast.Ident); ok && f.Name == "Raw" && parsed.Name.Name == "terminal" {
+				seen[file] = true
+			}
+		case *ast.SelectorExpr:
+			x, ok := n.X.(*ast.Ident)
+			switch {
+			case !ok:
+			case x.Name == "terminal" && n.Sel.Name == "Raw":
+				seen[file] = true
+			case x.Name == "os" && (n.Sel.Name == "Stdout" || n.Sel.Name == "Stderr") && file != "cmd/overdue/main.go":
+				t.Errorf("%s names os.%s; print to a writer that is passed in, which escapes", file, n.Sel.Name)
+			case x.Name == "fmt" && (n.Sel.Name == "Print" || n.Sel.Name == "Println" || n.Sel.Name == "Printf"):
+				t.Errorf("%s has fmt.%s; print to a writer that is passed in, which escapes", file, n.Sel.Name)
+			}
+		}
+		return true
+	})
+	return nil
 }

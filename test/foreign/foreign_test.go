@@ -76,16 +76,18 @@ func TestOutcomesForASender(t *testing.T) {
 
 func watchAll(c *relay.Config) { c.Watch = func(relay.Link) relay.Watcher { return watched{} } }
 
-// watched holds every delivery until its turn comes at once, and changes nothing.
+// watched lets every delivery wait until it resumes at once, and changes nothing.
 type watched struct{}
 
-func (watched) Deliver(*relay.Delivery) (relay.DeliveryHandler, *amqp.Error) { return held{}, nil }
+func (watched) Deliver(*relay.Delivery) (relay.DeliveryHandler, *amqp.Error) { return queued{}, nil }
 func (watched) Detached()                                                    {}
 
-type held struct{}
+type queued struct{}
 
-func (held) Before(ready func(*amqp.Error)) bool                   { ready(nil); return true }
-func (held) Settled(_ amqp.DeliveryState, answerer relay.Answerer) { answerer.Answer(nil) }
+var _ relay.QueuedDelivery = queued{}
+
+func (queued) Before(r relay.Resumer) (wait bool)                    { r.Resume(nil); return true }
+func (queued) Settled(_ amqp.DeliveryState, answerer relay.Answerer) { answerer.Answer(nil) }
 
 // everyKind sends messages of every kind, each over a connection of its own since a broker may
 // close one for what it does not take, and gets them back.

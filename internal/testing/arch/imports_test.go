@@ -52,8 +52,8 @@ type room struct {
 
 var rooms = map[string]room{
 	"cmd/overdue": {
-		ours:   []string{"internal/app", "internal/bench", "internal/config", "internal/connect", "internal/demo", "internal/escape", "internal/httpclient", "internal/lifecycle", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "internal/version", "internal/notifications"},
-		others: []string{azservicebus, cobra, pflag, zap},
+		ours:   []string{"internal/app", "internal/bench", "internal/config", "internal/demo", "internal/escape", "internal/httpclient", "internal/lifecycle", "internal/notifications", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/messages", "internal/servicebus/duration", "internal/terminal", "internal/version"},
+		others: []string{cobra, pflag},
 	},
 	"proxy":          {[]string{"scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":        {[]string{"alert", "scheduler", "internal/servicebus/duration", "internal/servicebus/entities", "internal/operations", "internal/servicebus/link", "internal/redisstore", "monitor/search"}, []string{backoff, goamqp, prometheus, sync, zap}},
@@ -65,6 +65,7 @@ var rooms = map[string]room{
 		others: []string{azcore, azservicebus, backoff, fsnotify, goamqp, prometheus, sync, zap},
 	},
 	"internal/demo":                {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/terminal"}, []string{azcore, azservicebus, sync, term, zap}},
+	"internal/operator/messages":   {[]string{"internal/config", "internal/escape", "internal/operator", "internal/operator/dlq", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azservicebus}},
 	"internal/config":              {[]string{"internal/broker", "internal/broker/emulator", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{koanf, yaml}},
 	"internal/connect":             {[]string{"internal/config", "internal/httpclient", "internal/listener/tlsrecord", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "internal/version"}, []string{azcore, azidentity, azservicebus, zap}},
 	"internal/version":             {},
@@ -115,7 +116,7 @@ var rooms = map[string]room{
 	},
 	"internal/notifications":      {ours: []string{"alert", "internal/escape", "internal/httpclient"}},
 	"internal/operator/canary":    {[]string{"internal/httpclient", "internal/servicebus/sdk"}, []string{azservicebus, prometheus, zap}},
-	"internal/operator":           {[]string{"alert", "internal/catalog", "internal/config", "internal/connect", "internal/lifecycle", "internal/operator/dlq", "internal/operator/doctor", "internal/redisstore", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "scheduler"}, []string{azservicebus, zap}},
+	"internal/operator":           {[]string{"alert", "internal/app", "internal/catalog", "internal/config", "internal/connect", "internal/lifecycle", "internal/operator/dlq", "internal/operator/doctor", "internal/redisstore", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "scheduler"}, []string{azservicebus, zap}},
 	"internal/operator/deadlines": {ours: []string{"alert", "internal/escape", "internal/notifications", "internal/operator/dlq", "internal/redisstore", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal", "scheduler"}},
 	"internal/operator/dlq":       {[]string{"internal/servicebus/address", "internal/amqp", "internal/servicebus/failure", "internal/servicebus/link", "scheduler"}, []string{bbolt, goamqp, sync}},
 	"internal/testing/testseed":   {},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package messages
 
 import (
 	"bytes"
@@ -21,8 +21,8 @@ import (
 	"overdue/internal/operator/dlq"
 )
 
-// dlqLetter is the JSON form of a dead letter. Its body is there only where it is shown whole.
-type dlqLetter struct {
+// letterJSON is the JSON form of a dead letter. Its body is there only where it is shown whole.
+type letterJSON struct {
 	SequenceNumber int64             `json:"sequenceNumber"`
 	MessageID      string            `json:"messageId"`
 	SessionID      *string           `json:"sessionId,omitempty"`
@@ -44,8 +44,8 @@ type dlqLetter struct {
 	BodyBase64     *string           `json:"bodyBase64,omitempty"` // what is no text
 }
 
-func jsonLetter(l *dlq.Letter) dlqLetter {
-	j := dlqLetter{
+func jsonLetter(l *dlq.Letter) letterJSON {
+	j := letterJSON{
 		SequenceNumber: l.Number, MessageID: l.MessageID, SessionID: l.SessionID, PartitionKey: l.PartitionKey, CorrelationID: l.CorrelationID,
 		Subject: l.Subject, ContentType: l.ContentType, ReplyTo: l.ReplyTo, To: l.To, EnqueuedTime: l.EnqueuedTime,
 		Deadline: l.Due, DeliveryCount: l.DeliveryCount, Reason: l.Reason, Description: l.Description, Source: l.Source,
@@ -78,24 +78,24 @@ func bodyText(l *dlq.Letter) (text string, isText bool, err error) {
 	return base64.StdEncoding.EncodeToString(b), false, nil
 }
 
-// dlqList prints a line for each dead letter as it comes, or JSON at the end.
-type dlqList struct {
+// letterList prints a line for each dead letter as it comes, or JSON at the end.
+type letterList struct {
 	out     io.Writer
 	json    bool
 	table   *tabwriter.Writer
 	place   dlq.Place
-	letters []dlqLetter
+	letters []letterJSON
 	n       int
 }
 
-func newDLQList(out io.Writer, json bool, place dlq.Place) *dlqList {
-	return &dlqList{out: out, json: json, table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), place: place, letters: []dlqLetter{}}
+func newLetterList(out io.Writer, json bool, place dlq.Place) *letterList {
+	return &letterList{out: out, json: json, table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), place: place, letters: []letterJSON{}}
 }
 
 // listFlush is how many lines share the widths of their columns.
 const listFlush = 1000
 
-func (d *dlqList) add(l *dlq.Letter) error {
+func (d *letterList) add(l *dlq.Letter) error {
 	if d.json {
 		d.letters = append(d.letters, jsonLetter(l))
 		return nil
@@ -114,11 +114,11 @@ func (d *dlqList) add(l *dlq.Letter) error {
 	return nil
 }
 
-func (d *dlqList) end(s *dlqSurvey) error {
+func (d *letterList) end(s *survey) error {
 	if d.json {
 		return escape.WriteJSON(d.out, struct {
-			*dlqSurvey
-			DeadLetters []dlqLetter `json:"deadLetters"`
+			*survey
+			DeadLetters []letterJSON `json:"deadLetters"`
 		}{s, d.letters})
 	}
 	if err := d.table.Flush(); err != nil {
@@ -128,7 +128,7 @@ func (d *dlqList) end(s *dlqSurvey) error {
 }
 
 // write says what there is, by reason.
-func (s *dlqSurvey) write(out io.Writer) error {
+func (s *survey) write(out io.Writer) error {
 	var b strings.Builder
 	switch {
 	case s.Looked == 0:
@@ -161,16 +161,18 @@ func (s *dlqSurvey) write(out io.Writer) error {
 	return err
 }
 
-// dlqShow prints dead letters whole.
-type dlqShow struct {
+// letterDetails prints dead letters whole.
+type letterDetails struct {
 	out     io.Writer
 	json    bool
-	letters []dlqLetter
+	letters []letterJSON
 }
 
-func newDLQShow(out io.Writer, json bool) *dlqShow { return &dlqShow{out: out, json: json} }
+func newLetterDetails(out io.Writer, json bool) *letterDetails {
+	return &letterDetails{out: out, json: json}
+}
 
-func (d *dlqShow) add(l *dlq.Letter) error {
+func (d *letterDetails) add(l *dlq.Letter) error {
 	j := jsonLetter(l)
 	text, isText, err := bodyText(l)
 	if err != nil {
@@ -188,7 +190,7 @@ func (d *dlqShow) add(l *dlq.Letter) error {
 	return d.write(j)
 }
 
-func (d *dlqShow) end() error {
+func (d *letterDetails) end() error {
 	if d.json {
 		return escape.WriteJSON(d.out, d.letters)
 	}
@@ -196,7 +198,7 @@ func (d *dlqShow) end() error {
 }
 
 // write is the JSON form with a name and a value a line, which is how it is read best.
-func (d *dlqShow) write(j dlqLetter) error {
+func (d *letterDetails) write(j letterJSON) error {
 	body, isText := j.Body, true
 	if body == nil {
 		body, isText = j.BodyBase64, false

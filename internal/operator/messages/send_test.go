@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package messages
 
 import (
 	"errors"
@@ -38,9 +38,9 @@ func TestFailuresOfSendsAreSentences(t *testing.T) {
 
 // The SDK makes thirteen hours of a hundred days.
 func TestALifeThatTheSDKCannotStateIsNotSent(t *testing.T) {
-	for ttl, refused := range map[time.Duration]bool{sendLongest: false, sendLongest + time.Millisecond: true, 100 * 24 * time.Hour: true} {
-		o := sendOptions{count: 1, body: "x", ttl: ttl}
-		if _, err := o.message(time.Now()); (err != nil) != refused {
+	for ttl, refused := range map[time.Duration]bool{MaxTTL: false, MaxTTL + time.Millisecond: true, 100 * 24 * time.Hour: true} {
+		o := SendOptions{Count: 1, Body: "x", Ttl: ttl}
+		if _, err := o.Message(time.Now()); (err != nil) != refused {
 			t.Errorf("--ttl %v: %v, want it refused: %v", ttl, err, refused)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package messages
 
 import (
 	"context"
@@ -18,29 +18,29 @@ const (
 	longestLock  = 5 * time.Minute
 )
 
-// dlqLock is how long dead letters of a place are locked for whoever takes one; 0 where that is not known.
-type dlqLock struct{ time.Duration }
+// lockState is how long dead letters of a place are locked for whoever takes one; 0 where that is not known.
+type lockState struct{ time.Duration }
 
-func lockOf(ctx context.Context, h *operator.Connection, place dlq.Place) dlqLock {
+func lockOf(ctx context.Context, h *operator.Connection, place dlq.Place) lockState {
 	ctx, cancel := context.WithTimeout(ctx, operator.Timeout)
 	defer cancel()
 	info, err := h.Read(ctx, place.Entity)
 	if err != nil {
-		return dlqLock{}
+		return lockState{}
 	}
 	for _, s := range info.Subscriptions {
 		if strings.EqualFold(s.Name, place.Subscription) {
-			return dlqLock{s.LockDuration}
+			return lockState{s.LockDuration}
 		}
 	}
-	return dlqLock{info.LockDuration}
+	return lockState{info.LockDuration}
 }
 
 // hold is how long a dead letter may be kept, some way below its lock.
-func (l dlqLock) hold() time.Duration { return max(l.Duration, shortestLock) * 2 / 3 }
+func (l lockState) hold() time.Duration { return max(l.Duration, shortestLock) * 2 / 3 }
 
 // left is the error of dead letters that are locked; nil without any.
-func (l dlqLock) left(locked []int64) error {
+func (l lockState) left(locked []int64) error {
 	if len(locked) == 0 {
 		return nil
 	}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package messages
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"overdue/internal/config"
+	"overdue/internal/escape"
+	"overdue/internal/operator"
+	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/terminal"
+)
+
+// resubmitOptions are those of resubmit alone.
+type ResubmitOptions struct {
+	LettersOptions
+	To              string
+	Copying         dlq.Copying
+	NewIDs, KeepIDs bool
+	Resend          bool
+	Journal         string
+}
+
+func (o *ResubmitOptions) Check(place dlq.Place) error {
+	switch {
+	case o.To == "" && place.Subscription != "":
+		return fmt.Errorf("say with --to where: copies that are sent to %s go to all of its subscriptions, those to a queue to nobody else", place.Entity)
+	case o.NewIDs && o.KeepIDs:
+		return errors.New("--new-ids and --keep-ids are both given; keep one")
+	case o.Copying.Within < 0 || o.Copying.Within > 0 && o.Copying.Within < time.Millisecond:
+		return fmt.Errorf("--within is %s; it must be at least 1ms", o.Copying.Within)
+	case o.Copying.TTL < 0 || o.Copying.TTL > 0 && o.Copying.TTL < time.Millisecond:
+		return fmt.Errorf("--ttl is %s; it must be at least 1ms", o.Copying.TTL)
+	case o.To != "":
+		return config.CheckEntity(o.To)
+	}
+	o.To = place.Entity
+	return nil
+}
+
+// resubmitResult is the JSON form of the command's result.
+type resubmitResult struct {
+	*survey
+	To       string  `json:"to"`
+	Copied   int     `json:"copied"`
+	Finished int     `json:"finishedFromEarlier"`
+	Unsure   []int64 `json:"unsure"`
+	Locked   []int64 `json:"locked"`
+	Gone     []int64 `json:"notThere"`
+}
+
+// newBar returns a bar on stdout for total messages, which shows nothing beside JSON.
+func (o *LettersOptions) newBar(stdout io.Writer, verb string, total int) *terminal.Bar {
+	if o.JSON {
+		return &terminal.Bar{}
+	}
+	return terminal.NewBar(stdout, os.Getenv, verb, total)
+}
+
+// Resubmit surveys, asks, and does it.
+func Resubmit(ctx context.Context, c *config.Config, place dlq.Place, o *ResubmitOptions, stdout, stderr io.Writer) (err error) {
+	h, err := operator.ConnectSender(ctx, c, o.Endpoint, stderr)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	var target entities.Info
+	if !o.Dry {
+		if target, err = targetOf(ctx, h, o); err != nil {
+			return err
+		}
+	}
+	survey, err := surveyLetters(ctx, h, place, &o.LettersOptions, func(*dlq.Letter) error { return nil })
+	if err != nil {
+		return err
+	}
+	path, err := o.journalPath(h, place)
+	if err != nil {
+		return err
+	}
+	_, statErr := os.Stat(path)
+	unfinished := statErr == nil && !o.Dry
+	if !o.agrees(stdout, fmt.Sprintf("resubmit %d to %s", survey.Chosen, o.To), survey) && (!unfinished || survey.Chosen > 0) {
+		if o.JSON {
+			return escape.WriteJSON(stdout, resubmitResult{survey: survey, To: o.To, Unsure: []int64{}, Locked: []int64{}, Gone: []int64{}})
+		}
+		return nil
+	}
+	journal, err := dlq.OpenJournal(path)
+	if err != nil {
+		if !errors.Is(err, dlq.ErrTaken) { // with another file copies would be made twice
+			err = fmt.Errorf("%w; --journal names another file, on a disk that stays", err)
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	out, err := h.SenderLinks.Sender(ctx, o.To)
+	if err != nil {
+		return sendFailure(o.To, err)
+	}
+	defer out.Close(ctx)
+	bar := o.newBar(stdout, "resubmitted", survey.Chosen)
+	lock := lockOf(ctx, h, place)
+	r := dlq.Resubmission{
+		Links: h.Links, Place: place, Out: out, Copying: o.Copying, Journal: journal, Rate: o.Rate, Hold: lock.hold(),
+		Resend: o.Resend, Copied: bar.Add,
+	}
+	if target.Kind == entities.Queue {
+		r.Search = o.To
+	}
+	outcome, err := r.Run(ctx, survey.numbers)
+	bar.End()
+	if o.JSON {
+		printed := escape.WriteJSON(stdout, resubmitResult{survey, o.To, outcome.Copied, outcome.Finished, list(outcome.Unsure), list(outcome.Locked), list(outcome.Gone)})
+		return errors.Join(resubmitFailure(place, o.To, err), lock.left(outcome.Locked), unsure(outcome.Unsure), printed)
+	}
+	printed := reportResubmission(stdout, o.To, &outcome, err != nil)
+	return errors.Join(resubmitFailure(place, o.To, err), lock.left(outcome.Locked), unsure(outcome.Unsure), printed)
+}
+
+// resubmitFailure says what went wrong at which end.
+func resubmitFailure(place dlq.Place, to string, err error) error {
+	if sending := (*dlq.SendError)(nil); errors.As(err, &sending) {
+		return sendFailure(to, err)
+	}
+	return dlq.Failure(place, err)
+}
+
+// unsure is the error of dead letters that may have been sent; nil without any.
+func unsure(all []int64) error {
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d may have been sent by a run that was stopped, and received since; they were left as they are: %s. "+
+		"If they were not received, --resend sends them; if they were, `overdue dlq purge --number …` takes them off", len(all), numbers(all))
+}
+
+// list is never null in JSON.
+func list(numbers []int64) []int64 { return append([]int64{}, numbers...) }
+
+// reportResubmission says what became of a resubmission.
+func reportResubmission(stdout io.Writer, to string, o *dlq.Outcome, stopped bool) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d resubmitted to %s.\n", o.Copied, to)
+	if o.Finished > 0 {
+		fmt.Fprintf(&b, "%d more had been sent by an earlier run, and have been taken off now.\n", o.Finished)
+	}
+	if len(o.Gone) > 0 {
+		fmt.Fprintf(&b, "%d are not there any more: %s.\n", len(o.Gone), numbers(o.Gone))
+	}
+	if stopped {
+		b.WriteString("It goes on where it was when it is started again.\n")
+	}
+	_, err := stdout.Write([]byte(b.String()))
+	return err
+}
+
+// numbers are the first of them.
+func numbers(all []int64) string {
+	const most = 10
+	text := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(all[:min(len(all), most)])), ", "), "[]")
+	if len(all) > most {
+		text += fmt.Sprintf(" and %d more", len(all)-most)
+	}
+	return text
+}
+
+// targetOf is how what gets the copies was made. Where that is not known it is asked whether ids may stay.
+func targetOf(ctx context.Context, h *operator.Connection, o *ResubmitOptions) (entities.Info, error) {
+	ctx, cancel := context.WithTimeout(ctx, operator.Timeout)
+	defer cancel()
+	info, err := h.Read(ctx, o.To)
+	switch {
+	case errors.Is(err, entities.ErrNotFound):
+		return info, fmt.Errorf("there is no queue or topic %q; create it, or correct the name", o.To)
+	case err != nil && !o.NewIDs && !o.KeepIDs:
+		return info, fmt.Errorf("it is not known whether %s detects duplicates, and would drop copies that keep their ids: give --new-ids, or --keep-ids if it does not (%w)", o.To, err)
+	case err == nil && info.RequiresDuplicateDetection && o.KeepIDs:
+		return info, fmt.Errorf("%s detects duplicates and would drop copies that keep their ids; leave --keep-ids out", o.To)
+	}
+	o.Copying.NewIDs = o.NewIDs || err == nil && info.RequiresDuplicateDetection
+	return info, nil
+}
+
+// journalPath is a file for each namespace, place and target, so that what is stopped is found again.
+func (o *ResubmitOptions) journalPath(h *operator.Connection, place dlq.Place) (string, error) {
+	if o.Journal != "" {
+		return o.Journal, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no place for the journal; name one with --journal: %w", err)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", h.Namespace.Host, strings.ToLower(place.String()), strings.ToLower(o.To)))
+	return filepath.Join(cache, "overdue", "resubmit-"+hex.EncodeToString(sum[:8])+".db"), nil
+}
+
+func Purge(ctx context.Context, c *config.Config, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
+	h, err := operator.Connect(ctx, c, o.Endpoint)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	survey, err := surveyLetters(ctx, h, place, o, func(*dlq.Letter) error { return nil })
+	if err != nil {
+		return err
+	}
+	r := purgeResult{survey: survey, Locked: []int64{}, Gone: []int64{}}
+	lock := lockState{}
+	if o.agrees(stdout, fmt.Sprintf("purge %d", survey.Chosen), survey) {
+		lock = lockOf(ctx, h, place)
+		bar := o.newBar(stdout, "purged", survey.Chosen)
+		err = dlq.Purge(ctx, h.Links, place, survey.numbers, lock.hold(), o.Rate, func(n int) {
+			r.Purged += n
+			bar.Add(n)
+		})
+		bar.End()
+		var locked, gone []int64
+		if err == nil {
+			locked, gone, err = dlq.Sort(ctx, h.Links, place, survey.numbers)
+		}
+		r.Locked, r.Gone, err = list(locked), list(gone), errors.Join(dlq.Failure(place, err), lock.left(locked))
+		if !o.JSON {
+			fmt.Fprintf(stdout, "%d purged.\n", r.Purged) // who reads it may be gone
+			if len(gone) > 0 {
+				fmt.Fprintf(stdout, "%d are not there any more: %s.\n", len(gone), numbers(gone))
+			}
+		}
+	}
+	if o.JSON {
+		return errors.Join(err, escape.WriteJSON(stdout, r))
+	}
+	return err
+}
+
+// purgeResult is the JSON form of the command's result.
+type purgeResult struct {
+	*survey
+	Purged int     `json:"purged"`
+	Locked []int64 `json:"locked"`
+	Gone   []int64 `json:"notThere"`
+}

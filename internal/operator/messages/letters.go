@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package messages does what the commands of operators do with messages: it sends them, and lists,
+// shows, resubmits and purges dead letters. Text for people goes to a writer that is passed in.
+package messages
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"overdue/internal/config"
+	"overdue/internal/operator"
+	"overdue/internal/operator/dlq"
+)
+
+// LettersOptions say which dead letters are meant, and what the commands about them have in common.
+type LettersOptions struct {
+	Endpoint   string
+	Filter     dlq.Filter
+	Due, After string // as typed
+	Session    string
+	Properties []string
+	Limit      int
+	JSON, Yes  bool
+	Dry, All   bool
+	Rate       float64
+	In         io.Reader
+}
+
+// Narrows reports whether anything is left out.
+func (o *LettersOptions) Narrows() bool {
+	f := &o.Filter
+	return o.Limit > 0 || f.Reason != "" || f.Description != "" || f.OlderThan > 0 || f.YoungerThan > 0 || !f.DueBefore.IsZero() || !f.DueAfter.IsZero() ||
+		len(f.MessageIDs) > 0 || len(f.Numbers) > 0 || f.SessionID != nil || len(f.Properties) > 0
+}
+
+// List lists the dead letters that are meant, and counts them by reason.
+func List(ctx context.Context, c *config.Config, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
+	h, err := operator.Connect(ctx, c, o.Endpoint)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	list := newLetterList(stdout, o.JSON, place)
+	survey, err := surveyLetters(ctx, h, place, o, list.add)
+	if err != nil {
+		return err
+	}
+	return list.end(survey)
+}
+
+// Show shows each dead letter that is meant.
+func Show(ctx context.Context, c *config.Config, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
+	h, err := operator.Connect(ctx, c, o.Endpoint)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	shown := newLetterDetails(stdout, o.JSON)
+	survey, err := surveyLetters(ctx, h, place, o, shown.add)
+	if err != nil {
+		return err
+	}
+	if survey.Chosen == 0 {
+		return fmt.Errorf("none of the %d dead letters of %s is meant", survey.Looked, place)
+	}
+	return shown.end()
+}
+
+// maxMeant bounds how many dead letters one command means: their numbers are in memory.
+const maxMeant = 5_000_000
+
+// survey is what there is, and what of it is meant.
+type survey struct {
+	Entity   string         `json:"entity"`
+	Looked   int            `json:"lookedAt"`
+	Chosen   int            `json:"meant"`
+	More     bool           `json:"more,omitempty"` // there may be more than --limit let through
+	Reasons  map[string]int `json:"reasons,omitempty"`
+	Earliest time.Time      `json:"earliest,omitzero"` // enqueued
+	Latest   time.Time      `json:"latest,omitzero"`
+	numbers  map[int64]bool
+}
+
+// surveyLetters walks over the dead letters and shows add those that are meant.
+func surveyLetters(ctx context.Context, h *operator.Connection, place dlq.Place, o *LettersOptions, add func(*dlq.Letter) error) (*survey, error) {
+	s := &survey{Entity: place.String(), Reasons: map[string]int{}, numbers: map[int64]bool{}}
+	now := time.Now()
+	var failure error
+	most := maxMeant
+	if o.Limit > 0 {
+		most = min(most, o.Limit)
+	}
+	err := dlq.Walk(ctx, h.Links, place, 0, func(l *dlq.Letter) bool {
+		s.Looked++
+		if !o.Filter.Fits(l, now) {
+			return true
+		}
+		if s.Chosen == most {
+			s.More = true
+			s.Looked--
+			return false
+		}
+		s.Chosen++
+		s.numbers[l.Number] = true
+		s.Reasons[l.Reason]++
+		if s.Earliest.IsZero() || l.EnqueuedTime.Before(s.Earliest) {
+			s.Earliest = l.EnqueuedTime
+		}
+		if l.EnqueuedTime.After(s.Latest) {
+			s.Latest = l.EnqueuedTime
+		}
+		if failure = add(l); failure != nil {
+			return false
+		}
+		return true
+	})
+	if err == nil && s.Looked == 0 && h.IsTopic(ctx, place) {
+		return s, dlq.NoMessages(place)
+	}
+	return s, errors.Join(failure, dlq.Failure(place, err))
+}
+
+// agrees shows what would be done and asks. It is false when nothing is to be done.
+func (o *LettersOptions) agrees(stdout io.Writer, what string, s *survey) bool {
+	if o.JSON {
+		return !o.Dry && s.Chosen > 0
+	}
+	s.write(stdout)
+	switch {
+	case s.Chosen == 0:
+		fmt.Fprintln(stdout, "There is nothing to do.") // who reads it may be gone; that is told at the end
+		return false
+	case o.Dry:
+		fmt.Fprintf(stdout, "Without --dry-run this would %s.\n", what)
+		return false
+	case o.Yes:
+		return true
+	}
+	fmt.Fprintf(stdout, "%s%s? [y/N] ", strings.ToUpper(what[:1]), what[1:])
+	line, err := bufio.NewReader(io.LimitReader(o.In, 100)).ReadString('\n')
+	if err != nil && line == "" {
+		fmt.Fprintln(stdout)
+	}
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+		fmt.Fprintln(stdout, "Nothing was changed.")
+		return false
+	}
+	return true
+}

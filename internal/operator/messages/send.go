@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package messages
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/config"
+	"overdue/internal/escape"
+	"overdue/internal/operator"
+	"overdue/internal/servicebus/duration"
+	"overdue/internal/servicebus/failure"
+	"overdue/internal/servicebus/link"
+)
+
+const (
+	MaxSent = 1_000_000
+	maxBody = 100 << 20 // bytes, what a premium namespace takes
+	// MaxTTL is the longest time to live that the Go SDK states: it takes the rest of a division by 2³² for a longer one
+	// (go-amqp, Milliseconds.Marshal), and the last of these values stands for longer ones as well.
+	MaxTTL = (1<<32 - 2) * time.Millisecond
+)
+
+// SendOptions are what a message is made of. Of strings "" means that there is none.
+type SendOptions struct {
+	Endpoint                                                string
+	Body, BodyFile                                          string
+	MessageID, SessionID, CorrelationID, Subject            string
+	ContentType, ReplyTo, To, PartitionKey, Deadline, Later string
+	Ttl, Within, CompleteWithin                             time.Duration
+	Properties                                              []string
+	Count                                                   int
+	JSON                                                    bool
+	In                                                      io.Reader
+}
+
+// Message is what is sent, but for its id where there are several.
+func (o *SendOptions) Message(now time.Time) (*azservicebus.Message, error) {
+	if o.Count < 1 || o.Count > MaxSent {
+		return nil, fmt.Errorf("--count is %d; it must be between 1 and %d", o.Count, MaxSent)
+	}
+	for flag, d := range map[string]time.Duration{"ttl": o.Ttl, "within": o.Within, "complete-within": o.CompleteWithin} {
+		if d != 0 && d < time.Millisecond {
+			return nil, fmt.Errorf("--%s is %s; it must be at least 1ms", flag, d)
+		}
+	}
+	if o.Ttl > MaxTTL {
+		return nil, fmt.Errorf("--ttl is %s; it must be at most %s: the SDK makes a short life of a longer one", o.Ttl, MaxTTL)
+	}
+	body, err := o.read()
+	if err != nil {
+		return nil, err
+	}
+	m := &azservicebus.Message{
+		Body: body, MessageID: given(o.MessageID), SessionID: given(o.SessionID), PartitionKey: given(o.PartitionKey),
+		CorrelationID: given(o.CorrelationID), Subject: given(o.Subject), ContentType: given(o.ContentType),
+		To: given(o.To), ReplyTo: given(o.ReplyTo),
+	}
+	if o.Ttl > 0 {
+		m.TimeToLive = &o.Ttl
+	}
+	if o.Later != "" {
+		at, err := Instant(o.Later, now)
+		if err != nil {
+			return nil, fmt.Errorf("--at: %w", err)
+		}
+		m.ScheduledEnqueueTime = &at
+	}
+	if m.ApplicationProperties, err = properties(o.Properties); err != nil {
+		return nil, err
+	}
+	set := func(name string, v any) {
+		if m.ApplicationProperties == nil {
+			m.ApplicationProperties = map[string]any{}
+		}
+		m.ApplicationProperties[name] = v
+	}
+	if o.Deadline != "" {
+		at, err := time.Parse(time.RFC3339, o.Deadline)
+		if err != nil {
+			return nil, fmt.Errorf("--deadline is %q; write it as 2026-01-31T17:00:00Z", config.Clip(o.Deadline))
+		}
+		set("overdue-deadline", at.UTC())
+	}
+	if o.Within > 0 {
+		set("overdue-within", o.Within.String())
+	}
+	if o.CompleteWithin > 0 {
+		set("overdue-complete-within", o.CompleteWithin.String())
+	}
+	return m, nil
+}
+
+// read reads the body.
+func (o *SendOptions) read() ([]byte, error) {
+	in := o.In
+	switch {
+	case o.Body != "" && o.BodyFile != "":
+		return nil, errors.New("--body and --body-file are both given; keep one")
+	case o.BodyFile == "":
+		return []byte(o.Body), nil
+	case o.BodyFile != "-":
+		f, err := os.Open(o.BodyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--body-file: %w", err)
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxBody+1))
+	if err == nil && len(b) > maxBody {
+		err = fmt.Errorf("more than %d MiB, which no namespace takes", maxBody>>20)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--body-file: %w", err)
+	}
+	return b, nil
+}
+
+// given is nil for nothing.
+func given(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// Instant is a time, given as such or as what lies between it and now.
+func Instant(text string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at.UTC(), nil
+	}
+	if d, err := duration.Parse(text); err == nil {
+		return now.Add(d).UTC(), nil
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-01-31T17:00:00Z nor a duration such as 90s", config.Clip(text))
+}
+
+// properties reads name=value.
+func properties(texts []string) (map[string]any, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	all := map[string]any{}
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--property is %q; write name=value", config.Clip(text))
+		}
+		all[name] = typed(value)
+	}
+	return all, nil
+}
+
+// typed is a value as it was most likely meant: rules and consumers tell 1 from "1".
+func typed(value string) any {
+	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return n
+	}
+	if value == "true" || value == "false" {
+		return value == "true"
+	}
+	return value
+}
+
+// sendResult is the JSON form of the command's result.
+type sendResult struct {
+	Entity     string   `json:"entity"`
+	Sent       int      `json:"sent"`
+	MessageIDs []string `json:"messageIds"`
+}
+
+// Send sends in batches, as large as the link takes them, and says what has been accepted, also when not all was.
+func Send(ctx context.Context, c *config.Config, entity string, template *azservicebus.Message, o SendOptions, stdout, stderr io.Writer) error {
+	h, err := operator.ConnectSender(ctx, c, o.Endpoint, stderr)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	sender, err := h.Sender.Current().NewSender(entity, nil)
+	if err != nil {
+		return fmt.Errorf("send to %s: %w", entity, err)
+	}
+	r := sendResult{Entity: entity, MessageIDs: []string{}}
+	err = o.sendAll(ctx, sender, template, &r)
+	if err != nil && o.Count > 1 {
+		err = fmt.Errorf("%d of %d sent: %w", r.Sent, o.Count, err)
+	}
+	if o.JSON {
+		return errors.Join(err, escape.WriteJSON(stdout, r))
+	}
+	if err == nil && o.Count == 1 {
+		_, err = fmt.Fprintf(stdout, "sent %s to %s\n", escape.Text(r.MessageIDs[0]), entity)
+	} else if err == nil {
+		_, err = fmt.Fprintf(stdout, "sent %d messages to %s, %s to %s\n", r.Sent, entity, escape.Text(r.MessageIDs[0]), escape.Text(r.MessageIDs[r.Sent-1]))
+	}
+	return err
+}
+
+func (o *SendOptions) sendAll(ctx context.Context, sender *azservicebus.Sender, template *azservicebus.Message, r *sendResult) error {
+	prefix := o.MessageID
+	if prefix == "" {
+		prefix = rand.Text()
+	}
+	if o.Count == 1 {
+		m := *template
+		m.MessageID = &prefix
+		if err := sender.SendMessage(ctx, &m, nil); err != nil {
+			return sendFailure(r.Entity, err)
+		}
+		r.Sent, r.MessageIDs = 1, append(r.MessageIDs, prefix)
+		return nil
+	}
+	for r.Sent < o.Count {
+		batch, err := sender.NewMessageBatch(ctx, nil)
+		if err != nil {
+			return sendFailure(r.Entity, err)
+		}
+		var ids []string
+		for r.Sent+len(ids) < o.Count {
+			m := *template
+			id := fmt.Sprintf("%s-%d", prefix, r.Sent+len(ids)+1)
+			m.MessageID = &id
+			err := batch.AddMessage(&m, nil)
+			if errors.Is(err, azservicebus.ErrMessageTooLarge) && len(ids) > 0 {
+				break
+			}
+			if err != nil {
+				return sendFailure(r.Entity, err)
+			}
+			ids = append(ids, id)
+		}
+		if err := sender.SendMessageBatch(ctx, batch, nil); err != nil {
+			return sendFailure(r.Entity, err)
+		}
+		r.Sent += len(ids)
+		r.MessageIDs = append(r.MessageIDs, ids...)
+	}
+	return nil
+}
+
+// sendFailure says what to do where SDK and broker only say what went wrong.
+func sendFailure(entity string, err error) error {
+	var sdk *azservicebus.Error
+	condition := link.Condition(err)
+	switch isSDK := errors.As(err, &sdk); {
+	case errors.Is(err, azservicebus.ErrMessageTooLarge), condition == "amqp:link:message-size-exceeded":
+		return fmt.Errorf("the message is too large for %s; its tier bounds it, and its own limit if it has one", entity)
+	case isSDK && sdk.Code == azservicebus.CodeNotFound, condition == link.ConditionNotFound:
+		return fmt.Errorf("there is no queue or topic %q; create it, or correct the name", entity)
+	case isSDK && sdk.Code == azservicebus.CodeUnauthorizedAccess, condition == "amqp:unauthorized-access":
+		return fmt.Errorf("no right to send to %s, docs/operate/rights.md says what it takes: %s", entity, failure.Reason(err))
+	case isSDK && sdk.Code == azservicebus.CodeConnectionLost:
+		return fmt.Errorf("the connection was lost, and what was under way may have arrived: %s", failure.Reason(err))
+	}
+	return fmt.Errorf("send to %s: %s", entity, failure.Reason(err))
+}
