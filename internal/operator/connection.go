@@ -51,7 +51,7 @@ func Connect(ctx context.Context, c *config.Config, endpoint string) (*Connectio
 	return &Connection{Client: client, ends: []func(){func() { client.Close(ctx) }}}, nil
 }
 
-// ConnectSender is Connect for who sends, too. Without an endpoint that runs it starts one of its
+// ConnectSender opens a Connection that sends, too. Without an endpoint that runs it starts one of its
 // own, whose errors are logged to stderr.
 func ConnectSender(ctx context.Context, c *config.Config, endpoint string, stderr io.Writer) (h *Connection, err error) {
 	if h, err = Connect(ctx, c, endpoint); err != nil || h.Sender != nil {
@@ -100,7 +100,7 @@ func (h *Connection) sendThrough(ctx context.Context, text string) error {
 	return nil
 }
 
-// makePrivate makes the endpoints those of one command: on loopback, at any port, for whoever has the key.
+// makePrivate makes the endpoints those of one command: on loopback, at any port, for one random key.
 func makePrivate(c *config.Config) (key string) {
 	const any = "127.0.0.1:0"
 	key = rand.Text()
