@@ -18,7 +18,7 @@ func (p *program) sendCommand() *cobra.Command {
 		Use:   "send queue-or-topic",
 		Short: "Send messages through an AMQP endpoint, with their companions",
 		Long: "Sends a message, or --count of them, as an app behind Overdue would: a message with a deadline has its\n" +
-			"companion by the time that the command says sent. With a namespace configured it opens a endpoint of its own\n" +
+			"companion by the time that the command says sent. With a namespace configured it opens an endpoint of its own\n" +
 			"for as long as it takes; without one it goes to the Overdue that runs on this machine.",
 		Example: "  overdue send orders --body 'one coffee' --within 30s\n" +
 			"  overdue send orders --body-file order.json --content-type application/json --session-id table-4\n" +
@@ -37,7 +37,7 @@ func (p *program) sendCommand() *cobra.Command {
 	f.StringVar(&o.ContentType, "content-type", "", "content type, such as application/json")
 	f.StringVar(&o.To, "to", "", "to")
 	f.StringVar(&o.ReplyTo, "reply-to", "", "reply-to")
-	durationVar(f, &o.Ttl, "ttl", 0, "time to live, 1ms to "+messages.MaxTTL.String())
+	durationVar(f, &o.TTL, "ttl", 0, "time to live, 1ms to "+messages.MaxTTL.String())
 	durationVar(f, &o.Within, "within", 0, "deadline: to be received so long after it is enqueued (overdue-within)")
 	f.StringVar(&o.Deadline, "deadline", "", "deadline: to be received by this time, RFC 3339 (overdue-deadline)")
 	durationVar(f, &o.CompleteWithin, "complete-within", 0, "to be completed so long after it is enqueued (overdue-complete-within)")

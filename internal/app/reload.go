@@ -141,7 +141,7 @@ func (p *Process) adopt(next *config.Config) (changed, restart []string, err err
 	}
 	if p.proxy != nil {
 		if (len(c.Listen.Keys) == 0) != (len(before.Listen.Keys) == 0) {
-			// Whether a endpoint asks for keys is decided when it opens, and must not change by the way.
+			// Whether an endpoint asks for keys is decided when it opens, and must not change by the way.
 			restart = append(restart, "listen.keys")
 			c.Keep("listen.keys", before)
 			c.Listen.Keys = before.Listen.Keys

@@ -13,7 +13,7 @@ import (
 )
 
 // Result is what --json prints.
-type demoResult struct {
+type Result struct {
 	Eager struct {
 		Sent         int              `json:"sent"`
 		DeadLettered int              `json:"deadLettered"`
@@ -30,12 +30,12 @@ type demoResult struct {
 }
 
 // setLags fills in the percentiles and counts what came too early.
-func (r *demoResult) setLags(lags []time.Duration) {
+func (r *Result) setLags(lags []time.Duration) {
 	r.Eager.LagMs, r.early = lag.Of(lags), lag.Early(lags)
 }
 
-// verdict is an error unless every watched message was dead-lettered, and none early.
-func (r *demoResult) Verdict() error {
+// Verdict is an error unless every watched message was dead-lettered, and none early.
+func (r *Result) Verdict() error {
 	switch {
 	case r.Eager.DeadLettered != r.Eager.Sent:
 		return fmt.Errorf("of %d watched messages %d were dead-lettered in time", r.Eager.Sent, r.Eager.DeadLettered)
@@ -45,16 +45,16 @@ func (r *demoResult) Verdict() error {
 	return nil
 }
 
-// writeJSON is a contract: scripts read it. Fields are added, never renamed.
-func (r *demoResult) WriteJSON(w io.Writer) error {
+// WriteJSON is a contract: scripts read it. Fields are added, never renamed.
+func (r *Result) WriteJSON(w io.Writer) error {
 	if err := json.NewEncoder(w).Encode(r); err != nil {
 		return fmt.Errorf("write the result: %w", err)
 	}
 	return nil
 }
 
-// writeTable is for somebody who sees all this for the first time.
-func (r *demoResult) WriteTable(w io.Writer) error {
+// WriteTable is for somebody who sees all this for the first time.
+func (r *Result) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	row := func(cells ...any) {
 		b.WriteString(strings.TrimRight(fmt.Sprintf("  %-30s %-22v %v", cells...), " ") + "\n")

@@ -50,7 +50,7 @@ type demo struct {
 
 // Run starts everything, runs the demo with n messages for each queue and stops everything.
 // Errors of Overdue itself are logged to stderr.
-func Run(ctx context.Context, n int, s screen, stderr io.Writer) (_ *demoResult, err error) {
+func Run(ctx context.Context, n int, s screen, stderr io.Writer) (_ *Result, err error) {
 	proc, err := startDemo(stderr)
 	if err != nil {
 		return nil, fmt.Errorf("start the demo: %w", err)
@@ -90,7 +90,7 @@ func startDemo(stderr io.Writer) (*app.Process, error) {
 
 // run is the demo from the first send to the one receive. The measurement is taken from
 // the broker's own stamps, so the demo's clock and its polling do not blur it.
-func (d *demo) run(ctx context.Context) (*demoResult, error) {
+func (d *demo) run(ctx context.Context) (*Result, error) {
 	d.screen.say("An embedded broker that expires lazily, as Azure Service Bus does. Two queues, no consumer.")
 	d.screen.say(fmt.Sprintf("%d messages to each, times to live between %s and %s.", d.n, demoFirstTTL, demoLastTTL))
 	d.screen.say("The watched queue is fed through Overdue's REST endpoint, the other one directly with the SDK.")
@@ -102,7 +102,7 @@ func (d *demo) run(ctx context.Context) (*demoResult, error) {
 	if err := d.watchUntil(ctx, time.Now().Add(demoLastTTL+demoGrace), d.eagerDone); err != nil {
 		return nil, err
 	}
-	r := &demoResult{waited: time.Since(d.began)}
+	r := &Result{waited: time.Since(d.began)}
 	r.Eager.Sent, r.Lazy.Sent = d.n, d.n
 	r.Lazy.DeadLetteredBeforeReceive = d.counts(demoLazy).dead
 	if err := d.measure(r); err != nil {
@@ -156,7 +156,7 @@ func (d *demo) counts(name string) queueCounts {
 }
 
 // measure takes the lag of every message of the watched queue by the broker's clock.
-func (d *demo) measure(r *demoResult) error {
+func (d *demo) measure(r *Result) error {
 	q, ok := d.proc.Embedded().Queue(demoEager)
 	if !ok {
 		return fmt.Errorf("the broker has lost the queue %s", demoEager)

@@ -13,7 +13,7 @@ import (
 )
 
 func TestDemoResultAsJSON(t *testing.T) {
-	r := &demoResult{}
+	r := &Result{}
 	r.Eager.Sent, r.Lazy.Sent = 100, 100
 	r.Lazy.DeadLetteredAfterReceive = 100
 	var lags []time.Duration
@@ -37,7 +37,7 @@ func TestDemoResultAsJSON(t *testing.T) {
 }
 
 func TestDemoResultAsTable(t *testing.T) {
-	r := &demoResult{waited: 9 * time.Second}
+	r := &Result{waited: 9 * time.Second}
 	r.Eager.Sent, r.Lazy.Sent, r.Eager.DeadLettered, r.Lazy.DeadLetteredAfterReceive = 300, 300, 300, 300
 	r.Eager.LagMs = lag.Milliseconds{P50: 11.8, P99: 43.8, Max: 61.6}
 	var b strings.Builder
@@ -62,15 +62,15 @@ To try it with an app: overdue run
 }
 
 func TestDemoFailsWhenTheWatchedHalfDoes(t *testing.T) {
-	missing := &demoResult{}
+	missing := &Result{}
 	missing.Eager.Sent, missing.Eager.DeadLettered = 300, 299
-	early := &demoResult{}
+	early := &Result{}
 	early.Eager.Sent, early.Eager.DeadLettered = 2, 2
 	early.setLags([]time.Duration{-time.Microsecond, time.Millisecond})
-	for want, r := range map[string]*demoResult{
+	for want, r := range map[string]*Result{
 		"of 300 watched messages 299 were dead-lettered in time":      missing,
 		"1 watched messages were dead-lettered before their deadline": early,
-		"of 5 watched messages 0 were dead-lettered in time":          func() *demoResult { r := &demoResult{}; r.Eager.Sent = 5; r.setLags(nil); return r }(),
+		"of 5 watched messages 0 were dead-lettered in time":          func() *Result { r := &Result{}; r.Eager.Sent = 5; r.setLags(nil); return r }(),
 	} {
 		if err := r.Verdict(); err == nil || err.Error() != want {
 			t.Errorf("verdict = %v, want %q", err, want)

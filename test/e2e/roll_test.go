@@ -242,7 +242,7 @@ func (r *roll) consume(ctx context.Context) {
 	for ctx.Err() == nil {
 		all, err := from.ReceiveMessages(ctx, 20, nil)
 		if err != nil {
-			continue // a endpoint is gone, or it is over
+			continue // an endpoint is gone, or it is over
 		}
 		for _, m := range all {
 			// Without a bound the SDK would try for a minute to say over a link that is gone

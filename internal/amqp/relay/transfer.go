@@ -48,8 +48,9 @@ func (h *half) onTransferLocked(t *amqp.Transfer, payload []byte) {
 		return
 	}
 	l.came.more = t.More && !t.Aborted
+	l.came.settled = l.came.settled || t.Settled
 	switch {
-	case l.came.dropped, l.ends[h.side.at].sentDetach:
+	case l.came.dropped, l.ends[h.side.at].sentDetach && !(l.sender == upstream && l.came.settled):
 		// It crosses our close or our detach.
 	case l.node != nil:
 		l.node.onTransferLocked(h, l, t, payload)
@@ -67,6 +68,7 @@ func (h *half) onTransferLocked(t *amqp.Transfer, payload []byte) {
 // coming is the delivery of a link whose frames are coming.
 type coming struct {
 	more    bool // its last frame has not come
+	settled bool // by its sender
 	id      uint32
 	dropped bool // it does not go on
 }
@@ -93,7 +95,10 @@ func (h *half) oweFlowLocked() {
 func (h *half) emitTransferLocked(e *entry) bool {
 	o, l := h.other(), e.link
 	end := &l.ends[o.side.at]
-	if end.sentDetach || l.left && l.sender == upstream {
+	// What upstream has settled is nowhere else: a client that has detached gets it all the same,
+	// before the detach that it waits for, as it would get what is on the wire.
+	gone := l.left && l.sender == upstream
+	if end.sentDetach || gone && !e.transfer.Settled && !l.pass.settled {
 		return true
 	}
 	if e.transfer.Aborted {
@@ -115,6 +120,9 @@ func (h *half) emitTransferLocked(e *entry) bool {
 	}
 	t := &o.side.transfer
 	for {
+		if gone && o.remoteWindow == 0 {
+			return true // it may never open again, and the detach must not wait for that
+		}
 		if o.remoteWindow == 0 || !o.begun {
 			return false
 		}

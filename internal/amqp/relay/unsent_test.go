@@ -3,12 +3,14 @@
 package relay
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker/queue"
+	"overdue/internal/testing/pipenet"
 )
 
 // What waits in the relay when its receiver goes has never reached the client: it is free at once,
@@ -58,6 +60,48 @@ func TestWhatAReceiverWasNotSentIsFreeWhenItGoes(t *testing.T) {
 					if d.DeliveryCount != 0 {
 						t.Errorf("message %d counts %d deliveries, want none", d.SequenceNumber, d.DeliveryCount)
 					}
+				}
+			})
+		})
+	}
+}
+
+// What upstream has settled is consumed. The client that has just detached gets it, as it would
+// get what is on the wire between it and a broker, and then the answer to its detach.
+func TestSettledDeliveriesReachAReceiverThatHasDetached(t *testing.T) {
+	for name, c := range map[string]struct {
+		window uint32
+		want   int
+	}{
+		"room for all":    {1000, 5},
+		"a closed window": {2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := setup(t, nil)
+				p := s.peer()
+				p.attachSender("s", 0, "orders")
+				p.expect("flow")
+				for id := range uint32(5) {
+					p.tryTransfer(0, id)
+				}
+				p.came("disposition")
+				p.write(0, &amqp.Attach{
+					Name: "r", Handle: 1, Role: amqp.RoleReceiver, SndSettleMode: amqp.SndSettled,
+					Source: &amqp.Source{Address: "orders", HasAddress: true}, Target: &amqp.Target{},
+				}, nil)
+				p.expect("attach")
+				s.ns.Net.Delay(pipenet.ToDialer, 100*time.Millisecond)
+				p.write(0, &amqp.Flow{
+					HasNextIncomingID: true, IncomingWindow: c.window, OutgoingWindow: 1000, HasHandle: true, Handle: 1,
+					HasDeliveryCount: true, LinkCredit: 5, HasLinkCredit: true,
+				}, nil)
+				time.Sleep(50 * time.Millisecond) // the broker has sent, and the relay has not got it
+				p.write(0, &amqp.Detach{Handle: 1, Closed: true}, nil)
+				got := p.came("transfer", "detach")
+				transfers := len(got) - 1
+				if transfers != c.want || !strings.HasPrefix(got[transfers], "detach") {
+					t.Errorf("got %q, want %d transfers and then a detach", got, c.want)
 				}
 			})
 		})

@@ -37,7 +37,7 @@ type SendOptions struct {
 	Body, BodyFile                                          string
 	MessageID, SessionID, CorrelationID, Subject            string
 	ContentType, ReplyTo, To, PartitionKey, Deadline, Later string
-	Ttl, Within, CompleteWithin                             time.Duration
+	TTL, Within, CompleteWithin                             time.Duration
 	Properties                                              []string
 	Count                                                   int
 	JSON                                                    bool
@@ -49,13 +49,13 @@ func (o *SendOptions) Message(now time.Time) (*azservicebus.Message, error) {
 	if o.Count < 1 || o.Count > MaxSent {
 		return nil, fmt.Errorf("--count is %d; it must be between 1 and %d", o.Count, MaxSent)
 	}
-	for flag, d := range map[string]time.Duration{"ttl": o.Ttl, "within": o.Within, "complete-within": o.CompleteWithin} {
+	for flag, d := range map[string]time.Duration{"ttl": o.TTL, "within": o.Within, "complete-within": o.CompleteWithin} {
 		if d != 0 && d < time.Millisecond {
 			return nil, fmt.Errorf("--%s is %s; it must be at least 1ms", flag, d)
 		}
 	}
-	if o.Ttl > MaxTTL {
-		return nil, fmt.Errorf("--ttl is %s; it must be at most %s: the SDK makes a short life of a longer one", o.Ttl, MaxTTL)
+	if o.TTL > MaxTTL {
+		return nil, fmt.Errorf("--ttl is %s; it must be at most %s: the SDK makes a short life of a longer one", o.TTL, MaxTTL)
 	}
 	body, err := o.read()
 	if err != nil {
@@ -66,8 +66,8 @@ func (o *SendOptions) Message(now time.Time) (*azservicebus.Message, error) {
 		CorrelationID: given(o.CorrelationID), Subject: given(o.Subject), ContentType: given(o.ContentType),
 		To: given(o.To), ReplyTo: given(o.ReplyTo),
 	}
-	if o.Ttl > 0 {
-		m.TimeToLive = &o.Ttl
+	if o.TTL > 0 {
+		m.TimeToLive = &o.TTL
 	}
 	if o.Later != "" {
 		at, err := Instant(o.Later, now)

@@ -39,7 +39,7 @@ func TestFailuresOfSendsAreSentences(t *testing.T) {
 // The SDK makes thirteen hours of a hundred days.
 func TestALifeThatTheSDKCannotStateIsNotSent(t *testing.T) {
 	for ttl, refused := range map[time.Duration]bool{MaxTTL: false, MaxTTL + time.Millisecond: true, 100 * 24 * time.Hour: true} {
-		o := SendOptions{Count: 1, Body: "x", Ttl: ttl}
+		o := SendOptions{Count: 1, Body: "x", TTL: ttl}
 		if _, err := o.Message(time.Now()); (err != nil) != refused {
 			t.Errorf("--ttl %v: %v, want it refused: %v", ttl, err, refused)
 		}
