@@ -3,6 +3,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,5 +18,107 @@ func TestFilesOfAConfiguration(t *testing.T) {
 	}}
 	if diff := cmp.Diff([]string{"Config.json", "key", "ns", "overdue.yaml", "url"}, c.Files()); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+const (
+	beforeReload = `
+log: {level: info}
+shutdownTimeout: 20s
+broker: {autoCreate: true}
+monitor: {deadline: 1m, entities: [{queue: orders}, {queue: bills}]}
+alerts: [{name: hook, slack: {url: "http://localhost/before"}}]
+listen: {keys: [{name: app, key: s3cr3t-of-12, send: true}]}
+`
+	afterReload = `
+log: {level: debug}
+shutdownTimeout: 30s
+broker: {autoCreate: true}
+monitor: {deadline: 2m, entities: [{queue: orders, adopt: true}, {queue: slow}]}
+alerts: [{name: hook, slack: {url: "http://localhost/after"}}]
+listen: {keys: [{name: other, key: s3cr3t-of-12, send: true}]}
+`
+)
+
+// loadTwo loads the configurations of before and after a reload.
+func loadTwo(t *testing.T) (before, after *Config) {
+	t.Helper()
+	before, err := load(t, beforeReload, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err = load(t, afterReload, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return before, after
+}
+
+func TestDifferingNamesEachSettingInTheOrderOfTheConfiguration(t *testing.T) {
+	before, after := loadTwo(t)
+	want := []string{"listen.keys", "monitor.deadline", "monitor.entities", "alerts", "log.level", "shutdownTimeout"}
+	if diff := cmp.Diff(want, Differing(before, after)); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+	if same := Differing(before, before); len(same) > 0 {
+		t.Errorf("a configuration differs from itself in %v", same)
+	}
+}
+
+func TestAReloadTakesUpWhatIsLiveAndNothingElse(t *testing.T) {
+	before, after := loadTwo(t)
+	merged := before.WithLive(after)
+	if diff := cmp.Diff([]string{"shutdownTimeout"}, Differing(merged, after)); diff != "" {
+		t.Errorf("what still differs from the file (-want +got):\n%s", diff)
+	}
+	shown, err := merged.YAML(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"level: debug", "shutdownTimeout: 20s", "deadline: 2m0s", "queue: slow", "name: other"} {
+		if !strings.Contains(string(shown), want) {
+			t.Errorf("the settings in force lack %q:\n%s", want, shown)
+		}
+	}
+	old, err := before.YAML(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(old), "level: info") || before.Log.Level != "info" {
+		t.Errorf("the configuration from before has changed:\n%s", old)
+	}
+}
+
+func TestKeepTakesTheOriginOfAListAlong(t *testing.T) {
+	c := &Config{raw: map[string]any{"alerts": []any{"a"}}, origin: map[string]string{"alerts": "f:1", "alerts[0].name": "f:2", "alertsElse": "f:3"}}
+	from := &Config{raw: map[string]any{"alerts": []any{"b"}}, origin: map[string]string{"alerts": "g:5", "alertsElse": "g:6"}}
+	c.Keep("alerts", from)
+	if diff := cmp.Diff(map[string]any{"alerts": []any{"b"}}, c.raw); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"alerts": "g:5", "alertsElse": "f:3"}, c.origin); diff != "" {
+		t.Errorf("origins (-want +got):\n%s", diff)
+	}
+}
+
+func TestChangesNameElementsAndShowNoSecret(t *testing.T) {
+	before, after := loadTwo(t)
+	want := []string{
+		"log.level is debug, was info",
+		"monitor.deadline is 2m0s, was 1m0s",
+		"monitor.entities: orders has changed", "monitor.entities: slow is new", "monitor.entities: bills is gone",
+		"alerts: hook has changed",
+		"listen.keys: other is new", "listen.keys: app is gone",
+	}
+	if diff := cmp.Diff(want, Changes(before, after)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
+
+func TestASinkThatOnlyMovedInTheListHasNotChanged(t *testing.T) {
+	before := &Config{Alerts: []Alert{{Name: "hook", Key: "alerts[0].slack"}}}
+	after := &Config{Alerts: []Alert{{Name: "new", Key: "alerts[0].email"}, {Name: "hook", Key: "alerts[1].slack"}}}
+	if diff := cmp.Diff([]string{"alerts: new is new"}, Changes(before, after)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }
