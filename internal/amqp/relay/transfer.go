@@ -50,7 +50,7 @@ func (h *half) onTransferLocked(t *amqp.Transfer, payload []byte) {
 	l.came.more = t.More && !t.Aborted
 	l.came.settled = l.came.settled || t.Settled
 	switch {
-	case l.came.dropped, l.ends[h.side.at].sentDetach && !(l.sender == upstream && l.came.settled):
+	case l.came.dropped, l.ends[h.side.at].sentDetach && (l.sender != upstream || !l.came.settled):
 		// It crosses our close or our detach.
 	case l.node != nil:
 		l.node.onTransferLocked(h, l, t, payload)
