@@ -137,7 +137,7 @@ func (p *program) benchMemoryCommand() *cobra.Command {
 func (p *program) benchSendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send",
-		Short: "Measure sends through the sidecar against sends through HAProxy and straight to the broker",
+		Short: "Measure sends through the sidecar, through HAProxy, and straight to the broker",
 		Long: "The same clients send straight to overdue broker, through HAProxy in TCP mode where that is\n" +
 			"installed, through overdue proxy to a queue that is not monitored, and through it to one that is,\n" +
 			"with companions of either kind. Each round has a broker and sidecars of its own, and the ways take\n" +

@@ -14,6 +14,7 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/operator/messages"
+	"overdue/internal/terminal"
 )
 
 // dlqCommand is the family of commands about dead letters.
@@ -59,7 +60,7 @@ func changeFlags(cmd *cobra.Command, o *messages.LettersOptions) {
 
 // readFilter makes the filter of the flags.
 func readFilter(cmd *cobra.Command, o *messages.LettersOptions, now time.Time) (err error) {
-	o.In = cmd.InOrStdin()
+	o.In, o.Width = cmd.InOrStdin(), terminal.Width(cmd.OutOrStdout())
 	for _, at := range []struct {
 		flag, text string
 		to         *time.Time

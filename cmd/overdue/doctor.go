@@ -26,7 +26,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	var sendTest bool
 	cmd := &cobra.Command{
 		Use:   "doctor [queue or topic…]",
-		Short: "Check configuration, rights and entity settings against the namespace, and say what to change",
+		Short: "Check configuration, rights and entities against the namespace, and say what to change",
 		Long: "Connects as configured and checks everything that deadlines depend on: rights, the monitor queue, each\n" +
 			"monitored queue and topic, clocks, sinks. Each finding comes with the command or the setting that fixes\n" +
 			"it. Without arguments the doctor checks monitor.entities, or all entities if none is listed.\n\n" +

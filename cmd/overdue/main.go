@@ -109,6 +109,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
 	instruct(root)
+	wrapHelp(root)
 	return root
 }
 

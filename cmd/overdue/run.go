@@ -31,8 +31,8 @@ var roleTexts = map[string]struct{ short, long, example string }{
 			"development. Nothing is monitored. When it serves, it prints a line that begins with\n" +
 			"Endpoint= and is the connection string. docs/broker/README.md has more.",
 		example: "  overdue broker                                        # queues are made when they are named\n" +
-			"  overdue broker --broker-listen 127.0.0.1:0 --isolate  # for tests: any free port, a namespace for each key name\n" +
-			"  overdue broker --emulator-config Config.json --broker-listen 127.0.0.1:5672 --broker-also-listen 127.0.0.1:5300"},
+			"  overdue broker --broker-listen 127.0.0.1:0 --isolate  # for tests: any free port\n" +
+			"  overdue broker --emulator-config Config.json --broker-listen 127.0.0.1:5672 \\\n    --broker-also-listen 127.0.0.1:5300"},
 }
 
 // roleCommand is the command of one role, with the flags that mean something to it.

@@ -22,7 +22,7 @@ func (p *program) sendCommand() *cobra.Command {
 			"for as long as it takes; without one it goes to the Overdue that runs on this machine.",
 		Example: "  overdue send orders --body 'one coffee' --within 30s\n" +
 			"  overdue send orders --body-file order.json --content-type application/json --session-id table-4\n" +
-			"  echo hello | overdue send events --body-file - --ttl 1m --property kind=greeting --property urgent=true",
+			"  echo hello | overdue send events --body-file - --ttl 1m --property urgent=true",
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
 	endpointFlag(cmd, &o.Endpoint)

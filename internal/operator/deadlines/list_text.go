@@ -4,12 +4,11 @@ package deadlines
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"overdue/internal/escape"
@@ -23,11 +22,8 @@ const (
 	// stuckAfter is how long a companion may be due before the listing asks why.
 	stuckAfter = time.Minute
 
-	// On a terminal, ids are cut so that a line fits. maxID leaves a UUID whole; otherColumns is
-	// the width of everything but the session.
-	maxID        = 36
-	otherColumns = 88
-	minSession   = 12
+	// minName is how many columns of a name or an id a terminal shows at least.
+	minName = 12
 )
 
 // WriteText writes the listing for people. width is that of the terminal, 0 without one: lines are
@@ -46,31 +42,25 @@ func (r *Listing) writeTables(b *bytes.Buffer, now time.Time, width int) {
 		fmt.Fprintf(b, "No deadlines are outstanding in %s.\n", escape.Text(r.MonitorQueue))
 		return
 	}
-	t := newTable(b)
-	fmt.Fprintln(t, "ENTITY\tDEADLINES\tSLOTS\tDUE\tNEXT DUE\tLAST DUE")
+	t := newTable(width, "ENTITY", "DEADLINES", "SLOTS", "DUE", "NEXT DUE", "LAST DUE")
 	for _, e := range r.Entities {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\n", escape.Text(e.Entity), e.Deadlines, e.Slots, e.Due, until(e.Next, now), until(e.Last, now))
+		t.Add(e.Entity, strconv.Itoa(e.Deadlines), strconv.Itoa(e.Slots), strconv.Itoa(e.Due), until(e.Next, now), until(e.Last, now))
 	}
-	_ = t.Flush() // a buffer takes everything
+	_ = t.Flush(b) // a buffer takes everything
 	if len(r.Upcoming) == 0 {
 		return
 	}
-	idWidth, sessionWidth := 0, 0
-	if width > 0 {
-		idWidth, sessionWidth = maxID, max(minSession, width-otherColumns)
-	}
-	t = newTable(b)
-	fmt.Fprintln(t, "\nDEADLINE\tIN\tMESSAGE-ID\tSESSION\tSTATED")
+	b.WriteByte('\n')
+	t = newTable(width, "DEADLINE", "IN", "MESSAGE-ID", "SESSION", "STATED")
 	for i := range r.Upcoming {
 		d := &r.Upcoming[i]
 		in := until(d.Deadline, now)
 		if d.Missed {
 			in = "missed"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", d.Deadline.UTC().Format(timeFormat), in,
-			cell(d.MessageID, idWidth), cell(d.SessionID, sessionWidth), escape.Text(d.Stated))
+		t.Add(d.Deadline.UTC().Format(timeFormat), in, d.MessageID, d.SessionID, d.Stated)
 	}
-	_ = t.Flush() // as above
+	_ = t.Flush(b) // as above
 }
 
 // writeRemarks writes what the tables leave out.
@@ -114,23 +104,23 @@ func (f *Fleet) write(b *bytes.Buffer, width int) {
 	if len(f.Entities) == 0 {
 		return
 	}
-	t := newTable(b)
-	fmt.Fprintln(t, "ENTITY\tIN PROGRESS\tMISSED")
+	t := newTable(width, "ENTITY", "IN PROGRESS", "MISSED")
 	for _, e := range f.Entities {
-		fmt.Fprintf(t, "%s\t%d\t%d\n", escape.Text(e.Entity), e.InProgress, e.Missed)
+		t.Add(e.Entity, strconv.FormatInt(e.InProgress, 10), strconv.FormatInt(e.Missed, 10))
 	}
-	_ = t.Flush() // a buffer takes everything
+	_ = t.Flush(b) // a buffer takes everything
 }
 
-func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
-
-// cell returns text for a column, cut to the width unless that is 0.
-func cell(text string, width int) string {
-	text = cmp.Or(escape.Text(text), "–")
-	if r := []rune(text); width > 0 && len(r) > width {
-		return string(r[:width-1]) + "…"
+// newTable returns a table in which a terminal may cut names and ids.
+func newTable(width int, titles ...string) *terminal.Table {
+	columns := make([]terminal.Column, len(titles))
+	for i, title := range titles {
+		columns[i].Title = title
+		if title == "ENTITY" || title == "MESSAGE-ID" || title == "SESSION" {
+			columns[i].Min = minName
+		}
 	}
-	return text
+	return terminal.NewTable(width, columns...)
 }
 
 // until returns how far t is from now.

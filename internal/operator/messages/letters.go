@@ -30,6 +30,7 @@ type LettersOptions struct {
 	Dry, All   bool
 	Rate       float64
 	In         io.Reader
+	Width      int // of the terminal that shows the result; 0 = it is none
 }
 
 // Narrows reports whether anything is left out.
@@ -46,7 +47,7 @@ func List(ctx context.Context, c *config.Config, place dlq.Place, o *LettersOpti
 		return err
 	}
 	defer h.Close()
-	list := newLetterList(stdout, o.JSON, place)
+	list := newLetterList(stdout, o, place)
 	survey, err := surveyLetters(ctx, h, place, o, list.add)
 	if err != nil {
 		return err

@@ -11,14 +11,14 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
-	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/terminal"
 )
 
 // letterJSON is the JSON form of a dead letter. Its body is there only where it is shown whole.
@@ -82,14 +82,16 @@ func bodyText(l *dlq.Letter) (text string, isText bool, err error) {
 type letterList struct {
 	out     io.Writer
 	json    bool
-	table   *tabwriter.Writer
+	table   *terminal.Table
 	place   dlq.Place
 	letters []letterJSON
 	n       int
 }
 
-func newLetterList(out io.Writer, json bool, place dlq.Place) *letterList {
-	return &letterList{out: out, json: json, table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), place: place, letters: []letterJSON{}}
+func newLetterList(out io.Writer, o *LettersOptions, place dlq.Place) *letterList {
+	table := terminal.NewTable(o.Width, terminal.Column{Title: "NUMBER"}, terminal.Column{Title: "ENQUEUED"}, terminal.Column{Title: "WITHIN"},
+		terminal.Column{Title: "MESSAGE-ID", Min: 12}, terminal.Column{Title: "REASON", Min: 19}, terminal.Column{Title: "DESCRIPTION", Min: 12})
+	return &letterList{out: out, json: o.JSON, table: table, place: place, letters: []letterJSON{}}
 }
 
 // listFlush is how many lines share the widths of their columns.
@@ -100,16 +102,13 @@ func (d *letterList) add(l *dlq.Letter) error {
 		d.letters = append(d.letters, jsonLetter(l))
 		return nil
 	}
-	if d.n == 0 {
-		fmt.Fprintln(d.table, "NUMBER\tENQUEUED\tDEADLINE\tMESSAGE-ID\tREASON\tDESCRIPTION")
-	}
-	due := "–"
+	within := "" // the deadline, seen from ENQUEUED
 	if !l.Due.IsZero() {
-		due = l.Due.Format(time.RFC3339)
+		within = l.Due.Sub(l.EnqueuedTime).Round(time.Millisecond).String()
 	}
-	fmt.Fprintf(d.table, "%d\t%s\t%s\t%s\t%s\t%s\n", l.Number, l.EnqueuedTime.Format(time.RFC3339), due, escape.Text(l.MessageID), escape.Text(l.Reason), escape.Text(config.Clip(l.Description)))
+	d.table.Add(strconv.FormatInt(l.Number, 10), l.EnqueuedTime.Format(time.RFC3339), within, l.MessageID, l.Reason, l.Description)
 	if d.n++; d.n%listFlush == 0 {
-		return d.table.Flush()
+		return d.table.Flush(d.out)
 	}
 	return nil
 }
@@ -121,8 +120,10 @@ func (d *letterList) end(s *survey) error {
 			DeadLetters []letterJSON `json:"deadLetters"`
 		}{s, d.letters})
 	}
-	if err := d.table.Flush(); err != nil {
-		return err
+	if d.n > 0 {
+		if err := d.table.Flush(d.out); err != nil {
+			return err
+		}
 	}
 	return s.write(d.out)
 }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+func TestHelpFitsIntoATerminal(t *testing.T) {
+	var b bytes.Buffer
+	root := tree()
+	root.SetOut(&b)
+	commands := 0
+	walk(root, func(c *cobra.Command) {
+		if c.HasParent() && c.Parent().Name() == "completion" {
+			return // the text is cobra's
+		}
+		commands++
+		b.Reset()
+		if err := c.Help(); err != nil {
+			t.Fatal(err)
+		}
+		if c.HasAvailableLocalFlags() && !strings.Contains(b.String(), "Flags:\n") {
+			t.Errorf("the help of %s shows no flags:\n%s", c.CommandPath(), &b)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > helpWidth {
+				t.Errorf("%s: a line of the help has %d columns, want %d at most:\n%s", c.CommandPath(), n, helpWidth, line)
+			}
+		}
+	})
+	if commands < 20 {
+		t.Errorf("%d commands, want all", commands)
+	}
+}
