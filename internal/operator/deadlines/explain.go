@@ -3,6 +3,7 @@
 package deadlines
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -58,11 +59,18 @@ type Explanation struct {
 	place    dlq.Place
 	notified []notifications.Fetched // of messages with the id, in the entity
 
-	waiting, dead int                        // messages that were found
-	timesToLive   map[time.Duration]struct{} // of the same messages
-	named         int                        // companions that name a message
-	slots         int                        // companions of slots that stand for one
-	failed        int                        // companions that failed
+	waiting     int                        // messages in the queue
+	scheduled   int                        // of these, the ones that are not active yet
+	stated      int                        // of these, the ones with a deadline
+	overdue     int                        // of these, the ones whose deadline is over
+	dead        int                        // messages in the dead-letter queue
+	removed     int                        // messages of which only the event of a monitor is left
+	timesToLive map[time.Duration]struct{} // of all messages that were found
+
+	named      int // companions that name a message
+	unfinished int // of these, the ones that are due
+	slots      int // companions of slots that stand for one
+	failed     int // companions that failed
 }
 
 // Explain puts what message, companions and monitor say of a message in the order of time.
@@ -81,7 +89,9 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 	for i := range x.notified {
 		x.addNotification(&x.notified[i])
 	}
-	slices.SortStableFunc(x.Timeline, func(a, b Event) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(x.Timeline, func(a, b Event) int {
+		return cmp.Or(a.Time.Compare(b.Time), order(a.What)-order(b.What))
+	})
 	x.Verdict = x.verdict()
 	return x, nil
 }
@@ -154,33 +164,63 @@ func (x *Explanation) isAbout(c *scheduler.Companion) bool {
 	return false
 }
 
+// order is where an event stands among those of the same millisecond: a message is sent before it
+// is enqueued, and its deadline is before what comes of it.
+func order(what string) int {
+	first := []string{whatSent, whatEnqueued, whatActivated, whatDeadline}
+	if i := slices.Index(first, what); i >= 0 {
+		return i
+	}
+	return len(first)
+}
+
 // verdict sums the timeline up in one sentence.
 func (x *Explanation) verdict() string {
-	var where string
-	switch {
-	case x.waiting+x.dead == 0:
-		where = "not there: it was completed, removed from the dead-letter queue, or never sent"
-	case x.dead == 0:
-		where = "in its queue"
-	case x.waiting == 0:
-		where = "in the dead-letter queue"
-	default:
-		where = "in its queue and in the dead-letter queue"
-	}
-	var watch string
-	switch {
-	case x.waiting == 0 && x.named > 0:
-		watch = "; the monitor has not finished with its companion"
-	case x.waiting == 0:
-	case x.named > 0:
-		watch = ", and monitored"
-	case x.slots > 0:
-		watch = ", and monitored by the companion of its slot"
-	default:
-		watch = ", and not monitored: it was sent past Overdue, has no deadline, or was checked already"
-	}
+	text := x.whereabouts() + x.monitoring()
 	if x.failed > 0 {
-		watch += "; a companion of it failed"
+		text += "; a companion of it failed"
 	}
-	return where + watch + "."
+	return text + "."
+}
+
+// whereabouts says where the message is.
+func (x *Explanation) whereabouts() string {
+	switch {
+	case x.waiting > 0 && x.dead > 0:
+		return "in its queue and in the dead-letter queue"
+	case x.dead > 0:
+		return "in the dead-letter queue"
+	case x.waiting > 0 && x.scheduled == x.waiting:
+		return "scheduled"
+	case x.waiting > 0 && x.overdue == x.waiting:
+		return "in its queue, past its deadline"
+	case x.waiting > 0:
+		return "in its queue"
+	case x.removed > 0:
+		return "not there any more: it missed its deadline, and has left the dead-letter queue since"
+	case x.named+x.failed > 0:
+		return "not there any more: it was completed, or removed from the dead-letter queue"
+	}
+	return "not there: it was completed, removed from the dead-letter queue, or never sent"
+}
+
+// monitoring says whether a monitor sees to the message.
+func (x *Explanation) monitoring() string {
+	switch {
+	case x.waiting == 0 && x.unfinished > 0:
+		return "; the monitor has not finished with its companion"
+	case x.waiting == 0 && x.named > 0:
+		return "; its companion is not due yet"
+	case x.waiting == 0:
+		return ""
+	case x.named > 0:
+		return ", and monitored"
+	case x.slots > 0:
+		return ", and monitored by the companion of its slot"
+	case x.stated == 0:
+		return ", and not monitored: it states no deadline"
+	case x.overdue > 0:
+		return ", and not monitored: it was sent past Overdue, or was checked already"
+	}
+	return ", and not monitored: it was sent past Overdue, or its companion is still in the journal of a proxy"
 }

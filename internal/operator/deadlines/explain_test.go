@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +16,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/google/go-cmp/cmp"
 
-	"overdue/alert"
 	"overdue/internal/broker"
-	"overdue/internal/notifications"
+	"overdue/internal/broker/queue"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/testing/redistest"
 	"overdue/scheduler"
@@ -91,7 +88,7 @@ func TestExplainShowsAMessageThatNobodyMonitors(t *testing.T) {
 		s.receive(func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
 			return r.AbandonMessage(t.Context(), m, nil)
 		})
-		s.check(s.explain("m"), "in its queue, and not monitored: it was sent past Overdue, has no deadline, or was checked already.",
+		s.check(s.explain("m"), "in its queue, and not monitored: it states no deadline.",
 			"enqueued: enqueued with sequence number 1, without a time to live of its own",
 			inQueue+"; delivery count 1",
 		)
@@ -114,7 +111,7 @@ func TestExplainShowsADeferredMessageInASession(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := s.explainWith(ExplainOptions{Place: dlq.Place{Entity: "seated"}, MessageID: "m"})
-		s.check(x, "in its queue, and not monitored: it was sent past Overdue, has no deadline, or was checked already.",
+		s.check(x, "in its queue, and not monitored: it states no deadline.",
 			`enqueued: enqueued with sequence number 1 in session "table 9", without a time to live of its own`,
 			"seen: in the queue, deferred; delivery count 1",
 		)
@@ -127,10 +124,21 @@ func TestExplainShowsAScheduledMessage(t *testing.T) {
 		at := time.Now().Add(time.Hour)
 		s.send("orders", "m", 0, func(m *azservicebus.Message) { m.ScheduledEnqueueTime = &at })
 		x := s.explain("m")
-		s.check(x, "in its queue, and not monitored: it was sent past Overdue, has no deadline, or was checked already.",
-			"activated: becomes active, and its time to live begins")
+		s.check(x, "scheduled, and not monitored: it states no deadline.", "activated: becomes active")
 		if got := x.Timeline[0].Time; got.Sub(at).Abs() > time.Millisecond {
 			t.Errorf("it becomes active at %v, want %v", got, at)
+		}
+		s.schedule(nil, companionOf("lives", at, time.Minute))
+		s.send("orders", "lives", time.Minute, func(m *azservicebus.Message) { m.ScheduledEnqueueTime = &at })
+		x = s.explain("lives")
+		s.check(x, "scheduled, and monitored.",
+			"sent: sent through Overdue, which wrote its companion",
+			"activated: becomes active, and its time to live of 1m0s begins",
+			"deadline: its deadline, as the message states it",
+			"companion: its companion is due",
+		)
+		if got := x.Timeline[2].Time; got.Sub(at.Add(time.Minute)).Abs() > time.Millisecond {
+			t.Errorf("its deadline is %v, want a minute after %v", got, at)
 		}
 	})
 }
@@ -145,10 +153,10 @@ func TestExplainShowsACompanionThatNoMonitorFinishes(t *testing.T) {
 		s.schedule(nil, c)
 		time.Sleep(2 * time.Minute)
 		s.check(s.explain("m"),
-			"not there: it was completed, removed from the dead-letter queue, or never sent; the monitor has not finished with its companion.",
+			"not there any more: it was completed, or removed from the dead-letter queue; the monitor has not finished with its companion.",
 			"sent: sent through Overdue, which wrote its companion",
-			"companion: its companion was due, and is not finished: a monitor has it, or no monitor is running",
 			"deadline: its deadline, as its companion states it (ttl)",
+			"companion: its companion was due, and is not finished: a monitor has it, or no monitor is running",
 			"missed: the monitor saw that it missed its deadline (native, TTLExpiredException)",
 			"notified: notified so far: log, pager",
 		)
@@ -173,7 +181,7 @@ func TestExplainShowsACompanionThatFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.check(s.explain("m"),
-			"not there: it was completed, removed from the dead-letter queue, or never sent; a companion of it failed.",
+			"not there any more: it was completed, or removed from the dead-letter queue; a companion of it failed.",
 			"sent: sent through Overdue, which wrote its companion",
 			"failed: its companion failed: AlertUndeliverable: no sink took it",
 		)
@@ -206,6 +214,41 @@ func TestExplainShowsTheCompanionOfASlot(t *testing.T) {
 	})
 }
 
+// A consumer dead-letters, completes or ignores messages whenever it wants.
+func TestExplainDoesNotTakeConsumersForTheMonitor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t, func(c *broker.Config) { c.Expiry = queue.Lazy })
+		s.schedule(nil, companionOf("poison", time.Now(), time.Hour), companionOf("done", time.Now(), time.Hour))
+		s.send("orders", "poison", time.Hour)
+		s.receive(func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
+			return r.DeadLetterMessage(t.Context(), m, &azservicebus.DeadLetterOptions{Reason: to.Ptr("Poison")})
+		})
+		s.check(s.explain("poison"), "in the dead-letter queue; its companion is not due yet.",
+			"sent: sent through Overdue, which wrote its companion",
+			"enqueued: enqueued with sequence number 1, time to live 1h0m0s",
+			"dead-lettered: dead-lettered at this time or later, Poison",
+			"deadline: its deadline, as the message states it",
+			"companion: its companion is due",
+		)
+		s.check(s.explain("done"), "not there any more: it was completed, or removed from the dead-letter queue; its companion is not due yet.",
+			"sent: sent through Overdue, which wrote its companion",
+			"deadline: its deadline, as its companion states it (ttl)",
+			"companion: its companion is due",
+		)
+		s.send("orders", "late", time.Minute)
+		past := "sent past Overdue, or its companion is still in the journal of a proxy"
+		for _, want := range []string{
+			"in its queue, and not monitored: it was " + past + ".",
+			"in its queue, past its deadline, and not monitored: it was sent past Overdue, or was checked already.",
+		} {
+			if got := s.explain("late").Verdict; got != want {
+				t.Errorf("verdict %q, want %q", got, want)
+			}
+			time.Sleep(2 * time.Minute)
+		}
+	})
+}
+
 // Service Bus does not stamp when a message was dead-lettered. Only the event of the monitor says
 // when.
 func TestExplainShowsADeadLetter(t *testing.T) {
@@ -216,7 +259,7 @@ func TestExplainShowsADeadLetter(t *testing.T) {
 		s.send("orders", "m", 0)
 		s.send("orders", "rejected", 0)
 		x := s.explain("m")
-		s.check(x, "in its queue and in the dead-letter queue, and not monitored: it was sent past Overdue, has no deadline, or was checked already.",
+		s.check(x, "in its queue and in the dead-letter queue, and not monitored: it states no deadline.",
 			"enqueued: enqueued with sequence number 1, time to live 1m0s",
 			"deadline: its deadline, as the message states it",
 			"dead-lettered: dead-lettered at this time or later, TTLExpiredException: The message expired and was dead lettered.",
@@ -235,84 +278,6 @@ func TestExplainShowsADeadLetter(t *testing.T) {
 	})
 }
 
-// adminPort serves a history as the admin port does.
-func adminPort(t *testing.T) (history *notifications.History, addr string) {
-	t.Helper()
-	history = &notifications.History{}
-	mux := http.NewServeMux()
-	mux.Handle("GET "+notifications.Path, history)
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	return history, strings.TrimPrefix(server.URL, "http://")
-}
-
-type sink string
-
-func (s sink) Name() string                             { return string(s) }
-func (s sink) Alert(context.Context, alert.Event) error { return nil }
-
-func notify(t *testing.T, h *notifications.History, name string, d alert.EventData) {
-	t.Helper()
-	e := alert.Event{ID: "e-" + d.Entity, Type: alert.TypeMissed, Subject: d.MessageID, Data: d}
-	if err := h.Record(sink(name)).Alert(t.Context(), e); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The admin port is a real one, so time is real as well. Nothing waits for the deadline, which the
-// event puts before the message, to know the order of the timeline.
-func TestExplainAsksTheMonitorForNotifications(t *testing.T) {
-	s := setup(t)
-	history, addr := adminPort(t)
-	s.send("orders", "m", time.Hour)
-	m := s.receive(func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
-		return r.DeadLetterMessage(t.Context(), m, &azservicebus.DeadLetterOptions{Reason: to.Ptr("DeadlineExceeded")})
-	})
-	d := alert.EventData{
-		Entity: "Orders", MessageID: "m", SequenceNumber: *m.SequenceNumber, EnqueuedTime: *m.EnqueuedTime, Strategy: "scan",
-		Deadline: m.EnqueuedTime.Add(-15 * time.Millisecond), DeadLetteredTime: m.EnqueuedTime.Add(-time.Millisecond), DeadLetterReason: "DeadlineExceeded",
-	}
-	notify(t, history, "pager", d)
-	d.Entity = "bills"
-	notify(t, history, "elsewhere", d)
-	o := ExplainOptions{MessageID: "m", AdminAddress: addr}
-	x := s.explainWith(o)
-	const verdict = "in the dead-letter queue."
-	s.check(x, verdict,
-		"dead-lettered: dead-lettered 14ms after its deadline (scan), DeadlineExceeded",
-		"enqueued: enqueued with sequence number 1, time to live 1h0m0s",
-		"notified: pager took overdue.deadline.missed e-Orders",
-		"deadline: its deadline, as the message states it",
-	)
-	if x.Note != "" {
-		t.Errorf("note %q, want none", x.Note)
-	}
-
-	// Once the dead letter is gone, the event is all that is left.
-	if err := dlq.Purge(t.Context(), s.source.Links, orders, map[int64]bool{*m.SequenceNumber: true}, time.Second, 0, nil); err != nil {
-		t.Fatal(err)
-	}
-	s.check(s.explainWith(o), "not there: it was completed, removed from the dead-letter queue, or never sent.",
-		"deadline: its deadline",
-		"dead-lettered: dead-lettered 14ms after its deadline (scan), DeadlineExceeded",
-		"enqueued: enqueued with sequence number 1",
-		"notified: pager took overdue.deadline.missed e-Orders",
-	)
-}
-
-func TestExplainSaysThatNoMonitorAnswers(t *testing.T) {
-	s := setup(t)
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-	addr := strings.TrimPrefix(server.URL, "http://")
-	x := s.explainWith(ExplainOptions{MessageID: "m", AdminAddress: addr})
-	const verdict = "m in orders is not there: it was completed, removed from the dead-letter queue, or never sent.\n"
-	want := verdict + "Notifications are unknown: no monitor answers at listen.admin, " + addr + ".\n"
-	if got := s.text(func(w io.Writer) error { return x.WriteText(w, 100) }); got != want {
-		t.Errorf("text %q, want %q", got, want)
-	}
-}
-
 // The store is real, so time is as well.
 func TestExplainFindsCompanionsInRedis(t *testing.T) {
 	s := setup(t)
@@ -329,7 +294,7 @@ func TestExplainFindsCompanionsInRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := s.explain("m")
-	s.check(x, "not there: it was completed, removed from the dead-letter queue, or never sent; the monitor has not finished with its companion; a companion of it failed.",
+	s.check(x, "not there any more: it was completed, or removed from the dead-letter queue; its companion is not due yet; a companion of it failed.",
 		"sent: sent through Overdue, which wrote its companion",
 		"failed: its companion failed: CompanionMalformed: not ours",
 		"sent: sent through Overdue, which wrote its companion",

@@ -16,6 +16,12 @@ import (
 	"overdue/scheduler"
 )
 
+// Reasons of dead letters that were not dead-lettered before their deadline.
+const (
+	reasonExpired  = "TTLExpiredException" // given by the broker
+	reasonExceeded = "DeadlineExceeded"    // given by a monitor that scanned
+)
+
 // addEnqueued adds what every message says of its beginning.
 func (x *Explanation) addEnqueued(l *dlq.Letter, where string) {
 	text := fmt.Sprintf("enqueued with sequence number %d", l.Number)
@@ -29,6 +35,10 @@ func (x *Explanation) addEnqueued(l *dlq.Letter, where string) {
 		text += ", without a time to live of its own"
 	}
 	x.add(l.EnqueuedTime, whatEnqueued, where, "%s", text)
+	x.addDeadline(l, where)
+}
+
+func (x *Explanation) addDeadline(l *dlq.Letter, where string) {
 	if !l.Due.IsZero() {
 		x.add(l.Due, whatDeadline, where, "its deadline, as the message states it")
 	}
@@ -37,8 +47,20 @@ func (x *Explanation) addEnqueued(l *dlq.Letter, where string) {
 // addWaiting adds a message that is where it was sent.
 func (x *Explanation) addWaiting(l *dlq.Letter) {
 	x.waiting++
+	if !l.Due.IsZero() {
+		x.stated++
+		if !l.Due.After(time.Now()) {
+			x.overdue++
+		}
+	}
 	if l.State == link.Scheduled {
-		x.add(l.ScheduledTime, whatActivated, x.Entity, "becomes active, and its time to live begins")
+		x.scheduled++
+		text := "becomes active"
+		if l.TimeToLive > 0 {
+			text += ", and its time to live of " + l.TimeToLive.String() + " begins"
+		}
+		x.add(l.ScheduledTime, whatActivated, x.Entity, "%s", text)
+		x.addDeadline(l, x.Entity)
 		return
 	}
 	x.addEnqueued(l, x.Entity)
@@ -63,12 +85,13 @@ func (x *Explanation) addDeadLetter(l *dlq.Letter) {
 	}
 	if d := x.missedBy(l); d != nil {
 		x.add(d.DeadLetteredTime, whatDeadLettered, where, "dead-lettered %s after its deadline (%s), %s",
-			d.Lag().Round(time.Millisecond), d.Strategy, reason)
+			d.Lag().Truncate(time.Millisecond), d.Strategy, reason)
 		return
 	}
-	// Service Bus does not stamp when. It cannot have been earlier than this.
+	// Service Bus does not stamp when. It cannot have been earlier than this. A consumer may
+	// dead-letter a message long before its deadline.
 	at := l.EnqueuedTime
-	if l.Due.After(at) {
+	if l.Due.After(at) && (l.Reason == reasonExpired || l.Reason == reasonExceeded) {
 		at = l.Due
 	}
 	x.add(at, whatDeadLettered, where, "dead-lettered at this time or later, %s", reason)
@@ -90,6 +113,7 @@ func (x *Explanation) addCompanion(c *stored) {
 		x.due(c, "its companion is due")
 	default:
 		x.named++
+		x.unfinished++
 		x.due(c, "its companion was due, and is not finished: a monitor has it, or no monitor is running")
 	}
 	x.addReferences(c, func(r *scheduler.Reference) {
@@ -165,10 +189,11 @@ func (x *Explanation) addNotification(n *notifications.Fetched) {
 	const where = "the monitor"
 	d := &n.Event.Data
 	if n.Event.Type == alert.TypeMissed && x.dead == 0 {
+		x.removed++
 		x.add(d.EnqueuedTime, whatEnqueued, where, "enqueued with sequence number %d", d.SequenceNumber)
 		x.add(d.Deadline, whatDeadline, where, "its deadline")
 		x.add(d.DeadLetteredTime, whatDeadLettered, where, "dead-lettered %s after its deadline (%s), %s",
-			d.Lag().Round(time.Millisecond), d.Strategy, d.DeadLetterReason)
+			d.Lag().Truncate(time.Millisecond), d.Strategy, d.DeadLetterReason)
 	}
 	for _, by := range n.TakenBy {
 		x.add(by.Time, whatNotified, by.Sink, "%s took %s %s", by.Sink, n.Event.Type, n.Event.ID)

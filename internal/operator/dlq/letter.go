@@ -162,11 +162,15 @@ func (l *Letter) due() time.Time {
 	if err != nil {
 		at, within = time.Time{}, 0 // what cannot be read states nothing
 	}
+	begin := l.EnqueuedTime
+	if l.State == link.Scheduled {
+		begin = l.ScheduledTime
+	}
 	for _, life := range []time.Duration{within, l.TimeToLive} {
-		if life <= 0 || l.EnqueuedTime.IsZero() {
+		if life <= 0 || begin.IsZero() {
 			continue
 		}
-		if end := l.EnqueuedTime.Add(life); at.IsZero() || end.Before(at) {
+		if end := begin.Add(life); at.IsZero() || end.Before(at) {
 			at = end
 		}
 	}
