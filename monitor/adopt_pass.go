@@ -215,7 +215,7 @@ func (s *adoptPass) giveCompanions(ctx context.Context, page []*link.Message) er
 			return ((&scheduler.Companion{References: []scheduler.Reference{r}}).Version() > 1) != second
 		})
 		for refs := range slices.Chunk(part, mergeMost) {
-			waits = append(waits, s.w.cfg.Scheduler.Begin(scheduler.Companion{Kind: scheduler.KindEach, Entity: s.path, Due: s.w.latest(), References: refs}))
+			waits = append(waits, s.w.cfg.Scheduler.Begin(scheduler.Companion{Entity: s.path, Due: s.w.latest(), References: refs}))
 		}
 	}
 	var errs []error

@@ -117,7 +117,7 @@ func holdUntil(l lease, brokerNow time.Time) time.Time {
 // newWatches makes a watch of each reference.
 func (h *companion) newWatches() []*watch {
 	now := time.Now()
-	if h.content.Kind == scheduler.KindSlot {
+	if h.content.IsSlot() {
 		h.add(1)
 		return []*watch{{slot: &h.content, ref: scheduler.Reference{Sent: h.content.SlotStart()}, companion: h, since: now, next: now}}
 	}
@@ -224,7 +224,7 @@ func (h *companion) merged() []scheduler.Companion {
 	for _, c := range again {
 		if n := len(out); n > 0 {
 			last, telling := &out[n-1], c.Attempt > h.content.Attempt
-			if c.Kind == scheduler.KindEach && last.Kind == c.Kind && last.Entity == c.Entity && last.Attempt == c.Attempt && last.Version() == c.Version() && (telling || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
+			if !c.IsSlot() && !last.IsSlot() && last.Entity == c.Entity && last.Attempt == c.Attempt && last.Version() == c.Version() && (telling || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
 				last.Due = c.Due
 				last.References = append(last.References, c.References...)
 				continue

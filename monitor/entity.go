@@ -259,7 +259,7 @@ func (e *entity) rewrite(ctx context.Context, wt *watch, due time.Time) {
 	ref := wt.ref
 	ref.Missed = wt.missed
 	wt.companion.done(ctx, &scheduler.Companion{
-		Kind: scheduler.KindEach, Entity: e.name, Due: due,
+		Entity: e.name, Due: due,
 		References: []scheduler.Reference{ref}, Attempt: wt.companion.content.Attempt,
 	})
 }

@@ -96,7 +96,7 @@ func (w *Worker) notifyLater(ctx context.Context, entity string, wt *watch, err 
 	ref := wt.ref
 	ref.Missed = wt.missed
 	wt.companion.done(ctx, &scheduler.Companion{
-		Kind: scheduler.KindEach, Entity: entity, Due: w.clock.now().Add(wait),
+		Entity: entity, Due: w.clock.now().Add(wait),
 		References: []scheduler.Reference{ref}, Attempt: attempt,
 	})
 }

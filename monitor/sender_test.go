@@ -145,7 +145,7 @@ func (s *scene) references(ms []*azservicebus.Message, now scheduler.Instant) (r
 		refs, lives, findable = append(refs, r), append(lives, r.Within), findable && found
 	}
 	if findable = findable && len(refs) > 0 && (!s.auto || s.scheduler.Pays(workQueue, lives, now)); findable {
-		until := now.Time.Add(now.Uncertainty + scheduler.SlotWindow)
+		until := now.StampedBy()
 		var slots []scheduler.Reference
 		for _, r := range refs {
 			if n := len(slots); n == 0 || slots[n-1].Within != r.Within || slots[n-1].Stated != r.Stated {

@@ -14,7 +14,7 @@ import (
 // Each message of a slot that still waits has a watch of its own then, and one.
 func TestAMessageOfASlotIsAdoptedOnce(t *testing.T) {
 	e, wt, _ := absent()
-	wt.slot = &scheduler.Companion{Kind: scheduler.KindSlot, SlotEnd: noon.Add(time.Minute), Lives: []time.Duration{time.Minute}}
+	wt.slot = &scheduler.Companion{SlotEnd: noon.Add(time.Minute), Lives: []time.Duration{time.Minute}}
 	u := slotSearch{window: &window{noon.Add(-time.Second), noon, []*watch{wt}}, e: e, known: map[search.Identity]bool{}}
 	m := message(func(m *link.Message) { m.TimeToLive = time.Minute })
 	u.present(m)

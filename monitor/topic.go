@@ -73,7 +73,7 @@ func (e *entity) spreadByCompanions(ctx context.Context, wt *watch) {
 	now := e.w.clock.now()
 	for _, name := range e.settings.subscriptions {
 		wt.companion.done(ctx, &scheduler.Companion{
-			Kind: scheduler.KindEach, Entity: subscriptionPath(e.name, name), Due: now,
+			Entity: subscriptionPath(e.name, name), Due: now,
 			References: []scheduler.Reference{wt.ref}, Attempt: wt.companion.content.Attempt,
 		})
 	}

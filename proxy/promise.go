@@ -86,7 +86,7 @@ func (s *send) refer() {
 	var room [8]time.Duration
 	if lives := s.slots(room[:0]); len(lives) > 0 {
 		s.slotted = true
-		until := s.now.Time.Add(s.now.Uncertainty + scheduler.SlotWindow)
+		until := s.now.StampedBy()
 		for i := range s.promises {
 			s.promises[i].ref.Until = until
 		}
@@ -175,7 +175,7 @@ func (s *send) withoutIDs() {
 		if s.settings.Findable && m.ScheduledEnqueueTime.IsZero() {
 			// The shorter the window, the fewer others are found in it. A send that takes longer
 			// gets a second companion.
-			ref.Until = s.now.Time.Add(s.now.Uncertainty + scheduler.SlotWindow + m.Delay)
+			ref.Until = s.now.StampedBy().Add(m.Delay)
 		}
 	}
 }

@@ -25,12 +25,12 @@ func (e *encoder) encode(c *Companion) ([]byte, error) {
 	e.err, e.end = nil, 0
 	b := append(e.body[:0], `{"version":`...)
 	b = strconv.AppendInt(b, int64(c.Version()), 10)
-	b = e.text(append(b, `,"kind":`...), string(c.Kind))
+	b = e.text(append(b, `,"kind":`...), c.kind())
 	b = e.text(append(b, `,"entity":`...), c.Entity)
 	if c.Attempt != 0 {
 		b = strconv.AppendInt(append(b, `,"attempt":`...), int64(c.Attempt), 10)
 	}
-	if c.Kind == KindSlot {
+	if c.IsSlot() {
 		b = e.time(append(b, `,"slotEnd":`...), c.SlotEnd)
 		if len(c.Lives) > 0 {
 			b = appendLives(append(b, `,"livesMs":`...), c.Lives)

@@ -14,7 +14,7 @@ import (
 
 // reflected is the wire form of c as encoding/json writes it.
 func reflected(c *Companion) ([]byte, error) {
-	w := wireCompanion{Version: c.Version(), Kind: c.Kind, Entity: c.Entity, Attempt: c.Attempt}
+	w := wireCompanion{Version: c.Version(), Kind: c.kind(), Entity: c.Entity, Attempt: c.Attempt}
 	for _, r := range c.References {
 		wr := wireReference{
 			MessageID: r.MessageID, SessionID: r.SessionID, PartitionKey: r.PartitionKey,
@@ -40,7 +40,7 @@ func TestCompanionIsEncodedAsEncodingJSONWould(t *testing.T) {
 		text := func(label string) string {
 			return rapid.OneOf(rapid.Just(""), rapid.StringN(0, 20, -1), rapid.StringMatching(`[ -~]{0,9}`)).Draw(t, label)
 		}
-		c := Companion{Kind: Kind(text("kind")), Entity: text("entity"), Attempt: rapid.IntRange(-1, 2).Draw(t, "attempt")}
+		c := Companion{Entity: text("entity"), Attempt: rapid.IntRange(-1, 2).Draw(t, "attempt")}
 		for range rapid.IntRange(0, 5).Draw(t, "references") {
 			var r Reference
 			if n := len(c.References); n > 0 && rapid.Bool().Draw(t, "as the one before") {
@@ -97,7 +97,7 @@ func BenchmarkEncode(b *testing.B) {
 	for _, n := range []int{1, 16, groupSize} {
 		for _, name := range []string{"singly", "batch"} {
 			b.Run(fmt.Sprintf("%d/%s", n, name), func(b *testing.B) {
-				c := Companion{Kind: KindEach, Entity: "orders", Due: noon}
+				c := Companion{Entity: "orders", Due: noon}
 				for i := range n {
 					sent := noon
 					if name == "singly" {

@@ -19,8 +19,13 @@ const (
 	// probeDelay is how far ahead the probe is scheduled: so far that no clock is wrong
 	// by as much, so near that a probe which could not be cancelled goes away.
 	probeDelay = 24 * time.Hour
+	// probeGrace is how long a measurement may go on when its context has ended. One that stopped
+	// at once would leave its probes on the monitor queue for a day.
+	probeGrace = 2 * time.Second
 	// probeTTL lets a probe that was left behind expire right after its activation.
 	probeTTL = time.Second
+	// probeSubject is the subject of probes.
+	probeSubject = "clock-probe"
 	// Drift is what two undisciplined clocks part in a second at most, with a margin.
 	driftPerSecond = 200 * time.Microsecond
 	// stampGrain is the resolution of an AMQP timestamp.
@@ -33,6 +38,10 @@ type Instant struct {
 	Measured    bool          // false: Time is our own clock, which may be wrong by any amount
 	Uncertainty time.Duration // of Time, either way, when Measured
 }
+
+// StampedBy is by when the broker stamps what is sent now, in all likelihood. A send that takes
+// longer needs another companion before it is acknowledged.
+func (i Instant) StampedBy() time.Time { return i.Time.Add(i.Uncertainty + slotWindow) }
 
 // clock is the broker's clock as seen from here: a stamp of the broker, carried on by
 // our monotonic clock. A step of our wall clock does not move it.
@@ -133,12 +142,12 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	}
 	defer func() { _ = receiver.Close(context.WithoutCancel(ctx)) }()
 
-	probe := &azservicebus.Message{
-		Body:        []byte(`{"version":0}`),
-		Subject:     to.Ptr("clock-probe"),
-		ContentType: to.Ptr(ContentType),
-		TimeToLive:  to.Ptr(probeTTL),
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("scheduler: measure the clock of %s: %w", s.cfg.MonitorQueue, err)
 	}
+	ctx, end := endLater(ctx, probeGrace)
+	defer end()
+	probe := newProbe(probeTTL)
 	due := s.Now().Time.Add(probeDelay)
 	var numbers []int64
 	var sent, received time.Time
@@ -151,7 +160,11 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("scheduler: schedule a clock probe on %s: %w", s.cfg.MonitorQueue, err)
+			err = fmt.Errorf("scheduler: schedule a clock probe on %s: %w", s.cfg.MonitorQueue, err)
+			if len(numbers) > 0 {
+				err = errors.Join(err, s.cancel(ctx, numbers))
+			}
+			return err
 		}
 	}
 	last := numbers[len(numbers)-1]
@@ -174,4 +187,31 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	s.setClock(stamp, sent, received)
 	s.probes.add(last, received)
 	return nil
+}
+
+// newProbe returns a message that measures the clock. A monitor that receives it finds a version
+// that it cannot read.
+func newProbe(ttl time.Duration) *azservicebus.Message {
+	return &azservicebus.Message{
+		Body:        []byte(`{"version":0}`),
+		Subject:     to.Ptr(probeSubject),
+		ContentType: to.Ptr(contentType),
+		TimeToLive:  &ttl,
+	}
+}
+
+// endLater returns a context that ends some time after ctx.
+func endLater(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(grace):
+			cancel()
+		case <-later.Done():
+		}
+	})
+	return later, func() {
+		stop()
+		cancel()
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 
@@ -35,15 +34,15 @@ const (
 // others, whose are left alone.
 func (s *Scheduler) measurePlain(ctx context.Context) error {
 	id := plainProbe + rand.Text()
+	probe := newProbe(plainTTL)
+	probe.MessageID = &id
 	var sent, received time.Time
 	err := s.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
 		if _, err := sender.NewMessageBatch(ctx, nil); err != nil { // which opens the link, or that would blur the measurement
 			return err
 		}
 		sent = time.Now()
-		err := sender.SendMessage(ctx, &azservicebus.Message{
-			Body: []byte(`{"version":0}`), MessageID: &id, Subject: to.Ptr("clock-probe"), ContentType: to.Ptr(ContentType), TimeToLive: to.Ptr(plainTTL),
-		}, nil)
+		err := sender.SendMessage(ctx, probe, nil)
 		received = time.Now()
 		return err
 	})

@@ -7,21 +7,19 @@ import (
 	"time"
 )
 
-// Kind says what a companion asks for.
-type Kind string
-
+// Kinds of companions, as their wire form has them.
 const (
-	// KindEach asks to look for every message that it names.
-	KindEach Kind = "each"
-	// KindSlot names no message: it asks for a check of the entity at the end of a slot of time.
-	// A message that expires after one of its times to live and has its deadline in the slot was
-	// enqueued in a window of the same length, and the monitor finds it there.
-	KindSlot Kind = "slot"
+	kindEach = "each"
+	kindSlot = "slot"
 )
 
-// A Companion asks the monitor to look at one entity when it becomes due.
+// A Companion asks the monitor to check messages of one entity when it becomes due: each message
+// that it names, or those for which a slot stands.
+//
+// The companion of a slot names no message. A message that expires after one of its times to live
+// and has its deadline in the slot was enqueued in a window of the same length, and the monitor
+// finds it there.
 type Companion struct {
-	Kind       Kind
 	Entity     string    // queue, topic, or the path of one subscription: where the monitored messages are
 	Due        time.Time // when it becomes due, by the broker's clock; zero: after the last of its deadlines
 	References []Reference
@@ -31,24 +29,34 @@ type Companion struct {
 	// live for a deadline, so that slots may stand for them, see [Scheduler.Pays].
 	Findable bool
 
-	// Of KindSlot:
-	SlotEnd time.Time       // the slot ends there, by the broker's clock; Due is later when it is looked at again
+	// Of the companion of a slot alone:
+	SlotEnd time.Time       // the slot ends there, by the broker's clock; Due is later when it is checked again
 	Lives   []time.Duration // the times to live that it stands for
-	Spans   []Span          // and those that lie in one of these
+	Spans   []span          // and those that lie in one of these
 	// Defaults are those of Lives that messages have which state none: the default of their entity
 	// when they were sent.
 	Defaults []time.Duration
 }
 
-// A Span is all times to live from Shortest to Longest, both included.
-type Span struct{ Shortest, Longest time.Duration }
+// A span is all times to live from Shortest to Longest, both included.
+type span struct{ Shortest, Longest time.Duration }
+
+// IsSlot reports whether c is the companion of a slot.
+func (c *Companion) IsSlot() bool { return !c.SlotEnd.IsZero() }
+
+func (c *Companion) kind() string {
+	if c.IsSlot() {
+		return kindSlot
+	}
+	return kindEach
+}
 
 // SlotStart is where the slot begins, which is not part of it.
 func (c *Companion) SlotStart() time.Time { return c.SlotEnd.Add(-slot) }
 
 // StandsFor reports whether the slot stands for messages with that time to live.
 func (c *Companion) StandsFor(life time.Duration) bool {
-	return slices.Contains(c.Lives, life) || slices.ContainsFunc(c.Spans, func(s Span) bool { return s.Shortest <= life && life <= s.Longest })
+	return slices.Contains(c.Lives, life) || slices.ContainsFunc(c.Spans, func(s span) bool { return s.Shortest <= life && life <= s.Longest })
 }
 
 // A Reference names one monitored message and says when it has to be received. One without a

@@ -32,7 +32,7 @@ func sent(id string, at time.Time) Reference {
 }
 
 func goldenCompanion() Companion {
-	return Companion{Kind: KindEach, Entity: "orders", References: []Reference{
+	return Companion{Entity: "orders", References: []Reference{
 		{MessageID: "m-1", Sent: noon, From: noon.Add(-10 * time.Millisecond), Until: noon.Add(2 * time.Second),
 			Deadline: noon.Add(30 * time.Second), Within: 30 * time.Second, Stated: "ttl"},
 		{MessageID: "m-2", SessionID: "s", PartitionKey: "s", Sent: noon, Deadline: noon.Add(time.Hour), Stated: "deadline"},
@@ -59,7 +59,7 @@ func TestCompanionHasItsDocumentedWireForm(t *testing.T) {
 
 func TestCompanionComesBackAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want := Companion{Kind: KindEach, Entity: rapid.StringMatching(`[a-z/]{1,50}`).Draw(t, "entity"), Attempt: rapid.IntRange(0, 9).Draw(t, "attempt")}
+		want := Companion{Entity: rapid.StringMatching(`[a-z/]{1,50}`).Draw(t, "entity"), Attempt: rapid.IntRange(0, 9).Draw(t, "attempt")}
 		for range rapid.IntRange(1, 20).Draw(t, "references") {
 			ms := func(label string) time.Duration {
 				return time.Duration(rapid.Int64Range(1, 1e9).Draw(t, label)) * time.Millisecond
@@ -209,12 +209,12 @@ func TestASlotCompanionStandsForAHundredTimesToLiveAtMost(t *testing.T) {
 		lives, spans int
 		read         bool
 	}{{100, 0, true}, {101, 0, false}, {0, 100, true}, {0, 101, false}, {60, 40, true}, {60, 41, false}} {
-		c := Companion{Kind: KindSlot, Entity: "orders", SlotEnd: noon}
+		c := Companion{Entity: "orders", SlotEnd: noon}
 		for i := range tt.lives {
 			c.Lives = append(c.Lives, time.Duration(i+1)*time.Second)
 		}
 		for i := range tt.spans {
-			c.Spans = append(c.Spans, Span{time.Duration(i+1) * time.Minute, time.Duration(i+1)*time.Minute + time.Second})
+			c.Spans = append(c.Spans, span{time.Duration(i+1) * time.Minute, time.Duration(i+1)*time.Minute + time.Second})
 		}
 		body, _, err := c.marshal(&encoder{})
 		if err != nil {

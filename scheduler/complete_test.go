@@ -16,7 +16,7 @@ const goldenSecond = `{"version":2,"kind":"each","entity":"orders","references":
 	`{"messageId":"m-2","sent":"2026-01-31T12:00:00Z","deadline":"2026-01-31T12:00:30Z","withinMs":30000,"stated":"ttl","completeWithinMs":90000,"warnedMs":5000}]}`
 
 func TestSecondDeadlinesHaveTheirDocumentedWireForm(t *testing.T) {
-	want := Companion{Kind: KindEach, Entity: "orders", References: []Reference{
+	want := Companion{Entity: "orders", References: []Reference{
 		{MessageID: "m-1", Sent: noon, Deadline: noon.Add(5 * time.Minute), Within: 5 * time.Minute, Stated: StatedComplete, Incomplete: true},
 		{MessageID: "m-2", Sent: noon, Deadline: noon.Add(30 * time.Second), Within: 30 * time.Second, Stated: "ttl", CompleteWithin: 90 * time.Second, Warned: 5 * time.Second},
 	}}

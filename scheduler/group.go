@@ -36,7 +36,7 @@ func compose(tickets []*ticket) []*group {
 		g *group
 	}
 	for _, t := range tickets {
-		if t.c.Kind == KindSlot {
+		if t.c.IsSlot() {
 			k := key{t.c.Entity, t.c.SlotEnd.UnixNano(), false}
 			g := slots[k]
 			if g == nil || !t.c.Due.Equal(g.c.Due) || g.stands()+len(t.c.Lives)+len(t.c.Spans) > maxLives {
@@ -64,7 +64,7 @@ func compose(tickets []*ticket) []*group {
 			}
 			g := last.g
 			if g == nil || len(g.c.References) == groupSize {
-				g = &group{c: Companion{Kind: KindEach, Entity: t.c.Entity, Due: due}, composed: true}
+				g = &group{c: Companion{Entity: t.c.Entity, Due: due}, composed: true}
 				g.c.References = make([]Reference, 0, min(len(t.c.References)-i, groupSize))
 				shared[k], last.g = g, g
 				groups = append(groups, g)
@@ -113,7 +113,7 @@ func slotEnd(t time.Time) time.Time {
 // Compose turns companions that are asked for into those to write: references of one entity with
 // deadlines in one slot share one. of has the places in written that stand for each that was asked
 // for.
-func Compose(asked []Companion) (written []Companion, of [][]int) {
+func (*Scheduler) Compose(asked []Companion) (written []Companion, of [][]int) {
 	tickets := make([]*ticket, len(asked))
 	places := make(map[*ticket]int, len(asked))
 	for i := range asked {

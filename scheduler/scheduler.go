@@ -147,12 +147,7 @@ func ticketFor(c Companion) *ticket {
 }
 
 // asks reports whether there is anything to ask for.
-func (t *ticket) asks() bool {
-	if t.c.Kind == "" {
-		t.c.Kind = KindEach
-	}
-	return t.c.Kind != KindEach || len(t.c.References) > 0
-}
+func (t *ticket) asks() bool { return t.c.IsSlot() || len(t.c.References) > 0 }
 
 // finish tells the caller that err is final.
 func (t *ticket) finish() {

@@ -248,6 +248,32 @@ func TestBrokersClockIsMeasured(t *testing.T) {
 	}
 }
 
+// A command that sends one message ends while its clock is being measured.
+func TestAMeasurementThatIsInterruptedLeavesNothingOnTheMonitorQueue(t *testing.T) {
+	for _, after := range []time.Duration{0, 40 * time.Millisecond, 120 * time.Millisecond, 200 * time.Millisecond, 280 * time.Millisecond, 360 * time.Millisecond} {
+		t.Run(after.String(), func(t *testing.T) {
+			setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+				if err := s.MeasureClock(t.Context()); err != nil { // which opens the links
+					t.Fatal(err)
+				}
+				ns.Net.Delay(pipenet.Both, 40*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), after)
+				defer cancel()
+				began := time.Now()
+				err := s.MeasureClock(ctx)
+				if took := time.Since(began); took > after+3*time.Second {
+					t.Errorf("MeasureClock goes on for %v after the end of its context (%v)", took-after, err)
+				}
+				ns.Net.Delay(pipenet.Both, 0)
+				synctest.Wait()
+				if left := companions(t, ns); len(left) != 0 {
+					t.Errorf("%d probes are left on the monitor queue, want none (%v)", len(left), err)
+				}
+			})
+		})
+	}
+}
+
 func TestClockStaysOursWhereItCannotBeMeasured(t *testing.T) {
 	setup(t, func(t *testing.T, _ *brokertest.Namespace, s *scheduler.Scheduler) {
 		if err := s.MeasureClock(t.Context()); err == nil {

@@ -32,9 +32,9 @@ const (
 	spanStays = int64(spanWidth/time.Second) + 1
 	// SlotClock is how well the broker's clock has to be known for slots to be of use.
 	slotClock = 10 * time.Millisecond
-	// SlotWindow is how long after the send the broker's stamp is provided for. A send that takes
+	// slotWindow is how long after the send the broker's stamp is provided for. A send that takes
 	// longer covers another slot before it is acknowledged.
-	SlotWindow = 2 * slot
+	slotWindow = 2 * slot
 )
 
 // What Config.Companions may say.
@@ -67,9 +67,9 @@ func spanOf(entity string, life time.Duration) seriesKey {
 
 // companion is that of a slot.
 func (k seriesKey) companion(end time.Time) Companion {
-	c := Companion{Kind: KindSlot, Entity: k.entity, Due: end, SlotEnd: end}
+	c := Companion{Entity: k.entity, Due: end, SlotEnd: end}
 	if k.span {
-		c.Spans = []Span{{k.life, k.life.Truncate(spanWidth) + spanWidth - time.Millisecond}}
+		c.Spans = []span{{k.life, k.life.Truncate(spanWidth) + spanWidth - time.Millisecond}}
 	} else {
 		c.Lives = []time.Duration{k.life}
 	}

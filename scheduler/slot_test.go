@@ -79,12 +79,12 @@ func TestASlotStandsForAllThatExpireInIt(t *testing.T) {
 		start := time.Now().Truncate(slot)
 		for i := range 500 {
 			from := start.Add(time.Duration(i) * time.Millisecond / 5) // 100 ms in all
-			if err := <-ask(s, time.Minute, from, from.Add(SlotWindow)); err != nil {
+			if err := <-ask(s, time.Minute, from, from.Add(slotWindow)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var registeredSlot int
-		first, last := numberOf(start.Add(time.Minute)), numberOf(start.Add(time.Minute+499*time.Millisecond/5+SlotWindow))
+		first, last := numberOf(start.Add(time.Minute)), numberOf(start.Add(time.Minute+499*time.Millisecond/5+slotWindow))
 		seen := map[int64]bool{}
 		for _, c := range left() {
 			seen[numberOf(c.SlotEnd)] = true
@@ -98,7 +98,7 @@ func TestASlotStandsForAllThatExpireInIt(t *testing.T) {
 		if want := int(last - first + 1); registeredSlot != want {
 			t.Errorf("%d companions, want %d", registeredSlot, want)
 		}
-		again := ask(s, time.Minute, start, start.Add(SlotWindow))
+		again := ask(s, time.Minute, start, start.Add(slotWindow))
 		select {
 		case err := <-again:
 			if err != nil {
@@ -297,8 +297,8 @@ func TestASlotStandsForASpan(t *testing.T) {
 }
 
 func TestSlotCompanionsAreChecked(t *testing.T) {
-	good := Companion{Kind: KindSlot, Entity: "orders", SlotEnd: time.Unix(1000, 0).UTC(), Lives: []time.Duration{time.Minute, time.Hour},
-		Spans: []Span{{time.Millisecond, time.Millisecond}, {5 * time.Second, 9999 * time.Millisecond}}}
+	good := Companion{Entity: "orders", SlotEnd: time.Unix(1000, 0).UTC(), Lives: []time.Duration{time.Minute, time.Hour},
+		Spans: []span{{time.Millisecond, time.Millisecond}, {5 * time.Second, 9999 * time.Millisecond}}}
 	body, _, err := good.marshal(&encoder{})
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func (s *Scheduler) put(enc *encoder, groups []*group) (n int, err error) {
 		if err != nil {
 			break // those before it are kept now, then its error is returned alone
 		}
-		items = append(items, redisstore.Item{ID: id, Due: g.c.Due.UTC(), ContentType: ContentType, Subject: string(g.c.Kind), Body: bytes.Clone(body)})
+		items = append(items, redisstore.Item{ID: id, Due: g.c.Due.UTC(), ContentType: contentType, Subject: g.c.kind(), Body: bytes.Clone(body)})
 		size += len(body)
 	}
 	// The callers' contexts do not reach it, as in send.

@@ -130,7 +130,7 @@ func (s *Scheduler) sendUpTo(w *writer, groups []*group, size int) (n int, err e
 		if err != nil {
 			return 1, err
 		}
-		w.batch.Add(&link.ScheduledMessage{MessageID: id, Subject: string(g.c.Kind), ContentType: ContentType, Due: g.c.Due, Body: body})
+		w.batch.Add(&link.ScheduledMessage{MessageID: id, Subject: g.c.kind(), ContentType: contentType, Due: g.c.Due, Body: body})
 		n++
 	}
 	// The callers' contexts do not reach the transfer: one caller that gives up must not

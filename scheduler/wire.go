@@ -14,9 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// ContentType is the content type of a companion on the monitor queue. Its body is
-// JSON; the field "version" tells readers whether they understand it.
-const ContentType = "application/vnd.overdue.companion+json"
+// contentType is the content type of a companion on the monitor queue. Its body is
+// JSON; the field "version" says whether a reader understands it.
+const contentType = "application/vnd.overdue.companion+json"
 
 // wireVersion is the latest. It is raised when a reader of the old form would misjudge the new one;
 // a companion is written in the first version that can say it. Fields that a reader may ignore are
@@ -37,7 +37,7 @@ const (
 
 type wireCompanion struct {
 	Version    int             `json:"version"`
-	Kind       Kind            `json:"kind"`
+	Kind       string          `json:"kind"`
 	Entity     string          `json:"entity"`
 	Attempt    int             `json:"attempt,omitempty"`
 	SlotEnd    *time.Time      `json:"slotEnd,omitempty"`
@@ -66,6 +66,12 @@ type wireReference struct {
 
 // ErrEncode says that a companion has no wire form, so that no monitor queue ever takes it.
 var ErrEncode = errors.New("it cannot be encoded")
+
+// IsCompanion reports whether what the monitor queue or the companion store has is a companion. The
+// probes that measure the clock of the queue have the content type of companions.
+func IsCompanion(ofType, subject string) bool {
+	return ofType == contentType && subject != probeSubject
+}
 
 // marshal is the wire form of c and the message-id that is derived from it, so that
 // a monitor queue with duplicate detection absorbs a transfer that was retried. The body
@@ -96,7 +102,7 @@ func ParseCompanion(body []byte) (Companion, error) {
 	}
 	var w wireCompanion
 	if err := json.Unmarshal(body, &w); err != nil {
-		return Companion{}, fmt.Errorf("scheduler: companion is not the JSON of %s: %w", ContentType, err)
+		return Companion{}, fmt.Errorf("scheduler: companion is not the JSON of %s: %w", contentType, err)
 	}
 	if w.Version < 1 || w.Version > wireVersion {
 		return Companion{}, fmt.Errorf("scheduler: companion version %d, this program reads versions 1 to %d", w.Version, wireVersion)
@@ -108,16 +114,16 @@ func ParseCompanion(body []byte) (Companion, error) {
 		return Companion{}, fmt.Errorf("scheduler: companion attempt %d is negative", w.Attempt)
 	}
 	switch {
-	case w.Kind != KindEach && w.Kind != KindSlot:
-		return Companion{}, fmt.Errorf("scheduler: companion kind %q, want %q or %q", w.Kind, KindEach, KindSlot)
-	case w.Kind == KindEach && len(w.References) == 0:
+	case w.Kind != kindEach && w.Kind != kindSlot:
+		return Companion{}, fmt.Errorf("scheduler: companion kind %q, want %q or %q", w.Kind, kindEach, kindSlot)
+	case w.Kind == kindEach && len(w.References) == 0:
 		return Companion{}, errors.New("scheduler: companion of kind each names no message")
-	case w.Kind == KindSlot:
+	case w.Kind == kindSlot:
 		return w.slot()
 	case len(w.References) > maxReferences:
 		return Companion{}, fmt.Errorf("scheduler: companion names %d messages, at most %d are read", len(w.References), maxReferences)
 	}
-	c := Companion{Kind: w.Kind, Entity: w.Entity, Attempt: w.Attempt, References: make([]Reference, len(w.References))}
+	c := Companion{Entity: w.Entity, Attempt: w.Attempt, References: make([]Reference, len(w.References))}
 	for i := range w.References {
 		r, err := w.References[i].reference(w.Version)
 		if err != nil {
@@ -133,12 +139,12 @@ func (w *wireCompanion) slot() (Companion, error) {
 	switch {
 	case len(w.References) > 0:
 		return Companion{}, errors.New("scheduler: companion of kind slot names messages")
-	case w.SlotEnd == nil || len(w.LivesMs)+len(w.SpansMs) == 0:
+	case w.SlotEnd == nil || w.SlotEnd.IsZero() || len(w.LivesMs)+len(w.SpansMs) == 0:
 		return Companion{}, errors.New("scheduler: companion of kind slot does not say when the slot ends, or for which times to live it stands")
 	case len(w.LivesMs)+len(w.SpansMs) > maxLives || len(w.DefaultsMs) > maxLives:
 		return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for %d times to live, at most %d are read", len(w.LivesMs)+len(w.SpansMs), maxLives)
 	}
-	c := Companion{Kind: KindSlot, Entity: w.Entity, Attempt: w.Attempt, SlotEnd: w.SlotEnd.UTC()}
+	c := Companion{Entity: w.Entity, Attempt: w.Attempt, SlotEnd: w.SlotEnd.UTC()}
 	for _, ms := range w.LivesMs {
 		if ms <= 0 || ms > maxWithin.Milliseconds() {
 			return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for a time to live of %d ms, want 1 to %d", ms, maxWithin.Milliseconds())
@@ -156,7 +162,7 @@ func (w *wireCompanion) slot() (Companion, error) {
 			return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for times to live of %d to %d ms, want 1 to %d, and no more than %d apart",
 				ms[0], ms[1], maxWithin.Milliseconds(), maxSpan.Milliseconds())
 		}
-		c.Spans = append(c.Spans, Span{time.Duration(ms[0]) * time.Millisecond, time.Duration(ms[1]) * time.Millisecond})
+		c.Spans = append(c.Spans, span{time.Duration(ms[0]) * time.Millisecond, time.Duration(ms[1]) * time.Millisecond})
 	}
 	return c, nil
 }

@@ -31,7 +31,7 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 func oneCommit(n int) (companions []scheduler.Companion) {
 	for i := range n {
 		companions = append(companions, scheduler.Companion{
-			Kind: scheduler.KindEach, Entity: "orders", Due: noon.Add(time.Duration(i) * time.Minute),
+			Entity: "orders", Due: noon.Add(time.Duration(i) * time.Minute),
 			References: []scheduler.Reference{{
 				MessageID: fmt.Sprint("m-", i), Sent: noon, From: noon, Until: noon.Add(2 * time.Second),
 				Deadline: noon.Add(time.Minute), Within: time.Minute, Stated: "ttl",

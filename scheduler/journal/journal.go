@@ -27,6 +27,8 @@ const (
 type Scheduler interface {
 	// Start calls a.Scheduled once with what became of c.
 	Start(c scheduler.Companion, a interface{ Scheduled(err error) })
+	// Compose turns companions that are asked for into those to write, as Start does.
+	Compose(asked []scheduler.Companion) (written []scheduler.Companion, of [][]int)
 }
 
 // Config holds the settings of a Journal. Scheduler, Directory and Namespace are needed; the
@@ -256,7 +258,7 @@ func (j *Journal) commit(requests []*request) {
 	for i, t := range requests {
 		asked[i] = t.c
 	}
-	companions, of := scheduler.Compose(asked)
+	companions, of := j.s.Compose(asked)
 	kept := 0
 	var refused error
 	errs := j.file.put(companions)

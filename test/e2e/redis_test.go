@@ -107,7 +107,7 @@ func TestMonitorsTellOnceTogether(t *testing.T) {
 				c.fail(r)
 				s.startMonitor()
 				s.must(other.Schedule(s.Context(), scheduler.Companion{
-					Kind: scheduler.KindSlot, Entity: workQueue, Due: time.Now().Add(time.Second), SlotEnd: end, Lives: []time.Duration{2 * time.Second},
+					Entity: workQueue, Due: time.Now().Add(time.Second), SlotEnd: end, Lives: []time.Duration{2 * time.Second},
 				}))
 				time.Sleep(time.Minute)
 				s.settled(time.Second)

@@ -151,7 +151,7 @@ func (x *Explanation) isAbout(c *scheduler.Companion) bool {
 	if !strings.EqualFold(c.Entity, x.place.Entity) && !strings.EqualFold(c.Entity, x.place.String()) {
 		return false
 	}
-	if c.Kind != scheduler.KindSlot {
+	if !c.IsSlot() {
 		return slices.ContainsFunc(c.References, func(r scheduler.Reference) bool { return r.MessageID == x.MessageID })
 	}
 	for ttl := range x.timesToLive {

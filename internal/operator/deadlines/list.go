@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"overdue/internal/redisstore"
-	"overdue/scheduler"
 )
 
 // ListOptions restrict a list.
@@ -106,7 +105,7 @@ func List(ctx context.Context, s *Source, o ListOptions) (*Listing, error) {
 func (e *Entity) add(c *stored) {
 	e.Companions++
 	e.Deadlines += len(c.References)
-	if c.Kind == scheduler.KindSlot {
+	if c.IsSlot() {
 		e.Slots++
 	}
 	if !c.pending {

@@ -163,7 +163,7 @@ func TestListCountsCompanionsThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
 		foreign := func(m *azservicebus.Message) { m.ContentType = to.Ptr("text/plain") }
-		companion := func(m *azservicebus.Message) { m.ContentType = to.Ptr(scheduler.ContentType) }
+		companion := func(m *azservicebus.Message) { m.ContentType = to.Ptr(companionType) }
 		s.send(monitorQueue, "1", 0, companion)
 		s.send(monitorQueue, "2", 0, foreign)
 		sender, err := s.ns.Client(t).NewSender(monitorQueue, nil)
@@ -172,7 +172,7 @@ func TestListCountsCompanionsThatCannotBeRead(t *testing.T) {
 		}
 		value := &azservicebus.AMQPAnnotatedMessage{
 			Body:       azservicebus.AMQPAnnotatedMessageBody{Value: "text"},
-			Properties: &azservicebus.AMQPAnnotatedMessageProperties{ContentType: to.Ptr(scheduler.ContentType)},
+			Properties: &azservicebus.AMQPAnnotatedMessageProperties{ContentType: to.Ptr(companionType)},
 		}
 		if err := sender.SendAMQPAnnotatedMessage(t.Context(), value, nil); err != nil {
 			t.Fatal(err)
@@ -271,9 +271,9 @@ func TestListReadsCompanionsFromRedis(t *testing.T) {
 	s.schedule(func(c *scheduler.Config) { c.Store = companions },
 		companionOf("early", now, 10*time.Minute), companionOf("due", now.Add(-time.Hour), time.Minute))
 	if err := companions.Put(t.Context(), []redisstore.Item{
-		{ID: "bad", Due: now.Add(time.Hour), ContentType: scheduler.ContentType, Body: []byte("{")},
+		{ID: "bad", Due: now.Add(time.Hour), ContentType: companionType, Body: []byte("{")},
 		{ID: "note", Due: now.Add(time.Hour), ContentType: "application/x-note", Note: true},
-		{ID: "hopeless", Due: now.Add(-2 * time.Hour), ContentType: scheduler.ContentType, Body: []byte("{")},
+		{ID: "hopeless", Due: now.Add(-2 * time.Hour), ContentType: companionType, Body: []byte("{")},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,10 @@ import (
 	"overdue/scheduler"
 )
 
-const monitorQueue = "overdue-monitor"
+const (
+	monitorQueue  = "overdue-monitor"
+	companionType = "application/vnd.overdue.companion+json" // on the wire
+)
 
 var orders = dlq.Place{Entity: "orders"}
 

@@ -57,7 +57,7 @@ type stored struct {
 func (s *Source) pending(ctx context.Context, f func(*stored) (more bool)) error {
 	if s.CompanionsInRedis {
 		err := s.Redis.Companions().Walk(ctx, func(it redisstore.Item) bool {
-			return it.ContentType != scheduler.ContentType || f(fromRedis(&it))
+			return !scheduler.IsCompanion(it.ContentType, it.Subject) || f(fromRedis(&it))
 		})
 		return wrapRedis(err)
 	}
@@ -68,7 +68,7 @@ func (s *Source) pending(ctx context.Context, f func(*stored) (more bool)) error
 func (s *Source) failed(ctx context.Context, f func(*stored) (more bool)) error {
 	if s.CompanionsInRedis {
 		err := s.Redis.Companions().Dead(ctx, func(d redisstore.Dead) bool {
-			if d.ContentType != scheduler.ContentType {
+			if !scheduler.IsCompanion(d.ContentType, d.Subject) {
 				return true
 			}
 			c := fromRedis(&d.Item)
@@ -93,15 +93,10 @@ func wrapRedis(err error) error {
 	return nil
 }
 
-// clockProbe is the subject of the messages with which a scheduler measures the clock of the
-// monitor queue. They have the content type of companions. A process that ends while it measures
-// leaves them, and they expire by themselves.
-const clockProbe = "clock-probe"
-
 // peek shows f the companions of a queue, or of its dead-letter queue.
 func (s *Source) peek(ctx context.Context, path string, f func(*stored) (more bool)) error {
 	err := dlq.WalkAt(ctx, s.Links, path, 0, func(l *dlq.Letter) bool {
-		if l.ContentType != scheduler.ContentType || l.Subject == clockProbe {
+		if !scheduler.IsCompanion(l.ContentType, l.Subject) {
 			return true
 		}
 		return f(fromMessage(l))

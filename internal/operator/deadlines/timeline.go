@@ -105,7 +105,7 @@ func (x *Explanation) due(c *stored, text string) {
 // addCompanion adds a companion with which the monitor has yet to finish.
 func (x *Explanation) addCompanion(c *stored) {
 	switch {
-	case c.Kind == scheduler.KindSlot:
+	case c.IsSlot():
 		x.slots++
 		x.due(c, "the companion of its slot is due")
 	case c.pending:
