@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"overdue/internal/amqp"
+)
+
+// FuzzPeer feeds bytes to a connection that is open and has a sender with transfers in flight, and
+// a request to $cbs. Whatever they are, the process lives, and everybody who waits hears of the end.
+func FuzzPeer(f *testing.F) {
+	frame := func(channel uint16, p amqp.Performative, payload string) []byte {
+		return amqp.AppendFrame(nil, channel, p, []byte(payload))
+	}
+	flow := &amqp.Flow{IncomingWindow: 1, HasHandle: true, HasLinkCredit: true, LinkCredit: 1 << 31, Drain: true, Echo: true}
+	begun := &amqp.Begin{RemoteChannel: 1, HasRemoteChannel: true, IncomingWindow: 1}
+	for _, seed := range [][]byte{
+		frame(0, &amqp.Disposition{Role: amqp.RoleReceiver, Last: 1<<32 - 1, Settled: true, State: amqp.Accepted{}}, ""),
+		frame(0, &amqp.Disposition{Role: amqp.RoleReceiver, First: 1, Last: 0, State: &amqp.Rejected{}}, ""),
+		append(frame(0, flow, ""), frame(0, &amqp.Detach{}, "")...),
+		append(frame(1, begun, ""), frame(1, &amqp.Transfer{More: true}, "hel")...),
+		append(frame(1, begun, ""), frame(1, &amqp.End{}, "")...),
+		frame(0, &amqp.End{Error: &amqp.Error{Condition: "x"}}, ""),
+		frame(0, &amqp.Close{Error: &amqp.Error{Condition: "x"}}, ""),
+		frame(5, &amqp.Attach{Name: "overdue-", Handle: 1<<32 - 1}, ""),
+		{0, 0, 0, 8, 2, 0, 0, 0},
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		near, far := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, far) }() // what it says does not matter
+		c := &Conn{nc: near, done: make(chan struct{}), byPeer: map[uint16]*session{}, channelMax: maxChannel}
+		c.maxFrame, c.frames = 512, amqp.NewFrameReader(near, maxFrame)
+		c.timer = time.AfterFunc(time.Hour, func() {})
+		s := &session{c: c, changed: make(chan struct{}, 1), begun: true, window: 100, unsettled: map[uint32]*delivery{}}
+		l := &link{session: s, name: "overdue-", known: true, attached: true, credit: 2}
+		s.links, c.sessions[0], c.byPeer[0] = []*link{l}, s, s
+		results := make(chan error)
+		for _, payload := range []string{"a", "b", "without credit"} {
+			go func() { results <- (&Sender{l}).Send(t.Context(), 0, []byte(payload)) }()
+		}
+		go func() {
+			_, err := c.PutToken(t.Context(), &Token{})
+			results <- err
+		}()
+		go c.read()
+		_, _ = far.Write(data) // the client may close before it has read all
+		far.Close()
+		for range 4 {
+			select {
+			case <-results:
+			case <-time.After(10 * time.Second):
+				t.Fatal("somebody waits after the peer has hung up")
+			}
+		}
+		<-c.Done()
+	})
+}

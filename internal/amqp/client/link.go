@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"overdue/internal/amqp"
+)
+
+// maxSpares bounds the deliveries that a connection keeps to use them again.
+const maxSpares = 64
+
+// A link belongs to the connection's mutex.
+type link struct {
+	session *session
+	name    string
+	handle  uint32
+	role    amqp.Role
+
+	peer       uint32 // its handle
+	known      bool   // its attach has come
+	attached   bool   // and has the terminus that was asked for
+	detached   bool
+	err        error  // why nothing can be done any more; nil: it can
+	maxMessage uint64 // bytes; 0 = any number
+
+	credit        uint32
+	deliveryCount uint32
+	blocked       []*delivery // in order
+
+	answer   []byte // of the receiver: what has come of a message
+	answered bool   // all of it
+}
+
+// A delivery is a transfer that Send waits for.
+type delivery struct {
+	link    *link
+	format  uint32
+	payload []byte
+	id      uint32
+	begun   bool // its first frame is encoded
+	at      int  // bytes of payload that are encoded
+	result  chan error
+}
+
+// newDeliveryLocked returns one that has been used before, or makes one.
+func (l *link) newDeliveryLocked(format uint32, payload []byte) *delivery {
+	c := l.session.c
+	var d *delivery
+	if n := len(c.spares); n > 0 {
+		d, c.spares = c.spares[n-1], c.spares[:n-1]
+	} else {
+		d = &delivery{result: make(chan error, 1)}
+	}
+	d.link, d.format, d.payload = l, format, payload
+	return d
+}
+
+// freeLocked keeps d, of whose result nothing is left to come.
+func (d *delivery) freeLocked() {
+	c := d.link.session.c
+	*d = delivery{result: d.result}
+	if len(c.spares) < maxSpares {
+		c.spares = append(c.spares, d)
+	}
+}
+
+// A Sender sends messages to one entity. It is safe for concurrent use, with several transfers at a
+// time.
+type Sender struct{ link *link }
+
+// Sender attaches a sender in a session of its own. A refusal by the peer is an *amqp.Error.
+func (c *Conn) Sender(ctx context.Context, entity string) (*Sender, error) {
+	s, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.attach(ctx, &amqp.Attach{
+		Role: amqp.RoleSender, SndSettleMode: amqp.SndMixed, Source: &amqp.Source{}, Target: &amqp.Target{Address: entity, HasAddress: true},
+	})
+	if err != nil {
+		var refusal *amqp.Error
+		if !errors.As(err, &refusal) || s.close(ctx) != nil {
+			go c.fail(err)
+		}
+		return nil, err
+	}
+	return &Sender{l}, nil
+}
+
+// MaxMessageSize is how many bytes a message may have; 0 = any number.
+func (s *Sender) MaxMessageSize() uint64 { return s.link.maxMessage }
+
+// Close ends the link and its session.
+func (s *Sender) Close(ctx context.Context) error { return s.link.session.close(ctx) }
+
+// Send sends an encoded message and returns when the peer has accepted it. A rejection is an
+// *amqp.Error, and so is a message that is larger than the link allows, which is not sent. After the
+// end of ctx it is unknown whether the message arrives, unless the error says that it is not written.
+// A peer that does not read while Send writes ends the connection when ctx has its deadline, or after
+// writeTimeout.
+func (s *Sender) Send(ctx context.Context, format uint32, payload []byte) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("not written: %w", context.Cause(ctx))
+	}
+	l := s.link
+	if most := l.maxMessage; most > 0 && uint64(len(payload)) > most {
+		return amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "%d bytes are more than the %d that the link allows", len(payload), most)
+	}
+	c := l.session.c
+	c.mu.Lock()
+	if err := l.err; err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	d := l.newDeliveryLocked(format, payload)
+	if len(l.blocked) > 0 || !l.encodeLocked(d) {
+		l.blocked = append(l.blocked, d)
+		c.blocked++
+	}
+	c.flushLocked(writeUntil(ctx))
+	select {
+	case err := <-d.result:
+		c.mu.Lock()
+		d.freeLocked()
+		c.mu.Unlock()
+		return err
+	case <-ctx.Done():
+		return l.abandon(ctx, d)
+	}
+}
+
+// abandon ends the wait for d.
+func (l *link) abandon(ctx context.Context, d *delivery) error {
+	c := l.session.c
+	c.mu.Lock()
+	select {
+	case err := <-d.result:
+		d.freeLocked()
+		c.mu.Unlock()
+		return err
+	default:
+	}
+	err := context.Cause(ctx)
+	if i := slices.Index(l.blocked, d); i >= 0 {
+		l.blocked = slices.Delete(l.blocked, i, i+1)
+		c.blocked--
+	}
+	begun, whole := d.begun, d.at == len(d.payload)
+	if begun {
+		delete(l.session.unsettled, d.id)
+	}
+	d.freeLocked()
+	c.mu.Unlock()
+	switch {
+	case !begun:
+		return fmt.Errorf("not written: %w", err)
+	case !whole:
+		go c.fail(errGivenUp)
+	}
+	return err
+}
+
+// encodeLocked encodes frames of d. It reports whether that were all.
+func (l *link) encodeLocked(d *delivery) bool {
+	s, c := l.session, l.session.c
+	if !d.begun && l.credit == 0 {
+		return false
+	}
+	t := &c.transfer
+	for {
+		if s.window == 0 || len(c.out) >= maxQueued {
+			return false
+		}
+		*t = amqp.Transfer{Handle: l.handle}
+		if !d.begun {
+			d.begun, d.id = true, s.nextDelivery
+			s.nextDelivery++
+			s.unsettled[d.id] = d
+			l.credit--
+			l.deliveryCount++
+			binary.BigEndian.PutUint32(c.tag[:], d.id)
+			t.DeliveryID, t.HasDeliveryID = d.id, true
+			t.DeliveryTag = c.tag[:]
+			t.MessageFormat, t.HasMessageFormat = d.format, true
+		}
+		s.window--
+		s.nextOutgoing++
+		end := min(len(d.payload), d.at+t.Room(c.maxFrame))
+		t.More = end < len(d.payload)
+		c.out = amqp.AppendFrame(c.out, s.channel, t, d.payload[d.at:end])
+		if d.at = end; !t.More {
+			return true
+		}
+	}
+}
+
+// pumpLocked encodes what was blocked, as far as it goes now.
+func (c *Conn) pumpLocked() {
+	if c.blocked == 0 {
+		return
+	}
+	for _, s := range c.sessions {
+		if s == nil {
+			continue
+		}
+		for _, l := range s.links {
+			for len(l.blocked) > 0 && l.encodeLocked(l.blocked[0]) {
+				l.blocked = slices.Delete(l.blocked, 0, 1)
+				c.blocked--
+			}
+		}
+	}
+}
+
+// endLocked settles what the link holds, unless it has ended.
+func (l *link) endLocked(why error) {
+	if l.err != nil {
+		return
+	}
+	l.err = why
+	s := l.session
+	for id, d := range s.unsettled {
+		if d.link == l {
+			s.settleLocked(id, why)
+		}
+	}
+	for _, d := range l.blocked {
+		if !d.begun { // else it was unsettled
+			d.result <- why
+		}
+	}
+	s.c.blocked -= len(l.blocked)
+	l.blocked = nil
+}
+
+// settleLocked gives a delivery its result.
+func (s *session) settleLocked(id uint32, result error) {
+	if d := s.unsettled[id]; d != nil {
+		delete(s.unsettled, id)
+		d.result <- result // it has room for one, and only what is unsettled gets one
+	}
+}
+
+// dispositionLocked settles the deliveries that the peer names.
+func (s *session) dispositionLocked(p *amqp.Disposition) {
+	if p.Role != amqp.RoleReceiver || s.ending {
+		return
+	}
+	result, ok := outcome(p)
+	if !ok {
+		return // the outcome is still to come
+	}
+	// The range may have any length, and does not become a loop of that length.
+	if n := p.Last - p.First; uint64(n) < uint64(len(s.unsettled)) {
+		for i := range n + 1 {
+			s.settleLocked(p.First+i, result)
+		}
+	} else {
+		for id := range s.unsettled {
+			if id-p.First <= n {
+				s.settleLocked(id, result)
+			}
+		}
+	}
+	if !p.Settled {
+		s.c.putLocked(s.channel, &amqp.Disposition{Role: amqp.RoleSender, First: p.First, Last: p.Last, Settled: true})
+	}
+}
+
+// outcome returns what a disposition says, and reports whether that is an outcome.
+func outcome(p *amqp.Disposition) (result error, ok bool) {
+	switch state := p.State.(type) {
+	case amqp.Accepted:
+		return nil, true
+	case *amqp.Rejected:
+		if state.Error == nil {
+			return errNoReason, true
+		}
+		return state.Error, true
+	case nil:
+		return errNoOutcome, p.Settled
+	case *amqp.Received:
+		return errNoOutcome, p.Settled
+	case amqp.Released:
+		return errOutcome("released"), true
+	case *amqp.Modified:
+		return errOutcome("modified"), true
+	}
+	return fmt.Errorf("the outcome is %T", p.State), true
+}
+
+// errOutcome is an outcome after which the message is not on the queue.
+type errOutcome string
+
+func (e errOutcome) Error() string { return "the outcome is " + string(e) }
