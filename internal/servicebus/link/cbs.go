@@ -4,43 +4,16 @@ package link
 
 import (
 	"context"
-	"fmt"
+	"net/http"
 	"strconv"
-	"time"
 
-	"github.com/Azure/go-amqp"
+	"overdue/internal/amqp/client"
 )
-
-// claim makes sure that c may use entity: it puts a token to $cbs unless one that
-// still lasts was put before.
-func (n *Namespace) claim(ctx context.Context, c *conn, entity string) error {
-	audience := n.audience(entity)
-	if err := c.claiming.take(ctx); err != nil {
-		return err
-	}
-	defer c.claiming.give()
-	if until, ok := c.claims[audience]; ok && (until.IsZero() || time.Now().Before(until)) {
-		return nil
-	}
-	token, err := n.cfg.Tokens.Token(ctx, audience)
-	if err != nil {
-		return fmt.Errorf("%w for %s: %w", errNoToken, audience, err)
-	}
-	if err := putToken(ctx, c.amqp, audience, token); err != nil {
-		return fmt.Errorf("link: put a token for %s: %w", audience, err)
-	}
-	var until time.Time
-	if !token.Expires.IsZero() {
-		until = token.Expires.Add(-claimMargin)
-	}
-	c.claims[audience] = until
-	return nil
-}
 
 // putToken is one request on a pair of $cbs links, closed again afterwards: a second pair on
 // the connection is refused.
-func putToken(ctx context.Context, c *amqp.Conn, audience string, token Token) error {
-	cbs, err := openRPC(ctx, c, "$cbs")
+func (r *receiving) putToken(ctx context.Context, audience string, token Token) error {
+	cbs, err := openRPC(ctx, r.Conn, "$cbs")
 	if err != nil {
 		return err
 	}
@@ -55,4 +28,15 @@ func putToken(ctx context.Context, c *amqp.Conn, audience string, token Token) e
 		err = closeErr
 	}
 	return err
+}
+
+func (s *sending) putToken(ctx context.Context, audience string, token Token) error {
+	answer, err := s.PutToken(ctx, &client.Token{Audience: audience, Type: token.Type, Value: token.Value, Expires: token.Expires})
+	if err != nil {
+		return sendingError(err)
+	}
+	if answer.Status/100 != http.StatusOK/100 {
+		return &StatusError{Code: int(answer.Status), Condition: string(answer.Condition), Description: answer.Description}
+	}
+	return nil
 }

@@ -9,9 +9,10 @@ import (
 	"io"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/Azure/go-amqp"
+
+	"overdue/internal/amqp/client"
 )
 
 // Config says how a namespace is reached.
@@ -22,131 +23,81 @@ type Config struct {
 	Tokens TokenSource
 }
 
-// A Namespace opens receivers on one connection. It is safe for concurrent use.
+// A Namespace opens receivers on one connection and senders on another. It is safe for concurrent
+// use.
 type Namespace struct {
-	cfg Config
-
-	dialing turn // all who come meanwhile want that very connection
+	cfg       Config
+	receiving keeper[*receiving]
+	sending   keeper[*sending]
 
 	mu     sync.Mutex
-	conn   *conn
 	closed bool
-	down   error        // why the last dial failed; nil: it did not
-	tried  time.Time    // when it had
 	own    []*Namespace // of senders with connections of their own
 }
 
-// dialRest is between two dials that fail, even if a connection is wanted meanwhile, and however
-// long it has been down: the first that is wanted after it has come back finds it within that time.
-// Calls in between get the error of the last.
-const dialRest = 400 * time.Millisecond
-
-// turn lets one through at a time. Unlike a mutex it can be waited for under a context.
-type turn chan struct{}
-
-func newTurn() turn { return make(turn, 1) }
-
-func (t turn) take(ctx context.Context) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (t turn) give() { <-t }
-
-// conn is one connection and what was negotiated on it.
-type conn struct {
-	amqp   *amqp.Conn
+// receiving is a connection to receive over, and for requests.
+type receiving struct {
+	*amqp.Conn
 	grants *grants
-
-	claiming turn                 // $cbs takes one pair of links per connection, so claims go one by one
-	claims   map[string]time.Time // when to claim an audience again; of whose turn it is
 }
+
+// sending is a connection to send over.
+type sending struct{ *client.Conn }
 
 // ErrClosed says that the Namespace has been closed.
 var ErrClosed = errors.New("link: namespace is closed")
 
-// claimMargin is how long before its expiry a token is replaced.
-const claimMargin = 5 * time.Minute
+// New makes a Namespace. It dials when the first receiver or sender is opened.
+func New(cfg Config) *Namespace {
+	n := &Namespace{cfg: cfg}
+	n.receiving.dialing, n.receiving.open = newTurn(), n.openReceiving
+	n.sending.dialing, n.sending.open = newTurn(), n.openSending
+	return n
+}
 
-// New makes a Namespace. It dials when the first receiver is opened.
-func New(cfg Config) *Namespace { return &Namespace{cfg: cfg, dialing: newTurn()} }
-
-// Close closes the connection, and those of its senders. Receivers that are open fail.
+// Close closes the connections, and those of its senders. Receivers and senders that are open fail.
 func (n *Namespace) Close() error {
 	n.mu.Lock()
-	c, own := n.conn, n.own
-	n.conn, n.own, n.closed = nil, nil, true
+	own := n.own
+	n.own, n.closed = nil, true
 	n.mu.Unlock()
 	var errs []error
 	for _, o := range own {
 		errs = append(errs, o.Close())
 	}
-	if c != nil {
-		errs = append(errs, c.amqp.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, n.receiving.close(), n.sending.close())...)
 }
 
-// connect is the connection that is up, or a new one.
-func (n *Namespace) connect(ctx context.Context) (*conn, error) {
-	if err := n.dialing.take(ctx); err != nil {
-		return nil, err
-	}
-	defer n.dialing.give()
-	if c, err := n.current(); c != nil || err != nil {
-		return c, err
-	}
-	if err := n.resting(); err != nil {
-		return nil, err
-	}
-	c, err := n.dial(ctx)
-	n.mu.Lock()
-	if n.down, n.tried = nil, time.Now(); ctx.Err() == nil {
-		n.down = err // else it is the caller that has no more time
-	}
-	closed := n.closed
-	if err == nil && !closed {
-		n.conn = c
-	}
-	n.mu.Unlock()
-	if err == nil && closed {
-		_ = c.amqp.Close() // nobody uses it
-		return nil, ErrClosed
-	}
-	return c, err
-}
-
-// resting is why the last dial failed, while another is not tried yet.
-func (n *Namespace) resting() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.down != nil && time.Since(n.tried) < dialRest {
-		return n.down
-	}
-	return nil
-}
-
-// dial opens a connection.
-func (n *Namespace) dial(ctx context.Context) (*conn, error) {
-	socket, err := n.cfg.Dial(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%w: dial %s: %w", ErrNoConnection, n.cfg.Host, err)
-	}
-	bare := newBareConn(socket)
-	opened, err := amqp.NewConn(ctx, bare, &amqp.ConnOptions{
-		HostName:    n.cfg.Host,
-		SASLType:    amqp.SASLTypeAnonymous(),
-		MaxSessions: 5000, // of Service Bus, see its channel-max
+func (n *Namespace) openReceiving(ctx context.Context) (*receiving, error) {
+	return openWire(ctx, &n.cfg, func(socket net.Conn) (*receiving, error) {
+		bare := newBareConn(socket)
+		opened, err := amqp.NewConn(ctx, bare, &amqp.ConnOptions{
+			HostName:    n.cfg.Host,
+			SASLType:    amqp.SASLTypeAnonymous(),
+			MaxSessions: 5000, // of Service Bus, see its channel-max
+		})
+		return &receiving{opened, &bare.grants}, err
 	})
+}
+
+func (n *Namespace) openSending(ctx context.Context) (*sending, error) {
+	return openWire(ctx, &n.cfg, func(socket net.Conn) (*sending, error) {
+		opened, err := client.Open(ctx, socket, n.cfg.Host)
+		return &sending{opened}, sendingError(err)
+	})
+}
+
+// openWire dials, and opens a connection over the socket.
+func openWire[W wire](ctx context.Context, cfg *Config, open func(net.Conn) (W, error)) (opened W, err error) {
+	socket, err := cfg.Dial(ctx)
 	if err != nil {
-		_ = socket.Close() // the error that counts is the one of the handshake
-		return nil, fmt.Errorf("%w: open connection to %s: %w", ErrNoConnection, n.cfg.Host, err)
+		return opened, fmt.Errorf("%w: dial %s: %w", ErrNoConnection, cfg.Host, err)
 	}
-	return &conn{amqp: opened, grants: &bare.grants, claiming: newTurn(), claims: map[string]time.Time{}}, nil
+	if opened, err = open(socket); err != nil {
+		_ = socket.Close() // the error that counts is the one of the handshake
+		return opened, fmt.Errorf("%w: open connection to %s: %w", ErrNoConnection, cfg.Host, err)
+	}
+	return opened, nil
 }
 
 // ErrNoConnection says that no connection can be opened.
@@ -172,33 +123,6 @@ func cutOff(err error) bool {
 		return session.RemoteErr == nil
 	}
 	return false
-}
-
-// current is the connection that is up, nil when there is none.
-func (n *Namespace) current() (*conn, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return nil, ErrClosed
-	}
-	if n.conn != nil {
-		select {
-		case <-n.conn.amqp.Done():
-			n.conn = nil
-		default:
-		}
-	}
-	return n.conn, nil
-}
-
-// drop forgets c after an error that leaves its state in doubt.
-func (n *Namespace) drop(c *conn) {
-	n.mu.Lock()
-	if n.conn == c {
-		n.conn = nil
-	}
-	n.mu.Unlock()
-	_ = c.amqp.Close() // it is in doubt already
 }
 
 func (n *Namespace) audience(entity string) string {

@@ -16,7 +16,7 @@ import (
 // to the queue itself. It is for one goroutine.
 type Peeker struct {
 	ns     *Namespace
-	conn   *conn
+	conn   *conn[*receiving]
 	entity string
 	rpc    *rpc
 }
@@ -25,18 +25,18 @@ type Peeker struct {
 func (n *Namespace) Peeker(ctx context.Context, entity string) (*Peeker, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	c, err := n.connect(ctx)
+	c, err := n.receiving.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p := &Peeker{ns: n, conn: c, entity: entity}
 	node := entity + "/$management"
-	if err = n.claim(ctx, c, node); err == nil {
-		p.rpc, err = openRPC(ctx, c.amqp, node)
+	if err = c.claim(ctx, n.cfg.Tokens, n.audience(node)); err == nil {
+		p.rpc, err = openRPC(ctx, c.wire.Conn, node)
 	}
 	if err != nil {
 		if !refused(err) {
-			n.drop(c)
+			n.receiving.drop(c)
 		}
 		return nil, fmt.Errorf("link: open %s: %w", node, err)
 	}
@@ -119,7 +119,7 @@ func (p *Peeker) call(ctx context.Context, operation string, request map[string]
 // callEach is call for several requests, see rpc.callEach. take gets the answers of those that
 // were not refused.
 func (p *Peeker) callEach(ctx context.Context, operation string, requests []any, take func(i int, reply *amqp.Message) error, noError ...string) error {
-	err := p.ns.claim(ctx, p.conn, p.entity+"/$management")
+	err := p.conn.claim(ctx, p.ns.cfg.Tokens, p.ns.audience(p.entity+"/$management"))
 	if err == nil {
 		err = p.rpc.callEach(ctx, map[string]any{"operation": operation}, requests, func(i int, reply *amqp.Message) error {
 			err := status(reply)
@@ -175,6 +175,6 @@ func peeked(reply *amqp.Message) iter.Seq2[[]byte, error] {
 // Close closes the links.
 func (p *Peeker) Close(ctx context.Context) {
 	if err := p.rpc.close(ctx); err != nil {
-		p.ns.drop(p.conn) // or the half-closed session would stay
+		p.ns.receiving.drop(p.conn) // or the half-closed session would stay
 	}
 }

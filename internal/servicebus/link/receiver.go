@@ -49,7 +49,7 @@ const (
 // and drains; messages may be settled from any.
 type Receiver struct {
 	ns      *Namespace
-	conn    *conn
+	conn    *conn[*receiving]
 	entity  string
 	of      *string       // the session that it has the lock of, nil where there are none
 	bare    bool          // see BareReceiver
@@ -79,14 +79,14 @@ func (n *Namespace) BareReceiver(ctx context.Context, entity string, session *st
 func (n *Namespace) receiver(ctx context.Context, r *Receiver) (*Receiver, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	c, err := n.connect(ctx)
+	c, err := n.receiving.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.conn = c
 	if err := r.open(ctx); err != nil {
 		if !refused(err) {
-			n.drop(c)
+			n.receiving.drop(c)
 		} else if r.session != nil {
 			r.Close(ctx)
 		}
@@ -99,7 +99,7 @@ func (r *Receiver) open(ctx context.Context) (err error) {
 	if err := r.Claim(ctx); err != nil {
 		return err
 	}
-	if r.session, err = r.conn.amqp.NewSession(ctx, nil); err != nil {
+	if r.session, err = r.conn.wire.NewSession(ctx, nil); err != nil {
 		return fmt.Errorf("link: open session: %w", err)
 	}
 	// Mode second makes Service Bus lock a message instead of handing it over, and answer a
@@ -112,8 +112,8 @@ func (r *Receiver) open(ctx context.Context) (err error) {
 	if r.bare {
 		options.Name = barePrefix + rand.Text()
 	}
-	r.granted = r.conn.grants.expect(options.Name)
-	defer r.conn.grants.forget(options.Name)
+	r.granted = r.conn.wire.grants.expect(options.Name)
+	defer r.conn.wire.grants.forget(options.Name)
 	if r.of != nil {
 		options.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(sessionFilter, sessionFilterCode, *r.of)}
 	}
@@ -126,7 +126,9 @@ func (r *Receiver) open(ctx context.Context) (err error) {
 
 // Claim renews the right to use the entity when it is about to expire; otherwise it does
 // nothing. A receiver that stays open has to call it now and then, or the service detaches it.
-func (r *Receiver) Claim(ctx context.Context) error { return r.ns.claim(ctx, r.conn, r.entity) }
+func (r *Receiver) Claim(ctx context.Context) error {
+	return r.conn.claim(ctx, r.ns.cfg.Tokens, r.ns.audience(r.entity))
+}
 
 // Grant lets the broker send n messages more.
 func (r *Receiver) Grant(n uint32) error {
@@ -274,7 +276,7 @@ func (r *Receiver) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := r.session.Close(ctx); err != nil {
-		r.ns.drop(r.conn) // or the half-closed session would stay
+		r.ns.receiving.drop(r.conn) // or the half-closed session would stay
 	}
 }
 

@@ -44,7 +44,9 @@ func (n *Namespace) ReconnectingSender(entity string) *ReconnectingSender {
 	own := New(n.cfg)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	own.closed = n.closed
+	if n.closed {
+		_ = own.Close() // it has no connection
+	}
 	n.own = append(n.own, own)
 	return &ReconnectingSender{ns: own, entity: entity, opening: newTurn()}
 }
@@ -95,14 +97,14 @@ func (s *ReconnectingSender) attempt(ctx context.Context, b *Batch) (fresh bool,
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	err = l.send(ctx, b.message())
+	err = l.send(ctx, b.bytes)
 	switch {
 	case err == nil, stands(err):
 	case refused(err):
 		s.forget(l)
 	default:
 		s.forget(l)
-		l.ns.drop(l.conn)
+		l.ns.sending.drop(l.conn)
 	}
 	return fresh, err
 }

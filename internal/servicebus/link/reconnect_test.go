@@ -107,6 +107,25 @@ func TestASenderLastsForHoursWithAndWithoutUse(t *testing.T) {
 	})
 }
 
+// A token of an hour is replaced in its last five minutes, on the same connection.
+func TestATokenIsRenewedBeforeItEnds(t *testing.T) {
+	play(t, func(s *scene) {
+		began, sender := time.Now(), s.reconnecting("orders")
+		for _, at := range []struct {
+			after  time.Duration
+			tokens int64
+		}{{0, 1}, {54 * time.Minute, 1}, {56 * time.Minute, 2}, {58 * time.Minute, 2}} {
+			time.Sleep(at.after - time.Since(began))
+			if err := sender.Send(s.bounded(), batch(1, "x")); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.tokens.n.Load(); n != at.tokens || s.ns.Net.Conns() != 1 {
+				t.Errorf("after %v: %d tokens and %d connections, want %d and one", at.after, n, s.ns.Net.Conns(), at.tokens)
+			}
+		}
+	})
+}
+
 func TestABatchMayBeLargerThanAFrame(t *testing.T) {
 	play(t, func(s *scene) {
 		sender := s.reconnecting("orders")

@@ -5,8 +5,6 @@ package link
 import (
 	"time"
 
-	"github.com/Azure/go-amqp"
-
 	codec "overdue/internal/amqp"
 )
 
@@ -22,48 +20,37 @@ type ScheduledMessage struct {
 
 // A Batch is scheduled messages that go in one transfer: the broker takes all of them or none.
 type Batch struct {
-	bytes []byte // encoded messages
-	ends  []int  // of each in bytes
-	first string // the message-id of the first
-	data  [][]byte
+	bytes   []byte // the encoded envelope, and the messages in its data sections
+	n       int
+	message []byte // the last one, encoded
 }
 
 // Add takes a message, whose body may be used again afterwards.
 func (b *Batch) Add(m *ScheduledMessage) {
-	if len(b.ends) == 0 {
-		b.first = m.MessageID
+	if b.n == 0 {
+		// The envelope has the id of the first message, as the SDKs write it: a partitioned queue takes its
+		// partition from there.
+		start := 0
+		b.bytes, start = codec.BeginList(codec.AppendDescriptor(b.bytes, codec.CodeProperties))
+		b.bytes = codec.EndList(codec.AppendString(b.bytes, m.MessageID), start, 1)
 	}
-	b.bytes = appendScheduled(b.bytes, m)
-	b.ends = append(b.ends, len(b.bytes))
+	b.message = appendScheduled(b.message[:0], m)
+	b.bytes = codec.AppendData(b.bytes, b.message)
+	b.n++
 }
 
 // Len is the number of messages.
-func (b *Batch) Len() int { return len(b.ends) }
+func (b *Batch) Len() int { return b.n }
 
-// Size is how many bytes the messages have.
+// Size is how many bytes the transfer has.
 func (b *Batch) Size() int { return len(b.bytes) }
 
 // Reset takes the messages out.
 func (b *Batch) Reset() {
 	if cap(b.bytes) > maxKept {
-		b.bytes = nil
+		b.bytes, b.message = nil, nil
 	}
-	clear(b.data)
-	b.bytes, b.ends, b.data, b.first = b.bytes[:0], b.ends[:0], b.data[:0], ""
-}
-
-// message is the batch as one transfer. The envelope has the id of the first message, as the SDKs
-// write it: a partitioned queue takes its partition from there.
-func (b *Batch) message() *amqp.Message {
-	b.data = b.data[:0]
-	start := 0
-	for _, end := range b.ends {
-		b.data = append(b.data, b.bytes[start:end])
-		start = end
-	}
-	return &amqp.Message{
-		Format: codec.BatchMessageFormat, Data: b.data, Properties: &amqp.MessageProperties{MessageID: b.first},
-	}
+	b.bytes, b.n = b.bytes[:0], 0
 }
 
 // appendScheduled encodes m as the SDK does.

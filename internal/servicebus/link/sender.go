@@ -10,20 +10,17 @@ import (
 	"github.com/Azure/go-amqp"
 
 	codec "overdue/internal/amqp"
+	"overdue/internal/amqp/client"
 )
 
 // A Sender sends messages as they are encoded, whatever is in them: the SDK would decode them
 // first, which it cannot do with all. It is safe for concurrent use, with several transfers at a
 // time.
 type Sender struct {
-	ns      *Namespace
-	conn    *conn
-	entity  string
-	session *amqp.Session
-	link    *amqp.Sender
-	// writing is whose turn it is to write a transfer. The client takes turns, too, but without
-	// regard to a context.
-	writing turn
+	ns     *Namespace
+	conn   *conn[*sending]
+	entity string
+	link   *client.Sender
 }
 
 // ErrTooLarge says that the entity takes no transfer of that size. Send returns it before anything
@@ -34,21 +31,18 @@ var ErrTooLarge = errors.New("link: larger than the entity allows")
 func (n *Namespace) Sender(ctx context.Context, entity string) (*Sender, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	c, err := n.connect(ctx)
+	c, err := n.sending.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &Sender{ns: n, conn: c, entity: entity, writing: newTurn()}
-	if err = n.claim(ctx, c, entity); err == nil {
-		if s.session, err = c.amqp.NewSession(ctx, nil); err == nil {
-			s.link, err = s.session.NewSender(ctx, entity, nil)
-		}
+	s := &Sender{ns: n, conn: c, entity: entity}
+	if err = s.claim(ctx); err == nil {
+		s.link, err = c.wire.Sender(ctx, entity)
+		err = sendingError(err)
 	}
 	if err != nil {
 		if !refused(err) {
-			n.drop(c)
-		} else if s.session != nil {
-			s.Close(ctx)
+			n.sending.drop(c)
 		}
 		return nil, fmt.Errorf("link: open sender to %s: %w", entity, err)
 	}
@@ -58,64 +52,78 @@ func (n *Namespace) Sender(ctx context.Context, entity string) (*Sender, error) 
 // MaxMessageSize is how many bytes a message, or a batch, may have; 0 = any number.
 func (s *Sender) MaxMessageSize() uint64 { return s.link.MaxMessageSize() }
 
+func (s *Sender) claim(ctx context.Context) error {
+	return s.conn.claim(ctx, s.ns.cfg.Tokens, s.ns.audience(s.entity))
+}
+
 // Send sends the messages as one batch: the broker takes all of them or none. They have one session
 // and one partition key, or neither; nil = none.
 func (s *Sender) Send(ctx context.Context, messages [][]byte, sessionID, partitionKey *string) error {
 	// The broker goes by the envelope where it goes by a session or a key.
-	m := &amqp.Message{Format: codec.BatchMessageFormat, Data: messages, Properties: &amqp.MessageProperties{GroupID: sessionID}}
+	var b []byte
 	if partitionKey != nil {
-		m.Annotations = amqp.Annotations{"x-opt-partition-key": *partitionKey}
+		var start int
+		b, start = codec.BeginMap(codec.AppendDescriptor(b, codec.CodeMessageAnnotations))
+		b = codec.AppendString(codec.AppendSymbol(b, "x-opt-partition-key"), *partitionKey)
+		b = codec.EndMap(b, start, 1)
 	}
-	return s.send(ctx, m)
+	b = (&codec.Properties{GroupID: sessionID}).Append(b)
+	for _, m := range messages {
+		b = codec.AppendData(b, m)
+	}
+	return s.send(ctx, b)
 }
 
-// send returns when the broker has accepted m.
-func (s *Sender) send(ctx context.Context, m *amqp.Message) error {
-	if err := s.ns.claim(ctx, s.conn, s.entity); err != nil {
+// send returns when the broker has accepted an encoded batch.
+func (s *Sender) send(ctx context.Context, batch []byte) error {
+	if err := s.claim(ctx); err != nil {
 		return err
 	}
-	receipt, err := s.write(ctx, m)
-	var state amqp.DeliveryState
-	if err == nil {
-		state, err = receipt.Wait(ctx)
-	}
-	switch state := state.(type) {
-	case *amqp.StateAccepted:
+	err := sendingError(s.link.Send(ctx, codec.BatchMessageFormat, batch))
+	switch {
+	case err == nil:
 		return nil
-	case *amqp.StateRejected:
-		err = errors.New("the broker rejects it without a reason")
-		if state.Error != nil {
-			err = state.Error
-		}
-	default:
-		if err == nil { // released or modified: the message is not on the queue
-			err = fmt.Errorf("the outcome is %T", state)
-		}
-	}
-	if Condition(err) == string(amqp.ErrCondMessageSizeExceeded) {
+	case Condition(err) == string(amqp.ErrCondMessageSizeExceeded):
 		return fmt.Errorf("%w: send to %s: %w", ErrTooLarge, s.entity, err)
 	}
 	return fmt.Errorf("link: send to %s: %w", s.entity, err)
-}
-
-// write writes one transfer.
-func (s *Sender) write(ctx context.Context, m *amqp.Message) (amqp.SendReceipt, error) {
-	if err := s.writing.take(ctx); err != nil {
-		return amqp.SendReceipt{}, err
-	}
-	defer s.writing.give()
-	receipt, err := s.link.SendWithReceipt(ctx, m, nil)
-	if err != nil && ctx.Err() != nil { // the client reports a wait for credit as a refusal
-		err = fmt.Errorf("not written: %w", context.Cause(ctx))
-	}
-	return receipt, err
 }
 
 // Close detaches the link.
 func (s *Sender) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	if err := s.session.Close(ctx); err != nil {
-		s.ns.drop(s.conn) // or the half-closed session would stay
+	if err := s.link.Close(ctx); err != nil {
+		s.ns.sending.drop(s.conn) // or the half-closed session would stay
 	}
+}
+
+// sendingError gives an error of the client that sends the type that the client that receives has
+// for it, so that callers tell one set of errors.
+func sendingError(err error) error {
+	var ended *client.EndedError
+	var remote *codec.Error
+	switch {
+	case errors.As(err, &ended):
+		e := remoteError(ended.Remote)
+		switch {
+		case ended.Scope == client.Link:
+			return &amqp.LinkError{RemoteErr: e}
+		case ended.Scope == client.Session:
+			return &amqp.SessionError{RemoteErr: e}
+		case ended.Cause != nil:
+			return fmt.Errorf("%w: %w", &amqp.ConnError{RemoteErr: e}, ended.Cause)
+		}
+		return &amqp.ConnError{RemoteErr: e}
+	case errors.As(err, &remote):
+		return remoteError(remote)
+	}
+	return err
+}
+
+func remoteError(e *codec.Error) *amqp.Error {
+	if e == nil {
+		return nil
+	}
+	return &amqp.Error{Condition: amqp.ErrCond(e.Condition), Description: e.Description}
 }
