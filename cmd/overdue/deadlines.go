@@ -11,7 +11,6 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
-	"overdue/internal/operator"
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/terminal"
 )
@@ -67,14 +66,14 @@ func (p *program) deadlinesCommand() *cobra.Command {
 
 // withSource connects to the namespace of the configuration, or through an endpoint, for f.
 func (p *program) withSource(ctx context.Context, c *config.Config, through string, f func(context.Context, *deadlines.Source) error) error {
-	h, err := operator.Connect(ctx, c, through)
+	conn, err := p.connect(ctx, c, through, false)
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	source := &deadlines.Source{Links: h.Links, MonitorQueue: c.MonitorQueue, CompanionsInRedis: c.CompanionsInRedis(), IsTopic: h.IsTopic}
+	defer conn.Close()
+	source := &deadlines.Source{Links: conn.Links, MonitorQueue: c.MonitorQueue, CompanionsInRedis: c.CompanionsInRedis(), IsTopic: conn.IsTopic}
 	if c.Redis != "" {
-		if source.Redis, err = h.OpenRedis(); err != nil {
+		if source.Redis, err = conn.OpenRedis(); err != nil {
 			return err
 		}
 		defer func() { _ = source.Redis.Close() }() // it was only read

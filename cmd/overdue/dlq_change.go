@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"overdue/internal/config"
+	"overdue/internal/operator"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/operator/messages"
 )
@@ -30,7 +30,7 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 			"  overdue dlq resubmit orders --message-id order-1 --dry-run",
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
-	changeFlags(cmd, &o.LettersOptions)
+	r := dlqRun{options: &o.LettersOptions, endpoint: changeFlags(cmd, &o.LettersOptions), check: o.CheckTarget, sends: true}
 	f := cmd.Flags()
 	f.StringVar(&o.To, "to", "", "queue or topic that gets the copies; by default the queue that they are dead letters of")
 	durationVar(f, &o.Copying.Within, "within", 0, "deadline of each copy: to be received so long after it is enqueued")
@@ -39,12 +39,10 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 	f.BoolVar(&o.KeepIDs, "keep-ids", false, "keep the message-ids, though it is not known whether the target detects duplicates")
 	f.BoolVar(&o.Resend, "resend", false, "send what may have been sent by a resubmission that was stopped, too")
 	f.StringVar(&o.Journal, "journal", "", "file that remembers what has been sent; by default one for each target in the user's cache folder")
-	cmd.RunE = p.dlqRun(load, &o.LettersOptions, func(ctx context.Context, c *config.Config, place dlq.Place) error {
-		if err := o.Check(place); err != nil {
-			return &config.Error{Err: err}
-		}
-		return messages.Resubmit(ctx, c, place, &o, p.stdout, p.stderr)
-	})
+	r.do = func(ctx context.Context, conn *operator.Connection, place dlq.Place) error {
+		return messages.Resubmit(ctx, conn, place, &o, p.stdout)
+	}
+	cmd.RunE = r.run(p, load)
 	return cmd
 }
 
@@ -57,9 +55,10 @@ func (p *program) dlqPurgeCommand() *cobra.Command {
 			"  overdue dlq purge events/Subscriptions/audit --all --yes --rate 0",
 	}
 	load := p.configFlags(cmd, isNamespace)
-	changeFlags(cmd, &o)
-	cmd.RunE = p.dlqRun(load, &o, func(ctx context.Context, c *config.Config, place dlq.Place) error {
-		return messages.Purge(ctx, c, place, &o, p.stdout)
-	})
+	r := dlqRun{options: &o, endpoint: changeFlags(cmd, &o)}
+	r.do = func(ctx context.Context, conn *operator.Connection, place dlq.Place) error {
+		return messages.Purge(ctx, conn, place, &o, p.stdout)
+	}
+	cmd.RunE = r.run(p, load)
 	return cmd
 }

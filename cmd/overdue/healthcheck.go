@@ -3,18 +3,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
-	"overdue/internal/httpclient"
+	"overdue/internal/operator"
 )
 
 // healthcheckCommand asks the process that was started with the same settings, which is
@@ -35,14 +32,14 @@ func (p *program) healthcheckCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ready, text, err := askReady(cmd.Context(), addr)
+		r, err := operator.AskReadiness(cmd.Context(), addr)
 		if err != nil {
 			return fmt.Errorf("nothing answers on listen.admin, %s: %w", addr, err)
 		}
-		if !ready {
-			return fmt.Errorf("not ready (503 Service Unavailable)\n%s", strings.TrimSpace(text))
+		if !r.Ready {
+			return fmt.Errorf("not ready (503 Service Unavailable)\n%s", strings.TrimSpace(r.Checks))
 		}
-		_, err = io.WriteString(p.stdout, text)
+		_, err = io.WriteString(p.stdout, r.Checks)
 		return err
 	}
 	return cmd
@@ -56,32 +53,4 @@ func adminAddress(c *config.Config, command string) (string, error) {
 		return "", &config.Error{Err: fmt.Errorf("%s is %s; %s needs to know the port", c.At("listen.admin"), c.Listen.Admin, command)}
 	}
 	return c.Listen.Admin, nil
-}
-
-// askTimeout bounds one question about readiness.
-const askTimeout = 3 * time.Second
-
-// thisMachine is the way to an admin port. A proxy of the environment would not get at it.
-func thisMachine() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
-
-// askReady asks /readyz. text says what is and what is not, check by check.
-func askReady(ctx context.Context, addr string) (ready bool, text string, err error) {
-	client := httpclient.New(thisMachine(), askTimeout)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz?verbose", nil)
-	if err != nil {
-		return false, "", fmt.Errorf("ask http://%s/readyz: %w", addr, err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return false, "", err
-	}
-	defer func() { _ = resp.Body.Close() }() // only read
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-	if err != nil {
-		return false, "", fmt.Errorf("read the answer of %s: %w", addr, err)
-	}
-	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
-		return false, "", fmt.Errorf("%s answers %s, which is not Overdue's /readyz", addr, resp.Status)
-	}
-	return resp.StatusCode == http.StatusOK, string(body), nil
 }

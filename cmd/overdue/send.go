@@ -25,7 +25,8 @@ func (p *program) sendCommand() *cobra.Command {
 			"  echo hello | overdue send events --body-file - --ttl 1m --property urgent=true",
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
-	endpointFlag(cmd, &o.Endpoint)
+	var endpoint string
+	endpointFlag(cmd, &endpoint)
 	f := cmd.Flags()
 	f.StringVar(&o.Body, "body", "", "the body, as text")
 	f.StringVar(&o.BodyFile, "body-file", "", "a file that holds the body, - for standard input")
@@ -41,7 +42,7 @@ func (p *program) sendCommand() *cobra.Command {
 	durationVar(f, &o.Within, "within", 0, "deadline: to be received so long after it is enqueued (overdue-within)")
 	f.StringVar(&o.Deadline, "deadline", "", "deadline: to be received by this time, RFC 3339 (overdue-deadline)")
 	durationVar(f, &o.CompleteWithin, "complete-within", 0, "to be completed so long after it is enqueued (overdue-complete-within)")
-	f.StringVar(&o.Later, "at", "", "when it is enqueued: RFC 3339, or a duration from now")
+	f.StringVar(&o.At, "at", "", "when it is enqueued: RFC 3339, or a duration from now")
 	f.StringArrayVar(&o.Properties, "property", nil, "an application property, name=value; true, false and whole numbers are sent as what they are. May be repeated")
 	f.IntVar(&o.Count, "count", 1, fmt.Sprintf("how many, 1 to %d", messages.MaxSent))
 	f.BoolVar(&o.JSON, "json", false, "print the result as JSON")
@@ -58,7 +59,12 @@ func (p *program) sendCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return messages.Send(cmd.Context(), c, args[0], template, o, p.stdout, p.stderr)
+		conn, err := p.connect(cmd.Context(), c, endpoint, true)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return messages.Send(cmd.Context(), conn, args[0], template, o, p.stdout)
 	}
 	return cmd
 }

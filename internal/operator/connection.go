@@ -31,8 +31,8 @@ type Connection struct {
 }
 
 // Close ends all of it, the last first.
-func (h *Connection) Close() {
-	for _, end := range slices.Backward(h.ends) {
+func (c *Connection) Close() {
+	for _, end := range slices.Backward(c.ends) {
 		end()
 	}
 }
@@ -53,11 +53,11 @@ func Connect(ctx context.Context, c *config.Config, endpoint string) (*Connectio
 
 // ConnectSender opens a Connection that sends, too. Without an endpoint that runs it starts one of its
 // own, whose errors are logged to stderr.
-func ConnectSender(ctx context.Context, c *config.Config, endpoint string, stderr io.Writer) (h *Connection, err error) {
-	if h, err = Connect(ctx, c, endpoint); err != nil || h.Sender != nil {
-		return h, err
+func ConnectSender(ctx context.Context, c *config.Config, endpoint string, stderr io.Writer) (conn *Connection, err error) {
+	if conn, err = Connect(ctx, c, endpoint); err != nil || conn.Sender != nil {
+		return conn, err
 	}
-	opened := h
+	opened := conn
 	defer func() {
 		if err != nil {
 			opened.Close()
@@ -73,15 +73,15 @@ func ConnectSender(ctx context.Context, c *config.Config, endpoint string, stder
 	if err != nil {
 		return nil, err
 	}
-	h.ends = append(h.ends, func() { _ = proc.Stop() }) // what was sent has been acknowledged by then, with its companions
+	conn.ends = append(conn.ends, func() { _ = proc.Stop() }) // what was sent has been acknowledged by then, with its companions
 	if err := proc.UntilReady(ctx); err != nil {
 		return nil, err
 	}
-	return h, h.sendThrough(ctx, config.ConnectionString(proc.AmqpAddr(), config.AnyKeyName, key))
+	return conn, conn.sendThrough(ctx, config.ConnectionString(proc.AmqpAddr(), config.AnyKeyName, key))
 }
 
 // sendThrough connects to an endpoint by its connection string.
-func (h *Connection) sendThrough(ctx context.Context, text string) error {
+func (c *Connection) sendThrough(ctx context.Context, text string) error {
 	ns, err := connect.Parse(text)
 	if err != nil {
 		return err
@@ -90,12 +90,12 @@ func (h *Connection) sendThrough(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	h.Sender, h.SenderLinks = client, links
-	h.ends = append(h.ends, func() {
+	c.Sender, c.SenderLinks = client, links
+	c.ends = append(c.ends, func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifecycle.CloseTimeout) // the process ends next
 		defer cancel()
-		_ = lifecycle.Bounded(closing, h.Sender.Close)
-		_ = lifecycle.Bounded(closing, func(context.Context) error { return h.SenderLinks.Close() })
+		_ = lifecycle.Bounded(closing, c.Sender.Close)
+		_ = lifecycle.Bounded(closing, func(context.Context) error { return c.SenderLinks.Close() })
 	})
 	return nil
 }
@@ -124,11 +124,11 @@ func connectThrough(ctx context.Context, c *config.Config, addr string) (*Connec
 	}
 	dialing, cancel := context.WithTimeout(ctx, connect.DialTimeout)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(dialing, "tcp", addr)
+	tried, err := (&net.Dialer{}).DialContext(dialing, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("nothing answers at %s, %s; start `overdue run`, or set --namespace: %w", where, addr, err)
 	}
-	_ = conn.Close() // it was only to see
+	_ = tried.Close()
 	name, key := config.AnyKeyName, config.AnyKey
 	if len(c.Listen.Keys) > 0 {
 		name, key = c.Listen.Keys[0].Name, c.Listen.Keys[0].Key
@@ -143,10 +143,10 @@ func connectThrough(ctx context.Context, c *config.Config, addr string) (*Connec
 	} else if ns, err := connect.Parse(c.Namespace); err == nil {
 		client.Fleet = ns.Host // and not the endpoint
 	}
-	h := &Connection{Client: client, ends: []func(){func() { client.Close(ctx) }}}
-	if err := h.sendThrough(ctx, through.Namespace); err != nil {
-		h.Close()
+	conn := &Connection{Client: client, ends: []func(){func() { client.Close(ctx) }}}
+	if err := conn.sendThrough(ctx, through.Namespace); err != nil {
+		conn.Close()
 		return nil, err
 	}
-	return h, nil
+	return conn, nil
 }

@@ -22,7 +22,7 @@ import (
 	"overdue/internal/terminal"
 )
 
-// resubmitOptions are those of resubmit alone.
+// ResubmitOptions are those of resubmit.
 type ResubmitOptions struct {
 	LettersOptions
 	To              string
@@ -32,7 +32,8 @@ type ResubmitOptions struct {
 	Journal         string
 }
 
-func (o *ResubmitOptions) Check(place dlq.Place) error {
+// CheckTarget checks the options that resubmit alone has, and fills in the target.
+func (o *ResubmitOptions) CheckTarget(place dlq.Place) error {
 	switch {
 	case o.To == "" && place.Subscription != "":
 		return fmt.Errorf("say with --to where: copies that are sent to %s go to all of its subscriptions, those to a queue to nobody else", place.Entity)
@@ -68,24 +69,19 @@ func (o *LettersOptions) newBar(stdout io.Writer, verb string, total int) *termi
 	return terminal.NewBar(stdout, os.Getenv, verb, total)
 }
 
-// Resubmit surveys, asks, and does it.
-func Resubmit(ctx context.Context, c *config.Config, place dlq.Place, o *ResubmitOptions, stdout, stderr io.Writer) (err error) {
-	h, err := operator.ConnectSender(ctx, c, o.Endpoint, stderr)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
+// Resubmit surveys, asks, and does it. The connection is one that sends.
+func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o *ResubmitOptions, stdout io.Writer) (err error) {
 	var target entities.Info
 	if !o.Dry {
-		if target, err = targetOf(ctx, h, o); err != nil {
+		if target, err = targetOf(ctx, conn, o); err != nil {
 			return err
 		}
 	}
-	survey, err := surveyLetters(ctx, h, place, &o.LettersOptions, func(*dlq.Letter) error { return nil })
+	survey, err := surveyLetters(ctx, conn, place, &o.LettersOptions, func(*dlq.Letter) error { return nil })
 	if err != nil {
 		return err
 	}
-	path, err := o.journalPath(h, place)
+	path, err := o.journalPath(conn, place)
 	if err != nil {
 		return err
 	}
@@ -105,15 +101,15 @@ func Resubmit(ctx context.Context, c *config.Config, place dlq.Place, o *Resubmi
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	out, err := h.SenderLinks.Sender(ctx, o.To)
+	out, err := conn.SenderLinks.Sender(ctx, o.To)
 	if err != nil {
 		return sendFailure(o.To, err)
 	}
 	defer out.Close(ctx)
 	bar := o.newBar(stdout, "resubmitted", survey.Chosen)
-	lock := lockOf(ctx, h, place)
+	lock := lockOf(ctx, conn, place)
 	r := dlq.Resubmission{
-		Links: h.Links, Place: place, Out: out, Copying: o.Copying, Journal: journal, Rate: o.Rate, Hold: lock.hold(),
+		Links: conn.Links, Place: place, Out: out, Copying: o.Copying, Journal: journal, Rate: o.Rate, Hold: lock.hold(),
 		Resend: o.Resend, Copied: bar.Add,
 	}
 	if target.Kind == entities.Queue {
@@ -177,10 +173,10 @@ func numbers(all []int64) string {
 }
 
 // targetOf is how what gets the copies was made. Where that is not known it is asked whether ids may stay.
-func targetOf(ctx context.Context, h *operator.Connection, o *ResubmitOptions) (entities.Info, error) {
+func targetOf(ctx context.Context, conn *operator.Connection, o *ResubmitOptions) (entities.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, operator.Timeout)
 	defer cancel()
-	info, err := h.Read(ctx, o.To)
+	info, err := conn.Read(ctx, o.To)
 	switch {
 	case errors.Is(err, entities.ErrNotFound):
 		return info, fmt.Errorf("there is no queue or topic %q; create it, or correct the name", o.To)
@@ -194,7 +190,7 @@ func targetOf(ctx context.Context, h *operator.Connection, o *ResubmitOptions) (
 }
 
 // journalPath is a file for each namespace, place and target, so that what is stopped is found again.
-func (o *ResubmitOptions) journalPath(h *operator.Connection, place dlq.Place) (string, error) {
+func (o *ResubmitOptions) journalPath(conn *operator.Connection, place dlq.Place) (string, error) {
 	if o.Journal != "" {
 		return o.Journal, nil
 	}
@@ -202,33 +198,29 @@ func (o *ResubmitOptions) journalPath(h *operator.Connection, place dlq.Place) (
 	if err != nil {
 		return "", fmt.Errorf("no place for the journal; name one with --journal: %w", err)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", h.Namespace.Host, strings.ToLower(place.String()), strings.ToLower(o.To)))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", conn.Namespace.Host, strings.ToLower(place.String()), strings.ToLower(o.To)))
 	return filepath.Join(cache, "overdue", "resubmit-"+hex.EncodeToString(sum[:8])+".db"), nil
 }
 
-func Purge(ctx context.Context, c *config.Config, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
-	h, err := operator.Connect(ctx, c, o.Endpoint)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	survey, err := surveyLetters(ctx, h, place, o, func(*dlq.Letter) error { return nil })
+// Purge surveys, asks, and takes the dead letters off for good.
+func Purge(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
+	survey, err := surveyLetters(ctx, conn, place, o, func(*dlq.Letter) error { return nil })
 	if err != nil {
 		return err
 	}
 	r := purgeResult{survey: survey, Locked: []int64{}, Gone: []int64{}}
 	lock := lockState{}
 	if o.agrees(stdout, fmt.Sprintf("purge %d", survey.Chosen), survey) {
-		lock = lockOf(ctx, h, place)
+		lock = lockOf(ctx, conn, place)
 		bar := o.newBar(stdout, "purged", survey.Chosen)
-		err = dlq.Purge(ctx, h.Links, place, survey.numbers, lock.hold(), o.Rate, func(n int) {
+		err = dlq.Purge(ctx, conn.Links, place, survey.numbers, lock.hold(), o.Rate, func(n int) {
 			r.Purged += n
 			bar.Add(n)
 		})
 		bar.End()
 		var locked, gone []int64
 		if err == nil {
-			locked, gone, err = dlq.Sort(ctx, h.Links, place, survey.numbers)
+			locked, gone, err = dlq.Sort(ctx, conn.Links, place, survey.numbers)
 		}
 		r.Locked, r.Gone, err = list(locked), list(gone), errors.Join(dlq.Failure(place, err), lock.left(locked))
 		if !o.JSON {

@@ -13,24 +13,65 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/config"
 	"overdue/internal/operator"
 	"overdue/internal/operator/dlq"
 )
 
 // LettersOptions say which dead letters are meant, and what the commands about them have in common.
 type LettersOptions struct {
-	Endpoint   string
-	Filter     dlq.Filter
-	Due, After string // as typed
-	Session    string
-	Properties []string
-	Limit      int
-	JSON, Yes  bool
-	Dry, All   bool
-	Rate       float64
-	In         io.Reader
+	Filter     dlq.Filter // Check adds the deadlines and the properties
+	DueBefore  string     // a time, or a duration from now; "" = any deadline
+	DueAfter   string     // likewise
+	Properties []string   // name=value
+	Limit      int        // 0 = all
+	JSON       bool
 	Width      int // of the terminal that shows the result; 0 = it is none
+
+	// Of the commands that change something:
+	Asks     bool // it is such a command
+	Yes, All bool
+	Dry      bool
+	Rate     float64 // messages a second; 0 = as fast as it goes
+	In       io.Reader
+}
+
+// Check reads the options that are text, and refuses those that are out of bounds or contradict
+// each other.
+func (o *LettersOptions) Check(now time.Time) (err error) {
+	for _, bound := range []struct {
+		flag, text string
+		to         *time.Time
+	}{{"--due-before", o.DueBefore, &o.Filter.DueBefore}, {"--due-after", o.DueAfter, &o.Filter.DueAfter}} {
+		if bound.text == "" {
+			continue
+		}
+		if *bound.to, err = instant(bound.text, now); err != nil {
+			return fmt.Errorf("%s: %w", bound.flag, err)
+		}
+	}
+	for _, text := range o.Properties {
+		name, value, err := property(text)
+		if err != nil {
+			return err
+		}
+		if o.Filter.Properties == nil {
+			o.Filter.Properties = map[string]string{}
+		}
+		o.Filter.Properties[name] = value
+	}
+	switch {
+	case o.Limit < 0:
+		return fmt.Errorf("--limit is %d; it must be 0 or more", o.Limit)
+	case o.Rate < 0 || o.Rate > maxRate:
+		return fmt.Errorf("--rate is %g; it must be between 0 and %d", o.Rate, maxRate)
+	case o.Filter.OlderThan < 0 || o.Filter.YoungerThan < 0:
+		return errors.New("--older-than and --younger-than are durations such as 1h; they must be positive")
+	case o.Asks && o.JSON && !o.Yes && !o.Dry:
+		return errors.New("--json leaves no place for a question; give --yes or --dry-run with it")
+	case o.Yes && !o.All && !o.Narrows() && !o.Dry:
+		return errors.New("--yes without a filter means every dead letter; give --all as well if that is meant")
+	}
+	return nil
 }
 
 // Narrows reports whether anything is left out.
@@ -41,14 +82,9 @@ func (o *LettersOptions) Narrows() bool {
 }
 
 // List lists the dead letters that are meant, and counts them by reason.
-func List(ctx context.Context, c *config.Config, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
-	h, err := operator.Connect(ctx, c, o.Endpoint)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
+func List(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
 	list := newLetterList(stdout, o, place)
-	survey, err := surveyLetters(ctx, h, place, o, list.add)
+	survey, err := surveyLetters(ctx, conn, place, o, list.add)
 	if err != nil {
 		return err
 	}
@@ -56,14 +92,9 @@ func List(ctx context.Context, c *config.Config, place dlq.Place, o *LettersOpti
 }
 
 // Show shows each dead letter that is meant.
-func Show(ctx context.Context, c *config.Config, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
-	h, err := operator.Connect(ctx, c, o.Endpoint)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
+func Show(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
 	shown := newLetterDetails(stdout, o.JSON)
-	survey, err := surveyLetters(ctx, h, place, o, shown.add)
+	survey, err := surveyLetters(ctx, conn, place, o, shown.add)
 	if err != nil {
 		return err
 	}
@@ -72,6 +103,8 @@ func Show(ctx context.Context, c *config.Config, place dlq.Place, o *LettersOpti
 	}
 	return shown.end()
 }
+
+const maxRate = 1_000_000
 
 // maxMeant bounds how many dead letters one command means: their numbers are in memory.
 const maxMeant = 5_000_000
@@ -89,7 +122,7 @@ type survey struct {
 }
 
 // surveyLetters walks over the dead letters and shows add those that are meant.
-func surveyLetters(ctx context.Context, h *operator.Connection, place dlq.Place, o *LettersOptions, add func(*dlq.Letter) error) (*survey, error) {
+func surveyLetters(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, add func(*dlq.Letter) error) (*survey, error) {
 	s := &survey{Entity: place.String(), Reasons: map[string]int{}, numbers: map[int64]bool{}}
 	now := time.Now()
 	var failure error
@@ -97,7 +130,7 @@ func surveyLetters(ctx context.Context, h *operator.Connection, place dlq.Place,
 	if o.Limit > 0 {
 		most = min(most, o.Limit)
 	}
-	err := dlq.Walk(ctx, h.Links, place, 0, func(l *dlq.Letter) bool {
+	err := dlq.Walk(ctx, conn.Links, place, 0, func(l *dlq.Letter) bool {
 		s.Looked++
 		if !o.Filter.Fits(l, now) {
 			return true
@@ -121,7 +154,7 @@ func surveyLetters(ctx context.Context, h *operator.Connection, place dlq.Place,
 		}
 		return true
 	})
-	if err == nil && s.Looked == 0 && h.IsTopic(ctx, place) {
+	if err == nil && s.Looked == 0 && conn.IsTopic(ctx, place) {
 		return s, dlq.NoMessages(place)
 	}
 	return s, errors.Join(failure, dlq.Failure(place, err))

@@ -4,196 +4,288 @@ package messages
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"net"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"overdue/internal/broker"
-	"overdue/internal/broker/httpapi"
-	"overdue/internal/broker/queue"
-	"overdue/internal/config"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/google/go-cmp/cmp"
+
 	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/entities"
 )
 
-var orders = dlq.Place{Entity: "orders"}
-
-// namespaceWithLetters serves a namespace whose queue orders has the dead letters m-1 to m-n, and returns
-// a configuration for it. The network is real: the commands make clients of their own.
-func namespaceWithLetters(t *testing.T, n int) (*config.Config, *queue.Queue) {
-	t.Helper()
-	b, err := broker.New(broker.Config{
-		Expiry: queue.Eager,
-		Queues: []broker.QueueConfig{
-			{Name: "overdue-monitor"}, {Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "again"},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httpapi.New(httpapi.Config{Broker: b})
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
-	t.Cleanup(func() {
-		for _, err := range []error{server.Close(), b.Close()} {
-			if err != nil {
-				t.Error(err)
+func TestListCountsAndShowsWhatIsMeant(t *testing.T) {
+	setup(t, 3, func(t *testing.T, s *scene) {
+		list := func(o *LettersOptions) string {
+			return s.output(func(out io.Writer) error { return List(s.Context(), s.conn, orders, o, out) })
+		}
+		show := func(o *LettersOptions) string {
+			return s.output(func(out io.Writer) error { return Show(s.Context(), s.conn, orders, o, out) })
+		}
+		all := list(&LettersOptions{})
+		for _, want := range []string{"NUMBER", "m-1", "m-3", "TTLExpiredException", "3 of the 3 dead letters of orders.\n", "       3  TTLExpiredException\n"} {
+			if !strings.Contains(all, want) {
+				t.Errorf("List printed\n%swant %q in it", all, want)
 			}
 		}
-		if err := <-done; !errors.Is(err, httpapi.ErrServerClosed) {
-			t.Errorf("Serve = %v", err)
+		if got, want := list(&LettersOptions{Limit: 2}), "The first 2 of the dead letters of orders that are meant; there are more.\n"; !strings.Contains(got, want) || strings.Contains(got, "m-3") {
+			t.Errorf("List of two printed\n%swant %q in it", got, want)
+		}
+		if got, want := list(&LettersOptions{Filter: dlq.Filter{Reason: "Other"}}), "None of the 3 dead letters of orders is meant.\n"; got != want {
+			t.Errorf("List of none printed %q, want %q", got, want)
+		}
+		narrow := LettersOptions{JSON: true, Filter: dlq.Filter{MessageIDs: []string{"m-2"}}}
+		var got struct {
+			LookedAt, Meant int
+			DeadLetters     []struct{ MessageID, DeadLetterReason string }
+		}
+		if err := json.Unmarshal([]byte(list(&narrow)), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.LookedAt != 3 || got.Meant != 1 || len(got.DeadLetters) != 1 || got.DeadLetters[0].MessageID != "m-2" {
+			t.Errorf("List of m-2 = %+v", got)
+		}
+		if got := show(&narrow); !strings.Contains(got, `"body": "one coffee"`) {
+			t.Errorf("Show of m-2 printed\n%s", got)
+		}
+		if got := show(&LettersOptions{Limit: 1}); !strings.Contains(got, "messageId: m-1\n") || !strings.Contains(got, "  kind: drink\n") || !strings.Contains(got, "body:\none coffee\n") {
+			t.Errorf("Show of the first printed\n%s", got)
+		}
+		err := Show(s.Context(), s.conn, orders, &LettersOptions{Filter: dlq.Filter{Reason: "Other"}}, io.Discard)
+		if err == nil || err.Error() != "none of the 3 dead letters of orders is meant" {
+			t.Errorf("Show of none = %v", err)
 		}
 	})
-	c, err := config.Load("", func(string) string { return "" }, map[string]string{
-		"namespace": config.ConnectionString(ln.Addr().String(), config.AnyKeyName, config.AnyKey),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, _ := b.Queue("orders")
-	if n == 0 {
-		return c, q
-	}
-	o := SendOptions{Count: n, MessageID: "m", Body: "one coffee", TTL: 10 * time.Millisecond, Properties: []string{"kind=drink"}}
-	template, err := o.Message(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out, errs bytes.Buffer
-	if err := Send(t.Context(), c, "orders", template, o, &out, &errs); err != nil {
-		t.Fatalf("Send: %v\n%s", err, &errs)
-	}
-	if want := fmt.Sprintf("sent %d messages to orders, m-1 to m-%d\n", n, n); out.String() != want {
-		t.Errorf("Send printed %q, want %q", &out, want)
-	}
-	for deadline := time.Now().Add(20 * time.Second); q.Counts().DeadLetter < n; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d dead letters, want %d", q.Counts().DeadLetter, n)
-		}
-	}
-	return c, q
 }
 
-func TestListCountsAndShowsWhatIsMeant(t *testing.T) {
-	c, _ := namespaceWithLetters(t, 3)
-	var out bytes.Buffer
-	if err := List(t.Context(), c, orders, &LettersOptions{}, &out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"NUMBER", "m-1", "m-3", "TTLExpiredException", "3 of the 3 dead letters of orders.\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("List printed\n%swant %q in it", &out, want)
+func TestABodyThatIsNoTextIsShownInBase64(t *testing.T) {
+	setup(t, 0, func(t *testing.T, s *scene) {
+		s.send("orders", SendOptions{Count: 1, MessageID: "raw", Body: "\xff\xfe", TTL: time.Second})
+		time.Sleep(2 * time.Second)
+		for json, want := range map[bool]string{true: `"bodyBase64": "//4="`, false: "body, in base64:\n//4=\n"} {
+			got := s.output(func(out io.Writer) error {
+				return Show(s.Context(), s.conn, orders, &LettersOptions{Limit: 1, JSON: json}, out)
+			})
+			if !strings.Contains(got, want) {
+				t.Errorf("Show printed\n%swant %q in it", got, want)
+			}
 		}
+	})
+}
+
+func TestWhatHasNoDeadLettersIsRefused(t *testing.T) {
+	setup(t, 0, func(t *testing.T, s *scene) {
+		for place, want := range map[dlq.Place]string{
+			{Entity: "events"}:  "events is a topic",
+			{Entity: "nowhere"}: `there is no queue "nowhere"`,
+		} {
+			for name, err := range map[string]error{
+				"List":  List(s.Context(), s.conn, place, &LettersOptions{}, io.Discard),
+				"Show":  Show(s.Context(), s.conn, place, &LettersOptions{}, io.Discard),
+				"Purge": Purge(s.Context(), s.conn, place, &LettersOptions{Yes: true, All: true}, io.Discard),
+			} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s of %s = %v, want an error with %q", name, place, err, want)
+				}
+			}
+		}
+	})
+}
+
+// resubmission runs Resubmit for all dead letters of orders, as change has it.
+func (s *scene) resubmission(journal string, change func(*ResubmitOptions)) (string, error) {
+	s.Helper()
+	o := ResubmitOptions{LettersOptions: LettersOptions{Yes: true, All: true}, Journal: journal}
+	change(&o)
+	if err := o.CheckTarget(orders); err != nil {
+		return "", err
 	}
-	out.Reset()
-	narrow := LettersOptions{JSON: true, Filter: dlq.Filter{MessageIDs: []string{"m-2"}}}
-	if err := List(t.Context(), c, orders, &narrow, &out); err != nil {
-		t.Fatal(err)
-	}
-	var got struct {
-		LookedAt, Meant int
-		DeadLetters     []struct{ MessageID, DeadLetterReason string }
-	}
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.LookedAt != 3 || got.Meant != 1 || len(got.DeadLetters) != 1 || got.DeadLetters[0].MessageID != "m-2" {
-		t.Errorf("List of m-2 = %+v", got)
-	}
-	out.Reset()
-	if err := Show(t.Context(), c, orders, &narrow, &out); err != nil || !strings.Contains(out.String(), `"body": "one coffee"`) {
-		t.Errorf("Show of m-2 = %v\n%s", err, &out)
-	}
-	out.Reset()
-	if err := Show(t.Context(), c, orders, &LettersOptions{Limit: 1}, &out); err != nil || !strings.Contains(out.String(), "messageId: m-1\n") || !strings.Contains(out.String(), "  kind: drink\n") {
-		t.Errorf("Show of the first = %v\n%s", err, &out)
-	}
-	none := LettersOptions{Filter: dlq.Filter{Reason: "Other"}}
-	if err := Show(t.Context(), c, orders, &none, &out); err == nil || err.Error() != "none of the 3 dead letters of orders is meant" {
-		t.Errorf("Show of none = %v", err)
-	}
+	var out bytes.Buffer
+	err := Resubmit(s.Context(), s.conn, orders, &o, &out)
+	return out.String(), err
 }
 
 func TestResubmitSendsCopiesOnceAndTakesOff(t *testing.T) {
-	c, q := namespaceWithLetters(t, 3)
-	journal := filepath.Join(t.TempDir(), "journal.db")
-	resubmit := func(change func(*ResubmitOptions)) (string, error) {
-		t.Helper()
-		o := ResubmitOptions{LettersOptions: LettersOptions{Yes: true, All: true}, Journal: journal}
-		change(&o)
-		if err := o.Check(orders); err != nil {
-			return "", err
+	setup(t, 3, func(t *testing.T, s *scene) {
+		journal := filepath.Join(t.TempDir(), "journal.db")
+		if out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.Dry = true }); err != nil || !strings.Contains(out, "Without --dry-run this would resubmit 3 to orders.") {
+			t.Errorf("a dry run = %v\n%s", err, out)
 		}
-		var out, errs bytes.Buffer
-		err := Resubmit(context.Background(), c, orders, &o, &out, &errs)
-		return out.String(), err
+		for answer, want := range map[string]string{"no\n": "Resubmit 3 to orders? [y/N] Nothing was changed.", "": "Resubmit 3 to orders? [y/N] \nNothing was changed."} {
+			out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.Yes, o.In = false, strings.NewReader(answer) })
+			if err != nil || !strings.Contains(out, want) {
+				t.Errorf("answered with %q = %v\n%swant %q", answer, err, out, want)
+			}
+		}
+		s.left(3)
+		if out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.To, o.Yes, o.In = "again", false, strings.NewReader("y\n") }); err != nil || !strings.Contains(out, "3 resubmitted to again.") {
+			t.Errorf("resubmission = %v\n%s", err, out)
+		}
+		s.left(0)
+		if again, _ := s.ns.Broker.Queue("again"); again.Counts().Active != 3 {
+			t.Errorf("the target has %d messages, want 3", again.Counts().Active)
+		}
+		if out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.To = "again" }); err != nil || !strings.Contains(out, "orders has no dead letters.") {
+			t.Errorf("once more = %v\n%s", err, out)
+		}
+		got := resubmitResult{survey: &survey{}}
+		out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.To, o.JSON = "again", true })
+		if err != nil || json.Unmarshal([]byte(out), &got) != nil || got.Copied != 0 || got.Unsure == nil || got.To != "again" {
+			t.Errorf("once more as JSON = %v\n%s", err, out)
+		}
+	})
+}
+
+func TestCopiesHaveIDsOfTheirOwnWhereTheTargetDetectsDuplicates(t *testing.T) {
+	setup(t, 2, func(t *testing.T, s *scene) {
+		journal := filepath.Join(t.TempDir(), "journal.db")
+		for want, change := range map[string]func(*ResubmitOptions){
+			`there is no queue or topic "nowhere"`:           func(o *ResubmitOptions) { o.To = "nowhere" },
+			"unique detects duplicates and would drop":       func(o *ResubmitOptions) { o.To, o.KeepIDs = "unique", true },
+			"--new-ids and --keep-ids are both given":        func(o *ResubmitOptions) { o.NewIDs, o.KeepIDs = true, true },
+			"--within is 1ns; it must be at least 1ms":       func(o *ResubmitOptions) { o.Copying.Within = 1 },
+			"--ttl is -1ns; it must be at least 1ms":         func(o *ResubmitOptions) { o.Copying.TTL = -1 },
+			"no/$DeadLetterQueue":                            func(o *ResubmitOptions) { o.To = "no/$DeadLetterQueue" },
+			"whether again detects duplicates, and would dr": func(o *ResubmitOptions) { o.To, s.conn.Admin = "again", &entities.Admin{} },
+		} {
+			admin := s.conn.Admin
+			if _, err := s.resubmission(journal, change); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("resubmission = %v, want an error with %q", err, want)
+			}
+			s.conn.Admin = admin
+		}
+		s.left(2)
+		out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.To, o.JSON = "unique", true })
+		got := resubmitResult{survey: &survey{}}
+		if err != nil || json.Unmarshal([]byte(out), &got) != nil || got.Copied != 2 {
+			t.Fatalf("resubmission = %v\n%s", err, out)
+		}
+		r, err := s.ns.Client(t).NewReceiverForQueue("unique", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms, err := r.PeekMessages(s.Context(), 1, nil)
+		if err != nil || len(ms) != 1 || ms[0].MessageID == "m-1" {
+			t.Errorf("the target has %v, %v; want a copy with an id of its own", ms, err)
+		}
+	})
+}
+
+func TestOfASubscriptionATargetIsNeeded(t *testing.T) {
+	var o ResubmitOptions
+	audit := dlq.Place{Entity: "events", Subscription: "audit"}
+	if err := o.CheckTarget(audit); err == nil || !strings.Contains(err.Error(), "say with --to where") {
+		t.Errorf("CheckTarget without a target = %v", err)
 	}
-	if out, err := resubmit(func(o *ResubmitOptions) { o.Dry = true }); err != nil || !strings.Contains(out, "Without --dry-run this would resubmit 3 to orders.") || q.Counts().DeadLetter != 3 {
-		t.Errorf("a dry run = %v\n%s%d dead letters are left, want 3", err, out, q.Counts().DeadLetter)
-	}
-	if out, err := resubmit(func(o *ResubmitOptions) { o.Yes, o.In = false, strings.NewReader("no\n") }); err != nil || !strings.Contains(out, "Nothing was changed.") {
-		t.Errorf("answered with no = %v\n%s", err, out)
-	}
-	if out, err := resubmit(func(o *ResubmitOptions) { o.To = "again" }); err != nil || !strings.Contains(out, "3 resubmitted to again.") {
-		t.Errorf("resubmission = %v\n%s", err, out)
-	}
-	if n := q.Counts().DeadLetter; n != 0 {
-		t.Errorf("%d dead letters are left, want none", n)
-	}
-	if out, err := resubmit(func(o *ResubmitOptions) { o.To = "again" }); err != nil || !strings.Contains(out, "orders has no dead letters.") {
-		t.Errorf("once more = %v\n%s", err, out)
-	}
-	if _, err := resubmit(func(o *ResubmitOptions) { o.To = "nowhere" }); err == nil || !strings.Contains(err.Error(), `there is no queue or topic "nowhere"`) {
-		t.Errorf("to a queue that does not exist = %v", err)
-	}
-	if _, err := resubmit(func(o *ResubmitOptions) { o.NewIDs, o.KeepIDs = true, true }); err == nil {
-		t.Error("--new-ids with --keep-ids is taken")
-	}
+}
+
+func TestTheJournalIsThatOfNamespacePlaceAndTarget(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", "/cache")
+	setup(t, 0, func(t *testing.T, s *scene) {
+		paths := map[string]bool{}
+		for _, to := range []string{"orders", "Again", "again"} {
+			path, err := (&ResubmitOptions{To: to}).journalPath(s.conn, orders)
+			if err != nil || !strings.HasPrefix(path, "/cache/overdue/resubmit-") {
+				t.Errorf("journal for %s = %s, %v", to, path, err)
+			}
+			paths[path] = true
+		}
+		if len(paths) != 2 {
+			t.Errorf("journals %v, want one for each target in any case", paths)
+		}
+	})
 }
 
 func TestPurgeTakesOffWhatIsMeant(t *testing.T) {
-	c, q := namespaceWithLetters(t, 3)
-	var out bytes.Buffer
-	two := LettersOptions{Yes: true, Filter: dlq.Filter{MessageIDs: []string{"m-1", "m-3"}}}
-	if err := Purge(t.Context(), c, orders, &two, &out); err != nil || !strings.Contains(out.String(), "2 purged.\n") {
-		t.Errorf("Purge = %v\n%s", err, &out)
-	}
-	if n := q.Counts().DeadLetter; n != 1 {
-		t.Errorf("%d dead letters are left, want 1", n)
-	}
-	out.Reset()
-	all := LettersOptions{Yes: true, All: true, JSON: true}
-	if err := Purge(t.Context(), c, orders, &all, &out); err != nil {
-		t.Fatal(err)
-	}
-	var got struct {
-		Purged           int
-		Locked, NotThere []int64
-	}
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Purged != 1 || len(got.Locked)+len(got.NotThere) != 0 {
-		t.Errorf("Purge as JSON = %s, %v; want 1 purged", &out, err)
+	setup(t, 3, func(t *testing.T, s *scene) {
+		purge := func(o *LettersOptions) string {
+			return s.output(func(out io.Writer) error { return Purge(s.Context(), s.conn, orders, o, out) })
+		}
+		if got := purge(&LettersOptions{Yes: true, Filter: dlq.Filter{MessageIDs: []string{"m-1", "m-3"}}}); !strings.HasSuffix(got, "\n2 purged.\n") {
+			t.Errorf("Purge printed\n%s", got)
+		}
+		s.left(1)
+		got := purgeResult{survey: &survey{}}
+		if err := json.Unmarshal([]byte(purge(&LettersOptions{Yes: true, All: true, JSON: true})), &got); err != nil || got.Purged != 1 || len(got.Locked)+len(got.Gone) != 0 {
+			t.Errorf("Purge as JSON = %+v, %v; want 1 purged", got, err)
+		}
+		s.left(0)
+		if got, want := purge(&LettersOptions{Yes: true, All: true}), "orders has no dead letters.\nThere is nothing to do.\n"; got != want {
+			t.Errorf("Purge of nothing printed %q, want %q", got, want)
+		}
+	})
+}
+
+func TestLockedDeadLettersAreLeft(t *testing.T) {
+	setup(t, 2, func(t *testing.T, s *scene) {
+		r, err := s.ns.Client(t).NewReceiverForQueue("orders", &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.ReceiveMessages(s.Context(), 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		err = Purge(s.Context(), s.conn, orders, &LettersOptions{Yes: true, All: true}, &out)
+		want := "1 are locked, by somebody else or by a run that was killed, and were left: 1; run it again when their locks have lapsed, in 30s at most"
+		if err == nil || err.Error() != want || !strings.HasSuffix(out.String(), "\n1 purged.\n") {
+			t.Errorf("Purge = %v, want %q\n%s", err, want, &out)
+		}
+		s.left(1)
+		if _, err := s.resubmission(filepath.Join(t.TempDir(), "journal.db"), func(o *ResubmitOptions) { o.To = "again" }); err == nil || err.Error() != want {
+			t.Errorf("Resubmit = %v, want %q", err, want)
+		}
+	})
+}
+
+func TestTheLockIsThatOfThePlace(t *testing.T) {
+	setup(t, 0, func(t *testing.T, s *scene) {
+		for place, want := range map[dlq.Place]time.Duration{
+			orders: 30 * time.Second, {Entity: "events", Subscription: "Audit"}: time.Minute, {Entity: "nowhere"}: 0,
+		} {
+			if got := lockOf(s.Context(), s.conn, place); got.Duration != want || got.hold() != max(want, shortestLock)*2/3 {
+				t.Errorf("the lock of %s is %v, to be held for %v; want %v", place, got.Duration, got.hold(), want)
+			}
+		}
+	})
+	if err := (lockState{}).left([]int64{1}); err == nil || !strings.HasSuffix(err.Error(), "in 5m0s at most") {
+		t.Errorf("the error of an unknown lock = %v", err)
 	}
 }
 
-func TestSendToAQueueThatDoesNotExistSaysSo(t *testing.T) {
-	c, _ := namespaceWithLetters(t, 0)
-	o := SendOptions{Count: 1, Body: "x"}
-	template, err := o.Message(time.Now())
-	if err != nil {
+func TestOptionsAreReadAndChecked(t *testing.T) {
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	o := LettersOptions{DueBefore: "-1h", DueAfter: "2026-01-31T17:00:00Z", Properties: []string{"kind=drink", "empty="}, Rate: 100}
+	if err := o.Check(now); err != nil {
 		t.Fatal(err)
 	}
-	var out, errs bytes.Buffer
-	err = Send(t.Context(), c, "nowhere", template, o, &out, &errs)
-	if err == nil || !strings.Contains(err.Error(), `there is no queue or topic "nowhere"`) {
-		t.Errorf("Send = %v\n%s%s", err, &out, &errs)
+	want := dlq.Filter{
+		DueBefore: now.Add(-time.Hour), DueAfter: time.Date(2026, 1, 31, 17, 0, 0, 0, time.UTC), Properties: map[string]string{"kind": "drink", "empty": ""},
+	}
+	if diff := cmp.Diff(want, o.Filter); diff != "" || !o.Narrows() {
+		t.Errorf("filter (-want +got):\n%s", diff)
+	}
+	for want, o := range map[string]LettersOptions{
+		`--due-before: "soon" is neither`:                {DueBefore: "soon"},
+		`--property is "kind"; write name=value`:         {Properties: []string{"kind"}},
+		`--property is "=x"; write name=value`:           {Properties: []string{"=x"}},
+		"--limit is -1; it must be 0 or more":            {Limit: -1},
+		"--rate is -1; it must be between 0 and 1000000": {Rate: -1},
+		"--older-than and --younger-than are durations":  {Filter: dlq.Filter{OlderThan: -1}},
+		"--json leaves no place for a question":          {Asks: true, JSON: true},
+		"--yes without a filter means every dead letter": {Asks: true, Yes: true},
+	} {
+		if err := o.Check(now); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("Check of %+v = %v, want %q", o, err, want)
+		}
+	}
+	for _, o := range []LettersOptions{{JSON: true}, {Asks: true, JSON: true, Dry: true}, {Asks: true, Yes: true, All: true}, {Asks: true, Yes: true, Limit: 1}} {
+		if err := o.Check(now); err != nil {
+			t.Errorf("Check of %+v = %v, want nil", o, err)
+		}
 	}
 }

@@ -21,10 +21,10 @@ const (
 // lockState is how long dead letters of a place are locked for whoever takes one; 0 where that is not known.
 type lockState struct{ time.Duration }
 
-func lockOf(ctx context.Context, h *operator.Connection, place dlq.Place) lockState {
+func lockOf(ctx context.Context, conn *operator.Connection, place dlq.Place) lockState {
 	ctx, cancel := context.WithTimeout(ctx, operator.Timeout)
 	defer cancel()
-	info, err := h.Read(ctx, place.Entity)
+	info, err := conn.Read(ctx, place.Entity)
 	if err != nil {
 		return lockState{}
 	}

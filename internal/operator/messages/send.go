@@ -33,15 +33,14 @@ const (
 
 // SendOptions are what a message is made of. Of strings "" means that there is none.
 type SendOptions struct {
-	Endpoint                                                string
-	Body, BodyFile                                          string
-	MessageID, SessionID, CorrelationID, Subject            string
-	ContentType, ReplyTo, To, PartitionKey, Deadline, Later string
-	TTL, Within, CompleteWithin                             time.Duration
-	Properties                                              []string
-	Count                                                   int
-	JSON                                                    bool
-	In                                                      io.Reader
+	Body, BodyFile                                       string
+	MessageID, SessionID, CorrelationID, Subject         string
+	ContentType, ReplyTo, To, PartitionKey, Deadline, At string
+	TTL, Within, CompleteWithin                          time.Duration
+	Properties                                           []string
+	Count                                                int
+	JSON                                                 bool
+	In                                                   io.Reader
 }
 
 // Message is what is sent, but for its id where there are several.
@@ -69,8 +68,8 @@ func (o *SendOptions) Message(now time.Time) (*azservicebus.Message, error) {
 	if o.TTL > 0 {
 		m.TimeToLive = &o.TTL
 	}
-	if o.Later != "" {
-		at, err := Instant(o.Later, now)
+	if o.At != "" {
+		at, err := instant(o.At, now)
 		if err != nil {
 			return nil, fmt.Errorf("--at: %w", err)
 		}
@@ -135,8 +134,8 @@ func given(s string) *string {
 	return &s
 }
 
-// Instant is a time, given as such or as what lies between it and now.
-func Instant(text string, now time.Time) (time.Time, error) {
+// instant reads a time, or a duration from now.
+func instant(text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at.UTC(), nil
 	}
@@ -153,13 +152,21 @@ func properties(texts []string) (map[string]any, error) {
 	}
 	all := map[string]any{}
 	for _, text := range texts {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok || name == "" {
-			return nil, fmt.Errorf("--property is %q; write name=value", config.Clip(text))
+		name, value, err := property(text)
+		if err != nil {
+			return nil, err
 		}
 		all[name] = typed(value)
 	}
 	return all, nil
+}
+
+func property(text string) (name, value string, err error) {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return "", "", fmt.Errorf("--property is %q; write name=value", config.Clip(text))
+	}
+	return name, value, nil
 }
 
 // typed is a value as it was most likely meant: rules and consumers tell 1 from "1".
@@ -180,14 +187,10 @@ type sendResult struct {
 	MessageIDs []string `json:"messageIds"`
 }
 
-// Send sends in batches, as large as the link takes them, and says what has been accepted, also when not all was.
-func Send(ctx context.Context, c *config.Config, entity string, template *azservicebus.Message, o SendOptions, stdout, stderr io.Writer) error {
-	h, err := operator.ConnectSender(ctx, c, o.Endpoint, stderr)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	sender, err := h.Sender.Current().NewSender(entity, nil)
+// Send sends in batches, as large as the link takes them, and prints what has been accepted, also
+// when not everything was. The connection is one that sends.
+func Send(ctx context.Context, conn *operator.Connection, entity string, template *azservicebus.Message, o SendOptions, stdout io.Writer) error {
+	sender, err := conn.Sender.Current().NewSender(entity, nil)
 	if err != nil {
 		return fmt.Errorf("send to %s: %w", entity, err)
 	}

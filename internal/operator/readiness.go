@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"overdue/internal/httpclient"
+	"overdue/internal/lifecycle"
+)
+
+// States that [Await] waits for.
+const (
+	Ready   = "ready"   // it takes sends: /readyz says so
+	Serving = "serving" // it listens, whether the namespace answers or not
+	Drained = "drained" // its components are stopped, or it has ended
+)
+
+// AwaitedStates are all of them.
+var AwaitedStates = []string{Ready, Serving, Drained}
+
+const (
+	readinessTimeout = 3 * time.Second        // of one request
+	awaitInterval    = 100 * time.Millisecond // between two requests to a process on this machine
+)
+
+// A Readiness is the answer of /readyz.
+type Readiness struct {
+	Ready  bool
+	Checks string // a line for each check
+}
+
+// AskReadiness asks the process with the admin port addr, host:port, whether it is ready.
+func AskReadiness(ctx context.Context, addr string) (r Readiness, err error) {
+	// The port is on this machine: a proxy from the environment could not reach it.
+	client := httpclient.New(&http.Transport{DisableKeepAlives: true}, readinessTimeout)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz?verbose", nil)
+	if err != nil {
+		return r, fmt.Errorf("ask http://%s/readyz: %w", addr, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	if err != nil {
+		return r, fmt.Errorf("read the answer of %s: %w", addr, err)
+	}
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
+		return r, fmt.Errorf("%s answers %s, which is not Overdue's /readyz", addr, resp.Status)
+	}
+	return Readiness{Ready: resp.StatusCode == http.StatusOK, Checks: string(body)}, nil
+}
+
+// Await returns when the process with the admin port addr is in one of [AwaitedStates], or with an
+// error when ctx ends.
+func Await(ctx context.Context, addr, state string) error {
+	return await(ctx, state, addr, func(ctx context.Context) (Readiness, error) { return AskReadiness(ctx, addr) })
+}
+
+func await(ctx context.Context, state, addr string, ask func(context.Context) (Readiness, error)) error {
+	tick := time.NewTicker(awaitInterval)
+	defer tick.Stop()
+	last := "nothing was heard"
+	for {
+		r, err := ask(ctx)
+		if r.is(state, err) {
+			return nil
+		}
+		switch {
+		case ctx.Err() != nil: // the answer before is the last one
+		case err != nil:
+			last = err.Error()
+		default:
+			last = strings.TrimSpace(r.Checks)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("not %s in time; on listen.admin, %s: %s", state, addr, last)
+		}
+	}
+}
+
+// is reports whether the process is in that state. err is that of the request.
+func (r Readiness) is(state string, err error) bool {
+	switch {
+	case err != nil:
+		// Only a refused connection says that nobody listens. A process that is slow to answer lives.
+		return state == Drained && errors.Is(err, syscall.ECONNREFUSED)
+	case state == Drained:
+		return strings.HasPrefix(r.Checks, "[-] state: "+string(lifecycle.StateStopped))
+	case state == Serving:
+		return r.Ready || strings.HasPrefix(r.Checks, "[+] state")
+	}
+	return r.Ready
+}
