@@ -84,17 +84,18 @@ $(GOLANGCI):
 PROSE := README.md CONTRIBUTING.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md \
 	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md
-PROSE_GO := alert deploy deploy/check internal/broker internal/broker/adminapi internal/broker/emulator \
-	internal/broker/filter internal/broker/httpapi internal/broker/message internal/broker/queue internal/escape \
-	internal/httpclient internal/lag internal/listener internal/listener/tlsrecord internal/notifications \
-	internal/operations internal/operator internal/operator/canary internal/redisstore internal/servicebus/address \
-	internal/servicebus/atom internal/servicebus/duration internal/servicebus/entities internal/servicebus/failure \
-	internal/servicebus/link internal/servicebus/rest internal/servicebus/rights internal/servicebus/sas \
-	internal/servicebus/sdk internal/terminal internal/testing/arch internal/testing/brokertest \
-	internal/testing/exercise internal/testing/freeport internal/testing/pipenet internal/testing/redistest \
-	internal/testing/testseed internal/testing/wiretap internal/version monitor/search scheduler scheduler/index \
-	scheduler/journal test/bench test/bench/pump test/bench/usage test/conformance test/foreign test/mutate test/sdk \
-	test/sdk/examples/go
+PROSE_GO := alert cmd/overdue deploy deploy/check internal/broker internal/broker/adminapi \
+	internal/broker/emulator internal/broker/filter internal/broker/httpapi internal/broker/message \
+	internal/broker/queue internal/escape internal/httpclient internal/lag internal/listener \
+	internal/listener/tlsrecord internal/notifications internal/operations internal/operator \
+	internal/operator/canary internal/operator/deadlines internal/operator/dlq internal/operator/doctor \
+	internal/operator/messages internal/redisstore internal/servicebus/address internal/servicebus/atom \
+	internal/servicebus/duration internal/servicebus/entities internal/servicebus/failure internal/servicebus/link \
+	internal/servicebus/rest internal/servicebus/rights internal/servicebus/sas internal/servicebus/sdk \
+	internal/terminal internal/testing/arch internal/testing/brokertest internal/testing/exercise \
+	internal/testing/freeport internal/testing/pipenet internal/testing/redistest internal/testing/testseed \
+	internal/testing/wiretap internal/version monitor/search scheduler scheduler/index scheduler/journal test/bench \
+	test/bench/pump test/bench/usage test/conformance test/foreign test/mutate test/sdk test/sdk/examples/go
 
 prose: $(VALE) ## the words and sentences of pages and comments, by .vale/styles/Overdue
 	$(VALE) $(PROSE)

@@ -12,15 +12,16 @@ import (
 	"overdue/internal/config"
 )
 
-// instruct has every command below c take the arguments that its Use line names, and refuse others in a sentence that says so.
-// Cobra's own sentences leave out what to do, and it shows help for a command that there is not, as if nothing were wrong.
+// instruct makes every command below c take the arguments that its Use line names, and refuse
+// others. Cobra's own errors leave out what to do next, and for an unknown command it shows help as
+// if nothing were wrong.
 func instruct(c *cobra.Command) {
 	if c.HasSubCommands() && len(argumentsOf(c)) == 0 {
 		c.Args = noSuchCommand
 	} else {
 		c.Args = asItsUseLineSays
 	}
-	if !c.Runnable() { // cobra takes no look at the arguments then
+	if !c.Runnable() { // cobra does not check the arguments then
 		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	for _, sub := range c.Commands() {
@@ -73,7 +74,7 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q; %ssee %s --help", config.Clip(args[0]), c.CommandPath(), meant, c.CommandPath())
 }
 
-// helpCommand is cobra's, but for what it makes of commands that there are not.
+// helpCommand is cobra's, but it refuses unknown commands.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command…]",

@@ -53,7 +53,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 			return &config.Error{Err: err}
 		}
 		for _, name := range config.MisspeltVariables(os.Environ()) {
-			fmt.Fprintf(p.stderr, "overdue: %s\n", name) // what cannot be told is no mistake of the configuration
+			fmt.Fprintf(p.stderr, "overdue: %s\n", name) // a message that cannot be printed is no mistake of the configuration
 		}
 		_, err = fmt.Fprintf(p.stdout, "The configuration is right for `overdue %s`; %s.\n", as, c.Sources())
 		return err

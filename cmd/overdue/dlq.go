@@ -21,15 +21,15 @@ func (p *program) dlqCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
 		Short: "List, show, resubmit and purge dead letters",
-		Long: "Goes through the dead-letter queue of a queue, or of a subscription (topic/Subscriptions/name). Looking disturbs\n" +
-			"nothing. What resubmit and purge do not mean is given back as if it had never been taken.",
+		Long: "Works on the dead-letter queue of a queue, or of a subscription (topic/Subscriptions/name). list and show\n" +
+			"only peek. resubmit and purge release the dead letters that are not meant, and their delivery counts stay.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(p.dlqListCommand(), p.dlqShowCommand(), p.dlqResubmitCommand(), p.dlqPurgeCommand())
 	return cmd
 }
 
-// filterFlags are those that say which dead letters are meant.
+// filterFlags defines the flags that say which dead letters are meant, and the endpoint.
 func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *string) {
 	endpoint = new(string)
 	endpointFlag(cmd, endpoint)
@@ -47,17 +47,17 @@ func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 		return nil
 	})
 	f.StringArrayVar(&o.Properties, "property", nil, "only those with this application property, name=value. May be repeated")
-	f.IntVar(&o.Limit, "limit", 0, "no more than so many, the first in the order of their sequence numbers; 0 = all")
+	f.IntVar(&o.Limit, "limit", 0, "at most so many, in the order of their sequence numbers; 0 = all")
 	f.BoolVar(&o.JSON, "json", false, "print nothing but the result, as JSON")
 	return endpoint
 }
 
-// changeFlags are those of what changes something.
+// changeFlags defines the flags of commands that change something.
 func changeFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *string) {
 	endpoint = filterFlags(cmd, o)
 	o.Asks = true
 	f := cmd.Flags()
-	f.BoolVar(&o.All, "all", false, "all of them: without any filter, --yes wants to be told so")
+	f.BoolVar(&o.All, "all", false, "all dead letters: --yes without a filter needs it")
 	f.BoolVar(&o.Yes, "yes", false, "do not ask")
 	f.BoolVar(&o.Dry, "dry-run", false, "say what would be done, and do nothing")
 	f.Float64Var(&o.Rate, "rate", 100, "messages per second, so that consumers can keep up; 0 = as fast as it goes")

@@ -21,10 +21,10 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 			"copy. A copy has the body and the properties of its dead letter, byte for byte, but neither its time to live nor\n" +
 			"the deadline that it missed: give it a new one with --within. It says where it comes from in\n" +
 			"overdue-resubmitted-* properties.\n\n" +
-			"No dead letter is copied twice. What has been sent is in a journal on this machine, so a resubmission that is\n" +
-			"stopped, however, goes on where it was when it is started again. Where it was stopped between a send and its\n" +
-			"acknowledgement, and no copy is in the target any more, it says so and leaves those dead letters alone\n" +
-			"(--resend has them sent).",
+			"It copies no dead letter twice. A journal on this machine has the copies that were sent, so a resubmission\n" +
+			"that was stopped goes on where it was when you start it again. If it was stopped between a send and its\n" +
+			"acknowledgement, and no copy is in the target any more, it leaves those dead letters alone and lists them.\n" +
+			"--resend sends them.",
 		Example: "  overdue dlq resubmit orders --reason TTLExpiredException --within 5m\n" +
 			"  overdue dlq resubmit events/Subscriptions/audit --to audit-retries --older-than 1h --rate 20 --yes\n" +
 			"  overdue dlq resubmit orders --message-id order-1 --dry-run",
@@ -37,8 +37,8 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 	durationVar(f, &o.Copying.TTL, "ttl", 0, "time to live of each copy")
 	f.BoolVar(&o.NewIDs, "new-ids", false, "give copies message-ids of their own; done anyway where the target detects duplicates")
 	f.BoolVar(&o.KeepIDs, "keep-ids", false, "keep the message-ids, though it is not known whether the target detects duplicates")
-	f.BoolVar(&o.Resend, "resend", false, "send what may have been sent by a resubmission that was stopped, too")
-	f.StringVar(&o.Journal, "journal", "", "file that remembers what has been sent; by default one for each target in the user's cache folder")
+	f.BoolVar(&o.Resend, "resend", false, "also send dead letters that a stopped resubmission may have sent")
+	f.StringVar(&o.Journal, "journal", "", "file with the copies that were sent; by default one for each target in the user's cache folder")
 	r.do = func(ctx context.Context, conn *operator.Connection, place dlq.Place) error {
 		return messages.Resubmit(ctx, conn, place, &o, p.stdout)
 	}

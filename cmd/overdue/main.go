@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command overdue makes the expiry of Azure Service Bus messages eager: a message that
-// nobody has received by its deadline is dead-lettered then, and somebody is told,
-// although no consumer is connected.
+// Command overdue makes the expiry of Azure Service Bus messages eager. It dead-letters a message
+// that was not received by its deadline, and sends an alert, although no consumer is connected.
 //
-// The package is wiring. settings.go is the table of everything that can be set,
-// connect.go makes the clients, rooms.go starts proxy, monitor and embedded broker,
-// lifecycle.go stops them in reverse, admin.go shows how they are. Each command has a
-// file of its own.
+// Each command has a file of its own: it parses flags, calls one function of a package below, and
+// prints.
 package main
 
 import (

@@ -17,9 +17,9 @@ func (p *program) sendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send queue-or-topic",
 		Short: "Send messages through an AMQP endpoint, with their companions",
-		Long: "Sends a message, or --count of them, as an app behind Overdue would: a message with a deadline has its\n" +
-			"companion by the time that the command says sent. With a namespace configured it opens an endpoint of its own\n" +
-			"for as long as it takes; without one it goes to the Overdue that runs on this machine.",
+		Long: "Sends a message, or --count of them, as an app behind Overdue does: when the command prints that a message\n" +
+			"was sent, its deadline has a companion. With a namespace configured the command opens an endpoint of its own.\n" +
+			"Without one it sends through the Overdue that runs on this machine.",
 		Example: "  overdue send orders --body 'one coffee' --within 30s\n" +
 			"  overdue send orders --body-file order.json --content-type application/json --session-id table-4\n" +
 			"  echo hello | overdue send events --body-file - --ttl 1m --property urgent=true",
@@ -43,7 +43,7 @@ func (p *program) sendCommand() *cobra.Command {
 	f.StringVar(&o.Deadline, "deadline", "", "deadline: to be received by this time, RFC 3339 (overdue-deadline)")
 	durationVar(f, &o.CompleteWithin, "complete-within", 0, "to be completed so long after it is enqueued (overdue-complete-within)")
 	f.StringVar(&o.At, "at", "", "when it is enqueued: RFC 3339, or a duration from now")
-	f.StringArrayVar(&o.Properties, "property", nil, "an application property, name=value; true, false and whole numbers are sent as what they are. May be repeated")
+	f.StringArrayVar(&o.Properties, "property", nil, "an application property, name=value; true, false and whole numbers keep their types. May be repeated")
 	f.IntVar(&o.Count, "count", 1, fmt.Sprintf("how many, 1 to %d", messages.MaxSent))
 	f.BoolVar(&o.JSON, "json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

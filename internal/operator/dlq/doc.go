@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dlq is how operators go through dead letters: look at those that fit a filter, take
-// exactly these off their queue, and send copies of them where they shall be worked on.
+// Package dlq works on dead letters for operators. It peeks at those that fit a filter, takes exactly
+// these off their queue, and sends copies of them to another queue or topic.
 //
-// Looking is peeking, and disturbs nothing. Taking has to receive: what is received and was not
-// chosen is given back as if it had never been taken. A copy is never made twice, whatever happens
-// in between: see [Resubmission].
+// A peek disturbs nothing. To take dead letters off it has to receive, and it releases those that
+// were not chosen, so their delivery counts stay. It never sends a copy twice: see [Resubmission].
 package dlq

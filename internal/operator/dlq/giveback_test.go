@@ -62,7 +62,7 @@ func (s *scene) purgesAll(want int) {
 
 // A dead letter that somebody has locked is there; one that somebody has taken off is not. Only the
 // former is worth another run.
-func TestLockedIsToldFromGone(t *testing.T) {
+func TestLockedAndGoneAreSorted(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(20)
 		all := s.letters(orders, everything)

@@ -22,9 +22,8 @@ const (
 	sent    step = 2 // the broker has it, and the dead letter may be taken off
 )
 
-// A Journal remembers on disk which dead letters are being copied, so that whoever is stopped
-// between a copy and the completion of its dead letter does not copy it again. One process at a
-// time has it.
+// A Journal has on disk which dead letters are being copied. A run that is stopped between a copy
+// and the completion of its dead letter does not copy it again. One process at a time has it open.
 type Journal struct {
 	db   *bbolt.DB
 	path string
@@ -38,7 +37,7 @@ type entry struct {
 
 var letters = []byte("letters") // number → step, batch
 
-// ErrTaken: another process has the journal open.
+// ErrTaken says that another process has the journal open.
 var ErrTaken = errors.New("another process's")
 
 // OpenJournal opens or makes the journal at path.
@@ -63,7 +62,7 @@ func OpenJournal(path string) (*Journal, error) {
 	return j, nil
 }
 
-// Close closes the journal. One that has nothing to remember is removed.
+// Close closes the journal, and removes it if it is empty.
 func (j *Journal) Close() error {
 	left, err := j.entries()
 	err = errors.Join(err, j.db.Close())
@@ -108,7 +107,7 @@ func (j *Journal) sent(numbers []int64, batch uint64) error {
 	return j.update(func(b *bbolt.Bucket) error { return put(b, numbers, entry{sent, batch}) })
 }
 
-// forget drops what is over and done with, or was never sent.
+// forget drops dead letters that were taken off, or whose copies were never sent.
 func (j *Journal) forget(numbers []int64) error {
 	if len(numbers) == 0 {
 		return nil

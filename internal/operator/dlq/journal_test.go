@@ -69,11 +69,11 @@ func TestAJournalThatCannotWriteSaysSo(t *testing.T) {
 // Nor is anything done on the word of a journal that cannot be told of it.
 func TestAResubmissionEndsWhenItsJournalCannotBeWritten(t *testing.T) {
 	run := func(s *scene, r *Resubmission) error { _, err := r.Run(s.Context(), nil); return err }
-	look := func(s *scene, r *Resubmission) error { _, err := r.reconcile(s.Context()); return err }
+	check := func(s *scene, r *Resubmission) error { _, err := r.reconcile(s.Context()); return err }
 	for name, c := range map[string]struct {
 		e   entry
 		act func(*scene, *Resubmission) error
-	}{"a copy that was sent, and is gone": {entry{sent, 1}, run}, "a copy that is found": {entry{sending, 1}, look}} {
+	}{"a copy that was sent, and is gone": {entry{sent, 1}, run}, "a copy that is found": {entry{sending, 1}, check}} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.putCopy(2)

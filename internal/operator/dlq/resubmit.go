@@ -15,10 +15,10 @@ import (
 
 // A Resubmission sends copies of dead letters and takes these off their queue.
 //
-// The journal is what keeps it from sending a copy twice: a batch is noted before it leaves, and
-// once the broker has it. Whoever was stopped in between leaves it open whether it was sent. The
-// next run looks for its copies in the target; where there are none they may have been received
-// since, so these dead letters stay where they are, and are told as unsure.
+// It sends no copy twice, because the journal has each batch: before it leaves, and again once the
+// broker has accepted it. A run that is stopped in between leaves open whether the batch was sent.
+// The next run searches the target for its copies. If it finds none, they may have been received
+// since. Then these dead letters stay where they are, and the outcome lists them as unsure.
 type Resubmission struct {
 	Links   *link.Namespace
 	Place   Place
@@ -30,20 +30,20 @@ type Resubmission struct {
 	Hold    time.Duration // how long a message may be kept before its lock is at risk
 	// Resend has what is unsure sent again.
 	Resend bool
-	// Copied is told how many copies the broker has taken. nil: nobody is.
+	// Copied is called with how many more copies the broker has accepted, unless it is nil.
 	Copied func(n int)
 }
 
-// Outcome is what became of a resubmission so far.
+// An Outcome counts what a resubmission has done so far.
 type Outcome struct {
 	Copied   int     // sent, and taken off
 	Finished int     // had been sent by an earlier run, and were taken off
 	Unsure   []int64 // may have been sent by an earlier run
-	Locked   []int64 // by somebody else, or by a run that was killed
+	Locked   []int64 // by another client, or by a run that was killed
 	Gone     []int64 // not there any more
 }
 
-// Run sees to the chosen dead letters, and to what an earlier run has left.
+// Run resubmits the chosen dead letters, and finishes those that an earlier run has left.
 func (r *Resubmission) Run(ctx context.Context, chosen map[int64]bool) (o Outcome, err error) {
 	earlier, err := r.reconcile(ctx)
 	if err != nil {
@@ -121,21 +121,21 @@ func (r *Resubmission) reconcile(ctx context.Context) (map[int64]entry, error) {
 	return all, r.search(ctx, all, open, found)
 }
 
-// searchMost is how many messages of the target are looked at for copies.
+// searchMost is how many messages of the target are searched for copies.
 const searchMost = 100_000
 
-// search looks for copies in the target. A batch was sent as a whole, so one of them is enough.
+// search searches the target for copies. A batch was sent as a whole, so one of them is enough.
 func (r *Resubmission) search(ctx context.Context, all map[int64]entry, open map[uint64][]int64, found func(number int64) error) error {
 	p, err := r.Links.Peeker(ctx, r.Search)
 	if err != nil {
-		return fmt.Errorf("look for copies in %s: %w", r.Search, err)
+		return fmt.Errorf("search %s for copies: %w", r.Search, err)
 	}
 	place := r.Place.String()
 	from := int64(0)
 	for seen := 0; seen < searchMost && len(open) > 0; {
 		ms, err := p.PeekEncoded(ctx, from, page)
 		if err != nil {
-			return fmt.Errorf("look for copies in %s: %w", r.Search, err) // it has closed p
+			return fmt.Errorf("search %s for copies: %w", r.Search, err) // it has closed p
 		}
 		if len(ms) == 0 {
 			break
@@ -161,19 +161,18 @@ func (r *Resubmission) search(ctx context.Context, all map[int64]entry, open map
 	return nil
 }
 
-// finish takes off what has been copied, and forgets it.
+// finish takes off dead letters whose copies were sent, and drops them from the journal.
 func (r *Resubmission) finish(ctx context.Context, ts []*taken) (n int, err error) {
 	gone, err := complete(ctx, ts)
 	return len(gone), errors.Join(err, r.Journal.forget(gone))
 }
 
-// forgetGone drops from the journal what was sent and is not there any more: somebody else has
-// taken it off.
+// forgetGone drops those from the journal that were sent and that another client has taken off.
 func (r *Resubmission) forgetGone(gone []int64, earlier map[int64]entry) error {
 	return r.Journal.forget(slices.DeleteFunc(slices.Clone(gone), func(n int64) bool { return earlier[n].step != sent }))
 }
 
-// contents are those of ts, by number, with as few peeks as their gaps allow.
+// contents peeks at ts, with as few peeks as their gaps allow.
 func (r *Resubmission) contents(ctx context.Context, ts []*taken) (map[int64]*Letter, error) {
 	wanted := map[int64]bool{}
 	first := ts[0].number
@@ -253,7 +252,7 @@ func (r *Resubmission) copyAll(ctx context.Context, ts []*taken, pace *pace, o *
 	for _, t := range ts {
 		l := contents[t.number]
 		if l == nil {
-			continue // somebody else has settled it
+			continue // another client has settled it
 		}
 		encoded, err := r.Copying.of(r.Place, l)
 		if err != nil {
@@ -320,17 +319,17 @@ func (r *Resubmission) send(ctx context.Context, g *group, pace *pace, o *Outcom
 	return err
 }
 
-// SendError is what became of a batch that the target has not acknowledged.
+// A SendError is the error of a batch that the target has not accepted.
 type SendError struct{ Err error }
 
 func (e *SendError) Error() string { return e.Err.Error() }
 func (e *SendError) Unwrap() error { return e.Err }
 
-// refusedOutright reports that the broker has said that it does not have the batch.
+// refusedOutright reports whether the broker has said that it does not have the batch.
 func refusedOutright(err error) bool {
 	switch amqp.Symbol(link.Condition(err)) {
 	case "amqp:unauthorized-access", "amqp:not-found", "amqp:not-allowed", "amqp:link:message-size-exceeded", "amqp:resource-limit-exceeded",
-		"com.microsoft:entity-disabled", "com.microsoft:argument-error": // not server-busy: a door says so when only the companion failed
+		"com.microsoft:entity-disabled", "com.microsoft:argument-error": // not server-busy: an endpoint says so when only the companion failed
 		return true
 	}
 	return false

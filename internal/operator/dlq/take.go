@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// chunk is how many messages are received at once, and seen to together.
+	// chunk is how many messages are received and settled together.
 	chunk = 100
-	// maxHeld bounds the messages that were not chosen and are held until those behind them have been
-	// seen. They come without their bodies.
+	// maxHeld bounds the messages that were not chosen. They are kept until those behind them have
+	// been received, without their bodies.
 	maxHeld = 50_000
-	// patience is how long nothing has to come before the queue counts as at its end, and pause, once
-	// something has come, before the rest is not waited for.
-	patience     = 3 * time.Second
-	pause        = 200 * time.Millisecond
-	settleTime   = 30 * time.Second
-	settleAtOnce = 32
+	// firstTimeout is how long nothing has to come before the queue counts as at its end.
+	// nextTimeout is the same once a message has come.
+	firstTimeout  = 3 * time.Second
+	nextTimeout   = 200 * time.Millisecond
+	settleTimeout = 30 * time.Second
+	settleAtOnce  = 32
 )
 
-// ErrBuried: the chosen messages stand behind more others than can be held at a time.
+// ErrBuried says that the chosen messages stand behind more others than one process keeps.
 var ErrBuried = errors.New("the dead letters stand behind too many others that are not meant")
 
 // taken is a dead letter under lock.
@@ -41,10 +41,9 @@ type taken struct {
 	settled  bool // taken off, or its lock is lost
 }
 
-// complete takes all of ts off their queue, and returns the numbers of those that are not there any
-// more: somebody else may have settled one.
+// complete takes ts off their queue, and returns the numbers of those that it took.
 func complete(ctx context.Context, ts []*taken) (gone []int64, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	var g errgroup.Group
 	g.SetLimit(settleAtOnce)
@@ -62,7 +61,7 @@ func complete(ctx context.Context, ts []*taken) (gone []int64, err error) {
 			t.settled = true
 			gone = append(gone, t.number)
 		case link.Condition(failed[i]) == link.ConditionLockLost:
-			t.settled = true // its lock lapsed, and it may be there still: whoever looks again will see
+			t.settled = true // its lock lapsed, and it may be there still: Sort finds out
 		default:
 			err = errors.Join(err, fmt.Errorf("complete dead letter %d: %w", t.number, failed[i]))
 		}
@@ -70,8 +69,8 @@ func complete(ctx context.Context, ts []*taken) (gone []int64, err error) {
 	return gone, err
 }
 
-// atOnce is how many dead letters are taken at once at that rate, so that the last of them has its
-// lock still when its turn comes.
+// atOnce is how many dead letters are taken at once at that rate. The last of them still has its
+// lock when its turn comes.
 func atOnce(rate float64, hold time.Duration) int {
 	if rate <= 0 {
 		return chunk
@@ -79,13 +78,13 @@ func atOnce(rate float64, hold time.Duration) int {
 	return max(1, min(chunk, int(rate*hold.Seconds()/2)))
 }
 
-// take receives the chosen dead letters of a place and hands them to do, n at a time at most; it
-// takes them out of chosen as they come. All others are given back as they were, and so is what do
-// has not completed when it fails: whoever comes next need not wait for locks to lapse. hold is how
-// long a message may be kept before its lock is at risk.
+// take receives the chosen dead letters of a place and passes them to do, at most n at a time. It
+// deletes them from chosen as they come. It releases all others, and when do fails also those that
+// do has not completed, so that the next run need not wait for locks to lapse. hold is how long a
+// message may be kept before its lock is at risk.
 //
-// What is left in chosen at the end is not there any more, or locked by somebody else; Sort tells
-// which. ErrBuried: it may be there, too far behind.
+// Those that are left in chosen at the end are gone, or locked by another client; see [Sort]. With
+// ErrBuried they may be there, too far behind.
 func take(ctx context.Context, links *link.Namespace, place Place, chosen map[int64]bool, n int, hold time.Duration, do func(context.Context, []*taken) error) (err error) {
 	if len(chosen) == 0 {
 		return nil
@@ -104,7 +103,7 @@ func take(ctx context.Context, links *link.Namespace, place Place, chosen map[in
 	}
 	defer func() {
 		if failure := giveBack(); err == nil {
-			err = failure // beside another one it says nothing: what is not given back comes back by itself
+			err = failure // after another error it adds nothing: locks lapse
 		}
 	}()
 	var since time.Time // the first of held came
@@ -158,12 +157,12 @@ func take(ctx context.Context, links *link.Namespace, place Place, chosen map[in
 	return nil
 }
 
-// receive returns up to n messages, none when none came in a while.
+// receive returns up to n messages, and none at the end of the queue.
 func receive(ctx context.Context, r *link.Receiver, n int) (ms []*goamqp.Message, err error) {
 	if err := r.Grant(uint32(n)); err != nil {
 		return nil, err
 	}
-	for wait := patience; len(ms) < n; wait = pause {
+	for wait := firstTimeout; len(ms) < n; wait = nextTimeout {
 		m, err := r.Receive(ctx, wait)
 		if err != nil {
 			return ms, err
@@ -182,7 +181,7 @@ func receive(ctx context.Context, r *link.Receiver, n int) (ms []*goamqp.Message
 	return ms, nil
 }
 
-// Sort tells those of left that are there still, and so are locked by somebody, from those that are
+// Sort returns which of left are still there, so another client has locked them, and which are
 // gone, each in the order of their numbers.
 func Sort(ctx context.Context, links *link.Namespace, place Place, left map[int64]bool) (locked, gone []int64, err error) {
 	numbers := slices.Sorted(maps.Keys(left))
@@ -210,9 +209,9 @@ func Sort(ctx context.Context, links *link.Namespace, place Place, left map[int6
 	return locked, gone, nil
 }
 
-// Purge takes the chosen dead letters off their queue for good. It takes them out of chosen as it
-// comes to them; what is left there was not to be had. gone, which may be nil, is told how many
-// went at a time. rate bounds them, per second; 0 = as fast as it goes.
+// Purge takes the chosen dead letters off their queue for good, and deletes them from chosen. It
+// calls gone, unless that is nil, with how many went at a time. rate bounds them, per second; 0 = as
+// fast as it goes.
 func Purge(ctx context.Context, links *link.Namespace, place Place, chosen map[int64]bool, hold time.Duration, rate float64, gone func(n int)) error {
 	pace := newPace(rate)
 	return take(ctx, links, place, chosen, atOnce(rate, hold), hold, func(ctx context.Context, ts []*taken) error {
@@ -227,7 +226,7 @@ func Purge(ctx context.Context, links *link.Namespace, place Place, chosen map[i
 	})
 }
 
-// pace lets so many per second go by.
+// pace bounds how many messages go by in a second.
 type pace struct {
 	each time.Duration
 	next time.Time // when the next one may go
@@ -240,7 +239,7 @@ func newPace(rate float64) *pace {
 	return &pace{each: time.Duration(float64(time.Second) / rate)}
 }
 
-// wait waits until n may go.
+// wait returns when n more may go.
 func (p *pace) wait(ctx context.Context, n int) error {
 	if p.each == 0 {
 		return ctx.Err()

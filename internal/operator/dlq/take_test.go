@@ -119,7 +119,7 @@ func TestCopiesKeepTheOrder(t *testing.T) {
 }
 
 // Whoever keeps others until their locks have lapsed says so: that has cost them a delivery.
-func TestWhatCannotBeGivenBackIsTold(t *testing.T) {
+func TestWhatCannotBeReleasedIsAnError(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(2)
 		err := take(s.Context(), s.links(), orders, map[int64]bool{1: true}, chunk, 5*time.Minute, func(context.Context, []*taken) error {

@@ -28,12 +28,12 @@ type Options struct {
 	Fix    bool // make the repairs, after asking
 	Yes    bool // do not ask
 
-	In    io.Reader // has the answer of whoever is asked
+	In    io.Reader // has the answer to the question
 	Color bool
 	Width int // of the terminal; 0 = none, so lines are not broken
 	// Administration makes the client that changes entities. It is called only to make repairs.
 	Administration func() (*admin.Client, error)
-	// NamespaceVariable is the environment variable that names the namespace, for who has none.
+	// NamespaceVariable is the environment variable that names the namespace, for the hint to set it.
 	NamespaceVariable string
 }
 
@@ -118,7 +118,7 @@ func runWithoutNamespace(ctx context.Context, cfg Config, w io.Writer, o Options
 	return o.verdict(found.Report)
 }
 
-// introduction is for who has no namespace yet. It fits into 100 columns.
+// introduction is printed when no namespace is configured. It fits into 100 columns.
 const introduction = `There is nothing to examine, because %s.
 Overdue knows everything about the embedded broker that the doctor would ask.
 

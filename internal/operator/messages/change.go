@@ -125,7 +125,7 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	return errors.Join(resubmitFailure(place, o.To, err), lock.left(outcome.Locked), unsure(outcome.Unsure), printed)
 }
 
-// resubmitFailure says what went wrong at which end.
+// resubmitFailure returns an error that says at which end it went wrong.
 func resubmitFailure(place dlq.Place, to string, err error) error {
 	if sending := (*dlq.SendError)(nil); errors.As(err, &sending) {
 		return sendFailure(to, err)
@@ -133,7 +133,7 @@ func resubmitFailure(place dlq.Place, to string, err error) error {
 	return dlq.Failure(place, err)
 }
 
-// unsure is the error of dead letters that may have been sent; nil without any.
+// unsure returns the error of dead letters that may have been sent, or nil if there are none.
 func unsure(all []int64) error {
 	if len(all) == 0 {
 		return nil
@@ -145,7 +145,7 @@ func unsure(all []int64) error {
 // list is never null in JSON.
 func list(numbers []int64) []int64 { return append([]int64{}, numbers...) }
 
-// reportResubmission says what became of a resubmission.
+// reportResubmission prints the outcome of a resubmission.
 func reportResubmission(stdout io.Writer, to string, o *dlq.Outcome, stopped bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d resubmitted to %s.\n", o.Copied, to)
@@ -162,7 +162,7 @@ func reportResubmission(stdout io.Writer, to string, o *dlq.Outcome, stopped boo
 	return err
 }
 
-// numbers are the first of them.
+// numbers lists the first numbers, and counts the rest.
 func numbers(all []int64) string {
 	const most = 10
 	text := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(all[:min(len(all), most)])), ", "), "[]")
@@ -172,7 +172,8 @@ func numbers(all []int64) string {
 	return text
 }
 
-// targetOf is how what gets the copies was made. Where that is not known it is asked whether ids may stay.
+// targetOf reads the settings of the target. If they cannot be read, an option has to say whether
+// copies may keep their ids.
 func targetOf(ctx context.Context, conn *operator.Connection, o *ResubmitOptions) (entities.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, operator.Timeout)
 	defer cancel()
@@ -189,7 +190,8 @@ func targetOf(ctx context.Context, conn *operator.Connection, o *ResubmitOptions
 	return info, nil
 }
 
-// journalPath is a file for each namespace, place and target, so that what is stopped is found again.
+// journalPath is a file for each namespace, place and target, so that the next run finds what the
+// last one has left.
 func (o *ResubmitOptions) journalPath(conn *operator.Connection, place dlq.Place) (string, error) {
 	if o.Journal != "" {
 		return o.Journal, nil
@@ -224,7 +226,7 @@ func Purge(ctx context.Context, conn *operator.Connection, place dlq.Place, o *L
 		}
 		r.Locked, r.Gone, err = list(locked), list(gone), errors.Join(dlq.Failure(place, err), lock.left(locked))
 		if !o.JSON {
-			fmt.Fprintf(stdout, "%d purged.\n", r.Purged) // who reads it may be gone
+			fmt.Fprintf(stdout, "%d purged.\n", r.Purged) // a reader that is gone changes nothing
 			if len(gone) > 0 {
 				fmt.Fprintf(stdout, "%d are not there any more: %s.\n", len(gone), numbers(gone))
 			}

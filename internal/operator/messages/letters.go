@@ -17,7 +17,7 @@ import (
 	"overdue/internal/operator/dlq"
 )
 
-// LettersOptions say which dead letters are meant, and what the commands about them have in common.
+// LettersOptions say which dead letters are meant. All commands about dead letters have them.
 type LettersOptions struct {
 	Filter     dlq.Filter // Check adds the deadlines and the properties
 	DueBefore  string     // a time, or a duration from now; "" = any deadline
@@ -74,7 +74,7 @@ func (o *LettersOptions) Check(now time.Time) (err error) {
 	return nil
 }
 
-// Narrows reports whether anything is left out.
+// Narrows reports whether the options leave any dead letter out.
 func (o *LettersOptions) Narrows() bool {
 	f := &o.Filter
 	return o.Limit > 0 || f.Reason != "" || f.Description != "" || f.OlderThan > 0 || f.YoungerThan > 0 || !f.DueBefore.IsZero() || !f.DueAfter.IsZero() ||
@@ -99,20 +99,20 @@ func Show(ctx context.Context, conn *operator.Connection, place dlq.Place, o *Le
 		return err
 	}
 	if survey.Chosen == 0 {
-		return fmt.Errorf("none of the %d dead letters of %s is meant", survey.Looked, place)
+		return fmt.Errorf("none of the %d dead letters of %s is meant", survey.Read, place)
 	}
 	return shown.end()
 }
 
 const maxRate = 1_000_000
 
-// maxMeant bounds how many dead letters one command means: their numbers are in memory.
+// maxMeant bounds the dead letters of one command, because their numbers are in memory.
 const maxMeant = 5_000_000
 
-// survey is what there is, and what of it is meant.
+// A survey counts the dead letters, and those of them that are meant.
 type survey struct {
 	Entity   string         `json:"entity"`
-	Looked   int            `json:"lookedAt"`
+	Read     int            `json:"lookedAt"`
 	Chosen   int            `json:"meant"`
 	More     bool           `json:"more,omitempty"` // there may be more than --limit let through
 	Reasons  map[string]int `json:"reasons,omitempty"`
@@ -121,7 +121,7 @@ type survey struct {
 	numbers  map[int64]bool
 }
 
-// surveyLetters walks over the dead letters and shows add those that are meant.
+// surveyLetters reads the dead letters and calls add with those that are meant.
 func surveyLetters(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, add func(*dlq.Letter) error) (*survey, error) {
 	s := &survey{Entity: place.String(), Reasons: map[string]int{}, numbers: map[int64]bool{}}
 	now := time.Now()
@@ -131,13 +131,13 @@ func surveyLetters(ctx context.Context, conn *operator.Connection, place dlq.Pla
 		most = min(most, o.Limit)
 	}
 	err := dlq.Walk(ctx, conn.Links, place, 0, func(l *dlq.Letter) bool {
-		s.Looked++
+		s.Read++
 		if !o.Filter.Fits(l, now) {
 			return true
 		}
 		if s.Chosen == most {
 			s.More = true
-			s.Looked--
+			s.Read--
 			return false
 		}
 		s.Chosen++
@@ -154,13 +154,13 @@ func surveyLetters(ctx context.Context, conn *operator.Connection, place dlq.Pla
 		}
 		return true
 	})
-	if err == nil && s.Looked == 0 && conn.IsTopic(ctx, place) {
+	if err == nil && s.Read == 0 && conn.IsTopic(ctx, place) {
 		return s, dlq.NoMessages(place)
 	}
 	return s, errors.Join(failure, dlq.Failure(place, err))
 }
 
-// agrees shows what would be done and asks. It is false when nothing is to be done.
+// agrees shows the plan and asks. It returns false when nothing is to be done.
 func (o *LettersOptions) agrees(stdout io.Writer, what string, s *survey) bool {
 	if o.JSON {
 		return !o.Dry && s.Chosen > 0
@@ -168,7 +168,7 @@ func (o *LettersOptions) agrees(stdout io.Writer, what string, s *survey) bool {
 	s.write(stdout)
 	switch {
 	case s.Chosen == 0:
-		fmt.Fprintln(stdout, "There is nothing to do.") // who reads it may be gone; that is told at the end
+		fmt.Fprintln(stdout, "There is nothing to do.") // a reader that is gone shows in the error of the result
 		return false
 	case o.Dry:
 		fmt.Fprintf(stdout, "Without --dry-run this would %s.\n", what)

@@ -40,13 +40,14 @@ func TestListCountsAndShowsWhatIsMeant(t *testing.T) {
 		}
 		narrow := LettersOptions{JSON: true, Filter: dlq.Filter{MessageIDs: []string{"m-2"}}}
 		var got struct {
-			LookedAt, Meant int
-			DeadLetters     []struct{ MessageID, DeadLetterReason string }
+			Read        int `json:"lookedAt"`
+			Meant       int
+			DeadLetters []struct{ MessageID, DeadLetterReason string }
 		}
 		if err := json.Unmarshal([]byte(list(&narrow)), &got); err != nil {
 			t.Fatal(err)
 		}
-		if got.LookedAt != 3 || got.Meant != 1 || len(got.DeadLetters) != 1 || got.DeadLetters[0].MessageID != "m-2" {
+		if got.Read != 3 || got.Meant != 1 || len(got.DeadLetters) != 1 || got.DeadLetters[0].MessageID != "m-2" {
 			t.Errorf("List of m-2 = %+v", got)
 		}
 		if got := show(&narrow); !strings.Contains(got, `"body": "one coffee"`) {
@@ -231,7 +232,7 @@ func TestLockedDeadLettersAreLeft(t *testing.T) {
 		}
 		var out bytes.Buffer
 		err = Purge(s.Context(), s.conn, orders, &LettersOptions{Yes: true, All: true}, &out)
-		want := "1 are locked, by somebody else or by a run that was killed, and were left: 1; run it again when their locks have lapsed, in 30s at most"
+		want := "1 are locked, by another client or by a run that was killed, and were left: 1; run it again when their locks have lapsed, in 30s at most"
 		if err == nil || err.Error() != want || !strings.HasSuffix(out.String(), "\n1 purged.\n") {
 			t.Errorf("Purge = %v, want %q\n%s", err, want, &out)
 		}

@@ -12,13 +12,13 @@ import (
 	"overdue/internal/operator/dlq"
 )
 
-// The locks that Service Bus can make: an entity without the right Manage has one of these.
+// The shortest and the longest lock that Service Bus allows.
 const (
 	shortestLock = 5 * time.Second
 	longestLock  = 5 * time.Minute
 )
 
-// lockState is how long dead letters of a place are locked for whoever takes one; 0 where that is not known.
+// A lockState is the lock duration of the dead letters of a place; 0 if it is not known.
 type lockState struct{ time.Duration }
 
 func lockOf(ctx context.Context, conn *operator.Connection, place dlq.Place) lockState {
@@ -36,10 +36,10 @@ func lockOf(ctx context.Context, conn *operator.Connection, place dlq.Place) loc
 	return lockState{info.LockDuration}
 }
 
-// hold is how long a dead letter may be kept, some way below its lock.
+// hold is how long a dead letter may be kept, well below its lock duration.
 func (l lockState) hold() time.Duration { return max(l.Duration, shortestLock) * 2 / 3 }
 
-// left is the error of dead letters that are locked; nil without any.
+// left returns the error of dead letters that are locked, or nil if there are none.
 func (l lockState) left(locked []int64) error {
 	if len(locked) == 0 {
 		return nil
@@ -48,6 +48,6 @@ func (l lockState) left(locked []int64) error {
 	if lapse <= 0 {
 		lapse = longestLock
 	}
-	return fmt.Errorf("%d are locked, by somebody else or by a run that was killed, and were left: %s; run it again when their locks have lapsed, in %s at most",
+	return fmt.Errorf("%d are locked, by another client or by a run that was killed, and were left: %s; run it again when their locks have lapsed, in %s at most",
 		len(locked), numbers(locked), lapse)
 }

@@ -128,18 +128,18 @@ func (d *letterList) end(s *survey) error {
 	return s.write(d.out)
 }
 
-// write says what there is, by reason.
+// write counts the dead letters by reason.
 func (s *survey) write(out io.Writer) error {
 	var b strings.Builder
 	switch {
-	case s.Looked == 0:
+	case s.Read == 0:
 		fmt.Fprintf(&b, "%s has no dead letters.\n", s.Entity)
 	case s.Chosen == 0:
-		fmt.Fprintf(&b, "None of the %d dead letters of %s is meant.\n", s.Looked, s.Entity)
+		fmt.Fprintf(&b, "None of the %d dead letters of %s is meant.\n", s.Read, s.Entity)
 	case s.More:
 		fmt.Fprintf(&b, "The first %d of the dead letters of %s that are meant; there are more.\n", s.Chosen, s.Entity)
 	default:
-		fmt.Fprintf(&b, "%d of the %d dead letters of %s.\n", s.Chosen, s.Looked, s.Entity)
+		fmt.Fprintf(&b, "%d of the %d dead letters of %s.\n", s.Chosen, s.Read, s.Entity)
 	}
 	reasons := slices.SortedFunc(maps.Keys(s.Reasons), func(a, b string) int {
 		return cmp.Or(s.Reasons[b]-s.Reasons[a], strings.Compare(a, b))
