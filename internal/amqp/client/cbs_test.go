@@ -17,8 +17,8 @@ func (p *peer) cbs(answer func(request *amqp.Message) []byte) {
 	if a := p.attach(0); a.Role != amqp.RoleReceiver || a.Source.Address != "$cbs" {
 		p.Errorf("first attach = %+v, want a receiver", a)
 	}
-	if f, _ := next[*amqp.Flow](p); f.LinkCredit != 1 {
-		p.Errorf("flow = %+v, want one credit", f)
+	if f, _ := next[*amqp.Flow](p); f.LinkCredit != 1 || f.DeliveryCount != peerDeliveryCount {
+		p.Errorf("flow = %+v, want one credit from delivery-count %d on", f, peerDeliveryCount)
 	}
 	a := p.attach(0)
 	p.send(peerChannel, &amqp.Flow{IncomingWindow: 10, Handle: peerHandle + a.Handle, HasHandle: true, LinkCredit: 1, HasLinkCredit: true}, nil)

@@ -132,6 +132,8 @@ func next[T amqp.Performative](p *peer) (T, frame) {
 const (
 	peerChannel = 7
 	peerHandle  = 9
+	// peerDeliveryCount is the delivery-count that its senders begin with.
+	peerDeliveryCount = 40
 )
 
 // begin answers a begin.
@@ -146,7 +148,7 @@ func (p *peer) attach(maxMessage uint64) *amqp.Attach {
 	p.Helper()
 	a, f := next[*amqp.Attach](p)
 	p.send(peerChannel+f.channel, &amqp.Attach{
-		Name: a.Name, Handle: peerHandle + a.Handle, Role: !a.Role, Source: a.Source, Target: a.Target, MaxMessageSize: maxMessage,
+		Name: a.Name, Handle: peerHandle + a.Handle, Role: !a.Role, Source: a.Source, Target: a.Target, MaxMessageSize: maxMessage, InitialDeliveryCount: peerDeliveryCount,
 	}, nil)
 	return a
 }

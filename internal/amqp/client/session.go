@@ -15,8 +15,8 @@ const (
 	// has.
 	incomingWindow = 5000
 	outgoingWindow = 5000
-	// maxLinks bounds the links of a session.
-	maxLinks = 2
+	// maxHandle is more than the peer needs for our links, whatever it counts from.
+	maxHandle = 255
 )
 
 // A session belongs to the connection's mutex.
@@ -55,7 +55,7 @@ func (c *Conn) begin(ctx context.Context) (*session, error) {
 		return nil, errors.New("the connection has no room for another session")
 	}
 	c.sessions[s.channel] = s
-	c.putLocked(s.channel, &amqp.Begin{IncomingWindow: incomingWindow, OutgoingWindow: outgoingWindow, HandleMax: maxLinks - 1})
+	c.putLocked(s.channel, &amqp.Begin{IncomingWindow: incomingWindow, OutgoingWindow: outgoingWindow, HandleMax: maxHandle})
 	c.flushLocked(writeUntil(ctx))
 	return s, s.wait(ctx, func() bool { return s.begun })
 }
@@ -197,6 +197,9 @@ func (s *session) attachedLocked(p *amqp.Attach) error {
 		}
 		l.known, l.peer = true, p.Handle
 		l.maxMessage = p.MaxMessageSize
+		if l.role == amqp.RoleReceiver {
+			l.deliveryCount = p.InitialDeliveryCount
+		}
 		l.attached = p.Target != nil && l.role == amqp.RoleSender || p.Source != nil && l.role == amqp.RoleReceiver
 		s.notifyLocked()
 		return nil // without a terminus a detach follows, with the reason

@@ -17,10 +17,11 @@ import (
 // first, which it cannot do with all. It is safe for concurrent use, with several transfers at a
 // time.
 type Sender struct {
-	ns     *Namespace
-	conn   *conn[*sending]
-	entity string
-	link   *client.Sender
+	ns       *Namespace
+	conn     *conn[*sending]
+	entity   string
+	audience string // of entity
+	link     *client.Sender
 }
 
 // ErrTooLarge says that the entity takes no transfer of that size. Send returns it before anything
@@ -35,7 +36,7 @@ func (n *Namespace) Sender(ctx context.Context, entity string) (*Sender, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Sender{ns: n, conn: c, entity: entity}
+	s := &Sender{ns: n, conn: c, entity: entity, audience: n.audience(entity)}
 	if err = s.claim(ctx); err == nil {
 		s.link, err = c.wire.Sender(ctx, entity)
 		err = sendingError(err)
@@ -53,7 +54,7 @@ func (n *Namespace) Sender(ctx context.Context, entity string) (*Sender, error) 
 func (s *Sender) MaxMessageSize() uint64 { return s.link.MaxMessageSize() }
 
 func (s *Sender) claim(ctx context.Context) error {
-	return s.conn.claim(ctx, s.ns.cfg.Tokens, s.ns.audience(s.entity))
+	return s.conn.claim(ctx, s.ns.cfg.Tokens, s.audience)
 }
 
 // Send sends the messages as one batch: the broker takes all of them or none. They have one session
