@@ -29,7 +29,7 @@ func (p *program) doctorCommand() *cobra.Command {
 		Short: "Check configuration, rights and entities against the namespace, and say what to change",
 		Long: "Connects as configured and checks everything that deadlines depend on: rights, the monitor queue, each\n" +
 			"monitored queue and topic, clocks, sinks. Each finding comes with the command or the setting that fixes\n" +
-			"it. Without arguments the doctor checks monitor.entities, or all entities if none is listed.\n\n" +
+			"it, and the worst come first. Without arguments the doctor checks monitor.entities, or all entities if none is listed.\n\n" +
 			"It changes nothing without --fix, and never deletes anything. If a right for a check is missing, it says\n" +
 			"so and goes on. Exit code 1 if there is an error (with --strict also for warnings and for what could not\n" +
 			"be checked), 2 for bad usage or configuration, 0 otherwise.",
@@ -40,6 +40,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	}
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print only the report, as JSON")
+	cmd.Flags().BoolVar(&o.Errors, "errors-only", false, "print no other findings than errors")
 	cmd.Flags().BoolVar(&o.Strict, "strict", false, "exit with 1 also for warnings and for what could not be checked")
 	cmd.Flags().BoolVar(&o.Fix, "fix", false, "create and change what the administration API can, after asking")
 	cmd.Flags().BoolVar(&o.Yes, "yes", false, "with --fix: do not ask")

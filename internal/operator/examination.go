@@ -39,6 +39,7 @@ func (c *Client) Examination(o ExaminationOptions) doctor.Config {
 	}
 	cfg.MonitorQueue, cfg.CompanionsInRedis, cfg.Clock = c.Config.MonitorQueue, c.Config.CompanionsInRedis(), c.MeasureClock
 	cfg.Proxy, cfg.Monitor, cfg.ClientTokens = o.Role != roleMonitor, o.Role != roleProxy, c.Config.PassesCredentials()
+	cfg.Deadline = c.Config.Monitor.Deadline
 	cfg.ListsAll = len(c.Config.Monitor.Entities) > 0
 	cfg.OnlyEntities = cfg.ListsAll
 	c.addEntities(&cfg)

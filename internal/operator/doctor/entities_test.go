@@ -4,11 +4,13 @@ package doctor
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/broker"
@@ -122,6 +124,62 @@ func TestAdviceOnPrefetchComesWithLongLocks(t *testing.T) {
 		if diff := cmp.Diff(want, list(Examine(t.Context(), cfg))); diff != "" {
 			t.Errorf("findings (-want +got):\n%s", diff)
 		}
+	})
+}
+
+func TestCompanionsThatNobodyReceivesAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, wellMade...)
+		cfg := c.config("manage", "bQ==")
+		cfg.OnlyEntities = true
+		sender, err := cfg.Client.NewSender("overdue-monitor", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		send := func(in time.Duration) {
+			t.Helper()
+			at := time.Now().Add(in)
+			if err := sender.SendMessage(t.Context(), &azservicebus.Message{ScheduledEnqueueTime: &at}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send(time.Hour)
+		send(time.Second)
+		send(2 * time.Second)
+		const healthy = "[]"
+		expect := func(when, want string) {
+			t.Helper()
+			var got []string
+			for _, f := range Examine(t.Context(), cfg).Findings {
+				if f.Check == "unreceived" {
+					got = append(got, f.Severity.String()+" "+f.Summary)
+				}
+			}
+			if fmt.Sprint(got) != want {
+				t.Errorf("%s: findings %q, want %s", when, got, want)
+			}
+		}
+		expect("at once", healthy)
+		time.Sleep(50 * time.Second)
+		expect("within the lock duration", healthy)
+		time.Sleep(time.Minute)
+		expect("after it", "[warning 2 companions are due, the oldest for 1m49s, and nobody receives them.]")
+		cfg.CompanionsInRedis = true
+		expect("with the companions in Redis", healthy)
+		cfg.CompanionsInRedis = false
+
+		// A lock that has expired says that somebody received.
+		r, err := cfg.Client.NewReceiverForQueue("overdue-monitor", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := r.ReceiveMessages(t.Context(), 1, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		expect("once they were received", healthy)
 	})
 }
 

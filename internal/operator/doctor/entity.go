@@ -18,6 +18,9 @@ const (
 	minDeadline = time.Second
 	// minLockDuration is the shortest that Service Bus accepts.
 	minLockDuration = 5 * time.Second
+	// minConsumerLock is the shortest lock duration that a fix proposes. Consumers that take longer
+	// than their lock lose it, and somebody else receives their message as well.
+	minConsumerLock = 30 * time.Second
 )
 
 // Monitored is a queue or topic that is monitored, and what the configuration says of it.
@@ -125,13 +128,17 @@ func (x *examiner) judgePlace(n *notes, w *Monitored, topicTimeToLive time.Durat
 
 // judgeDeadline compares the deadline of messages that state none with what else ends their life.
 func (x *examiner) judgeDeadline(n *notes, w *Monitored, ttl time.Duration, p *place, set func(property, string, bool) change) {
-	deadline, stated := w.Deadline, "The configured deadline"
+	configured, setting := w.Deadline, w.Setting+".deadline"
+	if configured == 0 || w.Setting == "" {
+		configured, setting = x.cfg.Deadline, "monitor.deadline"
+	}
+	deadline, stated := configured, "The configured deadline"
 	if deadline == 0 || ttl > 0 && ttl < deadline {
 		deadline, stated = ttl, "The default time to live"
 	}
-	if w.Deadline > 0 && ttl > 0 && ttl < w.Deadline {
-		n.addChange(Warning, "time-to-live", fmt.Sprintf("The configured deadline of %s is later than the default time to live of %s.", span(w.Deadline), span(ttl)),
-			set(timeToLive, written(w.Deadline), false))
+	if configured > 0 && ttl > 0 && ttl < configured {
+		n.addChange(Warning, "time-to-live", fmt.Sprintf("The configured deadline of %s is later than the default time to live of %s.", span(configured), span(ttl)),
+			set(timeToLive, written(configured), false))
 	}
 	if p.AutoDeleteOnIdle > 0 {
 		severity := Advice
@@ -149,7 +156,7 @@ func (x *examiner) judgeDeadline(n *notes, w *Monitored, ttl time.Duration, p *p
 	least := max(minDeadline, (x.roundTrip*consumerRoundTrips + time.Second - 1).Truncate(time.Second))
 	switch needed := x.roundTrip * consumerRoundTrips; {
 	case deadline < max(minDeadline, needed):
-		fix := fmt.Sprintf("set %s.deadline to %s or more", w.Setting, span(least))
+		fix := fmt.Sprintf("set %s to %s or more", setting, span(least))
 		if deadline == ttl {
 			fix = set(timeToLive, written(least), false).command() + ", or to more"
 		}
@@ -160,8 +167,12 @@ func (x *examiner) judgeDeadline(n *notes, w *Monitored, ttl time.Duration, p *p
 		n.add(Warning, "deadline-too-short", fmt.Sprintf("%s of %s is hard to meet: %s.", stated, span(deadline), why), fix)
 	case p.LockDuration > max(deadline, minLockDuration):
 		x.prefetch = true
+		fix := "have consumers settle or abandon messages within the deadline"
+		if shorter := max(deadline, minConsumerLock); shorter < p.LockDuration {
+			fix = set(lockDuration, written(shorter), false).command() + ", if consumers settle in less"
+		}
 		n.add(Advice, "lock-duration", fmt.Sprintf("A locked message counts as received until its lock expires, which can take %s: longer than the deadline of %s.", span(p.LockDuration), span(deadline)),
-			set(lockDuration, written(max(deadline, minLockDuration)), false).command())
+			fix)
 	}
 }
 
@@ -170,15 +181,14 @@ func (x *examiner) giveDeadline(w *Monitored, p *place) string {
 	if w.Setting != "" {
 		return "set " + w.Setting + ".deadline"
 	}
+	if !x.cfg.ListsAll {
+		return "set monitor.deadline, which counts for every queue and topic without a deadline of its own"
+	}
 	kind := "queue"
 	if p.subscription != "" {
 		kind = "topic"
 	}
-	fix := fmt.Sprintf("add {%s: %s, deadline: 30s} to monitor.entities, with the deadline of your choice", kind, p.entity)
-	if !x.cfg.ListsAll {
-		fix += "; from then on, only listed entities are monitored"
-	}
-	return fix
+	return fmt.Sprintf("add {%s: %s, deadline: 30s} to monitor.entities, with the deadline of your choice", kind, p.entity)
 }
 
 // title is the subject of findings about a monitored entity.

@@ -46,9 +46,10 @@ type Config struct {
 	ClientTokens      bool // apps show their own tokens, so the proxy needs no right to send for them
 
 	Entities     []Monitored
-	OnlyEntities bool     // examine nothing but Entities; otherwise everything else in the namespace as well
-	ListsAll     bool     // the configuration lists what is monitored
-	Unmonitored  []string // entities that receive events, and so are not monitored
+	OnlyEntities bool          // examine nothing but Entities; otherwise everything else in the namespace as well
+	Deadline     time.Duration // of messages without one in entities without one; 0 = none
+	ListsAll     bool          // the configuration lists what is monitored
+	Unmonitored  []string      // entities that receive events, and so are not monitored
 	Targets      []Target
 	// Clock measures how far the broker's clock is ahead of ours, and how wrong that can be.
 	Clock func(context.Context) (ahead, uncertainty time.Duration, err error)

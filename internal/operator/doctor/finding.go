@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -53,6 +54,31 @@ type Finding struct {
 type Report struct {
 	Namespace string    `json:"namespace"`
 	Findings  []Finding `json:"findings"`
+}
+
+// worstFirst returns the findings in the order of text: the subjects with the worst findings first,
+// and of each subject the worst findings first.
+func (r *Report) worstFirst() []Finding {
+	all := slices.Clone(r.Findings)
+	worst := map[string]Severity{}
+	for i := range all {
+		worst[all[i].Subject] = max(worst[all[i].Subject], all[i].Severity)
+	}
+	var subjects []string
+	for i := range all {
+		if s := all[i].Subject; !slices.Contains(subjects, s) {
+			subjects = append(subjects, s)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(worst[b.Subject], worst[a.Subject]), slices.Index(subjects, a.Subject)-slices.Index(subjects, b.Subject), cmp.Compare(b.Severity, a.Severity))
+	})
+	return all
+}
+
+// errors returns a report with the errors alone.
+func (r *Report) errors() *Report {
+	return &Report{Namespace: r.Namespace, Findings: slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Severity < Error })}
 }
 
 // Worst returns the highest severity of the report.

@@ -170,7 +170,7 @@ func TestFixesOfDeadlinesWork(t *testing.T) {
 		"listed":                {Monitored{Name: "orders", Setting: "monitor.entities[0]"}, true, made(0), "set monitor.entities[0].deadline"},
 		"not listed, as others": {Monitored{Name: "orders"}, true, made(0), "add {queue: orders, deadline: 30s} to monitor.entities, with the deadline of your choice"},
 		"nothing is listed": {Monitored{Name: "orders"}, false, made(0),
-			"add {queue: orders, deadline: 30s} to monitor.entities, with the deadline of your choice; from then on, only listed entities are monitored"},
+			"set monitor.deadline, which counts for every queue and topic without a deadline of its own"},
 		"subscription":         {Monitored{Name: "events"}, true, topic, "add {topic: events, deadline: 30s} to monitor.entities, with the deadline of your choice"},
 		"configured too short": {Monitored{Name: "orders", Setting: "monitor.entities[0]", Deadline: time.Second}, true, made(0), "set monitor.entities[0].deadline to 3s or more"},
 		"dies too soon": {Monitored{Name: "orders"}, true, made(500 * time.Millisecond),
@@ -233,6 +233,37 @@ func TestRepairsOfOneEntityAreMerged(t *testing.T) {
 	}
 }
 
+// A lock duration as short as a deadline would cost consumers their locks.
+func TestALockDurationIsNeverProposedThatConsumersMayLose(t *testing.T) {
+	for _, tt := range []struct {
+		lock, deadline time.Duration
+		want           string
+	}{
+		{time.Minute, 5 * time.Second, "az servicebus queue update --resource-group <group> --namespace-name contoso --name orders --lock-duration PT30S, if consumers settle in less"},
+		{5 * time.Minute, 2 * time.Minute, "az servicebus queue update --resource-group <group> --namespace-name contoso --name orders --lock-duration PT2M, if consumers settle in less"},
+		{30 * time.Second, 5 * time.Second, "have consumers settle or abandon messages within the deadline"},
+	} {
+		w := Monitored{Name: "orders", Setting: "monitor.entities[0]", Deadline: tt.deadline}
+		d := entities.Details{Info: entities.Info{Kind: entities.Queue, DeadLetteringOnMessageExpiration: true, LockDuration: tt.lock}}
+		n := &notes{}
+		azure().judgeEntity(n, &w, &d)
+		if len(n.all) != 1 || n.all[0].Check != "lock-duration" || n.all[0].Fix != tt.want || n.all[0].Fixable {
+			t.Errorf("lock of %v, deadline of %v: %+v, want the fix %q", tt.lock, tt.deadline, n.all, tt.want)
+		}
+	}
+}
+
+func TestTheDeadlineOfAllEntitiesCountsForThoseWithoutOne(t *testing.T) {
+	x := azure()
+	x.cfg.Deadline = 100 * time.Millisecond
+	d := entities.Details{Info: entities.Info{Kind: entities.Queue, DeadLetteringOnMessageExpiration: true}}
+	n := &notes{}
+	x.judgeEntity(n, &Monitored{Name: "orders"}, &d)
+	if len(n.all) != 1 || n.all[0].Check != "deadline-too-short" || n.all[0].Fix != "set monitor.deadline to 1s or more" {
+		t.Errorf("findings %+v, want that the deadline is too short, and its key", n.all)
+	}
+}
+
 func TestTheReportHasATextAndAJSONForm(t *testing.T) {
 	r := Report{Namespace: "contoso.servicebus.windows.net", Findings: []Finding{
 		{Subject: "namespace", Check: "tier", Severity: OK, Summary: "The tier is Standard."},
@@ -244,13 +275,13 @@ func TestTheReportHasATextAndAJSONForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `
-namespace
-  ok       The tier is Standard.
-
 queue orders
   error    It drops.
            fix: az …  (overdue doctor --fix does it)
   unknown  Who knows.
+
+namespace
+  ok       The tier is Standard.
 
 contoso.servicebus.windows.net: 1 error, 1 not checked.
 `

@@ -24,6 +24,7 @@ const changeTimeout = 30 * time.Second
 // Options say what [Run] does with the findings.
 type Options struct {
 	JSON   bool // print only the result, as JSON
+	Errors bool // print no other findings than errors
 	Strict bool // fail for warnings, and for what could not be checked
 	Fix    bool // make the repairs, after asking
 	Yes    bool // do not ask
@@ -67,10 +68,8 @@ func Run(ctx context.Context, cfg Config, w io.Writer, o Options) error {
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
-	if !o.JSON {
-		if err := found.WriteText(w, o.Color, o.Width); err != nil {
-			return err
-		}
+	if err := o.writeText(w, found.Report); err != nil {
+		return err
 	}
 	if o.Fix {
 		var err error
@@ -79,19 +78,37 @@ func Run(ctx context.Context, cfg Config, w io.Writer, o Options) error {
 		}
 		if len(found.Fixed) > 0 {
 			found.Report = Examine(ctx, cfg)
-			if !o.JSON {
-				if err := found.WriteText(w, o.Color, o.Width); err != nil {
-					return err
-				}
+			if err := o.writeText(w, found.Report); err != nil {
+				return err
 			}
 		}
 	}
-	if o.JSON {
-		if err := escape.WriteJSON(w, found); err != nil {
-			return err
-		}
+	if err := o.writeJSON(w, found); err != nil {
+		return err
 	}
 	return o.verdict(found.Report)
+}
+
+// writeText writes the report for people, unless the result is JSON.
+func (o *Options) writeText(w io.Writer, r *Report) error {
+	switch {
+	case o.JSON:
+		return nil
+	case o.Errors:
+		return r.writeText(w, r.errors().worstFirst(), o.Color, o.Width)
+	}
+	return r.WriteText(w, o.Color, o.Width)
+}
+
+// writeJSON writes the result if it is JSON.
+func (o *Options) writeJSON(w io.Writer, found result) error {
+	if !o.JSON {
+		return nil
+	}
+	if o.Errors {
+		found.Report = found.errors()
+	}
+	return escape.WriteJSON(w, found)
 }
 
 // runWithoutNamespace checks the rest of the configuration, such as sinks.
@@ -104,14 +121,14 @@ func runWithoutNamespace(ctx context.Context, cfg Config, w io.Writer, o Options
 	case ctx.Err() != nil:
 		return errInterrupted
 	case o.JSON:
-		if err := escape.WriteJSON(w, found); err != nil {
+		if err := o.writeJSON(w, found); err != nil {
 			return err
 		}
 	case len(found.Findings) == 0:
 		_, err := fmt.Fprintf(w, introduction, found.Hint, o.NamespaceVariable)
 		return err
 	default:
-		if err := found.WriteText(w, o.Color, o.Width); err != nil {
+		if err := o.writeText(w, found.Report); err != nil {
 			return err
 		}
 	}

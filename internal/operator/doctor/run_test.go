@@ -197,6 +197,31 @@ func TestOptionsMustNotContradictEachOther(t *testing.T) {
 	}
 }
 
+func TestOnlyErrorsAreShownOnRequest(t *testing.T) {
+	check := func(subject string, s Severity) Check {
+		return Check{Subject: subject, Name: "reachable", Severity: s, Run: func(context.Context) error { return errors.New("refused") }}
+	}
+	for _, tt := range []struct {
+		others []Check
+		want   string
+		err    string
+	}{
+		{[]Check{check("a", Warning), check("b", Error)}, "\nb\n  error    Refused.\n\n: 1 error, 1 warning.\n", "the doctor found 1 error"},
+		{[]Check{check("a", Warning)}, "\n: 1 warning.\n", "the doctor found 1 warning and could not check 0 things (--strict)"},
+	} {
+		var out bytes.Buffer
+		o := Options{Errors: true, Strict: true}
+		if err := Run(t.Context(), Config{Others: tt.others}, &out, o); err == nil || err.Error() != tt.err || out.String() != tt.want {
+			t.Errorf("Run = %v, %q; want %q, %q", err, &out, tt.err, tt.want)
+		}
+		o.JSON = true
+		out.Reset()
+		if err := Run(t.Context(), Config{Others: tt.others}, &out, o); err == nil || strings.Contains(out.String(), "warning") || strings.Contains(out.String(), `"b"`) != (len(tt.others) == 2) {
+			t.Errorf("Run = %v, JSON %s, want the errors alone", err, &out)
+		}
+	}
+}
+
 func TestWithoutANamespaceRunSaysWhatItWouldCheck(t *testing.T) {
 	o := Options{NamespaceVariable: "OVERDUE_NAMESPACE"}
 	var out bytes.Buffer

@@ -23,13 +23,18 @@ const (
 )
 
 // WriteText writes a line for each check, below its subject, and below that the fix if there is
-// one. It escapes what comes from outside. width is that of the terminal: longer sentences are
-// broken, but commands stay whole. 0 means that nothing is broken.
+// one. The worst findings come first. It escapes what comes from outside. width is that of the
+// terminal: longer sentences are broken, but commands stay whole. 0 means that nothing is broken.
 func (r *Report) WriteText(w io.Writer, color bool, width int) error {
+	return r.writeText(w, r.worstFirst(), color, width)
+}
+
+// writeText writes some of the findings, and counts all of them.
+func (r *Report) writeText(w io.Writer, shown []Finding, color bool, width int) error {
 	var b bytes.Buffer
 	subject := ""
-	for i := range r.Findings {
-		f := &r.Findings[i]
+	for i := range shown {
+		f := &shown[i]
 		if f.Subject != subject {
 			subject = f.Subject
 			fmt.Fprintf(&b, "\n%s\n", escape.Text(subject))
