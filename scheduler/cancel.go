@@ -76,8 +76,8 @@ func (s *Scheduler) Settle(d index.Delivered) {
 	}
 }
 
-// RunSharing takes off what is settled through other processes, and tells them of what is settled
-// here, until ctx ends. It takes an [index.Shared].
+// RunSharing cancels companions of messages that were settled through other processes, and announces
+// to these what is settled here, until ctx ends. It takes an [index.Shared].
 func (s *Scheduler) RunSharing(ctx context.Context) error {
 	if x, ok := s.cfg.Index.(*index.Shared); ok {
 		x.Run(ctx, s.InSlots, s.wakeCancel)
@@ -270,7 +270,7 @@ func (c *canceller) learn(ctx context.Context, waiting []index.Needless) (late [
 	c.position = c.s.probes.from(c.position, oldest.Add(-c.s.cfg.WriteTimeout))
 	peeker, err := c.s.cfg.Links.Peeker(ctx, c.s.cfg.MonitorQueue)
 	if err != nil {
-		return nil, fmt.Errorf("scheduler: look for companions on %s: %w", c.s.cfg.MonitorQueue, err)
+		return nil, fmt.Errorf("scheduler: search %s for companions: %w", c.s.cfg.MonitorQueue, err)
 	}
 	defer peeker.Close(context.WithoutCancel(ctx))
 	sought, ours := len(unknown), 0
@@ -278,11 +278,11 @@ func (c *canceller) learn(ctx context.Context, waiting []index.Needless) (late [
 		page, err := peeker.Peek(ctx, c.position, cancelBatch)
 		c.s.cfg.Operations.Add(operations.Peek, 1)
 		if err != nil {
-			return nil, fmt.Errorf("scheduler: look for companions on %s: %w", c.s.cfg.MonitorQueue, err)
+			return nil, fmt.Errorf("scheduler: search %s for companions: %w", c.s.cfg.MonitorQueue, err)
 		}
 		if len(page) == 0 {
 			if ours == 0 {
-				return nil, fmt.Errorf("scheduler: look for companions on %s: %w", c.s.cfg.MonitorQueue, errNotShown)
+				return nil, fmt.Errorf("scheduler: search %s for companions: %w", c.s.cfg.MonitorQueue, errNotShown)
 			}
 			return nil, nil // what was not met is gone
 		}

@@ -80,7 +80,7 @@ func compose(tickets []*ticket) []*group {
 func (g *group) stands() int { return len(g.c.Lives) + len(g.c.Spans) }
 
 // join makes t wait for g. A ticket's references are added in one go, so that it is
-// enough to look at the last one who joined.
+// enough to compare it with the last one that joined.
 func (g *group) join(t *ticket) {
 	if n := len(g.tickets); n > 0 && g.tickets[n-1] == t {
 		return
@@ -89,7 +89,7 @@ func (g *group) join(t *ticket) {
 	t.groups++
 }
 
-// settle tells the callers how the group's companion fared.
+// settle ends the tickets of the group with the outcome of its companion.
 func (g *group) settle(err error) {
 	for _, t := range g.tickets {
 		if err != nil && t.err == nil {

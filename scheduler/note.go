@@ -14,7 +14,7 @@ import (
 )
 
 // A Note is something else than a companion that has to be there at its time, whatever becomes of
-// this process. The monitor hands it to the component that registered its content type.
+// this process. The monitor passes it to the component that registered its content type.
 type Note struct {
 	ID          string    // of its message, other than that of every other note; "" = derived from the rest
 	Due         time.Time // by the broker's clock

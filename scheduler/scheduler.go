@@ -32,7 +32,7 @@ type Config struct {
 	MonitorQueue string
 	WriteTimeout time.Duration // of one transfer, retries included; 0 = 30 s
 
-	// Store keeps companions and notes in the place of the monitor queue, which only tells the
+	// Store keeps companions and notes in the place of the monitor queue, which only shows the
 	// broker's clock then. nil: the monitor queue does.
 	Store store
 
@@ -75,7 +75,7 @@ type Scheduler struct {
 	running  sync.WaitGroup // goroutines that write
 
 	slots    slotRegistry
-	needless chan struct{} // one token: Index.Needless may have something to tell
+	needless chan struct{} // one token: Index.Needless may have some
 	probes   probes
 	slotted  slotted
 }
@@ -119,7 +119,7 @@ func (s *Scheduler) Schedule(ctx context.Context, c Companion) error {
 	return s.Begin(c)(ctx)
 }
 
-// Begin is Schedule in two steps: it hands c over without
+// Begin is Schedule in two steps: it passes c on without
 // blocking, and wait returns what Schedule would. wait need not be called; it may be called
 // more than once, from any goroutine.
 func (s *Scheduler) Begin(c Companion) (wait func(context.Context) error) {
@@ -149,7 +149,7 @@ func ticketFor(c Companion) *ticket {
 // asks reports whether there is anything to ask for.
 func (t *ticket) asks() bool { return t.c.IsSlot() || len(t.c.References) > 0 }
 
-// finish tells the caller that err is final.
+// finish ends the ticket: err is final.
 func (t *ticket) finish() {
 	if t.caller != nil {
 		t.caller.Scheduled(t.err)

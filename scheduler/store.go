@@ -19,7 +19,7 @@ type store interface {
 	// Put returns when all items are kept, or with why they may not be. What is kept under an id
 	// already stays as it is.
 	Put(ctx context.Context, items []redisstore.Item) error
-	// Withdraw forgets companions that are not in anybody's hands, and returns the ids of those it
+	// Withdraw forgets companions that nobody has claimed, and returns the ids of those it
 	// has found.
 	Withdraw(ctx context.Context, ids []string) (withdrawn []string, err error)
 }

@@ -22,14 +22,14 @@ func (p *program) dlqCommand() *cobra.Command {
 		Use:   "dlq",
 		Short: "List, show, resubmit and purge dead letters",
 		Long: "Works on the dead-letter queue of a queue, or of a subscription (topic/Subscriptions/name). list and show\n" +
-			"only peek. resubmit and purge release the dead letters that are not meant, and their delivery counts stay.",
+			"only peek. resubmit and purge release the dead letters that do not match, and their delivery counts stay.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(p.dlqListCommand(), p.dlqShowCommand(), p.dlqResubmitCommand(), p.dlqPurgeCommand())
 	return cmd
 }
 
-// filterFlags defines the flags that say which dead letters are meant, and the endpoint.
+// filterFlags defines the flags that filter dead letters, and the endpoint.
 func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *string) {
 	endpoint = new(string)
 	endpointFlag(cmd, endpoint)

@@ -20,8 +20,8 @@ func (p *program) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain queue-or-subscription message-id",
 		Short: "Show the history of a message: sent, due, dead-lettered, notified",
-		Long: "Looks for the message in its queue and in the dead-letter queue, and for its companions, also those\n" +
-			"that failed. It prints what they say in order of time.\n\n" +
+		Long: "Searches the queue and the dead-letter queue for the message, and for its companions, also those that\n" +
+			"failed. It prints what they say in order of time.\n\n" +
 			"A completed message leaves no trace in the broker. How late it was and which sinks were notified comes\n" +
 			"from the Overdue process at listen.admin, which remembers its last 2,000 events.\n\n" +
 			"The command only peeks: it takes no locks and disturbs no consumer.",

@@ -62,7 +62,7 @@ func (x *Memory) keyed(entity string, refs []Reference, f func(Key, *Reference))
 		}
 		x.mu.Lock()
 		for i := range part {
-			if part[i].MessageID != "" { // else no settlement tells which message that was
+			if part[i].MessageID != "" { // else no settlement shows which message that was
 				f(keys[i], &part[i])
 			}
 		}

@@ -73,7 +73,7 @@ func (j *Journal) drain(ctx context.Context, after []byte) (n int, last []byte, 
 	return len(entries), last, errors.Join(err, j.takeOut())
 }
 
-// write hands the entries to the scheduler, which writes them together with other companions, and
+// write passes the entries to the scheduler, which writes them together with other companions, and
 // waits for what becomes of them. It notes those that are accepted, and moves last behind those
 // that will never be.
 func (j *Journal) write(ctx context.Context, entries []entry, last []byte) (_ []byte, err error) {

@@ -132,7 +132,7 @@ func Open(cfg Config) (*Journal, error) {
 	return j, nil
 }
 
-// Begin hands c over without blocking. wait returns nil when c is accepted by the monitor queue or
+// Begin passes c on without blocking. wait returns nil when c is accepted by the monitor queue or
 // safe in the journal. While the queue is known to be down it is not asked.
 func (j *Journal) Begin(c scheduler.Companion) (wait func(context.Context) error) {
 	now := j.phase.Load()
@@ -225,7 +225,7 @@ func (j *Journal) turn(down bool, next *phase) bool {
 	}
 }
 
-// keep hands t to the next commit, unless it is done. It is done when it is on disk.
+// keep adds t to the next commit, unless it is done. It is done when it is on disk.
 func (j *Journal) keep(t *request) *request {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -32,7 +32,7 @@ const (
 	// timeout is how late a canary may be before it counts as lost. It also bounds each send.
 	timeout = time.Minute
 	// staleAfter is the difference in age after which a canary removes the dead letter of another:
-	// nobody looks for that any more.
+	// nobody searches for that any more.
 	staleAfter = 2*timeout + time.Minute
 	// page is how many dead letters one peek returns.
 	page = 100
@@ -147,7 +147,7 @@ func (c *Canary) sendAndFind(ctx context.Context) error {
 	return cmp.Or(lastErr, fmt.Errorf("the canary missed its deadline %v ago, and is not among the dead letters of %s", timeout, c.cfg.Queue))
 }
 
-// find looks for id among the dead letters. It peeks, so that other processes find theirs.
+// find searches the dead letters for id. It peeks, so that other processes find theirs.
 func (c *Canary) find(ctx context.Context, dead *azservicebus.Receiver, id string) (*azservicebus.ReceivedMessage, error) {
 	from := int64(0)
 	for {

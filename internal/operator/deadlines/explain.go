@@ -100,7 +100,7 @@ func (x *Explanation) add(at time.Time, what, where, format string, args ...any)
 	x.Timeline = append(x.Timeline, Event{at.UTC(), what, where, fmt.Sprintf(format, args...)})
 }
 
-// readMessages looks for the message in its queue and in the dead-letter queue.
+// readMessages searches the queue and the dead-letter queue for the message.
 func (x *Explanation) readMessages(ctx context.Context) error {
 	for _, q := range []struct {
 		path string
@@ -124,8 +124,8 @@ func (x *Explanation) readMessages(ctx context.Context) error {
 	return nil
 }
 
-// readCompanions looks for companions of the message, which has to be known by then: that of a slot
-// names none.
+// readCompanions searches for companions of the message, which has to be known by then: that of a
+// slot names none.
 func (x *Explanation) readCompanions(ctx context.Context) error {
 	for _, set := range []struct {
 		walk func(context.Context, func(*stored) bool) error

@@ -12,8 +12,8 @@ import (
 	"overdue/internal/amqp"
 )
 
-// A Filter says which dead letters are meant. The zero value means all of them; of what is given
-// everything has to fit.
+// A Filter chooses dead letters. The zero value chooses all of them. Of the fields that are set,
+// every one has to fit.
 type Filter struct {
 	Reason      string        // as it stands, whatever the case; "" = any
 	Description string        // a part of it, whatever the case
@@ -27,7 +27,7 @@ type Filter struct {
 	Properties  map[string]string // application properties, as text
 }
 
-// Fits reports whether l is meant, at the instant now.
+// Fits reports whether l matches, at the instant now.
 func (f *Filter) Fits(l *Letter, now time.Time) bool {
 	switch {
 	case f.Reason != "" && !strings.EqualFold(f.Reason, l.Reason),

@@ -31,7 +31,7 @@ const (
 )
 
 // ErrBuried says that the chosen messages stand behind more others than one process keeps.
-var ErrBuried = errors.New("the dead letters stand behind too many others that are not meant")
+var ErrBuried = errors.New("the dead letters stand behind too many others that do not match")
 
 // taken is a dead letter under lock.
 type taken struct {

@@ -19,7 +19,7 @@ const (
 	// minLockDuration is the shortest that Service Bus accepts.
 	minLockDuration = 5 * time.Second
 	// minConsumerLock is the shortest lock duration that a fix proposes. Consumers that take longer
-	// than their lock lose it, and somebody else receives their message as well.
+	// than their lock lose it, and another consumer receives their message as well.
 	minConsumerLock = 30 * time.Second
 )
 

@@ -69,7 +69,7 @@ func (r *Report) writeText(w io.Writer, shown []Finding, color bool, width int) 
 	return err
 }
 
-// isCommand reports whether somebody can paste a fix into a shell or into redis-cli.
+// isCommand reports whether people can paste a fix into a shell or into redis-cli.
 func isCommand(fix string) bool {
 	return strings.HasPrefix(fix, "az ") || strings.HasPrefix(fix, "ACL ") || strings.HasPrefix(fix, "CONFIG ")
 }

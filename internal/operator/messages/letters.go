@@ -17,7 +17,7 @@ import (
 	"overdue/internal/operator/dlq"
 )
 
-// LettersOptions say which dead letters are meant. All commands about dead letters have them.
+// LettersOptions filter dead letters. All commands about dead letters have them.
 type LettersOptions struct {
 	Filter     dlq.Filter // Check adds the deadlines and the properties
 	DueBefore  string     // a time, or a duration from now; "" = any deadline
@@ -81,7 +81,7 @@ func (o *LettersOptions) Narrows() bool {
 		len(f.MessageIDs) > 0 || len(f.Numbers) > 0 || f.SessionID != nil || len(f.Properties) > 0
 }
 
-// List lists the dead letters that are meant, and counts them by reason.
+// List lists the dead letters that match, and counts them by reason.
 func List(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
 	list := newLetterList(stdout, o, place)
 	survey, err := surveyLetters(ctx, conn, place, o, list.add)
@@ -91,7 +91,7 @@ func List(ctx context.Context, conn *operator.Connection, place dlq.Place, o *Le
 	return list.end(survey)
 }
 
-// Show shows each dead letter that is meant.
+// Show shows each dead letter that matches.
 func Show(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
 	shown := newLetterDetails(stdout, o.JSON)
 	survey, err := surveyLetters(ctx, conn, place, o, shown.add)
@@ -99,7 +99,7 @@ func Show(ctx context.Context, conn *operator.Connection, place dlq.Place, o *Le
 		return err
 	}
 	if survey.Chosen == 0 {
-		return fmt.Errorf("none of the %d dead letters of %s is meant", survey.Read, place)
+		return fmt.Errorf("none of the %d dead letters of %s matches", survey.Read, place)
 	}
 	return shown.end()
 }
@@ -109,7 +109,7 @@ const maxRate = 1_000_000
 // maxMeant bounds the dead letters of one command, because their numbers are in memory.
 const maxMeant = 5_000_000
 
-// A survey counts the dead letters, and those of them that are meant.
+// A survey counts the dead letters, and those of them that match.
 type survey struct {
 	Entity   string         `json:"entity"`
 	Read     int            `json:"lookedAt"`
@@ -121,7 +121,7 @@ type survey struct {
 	numbers  map[int64]bool
 }
 
-// surveyLetters reads the dead letters and calls add with those that are meant.
+// surveyLetters reads the dead letters and calls add with those that match.
 func surveyLetters(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, add func(*dlq.Letter) error) (*survey, error) {
 	s := &survey{Entity: place.String(), Reasons: map[string]int{}, numbers: map[int64]bool{}}
 	now := time.Now()

@@ -32,10 +32,10 @@ func TestListCountsAndShowsWhatIsMeant(t *testing.T) {
 				t.Errorf("List printed\n%swant %q in it", all, want)
 			}
 		}
-		if got, want := list(&LettersOptions{Limit: 2}), "The first 2 of the dead letters of orders that are meant; there are more.\n"; !strings.Contains(got, want) || strings.Contains(got, "m-3") {
+		if got, want := list(&LettersOptions{Limit: 2}), "The first 2 matching dead letters of orders; there are more.\n"; !strings.Contains(got, want) || strings.Contains(got, "m-3") {
 			t.Errorf("List of two printed\n%swant %q in it", got, want)
 		}
-		if got, want := list(&LettersOptions{Filter: dlq.Filter{Reason: "Other"}}), "None of the 3 dead letters of orders is meant.\n"; got != want {
+		if got, want := list(&LettersOptions{Filter: dlq.Filter{Reason: "Other"}}), "None of the 3 dead letters of orders matches.\n"; got != want {
 			t.Errorf("List of none printed %q, want %q", got, want)
 		}
 		narrow := LettersOptions{JSON: true, Filter: dlq.Filter{MessageIDs: []string{"m-2"}}}
@@ -57,7 +57,7 @@ func TestListCountsAndShowsWhatIsMeant(t *testing.T) {
 			t.Errorf("Show of the first printed\n%s", got)
 		}
 		err := Show(s.Context(), s.conn, orders, &LettersOptions{Filter: dlq.Filter{Reason: "Other"}}, io.Discard)
-		if err == nil || err.Error() != "none of the 3 dead letters of orders is meant" {
+		if err == nil || err.Error() != "none of the 3 dead letters of orders matches" {
 			t.Errorf("Show of none = %v", err)
 		}
 	})

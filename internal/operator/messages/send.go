@@ -169,7 +169,7 @@ func property(text string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// typed is a value as it was most likely meant: rules and consumers tell 1 from "1".
+// typed returns a value with its likely type: 1 and "1" are different for rules and consumers.
 func typed(value string) any {
 	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
 		return n

@@ -135,9 +135,9 @@ func (s *survey) write(out io.Writer) error {
 	case s.Read == 0:
 		fmt.Fprintf(&b, "%s has no dead letters.\n", s.Entity)
 	case s.Chosen == 0:
-		fmt.Fprintf(&b, "None of the %d dead letters of %s is meant.\n", s.Read, s.Entity)
+		fmt.Fprintf(&b, "None of the %d dead letters of %s matches.\n", s.Read, s.Entity)
 	case s.More:
-		fmt.Fprintf(&b, "The first %d of the dead letters of %s that are meant; there are more.\n", s.Chosen, s.Entity)
+		fmt.Fprintf(&b, "The first %d matching dead letters of %s; there are more.\n", s.Chosen, s.Entity)
 	default:
 		fmt.Fprintf(&b, "%d of the %d dead letters of %s.\n", s.Chosen, s.Read, s.Entity)
 	}
