@@ -42,7 +42,10 @@ func (p *program) benchCommand() *cobra.Command {
 	})
 	cmd.AddCommand(p.benchStartCommand(), p.benchMemoryCommand(), p.benchSendCommand(),
 		p.benchLatencyCommand(),
-		p.benchCostCommand(), p.benchExpireCommand(), p.benchCheckCommand())
+		p.benchCostCommand(), p.benchExpireCommand(), p.benchCheckCommand(), p.benchSettleCommand(),
+		&cobra.Command{Use: "spin", Hidden: true, Args: cobra.NoArgs,
+			Short: "Keep a processor busy until standard input ends",
+			RunE:  func(*cobra.Command, []string) error { return bench.Spin(os.Stdin) }})
 	return cmd
 }
 
@@ -240,8 +243,9 @@ func (p *program) benchExpireCommand() *cobra.Command {
 		Short: "Measure how late missed deadlines are honoured, and what that costs",
 		Long: "For each number of outstanding deadlines this starts an Overdue with its embedded broker in a process\n" +
 			"of its own, sends that many messages over AMQP, lets their deadlines pass and counts the outcome of\n" +
-			"each: with no consumer, then with four consumers that receive nine tenths of them.\n" +
-			"Lag is computed from the broker's timestamps. All cases take about two minutes.",
+			"each: with no consumer, then while somebody empties the dead-letter queue, then with four consumers\n" +
+			"that receive nine tenths of them.\n" +
+			"Lag is computed from the broker's timestamps. All cases take about three minutes.",
 	}
 	plan := &bench.Expire{}
 	f := benchFlags{cmd}
@@ -249,10 +253,16 @@ func (p *program) benchExpireCommand() *cobra.Command {
 		"how many deadlines are outstanding, one number for each case")
 	cmd.Flags().BoolVar(&plan.Mixed, "mixed", true,
 		"measure each case once more with four consumers, who receive 90 % of the messages")
-	cmd.Flags().BoolVar(&plan.Drained, "drained", false,
+	cmd.Flags().BoolVar(&plan.Drained, "drained", true,
 		"measure each case once more while somebody empties the dead-letter queue")
+	cmd.Flags().IntVar(&plan.Queues, "queues", 1,
+		"how many queues the messages are spread over, 1 to 1000; nobody receives from more than one")
+	cmd.Flags().IntVar(&plan.Load, "load", 0,
+		"how many other processes keep the processors busy meanwhile, 0 to 100")
 	deadlines := cmd.Flags().String("deadline-range", "5s-15s",
 		"deadlines are spread evenly over this range after each send")
+	cmd.Flags().BoolVar(&plan.FromFirstSend, "from-first-send", false,
+		"the range begins at the first send, not at each")
 	payload, companions := f.payload(), f.companions(config.SettingAt("companions").Default)
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		if plan.Outstanding, err = outstanding(); err != nil {
@@ -264,8 +274,39 @@ func (p *program) benchExpireCommand() *cobra.Command {
 		if plan.Shortest, plan.Longest, err = parseDeadlineRange(*deadlines); err != nil {
 			return nil, err
 		}
-		plan.Companions, err = companions()
-		return plan, err
+		if plan.Companions, err = companions(); err != nil {
+			return nil, err
+		}
+		if err := within("load", plan.Load, 0, 100); err != nil {
+			return nil, err
+		}
+		return plan, within("queues", plan.Queues, 1, 1000)
+	})
+}
+
+func (p *program) benchSettleCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "settle",
+		Short: "Count notifications of messages that consumers complete around their deadlines",
+		Long: "Consumers lock messages and complete each a few milliseconds before or after its deadline, while\n" +
+			"somebody empties the dead-letter queue: through the AMQP endpoint of Overdue, and then straight to the\n" +
+			"broker. One message more for every ten is received by nobody, and needs its notification.\n" +
+			"Exit code 1 when a message was notified that was completed through the endpoint.",
+	}
+	plan := &bench.Settle{}
+	cmd.Flags().IntVar(&plan.Messages, "messages", 10_000, "messages that are completed, 10 to 100000")
+	durationVar(cmd.Flags(), &plan.Spread, "spread", 5*time.Millisecond,
+		"how long before or after its deadline each is completed, at most")
+	deadlines := cmd.Flags().String("deadline-range", "5s-15s",
+		"deadlines are spread evenly over this range after the first send")
+	return p.measuring(cmd, func() (_ bench.Plan, err error) {
+		if plan.Shortest, plan.Longest, err = parseDeadlineRange(*deadlines); err != nil {
+			return nil, err
+		}
+		if err := within("messages", plan.Messages, 10, 100_000); err != nil {
+			return nil, err
+		}
+		return plan, within("spread", plan.Spread, 0, time.Second)
 	})
 }
 

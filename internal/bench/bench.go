@@ -61,7 +61,7 @@ func Short(scale float64) Plan {
 		&Expire{
 			Outstanding: []int{n(100_000, 20)}, Shortest: d(5*time.Second, 300*ms),
 			Longest: d(15*time.Second, 500*ms),
-			Payload: 256, Companions: "auto", Quiet: quiet,
+			Payload: 256, Companions: "auto", Drained: true, Quiet: quiet,
 		},
 		&Check{Live: []int{1000, n(1_000_000, 2000)}, Overdue: 10, Notice: d(2*time.Second, 500*ms),
 			Quiet: quiet},

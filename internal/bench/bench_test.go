@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -40,6 +42,14 @@ func (plan *aPlan) Measure(_ context.Context, _ *Program, progress func(string))
 		progress(plan.say)
 	}
 	return plan.result, plan.err
+}
+
+func TestTheProcessorTimeOfAProcessIsRead(t *testing.T) {
+	for began := time.Now(); time.Since(began) < 50*time.Millisecond; {
+	}
+	if cpu := processCPU(os.Getpid()); cpu <= 0 || cpu > 600 {
+		t.Errorf("this process has used %v s of processor time, want a little", cpu)
+	}
 }
 
 func TestABenchOfAllKeepsWhatItHasMeasuredBeforeAFailure(t *testing.T) {

@@ -70,7 +70,7 @@ func (plan *Check) once(ctx context.Context, p *Program, live int,
 	}
 	if _, err := sc.await(ctx, time.Until(due)+completionTimeout, func() (bool, error) {
 		all, err := sc.settled(ctx, monitor, live)
-		return all && time.Now().After(due) && len(monitor.notified()) >= plan.Overdue, err
+		return all && time.Now().After(due) && monitor.notifiedCount() >= plan.Overdue, err
 	}); err != nil {
 		return nil, err
 	}

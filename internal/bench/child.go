@@ -46,8 +46,8 @@ type child struct {
 	http                *http.Client
 
 	mu     sync.Mutex
-	events map[string]int // notifications of missed deadlines, by message-id
-	other  []byte         // the beginning of the rest of the log
+	events map[string]notice // of missed deadlines, by message-id
+	other  []byte            // the beginning of the rest of the log
 }
 
 var bannerAddress = regexp.MustCompile(`^  (AMQP endpoint|embedded broker|admin) +\w+://(\S+)`)
@@ -68,7 +68,7 @@ const settingPrefix = "OVERDUE_"
 // is ready.
 func startChild(ctx context.Context, p *Program, command string,
 	given settings) (_ *child, err error) {
-	c := &child{name: command, gone: make(chan struct{}), events: map[string]int{},
+	c := &child{name: command, gone: make(chan struct{}), events: map[string]notice{},
 		http: httpclient.New(nil, time.Minute)}
 	c.cmd = exec.Command(p.Binary, command, "--stop-with-stdin")
 	c.cmd.Args[0] = "overdue" // in tests the binary has another name
@@ -156,25 +156,59 @@ func (c *child) readLog(r io.Reader) {
 const maxComplaint = 2 << 10
 
 func (c *child) logged(line []byte) {
+	read := time.Now()
 	var e struct {
-		Event struct{ Type, Subject string }
+		Event struct {
+			Type, Subject string
+			Data          struct{ Evidence string }
+		}
 	}
 	err := json.Unmarshal(line, &e)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case err == nil && e.Event.Type == alert.TypeMissed:
-		c.events[e.Event.Subject]++
+		n, again := c.events[e.Event.Subject]
+		if !again {
+			n.at, n.evidence = read, e.Event.Data.Evidence
+		}
+		n.count++
+		c.events[e.Event.Subject] = n
 	case len(c.other) < maxComplaint:
 		c.other = append(c.other, line[:min(len(line), maxComplaint)]...)
 	}
 }
 
-// notified are the notifications of missed deadlines so far, by message-id.
-func (c *child) notified() map[string]int {
+// A notice is what the child has logged of one missed deadline.
+type notice struct {
+	count    int       // of events
+	at       time.Time // when the first of them was read here
+	evidence string    // as its data has it, "" when it has none
+}
+
+// notices are the notifications of missed deadlines so far, by message-id.
+func (c *child) notices() map[string]notice {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.events)
+}
+
+// notified is how often each of them was notified.
+func (c *child) notified() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := make(map[string]int, len(c.events))
+	for id, n := range c.events {
+		counts[id] = n.count
+	}
+	return counts
+}
+
+// notifiedCount is how many messages have a notification.
+func (c *child) notifiedCount() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.events)
 }
 
 // complaint is what the child has logged beside events, nil if that is nothing.

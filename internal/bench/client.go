@@ -85,6 +85,48 @@ func openSDKSenders(ctx context.Context, address, queue string, n,
 // messageID is the message-id of the i-th message.
 func messageID(i int) string { return fmt.Sprintf("message-%d", i) }
 
+// sendAcross sends messages to several queues, to each the same number of them and from a sender of its
+// own. ready is called when all links are open.
+func sendAcross(ctx context.Context, address string, queues []string, n int, ready func(),
+	message func(i int) *azservicebus.Message) error {
+	clients, shut, err := openClients(address, loadSenders)
+	if err != nil {
+		return err
+	}
+	defer shut()
+	senders := make([]*azservicebus.Sender, len(queues))
+	opening, opened := errgroup.WithContext(ctx)
+	opening.SetLimit(loadSenders)
+	for q, name := range queues {
+		opening.Go(func() error {
+			s, err := clients[q%loadSenders].NewSender(name, nil)
+			if err == nil {
+				_, err = s.NewMessageBatch(opened, nil) // opens the link
+			}
+			if err != nil {
+				return fmt.Errorf("open a sender: %w", err)
+			}
+			senders[q] = s
+			return nil
+		})
+	}
+	if err := opening.Wait(); err != nil {
+		return err
+	}
+	ready()
+	sending, ctx := errgroup.WithContext(ctx)
+	sending.SetLimit(loadSenders)
+	for q, s := range senders {
+		sending.Go(func() error {
+			if err := sendBatches(ctx, s, n*q/len(queues), n*(q+1)/len(queues), message); err != nil {
+				return fmt.Errorf("send: %w", err)
+			}
+			return nil
+		})
+	}
+	return sending.Wait()
+}
+
 // A load sends messages as fast as they are taken, in batches, from several senders side by side.
 type load struct {
 	senders []*azservicebus.Sender

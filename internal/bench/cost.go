@@ -95,7 +95,7 @@ func (r *CostResult) WriteTable(w io.Writer) error {
 			fmt.Sprint(c.Met), fmt.Sprint(c.Missed), fmt.Sprint(c.Lost), fmt.Sprint(c.Twice),
 			fmt.Sprintf("%.3f", c.OperationsPerMessage), fmt.Sprintf("%.1f", c.SidecarMicros),
 		})
-		notes += fmt.Sprintf("%d a second: %s\n", c.Asked, listOperations(c.Operations))
+		notes += fmt.Sprintf("%d a second: %s\n", c.Asked, listCounts(c.Operations))
 	}
 	return writeText(w, fmt.Sprintf("deadlines %d ms after each send, companions: %s, %s\n\n%s%s\n%s",
 		r.DeadlineMs, r.Companions, r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))

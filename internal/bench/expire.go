@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -13,7 +14,10 @@ type Expire struct {
 	Outstanding       []int         // deadlines of each case
 	Mixed             bool          // each case once more with consumers
 	Drained           bool          // each case once more while somebody empties the dead-letter queue
+	Queues            int           // that the messages are spread over; nobody receives from several
+	Load              int           // processes that want a processor each meanwhile
 	Shortest, Longest time.Duration // deadlines are spread evenly between these after each send
+	FromFirstSend     bool          // after the first send, not after each
 	Payload           int           // bytes
 	Companions        string        // as the setting
 	Quiet             time.Duration // wait at the end for what comes twice; 0: a second
@@ -34,12 +38,26 @@ func (*Expire) Name() string { return "expire" }
 // Measure measures one case after the other.
 func (plan *Expire) Measure(ctx context.Context, p *Program,
 	progress func(string)) (Result, error) {
+	stop, err := startSpinners(p, plan.Load)
+	if err != nil {
+		return nil, err
+	}
+	r, err := plan.measureAll(ctx, p, progress)
+	if err = errors.Join(err, stop()); r == nil {
+		return nil, err
+	}
+	return r, err
+}
+
+// measureAll is nil where no case was measured.
+func (plan *Expire) measureAll(ctx context.Context, p *Program,
+	progress func(string)) (*ExpireResult, error) {
 	r := newExpireResult(p, plan)
 	variants := []expireVariant{unreceived}
-	if plan.Drained {
+	if plan.Drained && plan.Queues <= 1 {
 		variants = append(variants, drained)
 	}
-	if plan.Mixed {
+	if plan.Mixed && plan.Queues <= 1 {
 		variants = append(variants, mixed)
 	}
 	for _, v := range variants {

@@ -32,10 +32,12 @@ const (
 
 // A expireRun is one case under way.
 type expireRun struct {
-	plan  *Expire
-	child *child
-	ttl   []time.Duration // of each message
-	peak  float64         // resident memory of the child, in bytes
+	plan   *Expire
+	child  *child
+	queues []string
+	drawn  []time.Duration // when each message is due, after its send or the first send
+	ttl    []time.Duration // of each message; its sender's until all are sent
+	peak   float64         // resident memory of the child, in bytes
 
 	mu        sync.Mutex
 	completed map[string]int // by consumers, by message-id
@@ -52,20 +54,43 @@ func (r *expireRun) consumed(m *azservicebus.ReceivedMessage) {
 // measureExpiry is one case, in a child of its own.
 func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int,
 	variant expireVariant) (_ *expireCase, err error) {
-	child, err := startChild(ctx, p, "run", settings{
-		"BROKER_AUTO_CREATE": "false",
-		"BROKER_QUEUES": fmt.Sprintf("[{name: %s, deadLetteringOnMessageExpiration: true, lockDuration: %s}]",
-			workQueue, lockDuration),
-		"MONITOR_ENTITIES": fmt.Sprintf("[{queue: %s}]", workQueue),
-		"MONITOR_QUEUE":    monitorQueue, "COMPANIONS": plan.Companions,
-		"LOG_LEVEL": "warn", "LOG_FORMAT": "json",
-	})
-	if err != nil {
+	r := newExpireRun(plan, n)
+	if err := r.start(ctx, p); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, child.stop()) }()
-	r := &expireRun{plan: plan, child: child, ttl: plan.deadlines(n), completed: map[string]int{}}
+	defer func() { err = errors.Join(err, r.child.stop()) }()
 	return r.measure(ctx, variant)
+}
+
+func newExpireRun(plan *Expire, n int) *expireRun {
+	r := &expireRun{plan: plan, queues: []string{workQueue}, drawn: plan.deadlines(n),
+		ttl: make([]time.Duration, n), completed: map[string]int{}}
+	for q := 1; q < plan.Queues; q++ {
+		r.queues = append(r.queues, fmt.Sprintf("%s-%d", workQueue, q))
+	}
+	return r
+}
+
+// start starts the child.
+func (r *expireRun) start(ctx context.Context, p *Program) (err error) {
+	r.child, err = startChild(ctx, p, "run", settings{
+		"BROKER_AUTO_CREATE": "false",
+		"BROKER_QUEUES": listOf(r.queues, fmt.Sprintf("{name: %%s, deadLetteringOnMessageExpiration: true, lockDuration: %s}",
+			lockDuration)),
+		"MONITOR_ENTITIES": listOf(r.queues, "{queue: %s}"),
+		"MONITOR_QUEUE":    monitorQueue, "COMPANIONS": r.plan.Companions,
+		"LOG_LEVEL": "warn", "LOG_FORMAT": "json",
+	})
+	return err
+}
+
+// listOf is a setting with an element of this form for each name.
+func listOf(names []string, form string) string {
+	elements := make([]string, len(names))
+	for i, name := range names {
+		elements[i] = fmt.Sprintf(form, name)
+	}
+	return "[" + strings.Join(elements, ", ") + "]"
 }
 
 // deadlines are the times to live of n messages, uniform over the range and the same in every
@@ -86,7 +111,8 @@ func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expi
 	if err != nil {
 		return nil, err
 	}
-	c := &expireCase{Outstanding: len(r.ttl), Drained: variant == drained}
+	c := &expireCase{Outstanding: len(r.ttl), Drained: variant == drained, Queues: len(r.queues),
+		Load: r.plan.Load}
 	if variant == mixed {
 		c.Consumers = consumers
 	}
@@ -110,11 +136,15 @@ func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expi
 	c.account(before, after)
 	c.MemoryMiB.Idle, c.MemoryMiB.Peak = mebibytes(before[sampleMemory]),
 		mebibytes(max(r.peak, after[sampleMemory]))
-	letters, err := r.child.deadLetters(ctx, workQueue)
-	if err != nil {
-		return nil, err
+	letters := r.takenLetters()
+	for _, queue := range r.queues {
+		more, err := r.child.deadLetters(ctx, queue)
+		if err != nil {
+			return nil, err
+		}
+		letters = append(letters, more...)
 	}
-	c.tally(r.ttl, r.completed, r.child.notified(), append(letters, r.takenLetters()...))
+	c.tally(r.ttl, r.completed, r.child.notices(), letters)
 	return c, nil
 }
 
@@ -126,18 +156,8 @@ func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 	defer stop()
 	begun := make(chan struct{})
 	g.Go(func() error {
-		body := bytes.Repeat([]byte("x"), r.plan.Payload)
-		load, err := openLoad(ctx, r.child.amqp, workQueue, func(i int) *azservicebus.Message {
-			id := messageID(i)
-			return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &r.ttl[i]}
-		})
+		began, err := r.send(ctx, begun)
 		if err != nil {
-			return err
-		}
-		defer load.shut()
-		close(begun)
-		began := time.Now()
-		if err := load.send(ctx, 0, len(r.ttl)); err != nil {
 			return err
 		}
 		took := time.Since(began)
@@ -160,6 +180,38 @@ func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 		})
 	}
 	return g.Wait()
+}
+
+// send closes begun when all links are open, and returns when it sent the first message.
+func (r *expireRun) send(ctx context.Context, begun chan struct{}) (began time.Time, err error) {
+	message := r.messages(&began)
+	ready := func() {
+		close(begun)
+		began = time.Now()
+	}
+	if len(r.queues) > 1 {
+		return began, sendAcross(ctx, r.child.amqp, r.queues, len(r.ttl), ready, message)
+	}
+	load, err := openLoad(ctx, r.child.amqp, workQueue, message)
+	if err != nil {
+		return began, err
+	}
+	defer load.shut()
+	ready()
+	return began, load.send(ctx, 0, len(r.ttl))
+}
+
+// messages makes each message when it is sent.
+func (r *expireRun) messages(began *time.Time) func(i int) *azservicebus.Message {
+	body := bytes.Repeat([]byte("x"), r.plan.Payload)
+	return func(i int) *azservicebus.Message {
+		id := messageID(i)
+		r.ttl[i] = r.drawn[i]
+		if r.plan.FromFirstSend {
+			r.ttl[i] = max(time.Millisecond, (r.drawn[i] - time.Since(*began)).Truncate(time.Millisecond))
+		}
+		return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &r.ttl[i]}
+	}
 }
 
 // await waits until every message has been consumed or is a dead letter with its notification,
@@ -196,9 +248,14 @@ func (r *expireRun) settled(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	work, monitor := queues[workQueue], queues[monitorQueue]
-	left := work.Active + work.Deferred + work.Scheduled
-	return left == 0 && len(r.child.notified()) >= work.DeadLetter && monitor.Active+monitor.Scheduled == 0, nil
+	monitor := queues[monitorQueue]
+	left, dead := monitor.Active+monitor.Scheduled, 0
+	for _, queue := range r.queues {
+		work := queues[queue]
+		left += work.Active + work.Deferred + work.Scheduled
+		dead += work.DeadLetter
+	}
+	return left == 0 && r.child.notifiedCount() >= dead, nil
 }
 
 // pause waits for a tick, unless ctx ends or the child does.
@@ -248,38 +305,50 @@ func operationsBetween(before, after map[string]float64,
 
 // tally counts the outcomes of messages by their times to live, completions, notifications and
 // the broker's timestamps on dead letters.
-func (c *expireCase) tally(ttl []time.Duration, completed, notified map[string]int,
-	letters []deadLetter) {
+func (c *expireCase) tally(ttl []time.Duration, completed map[string]int,
+	notices map[string]notice, letters []deadLetter) {
 	dead := make(map[string]int, len(letters))
 	stamps := make(map[string]deadLetter, len(letters))
 	for _, l := range letters {
 		dead[l.MessageID]++
 		stamps[l.MessageID] = l
 	}
-	var lags []time.Duration
+	var lags, notifiedLags, untilEvent []time.Duration
 	for i := range ttl {
 		id := messageID(i)
-		if l, ok := stamps[id]; ok {
+		l, letter := stamps[id]
+		if letter {
 			c.DeadLettered++
 			lags = append(lags, l.DeadLetteredTime.Sub(l.EnqueuedTime.Add(ttl[i])))
 		}
 		if completed[id] > 0 {
 			c.Consumed++
 		}
-		if notified[id] > 0 {
+		n := notices[id]
+		if n.count > 0 {
 			c.Notified++
+		}
+		if n.evidence != "" {
+			if c.Evidence == nil {
+				c.Evidence = map[string]int{}
+			}
+			c.Evidence[n.evidence]++
+		}
+		if letter && n.count > 0 {
+			notifiedLags = append(notifiedLags, n.at.Sub(l.EnqueuedTime.Add(ttl[i])))
+			untilEvent = append(untilEvent, n.at.Sub(l.DeadLetteredTime))
 		}
 		switch ends := completed[id] + dead[id]; {
 		case ends == 0:
 			c.Lost++
-		case ends > 1 || notified[id] > 1:
+		case ends > 1 || n.count > 1:
 			c.Twice++
-		case dead[id] > 0 && notified[id] == 0:
+		case dead[id] > 0 && n.count == 0:
 			c.Unnotified++
-		case dead[id] == 0 && notified[id] > 0:
+		case dead[id] == 0 && n.count > 0:
 			c.FalselyNotified++
 		}
 	}
 	c.Early = lag.Early(lags)
-	c.LagMs = lag.Of(lags)
+	c.LagMs, c.NotifiedLagMs, c.UntilEventMs = lag.Of(lags), lag.Of(notifiedLags), lag.Of(untilEvent)
 }

@@ -29,20 +29,34 @@ func TestExpireSaysWhatBecameOfEachMessage(t *testing.T) {
 		}
 		return m
 	}
+	// Notified a millisecond after it was dead-lettered, if it was on time.
+	notices := func(numbers ...int) map[string]notice {
+		m := map[string]notice{}
+		for _, i := range numbers {
+			id := messageID(i)
+			m[id] = notice{count: m[id].count + 1, at: enqueued.Add(5*time.Second + time.Millisecond),
+				evidence: map[bool]string{true: "expired", false: "deadLetter"}[i == 7]}
+		}
+		return m
+	}
 	for name, c := range map[string]struct {
-		completed, notified map[string]int
-		letters             []deadLetter
-		want                expireCase
+		completed map[string]int
+		notified  map[string]notice
+		letters   []deadLetter
+		want      expireCase
 	}{
 		"all as it should be": {
-			completed: once(0, 1, 2, 3, 4, 5), notified: once(6, 7, 8),
-			letters: []deadLetter{letter(6, time.Millisecond), letter(7, 2*time.Millisecond),
-				letter(8, 30*time.Millisecond)},
+			completed: once(0, 1, 2, 3, 4, 5), notified: notices(6, 7, 8),
+			letters: []deadLetter{letter(6, 500*time.Microsecond), letter(7, 250*time.Microsecond),
+				letter(8, time.Millisecond)},
 			want: expireCase{Consumed: 6, DeadLettered: 3, Notified: 3,
-				LagMs: lag.Milliseconds{P50: 2, P99: 30, Max: 30}},
+				LagMs:         lag.Milliseconds{P50: 0.5, P99: 1, Max: 1},
+				NotifiedLagMs: lag.Milliseconds{P50: 1, P99: 1, Max: 1},
+				UntilEventMs:  lag.Milliseconds{P50: 0.5, P99: 0.75, Max: 0.75},
+				Evidence:      map[string]int{"deadLetter": 2, "expired": 1}},
 		},
 		"each kind of wrong once": {
-			completed: once(0, 1, 2, 3), notified: once(0, 5, 6, 6, 7),
+			completed: once(0, 1, 2, 3), notified: notices(0, 5, 6, 6, 7),
 			// 0 has a notification though it was received, 1 is a dead letter, too, 4 is
 			// nowhere, 5 is one twice, 6 has two notifications, 7 comes early, 8 has none.
 			letters: []deadLetter{letter(1, time.Second), letter(5, time.Second),
@@ -51,7 +65,10 @@ func TestExpireSaysWhatBecameOfEachMessage(t *testing.T) {
 			want: expireCase{
 				Consumed: 4, DeadLettered: 5, Notified: 4, Early: 1, Twice: 3, Lost: 1,
 				Unnotified: 1, FalselyNotified: 1,
-				LagMs: lag.Milliseconds{P50: 1000, P99: 1000, Max: 1000},
+				LagMs:         lag.Milliseconds{P50: 1000, P99: 1000, Max: 1000},
+				NotifiedLagMs: lag.Milliseconds{P50: 1, P99: 1, Max: 1},
+				UntilEventMs:  lag.Milliseconds{P50: -999, P99: 2, Max: 2},
+				Evidence:      map[string]int{"deadLetter": 3, "expired": 1},
 			},
 		},
 	} {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"overdue/internal/bench/delay"
 )
 
 // warmUpSends is how many sends open the links and warm all up before any counts.
@@ -92,16 +94,16 @@ const turns = 4
 
 // away measures sends to a broker that is a round trip away, by one sender alone and by many.
 func (plan *Latency) away(ctx context.Context, p *Program) (_ []*latencyLine, err error) {
-	var wire *delayedLink
+	var wire *delay.Link
 	ways := []way{wayDirect, wayUnmonitored, wayEach, waySlot}
 	sc, at, err := latencyScene(ctx, p, ways, func(s *scene) (_ string, err error) {
-		if wire, err = newDelayedLink(s.broker.broker, plan.RoundTrip); err != nil {
+		if wire, err = delay.New(s.broker.broker, plan.RoundTrip); err != nil {
 			return "", err
 		}
-		return wire.address(), nil
+		return wire.Address(), nil
 	})
 	if wire != nil {
-		defer wire.close()
+		defer wire.Close()
 	}
 	if err != nil {
 		return nil, err

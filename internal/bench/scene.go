@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"overdue/internal/bench/haproxy"
 )
 
 // plainQueue is not monitored; workQueue is.
@@ -23,7 +25,7 @@ type scene struct {
 	others   []*child          // in the order in which they were started
 	gone     chan *child       // the first that has ended
 	sidecars map[string]*child // by the companions that they write
-	haproxy  *haproxy          // nil: not started
+	haproxy  *haproxy.Process  // nil: not started
 }
 
 // setScene starts the broker, which makes the monitor queue by itself.
@@ -93,7 +95,7 @@ func (s *scene) stop() error {
 	errs := make([]error, len(s.others)+1)
 	var wg sync.WaitGroup
 	if s.haproxy != nil {
-		wg.Go(func() { errs[len(s.others)] = s.haproxy.stop() })
+		wg.Go(func() { errs[len(s.others)] = s.haproxy.Stop() })
 	}
 	for i, c := range s.others {
 		wg.Go(func() { errs[i] = c.stop() })
@@ -108,7 +110,7 @@ func (s *scene) complaint() (err error) {
 		err = errors.Join(err, c.complaint())
 	}
 	if s.haproxy != nil {
-		err = errors.Join(err, s.haproxy.complaint())
+		err = errors.Join(err, s.haproxy.Complaint())
 	}
 	return err
 }
@@ -150,7 +152,7 @@ func (s *scene) settled(ctx context.Context, monitor *child, live int) (bool, er
 	}
 	work, companions := queues[workQueue], queues[monitorQueue]
 	return work.Active+work.Deferred+work.Scheduled <= live &&
-			len(monitor.notified()) >= work.DeadLetter && companions.Active+companions.Scheduled == 0,
+			monitor.notifiedCount() >= work.DeadLetter && companions.Active+companions.Scheduled == 0,
 		nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"overdue/internal/bench/haproxy"
 )
 
 // A way is how a message gets to the broker.
@@ -34,6 +36,9 @@ type Send struct {
 	Payload int           // bytes
 	Clients []string      // some of ClientKinds
 }
+
+// haproxyHint says how to get HAProxy where it is not installed.
+const haproxyHint = "HAProxy is not installed, so its ratios are left out; on Debian: apt-get install haproxy"
 
 // SendResult is the result of Send.
 type SendResult struct {
@@ -84,7 +89,7 @@ func (*Send) Name() string { return "send" }
 func (plan *Send) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
 	r := &SendResult{Head: p.head(), Rounds: plan.Rounds, SpanMs: plan.Span.Milliseconds(),
 		PayloadBytes: plan.Payload}
-	version, err := haproxyVersion(ctx)
+	version, err := haproxy.Version(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"overdue/internal/bench/haproxy"
 )
 
 // sendRound is what was measured on one way in one round.
@@ -107,10 +109,10 @@ func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []wa
 func (s *scene) open(ctx context.Context, w way) (address string, between int, err error) {
 	switch {
 	case w.name == wayHAProxy.name:
-		if s.haproxy, err = startHAProxy(s.broker.broker); err != nil {
+		if s.haproxy, err = haproxy.Start(s.broker.broker); err != nil {
 			return "", 0, err
 		}
-		return s.haproxy.address, s.haproxy.pid, nil
+		return s.haproxy.Address, s.haproxy.PID, nil
 	case w.companions != "":
 		c, err := s.sidecar(ctx, s.broker.broker, w.companions)
 		if err != nil {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+// Package delay lengthens the way to an address.
+package delay
 
 import (
 	"context"
@@ -10,9 +11,9 @@ import (
 	"time"
 )
 
-// A delayedLink relays to an address, each byte half a round trip after it came. So round trips
+// A Link relays to an address, each byte half a round trip after it came. So round trips
 // to the broker can be counted, whatever else the machine does.
-type delayedLink struct {
+type Link struct {
 	ln    net.Listener
 	to    string
 	delay time.Duration // one way
@@ -23,23 +24,23 @@ type delayedLink struct {
 	conns map[net.Conn]struct{} // nil when the wire is closed
 }
 
-// newDelayedLink opens a wire on a port of its own.
-func newDelayedLink(to string, roundTrip time.Duration) (*delayedLink, error) {
+// New opens a wire on a port of its own.
+func New(to string, roundTrip time.Duration) (*Link, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open a wire with a delay: %w", err)
 	}
 	ctx, ends := context.WithCancel(context.Background())
-	w := &delayedLink{ln: ln, to: to, delay: roundTrip / 2, ends: ends,
+	w := &Link{ln: ln, to: to, delay: roundTrip / 2, ends: ends,
 		conns: map[net.Conn]struct{}{}}
 	w.all.Go(func() { w.accept(ctx) })
 	return w, nil
 }
 
-func (w *delayedLink) address() string { return w.ln.Addr().String() }
+func (w *Link) Address() string { return w.ln.Addr().String() }
 
-// close ends all connections and waits until they have. It may be called again.
-func (w *delayedLink) close() {
+// Close ends all connections and waits until they have. It may be called again.
+func (w *Link) Close() {
 	w.ends()
 	_ = w.ln.Close() // accept ends with it
 	w.mu.Lock()
@@ -53,7 +54,7 @@ func (w *delayedLink) close() {
 }
 
 // keep remembers a connection, to close it with the wire.
-func (w *delayedLink) keep(c net.Conn) bool {
+func (w *Link) keep(c net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.conns == nil {
@@ -63,7 +64,7 @@ func (w *delayedLink) keep(c net.Conn) bool {
 	return true
 }
 
-func (w *delayedLink) accept(ctx context.Context) {
+func (w *Link) accept(ctx context.Context) {
 	for {
 		near, err := w.ln.Accept()
 		if err != nil {
@@ -74,7 +75,7 @@ func (w *delayedLink) accept(ctx context.Context) {
 }
 
 // join passes on both ways until either side ends.
-func (w *delayedLink) join(ctx context.Context, near net.Conn) {
+func (w *Link) join(ctx context.Context, near net.Conn) {
 	defer near.Close()
 	far, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.to)
 	if err != nil {
@@ -101,7 +102,7 @@ type parcel struct {
 }
 
 // pass copies from src to dst, each piece as long after it came as the wire is.
-func (w *delayedLink) pass(dst, src net.Conn) {
+func (w *Link) pass(dst, src net.Conn) {
 	under := make(chan parcel, 4096) // way; a full one holds the sender up, as a network does
 	var writing sync.WaitGroup
 	writing.Go(func() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+package delay
 
 import (
 	"io"
@@ -26,13 +26,13 @@ func TestADelayedLinkPassesEverythingOnAndEndsWithItsEnds(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	w, err := newDelayedLink(far.Addr().String(), 2*time.Millisecond)
+	w, err := New(far.Addr().String(), 2*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
+	defer w.Close()
 	dial := func() net.Conn {
-		c, err := net.Dial("tcp", w.address())
+		c, err := net.Dial("tcp", w.Address())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestADelayedLinkPassesEverythingOnAndEndsWithItsEnds(t *testing.T) {
 	if _, err := io.ReadFull(c, back[:1]); err != nil {
 		t.Fatal(err)
 	}
-	w.close()
+	w.Close()
 	if n, err := c.Read(back); err == nil {
 		t.Errorf("%d bytes over a link that is closed, want an end", n)
 	}

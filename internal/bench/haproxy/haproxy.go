@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+// Package haproxy runs HAProxy in TCP mode, to compare with.
+package haproxy
 
 import (
 	"bufio"
@@ -17,12 +18,9 @@ import (
 	"time"
 )
 
-// haproxyHint says how to get HAProxy where it is not installed.
-const haproxyHint = "HAProxy is not installed, so its ratios are left out; on Debian: apt-get install haproxy"
-
-// haproxyConfig is HAProxy in TCP mode with the settings that it requires, on a listener that it
+// config is HAProxy in TCP mode with the settings that it requires, on a listener that it
 // inherits. %s is the address of the broker.
-const haproxyConfig = `defaults
+const config = `defaults
 	mode tcp
 	timeout connect 10s
 	timeout client 1h
@@ -32,26 +30,26 @@ listen bench
 	server broker %s
 `
 
-// haproxyLeash starts a program and ends it by its process id when standard input ends, as it
+// leash starts a program and ends it by its process id when standard input ends, as it
 // does when the process of the measurement has ended, however. It closes its own copy of the
 // listener: if HAProxy fails, connections must fail, too, and not wait for ever.
-const haproxyLeash = `"$@" & pid=$!; exec 3>&-; echo $pid; read -r _; kill $pid 2>/dev/null; wait $pid; exit 0`
+const leash = `"$@" & pid=$!; exec 3>&-; echo $pid; read -r _; kill $pid 2>/dev/null; wait $pid; exit 0`
 
-// haproxyStopTimeout bounds how long HAProxy gets to end, and to say its version.
-const haproxyStopTimeout = 10 * time.Second
+// stopTimeout bounds how long HAProxy gets to end, and to say its version.
+const stopTimeout = 10 * time.Second
 
-// A haproxy is HAProxy in TCP mode before an address, as a process of its own.
-type haproxy struct {
-	address string
-	pid     int
+// A Process is HAProxy in TCP mode before an address, as a process of its own.
+type Process struct {
+	Address string
+	PID     int
 	cmd     *exec.Cmd
 	stdin   io.Closer
 	dir     string
 	log     *os.File // in dir
 }
 
-// haproxyVersion is the version of the HAProxy that is installed, "" when none is.
-func haproxyVersion(ctx context.Context) (string, error) {
+// Version is the version of the HAProxy that is installed, "" when none is.
+func Version(ctx context.Context) (string, error) {
 	path, err := exec.LookPath("haproxy")
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", nil
@@ -59,7 +57,7 @@ func haproxyVersion(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find HAProxy: %w", err)
 	}
-	ctx, stop := context.WithTimeout(ctx, haproxyStopTimeout)
+	ctx, stop := context.WithTimeout(ctx, stopTimeout)
 	defer stop()
 	text, err := exec.CommandContext(ctx, path, "-v").Output()
 	if err != nil {
@@ -72,10 +70,10 @@ func haproxyVersion(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("ask HAProxy for its version: it says %.60q", text)
 }
 
-// startHAProxy starts HAProxy before an address. It has the listener from this process, so the
+// Start starts HAProxy before an address. It has the listener from this process, so the
 // port is free for certain, and connections that come before it is ready wait for it.
-func startHAProxy(to string) (_ *haproxy, err error) {
-	h := &haproxy{}
+func Start(to string) (_ *Process, err error) {
+	h := &Process{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("start HAProxy: %w", err), h.clean())
@@ -84,8 +82,8 @@ func startHAProxy(to string) (_ *haproxy, err error) {
 	if h.dir, err = os.MkdirTemp("", "overdue-bench-"); err != nil {
 		return nil, err
 	}
-	config := filepath.Join(h.dir, "haproxy.cfg")
-	if err := os.WriteFile(config, fmt.Appendf(nil, haproxyConfig, to), 0o600); err != nil {
+	file := filepath.Join(h.dir, "haproxy.cfg")
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, to), 0o600); err != nil {
 		return nil, err
 	}
 	if h.log, err = os.Create(filepath.Join(h.dir, "log")); err != nil {
@@ -101,8 +99,8 @@ func startHAProxy(to string) (_ *haproxy, err error) {
 		return nil, err
 	}
 	defer func() { _ = inherited.Close() }() // HAProxy has a copy
-	h.address = ln.Addr().String()
-	h.cmd = exec.Command("sh", "-c", haproxyLeash, "sh", "haproxy", "-db", "-f", config)
+	h.Address = ln.Addr().String()
+	h.cmd = exec.Command("sh", "-c", leash, "sh", "haproxy", "-db", "-f", file)
 	h.cmd.ExtraFiles = []*os.File{inherited}
 	h.cmd.Stderr = h.log
 	stdin, err := h.cmd.StdinPipe()
@@ -119,29 +117,29 @@ func startHAProxy(to string) (_ *haproxy, err error) {
 	h.stdin = stdin
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err == nil {
-		h.pid, err = strconv.Atoi(strings.TrimSpace(line))
+		h.PID, err = strconv.Atoi(strings.TrimSpace(line))
 	}
 	if err != nil {
-		return nil, errors.Join(err, h.stop())
+		return nil, errors.Join(err, h.Stop())
 	}
 	return h, nil
 }
 
-// stop ends HAProxy and waits until it has.
-func (h *haproxy) stop() error {
+// Stop ends HAProxy and waits until it has.
+func (h *Process) Stop() error {
 	closeErr := h.stdin.Close()
 	// then Wait says so
-	stuck := time.AfterFunc(haproxyStopTimeout, func() { _ = h.cmd.Process.Kill() })
+	stuck := time.AfterFunc(stopTimeout, func() { _ = h.cmd.Process.Kill() })
 	defer stuck.Stop()
 	err := errors.Join(closeErr, h.cmd.Wait())
 	if err != nil {
-		err = errors.Join(fmt.Errorf("stop HAProxy: %w", err), h.complaint())
+		err = errors.Join(fmt.Errorf("stop HAProxy: %w", err), h.Complaint())
 	}
 	return errors.Join(err, h.clean())
 }
 
 // clean removes the files.
-func (h *haproxy) clean() (err error) {
+func (h *Process) clean() (err error) {
 	if h.log != nil {
 		err = h.log.Close()
 		h.log = nil
@@ -149,8 +147,8 @@ func (h *haproxy) clean() (err error) {
 	return errors.Join(err, os.RemoveAll(h.dir))
 }
 
-// complaint is what HAProxy has logged, nil if that is nothing.
-func (h *haproxy) complaint() error {
+// Complaint is what HAProxy has logged, nil if that is nothing.
+func (h *Process) Complaint() error {
 	if h.log == nil {
 		return nil
 	}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Settle counts false notifications. Consumers complete messages around their deadlines, while
+// somebody empties the dead-letter queue, so a message that is gone may have been either.
+type Settle struct {
+	Messages          int
+	Spread            time.Duration // before and after its deadline each is completed, at most
+	Shortest, Longest time.Duration // deadlines are spread evenly between these after the first send
+	Quiet             time.Duration // wait at the end for what comes late; 0: a second
+}
+
+// SettleResult is the result of Settle.
+type SettleResult struct {
+	Head
+	SpreadMs float64       `json:"spreadMs"`
+	Cases    []*settleCase `json:"cases"`
+}
+
+// settleCase is one way that the consumers are connected.
+type settleCase struct {
+	Way       string `json:"way"`       // endpoint, or broker: past Overdue
+	Completed int    `json:"completed"` // by consumers, successfully
+	Expired   int    `json:"expired"`   // though a consumer had them
+	// of those that were completed
+	FalselyNotified int `json:"falselyNotified"`
+	// messages that nobody received, and those of them that have a notification
+	Missed         int            `json:"missed"`
+	MissedNotified int            `json:"missedNotified"`
+	Evidence       map[string]int `json:"evidence,omitempty"` // of false notifications
+}
+
+// Name is that of the command.
+func (*Settle) Name() string { return "settle" }
+
+// Measure measures completions through the endpoint, and then straight to the broker.
+func (plan *Settle) Measure(ctx context.Context, p *Program,
+	progress func(string)) (Result, error) {
+	r := &SettleResult{Head: p.head(), SpreadMs: inMilliseconds(plan.Spread)}
+	for _, way := range []string{wayEndpoint, wayBroker} {
+		progress(fmt.Sprintf("%d messages completed at their deadlines, by way of the %s", plan.Messages, way))
+		c, err := plan.measure(ctx, p, way)
+		if err != nil {
+			return nil, fmt.Errorf("by way of the %s: %w", way, err)
+		}
+		r.Cases = append(r.Cases, c)
+	}
+	return r, nil
+}
+
+// Figures are the false notifications. Overdue sees what passes its endpoint, hence the target.
+func (r *SettleResult) Figures() (all []Figure) {
+	for _, c := range r.Cases {
+		f := Figure{
+			Name: "settle." + c.Way, Value: float64(c.FalselyNotified), Unit: "messages",
+			What: fmt.Sprintf("notified falsely, of %d completed within %v ms of their deadlines, by way of the %s",
+				c.Completed, r.SpreadMs, c.Way),
+		}
+		if c.Way == wayEndpoint {
+			f = f.atMost(0)
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// WriteTable writes a row for each case.
+func (r *SettleResult) WriteTable(w io.Writer) error {
+	rows := [][]string{{"by way of the", "completed", "expired", "notified falsely", "missed", "notified"}}
+	notes := ""
+	for _, c := range r.Cases {
+		row := []string{c.Way}
+		for _, n := range []int{c.Completed, c.Expired, c.FalselyNotified, c.Missed, c.MissedNotified} {
+			row = append(row, fmt.Sprint(n))
+		}
+		rows = append(rows, row)
+		if c.FalselyNotified > 0 {
+			notes += fmt.Sprintf("%s: false notifications by evidence: %s\n", c.Way, listCounts(c.Evidence))
+		}
+	}
+	return writeText(w, fmt.Sprintf("completed up to %v ms before and after the deadline, %s\n\n%s%s\n%s",
+		r.SpreadMs, r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))
+}
+
+// Verdict is an error when a promise was broken. Past the endpoint a completion and an expiry may
+// look the same.
+func (r *SettleResult) Verdict() error {
+	var errs []error
+	for _, c := range r.Cases {
+		if c.Way == wayEndpoint && c.FalselyNotified > 0 {
+			errs = append(errs, fmt.Errorf("%d messages had a notification though they were completed through the endpoint", c.FalselyNotified))
+		}
+		if n := c.Missed - c.MissedNotified; n > 0 {
+			errs = append(errs, fmt.Errorf("by way of the %s: %d missed messages had no notification", c.Way, n))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tally counts notifications of the first messages, which consumers had, and of the missed ones
+// after them.
+func (c *settleCase) tally(received int, completed map[string]int, notices map[string]notice) {
+	for i := range received {
+		id := messageID(i)
+		if completed[id] == 0 {
+			c.Expired++
+			continue
+		}
+		c.Completed++
+		if n := notices[id]; n.count > 0 {
+			c.FalselyNotified++
+			if c.Evidence == nil {
+				c.Evidence = map[string]int{}
+			}
+			c.Evidence[n.evidence]++
+		}
+	}
+	for i := received; i < received+c.Missed; i++ {
+		if notices[messageID(i)].count > 0 {
+			c.MissedNotified++
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"golang.org/x/sync/errgroup"
+)
+
+// The ways of settleCase.
+const (
+	wayEndpoint = "endpoint"
+	wayBroker   = "broker"
+)
+
+// missedShare is how many messages are completed for each that nobody receives. Those keep the
+// dead-letter queue busy.
+const missedShare = 10
+
+// measure is one case, in a child of its own.
+func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *settleCase, err error) {
+	missed := max(1, plan.Messages/missedShare)
+	r := newExpireRun(&Expire{Shortest: plan.Shortest, Longest: plan.Longest, Companions: "auto",
+		FromFirstSend: true, Quiet: plan.Quiet}, plan.Messages+missed)
+	if err := r.start(ctx, p); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.child.stop()) }()
+	stop := r.drain(ctx)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err := plan.play(ctx, r, map[string]string{wayEndpoint: r.child.amqp, wayBroker: r.child.broker}[way]); err != nil {
+		return nil, errors.Join(err, r.child.complaint())
+	}
+	if err := r.await(ctx, time.Now().Add(completionTimeout)); err != nil {
+		return nil, err
+	}
+	c := &settleCase{Way: way, Missed: missed}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.tally(plan.Messages, r.completed, r.child.notices())
+	return c, nil
+}
+
+// play sends the messages that consumers receive, then those that nobody does, and completes the
+// former around their deadlines.
+func (plan *Settle) play(ctx context.Context, r *expireRun, address string) error {
+	began := time.Now()
+	load, err := openLoad(ctx, r.child.amqp, workQueue, r.messages(&began))
+	if err != nil {
+		return err
+	}
+	defer load.shut()
+	began = time.Now()
+	if err := load.send(ctx, 0, plan.Messages); err != nil {
+		return err
+	}
+	clients, shut, err := openClients(address, consumers)
+	if err != nil {
+		return err
+	}
+	defer shut()
+	var left atomic.Int64 // messages that no consumer has asked for
+	left.Store(int64(plan.Messages))
+	all := make(chan struct{}, consumers)
+	g, ctx := errgroup.WithContext(ctx)
+	for _, c := range clients {
+		g.Go(func() error {
+			var completing errgroup.Group
+			err := plan.receive(ctx, c, &left, func(receiver *azservicebus.Receiver, m *azservicebus.ReceivedMessage) {
+				completing.Go(func() error { return plan.complete(ctx, r, receiver, m) })
+			})
+			all <- struct{}{}
+			return errors.Join(err, completing.Wait())
+		})
+	}
+	g.Go(func() error {
+		for range clients {
+			<-all
+		}
+		return load.send(ctx, plan.Messages, len(r.ttl))
+	})
+	return g.Wait()
+}
+
+// receive receives until none is left, and keeps the locks.
+func (plan *Settle) receive(ctx context.Context, c *azservicebus.Client, left *atomic.Int64,
+	received func(*azservicebus.Receiver, *azservicebus.ReceivedMessage)) error {
+	receiver, err := c.NewReceiverForQueue(workQueue, nil)
+	if err != nil {
+		return fmt.Errorf("open a receiver: %w", err)
+	}
+	for {
+		asked := min(prefetch, int(left.Add(-prefetch))+prefetch)
+		if asked <= 0 {
+			return nil
+		}
+		for asked > 0 {
+			ms, err := receiver.ReceiveMessages(ctx, asked, nil)
+			if err != nil {
+				return fmt.Errorf("receive: %w", err)
+			}
+			asked -= len(ms)
+			for _, m := range ms {
+				received(receiver, m)
+			}
+		}
+	}
+}
+
+// complete waits until about the deadline. A message whose lock was lost has expired.
+func (plan *Settle) complete(ctx context.Context, r *expireRun, receiver *azservicebus.Receiver,
+	m *azservicebus.ReceivedMessage) error {
+	if m.ExpiresAt == nil {
+		return fmt.Errorf("message %s states no time that it expires at", m.MessageID)
+	}
+	at := m.ExpiresAt.Add(time.Duration(rand.Int64N(int64(2*plan.Spread)+1)) - plan.Spread)
+	select {
+	case <-time.After(time.Until(at)):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := receiver.CompleteMessage(ctx, m, nil)
+	if lost := (*azservicebus.Error)(nil); errors.As(err, &lost) && lost.Code == azservicebus.CodeLockLost {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("complete: %w", err)
+	}
+	r.consumed(m)
+	return nil
+}
