@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestSettleTellsFalseNotificationsFromThoseOfMissedMessages(t *testing.T) {
+func TestSettleCountsFalseNotificationsApartFromThoseOfMissedMessages(t *testing.T) {
 	notices := map[string]notice{
 		messageID(0): {count: 1, at: time.Now(), evidence: "expired"}, // completed
 		messageID(2): {count: 1, at: time.Now(), evidence: "deadLetter"},
