@@ -46,12 +46,12 @@ func amqpOf(m *rest.Message, stamp time.Duration) *azservicebus.AMQPAnnotatedMes
 		Body:                  azservicebus.AMQPAnnotatedMessageBody{Data: [][]byte{m.Body}},
 		Properties: &azservicebus.AMQPAnnotatedMessageProperties{
 			MessageID:      b.MessageID,
-			ContentType:    optional(b.ContentType),
-			GroupID:        optional(b.SessionID),
-			ReplyTo:        optional(b.ReplyTo),
-			ReplyToGroupID: optional(b.ReplyToSessionID),
-			Subject:        optional(b.Label),
-			To:             optional(b.To),
+			ContentType:    amqp.Optional(b.ContentType),
+			GroupID:        amqp.Optional(b.SessionID),
+			ReplyTo:        amqp.Optional(b.ReplyTo),
+			ReplyToGroupID: amqp.Optional(b.ReplyToSessionID),
+			Subject:        amqp.Optional(b.Label),
+			To:             amqp.Optional(b.To),
 		},
 	}
 	if b.CorrelationID != "" {
@@ -83,11 +83,4 @@ func amqpOf(m *rest.Message, stamp time.Duration) *azservicebus.AMQPAnnotatedMes
 	}
 	out.MessageAnnotations = annotations
 	return out
-}
-
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }

@@ -173,6 +173,15 @@ func appendContentSymbol(dst []byte, v Symbol) []byte {
 	return appendOptionalSymbol(dst, v)
 }
 
+// Optional returns a pointer to s, or nil for the empty string: fields of properties distinguish the
+// two, and most sources of them do not.
+func Optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
 func appendStringPointer(dst []byte, s *string) []byte {
 	if s == nil {
 		return AppendNull(dst)

@@ -92,8 +92,8 @@ func encode(m *rest.Message) ([]byte, error) {
 	out := make([]byte, 0, len(m.Body)+512)
 	header := amqp.Header{Priority: amqp.DefaultPriority}
 	properties := amqp.Properties{
-		MessageID: b.MessageID, To: optional(b.To), Subject: optional(b.Label), ReplyTo: optional(b.ReplyTo),
-		ContentType: amqp.Symbol(b.ContentType), GroupID: optional(b.SessionID), ReplyToGroupID: optional(b.ReplyToSessionID),
+		MessageID: b.MessageID, To: amqp.Optional(b.To), Subject: amqp.Optional(b.Label), ReplyTo: amqp.Optional(b.ReplyTo),
+		ContentType: amqp.Symbol(b.ContentType), GroupID: amqp.Optional(b.SessionID), ReplyToGroupID: amqp.Optional(b.ReplyToSessionID),
 	}
 	if b.CorrelationID != "" {
 		properties.CorrelationID = b.CorrelationID
@@ -148,11 +148,4 @@ func appendAnnotations(out []byte, b *rest.BrokerProperties) []byte {
 		pairs++
 	}
 	return amqp.EndMap(out, start, pairs)
-}
-
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }

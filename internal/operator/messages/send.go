@@ -15,6 +15,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"overdue/internal/amqp"
 	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/operator"
@@ -61,9 +62,9 @@ func (o *SendOptions) Message(now time.Time) (*azservicebus.Message, error) {
 		return nil, err
 	}
 	m := &azservicebus.Message{
-		Body: body, MessageID: given(o.MessageID), SessionID: given(o.SessionID), PartitionKey: given(o.PartitionKey),
-		CorrelationID: given(o.CorrelationID), Subject: given(o.Subject), ContentType: given(o.ContentType),
-		To: given(o.To), ReplyTo: given(o.ReplyTo),
+		Body: body, MessageID: amqp.Optional(o.MessageID), SessionID: amqp.Optional(o.SessionID), PartitionKey: amqp.Optional(o.PartitionKey),
+		CorrelationID: amqp.Optional(o.CorrelationID), Subject: amqp.Optional(o.Subject), ContentType: amqp.Optional(o.ContentType),
+		To: amqp.Optional(o.To), ReplyTo: amqp.Optional(o.ReplyTo),
 	}
 	if o.TTL > 0 {
 		m.TimeToLive = &o.TTL
@@ -124,14 +125,6 @@ func (o *SendOptions) read() ([]byte, error) {
 		return nil, fmt.Errorf("--body-file: %w", err)
 	}
 	return b, nil
-}
-
-// given is nil for nothing.
-func given(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 // instant reads a time, or a duration from now.

@@ -65,7 +65,7 @@ var rooms = map[string]room{
 		others: []string{azcore, azservicebus, backoff, fsnotify, goamqp, prometheus, sync, zap},
 	},
 	"internal/demo":                {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/terminal"}, []string{azcore, azservicebus, sync, term, zap}},
-	"internal/operator/messages":   {[]string{"internal/config", "internal/escape", "internal/operator", "internal/operator/dlq", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azservicebus}},
+	"internal/operator/messages":   {[]string{"internal/amqp", "internal/config", "internal/escape", "internal/operator", "internal/operator/dlq", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azservicebus}},
 	"internal/config":              {[]string{"internal/broker", "internal/broker/emulator", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{koanf, yaml}},
 	"internal/connect":             {[]string{"internal/config", "internal/httpclient", "internal/listener/tlsrecord", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "internal/version"}, []string{azcore, azidentity, azservicebus, zap}},
 	"internal/version":             {},

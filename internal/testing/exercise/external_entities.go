@@ -10,6 +10,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
+	"overdue/internal/amqp"
 	"overdue/internal/broker"
 )
 
@@ -72,8 +73,8 @@ func (x *externalEntities) createSubscription(t *testing.T, topic string, cfg br
 		DeadLetteringOnMessageExpiration:                &cfg.DeadLetteringOnMessageExpiration,
 		EnableDeadLetteringOnFilterEvaluationExceptions: new(!cfg.IgnoreFilterEvaluationExceptions),
 		RequiresSession:                                 &cfg.RequiresSession,
-		ForwardTo:                                       given(cfg.ForwardTo),
-		ForwardDeadLetteredMessagesTo:                   given(cfg.ForwardDeadLetteredMessagesTo),
+		ForwardTo:                                       amqp.Optional(cfg.ForwardTo),
+		ForwardDeadLetteredMessagesTo:                   amqp.Optional(cfg.ForwardDeadLetteredMessagesTo),
 		Status:                                          statusOf(cfg.Status),
 	}}
 	if len(rules) > 0 {
@@ -104,8 +105,8 @@ func queueProperties(c *broker.QueueConfig) *admin.QueueProperties {
 		DuplicateDetectionHistoryTimeWindow: isoDuration(c.DuplicateDetectionHistoryTimeWindow),
 		EnablePartitioning:                  &c.EnablePartitioning,
 		AutoDeleteOnIdle:                    isoDuration(c.AutoDeleteOnIdle),
-		ForwardTo:                           given(c.ForwardTo),
-		ForwardDeadLetteredMessagesTo:       given(c.ForwardDeadLetteredMessagesTo),
+		ForwardTo:                           amqp.Optional(c.ForwardTo),
+		ForwardDeadLetteredMessagesTo:       amqp.Optional(c.ForwardDeadLetteredMessagesTo),
 		Status:                              statusOf(c.Status),
 		AuthorizationRules:                  authorizationRules(c.AuthorizationRules),
 	}
@@ -123,7 +124,7 @@ func authorizationRules(rules []broker.AuthorizationRule) []admin.AuthorizationR
 			}
 		}
 		all = append(all, admin.AuthorizationRule{
-			KeyName: &r.KeyName, PrimaryKey: given(r.PrimaryKey), SecondaryKey: given(r.SecondaryKey), AccessRights: rights,
+			KeyName: &r.KeyName, PrimaryKey: amqp.Optional(r.PrimaryKey), SecondaryKey: amqp.Optional(r.SecondaryKey), AccessRights: rights,
 		})
 	}
 	return all
@@ -164,13 +165,6 @@ func countOf(n int) *int32 {
 	}
 	c := int32(n)
 	return &c
-}
-
-func given(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 func statusOf(s broker.Status) *admin.EntityStatus {
