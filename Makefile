@@ -15,7 +15,7 @@ VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo deve
 # measure programs.
 export GOGC := 400
 
-.PHONY: build image check test test-packages test-scenes deploy conformance sdks lint fuzz soak mutate bench docs man clean
+.PHONY: build image check test test-packages test-scenes deploy conformance sdks lint fuzz soak mutate bench peers docs man clean
 
 build: ## the binary, in bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X overdue/internal/version.release=$(VERSION)" -o bin/overdue ./cmd/overdue
@@ -129,10 +129,18 @@ mutate: ## whether tests notice code that is wrong: MUTANTS of each package of M
 bench: ## every benchmark of the packages
 	go test -run '^$$' -bench . -benchmem ./...
 
+PEERS ?= 100000
+
+peers: $(GOLANGCI) ## the work of `overdue bench expire` on other timers, stores and brokers; as root, Debian packages too
+	test/sdk/install.sh --tools postgresql >/dev/null
+	cd test/bench/peers && "$(CURDIR)/$(GOLANGCI)" run --config "$(CURDIR)/.golangci.yaml" ./...
+	cd test/bench/peers && go test -count=1 -v ./... && go run . -n $(PEERS) -json ../peers.json
+	go test ./test/bench -run TestThePageAndThePictureOfPeers -update
+
 docs: ## what is generated from code
 	go test ./internal/config -run TestReferencePagesAreFresh -update
 	go test ./cmd/overdue -run TestGeneratedPagesAreFresh -update
-	go test ./test/bench -run TestPagesQuoteTheFiguresOfTheResults -update
+	go test ./test/bench -run 'TestPagesQuoteTheFiguresOfTheResults|TestThePageAndThePictureOfPeers' -update
 	cp deploy/prometheus/overdue.rules.yml deploy/helm/overdue/files/
 
 man: ## the man pages, in bin/man

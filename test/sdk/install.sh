@@ -7,6 +7,7 @@
 #
 #   install.sh          fails when a tool is missing
 #   install.sh --tools  installs missing tools first: Debian packages, as root
+#   install.sh --tools postgresql  the same, and PostgreSQL, which only `make peers` needs
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -23,6 +24,7 @@ missing() {
 	command -v redis-server >/dev/null || echo redis-server
 	command -v haproxy >/dev/null || echo haproxy
 	command -v mvn >/dev/null || echo maven
+	[ "${2:-}" != postgresql ] || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || echo postgresql
 	command -v javac >/dev/null || echo default-jdk-headless
 	command -v erl >/dev/null || echo erlang-base
 	local lib
@@ -52,19 +54,19 @@ without_services() (
 # disable_services keeps the servers that were installed just now from starting with the machine.
 disable_services() {
 	local package
-	for package in redis-server prometheus prometheus-alertmanager haproxy; do
+	for package in redis-server prometheus prometheus-alertmanager haproxy postgresql; do
 		[[ " $* " != *" $package "* ]] || ! command -v systemctl >/dev/null || systemctl disable --quiet "$package"
 	done
 }
 
-packages=$(missing | tr '\n' ' ')
+packages=$(missing "$@" | tr '\n' ' ')
 if [ -n "$packages" ] && [ "${1:-}" = --tools ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	{
 		apt-get update -qq
 		DEBIAN_FRONTEND=noninteractive without_services apt-get install -y -qq --no-install-recommends $packages
 		disable_services $packages
 	} >&2
-	packages=$(missing | tr '\n' ' ')
+	packages=$(missing "$@" | tr '\n' ' ')
 fi
 if [ -n "$packages" ]; then
 	echo "the tests with SDKs and brokers of others need what is in these Debian packages: ${packages% }; 'make sdks' installs them when run as root" >&2
