@@ -148,6 +148,9 @@ func (r *peerResults) picture() string {
 		fmt.Fprintf(&b, `<text class="text" x="%d" y="%d" text-anchor="end">%s</text><path class="%s" stroke-width="2" d="M%.1f %dH%.1f"/><rect class="%s" x="%.1f" y="%d" width="%.1f" height="12" rx="2"/><text class="quiet" x="%.1f" y="%d" font-size="11">%s</text>
 `, plotLeft-12, y+4, p.Name, tail, to, y, across(p.LagMs.Max), bar, from, y-6, max(3, to-from), across(p.LagMs.Max)+6, y+4, note)
 	}
-	fmt.Fprintf(&b, "<text class=\"quiet\" x=\"16\" y=\"%d\" font-size=\"11\">%s</text>\n</svg>\n", bottom+46, r.conditions())
-	return b.String()
+	what, where, _ := strings.Cut(r.conditions(), ", on ")
+	for i, line := range []string{what + ",", "on " + where} {
+		fmt.Fprintf(&b, "<text class=\"quiet\" x=\"16\" y=\"%d\" font-size=\"11\">%s</text>\n", bottom+42+16*i, line)
+	}
+	return b.String() + "</svg>\n"
 }
