@@ -48,6 +48,7 @@ type EventData struct {
 	DeadLetteredTime time.Time `json:"deadLetteredTime,omitzero"`
 	LagMs            int64     `json:"lagMs"` // from the time that the event is about to its detection
 	Strategy         string    `json:"strategy,omitempty"`
+	Evidence         string    `json:"evidence,omitempty"` // "deadLetter" or "expired": what shows that it was missed
 	DeadLetterReason string    `json:"deadLetterReason,omitempty"`
 	WarnBeforeMs     int64     `json:"warnBeforeMs,omitempty"` // of TypeNear: the configured time before the deadline
 	State            string    `json:"state,omitempty"`        // of a message that is still there: "active", also while locked, or "deferred"

@@ -34,21 +34,28 @@ func (e *entity) handleDue(ctx context.Context, due []*watch, nudged bool) {
 // those that it has checked. Where deadlines are being missed, a nudge comes first, see
 // nudge_first.go.
 func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (checked []*watch, handed bool, err error) {
-	err = e.describe(ctx, due)
-	mayNudge := err == nil && e.mayNudgeFirst()
-	e.nudgesFirst.Store(mayNudge && e.missesDeadlines())
-	if mayNudge && !nudged {
-		if e.nudgesFirst.Load() {
-			if due = e.awaitNudge(ctx, due); len(due) == 0 {
-				return nil, true, nil
-			}
-		} else if !slices.ContainsFunc(due, func(wt *watch) bool { return !wt.untried() }) {
-			e.work.Limit(peekBudget)
-			defer e.work.Limit(-1)
+	if err := e.describe(ctx, due); err != nil {
+		return due, false, err
+	}
+	mayNudge := e.mayNudgeFirst()
+	e.nudgesFirst.Store(mayNudge && e.nudgeComesFirst())
+	if e.nudgesFirst.Load() && !nudged {
+		if due = e.awaitNudge(ctx, due, false); len(due) == 0 {
+			return nil, true, nil
 		}
 	}
-	if err == nil {
-		due, err = e.searchSlots(ctx, due)
+	if mayNudge && !nudged && !slices.ContainsFunc(due, func(wt *watch) bool { return !wt.untried() }) {
+		if e.fallsBehind(due) {
+			e.suspect()
+			return e.awaitNudge(ctx, due, true), false, nil
+		}
+		e.work.Limit(peekBudget(due))
+		defer e.work.Limit(-1)
+	}
+	if due, err = e.searchSlots(ctx, due); err == nil {
+		if due = e.awaitDeadlines(ctx, due); len(due) == 0 {
+			return nil, true, nil
+		}
 	}
 	if err == nil && e.settings.topic {
 		e.spreadToSubscriptions(ctx, due)
@@ -63,9 +70,9 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 	switch {
 	case errors.Is(err, search.ErrTooManyPeeks):
 		e.suspect()
-		return e.awaitNudge(ctx, due), false, nil
+		return e.awaitNudge(ctx, due, true), false, nil
 	case err == nil:
-		e.learnFromNudges(ctx, due)
+		err = e.learnFromNudges(ctx, due)
 	}
 	return due, false, err
 }
@@ -139,14 +146,18 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	if err := e.find(ctx, looking); err != nil {
 		return err
 	}
+	before, certain := e.w.notAfter()
 	e.searchTook = time.Since(began)
 	e.work.Limit(-1)
 	now := e.w.clock.now().Add(-search.StampPrecision)
 	var toExpire, left []*watch
 	for _, wt := range looking {
 		wt.judgement = judgement{verdict: gone}
+		wt.expiredByNudge = wt.atNudge
 		if m := wt.want.Found; m != nil {
+			wt.expiredByNudge, wt.atNudge = nil, nil
 			wt.seenAt = now
+			wt.learnID(m)
 			wt.judgement = e.judge(wt, now)
 		}
 		if wt.judgement.verdict == overdue {
@@ -158,11 +169,39 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 		return err
 	}
 	for _, wt := range looking {
-		if wt.judgement.verdict == gone && wt.missed == nil {
+		if wt.judgement.verdict == gone && wt.missed == nil && (!certain || e.settings.forwardTo != "" || !e.dueAfter(wt, before)) {
 			left = append(left, wt)
 		}
 	}
 	return e.decideGone(ctx, left)
+}
+
+// dueAfter reports whether the deadline of wt, which was not seen yet, cannot come before t. Then a
+// message that is gone by t was received in time.
+func (e *entity) dueAfter(wt *watch, t time.Time) bool {
+	if wt.ref.From.IsZero() || wt.want.Number != 0 || wt.duplicates != 0 {
+		return false
+	}
+	from := wt.ref.From.Add(-search.StampPrecision)
+	if life := e.settings.DefaultMessageTimeToLive; life > 0 && !from.Add(life).After(t) {
+		return false
+	}
+	return wt.ref.DeadlineAt(from).After(t)
+}
+
+// awaitDeadlines keeps the messages of slots that are not due yet until they are. It returns the
+// other watches.
+func (e *entity) awaitDeadlines(ctx context.Context, due []*watch) (rest []*watch) {
+	now := e.w.clock.now()
+	for _, wt := range due {
+		if wait := wt.due().Add(search.StampPrecision).Sub(now); wait > 0 && wt.ref.Once && wt.want.Number != 0 && !wt.deadLetterSought && !wt.awaitsNudge {
+			wt.deadLetterSought = true
+			e.later(ctx, wt, wait)
+			continue
+		}
+		rest = append(rest, wt)
+	}
+	return rest
 }
 
 // find searches the work queue for the messages of the watches. For messages that it meets in
@@ -212,7 +251,7 @@ func (e *entity) wantOf(wt *watch) *search.Want {
 	if w.Number == 0 {
 		w.Seek(&wt.ref)
 		w.Hint = e.hint(w)
-		w.Endless = e.settings.known && e.settings.DefaultMessageTimeToLive == 0
+		w.Endless, w.Since = e.settings.known && e.settings.DefaultMessageTimeToLive == 0, e.settings.defaultSince
 	}
 	return w
 }
@@ -277,8 +316,6 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 		e.postpone(ctx, wt)
 	case wt.willBeDropped:
 		e.later(ctx, wt, e.droppedWait(wt))
-	case !wt.disappearedAt.IsZero():
-		e.later(ctx, wt, disappearedRetry)
 	case e.w.crowded():
 		e.rewrite(ctx, wt, e.w.clock.now().Add(crowdedWait))
 	default:

@@ -64,7 +64,7 @@ type watch struct {
 	hops      int               // how often it was forwarded, as far as it was followed
 
 	// The nudge that comes before any check, see nudge_first.go.
-	nudge            int  // its number; 0: none was requested
+	nudgeWanted      bool // it was requested
 	awaitsNudge      bool // it waits for that nudge, or has waited
 	deadLetterSought bool // its dead letter was searched for after that
 
@@ -73,9 +73,11 @@ type watch struct {
 	duplicates        duplicateWatch // the watch is over the duplicates of a message
 	duplicatesWatched bool           // there was such a watch while its message was there
 
-	// Dead letters that are taken away, see disappeared.go.
-	expiredByNudge *link.Message // overdue immediately before our nudge, and gone after it
-	disappearedAt  time.Time     // by our clock: when it was in no dead-letter queue either; zero: never
+	// Dead letters that are taken away, see evidence.go.
+	mayExpireNow   bool          // overdue immediately before our nudge, and in nobody's hands as far as we know
+	expiredByNudge *link.Message // such a message, gone after the nudge
+	atNudge        *link.Message // it was overdue right before another message's nudge, too
+	unaccounted    bool          // gone, and nobody knows how
 
 	// Attempts to expire it, see receive_scope.go.
 	unreached          bool      // the last scan made progress and ended before it

@@ -45,7 +45,7 @@ func (e *entity) decideGone(ctx context.Context, gone []*watch) error {
 			nowhere = append(nowhere, wt)
 		}
 	}
-	return e.decideDisappeared(ctx, nowhere)
+	return e.decideUnaccounted(ctx, nowhere)
 }
 
 // readDeadLetters finds the dead letters of messages with known sequence numbers. After an
@@ -60,18 +60,13 @@ func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
 		wants[i] = &search.Want{Identity: wt.want.Identity}
 	}
 	err := e.dead.FindNumbered(ctx, wants, nil)
-	kept := false
 	for i, wt := range watches {
 		if m := wants[i].Found; m != nil {
-			kept = true
 			wt.judgement.verdict = gone
 			if expired(m) {
 				wt.missed = e.missed(wt, m)
 			}
 		}
-	}
-	if kept && e.w.states.get(e.key).disappeared > 0 {
-		e.w.states.update(e.key, func(f *entityState) { f.disappeared = max(f.disappeared-1, 0) })
 	}
 	return err
 }
@@ -116,17 +111,22 @@ func expired(m *link.Message) bool {
 
 // missed describes the missed deadline of m, a dead letter.
 func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
+	wt.learnID(m)
 	strategy, deadline, moved := strategyNative, deadlineOf(&wt.ref, m, e.settings.Settings), e.w.clock.now()
 	if m.DeadLetterReason == reasonDeadline {
 		strategy = strategyScan
 	} else if at, known := e.nudger.movedAt(duration.Later(deadline, wt.seenAt)); known {
 		moved = at // nobody has stamped it
 	}
+	if m.DeadLetterReason != "" && e.settings.forwardDead == "" {
+		moved = duration.Later(moved, deadline) // our clock may be a little behind
+		e.sawDeadLetter(m)
+	}
 	return &scheduler.Missed{
 		SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime,
 		Deadline: deadline, DeadLetteredTime: moved,
 		DeadLetterReason: m.DeadLetterReason, Strategy: strategy,
-		CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,
+		CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount, Evidence: evidenceDeadLetter,
 	}
 }
 

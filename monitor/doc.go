@@ -4,15 +4,15 @@
 // time, and notifies people and systems of them.
 //
 //	companion is due ──▶ check ─┬─▶ not due ──▶ check again at the deadline
-//	                    ▲       ├─▶ gone ─────▶ a dead letter? ─┬─▶ no: met
-//	                    │       │                    ▲          └─▶ yes: missed ──▶ notify ──▶ done
+//	                    ▲       ├─▶ gone ─────▶ what shows why? ─┬─▶ nothing: met, or unknown
+//	                    │       │                    ▲           └─▶ evidence: missed ──▶ notify ──▶ done
 //	                    │       └─▶ overdue ──▶ expire ─┬─▶ gone
 //	                    └──────────── in flight ◀───────┘
 //
 // Read worker.go, check.go, expire.go and notify.go in this order:
 //
-//   - Due: a companion is a scheduled message on the monitor queue. The broker activates it at
-//     the deadline, and a [Worker] receives it under a lock. The worker makes a watch of each
+//   - Due: a companion is a scheduled message on the monitor queue. The broker activates it
+//     shortly before the deadline, and a [Worker] receives it under a lock. The worker makes a watch of each
 //     message that the companion names, and hands it to the goroutine of the work queue.
 //   - Check: peeks find the messages. Whether one is overdue follows from the stamps that the
 //     broker made. The companion only says when and where to check. One search serves all

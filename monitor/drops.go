@@ -50,7 +50,7 @@ func (e *entity) droppedWait(wt *watch) time.Duration {
 
 // verdictWhenGone is the verdict about a message that is gone and in no dead-letter queue.
 func (e *entity) verdictWhenGone(wt *watch) string {
-	if e.settings.drops && (wt.willBeDropped || e.w.clock.now().Sub(wt.ref.Deadline) > lateCheck) {
+	if wt.unaccounted || e.settings.drops && (wt.willBeDropped || e.w.clock.now().Sub(wt.ref.Deadline) > lateCheck) {
 		return verdictUnknown
 	}
 	return verdictMet

@@ -3,7 +3,6 @@
 package monitor
 
 import (
-	"overdue/monitor/search"
 	"sync"
 	"time"
 )
@@ -22,15 +21,9 @@ type entityState struct {
 	missing   time.Time // since when it does not exist; zero: it does
 	missed    time.Time // when a deadline was last missed
 	suspected time.Time // when missed deadlines were last suspected
-	notFound  time.Time // when a nudge last left no dead letter where one was expected
-	taken     time.Time // when a seen dead letter was last found to be gone
+	misled    time.Time // when a nudge on such a suspicion last found nothing
 
-	// disappeared counts checks after which dead letters had disappeared, less those that found
-	// them. firstLetter is the first dead letter at such a check, since firstLetterSince.
-	disappeared      int
-	firstLetter      search.Identity
-	firstLetterSince time.Time
-	recentLetter     search.Identity // a dead letter that was seen shortly before; zero: none
+	deadLetters deadLetterQueue
 }
 
 // entityStates keeps the states by entity. A dropped state is observed again.

@@ -22,7 +22,7 @@ func (w *Worker) eventOf(entity string, wt *watch) alert.Event {
 			Entity: name, Subscription: subscription, MessageID: wt.ref.MessageID, SessionID: wt.ref.SessionID,
 			SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime.UTC(), Deadline: m.Deadline.UTC(), DeadlineKind: alert.KindReceived,
 			DeadLetteredTime: m.DeadLetteredTime.UTC(), LagMs: m.DeadLetteredTime.Sub(m.Deadline).Milliseconds(),
-			Strategy: m.Strategy, DeadLetterReason: m.DeadLetterReason,
+			Strategy: m.Strategy, Evidence: m.Evidence, DeadLetterReason: m.DeadLetterReason,
 			CorrelationID: m.CorrelationID, DeliveryCount: m.DeliveryCount,
 		},
 	}

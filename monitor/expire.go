@@ -80,6 +80,9 @@ func (e *entity) expireActive(ctx context.Context, try []*watch) error {
 // may wake the whole entity, or only the session that it receives from. So wake nudges once,
 // and then where messages are left.
 func (e *entity) wake(ctx context.Context, watches []*watch) error {
+	for _, wt := range watches {
+		wt.mayExpireNow = wt.judgement.native && (e.settings.sessions || wt.isFree())
+	}
 	lines := e.scopes(watches)
 	first := 0
 	for i, l := range lines {
@@ -103,7 +106,7 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 			return err
 		}
 		left := present(watches)
-		if err := e.readDeadLetters(ctx, left); err != nil {
+		if err := e.readDeadLetters(ctx, unaccounted(left)); err != nil {
 			return err
 		}
 		if err := e.findAgain(ctx, present(left)); err != nil {
@@ -124,14 +127,14 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	}
 	err := e.find(ctx, watches)
 	for i, wt := range watches {
-		if wt.want.Found == nil {
-			wt.judgement.verdict = gone
-			wt.want.Found = before[i].Found // as it was last seen
-			// A message that an earlier attempt left may have been settled since. Any other one was
-			// overdue on the queue immediately before this nudge, and is gone after it.
-			if err == nil && wt.missed == nil && wt.judgement.native && wt.triedAt.IsZero() {
-				wt.expiredByNudge = wt.want.Found
-			}
+		if wt.want.Found != nil {
+			wt.mayExpireNow = false // the nudge left it: somebody holds it
+			continue
+		}
+		wt.judgement.verdict = gone
+		wt.want.Found = before[i].Found // as it was last seen
+		if err == nil && wt.missed == nil && wt.mayExpireNow {
+			wt.expiredByNudge = wt.want.Found
 		}
 	}
 	return err
@@ -144,7 +147,7 @@ func (e *entity) expiredByHand(wt *watch, strategy string) {
 	wt.missed = &scheduler.Missed{
 		SequenceNumber: seen.SequenceNumber, EnqueuedTime: seen.EnqueuedTime, Deadline: wt.judgement.deadline,
 		DeadLetteredTime: e.w.clock.now(), DeadLetterReason: reasonDeadline, Strategy: strategy,
-		CorrelationID: bounded(seen.CorrelationID), DeliveryCount: seen.DeliveryCount,
+		CorrelationID: bounded(seen.CorrelationID), DeliveryCount: seen.DeliveryCount, Evidence: evidenceDeadLetter,
 	}
 	e.w.metrics.operation(operations.DeadLetter, 1)
 }

@@ -4,7 +4,14 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
+
+	"overdue/monitor/search"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // nudge makes the broker expire messages whose time to live has passed. It grants one credit,
@@ -22,13 +29,60 @@ func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 	if r == nil {
 		return nil
 	}
-	first, err := e.w.nudgeOver(ctx, r)
-	if err != nil {
+	var reading errgroup.Group
+	read, after := func() {}, func() {}
+	if l.session == nil && e.deadLetters() != deadLettersStay {
+		if after, err = e.confirmPresent(ctx, l.watches); err != nil {
+			r.Close(ctx)
+			return err
+		}
+		// Whoever empties the dead-letter queue needs a round trip to settle. A read that is sent right
+		// behind the nudge mostly comes first.
+		read = func() { reading.Go(func() error { return e.readDeadLetters(ctx, l.watches) }) }
+	}
+	first, err := e.w.nudgeOver(ctx, r, read)
+	if err = errors.Join(err, reading.Wait()); err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", e.name, err)
 	}
+	after()
 	for _, wt := range l.watches {
 		// The first that is to be had stands behind it: somebody has locked it.
 		wt.locked = first > wt.want.Number && !e.settings.partitioned && !e.work.Cursor
 	}
 	return nil
+}
+
+// nudgeReach is how long after a nudge was decided on a message may become due and be expired by it.
+const nudgeReach = 50 * time.Millisecond
+
+// confirmPresent peeks at the messages once more, right before the nudge: what is gone already was
+// settled by somebody, and is no evidence. The nudge expires other messages, too, which become due
+// about now and have not been checked yet. Those that are there are noted, and after, which is to be
+// called after the nudge, keeps those that it can have expired.
+func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after func(), err error) {
+	if e.work.Cursor || e.settings.partitioned {
+		return func() {}, nil // a peek at a number may not find it
+	}
+	soon := e.w.clock.now().Add(nudgeReach)
+	others := filter(e.watches, func(wt *watch) bool {
+		return wt.want.Number != 0 && wt.missed == nil && wt.triedAt.IsZero() && !wt.due().After(soon)
+	})
+	wants := make([]*search.Want, 0, len(watches)+len(others))
+	for _, wt := range slices.Concat(watches, others) {
+		wants = append(wants, &search.Want{Identity: wt.want.Identity})
+	}
+	if err := e.work.FindNumbered(ctx, wants, nil); err != nil {
+		return nil, err
+	}
+	for i, wt := range watches {
+		wt.mayExpireNow = wt.mayExpireNow && wants[i].Found != nil
+	}
+	return func() {
+		now, known := e.w.notAfter()
+		for i, wt := range others {
+			if m := wants[len(watches)+i].Found; m != nil && known && wt.due().Before(now) {
+				wt.atNudge = m
+			}
+		}
+	}, nil
 }

@@ -7,8 +7,6 @@ import (
 	"overdue/monitor/search"
 	"slices"
 	"time"
-
-	"go.uber.org/zap"
 )
 
 // Where deadlines are being missed, the nudge comes first, without a check. One nudge makes the
@@ -17,22 +15,28 @@ import (
 // on the same pages.
 //
 // Elsewhere the check comes first. It is the only evidence where dead letters are taken away
-// (disappeared.go). Where deadlines are met, it is all there is to do: an open receiver would
+// (evidence.go). Where deadlines are met, it is all there is to do: an open receiver would
 // count as a listener.
 
 const (
 	// missedRecently is how long after a missed deadline the nudge comes first.
 	missedRecently = 30 * time.Second
+	// Checks cannot keep up where behindMin messages that were seen before are overdue for behindBy, or
+	// soonMin become due within soonWithin.
+	behindMin  = 64
+	behindBy   = 20 * time.Millisecond
+	soonMin    = 250
+	soonWithin = 100 * time.Millisecond
+	// misledRest is how long the check comes first after a nudge on a suspicion that found nothing.
+	misledRest = time.Minute
 	// suspectedFor is how long the nudge comes first where missed deadlines are only
 	// suspected.
 	suspectedFor = 2 * time.Second
-	// notFoundRest is how long the check comes first after a nudge that left no dead letter
-	// where one was expected.
-	notFoundRest = time.Minute
-	// peekBudget bounds the peeks of a first check. A check that needs more reads through a
-	// long queue, where consumers do not keep up. There a nudge and a read of the dead letters
-	// are probably cheaper.
-	peekBudget = 8
+	// peeksFirst bounds the peeks of a first check, besides peeksPerMessage for each message that was
+	// seen before. A check that needs more reads through a long queue, where consumers do not keep up.
+	// There a nudge and a read of the dead letters are cheaper.
+	peeksFirst      = 48
+	peeksPerMessage = 2
 	// pageRest is for how long no dead letters are read, per peek that the last reading took,
 	// and waitMost bounds that. So few messages are notified at once, and of many only so much
 	// later that they share pages.
@@ -47,22 +51,45 @@ type waiting struct {
 }
 
 // mayNudgeFirst reports whether a nudge may precede the check: the broker expires overdue
-// messages of e by itself, all of them end in its dead-letter queue, and one receiver reaches
-// them.
+// messages of e by itself, all of them end in its dead-letter queue, one receiver reaches them, and
+// nobody is known to empty that queue.
 func (e *entity) mayNudgeFirst() bool {
 	t := &e.settings
 	if t.Strategy == strategyScan || t.Strategy == strategySession || t.topic || t.sessions || t.drops || t.partitioned || e.work.Cursor ||
 		t.forwardTo != "" || t.forwardDead != "" {
 		return false
 	}
-	f := e.w.states.get(e.key)
-	return f.disappeared == 0 && !f.doubted()
+	return e.deadLetters() != deadLettersTaken && time.Since(e.w.states.get(e.key).misled) > misledRest
 }
 
-// missesDeadlines reports whether deadlines on e are being missed.
-func (e *entity) missesDeadlines() bool {
+// nudgeComesFirst reports whether it does, where it may: deadlines on e are being missed and dead
+// letters stay, or a check would read through a long queue.
+func (e *entity) nudgeComesFirst() bool {
 	f := e.w.states.get(e.key)
-	return !f.missed.IsZero() && time.Since(f.missed) < missedRecently || !f.suspected.IsZero() && time.Since(f.suspected) < suspectedFor
+	return e.deadLetters() == deadLettersStay && time.Since(f.missed) < missedRecently || time.Since(f.suspected) < suspectedFor
+}
+
+// peekBudget returns how many peeks a first check may take.
+func peekBudget(due []*watch) int {
+	return peeksFirst + peeksPerMessage*len(filter(due, func(wt *watch) bool { return wt.want.Number != 0 }))
+}
+
+// fallsBehind reports whether checks cannot keep up with the deadlines, or will not.
+func (e *entity) fallsBehind(due []*watch) bool {
+	now := e.w.clock.now()
+	late, soon := 0, 0
+	for _, list := range [][]*watch{due, e.watches} {
+		for _, wt := range list {
+			switch at := wt.due(); {
+			case wt.want.Number == 0 || at.After(now.Add(soonWithin)):
+			case at.Before(now.Add(-behindBy)):
+				late++
+			default:
+				soon++
+			}
+		}
+	}
+	return late >= behindMin || soon >= soonMin
 }
 
 // untried reports whether nothing has been done for wt yet.
@@ -83,26 +110,45 @@ func (wt *watch) due() time.Time {
 }
 
 // awaitNudge requests nudges for the watches that need no check before, and keeps these until
-// then. It returns the others.
-func (e *entity) awaitNudge(ctx context.Context, due []*watch) []*watch {
+// then. It returns the others. A message that was not seen yet is better checked first: only its
+// stamp shows the instant of its deadline. With unseen, it waits for a nudge, too.
+func (e *entity) awaitNudge(ctx context.Context, due []*watch, unseen bool) []*watch {
 	var rest []*watch
 	for _, wt := range due {
-		if !wt.untried() {
+		if !wt.untried() || !unseen && wt.isUnseen() {
 			rest = append(rest, wt)
 			continue
 		}
 		e.nudgeFor(ctx, wt)
-		wt.awaitsNudge = true
+		wt.awaitsNudge, wt.deadLetterSought = true, false
 		e.waiting.watches = append(e.waiting.watches, wt)
 	}
 	return rest
 }
 
+// isUnseen reports whether wt is over one message that was not found yet, and that is not overdue
+// for certain.
+func (wt *watch) isUnseen() bool {
+	return wt.slot == nil && wt.want.Number == 0 && wt.due().After(wt.companion.w.clock.now().Add(-seenLate))
+}
+
+// seenLate is how long after its send a message is mostly enqueued.
+const seenLate = 50 * time.Millisecond
+
 // nudgeFor requests the nudge that wt waits for, once.
 func (e *entity) nudgeFor(ctx context.Context, wt *watch) {
-	if wt.nudge == 0 && wt.untried() {
-		wt.nudge = e.nudger.want(ctx, wt.due())
+	if wt.nudgeWanted || !wt.untried() {
+		return
 	}
+	wt.nudgeWanted = true
+	var times []time.Time
+	if wt.slot != nil {
+		// Its messages become due all along.
+		for at := wt.slot.SlotStart().Add(nudgeSlotEvery); at.Before(wt.slot.SlotEnd); at = at.Add(nudgeSlotEvery) {
+			times = append(times, at)
+		}
+	}
+	e.nudger.want(ctx, append(times, wt.due().Add(search.StampPrecision))...)
 }
 
 // nudgedWatches returns the waiting watches whose nudge has been made.
@@ -112,9 +158,10 @@ func (e *entity) nudgedWatches(now time.Time) (ready []*watch) {
 		return nil
 	}
 	made := e.nudger.made()
-	ready = filter(g.watches, func(wt *watch) bool { return wt.nudge <= made })
+	nudged := func(wt *watch) bool { return wt.due().Before(made) }
+	ready = filter(g.watches, nudged)
 	if len(ready) > 0 {
-		g.watches = filter(g.watches, func(wt *watch) bool { return wt.nudge > made })
+		g.watches = slices.DeleteFunc(g.watches, nudged)
 	}
 	return ready
 }
@@ -196,72 +243,36 @@ func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
 }
 
 // suspect records that a check needed too many peeks, so that the nudge comes first for a
-// while. If that proved wrong recently, the next check may take as long as it needs.
+// while.
 func (e *entity) suspect() {
-	e.w.states.update(e.key, func(f *entityState) {
-		if f.suspected.After(f.missed) {
-			f.notFound = time.Now()
-		}
-		f.suspected = time.Now()
-	})
+	e.w.states.update(e.key, func(f *entityState) { f.suspected = time.Now() })
 	e.nudgesFirst.Store(true)
 }
 
-// learnFromNudges records the result of a check after nudges. If messages are gone and left no
-// dead letter, they were received in time, or somebody takes the dead letters away. Dead
-// letters that were seen shortly before show which.
-func (e *entity) learnFromNudges(ctx context.Context, due []*watch) {
-	found, lost := 0, 0
+// learnFromNudges records, after a check, whether deadlines are being missed. Where a nudge came
+// first on a mere suspicion, and left no dead letter, nobody knows what became of the messages.
+func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
+	found := false
+	var lost []*watch
 	for _, wt := range due {
 		switch {
 		case wt.missed != nil && wt.ref.Missed == nil && wt.missed.DeadLetterReason == search.ReasonExpired:
-			found++
-		case wt.awaitsNudge && wt.judgement.verdict == gone:
-			lost++
+			found = true
+		case wt.awaitsNudge && wt.judgement.verdict == gone && wt.missed == nil:
+			lost = append(lost, wt)
 		}
 	}
-	if found == 0 && lost == 0 {
-		return
-	}
-	fresh := e.dead.RecentDeadLetter(e.w.clock.now())
-	known := e.w.states.get(e.key)
-	stays, taken := false, false
-	if known.recentLetter != (search.Identity{}) && (found < lost || found > 0 && known.doubted()) {
-		stays, taken = e.deadLetterStays(ctx, known.recentLetter)
-	}
-	if taken {
-		fresh, e.dead.LastExpired = search.Identity{}, search.SeenDeadLetter{}
-	}
-	e.w.states.update(e.key, func(f *entityState) {
-		if found > 0 {
-			f.missed = time.Now()
+	if !found && len(lost) > 0 && e.deadLetters() != deadLettersStay {
+		e.w.states.update(e.key, func(f *entityState) { f.misled = time.Now() })
+		for _, wt := range lost {
+			wt.unaccounted = true
 		}
-		f.recentLetter = fresh
-		switch {
-		case taken:
-			f.notFound, f.taken = time.Now(), time.Now()
-		case stays && time.Since(f.taken) > notFoundRest:
-			f.notFound = time.Time{}
-		case !stays && found == 0 && fresh == search.Identity{}:
-			f.notFound = time.Now()
-		}
-	})
-}
-
-// deadLetterStays finds out whether a dead letter is still where it was, or was taken away.
-func (e *entity) deadLetterStays(ctx context.Context, letter search.Identity) (stays, taken bool) {
-	page, err := e.dead.Peek(ctx, letter.Number, 1)
-	if err != nil {
-		e.log.Debug("dead letter not read", zap.Error(err)) // the next one at any will tell whether that lasts
-		return false, false
 	}
-	stays = len(page) > 0 && search.IdentityOf(page[0]) == letter
-	return stays, !stays
-}
-
-// doubted reports whether dead letters may be taken away.
-func (f *entityState) doubted() bool {
-	return !f.notFound.IsZero() && time.Since(f.notFound) <= notFoundRest
+	if !found {
+		return nil
+	}
+	e.w.states.update(e.key, func(f *entityState) { f.missed = time.Now() })
+	return e.keepConfirmed(ctx)
 }
 
 // restAfter delays the next read of dead letters, in proportion to the peeks of the last one.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ const (
 	// nudgeEvery is the least interval between nudges of one entity. Deadlines that lie closer
 	// share a nudge.
 	nudgeEvery = 5 * time.Millisecond
+	// nudgeSlotEvery is the interval between nudges within a slot.
+	nudgeSlotEvery = 8 * time.Millisecond
 	// maxNudged bounds the remembered nudges: at that interval, those of more than a second.
 	maxNudged = 256
 )
@@ -35,10 +38,9 @@ type nudger struct {
 
 	mu      sync.Mutex
 	running bool
-	wanted  int // the highest number of a nudge that somebody waits for
-	last    nudgeTimes
-	begun   int // nudges, so far
-	ended   int
+	wanted  []time.Time // by the broker's clock: when nudges are wanted, in no order
+	earlier chan struct{}
+	last    time.Time             // when the last nudge that has ended had begun, whatever its result
 	past    [maxNudged]nudgeTimes // of those that have worked, in a ring
 	worked  int
 }
@@ -47,26 +49,27 @@ type nudger struct {
 // never ahead.
 type nudgeTimes struct{ begun, ended time.Time }
 
-// want requests a nudge that begins after the instant due, and returns its number.
-func (n *nudger) want(ctx context.Context, due time.Time) int {
+// want requests a nudge that begins at each of these instants, or shortly after it.
+func (n *nudger) want(ctx context.Context, due ...time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.begun > 0 && !n.last.begun.Before(due) {
-		return n.begun
-	}
-	n.wanted = n.begun + 1
+	n.wanted = append(n.wanted, due...)
 	if !n.running {
 		n.running = true
 		n.w.running.Go(func() { n.run(ctx) })
+		return
 	}
-	return n.wanted
+	select {
+	case n.earlier <- struct{}{}:
+	default:
+	}
 }
 
-// made returns the number of the last nudge that has ended, whatever its result.
-func (n *nudger) made() int {
+// made returns when the last nudge began, whatever its result: it was for all that was due by then.
+func (n *nudger) made() time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.ended
+	return n.last
 }
 
 // movedAt returns the latest instant at which a nudge has moved messages that were overdue at
@@ -86,36 +89,60 @@ func (n *nudger) movedAt(since time.Time) (at time.Time, known bool) {
 
 func (n *nudger) run(ctx context.Context) {
 	for {
-		n.mu.Lock()
-		if n.begun >= n.wanted {
-			n.running = false
-			n.mu.Unlock()
+		wait, more := n.untilNext()
+		if !more {
 			return
 		}
-		n.begun++
-		n.last = nudgeTimes{begun: n.w.clock.now()}
-		n.mu.Unlock()
-
+		if wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-n.earlier:
+			case <-ctx.Done():
+				wait = 0 // those that wait for it are on their way back to the monitor queue
+			}
+			if wait > 0 {
+				continue
+			}
+		}
 		again := time.Now().Add(nudgeEvery)
-		err := n.nudge(ctx)
-		if err != nil {
-			logFailed(n.log, "nudge failed", err) // what it was for is searched for all the same
-		}
-		n.mu.Lock()
-		n.ended = n.begun
-		if err == nil {
-			n.last.ended = n.w.clock.now()
-			n.past[n.worked%maxNudged] = n.last
-			n.worked++
-		}
-		n.mu.Unlock()
-		n.afterNudge()
+		n.nudgeOnce(ctx)
 		select {
 		case <-time.After(time.Until(again)):
 		case <-ctx.Done():
-			// Those that wait for another one are on their way back to the monitor queue.
 		}
 	}
+}
+
+// untilNext returns how long it is until the next nudge that is wanted. Without one, it marks the
+// nudger as not running.
+func (n *nudger) untilNext() (wait time.Duration, more bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.wanted) == 0 {
+		n.running = false
+		return 0, false
+	}
+	return slices.MinFunc(n.wanted, time.Time.Compare).Sub(n.w.clock.now()), true
+}
+
+// nudgeOnce nudges for all that is due now.
+func (n *nudger) nudgeOnce(ctx context.Context) {
+	begun := n.w.clock.now()
+	n.mu.Lock()
+	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(begun) || ctx.Err() != nil })
+	n.mu.Unlock()
+	err := n.nudge(ctx)
+	if err != nil {
+		logFailed(n.log, "nudge failed", err) // what it was for is searched for all the same
+	}
+	n.mu.Lock()
+	n.last = begun
+	if err == nil {
+		n.past[n.worked%maxNudged] = nudgeTimes{begun, n.w.clock.now()}
+		n.worked++
+	}
+	n.mu.Unlock()
+	n.afterNudge()
 }
 
 func (n *nudger) nudge(ctx context.Context) error {
@@ -124,7 +151,7 @@ func (n *nudger) nudge(ctx context.Context) error {
 		n.w.states.update(n.key, func(f *entityState) { f.sessions = true })
 	}
 	if err == nil {
-		_, err = n.w.nudgeOver(ctx, r)
+		_, err = n.w.nudgeOver(ctx, r, func() {})
 	}
 	if err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", n.name, err)
@@ -132,11 +159,11 @@ func (n *nudger) nudge(ctx context.Context) error {
 	return nil
 }
 
-// nudgeOver nudges over a receiver that was opened for it. first is the sequence number of the
-// live message that came; 0: none.
-func (w *Worker) nudgeOver(ctx context.Context, r *link.Receiver) (first int64, err error) {
+// nudgeOver nudges over a receiver that was opened for it, and calls sent when the nudge is on its
+// way. first is the sequence number of the live message that came; 0: none.
+func (w *Worker) nudgeOver(ctx context.Context, r *link.Receiver, sent func()) (first int64, err error) {
 	defer r.Close(ctx)
-	m, err := r.Next(ctx)
+	m, err := r.Next(ctx, sent)
 	w.metrics.operation(operations.Nudge, 1)
 	var live []*amqp.Message
 	if m != nil {

@@ -92,10 +92,15 @@ const (
 
 // mayTryExpiry reports whether to try to expire the message of wt now.
 func (wt *watch) mayTryExpiry(now time.Time) bool {
-	if wt.triedAt.IsZero() || wt.want.Found.DeliveryCount != wt.triedDeliveryCount {
-		return true
-	}
-	return !now.Before(wt.retryAt)
+	return wt.isFree() || !now.Before(wt.retryAt)
+}
+
+// isFree reports whether nobody holds the message of wt, as far as its delivery count shows. A
+// message that an attempt to expire it left where it was is in somebody's hands. It is free again
+// when its count has risen: the lock has lapsed, or was abandoned. A settlement does not raise it
+// (learn.microsoft.com/azure/service-bus-messaging/message-transfers-locks-settlement).
+func (wt *watch) isFree() bool {
+	return wt.triedAt.IsZero() || wt.want.Found.DeliveryCount != wt.triedDeliveryCount
 }
 
 // harmless reports whether an attempt to expire the message of wt affects no other message.
@@ -111,7 +116,7 @@ func (wt *watch) triedExpiry(now time.Time, quiet int) {
 	switch {
 	case wt.harmless():
 		wt.retryDelay = min(max(harmlessRetry, time.Duration(quiet)*harmlessShare), expiryRetryMax)
-	case wt.triedAt.IsZero() || wt.want.Found.DeliveryCount != wt.triedDeliveryCount:
+	case wt.isFree():
 		wt.retryDelay = expiryRetryMin
 	default:
 		wt.retryDelay = min(max(wt.retryDelay*2, expiryRetryMin), expiryRetryMax)

@@ -19,7 +19,7 @@ func (e *entity) forget(why string) {
 	}
 	e.ranges, e.seen, e.adoptedDuplicates = rangeCache{}, search.SeenIDs{}, nil
 	for _, v := range []*search.View{&e.work, &e.dead, &e.transfer} {
-		v.Index, v.LastExpired = nil, search.SeenDeadLetter{}
+		v.Index = nil
 	}
 	e.w.states.update(e.key, func(f *entityState) { *f = entityState{created: f.created, warned: f.warned, missing: f.missing} })
 	e.settingsAsOf = time.Now()

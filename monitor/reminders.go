@@ -45,8 +45,11 @@ func (e *entity) hasReminders(r *scheduler.Reference, m *link.Message) bool {
 // beforeDeadline reports whether the companion of wt is due for a reminder, before the
 // deadline.
 func (wt *watch) beforeDeadline() bool {
-	return wt.ref.Stated == scheduler.StatedComplete || wt.due().After(wt.companion.w.clock.now().Add(checkAgainMin))
+	return wt.ref.Stated == scheduler.StatedComplete || wt.due().After(wt.companion.w.clock.now().Add(earlyBy))
 }
+
+// earlyBy is how long before its deadline a companion without a reminder is due, at most.
+const earlyBy = 500 * time.Millisecond
 
 // firstReminder is how long after its activation a scheduled message has its first check.
 func firstReminder(r *scheduler.Reference, s Settings) time.Duration {
@@ -79,7 +82,7 @@ func (e *entity) judgeFound(r *scheduler.Reference, w *search.Want, m *link.Mess
 // instant at.
 func (e *entity) remind(ctx context.Context, wt *watch, at time.Time) {
 	m, j := wt.want.Found, &wt.judgement
-	if wt.slot != nil || wt.missed != nil || j.verdict == gone || m == nil || search.Pending(m) || !wt.disappearedAt.IsZero() {
+	if wt.slot != nil || wt.missed != nil || j.verdict == gone || m == nil || search.Pending(m) {
 		return
 	}
 	at = at.Add(-search.StampPrecision)
@@ -102,6 +105,13 @@ func (w *Worker) latest() time.Time {
 		return measured.Time.Add(-measured.Uncertainty)
 	}
 	return now
+}
+
+// notAfter returns an instant that the clock of the broker has not reached yet. Without a
+// measurement there is none.
+func (w *Worker) notAfter() (now time.Time, known bool) {
+	measured := w.cfg.Scheduler.Now()
+	return measured.Time.Add(measured.Uncertainty), measured.Measured
 }
 
 // staleClock is how far the clock of the worker may be behind the measured one.

@@ -107,7 +107,7 @@ func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
 // What a nudge costs is counted, with what it gives back.
 func TestANudgeCountsWhatItGivesBack(t *testing.T) {
 	withQueue(t, 1, func(t *testing.T, e *entity, r *link.Receiver, counted func(string) float64) {
-		first, err := e.w.nudgeOver(t.Context(), r)
+		first, err := e.w.nudgeOver(t.Context(), r, func() {})
 		if err != nil || first != 1 {
 			t.Fatalf("nudge = %d, %v, want 1", first, err)
 		}

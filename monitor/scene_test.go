@@ -179,9 +179,9 @@ func (s *scene) startMonitor() (stop func()) {
 	}
 	if s.newStore != nil {
 		cfg.Store = s.newStore()
-		if err := sc.MeasureClock(s.Context()); err != nil {
-			s.Fatalf("MeasureClock: %v", err)
-		}
+	}
+	if err := sc.MeasureClock(s.Context()); err != nil {
+		s.Fatalf("MeasureClock: %v", err)
 	}
 	w, err := monitor.New(cfg)
 	if err != nil {
@@ -312,6 +312,7 @@ type event struct {
 		Subscription     string
 		SessionID        string
 		Strategy         string
+		Evidence         string
 		DeadLetterReason string
 		DeadlineKind     string
 		State            string

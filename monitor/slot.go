@@ -87,6 +87,7 @@ type slotSearch struct {
 	known map[search.Identity]bool // the messages that have watches
 	found []*watch
 
+	early  bool                      // see isEarly
 	names  map[string][]*search.Want // of the rest, where is being read
 	choose search.Chooser            // for these
 }
@@ -113,7 +114,9 @@ func (u *slotSearch) present(m *link.Message) {
 		return
 	}
 	if slot, life := u.slotOf(u.e, m, u.known); slot != nil {
-		u.found = append(u.found, slot.watchOver(m, life, u.known))
+		wt := slot.watchOver(m, life, u.known)
+		wt.deadLetterSought = !u.early
+		u.found = append(u.found, wt)
 	}
 }
 
@@ -134,6 +137,7 @@ func (u *slotSearch) deadLettered(m *link.Message) {
 // miss a message that moves meanwhile.
 func (u *slotSearch) read(ctx context.Context) error {
 	e := u.e
+	u.early = u.isEarly()
 	named := e.namedIn(u.window, u.rest)
 	u.assignFirst(named, nil)
 	noted := map[search.Identity]bool{} // what was seen on the work queue before
@@ -145,6 +149,14 @@ func (u *slotSearch) read(ctx context.Context) error {
 		return err
 	}
 	e.identify(named...)
+	if u.early = u.isEarly(); u.early {
+		if err := u.confirmCached(ctx, noted); err != nil {
+			return err
+		}
+		if u.early = u.isEarly(); u.early {
+			return nil
+		}
+	}
 	nudged := e.deadLetterSearchFor(u.rest)
 	u.assignFirst(nudged.wants, e.notNotified)
 	if err := e.dead.Between(ctx, u.from, u.until, func(m *link.Message) {
@@ -156,7 +168,49 @@ func (u *slotSearch) read(ctx context.Context) error {
 	if err := e.tookDeadLetters(ctx, nudged, func(n *search.Want) bool { return n.Found != nil || n.Number == 0 && u.covers(n) }); err != nil {
 		return err
 	}
-	return u.readCached(ctx, slices.SortedFunc(maps.Keys(noted), func(a, b search.Identity) int { return cmp.Compare(a.Number, b.Number) }))
+	return u.readCached(ctx, inOrder(noted))
+}
+
+// isEarly reports whether no message of the window can be overdue yet. What has been searched for
+// before and was gone then was received in time.
+func (u *slotSearch) isEarly() bool {
+	now, known := u.e.w.notAfter()
+	return known && now.Before(u.slots[0].slot.SlotStart())
+}
+
+func inOrder(noted map[search.Identity]bool) []search.Identity {
+	return slices.SortedFunc(maps.Keys(noted), func(a, b search.Identity) int { return cmp.Compare(a.Number, b.Number) })
+}
+
+// maxConfirmed is how many cached messages are searched for before they are due.
+const maxConfirmed = 100
+
+// confirmCached makes watches over messages that the range cache has, before any of them is due.
+// Those that are gone were received in time. Where there are too many to search for, all are taken
+// to be there until they are due.
+func (u *slotSearch) confirmCached(ctx context.Context, noted map[search.Identity]bool) error {
+	e := u.e
+	if len(noted) > maxConfirmed {
+		for _, m := range e.ranges.messages {
+			if at := (search.Identity{Number: m.number, Enqueued: m.enqueued}); noted[at] {
+				u.present(m.message())
+			}
+		}
+		return nil
+	}
+	var left []*search.Want
+	for _, at := range inOrder(noted) {
+		left = append(left, &search.Want{Identity: at})
+	}
+	if err := e.work.FindNumbered(ctx, left, nil); err != nil {
+		return err
+	}
+	for _, n := range left {
+		if n.Found != nil {
+			u.present(n.Found)
+		}
+	}
+	return nil
 }
 
 // readCached searches for messages that the range cache has and that are no dead letters. A
@@ -303,6 +357,13 @@ func (w *window) slotEndingAt(t time.Time, will func(*scheduler.Companion) bool)
 	return nil
 }
 
+// learnID takes the message-id from m, the message of wt. The range cache has none.
+func (wt *watch) learnID(m *link.Message) {
+	if wt.ref.MessageID == "" && wt.ref.Once {
+		wt.ref.MessageID, wt.ref.SessionID = m.MessageID, m.SessionID
+	}
+}
+
 // watchOver makes a watch over m, which belongs to the slot of wt with that time to live.
 func (wt *watch) watchOver(m *link.Message, life time.Duration, known map[search.Identity]bool) *watch {
 	known[search.IdentityOf(m)] = true
@@ -316,6 +377,6 @@ func (wt *watch) watchOver(m *link.Message, life time.Duration, known map[search
 			MessageID: m.MessageID, Sent: m.EnqueuedTime, From: m.EnqueuedTime, Until: m.EnqueuedTime,
 			Deadline: m.EnqueuedTime.Add(life), Within: life, Stated: stated, Once: true,
 		},
-		companion: wt.companion, since: wt.since, next: wt.next, nudge: wt.nudge, awaitsNudge: wt.awaitsNudge, deadLetterSought: true, want: search.Want{Identity: search.IdentityOf(m)},
+		companion: wt.companion, since: wt.since, next: wt.next, deadLetterSought: true, want: search.Want{Identity: search.IdentityOf(m)},
 	}
 }

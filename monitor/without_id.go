@@ -62,7 +62,7 @@ func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error
 		if upTo := wt.want.UpTo; !upTo.IsZero() {
 			g.want.Until = upTo
 		}
-		g.want.Endless = e.settings.known && e.settings.DefaultMessageTimeToLive == 0
+		g.want.Endless, g.want.Since = e.settings.known && e.settings.DefaultMessageTimeToLive == 0, e.settings.defaultSince
 		all = append(all, g)
 		return true
 	})
@@ -243,7 +243,7 @@ func (g *manySearch) watchOver(m *link.Message) *watch {
 	ref.From, ref.Until = m.EnqueuedTime, m.EnqueuedTime
 	g.wt.companion.add(1) // its companion is completed when the message is seen to
 	wt := &watch{ref: ref, companion: g.wt.companion, since: g.wt.since, next: g.wt.next, hops: g.wt.hops}
-	wt.want = search.Want{Identity: search.IdentityOf(m), Ref: &wt.ref, Endless: g.want.Endless} // it may have no deadline, but have to be completed
+	wt.want = search.Want{Identity: search.IdentityOf(m), Ref: &wt.ref, Endless: g.want.Endless, Since: g.want.Since} // it may have no deadline, but have to be completed
 	return wt
 }
 

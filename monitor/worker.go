@@ -203,7 +203,9 @@ func (w *Worker) route(work context.Context, path string, watches ...*watch) {
 	e.inbox = append(e.inbox, watches...)
 	if e.nudgesFirst.Load() { // here, since e may be busy with a check
 		for _, wt := range watches {
-			e.nudgeFor(work, wt)
+			if !wt.isUnseen() {
+				e.nudgeFor(work, wt)
+			}
 		}
 	}
 	w.mu.Unlock()

@@ -32,6 +32,9 @@ func (e *encoder) encode(c *Companion) ([]byte, error) {
 	}
 	if c.IsSlot() {
 		b = e.time(append(b, `,"slotEnd":`...), c.SlotEnd)
+		if length := c.length(); length != shortSlot {
+			b = strconv.AppendInt(append(b, `,"slotMs":`...), length.Milliseconds(), 10)
+		}
 		if len(c.Lives) > 0 {
 			b = appendLives(append(b, `,"livesMs":`...), c.Lives)
 		}

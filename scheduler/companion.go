@@ -3,6 +3,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -21,7 +22,7 @@ const (
 // finds it there.
 type Companion struct {
 	Entity     string    // queue, topic, or the path of one subscription: where the monitored messages are
-	Due        time.Time // when it becomes due, by the broker's clock; zero: after the last of its deadlines
+	Due        time.Time // when it becomes due, by the broker's clock; zero: shortly before its deadlines
 	References []Reference
 	Attempt    int // how often it was written again because an alert found no taker
 
@@ -30,9 +31,10 @@ type Companion struct {
 	Findable bool
 
 	// Of the companion of a slot alone:
-	SlotEnd time.Time       // the slot ends there, by the broker's clock; Due is later when it is checked again
-	Lives   []time.Duration // the times to live that it stands for
-	Spans   []span          // and those that lie in one of these
+	SlotEnd    time.Time       // the slot ends there, by the broker's clock
+	SlotLength time.Duration   // 0 = that of the slots that this program writes
+	Lives      []time.Duration // the times to live that it stands for
+	Spans      []span          // and those that lie in one of these
 	// Defaults are those of Lives that messages have which state none: the default of their entity
 	// when they were sent.
 	Defaults []time.Duration
@@ -52,7 +54,9 @@ func (c *Companion) kind() string {
 }
 
 // SlotStart is where the slot begins, which is not part of it.
-func (c *Companion) SlotStart() time.Time { return c.SlotEnd.Add(-slot) }
+func (c *Companion) SlotStart() time.Time { return c.SlotEnd.Add(-c.length()) }
+
+func (c *Companion) length() time.Duration { return cmp.Or(c.SlotLength, slot) }
 
 // StandsFor reports whether the slot stands for messages with that time to live.
 func (c *Companion) StandsFor(life time.Duration) bool {
@@ -112,6 +116,7 @@ type Missed struct {
 	DeadLetteredTime time.Time `json:"deadLetteredTime"`
 	DeadLetterReason string    `json:"deadLetterReason"`
 	Strategy         string    `json:"strategy"`
+	Evidence         string    `json:"evidence,omitempty"` // as in events
 	CorrelationID    string    `json:"correlationId,omitempty"`
 	DeliveryCount    uint32    `json:"deliveryCount"`
 	TakenBy          []string  `json:"takenBy,omitempty"` // the sinks that have taken the alert

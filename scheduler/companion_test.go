@@ -97,7 +97,7 @@ func TestCompanionThatCannotBeReadSaysWhy(t *testing.T) {
 		{"empty", ``, "not the JSON"},
 		{"not JSON", `<xml/>`, "not the JSON"},
 		{"null", `null`, "version 0"},
-		{"later version", `{"version":3,"kind":"each","entity":"q","references":[` + reference + `]}`, "version 3"},
+		{"later version", `{"version":4,"kind":"each","entity":"q","references":[` + reference + `]}`, "version 4"},
 		{"no entity", `{"version":1,"kind":"each","references":[` + reference + `]}`, "entity has 0 characters"},
 		{"long entity", `{"version":1,"kind":"each","entity":"` + strings.Repeat("q", 326) + `","references":[` + reference + `]}`, "entity has 326 characters"},
 		{"unknown kind", `{"version":1,"kind":"some","entity":"q"}`, `kind "some"`},

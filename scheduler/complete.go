@@ -23,7 +23,13 @@ func StatedCompletion(property func(name string) any) (time.Duration, error) {
 }
 
 // alarm is when the message has to be looked at first, by what is known when it is sent.
-func (r *Reference) dueAt() time.Time { return r.Deadline.Add(-r.Ahead) }
+func (r *Reference) dueAt() time.Time {
+	at := r.Deadline.Add(-r.Ahead)
+	if at.Sub(r.Sent) < shortLife || r.Within > 0 && r.Within-r.Ahead < shortLife {
+		return roundUp(at, shortSlot)
+	}
+	return slotDue(slotEnd(at))
+}
 
 // beyondFirst reports whether a reader of version 1 would misjudge the reference: it would expire a
 // message that nobody asked to expire, report a missed deadline that was not, or find no name.
@@ -33,7 +39,10 @@ func (r *Reference) beyondFirst() bool {
 
 // Version is that of the wire form of c: the first that can say it.
 func (c *Companion) Version() int {
-	if len(c.Spans) > 0 {
+	switch {
+	case c.IsSlot() && c.length() != shortSlot:
+		return 3
+	case len(c.Spans) > 0:
 		return 2
 	}
 	for i := range c.References {

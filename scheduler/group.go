@@ -57,7 +57,7 @@ func compose(tickets []*ticket) []*group {
 			continue
 		}
 		for i, r := range t.c.References {
-			due := slotEnd(r.dueAt())
+			due := r.dueAt()
 			k := key{t.c.Entity, due.UnixNano(), r.beyondFirst()}
 			if k != last.key {
 				last.key, last.g = k, shared[k]
@@ -102,12 +102,17 @@ func (g *group) settle(err error) {
 }
 
 // slotEnd is the end of the slot that t falls into. A slot's own end belongs to it.
-func slotEnd(t time.Time) time.Time {
-	end := t.Truncate(slot)
-	if end.Before(t) {
-		end = end.Add(slot)
+func slotEnd(t time.Time) time.Time { return roundUp(t, slot) }
+
+// slotDue is when the companion of the slot that ends there becomes due.
+func slotDue(end time.Time) time.Time { return end.Add(-slot - slotLead) }
+
+func roundUp(t time.Time, to time.Duration) time.Time {
+	up := t.Truncate(to)
+	if up.Before(t) {
+		up = up.Add(to)
 	}
-	return end
+	return up
 }
 
 // Compose turns companions that are asked for into those to write: references of one entity with

@@ -12,15 +12,15 @@ import (
 func refs(deadlines ...time.Duration) []Reference {
 	out := make([]Reference, len(deadlines))
 	for i, d := range deadlines {
-		out[i] = Reference{MessageID: fmt.Sprint(i), Deadline: noon.Add(d)}
+		out[i] = Reference{MessageID: fmt.Sprint(i), Sent: noon, Deadline: noon.Add(d)}
 	}
 	return out
 }
 
 func TestReferencesOfOneSlotShareACompanion(t *testing.T) {
-	a := ticketFor(Companion{Entity: "orders", References: refs(time.Millisecond, 15*time.Millisecond)})
-	b := ticketFor(Companion{Entity: "orders", References: refs(20 * time.Millisecond)})
-	other := ticketFor(Companion{Entity: "bills", References: refs(time.Millisecond)})
+	a := ticketFor(Companion{Entity: "orders", References: refs(10*time.Second+time.Millisecond, 10*time.Second+slot-time.Millisecond)})
+	b := ticketFor(Companion{Entity: "orders", References: refs(10*time.Second + slot)})
+	other := ticketFor(Companion{Entity: "bills", References: refs(10*time.Second + time.Millisecond)})
 	groups := compose([]*ticket{a, b, other})
 	if len(groups) != 2 {
 		t.Fatalf("compose makes %d companions, want 2: one for each entity", len(groups))
@@ -28,16 +28,24 @@ func TestReferencesOfOneSlotShareACompanion(t *testing.T) {
 	if got := len(groups[0].c.References); got != 3 {
 		t.Errorf("the companion for orders has %d references, want 3", got)
 	}
-	if want := noon.Add(slot); !groups[0].c.Due.Equal(want) {
-		t.Errorf("it is due at %v, want the end of the slot %v", groups[0].c.Due, want)
+	if want := noon.Add(10*time.Second - slotLead); !groups[0].c.Due.Equal(want) {
+		t.Errorf("it is due at %v, want right before the slot, %v", groups[0].c.Due, want)
 	}
 }
 
-func TestCompanionIsNeverDueBeforeItsDeadlines(t *testing.T) {
-	for _, d := range []time.Duration{0, 1, time.Millisecond, slot - 1, slot, slot + 1} {
-		due := slotEnd(noon.Add(d))
-		if due.Before(noon.Add(d)) || due.Sub(noon.Add(d)) >= slot {
-			t.Errorf("deadline %v after noon: due %v after it, want 0 to less than %v", d, due.Sub(noon.Add(d)), slot)
+// A companion is due shortly before its deadlines; where these follow the send too closely for that,
+// at the deadline or a little later.
+func TestACompanionIsDueShortlyBeforeItsDeadlines(t *testing.T) {
+	for _, life := range []time.Duration{time.Millisecond, shortSlot, shortLife - 1} {
+		r := Reference{Sent: noon, Deadline: noon.Add(life)}
+		if late := r.dueAt().Sub(r.Deadline); late < 0 || late >= shortSlot {
+			t.Errorf("deadline %v after the send: due %v after it, want 0 to less than %v", life, late, shortSlot)
+		}
+	}
+	for _, life := range []time.Duration{shortLife, shortLife + 1, time.Minute, time.Minute + slot - 1, time.Minute + slot, time.Minute + slot + 1} {
+		r := Reference{Sent: noon, Deadline: noon.Add(life)}
+		if early := r.Deadline.Sub(r.dueAt()); early <= slotLead || early > slotLead+slot {
+			t.Errorf("deadline %v after the send: due %v before it, want more than %v, %v at most", life, early, slotLead, slotLead+slot)
 		}
 	}
 }

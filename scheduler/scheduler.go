@@ -15,10 +15,18 @@ import (
 	"overdue/scheduler/index"
 )
 
-// slot is the grain of due times. Deadlines of one entity in one slot share a
-// companion, which becomes due at the slot's end: so a companion may be due up to one
-// slot after the deadline and never before it.
-const slot = 20 * time.Millisecond
+const (
+	// slot is the grain of due times. Deadlines of one entity in one slot share a companion. It becomes
+	// due slotLead before the slot begins, so that the monitor checks before any of the deadlines. A
+	// message that is gone by then was received in time, for certain. Any other one is expired at the
+	// instant of its deadline.
+	slot     = 100 * time.Millisecond
+	slotLead = 200 * time.Millisecond
+	// A deadline that follows its send within shortLife has no time for that. Its companion becomes
+	// due at the deadline or up to shortSlot later, and never before it.
+	shortLife = time.Second
+	shortSlot = 20 * time.Millisecond
+)
 
 // groupSize bounds the references of one companion that the scheduler composes: a
 // pass over a companion holds its lock, so it should stay short.

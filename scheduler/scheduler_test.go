@@ -118,8 +118,8 @@ func TestCompanionIsHeldBackByTheBrokerUntilItIsDue(t *testing.T) {
 		if len(got) != 1 || got[0].State != queue.Scheduled {
 			t.Fatalf("the monitor queue holds %+v, want one scheduled companion", got)
 		}
-		if due := got[0].ScheduledEnqueueTime; due.Before(deadline) || due.Sub(deadline) > 20*time.Millisecond {
-			t.Errorf("it is due %v after the deadline, want at most a slot of 20ms", due.Sub(deadline))
+		if due := got[0].ScheduledEnqueueTime; !due.Before(deadline) || deadline.Sub(due) > 300*time.Millisecond {
+			t.Errorf("it is due %v before the deadline, want at most a slot of 100 ms and its lead", deadline.Sub(due))
 		}
 		time.Sleep(31 * time.Second)
 		if got := companions(t, ns); got[0].State != queue.Active {

@@ -19,14 +19,15 @@ const (
 	// mostSeries bounds the pairs of entity and time to live; messages of more go by references.
 	mostSeries = 1000
 	// paysFrom is the rate, in messages per second of one entity and time to live, from which a slot
-	// stands for two messages or more, so that it costs less than their references.
-	paysFrom = 2 * int64(time.Second/slot)
+	// stands for ten messages or more. Below, references cost about as little, and the companion of
+	// one that was settled can be cancelled.
+	paysFrom = 10 * int64(time.Second/slot)
 	// spanWidth is how far apart the times to live may be that one slot stands for where each
 	// message has its own. Its messages are found in as long a stretch of the queue.
 	spanWidth = 5 * time.Second
 	// spanPaysFrom is the same rate for a span: even those that come in one go, and no others for as
-	// long as the span is wide, are two to a slot.
-	spanPaysFrom = 2 * int64(spanWidth/slot)
+	// long as the span is wide, are ten to a slot.
+	spanPaysFrom = 10 * int64(spanWidth/slot)
 	// spanStays is for how many seconds slots are taken for such messages after the last in which
 	// that paid: for so long there may be slots ahead that stand for them already.
 	spanStays = int64(spanWidth/time.Second) + 1
@@ -34,7 +35,7 @@ const (
 	slotClock = 10 * time.Millisecond
 	// slotWindow is how long after the send the broker's stamp is provided for. A send that takes
 	// longer covers another slot before it is acknowledged.
-	slotWindow = 2 * slot
+	slotWindow = 40 * time.Millisecond
 )
 
 // What Config.Companions may say.
@@ -67,7 +68,7 @@ func spanOf(entity string, life time.Duration) seriesKey {
 
 // companion is that of a slot.
 func (k seriesKey) companion(end time.Time) Companion {
-	c := Companion{Entity: k.entity, Due: end, SlotEnd: end}
+	c := Companion{Entity: k.entity, Due: slotDue(end), SlotEnd: end, SlotLength: slot}
 	if k.span {
 		c.Spans = []span{{k.life, k.life.Truncate(spanWidth) + spanWidth - time.Millisecond}}
 	} else {
@@ -141,7 +142,7 @@ func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool
 func (s *Scheduler) many(entity string, lives []time.Duration, now Instant) bool {
 	same := true
 	for _, life := range lives {
-		if life <= 0 {
+		if life < shortLife {
 			return false
 		}
 		same = same && life == lives[0]

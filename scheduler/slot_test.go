@@ -46,7 +46,7 @@ func slotScene(t *testing.T, f func(t *testing.T, s *Scheduler, left func() []Co
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !v.ScheduledEnqueueTime.Equal(c.SlotEnd) {
+				if !v.ScheduledEnqueueTime.Equal(slotDue(c.SlotEnd)) {
 					t.Errorf("slot that ends at %v is due at %v", c.SlotEnd, v.ScheduledEnqueueTime)
 				}
 				cs = append(cs, c)
@@ -271,8 +271,8 @@ func TestASlotStandsForASpan(t *testing.T) {
 	slotScene(t, func(t *testing.T, s *Scheduler, left func() []Companion) {
 		from := time.Now().Truncate(slot).Add(time.Millisecond)
 		var refs []Reference
-		for i := range 90 { // over 90 ms: five slots
-			life := 5*time.Second + time.Duration(i)*time.Millisecond
+		for i := range 90 { // over 450 ms: five slots
+			life := 5*time.Second + time.Duration(5*i)*time.Millisecond
 			refs = append(refs, Reference{MessageID: "m", Sent: from, From: from, Until: from, Within: life, Deadline: from.Add(life), Stated: "ttl"})
 		}
 		for range 3 {

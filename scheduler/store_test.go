@@ -91,7 +91,7 @@ func TestAStoreKeepsCompanionsAndNotesInThePlaceOfTheMonitorQueue(t *testing.T) 
 			t.Fatalf("%d items are kept, want 2", len(got))
 		}
 		c, err := scheduler.ParseCompanion(got[0].Body)
-		if err != nil || c.References[0].MessageID != "m" || got[0].Note || got[0].Due.Before(due) || got[0].ContentType != "application/vnd.overdue.companion+json" || got[0].Subject != "each" {
+		if err != nil || c.References[0].MessageID != "m" || got[0].Note || !got[0].Due.Before(due) || got[0].Due.Before(due.Add(-time.Second)) || got[0].ContentType != "application/vnd.overdue.companion+json" || got[0].Subject != "each" {
 			t.Errorf("kept %+v (%v), want the companion of m", got[0], err)
 		}
 		if n := got[1]; !n.Note || n.ID != "note" || !n.Due.Equal(due) || n.ContentType != "text/plain" || n.Subject != "s" || string(n.Body) != "hello" {

@@ -21,7 +21,7 @@ const contentType = "application/vnd.overdue.companion+json"
 // wireVersion is the latest. It is raised when a reader of the old form would misjudge the new one;
 // a companion is written in the first version that can say it. Fields that a reader may ignore are
 // added without raising it.
-const wireVersion = 2
+const wireVersion = 3
 
 // Bounds of a companion. The monitor queue can be written by anybody who has the
 // right to send, so a companion is input from outside.
@@ -33,6 +33,7 @@ const (
 	maxLives      = groupSize
 	maxWithin     = 100 * 365 * 24 * time.Hour
 	maxSpan       = time.Minute // the monitor reads what was enqueued in as long a time
+	maxSlot       = time.Second
 )
 
 type wireCompanion struct {
@@ -41,6 +42,7 @@ type wireCompanion struct {
 	Entity     string          `json:"entity"`
 	Attempt    int             `json:"attempt,omitempty"`
 	SlotEnd    *time.Time      `json:"slotEnd,omitempty"`
+	SlotMs     int64           `json:"slotMs,omitempty"`
 	LivesMs    []int64         `json:"livesMs,omitempty"`
 	SpansMs    [][2]int64      `json:"spansMs,omitempty"`
 	DefaultsMs []int64         `json:"defaultsMs,omitempty"`
@@ -144,7 +146,14 @@ func (w *wireCompanion) slot() (Companion, error) {
 	case len(w.LivesMs)+len(w.SpansMs) > maxLives || len(w.DefaultsMs) > maxLives:
 		return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for %d times to live, at most %d are read", len(w.LivesMs)+len(w.SpansMs), maxLives)
 	}
-	c := Companion{Entity: w.Entity, Attempt: w.Attempt, SlotEnd: w.SlotEnd.UTC()}
+	length := shortSlot // of those that do not state it
+	switch {
+	case w.Version < 3 && w.SlotMs != 0, w.SlotMs < 0, w.SlotMs > maxSlot.Milliseconds():
+		return Companion{}, fmt.Errorf("scheduler: companion of kind slot is %d ms long, want 1 to %d, and version 3", w.SlotMs, maxSlot.Milliseconds())
+	case w.SlotMs > 0:
+		length = time.Duration(w.SlotMs) * time.Millisecond
+	}
+	c := Companion{Entity: w.Entity, Attempt: w.Attempt, SlotEnd: w.SlotEnd.UTC(), SlotLength: length}
 	for _, ms := range w.LivesMs {
 		if ms <= 0 || ms > maxWithin.Milliseconds() {
 			return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for a time to live of %d ms, want 1 to %d", ms, maxWithin.Milliseconds())

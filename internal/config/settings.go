@@ -78,7 +78,7 @@ var processSettings = slices.Concat([]*Setting{
 	{Path: "monitorQueue", Kind: kindEntity, Default: "overdue-monitor", Flag: "monitor-queue",
 		Help: "The queue that holds the companions. The embedded broker of `overdue run` makes it by itself, that of `overdue broker` when it is named here, and either takes the one that a file of the emulator names; in a namespace it has to exist."},
 	{Path: "companions", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "each", "slot"},
-		Help: "What is written for a message with a deadline. `each` names it; `slot` is an alarm that all messages of a queue share whose deadlines fall into the same 20 ms, and costs next to nothing at high rates. `auto` takes slots from 100 messages per second of one queue and time to live on, and from 500 where times to live differ by less than five seconds. " +
+		Help: "What is written for a message with a deadline. `each` names it; `slot` is an alarm that all messages of a queue share whose deadlines fall into the same 100 ms, and costs next to nothing at high rates. `auto` takes slots from 100 messages per second of one queue and time to live on, and from 500 where times to live differ by less than five seconds. " +
 			"Slots are for queues without sessions, partitions and forwarding that dead-letter on expiry, and for messages whose deadline is their time to live; everything else is named, and so is all where the monitor queue takes 20 ms or more to answer."},
 	{Path: "companionStore", Kind: KindChoice, Default: StoreQueue, Choices: []string{StoreQueue, StoreRedis},
 		Help: "Where companions wait for their time: on the monitor queue, as scheduled messages, or with `redis` in the Redis that redis names, for namespaces of the tier Basic, which has none. " +

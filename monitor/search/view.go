@@ -36,19 +36,18 @@ var ErrPartitioned = errors.New("the entity is partitioned")
 
 // View peeks at a queue or a dead-letter queue. One goroutine uses it.
 type View struct {
-	Links       *link.Namespace
-	Path        string // of the queue or sub-queue
-	Operations  *operations.Counter
-	peeker      *link.Peeker           // nil until the next peek
-	Cursor      bool                   // sequence numbers are not in the order of time
-	Index       SequenceIndex          // use provenIndex
-	proven      time.Time              // by our clock: the last proof of the index
-	Recreated   func(noticedBy string) // called when the queue was recreated; may be nil
-	Seen        *SeenIDs
-	LastExpired SeenDeadLetter // the seen dead letter that expired last
-	Peeks       int            // so far
-	limited     bool           // left counts
-	left        int            // peeks until errTooManyPeeks
+	Links      *link.Namespace
+	Path       string // of the queue or sub-queue
+	Operations *operations.Counter
+	peeker     *link.Peeker           // nil until the next peek
+	Cursor     bool                   // sequence numbers are not in the order of time
+	Index      SequenceIndex          // use provenIndex
+	proven     time.Time              // by our clock: the last proof of the index
+	Recreated  func(noticedBy string) // called when the queue was recreated; may be nil
+	Seen       *SeenIDs
+	Peeks      int  // so far
+	limited    bool // left counts
+	left       int  // peeks until errTooManyPeeks
 }
 
 // Peek returns up to n messages from the sequence number from on. An empty page means that
@@ -100,9 +99,6 @@ func (v *View) notePage(from int64, page []*link.Message) error {
 		if !Pending(m) { // it gets another number when it is activated
 			v.Seen.add(m.MessageID, IdentityOf(m))
 		}
-		if at := m.EnqueuedTime.Add(m.TimeToLive); m.DeadLetterReason == ReasonExpired && m.TimeToLive > 0 && at.After(v.LastExpired.expired) {
-			v.LastExpired = SeenDeadLetter{IdentityOf(m), at}
-		}
 	}
 	if len(page) > 0 && !v.Cursor {
 		for _, m := range []*link.Message{page[0], page[len(page)-1]} {
@@ -110,25 +106,6 @@ func (v *View) notePage(from int64, page []*link.Message) error {
 		}
 	}
 	return nil
-}
-
-// deadLetterAge bounds how long ago a dead letter has expired that serves as evidence of
-// whether dead letters stay.
-const deadLetterAge = 10 * time.Second
-
-// SeenDeadLetter is a dead letter that had a time to live of its own.
-type SeenDeadLetter struct {
-	seat    Identity
-	expired time.Time
-}
-
-// RecentDeadLetter returns the seen dead letter that expired last, unless that was long before
-// now.
-func (v *View) RecentDeadLetter(now time.Time) Identity {
-	if now.Sub(v.LastExpired.expired).Abs() > deadLetterAge {
-		return Identity{}
-	}
-	return v.LastExpired.seat
 }
 
 // Limit bounds the following peeks. A negative n removes the bound.

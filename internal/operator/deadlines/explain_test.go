@@ -134,10 +134,10 @@ func TestExplainShowsAScheduledMessage(t *testing.T) {
 		s.check(x, "scheduled, and monitored.",
 			"sent: sent through Overdue, which wrote its companion",
 			"activated: becomes active, and its time to live of 1m0s begins",
-			"deadline: its deadline, as the message states it",
 			"companion: its companion is due",
+			"deadline: its deadline, as the message states it",
 		)
-		if got := x.Timeline[2].Time; got.Sub(at.Add(time.Minute)).Abs() > time.Millisecond {
+		if got := x.Timeline[3].Time; got.Sub(at.Add(time.Minute)).Abs() > time.Millisecond {
 			t.Errorf("its deadline is %v, want a minute after %v", got, at)
 		}
 	})
@@ -155,8 +155,8 @@ func TestExplainShowsACompanionThatNoMonitorFinishes(t *testing.T) {
 		s.check(s.explain("m"),
 			"not there any more: it was completed, or removed from the dead-letter queue; the monitor has not finished with its companion.",
 			"sent: sent through Overdue, which wrote its companion",
-			"deadline: its deadline, as its companion states it (ttl)",
 			"companion: its companion was due, and is not finished: a monitor has it, or no monitor is running",
+			"deadline: its deadline, as its companion states it (ttl)",
 			"missed: the monitor saw that it missed its deadline (native, TTLExpiredException)",
 			"notified: notified so far: log, pager",
 		)
@@ -205,8 +205,8 @@ func TestExplainShowsTheCompanionOfASlot(t *testing.T) {
 		s.check(s.explain("m"), "in its queue, and monitored by the companion of its slot.",
 			"enqueued: enqueued with sequence number 1, time to live 1m0s",
 			inQueue,
-			"deadline: its deadline, as the message states it",
 			"companion: the companion of its slot is due",
+			"deadline: its deadline, as the message states it",
 		)
 		if x := s.explain("later"); !strings.Contains(x.Verdict, "not monitored") {
 			t.Errorf("verdict of a message outside of the slot: %q", x.Verdict)
@@ -227,13 +227,13 @@ func TestExplainDoesNotTakeConsumersForTheMonitor(t *testing.T) {
 			"sent: sent through Overdue, which wrote its companion",
 			"enqueued: enqueued with sequence number 1, time to live 1h0m0s",
 			"dead-lettered: dead-lettered at this time or later, Poison",
-			"deadline: its deadline, as the message states it",
 			"companion: its companion is due",
+			"deadline: its deadline, as the message states it",
 		)
 		s.check(s.explain("done"), "not there any more: it was completed, or removed from the dead-letter queue; its companion is not due yet.",
 			"sent: sent through Overdue, which wrote its companion",
-			"deadline: its deadline, as its companion states it (ttl)",
 			"companion: its companion is due",
+			"deadline: its deadline, as its companion states it (ttl)",
 		)
 		s.send("orders", "late", time.Minute)
 		past := "sent past Overdue, or its companion is still in the journal of a proxy"
@@ -298,8 +298,8 @@ func TestExplainFindsCompanionsInRedis(t *testing.T) {
 		"sent: sent through Overdue, which wrote its companion",
 		"failed: its companion failed: CompanionMalformed: not ours",
 		"sent: sent through Overdue, which wrote its companion",
-		"deadline: its deadline, as its companion states it (ttl)",
 		"companion: its companion is due",
+		"deadline: its deadline, as its companion states it (ttl)",
 	)
 	for _, e := range x.Timeline {
 		if e.Where != "redis" {

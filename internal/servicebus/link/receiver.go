@@ -162,8 +162,9 @@ func (r *Receiver) arrived() { r.credit -= min(r.credit, 1) }
 //
 // The AMQP client drains with a link-credit of zero. A broker that searches for messages
 // as soon as credit arrives has done so by then; for one that does not, Next may come
-// back empty although there was something, so a caller must look at the queue again.
-func (r *Receiver) Next(ctx context.Context) (*amqp.Message, error) {
+// back empty although there was something, so a caller must look at the queue again. Next calls each
+// of sent when the credit is on the wire.
+func (r *Receiver) Next(ctx context.Context, sent ...func()) (*amqp.Message, error) {
 	select {
 	case <-r.granted: // of an earlier grant
 	default:
@@ -177,6 +178,9 @@ func (r *Receiver) Next(ctx context.Context) (*amqp.Message, error) {
 	case <-time.After(grantTime): // the link may have ended; Receive says so
 		late = fmt.Errorf("link: grant credit to %s: not written within %v", r.entity, grantTime)
 	case <-ctx.Done():
+	}
+	for _, f := range sent {
+		f()
 	}
 	m, err := r.Receive(ctx, settleMargin)
 	if m != nil || err != nil {

@@ -33,13 +33,14 @@ func TestPagesAndTestsStateTheSameFigures(t *testing.T) {
 			{"docs/broker/README.md", `\| size of a message \| [^|]*up to (\d+) MiB`},
 			{"internal/config/settings_broker.go", `Path: "broker\.maxMessageSize"[^}]*max: (\d+) << 20`},
 		},
-		"operations a message at 10,000 per second": {
-			{"internal/bench/cost.go", `costTargets = [^\n]*10_000: ([\d.]+)`},
-			{"test/e2e/rate_test.go", `mostOperations = ([\d.]+)`},
-		},
-		"ms that a missed deadline is late, a slot's length": {
+		"ms of a slot": {
 			{"docs/reference/companion.md", `whose deadlines fall into the same (\d+) ms`},
-			{"test/e2e/rate_test.go", `mostLag\s*= (\d+) \* time\.Millisecond`},
+			{"docs/internals/scheduler.md", `whose deadlines fall into its (\d+) ms`},
+			{"scheduler/scheduler.go", `slot\s+= (\d+) \* time\.Millisecond`},
+		},
+		"ms between a companion and its slot": {
+			{"docs/reference/companion.md", `becomes due (\d+) ms before`},
+			{"scheduler/scheduler.go", `slotLead\s+= (\d+) \* time\.Millisecond`},
 		},
 	} {
 		figures := map[float64]bool{}

@@ -5,7 +5,6 @@ package monitor
 import (
 	"context"
 	"strings"
-	"time"
 
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/search"
@@ -13,91 +12,6 @@ import (
 
 	"go.uber.org/zap"
 )
-
-const (
-	// reasonDropped replaces the dead-letter reason in events about messages that the broker
-	// dropped.
-	reasonDropped = "Dropped"
-
-	// disappearedPasses is in how many checks dead letters must disappear before the worker
-	// assumes that somebody takes them away at once. A check that finds its dead letters takes
-	// one off, and a dead letter that stays takes all. maxDisappeared bounds the count. A
-	// consumer that settles an overdue message within the milliseconds of a nudge looks the
-	// same, once.
-	disappearedPasses = 3
-	maxDisappeared    = 6
-	// disappearedHold is how long a message that disappeared waits for that evidence.
-	disappearedHold  = 20 * time.Second
-	disappearedRetry = 2 * time.Second
-)
-
-// decideDisappeared decides about messages that are gone and in no dead-letter queue of the
-// entity.
-func (e *entity) decideDisappeared(ctx context.Context, watches []*watch) error {
-	if len(watches) == 0 {
-		return nil
-	}
-	if e.settings.forwardTo != "" {
-		if err := e.findUnforwarded(ctx, watches); err != nil {
-			return err
-		}
-		watches = unaccounted(watches)
-	}
-	if e.settings.forwardDead != "" {
-		if err := e.findForwardedDead(ctx, watches); err != nil {
-			return err
-		}
-		watches = unaccounted(watches)
-	}
-	news := false
-	for _, wt := range watches {
-		if wt.expiredByNudge != nil && wt.disappearedAt.IsZero() {
-			news, wt.disappearedAt = true, time.Now()
-		}
-	}
-	taken := e.w.states.get(e.key).disappeared >= disappearedPasses
-	if news {
-		first := e.firstDeadLetter(ctx)
-		e.w.states.update(e.key, func(f *entityState) {
-			f.disappeared = min(f.disappeared+1, maxDisappeared)
-			switch {
-			case first == search.Identity{} || first != f.firstLetter:
-				f.firstLetter, f.firstLetterSince = first, time.Now()
-			case time.Since(f.firstLetterSince) >= disappearedRetry:
-				f.disappeared = 0 // whoever takes dead letters away at once would have taken that one
-			}
-			taken = f.disappeared >= disappearedPasses
-		})
-	}
-	for _, wt := range watches {
-		switch {
-		case wt.expiredByNudge == nil:
-			// Nobody knows more than that it is gone.
-		case e.settings.drops:
-			wt.missed = e.missed(wt, wt.expiredByNudge)
-			wt.missed.DeadLetterReason = reasonDropped
-		case taken:
-			wt.missed = e.missed(wt, wt.expiredByNudge)
-			wt.missed.DeadLetterReason = search.ReasonExpired
-		case time.Since(wt.disappearedAt) < disappearedHold && time.Now().Add(disappearedRetry).Before(wt.companion.until):
-			wt.judgement.verdict = inFlight // the broker may take its time to move it, too
-		}
-	}
-	return nil
-}
-
-// firstDeadLetter returns the first dead letter; zero: there is none, or it cannot be read.
-func (e *entity) firstDeadLetter(ctx context.Context) search.Identity {
-	page, err := e.dead.Peek(ctx, 0, 1)
-	if err != nil {
-		e.log.Debug("first dead letter not read", zap.Error(err)) // the next one at any will tell whether that lasts
-		return search.Identity{}
-	}
-	if len(page) == 0 {
-		return search.Identity{}
-	}
-	return search.IdentityOf(page[0])
-}
 
 // findUnforwarded finds messages that could not be forwarded. Nobody has received them,
 // whatever their dead-letter reason.
