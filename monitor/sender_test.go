@@ -142,7 +142,8 @@ func (s *scene) references(ms []*azservicebus.Message, now scheduler.Instant) (r
 		if !ok {
 			continue
 		}
-		refs, lives, findable = append(refs, r), append(lives, r.Within), findable && found
+		// As Pays has it: a slot's companion is due long before such a deadline.
+		refs, lives, findable = append(refs, r), append(lives, r.Within), findable && found && r.Within >= time.Second
 	}
 	if findable = findable && len(refs) > 0 && (!s.auto || s.scheduler.Pays(workQueue, lives, now)); findable {
 		until := now.StampedBy()
