@@ -51,8 +51,9 @@ type adoptPass struct {
 	settings  Settings // of the path
 	pages     int      // that may still be read
 	until     time.Time
-	positions map[string]position // by subscription, "" for a queue
-	more      bool                // the bounds have ended it
+	positions map[string]position   // by subscription, "" for a queue
+	more      bool                  // the bounds have ended it
+	late      []scheduler.Reference // overdue messages that were read, without companions yet
 }
 
 // run reads the entity. Its progress is in positions, also after an error.
@@ -147,39 +148,49 @@ func (s *adoptPass) readPath(ctx context.Context, subscription string, settings 
 	}
 	v := search.View{Links: s.w.cfg.Links, Path: s.path, Operations: s.w.metrics.operations, Seen: &search.SeenIDs{}}
 	defer v.Close(ctx)
-	at := s.positions[subscription]
-	defer func() { s.positions[subscription] = at }()
+	start := s.positions[subscription]
+	at, err := s.readPages(ctx, &v, start)
+	// The first check of one that is overdue expires all that are, and a dead letter is not adopted. So
+	// none gets its companion before all have been read.
+	if lateErr := s.giveLate(ctx); lateErr != nil {
+		at, err = start, errors.Join(err, lateErr)
+	}
+	s.positions[subscription] = at
+	return err
+}
+
+// readPages reads from a position on, and returns the one that it has reached.
+func (s *adoptPass) readPages(ctx context.Context, v *search.View, at position) (position, error) {
 	for first := true; ; first = false {
 		if s.pages == 0 || time.Now().After(s.until) || s.w.crowded() || s.w.isStopping() {
 			s.more = true
-			return nil
+			return at, nil
 		}
 		s.pages--
 		page, err := v.Peek(ctx, at.Next, search.PageSize)
 		if errors.Is(err, search.ErrPartitioned) {
 			s.refuse(s.path, errAdoptPartitioned.Error(), "send through an endpoint of Overdue")
-			return nil
+			return at, nil
 		}
 		if entityMissing(err) {
-			at = position{}
-			return nil
+			return position{}, nil
 		}
 		if err != nil {
-			return err
+			return at, err
 		}
-		if len(page) == 0 && first && at.Next > 0 && s.madeAnew(ctx, &v, at) {
+		if len(page) == 0 && first && at.Next > 0 && s.madeAnew(ctx, v, at) {
 			at = position{}
 			continue
 		}
 		page, young := s.oldEnough(page)
 		if err := s.giveCompanions(ctx, page); err != nil {
-			return err
+			return at, err
 		}
 		if n := len(page); n > 0 {
 			at = position{page[n-1].SequenceNumber + 1, page[n-1].EnqueuedTime}
 		}
 		if young || len(page) == 0 {
-			return nil
+			return at, nil
 		}
 	}
 }
@@ -203,13 +214,22 @@ func (s *adoptPass) oldEnough(page []*link.Message) (old []*link.Message, young 
 	return page, false
 }
 
-// giveCompanions writes companions, and returns when all are accepted.
+// giveCompanions writes companions, and returns when all are accepted. Those of overdue messages
+// are kept for giveLate.
 func (s *adoptPass) giveCompanions(ctx context.Context, page []*link.Message) error {
 	late, ahead := s.adoptAll(page)
-	var waits []func(context.Context) error
-	if len(ahead) > 0 {
-		waits = append(waits, s.w.cfg.Scheduler.Begin(scheduler.Companion{Entity: s.path, References: ahead}))
+	s.late = append(s.late, late...)
+	if len(ahead) == 0 {
+		return nil
 	}
+	return s.write(ctx, len(ahead), s.w.cfg.Scheduler.Begin(scheduler.Companion{Entity: s.path, References: ahead}))
+}
+
+// giveLate writes the companions of the overdue messages that were read.
+func (s *adoptPass) giveLate(ctx context.Context) error {
+	late := s.late
+	s.late = nil
+	var waits []func(context.Context) error
 	for _, second := range []bool{false, true} { // those that earlier readers refuse, apart
 		part := slices.DeleteFunc(slices.Clone(late), func(r scheduler.Reference) bool {
 			return ((&scheduler.Companion{References: []scheduler.Reference{r}}).Version() > 1) != second
@@ -218,6 +238,11 @@ func (s *adoptPass) giveCompanions(ctx context.Context, page []*link.Message) er
 			waits = append(waits, s.w.cfg.Scheduler.Begin(scheduler.Companion{Entity: s.path, Due: s.w.latest(), References: refs}))
 		}
 	}
+	return s.write(ctx, len(late), waits...)
+}
+
+// write waits until the companions of n messages are accepted.
+func (s *adoptPass) write(ctx context.Context, n int, waits ...func(context.Context) error) error {
 	var errs []error
 	for _, wait := range waits {
 		errs = append(errs, wait(ctx))
@@ -225,6 +250,6 @@ func (s *adoptPass) giveCompanions(ctx context.Context, page []*link.Message) er
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	s.w.metrics.adopted.WithLabelValues(s.w.metrics.entity(s.path)).Add(float64(len(late) + len(ahead)))
+	s.w.metrics.adopted.WithLabelValues(s.w.metrics.entity(s.path)).Add(float64(n))
 	return nil
 }
