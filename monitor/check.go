@@ -153,7 +153,7 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	var toExpire, left []*watch
 	for _, wt := range looking {
 		wt.judgement = judgement{verdict: gone}
-		wt.expiredByNudge = wt.atNudge
+		wt.expiredByNudge, wt.unaccounted = wt.atNudge, false
 		if m := wt.want.Found; m != nil {
 			wt.expiredByNudge, wt.atNudge = nil, nil
 			wt.seenAt = now

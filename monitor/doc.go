@@ -12,8 +12,9 @@
 // Read worker.go, check.go, expire.go and notify.go in this order:
 //
 //   - Due: a companion is a scheduled message on the monitor queue. The broker activates it
-//     shortly before the deadline, and a [Worker] receives it under a lock. The worker makes a watch of each
-//     message that the companion names, and hands it to the goroutine of the work queue.
+//     shortly before the deadline, and a [Worker] receives it under a lock. The worker makes a
+//     watch of each message that the companion names, and hands it to the goroutine of the work
+//     queue.
 //   - Check: peeks find the messages. Whether one is overdue follows from the stamps that the
 //     broker made. The companion only says when and where to check. One search serves all
 //     companions of a work queue that are due.

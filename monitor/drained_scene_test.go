@@ -52,13 +52,7 @@ func TestDeadLettersThatAreTakenAwayAtOnce(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
 		s.measure()
 		s.startMonitor()
-		ctx, cancel := context.WithCancel(s.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			s.drainDeadLetters(ctx)
-		}()
-		defer func() { cancel(); <-ended }()
+		defer s.drainDeadLetters()()
 		var ids []string
 		for i := range 20 {
 			id := fmt.Sprintf("m-%02d", i)
@@ -87,13 +81,7 @@ func TestSlotsWhoseDeadLettersAreTakenAwayAtOnce(t *testing.T) {
 		s.slots = true
 		s.measure()
 		s.startMonitor()
-		ctx, cancel := context.WithCancel(s.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			s.drainDeadLetters(ctx)
-		}()
-		defer func() { cancel(); <-ended }()
+		defer s.drainDeadLetters()()
 		lives := make([]time.Duration, 200)
 		for i := range lives {
 			lives[i] = 2*time.Second + time.Duration(i*20)*time.Millisecond
@@ -112,18 +100,25 @@ func TestSlotsWhoseDeadLettersAreTakenAwayAtOnce(t *testing.T) {
 	})
 }
 
-// drain deletes the dead letters of the work queue as they come.
-func (s *scene) drainDeadLetters(ctx context.Context) {
+// drainDeadLetters deletes the dead letters of the work queue as they come, until stop is called.
+func (s *scene) drainDeadLetters() (stop func()) {
+	s.Helper()
 	r, err := s.client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{
 		SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete,
 	})
-	if err != nil {
-		s.Error(err)
-		return
-	}
-	defer func() { _ = r.Close(context.WithoutCancel(ctx)) }()
-	for ctx.Err() == nil {
-		_, _ = r.ReceiveMessages(ctx, 10, nil) // an error: ctx has ended
+	s.must(err)
+	ctx, cancel := context.WithCancel(s.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			_, _ = r.ReceiveMessages(ctx, 10, nil) // an error: ctx has ended
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+		s.must(r.Close(s.Context()))
 	}
 }
 
@@ -184,13 +179,7 @@ func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
 			s.send(workQueue, fmt.Sprintf("m-%03d", i), ttl(5*time.Second+time.Duration(i)*every))
 		}
 		time.Sleep(10 * time.Second)
-		ctx, cancel := context.WithCancel(s.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			s.drainDeadLetters(ctx)
-		}()
-		defer func() { cancel(); <-ended }()
+		defer s.drainDeadLetters()()
 		time.Sleep(30 * time.Second)
 		notified := s.hook.subjects()
 		if all := len(slices.Compact(slices.Clone(notified))); all != len(notified) || all < n-3 {
@@ -221,4 +210,26 @@ func TestSettledInTheMomentsOfManyNudges(t *testing.T) {
 		s.wantNotified("missed")
 		s.settled(time.Second)
 	})
+}
+
+// A nudge expires what has outlived its time to live, and nothing else. A message with an earlier
+// deadline that a consumer settles about then is no missed deadline, whatever becomes due with it.
+func TestSettledBesideANudgeThatCannotExpireIt(t *testing.T) {
+	for gap := time.Millisecond; gap <= 5*time.Millisecond; gap += time.Millisecond {
+		for after := time.Duration(0); after <= 12*time.Millisecond; after += time.Millisecond {
+			play(t, func(s *scene) {
+				s.stamp = false
+				s.measure()
+				s.startMonitor()
+				s.send(workQueue, "settled", "", "Overdue-Within", fmt.Sprintf(`"%dms"`, 2000+gap.Milliseconds()))
+				sent := time.Now()
+				r, m := s.receive(workQueue)
+				s.send(workQueue, "missed", ttl(time.Until(sent.Add(2*time.Second))))
+				time.Sleep(time.Until(sent.Add(2*time.Second + after)))
+				s.must(r.CompleteMessage(s.Context(), m, nil))
+				time.Sleep(10 * time.Second)
+				s.wantNotified("missed")
+			})
+		}
+	}
 }

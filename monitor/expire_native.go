@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"overdue/internal/servicebus/link"
 	"overdue/monitor/search"
 
 	"golang.org/x/sync/errgroup"
@@ -80,9 +81,16 @@ func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after fu
 	return func() {
 		now, known := e.w.notAfter()
 		for i, wt := range others {
-			if m := wants[len(watches)+i].Found; m != nil && known && wt.due().Before(now) {
+			if m := wants[len(watches)+i].Found; m != nil && known && e.nudgeExpires(wt, m, now) {
 				wt.atNudge = m
 			}
 		}
 	}, nil
+}
+
+// nudgeExpires reports whether a nudge that ended before now can have expired m, the message of wt.
+// A deadline before the end of its time to live does not count, and a deferred message stays.
+func (e *entity) nudgeExpires(wt *watch, m *link.Message, now time.Time) bool {
+	expiry, mortal := nativeExpiry(&wt.ref, m, e.settings.Settings)
+	return mortal && expiry.Before(now) && m.State != link.Deferred
 }
