@@ -129,27 +129,25 @@ func (e *entity) sawDeadLetter(m *link.Message) {
 // nothing speaks for letters that stay.
 func (e *entity) confirmDeadLetters(ctx context.Context) (deadLetterState, error) {
 	known := e.w.states.get(e.key).deadLetters
+	before := known.current(time.Now())
 	wants := known.old(time.Now())
-	if len(wants) == 0 {
-		if known.current(time.Now()) == deadLettersTaken {
-			return deadLettersTaken, nil
-		}
+	switch {
+	case len(wants) == 0 && before == deadLettersTaken:
+		return deadLettersTaken, nil
+	case len(wants) == 0:
 		return deadLettersUnknown, nil
 	}
 	if err := e.dead.FindNumbered(ctx, wants, nil); err != nil {
 		return deadLettersUnknown, err
 	}
-	kept, lost := 0, 0
+	kept := 0
 	for _, w := range wants {
 		if w.Found != nil {
 			kept++
-		} else {
-			lost++
 		}
 	}
-	before := known.current(time.Now())
 	e.w.states.update(e.key, func(f *entityState) {
-		f.deadLetters.observe(time.Now(), kept, lost)
+		f.deadLetters.observe(time.Now(), kept, len(wants)-kept)
 		known = f.deadLetters
 	})
 	after := known.current(time.Now())
