@@ -46,8 +46,7 @@ const (
 	witnessAge   = 300 * time.Millisecond
 	witnessEvery = 100 * time.Millisecond
 	maxWitnesses = 8
-	// How long a state holds that nothing confirms. A consumer may start at any time; one that
-	// empties the queue once a minute is one that empties it.
+	// How long a state holds that nothing confirms: a consumer may start, or stop, at any time.
 	stayHolds  = 30 * time.Second
 	takenHolds = 2 * time.Minute
 	// confirmEvery is how often witnesses are read while nothing contradicts them.
@@ -173,9 +172,6 @@ func (e *entity) keepConfirmed(ctx context.Context) error {
 
 // decideUnaccounted decides about messages that are gone and in no dead-letter queue of the entity.
 func (e *entity) decideUnaccounted(ctx context.Context, watches []*watch) error {
-	if len(watches) == 0 {
-		return nil
-	}
 	if e.settings.forwardTo != "" {
 		if err := e.findUnforwarded(ctx, watches); err != nil {
 			return err
@@ -196,16 +192,15 @@ func (e *entity) decideUnaccounted(ctx context.Context, watches []*watch) error 
 		return err
 	}
 	for _, wt := range watches {
-		switch seen := wt.expiredByNudge; {
-		case seen != nil && (e.settings.drops || state != deadLettersStay):
-			wt.missed = e.missed(wt, seen)
-			wt.missed.Evidence = evidenceExpired
-			wt.missed.DeadLetterReason = search.ReasonExpired
-			if e.settings.drops {
-				wt.missed.DeadLetterReason = reasonDropped
-			}
-		default:
+		seen := wt.expiredByNudge
+		if seen == nil || state == deadLettersStay && !e.settings.drops {
 			wt.unaccounted = state == deadLettersTaken
+			continue
+		}
+		wt.missed = e.missed(wt, seen)
+		wt.missed.Evidence, wt.missed.DeadLetterReason = evidenceExpired, search.ReasonExpired
+		if e.settings.drops {
+			wt.missed.DeadLetterReason = reasonDropped
 		}
 	}
 	return nil

@@ -21,6 +21,8 @@ const (
 	// claimEvery is how often the right to use the monitor queue is renewed while nothing
 	// comes.
 	claimEvery = time.Minute
+	// yieldAfter is how long nothing comes before a worker gives way: one gets all that is due together.
+	yieldAfter = 20 * time.Millisecond
 	// settleTime bounds one settlement of a companion.
 	settleTime = 10 * time.Second
 )
@@ -75,7 +77,10 @@ func (w *Worker) receive(ctx, work context.Context) error {
 		}
 		take(m)
 		if w.yielding.take() {
-			if err := r.Drain(ctx); err != nil {
+			for m, err = r.Receive(ctx, yieldAfter); m != nil; m, err = r.Receive(ctx, yieldAfter) {
+				take(m)
+			}
+			if err := errors.Join(err, r.Drain(ctx)); err != nil {
 				return w.retire(ctx, work, r, err)
 			}
 			for m := r.Prefetched(); m != nil; m = r.Prefetched() {
