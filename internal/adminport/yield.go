@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // A yieldingListener keeps no more than so many connections. When there are as many and one more
@@ -139,14 +140,18 @@ func withYieldingConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, yieldingConnKey{}, c)
 }
 
-// busyWhileAnswering keeps the connection of a request from yielding until h has answered.
+// answerGrace is how long an answer may take to be written before its connection may yield.
+const answerGrace = 100 * time.Millisecond
+
+// busyWhileAnswering keeps the connection of a request from yielding until h has answered, and for
+// answerGrace longer: the server writes the end of an answer only after h has returned.
 func busyWhileAnswering(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(yieldingConnKey{}).(*yieldingConn); ok {
 			if !c.move(connBusy) {
 				return // it has yielded, and nobody reads the answer
 			}
-			defer c.move(connIdle)
+			defer time.AfterFunc(answerGrace, func() { c.move(connIdle) }) // nothing to do if closed by then
 		}
 		h.ServeHTTP(w, r)
 	})

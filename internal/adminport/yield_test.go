@@ -106,8 +106,8 @@ func TestProbesAnswerWhileOthersHoldConnections(t *testing.T) {
 				}
 				synctest.Wait()
 				resp, body, err := p.ask("/livez")
-				if took := time.Since(began); err != nil || resp.StatusCode != 200 || body != "ok\n" || took != 0 {
-					t.Errorf("GET /livez = %v %q %v after %v, want ok at once", resp, body, err, took)
+				if took := time.Since(began); err != nil || resp.StatusCode != 200 || body != "ok\n" || took > answerGrace {
+					t.Errorf("GET /livez = %v %q %v after %v, want ok within %v", resp, body, err, took, answerGrace)
 				}
 			})
 		})
