@@ -13,18 +13,18 @@ import (
 	"github.com/wneessen/go-mail"
 )
 
-// Security of the connection to a mail server.
+// Values of EmailConfig.Security.
 const (
-	STARTTLS = "starttls" // begins in the clear; required to switch to TLS
-	TLS      = "tls"      // from the first byte
-	NoTLS    = "none"
+	startTLS    = "starttls" // begins in the clear; required to switch to TLS
+	implicitTLS = "tls"      // from the first byte
+	noTLS       = "none"
 )
 
 // EmailConfig configures a sink that sends mail.
 type EmailConfig struct {
 	Host     string
 	Port     int    // 0 = 587, 465 or 25, by Security
-	Security string // STARTTLS, TLS or NoTLS; "" = STARTTLS
+	Security string // starttls, tls or none; "" = starttls
 	Username string // "" = no authentication
 	Password string
 	From     string
@@ -48,12 +48,12 @@ func NewEmail(name string, cfg EmailConfig, text Text) (Notifier, error) {
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	opts := []mail.Option{mail.WithTimeout(cfg.Timeout)}
-	switch port := cfg.Port; cmp.Or(cfg.Security, STARTTLS) {
-	case STARTTLS:
+	switch port := cfg.Port; cmp.Or(cfg.Security, startTLS) {
+	case startTLS:
 		opts = append(opts, mail.WithTLSPolicy(mail.TLSMandatory), mail.WithPort(cmp.Or(port, mail.DefaultPortTLS)))
-	case TLS:
+	case implicitTLS:
 		opts = append(opts, mail.WithSSL(), mail.WithPort(cmp.Or(port, mail.DefaultPortSSL)))
-	case NoTLS:
+	case noTLS:
 		opts = append(opts, mail.WithTLSPolicy(mail.NoTLS), mail.WithPort(cmp.Or(port, mail.DefaultPort)))
 	default:
 		return nil, fmt.Errorf("alert: email security %q is not one of starttls, tls, none", cfg.Security)

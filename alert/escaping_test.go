@@ -175,7 +175,7 @@ func TestEventsHideNothingAndStayWhatTheyAre(t *testing.T) {
 
 func TestMailHidesNothing(t *testing.T) {
 	port, mails := mailServer(t, "250 ok")
-	a, err := NewEmail("", EmailConfig{Host: "127.0.0.1", Port: port, Security: NoTLS, From: "overdue@example.com", To: []string{"a@example.com"}}, Text{})
+	a, err := NewEmail("", EmailConfig{Host: "127.0.0.1", Port: port, Security: noTLS, From: "overdue@example.com", To: []string{"a@example.com"}}, Text{})
 	if err != nil {
 		t.Fatal(err)
 	}

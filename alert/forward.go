@@ -24,9 +24,9 @@ import (
 
 // Application properties of a forwarded copy: where it comes from and which deadline it missed.
 const (
-	PropertyMissedOn       = "overdue-missed-on"       // entity, or topic/Subscriptions/subscription
-	PropertyMissedDeadline = "overdue-missed-deadline" // AMQP timestamp
-	PropertyMissedEvent    = "overdue-missed-event"    // the event's id
+	propertyMissedOn       = "overdue-missed-on"       // entity, or topic/Subscriptions/subscription
+	propertyMissedDeadline = "overdue-missed-deadline" // AMQP timestamp
+	propertyMissedEvent    = "overdue-missed-event"    // the event's id
 )
 
 // deadlineProperties state a deadline. A copy does not have them, since it would be late at once.
@@ -255,9 +255,9 @@ func copyOf(m *azservicebus.ReceivedMessage, e Event) *azservicebus.AMQPAnnotate
 	for _, name := range append(deadlineProperties, "DeadLetterReason", "DeadLetterErrorDescription") {
 		delete(c.ApplicationProperties, name)
 	}
-	c.ApplicationProperties[PropertyMissedOn] = where(e)
-	c.ApplicationProperties[PropertyMissedDeadline] = e.Data.Deadline
-	c.ApplicationProperties[PropertyMissedEvent] = e.ID
+	c.ApplicationProperties[propertyMissedOn] = where(e)
+	c.ApplicationProperties[propertyMissedDeadline] = e.Data.Deadline
+	c.ApplicationProperties[propertyMissedEvent] = e.ID
 	if m.PartitionKey != nil {
 		c.MessageAnnotations = map[any]any{"x-opt-partition-key": *m.PartitionKey}
 	}

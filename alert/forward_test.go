@@ -103,7 +103,7 @@ func TestAMessageIsForwardedOnceIfAlertIsCalledAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range ms {
-			events = append(events, m.ApplicationProperties[PropertyMissedEvent].(string))
+			events = append(events, m.ApplicationProperties[propertyMissedEvent].(string))
 		}
 		if want := []string{"event-1", "event-2", "event-3"}; !slices.Equal(events, want) {
 			t.Errorf("copies of %q, want of %q, one of each", events, want)

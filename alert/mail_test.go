@@ -73,7 +73,7 @@ func serveMail(c net.Conn, answer string, got chan<- string) {
 
 func TestEmail(t *testing.T) {
 	port, mails := mailServer(t, "250 ok")
-	a, err := NewEmail("", EmailConfig{Host: "127.0.0.1", Port: port, Security: NoTLS, From: "overdue@example.com", To: []string{"a@example.com", "B <b@example.com>"}}, Text{})
+	a, err := NewEmail("", EmailConfig{Host: "127.0.0.1", Port: port, Security: noTLS, From: "overdue@example.com", To: []string{"a@example.com", "B <b@example.com>"}}, Text{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestEmail(t *testing.T) {
 func TestEmailErrorsSayWhetherToTryAgain(t *testing.T) {
 	for answer, permanent := range map[string]bool{"451 later": false, "550 nobody": true} {
 		port, _ := mailServer(t, answer)
-		a, err := NewEmail("", EmailConfig{Host: "127.0.0.1", Port: port, Security: NoTLS, From: "o@example.com", To: []string{"a@example.com"}}, Text{})
+		a, err := NewEmail("", EmailConfig{Host: "127.0.0.1", Port: port, Security: noTLS, From: "o@example.com", To: []string{"a@example.com"}}, Text{})
 		if err != nil {
 			t.Fatal(err)
 		}

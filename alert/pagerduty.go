@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// PagerDutyURL is the Events API v2. The service region Europe has another host.
-const PagerDutyURL = "https://events.pagerduty.com/v2/enqueue"
+// pagerDutyURL is the Events API v2. The service region Europe has another host.
+const pagerDutyURL = "https://events.pagerduty.com/v2/enqueue"
 
 // PagerDutyConfig configures a sink that opens incidents in PagerDuty.
 type PagerDutyConfig struct {
-	HTTP              // "" = PagerDutyURL
+	HTTP              // "" = pagerDutyURL
 	RoutingKey string // the integration key, a secret
 	Severity   string // of a missed deadline, "" = error; critical, error, warning or info
 }
@@ -31,7 +31,7 @@ func NewPagerDuty(name string, cfg PagerDutyConfig, text Text) (Notifier, error)
 	if cfg.RoutingKey == "" {
 		return nil, errors.New("alert: pagerduty needs a routing key")
 	}
-	cfg.URL, cfg.Severity = cmp.Or(cfg.URL, PagerDutyURL), cmp.Or(cfg.Severity, "error")
+	cfg.URL, cfg.Severity = cmp.Or(cfg.URL, pagerDutyURL), cmp.Or(cfg.Severity, "error")
 	p, err := newPoster("pagerduty", cfg.HTTP)
 	if err != nil {
 		return nil, err

@@ -58,9 +58,9 @@ func TestMissedMessagesAreSentOnAndReported(t *testing.T) {
 		ids := map[string]int{}
 		for _, m := range s.drainQueue("slow") {
 			ids[m.MessageID]++
-			deadline, _ := m.ApplicationProperties[alert.PropertyMissedDeadline].(time.Time)
+			deadline, _ := m.ApplicationProperties["overdue-missed-deadline"].(time.Time)
 			if string(m.Body) != "body of "+m.MessageID || *m.Subject != "order" || m.ApplicationProperties["Kind"] != "coffee" ||
-				m.ApplicationProperties[alert.PropertyMissedOn] != workQueue || deadline.IsZero() || m.ApplicationProperties["overdue-within"] != nil ||
+				m.ApplicationProperties["overdue-missed-on"] != workQueue || deadline.IsZero() || m.ApplicationProperties["overdue-within"] != nil ||
 				m.ApplicationProperties["DeadLetterReason"] != nil {
 				t.Errorf("sent on: %s of %s with %v", m.MessageID, m.EnqueuedTime, m.ApplicationProperties)
 			}
