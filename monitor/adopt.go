@@ -14,7 +14,7 @@ import (
 // endpoint.
 type Adoption struct {
 	Entity string
-	Every  time.Duration // how often it is looked through for new messages
+	Every  time.Duration // how often it is read for new messages
 }
 
 // adopted returns the reference of a message on a queue, at the instant now of the clock of the
@@ -70,11 +70,11 @@ func howStated(m *link.Message, s Settings) string {
 // companion from an endpoint of this process.
 func (s *adoptPass) adoptAll(page []*link.Message) (late, ahead []scheduler.Reference) {
 	now := s.w.latest()
-	type unnamed struct {
+	type group struct {
 		at, deadline int64
 		session      string
 	}
-	seen := map[unnamed]bool{}
+	seen := map[group]bool{}
 	for _, m := range page {
 		r, ok := adopted(m, s.settings, now)
 		if !ok || s.w.cfg.Scheduler.Watches(s.entity, s.path, &r) {
@@ -82,7 +82,7 @@ func (s *adoptPass) adoptAll(page []*link.Message) (late, ahead []scheduler.Refe
 		}
 		if r.WithoutID() {
 			// It stands for all that were enqueued at that instant with that deadline.
-			k := unnamed{r.From.UnixNano(), r.Deadline.UnixNano(), r.SessionID}
+			k := group{r.From.UnixNano(), r.Deadline.UnixNano(), r.SessionID}
 			if seen[k] {
 				continue
 			}

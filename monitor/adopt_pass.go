@@ -47,7 +47,7 @@ type position struct {
 type adoptPass struct {
 	w         *Worker
 	entity    string
-	path      string   // the entity, or the subscription that is looked through
+	path      string   // the entity, or the subscription that is read
 	settings  Settings // of the path
 	pages     int      // that may still be read
 	until     time.Time
@@ -133,9 +133,9 @@ func (s *adoptPass) canAdopt(path string, idle time.Duration, forwardTo string, 
 
 // refuse logs once why messages are not adopted.
 func (s *adoptPass) refuse(path, why, next string) {
-	told := false
-	s.w.states.update("adopt "+path, func(f *entityState) { told, f.warned = f.warned, true })
-	if !told {
+	warned := false
+	s.w.states.update("adopt "+path, func(f *entityState) { warned, f.warned = f.warned, true })
+	if !warned {
 		s.w.log.Warn("messages are not adopted", zap.String("work_queue", path), zap.String("why", why), zap.String("next", next))
 	}
 }

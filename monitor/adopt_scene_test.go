@@ -81,7 +81,7 @@ func (s *scene) adoptPassed(within time.Duration) {
 	}
 }
 
-func TestMessagesThatCameThroughNoDoor(t *testing.T) {
+func TestMessagesThatBypassTheEndpoints(t *testing.T) {
 	inModesAndRedis(t, adopts(workQueue), func(s *scene) {
 		s.measure()
 		stop := s.startMonitor()
@@ -173,7 +173,7 @@ func TestBacklogIsAdopted(t *testing.T) {
 	})
 }
 
-func TestSweepsOfSessionsAndSubscriptions(t *testing.T) {
+func TestAdoptPassesOfSessionsAndSubscriptions(t *testing.T) {
 	inModes(t, func(s *scene, c *broker.Config) {
 		withTopic(subscription("a"), subscription("sessions", func(c *broker.SubscriptionSetup) { c.RequiresSession = true }))(s, c)
 		withSessions(s, c)
@@ -241,7 +241,7 @@ func TestQueueThatIsDeletedWhenIdleIsNotAdopted(t *testing.T) {
 }
 
 // The numbers of a queue that is recreated begin again.
-func TestAdoptionOfAQueueThatIsMadeAnew(t *testing.T) {
+func TestAdoptionOfARecreatedQueue(t *testing.T) {
 	inModes(t, adopts(workQueue), func(s *scene) {
 		s.measure()
 		s.startMonitor()
@@ -263,7 +263,7 @@ func TestAdoptionOfAQueueThatIsMadeAnew(t *testing.T) {
 }
 
 // A note that cannot be read goes where an operator finds it, and costs nobody a adopt pass.
-func TestNoteOfASweepThatCannotBeRead(t *testing.T) {
+func TestAdoptNoteThatCannotBeRead(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()

@@ -16,7 +16,7 @@ import (
 
 // Of two lines of notes the greater one ends, and of two notes of one line the one that comes
 // later, at whichever worker meets both; what is old news to nobody goes on.
-func TestTwoLinesOfSweepsBecomeOne(t *testing.T) {
+func TestTwoSeriesOfAdoptNotesBecomeOne(t *testing.T) {
 	a := Adoption{Entity: "Orders", Every: time.Minute}
 	w := &Worker{adoptions: map[string]adoption{"orders": {Adoption: a}}}
 	note := func(line string, turn int64) adoptNote { return adoptNote{Entity: "orders", Series: line, Turn: turn} }
@@ -49,7 +49,7 @@ func TestTwoLinesOfSweepsBecomeOne(t *testing.T) {
 	}
 }
 
-func TestNotesOfSweepsAreBounded(t *testing.T) {
+func TestAdoptNotesAreBounded(t *testing.T) {
 	good := adoptNote{Version: adoptNoteVersion, Entity: "orders", Series: "l", Turn: 3, Positions: map[string]position{"": {Next: 7, Enqueued: noon}}}
 	body, err := json.Marshal(good)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestNotesOfSweepsAreBounded(t *testing.T) {
 	}
 }
 
-func TestWhatIsExpectedOfAnAdoptedMessage(t *testing.T) {
+func TestReferencesOfAdoptedMessages(t *testing.T) {
 	base := scheduler.Reference{MessageID: "m", Once: true, Sent: noon, From: noon, Until: noon}
 	ref := func(change func(*scheduler.Reference)) *scheduler.Reference {
 		r := base

@@ -78,7 +78,7 @@ func notifiedWithinASecond(s *scene) {
 	s.settled(time.Second)
 }
 
-func TestCompletedInTimeIsNeverTold(t *testing.T) {
+func TestCompletedInTimeIsNeverNotified(t *testing.T) {
 	inStores(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()

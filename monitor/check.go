@@ -135,15 +135,15 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	if err := e.readNudgedDeadLetters(ctx, due); err != nil {
 		return err
 	}
-	looking := make([]*watch, 0, len(due))
+	undecided := make([]*watch, 0, len(due))
 	for _, wt := range due {
 		if wt.missed == nil {
-			looking = append(looking, wt)
+			undecided = append(undecided, wt)
 		}
 	}
 	// ④ check
 	began := time.Now()
-	if err := e.find(ctx, looking); err != nil {
+	if err := e.find(ctx, undecided); err != nil {
 		return err
 	}
 	before, certain := e.w.notAfter()
@@ -151,7 +151,7 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	e.work.Limit(-1)
 	now := e.w.clock.now().Add(-search.StampPrecision)
 	var toExpire, left []*watch
-	for _, wt := range looking {
+	for _, wt := range undecided {
 		wt.judgement = judgement{verdict: gone}
 		wt.expiredByNudge, wt.unaccounted = wt.atNudge, false
 		if m := wt.want.Found; m != nil {
@@ -168,7 +168,7 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	if err := e.expire(ctx, toExpire); err != nil {
 		return err
 	}
-	for _, wt := range looking {
+	for _, wt := range undecided {
 		if wt.judgement.verdict == gone && wt.missed == nil && (!certain || e.settings.forwardTo != "" || !e.dueAfter(wt, before)) {
 			left = append(left, wt)
 		}

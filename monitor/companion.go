@@ -225,8 +225,8 @@ func (h *companion) merged() []scheduler.Companion {
 	var first time.Time // due time of the first that went into the last of out
 	for _, c := range again {
 		if n := len(out); n > 0 {
-			last, telling := &out[n-1], c.Attempt > h.content.Attempt
-			if !c.IsSlot() && !last.IsSlot() && last.Entity == c.Entity && last.Attempt == c.Attempt && last.Version() == c.Version() && (telling || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
+			last, repeated := &out[n-1], c.Attempt > h.content.Attempt
+			if !c.IsSlot() && !last.IsSlot() && last.Entity == c.Entity && last.Attempt == c.Attempt && last.Version() == c.Version() && (repeated || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
 				last.Due = c.Due
 				last.References = append(last.References, c.References...)
 				continue

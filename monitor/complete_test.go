@@ -50,7 +50,7 @@ func (s *scene) wantEvents(want ...string) {
 // nothing is how most scenes set their entities up.
 func nothing(*scene, *broker.Config) {}
 
-func TestMessageThatIsHeldTooLongIsTold(t *testing.T) {
+func TestMessageThatIsLockedTooLongIsNotified(t *testing.T) {
 	inModes(t, nothing, func(s *scene) {
 		s.measure()
 		s.startMonitor()
@@ -122,7 +122,7 @@ func TestCompletionThatTheEntityDemands(t *testing.T) {
 	})
 }
 
-func TestMessageThatIsSetAsideTooLongIsTold(t *testing.T) {
+func TestMessageThatIsDeferredTooLongIsNotified(t *testing.T) {
 	inModes(t, nothing, func(s *scene) {
 		s.measure()
 		s.startMonitor()
@@ -137,7 +137,7 @@ func TestMessageThatIsSetAsideTooLongIsTold(t *testing.T) {
 	})
 }
 
-func TestSessionThatIsHeldTooLongIsTold(t *testing.T) {
+func TestSessionThatIsLockedTooLongIsNotified(t *testing.T) {
 	inModes(t, withSessions, func(s *scene) {
 		s.measure()
 		s.startMonitor()

@@ -52,7 +52,7 @@ func rolledOut(t *testing.T, act func(s *scene, sink *pages, digests int, know f
 
 // While a configuration is being rolled out, a page comes to monitors that do not know its sink
 // yet, or no longer. They leave it to one that does.
-func TestPagesWaitForAMonitorThatKnowsTheirSink(t *testing.T) {
+func TestDigestsWaitForAMonitorThatKnowsTheirSink(t *testing.T) {
 	rolledOut(t, func(s *scene, sink *pages, _ int, know func()) {
 		know()
 		s.startMonitor() // beside the one that does not
@@ -69,7 +69,7 @@ func TestPagesWaitForAMonitorThatKnowsTheirSink(t *testing.T) {
 
 // A page whose sink nobody has for an hour goes where an operator finds it, and costs little
 // until then.
-func TestPageOfASinkThatIsGone(t *testing.T) {
+func TestDigestOfASinkThatIsGone(t *testing.T) {
 	rolledOut(t, func(s *scene, sink *pages, digests int, _ func()) {
 		time.Sleep(57 * time.Minute)
 		if c := s.queue(monitorQueue).Counts(); c.DeadLetter != 0 {

@@ -126,7 +126,7 @@ func (s *scene) drainDeadLetters() (stop func()) {
 // and nudges. It is not known yet whether dead letters stay, so a message that is settled between
 // the last peek before the nudge and the first one after it counts as missed. Those are few
 // milliseconds; and none once a dead letter was seen to stay.
-func TestSettledInTheMomentsOfTheNudge(t *testing.T) {
+func TestSettledDuringTheNudge(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		mistaken := 0
 		for after := time.Duration(0); after < 40*time.Millisecond; after += time.Millisecond {
@@ -191,7 +191,7 @@ func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
 
 // A consumer that is late again and again, and settles at the time of the nudge, is none that
 // takes dead letters away: where one lies for longer, nobody does.
-func TestSettledInTheMomentsOfManyNudges(t *testing.T) {
+func TestSettledDuringManyNudges(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
@@ -214,7 +214,7 @@ func TestSettledInTheMomentsOfManyNudges(t *testing.T) {
 
 // A nudge expires what has outlived its time to live, and nothing else. A message with an earlier
 // deadline that a consumer settles about then is no missed deadline, whatever becomes due with it.
-func TestSettledBesideANudgeThatCannotExpireIt(t *testing.T) {
+func TestSettledDuringANudgeThatCannotExpireIt(t *testing.T) {
 	for gap := time.Millisecond; gap <= 5*time.Millisecond; gap += time.Millisecond {
 		for after := time.Duration(0); after <= 12*time.Millisecond; after += time.Millisecond {
 			play(t, func(s *scene) {

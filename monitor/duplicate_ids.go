@@ -105,16 +105,16 @@ func (e *entity) mayHaveDuplicates(wt *watch) (upTo time.Time, some bool) {
 
 // splitManySearches separates searches for messages without id from searches for duplicates, by
 // message-id.
-func splitManySearches(gs []*manySearch) (unnamed []*manySearch, namesakes map[string][]*manySearch) {
-	namesakes = map[string][]*manySearch{}
+func splitManySearches(gs []*manySearch) (withoutID []*manySearch, byID map[string][]*manySearch) {
+	byID = map[string][]*manySearch{}
 	for _, g := range gs {
 		if g.wt.duplicates == 0 {
-			unnamed = append(unnamed, g)
+			withoutID = append(withoutID, g)
 			continue
 		}
-		namesakes[g.want.MessageID] = append(namesakes[g.want.MessageID], g)
+		byID[g.want.MessageID] = append(byID[g.want.MessageID], g)
 	}
-	return unnamed, namesakes
+	return withoutID, byID
 }
 
 // assignDuplicate gives m, which has the message-id of g, to g, if no other watch has it.

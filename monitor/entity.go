@@ -68,11 +68,11 @@ func newEntity(w *Worker, key, name string) *entity {
 	e.transfer = search.View{Links: w.cfg.Links, Path: name + "/$Transfer/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen}
 	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
 	e.notifier = notifier{w: w, name: name}
-	e.nudger = nudger{w: w, key: key, name: name, afterNudge: e.poke, log: e.log, earlier: make(chan struct{}, 1)}
+	e.nudger = nudger{w: w, key: key, name: name, afterNudge: e.wakeUp, log: e.log, earlier: make(chan struct{}, 1)}
 	return e
 }
 
-func (e *entity) poke() {
+func (e *entity) wakeUp() {
 	select {
 	case e.woken <- struct{}{}:
 	default:

@@ -22,7 +22,7 @@ func absent() (*entity, *watch, *observer.ObservedLogs) {
 
 // A subscription that goes takes its messages along, which is nothing to warn of; a queue that
 // goes is.
-func TestWhoeverDeletesASubscriptionIsNotWarned(t *testing.T) {
+func TestADeletedSubscriptionIsNoWarning(t *testing.T) {
 	for unlisted, level := range map[bool]zapcore.Level{true: zapcore.InfoLevel, false: zapcore.WarnLevel} {
 		e, wt, logs := absent()
 		e.settings.unlisted = unlisted
@@ -37,7 +37,7 @@ func TestWhoeverDeletesASubscriptionIsNotWarned(t *testing.T) {
 }
 
 // What waits for an entity takes no room while others need it.
-func TestWhatWaitsForAnEntityMakesRoom(t *testing.T) {
+func TestWatchesOfAMissingEntityMakeRoom(t *testing.T) {
 	e, wt, _ := absent()
 	e.awaitEntity(t.Context(), wt)
 	if len(e.watches) != 1 || len(wt.companion.rewritten) != 0 {

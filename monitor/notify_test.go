@@ -57,7 +57,7 @@ func TestEventIsAValidCloudEvent(t *testing.T) {
 	}
 }
 
-func TestToldEventsForgetTheOldest(t *testing.T) {
+func TestNotifiedEventsDropTheOldest(t *testing.T) {
 	var events notifiedEvents
 	for i := range maxNotified + 10 {
 		begun, first := events.begin(fmt.Sprint(i))
@@ -74,7 +74,7 @@ func TestToldEventsForgetTheOldest(t *testing.T) {
 	}
 }
 
-func TestAnEventThatFoundNoTakerBeginsAgain(t *testing.T) {
+func TestAnEventThatNoSinkAcceptedBeginsAgain(t *testing.T) {
 	var events notifiedEvents
 	begun, _ := events.begin("e")
 	joined, first := events.begin("e")
@@ -84,7 +84,7 @@ func TestAnEventThatFoundNoTakerBeginsAgain(t *testing.T) {
 	noTaker := errors.New("no taker")
 	events.end("e", begun, nil, noTaker)
 	if <-joined.done; !errors.Is(joined.err, noTaker) {
-		t.Errorf("whoever waits for the telling gets %v, want %v", joined.err, noTaker)
+		t.Errorf("the caller that joined the notification gets %v, want %v", joined.err, noTaker)
 	}
 	if _, first := events.begin("e"); !first {
 		t.Error("an event that found no taker does not begin again")

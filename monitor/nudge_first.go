@@ -190,10 +190,10 @@ func (e *entity) deadLetterSearchFor(watches []*watch) *deadLetterSearch {
 }
 
 // tookDeadLetters applies the results of a search to the watches that it is over for.
-func (e *entity) tookDeadLetters(ctx context.Context, r *deadLetterSearch, looked func(*search.Want) bool) error {
+func (e *entity) tookDeadLetters(ctx context.Context, r *deadLetterSearch, searched func(*search.Want) bool) error {
 	var repeatable []int64
 	for i, wt := range r.watches {
-		if !looked(r.wants[i]) {
+		if !searched(r.wants[i]) {
 			continue
 		}
 		wt.deadLetterSought = true

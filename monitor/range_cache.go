@@ -66,7 +66,7 @@ func (e *entity) waitingIn(ctx context.Context, w *window, see func(*link.Messag
 func (s *rangeCache) waiting(ctx context.Context, in search.TimeRange, final int64, read rangeReader, see func(*link.Message), noted func(cachedMessage)) error {
 	unknown := s.missing(in)
 	for _, m := range s.messages {
-		if in.Holds(m.enqueued) && s.covers(m.enqueued) {
+		if in.Holds(m.enqueued) && s.contains(m.enqueued) {
 			noted(m)
 		}
 	}
@@ -93,8 +93,8 @@ func (s *rangeCache) waiting(ctx context.Context, in search.TimeRange, final int
 	return nil
 }
 
-// covers reports whether the cache has the messages of that millisecond.
-func (s *rangeCache) covers(at int64) bool {
+// contains reports whether the cache has the messages of that millisecond.
+func (s *rangeCache) contains(at int64) bool {
 	return slices.ContainsFunc(s.known, func(k search.TimeRange) bool { return k.Holds(at) })
 }
 

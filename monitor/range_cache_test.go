@@ -18,7 +18,7 @@ import (
 // What a shelf says of a window is what a read of the queue says, whatever windows were asked
 // for before, how long they were, how much of them may still be filled, and whether reads
 // failed: each message that waits there is seen, or noted, and none is noted twice.
-func TestAShelfKnowsWhatTheQueueHas(t *testing.T) {
+func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, round))
@@ -101,7 +101,7 @@ func (m *queueModel) read(of search.TimeRange, see func(*link.Message)) {
 
 // What there is no room for is read again: the range cache must never claim a time range of
 // which it lacks something.
-func TestAShelfEndsWhereItIsFull(t *testing.T) {
+func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 	begin := noon.UnixMilli()
 	fill := func(from, until int64, each int) (all []cachedMessage) {
 		for ms := from; ms < until; ms++ {
@@ -123,7 +123,7 @@ func TestAShelfEndsWhereItIsFull(t *testing.T) {
 		t.Errorf("%d messages in %v, want %d in %v", len(s.messages), s.known, want, of(0, full))
 	}
 	s.add(of(-5, 0), fill(-5, 0, each))
-	if want := int(full) * each; len(s.messages) != want || s.covers(begin-5) {
+	if want := int(full) * each; len(s.messages) != want || s.contains(begin-5) {
 		t.Errorf("when it is full: %d messages in %v, want what there was", len(s.messages), s.known)
 	}
 	// Slots of that life become due, for what was enqueued in the first 20 ms; nothing becomes
@@ -145,12 +145,12 @@ func TestAShelfEndsWhereItIsFull(t *testing.T) {
 
 // Windows that have nothing to do with each other are remembered side by side, as many as there
 // may be.
-func TestAShelfForgetsTheOldestOfManyStretches(t *testing.T) {
+func TestTheRangeCacheDropsTheOldestOfManyRanges(t *testing.T) {
 	var s rangeCache
 	for i := range int64(maxCachedRanges + 10) {
 		s.add(search.TimeRange{From: i * 10, Until: i*10 + 5}, []cachedMessage{{i, i * 10, 0}})
 	}
-	if len(s.known) != maxCachedRanges || len(s.messages) != maxCachedRanges || s.covers(90) || !s.covers(100) {
+	if len(s.known) != maxCachedRanges || len(s.messages) != maxCachedRanges || s.contains(90) || !s.contains(100) {
 		t.Errorf("%d stretches, %d messages, the first %v, want %d from 100 on", len(s.known), len(s.messages), s.known[0], maxCachedRanges)
 	}
 }

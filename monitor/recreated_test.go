@@ -13,7 +13,7 @@ import (
 // A work queue is deleted and recreated with the same settings, while its deadlines are watched:
 // its numbers begin at 1 again, and nothing that was known of the first ones may hide the new
 // messages. Those that died with the old queue are notified of nowhere.
-func TestDeadlinesOfAQueueThatIsMadeAnew(t *testing.T) {
+func TestDeadlinesOfARecreatedQueue(t *testing.T) {
 	turn := 0
 	for _, slots := range []bool{true, false} {
 		for _, blind := range []bool{false, true} {

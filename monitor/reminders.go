@@ -145,7 +145,7 @@ func (e *entity) warnings(wt *watch, each func(before time.Duration, when time.T
 	}
 	for _, before := range e.settings.WarnBefore {
 		when := deadline.Add(-before)
-		if told := wt.ref.Warned > 0 && wt.ref.Warned <= before; !told && when.After(m.EnqueuedTime) {
+		if warned := wt.ref.Warned > 0 && wt.ref.Warned <= before; !warned && when.After(m.EnqueuedTime) {
 			each(before, when)
 		}
 	}
@@ -182,13 +182,13 @@ func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
 // until the notification succeeds, and the check goes on meanwhile.
 func (e *entity) notifyReminder(ctx context.Context, wt *watch, eventType string, deadline time.Time, before time.Duration) {
 	m := wt.want.Found
-	telling := &watch{ref: wt.ref, companion: wt.companion, since: wt.since, missed: &scheduler.Missed{
+	reminder := &watch{ref: wt.ref, companion: wt.companion, since: wt.since, missed: &scheduler.Missed{
 		Type: eventType, SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime, Deadline: deadline,
 		DeadLetteredTime: e.w.latest(), CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,
 		State: stateOf(m), WarnBeforeMs: before.Milliseconds(),
 	}}
 	wt.companion.add(1)
-	e.w.notify(ctx, e.name, telling)
+	e.w.notify(ctx, e.name, reminder)
 }
 
 // States as events name them.

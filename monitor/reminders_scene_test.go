@@ -19,7 +19,7 @@ func warns(before ...time.Duration) func(*scene, *broker.Config) {
 	return func(s *scene, _ *broker.Config) { s.settings.WarnBefore = before }
 }
 
-func TestDeadlineThatIsNearIsTold(t *testing.T) {
+func TestDeadlineThatIsNearIsNotified(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
 			inModes(t, warns(30*time.Second, 3*time.Second), func(s *scene) {
@@ -60,7 +60,7 @@ func TestDeadlineThatIsNearIsTold(t *testing.T) {
 }
 
 // A message that a consumer holds or has set aside is not settled: that is what a warning says.
-func TestWarningOfAMessageInHand(t *testing.T) {
+func TestWarningOfALockedOrDeferredMessage(t *testing.T) {
 	inModes(t, warns(5*time.Second), func(s *scene) {
 		s.measure()
 		s.startMonitor()
@@ -119,7 +119,7 @@ func TestWarningOfAScheduledMessage(t *testing.T) {
 
 // The deadline does not hang on the warning: neither on its sink, nor on who was there when it
 // was due.
-func TestWarningThatNobodyTakesCostsNoDeadline(t *testing.T) {
+func TestWarningThatNoSinkAcceptsCostsNoDeadline(t *testing.T) {
 	inModes(t, warns(10*time.Second), func(s *scene) {
 		s.measure()
 		stop := s.startMonitor()
@@ -140,7 +140,7 @@ func TestWarningThatNobodyTakesCostsNoDeadline(t *testing.T) {
 }
 
 // A monitor that comes late notifies of what is nearest, and not of what is over.
-func TestWarningsAreToldByWhoComesLate(t *testing.T) {
+func TestAMonitorThatStartsLateStillWarns(t *testing.T) {
 	inModes(t, func(s *scene, c *broker.Config) {
 		s.oneProcess = true
 		warns(30*time.Second, 20*time.Second, 5*time.Second)(s, c)

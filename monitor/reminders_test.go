@@ -9,7 +9,7 @@ import (
 	"overdue/scheduler"
 )
 
-func TestWhatHasNothingToTellBeforeItsDeadlineHasNoMoments(t *testing.T) {
+func TestWithoutWarnBeforeThereAreNoReminders(t *testing.T) {
 	for want, s := range map[bool]Settings{false: {}, true: {WarnBefore: []time.Duration{time.Second}}} {
 		e, _, _ := absent()
 		e.settings.Settings = s

@@ -251,7 +251,7 @@ func TestScheduledWorkMessageThatIsSeenBeforeItsActivation(t *testing.T) {
 }
 
 // A queue may be deleted while an alert about one of its messages still finds no taker.
-func TestMissedDeadlineOfAQueueThatIsGoneIsTold(t *testing.T) {
+func TestMissedDeadlineOfADeletedQueueIsNotified(t *testing.T) {
 	play(t, func(s *scene) {
 		s.startMonitor()
 		now := time.Now()

@@ -119,7 +119,7 @@ func TestANudgeCountsWhatItGivesBack(t *testing.T) {
 
 // Where numbers say nothing of the time, everything is read until what is sought is found, by
 // its number or by its id.
-func TestWhereNumbersSayNothingAllIsRead(t *testing.T) {
+func TestReadAllFindsByNumber(t *testing.T) {
 	withQueue(t, 10, func(t *testing.T, e *entity, _ *link.Receiver, _ func(string) float64) {
 		page, err := e.work.Peek(t.Context(), 0, 10)
 		if err != nil || len(page) != 10 {

@@ -48,7 +48,7 @@ func TestMissedDeadlinesInSessions(t *testing.T) {
 }
 
 // The empty session-id names a session too.
-func TestMissedDeadlineInTheSessionWithoutAName(t *testing.T) {
+func TestMissedDeadlineInTheSessionWithAnEmptyID(t *testing.T) {
 	inModes(t, withSessions, func(s *scene) {
 		s.measure()
 		s.startMonitor()

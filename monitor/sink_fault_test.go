@@ -58,7 +58,7 @@ func TestAlertThatOutlastsItsLock(t *testing.T) {
 
 // What one companion names stays together when it is rewritten: a companion for each
 // message would make a sink that is down for a day cost far more than the sends did.
-func TestCompanionWrittenAnewStaysWhole(t *testing.T) {
+func TestRewrittenCompanionStaysWhole(t *testing.T) {
 	inStores(t, func(s *scene) {
 		s.startMonitor()
 		s.hook.answer(http.StatusInternalServerError)
@@ -159,7 +159,7 @@ func TestMonitorThatIsReplaced(t *testing.T) {
 
 // One companion names two messages, of which one is notified when the monitor stops. Its successor
 // gets the other only.
-func TestMonitorThatStopsDoesNotTellAgain(t *testing.T) {
+func TestMonitorThatStopsDoesNotNotifyAgain(t *testing.T) {
 	inStores(t, func(s *scene) {
 		stop := s.startMonitor()
 		sender, err := s.client.NewSender(workQueue, nil)

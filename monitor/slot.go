@@ -165,7 +165,7 @@ func (u *slotSearch) read(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := e.tookDeadLetters(ctx, nudged, func(n *search.Want) bool { return n.Found != nil || n.Number == 0 && u.covers(n) }); err != nil {
+	if err := e.tookDeadLetters(ctx, nudged, func(n *search.Want) bool { return n.Found != nil || n.Number == 0 && u.contains(n) }); err != nil {
 		return err
 	}
 	return u.readCached(ctx, inOrder(noted))
@@ -263,8 +263,8 @@ func (e *entity) namedIn(w *window, watches []*watch) (named []*search.Want) {
 	return named
 }
 
-// covers reports whether the window of n lies within w.
-func (w *window) covers(n *search.Want) bool {
+// contains reports whether the window of n lies within w.
+func (w *window) contains(n *search.Want) bool {
 	return !n.From.Before(w.from) && !n.Until.After(w.until)
 }
 

@@ -178,7 +178,7 @@ func TestSubscriptionsThatComeAndGo(t *testing.T) {
 
 // One subscription's consumer holds its copy over the deadline, and over a change of monitors;
 // the other copy is notified once.
-func TestCopyThatIsHeldOverAChangeOfMonitors(t *testing.T) {
+func TestCopyThatIsLockedOverAChangeOfMonitors(t *testing.T) {
 	inModes(t, withTopic(subscription("held"), subscription("offline")), func(s *scene) {
 		s.measure()
 		stop := s.startMonitor()

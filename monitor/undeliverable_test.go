@@ -10,7 +10,7 @@ import (
 
 // An event that its sink does not take is notified for about a day. Its companion is a dead
 // letter then, where operators find it.
-func TestAnEventThatNobodyTakesIsGivenUpAfterADay(t *testing.T) {
+func TestAnEventThatNoSinkAcceptsIsGivenUpAfterADay(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()

@@ -106,15 +106,15 @@ func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error
 // collectIn searches one window for the messages of all of gs.
 func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*manySearch, h *inUse) error {
 	now := e.w.clock.now().Add(-search.StampPrecision)
-	unnamed, namesakes := splitManySearches(gs)
+	withoutID, byID := splitManySearches(gs)
 	give := func(m *link.Message, missed bool) {
-		for _, g := range namesakes[m.MessageID] {
+		for _, g := range byID[m.MessageID] {
 			e.assignDuplicate(g, m, missed, now, h)
 		}
 		if h.identities[search.IdentityOf(m)] || h.named[m.MessageID] {
 			return
 		}
-		for _, g := range unnamed {
+		for _, g := range withoutID {
 			if m.EnqueuedTime.Before(g.want.From) || m.EnqueuedTime.After(g.want.Until) || !g.standsFor(m, e.settings.Settings) {
 				continue
 			}
@@ -141,16 +141,16 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 	}); err != nil {
 		return err
 	}
-	for _, same := range namesakes {
+	for _, same := range byID {
 		for _, g := range same {
 			e.assignOutside(g, h)
 		}
 	}
-	if len(unnamed) == 0 {
+	if len(withoutID) == 0 {
 		return nil // what has moved on is followed by name
 	}
 	if e.settings.forwardDead != "" {
-		if err := e.collectForwarded(ctx, unnamed, h); err != nil {
+		if err := e.collectForwarded(ctx, withoutID, h); err != nil {
 			return err
 		}
 	}

@@ -151,7 +151,7 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 // What consumers have received in time is not notified, what they hold is left alone until they
 // give it back, and messages that have names or no deadlines at all are none of a batch's that
 // has no names.
-func TestMessagesWithoutNamesAmongOthers(t *testing.T) {
+func TestMessagesWithoutIDsAmongOthers(t *testing.T) {
 	for _, slots := range []bool{false, true} {
 		t.Run(fmt.Sprint("slots ", slots), func(t *testing.T) {
 			inModes(t, func(s *scene, c *broker.Config) { s.slots = slots }, func(s *scene) {
@@ -229,7 +229,7 @@ func TestMessagesWithoutNamesAmongOthers(t *testing.T) {
 
 // Monitors that come and go, several at a time: no message without a name is lost to the change,
 // and each event has one id.
-func TestMessagesWithoutNamesOverAChangeOfMonitors(t *testing.T) {
+func TestMessagesWithoutIDsOutliveAMonitor(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
 		s.measure()
 		first, second := s.startMonitor(), s.startMonitor()
@@ -286,7 +286,7 @@ func TestMessagesWithoutNamesOverAChangeOfMonitors(t *testing.T) {
 }
 
 // Messages without names have the second deadline, too, be the broker's names for them or none.
-func TestMessagesWithoutNamesHaveToBeCompleted(t *testing.T) {
+func TestMessagesWithoutIDsHaveToBeCompleted(t *testing.T) {
 	for _, id := range []*string{nil, new("")} {
 		for _, alone := range []bool{true, false} {
 			t.Run(fmt.Sprintf("empty id %v, alone %v", id != nil, alone), func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestMessagesWithoutNamesHaveToBeCompleted(t *testing.T) {
 
 // Anybody who may write companions may say any window. However many messages are found in it, a
 // look takes as many as a monitor has room for, and the rest a little later.
-func TestReferenceWithoutANameThatStandsForTooMuch(t *testing.T) {
+func TestReferenceWithoutAnIDThatStandsForTooMuch(t *testing.T) {
 	const n = 5500
 	play(t, func(s *scene) {
 		s.measure()

@@ -209,7 +209,7 @@ func (w *Worker) route(work context.Context, path string, watches ...*watch) {
 		}
 	}
 	w.mu.Unlock()
-	e.poke()
+	e.wakeUp()
 }
 
 // stop lets running checks end, then releases the companions that are left.
@@ -219,7 +219,7 @@ func (w *Worker) stop(work context.Context, stopWork context.CancelFunc) {
 	w.stopping = true
 	for _, e := range w.entities {
 		e.stopping.Store(true)
-		e.poke()
+		e.wakeUp()
 	}
 	w.mu.Unlock()
 	ended := make(chan struct{})

@@ -9,7 +9,7 @@ import (
 )
 
 // What is cancelled is forgotten: nothing is known any more of the messages that it waited for.
-func TestWhatIsCancelledIsForgotten(t *testing.T) {
+func TestCancelledCompanionsAreForgotten(t *testing.T) {
 	setupCancel(t, func(c *cancelling) {
 		const n = 20
 		for i := range n {

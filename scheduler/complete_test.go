@@ -38,7 +38,7 @@ func TestSecondDeadlinesHaveTheirDocumentedWireForm(t *testing.T) {
 
 // A reader of version 1 that is still there refuses what it would misjudge, and nothing else with
 // it.
-func TestWhatEarlierReadersWouldMisjudgeHasACompanionOfItsOwn(t *testing.T) {
+func TestCompanionsOfALaterVersionStandAlone(t *testing.T) {
 	second := refs(0, 0)
 	second[1].Stated = StatedComplete
 	groups := compose([]*ticket{ticketFor(Companion{Entity: "orders", References: second})})

@@ -173,7 +173,7 @@ func TestSendsShareTransfers(t *testing.T) {
 	})
 }
 
-func TestACallerGetsWhatKeptItsCompanionFromTheQueue(t *testing.T) {
+func TestACallerGetsTheErrorOfItsCompanion(t *testing.T) {
 	setup(t, func(t *testing.T, _ *brokertest.Namespace, s *scheduler.Scheduler) {
 		if err := s.Schedule(t.Context(), one("m", time.Now())); err == nil {
 			t.Error("Schedule on a monitor queue that does not exist = nil, want an error")

@@ -11,7 +11,7 @@ import (
 )
 
 // Messages that slots stand for are known by entity, in any case, and by the latest stamp.
-func TestWhatSlotsStandForIsKnownUpToTheLatestStamp(t *testing.T) {
+func TestSlotsAreKnownUpToTheLatestStamp(t *testing.T) {
 	setup(t, func(t *testing.T, _ *brokertest.Namespace, s *scheduler.Scheduler) {
 		until := time.Now().Add(time.Minute)
 		s.ExpectInSlots("Orders", until)

@@ -18,7 +18,7 @@ import (
 )
 
 // Whatever happens on the way, the companion is on the monitor queue when Schedule returns.
-func TestACompanionIsWrittenAgainAfterWhatPasses(t *testing.T) {
+func TestACompanionIsWrittenAgainAfterATransientError(t *testing.T) {
 	for name, hurt := range map[string]func(*brokertest.Namespace){
 		"cut": func(ns *brokertest.Namespace) { ns.Net.Cut() },
 		"throttled": func(ns *brokertest.Namespace) {

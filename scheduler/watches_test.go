@@ -14,7 +14,7 @@ import (
 
 // A message is watched when a slot stands for it or a companion names it, and for nothing less: who
 // finds another one asks for a companion.
-func TestOnlyWhatHasACompanionIsWatched(t *testing.T) {
+func TestOnlyMessagesWithCompanionsAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
 		known := index.NewMemory(0)

@@ -98,7 +98,7 @@ func TestCheckDescendsIntoValues(t *testing.T) {
 	}
 }
 
-func TestCheckingWhatIsSimpleAllocatesNothing(t *testing.T) {
+func TestCheckOfSimpleValuesAllocatesNothing(t *testing.T) {
 	raw := (&Properties{MessageID: "id", Subject: new("s"), HasCreationTime: true}).Raw()
 	text := encoded(t, "text")
 	if n := testing.AllocsPerRun(100, func() {

@@ -56,7 +56,7 @@ func corpus(t *testing.T) (cases []corpusCase, golden map[string][]byte) {
 	return cases, golden
 }
 
-func TestWhatRheaAndProtonWriteIsReadAsTheyMeanIt(t *testing.T) {
+func TestMessagesOfRheaAndProtonAreRead(t *testing.T) {
 	cases, golden := corpus(t)
 	for _, c := range cases {
 		r := NewReader(golden[c.Name])

@@ -264,7 +264,7 @@ func TestErrorsAlwaysHaveACondition(t *testing.T) {
 	}
 }
 
-func TestRoomIsWhatFitsIntoAFrame(t *testing.T) {
+func TestRoomForARecordEndsWithTheFrame(t *testing.T) {
 	transfers := []*Transfer{{}, {DeliveryTag: make([]byte, 32)}, {DeliveryTag: make([]byte, 300), State: Accepted{}}}
 	for _, p := range fullPerformatives() {
 		if x, ok := p.(*Transfer); ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFiguresStandBesideTheirTargets(t *testing.T) {
+func TestFiguresStandNextToTheirTargets(t *testing.T) {
 	figures := []Figure{
 		Figure{Name: "rate", What: "sends ÷ direct"}.among([]float64{0.7, 0.9123456,
 			1.1}).atLeast(0.8),

@@ -10,7 +10,7 @@ import (
 
 // A companion that waits no longer leaves nothing in the index: neither its references, nor its
 // number, nor a place that others would be short of.
-func TestTheIndexForgetsWhatWaitsNoLonger(t *testing.T) {
+func TestTheIndexForgetsCompanionsThatAreDue(t *testing.T) {
 	x := NewMemory(4)
 	for round := range 100 {
 		at := noon.Add(time.Duration(round) * time.Minute)

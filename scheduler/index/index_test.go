@@ -282,7 +282,7 @@ func TestForgottenReferenceWithoutCompanionForbidsTakes(t *testing.T) {
 // Several sidecars send messages with few ids and learn of settlements of each other's. Whatever is
 // taken off where: as long as a message is in the queue, a companion that is left will look for it
 // at about its deadline.
-func TestWhatIsTakenLeavesEveryMessageACompanion(t *testing.T) {
+func TestEveryMessageKeepsACompanion(t *testing.T) {
 	seed := testseed.Of(t)
 	const margin = 250 * time.Millisecond // of the monitor
 	for round := range uint64(500) {
@@ -358,7 +358,7 @@ func BenchmarkMemoryIndex(b *testing.B) {
 	}
 }
 
-// What it costs where nobody receives through a door: the index is full, and for each message one
+// The cost where nobody receives through an endpoint: the index is full, and for each message one
 // is forgotten.
 func BenchmarkMemoryIndexFull(b *testing.B) {
 	x := NewMemory(0)

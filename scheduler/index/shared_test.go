@@ -156,7 +156,7 @@ func (r *replicas) sendNow(n int) (all []Delivered) {
 	return all
 }
 
-func TestWhatIsSettledElsewhereIsTakenOff(t *testing.T) {
+func TestMessagesSettledElsewhereAreTakenOff(t *testing.T) {
 	replicated(t, func(r *replicas) {
 		const n = few + 20 // more than go together
 		for _, d := range r.sendNow(n) {
@@ -174,7 +174,7 @@ func TestWhatIsSettledElsewhereIsTakenOff(t *testing.T) {
 	})
 }
 
-func TestWhatIsForgottenBetweenProcessesBecomesDue(t *testing.T) {
+func TestForgottenSharedCompanionsBecomeDue(t *testing.T) {
 	replicated(t, func(r *replicas) {
 		first := r.sendNow(2)
 		time.Sleep(2 * time.Second)
@@ -191,7 +191,7 @@ func TestWhatIsForgottenBetweenProcessesBecomesDue(t *testing.T) {
 	})
 }
 
-func TestSettlementsOfWhatSlotsMayStandForAreNotTaken(t *testing.T) {
+func TestSettlementsOfMessagesInSlotsAreNotTaken(t *testing.T) {
 	replicated(t, func(r *replicas) {
 		r.inSlots = true
 		for _, d := range r.sendNow(1) {

@@ -19,7 +19,7 @@ import (
 
 // Senders, outages of every kind and length, and restarts, in any order: every companion whose
 // sender was told that it is safe is on the monitor queue in the end.
-func TestWhatTheJournalHasTakenReachesTheMonitorQueue(t *testing.T) {
+func TestJournaledCompanionsReachTheMonitorQueue(t *testing.T) {
 	seed := testseed.Of(t)
 	kinds := []string{"the network is cut", "the queue is full", "the namespace throttles", "the queue is deleted"}
 	for round := range 3 {

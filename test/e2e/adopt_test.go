@@ -13,8 +13,8 @@ import (
 	"overdue/monitor"
 )
 
-// Where door and monitor share a process, what came through the endpoint is not adopted.
-func TestDoorsAndAdoptionDoNotMeet(t *testing.T) {
+// A message that came through an endpoint of the same process is not adopted.
+func TestMessagesOfAnEndpointAreNotAdopted(t *testing.T) {
 	for _, slots := range []bool{false, true} {
 		t.Run(fmt.Sprint("slots ", slots), func(t *testing.T) {
 			inModes(t, func(s *scene, c *broker.Config) {
@@ -26,12 +26,12 @@ func TestDoorsAndAdoptionDoNotMeet(t *testing.T) {
 				s.startMonitor()
 				time.Sleep(5 * time.Second)
 				for i := range 20 {
-					s.send(workQueue, fmt.Sprint("door-", i), ttl(20*time.Second))
+					s.send(workQueue, fmt.Sprint("endpoint-", i), ttl(20*time.Second))
 				}
 				s.sendDirectly(workQueue, "past", lives(21*time.Second))
 				time.Sleep(25 * time.Second)
 				if got := s.adopted(); got != 1 {
-					t.Errorf("%v messages were adopted, want the one that came past the door", got)
+					t.Errorf("%v messages were adopted, want the one that bypassed the endpoint", got)
 				}
 				if got := len(s.hook.notified()); got != 21 {
 					t.Errorf("%d events, want 21", got)

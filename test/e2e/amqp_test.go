@@ -18,7 +18,7 @@ import (
 	"overdue/proxy"
 )
 
-// door opens the AMQP endpoint of the proxy and returns how to get there.
+// endpoint opens the AMQP endpoint of the proxy and returns how to get there.
 func (s *scene) endpoint() (dial func(context.Context) (net.Conn, error)) {
 	return s.endpointOf(s.proxy)
 }
@@ -55,7 +55,7 @@ func (s *scene) app(dial func(context.Context) (net.Conn, error)) *azservicebus.
 	return sender
 }
 
-// atDoor is a client of such an app.
+// clientAt is a client of such an app.
 func (s *scene) clientAt(dial func(context.Context) (net.Conn, error)) *azservicebus.Client {
 	s.Helper()
 	c, err := azservicebus.NewClientFromConnectionString(s.ns.ConnectionString(), &azservicebus.ClientOptions{
@@ -69,7 +69,7 @@ func (s *scene) clientAt(dial func(context.Context) (net.Conn, error)) *azservic
 }
 
 // The same promise for an app that speaks AMQP: one by one, in batches, scheduled either way.
-func TestMissedDeadlinesOfAnAppAtTheAMQPDoor(t *testing.T) {
+func TestMissedDeadlinesOfAnAppAtTheAMQPEndpoint(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()

@@ -14,9 +14,9 @@ import (
 type balancer struct {
 	addr string
 
-	mu    sync.Mutex
-	doors []string
-	next  int
+	mu        sync.Mutex
+	endpoints []string
+	next      int
 }
 
 func newBalancer(t *testing.T) *balancer {
@@ -42,38 +42,38 @@ func newBalancer(t *testing.T) *balancer {
 	return b
 }
 
-func (b *balancer) add(door string) {
+func (b *balancer) add(endpoint string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.doors = append(b.doors, door)
+	b.endpoints = append(b.endpoints, endpoint)
 }
 
-func (b *balancer) remove(door string) {
+func (b *balancer) remove(endpoint string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.doors = slices.DeleteFunc(b.doors, func(d string) bool { return d == door })
+	b.endpoints = slices.DeleteFunc(b.endpoints, func(d string) bool { return d == endpoint })
 }
 
 func (b *balancer) pick() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.next++
-	return b.doors[b.next%len(b.doors)]
+	return b.endpoints[b.next%len(b.endpoints)]
 }
 
 // pipe connects c with the next endpoint, until either hangs up.
 func (b *balancer) pipe(c net.Conn) {
 	defer func() { _ = c.Close() }()
-	door, err := net.Dial("tcp", b.pick())
+	endpoint, err := net.Dial("tcp", b.pick())
 	if err != nil {
 		return // the client tries again
 	}
 	var back sync.WaitGroup
 	back.Go(func() {
-		_, _ = io.Copy(c, door)
+		_, _ = io.Copy(c, endpoint)
 		_ = c.Close()
 	})
-	_, _ = io.Copy(door, c)
-	_ = door.Close()
+	_, _ = io.Copy(endpoint, c)
+	_ = endpoint.Close()
 	back.Wait()
 }

@@ -24,7 +24,7 @@ import (
 // Nine of ten messages are received in time, each with a time to live of its own, all through
 // the endpoints of the process that watches them. One in ten is missed, as soon as where nobody
 // receives, and what the others cost beside is little.
-func TestWhatMostlyIsReceivedInTimeCostsLittle(t *testing.T) {
+func TestMessagesThatAreMostlyReceivedInTimeCostLittle(t *testing.T) {
 	seed := testseed.Of(t)
 	play(t, func(s *scene) {
 		s.measure()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestDoorDoesNotTakeCompanions(t *testing.T) {
+func TestTheEndpointRefusesCompanions(t *testing.T) {
 	play(t, func(s *scene) {
 		for _, name := range []string{monitorQueue, strings.ToUpper(monitorQueue)} {
 			if code, body := s.post(name, "m", ""); code != http.StatusBadRequest || !strings.Contains(body, "monitor queue") {

@@ -15,7 +15,7 @@ import (
 // The whole promise in one test: nobody consumes, and yet each message is in the
 // dead-letter queue right after its own deadline and is notified once, while the same messages on
 // a queue that is not watched stay where they are until somebody receives.
-func TestMissedDeadlinesAreDeadLetteredAndTold(t *testing.T) {
+func TestMissedDeadlinesAreDeadLetteredAndNotified(t *testing.T) {
 	n := sized(1000, 300)
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))

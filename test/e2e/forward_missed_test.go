@@ -20,7 +20,7 @@ import (
 
 // What has missed its deadline is on the other queue, once and as it was, and no dead letter any
 // more; its sender is notified. Foreign dead letters stay as they are.
-func TestMissedMessagesAreSentOnAndReported(t *testing.T) {
+func TestMissedMessagesAreForwardedAndReported(t *testing.T) {
 	play(t, func(s *scene) {
 		s.forward = func(links *link.Namespace) *alert.Forward {
 			f, err := alert.NewForward(alert.ForwardConfig{

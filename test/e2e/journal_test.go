@@ -169,7 +169,7 @@ func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 
 // trySend sends one message and reports whether it was acknowledged.
 func (p *processes) trySend(ctx context.Context, id string, life time.Duration) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.door+"/orders/messages", strings.NewReader("body of "+id))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.endpoint+"/orders/messages", strings.NewReader("body of "+id))
 	if err != nil {
 		p.Error(err)
 		return false

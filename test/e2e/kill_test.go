@@ -29,7 +29,7 @@ import (
 // dead-lettered, never early, and notified; live messages stay as they are.
 //
 // This is one of the few tests on the real clock: a process cannot be killed in fake time.
-func TestMonitorIsKilledAndStartedAnew(t *testing.T) {
+func TestMonitorIsKilledAndRestarted(t *testing.T) {
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	h := &hook{status: http.StatusOK}
@@ -97,21 +97,21 @@ func TestMonitorIsKilledAndStartedAnew(t *testing.T) {
 // processes are roles of the built binary that share a configuration.
 type processes struct {
 	*testing.T
-	binary, config, door string
-	broker, namespace    string
-	client               *azservicebus.Client
+	binary, config, endpoint string
+	broker, namespace        string
+	client                   *azservicebus.Client
 }
 
 func newProcesses(t *testing.T, binary, webhook string) *processes {
 	p := &processes{
-		T: t, binary: binary, config: filepath.Join(t.TempDir(), "overdue.yaml"), door: freeport.Address(t), broker: freeport.Address(t),
+		T: t, binary: binary, config: filepath.Join(t.TempDir(), "overdue.yaml"), endpoint: freeport.Address(t), broker: freeport.Address(t),
 	}
 	config := fmt.Sprintf(`
 listen: {amqp: "127.0.0.1:0", http: %q}
 broker: {listen: %q}
 alerts:
   - webhook: {url: %q}
-`, p.door, p.broker, webhook)
+`, p.endpoint, p.broker, webhook)
 	if err := os.WriteFile(p.config, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func (p *processes) end(r *running, signal syscall.Signal) {
 
 func (p *processes) send(id string, life time.Duration) {
 	p.Helper()
-	req, err := http.NewRequest(http.MethodPost, "http://"+p.door+"/orders/messages", bytes.NewReader([]byte("body of "+id)))
+	req, err := http.NewRequest(http.MethodPost, "http://"+p.endpoint+"/orders/messages", bytes.NewReader([]byte("body of "+id)))
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -309,7 +309,7 @@ func (p *plan) play(s *scene, seed uint64) *played {
 	if p.measured {
 		s.measure()
 	}
-	doors := []func(context.Context) (net.Conn, error){s.endpoint(), s.ns.Dial}
+	dials := []func(context.Context) (net.Conn, error){s.endpoint(), s.ns.Dial}
 	var all sync.WaitGroup
 	all.Go(func() { p.change(s) })
 	for i, at := range p.places {
@@ -318,7 +318,7 @@ func (p *plan) play(s *scene, seed uint64) *played {
 		for j := range p.consumers {
 			c := &drawnConsumer{
 				scene: s, place: at, rng: rand.New(rand.NewPCG(seed, uint64(10*i+j+2))), seen: h,
-				dial: doors[(i+j)%2], stopped: time.Now().Add(time.Duration(14+2*j) * time.Second),
+				dial: dials[(i+j)%2], stopped: time.Now().Add(time.Duration(14+2*j) * time.Second),
 			}
 			all.Go(c.run)
 		}

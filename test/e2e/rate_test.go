@@ -142,7 +142,7 @@ func (s *scene) sendLives(queue string, lives []time.Duration) {
 
 // When thousands are due at once, few of those that only want a processor are notified at a
 // time, so that a nudge has its turn among them. A slow sink is notified of many.
-func TestManyEventsAreToldByAndBy(t *testing.T) {
+func TestManyEventsAreNotifiedInTurn(t *testing.T) {
 	const n = 1000
 	for _, test := range []struct {
 		takes  time.Duration

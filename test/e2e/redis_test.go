@@ -81,7 +81,7 @@ func TestSettlementThroughAnotherSidecarCancels(t *testing.T) {
 // Two companions stand for one missed message, as when two proxies have slots, and come to two
 // monitors: the second comes back to one that was not there when the first notified of it.
 // Together they tell once; without Redis each of them does.
-func TestMonitorsTellOnceTogether(t *testing.T) {
+func TestMonitorsTogetherNotifyOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail     func(*redistest.Server)
 		notified int

@@ -27,7 +27,7 @@ import (
 // early, and nothing that nobody received was delivered. Where processes are stopped and not
 // killed nothing is notified twice.
 //
-// Like TestMonitorIsKilledAndStartedAnew it runs on the real clock.
+// Like TestMonitorIsKilledAndRestarted it runs on the real clock.
 func TestRollingRestarts(t *testing.T) {
 	binary := built(t)
 	for name, c := range map[string]struct {
@@ -60,7 +60,7 @@ func TestRollingRestarts(t *testing.T) {
 			r.start("broker", "OVERDUE_BROKER_QUEUES=[{name: orders, deadLetteringOnMessageExpiration: true}, "+
 				"{name: served, deadLetteringOnMessageExpiration: true, lockDuration: 5s, maxDeliveryCount: 2000}, "+
 				"{name: companions, lockDuration: "+lock+", maxDeliveryCount: 2000}]")
-			r.doors = newBalancer(t)
+			r.endpoints = newBalancer(t)
 			r.grow(1)
 			stop := r.load()
 			r.traffic(200)
@@ -90,11 +90,11 @@ const (
 type roll struct {
 	*processes
 	*hook
-	signal   syscall.Signal
-	settings []string
-	doors    *balancer
-	pairs    []pairOfRoles // that run, the eldest first
-	named    int           // apps so far
+	signal    syscall.Signal
+	settings  []string
+	endpoints *balancer
+	pairs     []pairOfRoles // that run, the eldest first
+	named     int           // apps so far
 
 	mu        sync.Mutex
 	sent      map[string]map[string]bool // by queue: ids of what was acknowledged
@@ -105,7 +105,7 @@ type roll struct {
 
 type pairOfRoles struct {
 	proxy, monitor *running
-	door           string
+	endpoint       string
 }
 
 // grow starts n proxies and as many monitors.
@@ -113,15 +113,15 @@ func (r *roll) grow(n int) {
 	r.Helper()
 	var added []pairOfRoles
 	for range n {
-		p := pairOfRoles{door: freeport.Address(r.T)}
-		p.proxy = r.begin("proxy", append(slices.Clone(r.settings), "OVERDUE_LISTEN_AMQP="+p.door, "OVERDUE_LISTEN_HTTP=127.0.0.1:0")...)
+		p := pairOfRoles{endpoint: freeport.Address(r.T)}
+		p.proxy = r.begin("proxy", append(slices.Clone(r.settings), "OVERDUE_LISTEN_AMQP="+p.endpoint, "OVERDUE_LISTEN_HTTP=127.0.0.1:0")...)
 		p.monitor = r.begin("monitor", r.settings...)
 		added = append(added, p)
 	}
 	for _, p := range added {
 		r.ready(p.proxy)
 		r.ready(p.monitor)
-		r.doors.add(p.door)
+		r.endpoints.add(p.endpoint)
 	}
 	r.pairs = append(r.pairs, added...)
 }
@@ -131,7 +131,7 @@ func (r *roll) shrink() {
 	r.Helper()
 	p := r.pairs[0]
 	r.pairs = r.pairs[1:]
-	r.doors.remove(p.door)
+	r.endpoints.remove(p.endpoint)
 	r.end(p.monitor, r.signal)
 	r.end(p.proxy, r.signal)
 }
@@ -187,7 +187,7 @@ func (r *roll) apps(n int) (stop func()) {
 
 // client is that of an app, which knows one address for all proxies.
 func (r *roll) client() *azservicebus.Client {
-	c, err := azservicebus.NewClientFromConnectionString(connectionString(r.doors.addr), &azservicebus.ClientOptions{
+	c, err := azservicebus.NewClientFromConnectionString(connectionString(r.endpoints.addr), &azservicebus.ClientOptions{
 		RetryOptions: azservicebus.RetryOptions{MaxRetries: 20, RetryDelay: 20 * time.Millisecond, MaxRetryDelay: 200 * time.Millisecond},
 	})
 	if err != nil {

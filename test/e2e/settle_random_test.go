@@ -26,9 +26,9 @@ const often = "often-"
 // of each other, whose message-ids repeat.
 type fates struct {
 	*scene
-	rng   *rand.Rand
-	doors []*azservicebus.Client
-	rings []*azservicebus.Receiver // consumers: one at each endpoint, one past both
+	rng       *rand.Rand
+	clients   []*azservicebus.Client
+	receivers []*azservicebus.Receiver // consumers: one at each endpoint, one past both
 
 	settled map[int64]bool // by sequence number: a consumer was notified that it has settled the message
 }
@@ -127,16 +127,16 @@ func randomFates(s *scene, rng *rand.Rand) {
 	other := s.newScheduler(s.counter) // of the second sidecar
 	s.must(other.MeasureClock(s.Context()))
 	f := &fates{scene: s, rng: rng, settled: map[int64]bool{}}
-	f.doors = []*azservicebus.Client{s.clientAt(s.endpoint()), s.clientAt(s.endpointOf(s.newProxy(other)))}
-	f.rings = []*azservicebus.Receiver{s.consumer(f.doors[0], nil), s.consumer(f.doors[1], nil), s.consumer(s.client, nil)}
+	f.clients = []*azservicebus.Client{s.clientAt(s.endpoint()), s.clientAt(s.endpointOf(s.newProxy(other)))}
+	f.receivers = []*azservicebus.Receiver{s.consumer(f.clients[0], nil), s.consumer(f.clients[1], nil), s.consumer(s.client, nil)}
 	var senders []*azservicebus.Sender
-	for _, c := range f.doors {
+	for _, c := range f.clients {
 		sender, err := c.NewSender(workQueue, nil)
 		s.must(err)
 		s.must(sender.SendMessage(s.Context(), &azservicebus.Message{MessageID: new(string)}, nil)) // opens what is slow to open
 		senders = append(senders, sender)
 	}
-	for _, r := range f.rings[:2] {
+	for _, r := range f.receivers[:2] {
 		ms, err := r.ReceiveMessages(s.Context(), 1, nil)
 		s.must(err)
 		s.must(r.CompleteMessage(s.Context(), ms[0], nil))
@@ -146,7 +146,7 @@ func randomFates(s *scene, rng *rand.Rand) {
 	for i := range 100 {
 		f.send(i, senders)
 		if rng.IntN(3) > 0 {
-			f.consume(f.rings[rng.IntN(len(f.rings))])
+			f.consume(f.receivers[rng.IntN(len(f.receivers))])
 		}
 		time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
 	}

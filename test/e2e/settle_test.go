@@ -223,7 +223,7 @@ func TestCompanionOfManyWaitsForTheLast(t *testing.T) {
 }
 
 // Two messages with one id: that one of them is settled does not say which.
-func TestSettlementThatCouldMeanTwoMeansNone(t *testing.T) {
+func TestAmbiguousSettlementCancelsNothing(t *testing.T) {
 	play(t, func(s *scene) {
 		tr := s.traffic()
 		s.startMonitor()
@@ -262,7 +262,7 @@ func TestSettlementOfAnEarlierMessageWithTheSameID(t *testing.T) {
 }
 
 // What is due too soon to be cancelled becomes due, and is not searched for.
-func TestCompanionThatRingsForSettledMessagesCostsNoLook(t *testing.T) {
+func TestDueCompanionOfSettledMessagesCostsNoCheck(t *testing.T) {
 	play(t, func(s *scene) {
 		tr := s.traffic()
 		s.startMonitor()
@@ -276,7 +276,7 @@ func TestCompanionThatRingsForSettledMessagesCostsNoLook(t *testing.T) {
 			t.Errorf("%v deadlines are counted as met, want 20", got)
 		}
 		if got := s.operations("receive"); got == 0 {
-			t.Error("the monitor received no companion, want those that rang")
+			t.Error("the monitor received no companion, want those that became due")
 		}
 		s.settled(time.Second)
 	}, early)
@@ -303,13 +303,13 @@ func TestEarlyCancelSparesOperations(t *testing.T) {
 			s.settled(time.Second)
 			schedules, all := s.operations("schedule")+s.operations("probe"), s.operations("")
 			perMessage = (all - schedules) / (seconds * rate)
-			t.Logf("consumed through the door %v: %.3f operations a message beyond writing its companion (receive %v, peek %v, complete %v, cancel %v)",
+			t.Logf("consumed through the endpoint %v: %.3f operations a message beyond writing its companion (receive %v, peek %v, complete %v, cancel %v)",
 				through, perMessage, s.operations("receive"), s.operations("peek"), s.operations("complete"), s.operations("cancel"))
 		}, early)
 		return perMessage
 	}
 	past, through := cost(t, false), cost(t, true)
 	if through > past/10 {
-		t.Errorf("%.3f operations a message when consumed through the door, %.3f past it; want a tenth at most", through, past)
+		t.Errorf("%.3f operations a message when consumed through the endpoint, %.3f past it; want a tenth at most", through, past)
 	}
 }

@@ -29,7 +29,7 @@ const (
 	corpusFile = "../../internal/amqp/testdata/peers/corpus.json"
 	goldenFile = "../../internal/amqp/testdata/peers/corpus.golden"
 
-	codecPatience = time.Minute
+	codecTimeout = time.Minute
 )
 
 type corpusCase struct {
@@ -45,7 +45,7 @@ func TestCodecAgreesWithPeers(t *testing.T) {
 	}
 	scratch := t.TempDir()
 	installed := install(t)["js"]
-	ctx, cancel := context.WithTimeout(t.Context(), codecPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), codecTimeout)
 	defer cancel()
 	if out, err := suites[0].build(ctx, installed, scratch).CombinedOutput(); err != nil {
 		t.Fatalf("copying: %v\n%s", err, out)

@@ -39,7 +39,7 @@ func TestExamplesOfTheDocRun(t *testing.T) {
 	for _, e := range examples {
 		t.Run(e.sdk, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), suitePatience)
+			ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "sh", "-c", e.run, installed[e.sdk], t.TempDir())
 			cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A forwarder passes connections on to a broker, and cuts them when told to.
+// A forwarder passes connections on to a broker, and cuts them on demand.
 type forwarder struct {
 	t      *testing.T
 	addr   string // where it listens

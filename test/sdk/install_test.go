@@ -46,7 +46,7 @@ echo policy "$code" >>"$LOG"
 			if err == nil || !strings.Contains(string(out), "need what is in these Debian packages: gcc") {
 				t.Errorf("install.sh where nothing can be had: %v, want it to fail and to name the packages\n%s", err, out)
 			}
-			told, err := os.ReadFile(log)
+			commands, err := os.ReadFile(log)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -54,8 +54,8 @@ echo policy "$code" >>"$LOG"
 				"apt-get update", " gcc ", " redis-server ", "policy 101\n",
 				"systemctl disable --quiet redis-server\n", "systemctl disable --quiet prometheus\n", "systemctl disable --quiet prometheus-alertmanager\n",
 			} {
-				if !strings.Contains(string(told), want) {
-					t.Errorf("the installation went without %q:\n%s", want, told)
+				if !strings.Contains(string(commands), want) {
+					t.Errorf("the installation went without %q:\n%s", want, commands)
 				}
 			}
 			after, err := os.ReadFile(policy)

@@ -18,8 +18,8 @@ import (
 
 // For a busy machine: both take some milliseconds.
 const (
-	startPatience = 30 * time.Second
-	stopPatience  = 30 * time.Second
+	startTimeout = 30 * time.Second
+	stopTimeout  = 30 * time.Second
 )
 
 // buildBroker builds the program, with the race detector where the test has it.
@@ -38,23 +38,23 @@ func buildBroker(t *testing.T) (program string) {
 
 // A namespace is what one suite talks to: `overdue broker` with broker.yaml, on a
 // port of its own that takes AMQP, TLS, WebSocket and HTTP; or `overdue run`, which
-// has its doors before the same.
+// has its endpoints in front of the same.
 type namespace struct {
-	door      string // takes AMQP; the broker, or the door before it
+	endpoint  string // takes AMQP: the broker, or the proxy in front of it
 	secure    string // takes AMQP and WebSocket over TLS; likewise
 	addr      string // of the broker
-	key       string // for door and secure
+	key       string // for endpoint and secure
 	caFile    string // whom to trust for TLS
 	forwarder *forwarder
 }
 
 const (
-	brokerKey = "c2VjcmV0LWtleQ==" // as in broker.yaml
-	doorKey   = "ZG9vcnMtb2YtdGhlLXRlc3Q="
+	brokerKey   = "c2VjcmV0LWtleQ==" // as in broker.yaml
+	endpointKey = "ZW5kcG9pbnQtb2YtdGhlLXRlc3Q="
 )
 
 // newNamespace starts one for a test, and stops it when the test ends. role is the
-// command, broker or run; with credentials of client the doors pass on the keys of apps.
+// command, broker or run; with credentials of client the endpoints pass on the keys of apps.
 func newNamespace(t *testing.T, program, role, credentials string) *namespace {
 	t.Helper()
 	certs := t.TempDir()
@@ -65,19 +65,19 @@ func newNamespace(t *testing.T, program, role, credentials string) *namespace {
 	if role == "run" {
 		args = append(args, "--listen-amqp", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--listen-amqps", "127.0.0.1:0")
 		env = append(env, "OVERDUE_LISTEN_TLS_DIRECTORY="+certs, "OVERDUE_PROXY_CREDENTIALS="+credentials)
-		if says = []*string{&ns.door, &ns.secure, &ns.addr}; credentials == "client" {
+		if says = []*string{&ns.endpoint, &ns.secure, &ns.addr}; credentials == "client" {
 			says = []*string{&ns.secure, &ns.addr}
 		} else {
-			ns.key = doorKey
-			env = append(env, "OVERDUE_LISTEN_KEYS=[{name: RootManageSharedAccessKey, key: "+doorKey+", manage: true}]")
+			ns.key = endpointKey
+			env = append(env, "OVERDUE_LISTEN_KEYS=[{name: RootManageSharedAccessKey, key: "+endpointKey+", manage: true}]")
 		}
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Env = env
 	start(t, cmd, says...)
-	ns.door = cmp.Or(ns.door, ns.addr)
+	ns.endpoint = cmp.Or(ns.endpoint, ns.addr)
 	ns.secure = cmp.Or(ns.secure, onLocalhost(ns.addr))
-	ns.forwarder = newForwarder(t, ns.door, false)
+	ns.forwarder = newForwarder(t, ns.endpoint, false)
 	return ns
 }
 
@@ -108,7 +108,7 @@ func start(t *testing.T, cmd *exec.Cmd, says ...*string) {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Errorf("stopping the broker: %v", err)
 		}
-		late := time.AfterFunc(stopPatience, func() { _ = cmd.Process.Kill() }) // Wait tells of it
+		late := time.AfterFunc(stopTimeout, func() { _ = cmd.Process.Kill() }) // Wait reports it
 		<-drained
 		late.Stop()
 		if err := cmd.Wait(); err != nil {
@@ -123,8 +123,8 @@ func start(t *testing.T, cmd *exec.Cmd, says ...*string) {
 		case *addr = <-addrs:
 		case <-drained:
 			t.Fatal("it has not started")
-		case <-time.After(startPatience):
-			t.Fatalf("it has not started within %v", startPatience)
+		case <-time.After(startTimeout):
+			t.Fatalf("it has not started within %v", startTimeout)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (ns *namespace) environment() []string {
 	}
 	plain := func(addr string) string { return to(addr, ns.key) + ";UseDevelopmentEmulator=true" }
 	return []string{
-		"SERVICEBUS_CONNECTION_STRING=" + plain(ns.door),
+		"SERVICEBUS_CONNECTION_STRING=" + plain(ns.endpoint),
 		"SERVICEBUS_FORWARDED_CONNECTION_STRING=" + plain(ns.forwarder.addr),
 		"SERVICEBUS_CUT_URL=" + ns.forwarder.cutURL,
 		"SERVICEBUS_TLS_CONNECTION_STRING=" + to(ns.secure, ns.key),

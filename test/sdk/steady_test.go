@@ -56,8 +56,8 @@ func begin(t *testing.T, program string, env []string, args ...string) *process 
 	case <-p.said:
 		_ = p.cmd.Wait() // stderr says why
 		t.Fatalf("%v has not started:\n%s", args, p.stderr.Bytes())
-	case <-time.After(startPatience):
-		t.Fatalf("%v has not started within %v", args, startPatience)
+	case <-time.After(startTimeout):
+		t.Fatalf("%v has not started within %v", args, startTimeout)
 	}
 	return p
 }
@@ -68,7 +68,7 @@ func (p *process) stop() {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		p.t.Errorf("stopping: %v", err)
 	}
-	late := time.AfterFunc(stopPatience, func() { _ = p.cmd.Process.Kill() }) // Wait tells of it
+	late := time.AfterFunc(stopTimeout, func() { _ = p.cmd.Process.Kill() }) // Wait reports it
 	<-p.said
 	if err := p.cmd.Wait(); err != nil {
 		p.t.Errorf("%v ended with %v, want 0:\n%s", p.cmd.Args, err, tail(p.stderr.Bytes(), 8<<10))
@@ -110,17 +110,17 @@ func TestAppsOutliveWhatFailsBeneathThem(t *testing.T) {
 			b := namespace()
 			upstream := newForwarder(t, at, true)
 			const secret = ";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true"
-			door := freeport.Address(t)
+			address := freeport.Address(t)
 			sidecar := func() *process {
 				return begin(t, program, []string{"OVERDUE_NAMESPACE=Endpoint=sb://" + upstream.addr + secret},
-					"proxy", "--listen-amqp", door, "--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0")
+					"proxy", "--listen-amqp", address, "--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0")
 			}
 			p := sidecar()
 
-			ctx, cancel := context.WithTimeout(t.Context(), suitePatience)
+			ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 			defer cancel()
 			app := command(ctx, installed[sdk], t.TempDir())
-			app.Env = append(os.Environ(), "SERVICEBUS_CONNECTION_STRING=Endpoint=sb://"+door+secret)
+			app.Env = append(os.Environ(), "SERVICEBUS_CONNECTION_STRING=Endpoint=sb://"+address+secret)
 			said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 			if err != nil {
 				t.Fatal(err)

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	installPatience = 5 * time.Minute // of a fresh machine; nothing is done when all is there
-	suitePatience   = 3 * time.Minute
+	installTimeout = 5 * time.Minute // of a fresh machine; nothing is done when all is there
+	suiteTimeout   = 3 * time.Minute
 )
 
 // A suite is the program of one SDK.
@@ -64,7 +64,7 @@ var suites = []suite{
 		sdk: "jms",
 		in:  "java",
 		build: func(ctx context.Context, installed, scratch string) *exec.Cmd {
-			return exec.CommandContext(ctx, "javac", "-nowarn", "-proc:none", "-cp", filepath.Join(installed, "*"), "-d", scratch, "java/Harness.java", "java/Doors.java", "java/Jms.java")
+			return exec.CommandContext(ctx, "javac", "-nowarn", "-proc:none", "-cp", filepath.Join(installed, "*"), "-d", scratch, "java/Harness.java", "java/Endpoints.java", "java/Jms.java")
 		},
 		command: func(ctx context.Context, installed, scratch string) *exec.Cmd {
 			return exec.CommandContext(ctx, "java", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(installed, "*")+":"+scratch, "Jms")
@@ -85,7 +85,7 @@ func TestSDKs(t *testing.T) {
 			scenarios               []string
 		}{
 			{"by the broker", "broker", "", all},
-			{"by the door", "run", "own", all},
+			{"by the endpoint", "run", "own", all},
 			{"by a custom endpoint address", "run", "client", []string{"custom-endpoint"}},
 		} {
 			if !slices.ContainsFunc(way.scenarios, func(name string) bool { return slices.Contains(all, name) }) {
@@ -103,7 +103,7 @@ func TestSDKs(t *testing.T) {
 // system.
 func install(t *testing.T) map[string]string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), installPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), installTimeout)
 	defer cancel()
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "./install.sh")
@@ -124,7 +124,7 @@ func install(t *testing.T) map[string]string {
 // run runs the program and reports its scenarios, which have to be those that
 // are expected of it.
 func (s *suite) run(t *testing.T, ns *namespace, installed string, want []string) {
-	ctx, cancel := context.WithTimeout(t.Context(), suitePatience)
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	defer cancel()
 	scratch := t.TempDir()
 	if s.build != nil {
@@ -162,7 +162,7 @@ func (s *suite) run(t *testing.T, ns *namespace, installed string, want []string
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		t.Errorf("not done after %v", suitePatience)
+		t.Errorf("not done after %v", suiteTimeout)
 	case runErr != nil && !errors.As(runErr, &exit):
 		t.Errorf("running: %v", runErr)
 	case runErr != nil:

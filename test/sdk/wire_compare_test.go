@@ -24,19 +24,19 @@ func compareDeliveries(t *testing.T, what string, a, b []wiretap.Delivery) {
 	}
 }
 
-// compareAdditions wants behind the door what was before it, and to each message an id and a time
+// compareAdditions wants behind the endpoint what was before it, and to each message an id and a time
 // to live. No other byte of it may have changed.
 func compareAdditions(t *testing.T, queue string, front, behind []wiretap.Delivery) {
 	t.Helper()
 	if len(front) != len(behind) {
-		t.Errorf("%s: %d deliveries before the door, %d behind it", queue, len(front), len(behind))
+		t.Errorf("%s: %d deliveries before the endpoint, %d behind it", queue, len(front), len(behind))
 		return
 	}
 	var ids []any
 	for i := range front {
 		before, after := messagesOf(t, front[i]), messagesOf(t, behind[i])
 		if len(before) != len(after) {
-			t.Errorf("%s, delivery %d: %d messages before the door, %d behind it", queue, i, len(before), len(after))
+			t.Errorf("%s, delivery %d: %d messages before the endpoint, %d behind it", queue, i, len(before), len(after))
 			continue
 		}
 		for j := range before {
@@ -63,7 +63,7 @@ func compareAddition(t *testing.T, what string, before, after amqp.Message) (id 
 	t.Helper()
 	b, a := headerOf(t, before), headerOf(t, after)
 	if b.HasTTL || !a.HasTTL || a.TTL != 3_600_000 {
-		t.Errorf("%s: time to live %d ms (%v) before the door, %d ms behind it, want none and the deadline's hour", what, b.TTL, b.HasTTL, a.TTL)
+		t.Errorf("%s: time to live %d ms (%v) before the endpoint, %d ms behind it, want none and the deadline's hour", what, b.TTL, b.HasTTL, a.TTL)
 	}
 	a.TTL, a.HasTTL = 0, false
 	if diff := cmp.Diff(b, a); diff != "" {
@@ -71,7 +71,7 @@ func compareAddition(t *testing.T, what string, before, after amqp.Message) (id 
 	}
 	pb, pa := propertiesOf(t, before), propertiesOf(t, after)
 	if id = pa.MessageID; id == nil {
-		t.Errorf("%s: it has no id behind the door", what)
+		t.Errorf("%s: it has no id behind the endpoint", what)
 	}
 	if pb.MessageID == nil { // the Go SDK gives ids to the messages of a batch
 		pa.MessageID = nil

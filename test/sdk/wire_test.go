@@ -69,8 +69,8 @@ type wireScene struct {
 	missed                *events
 }
 
-// Every SDK sends the same messages twice: straight to the broker, and through the door.
-func TestBytesOfSDKsPassTheDoorAsTheyAre(t *testing.T) {
+// Every SDK sends the same messages twice: straight to the broker, and through the endpoint.
+func TestBytesOfSDKsPassTheEndpointUnchanged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs node, Python, Java and their packages; not with -short")
 	}
@@ -132,12 +132,12 @@ func newWireScene(t *testing.T, program string) *wireScene {
 		t.Fatal(err)
 	}
 
-	var broker, door string
+	var broker, endpoint string
 	start(t, exec.Command(program, "broker", "--broker-listen", "127.0.0.1:0", "--monitor-queue", "overdue-monitor"), &broker)
 	sc.direct, sc.behind = wiretap.Start(t, broker), wiretap.Start(t, broker)
 	start(t, exec.Command(program, "run", "--config", config, "--namespace", plainConnectionString(sc.behind.Addr),
-		"--listen-amqp", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0"), &door)
-	sc.front = wiretap.Start(t, door)
+		"--listen-amqp", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0"), &endpoint)
+	sc.front = wiretap.Start(t, endpoint)
 	return sc
 }
 
@@ -146,9 +146,9 @@ func plainConnectionString(addr string) string {
 	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=any;SharedAccessKey=YW55;UseDevelopmentEmulator=true"
 }
 
-// try has exchange send and receive, directly and through the door, and compares.
+// try has exchange send and receive, directly and through the endpoint, and compares.
 func (sc *wireScene) try(t *testing.T, sdk string, exchange func(ctx context.Context, to string, args ...string) error) {
-	ctx, cancel := context.WithTimeout(t.Context(), suitePatience)
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	defer cancel()
 	var args []string
 	for _, q := range wireQueues {
@@ -164,7 +164,7 @@ func (sc *wireScene) try(t *testing.T, sdk string, exchange func(ctx context.Con
 		args = append(args, sdk+"-brim="+brimKind)
 	}
 	if err := exchange(ctx, plainConnectionString(sc.front.Addr), args...); err != nil {
-		t.Fatalf("through the door: %v", err)
+		t.Fatalf("through the endpoint: %v", err)
 	}
 	for _, q := range wireQueues {
 		name := sdk + "-" + q.name
@@ -183,24 +183,24 @@ func (sc *wireScene) try(t *testing.T, sdk string, exchange func(ctx context.Con
 			made |= ids
 		}
 		front, behind := sc.front.Sent(name), sc.behind.Sent(name)
-		compareMessages(t, name+": the SDK sends (-directly +to the door)", sc.direct.Sent(name), front, made)
+		compareMessages(t, name+": the SDK sends (-directly +to the endpoint)", sc.direct.Sent(name), front, made)
 		if q.name == "monitored-bare" {
 			compareAdditions(t, name, front, behind)
 		} else {
-			compareDeliveries(t, name+": sent (-before the door +behind it)", front, behind)
+			compareDeliveries(t, name+": sent (-before the endpoint +behind it)", front, behind)
 		}
 		received := sc.front.Received(name)
-		compareDeliveries(t, name+": received (-behind the door +before it)", sc.behind.Received(name), received)
-		compareMessages(t, name+": received (-directly +through the door)", sc.direct.Received(name), received, made|byBroker)
+		compareDeliveries(t, name+": received (-behind the endpoint +before it)", sc.behind.Received(name), received)
+		compareMessages(t, name+": received (-directly +through the endpoint)", sc.direct.Received(name), received, made|byBroker)
 	}
 }
 
 // tryBrim wants the batch of a queue to have passed without a byte of change, and all of its
-// messages to be told of.
+// messages to be notified of.
 func (sc *wireScene) tryBrim(ctx context.Context, t *testing.T, queue string) {
 	t.Helper()
 	front := sc.front.Sent(queue)
-	compareDeliveries(t, queue+": sent (-before the door +behind it)", front, sc.behind.Sent(queue))
+	compareDeliveries(t, queue+": sent (-before the endpoint +behind it)", front, sc.behind.Sent(queue))
 	n := 0
 	for _, d := range front {
 		n += len(messagesOf(t, d))
@@ -211,7 +211,7 @@ func (sc *wireScene) tryBrim(ctx context.Context, t *testing.T, queue string) {
 	sc.missed.expectAny(ctx, t, queue, n)
 }
 
-// events are the missed deadlines that a webhook was told of.
+// events are the missed deadlines that a webhook was notified of.
 type events struct {
 	url string
 
@@ -248,7 +248,7 @@ func newEvents(t *testing.T) *events {
 	return e
 }
 
-// expect waits until the deadlines of n messages, called QUEUE-1 and so on, have been told of.
+// expect waits until the deadlines of n messages, called QUEUE-1 and so on, have been notified.
 func (e *events) expect(ctx context.Context, t *testing.T, queue string, n int) {
 	t.Helper()
 	var want []string
@@ -258,7 +258,7 @@ func (e *events) expect(ctx context.Context, t *testing.T, queue string, n int) 
 	e.await(ctx, t, queue, fmt.Sprintf("%q", want), func(got []string) bool { return slices.Equal(got, want) })
 }
 
-// expectAny waits until the deadlines of n messages have been told of, whatever the broker calls
+// expectAny waits until the deadlines of n messages have been notified, whatever the broker calls
 // these.
 func (e *events) expectAny(ctx context.Context, t *testing.T, queue string, n int) {
 	t.Helper()
@@ -280,7 +280,7 @@ func (e *events) await(ctx context.Context, t *testing.T, queue, want string, en
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("missed deadlines told of in %s: %q, want %s", queue, got, want)
+			t.Fatalf("missed deadlines notified in %s: %q, want %s", queue, got, want)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

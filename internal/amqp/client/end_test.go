@@ -199,7 +199,7 @@ func TestBothEndsKeepAQuietConnectionAlive(t *testing.T) {
 }
 
 // A peer that breaks the protocol is told so, and the connection ends.
-func TestAPeerThatBreaksTheProtocolIsTold(t *testing.T) {
+func TestAPeerThatBreaksTheProtocolGetsAnError(t *testing.T) {
 	frame := func(channel uint16, p amqp.Performative) []byte {
 		return amqp.AppendFrame(nil, channel, p, []byte("x"))
 	}

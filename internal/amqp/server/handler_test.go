@@ -147,7 +147,7 @@ func TestReplyIsWhatTheHandlerSets(t *testing.T) {
 	})
 }
 
-func TestWhatADeliveryCarries(t *testing.T) {
+func TestRecordsOfADelivery(t *testing.T) {
 	bubble(t, func(t *testing.T, sc *scene) {
 		h := setupSink(sc)
 		p := sc.raw()

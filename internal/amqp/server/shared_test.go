@@ -117,7 +117,7 @@ func TestAnIDFarBehindEndsTheSession(t *testing.T) {
 }
 
 // A list keeps what is unsettled in the order of its coming.
-func TestUnsettledIsFoundInWhateverOrderIDsCome(t *testing.T) {
+func TestUnsettledIsFoundInAnyOrderOfIDs(t *testing.T) {
 	seed := testseed.Of(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	type held struct {

@@ -67,7 +67,7 @@ func settleLocked(d *Delivery, st amqp.DeliveryState) {
 	d.link.s.ackLocked(amqp.RoleReceiver, d.id, true, st)
 }
 
-func TestHostileRangesCostNoMoreThanWhatIsUnsettled(t *testing.T) {
+func TestHostileRangesCostNoMoreThanTheUnsettledDeliveries(t *testing.T) {
 	bubble(t, func(t *testing.T, sc *scene) {
 		q := sc.echo.queue("q")
 		for i := range 5 {

@@ -130,7 +130,7 @@ func TestOnlyUnauthenticatedConnectionsHaveLimits(t *testing.T) {
 	}
 }
 
-func TestWhatIsReckonedIsWhatIsGivenBack(t *testing.T) {
+func TestChargedBytesAreReturned(t *testing.T) {
 	c := newCrowd(t, Limits{})
 	c.enter("a", "192.0.2.1")
 	c.enter("b", "192.0.2.1")

@@ -101,7 +101,7 @@ func TestReadReportsAResetByThePeer(t *testing.T) {
 	}
 }
 
-func TestWriteTakesWhatFitsAndDoesNotWait(t *testing.T) {
+func TestWriteTakesAsMuchAsFitsAndDoesNotWait(t *testing.T) {
 	near, far := tcpPair(t)
 	s := openSocket(t, near)
 	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // more than the buffers of both ends hold

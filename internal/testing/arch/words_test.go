@@ -38,20 +38,19 @@ var strangeWords = map[string]string{
 
 // properUses are identifiers that have such a word for a reason.
 var properUses = map[string]string{
-	"internal/servicebus/sas.Covers":                    "a signature covers an address",
-	"internal/bench.TestFiguresStandBesideTheirTargets": "next to each other",
-	"internal/broker.common":                            "the fields that correlation filters share on the wire",
-	"internal/testing/exercise.manager":                 "the client of $management",
-	"alert.ring":                                        "a ring buffer",
-	"alert.CommonLabels":                                "a field of the webhook of Alertmanager",
-	"alert.CommonAnnotations":                           "a field of the webhook of Alertmanager",
+	"internal/servicebus/sas.Covers":    "a signature covers an address",
+	"internal/broker.common":            "the fields that correlation filters share on the wire",
+	"internal/testing/exercise.manager": "the client of $management",
+	"alert.ring":                        "a ring buffer",
+	"alert.CommonLabels":                "a field of the webhook of Alertmanager",
+	"alert.CommonAnnotations":           "a field of the webhook of Alertmanager",
 }
 
 // wordsKept are the packages whose declarations and files have the field's words only. The list
 // grows until it has them all.
 var wordsKept = []string{
-	"alert", "deploy", "internal/adminport", "internal/amqp", "internal/amqp/relay", "internal/amqp/server",
-	"internal/bench", "internal/broker", "internal/broker/adminapi", "internal/broker/emulator",
+	"alert", "deploy", "internal/adminport", "internal/amqp", "internal/amqp/client", "internal/amqp/relay", "internal/amqp/server",
+	"internal/bench", "internal/bench/delay", "internal/bench/haproxy", "internal/broker", "internal/broker/adminapi", "internal/broker/emulator",
 	"internal/broker/filter", "internal/broker/httpapi", "internal/broker/message", "internal/broker/queue",
 	"internal/catalog", "internal/connect", "internal/escape", "internal/httpclient", "internal/lag",
 	"internal/lifecycle", "internal/listener", "internal/listener/accept", "internal/listener/socket",
@@ -64,8 +63,8 @@ var wordsKept = []string{
 	"internal/terminal", "internal/testing/brokertest", "internal/testing/exercise", "internal/testing/freeport",
 	"internal/testing/pipenet", "internal/testing/redistest", "internal/testing/testseed", "internal/testing/wiretap",
 	"internal/version", "monitor/search", "proxy", "scheduler", "scheduler/index", "scheduler/journal", "test/bench",
-	"test/bench/broker", "test/bench/pump", "test/bench/usage", "test/conformance", "test/foreign", "test/mutate",
-	"test/sdk/examples/go",
+	"test/bench/broker", "test/bench/peers", "test/bench/pump", "test/bench/relay", "test/bench/usage",
+	"test/conformance", "test/e2e", "test/foreign", "test/mutate", "test/sdk", "test/sdk/examples/go",
 }
 
 var wordOfName = regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+`)

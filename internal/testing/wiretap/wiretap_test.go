@@ -20,7 +20,7 @@ import (
 )
 
 // What a test sends and gets is what the tap has, in whatever pieces it came.
-func TestTapKeepsWhatGoesByAsItIs(t *testing.T) {
+func TestTheTapRecordsBytesUnchanged(t *testing.T) {
 	ns := brokertest.New(t)
 	tap := wiretap.StartDialing(t, ns.Dial)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

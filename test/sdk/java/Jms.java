@@ -23,7 +23,7 @@ public final class Jms {
     private Jms() {}
 
     public static void main(String[] args) throws Exception {
-        Doors.trust();
+        Endpoints.trust();
         Harness.scenario("jms-tls", scene -> with(scene, Harness.TLS_CONNECTION_STRING, "amqps://", "", Jms::sendReceive));
         Harness.scenario("jms-send-receive", scene -> with(scene, "", Jms::sendReceive));
         Harness.scenario("jms-browse", scene -> with(scene, "", Jms::browse));

@@ -7,7 +7,7 @@ public final class Main {
     private Main() {}
 
     public static void main(String[] args) throws Exception {
-        Doors.trust();
+        Endpoints.trust();
         Locks.add(); // first: they wait longest
         Messages.add();
         Settle.add();
@@ -15,7 +15,7 @@ public final class Main {
         Sessions.add();
         Topics.add();
         Transactions.add();
-        Doors.add();
+        Endpoints.add();
         Faults.add();
         Harness.run(List.of(args));
     }

@@ -8,7 +8,7 @@ import "./schedule.js";
 import "./locks.js";
 import "./sessions.js";
 import "./topics.js";
-import "./doors.js";
+import "./endpoints.js";
 import "./faults.js";
 import { run } from "./harness.js";
 

@@ -3,7 +3,7 @@
 
 import sys
 
-import doors  # noqa: F401  the imports add the scenarios
+import endpoints  # noqa: F401  the imports add the scenarios
 import faults  # noqa: F401
 import locks  # noqa: F401
 import messages  # noqa: F401

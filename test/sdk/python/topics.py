@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics: who gets what. This SDK changes rules by the administration API only: see doors.py."""
+"""Topics: who gets what. This SDK changes rules by the administration API only: see endpoints.py."""
 
 from datetime import datetime, timedelta, timezone
 

@@ -9,9 +9,9 @@ import { ServiceBusClient } from "@azure/service-bus";
 const retryOptions = { maxRetries: 20, retryDelayInMs: 200, timeoutInMs: 10_000 };
 const client = new ServiceBusClient(process.env.SERVICEBUS_CONNECTION_STRING, { retryOptions });
 const got = new Set();
-// A send that times out while its link is being opened anew ends in a TypeError out of a timer of the SDK, and is never told of.
+// A send that times out while its link is being reopened ends in a TypeError in a timer of the SDK, and its promise never settles.
 process.on("uncaughtException", (err) => console.error(`${err}`));
-const bounded = (send) => Promise.race([send, new Promise((_, fail) => setTimeout(() => fail(new Error("not told of")), 15_000).unref())]);
+const bounded = (send) => Promise.race([send, new Promise((_, fail) => setTimeout(() => fail(new Error("the SDK did not report an outcome")), 15_000).unref())]);
 client.createReceiver(process.argv[2]).subscribe({
   processMessage: async (m) => void got.add(m.body),
   processError: async () => {}, // the SDK reports what it recovers from

@@ -79,7 +79,7 @@ data:
     {{- end }}
   ports:
     - {name: overdue-probes, containerPort: 9096}
-  startupProbe: # the app starts when the doors are open
+  startupProbe: # the app starts when the endpoints are open
     httpGet: {path: /startupz, port: overdue-probes}
     periodSeconds: 1
     failureThreshold: 60

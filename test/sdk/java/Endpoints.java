@@ -36,17 +36,17 @@ import java.util.Map;
 import reactor.core.publisher.Mono;
 
 /** The other ways in: TLS, WebSocket, and the administration API over HTTPS. */
-final class Doors {
+final class Endpoints {
     private static final URI ENDPOINT = endpoint(Harness.TLS_CONNECTION_STRING);
     private static final URI ADMIN_ENDPOINT = endpoint(Harness.ADMIN_CONNECTION_STRING);
 
-    private Doors() {}
+    private Endpoints() {}
 
     static void add() {
         Harness.scenario("tls", scene -> sendAndReceive(scene, AmqpTransportType.AMQP));
         Harness.scenario("websocket", scene -> sendAndReceive(scene, AmqpTransportType.AMQP_WEB_SOCKETS));
-        Harness.scenario("custom-endpoint", Doors::customEndpoint);
-        Harness.scenario("administration", Doors::administration);
+        Harness.scenario("custom-endpoint", Endpoints::customEndpoint);
+        Harness.scenario("administration", Endpoints::administration);
     }
 
     /** Makes this process trust the authority in CA_FILE. Before anything uses TLS. */
