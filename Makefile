@@ -99,7 +99,7 @@ PROSE_GO := alert cmd/overdue deploy deploy/check internal/broker internal/broke
 
 prose: $(VALE) ## the words and sentences of pages and comments, by .vale/styles/Overdue
 	$(VALE) $(PROSE)
-	$(VALE) --glob='!*_test.go' $(foreach dir,$(PROSE_GO),$(wildcard $(dir)/*.go))
+	@$(VALE) --glob='!*_test.go' $(foreach dir,$(PROSE_GO),$(wildcard $(dir)/*.go))
 	sed -n '/^## Unreleased/,/^## [^U]/p' CHANGELOG.md | $(VALE) --ext=.md
 
 $(VALE):

@@ -187,32 +187,32 @@ func (r *results) numbers() (string, error) {
 		return strings.Join(all, ", ")
 	}
 	rows := [][2]string{
-		{"lag of a missed deadline, 100,000 within 10 s: median, 99th percentile; of a plain timer meanwhile: 99th percentile",
+		{"lag of a missed deadline, 100,000 deadlines within 10 s: median, 99th percentile; a plain timer in the same run: 99th percentile",
 			median + " ms, " + value("expire.100000.0") + " ms; " + value("expire.100000.0.timer") +
 				" ms"},
-		{"messages per second ÷ the same through HAProxy in TCP mode, not monitored: one sender, 16 senders, batches of 100",
+		{"messages per second relative to HAProxy in TCP mode, not monitored: one sender, 16 senders, batches of 100",
 			ratios("unmonitored", "one", "single", "batches")},
-		{"the same, monitored, with a companion for each message",
+		{"the same, monitored, one companion per message",
 			ratios("each", "one", "single", "batches")},
-		{"the same, monitored, with a companion for each slot",
+		{"the same, monitored, one companion per slot",
 			ratios("slot", "one", "single", "batches")},
-		{"added latency per monitored send, in broker round trips: one sender; one among 16; one among 16 in a slot",
+		{"added latency per monitored send, in broker round trips: one sender; 16 senders; 16 senders with slots",
 			value("latency.each.1.roundTrips") + "; " + value("latency.each.16.roundTrips") + "; " +
 				value("latency.slot.16.roundTrips")},
-		{"operations on the namespace for a message that is received in time: 1,000 a second, 10,000 a second",
+		{"operations on the namespace per message that is received in time: at 1,000 a second, at 10,000 a second",
 			value("cost.slot.1000") + ", " + value("cost.slot.10000")},
-		{"operations to expire ten messages that are overdue: among 1,000 live ones, among 1,000,000",
+		{"operations to expire ten overdue messages: among 1,000 live messages, among 1,000,000",
 			value("check.1000.operations") + ", " + value("check.1000000.operations")},
-		{"start to ready, broker included", value("start") + " ms"},
-		{"resident memory of a sidecar: idle, after a burst with 100,000 deadlines outstanding",
+		{"time from start to ready, broker included", value("start") + " ms"},
+		{"resident memory of a sidecar: idle, after a burst with 100,000 outstanding deadlines",
 			value("memory.proxy.idle") + " MiB, " + value("memory.proxy.outstanding") + " MiB"},
-		{"the embedded broker and the Go SDK, sends per second: one sender, 16 senders, batches of 100",
+		{"embedded broker with the Go SDK, sends per second: one sender, 16 senders, batches of 100",
 			direct("one") + ", " + direct("single") + ", " + direct("batches")},
 	}
 	if missing != nil {
 		return "", fmt.Errorf("results.json lacks %s; take it from `overdue bench --json` where HAProxy is installed", strings.Join(missing, ", "))
 	}
-	text := "| | |\n|---|---|\n"
+	text := "| figure | value |\n|---|---|\n"
 	for _, row := range rows {
 		text += "| " + row[0] + " | " + row[1] + " |\n"
 	}
@@ -253,7 +253,7 @@ func (r *results) origin() string {
 	if r.Results.Send.HAProxy != nil {
 		haproxy = "HAProxy " + *r.Results.Send.HAProxy
 	}
-	return fmt.Sprintf("Measured with Overdue %s and %s on %d processors for everything, with %s from other work before.", r.Version, haproxy, r.CPUs, load)
+	return fmt.Sprintf("Measured with Overdue %s and %s. Apps, Overdue and the broker shared %d processors. Other work before the run had %s.", r.Version, haproxy, r.CPUs, load)
 }
 
 // short has two digits that count, three from 100 on, and a comma for each thousand.
@@ -300,7 +300,7 @@ func TestOnlyWhatStandsInABlockIsWritten(t *testing.T) {
 	got, n, err := fill(page, r)
 	want := "# A page\n\n<!-- bench:begin all -->\n\n| | measured | lowest to highest round | target | met |\n|---|---|---|---|---|\n" +
 		"| start | 17 ms |  |  |  |\n\n" +
-		"Measured with Overdue v1 and no HAProxy on 2 processors for everything, with an unknown load from other work before.\n" +
+		"Measured with Overdue v1 and no HAProxy. Apps, Overdue and the broker shared 2 processors. Other work before the run had an unknown load.\n" +
 		"\n<!-- bench:end -->\n\nby hand\n"
 	if diff := cmp.Diff(want, got); diff != "" || n != 1 || err != nil {
 		t.Errorf("%d blocks, %v (-want +got):\n%s", n, err, diff)

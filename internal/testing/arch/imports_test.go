@@ -175,7 +175,7 @@ func TestImportsKeepTheirDirection(t *testing.T) {
 		}
 		r, ok := rooms[folder]
 		if !ok {
-			t.Errorf("%s: the folder %s is no room; give it a row in this test and in ARCHITECTURE.md", rel, folder)
+			t.Errorf("%s: the folder %s is unknown; give it a row in this test and in ARCHITECTURE.md", rel, folder)
 			return nil
 		}
 		seen[folder] = true

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A client of a namespace that only this test has. Its queues are made when they are named.
+// A client of a namespace for this test alone. The broker creates its queues on first use.
 func connect(t *testing.T) *azservicebus.Client {
 	client, err := azservicebus.NewClientFromConnectionString(
 		"Endpoint=sb://"+broker+";SharedAccessKeyName="+t.Name()+";SharedAccessKey=any;UseDevelopmentEmulator=true",
@@ -63,8 +63,8 @@ func send(t *testing.T, client *azservicebus.Client, m *azservicebus.Message) er
 	return sender.SendMessage(t.Context(), m, nil)
 }
 
-// behind looks behind the protocol, or changes what is there.
-func behind(t *testing.T, method, path, body string) string {
+// control reads or changes the state of the broker over HTTP.
+func control(t *testing.T, method, path, body string) string {
 	req, err := http.NewRequest(method, "http://"+broker+"/_overdue/"+path+"?namespace="+url.QueryEscape(t.Name()), strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestOrderIsReceived(t *testing.T) {
 	if err := receiver.CompleteMessage(t.Context(), messages[0], nil); err != nil {
 		t.Fatal(err)
 	}
-	if left := behind(t, "GET", "messages/orders", ""); left != "[]\n" {
+	if left := control(t, "GET", "messages/orders", ""); left != "[]\n" {
 		t.Errorf("left in the queue: %s", left)
 	}
 }
@@ -110,21 +110,21 @@ func TestOrderExpiresAfterAnHour(t *testing.T) {
 	if err := send(t, connect(t), &azservicebus.Message{Body: []byte("one coffee"), TimeToLive: &hour}); err != nil {
 		t.Fatal(err)
 	}
-	behind(t, "POST", "clock", `{"advance": "2h"}`)
-	defer behind(t, "POST", "clock", `{"offset": "0s"}`)
-	if dead := behind(t, "GET", "messages/orders/$DeadLetterQueue", ""); !strings.Contains(dead, "TTLExpiredException") {
+	control(t, "POST", "clock", `{"advance": "2h"}`)
+	defer control(t, "POST", "clock", `{"offset": "0s"}`)
+	if dead := control(t, "GET", "messages/orders/$DeadLetterQueue", ""); !strings.Contains(dead, "TTLExpiredException") {
 		t.Errorf("dead letters: %s, want the order", dead)
 	}
 }
 
 func TestFullQueueIsAnError(t *testing.T) {
 	client := connect(t)
-	behind(t, "POST", "faults", `{"entity": "orders", "operation": "send", "error": "full", "times": 1}`)
+	control(t, "POST", "faults", `{"entity": "orders", "operation": "send", "error": "full", "times": 1}`)
 	if err := send(t, client, &azservicebus.Message{}); err == nil {
 		t.Error("sent to a full queue, want an error")
 	}
 	if err := send(t, client, &azservicebus.Message{}); err != nil {
 		t.Errorf("after the fault: %v", err)
 	}
-	behind(t, "POST", "reset", "")
+	control(t, "POST", "reset", "")
 }

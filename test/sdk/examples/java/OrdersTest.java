@@ -48,14 +48,14 @@ class OrdersTest {
         namespace = test.getTestMethod().orElseThrow().getName();
     }
 
-    /** A builder of clients of a namespace that only this test has. Its queues are made when they are named. */
+    /** A builder of clients of a namespace for this test alone. The broker creates its queues on first use. */
     private ServiceBusClientBuilder connect() {
         return new ServiceBusClientBuilder().retryOptions(new AmqpRetryOptions().setMaxRetries(0)).connectionString(
             "Endpoint=sb://" + broker + ";SharedAccessKeyName=" + namespace + ";SharedAccessKey=any;UseDevelopmentEmulator=true");
     }
 
-    /** Looks behind the protocol, or changes what is there. */
-    private String behind(String method, String path, String body) throws Exception {
+    /** Reads or changes the state of the broker over HTTP. */
+    private String control(String method, String path, String body) throws Exception {
         HttpRequest request = HttpRequest.newBuilder(URI.create("http://" + broker + "/_overdue/" + path + "?namespace=" + namespace))
             .method(method, HttpRequest.BodyPublishers.ofString(body)).build();
         HttpResponse<String> response = HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString());
@@ -72,7 +72,7 @@ class OrdersTest {
             assertEquals("one coffee", message.getBody().toString());
             receiver.complete(message);
         }
-        assertEquals("[]", behind("GET", "messages/orders", "").strip());
+        assertEquals("[]", control("GET", "messages/orders", "").strip());
     }
 
     @Test
@@ -80,22 +80,22 @@ class OrdersTest {
         try (ServiceBusSenderClient sender = connect().sender().queueName("orders").buildClient()) {
             sender.sendMessage(new ServiceBusMessage("one coffee").setTimeToLive(Duration.ofHours(1)));
         }
-        behind("POST", "clock", "{\"advance\": \"2h\"}");
+        control("POST", "clock", "{\"advance\": \"2h\"}");
         try {
-            String dead = behind("GET", "messages/orders/$DeadLetterQueue", "");
+            String dead = control("GET", "messages/orders/$DeadLetterQueue", "");
             assertTrue(dead.contains("TTLExpiredException"), dead);
         } finally {
-            behind("POST", "clock", "{\"offset\": \"0s\"}");
+            control("POST", "clock", "{\"offset\": \"0s\"}");
         }
     }
 
     @Test
     void fullQueueIsAnError() throws Exception {
         try (ServiceBusSenderClient sender = connect().sender().queueName("orders").buildClient()) {
-            behind("POST", "faults", "{\"entity\": \"orders\", \"operation\": \"send\", \"error\": \"full\", \"times\": 1}");
+            control("POST", "faults", "{\"entity\": \"orders\", \"operation\": \"send\", \"error\": \"full\", \"times\": 1}");
             assertThrows(ServiceBusException.class, () -> sender.sendMessage(new ServiceBusMessage("one coffee")));
             sender.sendMessage(new ServiceBusMessage("one coffee"));
         }
-        behind("POST", "reset", "");
+        control("POST", "reset", "");
     }
 }

@@ -23,7 +23,7 @@ before(async () => {
 
 after(() => overdue.kill());
 
-// A client of a namespace that only this test has. Its queues are made when they are named.
+// A client of a namespace for this test alone. The broker creates its queues on first use.
 function connect(t) {
   const client = new ServiceBusClient(
     `Endpoint=sb://${broker};SharedAccessKeyName=${t.name};SharedAccessKey=any;UseDevelopmentEmulator=true`,
@@ -33,8 +33,8 @@ function connect(t) {
   return client;
 }
 
-// Looks behind the protocol, or changes what is there.
-async function behind(t, method, path, body) {
+// Reads or changes the state of the broker over HTTP.
+async function control(t, method, path, body) {
   const url = `http://${broker}/_overdue/${path}?namespace=${encodeURIComponent(t.name)}`;
   const response = await fetch(url, { method, body: body && JSON.stringify(body) });
   assert.ok(response.ok, `${path}: ${response.status}`);
@@ -48,21 +48,21 @@ test("order-is-received", async (t) => {
   const [message] = await receiver.receiveMessages(1);
   assert.equal(message.body, "one coffee");
   await receiver.completeMessage(message);
-  assert.deepEqual(await behind(t, "GET", "messages/orders"), []);
+  assert.deepEqual(await control(t, "GET", "messages/orders"), []);
 });
 
 test("order-expires-after-an-hour", async (t) => {
   await connect(t).createSender("orders").sendMessages({ body: "one coffee", timeToLive: 3_600_000 });
-  await behind(t, "POST", "clock", { advance: "2h" });
-  t.after(() => behind(t, "POST", "clock", { offset: "0s" }));
-  const [dead] = await behind(t, "GET", "messages/orders/$DeadLetterQueue");
+  await control(t, "POST", "clock", { advance: "2h" });
+  t.after(() => control(t, "POST", "clock", { offset: "0s" }));
+  const [dead] = await control(t, "GET", "messages/orders/$DeadLetterQueue");
   assert.equal(dead.deadLetterReason, "TTLExpiredException");
 });
 
 test("full-queue-is-an-error", async (t) => {
   const sender = connect(t).createSender("orders");
-  await behind(t, "POST", "faults", { entity: "orders", operation: "send", error: "full", times: 1 });
+  await control(t, "POST", "faults", { entity: "orders", operation: "send", error: "full", times: 1 });
   await assert.rejects(sender.sendMessages({ body: "one coffee" }), { code: "QuotaExceeded" });
   await sender.sendMessages({ body: "one coffee" });
-  await behind(t, "POST", "reset");
+  await control(t, "POST", "reset");
 });

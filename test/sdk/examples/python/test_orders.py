@@ -30,7 +30,7 @@ def tearDownModule():
 
 class Orders(unittest.TestCase):
     def setUp(self):
-        """A client of a namespace that only this test has. Its queues are made when they are named."""
+        """A client of a namespace for this test alone. The broker creates its queues on first use."""
         self.namespace = self._testMethodName
         self.client = ServiceBusClient.from_connection_string(
             f"Endpoint=sb://{broker};SharedAccessKeyName={self.namespace};SharedAccessKey=any;UseDevelopmentEmulator=true",
@@ -38,8 +38,8 @@ class Orders(unittest.TestCase):
         )
         self.addCleanup(self.client.close)
 
-    def behind(self, method, path, body=None):
-        """Looks behind the protocol, or changes what is there."""
+    def control(self, method, path, body=None):
+        """Reads or changes the state of the broker over HTTP."""
         url = f"http://{broker}/_overdue/{path}?namespace={self.namespace}"
         data = json.dumps(body).encode() if body else None
         with urllib.request.urlopen(urllib.request.Request(url, data, method=method)) as response:
@@ -55,21 +55,21 @@ class Orders(unittest.TestCase):
             [message] = receiver.receive_messages(max_wait_time=5)
             self.assertEqual(str(message), "one coffee")
             receiver.complete_message(message)
-        self.assertEqual(self.behind("GET", "messages/orders"), [])
+        self.assertEqual(self.control("GET", "messages/orders"), [])
 
     def test_order_expires_after_an_hour(self):
         self.send(ServiceBusMessage("one coffee", time_to_live=timedelta(hours=1)))
-        self.behind("POST", "clock", {"advance": "2h"})
-        self.addCleanup(self.behind, "POST", "clock", {"offset": "0s"})
-        [dead] = self.behind("GET", "messages/orders/$DeadLetterQueue")
+        self.control("POST", "clock", {"advance": "2h"})
+        self.addCleanup(self.control, "POST", "clock", {"offset": "0s"})
+        [dead] = self.control("GET", "messages/orders/$DeadLetterQueue")
         self.assertEqual(dead["deadLetterReason"], "TTLExpiredException")
 
     def test_full_queue_is_an_error(self):
-        self.behind("POST", "faults", {"entity": "orders", "operation": "send", "error": "full", "times": 1})
+        self.control("POST", "faults", {"entity": "orders", "operation": "send", "error": "full", "times": 1})
         with self.assertRaises(ServiceBusError):
             self.send(ServiceBusMessage("one coffee"))
         self.send(ServiceBusMessage("one coffee"))
-        self.behind("POST", "reset")
+        self.control("POST", "reset")
 
 
 if __name__ == "__main__":
