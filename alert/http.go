@@ -21,7 +21,7 @@ import (
 	"overdue/internal/httpclient"
 )
 
-// maxConns bounds the connections to one sink. Further requests wait for a free one.
+// maxConns bounds the connections to one sink, and so its requests under way.
 const maxConns = 64
 
 // maxQuote is how much of a response an error quotes, in bytes.
@@ -41,6 +41,7 @@ type poster struct {
 	host    string
 	timeout time.Duration
 	client  *http.Client
+	slots   chan struct{} // a token for each request under way
 }
 
 func newPoster(sink string, cfg HTTP) (*poster, error) {
@@ -48,7 +49,7 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, fmt.Errorf("alert: %s needs an http or https URL with a host", sink)
 	}
-	p := &poster{sink: sink, url: cfg.URL, host: u.Host, timeout: cfg.Timeout, client: cfg.Client}
+	p := &poster{sink: sink, url: cfg.URL, host: u.Host, timeout: cfg.Timeout, client: cfg.Client, slots: make(chan struct{}, maxConns)}
 	if p.timeout == 0 {
 		p.timeout = 5 * time.Second
 	}
@@ -69,6 +70,13 @@ func (p *poster) post(ctx context.Context, contentType string, body any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return backoff.Permanent(fmt.Errorf("alert: %s: %w", p.sink, err))
+	}
+	// The timeout starts with the request: a request that waits for others must not fail for that.
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-ctx.Done():
+		return fmt.Errorf("alert: %s at %s: %w", p.sink, p.host, context.Cause(ctx))
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
