@@ -81,7 +81,7 @@ $(GOLANGCI):
 
 # Vale reads the pages that people write: decisions are history, and generated pages come from code. Of the Go code it reads the
 # comments of the packages in PROSE_GO, which grows until it has them all.
-PROSE := README.md CONTRIBUTING.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md \
+PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md test/bench/README.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md \
 	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md
 PROSE_GO := alert cmd/overdue deploy deploy/check internal/broker internal/broker/adminapi \
