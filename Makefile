@@ -84,7 +84,8 @@ $(GOLANGCI):
 PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md test/bench/README.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md \
 	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md
-PROSE_GO := alert cmd/overdue deploy deploy/check internal/broker internal/broker/adminapi \
+PROSE_GO := alert cmd/overdue deploy deploy/check internal/amqp internal/amqp/client internal/amqp/server \
+	internal/broker internal/broker/adminapi \
 	internal/broker/emulator internal/broker/filter internal/broker/httpapi internal/broker/message \
 	internal/broker/queue internal/escape internal/httpclient internal/lag internal/listener \
 	internal/listener/tlsrecord internal/notifications internal/operations internal/operator \

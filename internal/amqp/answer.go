@@ -2,10 +2,10 @@
 
 package amqp
 
-// An Answer is what a management node or $cbs says to a request. The protocol is a draft of OASIS,
-// AMQP Management (section 3), in the form that Service Bus gives it.
+// An Answer is the response of a management node or $cbs. The protocol is a draft of OASIS, AMQP
+// Management (section 3), in the form that Service Bus gives it.
 type Answer struct {
-	To            string // where the request wants it, "" = not said
+	To            string // the reply-to of the request, "" = none
 	CorrelationID Raw    // the message-id of the request, as its sender encoded it; nil = null
 	Status        int32  // as in HTTP
 	Description   string

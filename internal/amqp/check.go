@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// Who stores a message for others answers for it: a field of a wrong type that was let in breaks
-// every receiver that gets it, one after the other. What follows looks closer than ParseMessage,
-// and allocates nothing for simple values.
+// A broker must not store a message that its receivers cannot read: a field of a wrong type breaks
+// every receiver that gets it, one after the other. These checks are stricter than ParseMessage,
+// and allocate nothing for simple values.
 
-// CheckProperties checks Message.Properties as DecodeProperties does, but for the order of things:
-// only the types of the fields, and that there are no more of them than the standard has. A symbol
-// passes for a string and a string for a symbol, because clients are careless there and receivers
-// take both. nil is an empty section.
+// CheckProperties checks Message.Properties as DecodeProperties does, but without regard to order:
+// it checks the types of the fields, and that there are no more of them than in the standard. A
+// symbol passes for a string and a string for a symbol, because clients are careless there and
+// receivers take both. nil is an empty section.
 func CheckProperties(raw Raw) error {
 	if raw == nil {
 		return nil
@@ -42,7 +42,7 @@ func CheckProperties(raw Raw) error {
 		}
 	}
 	if f.err == nil && len(f.b) > 0 {
-		f.failf("%d bytes behind the last field of properties", len(f.b))
+		f.failf("%d bytes after the last field of properties", len(f.b))
 	}
 	return f.done(&r)
 }
@@ -66,7 +66,7 @@ func (r *Reader) checkText() {
 	}
 }
 
-// Check consumes one value and checks it to the innermost, where Skip looks only at its size.
+// Check consumes one value and checks all of it, nested values included. Skip only uses its size.
 // Beyond the standard, it refuses maps with keys that cannot be compared, lists for one: receivers
 // put pairs into hash maps, and some panic.
 func (r *Reader) Check() {
@@ -83,14 +83,14 @@ func (r *Reader) Check() {
 	}
 }
 
-// checkKeys looks for keys that cannot be compared. Value has bounded the depth of v.
+// checkKeys finds keys that cannot be compared. Value has bounded the depth of v.
 func checkKeys(v any) error {
 	switch v := v.(type) {
 	case Map:
 		for _, p := range v {
 			switch p.Key.(type) {
 			case List, Map, Array, Described, []byte:
-				return fmt.Errorf("%w: map with a key that is no simple value", ErrMalformed)
+				return fmt.Errorf("%w: map with a key that is not a simple value", ErrMalformed)
 			}
 			if err := checkKeys(p.Value); err != nil {
 				return err

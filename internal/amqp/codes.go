@@ -49,16 +49,16 @@ const (
 	codeArray32    byte = 0xf0
 )
 
-// form is what the bytes behind a constructor look like.
+// form describes the bytes that follow a constructor.
 type form struct {
 	name  string // empty = not a constructor of AMQP 1.0
 	fixed int8   // bytes of the value, when size is 0
 	size  int8   // bytes of the length that comes first: 0, 1 or 4
-	count int8   // bytes of the element count behind the length: 0, 1 or 4
+	count int8   // bytes of the element count after the length: 0, 1 or 4
 }
 
-// forms holds the constructors that exist. The rest is refused even where the high nibble says how
-// to skip it: what we would pass on, the next reader fails on.
+// forms holds the constructors that exist. Others are refused, even if the high nibble says how to
+// skip them: the next reader would fail on them.
 var forms = [256]form{
 	codeDescribed:  {name: "described value"},
 	codeNull:       {name: "null"},
@@ -102,7 +102,7 @@ var forms = [256]form{
 	codeArray32:    {name: "array", size: 4, count: 4},
 }
 
-// least returns the fewest bytes that a value of this form has behind its constructor.
+// least returns the fewest bytes that a value of this form has after its constructor.
 func (f *form) least() int { return int(f.fixed) + int(f.size) + int(f.count) }
 
 // codeName names a constructor for an error message.

@@ -4,9 +4,9 @@ package amqp
 
 import "fmt"
 
-// decodable is a performative that can be read. Decode expects the descriptor first, accepts
-// short field lists, and leaves the receiver in no particular state when it fails. What it decodes
-// shares no memory with the input, but for the DeliveryTag of a Transfer.
+// decodable is a performative that can be read. Decode expects the descriptor first, accepts short
+// field lists, and leaves the receiver in no particular state when it fails. What it decodes shares
+// no memory with the input, except the DeliveryTag of a Transfer.
 type decodable interface {
 	Performative
 	Decode(r *Reader) error
@@ -19,8 +19,8 @@ func DecodePerformative(body []byte) (p Performative, payload []byte, err error)
 	return d.Decode(body)
 }
 
-// Decoder decodes performatives into structs of its own for the three that come in numbers:
-// Transfer, Disposition and Flow. The zero value is ready. It is not safe for concurrent use.
+// Decoder decodes the three most frequent performatives, Transfer, Disposition and Flow, into
+// structs of its own. The zero value is ready. It is not safe for concurrent use.
 type Decoder struct {
 	transfer    Transfer
 	disposition Disposition
@@ -28,8 +28,8 @@ type Decoder struct {
 	reader      Reader // here, because a call through an interface moves its arguments to the heap
 }
 
-// Decode is DecodePerformative, but a *Transfer, *Disposition or *Flow that it returns is valid
-// until the next call only.
+// Decode is DecodePerformative, but a returned *Transfer, *Disposition or *Flow is valid only until
+// the next call.
 func (d *Decoder) Decode(body []byte) (p Performative, payload []byte, err error) {
 	r := &d.reader
 	*r = NewReader(body)
@@ -37,7 +37,7 @@ func (d *Decoder) Decode(body []byte) (p Performative, payload []byte, err error
 	v := d.place(code)
 	if v == nil {
 		r.Descriptor() // gives the better error when there is none
-		r.Fail(fmt.Errorf("%w: descriptor 0x%02x is no performative", ErrMalformed, code))
+		r.Fail(fmt.Errorf("%w: descriptor 0x%02x is not a performative", ErrMalformed, code))
 		return nil, nil, r.err
 	}
 	if err := v.Decode(r); err != nil {

@@ -46,7 +46,7 @@ const (
 	CodeFooter                uint64 = 0x78
 )
 
-// descriptorNames holds the symbolic twins of the numeric descriptors. A peer may send either; we
+// descriptorNames maps the symbolic descriptors to the numeric ones. A peer may send either; we
 // send numbers, because go-amqp understands nothing else.
 var descriptorNames = map[Symbol]uint64{
 	"amqp:open:list":                  CodeOpen,
@@ -96,7 +96,7 @@ func (r *Reader) Descriptor() uint64 { return r.DescriptorIn(nil) }
 // more.
 func (r *Reader) DescriptorIn(more map[Symbol]uint64) uint64 {
 	if b := r.b; len(b) > 2 && b[0] == codeDescribed && b[1] == codeSmallUlong && r.ctor == nil && r.err == nil {
-		r.b = b[3:] // what nearly every descriptor looks like
+		r.b = b[3:] // the form of nearly every descriptor
 		return uint64(b[2])
 	}
 	if c := r.Next(); r.Done() || c != codeDescribed {
@@ -125,7 +125,7 @@ func (r *Reader) PeekDescriptor() uint64 {
 		return descriptorNames[Symbol(d.StringBytes())]
 	}
 	if n, err := sizeOf(d.b, 0); err != nil || n == 0 {
-		return 0 // do not build the error that Ulong would
+		return 0 // avoids the error that Ulong would build
 	}
 	switch d.Next() {
 	case codeSmallUlong, codeUlong, codeUlong0:

@@ -10,8 +10,8 @@ import (
 )
 
 // The encoders append a value in its smallest width. They cannot fail: a string that is not UTF-8
-// and a symbol that is not ASCII are written with their bad bytes replaced, because a peer ends
-// the whole connection over one, and the text of an error may come from anywhere.
+// and a symbol that is not ASCII are written with their bad bytes replaced, because a peer ends the
+// whole connection because of one, and the text of an error may come from anywhere.
 
 // AppendNull appends a null.
 func AppendNull(dst []byte) []byte { return append(dst, codeNull) }
@@ -160,7 +160,7 @@ func AppendRaw(dst []byte, v Raw) []byte {
 	return append(dst, v...)
 }
 
-// AppendDescriptor appends what makes the value that is appended next a described one.
+// AppendDescriptor appends a descriptor, for the value that is appended next.
 func AppendDescriptor(dst []byte, code uint64) []byte {
 	return AppendUlong(append(dst, codeDescribed), code)
 }
@@ -185,13 +185,13 @@ func narrowOrWide(code8, code32 byte, wide bool) byte {
 }
 
 func validUTF8(s string) string {
-	if utf8.ValidString(s) { // which is much faster than to look for what to replace
+	if utf8.ValidString(s) { // which is much faster than searching for bytes to replace
 		return s
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// validASCII replaces byte by byte, so that the length stays.
+// validASCII replaces bytes one by one, so that the length stays the same.
 func validASCII(s Symbol) Symbol {
 	if isASCII(s) {
 		return s

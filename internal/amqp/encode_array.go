@@ -90,7 +90,7 @@ func sharedCode(v Array) (byte, error) {
 	return code, nil
 }
 
-// wider returns the wide twin of a narrow binary, string or symbol constructor.
+// wider returns the wide form of a narrow binary, string or symbol constructor.
 func wider(c byte) byte {
 	switch c {
 	case codeBinary8, codeString8, codeSymbol8:

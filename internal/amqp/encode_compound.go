@@ -9,7 +9,7 @@ import (
 
 // A list, map or array begins in its narrow form, three bytes with the size and count left open.
 // When its end shows that it does not fit, its content is moved up by six bytes. That costs a copy
-// for large ones and spares every small one a pass to add up sizes.
+// for large values, and saves a pass that adds up sizes for small ones.
 const narrowHeader, wideHeader = 3, 9
 
 // BeginList begins a list. Append its elements to out, then call EndList with start.

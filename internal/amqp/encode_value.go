@@ -141,7 +141,7 @@ func checkDepth(depth int) error {
 	return nil
 }
 
-// checkSize refuses what the widest size field cannot state.
+// checkSize refuses values that the widest size field cannot state.
 func checkSize(dst []byte, start int) ([]byte, error) {
 	if uint64(len(dst)-start) > math.MaxUint32 {
 		return nil, fmt.Errorf("%w: %d bytes in one value", ErrUnencodable, len(dst)-start)

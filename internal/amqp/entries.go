@@ -4,10 +4,10 @@ package amqp
 
 import "iter"
 
-// Entries yields the entries of a map whose keys are text, in their order, each by itself: whoever
-// lists messages that others have sent has to get past what one of them holds. A symbol keeps the
-// bytes that it has, ASCII or not, as a key and as a value; any other value that Value refuses
-// comes as Raw. A nil raw is an empty map, and entries after one whose end is unknown are omitted.
+// Entries yields the entries of a map whose keys are text, in order. One bad value must not hide
+// the others from a listing of messages. So a symbol keeps its bytes, ASCII or not, as a key and as
+// a value, and any other value that Value refuses comes as Raw. A nil raw is an empty map, and
+// entries after one whose end is unknown are omitted.
 func Entries(raw Raw) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		if raw == nil {
@@ -29,7 +29,8 @@ func Entries(raw Raw) iter.Seq2[string, any] {
 	}
 }
 
-// lenient is the value of raw, or what there is of it.
+// lenient returns the value of raw. If Value refuses it, that is a Symbol with its bytes or a copy
+// of raw.
 func lenient(raw Raw) any {
 	r := NewReader(raw)
 	if v := r.Value(); r.err == nil {

@@ -76,9 +76,9 @@ func Errorf(condition Symbol, format string, args ...any) *Error {
 	return &Error{Condition: condition, Description: fmt.Sprintf(format, args...)}
 }
 
-// AsError returns the Error to close a connection with when err ended it: err itself if it is or
-// wraps an *Error, else framing-error, decode-error or internal-error by what err wraps. It
-// returns nil for nil.
+// AsError returns the Error that closes a connection after err: err itself if it is or wraps an
+// *Error, else framing-error, decode-error or internal-error by what err wraps. It returns nil for
+// nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -102,15 +102,15 @@ func (e *Error) Append(dst []byte) []byte {
 	if e.Condition != "" {
 		dst = AppendSymbol(dst, e.Condition)
 	} else {
-		dst = AppendSymbol(dst, ErrCondInternalError) // go-amqp ends the connection over an error without one
+		dst = AppendSymbol(dst, ErrCondInternalError) // go-amqp ends the connection if an error has none
 	}
 	dst = appendOptionalString(dst, e.Description)
 	dst = appendOptionalMap(dst, e.Info)
 	return EndList(dst, start, 3)
 }
 
-// Decode reads an error. One without a condition is taken as it is: it is the peer's way of
-// saying that something went wrong, and not worth ending a connection for.
+// Decode reads an error. An error without a condition is accepted: the peer reports a failure, and
+// that is no reason to end the connection.
 func (e *Error) Decode(r *Reader) error {
 	f := composite(r, CodeError, "error")
 	*e = Error{}

@@ -4,8 +4,8 @@ package amqp
 
 import "bytes"
 
-// fields reads the field list of a composite type, one field after the other. Fields that are
-// null or that the list is too short for are absent. More fields than the type has are ignored.
+// fields reads the field list of a composite type, one field after the other. Fields that are null
+// or beyond the end of the list are absent. More fields than the type has are ignored.
 type fields struct {
 	Reader
 	left int
@@ -44,8 +44,8 @@ func (f *fields) must(field string) bool {
 	return false
 }
 
-// done hands the error to r, which the composite was read from, and returns it. That f holds no
-// pointer to r is what lets a decoding stay on the stack.
+// done passes the error to r, from which the composite was read, and returns it. f holds no pointer
+// to r, so a decoding stays on the stack.
 func (f *fields) done(r *Reader) error {
 	r.Fail(f.err)
 	return r.err
@@ -74,20 +74,19 @@ func (f *fields) mustUint(field string) uint32 {
 	return 0
 }
 
-// MaxName bounds the names that a peer gives to containers, hosts, links and nodes, the symbols
-// that say what a node is like, and the conditions of errors, in bytes: what has a longer one is
-// malformed. Service Bus allows 260 characters of a queue's or topic's path and 50 of a
-// subscription's ("Service Bus quotas"); the SDKs make the names of links of a path and a UUID or
-// two.
+// MaxName bounds the names of containers, hosts, links and nodes, the symbols that describe nodes,
+// and the conditions of errors, in bytes. A longer one is malformed. Service Bus allows 260
+// characters of a queue's or topic's path and 50 of a subscription's ("Service Bus quotas"); the
+// SDKs make the names of links of a path and a UUID or two.
 const MaxName = 1024
 
-// label reads a field that is there, a name.
+// label reads a name from a field that is present.
 func (f *fields) label() string {
 	f.boundName()
 	return f.String()
 }
 
-// kind is symbol for those that are bounded as names are.
+// kind is symbol with the bound of names.
 func (f *fields) kind() Symbol {
 	probe := *f
 	if probe.has() {
@@ -97,7 +96,7 @@ func (f *fields) kind() Symbol {
 	return f.symbol()
 }
 
-// boundName fails if the text that comes next is too long for a name.
+// boundName fails if the next text is too long for a name.
 func (f *fields) boundName() {
 	probe := f.Reader
 	if n := len(probe.StringBytes()); n > MaxName {
@@ -113,7 +112,7 @@ func (f *fields) string() string {
 }
 
 // symbol takes a string as well: several clients write content-types and conditions as one, and
-// go-amqp reads either. What it decodes is written as the symbol it should have been.
+// go-amqp reads either. It is written as a symbol again.
 func (f *fields) symbol() Symbol {
 	if !f.has() {
 		return ""
@@ -128,7 +127,7 @@ func (f *fields) symbol() Symbol {
 	return Symbol(s)
 }
 
-// raw copies, so that what was decoded outlives the buffer of the frame.
+// raw copies, so that the value outlives the buffer of the frame.
 func (f *fields) raw() Raw {
 	if f.has() {
 		return bytes.Clone(f.Raw())
@@ -173,7 +172,7 @@ func (f *fields) pairs() Map {
 	return m
 }
 
-// choice reads a field that is there, a ubyte of at most most.
+// choice reads a ubyte of at most most from a field that is present.
 func (f *fields) choice(field string, most uint8) uint8 {
 	v := f.Ubyte()
 	if v > most {
@@ -211,8 +210,8 @@ func appendOptionalBinary(dst, v []byte) []byte {
 }
 
 // appendOptionalMap leaves out the pairs that cannot be encoded. The map is an addition to an
-// outcome or an error, which has to arrive with it or without it, and nothing that was decoded is
-// affected: only a Go type that is no AMQP value, which is a mistake of the code that put it there.
+// outcome or an error, which has to arrive in any case. Decoded maps always can be encoded: a pair
+// is left out only if its Go type is no AMQP value, which is a bug of the caller.
 func appendOptionalMap(dst []byte, m Map) []byte {
 	if m == nil {
 		return AppendNull(dst)

@@ -27,8 +27,8 @@ type Frame struct {
 	Body    []byte // aliases the reader's buffer; empty = keep-alive
 }
 
-// BeginFrame begins a frame at the end of dst. Append its body, then call EndFrame with what
-// len(dst) was before.
+// BeginFrame begins a frame at the end of dst. Append its body, then call EndFrame with the
+// previous len(dst).
 func BeginFrame(dst []byte, typ byte, ch uint16) []byte {
 	const dataOffset = FrameHeaderSize / 4
 	return append(dst, 0, 0, 0, 0, dataOffset, typ, byte(ch>>8), byte(ch))
@@ -41,7 +41,7 @@ func EndFrame(dst []byte, start int) []byte {
 }
 
 // AppendFrame appends an AMQP frame. A nil p makes it a keep-alive. It does not know the peer's
-// max-frame-size: cutting a payload to it is the caller's, see Transfer.Room.
+// max-frame-size: the caller cuts payloads to it, see Transfer.Room.
 func AppendFrame(dst []byte, ch uint16, p Performative, payload []byte) []byte {
 	start := len(dst)
 	dst = BeginFrame(dst, FrameAMQP, ch)

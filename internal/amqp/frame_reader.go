@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	idleBuffer  = 512      // bytes; enough for a connection that has nothing but keep-alives
+	idleBuffer  = 512      // bytes; enough for a connection with only keep-alives
 	firstBuffer = 4 << 10  // bytes; enough for a quiet one
 	fastBuffer  = 64 << 10 // bytes that a busy connection reads at once
 	emptyReads  = 100      // reads of nothing in a row before the source counts as broken
-	quietReads  = 4        // reads in a row that a smaller buffer would have done for, before it does
+	quietReads  = 4        // reads in a row that fit into a smaller buffer, before the buffer shrinks
 )
 
-// fastBuffers are those of connections that are quiet again, as *[fastBuffer]byte. What comes in
-// bursts takes one and gives it back, again and again.
+// fastBuffers holds the buffers of connections that have become quiet, as *[fastBuffer]byte. A
+// connection with bursts takes one and returns it again and again.
 var fastBuffers = sync.Pool{New: func() any { return new([fastBuffer]byte) }}
 
 // FrameReader reads frames into one buffer that it reuses. The buffer grows with the bytes that
 // have arrived, never with the size that a peer states, and never beyond twice the larger of the
-// maximal frame size and 64 KiB. When little comes any more, be it keep-alives, it is small again.
+// maximal frame size and 64 KiB. When only little arrives, such as keep-alives, it shrinks.
 type FrameReader struct {
 	src   io.Reader
 	max   uint32
@@ -35,8 +35,8 @@ type FrameReader struct {
 	idle  int  // reads since the last that was more than a keep-alive
 }
 
-// NewFrameReader returns a FrameReader that refuses frames of more than max bytes. It reads ahead:
-// nobody else may read src afterwards.
+// NewFrameReader returns a FrameReader that refuses frames of more than max bytes. It reads ahead,
+// so no other code may read src afterwards.
 func NewFrameReader(src io.Reader, max uint32) *FrameReader {
 	return &FrameReader{src: src, max: max, buf: make([]byte, firstBuffer)}
 }
@@ -45,8 +45,8 @@ func NewFrameReader(src io.Reader, max uint32) *FrameReader {
 // MinMaxFrameSize is used.
 func (fr *FrameReader) SetMax(max uint32) { fr.max = max }
 
-// ReadProto reads a protocol header, whatever it says. It returns io.EOF when the peer ended
-// before the first byte, and io.ErrUnexpectedEOF after it.
+// ReadProto reads any protocol header. It returns io.EOF when the peer ended before the first byte,
+// and io.ErrUnexpectedEOF after it.
 func (fr *FrameReader) ReadProto() (header [8]byte, err error) {
 	if err := fr.fill(len(header)); err != nil {
 		return header, err
@@ -140,9 +140,9 @@ func (fr *FrameReader) makeRoom(n int) {
 	case kept == 0 && fr.quiet >= quietReads && size > firstBuffer:
 		size = firstBuffer
 	case kept == size:
-		size = min(2*size, max(n, fastBuffer)) // it holds nothing but a part of this frame
+		size = min(2*size, max(n, fastBuffer)) // it holds only a part of this frame
 	case fr.full && size < fastBuffer:
-		size = fastBuffer // more comes than we took at once
+		size = fastBuffer // more arrives than one read takes
 	case fr.r > 0 && n > size-fr.r:
 		copy(fr.buf, fr.buf[fr.r:fr.w])
 		fr.r, fr.w = 0, kept
@@ -156,7 +156,7 @@ func (fr *FrameReader) makeRoom(n int) {
 	fr.resize(size)
 }
 
-// resize moves what is kept to a buffer of another size.
+// resize moves the unread bytes to a buffer of another size.
 func (fr *FrameReader) resize(size int) {
 	var buf []byte
 	if size == fastBuffer {

@@ -15,12 +15,11 @@ const MaxTTL = math.MaxUint32 * time.Millisecond
 // is far below what a time.Duration holds, so it can be added to an instant of our times.
 const LongestLife = 100 * 365 * 24 * time.Hour
 
-// Life is how long the message lives by what its sender states, 0 when it states nothing, or a life
-// beyond [LongestLife]. The header's ttl counts. Where there is none, or a saturated one, it is the
-// difference of absolute-expiry-time and creation-time, which does not depend on whose clock is
-// right: so clients state a life that no header holds (.NET: AmqpMessageConverter caps ttl at
-// uint.MaxValue and sets both properties). A difference below the saturated ttl says nothing more
-// than it does, be it negative.
+// Life returns the time to live that the sender states: 0 if it states none, or one beyond
+// [LongestLife]. The header's ttl counts. If that is absent or saturated, the difference of
+// absolute-expiry-time and creation-time counts, which is independent of clocks. Clients state a
+// life beyond the header in that way (.NET: AmqpMessageConverter caps ttl at uint.MaxValue and sets
+// both properties). A difference below the saturated ttl, even a negative one, is ignored.
 func (m *Message) Life() (time.Duration, error) {
 	ttl, ok := ListField(m.Header, HeaderTTL)
 	header := uint32(0)
@@ -36,9 +35,10 @@ func (m *Message) Life() (time.Duration, error) {
 	return m.lifeFrom(creation.Timestamp(), creation.Err(), header), nil
 }
 
-// LifeSince is Life of a message that a broker shows, which was enqueued at the given instant. A
-// saturated header whose absolute-expiry-time stands alone reckons from there, as the broker does:
-// taken for the 49.7 days, the message would seem to be over when it is not.
+// LifeSince is Life for a message that a broker has enqueued at the given instant. If the header is
+// saturated and there is an absolute-expiry-time without a creation-time, the life counts from the
+// enqueue time, as in the broker. With 49.7 days instead, the message would seem to have expired
+// too early.
 func (m *Message) LifeSince(enqueued time.Time) (time.Duration, error) {
 	life, err := m.Life()
 	if _, made := ListField(m.Properties, PropertyCreationTime); err == nil && life == MaxTTL && !made && !enqueued.IsZero() {
@@ -47,8 +47,7 @@ func (m *Message) LifeSince(enqueued time.Time) (time.Duration, error) {
 	return life, err
 }
 
-// lifeFrom is the life that ends with absolute-expiry-time, or that of the header where it does not
-// tell more.
+// lifeFrom is the life up to absolute-expiry-time, or that of the header if that is no shorter.
 func (m *Message) lifeFrom(creation Timestamp, unreadable error, header uint32) time.Duration {
 	expiry, ok := ListField(m.Properties, PropertyAbsoluteExpiryTime)
 	if !ok || unreadable != nil {
@@ -58,7 +57,7 @@ func (m *Message) lifeFrom(creation Timestamp, unreadable error, header uint32) 
 	if expiry.Err() != nil || end <= creation {
 		return ofHeader(header)
 	}
-	// Of two numbers of 64 bits in order the difference fits into one without a sign.
+	// The difference of two ordered int64 fits into a uint64.
 	switch ms := uint64(end) - uint64(creation); {
 	case ms <= uint64(header):
 		return ofHeader(header)
@@ -71,9 +70,9 @@ func (m *Message) lifeFrom(creation Timestamp, unreadable error, header uint32) 
 
 func ofHeader(ttl uint32) time.Duration { return time.Duration(ttl) * time.Millisecond }
 
-// StateLife puts a life of whole milliseconds on a message that is to be sent at the instant now:
-// into the header, and what is more than a header holds into the properties as well. Life reads it.
-// 0 takes it off the header alone.
+// StateLife states a life of whole milliseconds on a message that is sent at the instant now: in
+// the header, and also in the properties if the header cannot hold it. Life reads it. 0 removes it
+// from the header only.
 func StateLife(h *Header, p *Properties, life time.Duration, now time.Time) {
 	h.TTL, h.HasTTL = uint32(min(life, MaxTTL)/time.Millisecond), life > 0
 	if life < MaxTTL {

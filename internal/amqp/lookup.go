@@ -2,9 +2,9 @@
 
 package amqp
 
-// MapLookup finds the value of the first pair whose key is the string or symbol key, without
-// decoding or allocating anything, and returns a Reader over that value alone. It reports false if
-// raw is nil, no such pair is there, or the map is malformed before it.
+// MapLookup finds the value of the first pair whose key is the string or symbol key, and returns a
+// Reader over that value alone. It decodes and allocates nothing. It reports false if raw is nil,
+// no such pair is there, or the map is malformed before it.
 func MapLookup(raw Raw, key string) (Reader, bool) {
 	if len(raw) == 0 { // to find nothing must not cost the making of an error
 		return Reader{}, false

@@ -24,12 +24,11 @@ type Message struct {
 	Footer                Raw    // map
 }
 
-// ParseMessage cuts an encoded message into its sections. It checks their order, that none but a
-// data or a sequence section comes twice, that the body is of one kind and that each section is of
-// its type, and that lists and maps hold the elements that they state. It does not look into those.
-// Three liberties are taken because clients take them: a message may have no body (go-amqp),
-// delivery annotations may be the last section (the Python SDKs), and the footer may come before
-// the body (rhea).
+// ParseMessage cuts an encoded message into its sections. It checks their order and their types,
+// that only data and sequence sections repeat, that the body is of one kind, and that lists and
+// maps have as many elements as they state. It does not check those elements. It allows three
+// deviations that clients make: a message may have no body (go-amqp), delivery annotations may be
+// the last section (the Python SDKs), and the footer may come before the body (rhea).
 func ParseMessage(b []byte) (Message, error) {
 	var m Message
 	r := NewReader(b)
@@ -78,14 +77,13 @@ func ParseMessage(b []byte) (Message, error) {
 	return m, nil
 }
 
-// checkOrder uses that the descriptors of the sections rise in the order the sections have to be
-// in.
+// checkOrder compares descriptors, which rise in the required order of the sections.
 func checkOrder(r *Reader, last, code uint64) error {
 	switch {
 	case r.err != nil:
 		return r.err
 	case code < CodeHeader || code > CodeFooter:
-		return fmt.Errorf("%w: descriptor 0x%02x is no section of a message", ErrMalformed, code)
+		return fmt.Errorf("%w: descriptor 0x%02x is not a section of a message", ErrMalformed, code)
 	case code == last && (code == CodeData || code == CodeAMQPSequence):
 		return nil
 	case code <= last || isBody(last) && isBody(code):
@@ -147,7 +145,7 @@ func checkElements(v Raw) error {
 		content = content[n:]
 	}
 	if len(content) != 0 {
-		return fmt.Errorf("%w: %d bytes behind the last element", ErrMalformed, len(content))
+		return fmt.Errorf("%w: %d bytes after the last element", ErrMalformed, len(content))
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ type Header struct {
 // HeaderTTL is the place of the TTL in Message.Header, for ListField.
 const HeaderTTL = 2
 
-// DecodeHeader decodes Message.Header. A nil raw gives what an absent header means.
+// DecodeHeader decodes Message.Header. A nil raw gives the defaults of an absent header.
 func DecodeHeader(raw Raw) (Header, error) {
 	h := Header{Priority: DefaultPriority}
 	if raw == nil {

@@ -124,13 +124,12 @@ func appendMessageID(dst []byte, id any) []byte {
 	return AppendNull(dst)
 }
 
-// maxIDBytes is how much of a binary id IDText shows: as text it is as long as the longest id of
-// Service Bus then.
+// maxIDBytes is how many bytes of a binary id IDText shows. As text they are as long as the longest
+// id of Service Bus.
 const maxIDBytes = 64
 
-// IDText is a message-id or a correlation-id as text, for logs and for whoever looks a message up
-// by its id: a string as it is, a binary in hexadecimal digits, of its first 64 bytes at most. It
-// is "" for nil.
+// IDText returns a message-id or a correlation-id as text, for logs and for searches by id: a
+// string unchanged, the first 64 bytes of a binary in hexadecimal digits, "" for nil.
 func IDText(id any) string {
 	switch id := id.(type) {
 	case nil:
@@ -143,8 +142,8 @@ func IDText(id any) string {
 	return fmt.Sprint(id)
 }
 
-// text is a field of text as CheckProperties takes it: a string or a symbol, of UTF-8. What was let
-// in once has to be readable for those that list or copy other messages.
+// text reads a text field as CheckProperties accepts it: a string or a symbol, in UTF-8. A stored
+// message has to stay readable for code that lists or copies messages.
 func (f *fields) text() string {
 	if s := f.textPointer(); s != nil {
 		return *s
@@ -165,7 +164,7 @@ func (f *fields) textPointer() *string {
 }
 
 // appendContentSymbol writes a content-type or a content-encoding that is not ASCII as a string,
-// for no symbol can be that.
+// since a symbol cannot hold it.
 func appendContentSymbol(dst []byte, v Symbol) []byte {
 	if !isASCII(v) {
 		return AppendString(dst, string(v))

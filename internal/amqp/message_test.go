@@ -96,7 +96,7 @@ func TestMessageOfOursIsReadByGoAMQP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Encode anew all that we have an encoder for.
+	// Encode again everything that has an encoder.
 	h, err := DecodeHeader(m.Header)
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@
 
 package amqp
 
-// A Performative is what a frame carries: one of *Open, *Begin, *Attach, *Flow, *Transfer,
+// A Performative is the content of a frame: one of *Open, *Begin, *Attach, *Flow, *Transfer,
 // *Disposition, *Detach, *End, *Close, and in SASL frames *SASLMechanisms, *SASLInit,
 // *SASLChallenge, *SASLResponse, *SASLOutcome.
 type Performative interface {
@@ -10,7 +10,7 @@ type Performative interface {
 	Append(dst []byte) []byte
 }
 
-// Role says which end of a link speaks.
+// Role is the end of a link.
 type Role bool
 
 // The roles.
@@ -30,7 +30,7 @@ func (r Role) String() string {
 // SndSettleMode says what the sender of a link does about settlement.
 type SndSettleMode uint8
 
-// The sender settle modes. SndMixed is what an absent field means.
+// The sender settle modes. SndMixed is the default of an absent field.
 const (
 	SndUnsettled SndSettleMode = 0
 	SndSettled   SndSettleMode = 1
@@ -40,17 +40,17 @@ const (
 // RcvSettleMode says when the receiver of a link settles.
 type RcvSettleMode uint8
 
-// The receiver settle modes. RcvFirst is what an absent field means.
+// The receiver settle modes. RcvFirst is the default of an absent field.
 const (
 	RcvFirst  RcvSettleMode = 0
 	RcvSecond RcvSettleMode = 1
 )
 
-// What absent fields mean.
+// The defaults of absent fields.
 const (
 	// DefaultMaxFrameSize is the max-frame-size of an open that names none.
 	DefaultMaxFrameSize = 4294967295
-	// MinMaxFrameSize is the least max-frame-size that a peer may ask for, and what holds before open.
+	// MinMaxFrameSize is the least max-frame-size that a peer may state, and the limit before open.
 	MinMaxFrameSize = 512
 	// DefaultChannelMax is the channel-max of an open that names none.
 	DefaultChannelMax = 65535

@@ -37,8 +37,8 @@ func (a *Attach) Append(dst []byte) []byte {
 	return EndList(dst, start, 14)
 }
 
-// Decode reads an attach. A sender's attach without initial-delivery-count is read as 0, for the
-// .NET clients that leave it out.
+// Decode reads an attach. If a sender's attach has no initial-delivery-count, it is 0: .NET clients
+// leave it out.
 func (a *Attach) Decode(r *Reader) error {
 	f := composite(r, CodeAttach, "attach")
 	*a = Attach{}

@@ -29,7 +29,7 @@ func (o *Open) Decode(r *Reader) error {
 		o.Hostname = f.label()
 	}
 	if o.MaxFrameSize = f.uint(DefaultMaxFrameSize); o.MaxFrameSize == 0 {
-		f.failf("max-frame-size of 0") // which would be written as absent, and so as no limit
+		f.failf("max-frame-size of 0") // which would be written as absent: no limit
 	}
 	o.ChannelMax = DefaultChannelMax
 	if f.has() {

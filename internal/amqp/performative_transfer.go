@@ -32,8 +32,8 @@ func (t *Transfer) Append(dst []byte) []byte {
 	return EndList(dst, start, 11)
 }
 
-// Room returns how many bytes of payload fit behind t into a frame of at most maxFrameSize bytes.
-// It returns at least 1, so that a loop that cuts a payload always ends.
+// Room returns how many bytes of payload fit after t into a frame of at most maxFrameSize bytes. It
+// returns at least 1, so that a loop that cuts a payload always ends.
 func (t *Transfer) Room(maxFrameSize uint32) int {
 	return int(max(int64(maxFrameSize)-FrameHeaderSize-int64(t.size()), 1))
 }
@@ -77,8 +77,8 @@ func uintSize(v uint32, has bool) int {
 	return 5
 }
 
-// Decode reads a transfer, up to its payload, which is the Rest of r. DeliveryTag aliases what r
-// reads. Nothing is allocated, unless the state is one with fields.
+// Decode reads a transfer, up to its payload, which is the Rest of r. DeliveryTag aliases the input
+// of r. Nothing is allocated, unless the state is one with fields.
 func (t *Transfer) Decode(r *Reader) error {
 	f := composite(r, CodeTransfer, "transfer")
 	*t = Transfer{}

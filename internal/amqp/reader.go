@@ -11,19 +11,19 @@ const (
 	// MaxDepth bounds how deep lists, maps, arrays and descriptors may nest.
 	MaxDepth = 32
 
-	// MaxZeroWidth bounds the elements of an array whose elements take no bytes (null, true,
-	// false, uint 0, ulong 0, the empty list), and all of them together in one call of Value. Ten
-	// bytes can state four billion of those, so nothing but a limit bounds what they cost.
+	// MaxZeroWidth bounds the elements of an array whose elements take no bytes (null, true, false,
+	// uint 0, ulong 0, the empty list), and all of them together in one call of Value. Ten bytes can
+	// state four billion of those, so they need a limit.
 	MaxZeroWidth = 256
 )
 
-// Reader is a cursor over encoded values. The first error sticks: every later call returns the
-// zero value and leaves the cursor alone, so that a caller may read a whole composite and look at
-// Err once. All widths of a type are accepted; any other type is an error that names what was
-// wanted and what was there.
+// Reader is a cursor over encoded values. The first error sticks: every later call returns the zero
+// value and does not move the cursor, so that a caller can read a whole composite and check Err
+// once. All widths of a type are accepted; any other type is an error that names the wanted and the
+// actual type.
 //
-// Reader is a value: copy it to look ahead. It never allocates, but for an error and where a
-// method says so.
+// Reader is a value: copy it to look ahead. It allocates only for an error, and where a method says
+// so.
 type Reader struct {
 	b   []byte // unread bytes
 	err error
@@ -40,8 +40,8 @@ func NewReader(b []byte) Reader { return Reader{b: b} }
 // Err returns the first error, which wraps ErrMalformed.
 func (r *Reader) Err() error { return r.err }
 
-// Fail makes err the Reader's error unless it has one, so that an error found in a list that was
-// entered can end the reading of what holds the list. A nil err changes nothing.
+// Fail makes err the Reader's error unless it has one, so that an error inside a list also ends the
+// reading of its container. A nil err changes nothing.
 func (r *Reader) Fail(err error) {
 	if r.err == nil {
 		r.err = err
@@ -57,7 +57,7 @@ func (r *Reader) failf(format string, args ...any) {
 // Len returns the number of unread bytes.
 func (r *Reader) Len() int { return len(r.b) }
 
-// Rest returns the unread bytes, such as the payload behind a transfer. It does not consume them.
+// Rest returns the unread bytes, such as the payload after a transfer. It does not consume them.
 func (r *Reader) Rest() []byte { return r.b }
 
 // Done reports whether there is nothing left to read: the end, or an error.
@@ -89,8 +89,8 @@ func (r *Reader) Null() bool {
 	return true
 }
 
-// code consumes the constructor byte. It returns 0 on error, and at a described value, which is no
-// type that a caller of code can want.
+// code consumes the constructor byte. It returns 0 on error, and at a described value, which no
+// caller of code expects.
 func (r *Reader) code() byte {
 	if r.Done() {
 		r.failf("value missing")
@@ -134,7 +134,7 @@ func (r *Reader) variable(width int8) []byte {
 	return r.take(uint64(binary.BigEndian.Uint32(n)))
 }
 
-// compound consumes what is behind the constructor c of a list, map or array.
+// compound consumes the content of a list, map or array after its constructor c.
 func (r *Reader) compound(c byte) (content []byte, count uint64) {
 	f := &forms[c]
 	content = r.variable(f.size)
@@ -203,7 +203,7 @@ func (r *Reader) Array() (Reader, int) {
 	}
 	content, count := r.compound(c)
 	if r.err == nil && count == 0 && len(content) == 0 {
-		return Reader{}, 0 // no constructor: the standard wants one, some peers leave it out
+		return Reader{}, 0 // no constructor: the standard requires one, some peers leave it out
 	}
 	width := r.constructor(content)
 	if r.err != nil {

@@ -5,7 +5,7 @@ package amqp
 import "unicode/utf8"
 
 // Strings have to be UTF-8 and symbols ASCII, and they are checked where a string or a symbol is
-// read. What is only skipped or sliced is not: a relay hands on what it was given.
+// read. Skipped or sliced values are not checked: a relay passes on the bytes that it got.
 
 // Binary consumes a binary. It aliases the input and is never nil unless there is an error.
 func (r *Reader) Binary() []byte {
@@ -34,8 +34,8 @@ func (r *Reader) String() string {
 	}
 }
 
-// Text consumes a string, or a symbol or a binary that a peer sends in its place, and allocates it.
-// Peers that keep no types do so with what they have received. Anything but UTF-8 is an error.
+// Text consumes a string, or a symbol or a binary instead, and allocates it. Peers that do not keep
+// types send those when they forward a message. Anything but UTF-8 is an error.
 func (r *Reader) Text() string {
 	switch r.Next() {
 	case codeSymbol8, codeSymbol32:
@@ -43,7 +43,7 @@ func (r *Reader) Text() string {
 	case codeBinary8, codeBinary32:
 		b := r.Binary()
 		if !utf8.Valid(b) {
-			r.failf("binary in the place of a string that is not UTF-8")
+			r.failf("binary instead of a string, not in UTF-8")
 			return ""
 		}
 		return string(b)
@@ -67,8 +67,8 @@ func (r *Reader) IsText() bool {
 	return false
 }
 
-// StringBytes consumes a string or a symbol, for comparing it where it stands. It aliases the
-// input, and its characters are not checked.
+// StringBytes consumes a string or a symbol, for a comparison in place. It aliases the input, and
+// its characters are not checked.
 func (r *Reader) StringBytes() []byte {
 	switch c := r.code(); c {
 	case codeString8, codeString32, codeSymbol8, codeSymbol32:

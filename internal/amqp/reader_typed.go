@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// fixed consumes a value of one of the constructors a and b, which share a type; each says how
-// many bytes come behind it. It returns them as a number, unsigned, and which constructor it was.
+// fixed consumes a value of one of the constructors a and b, which share a type; each says how many
+// bytes follow it. It returns these as an unsigned number, and the constructor.
 func (r *Reader) fixed(a, b byte) (uint64, byte) {
 	c := r.code()
 	if c != a && c != b {
@@ -30,7 +30,7 @@ func (r *Reader) fixed(a, b byte) (uint64, byte) {
 	return 0, 0
 }
 
-// wrongOrTruncated reports the type error unless code has reported that nothing was there.
+// wrongOrTruncated reports the type error, unless code has reported the end of the input.
 func (r *Reader) wrongOrTruncated(want, got byte) {
 	if r.err == nil {
 		r.wrong(forms[want].name, got)

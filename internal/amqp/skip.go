@@ -8,7 +8,7 @@ import (
 )
 
 // sizeOf returns the number of bytes of the value that b begins with, constructor and descriptor
-// included. It does not look into lists, maps and arrays: their stated size is enough.
+// included. It does not read lists, maps and arrays: their stated size is enough.
 func sizeOf(b []byte, depth int) (int, error) {
 	if len(b) == 0 {
 		return 0, fmt.Errorf("%w: value missing", ErrMalformed)
@@ -33,7 +33,8 @@ func sizeOf(b []byte, depth int) (int, error) {
 	return int(n), nil
 }
 
-// sizeOfDescribed handles what nests without a size of its own: a descriptor may be described.
+// sizeOfDescribed handles described values, which nest without a size: a descriptor may be
+// described.
 func sizeOfDescribed(b []byte, depth int) (int, error) {
 	if depth >= MaxDepth {
 		return 0, fmt.Errorf("%w: descriptors nested deeper than %d", ErrMalformed, MaxDepth)
@@ -56,7 +57,7 @@ func (r *Reader) Skip() {
 }
 
 // Raw consumes one value, descriptor included, and returns its bytes, which alias the input. Only
-// the element of an array is copied: its constructor stands elsewhere.
+// the element of an array is copied, since its constructor is elsewhere.
 func (r *Reader) Raw() Raw {
 	if r.ctor == nil {
 		return r.slice()
@@ -81,7 +82,7 @@ func (r *Reader) slice() Raw {
 	return r.take(uint64(n))
 }
 
-// skipElement consumes an element of an array and returns the bytes behind its constructor.
+// skipElement consumes an element of an array and returns the bytes after its constructor.
 func (r *Reader) skipElement() []byte {
 	if !r.Done() {
 		r.at = len(r.ctor) - 1

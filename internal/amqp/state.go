@@ -4,7 +4,7 @@ package amqp
 
 import "bytes"
 
-// A DeliveryState is what one end of a link says about a delivery: one of Accepted, Released,
+// A DeliveryState is what one end of a link states about a delivery: one of Accepted, Released,
 // *Received, *Rejected, *Modified, *Declared, *TransactionalState. Those without fields are
 // values, so that the common ones cost no allocation.
 type DeliveryState interface {
@@ -13,7 +13,7 @@ type DeliveryState interface {
 }
 
 type (
-	// Received says how much of a delivery has arrived (part 3 section 4.1).
+	// Received states how much of a delivery has arrived (part 3 section 4.1).
 	Received struct {
 		SectionNumber uint32
 		SectionOffset uint64 // bytes
@@ -134,7 +134,7 @@ func decodeState(r *Reader, inTransaction bool) DeliveryState {
 		return nil
 	}
 	if inTransaction && (code < CodeAccepted || code > CodeModified) {
-		r.failf("descriptor 0x%02x is no outcome that a transaction can hold", code)
+		r.failf("descriptor 0x%02x is not an outcome that a transaction can hold", code)
 		return nil
 	}
 	var s DeliveryState
@@ -160,7 +160,7 @@ func decodeState(r *Reader, inTransaction bool) DeliveryState {
 	case CodeTransactionalState:
 		s = decodeTransactional(r)
 	default:
-		r.failf("descriptor 0x%02x is no delivery state", code)
+		r.failf("descriptor 0x%02x is not a delivery state", code)
 	}
 	if r.err != nil {
 		return nil

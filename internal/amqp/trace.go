@@ -83,10 +83,11 @@ func (t *line) boolean(name string, v bool) {
 	t.b = strconv.AppendBool(t.b, v)
 }
 
-// maxTraceText is how many bytes of a text of the peer's a trace shows.
+// maxTraceText is how many bytes of a peer's text a trace shows.
 const maxTraceText = 200
 
-// text quotes what is not a plain word: texts come from the peer, and a trace stays on one line.
+// text quotes everything but plain words: texts come from the peer, and a trace must stay on one
+// line.
 func (t *line) text(name, v string) {
 	t.key(name)
 	if v != "" && len(v) <= maxTraceText && !strings.ContainsFunc(v, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' }) {

@@ -55,7 +55,7 @@ func (t *line) attach(a *Attach) {
 	}
 }
 
-// address writes an address behind its key.
+// address writes an address after its key.
 func (t *line) address(address string, has, dynamic bool) {
 	switch {
 	case dynamic:

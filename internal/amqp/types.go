@@ -13,7 +13,7 @@ import (
 //	Decimal32 Decimal64 Decimal128 Char Timestamp UUID []byte string Symbol
 //	List Map Array Described
 //
-// and, on its way out only, Raw.
+// and, for encoding only, Raw.
 type (
 	// Symbol is an ASCII string from a constrained domain: a descriptor, a condition, a capability.
 	Symbol string
@@ -40,7 +40,7 @@ type (
 	// List is an ordered sequence of values of any types.
 	List []any
 
-	// Map keeps the order of its pairs, and keys of any type, lists included. It is no Go map
+	// Map keeps the order of its pairs, and keys of any type, lists included. It is not a Go map,
 	// because a peer may send keys that cannot be hashed.
 	Map []Pair
 

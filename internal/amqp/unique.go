@@ -4,20 +4,20 @@ package amqp
 
 import "bytes"
 
-// fewKeys is how many keys of a map are compared without memory of their own. Messages of clients
-// have fewer.
+// fewKeys is how many keys of a map are compared without an allocation. Messages of clients have
+// fewer.
 const fewKeys = 64
 
-// A mapKey is the key of a map as it is compared: a string and a symbol of one text are one key,
-// which is how MapLookup finds them.
+// A mapKey is the key of a map in a form to compare: a string and a symbol with the same text are
+// one key, as in MapLookup.
 type mapKey struct {
 	sum    uint32
 	isText bool
 	bytes  []byte // the text, or the encoded value
 }
 
-// RepeatedKey returns a key that a map states more than once. What looks it up finds one value and
-// somebody else may find the other, so endpoints refuse such a map. It reports false for what is no
+// RepeatedKey returns a key that a map states more than once. One reader may find the first value
+// and another reader the second, so endpoints refuse such a map. It reports false if raw is not a
 // map, and allocates nothing for a map of at most 64 keys.
 func RepeatedKey(raw Raw) (key []byte, repeated bool) {
 	if len(raw) == 0 {
@@ -81,7 +81,7 @@ func (r *Reader) mapKey() (k mapKey) {
 	return k
 }
 
-// name is the key as one of a Go map.
+// name is the key in the form of a Go map key.
 func (k *mapKey) name() string {
 	if k.isText {
 		return "t" + string(k.bytes)
@@ -90,7 +90,7 @@ func (k *mapKey) name() string {
 }
 
 // RepeatedKeyWithin is RepeatedKey for a value and everything within it: maps in maps, lists and
-// arrays. What is nested deeper than MaxDepth counts as repeated: nobody means it.
+// arrays. A value that is nested deeper than MaxDepth counts as repeated.
 func RepeatedKeyWithin(raw Raw) (key []byte, repeated bool) {
 	r := NewReader(raw)
 	return r.repeatedWithin(0)
@@ -125,7 +125,7 @@ func (r *Reader) repeatedWithin(depth int) (key []byte, repeated bool) {
 		sub, n = in.List()
 	case codeArray8, codeArray32:
 		if sub, n = in.Array(); len(sub.ctor) == 1 && forms[sub.ctor[0]].count == 0 {
-			n = 0 // of what holds nothing
+			n = 0 // of an empty value
 		}
 	}
 	for i := 0; i < n && sub.err == nil; i++ {

@@ -4,7 +4,7 @@ package amqp
 
 import "bytes"
 
-// few is how many elements are allocated for on the peer's word. More are counted first.
+// few is how many stated elements are allocated without counting them first.
 const few = 16
 
 // Empty composites are shared: they cost a peer one byte and would cost us forty.
@@ -155,8 +155,8 @@ func (r *Reader) pairs(sub Reader, n, depth int, zeros *int) Map {
 	return all
 }
 
-// counted makes sure that the n elements that were stated are there, before memory is allocated
-// for them. It skips over them, so a byte is passed once per level of nesting.
+// counted makes sure that the n stated elements are present, before memory is allocated for them.
+// It skips over them, so a byte is passed once per level of nesting.
 func (r *Reader) counted(sub Reader, n int) bool {
 	if n <= few {
 		return true
@@ -173,10 +173,9 @@ func (r *Reader) empty(sub *Reader, v any) any {
 	return v
 }
 
-// leave takes over the error of a list that was entered, or reports the bytes behind its last
-// element.
+// leave takes over the error of a list that was entered, or reports bytes after its last element.
 func (r *Reader) leave(sub *Reader) {
 	if r.Fail(sub.err); r.err == nil && len(sub.b) != 0 {
-		r.failf("%d bytes behind the last element", len(sub.b))
+		r.failf("%d bytes after the last element", len(sub.b))
 	}
 }

@@ -18,7 +18,7 @@ const addressCBS = "$cbs"
 // maxAnswer bounds an answer of $cbs, in bytes.
 const maxAnswer = 64 << 10
 
-// A Token is put for an audience.
+// A Token is a token for an audience.
 type Token struct {
 	Audience, Type, Value string
 	Expires               time.Time // zero: unknown
@@ -72,7 +72,7 @@ func (s *session) putToken(ctx context.Context, t *Token) (answer amqp.Answer, e
 	return readAnswer(receiver.answer, id)
 }
 
-// request is the message that puts t. The expiry is a string of seconds; "0" is one that is unknown.
+// request is the message that puts t. The expiry is a string of seconds; "0" means unknown.
 func (t *Token) request(id, replyTo string) []byte {
 	p := amqp.Properties{MessageID: id, ReplyTo: &replyTo}
 	out := p.Append(make([]byte, 0, 320+len(t.Value)+len(t.Audience)))
@@ -97,7 +97,7 @@ func (s *session) transferLocked(p *amqp.Transfer, payload []byte) error {
 	case s.ending:
 		return nil
 	case l == nil || l.role != amqp.RoleReceiver || l.credit == 0:
-		return violation("a transfer that nobody has asked for")
+		return violation("an unrequested transfer")
 	case len(l.answer)+len(payload) > maxAnswer:
 		return violation("an answer of more than %d bytes", maxAnswer)
 	}

@@ -30,19 +30,19 @@ type Conn struct {
 	decoder amqp.Decoder      // of the reader
 	done    chan struct{}     // closed when the connection has ended
 
-	mu sync.Mutex // guards what follows; never held while something waits
+	mu sync.Mutex // guards the fields below; never held while something waits
 	output
 	err        *EndedError // why the connection has ended; nil: it has not
 	channelMax uint16
 	sessions   [maxChannel + 1]*session // by our channel; nil: free
 	byPeer     map[uint16]*session      // by the peer's channel, which it chooses itself
-	heard      time.Time                // when something came last
+	heard      time.Time                // of the latest frame
 	keepAlive  time.Duration            // between our frames; 0 = the peer asks for none
-	timer      *time.Timer              // armed to when a keep-alive is due, or the peer was silent for too long
+	timer      *time.Timer              // armed for the next keep-alive, or the end of the peer's silence
 }
 
 // Open opens a connection over nc, with SASL ANONYMOUS. host is the name of the peer in the open.
-// nc is the Conn's if Open succeeds; otherwise the caller has to close it.
+// If Open succeeds, the Conn owns nc; otherwise the caller has to close it.
 func Open(ctx context.Context, nc net.Conn, host string) (*Conn, error) {
 	c := &Conn{nc: nc, done: make(chan struct{}), byPeer: map[uint16]*session{}}
 	c.socket.Open(nc)
@@ -65,8 +65,8 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 // Close closes the connection. It waits for closeTimeout at most.
 func (c *Conn) Close() error { return c.end(errClosed) }
 
-// end ends the connection for this reason, unless it has ended. Whoever waits for something hears
-// of it first: the last frame may have to wait for a peer that does not read.
+// end ends the connection for this reason, unless it has ended. It first wakes all waiting callers:
+// the last frame may have to wait for a peer that does not read.
 func (c *Conn) end(why error) error {
 	c.mu.Lock()
 	if c.err != nil {
@@ -82,22 +82,22 @@ func (c *Conn) end(why error) error {
 	close(c.done)
 	c.timer.Stop()
 	p := goodbye(why)
-	if p == nil || c.writing { // the one who writes may do so for ever
+	if p == nil || c.writing { // the writing goroutine may never return
 		c.mu.Unlock()
 		return c.nc.Close()
 	}
-	c.writing = true // and nobody writes any more
+	c.writing = true // so that no other goroutine writes
 	c.putLocked(0, p)
 	out := c.out
 	c.mu.Unlock()
-	_ = c.write(out, time.Now().Add(closeTimeout)) // a courtesy
+	_ = c.write(out, time.Now().Add(closeTimeout)) // best effort
 	return c.nc.Close()
 }
 
-// fail is end, for what cannot wait until the connection is closed: TLS and WebSockets take leave of a
+// fail is end for callers that cannot wait for the close: TLS and WebSockets send a goodbye to a
 // peer that may be frozen.
 func (c *Conn) fail(why error) {
-	_ = c.end(why) // of closing what has failed
+	_ = c.end(why) // the connection has failed already
 }
 
 // read takes frames until the connection ends.
@@ -114,7 +114,7 @@ func (c *Conn) read() {
 	}
 }
 
-// take does what a frame asks for.
+// take handles a frame.
 func (c *Conn) take(f amqp.Frame) error {
 	if f.Type != amqp.FrameAMQP {
 		return fmt.Errorf("%w: type %d in an open connection", amqp.ErrFraming, f.Type)
@@ -139,7 +139,7 @@ func (c *Conn) take(f amqp.Frame) error {
 		return err
 	}
 	if c.answers > maxAnswers {
-		return violation("%d answers wait for a peer that does not read", c.answers)
+		return violation("the peer does not read, and %d answers wait for it", c.answers)
 	}
 	if len(c.out) > 0 && !c.writing && c.err == nil {
 		c.writing = true
@@ -201,11 +201,11 @@ func (c *Conn) tick() {
 	c.flushLocked(now.Add(writeTimeout))
 }
 
-// untilTickLocked returns the time after which something can be due.
+// untilTickLocked returns the time until the next keep-alive or the end of the peer's silence.
 func (c *Conn) untilTickLocked(now time.Time) time.Duration {
 	next := c.heard.Add(idleTimeout).Sub(now)
 	if c.keepAlive > 0 {
 		next = min(next, c.wrote.Add(c.keepAlive).Sub(now))
 	}
-	return max(next, time.Millisecond) // whatever clocks do, no spinning
+	return max(next, time.Millisecond) // never spin, even if a clock jumps
 }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client is the client's end of an AMQP connection that sends: it opens the connection,
-// puts tokens to $cbs, attaches senders and returns the outcome of each transfer. It receives
-// nothing but the answers of $cbs.
+// Package client is an AMQP client that sends: it opens a connection, puts tokens to $cbs, attaches
+// senders and returns the outcome of each transfer. It receives only the answers of $cbs.
 //
 // # Who does what
 //
-// The goroutine that calls Send encodes its transfer under the mutex of the connection and writes it.
-// If another goroutine is writing, that one takes the transfer along. One goroutine for each
+// The goroutine that calls Send encodes its transfer under the mutex of the connection and writes
+// it. If another goroutine is writing, that one writes the transfer too. One goroutine for each
 // connection reads, and gives every outcome to the Send that waits for it. So a transfer costs one
 // write, one read and one wake-up, and no goroutine passes it on. The reader never writes, because
-// a peer that does not read must not keep it from reading: what it has to answer is rare, and gets a
-// goroutine until it is written.
+// a peer that does not read must not keep it from reading: answers to the peer are rare, and a new
+// goroutine writes each.
 //
 // # States
 //
@@ -19,10 +18,10 @@
 //	attach sent ── attached ── detached
 //	delivery: blocked (no credit, no window, or much to write) ── unsettled ── settled
 //
-// An end of a link, a session or the connection settles what it holds with an EndedError.
+// When a link, a session or the connection ends, its deliveries are settled with an EndedError.
 //
 // # Bounds
 //
 // A frame of the peer has 64 KiB at most, an answer of $cbs as well. The peer can make no session
-// and no link. What waits to be written is bounded by maxQueued and one frame.
+// and no link. maxQueued and one frame bound the queued output.
 package client

@@ -198,7 +198,7 @@ func TestBothEndsKeepAQuietConnectionAlive(t *testing.T) {
 	})
 }
 
-// A peer that breaks the protocol is told so, and the connection ends.
+// A peer that breaks the protocol gets an error, and the connection ends.
 func TestAPeerThatBreaksTheProtocolGetsAnError(t *testing.T) {
 	frame := func(channel uint16, p amqp.Performative) []byte {
 		return amqp.AppendFrame(nil, channel, p, []byte("x"))

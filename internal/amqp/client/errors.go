@@ -9,7 +9,7 @@ import (
 	"overdue/internal/amqp"
 )
 
-// A Scope is what an EndedError is about.
+// A Scope says what has ended: a link, a session or a connection.
 type Scope string
 
 // The scopes.
@@ -19,12 +19,12 @@ const (
 	Connection Scope = "connection"
 )
 
-// An EndedError says that a link, its session or its connection has ended. Whether a transfer that
-// was unsettled then has arrived is unknown.
+// An EndedError says that a link, its session or its connection has ended. It is unknown whether an
+// unsettled transfer has arrived.
 type EndedError struct {
 	Scope  Scope
 	Remote *amqp.Error // the reason that the peer states; nil = none
-	Cause  error       // why this end has ended it; nil = it has not, or it was closed
+	Cause  error       // why this side ended it; nil = the peer did, or Close was called
 }
 
 func (e *EndedError) Error() string {
@@ -37,7 +37,7 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("the %s has ended", e.Scope)
 }
 
-// Unwrap returns the reason, whoever stated it.
+// Unwrap returns the reason, from either side.
 func (e *EndedError) Unwrap() error {
 	if e.Remote != nil {
 		return e.Remote
@@ -46,20 +46,19 @@ func (e *EndedError) Unwrap() error {
 }
 
 var (
-	errClosed    = errors.New("it was closed")
-	errSilent    = fmt.Errorf("nothing has come from the peer for %v", idleTimeout)
-	errGivenUp   = errors.New("a transfer was given up in the middle")
-	errNoOutcome = errors.New("the peer has settled it without an outcome")
-	errNoReason  = errors.New("the broker rejects it without a reason")
+	errClosed    = errors.New("closed by this side")
+	errSilent    = fmt.Errorf("the peer was silent for %v", idleTimeout)
+	errGivenUp   = errors.New("a transfer was abandoned halfway")
+	errNoOutcome = errors.New("the peer settled the transfer without an outcome")
+	errNoReason  = errors.New("the broker rejected the message without a reason")
 )
 
-// violation is an error of the peer.
+// violation is a breach of the protocol by the peer.
 func violation(format string, args ...any) error {
 	return amqp.Errorf(amqp.ErrCondNotAllowed, format, args...)
 }
 
-// ended returns the error of those who wait for something of a connection that ended for this
-// reason.
+// ended returns the error for callers that wait on a connection which ended for this reason.
 func ended(why error) *EndedError {
 	if e := (*EndedError)(nil); errors.As(why, &e) {
 		return e
@@ -70,8 +69,8 @@ func ended(why error) *EndedError {
 	return &EndedError{Scope: Connection, Cause: why}
 }
 
-// goodbye returns the close with which a connection ends for this reason, or nil if the connection
-// is of no use for that any more.
+// goodbye returns the close for a connection that ends for this reason, or nil if the connection
+// can no longer carry one.
 func goodbye(why error) *amqp.Close {
 	var ended *EndedError
 	var broken *amqp.Error

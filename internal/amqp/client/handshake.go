@@ -16,7 +16,7 @@ const saslAnonymous amqp.Symbol = "ANONYMOUS"
 
 // handshake negotiates the connection until ctx ends.
 func (c *Conn) handshake(ctx context.Context, host string) error {
-	stop := context.AfterFunc(ctx, func() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }) // it fails on a closed one, which has no need of it
+	stop := context.AfterFunc(ctx, func() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }) // an error means that nc is closed already
 	err := c.negotiate(host)
 	if !stop() {
 		return context.Cause(ctx)

@@ -24,17 +24,17 @@ type link struct {
 
 	peer       uint32 // its handle
 	known      bool   // its attach has come
-	attached   bool   // and has the terminus that was asked for
+	attached   bool   // and has the requested terminus
 	detached   bool
-	err        error  // why nothing can be done any more; nil: it can
+	err        error  // why the link is unusable; nil: it is usable
 	maxMessage uint64 // bytes; 0 = any number
 
 	credit        uint32
 	deliveryCount uint32
 	blocked       []*delivery // in order
 
-	answer   []byte // of the receiver: what has come of a message
-	answered bool   // all of it
+	answer   []byte // of the receiver: the parts of a message so far
+	answered bool   // the message is complete
 }
 
 // A delivery is a transfer that Send waits for.
@@ -48,7 +48,7 @@ type delivery struct {
 	result  chan error
 }
 
-// newDeliveryLocked returns one that has been used before, or makes one.
+// newDeliveryLocked returns a reused delivery, or a new one.
 func (l *link) newDeliveryLocked(format uint32, payload []byte) *delivery {
 	c := l.session.c
 	var d *delivery
@@ -61,7 +61,7 @@ func (l *link) newDeliveryLocked(format uint32, payload []byte) *delivery {
 	return d
 }
 
-// freeLocked keeps d, of whose result nothing is left to come.
+// freeLocked keeps d for reuse: no result is pending.
 func (d *delivery) freeLocked() {
 	c := d.link.session.c
 	*d = delivery{result: d.result}
@@ -100,10 +100,10 @@ func (s *Sender) MaxMessageSize() uint64 { return s.link.maxMessage }
 func (s *Sender) Close(ctx context.Context) error { return s.link.session.close(ctx) }
 
 // Send sends an encoded message and returns when the peer has accepted it. A rejection is an
-// *amqp.Error, and so is a message that is larger than the link allows, which is not sent. After the
-// end of ctx it is unknown whether the message arrives, unless the error says that it is not written.
-// A peer that does not read while Send writes ends the connection when ctx has its deadline, or after
-// writeTimeout.
+// *amqp.Error, and so is a message that is larger than the link allows, which is not sent. If ctx
+// ends first, it is unknown whether the message arrives, unless the error says that it was not
+// written. If the peer does not read while Send writes, the connection ends at the deadline of ctx,
+// or after writeTimeout.
 func (s *Sender) Send(ctx context.Context, format uint32, payload []byte) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("not written: %w", context.Cause(ctx))
@@ -166,7 +166,7 @@ func (l *link) abandon(ctx context.Context, d *delivery) error {
 	return err
 }
 
-// encodeLocked encodes frames of d. It reports whether that were all.
+// encodeLocked encodes frames of d. It reports whether all are encoded.
 func (l *link) encodeLocked(d *delivery) bool {
 	s, c := l.session, l.session.c
 	if !d.begun && l.credit == 0 {
@@ -200,7 +200,7 @@ func (l *link) encodeLocked(d *delivery) bool {
 	}
 }
 
-// pumpLocked encodes what was blocked, as far as it goes now.
+// pumpLocked encodes blocked deliveries, as far as possible now.
 func (c *Conn) pumpLocked() {
 	if c.blocked == 0 {
 		return
@@ -243,7 +243,7 @@ func (l *link) endLocked(why error) {
 func (s *session) settleLocked(id uint32, result error) {
 	if d := s.unsettled[id]; d != nil {
 		delete(s.unsettled, id)
-		d.result <- result // it has room for one, and only what is unsettled gets one
+		d.result <- result // it has room for one result, and only unsettled deliveries get one
 	}
 }
 
@@ -254,9 +254,9 @@ func (s *session) dispositionLocked(p *amqp.Disposition) {
 	}
 	result, ok := outcome(p)
 	if !ok {
-		return // the outcome is still to come
+		return // the outcome comes later
 	}
-	// The range may have any length, and does not become a loop of that length.
+	// The peer may state a range of any length, so this must not loop over it.
 	if n := p.Last - p.First; uint64(n) < uint64(len(s.unsettled)) {
 		for i := range n + 1 {
 			s.settleLocked(p.First+i, result)
@@ -273,7 +273,7 @@ func (s *session) dispositionLocked(p *amqp.Disposition) {
 	}
 }
 
-// outcome returns what a disposition says, and reports whether that is an outcome.
+// outcome returns the result that a disposition states, and reports whether it is an outcome.
 func outcome(p *amqp.Disposition) (result error, ok bool) {
 	switch state := p.State.(type) {
 	case amqp.Accepted:

@@ -17,8 +17,8 @@ import (
 const (
 	// maxQueued is how many bytes may wait to be written before transfers are blocked.
 	maxQueued = 1 << 20
-	// maxAnswers is how many frames that a peer has caused may wait to be written: a peer that asks
-	// and does not read cannot fill the memory.
+	// maxAnswers bounds the queued frames that the peer has caused, so that a peer which sends and
+	// does not read cannot fill the memory.
 	maxAnswers = 1000
 	// keptOutput bounds the buffers that a connection keeps.
 	keptOutput = 256 << 10
@@ -33,18 +33,18 @@ const (
 type output struct {
 	socket   socket.Socket
 	maxFrame uint32 // of the peer
-	out      []byte // encoded, and not taken by the one who writes
-	spare    []byte // to be used as out again
-	answers  int    // frames in out that are no transfers
-	writing  bool   // a goroutine writes, and looks into out again before it stops
+	out      []byte // encoded, and not yet taken by the writing goroutine
+	spare    []byte // reused as out
+	answers  int    // frames in out other than transfers
+	writing  bool   // a goroutine writes, and checks out again before it stops
 	wrote    time.Time
 	blocked  int           // deliveries of all links that wait for credit, window or room in out
 	transfer amqp.Transfer // encoded by every delivery, so that none allocates it
 	tag      [4]byte
-	spares   []*delivery // to be used again
+	spares   []*delivery // for reuse
 }
 
-// source is where the frames come from.
+// source is the input of the frame reader.
 func (c *Conn) source() io.Reader {
 	if c.socket.Exists() {
 		return &c.socket
@@ -58,7 +58,7 @@ func (c *Conn) putLocked(channel uint16, p amqp.Performative) {
 	c.answers++
 }
 
-// flushLocked writes what is queued, unless another goroutine does. It gives up the mutex.
+// flushLocked writes the queued output, unless another goroutine does. It releases the mutex.
 func (c *Conn) flushLocked(until time.Time) {
 	mine := !c.writing && len(c.out) > 0 && c.err == nil
 	if mine {
@@ -94,16 +94,16 @@ func (c *Conn) writeQueued(until time.Time) {
 	c.mu.Unlock()
 }
 
-// write writes b. A peer that does not take it in time ends the connection: over TLS, or a
-// WebSocket, nothing can follow a part of a write.
+// write writes b. If the peer does not take it in time, the connection ends: over TLS, or a
+// WebSocket, nothing can follow a partial write.
 func (c *Conn) write(b []byte, until time.Time) error {
 	if c.socket.Exists() {
 		if b = b[c.socket.Write(b):]; len(b) == 0 {
 			return nil
 		}
 	}
-	// A deadline that passes later would keep the socket from being tried, and TLS from its own writes.
-	defer func() { _ = c.nc.SetWriteDeadline(time.Time{}) }() // an error shows again
+	// A deadline in the past would prevent later writes, including those of TLS itself.
+	defer func() { _ = c.nc.SetWriteDeadline(time.Time{}) }() // an error would recur
 	if err := c.nc.SetWriteDeadline(until); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
@@ -115,7 +115,7 @@ func (c *Conn) write(b []byte, until time.Time) error {
 	return nil
 }
 
-// writeUntil is when a write of the caller with this context has to be done.
+// writeUntil is the deadline of a write for a caller with this context.
 func writeUntil(ctx context.Context) time.Time {
 	until := time.Now().Add(writeTimeout)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {

@@ -12,10 +12,10 @@ import (
 
 const (
 	// incomingWindow is how many frames the peer may send in a session: more than an answer of $cbs
-	// has.
+	// needs.
 	incomingWindow = 5000
 	outgoingWindow = 5000
-	// maxHandle is more than the peer needs for our links, whatever it counts from.
+	// maxHandle is more than the peer needs for our links.
 	maxHandle = 255
 )
 
@@ -23,13 +23,13 @@ const (
 type session struct {
 	c       *Conn
 	channel uint16
-	changed chan struct{} // one token: something has come that wait looks for
+	changed chan struct{} // one token: wait should test its condition again
 
 	peer   uint16 // its channel
 	begun  bool
 	ending bool  // our end is sent
-	over   bool  // both ends are
-	err    error // why nothing can be done any more; nil: it can
+	over   bool  // both ends have been sent
+	err    error // why the session is unusable; nil: it is usable
 
 	links        []*link // by our handle
 	nextOutgoing uint32  // transfer-id of our next frame
@@ -60,7 +60,7 @@ func (c *Conn) begin(ctx context.Context) (*session, error) {
 	return s, s.wait(ctx, func() bool { return s.begun })
 }
 
-// wait waits until met, which is called with the mutex held, or until the session has ended. One
+// wait waits until met returns true or the session has ended. It calls met with the mutex held. One
 // goroutine at a time may call it.
 func (s *session) wait(ctx context.Context, met func() bool) error {
 	for {
@@ -120,7 +120,7 @@ func (s *session) endingLocked() {
 	s.endLocked(&EndedError{Scope: Session})
 }
 
-// endLocked settles what the session holds.
+// endLocked settles the deliveries of the session.
 func (s *session) endLocked(why error) {
 	s.err = why
 	for _, l := range s.links {
@@ -156,8 +156,7 @@ func (s *session) peerEndedLocked(p *amqp.End) {
 	s.notifyLocked()
 }
 
-// attach attaches a link. Where the peer refuses it, the error is what the peer says, and nothing
-// around it.
+// attach attaches a link. If the peer refuses it, the error is the peer's own, not wrapped.
 func (s *session) attach(ctx context.Context, a *amqp.Attach) (*link, error) {
 	a.Name = "overdue-" + rand.Text()
 	s.c.mu.Lock()
@@ -204,7 +203,7 @@ func (s *session) attachedLocked(p *amqp.Attach) error {
 		s.notifyLocked()
 		return nil // without a terminus a detach follows, with the reason
 	}
-	return violation("an attach of link %.64q, which nobody has asked for", p.Name)
+	return violation("an attach of link %.64q, which was not requested", p.Name)
 }
 
 // linkLocked returns the link with this handle of the peer, nil if there is none.
@@ -225,7 +224,7 @@ func (s *session) detachedLocked(p *amqp.Detach) {
 	l.detached = true
 	s.c.putLocked(s.channel, &amqp.Detach{Handle: l.handle, Closed: true})
 	l.endLocked(&EndedError{Scope: Link, Remote: p.Error})
-	if len(s.links) == 1 { // the session is of no use without it
+	if len(s.links) == 1 { // the session has no other link
 		s.endingLocked()
 	}
 	s.notifyLocked()
@@ -236,7 +235,7 @@ func (s *session) flowLocked(p *amqp.Flow) {
 	if s.ending {
 		return
 	}
-	underway := s.nextOutgoing // the peer has not seen our begin if it states nothing
+	underway := s.nextOutgoing // without a value, the peer has not seen our begin
 	if p.HasNextIncomingID {
 		underway -= p.NextIncomingID
 	}

@@ -10,9 +10,8 @@ import (
 
 // onAttach begins a link for the peer.
 //
-// A name that is attached already is stolen, as part 2 section 6.1 has it: the peer may have lost
-// what it knew of the old link, and refusing the new one would lock it out until the connection
-// ends.
+// If the name is attached already, the new link steals it (part 2 section 6.1): the peer may have
+// lost its state of the old link, and a refusal would lock it out until the connection ends.
 func (s *Session) onAttach(a *amqp.Attach) error {
 	c := s.c
 	c.mu.Lock()
@@ -47,7 +46,7 @@ func (s *Session) onAttach(a *amqp.Attach) error {
 	c.nlinks++
 	switch {
 	case c.nlinks > 2*c.cfg.MaxLinks:
-		// It does not detach what was refused.
+		// The peer does not detach refused links.
 		return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection has %d links, of which it may have %d.", c.nlinks, c.cfg.MaxLinks)
 	case c.nlinks > c.cfg.MaxLinks:
 		p.refuseLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection has %d links, which is all it may have.", c.cfg.MaxLinks))
@@ -55,7 +54,7 @@ func (s *Session) onAttach(a *amqp.Attach) error {
 	}
 	if old := c.links[p.key]; old != nil {
 		old.detachLocked(amqp.Errorf(amqp.ErrCondLinkStolen, "Link %q was attached again.", a.Name))
-		c.runTasksLocked() // the old is over before the new begins
+		c.runTasksLocked() // the old link ends before the new one begins
 		if p.state != linkAttaching || s.state != sessionOpen {
 			return nil
 		}
@@ -82,7 +81,7 @@ func (l *SinkLink) beginLocked() {
 			l.refuseLocked(e)
 		}
 	case h != nil && !l.acceptLocked(h):
-		c.laterLocked(func() { h.Detached(errNotAttached()) }) // over before it began
+		c.laterLocked(func() { h.Detached(errNotAttached()) }) // it ended before it began
 	}
 }
 
@@ -118,7 +117,7 @@ func (l *link) attachedLocked() bool {
 	return true
 }
 
-// putAttachLocked answers the attach, under the lowest handle that is free; refused means without a
+// putAttachLocked answers the attach, under the lowest free handle; refused means without a
 // terminus.
 func (l *link) putAttachLocked(refused bool) {
 	s, a := l.s, l.attach
@@ -144,7 +143,7 @@ func (l *link) putAttachLocked(refused bool) {
 		r = &l.source.Reply
 		reply.InitialDeliveryCount = r.InitialDeliveryCount
 	}
-	// The terminus that the peer asked for is null in a refusal; its own it gets back.
+	// In a refusal, the requested terminus is null; the peer's own terminus is echoed.
 	if !refused || l.source != nil {
 		reply.Target, reply.Coordinator = r.Target, r.Coordinator
 	}

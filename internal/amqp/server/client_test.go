@@ -81,7 +81,7 @@ func TestMessagesOfEverySizePassBothWays(t *testing.T) {
 
 func TestMessageAboveMaxMessageSizeIsRejectedAndDetachesTheLink(t *testing.T) {
 	bubble(t, func(t *testing.T, sc *scene) {
-		// go-amqp refuses by itself what exceeds the limit it was told, so the raw peer sends this.
+		// go-amqp itself refuses messages above the stated limit, so the raw peer sends this.
 		p := sc.raw()
 		p.open()
 		p.begin(0)
@@ -322,7 +322,7 @@ func TestShutdownClosesWithConnectionForced(t *testing.T) {
 		}
 		want := []string{"source q: amqp:connection:forced", "closed: amqp:connection:forced: The server is shutting down."}
 		if diff := cmp.Diff(want, sc.echo.notes()); diff != "" {
-			t.Errorf("handler was told (-want +got):\n%s", diff)
+			t.Errorf("handler calls (-want +got):\n%s", diff)
 		}
 		if err := sc.srv.ServeConn(sc.pipeEnd()); !errors.Is(err, ErrServerClosed) {
 			t.Errorf("ServeConn after Shutdown = %v, want ErrServerClosed", err)

@@ -15,16 +15,16 @@ type Config struct {
 	Handler Handler
 
 	Mechanisms []amqp.Symbol // SASL mechanisms in the order offered; default ANONYMOUS
-	// Authenticate says whether the peer may come in with what it gave: one of Mechanisms and its
-	// initial response, nil if there was none. The SASL outcome is auth else, and the connection ends.
-	// Called by the read loop, it must not block; nil lets everybody in, and a peer without a SASL
-	// layer is never asked.
+	// Authenticate reports whether to accept the peer, by its choice of Mechanisms and its initial
+	// response (nil if there was none). Otherwise the SASL outcome is auth, and the connection ends.
+	// The read loop calls it, so it must not block. nil accepts everybody. It is not called for a peer
+	// without a SASL layer.
 	Authenticate func(mechanism amqp.Symbol, initialResponse []byte) bool
 	SASLWelcome  string // additional-data of the SASL outcome; default none
 	ContainerID  string // of our open; default "overdue"
 
 	MaxFrameSize   uint32 // bytes, of frames that we accept; at least 512; default 65536. Lower if the peer's own limit is lower
-	MaxMessageSize uint64 // bytes, of links whose Reply says nothing; default 1 MiB
+	MaxMessageSize uint64 // bytes, of links whose Reply has no limit; default 1 MiB
 	MaxBuffered    uint64 // bytes per connection, of deliveries whose last frame has not come; default 64 MiB
 	ChannelMax     uint16 // highest channel of a connection; default 4999
 	MaxLinks       int    // per connection; default 10000
@@ -36,8 +36,8 @@ type Config struct {
 	// Conn.Admit. A connection that arrives with a quota (accept.QuotaOf) is limited in any case.
 	Tokens bool
 
-	LinkIdleTimeout time.Duration // a link over which nothing passes for so long is detached; default never
-	ConnIdleTimeout time.Duration // a connection without links for so long is closed, and one that has none after a minute; default never
+	LinkIdleTimeout time.Duration // a link that is idle for so long is detached; default never
+	ConnIdleTimeout time.Duration // a connection without links for so long is closed, also one without any in its first minute; default never
 
 	IdleTimeout      time.Duration // advertised; a peer silent for twice as long is dropped; default 4 min
 	HandshakeTimeout time.Duration // from the first byte to the peer's open; default 30 s
@@ -75,15 +75,15 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// What is not worth a setting.
+// Limits without a setting.
 const (
 	outSoftLimit            = 256 << 10 // bytes of unwritten output at which SendOut waits
 	outHardLimit            = 4 << 20   // bytes at which the read loop waits
 	outUnauthenticatedLimit = 16 << 10  // the same, of an unauthenticated connection
-	outEager                = 32 << 10  // bytes worth a write before the read loop has come to rest
+	outEager                = 32 << 10  // bytes that are written before the read loop waits
 	outKeep                 = 512 << 10 // bytes of capacity that an idle connection keeps
 	maxSASLFrame            = 4096      // bytes; the spec says 512, initial responses with tokens are longer
-	minIdleTimeout          = 100       // milliseconds; less would have us do little but keep-alives
+	minIdleTimeout          = 100       // milliseconds; less would cause little but keep-alives
 	defaultCredit           = 1000      // deliveries outstanding or unsettled on a sink link
 	maxPosted               = 1024      // messages posted and waiting, per link
 	maxSenderRange          = 64        // deliveries per disposition to a receiver; see appendAcks
@@ -93,5 +93,5 @@ const (
 	creditSteps             = 8         // credit is topped up in steps of at least an eighth of what the link may have
 	noHandle                = ^uint32(0)
 	maxDeliveryTag          = 32 // bytes, part 2 section 8.7
-	idleTimeoutFactor       = 2  // part 2 section 4.5: what is advertised should be half of what is enforced
+	idleTimeoutFactor       = 2  // part 2 section 4.5: the advertised timeout should be half of the enforced one
 )

@@ -36,7 +36,7 @@ const (
 	connHandshake connState = iota // headers, SASL, opens
 	connOpen
 	connClosing // our close is sent, the peer's is awaited; nothing else is sent
-	connDead    // nothing more is queued; the writer ends when it has flushed
+	connDead    // nothing more is queued; the writer flushes and ends
 )
 
 // A Conn is one connection of a peer.
@@ -55,7 +55,7 @@ type Conn struct {
 	open       *amqp.Open
 	mechanism  amqp.Symbol
 	response   []byte
-	stated     []*Outgone // room for the deliveries of one disposition
+	stated     []*Outgone // buffer for the deliveries of one disposition
 	maxFrame   uint32     // the peer's
 	channelMax uint16     // the peer's
 
@@ -63,8 +63,8 @@ type Conn struct {
 	state    connState
 	closeErr *amqp.Error // of our close
 	deadline time.Time   // of the handshake, then of the answer to our close
-	idle     bool        // the read loop rests, so others have to flush what they queue
-	calling  bool        // the writer calls the handler while the read loop rests
+	idle     bool        // the read loop waits, so others have to flush their output
+	calling  bool        // the writer calls the handler while the read loop waits
 	tasks    []func()    // calls of the handler that are due
 
 	sessions   map[uint16]*Session // by the peer's channel
@@ -74,8 +74,8 @@ type Conn struct {
 	nlinks     int                 // handles of the peer in use
 	dirty      []*Session          // sessions with dispositions or flows to write
 	posting    []*Session          // sessions whose posted messages wait for room in the output
-	assembly   []byte              // room for the next delivery that comes in pieces
-	unfinished uint64              // bytes of deliveries whose last frame has not come
+	assembly   []byte              // buffer for the next delivery of several frames
+	unfinished uint64              // bytes of incomplete deliveries
 
 	rules idleRules
 
@@ -99,10 +99,10 @@ func newConn(s *Server, nc net.Conn, id uint64) *Conn {
 	return c
 }
 
-// ID returns a number that no other connection of this server has or had.
+// ID returns a number that is unique among all connections of this server, past and present.
 func (c *Conn) ID() uint64 { return c.id }
 
-// Open returns what the peer opened the connection with; it must not be modified.
+// Open returns the peer's open; it must not be modified.
 func (c *Conn) Open() *amqp.Open { return c.open }
 
 // RemoteContainerID returns the peer's name for itself.
@@ -117,7 +117,7 @@ func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 // NetConn returns the transport, for its addresses and its TLS state; it must not be read, written or closed.
 func (c *Conn) NetConn() net.Conn { return c.nc }
 
-// Cut ends the connection without a word to the peer, from any goroutine.
+// Cut ends the connection without a close frame. It may be called from any goroutine.
 func (c *Conn) Cut() { c.nc.Close() }
 
 // SASL returns the mechanism that the peer chose and its initial response; "" without a SASL layer.
@@ -156,11 +156,11 @@ func (c *Conn) closeLocked(e *amqp.Error) {
 	c.closeNowLocked(e)
 }
 
-// closeNowLocked closes without writing what is owed, in the midst of which it may be called.
+// closeNowLocked closes without flushing; the flush itself may call it.
 func (c *Conn) closeNowLocked(e *amqp.Error) {
 	switch c.state {
 	case connHandshake:
-		// A close may not come before open, and the peer has nothing to lose yet.
+		// A close may not come before open, and the peer has sent nothing yet.
 		c.closeErr = e
 		c.state = connDead
 		c.nc.Close()
@@ -169,7 +169,7 @@ func (c *Conn) closeNowLocked(e *amqp.Error) {
 		c.putLocked(0, &amqp.Close{Error: e})
 		c.state = connClosing
 		c.deadline = time.Now().Add(c.cfg.CloseTimeout)
-		// What is stalled already must not hold up the end. Failures show in the read and in the write.
+		// A stalled read or write must not delay the end. Failures show in the read and in the write.
 		_ = c.nc.SetDeadline(c.deadline)
 	}
 	c.releaseLocked()
@@ -193,7 +193,7 @@ func (c *Conn) serve() error {
 	go func() {
 		err := c.writeLoop()
 		if err != nil {
-			c.die() // nobody may wait for room in an output that nobody writes
+			c.die() // no goroutine may wait for an output that is never written
 			c.nc.Close()
 		}
 		wrote <- err
@@ -210,7 +210,7 @@ func (c *Conn) serve() error {
 	}
 	c.nc.Close()
 	if werr != nil && err != nil && !c.closeSent() {
-		err = werr // the read loop's error is only the consequence
+		err = werr // the read loop's error is a consequence of it
 	}
 	c.abandon(err)
 	if errors.Is(err, errHungUp) && c.open == nil {
@@ -271,7 +271,7 @@ func (c *Conn) closed(cl *amqp.Close) error {
 	return nil
 }
 
-// readError says what the end of the input means.
+// readError translates the error of a read.
 func (c *Conn) readError(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,7 +285,7 @@ func (c *Conn) readError(err error) error {
 	case c.state == connClosing && timeout:
 		return errCloseUnanswered
 	case c.state == connHandshake && timeout:
-		return errors.New("handshake took too long")
+		return errors.New("the handshake took too long")
 	case timeout:
 		return errSilent
 	case c.srv.conns.Closed() && (errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)):
@@ -307,10 +307,10 @@ func (c *Conn) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 	c.mu.Unlock()
 	switch {
 	case closing:
-		return nil // whatever crossed our close
+		return nil // frames that crossed our close
 	case s == nil:
 		if _, detach := p.(*amqp.Detach); detach {
-			return nil // the Python SDK detaches its links behind its end (Session.end of azure/servicebus/_pyamqp)
+			return nil // the Python SDK detaches its links after its end (Session.end of azure/servicebus/_pyamqp)
 		}
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "There is no session on channel %d.", ch)
 	}
@@ -328,7 +328,7 @@ func (c *Conn) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 	case *amqp.End:
 		s.onEnd(p)
 	default:
-		return amqp.Errorf(amqp.ErrCondNotAllowed, "A connection that is open cannot take %T.", p)
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "%T is not allowed in an open connection.", p)
 	}
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"overdue/internal/amqp"
 )
 
-// finish sends close if err is the peer's fault and the connection still takes it. It reports whether
-// input has to be read and thrown away until the peer has seen that: closing a socket with unread
-// input would discard our close.
+// finish sends close if err is the peer's fault and the connection can still carry it. It reports
+// whether the input has to be drained until the peer has read the close: closing a socket with
+// unread input would discard it.
 func (c *Conn) finish(err error) (linger bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *Conn) finish(err error) (linger bool) {
 	c.state = connDead
 	c.endIdleLocked()
 	c.deadline = time.Now().Add(c.cfg.CloseTimeout)
-	_ = c.nc.SetWriteDeadline(c.deadline) // of a write that is stalled already; a failure shows in the write
+	_ = c.nc.SetWriteDeadline(c.deadline) // for a stalled write; a failure shows in the write
 	c.releaseLocked()
 	return linger
 }
@@ -48,14 +48,14 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// closeSent reports whether the reason of the end is our own close.
+// closeSent reports whether the connection ends because of our own close.
 func (c *Conn) closeSent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closeErr != nil
 }
 
-// abandon ends the handler.
+// abandon ends the handler's links and calls its Closed.
 func (c *Conn) abandon(err error) {
 	why := amqp.AsError(err)
 	if why == nil {

@@ -11,7 +11,7 @@ import (
 	"overdue/internal/amqp"
 )
 
-// ack is a disposition that is owed: deliveries of consecutive ids in one state.
+// ack is a pending disposition: deliveries of consecutive ids in one state.
 type ack struct {
 	first, last uint32
 	settled     bool
@@ -26,9 +26,9 @@ func roleIndex(r amqp.Role) int {
 }
 
 // Settle sends the outcome of d to the peer and settles it. It may be called from any goroutine;
-// whatever is settled before the next write goes out together. A peer that settles second
-// (rcv-settle-mode) gets the outcome first, and d is settled when it has answered. Settle has no
-// effect on a delivery that is settled or whose link is gone.
+// settlements before the next write share frames. With rcv-settle-mode second the peer gets the
+// outcome first, and d is settled when it has answered. Settle has no effect on a settled delivery,
+// or after the end of its link.
 func (l *SinkLink) Settle(d *Delivery, st amqp.DeliveryState) {
 	s := l.s
 	s.c.mu.Lock()
@@ -51,10 +51,10 @@ func (l *SinkLink) forgetLocked(d *Delivery) {
 	}
 }
 
-// Settle settles ds with the peer, in answer to Source.Disposition or unasked, when the source
-// gives up waiting for an outcome. It may be called from any goroutine. Deliveries that are settled
-// already are passed over. Unasked is a last resort with go-amqp: a receiver of it that states an
-// outcome afterwards waits for an answer in vain.
+// Settle settles ds with the peer, in answer to Source.Disposition, or when the source gives up
+// waiting for an outcome. It may be called from any goroutine. It skips settled deliveries. Avoid
+// to give up with go-amqp: a receiver that states an outcome afterwards waits for an answer in
+// vain.
 func (l *SourceLink) Settle(ds []*Outgone, st amqp.DeliveryState) {
 	s := l.s
 	s.c.mu.Lock()
@@ -67,7 +67,7 @@ func (l *SourceLink) Settle(ds []*Outgone, st amqp.DeliveryState) {
 	}
 }
 
-// ackLocked notes that a disposition is owed.
+// ackLocked queues a disposition.
 func (s *Session) ackLocked(role amqp.Role, id uint32, settled bool, st amqp.DeliveryState) {
 	acks := &s.acks[roleIndex(role)]
 	next := ack{id, id, settled, st}
@@ -77,7 +77,7 @@ func (s *Session) ackLocked(role amqp.Role, id uint32, settled bool, st amqp.Del
 	s.c.touchLocked(s)
 }
 
-// join extends a by b if they are one range in one state.
+// join extends a by b if both form one range in one state.
 func (a *ack) join(b ack) bool {
 	if a.last+1 != b.first || a.last == math.MaxUint32 || a.settled != b.settled || !sameState(a.state, b.state) {
 		return false
@@ -86,10 +86,10 @@ func (a *ack) join(b ack) bool {
 	return true
 }
 
-// flushAcksLocked writes the dispositions that are owed, in as few frames as they allow.
+// flushAcksLocked writes the pending dispositions, in as few frames as possible.
 //
-// A range to a receiver is kept short. go-amqp hands the whole frame to the link once for each
-// delivery in it, so a range of n costs it n² steps; short ranges cost us little.
+// Ranges to a receiver are short: go-amqp processes the whole frame once for each delivery in it,
+// so a range of n costs it n² steps.
 func (s *Session) flushAcksLocked(role amqp.Role) {
 	acks := s.acks[roleIndex(role)]
 	if len(acks) == 0 {
@@ -120,8 +120,8 @@ func (s *Session) putAckLocked(role amqp.Role, a ack) {
 	d.State = nil
 }
 
-// sameState reports whether a and b say the same. It may miss equal states that are rare and cost a
-// comparison to find.
+// sameState reports whether a and b are equal. It may report false for equal states that are rare
+// and expensive to compare.
 func sameState(a, b amqp.DeliveryState) bool {
 	if a == b {
 		return true
@@ -141,7 +141,7 @@ func sameState(a, b amqp.DeliveryState) bool {
 	return false
 }
 
-// onDisposition takes what the peer says about deliveries, of either direction.
+// onDisposition handles the peer's states of deliveries in either direction.
 func (s *Session) onDisposition(d *amqp.Disposition) {
 	c := s.c
 	c.mu.Lock()
@@ -152,7 +152,7 @@ func (s *Session) onDisposition(d *amqp.Disposition) {
 	if d.Role == amqp.RoleSender {
 		if d.Settled {
 			s.received.each(d.First, d.Last, func(v *Delivery) bool {
-				v.done = true // by its sender; Settle would come too late
+				v.done = true // its sender has settled it; Settle would come too late
 				v.link.unsettled--
 				v.link.topUpLocked()
 				return true
@@ -174,7 +174,7 @@ func (s *Session) onDisposition(d *amqp.Disposition) {
 		return d.Settled
 	})
 	if len(stated) > 0 {
-		stated[0].link.touchLocked() // the others, if any, are the same client's
+		stated[0].link.touchLocked() // others, if any, belong to the same client
 	}
 	c.mu.Unlock()
 	callStated(stated, d.State, d.Settled)

@@ -23,8 +23,8 @@ func (s *Session) onFlow(f *amqp.Flow) {
 	l := s.links[f.Handle]
 	switch {
 	case l == nil && f.Handle < s.known:
-		// go-amqp may send a last flow behind its detach. Ending the session would cost it the other
-		// links there.
+		// go-amqp may send a last flow after its detach. Ending the session would cost it the other links
+		// there.
 	case l == nil:
 		s.endLocked(amqp.Errorf(amqp.ErrCondSessionUnattachedHandle, "Flow names handle %d, which is not attached.", f.Handle))
 	case l.source != nil:
@@ -36,13 +36,13 @@ func (s *Session) onFlow(f *amqp.Flow) {
 
 // takeWindowLocked computes how many transfers the peer can take (part 2 section 5.6).
 func (s *Session) takeWindowLocked(f *amqp.Flow) {
-	next := uint32(0) // our initial next-outgoing-id: what holds until the peer has seen our begin
+	next := uint32(0) // our initial next-outgoing-id, until the peer has seen our begin
 	if f.HasNextIncomingID {
 		next = f.NextIncomingID
 	}
 	inFlight := s.nextOutgoingID - next
 	if int32(inFlight) < 0 {
-		inFlight = 0 // it counts transfers that were never sent; its window is all that can be believed
+		inFlight = 0 // it counts transfers that were never sent, so only its window is credible
 	}
 	window := uint32(0)
 	if f.IncomingWindow > inFlight {
@@ -56,8 +56,8 @@ func (s *Session) takeWindowLocked(f *amqp.Flow) {
 	}
 }
 
-// putFlowLocked sends f, about the session only unless a link has filled in its part. The window is
-// open again to its full width with every flow.
+// putFlowLocked sends f: the state of the session, and of a link that has filled in its part. Every
+// flow reopens the full window.
 func (s *Session) putFlowLocked(f *amqp.Flow) {
 	s.owesFlow = false
 	s.incomingWindow = s.c.cfg.IncomingWindow
@@ -69,8 +69,8 @@ func (s *Session) putFlowLocked(f *amqp.Flow) {
 	*f = amqp.Flow{}
 }
 
-// usedWindowLocked notes one transfer frame from the peer and reports whether it was allowed to
-// send it.
+// usedWindowLocked counts one transfer frame from the peer and reports whether the window allowed
+// it.
 func (s *Session) usedWindowLocked() bool {
 	if s.incomingWindow == 0 {
 		return false
@@ -84,9 +84,9 @@ func (s *Session) usedWindowLocked() bool {
 	return true
 }
 
-// onFlowLocked takes the credit that the peer grants. Credit is reckoned in deliveries since the
-// link began, so that neither the wrap-around of delivery-count nor a nonsensical one can grant
-// more than link-credit says.
+// onFlowLocked takes the credit that the peer grants. It counts deliveries since the link began, so
+// that neither a wrap-around of delivery-count nor a wrong one can grant more than link-credit
+// states.
 func (l *SourceLink) onFlowLocked(f *amqp.Flow) {
 	l.touchLocked()
 	if l.state == linkAttached || l.state == linkAttaching {
@@ -133,10 +133,9 @@ func (l *SourceLink) putFlowLocked(drain bool) {
 	l.s.putFlowLocked(f)
 }
 
-// Drained answers a drain: the remaining credit is dropped, and the peer learns that. The answer
-// follows every delivery that SendOut has sent or Post has taken before. It does nothing when the
-// peer does not drain, or no longer does, or has been answered. It may be called from any
-// goroutine.
+// Drained answers a drain and drops the remaining credit. The answer follows every delivery that
+// SendOut has sent or Post has taken before. It does nothing if the peer does not drain, or has
+// been answered. It may be called from any goroutine.
 func (l *SourceLink) Drained() {
 	c := l.s.c
 	c.mu.Lock()
@@ -148,8 +147,7 @@ func (l *SourceLink) Drained() {
 	l.answerDrainLocked()
 }
 
-// answerDrainLocked answers a drain unless a delivery is under way that belongs in front of the
-// answer.
+// answerDrainLocked answers a drain, unless a delivery that precedes the answer is not complete.
 func (l *SourceLink) answerDrainLocked() {
 	if !l.drained || l.busy || len(l.posted) > 0 && l.credit > 0 {
 		return
@@ -162,7 +160,7 @@ func (l *SourceLink) answerDrainLocked() {
 	l.putFlowLocked(true)
 }
 
-// onFlowLocked takes what the peer says about a link on which it sends: it may have given up
+// onFlowLocked handles a flow for a link on which the peer sends: the peer may have given up
 // credit.
 func (l *SinkLink) onFlowLocked(f *amqp.Flow) {
 	l.touchLocked()
@@ -178,7 +176,7 @@ func (l *SinkLink) onFlowLocked(f *amqp.Flow) {
 	}
 }
 
-// topUpLocked notes that the peer may be due more credit.
+// topUpLocked marks the link: the peer may get more credit.
 func (l *SinkLink) topUpLocked() {
 	if !l.dirty && l.state == linkAttached && l.wantsCredit() {
 		l.dirty = true
@@ -187,14 +185,14 @@ func (l *SinkLink) topUpLocked() {
 	}
 }
 
-// wantsCredit reports whether granting is worth a frame: the step is big enough, or the peer has
-// nothing left.
+// wantsCredit reports whether a grant is worth a frame: the step is big enough, or the peer has no
+// credit left.
 func (l *SinkLink) wantsCredit() bool {
 	want := l.wantCredit()
 	return want > l.credit && (l.credit == 0 || want-l.credit > l.Reply.Credit/creditSteps)
 }
 
-// wantCredit returns the credit that leaves no more than Reply.Credit deliveries outstanding or
+// wantCredit returns the credit that keeps at most Reply.Credit deliveries outstanding or
 // unsettled.
 func (l *SinkLink) wantCredit() uint32 {
 	if l.unsettled >= l.Reply.Credit {

@@ -14,7 +14,7 @@ import (
 
 // FuzzConnection feeds bytes to a connection that is open and has a session with a link of each
 // kind. Whatever they are, the server lives, the connection ends when the peer hangs up, and the
-// handler is told.
+// handler learns of it.
 func FuzzConnection(f *testing.F) {
 	frame := func(p amqp.Performative, payload string) []byte { return amqp.AppendFrame(nil, 0, p, []byte(payload)) }
 	more := message(0, 1)
@@ -64,7 +64,7 @@ func FuzzConnection(f *testing.F) {
 		e.wg.Wait()
 		closed := func(note string) bool { return has(note, "closed:") }
 		if notes := e.notes(); !slices.ContainsFunc(notes, closed) {
-			t.Errorf("handler was told %q, want closed too", notes)
+			t.Errorf("handler calls %q, want closed too", notes)
 		}
 	})
 }

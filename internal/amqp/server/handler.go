@@ -9,35 +9,35 @@ import (
 )
 
 // ErrLinkGone is returned by SourceLink.SendOut and Post once the link is detached, its session
-// ended or its connection closed, whichever side began it. The message was not sent, or not to its
-// end; the peer has not settled it.
+// ended or its connection closed, whichever side began it. The message was not sent, or only a part
+// of it; the peer has not settled it.
 var ErrLinkGone = errors.New("amqpserver: link is gone")
 
 // ErrNoCredit is returned by SourceLink.SendOut when the peer has not granted credit for another
 // delivery: credit was taken back, or drained, since the source counted on it. Nothing was sent.
 var ErrNoCredit = errors.New("amqpserver: link has no credit")
 
-// ErrWithheld is returned by SourceLink.SendOut when Outgoing.Commit said no. Nothing was sent, and
-// no credit was used.
+// ErrWithheld is returned by SourceLink.SendOut when Outgoing.Commit returned false. Nothing was
+// sent, and no credit was used.
 var ErrWithheld = errors.New("amqpserver: message withheld")
 
-// ErrTooManyPosted is returned by SourceLink.Post when the peer leaves so many posted messages
-// waiting for its credit or its session window that one more would cost memory without bound.
+// ErrTooManyPosted is returned by SourceLink.Post when too many posted messages wait for the peer's
+// credit or session window.
 var ErrTooManyPosted = errors.New("amqpserver: too many posted messages are waiting for the peer")
 
-// A Handler says what the connections of a server mean.
+// A Handler serves the connections of a server.
 type Handler interface {
-	// Connect is called when the peer's open has arrived and ours is about to be sent.
-	// An error refuses the connection: open is answered by open and close with that error.
+	// Connect is called when the peer's open has arrived and ours is about to be sent. An error
+	// refuses the connection: the answer is open, then close with that error.
 	Connect(c *Conn) (ConnHandler, *amqp.Error)
 }
 
-// A ConnHandler says what the links of one connection mean.
+// A ConnHandler serves the links of one connection.
 //
 // The methods of ConnHandler, Sink and Source are called one at a time, by the connection's read
 // loop or by its writer while the read loop waits for the peer, without any lock of this package
 // held: they may call every method of Conn, Session, SinkLink and SourceLink except SendOut, which
-// may wait for the peer. They must not block, because the connection stands still meanwhile.
+// may wait for the peer. They must not block, because the connection would stall.
 type ConnHandler interface {
 	// AttachSink is called when the peer wants to send to l.Attach().Target, or to the transaction
 	// coordinator if l.Attach().Coordinator is set. It returns the Sink that takes the deliveries, or
@@ -51,7 +51,7 @@ type ConnHandler interface {
 	// session). Nothing can be sent before the link is attached: SendOut waits, Post keeps.
 	AttachSource(l *SourceLink) (Source, *amqp.Error)
 
-	// Closed is the last call: the connection is gone and every link's Detached has been called. err
+	// Closed is the last call: the connection has ended and every link's Detached has been called. err
 	// is nil when both sides closed it without an error.
 	Closed(err error)
 }
@@ -63,8 +63,8 @@ type Sink interface {
 	Deliver(d *Delivery)
 
 	// Detached is called once, when the link is over; nothing is delivered afterwards and Settle has
-	// no effect. err is nil if it was closed without an error, else what the closing side said, or why
-	// the session or connection ended.
+	// no effect. err is nil if the link was closed without an error, else the error of the closing
+	// side, or the reason why the session or connection ended.
 	Detached(err *amqp.Error)
 }
 
@@ -73,16 +73,15 @@ type Source interface {
 	// Flow is called whenever the peer states its credit.
 	Flow(f Flow)
 
-	// Disposition says that the peer states one outcome for ds, deliveries of this link in the order
-	// of their sending. settled=true: they are forgotten already. settled=false: the peer
+	// Disposition reports that the peer states one outcome for ds, deliveries of this link in the
+	// order of sending. settled=true: the session has dropped them. settled=false: the peer
 	// (rcv-settle-mode second) waits for SourceLink.Settle, now or later, from any goroutine. A
 	// terminal outcome is reported once per delivery; repetitions are dropped. st is nil when the peer
 	// settles without an outcome. The slice is only valid during the call, its elements stay valid.
 	Disposition(ds []*Outgone, st amqp.DeliveryState, settled bool)
 
-	// Detached is called once, when the link is over. Deliveries that were not settled are dropped
-	// from the session without a word to the peer; what becomes of them is the source's to say. err as
-	// in Sink.
+	// Detached is called once, when the link is over. The session drops unsettled deliveries without a
+	// frame to the peer; the source decides about them. err is as in Sink.
 	Detached(err *amqp.Error)
 }
 
@@ -92,22 +91,22 @@ type Flow struct {
 	Added  int64  // change of the allowance since the previous Flow; for a source that counts on its own: it holds
 	// for deliveries already taken but not yet sent, and for credit given up by Drained. Negative when
 	// taken back.
-	Drain bool // the peer wants SourceLink.Drained as soon as nothing more is at hand, also when Credit is 0
+	Drain bool // the peer wants SourceLink.Drained as soon as nothing more is at hand, even if Credit is 0
 }
 
 // A Delivery is one message that the peer has sent. Its fields belong to the sink.
 type Delivery struct {
 	Tag     []byte
 	Format  uint32             // message-format
-	Settled bool               // pre-settled: no disposition is wanted
-	State   amqp.DeliveryState // what the peer attached to the transfer, such as a transactional state; usually nil
+	Settled bool               // pre-settled: needs no disposition
+	State   amqp.DeliveryState // state in the transfer, such as a transactional state; usually nil
 	Payload []byte             // the whole message, never reused by this package
 
 	link   *SinkLink
 	id     uint32
 	second bool     // the peer settles second, see Settle
 	done   bool     // settled by the sink, or by the peer; guarded by the connection's mutex
-	tag    [32]byte // room for Tag, so that it costs no allocation
+	tag    [32]byte // buffer for Tag, to avoid an allocation
 }
 
 // Link returns the link that d came on.
@@ -119,11 +118,11 @@ type Outgoing struct {
 	Payload []byte // the encoded message. Copied before Send returns
 	Format  uint32 // message-format
 	Settled bool   // pre-settled: the peer states no outcome
-	Token   any    // handed back with the disposition, as Outgone.Token
-	// Commit, of SendOut, is asked once there is credit and room, right before the first frame is
-	// queued: whatever must have happened when the peer gets the message, and must not when it does
-	// not. It is called with the connection locked, so it must not wait, or call anything of this
-	// package. false withholds the message. nil is true.
+	Token   any    // returned with the disposition, as Outgone.Token
+	// Commit is called by SendOut when there is credit and room, right before the first frame is
+	// queued, for actions that must happen if and only if the peer gets the message. The connection is
+	// locked meanwhile, so Commit must not wait or call this package. false withholds the message. nil
+	// means true.
 	Commit func() bool
 }
 
@@ -134,15 +133,15 @@ type Outgone struct {
 	link    *SourceLink
 	id      uint32
 	stated  bool // the peer has stated a terminal outcome and waits for Settle
-	settled bool // forgotten by the session; guarded by the connection's mutex
+	settled bool // dropped by the session; guarded by the connection's mutex
 }
 
 // Link returns the link that o was sent on.
 func (o *Outgone) Link() *SourceLink { return o.link }
 
-// A Reply is what a link's attach answers; the handler may change it until its AttachSink or
-// AttachSource returns (or until Accept, when the answer is deferred). Settle modes are always
-// echoed as the peer asked for them.
+// A Reply is the answer to an attach. The handler may change it until its AttachSink or
+// AttachSource returns (or until Accept, if the answer is deferred). Settle modes are always
+// echoed.
 type Reply struct {
 	Source               *amqp.Source      // default: the peer's, echoed
 	Target               *amqp.Target      // default: the peer's, echoed
@@ -152,8 +151,8 @@ type Reply struct {
 	MaxMessageSize       uint64            // bytes, both sent and enforced; default Config.MaxMessageSize
 	Credit               uint32            // sink links: deliveries outstanding or unsettled at a time; default 1000
 	InitialDeliveryCount uint32            // source links
-	// SettleFirst, of sink links: Settle settles at once, also where the peer asked for
-	// rcv-settle-mode second. For dialects whose senders ask for it and then wait for the receiver all
-	// the same.
+	// SettleFirst, of sink links: Settle settles at once, even if the peer requested rcv-settle-mode
+	// second. It is for dialects whose senders request that mode and then wait for the receiver
+	// anyway.
 	SettleFirst bool
 }

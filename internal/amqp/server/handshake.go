@@ -30,7 +30,7 @@ func (c *Conn) handshake() error {
 			return fmt.Errorf("protocol header % x after SASL, want AMQP 1.0.0", proto)
 		}
 	} else if proto != amqp.ProtoAMQP {
-		// Part 2 section 2.2: say what would have been right, then close.
+		// Part 2 section 2.2: send the supported header, then close.
 		c.putHeader(amqp.ProtoSASL)
 		return fmt.Errorf("protocol header % x, want AMQP 1.0.0 or SASL 1.0.0", proto)
 	}
@@ -38,8 +38,7 @@ func (c *Conn) handshake() error {
 	return c.negotiate()
 }
 
-// authenticate lets the peer choose a mechanism and welcomes it, if Config.Authenticate has nothing
-// against it.
+// authenticate lets the peer choose a mechanism, and accepts it if Config.Authenticate does.
 func (c *Conn) authenticate() error {
 	c.putHeader(amqp.ProtoSASL)
 	c.putSASL(&amqp.SASLMechanisms{Mechanisms: c.cfg.Mechanisms})
@@ -116,7 +115,7 @@ func (c *Conn) negotiate() error {
 	}
 	c.putOpenLocked()
 	c.maxFrame = open.MaxFrameSize
-	// Half of the time-out, so that one late keep-alive is not the end.
+	// Half of the timeout, so that one late keep-alive does not end the connection.
 	c.keepAlive = time.Duration(open.IdleTimeout) * time.Millisecond / 2
 	c.state = connOpen
 	if refusal != nil {
@@ -127,8 +126,7 @@ func (c *Conn) negotiate() error {
 	return nil
 }
 
-// openAnyway answers an open that cannot be accepted: close may only follow open, so that comes
-// first.
+// openAnyway sends our open before a refusal, since close may only follow open.
 func (c *Conn) openAnyway(err error) {
 	if errors.Is(err, errHungUp) || isTimeout(err) {
 		return

@@ -8,15 +8,13 @@ import (
 	"overdue/internal/amqp"
 )
 
-// firstLinkTimeout is how long a connection may take to its first link, where
-// Config.ConnIdleTimeout allows no longer. It is Service Bus's.
+// firstLinkTimeout bounds the time to the first link of a connection, as in Service Bus, if
+// Config.ConnIdleTimeout is set.
 const firstLinkTimeout = time.Minute
 
-// idleRules parts with links that carry nothing and with connections that have
-// no links. It belongs to the connection's mutex.
+// idleRules ends idle links and connections without links. It belongs to the connection's mutex.
 //
-// A timer is a wake-up: it is armed for the earliest end that is possible, and
-// what it finds decides.
+// The timer is a wake-up, armed for the earliest possible end; checkIdle decides.
 type idleRules struct {
 	link, conn time.Duration // 0: for ever
 	timer      *time.Timer   // nil: no rules
@@ -41,8 +39,7 @@ func (c *Conn) endIdleLocked() {
 	}
 }
 
-// Touch says that the link of that name is in use, though nothing passes over
-// it.
+// Touch marks the link of that name as in use, although nothing passes over it.
 func (c *Conn) Touch(name string) {
 	if c.cfg.LinkIdleTimeout <= 0 {
 		return
@@ -56,14 +53,14 @@ func (c *Conn) Touch(name string) {
 	}
 }
 
-// touchLocked says that something has passed over the link.
+// touchLocked records that something has passed over the link.
 func (l *link) touchLocked() {
 	if l.s.c.rules.timer != nil {
 		l.used = time.Now()
 	}
 }
 
-// checkIdle does what is due.
+// checkIdle ends links and connections whose time is over.
 func (c *Conn) checkIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,9 +92,9 @@ func (r *idleRules) limit() time.Duration {
 	return r.conn
 }
 
-// idleForLocked is the shortest time after which something can be due.
+// idleForLocked returns the time until the next possible end.
 func (c *Conn) idleForLocked(now time.Time) time.Duration {
-	const atLeast = 10 * time.Millisecond // whatever clocks do, no spinning
+	const atLeast = 10 * time.Millisecond // never spin, even if a clock jumps
 	r := &c.rules
 	next := 24 * time.Hour
 	if r.conn > 0 {

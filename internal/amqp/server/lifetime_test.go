@@ -172,7 +172,7 @@ func TestAbruptEndCallsClosed(t *testing.T) {
 			}
 		}
 		if links != 40 {
-			t.Errorf("%d links were told that they are over, want 40: %q", links, sc.echo.notes())
+			t.Errorf("%d links got Detached, want 40: %q", links, sc.echo.notes())
 		}
 	}
 	t.Run("pipe", func(t *testing.T) {

@@ -14,11 +14,12 @@ type linkState uint8
 const (
 	linkAttaching linkState = iota // the handler has not answered
 	linkAttached
-	linkDetaching // our detach is sent, the peer's is awaited; what it sends until then is dropped
+	linkDetaching // our detach is sent, the peer's is awaited; its frames until then are dropped
 	linkGone
 )
 
-// link is what both kinds of link have in common. The connection's mutex guards what changes.
+// link is the common part of both kinds of link. The connection's mutex guards the fields that
+// change.
 type link struct {
 	s      *Session
 	attach *amqp.Attach
@@ -28,8 +29,8 @@ type link struct {
 	used   time.Time     // see Config.LinkIdleTimeout; not kept without
 	done   chan struct{} // made by the first Done
 
-	sink   *SinkLink   // one of the two is set
-	source *SourceLink // it is the one that embeds this link
+	sink   *SinkLink   // exactly one of the two is set
+	source *SourceLink // the set one embeds this link
 }
 
 // Conn returns the connection of l.
@@ -41,11 +42,10 @@ func (l *link) Session() *Session { return l.s }
 // Name returns the name that the peer gave the link.
 func (l *link) Name() string { return l.attach.Name }
 
-// Attach returns what the peer attached the link with; it must not be modified.
+// Attach returns the peer's attach; it must not be modified.
 func (l *link) Attach() *amqp.Attach { return l.attach }
 
-// Done returns a channel that is closed when the link is over, be it while its attach waits for an
-// answer.
+// Done returns a channel that is closed when the link ends, even before its attach is answered.
 func (l *link) Done() <-chan struct{} {
 	l.s.c.mu.Lock()
 	defer l.s.c.mu.Unlock()
@@ -59,7 +59,7 @@ func (l *link) Done() <-chan struct{} {
 }
 
 // Detach closes the link with e, or without an error if e is nil. It may be called from any
-// goroutine and does not wait; Detached follows soon. It has no effect on a link that is gone.
+// goroutine and does not wait; Detached follows soon. It has no effect on a link that has ended.
 func (l *link) Detach(e *amqp.Error) {
 	l.s.c.mu.Lock()
 	defer l.s.c.mu.Unlock()
@@ -91,19 +91,19 @@ func (l *link) detachLocked(e *amqp.Error) {
 // refuseLocked answers an attach by one without a terminus, and detach (part 2 section 6.3).
 func (l *link) refuseLocked(e *amqp.Error) {
 	l.putAttachLocked(true)
-	if l.state == linkAttaching { // else the connection went under with it
+	if l.state == linkAttaching { // else the connection has ended
 		l.s.c.putLocked(l.s.out, &amqp.Detach{Handle: l.handle, Closed: true, Error: e})
 		l.overLocked(e)
 		l.detachingLocked()
 	}
 }
 
-// detached stands for every link whose peer has yet to answer our detach: that its handle is taken
-// is all that has to be known of it. It is never changed.
+// detached stands for every link whose peer has yet to answer our detach: it only marks the handle
+// as taken. It never changes.
 var detached = &link{state: linkDetaching, handle: noHandle}
 
-// detachingLocked follows our detach. A peer that never answers it, such as one that is refused
-// again and again, leaves no name and nothing else of the attach here.
+// detachingLocked follows our detach. It keeps nothing of the attach, since a peer may be refused
+// again and again and never answer.
 func (l *link) detachingLocked() {
 	l.state = linkDetaching
 	if s := l.s; s.links[l.attach.Handle] == l {
@@ -149,7 +149,7 @@ func (l *link) overLocked(why *amqp.Error) []func() {
 	return nil
 }
 
-// onDetach detaches the link as the peer asks, or completes what Detach began.
+// onDetach detaches the link at the peer's request, or completes Detach.
 func (s *Session) onDetach(d *amqp.Detach) {
 	c := s.c
 	c.mu.Lock()
@@ -166,11 +166,11 @@ func (s *Session) onDetach(d *amqp.Detach) {
 	case linkAttaching:
 		l.refuseLocked(nil) // the peer waits for both answers
 	case linkAttached:
-		s.flushLocked() // while the peer still knows the link
+		s.flushLocked() // before the peer drops the link
 		handle := l.handle
 		calls := l.overLocked(d.Error)
 		l.state = linkGone
-		// A link that is merely suspended is not kept here, which closed says. The SDKs want it too.
+		// Closed is always true, since suspended links are not kept. The SDKs expect that too.
 		c.putLocked(s.out, &amqp.Detach{Handle: handle, Closed: true})
 		c.tasks = append(c.tasks, calls...)
 	}
@@ -189,11 +189,11 @@ type SinkLink struct {
 
 	deliveryCount uint32 // of the peer
 	credit        uint32 // deliveries that the peer may still send
-	unsettled     uint32 // deliveries that wait for Settle, or for the peer's settlement after it
+	unsettled     uint32 // deliveries that wait for Settle, or for the peer's settlement afterwards
 	dirty         bool   // in Session.sinks
 
-	current *Delivery // whose last frame has not come
-	partial []byte    // what has come of it; taken from Conn.assembly and given back
+	current *Delivery // the incomplete delivery
+	partial []byte    // its payload so far, in the buffer of Conn.assembly
 }
 
 // Accept attaches a link whose answer AttachSink has deferred, from any goroutine. It reports false
@@ -220,7 +220,7 @@ func (l *SinkLink) acceptLocked(h Sink) bool {
 	return true
 }
 
-// dropLocked forgets what is unsettled or unfinished.
+// dropLocked drops unsettled and incomplete deliveries.
 func (l *SinkLink) dropLocked() {
 	l.dropPartialLocked()
 	l.s.received.all(func(d *Delivery) bool { return d.link == l })
@@ -235,19 +235,19 @@ type SourceLink struct {
 	handler Source
 	number  uint64 // rises with every source link of the connection
 
-	deliveryCount uint32 // ours, as the peer reckons it
+	deliveryCount uint32 // ours, as in the frames of the peer
 	credit        uint32 // deliveries that may still be sent
 	total         int64  // deliveries sent or given up since the beginning
 	allowance     int64  // total plus credit at the last call of the source
 	hasFlow       bool   // the peer has stated its credit
 	drain         bool   // the peer drains and has not been answered
-	drained       bool   // the source has nothing more, the answer waits for what is under way
+	drained       bool   // the source is empty; the answer waits for an incomplete delivery
 	busy          bool   // a delivery has begun and not all its frames are queued
 	posted        []*outgoing
 	inPosting     bool // in Session.posting
 }
 
-// Credit returns the deliveries that the peer would take now.
+// Credit returns how many deliveries the peer accepts now.
 func (l *SourceLink) Credit() uint32 {
 	l.s.c.mu.Lock()
 	defer l.s.c.mu.Unlock()
@@ -272,7 +272,7 @@ func (l *SourceLink) acceptLocked(h Source) bool {
 		return false
 	}
 	l.deliveryCount = l.Reply.InitialDeliveryCount
-	if l.hasFlow { // the peer did not wait for our attach
+	if l.hasFlow { // the peer sent a flow before our attach
 		l.s.c.laterLocked(func() {
 			l.s.c.mu.Lock()
 			defer l.s.c.mu.Unlock()
@@ -286,7 +286,7 @@ func (l *SourceLink) acceptLocked(h Source) bool {
 	return true
 }
 
-// dropLocked forgets what is unsettled or waits.
+// dropLocked drops unsettled and waiting deliveries.
 func (l *SourceLink) dropLocked() {
 	l.s.sent.all(func(o *Outgone) bool {
 		if o.link == l {

@@ -13,16 +13,16 @@ import (
 )
 
 // output is the part of a connection that writes. Everything is encoded into out under the
-// connection's mutex. The goroutine that takes it from there writes it, and no other does
-// meanwhile: the read loop when it comes to rest, as much as the socket takes at once, or the
-// writer goroutine, which may wait. The next write takes everything that was queued meanwhile.
+// connection's mutex. One goroutine at a time takes the bytes and writes them: the read loop before
+// it waits, as much as the socket takes at once, or the writer goroutine, which may wait. The next
+// write takes everything that was queued meanwhile.
 type output struct {
 	out     []byte        // encoded and not yet taken
 	rest    []byte        // taken by the read loop, but not by the socket; the writer's next
 	writing bool          // a goroutine writes the bytes that it has taken
-	spare   []byte        // a buffer that was written, to be used again
+	spare   []byte        // a written buffer, for reuse
 	wake    chan struct{} // one token: the writer has work
-	room    *sync.Cond    // out became shorter, or the connection is over
+	room    *sync.Cond    // out became shorter, or the connection has ended
 	socket  socket.Socket
 
 	keepAlive time.Duration // between our frames; 0 = the peer asks for none
@@ -47,21 +47,21 @@ func (o *output) signalLocked() {
 	}
 }
 
-// queuedLocked follows every append to out. It wakes the writer if the read loop rests. Otherwise
-// the read loop writes when it comes to rest, or wakes the writer: so the answers to many frames
-// leave in one write.
+// queuedLocked follows every append to out. It wakes the writer if the read loop waits. Otherwise
+// the read loop writes before it waits, or wakes the writer. So the answers to many frames leave in
+// one write.
 func (c *Conn) queuedLocked() {
 	if c.idle || len(c.out) >= outEager && !c.socket.Exists() || c.state != connOpen {
 		c.signalLocked()
 	}
 }
 
-// putLocked queues one frame. A frame that is too large for the peer is shortened if all that is
-// too long is an error's explanation; otherwise the connection is closed, because the peer can
-// never get it.
+// putLocked queues one frame. If a frame is too large for the peer because of an error description,
+// the description is shortened. Any other frame that is too large closes the connection, because
+// the peer can never get it.
 func (c *Conn) putLocked(ch uint16, p amqp.Performative) {
 	if c.state != connOpen && c.state != connHandshake {
-		return // after close nothing may follow
+		return // nothing may follow a close
 	}
 	start := len(c.out)
 	c.out = amqp.AppendFrame(c.out, ch, p, nil)
@@ -80,7 +80,7 @@ func (c *Conn) putLocked(ch uint16, p amqp.Performative) {
 	c.queuedLocked()
 }
 
-// flushLocked queues what is owed but not yet encoded: dispositions and flows, merged.
+// flushLocked encodes pending dispositions and flows, merged.
 func (c *Conn) flushLocked() {
 	if len(c.dirty) == 0 {
 		return
@@ -92,7 +92,7 @@ func (c *Conn) flushLocked() {
 	c.dirty = c.dirty[:0]
 }
 
-// touchLocked notes that s owes the peer a disposition or a flow.
+// touchLocked marks s: it has a pending disposition or flow.
 func (c *Conn) touchLocked(s *Session) {
 	if !s.dirty {
 		s.dirty = true
@@ -103,8 +103,8 @@ func (c *Conn) touchLocked(s *Session) {
 	}
 }
 
-// writeLoop writes what is queued, and a keep-alive when nothing was for keepAlive. It returns nil
-// when the connection is dead and everything is written.
+// writeLoop writes the queued output, and a keep-alive after keepAlive without output. It returns
+// nil when the connection is dead and everything is written.
 func (c *Conn) writeLoop() error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -143,7 +143,7 @@ func (c *Conn) writeLoop() error {
 	}
 }
 
-// taken is the next work of the writer.
+// taken is the next task of the writer.
 type taken struct {
 	buf       []byte // to write; empty = nothing now
 	over      bool   // there is nothing to write, and never will be
@@ -174,7 +174,7 @@ func (c *Conn) takeOutput() taken {
 	return t
 }
 
-// takeLocked takes everything that is queued, and lets in what waited for room.
+// takeLocked takes everything that is queued, and wakes goroutines that waited for room.
 func (c *Conn) takeLocked() []byte {
 	buf := c.out
 	c.out, c.spare = c.spare[:0], nil
@@ -184,8 +184,8 @@ func (c *Conn) takeLocked() []byte {
 	return buf
 }
 
-// wroteLocked follows the end of a write. It keeps the buffer for the next take, unless a burst has
-// made it large.
+// wroteLocked follows a write. It keeps the buffer for the next one, unless a burst has made it
+// large.
 func (c *Conn) wroteLocked(buf []byte) {
 	c.writing, c.wrote = false, time.Now()
 	if cap(buf) <= outKeep {
@@ -216,8 +216,7 @@ func (c *Conn) writeDirectLocked() {
 	}
 }
 
-// writeTimeout is shorter once the connection is being closed, so that Shutdown is not held up by a
-// stalled peer.
+// writeTimeout is shorter during a close, so that a stalled peer does not delay Shutdown.
 func (c *Conn) writeTimeout() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,14 +29,14 @@ func TestReceivedIsNoOutcome(t *testing.T) {
 		say(&amqp.Received{SectionNumber: 1})
 		say(&amqp.Received{SectionNumber: 2})
 		if got := q.states(); len(got) != 0 {
-			t.Errorf("the source was told of %q, want nothing yet", got)
+			t.Errorf("the source got %q, want nothing yet", got)
 		}
 		say(amqp.Accepted{})
 		if d := expect[*amqp.Disposition](p); !d.Settled || d.State != (amqp.Accepted{}) {
 			t.Errorf("answer = %s, want settled as accepted", amqp.Trace(d, 0))
 		}
 		if got, want := q.states(), []string{"amqp.Accepted false"}; !slices.Equal(got, want) {
-			t.Errorf("the source was told of %q, want %q", got, want)
+			t.Errorf("the source got %q, want %q", got, want)
 		}
 	})
 }

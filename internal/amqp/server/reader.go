@@ -9,9 +9,9 @@ import (
 	"overdue/internal/amqp"
 )
 
-// connReader is what the frame reader reads from. Whenever it is asked, the frames that came with
-// the previous read have been handled, so this is where dispositions and credit gathered meanwhile
-// are written, in as few frames as possible.
+// connReader is the input of the frame reader. At each call the frames of the previous read have
+// been handled. So it writes the dispositions and credit that have gathered meanwhile, in as few
+// frames as possible.
 type connReader Conn
 
 // Read waits for input until the deadline of the connection's state.
@@ -20,7 +20,7 @@ func (r *connReader) Read(p []byte) (int, error) {
 	var n int
 	var err error
 	if c.beforeRead() == connHandshake || !c.socket.Exists() {
-		n, err = c.nc.Read(p) // a wrapper may hold the first bytes, by which it knew the protocol
+		n, err = c.nc.Read(p) // a wrapper may hold the first bytes, which it read to detect the protocol
 	} else {
 		n, err = c.socket.Read(p)
 	}
@@ -28,7 +28,7 @@ func (r *connReader) Read(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	c.resumeLocked()
 	if n > 0 {
-		err = nil // it comes again with the next read
+		err = nil // the next read returns it again
 	}
 	if spent := c.quota.Spend(n); spent != nil {
 		return 0, limitExceeded(spent)
@@ -44,8 +44,8 @@ func limitExceeded(err error) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection is closed: %v.", err)
 }
 
-// beforeRead brings the connection to rest: the handler's calls are made, the output is complete
-// and not too long.
+// beforeRead prepares the connection to wait: it makes the pending calls of the handler, and
+// completes the output and bounds it.
 func (c *Conn) beforeRead() connState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,19 +64,20 @@ func (c *Conn) beforeRead() connState {
 		if len(c.out) <= c.outLimit() || c.state == connDead {
 			break
 		}
-		// The peer asks faster than it takes the answers. The writer has a deadline, so this ends.
+		// The peer sends requests faster than it reads the answers. The writer has a deadline, so this
+		// ends.
 		c.room.Wait()
 	}
 	deadline := c.deadline
 	if c.state == connOpen {
-		// From now on, because while it waited for room the peer could not be heard.
+		// From now on, because nothing was read from the peer during the wait.
 		deadline = time.Now().Add(idleTimeoutFactor * c.cfg.IdleTimeout)
 	}
 	_ = c.nc.SetReadDeadline(deadline) // a failure shows in the read
 	return c.state
 }
 
-// outLimit is how long the output may be before its cause has to wait.
+// outLimit is the length of output at which the read loop waits.
 func (c *Conn) outLimit() int {
 	if c.quota.Limited() {
 		return outUnauthenticatedLimit
@@ -84,7 +85,7 @@ func (c *Conn) outLimit() int {
 	return outHardLimit
 }
 
-// resumeLocked ends the read loop's rest, during which the writer may be making calls in its place.
+// resumeLocked ends the wait of the read loop, during which the writer may be calling the handler.
 func (c *Conn) resumeLocked() {
 	for c.calling {
 		c.room.Wait()
@@ -92,8 +93,8 @@ func (c *Conn) resumeLocked() {
 	c.idle = false
 }
 
-// laterLocked has the handler called soon: by the read loop when it comes to rest, or by the writer
-// while it rests.
+// laterLocked queues calls of the handler: the read loop makes them before it waits, or the writer
+// while it waits.
 func (c *Conn) laterLocked(calls ...func()) {
 	c.tasks = append(c.tasks, calls...)
 	if c.idle && len(calls) > 0 {
@@ -101,8 +102,8 @@ func (c *Conn) laterLocked(calls ...func()) {
 	}
 }
 
-// runTasksLocked makes the calls, without the lock. The read loop must not rest, so that the
-// handler is called by one goroutine at a time.
+// runTasksLocked makes the calls, without the lock. The read loop must not wait, so that one
+// goroutine at a time calls the handler.
 func (c *Conn) runTasksLocked() {
 	for len(c.tasks) > 0 {
 		tasks := c.tasks
@@ -115,8 +116,8 @@ func (c *Conn) runTasksLocked() {
 	}
 }
 
-// callWhileIdleLocked makes the calls in the writer while the read loop rests. It is what makes a
-// call prompt though the peer is silent, and needs no trick with the transport to interrupt a read.
+// callWhileIdleLocked makes the calls in the writer while the read loop waits. So calls are prompt
+// even if the peer is silent, and no read has to be interrupted.
 func (c *Conn) callWhileIdleLocked() {
 	if !c.idle || len(c.tasks) == 0 {
 		return
@@ -135,6 +136,6 @@ func (c *Conn) drainInput() {
 	if err := c.nc.SetReadDeadline(deadline); err != nil {
 		return // closed already
 	}
-	// The peer's last words do not matter, nor does how they end.
+	// The rest of the input does not matter, nor does its error.
 	_, _ = io.Copy(io.Discard, c.nc)
 }

@@ -16,12 +16,11 @@ type outgoing struct {
 	sent  *Outgone // nil when pre-settled
 }
 
-// SendOut sends one message, in as many frames as the peer's max-frame-size asks for, and returns
-// what its disposition will name, nil for a pre-settled one. It waits for the session window and
-// for room in the output, so it may be called from any goroutine but not within a call of the
-// handler. It does not wait for credit: without it, the error is ErrNoCredit. On ErrLinkGone a part
-// may have been sent; the peer discards it. The Outgone may be in a disposition before SendOut
-// returns.
+// SendOut sends one message, in as many frames as the peer's max-frame-size requires, and returns
+// the delivery for dispositions, nil for a pre-settled one. It waits for the session window and for
+// room in the output, so any goroutine may call it, but not within a call of the handler. It does
+// not wait for credit: without it, the error is ErrNoCredit. On ErrLinkGone a part may have been
+// sent; the peer discards it. A disposition may name the Outgone before SendOut returns.
 func (l *SourceLink) SendOut(o Outgoing) (*Outgone, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -73,14 +72,14 @@ func (l *SourceLink) SendOut(o Outgoing) (*Outgone, error) {
 		}
 	}
 	l.busy = false
-	s.ready.Broadcast() // whoever waits for the link
+	s.ready.Broadcast() // goroutines that wait for the link
 	s.pumpLinkLocked(l)
 	return sent, nil
 }
 
 // Post queues one message without waiting: it is sent in its turn as soon as credit, the session
-// window and the output allow, or never if the link goes first. It is for answers given within a
-// call of the handler, and takes over o.Payload. At most 1024 messages per link may wait; then the
+// window and the output allow, or never if the link goes first. It is for answers within a call of
+// the handler, and takes ownership of o.Payload. At most 1024 messages per link may wait; then the
 // error is ErrTooManyPosted.
 func (l *SourceLink) Post(o Outgoing) error {
 	if err := o.check(); err != nil {
@@ -109,8 +108,8 @@ func (o *Outgoing) check() error {
 }
 
 // beginOutLocked takes credit and gives d its id. The first frame must follow at once, because ids
-// rise on the wire. It reports false when too much is unsettled, which ends the link: the peer
-// grants credit and never settles.
+// rise on the wire. It reports false if too many deliveries are unsettled, which ends the link: the
+// peer grants credit and never settles.
 func (l *SourceLink) beginOutLocked(d *outgoing) bool {
 	s := l.s
 	l.touchLocked()
@@ -159,7 +158,7 @@ func (l *SourceLink) transmitLocked(d *outgoing) bool {
 }
 
 // putTransferLocked queues one transfer with as much of payload as the peer's max-frame-size
-// allows, sets t.More when some is left, and returns how much was taken.
+// allows, sets t.More if some is left, and returns the number of bytes taken.
 func (c *Conn) putTransferLocked(ch uint16, t *amqp.Transfer, payload []byte) int {
 	const minRoom = 1
 	start := len(c.out)
@@ -180,16 +179,16 @@ func (c *Conn) putTransferLocked(ch uint16, t *amqp.Transfer, payload []byte) in
 	return n
 }
 
-// math31 bounds sizes that are reckoned in int.
+// math31 bounds sizes that are calculated as int.
 const math31 = 1<<31 - 1
 
-// pumpLinkLocked sends what is posted on l as far as possible, and remembers l when something is
-// left that the window or the output holds back; credit comes with a flow that names the link.
+// pumpLinkLocked sends the posted messages of l as far as possible. If the window or the output
+// stops it, it queues l for later; new credit comes with a flow that names the link.
 func (s *Session) pumpLinkLocked(l *SourceLink) {
 	for len(l.posted) > 0 && l.state == linkAttached {
 		d := l.posted[0]
 		if l.busy && !d.begun {
-			return // SendOut goes on with this when it is done
+			return // SendOut continues with this when it is done
 		}
 		if !d.begun {
 			if l.credit == 0 {
@@ -218,7 +217,7 @@ func (s *Session) pumpLinkLocked(l *SourceLink) {
 	}
 }
 
-// postLaterLocked has l pumped when the window opens or the writer has taken the output.
+// postLaterLocked queues l until the window opens or the writer has taken the output.
 func (s *Session) postLaterLocked(l *SourceLink) {
 	if !l.inPosting {
 		l.inPosting = true
@@ -230,7 +229,7 @@ func (s *Session) postLaterLocked(l *SourceLink) {
 	}
 }
 
-// pumpLocked goes on with the posted messages of a session.
+// pumpLocked continues with the posted messages of a session.
 func (s *Session) pumpLocked() {
 	links := s.posting
 	s.posting = nil
@@ -240,8 +239,7 @@ func (s *Session) pumpLocked() {
 	}
 }
 
-// pumpLocked goes on with the posted messages of all sessions, now that there is room in the
-// output.
+// pumpLocked continues with the posted messages of all sessions, now that the output has room.
 func (c *Conn) pumpLocked() {
 	sessions := c.posting
 	c.posting = nil

@@ -16,7 +16,7 @@ var ErrServerClosed = accept.ErrClosed
 // ErrTooManyConns is returned by ServeConn when Config.MaxConns connections are being served.
 var ErrTooManyConns = accept.ErrTooMany
 
-// FirstTokenTimeout is how long a handler should wait for a peer's first good token.
+// FirstTokenTimeout is how long a handler should wait for a peer's first valid token.
 const FirstTokenTimeout = accept.FirstTokenTimeout
 
 // Admit lifts the limits of an unauthenticated peer: it has shown a valid token, or needs none. See
@@ -31,7 +31,7 @@ type Server struct {
 	unauthenticated *accept.Unauthenticated // nil without Config.Tokens
 }
 
-// New returns a server. It panics if cfg.Handler is nil, which no configuration file can cause.
+// New returns a server. It panics if cfg.Handler is nil, which is a bug of the caller.
 func New(cfg Config) *Server {
 	if cfg.Handler == nil {
 		panic("amqpserver: Config.Handler is nil")
@@ -49,9 +49,9 @@ func New(cfg Config) *Server {
 // error: ErrServerClosed after Shutdown or Close. Accepting never waits for a peer. It closes ln.
 func (s *Server) Serve(ln net.Listener) error { return s.conns.Serve(ln, s.ServeConn) }
 
-// ServeConn serves one connection and closes it. It returns when the connection has ended and
-// nothing of it runs any more: nil after a clean close by either side, else the reason. The reason
-// is not passed to Config.ErrorLog.
+// ServeConn serves one connection and closes it. It returns when the connection and its goroutines
+// have ended: nil after a clean close by either side, else the reason. The reason is not passed to
+// Config.ErrorLog.
 func (s *Server) ServeConn(nc net.Conn) error {
 	c, err := s.conns.Enter(nc, func(id uint64) *Conn { return newConn(s, nc, id) })
 	if err != nil {

@@ -13,7 +13,7 @@ type sessionState uint8
 
 const (
 	sessionOpen   sessionState = iota
-	sessionEnding              // our end is sent, the peer's is awaited; what it sends until then is dropped
+	sessionEnding              // our end is sent, the peer's is awaited; its frames until then are dropped
 	sessionGone
 )
 
@@ -23,22 +23,22 @@ type Session struct {
 	in, out   uint16 // channel of the peer, and ours
 	handleMax uint32 // the peer's
 	state     sessionState
-	ready     *sync.Cond // the window opened, or a link became free to send or is gone
+	ready     *sync.Cond // the window opened, or a link became free to send or has ended
 
 	links   map[uint32]*link // by the peer's handle
-	known   uint32           // every handle below it the peer may have attached once
+	known   uint32           // the peer may have attached any handle below it
 	handles []*link          // by ours
 
-	// What the peer sends.
+	// Incoming:
 	nextIncomingID uint32
 	incomingWindow uint32 // transfer frames that the peer may still send
 	lastDelivery   uint32
 	hasDelivery    bool
-	repeats        bool // some of its delivery-ids do not rise
+	repeats        bool // some of the peer's delivery-ids do not rise
 	received       unsettled[*Delivery]
 	shared         map[uint32]amqp.DeliveryState // ids that several of received have, see shareLocked
 
-	// What we send.
+	// Outgoing:
 	nextOutgoingID       uint32
 	remoteIncomingWindow uint32
 	nextDelivery         uint32
@@ -46,7 +46,7 @@ type Session struct {
 	posting              []*SourceLink // links with posted messages that wait for the window or the output
 	inPosting            bool          // in Conn.posting
 
-	// What is owed and will be written with the next flush.
+	// Pending until the next flush:
 	dirty    bool
 	owesFlow bool
 	sinks    []*SinkLink // whose credit may have to be topped up
@@ -122,10 +122,10 @@ func (c *Conn) onBegin(ch uint16, b *amqp.Begin) error {
 	return nil
 }
 
-// outgoingWindow is what we announce: nothing on our side limits it but the peer's incoming window.
+// outgoingWindow is the announced window: only the peer's incoming window limits our transfers.
 const outgoingWindow = 1<<31 - 1
 
-// onEnd ends the session as the peer asks, or completes what End began.
+// onEnd ends the session at the peer's request, or completes End.
 func (s *Session) onEnd(e *amqp.End) {
 	c := s.c
 	c.mu.Lock()
@@ -156,7 +156,7 @@ func (s *Session) overLocked(why *amqp.Error) []func() {
 		}
 	}
 	for _, l := range s.links {
-		l.overLocked(why) // attaches that wait for an answer: nobody to call
+		l.overLocked(why) // attaches that wait for an answer have no handler yet
 	}
 	s.handles, s.posting, s.sinks = nil, nil, nil
 	s.acks = [2][]ack{}
@@ -166,7 +166,7 @@ func (s *Session) overLocked(why *amqp.Error) []func() {
 	return calls
 }
 
-// flushLocked encodes what s owes: dispositions, credit, the window.
+// flushLocked encodes the pending dispositions, credit and window of s.
 func (s *Session) flushLocked() {
 	s.dirty = false
 	if s.state != sessionOpen {

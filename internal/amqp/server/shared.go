@@ -6,14 +6,13 @@ import "overdue/internal/amqp"
 
 // A delivery-id names a delivery in dispositions, and rises from one to the next (part 2 section
 // 2.6.12). The Python SDK breaks that: its Session._outgoing_transfer
-// (azure/servicebus/_pyamqp/session.py) reads the number, writes the frame and counts on, without a
-// lock, so requests from several threads share an id, and one that was held up comes behind a
-// higher one. The service answers all of them; the SDK's own tests depend on it. So does this
-// server: nothing but dispositions looks at ids.
+// (azure/servicebus/_pyamqp/session.py) reads the number, writes the frame and increments it,
+// without a lock. So requests from several threads may share an id, and a delayed one may follow a
+// higher one. The service answers all of them, and the SDK's own tests depend on that. This server
+// does the same: only dispositions use ids.
 
-// takeIDLocked notes the id of a delivery that begins. One that is not above the last is taken as
-// long as the two may have been under way together; further behind, it says nothing any more and
-// ends the session.
+// takeIDLocked records the id of a new delivery. It accepts an id that is not above the last one if
+// the two may have been in flight together. An id further behind ends the session.
 func (s *Session) takeIDLocked(id uint32) bool {
 	if s.hasDelivery && int32(id-s.lastDelivery) <= 0 {
 		if s.lastDelivery-id < s.c.cfg.IncomingWindow {
@@ -27,11 +26,10 @@ func (s *Session) takeIDLocked(id uint32) bool {
 	return true
 }
 
-// shareLocked is called before d is added to s.received. A disposition for an id that it shares is
-// one for all that have it, as the peer reads it: pyamqp gives every delivery of that id the
-// outcome that it hears first. So nothing is said until all have theirs, and then what is worst: a
-// peer that is told of a failure sends again, one that is told accepted in error has lost a
-// message.
+// shareLocked is called before d is added to s.received. The peer applies a disposition to all
+// deliveries with its id: pyamqp gives each of them the first outcome that arrives. So the server
+// waits until all have an outcome, and states the worst one: after a failure the peer sends again,
+// but a wrong accepted would lose a message.
 func (s *Session) shareLocked(d *Delivery) {
 	if !s.repeats || !s.waitsLocked(d.id) {
 		return
@@ -44,7 +42,7 @@ func (s *Session) shareLocked(d *Delivery) {
 	}
 }
 
-// outcomeLocked says how d fared, or notes it until the others of its id have fared, too.
+// outcomeLocked sends the outcome of d, or keeps it until the others with its id have theirs.
 func (s *Session) outcomeLocked(d *Delivery, st amqp.DeliveryState) {
 	noted, isShared := s.shared[d.id]
 	if !isShared {
@@ -60,7 +58,7 @@ func (s *Session) outcomeLocked(d *Delivery, st amqp.DeliveryState) {
 	}
 }
 
-// settleSharedLocked is for when deliveries have gone that others of their id may have waited for.
+// settleSharedLocked follows the removal of deliveries that others with their id may wait for.
 func (s *Session) settleSharedLocked() {
 	for id, st := range s.shared {
 		if s.waitsLocked(id) {
@@ -72,7 +70,7 @@ func (s *Session) settleSharedLocked() {
 	}
 }
 
-// waitsLocked reports whether a delivery of that id has no outcome yet.
+// waitsLocked reports whether a delivery with that id has no outcome yet.
 func (s *Session) waitsLocked(id uint32) (waits bool) {
 	s.received.each(id, id, func(d *Delivery) bool {
 		waits = waits || !d.done

@@ -55,7 +55,7 @@ func TestDeliveriesMayShareAnIDOrComeLate(t *testing.T) {
 			got = append(got, outcome(p))
 		}
 		if want := []string{"7-9 amqp.Accepted settled=true"}; !slices.Equal(got, want) {
-			t.Errorf("told %v, want %v", got, want)
+			t.Errorf("outcomes %v, want %v", got, want)
 		}
 		p.attach(0, 2, amqp.RoleSender, "sink") // the session lives
 	})
@@ -71,16 +71,16 @@ func TestDeliveriesThatShareAnIDHaveOneOutcome(t *testing.T) {
 			held[order[0]].Link().Settle(held[order[0]], states[order[0]])
 			synctest.Wait()
 			if n := len(p.frames); n != 0 {
-				t.Errorf("an outcome was told while the other delivery of that id had none")
+				t.Errorf("an outcome was sent while the other delivery of that id had none")
 			}
 			held[order[1]].Link().Settle(held[order[1]], states[order[1]])
 			if got, want := outcome(p), "0-0 *amqp.Rejected settled=true"; got != want {
-				t.Errorf("told %s, want %s", got, want)
+				t.Errorf("outcomes %s, want %s", got, want)
 			}
 			again := sc.delivered(p, 0) // that of one that is settled is free
 			again[0].Link().Settle(again[0], amqp.Accepted{})
 			if got, want := outcome(p), "0-0 amqp.Accepted settled=true"; got != want {
-				t.Errorf("told %s, want %s", got, want)
+				t.Errorf("outcomes %s, want %s", got, want)
 			}
 		})
 	}
@@ -94,7 +94,7 @@ func TestAnOutcomeDoesNotWaitForALinkThatIsGone(t *testing.T) {
 		p.send(0, &amqp.Detach{Handle: 1, Closed: true}, nil)
 		expect[*amqp.Detach](p)
 		if got, want := outcome(p), "3-3 amqp.Accepted settled=true"; got != want {
-			t.Errorf("told %s, want %s", got, want)
+			t.Errorf("outcomes %s, want %s", got, want)
 		}
 	})
 }

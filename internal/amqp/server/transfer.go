@@ -8,7 +8,7 @@ import (
 	"overdue/internal/amqp"
 )
 
-// onTransfer takes one frame of a delivery, and hands the delivery to its sink when it is the last.
+// onTransfer takes one frame of a delivery, and after the last one passes the delivery to its sink.
 func (s *Session) onTransfer(t *amqp.Transfer, payload []byte) error {
 	c := s.c
 	c.mu.Lock()
@@ -60,7 +60,7 @@ func (s *Session) takeTransferLocked(t *amqp.Transfer, payload []byte) (*Deliver
 	}
 	switch {
 	case t.Aborted:
-		l.dropPartialLocked() // and it counts as settled
+		l.dropPartialLocked() // an aborted delivery counts as settled
 		l.topUpLocked()
 		return nil, nil
 	case !l.roomLocked(d, len(payload), t.More):
@@ -77,8 +77,8 @@ func (s *Session) takeTransferLocked(t *amqp.Transfer, payload []byte) (*Deliver
 	return d, l.handler
 }
 
-// firstLocked begins a delivery. What is wrong with it ends the link or the session, and nil is
-// returned.
+// firstLocked begins a delivery. An invalid one ends the link or the session, and the result is
+// nil.
 func (l *SinkLink) firstLocked(t *amqp.Transfer) *Delivery {
 	s := l.s
 	l.touchLocked()
@@ -110,7 +110,7 @@ func (l *SinkLink) firstLocked(t *amqp.Transfer) *Delivery {
 	return d
 }
 
-// continues says what is wrong with t as a further transfer of d.
+// continues checks t as a further transfer of d.
 func (d *Delivery) continues(t *amqp.Transfer) *amqp.Error {
 	switch {
 	case t.HasDeliveryID && t.DeliveryID != d.id:
@@ -124,8 +124,8 @@ func (d *Delivery) continues(t *amqp.Transfer) *amqp.Error {
 }
 
 // roomLocked reports whether n more bytes of d may be taken, and stored if more are to follow.
-// Otherwise it rejects d and detaches the link: the detach says it to the link's owner, but senders
-// wait for the outcome of the delivery, and rhea's would until its timeout.
+// Otherwise it rejects d and detaches the link. The detach alone would not be enough: senders wait
+// for the outcome of the delivery, rhea's until its timeout.
 func (l *SinkLink) roomLocked(d *Delivery, n int, more bool) bool {
 	var e *amqp.Error
 	if limit := l.Reply.MaxMessageSize; limit > 0 && uint64(len(l.partial))+uint64(n) > limit {
@@ -143,9 +143,8 @@ func (l *SinkLink) roomLocked(d *Delivery, n int, more bool) bool {
 	return false
 }
 
-// finishLocked completes d. Its payload is copied once more when it came in pieces, into exactly
-// the space it needs: it may be kept for long, and the room in which the pieces grew together
-// serves the next delivery.
+// finishLocked completes d. The payload of several frames is copied into a buffer of exact size,
+// since it may be kept for long. The assembly buffer serves the next delivery.
 func (l *SinkLink) finishLocked(d *Delivery, last []byte) {
 	d.Payload = make([]byte, len(l.partial)+len(last))
 	copy(d.Payload[copy(d.Payload, l.partial):], last)
@@ -162,8 +161,8 @@ func (l *SinkLink) finishLocked(d *Delivery, last []byte) {
 	}
 }
 
-// dropPartialLocked forgets what has come of a delivery. One buffer per connection is kept for the
-// next: links are many and most of their messages come in one frame.
+// dropPartialLocked drops an incomplete delivery. One assembly buffer per connection is kept: there
+// are many links, and most messages come in one frame.
 func (l *SinkLink) dropPartialLocked() {
 	l.current = nil
 	if l.partial == nil {

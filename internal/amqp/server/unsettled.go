@@ -8,8 +8,8 @@ import (
 )
 
 // unsettled holds the unsettled deliveries of one direction of a session, in the order of their
-// ids. A range of ids, however wide, costs no more than the deliveries that are in it, and the
-// space is that of the deliveries that live, not of the span between the oldest and the newest.
+// ids. A range of ids costs no more than the deliveries in it. The space depends on the number of
+// unsettled deliveries, not on the span of their ids.
 type unsettled[T comparable] struct {
 	entries []entry[T]
 	head    int // entries before it are empty
@@ -21,9 +21,9 @@ type entry[T comparable] struct {
 	value T // zero = settled
 }
 
-// add adds a delivery. Ids are serial numbers (RFC 1982) within a span of half their range. As a
-// rule they rise; one that comes late costs as many steps as there are higher ones, and one that is
-// there already goes behind its equals.
+// add adds a delivery. Ids are serial numbers (RFC 1982) within a span of half their range. Usually
+// they rise; a late id costs as many steps as there are higher ones, and a repeated id goes after
+// its equals.
 func (u *unsettled[T]) add(id uint32, value T) {
 	if len(u.entries) == cap(u.entries) && u.live <= len(u.entries)/2 {
 		u.compact()
@@ -40,8 +40,8 @@ func (u *unsettled[T]) add(id uint32, value T) {
 	u.live++
 }
 
-// compact removes the gaps. add calls it when at least half are gaps, so its cost is shared by as
-// many removals.
+// compact removes the gaps. add calls it when at least half are gaps, so its cost is amortized over
+// as many removals.
 func (u *unsettled[T]) compact() {
 	var zero T
 	n := 0
@@ -68,7 +68,7 @@ func (u *unsettled[T]) find(id uint32) int {
 	return u.head + sort.Search(len(tail), func(i int) bool { return tail[i].id-base >= id-base })
 }
 
-// remove forgets a delivery and reports whether it was there.
+// remove removes a delivery and reports whether it was present.
 func (u *unsettled[T]) remove(id uint32, value T) bool {
 	for i := u.find(id); i < len(u.entries) && u.entries[i].id == id; i++ {
 		if u.entries[i].value == value {
@@ -91,8 +91,8 @@ func (u *unsettled[T]) removeAt(i int) {
 	}
 }
 
-// each calls f for the deliveries from first to last, inclusive and possibly around the end of the
-// numbers, and removes those for which it returns true.
+// each calls f for the deliveries from first to last, inclusive and with wrap-around, and removes
+// those for which it returns true.
 func (u *unsettled[T]) each(first, last uint32, f func(value T) (remove bool)) {
 	var zero T
 	for i := u.find(first); i < len(u.entries); i++ {
@@ -101,7 +101,7 @@ func (u *unsettled[T]) each(first, last uint32, f func(value T) (remove bool)) {
 			return
 		}
 		if e.value != zero && f(e.value) {
-			u.removeAt(i) // may cut entries to nothing, never moves one
+			u.removeAt(i) // may remove entries from the end, never moves one
 		}
 	}
 }

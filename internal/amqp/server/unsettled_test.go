@@ -93,7 +93,7 @@ func TestHostileRangesCostNoMoreThanTheUnsettledDeliveries(t *testing.T) {
 		p.send(0, &amqp.Flow{HasNextIncomingID: true, IncomingWindow: 5, OutgoingWindow: 5, Echo: true}, nil)
 		expect[*amqp.Flow](p)
 		if got := len(q.states()); got != 3 {
-			t.Errorf("%d outcomes were told, want 3", got)
+			t.Errorf("%d outcomes were sent, want 3", got)
 		}
 		d := sc.echo.takeDeliveries()[0]
 		d.Link().Settle(d, amqp.Accepted{}) // its sender has settled it: nothing to say
