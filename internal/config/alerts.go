@@ -12,73 +12,73 @@ import (
 
 // Alert is one sink of alerts. Exactly one of the kinds is given.
 type Alert struct {
-	Name     string   `koanf:"name"`
-	Entities []string `koanf:"entities"`
-	Events   []string `koanf:"events"`
-	Title    string   `koanf:"title"`
-	Text     string   `koanf:"text"`
-	Group    Group    `koanf:"group"`
+	Name     string   `mapstructure:"name"`
+	Entities []string `mapstructure:"entities"`
+	Events   []string `mapstructure:"events"`
+	Title    string   `mapstructure:"title"`
+	Text     string   `mapstructure:"text"`
+	Group    Group    `mapstructure:"group"`
 
-	Webhook      *Webhook    `koanf:"webhook"`
-	Alertmanager *Request    `koanf:"alertmanager"`
-	Slack        *Request    `koanf:"slack"`
-	Teams        *Request    `koanf:"teams"`
-	PagerDuty    *PagerDuty  `koanf:"pagerduty"`
-	Email        *Email      `koanf:"email"`
-	ServiceBus   *ServiceBus `koanf:"serviceBus"`
-	Shoutrrr     *Shoutrrr   `koanf:"shoutrrr"`
+	Webhook      *Webhook    `mapstructure:"webhook"`
+	Alertmanager *Request    `mapstructure:"alertmanager"`
+	Slack        *Request    `mapstructure:"slack"`
+	Teams        *Request    `mapstructure:"teams"`
+	PagerDuty    *PagerDuty  `mapstructure:"pagerduty"`
+	Email        *Email      `mapstructure:"email"`
+	ServiceBus   *ServiceBus `mapstructure:"serviceBus"`
+	Shoutrrr     *Shoutrrr   `mapstructure:"shoutrrr"`
 
 	Key string // alerts[0].webhook: where the kind is given
 }
 
 // Group says how events become pages.
 type Group struct {
-	By           []string      `koanf:"by"`
-	Wait         time.Duration `koanf:"wait"`
-	Interval     time.Duration `koanf:"interval"`
-	ResolveAfter time.Duration `koanf:"resolveAfter"`
+	By           []string      `mapstructure:"by"`
+	Wait         time.Duration `mapstructure:"wait"`
+	Interval     time.Duration `mapstructure:"interval"`
+	ResolveAfter time.Duration `mapstructure:"resolveAfter"`
 }
 
 // Request is a sink that takes requests over HTTP.
 type Request struct {
-	URL     string        `koanf:"url"`
-	URLFile string        `koanf:"urlFile"`
-	Timeout time.Duration `koanf:"timeout"`
+	URL     string        `mapstructure:"url"`
+	URLFile string        `mapstructure:"urlFile"`
+	Timeout time.Duration `mapstructure:"timeout"`
 }
 
 // Webhook gets a CloudEvent for each event, or pages.
 type Webhook struct {
-	Request `koanf:",squash"`
-	Grouped bool `koanf:"grouped"`
+	Request `mapstructure:",squash"`
+	Grouped bool `mapstructure:"grouped"`
 }
 
 type PagerDuty struct {
-	RoutingKey     string        `koanf:"routingKey"`
-	RoutingKeyFile string        `koanf:"routingKeyFile"`
-	Severity       string        `koanf:"severity"`
-	URL            string        `koanf:"url"`
-	Timeout        time.Duration `koanf:"timeout"`
+	RoutingKey     string        `mapstructure:"routingKey"`
+	RoutingKeyFile string        `mapstructure:"routingKeyFile"`
+	Severity       string        `mapstructure:"severity"`
+	URL            string        `mapstructure:"url"`
+	Timeout        time.Duration `mapstructure:"timeout"`
 }
 
 type Email struct {
-	Host         string        `koanf:"host"`
-	Port         int64         `koanf:"port"`
-	Security     string        `koanf:"security"`
-	Username     string        `koanf:"username"`
-	Password     string        `koanf:"password"`
-	PasswordFile string        `koanf:"passwordFile"`
-	From         string        `koanf:"from"`
-	To           []string      `koanf:"to"`
-	Timeout      time.Duration `koanf:"timeout"`
+	Host         string        `mapstructure:"host"`
+	Port         int64         `mapstructure:"port"`
+	Security     string        `mapstructure:"security"`
+	Username     string        `mapstructure:"username"`
+	Password     string        `mapstructure:"password"`
+	PasswordFile string        `mapstructure:"passwordFile"`
+	From         string        `mapstructure:"from"`
+	To           []string      `mapstructure:"to"`
+	Timeout      time.Duration `mapstructure:"timeout"`
 }
 
 type ServiceBus struct {
-	Entity string `koanf:"entity"`
+	Entity string `mapstructure:"entity"`
 }
 
 type Shoutrrr struct {
-	URL     string `koanf:"url"`
-	URLFile string `koanf:"urlFile"`
+	URL     string `mapstructure:"url"`
+	URLFile string `mapstructure:"urlFile"`
 }
 
 // kinds is the sinks that the element gives, by their keys.

@@ -11,21 +11,21 @@ import (
 // Broker is for the embedded broker. With a namespace it has no effect, so that one
 // file can serve both development and production.
 type Broker struct {
-	Listen                string        `koanf:"listen"`
-	AlsoListen            []string      `koanf:"alsoListen"`
-	TLS                   BrokerTLS     `koanf:"tls"`
-	Keys                  []BrokerKey   `koanf:"keys"`
-	AcceptJWT             bool          `koanf:"acceptJwt"`
-	Isolate               bool          `koanf:"isolate"`
-	Expiry                string        `koanf:"expiry"`
-	AutoCreate            bool          `koanf:"autoCreate"`
-	ClockOffset           time.Duration `koanf:"clockOffset"`
-	MaxMessageSize        int64         `koanf:"maxMessageSize"`
-	LinkIdleTimeout       time.Duration `koanf:"linkIdleTimeout"`
-	ConnectionIdleTimeout time.Duration `koanf:"connectionIdleTimeout"`
-	EmulatorConfig        string        `koanf:"emulatorConfig"`
-	Queues                []Queue       `koanf:"queues"`
-	Topics                []Topic       `koanf:"topics"`
+	Listen                string        `mapstructure:"listen"`
+	AlsoListen            []string      `mapstructure:"alsoListen"`
+	TLS                   BrokerTLS     `mapstructure:"tls"`
+	Keys                  []BrokerKey   `mapstructure:"keys"`
+	AcceptJWT             bool          `mapstructure:"acceptJwt"`
+	Isolate               bool          `mapstructure:"isolate"`
+	Expiry                string        `mapstructure:"expiry"`
+	AutoCreate            bool          `mapstructure:"autoCreate"`
+	ClockOffset           time.Duration `mapstructure:"clockOffset"`
+	MaxMessageSize        int64         `mapstructure:"maxMessageSize"`
+	LinkIdleTimeout       time.Duration `mapstructure:"linkIdleTimeout"`
+	ConnectionIdleTimeout time.Duration `mapstructure:"connectionIdleTimeout"`
+	EmulatorConfig        string        `mapstructure:"emulatorConfig"`
+	Queues                []Queue       `mapstructure:"queues"`
+	Topics                []Topic       `mapstructure:"topics"`
 
 	emulator *emulator.Config // what EmulatorConfig holds; nil without
 }
@@ -33,85 +33,85 @@ type Broker struct {
 // BrokerTLS is how the embedded broker serves TLS: with a certificate of its own making,
 // or with the files that are named.
 type BrokerTLS struct {
-	Enabled   bool     `koanf:"enabled"`
-	Listen    string   `koanf:"listen"`
-	CertFile  string   `koanf:"certFile"`
-	KeyFile   string   `koanf:"keyFile"`
-	Hosts     []string `koanf:"hosts"`
-	Directory string   `koanf:"directory"`
+	Enabled   bool     `mapstructure:"enabled"`
+	Listen    string   `mapstructure:"listen"`
+	CertFile  string   `mapstructure:"certFile"`
+	KeyFile   string   `mapstructure:"keyFile"`
+	Hosts     []string `mapstructure:"hosts"`
+	Directory string   `mapstructure:"directory"`
 }
 
 // BrokerKey is one key of the embedded broker, and what it is good for.
 type BrokerKey struct {
-	Name    string `koanf:"name"`
-	Key     string `koanf:"key"`
-	KeyFile string `koanf:"keyFile"`
-	Send    bool   `koanf:"send"`
-	Listen  bool   `koanf:"listen"`
-	Manage  bool   `koanf:"manage"`
+	Name    string `mapstructure:"name"`
+	Key     string `mapstructure:"key"`
+	KeyFile string `mapstructure:"keyFile"`
+	Send    bool   `mapstructure:"send"`
+	Listen  bool   `mapstructure:"listen"`
+	Manage  bool   `mapstructure:"manage"`
 }
 
 // Queue is one queue of the embedded broker, in the words of Service Bus.
 type Queue struct {
-	Name                                string        `koanf:"name"`
-	DeadLetteringOnMessageExpiration    bool          `koanf:"deadLetteringOnMessageExpiration"`
-	DefaultMessageTimeToLive            time.Duration `koanf:"defaultMessageTimeToLive"`
-	LockDuration                        time.Duration `koanf:"lockDuration"`
-	MaxDeliveryCount                    int64         `koanf:"maxDeliveryCount"`
-	RequiresSession                     bool          `koanf:"requiresSession"`
-	RequiresDuplicateDetection          bool          `koanf:"requiresDuplicateDetection"`
-	DuplicateDetectionHistoryTimeWindow time.Duration `koanf:"duplicateDetectionHistoryTimeWindow"`
-	ForwardTo                           string        `koanf:"forwardTo"`
-	ForwardDeadLetteredMessagesTo       string        `koanf:"forwardDeadLetteredMessagesTo"`
-	AutoDeleteOnIdle                    time.Duration `koanf:"autoDeleteOnIdle"`
-	EnablePartitioning                  bool          `koanf:"enablePartitioning"`
-	MaxSizeInMegabytes                  int64         `koanf:"maxSizeInMegabytes"`
+	Name                                string        `mapstructure:"name"`
+	DeadLetteringOnMessageExpiration    bool          `mapstructure:"deadLetteringOnMessageExpiration"`
+	DefaultMessageTimeToLive            time.Duration `mapstructure:"defaultMessageTimeToLive"`
+	LockDuration                        time.Duration `mapstructure:"lockDuration"`
+	MaxDeliveryCount                    int64         `mapstructure:"maxDeliveryCount"`
+	RequiresSession                     bool          `mapstructure:"requiresSession"`
+	RequiresDuplicateDetection          bool          `mapstructure:"requiresDuplicateDetection"`
+	DuplicateDetectionHistoryTimeWindow time.Duration `mapstructure:"duplicateDetectionHistoryTimeWindow"`
+	ForwardTo                           string        `mapstructure:"forwardTo"`
+	ForwardDeadLetteredMessagesTo       string        `mapstructure:"forwardDeadLetteredMessagesTo"`
+	AutoDeleteOnIdle                    time.Duration `mapstructure:"autoDeleteOnIdle"`
+	EnablePartitioning                  bool          `mapstructure:"enablePartitioning"`
+	MaxSizeInMegabytes                  int64         `mapstructure:"maxSizeInMegabytes"`
 }
 
 // Topic is one topic with its subscriptions.
 type Topic struct {
-	Name                                string         `koanf:"name"`
-	DefaultMessageTimeToLive            time.Duration  `koanf:"defaultMessageTimeToLive"`
-	RequiresDuplicateDetection          bool           `koanf:"requiresDuplicateDetection"`
-	DuplicateDetectionHistoryTimeWindow time.Duration  `koanf:"duplicateDetectionHistoryTimeWindow"`
-	AutoDeleteOnIdle                    time.Duration  `koanf:"autoDeleteOnIdle"`
-	EnablePartitioning                  bool           `koanf:"enablePartitioning"`
-	MaxSizeInMegabytes                  int64          `koanf:"maxSizeInMegabytes"`
-	Subscriptions                       []Subscription `koanf:"subscriptions"`
+	Name                                string         `mapstructure:"name"`
+	DefaultMessageTimeToLive            time.Duration  `mapstructure:"defaultMessageTimeToLive"`
+	RequiresDuplicateDetection          bool           `mapstructure:"requiresDuplicateDetection"`
+	DuplicateDetectionHistoryTimeWindow time.Duration  `mapstructure:"duplicateDetectionHistoryTimeWindow"`
+	AutoDeleteOnIdle                    time.Duration  `mapstructure:"autoDeleteOnIdle"`
+	EnablePartitioning                  bool           `mapstructure:"enablePartitioning"`
+	MaxSizeInMegabytes                  int64          `mapstructure:"maxSizeInMegabytes"`
+	Subscriptions                       []Subscription `mapstructure:"subscriptions"`
 }
 
 // Subscription is one subscription. Without rules it gets everything.
 type Subscription struct {
-	Name                                      string        `koanf:"name"`
-	DeadLetteringOnMessageExpiration          bool          `koanf:"deadLetteringOnMessageExpiration"`
-	DeadLetteringOnFilterEvaluationExceptions bool          `koanf:"deadLetteringOnFilterEvaluationExceptions"`
-	DefaultMessageTimeToLive                  time.Duration `koanf:"defaultMessageTimeToLive"`
-	LockDuration                              time.Duration `koanf:"lockDuration"`
-	MaxDeliveryCount                          int64         `koanf:"maxDeliveryCount"`
-	RequiresSession                           bool          `koanf:"requiresSession"`
-	ForwardTo                                 string        `koanf:"forwardTo"`
-	ForwardDeadLetteredMessagesTo             string        `koanf:"forwardDeadLetteredMessagesTo"`
-	AutoDeleteOnIdle                          time.Duration `koanf:"autoDeleteOnIdle"`
-	Rules                                     []Rule        `koanf:"rules"`
+	Name                                      string        `mapstructure:"name"`
+	DeadLetteringOnMessageExpiration          bool          `mapstructure:"deadLetteringOnMessageExpiration"`
+	DeadLetteringOnFilterEvaluationExceptions bool          `mapstructure:"deadLetteringOnFilterEvaluationExceptions"`
+	DefaultMessageTimeToLive                  time.Duration `mapstructure:"defaultMessageTimeToLive"`
+	LockDuration                              time.Duration `mapstructure:"lockDuration"`
+	MaxDeliveryCount                          int64         `mapstructure:"maxDeliveryCount"`
+	RequiresSession                           bool          `mapstructure:"requiresSession"`
+	ForwardTo                                 string        `mapstructure:"forwardTo"`
+	ForwardDeadLetteredMessagesTo             string        `mapstructure:"forwardDeadLetteredMessagesTo"`
+	AutoDeleteOnIdle                          time.Duration `mapstructure:"autoDeleteOnIdle"`
+	Rules                                     []Rule        `mapstructure:"rules"`
 }
 
 // Rule is one rule: an SQL filter or a correlation filter, and what to change.
 type Rule struct {
-	Name        string      `koanf:"name"`
-	SQL         string      `koanf:"sql"`
-	Action      string      `koanf:"action"`
-	Correlation Correlation `koanf:"correlation"`
+	Name        string      `mapstructure:"name"`
+	SQL         string      `mapstructure:"sql"`
+	Action      string      `mapstructure:"action"`
+	Correlation Correlation `mapstructure:"correlation"`
 }
 
 // Correlation is what has to be equal; what is empty does not matter.
 type Correlation struct {
-	CorrelationID    string         `koanf:"correlationId"`
-	MessageID        string         `koanf:"messageId"`
-	To               string         `koanf:"to"`
-	ReplyTo          string         `koanf:"replyTo"`
-	Subject          string         `koanf:"subject"`
-	SessionID        string         `koanf:"sessionId"`
-	ReplyToSessionID string         `koanf:"replyToSessionId"`
-	ContentType      string         `koanf:"contentType"`
-	Properties       map[string]any `koanf:"properties"`
+	CorrelationID    string         `mapstructure:"correlationId"`
+	MessageID        string         `mapstructure:"messageId"`
+	To               string         `mapstructure:"to"`
+	ReplyTo          string         `mapstructure:"replyTo"`
+	Subject          string         `mapstructure:"subject"`
+	SessionID        string         `mapstructure:"sessionId"`
+	ReplyToSessionID string         `mapstructure:"replyToSessionId"`
+	ContentType      string         `mapstructure:"contentType"`
+	Properties       map[string]any `mapstructure:"properties"`
 }

@@ -11,15 +11,15 @@ import (
 
 // Canary is the deadline that Overdue misses on purpose.
 type Canary struct {
-	Queue    string        `koanf:"queue"`
-	Interval time.Duration `koanf:"interval"`
+	Queue    string        `mapstructure:"queue"`
+	Interval time.Duration `mapstructure:"interval"`
 }
 
 // Heartbeat is an outside dead man's switch.
 type Heartbeat struct {
-	URL      string        `koanf:"url"`
-	URLFile  string        `koanf:"urlFile"`
-	Interval time.Duration `koanf:"interval"`
+	URL      string        `mapstructure:"url"`
+	URLFile  string        `mapstructure:"urlFile"`
+	Interval time.Duration `mapstructure:"interval"`
 }
 
 // completeWatch checks how Overdue watches itself. The canary's queue is monitored, also where others are listed.

@@ -20,28 +20,28 @@ import (
 // Config holds every setting. Names, defaults, bounds and help are in the table of
 // settings.go; the tags here are checked against it by a test.
 type Config struct {
-	Namespace          string        `koanf:"namespace"`
-	NamespaceFile      string        `koanf:"namespaceFile"`
-	AdminURL           string        `koanf:"namespaceAdmin"`
-	Companions         string        `koanf:"companions"`
-	CompanionStore     string        `koanf:"companionStore"`
-	MonitorQueue       string        `koanf:"monitorQueue"`
-	OnMonitorDown      string        `koanf:"onMonitorDown"`
-	Journal            Journal       `koanf:"journal"`
-	Listen             Listen        `koanf:"listen"`
-	Broker             Broker        `koanf:"broker"`
-	Monitor            Monitor       `koanf:"monitor"`
-	Alerts             []Alert       `koanf:"alerts"`
-	Canary             Canary        `koanf:"canary"`
-	Heartbeat          Heartbeat     `koanf:"heartbeat"`
-	Proxy              Proxy         `koanf:"proxy"`
-	Log                Log           `koanf:"log"`
-	Redis              string        `koanf:"redis"`
-	RedisFile          string        `koanf:"redisFile"`
-	RedisAuthorityFile string        `koanf:"redisAuthorityFile"`
-	ShutdownTimeout    time.Duration `koanf:"shutdownTimeout"`
-	MinSigtermDelay    time.Duration `koanf:"minSigtermDelay"`
-	MaxSigtermDelay    time.Duration `koanf:"maxSigtermDelay"`
+	Namespace          string        `mapstructure:"namespace"`
+	NamespaceFile      string        `mapstructure:"namespaceFile"`
+	AdminURL           string        `mapstructure:"namespaceAdmin"`
+	Companions         string        `mapstructure:"companions"`
+	CompanionStore     string        `mapstructure:"companionStore"`
+	MonitorQueue       string        `mapstructure:"monitorQueue"`
+	OnMonitorDown      string        `mapstructure:"onMonitorDown"`
+	Journal            Journal       `mapstructure:"journal"`
+	Listen             Listen        `mapstructure:"listen"`
+	Broker             Broker        `mapstructure:"broker"`
+	Monitor            Monitor       `mapstructure:"monitor"`
+	Alerts             []Alert       `mapstructure:"alerts"`
+	Canary             Canary        `mapstructure:"canary"`
+	Heartbeat          Heartbeat     `mapstructure:"heartbeat"`
+	Proxy              Proxy         `mapstructure:"proxy"`
+	Log                Log           `mapstructure:"log"`
+	Redis              string        `mapstructure:"redis"`
+	RedisFile          string        `mapstructure:"redisFile"`
+	RedisAuthorityFile string        `mapstructure:"redisAuthorityFile"`
+	ShutdownTimeout    time.Duration `mapstructure:"shutdownTimeout"`
+	MinSigtermDelay    time.Duration `mapstructure:"minSigtermDelay"`
+	MaxSigtermDelay    time.Duration `mapstructure:"maxSigtermDelay"`
 
 	RedisAddress redisstore.Address // of Redis
 	RedisRoots   *x509.CertPool     // of RedisAuthorityFile; nil = those of the machine
@@ -55,36 +55,36 @@ type Config struct {
 
 // Monitor lists the monitored queues and topics; an empty list means all.
 type Monitor struct {
-	Deadline time.Duration `koanf:"deadline"` // of what states none; each entity has its own, see normalise
-	Entities []Entity      `koanf:"entities"`
+	Deadline time.Duration `mapstructure:"deadline"` // of what states none; each entity has its own, see normalise
+	Entities []Entity      `mapstructure:"entities"`
 }
 
 // Entity is one monitored queue or topic. The fields from DefaultMessageTimeToLive on say how it
 // was made, for a namespace that does not tell us.
 type Entity struct {
-	Queue                            string               `koanf:"queue"`
-	Topic                            string               `koanf:"topic"`
-	Deadline                         time.Duration        `koanf:"deadline"`
-	CompleteWithin                   time.Duration        `koanf:"completeWithin"`
-	WarnBefore                       []time.Duration      `koanf:"warnBefore"`
-	Adopt                            bool                 `koanf:"adopt"`
-	AdoptEvery                       time.Duration        `koanf:"adoptEvery"`
-	Expire                           string               `koanf:"expire"`
-	StampTTL                         bool                 `koanf:"stampTTL"`
-	DefaultMessageTimeToLive         time.Duration        `koanf:"defaultMessageTimeToLive"`
-	RequiresSession                  bool                 `koanf:"requiresSession"`
-	DeadLetteringOnMessageExpiration bool                 `koanf:"deadLetteringOnMessageExpiration"`
-	Subscriptions                    []EntitySubscription `koanf:"subscriptions"`
-	ForwardMissedTo                  string               `koanf:"forwardMissedTo"`
-	ReportToSender                   bool                 `koanf:"reportToSender"`
+	Queue                            string               `mapstructure:"queue"`
+	Topic                            string               `mapstructure:"topic"`
+	Deadline                         time.Duration        `mapstructure:"deadline"`
+	CompleteWithin                   time.Duration        `mapstructure:"completeWithin"`
+	WarnBefore                       []time.Duration      `mapstructure:"warnBefore"`
+	Adopt                            bool                 `mapstructure:"adopt"`
+	AdoptEvery                       time.Duration        `mapstructure:"adoptEvery"`
+	Expire                           string               `mapstructure:"expire"`
+	StampTTL                         bool                 `mapstructure:"stampTTL"`
+	DefaultMessageTimeToLive         time.Duration        `mapstructure:"defaultMessageTimeToLive"`
+	RequiresSession                  bool                 `mapstructure:"requiresSession"`
+	DeadLetteringOnMessageExpiration bool                 `mapstructure:"deadLetteringOnMessageExpiration"`
+	Subscriptions                    []EntitySubscription `mapstructure:"subscriptions"`
+	ForwardMissedTo                  string               `mapstructure:"forwardMissedTo"`
+	ReportToSender                   bool                 `mapstructure:"reportToSender"`
 }
 
 // EntitySubscription is a subscription of a monitored topic.
 type EntitySubscription struct {
-	Name                             string        `koanf:"name"`
-	DefaultMessageTimeToLive         time.Duration `koanf:"defaultMessageTimeToLive"`
-	RequiresSession                  bool          `koanf:"requiresSession"`
-	DeadLetteringOnMessageExpiration bool          `koanf:"deadLetteringOnMessageExpiration"`
+	Name                             string        `mapstructure:"name"`
+	DefaultMessageTimeToLive         time.Duration `mapstructure:"defaultMessageTimeToLive"`
+	RequiresSession                  bool          `mapstructure:"requiresSession"`
+	DeadLetteringOnMessageExpiration bool          `mapstructure:"deadLetteringOnMessageExpiration"`
 }
 
 // Name is what the queue or topic is called.
@@ -92,22 +92,22 @@ func (e *Entity) Name() string { return cmp.Or(e.Queue, e.Topic) }
 
 // Proxy bounds what apps can make the proxy hold.
 type Proxy struct {
-	Credentials string `koanf:"credentials"`
-	MaxInFlight int64  `koanf:"maxInFlight"`
-	MaxBodySize int64  `koanf:"maxBodySize"`
+	Credentials string `mapstructure:"credentials"`
+	MaxInFlight int64  `mapstructure:"maxInFlight"`
+	MaxBodySize int64  `mapstructure:"maxBodySize"`
 }
 
 // Journal says where companions are kept that the monitor queue does not take.
 type Journal struct {
-	Directory string `koanf:"directory"`
-	MaxSize   int64  `koanf:"maxSize"`
+	Directory string `mapstructure:"directory"`
+	MaxSize   int64  `mapstructure:"maxSize"`
 }
 
 // Log says what is logged and how it looks.
 type Log struct {
-	Level  string `koanf:"level"`
-	Format string `koanf:"format"`
-	Frames bool   `koanf:"frames"`
+	Level  string `mapstructure:"level"`
+	Format string `mapstructure:"format"`
+	Frames bool   `mapstructure:"frames"`
 }
 
 // WithNamespace is c with another namespace. Its own addresses count as not given: another process listens there.

@@ -388,7 +388,7 @@ func TestTableAndConfigAreTheSame(t *testing.T) {
 	walk = func(typ reflect.Type, path string) {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
-			tag, ok := f.Tag.Lookup("koanf")
+			tag, ok := f.Tag.Lookup("mapstructure")
 			if !ok {
 				continue
 			}

@@ -13,35 +13,35 @@ import (
 
 // Listen says where this process listens; port 0 is any free one.
 type Listen struct {
-	AMQP           string        `koanf:"amqp"`
-	HTTP           string        `koanf:"http"`
-	AMQPS          string        `koanf:"amqps"`
-	Admin          string        `koanf:"admin"`
-	Probes         string        `koanf:"probes"`
-	TLS            EndpointTLS   `koanf:"tls"`
-	Keys           []EndpointKey `koanf:"keys"`
-	MaxConnections int64         `koanf:"maxConnections"`
+	AMQP           string        `mapstructure:"amqp"`
+	HTTP           string        `mapstructure:"http"`
+	AMQPS          string        `mapstructure:"amqps"`
+	Admin          string        `mapstructure:"admin"`
+	Probes         string        `mapstructure:"probes"`
+	TLS            EndpointTLS   `mapstructure:"tls"`
+	Keys           []EndpointKey `mapstructure:"keys"`
+	MaxConnections int64         `mapstructure:"maxConnections"`
 }
 
 // EndpointTLS is how the endpoints serve TLS: with a certificate of our own making, or with the
 // files that are named.
 type EndpointTLS struct {
-	Enabled   bool     `koanf:"enabled"`
-	CertFile  string   `koanf:"certFile"`
-	KeyFile   string   `koanf:"keyFile"`
-	Hosts     []string `koanf:"hosts"`
-	Directory string   `koanf:"directory"`
+	Enabled   bool     `mapstructure:"enabled"`
+	CertFile  string   `mapstructure:"certFile"`
+	KeyFile   string   `mapstructure:"keyFile"`
+	Hosts     []string `mapstructure:"hosts"`
+	Directory string   `mapstructure:"directory"`
 }
 
 // EndpointKey is one key of the endpoints, what it is good for and where.
 type EndpointKey struct {
-	Name    string `koanf:"name"`
-	Key     string `koanf:"key"`
-	KeyFile string `koanf:"keyFile"`
-	Send    bool   `koanf:"send"`
-	Listen  bool   `koanf:"listen"`
-	Manage  bool   `koanf:"manage"`
-	Entity  string `koanf:"entity"`
+	Name    string `mapstructure:"name"`
+	Key     string `mapstructure:"key"`
+	KeyFile string `mapstructure:"keyFile"`
+	Send    bool   `mapstructure:"send"`
+	Listen  bool   `mapstructure:"listen"`
+	Manage  bool   `mapstructure:"manage"`
+	Entity  string `mapstructure:"entity"`
 }
 
 // rights are what a key is good for.

@@ -8,8 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/v2"
+	"github.com/go-viper/mapstructure/v2"
 )
 
 // Error is a mistake in the configuration or on the command line: exit code 2.
@@ -170,22 +169,59 @@ func (l *layer) scalar(s *Setting, place, text string) {
 	l.origin[s.Path] = place
 }
 
-// merge lays the layers over each other, the strongest last. Lists are replaced, not
-// joined: what is listed in a variable is the whole list.
+// merge lays the layers over each other, the strongest last.
 func merge(layers []*layer) (*Config, error) {
-	k := koanf.New(".")
-	c := &Config{origin: map[string]string{}}
+	c := &Config{raw: map[string]any{}, origin: map[string]string{}}
 	for _, l := range layers {
-		if err := k.Load(confmap.Provider(l.values, ""), nil); err != nil {
-			return nil, fmt.Errorf("merge settings: %w", err)
-		}
+		overlay(c.raw, l.values)
 		for key, place := range l.origin {
 			c.origin[key] = place
 		}
 	}
-	if err := k.Unmarshal("", c); err != nil {
+	// Values have the types of the fields already, but for durations in a list, which are texts.
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
+		Result: c, WeaklyTypedInput: true, DecodeHook: mapstructure.StringToTimeDurationHookFunc(),
+	})
+	if err == nil {
+		err = d.Decode(c.raw)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", err)
 	}
-	c.raw = k.Raw()
 	return c, nil
+}
+
+// overlay copies the values of from into m. Sections are joined key by key. Lists are replaced: a list in a
+// variable is the whole list.
+func overlay(m, from map[string]any) {
+	for key, v := range from {
+		section, isSection := v.(map[string]any)
+		below, there := m[key].(map[string]any)
+		if isSection && there {
+			overlay(below, section)
+		} else {
+			m[key] = cloned(v)
+		}
+	}
+}
+
+// cloned is a copy of a value that shares no map and no list with it.
+func cloned(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for key, inner := range v {
+			m[key] = cloned(inner)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, inner := range v {
+			list[i] = cloned(inner)
+		}
+		return list
+	case []string:
+		return slices.Clone(v)
+	}
+	return v
 }

@@ -54,7 +54,8 @@ func (c *Config) Files() []string {
 func (c *Config) WithLive(next *Config) *Config {
 	all := *c
 	all.Log.Level, all.Monitor, all.Alerts, all.Listen.Keys = next.Log.Level, next.Monitor, next.Alerts, next.Listen.Keys
-	all.raw, all.origin = cloned(c.raw), map[string]string{}
+	all.raw, all.origin = map[string]any{}, map[string]string{}
+	overlay(all.raw, c.raw)
 	for key, place := range c.origin {
 		all.origin[key] = place
 	}
@@ -94,27 +95,15 @@ func at(m map[string]any, key string) any {
 	return at(inner, rest)
 }
 
-// cloned copies the sections of a configuration; lists and values are shared, and never changed in place.
-func cloned(m map[string]any) map[string]any {
-	c := make(map[string]any, len(m))
-	for key, v := range m {
-		if inner, ok := v.(map[string]any); ok {
-			v = cloned(inner)
-		}
-		c[key] = v
-	}
-	return c
-}
-
 // Differing names the settings in which two configurations differ, what files hold among it, in the order of config.
 func Differing(a, b *Config) (keys []string) {
 	var walk func(x, y reflect.Value, path string)
 	walk = func(x, y reflect.Value, path string) {
 		for i := range x.NumField() {
 			f := x.Type().Field(i)
-			name := strings.TrimPrefix(path+"."+f.Tag.Get("koanf"), ".")
+			name := strings.TrimPrefix(path+"."+f.Tag.Get("mapstructure"), ".")
 			switch {
-			case f.Tag.Get("koanf") == "": // it comes from what other settings name
+			case f.Tag.Get("mapstructure") == "": // it comes from what other settings name
 			case f.Type.Kind() == reflect.Struct:
 				walk(x.Field(i), y.Field(i), name)
 			case !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()):

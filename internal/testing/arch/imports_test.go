@@ -31,7 +31,7 @@ const (
 	cobra        = "github.com/spf13/cobra"
 	fsnotify     = "github.com/fsnotify/fsnotify"
 	websocket    = "github.com/coder/websocket"
-	koanf        = "github.com/knadh/koanf"
+	mapstructure = "github.com/go-viper/mapstructure/v2"
 	mail         = "github.com/wneessen/go-mail"
 	shoutrrr     = "github.com/nicholas-fedor/shoutrrr"
 	goredis      = "github.com/redis/go-redis/v9"
@@ -66,7 +66,7 @@ var rooms = map[string]room{
 	},
 	"internal/demo":                {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/terminal"}, []string{azcore, azservicebus, sync, term, zap}},
 	"internal/operator/messages":   {[]string{"internal/amqp", "internal/config", "internal/escape", "internal/operator", "internal/operator/dlq", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azservicebus}},
-	"internal/config":              {[]string{"internal/broker", "internal/broker/emulator", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{koanf, yaml}},
+	"internal/config":              {[]string{"internal/broker", "internal/broker/emulator", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{mapstructure, yaml}},
 	"internal/connect":             {[]string{"internal/config", "internal/httpclient", "internal/listener/tlsrecord", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "internal/version"}, []string{azcore, azidentity, azservicebus, zap}},
 	"internal/version":             {},
 	"internal/catalog":             {[]string{"internal/broker", "internal/config", "internal/servicebus/entities", "monitor", "proxy"}, []string{zap}},
