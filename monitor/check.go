@@ -107,7 +107,7 @@ func (e *entity) handOn(ctx context.Context, due []*watch, at time.Time, missing
 		switch {
 		case wt.missed != nil:
 			if e.settings.forwardDead != "" && !wt.ref.WithoutID() {
-				e.w.notified.note(e.forwardedID(wt.ref.MessageID))
+				e.w.notified.Note(e.forwardedID(wt.ref.MessageID))
 			}
 			missed = append(missed, wt)
 		case missing && e.isGivenUp(wt):

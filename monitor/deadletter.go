@@ -101,7 +101,7 @@ func (e *entity) readSeenDeadLetters(ctx context.Context, watches []*watch) erro
 // notNotified reports whether m is the dead letter of a missed deadline that nobody has been
 // notified of.
 func (e *entity) notNotified(m *link.Message) bool {
-	return expired(m) && !e.w.notified.has(e.eventID(m.SequenceNumber, m.EnqueuedTime))
+	return expired(m) && !e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime))
 }
 
 // expired reports whether m is a dead letter because nobody received it in time.

@@ -182,7 +182,7 @@ func (e *entity) assignOutside(g *manySearch, h *inUse) {
 }
 
 func (e *entity) takeDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
-	if h.identities[search.IdentityOf(m)] || h.taken == maxFound || e.w.notified.has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+	if h.identities[search.IdentityOf(m)] || h.taken == maxFound || e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		return // the watch that has it notified keeps its companion until then
 	}
 	e.take(g, m, true, h).duplicate = true

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/monitor/notify"
 	"overdue/scheduler"
 
 	"github.com/cenkalti/backoff/v5"
@@ -25,29 +26,31 @@ const notifyTime = 10 * time.Second
 // or failed.
 func (w *Worker) notify(ctx context.Context, entity string, wt *watch) (over <-chan struct{}) {
 	e := w.eventOf(entity, wt)
-	t, first := w.notified.begin(e.ID)
-	w.running.Go(func() {
-		if first {
+	k, ended := notify.KeyOf(e.ID), make(chan struct{})
+	// Another watch may be notifying of the same event. This one ends only if that succeeds: both
+	// may belong to one companion that came back, and nothing else would be left of it.
+	first := w.notified.Begin(k, func(r notify.Result) {
+		defer close(ended)
+		if r.Err == nil {
+			wt.companion.done(ctx, nil)
+			return
+		}
+		untaken := *wt.missed
+		untaken.TakenBy = r.Taken
+		wt.missed = &untaken
+		w.notifyLater(ctx, entity, wt, r.Err)
+	})
+	if first {
+		w.running.Go(func() {
 			taken, err := w.notifyOnce(ctx, e, wt.missed.TakenBy, func() {
 				if wt.ref.Missed == nil {
 					w.metrics.notified(entity, &e)
 				}
 			})
-			w.notified.end(e.ID, t, taken, err)
-		}
-		// Another watch may be notifying of the same event. This one ends only if that succeeds:
-		// both may belong to one companion that came back, and nothing else would be left of it.
-		<-t.done
-		if t.err != nil {
-			untaken := *wt.missed
-			untaken.TakenBy = t.taken
-			wt.missed = &untaken
-			w.notifyLater(ctx, entity, wt, t.err)
-			return
-		}
-		wt.companion.done(ctx, nil)
-	})
-	return t.done
+			w.notified.End(k, notify.Result{Taken: taken, Err: err})
+		})
+	}
+	return ended
 }
 
 // notifySinks sends e to all sinks in parallel, except to those in before, which have taken it.

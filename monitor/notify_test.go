@@ -4,8 +4,6 @@ package monitor
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -54,39 +52,5 @@ func TestEventIsAValidCloudEvent(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, data); diff != "" {
 		t.Errorf("data (-want +got):\n%s", diff)
-	}
-}
-
-func TestNotifiedEventsDropTheOldest(t *testing.T) {
-	var events notifiedEvents
-	for i := range maxNotified + 10 {
-		begun, first := events.begin(fmt.Sprint(i))
-		if !first {
-			t.Fatalf("event %d is taken for notified", i)
-		}
-		events.end(fmt.Sprint(i), begun, nil, nil)
-	}
-	if events.has("9") || !events.has("10") || !events.has(fmt.Sprint(maxNotified+9)) {
-		t.Error("want the oldest ten forgotten and no others")
-	}
-	if begun, first := events.begin("11"); first || begun != alreadyNotified {
-		t.Errorf("an event that was notified begins again: first %v", first)
-	}
-}
-
-func TestAnEventThatNoSinkAcceptedBeginsAgain(t *testing.T) {
-	var events notifiedEvents
-	begun, _ := events.begin("e")
-	joined, first := events.begin("e")
-	if first || joined != begun {
-		t.Error("an event that is being notified begins again")
-	}
-	noTaker := errors.New("no taker")
-	events.end("e", begun, nil, noTaker)
-	if <-joined.done; !errors.Is(joined.err, noTaker) {
-		t.Errorf("the caller that joined the notification gets %v, want %v", joined.err, noTaker)
-	}
-	if _, first := events.begin("e"); !first {
-		t.Error("an event that found no taker does not begin again")
 	}
 }

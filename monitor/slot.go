@@ -126,7 +126,7 @@ func (u *slotSearch) deadLettered(m *link.Message) {
 	if search.Match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
-	if slot, life := u.slotOf(u.e, m, u.known); slot != nil && expired(m) && !u.e.w.notified.isFinal(u.e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+	if slot, life := u.slotOf(u.e, m, u.known); slot != nil && expired(m) && !u.e.w.notified.IsFinal(u.e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		wt := slot.watchOver(m, life, u.known)
 		wt.missed = u.e.missed(wt, m)
 		u.found = append(u.found, wt)

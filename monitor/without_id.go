@@ -135,7 +135,7 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 	}
 	// One that is being notified is adopted too: this companion may be all that is left of it.
 	if err := e.dead.Between(ctx, from, until, func(m *link.Message) {
-		if expired(m) && !e.w.notified.isFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+		if expired(m) && !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			give(m, true)
 		}
 	}); err != nil {
@@ -159,7 +159,7 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 	}
 	e.transfer.Cursor = e.settings.partitioned
 	return e.transfer.Between(ctx, from, until, func(m *link.Message) {
-		if !e.w.notified.isFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+		if !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			give(m, true)
 		}
 	})
@@ -188,12 +188,12 @@ func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUs
 		}
 	}
 	return e.deadTargetError(ctx, e.openDeadTarget(ctx).Between(ctx, from, now.Add(search.WindowMargin), func(m *link.Message) {
-		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || e.w.notified.isFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			return
 		}
 		// One without any name that was notified by the number it had before is notified again,
 		// rather than another not at all.
-		if m.MessageID == "" && h.forwarded[search.IdentityOf(m)] || m.MessageID != "" && (h.ids[m.MessageID] || e.w.notified.has(e.forwardedID(m.MessageID))) {
+		if m.MessageID == "" && h.forwarded[search.IdentityOf(m)] || m.MessageID != "" && (h.ids[m.MessageID] || e.w.notified.Has(e.forwardedID(m.MessageID))) {
 			return
 		}
 		for _, g := range gs {

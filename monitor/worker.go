@@ -14,6 +14,7 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/notify"
 	"overdue/scheduler"
 
 	"github.com/cenkalti/backoff/v5"
@@ -74,7 +75,7 @@ type Worker struct {
 	log      *zap.Logger
 	metrics  *metrics
 	clock    brokerClock
-	notified notifiedEvents
+	notified notify.Record
 	sinks    atomic.Pointer[sinks]
 	states   entityStates
 

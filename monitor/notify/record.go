@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package notify keeps what the monitor needs to hand each event to each sink once, however slow
+// the sinks are.
+package notify
+
+import (
+	"crypto/sha256"
+	"sync"
+)
+
+// maxDone bounds the remembered events that are done: those of several locks of the monitor
+// queue, at thousands a second. The record only avoids repetitions: an event that was dropped from
+// it may be notified twice.
+const maxDone = 1 << 18
+
+// A Record has the events of which this process has notified, or is notifying. Only
+// those that are done are ever dropped.
+type Record struct {
+	mu    sync.Mutex
+	ids   map[Key]*notification // nil: done
+	done  []Key                 // a ring, the oldest at next
+	next  int
+	limit int // 0: maxDone
+}
+
+// A Key is the digest of an event's id, which takes less memory than the id.
+type Key [16]byte
+
+// KeyOf returns the key of the event with that id.
+func KeyOf(id string) Key {
+	sum := sha256.Sum256([]byte(id))
+	return Key(sum[:16])
+}
+
+// notification is an event that is being notified.
+type notification struct{ ended []func(Result) }
+
+// A Result is how a notification ended.
+type Result struct {
+	Taken []string // names of the sinks that have taken the event
+	Err   error    // why the others have not
+}
+
+// Begin has ended called with the result of the notification of k: at once if it is done. The
+// caller that gets first must notify, and call End.
+func (t *Record) Begin(k Key, ended func(Result)) (first bool) {
+	t.mu.Lock()
+	n, known := t.ids[k]
+	if known && n == nil {
+		t.mu.Unlock()
+		ended(Result{})
+		return false
+	}
+	defer t.mu.Unlock()
+	if !known {
+		if t.ids == nil {
+			t.ids = map[Key]*notification{}
+		}
+		n = &notification{}
+		t.ids[k] = n
+	}
+	n.ended = append(n.ended, ended)
+	return !known
+}
+
+// End records the result of a notification, and hands it to all that wait for it. After a
+// failure, the next Begin is the first again.
+func (t *Record) End(k Key, r Result) {
+	t.mu.Lock()
+	n := t.ids[k]
+	delete(t.ids, k)
+	if r.Err == nil {
+		t.addLocked(k)
+	}
+	t.mu.Unlock()
+	for _, ended := range n.ended {
+		ended(r)
+	}
+}
+
+// addLocked records that an event is done.
+func (t *Record) addLocked(k Key) {
+	if t.limit == 0 {
+		t.limit = maxDone
+	}
+	if t.ids == nil {
+		t.ids = map[Key]*notification{}
+	}
+	t.ids[k] = nil
+	if len(t.done) < t.limit {
+		t.done = append(t.done, k)
+		return
+	}
+	delete(t.ids, t.done[t.next])
+	t.done[t.next] = k
+	t.next = (t.next + 1) % t.limit
+}
+
+// Note records that id needs no notification any more.
+func (t *Record) Note(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.ids[KeyOf(id)]; !known {
+		t.addLocked(KeyOf(id))
+	}
+}
+
+// Has reports whether id was notified, or is being notified.
+func (t *Record) Has(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.ids[KeyOf(id)]
+	return ok
+}
+
+// IsFinal reports whether the notification of id has succeeded.
+func (t *Record) IsFinal(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, ok := t.ids[KeyOf(id)]
+	return ok && n == nil
+}
