@@ -108,7 +108,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 	hostileMessages(t, p)
 	waitUntil(t, "an alert is logged", func() bool { return bytes.Contains(logged.Bytes(), []byte("overdue.deadline.missed")) })
 
-	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.AmqpAddr(), "OVERDUE_LISTEN_ADMIN": p.AdminAddress()}
+	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.AMQPAddr(), "OVERDUE_LISTEN_ADMIN": p.AdminAddress()}
 	asked := map[string]bool{}
 	ask := func(shows bool, args ...string) {
 		t.Helper()
@@ -179,7 +179,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 // hostileMessages leaves in orders a dead letter and a message that waits, and one that misses its deadline.
 func hostileMessages(t *testing.T, p *app.Process) {
 	t.Helper()
-	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(p.AmqpAddr(), "app", "c2VjcmV0"), nil)
+	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(p.AMQPAddr(), "app", "c2VjcmV0"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

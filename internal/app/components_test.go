@@ -152,7 +152,7 @@ func TestBannerNamesWhatListens(t *testing.T) {
 	p.banner(&b)
 	for _, want := range []string{
 		"http://" + p.RestAddr(), "http://" + p.AdminAddr, "amqp://" + p.brokerAddrs[0], "monitored: orders",
-		"AMQP endpoint", "Endpoint=sb://" + p.AmqpAddr(), p.shownConnectionString(),
+		"AMQP endpoint", "Endpoint=sb://" + p.AMQPAddr(), p.shownConnectionString(),
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the banner lacks %q:\n%s", want, b.String())
@@ -238,7 +238,7 @@ func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
 // Drop-in: the app changes its connection string, and nothing else.
 func TestAnAppNeedsOnlyAnotherConnectionString(t *testing.T) {
 	p := startTest(t, "")
-	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(p.AmqpAddr(), "app", "any"), nil)
+	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(p.AMQPAddr(), "app", "any"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,9 +131,9 @@ func TestAppsComeThroughTheTLSEndpointWithTheirKey(t *testing.T) {
 	}
 	for name, c := range map[string]*azservicebus.Client{
 		"AMQP over TLS":                        sdkClient(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
-		"AMQP over TLS at the first endpoint":  sdkClient(t, secureConnectionString(p.AmqpAddr(), p.endpointCertificate.Names, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
+		"AMQP over TLS at the first endpoint":  sdkClient(t, secureConnectionString(p.AMQPAddr(), p.endpointCertificate.Names, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
 		"AMQP over WebSocket":                  sdkClient(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}),
-		"AMQP without TLS, on loopback":        sdkClient(t, config.ConnectionString(p.AmqpAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
+		"AMQP without TLS, on loopback":        sdkClient(t, config.ConnectionString(p.AMQPAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
 		"AMQP without TLS, the other endpoint": sdkClient(t, config.ConnectionString(p.RestAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
 	} {
 		if err := exchange(t, c, "orders"); err != nil {
@@ -146,7 +146,7 @@ func TestAppsComeThroughTheTLSEndpointWithTheirKey(t *testing.T) {
 	}{
 		"another key":    {sdkClient(t, with("app", "d3Jvbmc="), &azservicebus.ClientOptions{TLSConfig: trust}), "InvalidSignature: The token has an invalid signature."},
 		"Send alone":     {sdkClient(t, with("sender", "c2VuZHNlbmRzZW5k"), &azservicebus.ClientOptions{TLSConfig: trust}), "'Listen' claim(s) are required"},
-		"without TLS":    {sdkClient(t, config.ConnectionString(p.AmqpAddr(), "nobody", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "InvalidSignature"},
+		"without TLS":    {sdkClient(t, config.ConnectionString(p.AMQPAddr(), "nobody", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}), "InvalidSignature"},
 		"over WebSocket": {sdkClient(t, with("app", "d3Jvbmc="), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}), "InvalidSignature"},
 	} {
 		var refused *azservicebus.Error
@@ -207,7 +207,7 @@ func post(t *testing.T, web *http.Client, endpoint, token string) (status int, b
 // What others can reach takes TLS and nothing else.
 func TestAnEndpointBeyondLoopbackTakesTLSAlone(t *testing.T) {
 	p := startEndpoints(t, strings.NewReplacer("amqp: 127.0.0.1:0", "amqp: 0.0.0.0:0", "amqps: 127.0.0.1:0", "tls: {enabled: true, hosts: broker.example}").Replace(keyedEndpoints))
-	_, port, err := net.SplitHostPort(p.AmqpAddr())
+	_, port, err := net.SplitHostPort(p.AMQPAddr())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -163,166 +161,13 @@ func TestWrongConfigurationIsOneSentence(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeOfAFileIsTold(t *testing.T) {
+func TestEveryMistakeOfAFileIsReported(t *testing.T) {
 	_, err := load(t, "lisen: {}\nshutdownTimeout: 30\nlog: {level: loud}\n", nil, nil)
 	want := `overdue.yaml:1: lisen is not a known key; did you mean listen?
 overdue.yaml:2: shutdownTimeout: "30" has no unit; write 30s or PT30S if seconds are meant
 overdue.yaml:3: log.level: "loud" is not one of debug, info, warn, error`
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
-	}
-}
-
-func TestWrongVariablesAndFlagsNameThemselves(t *testing.T) {
-	tests := map[string]struct {
-		env, flags map[string]string
-		want       string
-	}{
-		"variable":          {map[string]string{"OVERDUE_LOG_LEVEL": "loud"}, nil, `OVERDUE_LOG_LEVEL: log.level: "loud" is not one of`},
-		"flag":              {nil, map[string]string{"listen.http": "x"}, `--listen-http: listen.http: "x" is not an address`},
-		"list in a mess":    {map[string]string{"OVERDUE_ALERTS": "[{"}, nil, "OVERDUE_ALERTS: this is not YAML"},
-		"list of no list":   {map[string]string{"OVERDUE_ALERTS": "{}"}, nil, "OVERDUE_ALERTS: alerts has to be a list"},
-		"list with mistake": {map[string]string{"OVERDUE_BROKER_QUEUES": "[{nam: q}]"}, nil, "OVERDUE_BROKER_QUEUES: broker.queues[0].nam is not a known key; did you mean name?"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := load(t, "", tt.env, tt.flags)
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got error %v, want one with %q", err, tt.want)
-			}
-		})
-	}
-}
-
-func TestFlagsBeatVariablesBeatFileBeatsDefaults(t *testing.T) {
-	text := "monitorQueue: of-file\nlog: {level: warn, format: json}\nproxy: {maxInFlight: 7}\n"
-	env := map[string]string{"OVERDUE_MONITOR_QUEUE": "of-env", "OVERDUE_LOG_LEVEL": "error"}
-	c, err := load(t, text, env, map[string]string{"monitorQueue": "of-flag"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := []any{c.MonitorQueue, c.Log.Level, c.Log.Format, c.Proxy.MaxInFlight, c.Proxy.MaxBodySize}
-	want := []any{"of-flag", "error", "json", int64(7), int64(1 << 20)}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("settings (-want +got):\n%s", diff)
-	}
-	wantOrigin := map[string]string{
-		"monitorQueue": "--monitor-queue", "log.level": "OVERDUE_LOG_LEVEL",
-		"log.format": "overdue.yaml:2", "proxy.maxInFlight": "overdue.yaml:3",
-	}
-	if diff := cmp.Diff(wantOrigin, c.origin); diff != "" {
-		t.Errorf("origins (-want +got):\n%s", diff)
-	}
-}
-
-func TestQueuesAreMadeOnDemandOnlyWithoutAFile(t *testing.T) {
-	tests := map[string]struct {
-		text string
-		env  map[string]string
-		want bool
-	}{
-		"no file":                {"", nil, true},
-		"no file, variable":      {"", map[string]string{"OVERDUE_BROKER_AUTO_CREATE": "false"}, false},
-		"empty file":             {"# nothing\n", nil, false},
-		"file with null section": {"broker:\n", nil, false},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			c, err := load(t, tt.text, tt.env, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.Broker.AutoCreate != tt.want {
-				t.Errorf("autoCreate = %v, want %v", c.Broker.AutoCreate, tt.want)
-			}
-		})
-	}
-}
-
-func TestElementsOfListsHaveTheirDefaults(t *testing.T) {
-	c, err := load(t, `
-broker:
-  autoCreate: true
-  queues:
-    - {name: orders, defaultMessageTimeToLive: P10675199DT2H48M5.4775807S}
-    - {name: bills, defaultMessageTimeToLive: P1DT2H, lockDuration: 90s, maxDeliveryCount: 3, deadLetteringOnMessageExpiration: true}
-monitor:
-  entities: [{queue: orders, deadline: PT0.5S}]
-alerts: [{webhook: {url: "https://example.com/hook"}}]
-`, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantQueues := []Queue{
-		{Name: "orders", LockDuration: time.Minute, MaxDeliveryCount: 10, DuplicateDetectionHistoryTimeWindow: 10 * time.Minute},
-		{Name: "bills", DefaultMessageTimeToLive: 26 * time.Hour, LockDuration: 90 * time.Second, MaxDeliveryCount: 3, DeadLetteringOnMessageExpiration: true,
-			DuplicateDetectionHistoryTimeWindow: 10 * time.Minute},
-	}
-	if diff := cmp.Diff(wantQueues, c.Broker.Queues); diff != "" {
-		t.Errorf("queues (-want +got):\n%s", diff)
-	}
-	wantEntities := []Entity{{Queue: "orders", Deadline: 500 * time.Millisecond, WarnBefore: []time.Duration{}, AdoptEvery: 30 * time.Second, Expire: "auto", DeadLetteringOnMessageExpiration: true, Subscriptions: []EntitySubscription{}, StampTTL: true}}
-	if diff := cmp.Diff(wantEntities, c.Monitor.Entities); diff != "" {
-		t.Errorf("entities (-want +got):\n%s", diff)
-	}
-	wantAlerts := []Alert{{
-		Name: "webhook", Key: "alerts[0].webhook", Entities: []string{}, Events: []string{},
-		Group:   Group{By: []string{"type", "entity", "subscription"}, Wait: 10 * time.Second, Interval: 5 * time.Minute, ResolveAfter: 15 * time.Minute},
-		Webhook: &Webhook{Request: Request{URL: "https://example.com/hook", Timeout: 5 * time.Second}},
-	}}
-	if diff := cmp.Diff(wantAlerts, c.Alerts, cmp.AllowUnexported(Alert{}, Webhook{})); diff != "" {
-		t.Errorf("alerts (-want +got):\n%s", diff)
-	}
-}
-
-func TestNamespaceFileHoldsTheSecret(t *testing.T) {
-	secret := filepath.Join(t.TempDir(), "sb")
-	if err := os.WriteFile(secret, []byte(ConnectionString("127.0.0.1:1", AnyKeyName, AnyKey)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := load(t, "", map[string]string{"OVERDUE_NAMESPACE_FILE": secret}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := ConnectionString("127.0.0.1:1", AnyKeyName, AnyKey); c.Namespace != want {
-		t.Errorf("namespace = %q, want %q", c.Namespace, want)
-	}
-	if err := os.WriteFile(secret, []byte(" \n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err = load(t, "", map[string]string{"OVERDUE_NAMESPACE_FILE": secret}, nil)
-	if err == nil || !strings.Contains(err.Error(), "is empty") {
-		t.Errorf("with an empty file: got error %v, want one that says it is empty", err)
-	}
-}
-
-// A file of a few lines that unfolds to a billion values must cost an error and no more.
-func TestAliasesDoNotUnfoldWithoutBound(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("a0: &a0 {name: q}\n")
-	for i := 1; i < 12; i++ {
-		n := string(rune('a' + i))
-		prev := "*a0"
-		if i > 1 {
-			prev = "*" + string(rune('a'+i-1))
-		}
-		b.WriteString(n + ": &" + n + " [" + strings.TrimSuffix(strings.Repeat(prev+", ", 10), ", ") + "]\n")
-	}
-	b.WriteString("broker: {queues: *l}\n")
-	began := time.Now()
-	if _, err := load(t, b.String(), nil, nil); err == nil {
-		t.Error("no error for a file of aliases")
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it took %v", took)
-	}
-}
-
-func TestAFileOfTooManyValuesIsOneError(t *testing.T) {
-	_, err := load(t, "x: &e {name: q}\nbroker: {queues: ["+strings.Repeat("*e, ", 100_000)+"]}\n", nil, nil)
-	want := "the file unfolds to more than 50000 values"
-	if err == nil || strings.Count(err.Error(), want) != 1 {
-		t.Errorf("got error %.300v, want one with %q once", err, want)
 	}
 }
 
@@ -368,70 +213,5 @@ broker:
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestAFileThatIsTooLongIsNotRead(t *testing.T) {
-	_, err := load(t, strings.Repeat("# nothing\n", 110_000), nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "overdue.yaml is longer than 1MiB") {
-		t.Errorf("got error %v, want one that names the bound", err)
-	}
-}
-
-func TestTableAndConfigAreTheSame(t *testing.T) {
-	want := map[string]bool{}
-	for _, s := range Settings {
-		want[s.Path] = true
-	}
-	got := map[string]bool{}
-	var walk func(typ reflect.Type, path string)
-	walk = func(typ reflect.Type, path string) {
-		for i := range typ.NumField() {
-			f := typ.Field(i)
-			tag, ok := f.Tag.Lookup("mapstructure")
-			if !ok {
-				continue
-			}
-			key := path + tag
-			switch {
-			case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
-				got[key] = true
-				walk(f.Type.Elem(), key+"[].")
-			case tag == ",squash":
-				walk(f.Type, path)
-			case f.Type.Kind() == reflect.Struct:
-				walk(f.Type, key+".")
-			case f.Type.Kind() == reflect.Pointer:
-				walk(f.Type.Elem(), key+".")
-			default:
-				got[key] = true
-			}
-		}
-	}
-	walk(reflect.TypeFor[Config](), "")
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("keys (-table +config):\n%s", diff)
-	}
-}
-
-func TestVariablesAndFlagsAreUnique(t *testing.T) {
-	seen := map[string]string{}
-	for _, s := range Settings {
-		for _, name := range []string{s.Env(), s.Flag} {
-			if name == "" {
-				continue
-			}
-			if other, ok := seen[name]; ok {
-				t.Errorf("%s is the name of both %s and %s", name, other, s.Path)
-			}
-			seen[name] = s.Path
-		}
-	}
-	for path, want := range map[string]string{
-		"listen.amqp": "OVERDUE_LISTEN_AMQP", "namespace": "OVERDUE_NAMESPACE", "broker.autoCreate": "OVERDUE_BROKER_AUTO_CREATE",
-	} {
-		if got := byPath[path].Env(); got != want {
-			t.Errorf("variable of %s = %s, want %s", path, got, want)
-		}
 	}
 }

@@ -91,7 +91,7 @@ func has(m map[string]any, key string) bool {
 }
 
 // Load merges the sources, the strongest last: defaults, file, environment,
-// flags (by key). Its errors are of type *configError.
+// flags (by key). Its errors are of type *Error.
 func Load(file string, getenv func(string) string, flags map[string]string) (*Config, error) {
 	layers := []*layer{defaults(file == "")}
 	if file != "" {

@@ -4,16 +4,17 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
 
-// Sources says where the configuration came from.
+// Sources says where the configuration came from, the strongest source last: files by name, variables, flags.
 func (c *Config) Sources() string {
 	files, variables, flags := map[string]bool{}, 0, 0
-	for _, place := range c.origin {
+	for key, place := range c.origin {
 		switch {
-		case strings.HasPrefix(place, "--"):
+		case place == key || strings.HasPrefix(place, "--"): // a setting without a flag of its own is named by its key
 			flags++
 		case strings.HasPrefix(place, "OVERDUE_"):
 			variables++
@@ -22,10 +23,7 @@ func (c *Config) Sources() string {
 			files[file] = true
 		}
 	}
-	var parts []string
-	for file := range files {
-		parts = append(parts, file)
-	}
+	parts := slices.Sorted(maps.Keys(files))
 	if variables > 0 {
 		parts = append(parts, fmt.Sprintf("%d from the environment", variables))
 	}

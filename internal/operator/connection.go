@@ -77,7 +77,7 @@ func ConnectSender(ctx context.Context, c *config.Config, endpoint string, stder
 	if err := proc.UntilReady(ctx); err != nil {
 		return nil, err
 	}
-	return conn, conn.sendThrough(ctx, config.ConnectionString(proc.AmqpAddr(), config.AnyKeyName, key))
+	return conn, conn.sendThrough(ctx, config.ConnectionString(proc.AMQPAddr(), config.AnyKeyName, key))
 }
 
 // sendThrough connects to an endpoint by its connection string.

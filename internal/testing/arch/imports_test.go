@@ -19,7 +19,7 @@ import (
 
 const module = "overdue"
 
-// Third-party modules that rooms may name.
+// Third-party modules that packages may import.
 const (
 	azcore       = "github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	azidentity   = "github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -44,13 +44,14 @@ const (
 	zap          = "go.uber.org/zap"
 )
 
-// A room may import what stands here, the standard library, and nothing else.
-type room struct {
-	ours   []string // rooms, by folder
+// allowance lists the packages that a package may import in addition to the standard library.
+type allowance struct {
+	ours   []string // packages of this module, by folder
 	others []string // modules
 }
 
-var rooms = map[string]room{
+// allowed has a row for every package of this module, by folder.
+var allowed = map[string]allowance{
 	"cmd/overdue": {
 		ours:   []string{"internal/app", "internal/bench", "internal/config", "internal/demo", "internal/escape", "internal/lifecycle", "internal/notifications", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/messages", "internal/servicebus/duration", "internal/terminal", "internal/version"},
 		others: []string{cobra, pflag},
@@ -134,9 +135,9 @@ var rooms = map[string]room{
 	"test/conformance":            {[]string{"internal/amqp", "internal/listener"}, []string{sync}},
 }
 
-// What the tests of every room may import on top. A test builds the scene around its
-// room; only proxy and monitor still never meet.
-var inTests = room{
+// allowedInTests is what the tests of every package may import as well. A test builds the scene around its
+// package; only proxy and monitor still never meet.
+var allowedInTests = allowance{
 	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/brokertest", "internal/testing/exercise", "internal/listener", "internal/testing/pipenet",
 		"internal/operations", "internal/broker/queue", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "scheduler", "scheduler/index", "scheduler/journal"},
 	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
@@ -147,7 +148,7 @@ var inTests = room{
 // Whole-flow tests and load, and a file that only keeps modules in go.mod.
 var unbound = []string{"test/e2e", "test/sdk", "test/foreign", "internal/testing/wiretap", "test/bench", "deploy", "internal/deps"}
 
-// The tests of what the rooms stand on must not need the rooms.
+// The tests of these packages have no allowance: they are below the packages that it names.
 var plainTests = []string{"internal/broker/queue", "internal/broker/filter", "internal/amqp", "internal/testing/pipenet"}
 
 // It parses the files instead of asking `go list`, whose answer the test cache
@@ -174,7 +175,7 @@ func TestImportsKeepTheirDirection(t *testing.T) {
 		if slices.ContainsFunc(unbound, func(u string) bool { return folder == u || strings.HasPrefix(folder, u+"/") }) {
 			return nil
 		}
-		r, ok := rooms[folder]
+		r, ok := allowed[folder]
 		if !ok {
 			t.Errorf("%s: the folder %s is unknown; give it a row in this test and in ARCHITECTURE.md", rel, folder)
 			return nil
@@ -186,14 +187,14 @@ func TestImportsKeepTheirDirection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for folder := range rooms {
+	for folder := range allowed {
 		if !seen[folder] {
-			t.Errorf("room %s has no Go file; take its row out", folder)
+			t.Errorf("%s has no Go file; remove its row from allowed", folder)
 		}
 	}
 }
 
-func checkFile(t *testing.T, file, rel, folder string, r room) {
+func checkFile(t *testing.T, file, rel, folder string, r allowance) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
 	if err != nil {
@@ -203,9 +204,9 @@ func checkFile(t *testing.T, file, rel, folder string, r room) {
 	ours, others := slices.Concat(r.ours, []string{folder}), r.others
 	if strings.HasSuffix(rel, "_test.go") {
 		ours = append(ours, "internal/testing/testseed", "internal/testing/freeport")
-		others = slices.Concat(others, inTests.others)
+		others = slices.Concat(others, allowedInTests.others)
 		if !slices.Contains(plainTests, folder) {
-			ours = slices.Concat(ours, inTests.ours)
+			ours = slices.Concat(ours, allowedInTests.ours)
 		}
 	}
 	for _, spec := range parsed.Imports {

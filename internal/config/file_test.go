@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A file of a few lines that unfolds to a billion values must cost an error and no more.
+func TestAliasesDoNotUnfoldWithoutBound(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("a0: &a0 {name: q}\n")
+	for i := 1; i < 12; i++ {
+		n := string(rune('a' + i))
+		prev := "*a0"
+		if i > 1 {
+			prev = "*" + string(rune('a'+i-1))
+		}
+		b.WriteString(n + ": &" + n + " [" + strings.TrimSuffix(strings.Repeat(prev+", ", 10), ", ") + "]\n")
+	}
+	b.WriteString("broker: {queues: *l}\n")
+	began := time.Now()
+	if _, err := load(t, b.String(), nil, nil); err == nil {
+		t.Error("no error for a file of aliases")
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestAFileOfTooManyValuesIsOneError(t *testing.T) {
+	_, err := load(t, "x: &e {name: q}\nbroker: {queues: ["+strings.Repeat("*e, ", 100_000)+"]}\n", nil, nil)
+	want := "the file unfolds to more than 50000 values"
+	if err == nil || strings.Count(err.Error(), want) != 1 {
+		t.Errorf("got error %.300v, want one with %q once", err, want)
+	}
+}
+
+func TestAFileThatIsTooLongIsNotRead(t *testing.T) {
+	_, err := load(t, strings.Repeat("# nothing\n", 110_000), nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "overdue.yaml is longer than 1MiB") {
+		t.Errorf("got error %v, want one that names the bound", err)
+	}
+}

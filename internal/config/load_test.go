@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWrongVariablesAndFlagsNameThemselves(t *testing.T) {
+	tests := map[string]struct {
+		env, flags map[string]string
+		want       string
+	}{
+		"variable":          {map[string]string{"OVERDUE_LOG_LEVEL": "loud"}, nil, `OVERDUE_LOG_LEVEL: log.level: "loud" is not one of`},
+		"flag":              {nil, map[string]string{"listen.http": "x"}, `--listen-http: listen.http: "x" is not an address`},
+		"list in a mess":    {map[string]string{"OVERDUE_ALERTS": "[{"}, nil, "OVERDUE_ALERTS: this is not YAML"},
+		"list of no list":   {map[string]string{"OVERDUE_ALERTS": "{}"}, nil, "OVERDUE_ALERTS: alerts has to be a list"},
+		"list with mistake": {map[string]string{"OVERDUE_BROKER_QUEUES": "[{nam: q}]"}, nil, "OVERDUE_BROKER_QUEUES: broker.queues[0].nam is not a known key; did you mean name?"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := load(t, "", tt.env, tt.flags)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestFlagsBeatVariablesBeatFileBeatsDefaults(t *testing.T) {
+	text := "monitorQueue: of-file\nlog: {level: warn, format: json}\nproxy: {maxInFlight: 7}\n"
+	env := map[string]string{"OVERDUE_MONITOR_QUEUE": "of-env", "OVERDUE_LOG_LEVEL": "error"}
+	c, err := load(t, text, env, map[string]string{"monitorQueue": "of-flag"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{c.MonitorQueue, c.Log.Level, c.Log.Format, c.Proxy.MaxInFlight, c.Proxy.MaxBodySize}
+	want := []any{"of-flag", "error", "json", int64(7), int64(1 << 20)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	wantOrigin := map[string]string{
+		"monitorQueue": "--monitor-queue", "log.level": "OVERDUE_LOG_LEVEL",
+		"log.format": "overdue.yaml:2", "proxy.maxInFlight": "overdue.yaml:3",
+	}
+	if diff := cmp.Diff(wantOrigin, c.origin); diff != "" {
+		t.Errorf("origins (-want +got):\n%s", diff)
+	}
+}
+
+func TestQueuesAreMadeOnDemandOnlyWithoutAFile(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		env  map[string]string
+		want bool
+	}{
+		"no file":                {"", nil, true},
+		"no file, variable":      {"", map[string]string{"OVERDUE_BROKER_AUTO_CREATE": "false"}, false},
+		"empty file":             {"# nothing\n", nil, false},
+		"file with null section": {"broker:\n", nil, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := load(t, tt.text, tt.env, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Broker.AutoCreate != tt.want {
+				t.Errorf("autoCreate = %v, want %v", c.Broker.AutoCreate, tt.want)
+			}
+		})
+	}
+}
+
+func TestElementsOfListsHaveTheirDefaults(t *testing.T) {
+	c, err := load(t, `
+broker:
+  autoCreate: true
+  queues:
+    - {name: orders, defaultMessageTimeToLive: P10675199DT2H48M5.4775807S}
+    - {name: bills, defaultMessageTimeToLive: P1DT2H, lockDuration: 90s, maxDeliveryCount: 3, deadLetteringOnMessageExpiration: true}
+monitor:
+  entities: [{queue: orders, deadline: PT0.5S}]
+alerts: [{webhook: {url: "https://example.com/hook"}}]
+`, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantQueues := []Queue{
+		{Name: "orders", LockDuration: time.Minute, MaxDeliveryCount: 10, DuplicateDetectionHistoryTimeWindow: 10 * time.Minute},
+		{Name: "bills", DefaultMessageTimeToLive: 26 * time.Hour, LockDuration: 90 * time.Second, MaxDeliveryCount: 3, DeadLetteringOnMessageExpiration: true,
+			DuplicateDetectionHistoryTimeWindow: 10 * time.Minute},
+	}
+	if diff := cmp.Diff(wantQueues, c.Broker.Queues); diff != "" {
+		t.Errorf("queues (-want +got):\n%s", diff)
+	}
+	wantEntities := []Entity{{Queue: "orders", Deadline: 500 * time.Millisecond, WarnBefore: []time.Duration{}, AdoptEvery: 30 * time.Second, Expire: "auto", DeadLetteringOnMessageExpiration: true, Subscriptions: []EntitySubscription{}, StampTTL: true}}
+	if diff := cmp.Diff(wantEntities, c.Monitor.Entities); diff != "" {
+		t.Errorf("entities (-want +got):\n%s", diff)
+	}
+	wantAlerts := []Alert{{
+		Name: "webhook", Key: "alerts[0].webhook", Entities: []string{}, Events: []string{},
+		Group:   Group{By: []string{"type", "entity", "subscription"}, Wait: 10 * time.Second, Interval: 5 * time.Minute, ResolveAfter: 15 * time.Minute},
+		Webhook: &Webhook{Request: Request{URL: "https://example.com/hook", Timeout: 5 * time.Second}},
+	}}
+	if diff := cmp.Diff(wantAlerts, c.Alerts, cmp.AllowUnexported(Alert{}, Webhook{})); diff != "" {
+		t.Errorf("alerts (-want +got):\n%s", diff)
+	}
+}
+
+func TestNamespaceFileHoldsTheSecret(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "sb")
+	if err := os.WriteFile(secret, []byte(ConnectionString("127.0.0.1:1", AnyKeyName, AnyKey)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := load(t, "", map[string]string{"OVERDUE_NAMESPACE_FILE": secret}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := ConnectionString("127.0.0.1:1", AnyKeyName, AnyKey); c.Namespace != want {
+		t.Errorf("namespace = %q, want %q", c.Namespace, want)
+	}
+	if err := os.WriteFile(secret, []byte(" \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = load(t, "", map[string]string{"OVERDUE_NAMESPACE_FILE": secret}, nil)
+	if err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("with an empty file: got error %v, want one that says it is empty", err)
+	}
+}

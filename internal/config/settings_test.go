@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTableAndConfigAreTheSame(t *testing.T) {
+	want := map[string]bool{}
+	for _, s := range Settings {
+		want[s.Path] = true
+	}
+	got := map[string]bool{}
+	var walk func(typ reflect.Type, path string)
+	walk = func(typ reflect.Type, path string) {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			tag, ok := f.Tag.Lookup("mapstructure")
+			if !ok {
+				continue
+			}
+			key := path + tag
+			switch {
+			case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
+				got[key] = true
+				walk(f.Type.Elem(), key+"[].")
+			case tag == ",squash":
+				walk(f.Type, path)
+			case f.Type.Kind() == reflect.Struct:
+				walk(f.Type, key+".")
+			case f.Type.Kind() == reflect.Pointer:
+				walk(f.Type.Elem(), key+".")
+			default:
+				got[key] = true
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config](), "")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("keys (-table +config):\n%s", diff)
+	}
+}
+
+func TestVariablesAndFlagsAreUnique(t *testing.T) {
+	seen := map[string]string{}
+	for _, s := range Settings {
+		for _, name := range []string{s.Env(), s.Flag} {
+			if name == "" {
+				continue
+			}
+			if other, ok := seen[name]; ok {
+				t.Errorf("%s is the name of both %s and %s", name, other, s.Path)
+			}
+			seen[name] = s.Path
+		}
+	}
+	for path, want := range map[string]string{
+		"listen.amqp": "OVERDUE_LISTEN_AMQP", "namespace": "OVERDUE_NAMESPACE", "broker.autoCreate": "OVERDUE_BROKER_AUTO_CREATE",
+	} {
+		if got := byPath[path].Env(); got != want {
+			t.Errorf("variable of %s = %s, want %s", path, got, want)
+		}
+	}
+}
