@@ -85,9 +85,9 @@ PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md test/bench/README.md docs/REA
 	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md
 PROSE_GO := alert cmd/overdue deploy deploy/check internal/amqp internal/amqp/client internal/amqp/server \
-	internal/broker internal/broker/adminapi \
+	internal/bench internal/bench/delay internal/bench/haproxy internal/broker internal/broker/adminapi \
 	internal/broker/emulator internal/broker/filter internal/broker/httpapi internal/broker/message \
-	internal/broker/queue internal/escape internal/httpclient internal/lag internal/listener \
+	internal/broker/queue internal/escape internal/httpclient internal/lag internal/listener internal/listener/accept internal/listener/socket \
 	internal/listener/tlsrecord internal/notifications internal/operations internal/operator \
 	internal/operator/canary internal/operator/deadlines internal/operator/dlq internal/operator/doctor \
 	internal/operator/messages internal/redisstore internal/servicebus/address internal/servicebus/atom \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bench measures Overdue from outside. It starts commands of the overdue binary as
-// processes of their own, uses them over TCP as apps do, and sets the figures beside their
+// processes of their own, uses them over TCP as apps do, and compares the figures with their
 // targets.
 package bench
 
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A Program is the overdue that is measured.
+// A Program is the measured overdue binary.
 type Program struct {
 	Binary       string // path
 	Version      string
@@ -23,20 +23,20 @@ type Program struct {
 // A Plan is one measurement.
 type Plan interface {
 	Name() string
-	// Measure reports progress in short texts. When it fails, the result is what was measured
-	// until then, or nil.
+	// Measure reports progress in short texts. If it fails, the result has the measurements until
+	// then, or is nil.
 	Measure(ctx context.Context, p *Program, progress func(string)) (Result, error)
 }
 
-// A Result is what a measurement has found. As JSON it is a contract: scripts read it. Fields
-// are added, never renamed.
+// A Result is the result of a measurement. Its JSON is a contract with scripts: fields are added,
+// never renamed.
 type Result interface {
-	Figures() []Figure            // those that have targets, and their like
-	WriteTable(w io.Writer) error // all of it, for people
-	Verdict() error               // when a message was lost, early or the like, not when slow
+	Figures() []Figure            // those with targets, and related ones
+	WriteTable(w io.Writer) error // everything, for people
+	Verdict() error               // an error if a message was lost, early or the like; slowness is none
 }
 
-// Short has all measurements in a short form. A scale below 1 only shows that they work.
+// Short returns all measurements in a short form. A scale below 1 only tests that they work.
 func Short(scale float64) Plan {
 	n := func(usual, least int) int { return max(least, int(float64(usual)*scale)) }
 	d := func(usual, least time.Duration) time.Duration {
@@ -71,10 +71,10 @@ func Short(scale float64) Plan {
 // allPlans are measurements, made one after the other.
 type allPlans []Plan
 
-// Name is that of the command.
+// Name is the name of the command.
 func (plans allPlans) Name() string { return "bench" }
 
-// Measure returns the results that it has when one of the measurements fails.
+// If one of the measurements fails, Measure returns the results so far.
 func (plans allPlans) Measure(ctx context.Context, p *Program,
 	progress func(string)) (Result, error) {
 	all := &allResults{Head: p.head(), results: map[string]Result{}}

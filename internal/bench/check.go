@@ -12,12 +12,12 @@ import (
 	"overdue/internal/lag"
 )
 
-// Check measures what it costs to expire a few messages in a long queue.
+// Check measures the cost of expiring a few messages in a long queue.
 type Check struct {
 	Live    []int         // messages that nobody receives
 	Overdue int           // messages among them whose deadlines are missed
 	Notice  time.Duration // between the last send and the deadlines, at least
-	Quiet   time.Duration // wait at the end for what comes twice; 0: a second
+	Quiet   time.Duration // wait at the end for doubles; 0: a second
 }
 
 // CheckResult is the result of Check.
@@ -35,21 +35,21 @@ type checkCase struct {
 	Notified     int              `json:"notified"`
 	Early        int              `json:"early"`
 	Twice        int              `json:"twice"`
-	Disturbed    int              `json:"disturbed"` // live messages that are gone
+	Disturbed    int              `json:"disturbed"` // live messages that were lost
 	LagMs        lag.Milliseconds `json:"lagMs"`
 	Operations   map[string]int   `json:"operations"` // of the monitor, by kind
 	Total        int              `json:"total"`      // of these
 	MonitorCPUMs float64          `json:"monitorCPUMs"`
 	BrokerCPUMs  float64          `json:"brokerCPUMs"`
-	// from the deadline until all of it was done, to pollInterval
+	// from the deadline until the pass was done, to pollInterval
 	PassMs     float64 `json:"passMs"`
-	FilledInMs float64 `json:"filledInMs"` // what it took to send them
+	FilledInMs float64 `json:"filledInMs"` // the time to send them
 	BrokerMiB  float64 `json:"brokerMiB"`  // resident
-	// how often the queue was filled anew because that took longer than the deadlines were away
+	// how often the queue was filled again because the deadlines came too early
 	FilledAgainst int `json:"filledAgainst"`
 }
 
-// Name is that of the command.
+// Name is the name of the command.
 func (*Check) Name() string { return "check" }
 
 // Measure measures one length after the other.
@@ -89,7 +89,7 @@ func (r *CheckResult) Figures() (all []Figure) {
 	return all
 }
 
-// WriteTable writes a row for each case, and below it where its operations went.
+// WriteTable writes a row for each case, and below it its operations by kind.
 func (r *CheckResult) WriteTable(w io.Writer) error {
 	rows := [][]string{{"live", "overdue", "dead-lettered", "notified", "early", "twice",
 		"disturbed", "lag max ms", "operations", "monitor ms", "broker ms", "broker MiB"}}
@@ -107,7 +107,7 @@ func (r *CheckResult) WriteTable(w io.Writer) error {
 		tableOfFigures(r.Figures())))
 }
 
-// Verdict is an error when a promise was broken.
+// Verdict returns an error if a promise was broken.
 func (r *CheckResult) Verdict() error {
 	var errs []error
 	for _, c := range r.Cases {
@@ -119,7 +119,7 @@ func (r *CheckResult) Verdict() error {
 			{c.DeadLettered - c.Notified, "were dead-lettered without a notification"},
 			{c.Early, "were dead-lettered before their deadline"},
 			{c.Twice, "were dead-lettered twice or had two notifications"},
-			{c.Disturbed, "live ones are gone"},
+			{c.Disturbed, "live ones were lost"},
 		} {
 			if broken.n > 0 {
 				errs = append(errs, fmt.Errorf("of %d messages among %d %d %s", c.Overdue, c.Live,

@@ -13,14 +13,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// fillAttempts is how often a queue is filled anew before the machine counts as too slow.
+// fillAttempts is how often a queue is filled again before the machine counts as too slow.
 const fillAttempts = 4
 
 // errFilledLate: the deadlines came before the last message was sent.
-var errFilledLate = errors.New("filling the queue took longer than the deadlines were away; is the machine too busy?")
+var errFilledLate = errors.New("the deadlines came before the queue was filled; is the machine too busy?")
 
-// measure measures a queue of one length. It estimates the time to fill it from the first
-// tenth. Where that was too short, it starts again with twice the time.
+// measure measures a queue of one length. It estimates the time to fill it from the first tenth. If
+// that was too short, it starts again with twice the time.
 func (plan *Check) measure(ctx context.Context, p *Program, live int) (*checkCase, error) {
 	for fills := range fillAttempts {
 		c, err := plan.once(ctx, p, live, time.Duration(1<<fills))
@@ -57,7 +57,7 @@ func (plan *Check) once(ctx context.Context, p *Program, live int,
 		return nil, errors.Join(err, sc.complaint())
 	}
 	c.FilledInMs = inMilliseconds(time.Since(began))
-	// What filling has left to do is done before the deadlines.
+	// The work that follows filling ends before the deadlines.
 	if time.Until(due) < plan.Notice/2 {
 		return nil, errFilledLate
 	}
@@ -79,7 +79,7 @@ func (plan *Check) once(ctx context.Context, p *Program, live int,
 	if err != nil {
 		return nil, err
 	}
-	// What comes twice comes later.
+	// Doubles come later.
 	if err := sc.pause(ctx, time.After(cmp.Or(plan.Quiet, quietPeriod))); err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (plan *Check) fill(ctx context.Context, sc *scene, proxy *child, live int,
 		return nil, due, err
 	}
 	defer load.shut()
-	// A tenth tells how long all of it takes.
+	// The first tenth shows how long the whole takes.
 	began, tenth := time.Now(), live/10
 	if err := load.send(ctx, 0, tenth); err != nil {
 		return nil, due, err

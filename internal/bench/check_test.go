@@ -31,7 +31,7 @@ func TestACheckCountsWhatBecameOfEachMessage(t *testing.T) {
 	}
 	all := "of 5 messages among 100 1 were not dead-lettered\nof 5 messages among 100 1 were dead-lettered without a notification\n" +
 		"of 5 messages among 100 1 were dead-lettered before their deadline\nof 5 messages among 100 1 were dead-lettered twice or had two notifications\n" +
-		"of 5 messages among 100 2 live ones are gone"
+		"of 5 messages among 100 2 live ones were lost"
 	r := &CheckResult{Cases: []*checkCase{{Live: 10, Overdue: 1, DeadLettered: 1, Notified: 1}, &c}}
 	if err := r.Verdict(); err == nil || err.Error() != all {
 		t.Errorf("verdict = %v, want\n%s", err, all)

@@ -25,7 +25,7 @@ import (
 
 const (
 	startTimeout = 20 * time.Second
-	// stopTimeout is what a child gets to end. It has bounds of its own, which are shorter.
+	// stopTimeout bounds the stop of a child, whose own timeouts are shorter.
 	stopTimeout = 40 * time.Second
 	// maxAnswer bounds an answer of the child, in bytes: a thousand of the largest messages, escaped.
 	maxAnswer = 512 << 20
@@ -37,12 +37,12 @@ const (
 type child struct {
 	cmd  *exec.Cmd
 	name string // of the command
-	// the child ends when it is closed, also when this process is killed
+	// the child ends when stdin is closed, also if this process is killed
 	stdin               io.Closer
-	amqp, broker, admin string        // addresses, "" where it has none
-	ready               time.Duration // from its start until it said that it was ready
+	amqp, broker, admin string        // addresses; "" = none
+	ready               time.Duration // from its start until it was ready
 	reading             sync.WaitGroup
-	gone                chan struct{} // closed when the child has hung up
+	gone                chan struct{} // closed when the child has closed its output
 	http                *http.Client
 
 	mu     sync.Mutex
@@ -55,13 +55,13 @@ var bannerAddress = regexp.MustCompile(`^  (AMQP endpoint|embedded broker|admin)
 // settings are environment variables without their prefix.
 type settings map[string]string
 
-// anyPort has everything listen on free ports of loopback.
+// anyPort makes everything listen on free ports of loopback.
 var anyPort = settings{
 	"LISTEN_AMQP": "127.0.0.1:0", "LISTEN_HTTP": "127.0.0.1:0", "LISTEN_ADMIN": "127.0.0.1:0",
 	"BROKER_LISTEN": "127.0.0.1:0",
 }
 
-// settingPrefix begins the variables that overdue reads.
+// settingPrefix is the prefix of the variables that overdue reads.
 const settingPrefix = "OVERDUE_"
 
 // startChild starts a command with these settings and none of the caller's, and returns when it
@@ -71,7 +71,7 @@ func startChild(ctx context.Context, p *Program, command string,
 	c := &child{name: command, gone: make(chan struct{}), events: map[string]notice{},
 		http: httpclient.New(nil, time.Minute)}
 	c.cmd = exec.Command(p.Binary, command, "--stop-with-stdin")
-	c.cmd.Args[0] = "overdue" // in tests the binary has another name
+	c.cmd.Args[0] = "overdue" // the test binary has another name
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, settingPrefix) {
 			c.cmd.Env = append(c.cmd.Env, v)
@@ -100,8 +100,8 @@ func startChild(ctx context.Context, p *Program, command string,
 		return nil, fmt.Errorf("start overdue: %w", err)
 	}
 	c.reading.Go(func() { c.readLog(stderr) })
-	// The banner is written at once. It ends with a connection string, unless apps have nowhere
-	// to connect to.
+	// The banner is written at once. It ends with a connection string, unless the command has no
+	// endpoint for apps.
 	last := "Endpoint="
 	if command == "monitor" {
 		last = "  namespace "
@@ -109,9 +109,9 @@ func startChild(ctx context.Context, p *Program, command string,
 	addressed := make(chan struct{})
 	c.reading.Go(func() { c.readBanner(stdout, last, addressed) })
 	if err := c.awaitReady(ctx, addressed); err != nil {
-		err = fmt.Errorf("overdue %s does not become ready: %w", c.name, err)
+		err = fmt.Errorf("overdue %s did not become ready: %w", c.name, err)
 		if stopped := c.stop(); stopped != nil {
-			return nil, errors.Join(err, stopped) // with what it has logged
+			return nil, errors.Join(err, stopped) // with the child's log
 		}
 		return nil, errors.Join(err, c.complaint())
 	}
@@ -133,11 +133,11 @@ func (c *child) readBanner(r io.Reader, last string, addressed chan struct{}) {
 			addressed = nil
 		}
 	}
-	_, _ = io.Copy(io.Discard, r) // after a line without an end; ends with the process
+	_, _ = io.Copy(io.Discard, r) // after a line that is too long; ends with the process
 }
 
-// readLog counts notifications. The log is the sink that is always there, and it costs the child
-// least, so it blurs the measurement least.
+// readLog counts notifications. The log is always a sink, and the cheapest one for the child, so it
+// disturbs the measurement least.
 func (c *child) readLog(r io.Reader) {
 	defer close(c.gone)
 	lines := bufio.NewReaderSize(r, 64<<10)
@@ -152,7 +152,7 @@ func (c *child) readLog(r io.Reader) {
 	}
 }
 
-// maxComplaint bounds what is kept of a child's log for an error, in bytes.
+// maxComplaint bounds the part of a child's log that an error quotes, in bytes.
 const maxComplaint = 2 << 10
 
 func (c *child) logged(line []byte) {
@@ -179,11 +179,11 @@ func (c *child) logged(line []byte) {
 	}
 }
 
-// A notice is what the child has logged of one missed deadline.
+// A notice is the child's log of one missed deadline.
 type notice struct {
 	count    int       // of events
 	at       time.Time // when the first of them was read here
-	evidence string    // as its data has it, "" when it has none
+	evidence string    // as in its data; "" = none
 }
 
 // notices are the notifications of missed deadlines so far, by message-id.
@@ -193,7 +193,7 @@ func (c *child) notices() map[string]notice {
 	return maps.Clone(c.events)
 }
 
-// notified is how often each of them was notified.
+// notified returns how often each of them was notified.
 func (c *child) notified() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,14 +211,14 @@ func (c *child) notifiedCount() int {
 	return len(c.events)
 }
 
-// complaint is what the child has logged beside events, nil if that is nothing.
+// complaint returns the child's log without events as an error, or nil if there is none.
 func (c *child) complaint() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.other) == 0 {
 		return nil
 	}
-	return fmt.Errorf("it has logged: %s", bytes.TrimSpace(c.other))
+	return fmt.Errorf("its log: %s", bytes.TrimSpace(c.other))
 }
 
 func (c *child) awaitReady(ctx context.Context, addressed chan struct{}) error {
@@ -227,7 +227,7 @@ func (c *child) awaitReady(ctx context.Context, addressed chan struct{}) error {
 	select {
 	case <-addressed:
 	case <-c.gone:
-		return errors.New("it has ended")
+		return errors.New("the process has ended")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -239,7 +239,7 @@ func (c *child) awaitReady(ctx context.Context, addressed chan struct{}) error {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-c.gone:
-			return errors.New("it has ended")
+			return errors.New("the process has ended")
 		case <-ctx.Done():
 			return err
 		}
@@ -249,7 +249,7 @@ func (c *child) awaitReady(ctx context.Context, addressed chan struct{}) error {
 // stop ends the child and waits until it has.
 func (c *child) stop() error {
 	closeErr := c.stdin.Close()
-	stuck := time.AfterFunc(stopTimeout, func() { _ = c.cmd.Process.Kill() }) // then Wait says so
+	stuck := time.AfterFunc(stopTimeout, func() { _ = c.cmd.Process.Kill() }) // then Wait reports it
 	defer stuck.Stop()
 	c.reading.Wait() // before Wait, which closes the pipes
 	if err := c.cmd.Wait(); err != nil {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// maxQuoted bounds what an error quotes of an answer, in bytes.
+// maxQuoted bounds the part of an answer that an error quotes, in bytes.
 const maxQuoted = 60
 
-// get asks the child over HTTP.
+// get requests a path of the child over HTTP.
 func (c *child) get(ctx context.Context, addr, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
 	if err != nil {
@@ -57,14 +57,14 @@ func (c *child) metrics(ctx context.Context) (map[string]float64, error) {
 	return samples, nil
 }
 
-// queueCounts are the numbers of messages in a queue, as the broker counts them. Reading them
-// is no receive and moves nothing.
+// queueCounts are the numbers of messages in a queue, as the broker counts them. Reading them is
+// not a receive and moves no message.
 type queueCounts struct {
 	Path                                    string
 	Active, Deferred, Scheduled, DeadLetter int
 }
 
-// counts are those of all queues, by path.
+// counts returns the counts of all queues, by path.
 func (c *child) counts(ctx context.Context) (map[string]queueCounts, error) {
 	text, err := c.get(ctx, c.broker, "/_overdue/entities")
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *child) counts(ctx context.Context) (map[string]queueCounts, error) {
 	return all, nil
 }
 
-// A deadLetter is a dead letter, with what the broker has stamped on it.
+// A deadLetter is a dead letter with the stamps of the broker.
 type deadLetter struct {
 	SequenceNumber   int64
 	MessageID        string
@@ -89,7 +89,7 @@ type deadLetter struct {
 	DeadLetteredTime time.Time
 }
 
-// deadLetters are all that the queue's dead-letter queue holds.
+// deadLetters returns all messages of the queue's dead-letter queue.
 func (c *child) deadLetters(ctx context.Context, queue string) ([]deadLetter, error) {
 	const page = 1000
 	var all []deadLetter

@@ -19,18 +19,18 @@ const (
 	loadSenders = 8
 	batchSize   = 100 // messages
 	consumers   = 4
-	prefetch    = 100 // messages that a consumer has in hand
-	// settleTimeout bounds how long a client gets to settle its messages, or to close its
-	// connections, at the end.
+	prefetch    = 100 // messages that a consumer holds
+	// settleTimeout bounds the time in which a client settles its messages, or closes its connections,
+	// at the end.
 	settleTimeout = 5 * time.Second
 )
 
-// connectionString is that of a namespace at an address, which takes any key.
+// connectionString returns the connection string of a namespace at an address that accepts any key.
 func connectionString(address string) string {
 	return "Endpoint=sb://" + address + ";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
 }
 
-// openClients are connections to an address, as apps have them.
+// openClients opens connections to an address, as apps do.
 func openClients(address string, n int) (_ []*azservicebus.Client, shut func(), err error) {
 	var all []*azservicebus.Client
 	shut = func() {
@@ -38,7 +38,7 @@ func openClients(address string, n int) (_ []*azservicebus.Client, shut func(), 
 		defer stop()
 		var wg sync.WaitGroup
 		for _, c := range all {
-			wg.Go(func() { _ = c.Close(ctx) }) // the child goes next
+			wg.Go(func() { _ = c.Close(ctx) }) // the child stops next
 		}
 		wg.Wait()
 	}
@@ -53,7 +53,7 @@ func openClients(address string, n int) (_ []*azservicebus.Client, shut func(), 
 	return all, shut, nil
 }
 
-// openSDKSenders are n senders to a queue, whose links are open, on so many connections.
+// openSDKSenders opens n senders to a queue, with their links, on several connections.
 func openSDKSenders(ctx context.Context, address, queue string, n,
 	connections int) (_ []*azservicebus.Sender, shut func(), err error) {
 	clients, shut, err := openClients(address, connections)
@@ -82,7 +82,7 @@ func openSDKSenders(ctx context.Context, address, queue string, n,
 	return senders, shut, nil
 }
 
-// messageID is the message-id of the i-th message.
+// messageID returns the message-id of the i-th message.
 func messageID(i int) string { return fmt.Sprintf("message-%d", i) }
 
 // sendAcross sends messages to several queues, to each the same number of them and from a sender of its
@@ -127,7 +127,7 @@ func sendAcross(ctx context.Context, address string, queues []string, n int, rea
 	return sending.Wait()
 }
 
-// A load sends messages as fast as they are taken, in batches, from several senders side by side.
+// A load sends messages as fast as possible, in batches, from several senders in parallel.
 type load struct {
 	senders []*azservicebus.Sender
 	shut    func()
@@ -144,7 +144,7 @@ func openLoad(ctx context.Context, address, queue string,
 	return &load{senders, shut, message}, nil
 }
 
-// send sends the messages from first up to end, and returns when every one is acknowledged.
+// send sends the messages from first up to end, and returns when all are acknowledged.
 func (l *load) send(ctx context.Context, first, end int) error {
 	var next atomic.Int64
 	next.Store(int64(first))
@@ -189,8 +189,8 @@ func sendBatches(ctx context.Context, s *azservicebus.Sender, first, end int,
 	return nil
 }
 
-// consume receives and completes until so many messages have been completed or ctx ends, which
-// is no error. It calls completed with each of them.
+// consume receives and completes until most messages have been completed, or ctx ends, which is not
+// an error. It calls completed with each of them.
 func consume(ctx context.Context, address, queue string, most int,
 	completed func(*azservicebus.ReceivedMessage)) error {
 	clients, shut, err := openClients(address, consumers)
@@ -198,7 +198,7 @@ func consume(ctx context.Context, address, queue string, most int,
 		return err
 	}
 	defer shut()
-	var left atomic.Int64 // messages that no consumer has asked for
+	var left atomic.Int64 // messages that no consumer has requested
 	left.Store(int64(most))
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range clients {
@@ -230,16 +230,16 @@ func consume(ctx context.Context, address, queue string, most int,
 	return g.Wait()
 }
 
-// receiveAndComplete receives up to n messages and completes them side by side. It returns how
-// many it completed: one whose lock was lost comes again, or is overdue.
+// receiveAndComplete receives up to n messages and completes them in parallel. It returns how many
+// it completed: a message whose lock was lost comes again, or is overdue.
 func receiveAndComplete(ctx context.Context, receiver *azservicebus.Receiver, n int,
 	completed func(*azservicebus.ReceivedMessage)) (done int, err error) {
 	ms, err := receiver.ReceiveMessages(ctx, n, nil)
 	if err != nil {
 		return 0, fmt.Errorf("receive: %w", err)
 	}
-	// A completion that has begun when ctx ends goes on to its end: without its answer, a
-	// completed message could not be distinguished from a lost one.
+	// A completion that has begun outlives ctx: without its answer, a completed message could not be
+	// distinguished from a lost one.
 	settling, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer stop()
 	var count atomic.Int64

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Cost measures what Overdue asks of the broker for a message that is received in time.
+// Cost measures the operations on the broker for a message that is received in time.
 type Cost struct {
 	Rates      []int         // messages per second
-	Span       time.Duration // for how long messages are sent
+	Span       time.Duration // duration of the sends
 	Deadline   time.Duration
 	Companions string        // as the setting
-	Quiet      time.Duration // wait at the end for what comes twice; 0: a second
+	Quiet      time.Duration // wait at the end for doubles; 0: a second
 }
 
 // CostResult is the result of Cost.
@@ -27,7 +27,7 @@ type CostResult struct {
 	Cases      []*costCase `json:"cases"`
 }
 
-// costCase is one rate. Messages are counted once in each field.
+// costCase is the result at one rate. Each field counts a message once.
 type costCase struct {
 	Asked          int     `json:"asked"` // messages per second
 	SendsPerSecond float64 `json:"sendsPerSecond"`
@@ -35,7 +35,7 @@ type costCase struct {
 	Met            int     `json:"met"` // completed by consumers
 	// dead-lettered: the consumers were too slow
 	Missed int `json:"missed"`
-	Lost   int `json:"lost"` // neither
+	Lost   int `json:"lost"` // neither completed nor dead-lettered
 	// completed, dead-lettered or notified more than once, or both completed and dead-lettered
 	Twice int `json:"twice"`
 	// overdue_broker_operations_total of proxy and monitor, by kind
@@ -46,7 +46,7 @@ type costCase struct {
 	SidecarMicros float64 `json:"sidecarMicros"`
 }
 
-// Name is that of the command.
+// Name is the name of the command.
 func (*Cost) Name() string { return "cost" }
 
 // Measure measures one rate after the other.
@@ -84,7 +84,7 @@ func (r *CostResult) Figures() (all []Figure) {
 	return all
 }
 
-// WriteTable writes a row for each case, and below it where its operations went.
+// WriteTable writes a row for each case, and below it its operations by kind.
 func (r *CostResult) WriteTable(w io.Writer) error {
 	rows := [][]string{{"asked per s", "sent per s", "sent", "met", "missed", "lost", "twice",
 		"operations", "sidecar µs"}}
@@ -101,7 +101,7 @@ func (r *CostResult) WriteTable(w io.Writer) error {
 		r.DeadlineMs, r.Companions, r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))
 }
 
-// Verdict is an error when a message was lost or came twice. Consumers may be too slow.
+// Verdict returns an error if a message was lost or came twice. Slow consumers are no error.
 func (r *CostResult) Verdict() error {
 	var errs []error
 	for _, c := range r.Cases {
@@ -116,7 +116,7 @@ func (r *CostResult) Verdict() error {
 	return errors.Join(errs...)
 }
 
-// tally says what became of each message.
+// tally counts the outcomes of the messages.
 func (c *costCase) tally(completed, notified map[string]int, letters []deadLetter) {
 	dead := make(map[string]int, len(letters))
 	for _, l := range letters {

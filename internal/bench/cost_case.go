@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// sendInterval is how often messages are sent, as many at a time as keep the rate.
+// sendInterval is the interval between sends, each with as many messages as the rate requires.
 const sendInterval = 10 * time.Millisecond
 
-// measure is one rate: a proxy, a monitor and a broker of its own.
+// measure measures one rate with its own proxy, monitor and broker.
 func (plan *Cost) measure(ctx context.Context, p *Program, rate int) (_ *costCase, err error) {
 	sc, err := setScene(ctx, p)
 	if err != nil {
@@ -85,7 +85,7 @@ func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child,
 		if err := plan.send(ctx, proxy, c); err != nil {
 			return err
 		}
-		select { // what is not received until then has missed its deadline
+		select { // messages that are not received until then have missed their deadlines
 		case <-time.After(plan.Deadline):
 		case <-ctx.Done():
 		}
@@ -119,7 +119,7 @@ func (plan *Cost) send(ctx context.Context, proxy *child, c *costCase) error {
 		tick := time.NewTicker(sendInterval)
 		defer tick.Stop()
 		for {
-			// As many as the rate demands by now, so that a tick that came late is made up for.
+			// As many as the rate requires by now, to make up for late ticks.
 			passed := min(time.Since(began), plan.Span)
 			if end := int(passed.Seconds() * float64(c.Asked)); end > c.Sent {
 				select {

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// Expire measures how late missed deadlines are honoured, and what that costs.
+// Expire measures the lag of missed deadlines, and its cost.
 type Expire struct {
 	Outstanding       []int         // deadlines of each case
 	Mixed             bool          // each case once more with consumers
 	Drained           bool          // each case once more while somebody empties the dead-letter queue
 	Queues            int           // that the messages are spread over; nobody receives from several
-	Load              int           // processes that want a processor each meanwhile
+	Load              int           // processes that each keep a processor busy meanwhile
 	Shortest, Longest time.Duration // deadlines are spread evenly between these after each send
 	FromFirstSend     bool          // after the first send, not after each
 	Payload           int           // bytes
 	Companions        string        // as the setting
-	Quiet             time.Duration // wait at the end for what comes twice; 0: a second
+	Quiet             time.Duration // wait at the end for doubles; 0: a second
 }
 
-// An expireVariant says who receives during a case.
+// An expireVariant says which receivers run during a case.
 type expireVariant string
 
 const (
@@ -32,7 +32,7 @@ const (
 	mixed      expireVariant = "with consumers"
 )
 
-// Name is that of the command.
+// Name is the name of the command.
 func (*Expire) Name() string { return "expire" }
 
 // Measure measures one case after the other.
@@ -49,7 +49,7 @@ func (plan *Expire) Measure(ctx context.Context, p *Program,
 	return r, err
 }
 
-// measureAll is nil where no case was measured.
+// measureAll returns nil if no case was measured.
 func (plan *Expire) measureAll(ctx context.Context, p *Program,
 	progress func(string)) (*ExpireResult, error) {
 	r := newExpireResult(p, plan)

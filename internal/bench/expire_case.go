@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// monitorQueue is empty again when all that a case costs has been counted.
+	// monitorQueue is empty again when a case has ended.
 	monitorQueue = "overdue-monitor"
 	pollInterval = 200 * time.Millisecond
 	// completionTimeout is how long after its deadline a message counts as lost. It is longer
@@ -30,7 +30,7 @@ const (
 	quietPeriod = time.Second
 )
 
-// A expireRun is one case under way.
+// An expireRun is one running case.
 type expireRun struct {
 	plan   *Expire
 	child  *child
@@ -44,14 +44,14 @@ type expireRun struct {
 	drained   []deadLetter   // taken out of the dead-letter queue
 }
 
-// consumed takes note that a consumer has completed a message.
+// consumed records that a consumer has completed a message.
 func (r *expireRun) consumed(m *azservicebus.ReceivedMessage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.completed[m.MessageID]++
 }
 
-// measureExpiry is one case, in a child of its own.
+// measureExpiry measures one case, in a child of its own.
 func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int,
 	variant expireVariant) (_ *expireCase, err error) {
 	r := newExpireRun(plan, n)
@@ -84,7 +84,7 @@ func (r *expireRun) start(ctx context.Context, p *Program) (err error) {
 	return err
 }
 
-// listOf is a setting with an element of this form for each name.
+// listOf returns a setting with an element of this form for each name.
 func listOf(names []string, form string) string {
 	elements := make([]string, len(names))
 	for i, name := range names {
@@ -93,7 +93,7 @@ func listOf(names []string, form string) string {
 	return "[" + strings.Join(elements, ", ") + "]"
 }
 
-// deadlines are the times to live of n messages, uniform over the range and the same in every
+// deadlines returns the times to live of n messages, uniform over the range and the same in every
 // run.
 func (plan *Expire) deadlines(n int) []time.Duration {
 	random := rand.New(rand.NewPCG(1, uint64(n)))
@@ -105,7 +105,7 @@ func (plan *Expire) deadlines(n int) []time.Duration {
 	return all
 }
 
-// measure sends, waits until all deadlines have passed and been seen to, and adds up.
+// measure sends, waits until all deadlines have passed and have outcomes, and counts these.
 func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expireCase, err error) {
 	before, err := r.child.metrics(ctx)
 	if err != nil {
@@ -201,7 +201,7 @@ func (r *expireRun) send(ctx context.Context, begun chan struct{}) (began time.T
 	return began, load.send(ctx, 0, len(r.ttl))
 }
 
-// messages makes each message when it is sent.
+// messages returns a function that makes each message when it is sent.
 func (r *expireRun) messages(began *time.Time) func(i int) *azservicebus.Message {
 	body := bytes.Repeat([]byte("x"), r.plan.Payload)
 	return func(i int) *azservicebus.Message {
@@ -214,9 +214,8 @@ func (r *expireRun) messages(began *time.Time) func(i int) *azservicebus.Message
 	}
 }
 
-// await waits until every message has been consumed or is a dead letter with its notification,
-// and no companion is left; until the end at the latest. Then it waits a little more, for what
-// comes twice.
+// await waits until every message has been consumed or is a dead letter with its notification, and
+// no companion is left, but not beyond end. Then it waits a little more, for doubles.
 func (r *expireRun) await(ctx context.Context, end time.Time) error {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
@@ -242,7 +241,7 @@ func (r *expireRun) await(ctx context.Context, end time.Time) error {
 	return r.pause(ctx, time.After(cmp.Or(r.plan.Quiet, quietPeriod)))
 }
 
-// settled reports whether there is nothing left to wait for.
+// settled reports whether all messages have outcomes.
 func (r *expireRun) settled(ctx context.Context) (bool, error) {
 	queues, err := r.child.counts(ctx)
 	if err != nil {
@@ -258,7 +257,7 @@ func (r *expireRun) settled(ctx context.Context) (bool, error) {
 	return left == 0 && r.child.notifiedCount() >= dead, nil
 }
 
-// pause waits for a tick, unless ctx ends or the child does.
+// pause waits for a tick, unless ctx or the child ends.
 func (r *expireRun) pause(ctx context.Context, tick <-chan time.Time) error {
 	select {
 	case <-tick:
@@ -271,7 +270,7 @@ func (r *expireRun) pause(ctx context.Context, tick <-chan time.Time) error {
 	}
 }
 
-// Samples of /metrics that a case is made of.
+// The samples of /metrics that a case uses.
 const (
 	sampleMemory     = "process_resident_memory_bytes"
 	sampleCPU        = "process_cpu_seconds_total"
@@ -280,14 +279,14 @@ const (
 
 func mebibytes(bytes float64) float64 { return float64(int(bytes/(1<<20)*10+0.5)) / 10 }
 
-// account takes what the case has cost from the metrics before and after it.
+// account calculates the cost of the case from the metrics before and after it.
 func (c *expireCase) account(before, after map[string]float64) {
 	c.Operations, c.OperationsPerMessage = operationsBetween(before, after, c.Outstanding)
 	c.CPUMicrosPerMessage = rounded((after[sampleCPU] - before[sampleCPU]) * 1e6 / float64(c.Outstanding))
 }
 
-// operationsBetween are the operations between two readings of the metrics, by kind, and for
-// each of n messages.
+// operationsBetween returns the operations between two readings of the metrics, by kind, and per
+// message for n messages.
 func operationsBetween(before, after map[string]float64,
 	n int) (byKind map[string]int, each float64) {
 	byKind = map[string]int{}

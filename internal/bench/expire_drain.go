@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// drain takes dead letters away as they come, until stop is called. It connects to the broker
-// itself, so that Overdue sees nothing of it.
+// drain completes dead letters as they come, until stop is called. It connects straight to the
+// broker, so that Overdue does not observe it.
 func (r *expireRun) drain(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	g, ctx := errgroup.WithContext(ctx)
@@ -39,7 +39,7 @@ func (r *expireRun) drain(ctx context.Context) (stop func() error) {
 	}
 }
 
-// lockDuration is that of the measured queue.
+// lockDuration is the lock duration of the measured queue.
 const lockDuration = time.Minute
 
 // drainDeadLetters completes dead letters until ctx ends, and calls took with each.
@@ -57,8 +57,8 @@ func drainDeadLetters(ctx context.Context, c *azservicebus.Client,
 	}
 }
 
-// took takes note of a dead letter. The broker handed it out as soon as it was one, and stamped
-// when the lock of that delivery ends.
+// took records a dead letter. The broker delivered it at once, and stamped the end of the
+// delivery's lock.
 func (r *expireRun) took(m *azservicebus.ReceivedMessage) {
 	l := deadLetter{MessageID: m.MessageID}
 	if m.LockedUntil != nil {

@@ -22,16 +22,17 @@ type ExpireResult struct {
 	Cases           []*expireCase `json:"cases"`
 }
 
-// expireCase is one number of outstanding deadlines. Messages are counted once in each field.
+// expireCase is the result for one number of outstanding deadlines. Each field counts a message
+// once.
 type expireCase struct {
 	Outstanding    int     `json:"outstanding"`
 	Consumers      int     `json:"consumers"`
 	Drained        bool    `json:"drained"` // somebody empties the dead-letter queue meanwhile
 	Queues         int     `json:"queues"`
-	Load           int     `json:"load"`   // processes that want a processor each meanwhile
+	Load           int     `json:"load"`   // processes that each keep a processor busy meanwhile
 	LoadMs         float64 `json:"loadMs"` // from the first send to the last acknowledgement
 	SendsPerSecond float64 `json:"sendsPerSecond"`
-	// all deadlines were outstanding at a time
+	// all deadlines were outstanding at the same time
 	LoadedBeforeFirstDue bool `json:"loadedBeforeFirstDue"`
 
 	Consumed     int `json:"consumed"`
@@ -44,18 +45,18 @@ type expireCase struct {
 	Unnotified int `json:"unnotified"` // dead-lettered without a notification
 	// a notification, though completed in time
 	FalselyNotified int `json:"falselyNotified"`
-	// from the deadline to the dead letter, by the broker's stamps; where the dead-letter queue
-	// is drained, to its delivery to whoever drains it
+	// from the deadline to the dead letter, by the broker's stamps; where the dead-letter queue is
+	// drained, to the delivery of the dead letter
 	LagMs lag.Milliseconds `json:"lagMs"`
 
 	// from the deadline until the bench has read the event, of dead letters
 	NotifiedLagMs lag.Milliseconds `json:"notifiedLagMs"`
 	// of that, from the dead letter on
 	UntilEventMs lag.Milliseconds `json:"untilEventMs"`
-	// notifications by what their verdict rests on, as data.evidence has it
+	// notifications by their evidence, as in data.evidence
 	Evidence map[string]int `json:"evidence,omitempty"`
 
-	// TimerLateMs is how late plain timers were in the process of the senders meanwhile, so what
+	// TimerLateMs is how late plain timers were meanwhile in the process of the senders: the best that
 	// the machine can do.
 	TimerLateMs lag.Milliseconds `json:"timerLateMs"`
 
@@ -79,7 +80,7 @@ func newExpireResult(p *Program, plan *Expire) *ExpireResult {
 	}
 }
 
-// targetOutstanding is the number of deadlines that has a target.
+// targetOutstanding is the least number of deadlines with a target.
 const targetOutstanding = 100_000
 
 // Figures are the lags. The targets are for cases of targetOutstanding or more without consumers.
@@ -94,7 +95,7 @@ func (r *ExpireResult) Figures() (all []Figure) {
 			name, who = fmt.Sprintf("%s.queues%d", name, c.Queues), fmt.Sprintf("%s, %d queues", who, c.Queues)
 		}
 		if c.Load > 0 {
-			name, who = fmt.Sprintf("%s.load%d", name, c.Load), fmt.Sprintf("%s, beside %d busy processes", who, c.Load)
+			name, who = fmt.Sprintf("%s.load%d", name, c.Load), fmt.Sprintf("%s, with %d busy processes", who, c.Load)
 		}
 		f := Figure{
 			Name: name, Value: c.LagMs.P99, Unit: "ms",
@@ -109,14 +110,14 @@ func (r *ExpireResult) Figures() (all []Figure) {
 		}
 		all = append(all, f, Figure{
 			Name:  name + ".timer",
-			What:  "… and a plain timer on this machine meanwhile",
+			What:  "… and a plain timer in the same run",
 			Value: c.TimerLateMs.P99, Unit: "ms",
 		})
 	}
 	return all
 }
 
-// WriteTable writes a row for each case, and below it where its operations went.
+// WriteTable writes a row for each case, and below it its operations by kind.
 func (r *ExpireResult) WriteTable(w io.Writer) error {
 	rows := [][]string{{
 		"outstanding", "consumers", "drained", "sends/s", "consumed", "dead-lettered", "notified", "early",
@@ -128,12 +129,12 @@ func (r *ExpireResult) WriteTable(w io.Writer) error {
 		rows = append(rows, c.row())
 		fmt.Fprintf(&notes, "%s\n  operations on the broker: %s\n", c, listCounts(c.Operations))
 		fmt.Fprintf(&notes, "  notified: %d of %d missed; evidence: %s\n", c.Notified, c.DeadLettered, listCounts(c.Evidence))
-		fmt.Fprintf(&notes, "  from the deadline to the event: %v ms at p50, %v ms at p99, %v ms at most; of that from the dead letter on: %v ms at p99\n",
+		fmt.Fprintf(&notes, "  from the deadline to the event: %v ms at p50, %v ms at p99, %v ms at most; from the dead letter to the event: %v ms at p99\n",
 			c.NotifiedLagMs.P50, c.NotifiedLagMs.P99, c.NotifiedLagMs.Max, c.UntilEventMs.P99)
-		fmt.Fprintf(&notes, "  a plain timer was late on this machine meanwhile by %v ms at p50, %v ms at p99, %v ms at most\n",
+		fmt.Fprintf(&notes, "  a plain timer in the same run was late by %v ms at p50, %v ms at p99, %v ms at most\n",
 			c.TimerLateMs.P50, c.TimerLateMs.P99, c.TimerLateMs.Max)
 		if !c.LoadedBeforeFirstDue {
-			fmt.Fprintf(&notes, "  not all were outstanding at a time: sending them took %.1f s\n",
+			fmt.Fprintf(&notes, "  the deadlines were not all outstanding at the same time: sending took %.1f s\n",
 				c.LoadMs/1000)
 		}
 	}
@@ -179,7 +180,8 @@ func listCounts(byKind map[string]int) string {
 	return strings.Join(list, ", ")
 }
 
-// Verdict is an error when a promise was broken. Lag breaks none: it depends on the machine.
+// Verdict returns an error if a promise was broken. Lag is no such error: it depends on the
+// machine.
 func (r *ExpireResult) Verdict() error {
 	var errs []error
 	for _, c := range r.Cases {

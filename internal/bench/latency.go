@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Latency measures how much longer one send takes through the sidecar.
+// Latency measures the added latency of a send through the sidecar.
 type Latency struct {
 	Sends     int           // of each way, with the broker on this machine
-	Delayed   int           // of each sender, with a broker that is a round trip away
+	Delayed   int           // of each sender, with a distant broker
 	RoundTrip time.Duration // to that broker
 	Payload   int           // bytes
 }
@@ -24,31 +24,31 @@ type LatencyResult struct {
 	RoundTripMs  float64        `json:"roundTripMs"`
 	PayloadBytes int            `json:"payloadBytes"`
 	AtHand       []*latencyLine `json:"atHand"` // the broker on loopback; the ways in turns
-	// the broker a round trip away, from app and sidecar alike
+	// a broker at the same distance from app and sidecar
 	Away []*latencyLine `json:"away"`
 }
 
 // latencyLine is one way, from the call of the SDK until it returns.
 type latencyLine struct {
 	Way         string  `json:"way"`
-	Senders     int     `json:"senders"` // side by side
+	Senders     int     `json:"senders"` // in parallel
 	Sends       int     `json:"sends"`
 	P50Micros   float64 `json:"p50Micros"`
 	P99Micros   float64 `json:"p99Micros"`
 	AddedMicros float64 `json:"addedMicros"` // p50 beyond that of direct with as many senders
-	// that is so many of those to the broker; 0 where it is at hand
+	// the same in round trips to the broker; 0 for a local broker
 	RoundTrips float64 `json:"roundTrips"`
 }
 
-// Name is that of the command.
+// Name is the name of the command.
 func (*Latency) Name() string { return "latency" }
 
-// Measure measures with the broker on this machine first, then with one that is a round trip away.
+// Measure measures with a local broker first, then with a distant one.
 func (plan *Latency) Measure(ctx context.Context, p *Program,
 	progress func(string)) (Result, error) {
 	r := &LatencyResult{Head: p.head(), RoundTripMs: inMilliseconds(plan.RoundTrip),
 		PayloadBytes: plan.Payload}
-	progress("the broker at hand")
+	progress("a local broker")
 	var err error
 	if r.AtHand, err = plan.atHand(ctx, p); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (plan *Latency) Measure(ctx context.Context, p *Program,
 	return r, nil
 }
 
-// newLatencyLine takes the percentiles.
+// newLatencyLine calculates the percentiles.
 func newLatencyLine(w way, senders int, took []time.Duration) *latencyLine {
 	slices.Sort(took)
 	at := func(percent int) float64 { return rounded(float64(took[len(took)*percent/100].Nanoseconds()) / 1000) }
@@ -68,8 +68,8 @@ func newLatencyLine(w way, senders int, took []time.Duration) *latencyLine {
 		P99Micros: at(99)}
 }
 
-// Figures are in round trips, because the network decides how long one takes. A quarter of one
-// counts as none: the sidecar itself may take as much on a busy machine.
+// Figures are in round trips, whose length depends on the network. A quarter of a round trip meets
+// the target: the sidecar itself may take as much on a busy machine.
 func (r *LatencyResult) Figures() (all []Figure) {
 	for _, l := range r.Away {
 		f := Figure{Name: fmt.Sprintf("latency.%s.%d.roundTrips", l.Way, l.Senders),
@@ -104,11 +104,11 @@ func (r *LatencyResult) WriteTable(w io.Writer) error {
 	for _, part := range []struct {
 		name  string
 		lines []*latencyLine
-	}{{"at hand", r.AtHand}, {fmt.Sprintf("%v ms away", r.RoundTripMs), r.Away}} {
+	}{{"local", r.AtHand}, {fmt.Sprintf("%v ms away", r.RoundTripMs), r.Away}} {
 		rows = append(rows, []string{part.name, "", "", "", "", "", ""})
 		for _, l := range part.lines {
 			trips := ""
-			if part.name != "at hand" {
+			if part.name != "local" {
 				trips = fmt.Sprintf("%.3f", l.RoundTrips)
 			}
 			rows = append(rows, []string{
@@ -122,5 +122,5 @@ func (r *LatencyResult) WriteTable(w io.Writer) error {
 		tableOf(rows), tableOfFigures(r.Figures())))
 }
 
-// Verdict is nil: a slow send breaks no promise.
+// Verdict returns nil: a slow send breaks no promise.
 func (r *LatencyResult) Verdict() error { return nil }

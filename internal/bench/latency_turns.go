@@ -13,10 +13,11 @@ import (
 	"overdue/internal/bench/delay"
 )
 
-// warmUpSends is how many sends open the links and warm all up before any counts.
+// warmUpSends is the number of sends before the measurement, which open the links and warm up.
 const warmUpSends = 100
 
-// latencyScene is a broker and a sidecar for each kind of companions, which reach it at an address.
+// latencyScene starts a broker, and for each kind of companions a sidecar that reaches it at an
+// address.
 func latencyScene(ctx context.Context, p *Program, ways []way,
 	address func(*scene) (string, error)) (_ *scene, at []string, err error) {
 	sc, err := setScene(ctx, p)
@@ -43,8 +44,8 @@ func latencyScene(ctx context.Context, p *Program, ways []way,
 	return sc, at, nil
 }
 
-// atHand measures one send at a time, the ways in turns: all of them are open at once, before
-// one broker. It sends so many that most fall into covered slots.
+// atHand measures one send at a time, the ways in turns. All ways are open at once, with one
+// broker. It sends so many that most fall into covered slots.
 func (plan *Latency) atHand(ctx context.Context, p *Program) (_ []*latencyLine, err error) {
 	ways := []way{wayDirect, wayUnmonitored, wayEach, waySlot}
 	sc, at, err := latencyScene(ctx, p, ways,
@@ -82,17 +83,16 @@ func (plan *Latency) atHand(ctx context.Context, p *Program) (_ []*latencyLine, 
 	return lines, nil
 }
 
-// open has senders of the Go SDK, on a connection each.
+// open opens senders of the Go SDK, each on its own connection.
 func (plan *Latency) open(ctx context.Context, address string, w way,
 	n int) (senders []sender, shut func(), err error) {
 	return openSenders(ctx, address, w.queue, plan.Payload, n, n, false)
 }
 
-// turns is the number of pieces of the sends to a broker far away. The ways take turns with
-// them.
+// turns is the number of parts of the sends to a distant broker. The ways take turns with them.
 const turns = 4
 
-// away measures sends to a broker that is a round trip away, by one sender alone and by many.
+// away measures sends to a distant broker, by one sender and by many.
 func (plan *Latency) away(ctx context.Context, p *Program) (_ []*latencyLine, err error) {
 	var wire *delay.Link
 	ways := []way{wayDirect, wayUnmonitored, wayEach, waySlot}
@@ -113,7 +113,7 @@ func (plan *Latency) away(ctx context.Context, p *Program) (_ []*latencyLine, er
 	for _, senders := range []int{1, parallelSenders} {
 		some := ways
 		if senders == 1 {
-			some = ways[:3] // one alone finds no slot covered
+			some = ways[:3] // a single sender finds no covered slot
 		}
 		took, err := plan.sideBySide(ctx, at, some, senders)
 		if err != nil {
@@ -133,8 +133,8 @@ func (plan *Latency) away(ctx context.Context, p *Program) (_ []*latencyLine, er
 	return lines, nil
 }
 
-// sideBySide returns how long each send took, by way: so many senders of each, all of whose
-// links are open at once.
+// sideBySide returns the duration of each send, by way. All senders of all ways have open links at
+// once.
 func (plan *Latency) sideBySide(ctx context.Context, at []string, ways []way,
 	senders int) ([][]time.Duration, error) {
 	clients := make([][]sender, len(ways))
@@ -145,7 +145,7 @@ func (plan *Latency) sideBySide(ctx context.Context, at []string, ways []way,
 			return nil, err
 		}
 		defer shut()
-		// The first asks for what holds for the queue.
+		// The first send waits for the settings of the queue.
 		if _, err := sendInTurn(ctx, clients[i], 1); err != nil {
 			return nil, err
 		}
@@ -163,8 +163,7 @@ func (plan *Latency) sideBySide(ctx context.Context, at []string, ways []way,
 	return took, nil
 }
 
-// sendInTurn has each sender send n times in a row while the others do the same. It returns how
-// long each send took.
+// sendInTurn makes all senders send n times in parallel. It returns the duration of each send.
 func sendInTurn(ctx context.Context, senders []sender, n int) ([]time.Duration, error) {
 	took := make([][]time.Duration, len(senders))
 	errs := make([]error, len(senders))

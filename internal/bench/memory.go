@@ -14,11 +14,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Memory measures the resident memory of a sidecar, idle and with deadlines outstanding.
+// Memory measures the resident memory of a sidecar, idle and with outstanding deadlines.
 type Memory struct {
-	Outstanding []int         // deadlines, each number after the one before
+	Outstanding []int         // deadlines, in rising numbers
 	Companions  string        // as the setting
-	Pause       time.Duration // before each sample, for garbage to be given back
+	Pause       time.Duration // before each sample, so that garbage is returned
 }
 
 // MemoryResult is the result of Memory.
@@ -28,14 +28,14 @@ type MemoryResult struct {
 	Processes  []*processMemory `json:"processes"`
 }
 
-// processMemory is one process.
+// processMemory is the memory of one process.
 type processMemory struct {
 	Process     string         `json:"process"`
 	Idle        memorySample   `json:"idle"`
 	Outstanding []memorySample `json:"outstanding"`
 }
 
-// memorySample is one process at one time.
+// memorySample is the memory of one process at one time.
 type memorySample struct {
 	Outstanding int     `json:"outstanding"`
 	ResidentMiB float64 `json:"residentMiB"`
@@ -44,7 +44,7 @@ type memorySample struct {
 	LiveMiB float64 `json:"liveMiB"`
 }
 
-// Name is that of the command.
+// Name is the name of the command.
 func (*Memory) Name() string { return "memory" }
 
 // Measure sends messages through the proxy, and samples proxy and monitor before and after.
@@ -72,7 +72,7 @@ func (plan *Memory) Measure(ctx context.Context, p *Program,
 	}
 	sent := 0
 	for _, n := range plan.Outstanding {
-		progress(fmt.Sprintf("%d deadlines outstanding", n))
+		progress(fmt.Sprintf("%d outstanding deadlines", n))
 		if err := plan.send(ctx, sc, sent, n); err != nil {
 			return nil, errors.Join(err, sc.complaint())
 		}
@@ -102,8 +102,7 @@ func (plan *Memory) send(ctx context.Context, sc *scene, first, end int) error {
 	return load.send(ctx, first, end)
 }
 
-// sample takes the memory of each process after the pause, first as it is, then after a
-// collection.
+// sample reads the memory of each process after the pause, before and after a collection.
 func (plan *Memory) sample(ctx context.Context, p *Program, sc *scene,
 	outstanding int) ([]memorySample, error) {
 	if err := sc.pause(ctx, time.After(plan.Pause)); err != nil {
@@ -130,8 +129,8 @@ func (plan *Memory) sample(ctx context.Context, p *Program, sc *scene,
 	return points, nil
 }
 
-// Figures have the idle memory, and how much more is in use with the last number of outstanding
-// deadlines than with the number before it. Traffic costs the same in both.
+// Figures have the idle memory, and the growth of the used memory from the second-last to the last
+// number of outstanding deadlines. Traffic costs the same in both.
 func (r *MemoryResult) Figures() (all []Figure) {
 	for _, l := range r.Processes {
 		all = append(all, Figure{
@@ -146,11 +145,11 @@ func (r *MemoryResult) Figures() (all []Figure) {
 			}
 			all = append(all, Figure{
 				Name: "memory." + l.Process + ".outstanding", Value: last.ResidentMiB, Unit: "MiB",
-				What: fmt.Sprintf("… with %d deadlines outstanding", last.Outstanding),
+				What: fmt.Sprintf("… with %d outstanding deadlines", last.Outstanding),
 			}, Figure{
 				Name:  "memory." + l.Process + ".growth",
 				Value: rounded(last.LiveMiB - before.LiveMiB), Unit: "MiB",
-				What: fmt.Sprintf("… what is in use more with %d than with %d", last.Outstanding,
+				What: fmt.Sprintf("… growth of used memory, %d against %d", last.Outstanding,
 					before.Outstanding),
 			}.atMost(1))
 		}
@@ -179,5 +178,5 @@ func (r *MemoryResult) WriteTable(w io.Writer) error {
 		tableOf(rows), tableOfFigures(r.Figures())))
 }
 
-// Verdict is nil: memory breaks no promise.
+// Verdict returns nil: memory breaks no promise.
 func (r *MemoryResult) Verdict() error { return nil }

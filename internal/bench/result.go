@@ -18,12 +18,12 @@ import (
 	"unicode/utf8"
 )
 
-// Head says what was measured, and where.
+// Head describes the measured program and the machine.
 type Head struct {
 	Version string `json:"version"`
-	// of the machine, shared by all that is measured and its clients
+	// of the machine, shared by the measured programs and their clients
 	CPUs int `json:"cpus"`
-	// of the last minute before, where the system tells
+	// of the minute before, if the system reports it
 	LoadAverage *float64 `json:"loadAverage,omitempty"`
 }
 
@@ -38,24 +38,24 @@ func (p *Program) head() Head {
 	return h
 }
 
-// where is the head in words.
+// where returns the head in words.
 func (h *Head) where() string {
 	if h.LoadAverage == nil {
 		return fmt.Sprintf("%d processors for everything", h.CPUs)
 	}
-	return fmt.Sprintf("%d processors for everything, with a load of %.1f from others when it began", h.CPUs, *h.LoadAverage)
+	return fmt.Sprintf("%d processors for everything, load average %.1f before the start", h.CPUs, *h.LoadAverage)
 }
 
-// A Figure is one figure, and what it has to be.
+// A Figure is one figure with its target.
 type Figure struct {
 	Name  string  `json:"name"` // for scripts
 	What  string  `json:"what"`
 	Value float64 `json:"value"`
-	// the lowest and the highest, where the value is the median of rounds
+	// the lowest and the highest, if the value is the median of rounds
 	Spread *[2]float64 `json:"spread,omitempty"`
 	Unit   string      `json:"unit,omitempty"`   // none for ratios
-	Target *float64    `json:"target,omitempty"` // none: there to be seen
-	// the target is the least that the value has to be, not the most
+	Target *float64    `json:"target,omitempty"` // none: for information
+	// the target is a minimum, not a maximum
 	AtLeast bool  `json:"atLeast"`
 	Met     *bool `json:"met,omitempty"`
 }
@@ -81,7 +81,7 @@ func (f Figure) among(rounds []float64) Figure {
 	return f
 }
 
-// shown is a value of f for people: three digits, or whole numbers.
+// shown formats a value of f for people: three digits, or whole numbers.
 func (f *Figure) shown(v float64) string {
 	var s string
 	switch {
@@ -103,7 +103,7 @@ func (f *Figure) shown(v float64) string {
 	return s
 }
 
-// row is what the table says of f: what, measured, target, met.
+// row returns the row of f in the table: what, measured, target, met.
 func (f *Figure) row() [4]string {
 	measured := strings.TrimSpace(f.shown(f.Value) + " " + f.Unit)
 	if f.Spread != nil && f.Spread[0] != f.Spread[1] {
@@ -123,13 +123,13 @@ func (f *Figure) row() [4]string {
 		f.Unit), met}
 }
 
-// inMilliseconds is d in milliseconds, to the microsecond.
+// inMilliseconds returns d in milliseconds, to the microsecond.
 func inMilliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// rounded is v with three digits behind the point: more would be noise.
+// rounded returns v with three decimals: more would be noise.
 func rounded(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-// medianOf is the median of values, and the lowest and the highest of them.
+// medianOf returns the median of values, and the lowest and the highest of them.
 func medianOf(values []float64) (median, lowest, highest float64) {
 	if len(values) == 0 {
 		return 0, 0, 0
@@ -139,7 +139,8 @@ func medianOf(values []float64) (median, lowest, highest float64) {
 		rounded(sorted[len(sorted)-1])
 }
 
-// tableOf has a title for each column and lines below them, all columns but the first to the right.
+// tableOf aligns rows, the first of which has the titles. All columns but the first are aligned to
+// the right.
 func tableOf(rows [][]string) string {
 	width := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -163,7 +164,7 @@ func tableOf(rows [][]string) string {
 	return b.String()
 }
 
-// tableOfFigures is what `overdue bench` prints.
+// tableOfFigures returns the output of `overdue bench`.
 func tableOfFigures(figures []Figure) string {
 	rows := [][]string{{"", "measured", "target", "met"}}
 	for _, f := range figures {
@@ -173,7 +174,7 @@ func tableOfFigures(figures []Figure) string {
 	return tableOf(rows)
 }
 
-// MissedTargets is an error that names the figures that miss their targets.
+// MissedTargets returns an error that names the figures with missed targets.
 func MissedTargets(figures []Figure) error {
 	var errs []error
 	for _, f := range figures {
@@ -202,7 +203,8 @@ func WriteJSON(w io.Writer, r Result) error {
 	return writeText(w, b.String())
 }
 
-// MarshalJSON has the figures of all, and the results as their own commands print them.
+// MarshalJSON encodes the figures of all measurements, and the results in the form of their own
+// commands.
 func (r *allResults) MarshalJSON() ([]byte, error) {
 	figures := r.Figures()
 	if figures == nil {

@@ -18,17 +18,17 @@ import (
 // plainQueue is not monitored; workQueue is.
 const plainQueue = "plain"
 
-// A scene is an embedded broker and what stands beside it, each a process of its own.
+// A scene is an embedded broker with sidecars, monitors and HAProxy, each a process of its own.
 type scene struct {
 	program  *Program
 	broker   *child
 	others   []*child          // in the order in which they were started
-	gone     chan *child       // the first that has ended
-	sidecars map[string]*child // by the companions that they write
+	gone     chan *child       // the first child that has ended
+	sidecars map[string]*child // by the kind of their companions
 	haproxy  *haproxy.Process  // nil: not started
 }
 
-// setScene starts the broker, which makes the monitor queue by itself.
+// setScene starts the broker, which creates the monitor queue by itself.
 func setScene(ctx context.Context, p *Program) (*scene, error) {
 	const queue = "{name: %s, deadLetteringOnMessageExpiration: true}"
 	var queues []string
@@ -38,7 +38,7 @@ func setScene(ctx context.Context, p *Program) (*scene, error) {
 	broker, err := startChild(ctx, p, "broker", settings{
 		"BROKER_AUTO_CREATE": "false", "MONITOR_QUEUE": monitorQueue,
 		"BROKER_QUEUES": "[" + strings.Join(queues, ", ") + "]",
-		// as of a Premium namespace, so that batches are as large as there
+		// as in a Premium namespace, so that batches have the same size
 		"BROKER_MAX_MESSAGE_SIZE": "1MiB",
 		"LOG_LEVEL":               "warn", "LOG_FORMAT": "json",
 	})
@@ -51,18 +51,18 @@ func setScene(ctx context.Context, p *Program) (*scene, error) {
 	return s, nil
 }
 
-// mind notices when a process ends.
+// mind watches for the end of a process.
 func (s *scene) mind(c *child) {
 	go func() {
 		<-c.gone
 		select {
 		case s.gone <- c:
-		default: // another one was first
+		default: // another process ended first
 		}
 	}()
 }
 
-// add starts a proxy or a monitor, which reaches the broker at that address.
+// add starts a proxy or a monitor that reaches the broker at that address.
 func (s *scene) add(ctx context.Context, command, address, companions string) (*child, error) {
 	c, err := startChild(ctx, s.program, command, settings{
 		"NAMESPACE":        connectionString(address),
@@ -78,7 +78,7 @@ func (s *scene) add(ctx context.Context, command, address, companions string) (*
 	return c, nil
 }
 
-// sidecar is the proxy that writes these companions, which is started when it is asked for first.
+// sidecar returns the proxy that writes these companions, and starts it at the first call.
 func (s *scene) sidecar(ctx context.Context, address, companions string) (*child, error) {
 	if c := s.sidecars[companions]; c != nil {
 		return c, nil
@@ -104,7 +104,7 @@ func (s *scene) stop() error {
 	return errors.Join(append(errs, s.broker.stop())...)
 }
 
-// complaint is what they have logged.
+// complaint returns the logs of all processes as an error.
 func (s *scene) complaint() (err error) {
 	for _, c := range append([]*child{s.broker}, s.others...) {
 		err = errors.Join(err, c.complaint())
@@ -115,8 +115,8 @@ func (s *scene) complaint() (err error) {
 	return err
 }
 
-// await asks until it is so or the timeout has passed, and returns which. It fails when a
-// process ends.
+// await polls until the condition is true or the timeout has passed, and reports which. It fails
+// when a process ends.
 func (s *scene) await(ctx context.Context, timeout time.Duration,
 	so func() (bool, error)) (bool, error) {
 	poll := time.NewTicker(pollInterval)
@@ -131,7 +131,7 @@ func (s *scene) await(ctx context.Context, timeout time.Duration,
 	}
 }
 
-// pause waits for a tick, unless ctx ends or a process does.
+// pause waits for a tick, unless ctx or a process ends.
 func (s *scene) pause(ctx context.Context, tick <-chan time.Time) error {
 	select {
 	case <-tick:
@@ -143,8 +143,8 @@ func (s *scene) pause(ctx context.Context, tick <-chan time.Time) error {
 	}
 }
 
-// settled reports whether there is nothing left to wait for: no companion, no message beside
-// the live ones, and no dead letter without its notification.
+// settled reports whether all messages have outcomes: no companion is left, no message but the live
+// ones, and no dead letter without its notification.
 func (s *scene) settled(ctx context.Context, monitor *child, live int) (bool, error) {
 	queues, err := s.broker.counts(ctx)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *scene) settled(ctx context.Context, monitor *child, live int) (bool, er
 		nil
 }
 
-// samples are the metrics of all but the broker, added up.
+// samples returns the sums of the metrics of all processes but the broker.
 func (s *scene) samples(ctx context.Context) (map[string]float64, error) {
 	sum := map[string]float64{}
 	for _, c := range s.others {
@@ -171,8 +171,8 @@ func (s *scene) samples(ctx context.Context) (map[string]float64, error) {
 	return sum, nil
 }
 
-// processCPU is the processor time of a process in seconds, 0 where the system does not tell.
-// Unlike a request for its metrics, it costs the process nothing.
+// processCPU returns the processor time of a process in seconds, or 0 if the system does not report
+// it. Unlike a request for its metrics, it costs the process nothing.
 func processCPU(pid int) float64 {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

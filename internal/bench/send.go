@@ -12,12 +12,12 @@ import (
 	"overdue/internal/bench/haproxy"
 )
 
-// A way is how a message gets to the broker.
+// A way is a path of messages to the broker.
 type way struct {
 	name, what string
-	companions string // of the sidecar that it passes; "": it passes none
+	companions string // of the sidecar on the way; "": no sidecar
 	queue      string
-	target     float64 // the least part of HAProxy's rate
+	target     float64 // the least ratio to HAProxy's rate
 }
 
 var (
@@ -28,8 +28,8 @@ var (
 	waySlot        = way{"slot", "monitored sends, companions: slot", "slot", workQueue, 0.95}
 )
 
-// Send measures sends through the sidecar against sends straight to the broker and through
-// HAProxy, where that is installed.
+// Send compares sends through the sidecar with sends straight to the broker, and through HAProxy if
+// that is installed.
 type Send struct {
 	Rounds  int
 	Span    time.Duration // of each way in a round
@@ -37,7 +37,7 @@ type Send struct {
 	Clients []string      // some of ClientKinds
 }
 
-// haproxyHint says how to get HAProxy where it is not installed.
+// haproxyHint says how to install HAProxy.
 const haproxyHint = "HAProxy is not installed, so its ratios are left out; on Debian: apt-get install haproxy"
 
 // SendResult is the result of Send.
@@ -46,28 +46,27 @@ type SendResult struct {
 	Rounds       int   `json:"rounds"`
 	SpanMs       int64 `json:"spanMs"`
 	PayloadBytes int   `json:"payloadBytes"`
-	// its version; null: not installed, and its way is left out
+	// its version; null: not installed, and not measured
 	HAProxy *string     `json:"haproxy"`
 	Lines   []*sendLine `json:"lines"`
 }
 
-// sendLine is one kind of client on one way: the medians of its rounds.
+// sendLine has the medians of one kind of client on one way.
 type sendLine struct {
 	Clients           string  `json:"clients"`
 	Way               string  `json:"way"`
 	MessagesPerSecond float64 `json:"messagesPerSecond"`
-	// of messages per second to those of direct in the same round
+	// of messages per second to the direct rate in the same round
 	Ratio       float64    `json:"ratio"`
 	RatioSpread [2]float64 `json:"ratioSpread"` // the lowest and the highest of the rounds
-	// Cost is the processor time that a message takes all processes together when it is sent
-	// directly ÷ the same on this way. That is the ratio that there would be if the processors
-	// were the only bound. On a busy machine two processes get more of them than one, and the
-	// ratio of rates flatters the sidecar.
+	// Cost is the processor time per message in all processes when sent directly ÷ the same on this
+	// way. It would be the ratio of rates if the processors were the only bound. On a busy machine two
+	// processes get more of them than one, and the ratio of rates flatters the sidecar.
 	Cost          float64 `json:"cost"`
 	ClientMicros  float64 `json:"clientMicros"`  // of processor time for a message
 	SidecarMicros float64 `json:"sidecarMicros"` // or HAProxy's
 	BrokerMicros  float64 `json:"brokerMicros"`
-	// The same ratios, to HAProxy in TCP mode; null where it is not installed.
+	// The same ratios, to HAProxy in TCP mode; null if it is not installed.
 	HAProxyRatio       *float64    `json:"haproxyRatio"`
 	HAProxyRatioSpread *[2]float64 `json:"haproxyRatioSpread"`
 	HAProxyCost        *float64    `json:"haproxyCost"`
@@ -76,13 +75,13 @@ type sendLine struct {
 	direct, haproxy comparison
 }
 
-// A comparison is a way against another one.
+// A comparison compares a way with another one.
 type comparison struct {
 	ratios []float64 // of messages per second, in each round
 	cost   float64   // processor time of a message on the other way ÷ on this one; 0: unknown
 }
 
-// Name is that of the command.
+// Name is the name of the command.
 func (*Send) Name() string { return "send" }
 
 // Measure measures one kind of client after the other.
@@ -132,7 +131,7 @@ func (plan *Send) measure(ctx context.Context, p *Program, k clientKind, ways []
 	return lines, nil
 }
 
-// newSendLine takes the medians of the rounds of a way, and compares it with others.
+// newSendLine calculates the medians of the rounds of a way, and compares it with others.
 func newSendLine(k clientKind, w way, byWay map[string][]sendRound) *sendLine {
 	rounds := byWay[w.name]
 	l := &sendLine{
@@ -173,8 +172,8 @@ func medianOfRounds(all []sendRound, f func(sendRound) float64) float64 {
 	return m
 }
 
-// Figures are the ratios. The targets are against HAProxy, which relays as the sidecar does. REST
-// has none: the sidecar reads each of its requests, which HAProxy passes on.
+// Figures are the ratios. The targets compare with HAProxy, a relay like the sidecar. REST has no
+// target: the sidecar reads each request, and HAProxy does not.
 func (r *SendResult) Figures() (all []Figure) {
 	for _, l := range r.Lines {
 		if l.Way == wayDirect.name {
@@ -234,5 +233,5 @@ func (r *SendResult) WriteTable(w io.Writer) error {
 		tableOfFigures(r.Figures())))
 }
 
-// Verdict is nil: slow sends break no promise.
+// Verdict returns nil: slow sends break no promise.
 func (r *SendResult) Verdict() error { return nil }

@@ -15,13 +15,13 @@ import (
 	"overdue/internal/httpclient"
 )
 
-// parallelSenders is how many clients send side by side.
+// parallelSenders is how many clients send in parallel.
 const parallelSenders = 16
 
-// A sender sends, again and again; it returns how many messages that was.
+// A sender sends once, and returns the number of messages.
 type sender func(ctx context.Context) (int, error)
 
-// A clientKind is one kind of client. It opens its clients to a queue at an address.
+// A clientKind is one kind of client. It opens clients to a queue at an address.
 type clientKind struct {
 	name string
 	open func(ctx context.Context, address, queue string, payload int) (senders []sender,
@@ -45,7 +45,7 @@ var clientKinds = []clientKind{
 	{kindREST, openREST},
 }
 
-// ClientKinds are the names of all kinds of clients.
+// ClientKinds returns the names of all kinds of clients.
 func ClientKinds() (names []string) {
 	for _, k := range clientKinds {
 		names = append(names, k.name)
@@ -53,7 +53,7 @@ func ClientKinds() (names []string) {
 	return names
 }
 
-// openSDK has n senders of the Go SDK on so many connections.
+// openSDK opens n senders of the Go SDK on several connections.
 func openSDK(n, connections int, batches bool) func(context.Context, string, string,
 	int) ([]sender, func(), error) {
 	return func(ctx context.Context, address, queue string, payload int) ([]sender, func(), error) {
@@ -61,8 +61,8 @@ func openSDK(n, connections int, batches bool) func(context.Context, string, str
 	}
 }
 
-// openSenders has n such senders. Every message lives for an hour, which is its deadline where it
-// is monitored, and has no message-id, as the SDK sends it: the proxy has to make one for it.
+// openSenders opens n such senders. Every message has a time to live of an hour, which is its
+// deadline on a monitored queue. It has no message-id, as in the SDK: the proxy has to make one.
 func openSenders(ctx context.Context, address, queue string, payload, n, connections int,
 	batches bool) ([]sender, func(), error) {
 	links, shut, err := openSDKSenders(ctx, address, queue, n, connections)
@@ -80,7 +80,7 @@ func openSenders(ctx context.Context, address, queue string, payload, n, connect
 			return 1,
 				s.SendMessage(ctx, message(0), nil)
 		}
-		if batches { // each is made anew, because a sender has to encode its messages
+		if batches { // a new batch each time, because an app has to encode its messages
 			senders[i] = func(ctx context.Context) (int, error) {
 				return batchSize,
 					sendBatches(ctx, s, 0, batchSize, message)
@@ -90,7 +90,7 @@ func openSenders(ctx context.Context, address, queue string, payload, n, connect
 	return senders, shut, nil
 }
 
-// openREST has HTTP clients that post the same message.
+// openREST opens HTTP clients that post the same message.
 func openREST(_ context.Context, address, queue string, payload int) ([]sender, func(), error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: parallelSenders}
 	client := httpclient.New(transport, time.Minute)

@@ -14,16 +14,16 @@ import (
 	"overdue/internal/bench/haproxy"
 )
 
-// sendRound is what was measured on one way in one round.
+// sendRound is the result of one way in one round.
 type sendRound struct {
 	rate                    float64 // messages per second
 	client, sidecar, broker float64 // microseconds of processor time per message
 }
 
-// cpu is what a message costs all processes together.
+// cpu returns the processor time per message of all processes together.
 func (m sendRound) cpu() float64 { return m.client + m.sidecar + m.broker }
 
-// A lane is the clients of one way in a round, and what they have done so far.
+// A lane has the clients of one way in a round, and their results so far.
 type lane struct {
 	between int // process id of sidecar or HAProxy; 0: none
 	senders []sender
@@ -33,7 +33,7 @@ type lane struct {
 	cpu  [3]float64 // of client, sidecar and broker, in seconds
 }
 
-// used is the processor time of client, sidecar and broker.
+// used returns the processor time of client, sidecar and broker.
 func (l *lane) used(broker *child) [3]float64 {
 	used := [3]float64{processCPU(os.Getpid()), 0, processCPU(broker.cmd.Process.Pid)}
 	if l.between != 0 {
@@ -42,7 +42,7 @@ func (l *lane) used(broker *child) [3]float64 {
 	return used
 }
 
-// slice has the clients send for a while.
+// slice makes the clients send for a span.
 func (l *lane) slice(ctx context.Context, broker *child, span time.Duration) error {
 	before, began := l.used(broker), time.Now()
 	n, err := together(ctx, l.senders, span)
@@ -54,18 +54,18 @@ func (l *lane) slice(ctx context.Context, broker *child, span time.Duration) err
 	return err
 }
 
-// result is what the slices have come to.
+// result returns the sum of the slices.
 func (l *lane) result() sendRound {
 	each := func(seconds float64) float64 { return rounded(seconds * 1e6 / float64(l.sent)) }
 	return sendRound{rate: rounded(float64(l.sent) / l.took.Seconds()), client: each(l.cpu[0]),
 		sidecar: each(l.cpu[1]), broker: each(l.cpu[2])}
 }
 
-// slicesPerRound is the number of pieces that a round cuts the span of each way into. The ways
-// take turns with them, so that other load on the machine hits all of them.
+// slicesPerRound is the number of slices that each way has in a round. The ways take turns, so that
+// other load on the machine affects all of them.
 const slicesPerRound = 5
 
-// round measures all ways once, before one broker.
+// round measures all ways once, with one broker.
 func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []way,
 	turn int) (_ []sendRound, err error) {
 	sc, err := setScene(ctx, p)
@@ -84,14 +84,14 @@ func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []wa
 			return nil, errors.Join(err, sc.complaint())
 		}
 		defer shut()
-		if _, err := together(ctx, senders, plan.Span/slicesPerRound); err != nil { // warms all up
+		if _, err := together(ctx, senders, plan.Span/slicesPerRound); err != nil { // warms up
 			return nil, errors.Join(err, sc.complaint())
 		}
 		lanes[i] = &lane{between: between, senders: senders}
 	}
 	for i := range slicesPerRound {
 		for j := range lanes {
-			at := (turn + i + j) % len(lanes) // who is first differs
+			at := (turn + i + j) % len(lanes) // the first way differs
 			if err := lanes[at].slice(ctx, sc.broker, plan.Span/slicesPerRound); err != nil {
 				return nil, errors.Join(fmt.Errorf("%s: %w", ways[at].name, err), sc.complaint())
 			}
@@ -104,8 +104,8 @@ func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []wa
 	return rounds, nil
 }
 
-// open starts what a way passes, unless it runs already. It returns the address where clients
-// connect to, and the id of the process between them and the broker, 0 if there is none.
+// open starts the process on a way, unless it runs already. It returns the address for clients, and
+// the id of the process between them and the broker, 0 if there is none.
 func (s *scene) open(ctx context.Context, w way) (address string, between int, err error) {
 	switch {
 	case w.name == wayHAProxy.name:
@@ -123,7 +123,7 @@ func (s *scene) open(ctx context.Context, w way) (address string, between int, e
 	return s.broker.broker, 0, nil
 }
 
-// together has the senders send side by side for a span, each once at least, and counts the
+// together makes the senders send in parallel for a span, each at least once, and counts the
 // messages.
 func together(ctx context.Context, senders []sender, span time.Duration) (int, error) {
 	var n atomic.Int64

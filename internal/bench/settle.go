@@ -11,12 +11,13 @@ import (
 )
 
 // Settle counts false notifications. Consumers complete messages around their deadlines, while
-// somebody empties the dead-letter queue, so a message that is gone may have been either.
+// somebody empties the dead-letter queue, so a message that is gone may have been completed or
+// expired.
 type Settle struct {
 	Messages          int
-	Spread            time.Duration // before and after its deadline each is completed, at most
+	Spread            time.Duration // completions are at most this long before or after the deadline
 	Shortest, Longest time.Duration // deadlines are spread evenly between these after the first send
-	Quiet             time.Duration // wait at the end for what comes late; 0: a second
+	Quiet             time.Duration // wait at the end for late events; 0: a second
 }
 
 // SettleResult is the result of Settle.
@@ -26,9 +27,9 @@ type SettleResult struct {
 	Cases    []*settleCase `json:"cases"`
 }
 
-// settleCase is one way that the consumers are connected.
+// settleCase is the result for one connection of the consumers.
 type settleCase struct {
-	Way       string `json:"way"`       // endpoint, or broker: past Overdue
+	Way       string `json:"way"`       // endpoint, or broker: without Overdue
 	Completed int    `json:"completed"` // by consumers, successfully
 	Expired   int    `json:"expired"`   // though a consumer had them
 	// of those that were completed
@@ -39,7 +40,7 @@ type settleCase struct {
 	Evidence       map[string]int `json:"evidence,omitempty"` // of false notifications
 }
 
-// Name is that of the command.
+// Name is the name of the command.
 func (*Settle) Name() string { return "settle" }
 
 // Measure measures completions through the endpoint, and then straight to the broker.
@@ -47,22 +48,23 @@ func (plan *Settle) Measure(ctx context.Context, p *Program,
 	progress func(string)) (Result, error) {
 	r := &SettleResult{Head: p.head(), SpreadMs: inMilliseconds(plan.Spread)}
 	for _, way := range []string{wayEndpoint, wayBroker} {
-		progress(fmt.Sprintf("%d messages completed at their deadlines, by way of the %s", plan.Messages, way))
+		progress(fmt.Sprintf("%d messages completed at their deadlines, over the %s", plan.Messages, way))
 		c, err := plan.measure(ctx, p, way)
 		if err != nil {
-			return nil, fmt.Errorf("by way of the %s: %w", way, err)
+			return nil, fmt.Errorf("over the %s: %w", way, err)
 		}
 		r.Cases = append(r.Cases, c)
 	}
 	return r, nil
 }
 
-// Figures are the false notifications. Overdue sees what passes its endpoint, hence the target.
+// Figures are the false notifications. The endpoint has a target, since Overdue observes
+// completions there.
 func (r *SettleResult) Figures() (all []Figure) {
 	for _, c := range r.Cases {
 		f := Figure{
 			Name: "settle." + c.Way, Value: float64(c.FalselyNotified), Unit: "messages",
-			What: fmt.Sprintf("notified falsely, of %d completed within %v ms of their deadlines, by way of the %s",
+			What: fmt.Sprintf("notified falsely, of %d completed within %v ms of their deadlines, over the %s",
 				c.Completed, r.SpreadMs, c.Way),
 		}
 		if c.Way == wayEndpoint {
@@ -75,7 +77,7 @@ func (r *SettleResult) Figures() (all []Figure) {
 
 // WriteTable writes a row for each case.
 func (r *SettleResult) WriteTable(w io.Writer) error {
-	rows := [][]string{{"by way of the", "completed", "expired", "notified falsely", "missed", "notified"}}
+	rows := [][]string{{"over the", "completed", "expired", "notified falsely", "missed", "notified"}}
 	notes := ""
 	for _, c := range r.Cases {
 		row := []string{c.Way}
@@ -91,8 +93,8 @@ func (r *SettleResult) WriteTable(w io.Writer) error {
 		r.SpreadMs, r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))
 }
 
-// Verdict is an error when a promise was broken. Past the endpoint a completion and an expiry may
-// look the same.
+// Verdict returns an error if a promise was broken. Without the endpoint, Overdue may not
+// distinguish a completion from an expiry.
 func (r *SettleResult) Verdict() error {
 	var errs []error
 	for _, c := range r.Cases {
@@ -100,13 +102,13 @@ func (r *SettleResult) Verdict() error {
 			errs = append(errs, fmt.Errorf("%d messages had a notification though they were completed through the endpoint", c.FalselyNotified))
 		}
 		if n := c.Missed - c.MissedNotified; n > 0 {
-			errs = append(errs, fmt.Errorf("by way of the %s: %d missed messages had no notification", c.Way, n))
+			errs = append(errs, fmt.Errorf("over the %s: %d missed messages had no notification", c.Way, n))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// tally counts notifications of the first messages, which consumers had, and of the missed ones
+// tally counts notifications of the first messages, which consumers held, and of the missed ones
 // after them.
 func (c *settleCase) tally(received int, completed map[string]int, notices map[string]notice) {
 	for i := range received {

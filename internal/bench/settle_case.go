@@ -24,7 +24,7 @@ const (
 // dead-letter queue busy.
 const missedShare = 10
 
-// measure is one case, in a child of its own.
+// measure measures one case, in a child of its own.
 func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *settleCase, err error) {
 	missed := max(1, plan.Messages/missedShare)
 	r := newExpireRun(&Expire{Shortest: plan.Shortest, Longest: plan.Longest, Companions: "auto",
@@ -48,7 +48,7 @@ func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *set
 	return c, nil
 }
 
-// play sends the messages that consumers receive, then those that nobody does, and completes the
+// play sends messages for the consumers, then messages that nobody receives. It completes the
 // former around their deadlines.
 func (plan *Settle) play(ctx context.Context, r *expireRun, address string) error {
 	began := time.Now()
@@ -66,7 +66,7 @@ func (plan *Settle) play(ctx context.Context, r *expireRun, address string) erro
 		return err
 	}
 	defer shut()
-	var left atomic.Int64 // messages that no consumer has asked for
+	var left atomic.Int64 // messages that no consumer has requested
 	left.Store(int64(plan.Messages))
 	all := make(chan struct{}, consumers)
 	g, ctx := errgroup.WithContext(ctx)

@@ -23,8 +23,8 @@ func Spin(r io.Reader) error {
 	return err
 }
 
-// startSpinners starts so many processes that want a processor each, at normal priority. They end
-// with this process, too.
+// startSpinners starts n processes that each keep a processor busy, at normal priority. They also
+// end with this process.
 func startSpinners(p *Program, n int) (stop func() error, err error) {
 	var stops []func() error
 	stop = func() (err error) {
@@ -35,7 +35,7 @@ func startSpinners(p *Program, n int) (stop func() error, err error) {
 	}
 	for range n {
 		cmd := exec.Command(p.Binary, "bench", "spin")
-		cmd.Args[0] = "overdue" // in tests the binary has another name
+		cmd.Args[0] = "overdue" // the test binary has another name
 		stdin, err := cmd.StdinPipe()
 		if err == nil {
 			err = cmd.Start()

@@ -14,11 +14,11 @@ type Start struct{ Starts int }
 // StartResult is the result of Start.
 type StartResult struct {
 	Head
-	// of each start, from the start of the process until GET /readyz says yes
+	// of each start, from the start of the process until GET /readyz answers 200
 	ReadyMs []float64 `json:"readyMs"`
 }
 
-// Name is that of the command.
+// Name is the name of the command.
 func (*Start) Name() string { return "start" }
 
 // Measure starts overdue run again and again.
@@ -38,7 +38,7 @@ func (plan *Start) Measure(ctx context.Context, p *Program, progress func(string
 	return r, nil
 }
 
-// Figures has the median.
+// Figures returns the median.
 func (r *StartResult) Figures() []Figure {
 	return []Figure{Figure{Name: "start", What: "start to ready, embedded broker included",
 		Unit: "ms"}.among(r.ReadyMs).atMost(100)}
@@ -50,5 +50,5 @@ func (r *StartResult) WriteTable(w io.Writer) error {
 		tableOfFigures(r.Figures())))
 }
 
-// Verdict is nil: a slow start breaks no promise.
+// Verdict returns nil: a slow start breaks no promise.
 func (r *StartResult) Verdict() error { return nil }

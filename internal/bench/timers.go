@@ -9,11 +9,11 @@ import (
 	"overdue/internal/lag"
 )
 
-// timerInterval is how far apart the timers of a timerWatch are.
+// timerInterval is the interval between the timers of a timerWatch.
 const timerInterval = 5 * time.Millisecond
 
-// A timerWatch measures how late timers are in this process, which does little else meanwhile.
-// Nothing on this machine can be more punctual.
+// A timerWatch measures how late timers are in this mostly idle process. No program on this machine
+// can be more punctual.
 type timerWatch struct {
 	stop chan struct{}
 	all  sync.WaitGroup
@@ -36,7 +36,7 @@ func watchTimers() *timerWatch {
 	return n
 }
 
-// end is how late they were. It is called once.
+// end stops the watch and returns how late the timers were. Call it once.
 func (n *timerWatch) end() lag.Milliseconds {
 	close(n.stop)
 	n.all.Wait()

@@ -164,7 +164,7 @@ func TestAListenerForTLSTakesAMQPAndHTTP(t *testing.T) {
 // sends none.
 func TestASlowClientIsDisconnected(t *testing.T) {
 	certificate := made(t)
-	// The first flight of a handshake, to be sent byte by byte.
+	// The first messages of a handshake, to be sent byte by byte.
 	var hello bytes.Buffer
 	_ = tls.Client(onlyWrites{&hello}, &tls.Config{ServerName: "localhost"}).Handshake() // nobody answers
 	upgrade := "GET " + WebSocketPath + " HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + strings.Repeat("X-A: b\r\n", 100)
@@ -184,7 +184,7 @@ func TestASlowClientIsDisconnected(t *testing.T) {
 						time.Sleep(time.Second)
 					}
 				}()
-				_, _ = io.Copy(io.Discard, c) // it may be told why
+				_, _ = io.Copy(io.Discard, c) // it may get the reason
 				took := time.Since(began)
 				<-dribbled
 				if took > 25*time.Second {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package delay lengthens the way to an address.
+// Package delay adds a round-trip time to the connections of an address.
 package delay
 
 import (
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A Link relays to an address, each byte half a round trip after it came. So round trips
-// to the broker can be counted, whatever else the machine does.
+// A Link relays to an address, each byte half a round trip late. So round trips to the broker can
+// be counted, independent of other work on the machine.
 type Link struct {
 	ln    net.Listener
 	to    string
@@ -21,14 +21,14 @@ type Link struct {
 	ends  context.CancelFunc
 	all   sync.WaitGroup
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // nil when the wire is closed
+	conns map[net.Conn]struct{} // nil when the link is closed
 }
 
-// New opens a wire on a port of its own.
+// New opens a link on a port of its own.
 func New(to string, roundTrip time.Duration) (*Link, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("open a wire with a delay: %w", err)
+		return nil, fmt.Errorf("open a link with a delay: %w", err)
 	}
 	ctx, ends := context.WithCancel(context.Background())
 	w := &Link{ln: ln, to: to, delay: roundTrip / 2, ends: ends,
@@ -42,18 +42,18 @@ func (w *Link) Address() string { return w.ln.Addr().String() }
 // Close ends all connections and waits until they have. It may be called again.
 func (w *Link) Close() {
 	w.ends()
-	_ = w.ln.Close() // accept ends with it
+	_ = w.ln.Close() // ends accept
 	w.mu.Lock()
 	conns := w.conns
 	w.conns = nil
 	w.mu.Unlock()
 	for c := range conns {
-		_ = c.Close() // what reads from it ends
+		_ = c.Close() // ends its readers
 	}
 	w.all.Wait()
 }
 
-// keep remembers a connection, to close it with the wire.
+// keep records a connection, to close it with the link.
 func (w *Link) keep(c net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,12 +74,12 @@ func (w *Link) accept(ctx context.Context) {
 	}
 }
 
-// join passes on both ways until either side ends.
+// join relays in both directions until either side ends.
 func (w *Link) join(ctx context.Context, near net.Conn) {
 	defer near.Close()
 	far, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.to)
 	if err != nil {
-		return // as a network that leads nowhere; who dialled says so
+		return // like a broken network; the dialler reports it
 	}
 	defer far.Close()
 	if !w.keep(near) || !w.keep(far) {
@@ -95,15 +95,15 @@ func (w *Link) join(ctx context.Context, near net.Conn) {
 	delete(w.conns, far)
 }
 
-// A parcel is bytes that are on their way.
+// A parcel is bytes in transit.
 type parcel struct {
 	bytes []byte
 	due   time.Time
 }
 
-// pass copies from src to dst, each piece as long after it came as the wire is.
+// pass copies from src to dst, and delays each piece.
 func (w *Link) pass(dst, src net.Conn) {
-	under := make(chan parcel, 4096) // way; a full one holds the sender up, as a network does
+	under := make(chan parcel, 4096) // in transit; when full, it delays the sender, like a network
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		failed := false
@@ -114,7 +114,7 @@ func (w *Link) pass(dst, src net.Conn) {
 			time.Sleep(time.Until(p.due))
 			if _, err := dst.Write(p.bytes); err != nil {
 				failed = true
-				_ = src.Close() // so that nothing more is read
+				_ = src.Close() // ends the reads
 			}
 		}
 		_ = dst.Close()

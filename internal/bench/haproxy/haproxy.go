@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package haproxy runs HAProxy in TCP mode, to compare with.
+// Package haproxy runs HAProxy in TCP mode, for comparison.
 package haproxy
 
 import (
@@ -30,15 +30,15 @@ listen bench
 	server broker %s
 `
 
-// leash starts a program and ends it by its process id when standard input ends, as it
-// does when the process of the measurement has ended, however. It closes its own copy of the
-// listener: if HAProxy fails, connections must fail, too, and not wait for ever.
+// leash starts a program and ends it by its process id when standard input ends, which follows
+// every end of the measuring process. It closes its own copy of the listener: if HAProxy fails,
+// connections must fail too, and not wait for ever.
 const leash = `"$@" & pid=$!; exec 3>&-; echo $pid; read -r _; kill $pid 2>/dev/null; wait $pid; exit 0`
 
-// stopTimeout bounds how long HAProxy gets to end, and to say its version.
+// stopTimeout bounds the stop of HAProxy, and the query of its version.
 const stopTimeout = 10 * time.Second
 
-// A Process is HAProxy in TCP mode before an address, as a process of its own.
+// A Process is HAProxy in TCP mode in front of an address, as a process of its own.
 type Process struct {
 	Address string
 	PID     int
@@ -48,7 +48,7 @@ type Process struct {
 	log     *os.File // in dir
 }
 
-// Version is the version of the HAProxy that is installed, "" when none is.
+// Version returns the version of the installed HAProxy, or "" if none is installed.
 func Version(ctx context.Context) (string, error) {
 	path, err := exec.LookPath("haproxy")
 	if errors.Is(err, exec.ErrNotFound) {
@@ -67,11 +67,11 @@ func Version(ctx context.Context) (string, error) {
 	if fields := strings.Fields(version); ok && len(fields) > 0 {
 		return fields[0], nil
 	}
-	return "", fmt.Errorf("ask HAProxy for its version: it says %.60q", text)
+	return "", fmt.Errorf("ask HAProxy for its version: unexpected answer %.60q", text)
 }
 
-// Start starts HAProxy before an address. It has the listener from this process, so the
-// port is free for certain, and connections that come before it is ready wait for it.
+// Start starts HAProxy in front of an address. HAProxy inherits the listener, so the port is
+// certainly free, and early connections wait until it is ready.
 func Start(to string) (_ *Process, err error) {
 	h := &Process{}
 	defer func() {
@@ -128,7 +128,7 @@ func Start(to string) (_ *Process, err error) {
 // Stop ends HAProxy and waits until it has.
 func (h *Process) Stop() error {
 	closeErr := h.stdin.Close()
-	// then Wait says so
+	// then Wait reports it
 	stuck := time.AfterFunc(stopTimeout, func() { _ = h.cmd.Process.Kill() })
 	defer stuck.Stop()
 	err := errors.Join(closeErr, h.cmd.Wait())
@@ -147,17 +147,17 @@ func (h *Process) clean() (err error) {
 	return errors.Join(err, os.RemoveAll(h.dir))
 }
 
-// Complaint is what HAProxy has logged, nil if that is nothing.
+// Complaint returns the log of HAProxy as an error, or nil if it is empty.
 func (h *Process) Complaint() error {
 	if h.log == nil {
 		return nil
 	}
 	text, err := os.ReadFile(h.log.Name())
 	if err != nil {
-		return fmt.Errorf("read what HAProxy has logged: %w", err)
+		return fmt.Errorf("read the log of HAProxy: %w", err)
 	}
 	if len(text) == 0 {
 		return nil
 	}
-	return fmt.Errorf("HAProxy has logged: %.2000s", strings.TrimSpace(string(text)))
+	return fmt.Errorf("log of HAProxy: %.2000s", strings.TrimSpace(string(text)))
 }

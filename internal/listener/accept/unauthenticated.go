@@ -55,7 +55,7 @@ type Unauthenticated struct {
 
 	mu      sync.Mutex
 	spent   int64
-	number  uint64 // of the last that came
+	number  uint64 // of the latest connection
 	origins map[netip.Addr]*origin
 }
 
@@ -108,8 +108,8 @@ func (s *Unauthenticated) Enter(nc net.Conn) *Quota {
 	return g
 }
 
-// EnterOf is the quota that nc carries already, see QuotaOf, or a new one of s. With a nil s it is
-// nobody.
+// EnterOrJoin returns the quota that nc carries already, see QuotaOf, or a new one of s. With a nil
+// s it returns nil.
 func (s *Unauthenticated) EnterOrJoin(nc net.Conn) *Quota {
 	if g := QuotaOf(nc); g != nil || s == nil {
 		return g
@@ -141,7 +141,7 @@ func originOf(addr net.Addr) netip.Addr {
 	}
 	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
 	if ip.Is6() {
-		// Whoever has one address of IPv6 has all 2⁶⁴ of the subnet.
+		// A peer with one IPv6 address usually has all 2⁶⁴ of its subnet.
 		return netip.PrefixFrom(ip, 64).Masked().Addr()
 	}
 	return ip

@@ -138,12 +138,12 @@ func TestChargedBytesAreReturned(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := c.set.Spent(), int64(2*ConnCost+1000+SessionCost+LinkCost); got != want {
-		t.Errorf("%d bytes are reckoned, want %d", got, want)
+		t.Errorf("%d bytes are charged, want %d", got, want)
 	}
 	c.quotas["a"].Leave()
 	c.quotas["a"].Leave()
 	if got := c.set.Spent(); got != ConnCost {
-		t.Errorf("%d bytes are reckoned when one has left, want %d", got, ConnCost)
+		t.Errorf("%d bytes are charged when one has left, want %d", got, ConnCost)
 	}
 }
 

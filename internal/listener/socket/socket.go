@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package socket reads and writes TCP connections with system calls that Go's scheduler does not
-// know of.
+// Package socket reads and writes TCP connections with system calls that bypass Go's scheduler.
 //
 // None of these calls blocks, so the scheduler has nothing to do for them. It would take each for
 // one that may block, and wake its monitor thread whenever the process was idle before. With one
@@ -48,8 +47,8 @@ func (s *Socket) Read(b []byte) (int, error) { return s.in.read(b) }
 
 // Write gives the socket what it takes at once and returns how many bytes that is. It never waits.
 // So a read loop can write what it has caused: to wake another goroutine for it would cost more
-// than the write. An error shows again when the connection writes the remaining bytes. One
-// goroutine at a time may call it.
+// than the write. An error recurs when the connection writes the remaining bytes. One goroutine at
+// a time may call it.
 func (s *Socket) Write(b []byte) int { return s.out.write(b) }
 
 type reader struct {
@@ -90,12 +89,12 @@ type writer struct {
 
 func (w *writer) write(b []byte) int {
 	w.buf, w.n = b, 0
-	_ = w.conn.Write(w.attempt) // it shows again, see Socket.Write
+	_ = w.conn.Write(w.attempt) // an error recurs, see Socket.Write
 	w.buf = nil
 	return w.n
 }
 
 func (w *writer) once(fd uintptr) bool {
 	w.n = sysWrite(fd, w.buf)
-	return true // whatever the socket has taken: it does not wait
+	return true // done, even after a partial write: it does not wait
 }

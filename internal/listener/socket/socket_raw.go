@@ -12,7 +12,7 @@ import (
 // supported says that system calls can be made without Go's scheduler.
 const supported = true
 
-// sysRead reads what is there. The socket does not block.
+// sysRead reads the available bytes. The socket does not block.
 func sysRead(fd uintptr, b []byte) (int, syscall.Errno) {
 	if len(b) == 0 {
 		return 0, 0
