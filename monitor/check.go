@@ -52,7 +52,11 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 		e.work.Limit(peekBudget(due))
 		defer e.work.Limit(-1)
 	}
+	slots := slices.ContainsFunc(due, func(wt *watch) bool { return wt.slot != nil })
 	if due, err = e.searchSlots(ctx, due); err == nil {
+		if nudged && slots && len(due) == 0 {
+			e.doubtNudges()
+		}
 		if due = e.awaitDeadlines(ctx, due); len(due) == 0 {
 			return nil, true, nil
 		}

@@ -5,12 +5,14 @@ package monitor_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
+	"overdue/internal/testing/testseed"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
@@ -232,4 +234,51 @@ func TestSettledDuringANudgeThatCannotExpireIt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Deadlines are missed faster than checks can come before them, while consumers complete dead
+// letters as they come. What was read right behind each nudge is enough for nearly all of them.
+func TestManyDeadLettersThatAreTakenAway(t *testing.T) {
+	play(t, func(s *scene) {
+		s.slots = true
+		s.measure()
+		s.startMonitor()
+		ctx, cancel := context.WithCancel(s.Context())
+		defer cancel()
+		s.completeDeadLetters(ctx)
+		for _, life := range []time.Duration{2 * time.Second, 2500 * time.Millisecond} { // by these it learns that they are taken
+			s.sendBatch(workQueue, 5, life)
+		}
+		time.Sleep(5 * time.Second)
+		lives := make([]time.Duration, 4000)
+		for i := range lives {
+			lives[i] = 2*time.Second + time.Duration(i)*75*time.Microsecond
+		}
+		rand.New(rand.NewPCG(testseed.Of(s.T), 0)).Shuffle(len(lives), func(i, j int) { lives[i], lives[j] = lives[j], lives[i] })
+		s.sendLives(workQueue, lives)
+		time.Sleep(20 * time.Second)
+		all := s.hook.subjects()
+		if n := len(slices.Compact(slices.Clone(all))); n != len(all) || n < len(lives)*9/10 {
+			s.Errorf("%d events for %d messages, want one for each of nine tenths of %d at least", len(all), n, len(lives)+10)
+		}
+		if n := len(s.dead(workQueue)); n != 0 {
+			s.Errorf("%d dead letters are left, want none", n)
+		}
+		s.settled(time.Second)
+	})
+}
+
+// completeDeadLetters receives dead letters of the work queue and completes each, until ctx ends.
+func (s *scene) completeDeadLetters(ctx context.Context) {
+	s.Helper()
+	r, err := s.client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+	s.must(err)
+	go func() {
+		for ctx.Err() == nil {
+			ms, _ := r.ReceiveMessages(ctx, 100, nil) // an error: ctx has ended
+			for _, m := range ms {
+				_ = r.CompleteMessage(ctx, m, nil)
+			}
+		}
+	}()
 }

@@ -52,6 +52,7 @@ type entity struct {
 	dead              search.View
 	transfer          search.View // transfer dead-letter queue: messages it could not forward
 	deadTarget        search.View // the queue that its dead letters are forwarded to, if they are
+	kept              search.Kept // dead letters that were read right behind a nudge
 	ranges            rangeCache
 	seen              search.SeenIDs           // in work and dead: a dead letter keeps its number
 	adoptedDuplicates map[search.Identity]bool // see noteAdoptedDuplicate
@@ -64,11 +65,12 @@ type entity struct {
 func newEntity(w *Worker, key, name string) *entity {
 	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
 	e.work = search.View{Links: w.cfg.Links, Path: name, Operations: w.metrics.operations, Seen: &e.seen}
-	e.dead = search.View{Links: w.cfg.Links, Path: name + "/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen}
+	e.dead = search.View{Links: w.cfg.Links, Path: name + "/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen, Kept: &e.kept}
 	e.transfer = search.View{Links: w.cfg.Links, Path: name + "/$Transfer/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen}
 	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
 	e.notifier = notifier{w: w, name: name}
-	e.nudger = nudger{w: w, key: key, name: name, afterNudge: e.wakeUp, log: e.log, earlier: make(chan struct{}, 1)}
+	e.nudger = nudger{w: w, key: key, name: name, afterNudge: e.wakeUp, log: e.log, earlier: make(chan struct{}, 1), kept: &e.kept,
+		dead: search.View{Links: w.cfg.Links, Path: e.dead.Path, Operations: w.metrics.operations}}
 	return e
 }
 

@@ -136,7 +136,10 @@ func (e *entity) confirmDeadLetters(ctx context.Context) (deadLetterState, error
 	case len(wants) == 0:
 		return deadLettersUnknown, nil
 	}
-	if err := e.dead.FindNumbered(ctx, wants, nil); err != nil {
+	e.dead.Kept = nil // a kept letter proves nothing about the queue
+	err := e.dead.FindNumbered(ctx, wants, nil)
+	e.dead.Kept = &e.kept
+	if err != nil {
 		return deadLettersUnknown, err
 	}
 	kept := 0

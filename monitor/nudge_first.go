@@ -51,15 +51,14 @@ type waiting struct {
 }
 
 // mayNudgeFirst reports whether a nudge may precede the check: the broker expires overdue
-// messages of e by itself, all of them end in its dead-letter queue, one receiver reaches them, and
-// nobody is known to empty that queue.
+// messages of e by itself, all of them end in its dead-letter queue, and one receiver reaches them.
 func (e *entity) mayNudgeFirst() bool {
 	t := &e.settings
 	if t.Strategy == strategyScan || t.Strategy == strategySession || t.topic || t.sessions || t.drops || t.partitioned || e.work.Cursor ||
 		t.forwardTo != "" || t.forwardDead != "" {
 		return false
 	}
-	return e.deadLetters() != deadLettersTaken && time.Since(e.w.states.get(e.key).misled) > misledRest
+	return time.Since(e.w.states.get(e.key).misled) > misledRest
 }
 
 // nudgeComesFirst reports whether it does, where it may: deadlines on e are being missed and dead
@@ -273,6 +272,14 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
 	}
 	e.w.states.update(e.key, func(f *entityState) { f.missed = time.Now() })
 	return e.keepConfirmed(ctx)
+}
+
+// doubtNudges has the check come first for a while, after slots of which a nudge left no dead
+// letter. Where they are taken away before they can be read, only the check knows of the messages.
+func (e *entity) doubtNudges() {
+	if e.deadLetters() == deadLettersTaken {
+		e.w.states.update(e.key, func(f *entityState) { f.misled = time.Now() })
+	}
 }
 
 // restAfter delays the next read of dead letters, in proportion to the peeks of the last one.

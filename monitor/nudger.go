@@ -12,9 +12,11 @@ import (
 
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 
 	"github.com/Azure/go-amqp"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -35,6 +37,8 @@ type nudger struct {
 	name       string
 	afterNudge func() // is called after each nudge
 	log        *zap.Logger
+	dead       search.View  // used by run only
+	kept       *search.Kept // gets the dead letters that are read right behind a nudge
 
 	mu      sync.Mutex
 	running bool
@@ -88,6 +92,7 @@ func (n *nudger) movedAt(since time.Time) (at time.Time, known bool) {
 }
 
 func (n *nudger) run(ctx context.Context) {
+	defer n.dead.Close(ctx)
 	for {
 		wait, more := n.untilNext()
 		if !more {
@@ -150,11 +155,37 @@ func (n *nudger) nudge(ctx context.Context) error {
 	if link.Condition(err) == link.ConditionNotAllowed {
 		n.w.states.update(n.key, func(f *entityState) { f.sessions = true })
 	}
+	var reading errgroup.Group
 	if err == nil {
-		_, err = n.w.nudgeOver(ctx, r, func() {})
+		_, err = n.w.nudgeOver(ctx, r, func() { reading.Go(func() error { return n.keepDeadLetters(ctx) }) })
 	}
-	if err != nil {
+	if err = errors.Join(err, reading.Wait()); err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// maxKeptPages bounds the pages that are read right behind a nudge. A dead-letter queue that
+// somebody empties is short.
+const maxKeptPages = 4
+
+// keepDeadLetters reads the dead letters that the nudge has just made, where they may be taken
+// away. Whoever empties the queue needs a round trip to settle. A read that is sent right behind
+// the nudge mostly comes first.
+func (n *nudger) keepDeadLetters(ctx context.Context) error {
+	if known := n.w.states.get(n.key).deadLetters; known.current(time.Now()) == deadLettersStay {
+		return nil
+	}
+	for from, pages := int64(0), 0; pages < maxKeptPages; pages++ {
+		page, err := n.dead.Peek(ctx, from, search.PageSize)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		n.kept.Add(page)
+		if len(page) < search.PageSize {
+			return nil
+		}
+		from = page[len(page)-1].SequenceNumber + 1
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ func (e *entity) forget(why string) {
 	if len(e.work.Index)+len(e.dead.Index)+len(e.ranges.known) > 0 {
 		e.log.Info("entity was recreated or deleted: cached state dropped", zap.String("noticed_by", why))
 	}
+	e.kept.Clear()
 	e.ranges, e.seen, e.adoptedDuplicates = rangeCache{}, search.SeenIDs{}, nil
 	for _, v := range []*search.View{&e.work, &e.dead, &e.transfer} {
 		v.Index = nil

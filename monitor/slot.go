@@ -242,8 +242,11 @@ func (u *slotSearch) readCached(ctx context.Context, seats []search.Identity) er
 	}
 	u.assignFirst(nil, nil) // the others that are named are searched for by name
 	for _, n := range gone {
-		if n.Found != nil { // given back and moved in the meantime
+		switch {
+		case n.Found != nil: // given back and moved in the meantime
 			u.deadLettered(n.Found)
+		case e.deadLetters() == deadLettersTaken:
+			e.w.metrics.verdict(e.name, verdictUnknown) // it was settled, or its dead letter was
 		}
 	}
 	return nil

@@ -45,9 +45,10 @@ type View struct {
 	proven     time.Time              // by our clock: the last proof of the index
 	Recreated  func(noticedBy string) // called when the queue was recreated; may be nil
 	Seen       *SeenIDs
-	Peeks      int  // so far
-	limited    bool // left counts
-	left       int  // peeks until errTooManyPeeks
+	Kept       *Kept // shown as if they were still on the queue; nil: none
+	Peeks      int   // so far
+	limited    bool  // left counts
+	left       int   // peeks until errTooManyPeeks
 }
 
 // Peek returns up to n messages from the sequence number from on. An empty page means that
@@ -82,6 +83,9 @@ func (v *View) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][
 		if err := v.notePage(ranges[i].From, page); err != nil {
 			return nil, err
 		}
+		if v.Kept != nil && !v.Cursor {
+			pages[i] = v.Kept.with(page, ranges[i].From)
+		}
 	}
 	return pages, nil
 }
@@ -96,7 +100,7 @@ func (v *View) notePage(from int64, page []*link.Message) error {
 		if m.SequenceNumber < from && !v.Cursor {
 			return fmt.Errorf("monitor: peek at %s from %d brought number %d", v.Path, from, m.SequenceNumber)
 		}
-		if !Pending(m) { // it gets another number when it is activated
+		if !Pending(m) && v.Seen != nil { // it gets another number when it is activated
 			v.Seen.add(m.MessageID, IdentityOf(m))
 		}
 	}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"overdue/internal/servicebus/link"
+)
+
+const (
+	// keptFor is how long a message is kept. A check follows its nudge within seconds.
+	keptFor = 10 * time.Second
+	// maxKept bounds the kept messages. The oldest are dropped.
+	maxKept = 1 << 16
+)
+
+// Kept are messages that were read from a queue a moment ago. A View that has them shows them as
+// if nobody could have taken them since. The methods are safe for concurrent use.
+type Kept struct {
+	mu      sync.Mutex
+	ordered []keptMessage // by sequence number, each message once
+	added   []keptMessage // since then
+}
+
+type keptMessage struct {
+	*link.Message
+	at time.Time // by our clock: when it was read
+}
+
+func byNumber(a, b keptMessage) int {
+	return cmp.Or(cmp.Compare(a.SequenceNumber, b.SequenceNumber), a.EnqueuedTime.Compare(b.EnqueuedTime))
+}
+
+// Add keeps a page that was just read.
+func (k *Kept) Add(page []*link.Message) {
+	now := time.Now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, m := range page {
+		k.added = append(k.added, keptMessage{m, now})
+	}
+	if len(k.added) > maxKept/4 {
+		k.orderLocked()
+	}
+}
+
+// orderLocked puts what was added in its place, and drops what is too old or too much.
+func (k *Kept) orderLocked() {
+	if len(k.added) == 0 {
+		return
+	}
+	for age := keptFor; ; age /= 2 {
+		oldest := time.Now().Add(-age)
+		k.ordered = slices.DeleteFunc(k.ordered, func(m keptMessage) bool { return m.at.Before(oldest) })
+		k.added = slices.DeleteFunc(k.added, func(m keptMessage) bool { return m.at.Before(oldest) })
+		if len(k.ordered)+len(k.added) <= maxKept {
+			break
+		}
+		if age < time.Millisecond {
+			k.ordered = nil
+		}
+	}
+	slices.SortFunc(k.added, byNumber)
+	all := make([]keptMessage, 0, len(k.ordered)+len(k.added))
+	for i, j := 0, 0; i < len(k.ordered) || j < len(k.added); {
+		var m keptMessage
+		if j == len(k.added) || i < len(k.ordered) && byNumber(k.ordered[i], k.added[j]) <= 0 {
+			m = k.ordered[i]
+			i++
+		} else {
+			m = k.added[j]
+			j++
+		}
+		if len(all) == 0 || byNumber(all[len(all)-1], m) != 0 {
+			all = append(all, m)
+		}
+	}
+	k.ordered, k.added = all, k.added[:0]
+}
+
+// Clear drops all messages.
+func (k *Kept) Clear() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ordered, k.added = nil, nil
+}
+
+// with returns page, which was read from the sequence number from on, with the kept messages that
+// would stand in it. An empty page is the end of the queue.
+func (k *Kept) with(page []*link.Message, from int64) []*link.Message {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.orderLocked()
+	oldest := time.Now().Add(-keptFor)
+	first, _ := slices.BinarySearchFunc(k.ordered, from, func(m keptMessage, n int64) int { return cmp.Compare(m.SequenceNumber, n) })
+	fitting := k.ordered[first:]
+	if len(page) > 0 {
+		last := page[len(page)-1].SequenceNumber
+		end, _ := slices.BinarySearchFunc(fitting, last+1, func(m keptMessage, n int64) int { return cmp.Compare(m.SequenceNumber, n) })
+		fitting = fitting[:end]
+	}
+	if len(fitting) == 0 {
+		return page
+	}
+	there := make(map[Identity]bool, len(page))
+	for _, m := range page {
+		there[IdentityOf(m)] = true
+	}
+	all := slices.Clone(page)
+	for _, m := range fitting {
+		if len(page) == 0 && len(all) == PageSize {
+			break
+		}
+		if !there[IdentityOf(m.Message)] && !m.at.Before(oldest) {
+			all = append(all, m.Message)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *link.Message) int { return cmp.Compare(a.SequenceNumber, b.SequenceNumber) })
+	return all
+}

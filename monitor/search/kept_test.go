@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/servicebus/link"
+)
+
+// numbered returns messages with these sequence numbers, in this order.
+func numbered(numbers ...int64) (page []*link.Message) {
+	for _, n := range numbers {
+		page = append(page, &link.Message{SequenceNumber: n, EnqueuedTime: noon.Add(time.Duration(n) * time.Millisecond)})
+	}
+	return page
+}
+
+func numbersOf(page []*link.Message) (numbers []int64) {
+	for _, m := range page {
+		numbers = append(numbers, m.SequenceNumber)
+	}
+	return numbers
+}
+
+func TestKeptMessagesStandInTheirPages(t *testing.T) {
+	var k Kept
+	k.Add(numbered(40, 10, 30))
+	k.Add(numbered(30, 20))
+	for _, c := range []struct {
+		what       string
+		from       int64
+		page, want []int64
+	}{
+		{"an empty page is the end of the queue", 0, nil, []int64{10, 20, 30, 40}},
+		{"from a number on", 20, nil, []int64{20, 30, 40}},
+		{"behind all", 41, nil, nil},
+		{"up to the end of the page, because more may stand behind it", 0, []int64{15, 25}, []int64{10, 15, 20, 25}},
+		{"what is still there stands there once", 10, []int64{10, 30}, []int64{10, 20, 30}},
+		{"a page that begins behind all", 50, []int64{50, 60}, []int64{50, 60}},
+	} {
+		if got := numbersOf(k.with(numbered(c.page...), c.from)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: page %v from %d shows %v, want %v", c.what, c.page, c.from, got, c.want)
+		}
+	}
+	recreated := numbered(20)
+	recreated[0].EnqueuedTime = noon.Add(time.Hour)
+	if got := k.with(recreated, 20); len(got) != 2 {
+		t.Errorf("a kept message and another one with its number show as %v, want both", numbersOf(got))
+	}
+	k.Clear()
+	if got := k.with(nil, 0); len(got) != 0 {
+		t.Errorf("after Clear %v are kept, want none", numbersOf(got))
+	}
+}
+
+func TestKeptMessagesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var k Kept
+		all := func() (n int) {
+			for from := int64(0); ; {
+				page := k.with(nil, from)
+				if len(page) == 0 {
+					return n
+				}
+				if len(page) > PageSize {
+					t.Fatalf("a page of %d messages, want %d at most", len(page), PageSize)
+				}
+				n += len(page)
+				from = page[len(page)-1].SequenceNumber + 1
+			}
+		}
+		next := int64(0)
+		add := func(n int) {
+			page := make([]int64, n)
+			for i := range page {
+				next++
+				page[i] = next
+			}
+			k.Add(numbered(page...))
+		}
+		add(1000)
+		time.Sleep(keptFor / 2) // fake
+		add(1000)
+		time.Sleep(keptFor/2 + time.Second) // fake
+		add(10)
+		if n := all(); n != 1010 {
+			t.Errorf("%d messages are kept, want the 1010 of the last %v", n, keptFor)
+		}
+		for range 8 {
+			time.Sleep(time.Second) // fake
+			add(maxKept / 4)
+			if n := all(); n > maxKept {
+				t.Errorf("%d messages are kept, want %d at most", n, maxKept)
+			}
+		}
+		if page := k.with(nil, next); len(page) != 1 {
+			t.Error("the latest message is not kept")
+		}
+	})
+}
