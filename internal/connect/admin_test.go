@@ -3,9 +3,13 @@
 package connect
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/config"
 )
 
 func TestWhereTheAdministrationAPIIs(t *testing.T) {
@@ -31,5 +35,45 @@ func TestWhereTheAdministrationAPIIs(t *testing.T) {
 		if diff := cmp.Diff(tt.want, ns.adminEndpoints(tt.taken)); diff != "" {
 			t.Errorf("%s, with %s taken (-want +got):\n%s", tt.namespace, tt.taken, diff)
 		}
+	}
+}
+
+func TestTheAddressOfTheAdministrationAPIIsChecked(t *testing.T) {
+	const local = "Endpoint=sb://localhost;SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true"
+	for name, tt := range map[string]struct {
+		namespace, url string
+		want           []string
+		refused        string
+	}{
+		"HTTPS":                   {"contoso.invalid", "https://api.invalid:8443/", []string{"https://api.invalid:8443"}, ""},
+		"HTTP of this machine":    {"contoso.invalid", "http://127.0.0.1:5300", []string{"http://127.0.0.1:5300"}, ""},
+		"HTTP of an emulator":     {local, "http://emulator:5300", []string{"http://emulator:5300"}, ""},
+		"HTTP over the network":   {"contoso.invalid", "http://api.invalid", nil, "OVERDUE_NAMESPACE_ADMIN: namespaceAdmin is not HTTPS"},
+		"a path":                  {"contoso.invalid", "https://api.invalid/x", nil, "is not of the form https://host:port"},
+		"a query":                 {"contoso.invalid", "https://api.invalid/?x=y", nil, "is not of the form https://host:port"},
+		"credentials":             {"contoso.invalid", "https://user@api.invalid", nil, "is not of the form https://host:port"},
+		"none, and the usual one": {"contoso.invalid", "", []string{"https://contoso.invalid:443"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := config.Load("", func(name string) string {
+				return map[string]string{"OVERDUE_NAMESPACE_ADMIN": tt.url}[name]
+			}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			api, err := AdminAPI(c, parse(t, tt.namespace), nil)
+			if tt.refused != "" {
+				if wrong := (*config.Error)(nil); !errors.As(err, &wrong) || !strings.Contains(err.Error(), tt.refused) {
+					t.Errorf("error = %v, want a *config.Error with %q", err, tt.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, api.Endpoints); diff != "" {
+				t.Errorf("endpoints (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

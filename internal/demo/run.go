@@ -26,17 +26,21 @@ const (
 	demoLazy  = "lazy"
 )
 
-const (
-	demoFirstTTL = 2 * time.Second
-	demoLastTTL  = 8 * time.Second
-	// demoGrace is how long after the last deadline the watched queue may take.
-	demoGrace = 5 * time.Second
-	// demoReceive bounds the one receive that moves the other queue's messages.
-	demoReceive = 5 * time.Second
-	// demoSettle lets the screen show the end of a phase.
-	demoSettle = 700 * time.Millisecond
-	demoTick   = 100 * time.Millisecond
-)
+// timing says how long the parts of a demo take.
+type timing struct {
+	firstTTL, lastTTL time.Duration // times to live of the messages lie between them
+	grace             time.Duration // after the last deadline, for the watched queue
+	sending           time.Duration // bounds the sends
+	receive           time.Duration // bounds the one receive that moves the other queue's messages
+	pause             time.Duration // lets the screen show the end of a phase
+	tick              time.Duration // between two frames of the screen
+}
+
+var standard = timing{
+	firstTTL: 2 * time.Second, lastTTL: 8 * time.Second, grace: 5 * time.Second,
+	sending: 15 * time.Second, receive: 5 * time.Second,
+	pause: 700 * time.Millisecond, tick: 100 * time.Millisecond,
+}
 
 // demo is one run: the same sends to two queues of an embedded broker, no consumer.
 type demo struct {
@@ -46,11 +50,16 @@ type demo struct {
 	n      int // messages per queue
 	began  time.Time
 	screen screen
+	timing timing
 }
 
 // Run starts everything, runs the demo with n messages for each queue and stops everything.
 // Errors of Overdue itself are logged to stderr.
-func Run(ctx context.Context, n int, s screen, stderr io.Writer) (_ *Result, err error) {
+func Run(ctx context.Context, n int, s screen, stderr io.Writer) (*Result, error) {
+	return runTimed(ctx, n, s, stderr, standard)
+}
+
+func runTimed(ctx context.Context, n int, s screen, stderr io.Writer, t timing) (_ *Result, err error) {
 	proc, err := startDemo(stderr)
 	if err != nil {
 		return nil, fmt.Errorf("start the demo: %w", err)
@@ -62,7 +71,7 @@ func Run(ctx context.Context, n int, s screen, stderr io.Writer) (_ *Result, err
 		return nil, fmt.Errorf("make the demo's client: %w", err)
 	}
 	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // the broker goes next
-	d := &demo{proc: proc, client: client, http: httpclient.New(nil, 0), n: n, screen: s}
+	d := &demo{proc: proc, client: client, http: httpclient.New(nil, 0), n: n, screen: s, timing: t}
 	return d.run(ctx)
 }
 
@@ -92,14 +101,14 @@ func startDemo(stderr io.Writer) (*app.Process, error) {
 // the broker's own stamps, so the demo's clock and its polling do not blur it.
 func (d *demo) run(ctx context.Context) (*Result, error) {
 	d.screen.say("An embedded broker that expires lazily, as Azure Service Bus does. Two queues, no consumer.")
-	d.screen.say(fmt.Sprintf("%d messages to each, times to live between %s and %s.", d.n, demoFirstTTL, demoLastTTL))
+	d.screen.say(fmt.Sprintf("%d messages to each, times to live between %s and %s.", d.n, d.timing.firstTTL, d.timing.lastTTL))
 	d.screen.say("The watched queue is fed through Overdue's REST endpoint, the other one directly with the SDK.")
 	d.screen.say("")
 	d.began = time.Now()
 	if err := d.sendAll(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.watchUntil(ctx, time.Now().Add(demoLastTTL+demoGrace), d.eagerDone); err != nil {
+	if err := d.watchUntil(ctx, time.Now().Add(d.timing.lastTTL+d.timing.grace), d.eagerDone); err != nil {
 		return nil, err
 	}
 	r := &Result{waited: time.Since(d.began)}
@@ -119,12 +128,12 @@ func (d *demo) run(ctx context.Context) (*Result, error) {
 
 // eagerDone reports whether every deadline has passed and the watched queue is empty.
 func (d *demo) eagerDone() bool {
-	return time.Since(d.began) > demoLastTTL+demoSettle && d.counts(demoEager).dead == d.n
+	return time.Since(d.began) > d.timing.lastTTL+d.timing.pause && d.counts(demoEager).dead == d.n
 }
 
 // watchUntil shows the queues until done, the deadline or the end of ctx.
 func (d *demo) watchUntil(ctx context.Context, deadline time.Time, done func() bool) error {
-	tick := time.NewTicker(demoTick)
+	tick := time.NewTicker(d.timing.tick)
 	defer tick.Stop()
 	for {
 		finished := done() || time.Now().After(deadline)
@@ -177,7 +186,7 @@ func (d *demo) receiveOnce(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("receiver for %s: %w", demoLazy, err)
 	}
-	receiving, stop := context.WithTimeout(ctx, demoReceive)
+	receiving, stop := context.WithTimeout(ctx, d.timing.receive)
 	defer stop()
 	received := make(chan error, 1)
 	go func() {
@@ -188,8 +197,8 @@ func (d *demo) receiveOnce(ctx context.Context) error {
 		received <- err
 	}()
 	began := time.Now()
-	err = d.watchUntil(ctx, began.Add(demoReceive), func() bool {
-		return time.Since(began) > demoSettle && d.counts(demoLazy).waiting == 0
+	err = d.watchUntil(ctx, began.Add(d.timing.receive), func() bool {
+		return time.Since(began) > d.timing.pause && d.counts(demoLazy).waiting == 0
 	})
 	stop()
 	if receiveErr := <-received; err == nil && receiveErr != nil && !isContextEnd(receiveErr) {

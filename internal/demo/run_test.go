@@ -80,14 +80,14 @@ func TestDemoFailsWhenTheWatchedHalfDoes(t *testing.T) {
 
 func TestDemoSpreadsTimesToLiveAndMixesThem(t *testing.T) {
 	for _, n := range []int{1, 2, 300, 5000, 7919} {
-		d := &demo{n: n}
+		d := &demo{n: n, timing: standard}
 		seen := map[time.Duration]bool{}
 		ordered := 0
 		for i := range n {
 			ttl := d.ttl(i)
 			seen[ttl] = true
-			if ttl < demoFirstTTL || ttl > demoLastTTL {
-				t.Errorf("n=%d: ttl(%d) = %v, want between %v and %v", n, i, ttl, demoFirstTTL, demoLastTTL)
+			if ttl < standard.firstTTL || ttl > standard.lastTTL {
+				t.Errorf("n=%d: ttl(%d) = %v, want between %v and %v", n, i, ttl, standard.firstTTL, standard.lastTTL)
 			}
 			if i > 0 && ttl > d.ttl(i-1) {
 				ordered++

@@ -24,12 +24,12 @@ const demoSenders = 8
 func (d *demo) ttl(i int) time.Duration {
 	const prime = 7919
 	place := i * prime % d.n
-	return demoFirstTTL + (demoLastTTL-demoFirstTTL)*time.Duration(place)/time.Duration(max(1, d.n-1))
+	return d.timing.firstTTL + (d.timing.lastTTL-d.timing.firstTTL)*time.Duration(place)/time.Duration(max(1, d.n-1))
 }
 
 // sendAll sends the same messages to both queues and shows them filling.
 func (d *demo) sendAll(ctx context.Context) error {
-	sending, stop := context.WithTimeout(ctx, 15*time.Second)
+	sending, stop := context.WithTimeout(ctx, d.timing.sending)
 	defer stop()
 	sender, err := d.client.NewSender(demoLazy, nil)
 	if err != nil {
@@ -51,7 +51,7 @@ func (d *demo) sendAll(ctx context.Context) error {
 	}()
 	var sendErr error
 	sent := false
-	err = d.watchUntil(ctx, time.Now().Add(15*time.Second), func() bool {
+	err = d.watchUntil(ctx, time.Now().Add(d.timing.sending), func() bool {
 		select {
 		case sendErr = <-done:
 			sent = true
