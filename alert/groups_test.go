@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// outbox is a monitor queue: what is kept rings when it is due, also for who comes later.
+// outbox is a monitor queue: it delivers kept digests when they are due, also to groups that come later.
 type outbox struct {
 	t       *testing.T
 	mu      sync.Mutex
 	groups  *Groups // who is rung
-	waiting []kept  // rang while nobody was there
+	waiting []kept  // due while there were no groups
 	left    int     // not done
 	kept    int
 	refused []error
@@ -47,11 +47,11 @@ func (o *outbox) Keep(_ context.Context, due time.Time, d Digest) error {
 	}
 	o.left++
 	o.kept++
-	time.AfterFunc(time.Until(due), func() { o.ring(d) })
+	time.AfterFunc(time.Until(due), func() { o.deliver(d) })
 	return nil
 }
 
-func (o *outbox) ring(d Digest) {
+func (o *outbox) deliver(d Digest) {
 	o.mu.Lock()
 	g := o.groups
 	if g == nil {
@@ -71,7 +71,7 @@ func (o *outbox) ring(d Digest) {
 				o.refused = append(o.refused, refused)
 			}
 		},
-		Release: func() { o.ring(d) },
+		Release: func() { o.deliver(d) },
 	})
 }
 
@@ -83,7 +83,7 @@ func (o *outbox) serve(g *Groups) {
 	o.waiting = nil
 	o.mu.Unlock()
 	for _, k := range waiting {
-		o.ring(k.d)
+		o.deliver(k.d)
 	}
 }
 
@@ -138,7 +138,7 @@ func playGroups(t *testing.T, change func(*GroupsConfig), f func(*groupScene)) {
 		s.start()
 		f(s)
 		s.stop()
-		time.Sleep(time.Hour) // what is left on the outbox rings for nobody
+		time.Sleep(time.Hour) // digests that are left on the outbox are delivered to nobody
 	})
 }
 

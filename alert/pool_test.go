@@ -33,7 +33,7 @@ func pair(t *testing.T, addr string, act func(a, b *groupScene)) {
 		for _, s := range both {
 			s.stop()
 		}
-		time.Sleep(time.Hour) // what is left on the outbox rings for nobody
+		time.Sleep(time.Hour) // digests that are left on the outbox are delivered to nobody
 	})
 }
 
@@ -49,7 +49,7 @@ func pagesOf(t *testing.T, addr string) Pool {
 	}
 	t.Cleanup(func() {
 		_ = s.Close()               // its server may be gone
-		time.Sleep(2 * time.Second) // then its pool looks whether it is back, every second until it notices
+		time.Sleep(2 * time.Second) // then its pool checks every second whether it is back
 	})
 	return s.Groups()
 }
@@ -74,7 +74,7 @@ func TestProcessesSendOneNotification(t *testing.T) {
 		b.miss("orders", 1)
 		a.pass(time.Minute)
 		if said := a.p.said(); len(said) != 4 {
-			t.Errorf("pages %q, want one more for what fires anew", said)
+			t.Errorf("pages %q, want one more for the group that fires again", said)
 		}
 	})
 }

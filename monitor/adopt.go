@@ -10,8 +10,8 @@ import (
 	"overdue/scheduler"
 )
 
-// An Adoption is a queue or topic whose messages get companions although they passed no
-// endpoint.
+// An Adoption is a queue or topic whose messages get companions although they bypassed the
+// endpoints.
 type Adoption struct {
 	Entity string
 	Every  time.Duration // how often it is read for new messages
@@ -50,7 +50,7 @@ func adopted(m *link.Message, s Settings, now time.Time) (r scheduler.Reference,
 	return r, true
 }
 
-// howStated returns what states the deadline of m, in the order of deadlineOf.
+// howStated returns how the deadline of m was stated, in the order of deadlineOf.
 func howStated(m *link.Message, s Settings) string {
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	switch {
@@ -81,7 +81,7 @@ func (s *adoptPass) adoptAll(page []*link.Message) (late, ahead []scheduler.Refe
 			continue
 		}
 		if r.WithoutID() {
-			// It stands for all that were enqueued at that instant with that deadline.
+			// It stands for all messages that were enqueued at that instant with that deadline.
 			k := group{r.From.UnixNano(), r.Deadline.UnixNano(), r.SessionID}
 			if seen[k] {
 				continue

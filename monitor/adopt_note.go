@@ -23,10 +23,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// adoptNoteType is the content type of the note that says how far an adopted entity has been
-// read. There is one note for each entity. The worker that receives it runs the next adopt pass
-// and writes the next note. So several workers read an entity once, and a restart continues
-// where they were. On the wire a pass is called sweep.
+// adoptNoteType is the content type of the note that says how far an adopted entity has been read.
+// There is one note for each entity. The worker that receives it runs the next adopt pass and
+// writes the next note. So several workers read an entity once, and a restart continues where they
+// were. On the wire, the content type names a pass differently.
 const adoptNoteType = "application/vnd.overdue.sweep+json"
 
 const (

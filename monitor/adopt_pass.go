@@ -33,13 +33,13 @@ const (
 	maxAdoptedPaths = 1000
 )
 
-// errAdoptPartitioned: the messages have no order in which passes could continue.
+// errAdoptPartitioned: the messages have no order that a pass could follow.
 var errAdoptPartitioned = errors.New("a partitioned entity cannot be scanned for new messages")
 
 // position is how far a queue or subscription has been read.
 type position struct {
 	Next     int64     `json:"next"`              // the first number that has not been seen
-	Enqueued time.Time `json:"enqueued,omitzero"` // of the last message that was
+	Enqueued time.Time `json:"enqueued,omitzero"` // of the last seen message
 }
 
 // adoptPass reads an entity from where the last pass ended, and writes companions for its
@@ -69,7 +69,7 @@ func (s *adoptPass) run(ctx context.Context) error {
 	}
 	switch {
 	case errors.Is(err, entities.ErrNotFound):
-		s.positions = map[string]position{} // if it is recreated, its sequence numbers start over
+		s.positions = map[string]position{} // a recreated queue starts its sequence numbers over
 		return nil
 	case errors.Is(err, entities.ErrNoRight):
 		return s.readPath(ctx, "", base)
@@ -102,7 +102,7 @@ func (s *adoptPass) subscriptions(ctx context.Context, info entities.Info, base 
 	var errs []error
 	first := 0
 	if len(all) > 0 {
-		first = rand.IntN(len(all)) // where there is no time for all of them each has its turn
+		first = rand.IntN(len(all)) // if there is no time for all, each gets its turn
 	}
 	for _, sub := range slices.Concat(all[first:], all[:first]) {
 		if !s.canAdopt(subscriptionPath(s.entity, sub.Name), sub.AutoDeleteOnIdle, sub.ForwardTo, info.Partitioned) {
@@ -150,8 +150,8 @@ func (s *adoptPass) readPath(ctx context.Context, subscription string, settings 
 	defer v.Close(ctx)
 	start := s.positions[subscription]
 	at, err := s.readPages(ctx, &v, start)
-	// The first check of one that is overdue expires all that are, and a dead letter is not adopted. So
-	// none gets its companion before all have been read.
+	// The first check of an overdue message expires all overdue ones, and a dead letter is not
+	// adopted. So all messages are read before any companion of an overdue one is written.
 	if lateErr := s.giveLate(ctx); lateErr != nil {
 		at, err = start, errors.Join(err, lateErr)
 	}
@@ -159,7 +159,7 @@ func (s *adoptPass) readPath(ctx context.Context, subscription string, settings 
 	return err
 }
 
-// readPages reads from a position on, and returns the one that it has reached.
+// readPages reads from a position on, and returns the next position.
 func (s *adoptPass) readPages(ctx context.Context, v *search.View, at position) (position, error) {
 	for first := true; ; first = false {
 		if s.pages == 0 || time.Now().After(s.until) || s.w.crowded() || s.w.isStopping() {
@@ -178,7 +178,7 @@ func (s *adoptPass) readPages(ctx context.Context, v *search.View, at position) 
 		if err != nil {
 			return at, err
 		}
-		if len(page) == 0 && first && at.Next > 0 && s.madeAnew(ctx, v, at) {
+		if len(page) == 0 && first && at.Next > 0 && s.wasRecreated(ctx, v, at) {
 			at = position{}
 			continue
 		}
@@ -195,15 +195,14 @@ func (s *adoptPass) readPages(ctx context.Context, v *search.View, at position) 
 	}
 }
 
-// madeAnew reports whether the queue was deleted and recreated: its sequence numbers start
+// wasRecreated reports whether the queue was deleted and recreated: its sequence numbers start
 // over.
-func (s *adoptPass) madeAnew(ctx context.Context, v *search.View, at position) bool {
+func (s *adoptPass) wasRecreated(ctx context.Context, v *search.View, at position) bool {
 	head, err := v.Peek(ctx, 0, 1)
 	return err == nil && len(head) > 0 && head[0].SequenceNumber < at.Next && head[0].EnqueuedTime.After(at.Enqueued)
 }
 
-// oldEnough returns the messages before the first one that is too young, and whether there is
-// such a one.
+// oldEnough returns the messages before the first one that is too young, and whether one is.
 func (s *adoptPass) oldEnough(page []*link.Message) (old []*link.Message, young bool) {
 	limit := s.w.latest().Add(-adoptMinAge)
 	for i, m := range page {
@@ -230,7 +229,7 @@ func (s *adoptPass) giveLate(ctx context.Context) error {
 	late := s.late
 	s.late = nil
 	var waits []func(context.Context) error
-	for _, second := range []bool{false, true} { // those that earlier readers refuse, apart
+	for _, second := range []bool{false, true} { // companions that earlier readers refuse are separate
 		part := slices.DeleteFunc(slices.Clone(late), func(r scheduler.Reference) bool {
 			return ((&scheduler.Companion{References: []scheduler.Reference{r}}).Version() > 1) != second
 		})

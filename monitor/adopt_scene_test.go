@@ -66,7 +66,7 @@ func (s *scene) adopted() (n float64) {
 	return n
 }
 
-// swept waits until the monitor queue holds nothing but the note of the next adopt pass of each
+// adoptPassed waits until the monitor queue holds only the note of the next adopt pass of each
 // entity.
 func (s *scene) adoptPassed(within time.Duration) {
 	s.Helper()
@@ -76,7 +76,7 @@ func (s *scene) adoptPassed(within time.Duration) {
 			return
 		}
 		if time.Now().After(end) {
-			s.Fatalf("there are %+v companions after %v, want %d notes of sweeps", c, within, len(s.adopt))
+			s.Fatalf("there are %+v companions after %v, want %d adopt notes", c, within, len(s.adopt))
 		}
 	}
 }

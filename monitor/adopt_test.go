@@ -45,7 +45,7 @@ func TestTwoSeriesOfAdoptNotesBecomeOne(t *testing.T) {
 	}
 	w.readmitNote(note("b", 12))
 	if _, ok := w.admitNote(note("b", 12), noon.Add(3*time.Minute+noteTwin*a.Every)); !ok {
-		t.Error("a note that could not be written anew is not taken again")
+		t.Error("a note that could not be rewritten is not accepted again")
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// There are two kinds of failure, each with a delay of its own. A lost connection is one state of the
-// worker: all that need it try again at the same interval, however long it lasts, and one dial serves
-// them (package link). A failed check says nothing of other checks: each of its watches waits longer
-// each time.
+// There are two kinds of failure, each with a delay of its own. A lost connection is one state of
+// the worker: all that need it try again at the same interval, however long it lasts, and one dial
+// serves them (package link). A failed check has no effect on others: each of its watches waits
+// longer each time.
 
 const (
 	// reconnectEvery is the interval at which the connection is tried. With the delay between

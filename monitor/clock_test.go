@@ -11,8 +11,8 @@ import (
 	"overdue/scheduler"
 )
 
-// The broker's clock and the sidecar's differ by ten minutes. Deadlines are reckoned on
-// the broker's, and with its clock measured they are even kept to the moment.
+// The broker's clock and the sidecar's differ by ten minutes. Deadlines count on the broker's, and
+// a measured clock keeps them exactly.
 func TestSkewedClocks(t *testing.T) {
 	for _, offset := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
 		for _, measured := range []bool{true, false} {

@@ -74,7 +74,7 @@ type watch struct {
 	duplicatesWatched bool           // there was such a watch while its message was there
 
 	// Dead letters that are taken away, see evidence.go.
-	mayExpireNow   bool          // overdue immediately before our nudge, and in nobody's hands as far as we know
+	mayExpireNow   bool          // overdue immediately before our nudge, and probably not locked
 	expiredByNudge *link.Message // such a message, gone after the nudge
 	atNudge        *link.Message // it was overdue right before another message's nudge, too
 	unaccounted    bool          // gone, and nobody knows how
@@ -158,8 +158,7 @@ func (h *companion) done(ctx context.Context, again *scheduler.Companion) {
 	h.mu.Unlock()
 	h.w.watching.Add(-1)
 	if last {
-		// A goroutine of its own: these are round trips, and whoever ends a watch has others to
-		// see to.
+		// In a goroutine, since these are round trips, and the caller has other watches to handle.
 		h.w.running.Go(func() { h.settle(ctx) })
 	}
 }
@@ -205,8 +204,8 @@ func (h *companion) rewrite(ctx context.Context) error {
 }
 
 const (
-	// mergeSpan is how far apart rewritten companions may be due to become one, which is due
-	// with the last of them. It equals the slot of the scheduler.
+	// mergeSpan is how far apart rewritten companions may be due to become one, which is due with the
+	// last of them.
 	mergeSpan = 20 * time.Millisecond
 	// mergeMost bounds the references of such a companion, well below the largest message of
 	// any tier.

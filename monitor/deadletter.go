@@ -12,12 +12,12 @@ import (
 	"overdue/scheduler"
 )
 
-// decideGone decides for messages that are gone from the work queue whether their deadlines
-// were met. A dead letter that has expired is a missed deadline. A dead letter with any other
-// reason was received before.
+// decideGone decides whether messages that are gone from the work queue met their deadlines. A dead
+// letter with the reason of expiry missed its deadline. A dead letter with any other reason was
+// received before.
 //
-// A dead letter keeps its sequence number, so they are not in the order of arrival, and the
-// newest cannot be read from the end. decideGone reads where each one must stand.
+// Dead letters keep their sequence numbers, so they are not in the order of arrival, and the newest
+// are not at the end. decideGone reads at the number of each message.
 func (e *entity) decideGone(ctx context.Context, gone []*watch) error {
 	if len(gone) == 0 {
 		return nil
@@ -48,9 +48,9 @@ func (e *entity) decideGone(ctx context.Context, gone []*watch) error {
 	return e.decideUnaccounted(ctx, nowhere)
 }
 
-// readDeadLetters finds the dead letters of messages with known sequence numbers. After an
-// attempt to expire them that is cheaper than a check of the work queue, and early enough to
-// see a dead letter that somebody is about to take away.
+// readDeadLetters finds the dead letters of messages with known sequence numbers. After an attempt
+// to expire them that is cheaper than a check of the work queue, and early enough to see a dead
+// letter before a consumer takes it.
 func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 || e.settings.forwardDead != "" {
 		return nil
@@ -98,13 +98,12 @@ func (e *entity) readSeenDeadLetters(ctx context.Context, watches []*watch) erro
 	return err
 }
 
-// notNotified reports whether m is the dead letter of a missed deadline that nobody has been
-// notified of.
+// notNotified reports whether m is the dead letter of a missed deadline without a notification.
 func (e *entity) notNotified(m *link.Message) bool {
 	return expired(m) && !e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime))
 }
 
-// expired reports whether m is a dead letter because nobody received it in time.
+// expired reports whether m was dead-lettered because nobody received it in time.
 func expired(m *link.Message) bool {
 	return m.DeadLetterReason == search.ReasonExpired || m.DeadLetterReason == reasonDeadline
 }
@@ -116,7 +115,7 @@ func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	if m.DeadLetterReason == reasonDeadline {
 		strategy = strategyScan
 	} else if at, known := e.nudger.movedAt(duration.Later(deadline, wt.seenAt)); known {
-		moved = at // nobody has stamped it
+		moved = at // it has no stamp
 	}
 	if m.DeadLetterReason != "" && e.settings.forwardDead == "" {
 		moved = duration.Later(moved, deadline) // our clock may be a little behind

@@ -42,7 +42,7 @@ func (p *pages) notified() []string {
 }
 
 // Many missed deadlines are one page, though the monitor that has found them is replaced before
-// it is sent; and the next one tells when it is over.
+// it is sent; and the next one reports when it is over.
 func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 	inStores(t, func(s *scene) {
 		sink := &pages{}

@@ -50,12 +50,12 @@ func rolledOut(t *testing.T, act func(s *scene, sink *pages, digests int, know f
 	})
 }
 
-// While a configuration is being rolled out, a page comes to monitors that do not know its sink
-// yet, or no longer. They leave it to one that does.
+// During the rollout of a configuration, a digest may reach monitors without its sink. They leave
+// it to one that has the sink.
 func TestDigestsWaitForAMonitorThatKnowsTheirSink(t *testing.T) {
 	rolledOut(t, func(s *scene, sink *pages, _ int, know func()) {
 		know()
-		s.startMonitor() // beside the one that does not
+		s.startMonitor() // in addition to the one that does not
 		time.Sleep(20 * time.Minute)
 		want := []string{"orders firing 20 of 20", "orders resolved 0 of 20"}
 		if got := sink.notified(); !slices.Equal(got, want) {
@@ -67,8 +67,8 @@ func TestDigestsWaitForAMonitorThatKnowsTheirSink(t *testing.T) {
 	})
 }
 
-// A page whose sink nobody has for an hour goes where an operator finds it, and costs little
-// until then.
+// If no monitor has the sink of a digest for an hour, the digest becomes a dead letter, and costs
+// little until then.
 func TestDigestOfASinkThatIsGone(t *testing.T) {
 	rolledOut(t, func(s *scene, sink *pages, digests int, _ func()) {
 		time.Sleep(57 * time.Minute)

@@ -28,6 +28,6 @@
 // notified, or named by another companion. If a process stops before, the lock on the companion
 // lapses, and the next worker checks again.
 //
-// A topic has no messages of its own: its companions are handed to its subscriptions, which are
-// checked as queues are. A message that its queue forwarded is searched for at the destination.
+// A topic has no messages of its own: its companions go to its subscriptions, which are checked
+// like queues. A message that its queue forwarded is searched for at the destination.
 package monitor

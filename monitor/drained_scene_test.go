@@ -17,8 +17,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Dead letters move on to another queue. The events are notified all the same, by what the dead
-// letters say there, whoever has made the broker expire them.
+// Dead letters move on to another queue. The events are notified anyway, by the dead letters there,
+// after an expiry by any client.
 func TestDeadLettersThatAreForwarded(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {

@@ -8,25 +8,24 @@ import (
 	"go.uber.org/zap"
 )
 
-// An entity without dead-lettering on expiry drops expired messages, with the next receive,
-// whoever makes it. An expired message cannot be saved: the broker does not deliver it any
-// more. But the monitor does not cause the drop. It logs what to set, leaves such a message
-// alone and checks until it is gone. A deadline before the end of the time to live is kept as
-// elsewhere, by a scan.
+// An entity without dead-lettering on expiry drops expired messages at the next receive of any
+// client. The broker no longer delivers an expired message, so it cannot be saved. But the monitor
+// does not cause the drop. It logs the setting to change, leaves the message alone and checks until
+// it is gone. A scan keeps a deadline before the end of the time to live, as elsewhere.
 //
-// With the strategy native, the operator wants messages dropped and notified at once.
+// With the strategy native, the operator wants such messages dropped, with a notification, at once.
 
 const (
 	// The message is checked at growing intervals, from droppedWaitMin up to droppedWaitMax.
 	droppedWaitMin = time.Second
 	droppedWaitMax = 5 * time.Minute
-	// lateCheck is how long after its deadline a message that is gone may have been dropped.
-	// Before that, hardly anybody can have received.
+	// lateCheck is the least time after the deadline at which a missing message may have been dropped:
+	// before, hardly any client can have received.
 	lateCheck = time.Second
 )
 
-// wouldBeDropped reports whether the message of wt must not be expired, since the broker would
-// drop it. It logs once what to set.
+// wouldBeDropped reports whether the message of wt must not be expired, since the broker would drop
+// it. It logs the setting to change once.
 func (e *entity) wouldBeDropped(wt *watch) bool {
 	wt.willBeDropped = e.settings.drops && wt.judgement.native && e.settings.Strategy != strategyNative
 	if !wt.willBeDropped {

@@ -11,17 +11,16 @@ import (
 	"overdue/scheduler"
 )
 
-// Message-ids repeat: an app uses one for several messages, or the SDK sends a message twice.
-// Then a reference fits several messages, and nothing shows for certain which one it was sent
-// with. Mostly that is harmless: each message has a reference of its own, and the monitor
-// assigns them one to one. But several monitors assign them in parallel and at different times.
-// Two may take the same message, and none the other one.
+// Message-ids repeat: an app uses one for several messages, or the SDK sends a message twice. Then
+// a reference matches several messages, and it is uncertain which one it was sent with. Mostly that
+// is harmless: each message has a reference of its own, and the monitor assigns them one to one.
+// But several monitors assign them in parallel and at different times. Two may take the same
+// message, and none takes the other one.
 //
-// So a reference that fits several messages, or that is not certain of its message, stands for
-// all of them. The monitor expires the overdue ones, and notifies of those that have expired,
-// whichever reference is theirs: one event has one id. That takes two more searches, one while
-// its own message is there and one when it is gone. Message-ids that do not repeat cost
-// nothing.
+// So a reference that matches several messages, or one uncertainly, stands for all of them. The
+// monitor expires the overdue ones, and notifies of expired ones for any reference: the event has
+// one id. That takes two more searches, one while its own message is there and one when it is gone.
+// Message-ids that do not repeat cost nothing.
 
 // duplicateWatch says that a watch is over the duplicates of a message, and not over the
 // message itself.
@@ -29,7 +28,7 @@ type duplicateWatch int
 
 const (
 	whilePresent duplicateWatch = iota + 1 // while its message is there
-	whenGone                               // when it is not: nothing else is left of the reference
+	whenGone                               // when it is gone: the watch is all that is left of the reference
 )
 
 // statesOtherDeadline reports whether m is not the message of r, since it states another
@@ -79,7 +78,7 @@ func (e *entity) watchDuplicates(wt *watch) {
 	wt.duplicatesWatched = true
 	wt.companion.add(1)
 	ref := wt.ref
-	ref.Warned, ref.Incomplete = 0, false // of those nobody has been notified
+	ref.Warned, ref.Incomplete = 0, false // none of these has been notified
 	e.add(&watch{
 		ref: ref, duplicates: kind, companion: wt.companion, since: wt.since, next: time.Now(), hops: wt.hops,
 		want: search.Want{FirstFit: wt.want.FirstFit, Agreed: wt.want.Agreed, UpTo: upTo},
@@ -129,8 +128,8 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 	if h.identities[search.IdentityOf(m)] {
 		return
 	}
-	// What is not overdue and has another deadline is left to its own reference, unless it may
-	// be that of g.
+	// A message that is not overdue and has another deadline is left to its own reference, unless it
+	// may belong to g.
 	ours := !g.want.Agreed || search.IdentityOf(m) == g.want.FirstFit || agrees(&g.wt.ref, m, e.settings.Settings)
 	j := e.judgeFound(&g.wt.ref, &g.want, m, now)
 	next := j.deadline
@@ -151,7 +150,7 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 	wt := e.take(g, m, false, h)
 	wt.duplicate = true
 	if !next.IsZero() && !agrees(&wt.ref, m, e.settings.Settings) {
-		// As what it is rewritten.
+		// The companion is rewritten with this deadline.
 		wt.ref.Within, wt.ref.Deadline, wt.ref.Stated = 0, next, howStated(m, e.settings.Settings)
 	}
 }
@@ -161,7 +160,7 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 func (e *entity) assignDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 	r := &g.wt.ref
 	if r.From.IsZero() || g.want.Agreed && search.IdentityOf(m) != g.want.FirstFit && !agrees(r, m, e.settings.Settings) {
-		return // anything may have that id that has ever expired
+		return // any message that has ever expired may have that id
 	}
 	if at := m.EnqueuedTime; at.Before(r.From.Add(-search.StampPrecision)) || at.After(r.Until.Add(search.StampPrecision)) {
 		g.outside = append(g.outside, m)
@@ -183,7 +182,7 @@ func (e *entity) assignOutside(g *manySearch, h *inUse) {
 
 func (e *entity) takeDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 	if h.identities[search.IdentityOf(m)] || h.taken == maxFound || e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
-		return // the watch that has it notified keeps its companion until then
+		return // the watch that notifies of it keeps its companion until then
 	}
 	e.take(g, m, true, h).duplicate = true
 }

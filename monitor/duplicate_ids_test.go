@@ -77,7 +77,7 @@ func (s *scene) wantNotifiedOfAll(path string) {
 }
 
 // The times to live of subscriptions are not what the sidecar knows of, so that no copy has the
-// deadline that its companion says: nothing tells those with one id apart.
+// deadline that its companion says: nothing distinguishes those with one id.
 func TestCopiesOfATopicWhoseIDRepeats(t *testing.T) {
 	capped := func(life time.Duration) func(*broker.SubscriptionSetup) {
 		return func(c *broker.SubscriptionSetup) { c.DefaultMessageTimeToLive = life }
@@ -167,8 +167,8 @@ func TestEqualDeadlinesOfMessagesWhoseIDRepeats(t *testing.T) {
 	}
 }
 
-// One id for all is what some apps use. What that costs grows with the messages, and not with
-// how many of them each reference fits besides.
+// One id for all is what some apps use. What that costs grows with the messages, and not with how
+// many others each reference matches.
 func TestOneIDForAllMessages(t *testing.T) {
 	for _, c := range []struct {
 		warnings []time.Duration

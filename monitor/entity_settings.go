@@ -46,9 +46,9 @@ func splitPath(path string) (name, subscription string) {
 // describe finds out the settings of e for a check of due. A cached description is enough,
 // except for the subscriptions of a topic: all that existed at the send must be known.
 //
-// Without the right to read descriptions, e is taken for a queue: the broker itself reports
-// that it requires sessions or does not exist. While an answer may come, describe fails, since
-// a topic that is taken for a queue would look empty.
+// Without the right to read descriptions, e counts as a queue: the broker itself reports that it
+// requires sessions or does not exist. While an answer may come, describe fails, since a topic that
+// is checked like a queue would seem empty.
 func (e *entity) describe(ctx context.Context, due []*watch) error {
 	name, subscription := splitPath(e.name)
 	e.settings = entitySettings{Settings: e.w.cfg.Settings(ctx, name), sessions: e.w.states.get(e.key).sessions}
@@ -94,7 +94,7 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 	return nil
 }
 
-// apply sets what queues and subscriptions have in common.
+// apply sets the settings that queues and subscriptions share.
 func (t *entitySettings) apply(sessions, deadLetters bool, forwardTo, forwardDead string) {
 	t.sessions, t.drops = sessions, !deadLetters
 	t.forwardTo, t.forwardDead = forwardTo, forwardDead

@@ -13,9 +13,9 @@ import (
 	"overdue/scheduler"
 )
 
-// Strategies, as the configuration and events spell them. Any other value means auto: native,
-// then scan. Messages in a session are expired in their session, and deferred ones by number,
-// whatever the strategy.
+// Strategies, as in the configuration and events. Any other value means auto: native, then scan.
+// With any strategy, messages in a session are expired in their session, and deferred ones by
+// number.
 const (
 	strategyNative   = "native"
 	strategyScan     = "scan"
@@ -116,7 +116,7 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 	return nil
 }
 
-// findAgain sets the verdict of messages that are gone meanwhile.
+// findAgain searches again and sets the verdict of messages that are gone.
 func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
@@ -128,7 +128,7 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	err := e.find(ctx, watches)
 	for i, wt := range watches {
 		if wt.want.Found != nil {
-			wt.mayExpireNow = false // the nudge left it: somebody holds it
+			wt.mayExpireNow = false // the nudge left it in place: a consumer holds it
 			continue
 		}
 		wt.judgement.verdict = gone

@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// expireDeferred dead-letters deferred messages by sequence number, which affects no other
-// message. In a session it needs the lock of the session. The broker expires a deferred message
-// only when somebody asks for it: then the call fails, and the message is a dead letter at the
-// next check ("Message expiration (Time to Live)", deferred messages).
+// expireDeferred dead-letters deferred messages by sequence number, which affects no other message.
+// In a session it needs the lock of the session. The broker expires a deferred message only when a
+// client requests it: then the call fails, and the message is a dead letter at the next check
+// ("Message expiration (Time to Live)", deferred messages).
 func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
@@ -31,10 +31,9 @@ func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
 	return e.findAgain(ctx, present(left))
 }
 
-// learnSessions opens a receiver without a session, if it is not known whether the entity
-// requires sessions. If it does, that fails, and the next check knows. Otherwise a deferred
-// message would be taken without the lock of its session, from under a consumer that holds it,
-// or not at all.
+// learnSessions opens a receiver without a session, if it is not known whether the entity requires
+// sessions. If it does, that fails, and the next check knows. Otherwise a deferred message would be
+// received without the lock of its session, while a consumer may hold that lock, or not at all.
 func (e *entity) learnSessions(ctx context.Context, watches []*watch) error {
 	inSession := func(wt *watch) bool { return wt.want.Found.SessionID != "" }
 	if e.settings.known || e.settings.sessions || e.w.states.get(e.key).noSessions || !slices.ContainsFunc(watches, inSession) {
@@ -42,7 +41,7 @@ func (e *entity) learnSessions(ctx context.Context, watches []*watch) error {
 	}
 	r, err := e.receiver(ctx, receiveScope{watches: watches})
 	if err != nil {
-		return fmt.Errorf("monitor: expire what is deferred in %s: %w", e.name, err)
+		return fmt.Errorf("monitor: expire deferred messages of %s: %w", e.name, err)
 	}
 	if r != nil {
 		r.Close(ctx)

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// nudge makes the broker expire messages whose time to live has passed. It grants one credit,
-// which makes a lazy broker clear away expired messages, and takes back the credit if it was
-// not used. It releases a live message that comes for it, which changes nothing about that
-// message. It does not wait for a message.
+// nudge makes the broker expire messages whose time to live has passed. It grants one credit, which
+// makes a lazy broker clear away expired messages, and takes back the credit if it was not used. It
+// releases a live message that arrives, which does not change that message. It does not wait for a
+// message.
 //
-// It is not documented whether one receive clears away all expired messages, or only those
-// before the first live one. So a check follows every nudge.
+// The documentation does not say whether one receive clears away all expired messages, or only
+// those before the first live one. So a check follows every nudge.
 func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 	r, err := e.receiver(ctx, l)
 	if err != nil {
@@ -37,8 +37,8 @@ func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 			r.Close(ctx)
 			return err
 		}
-		// Whoever empties the dead-letter queue needs a round trip to settle. A read that is sent right
-		// behind the nudge mostly comes first.
+		// A consumer that empties the dead-letter queue needs a round trip to settle. A read right after
+		// the nudge usually comes first.
 		read = func() { reading.Go(func() error { return e.readDeadLetters(ctx, l.watches) }) }
 	}
 	first, err := e.w.nudgeOver(ctx, r, read)
@@ -47,22 +47,23 @@ func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 	}
 	after()
 	for _, wt := range l.watches {
-		// The first that is to be had stands behind it: somebody has locked it.
+		// The first available message is behind it, so a consumer has locked it.
 		wt.locked = first > wt.want.Number && !e.settings.partitioned && !e.work.Cursor
 	}
 	return nil
 }
 
-// nudgeReach is how long after a nudge was decided on a message may become due and be expired by it.
+// nudgeReach is how long after the decision to nudge a message may become due and be expired by the
+// nudge.
 const nudgeReach = 50 * time.Millisecond
 
-// confirmPresent peeks at the messages once more, right before the nudge: what is gone already was
-// settled by somebody, and is no evidence. The nudge expires other messages, too, which become due
-// about now and have not been checked yet. Those that are there are noted, and after, which is to be
-// called after the nudge, keeps those that it can have expired.
+// confirmPresent peeks at the messages once more, right before the nudge: a message that is gone
+// already was settled, and is no evidence. The nudge also expires other messages that become due
+// about now and have not been checked yet. confirmPresent records those that are present. The
+// caller calls after when the nudge has ended, which keeps those that it can have expired.
 func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after func(), err error) {
 	if e.work.Cursor || e.settings.partitioned {
-		return func() {}, nil // a peek at a number may not find it
+		return func() {}, nil // a peek by number may not find a message
 	}
 	soon := e.w.clock.now().Add(nudgeReach)
 	others := filter(e.watches, func(wt *watch) bool {

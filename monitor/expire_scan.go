@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	// reasonDeadline is the dead-letter reason of messages expired by hand: their deadline
-	// came before their time-to-live.
+	// reasonDeadline is the dead-letter reason of messages that the monitor dead-letters: their
+	// deadline came before the end of their time to live.
 	reasonDeadline = "DeadlineExceeded"
 
 	scanBatch = 200  // credits granted at once, at most
-	scanGrow  = 4    // times as many as in the batch before, which has come
+	scanGrow  = 4    // growth from one complete batch to the next
 	scanMost  = 5000 // live messages that a scan holds at most
 	// scanWait is how long a scan waits for the first message of a batch, and scanGap for
 	// each of the others.
 	scanWait = 250 * time.Millisecond
 	scanGap  = 20 * time.Millisecond
-	// scanTime bounds a scan, well below the shortest lock duration (5 s), so that no lock
-	// lapses under it: that would cost an innocent message a delivery.
+	// scanTime bounds a scan, well below the shortest lock duration (5 s), so that no lock lapses
+	// meanwhile: that would raise the delivery count of a live message.
 	scanTime = 2 * time.Second
 
 	maxSettling = 64 // dead-letterings under way at once
 )
 
-// scan receives from the head of a scope until it has met each message of the watches. It
-// dead-letters these and releases the others, which changes nothing about them. A message that
-// it does not meet is locked by a consumer.
+// scan receives from the head of a scope until it has found each message of the watches. It
+// dead-letters these and releases the others unchanged. If it does not find a message, a consumer
+// has locked it.
 func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 	r, err := e.receiver(ctx, l)
 	if err != nil {
@@ -58,8 +58,8 @@ func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 		s.ours[wt.want.Identity] = wt
 		s.last = max(s.last, wt.want.Number)
 	}
-	// What was taken is given back whatever happens, and only at the end: given back
-	// earlier it would be the head again.
+	// The scan releases the live messages in any case, and only at the end: earlier they would be at
+	// the head again.
 	defer func() {
 		released, releaseErr := r.GiveBack(ctx, s.live...)
 		e.w.metrics.operation(operations.Release, released)
@@ -86,16 +86,16 @@ type scan struct {
 	e        *entity
 	r        *link.Receiver
 	line     receiveScope
-	ours     map[search.Identity]*watch // until they are met
+	ours     map[search.Identity]*watch // until they are found
 	last     int64                      // the highest of those numbers
-	live     []*amqp.Message            // taken, to be given back
+	live     []*amqp.Message            // received, to be released
 	strategy string
 	now      time.Time // by the broker's clock, and not ahead of it
-	cut      bool      // it has ended before the queue did, and before all of ours were met
+	cut      bool      // it ended before the end of the queue, and before all of ours were found
 
 	ahead   []int64 // waiting sequence numbers up to the last of ours, as far as peeked
 	peeked  int64   // where the next peek begins
-	reached bool    // there is no more to peek at
+	reached bool    // the peeks have reached the end
 
 	settling errgroup.Group
 	mu       sync.Mutex
@@ -117,27 +117,27 @@ func (s *scan) run(ctx context.Context) error {
 			return err
 		}
 		if passed || met < credit && time.Now().Before(end) {
-			return nil // beyond the last of ours, or the end of what is to be had
+			return nil // beyond the last of ours, or at the end of the available messages
 		}
 	}
 	s.cut = len(s.ours) > 0
 	return nil
 }
 
-// credit is how many messages to ask for at most: no more than stand before the last of ours, it
-// included, as a peek shows. What is locked is among them, which no peek shows, and for each of
-// those there comes one from behind. So the first batch is one message: where that stands behind
-// the last of ours, they are all locked. Each batch that has come shows that the line does not
-// stall, and the next one is larger: what is on its way when it does stays locked.
+// credit returns how many messages to request at most: as many as a peek shows up to the last of
+// ours. A peek also shows locked messages, and for each of those a later one is delivered. So the
+// first batch is one message: if that is behind the last of ours, all of ours are locked. Each
+// complete batch shows that the connection does not stall, and the next one is larger: messages in
+// transit during a stall stay locked.
 //
-// In a session nobody else has locks, and in a partitioned entity numbers say nothing of what
-// stands where.
+// In a session no other receiver has locks, and in a partitioned entity numbers do not show the
+// order.
 func (s *scan) credit(ctx context.Context, most int) (int, error) {
 	if s.line.session != nil || s.e.settings.partitioned || s.e.work.Cursor {
 		return most, nil
 	}
 	for len(s.ahead) == 0 && !s.reached {
-		// Only this goroutine uses the view: there is one line.
+		// Only this goroutine uses the view: there is one scope.
 		page, err := s.e.work.Peek(ctx, s.peeked, search.PageSize)
 		if err != nil {
 			return 0, err
@@ -156,15 +156,15 @@ func (s *scan) credit(ctx context.Context, most int) (int, error) {
 	return min(most, len(s.ahead)), nil
 }
 
-// pass records that messages up to a sequence number were met, or are locked.
+// pass records that messages up to a sequence number were received, or are locked.
 func (s *scan) pass(number int64) {
 	i, _ := slices.BinarySearch(s.ahead, number+1)
 	s.ahead = s.ahead[i:]
 	s.peeked = max(s.peeked, number+1)
 }
 
-// batch receives until the granted credits are used up, nothing more comes, or all of ours
-// are behind. Credit that is left is drained.
+// batch receives until the credit is used up, no more messages arrive, or the scan has passed all
+// of ours. It drains the remaining credit.
 func (s *scan) batch(ctx context.Context, credit int, end time.Time) (met int, passed bool, err error) {
 	wait := scanWait
 	for met < credit && time.Now().Before(end) {
@@ -195,8 +195,8 @@ func (s *scan) batch(ctx context.Context, credit int, end time.Time) (met int, p
 	return met, passed, nil
 }
 
-// meet has m dead-lettered if it is one of ours, and keeps it to be given back otherwise. It
-// reports whether all of ours are behind.
+// meet dead-letters m if it is one of ours or overdue, and otherwise keeps it for release. It
+// reports whether the scan has passed all of ours.
 func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 	number, _ := m.Annotations["x-opt-sequence-number"].(int64)
 	s.e.w.metrics.operation(operations.Scan, 1)
@@ -218,10 +218,10 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 	return len(s.ours) == 0
 }
 
-// overdue reports whether m, which nobody has asked for, states a deadline itself that has
-// passed: its companion is with another monitor, or about to come. One scan serves all that are
-// due, or each would have its own and be in the way of the others. Whoever has the companion
-// finds the dead letter, and notifies of it.
+// overdue reports whether m, which is not one of ours, states a deadline that has passed: another
+// monitor has its companion, or it is about to become due. One scan serves all overdue messages,
+// since several scans would obstruct each other. The holder of the companion finds the dead letter,
+// and notifies of it.
 func (s *scan) overdue(m *amqp.Message) (deadline time.Time, yes bool) {
 	enqueued, ok := m.Annotations["x-opt-enqueued-time"].(time.Time)
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.ApplicationProperties[name] })
@@ -236,14 +236,14 @@ func (s *scan) overdue(m *amqp.Message) (deadline time.Time, yes bool) {
 	return at, !at.After(s.now)
 }
 
-// deadLetter dead-letters m, which is the message of wt, or of nobody here.
+// deadLetter dead-letters m, the message of wt; nil: of no watch here.
 func (s *scan) deadLetter(ctx context.Context, wt *watch, m *amqp.Message, deadline time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	err := s.r.DeadLetter(ctx, m, reasonDeadline, description(deadline))
 	switch c := link.Condition(err); {
 	case c == link.ConditionLockLost || c == link.ConditionSessionLost:
-		return nil // the next check shows what became of it
+		return nil // the next check shows its outcome
 	case err != nil:
 		return fmt.Errorf("dead-letter: %w", err)
 	}

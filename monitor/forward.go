@@ -14,9 +14,9 @@ import (
 // ends a cycle.
 const maxHops = 5
 
-// follow searches for the message of wt at the destination of e: it has left e and did not
-// expire there. At the destination it is a new message, with a new stamp and a new time to
-// live.
+// follow searches for the message of wt at the destination of e: the message has left e and did not
+// expire there. At the destination it is a new message, with a new stamp, and its time to live
+// starts again.
 //
 // It is searched for in the window of its send. If the destination was full or disabled for a
 // while, it was enqueued later and is not found.

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// findUnforwarded finds messages that could not be forwarded. Nobody has received them,
-// whatever their dead-letter reason.
+// findUnforwarded finds messages that could not be forwarded. With any dead-letter reason, nobody
+// has received them.
 func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
 	e.transfer.Cursor = e.settings.partitioned
 	wants := make([]*search.Want, len(watches))
@@ -37,7 +37,7 @@ func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
 // findForwardedDead searches forwarded dead letters: by message-id, and by the source that the
 // broker wrote on them. If they cannot be read, it finds none.
 func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error {
-	// The numbers there are others, and enqueued-times those of the forwarding, or still the old
+	// Sequence numbers there are different, and enqueued times are those of the forwarding, or the old
 	// ones.
 	wants := make([]*search.Want, len(watches))
 	for i, wt := range watches {
@@ -86,8 +86,8 @@ func (e *entity) deadTargetError(ctx context.Context, err error) error {
 	return nil
 }
 
-// forwardedID stands for a forwarded dead letter in notifiedEvents, since its sequence number
-// has changed.
+// forwardedID identifies a forwarded dead letter in notifiedEvents, since its sequence number has
+// changed.
 func (e *entity) forwardedID(messageID string) string {
 	return strings.ToLower(e.name) + "\x00" + messageID
 }

@@ -87,8 +87,8 @@ func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 	}
 }
 
-// holdAndGiveBack receives what there is, holds it for some seconds, and gives it back or lets
-// its lock lapse, until ctx ends.
+// holdAndGiveBack receives all messages, holds them for some seconds, and abandons them or lets
+// their locks lapse, until ctx ends.
 func (s *scene) holdAndGiveBack(ctx context.Context, rng *rand.Rand) {
 	r, err := s.client.NewReceiverForQueue(workQueue, nil)
 	if err != nil {

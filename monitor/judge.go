@@ -17,28 +17,28 @@ type verdict int
 const (
 	notDue   verdict = iota // its deadline, or a reminder, is still to come
 	gone                    // it is not on the work queue any more
-	inFlight                // it is overdue, and a consumer holds it as far as one can see
+	inFlight                // it is overdue, and a consumer probably holds it
 	overdue                 // its deadline has passed
 )
 
-// judgement is a verdict, with the instants that it rests on.
+// judgement is a verdict, with the instants behind it.
 type judgement struct {
 	verdict    verdict
 	deadline   time.Time // by the clock of the broker; zero: none
 	completeBy time.Time // when it must be completed; zero: never
-	native     bool      // its time to live has passed: the broker does not deliver it any more
+	native     bool      // its time to live has passed: the broker no longer delivers it
 	deferred   bool      // a consumer has deferred it: the broker does not expire it by itself
 }
 
-// judge decides about m, which r names, at the instant now of the clock of the broker. now MUST
-// NOT be ahead of that clock.
+// judge returns the verdict on m, which r names, at the instant now of the clock of the broker. now
+// MUST NOT be ahead of that clock.
 func judge(r *scheduler.Reference, m *link.Message, s Settings, now time.Time) judgement {
 	deadline := deadlineOf(r, m, s)
 	by := completeBy(r, m, s)
 	expiry, mortal := nativeExpiry(r, m, s)
 	switch {
 	case search.Pending(m):
-		// Its clock starts when it is activated, with a stamp that does not exist yet.
+		// Its durations count from its activation, whose stamp does not exist yet.
 		start := now
 		if m.ScheduledEnqueueTime.After(now) {
 			start = m.ScheduledEnqueueTime
@@ -94,7 +94,7 @@ func agrees(r *scheduler.Reference, m *link.Message, s Settings) bool {
 	if r.Stated == scheduler.StatedComplete {
 		return completeBy(r, m, s).Sub(r.DeadlineAt(m.EnqueuedTime)).Abs() <= time.Millisecond
 	}
-	// The proxy may have ended it with the life of the message, as far as it knew that.
+	// The proxy may have limited the deadline to the time to live that it knew.
 	at := r.DeadlineAt(m.EnqueuedTime)
 	return statedBy(r, m, s).Sub(at).Abs() <= time.Millisecond || deadlineOf(r, m, s).Sub(at).Abs() <= time.Millisecond
 }

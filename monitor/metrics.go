@@ -12,11 +12,11 @@ import (
 	"overdue/internal/operations"
 )
 
-// maxLabels bounds the entities with series of their own, since anybody who may write to the
-// monitor queue chooses their names.
+// maxLabels bounds the entities with series of their own, since every writer to the monitor queue
+// can choose names.
 const maxLabels = 1000
 
-// otherEntities is the label of the entities beyond that.
+// otherEntities is the label of all further entities.
 const otherEntities = "other"
 
 // Verdicts as the metrics name them.
@@ -63,7 +63,7 @@ func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.De
 		}, []string{"entity"}),
 		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_alerts_total",
-			Help: "Events handed to a sink, by result: ok or error.",
+			Help: "Deliveries of events to a sink, by result: ok or error.",
 		}, []string{"sink", "result"}),
 		reminders: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_warnings_total",

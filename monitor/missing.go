@@ -21,8 +21,8 @@ const (
 	// entity does not exist, and missingLeast for how long this process must have found that.
 	missingMost  = time.Hour
 	missingLeast = 5 * time.Minute
-	// An entity that does not exist is asked for again after half of the time for which it has
-	// not, within these bounds.
+	// A missing entity is checked again after half of the time that it has been missing, within these
+	// bounds.
 	missingWaitMin = time.Second
 	missingWaitMax = 2 * time.Minute
 )
@@ -30,7 +30,7 @@ const (
 // entityMissing reports whether err says that the work queue does not exist.
 func entityMissing(err error) bool { return link.Condition(err) == link.ConditionNotFound }
 
-// noteMissing records what err says of the existence of e, and logs a change.
+// noteMissing records whether e exists, by err, and logs a change.
 func (e *entity) noteMissing(missing bool, err error) {
 	since := e.w.states.get(e.key).missing
 	switch {
@@ -61,8 +61,8 @@ func (e *entity) missingFor() time.Duration {
 	return 0
 }
 
-// isGivenUp reports whether wt has waited long enough for its entity. A subscription that its
-// topic does not list is gone for good, with its messages.
+// isGivenUp reports whether wt has waited long enough for its entity. A subscription that its topic
+// does not list is deleted, with its messages.
 func (e *entity) isGivenUp(wt *watch) bool {
 	return e.settings.unlisted || e.missingFor() >= missingLeast && e.w.clock.now().Sub(wt.due()) >= missingMost
 }

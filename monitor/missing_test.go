@@ -31,7 +31,7 @@ func TestADeletedSubscriptionIsNoWarning(t *testing.T) {
 			t.Errorf("a subscription that its topic does not list = %v: %v is logged, want one line of level %v", unlisted, all, level)
 		}
 		if wt.companion.open != 1 || len(wt.companion.rewritten) != 0 {
-			t.Errorf("%d watches are open, and %v is written anew, want that this one is done", wt.companion.open, wt.companion.rewritten)
+			t.Errorf("%d watches are open, and %v is rewritten, want that this one is done", wt.companion.open, wt.companion.rewritten)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func TestWatchesOfAMissingEntityMakeRoom(t *testing.T) {
 	e, wt, _ := absent()
 	e.awaitEntity(t.Context(), wt)
 	if len(e.watches) != 1 || len(wt.companion.rewritten) != 0 {
-		t.Errorf("%d watches in hand, %v written anew, want it in hand", len(e.watches), wt.companion.rewritten)
+		t.Errorf("%d watches, %v rewritten, want one watch", len(e.watches), wt.companion.rewritten)
 	}
 	e, wt, _ = absent()
 	for range maxHeld/2 + creditWindow + 1 {
@@ -49,6 +49,6 @@ func TestWatchesOfAMissingEntityMakeRoom(t *testing.T) {
 	}
 	e.awaitEntity(t.Context(), wt)
 	if len(e.watches) != 0 || len(wt.companion.rewritten) != 1 {
-		t.Errorf("%d watches in hand, %v written anew, want it written anew", len(e.watches), wt.companion.rewritten)
+		t.Errorf("%d watches, %v rewritten, want it rewritten", len(e.watches), wt.companion.rewritten)
 	}
 }

@@ -27,8 +27,8 @@ const notifyTime = 10 * time.Second
 func (w *Worker) notify(ctx context.Context, entity string, wt *watch) (over <-chan struct{}) {
 	e := w.eventOf(entity, wt)
 	k, ended := notify.KeyOf(e.ID), make(chan struct{})
-	// Another watch may be notifying of the same event. This one ends only if that succeeds: both
-	// may belong to one companion that came back, and nothing else would be left of it.
+	// Another watch may be notifying of the same event. This watch ends only if that one succeeds:
+	// both may belong to one companion that came back, and otherwise the event would be lost.
 	first := w.notified.Begin(k, func(r notify.Result) {
 		defer close(ended)
 		if r.Err == nil {
@@ -53,7 +53,7 @@ func (w *Worker) notify(ctx context.Context, entity string, wt *watch) (over <-c
 	return ended
 }
 
-// notifySinks sends e to all sinks in parallel, except to those in before, which have taken it.
+// notifySinks sends e to all sinks in parallel, except to those in before, which have accepted it.
 // Each sink has its own retries. It returns the names of the sinks that have taken e now.
 func (w *Worker) notifySinks(ctx context.Context, e alert.Event, before []string) (taken []string, err error) {
 	current := w.sinks.Load()
@@ -83,9 +83,9 @@ func (w *Worker) notifySinks(ctx context.Context, e alert.Event, before []string
 	return taken, errors.Join(errs...)
 }
 
-// notifyLater rewrites the companion with all that is known of the event, so that the
-// notification needs neither this process nor the dead letter. After maxAttempts the companion
-// goes to the dead-letter queue of the monitor queue.
+// notifyLater rewrites the companion with the whole event, so that the notification needs neither
+// this process nor the dead letter. After maxAttempts the companion goes to the dead-letter queue
+// of the monitor queue.
 func (w *Worker) notifyLater(ctx context.Context, entity string, wt *watch, err error) {
 	attempt := wt.companion.content.Attempt + 1
 	log := w.log.With(zap.String("work_queue", entity), zap.String("message_id", wt.ref.MessageID), zap.Int("attempt", attempt), zap.Error(err))

@@ -45,7 +45,7 @@ type nudger struct {
 	wanted  []time.Time // by the broker's clock: when nudges are wanted, in no order
 	earlier chan struct{}
 	last    time.Time             // when the last nudge that has ended had begun, whatever its result
-	past    [maxNudged]nudgeTimes // of those that have worked, in a ring
+	past    [maxNudged]nudgeTimes // of those that have worked, in a circular buffer
 	worked  int
 }
 

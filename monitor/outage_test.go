@@ -69,8 +69,8 @@ func TestMissedDeadlinesAfterAnOutage(t *testing.T) {
 	}
 }
 
-// A check that fails time and again, for its own reasons, is made ever more seldom. One that
-// comes later does not inherit that.
+// A check that keeps failing for its own reasons is repeated less and less often. A later check
+// does not inherit that.
 func TestAFailingCheckDelaysNoOther(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()

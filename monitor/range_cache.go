@@ -11,14 +11,12 @@ import (
 	"overdue/monitor/search"
 )
 
-// Slots for spans of times to live become due fifty times a second, and the messages of each
-// are in the same range of the work queue, which is as long as the span is wide. Nothing is
-// enqueued in that range any more. So it is read once, and kept until the slots of its messages
-// are due.
+// Slots for spans of times to live become due ten times a second. The messages of each are in a
+// range of the work queue as long as the span, and these ranges overlap. No new message joins such
+// a range. So it is read once, and cached until the slots of its messages are due.
 
 const (
-	// cacheFrom is the least length of a range that is kept. A shorter one is read for one
-	// slot alone.
+	// cacheFrom is the least length of a cached range. A shorter one is read for a single slot.
 	cacheFrom = time.Second
 	// cacheGap is how long before the first window a full cache drops messages.
 	cacheGap = 10 * time.Second
@@ -34,7 +32,7 @@ const (
 // when its range was read.
 type rangeCache struct {
 	known    []search.TimeRange // in order; they neither overlap nor touch
-	messages []cachedMessage    // that waited in these, and whose slots have not become due since
+	messages []cachedMessage    // that waited in these ranges, and whose slots are not due yet
 }
 
 // cachedMessage is a message, with its stamp and its time to live in Unix milliseconds.
@@ -115,9 +113,9 @@ func (s *rangeCache) missing(in search.TimeRange) (parts []search.TimeRange) {
 // add caches what was read of a range, from its beginning as far as there is room.
 func (s *rangeCache) add(of search.TimeRange, seen []cachedMessage) {
 	if room := maxCachedMessages - len(s.messages); len(seen) > room {
-		// Numbers rise with time, but stamps of several nodes need not.
+		// Sequence numbers rise with time, but stamps of several nodes may not.
 		slices.SortFunc(seen, func(a, b cachedMessage) int { return int(a.enqueued - b.enqueued) })
-		of.Until = min(of.Until, seen[room].enqueued) // of those that are left out, with all others of that millisecond
+		of.Until = min(of.Until, seen[room].enqueued) // the range ends before the first omitted message's millisecond
 	}
 	if of.Empty() {
 		return

@@ -15,9 +15,8 @@ import (
 	"overdue/scheduler"
 )
 
-// What a shelf says of a window is what a read of the queue says, whatever windows were asked
-// for before, how long they were, how much of them may still be filled, and whether reads
-// failed: each message that waits there is seen, or noted, and none is noted twice.
+// The range cache agrees with a read of the queue, after any earlier windows of any length, with
+// open ends and failed reads: each waiting message is seen or noted, and none is noted twice.
 func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(40) {
@@ -66,8 +65,8 @@ func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 	}
 }
 
-// queueModel is a queue as it is: what waits there. Messages come up to shelfAge late, and go at
-// any time.
+// queueModel is the model of a queue: its waiting messages. Messages come late, and
+// go at any time.
 type queueModel struct {
 	now     int64 // Unix milliseconds
 	number  int64
@@ -99,8 +98,8 @@ func (m *queueModel) read(of search.TimeRange, see func(*link.Message)) {
 	}
 }
 
-// What there is no room for is read again: the range cache must never claim a time range of
-// which it lacks something.
+// Messages beyond the bound are read again: the range cache must never claim a time range of which
+// it lacks a message.
 func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 	begin := noon.UnixMilli()
 	fill := func(from, until int64, each int) (all []cachedMessage) {
@@ -127,7 +126,7 @@ func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 		t.Errorf("when it is full: %d messages in %v, want what there was", len(s.messages), s.known)
 	}
 	// Slots of that life become due, for what was enqueued in the first 20 ms; nothing becomes
-	// due for what is older than the window by more than shelfGap.
+	// due for what is older than the window by more than cacheGap.
 	slot := &watch{slot: &scheduler.Companion{SlotEnd: time.UnixMilli(begin + 60_019), Lives: []time.Duration{time.Minute}}}
 	s.clear([]window{{time.UnixMilli(begin), time.UnixMilli(begin + 999), []*watch{slot}}}, Settings{})
 	if got, want := len(s.messages), int(full)*each-20*each; got != want {

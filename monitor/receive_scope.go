@@ -15,13 +15,13 @@ import (
 // maxScopes bounds the sessions of one entity that are received from at once.
 const maxScopes = 16
 
-// A receiveScope is what one receiver reaches: a queue without sessions, or one session.
+// A receiveScope is the reach of one receiver: a queue without sessions, or one session.
 type receiveScope struct {
-	session *string // nil: there are none
+	session *string // nil: no sessions
 	watches []*watch
 }
 
-// scopes groups watches by what one receiver reaches.
+// scopes groups watches by receiver.
 func (e *entity) scopes(watches []*watch) []receiveScope {
 	if !e.settings.sessions {
 		return []receiveScope{{watches: watches}}
@@ -51,9 +51,8 @@ func (e *entity) eachScope(ctx context.Context, lines []receiveScope, do func(co
 	return g.Wait()
 }
 
-// receiver opens a receiver for a short burst. It returns nil, and marks the watches as
-// refused, if nobody can receive now: a consumer has the session, or the entity forwards its
-// messages.
+// receiver opens a receiver for a short burst. It returns nil, and marks the watches as refused, if
+// no receiver can be opened now: a consumer has the session, or the entity forwards its messages.
 //
 // An open receiver takes a session from its consumers for that time, which costs them one
 // attempt: messages go back uncounted and in order, and the state of the session stays
@@ -70,7 +69,7 @@ func (e *entity) receiver(ctx context.Context, l receiveScope) (*link.Receiver, 
 		}
 		return nil, nil
 	case condition == link.ConditionNotAllowed:
-		// It requires sessions, and nobody has said so. The check is repeated, by session.
+		// The entity requires sessions, which was unknown. The check is repeated by session.
 		e.w.states.update(e.key, func(f *entityState) { f.sessions = true })
 	}
 	return r, err
@@ -83,9 +82,9 @@ const (
 	// scan the same queue obstruct each other, hence a random quarter either way.
 	expiryRetryMin = time.Second
 	expiryRetryMax = time.Minute
-	// An attempt that affects no other message is made nearly as often as the message is checked:
-	// no count shows that a consumer gave back a session, or the lock of a deferred message. Each
-	// check takes its time for all of them, so many are tried less often: harmlessShare for each.
+	// An attempt that affects no other message is made nearly as often as the message is checked: no
+	// delivery count shows that a consumer released a session, or the lock of a deferred message. A
+	// check takes longer for many of them, so these are tried less often: harmlessShare for each.
 	harmlessRetry = 500 * time.Millisecond
 	harmlessShare = 10 * time.Millisecond
 )
@@ -95,9 +94,9 @@ func (wt *watch) mayTryExpiry(now time.Time) bool {
 	return wt.isFree() || !now.Before(wt.retryAt)
 }
 
-// isFree reports whether nobody holds the message of wt, as far as its delivery count shows. A
-// message that an attempt to expire it left where it was is in somebody's hands. It is free again
-// when its count has risen: the lock has lapsed, or was abandoned. A settlement does not raise it
+// isFree reports whether no consumer holds the message of wt, as far as its delivery count shows. A
+// message that an attempt to expire it left in place is locked. It is free again when its count has
+// risen: the lock has lapsed, or was abandoned. A settlement does not raise it
 // (learn.microsoft.com/azure/service-bus-messaging/message-transfers-locks-settlement).
 func (wt *watch) isFree() bool {
 	return wt.triedAt.IsZero() || wt.want.Found.DeliveryCount != wt.triedDeliveryCount
@@ -106,11 +105,11 @@ func (wt *watch) isFree() bool {
 // harmless reports whether an attempt to expire the message of wt affects no other message.
 func (wt *watch) harmless() bool { return wt.judgement.deferred || wt.refused }
 
-// triedExpiry records an attempt that left the message of wt where it is, together with as many
+// triedExpiry records an attempt that left the message of wt in place, together with so many
 // harmless ones.
 func (wt *watch) triedExpiry(now time.Time, quiet int) {
 	if wt.unreached {
-		wt.unreached = false // it is the next one's turn
+		wt.unreached = false // it is the turn of the next one
 		return
 	}
 	switch {

@@ -19,8 +19,8 @@ import (
 // A peek does not show who holds a message. So a reminder says that the message is not settled,
 // and whether it is deferred, but not whether anybody has received it.
 
-// completeBy returns when m must be completed; zero: nobody states it. As with the deadline,
-// the statement of the message comes first, then the entity, then the reference.
+// completeBy returns when m must be completed; zero: never. As with the deadline, the statement of
+// the message comes first, then the entity, then the reference.
 func completeBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 	within, err := scheduler.StatedCompletion(func(name string) any { return m.Properties[name] })
 	switch {
@@ -55,20 +55,21 @@ const earlyBy = 500 * time.Millisecond
 func firstReminder(r *scheduler.Reference, s Settings) time.Duration {
 	switch {
 	case len(s.WarnBefore) > 0:
-		return 0 // its stamp shows when
+		return 0 // its stamp shows the activation
 	case r.CompleteWithin > 0:
 		return min(r.Within, r.CompleteWithin)
 	}
 	return r.Within
 }
 
-// judge decides about the message of wt.
+// judge returns the verdict on the message of wt.
 func (e *entity) judge(wt *watch, now time.Time) judgement {
 	return e.judgeFound(&wt.ref, &wt.want, wt.want.Found, now)
 }
 
-// judgeFound decides about m, which r and w stand for. The copy of a message in a subscription
-// without a time to live may have to be completed although it can be received at any time.
+// judgeFound returns the verdict on m, which r and w stand for. The copy of a message in a
+// subscription without a time to live may have to be completed although it can be received at any
+// time.
 func (e *entity) judgeFound(r *scheduler.Reference, w *search.Want, m *link.Message, now time.Time) judgement {
 	if w.Ref == nil || !w.HasNoDeadline(m) {
 		return judge(r, m, e.settings.Settings, now)
@@ -78,8 +79,7 @@ func (e *entity) judgeFound(r *scheduler.Reference, w *search.Want, m *link.Mess
 	return judge(&completed, m, e.settings.Settings, now)
 }
 
-// remind notifies of the reminders of wt that are due, whose message was on the queue at the
-// instant at.
+// remind notifies of the due reminders of wt. Its message was on the queue at the instant at.
 func (e *entity) remind(ctx context.Context, wt *watch, at time.Time) {
 	m, j := wt.want.Found, &wt.judgement
 	if wt.slot != nil || wt.missed != nil || j.verdict == gone || m == nil || search.Pending(m) {
@@ -96,9 +96,9 @@ func (e *entity) remind(ctx context.Context, wt *watch, at time.Time) {
 	}
 }
 
-// latest returns the clock of the broker, or a little less. Unlike the clock of the worker it
-// is right after a time without companions, if the scheduler has measured it. Its error is that
-// of the measurement, so it must not decide what expires.
+// latest returns the clock of the broker, or a little less. Unlike the clock of the worker it is
+// right after a time without companions, if the scheduler has measured it. It has the error of the
+// measurement, so it must not decide about expiry.
 func (w *Worker) latest() time.Time {
 	now := w.clock.now()
 	if measured := w.cfg.Scheduler.Now(); measured.Measured && measured.Time.Add(-measured.Uncertainty).After(now) {
@@ -107,8 +107,8 @@ func (w *Worker) latest() time.Time {
 	return now
 }
 
-// notAfter returns an instant that the clock of the broker has not reached yet. Without a
-// measurement there is none.
+// notAfter returns an instant that the clock of the broker has not reached yet. It is unknown
+// without a measurement.
 func (w *Worker) notAfter() (now time.Time, known bool) {
 	measured := w.cfg.Scheduler.Now()
 	return measured.Time.Add(measured.Uncertainty), measured.Measured
@@ -118,8 +118,8 @@ func (w *Worker) notAfter() (now time.Time, known bool) {
 const staleClock = time.Second
 
 // behind reports whether t has passed although the clock of the worker is far before it. A
-// companion that was due long ago brings an old stamp. A rewritten one, which is due at once,
-// brings a new one.
+// companion that was due long ago has an old stamp. A rewritten one, which is due at once, has a
+// new one.
 func (w *Worker) behind(t time.Time) bool {
 	latest := w.latest()
 	return latest.After(t.Add(staleClock)) && latest.After(w.clock.now().Add(staleClock))
@@ -136,8 +136,8 @@ func (e *entity) reachedWarning(wt *watch, at time.Time) (nearest time.Duration)
 	return nearest
 }
 
-// warnings calls each for the reminders that nobody has been notified of. A reminder that would
-// have been due before the message was enqueued is skipped.
+// warnings calls each for the reminders without a notification. A reminder that would have been due
+// before the message was enqueued is skipped.
 func (e *entity) warnings(wt *watch, each func(before time.Duration, when time.Time)) {
 	m, deadline := wt.want.Found, wt.judgement.deadline
 	if m == nil || deadline.IsZero() {
@@ -191,7 +191,7 @@ func (e *entity) notifyReminder(ctx context.Context, wt *watch, eventType string
 	e.w.notify(ctx, e.name, reminder)
 }
 
-// States as events name them.
+// States in events.
 const (
 	stateActive   = "active"
 	stateDeferred = "deferred"
@@ -229,7 +229,7 @@ func (w *Worker) reminderEvent(entity string, wt *watch) alert.Event {
 // time and was not, it has been counted.
 func (e *entity) countGone(wt *watch) {
 	if wt.duplicate {
-		return // the reference that it has of its own counts
+		return // its own reference counts
 	}
 	if wt.ref.Stated == scheduler.StatedComplete && wt.ref.Incomplete {
 		return

@@ -105,7 +105,7 @@ func TestMessageWithoutADeadlineThatSharesAnID(t *testing.T) {
 }
 
 // The dead letter of yesterday's message with the same id is not the one that is due today, not
-// even to a monitor that has only just seen it and cannot tell when the other was sent.
+// even to a monitor that has only just seen it and cannot know when the other was sent.
 func TestRepeatedMessageIDOfADeadLetter(t *testing.T) {
 	play(t, func(s *scene) {
 		stop := s.startMonitor()

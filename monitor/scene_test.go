@@ -72,7 +72,7 @@ type scene struct {
 	adopt            []monitor.Adoption
 	direct           map[string]*azservicebus.Sender // of messages that come through no endpoint
 	newStore         func() *waking                  // of each process: where companions are kept; nil: on the monitor queue
-	store            *waking                         // of the process that has both, and of who looks
+	store            *waking                         // of the process that has both, and of observers
 }
 
 // play runs a scene on fake time.
@@ -210,7 +210,7 @@ func (s *scene) links() *link.Namespace {
 
 func ttl(d time.Duration) string { return fmt.Sprintf(`"TimeToLive":%g`, d.Seconds()) }
 
-// queue is the engine's queue, to look behind the protocol.
+// queue returns the engine's queue, for checks without the protocol.
 func (s *scene) queue(name string) *queue.Queue {
 	s.Helper()
 	q, ok := s.ns.Broker.Queue(name)

@@ -4,7 +4,7 @@ package monitor
 
 import "overdue/alert"
 
-// sinks is the sinks of one configuration. It does not change; a new one replaces it.
+// sinks holds the sinks of one configuration. It does not change; a new one replaces it.
 type sinks struct {
 	alerters []alert.Alerter
 	groups   map[string]*alert.Groups // of alerters, by name

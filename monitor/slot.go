@@ -346,8 +346,8 @@ func (w *window) slotFor(m *link.Message, s Settings) (*watch, time.Duration) {
 
 // slotEndingAt returns the watch over a slot that contains t and that will accepts, or nil.
 func (w *window) slotEndingAt(t time.Time, will func(*scheduler.Companion) bool) *watch {
-	// Stamps are whole milliseconds, cut, so this one may be of the slot before; that one has
-	// looked already, or will.
+	// Stamps are cut to whole milliseconds, so this message may belong to the previous slot, which has
+	// its own check.
 	i, _ := slices.BinarySearchFunc(w.slots, t, func(wt *watch, t time.Time) int { return wt.slot.SlotEnd.Compare(t) })
 	for ; i < len(w.slots); i++ {
 		switch slot := w.slots[i].slot; {

@@ -38,7 +38,7 @@ const renewEvery = 5 * time.Second
 // yieldTime is how much later than others a worker wakes for items that it has left to them.
 const yieldTime = 50 * time.Millisecond
 
-// claimRoom bounds the room that a worker takes before it knows whether there are items.
+// claimRoom bounds the places that a worker reserves before it knows whether there are items.
 const claimRoom = creditWindow
 
 // claimFromStore claims companions until ctx ends. It waits until the clock of the broker is

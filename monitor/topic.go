@@ -16,9 +16,9 @@ const (
 	// older list is enough for messages that are older still: later subscriptions do not have
 	// them.
 	staleTopic = 5 * time.Second
-	// maxSpread bounds the subscriptions to which the messages of one companion are handed
-	// directly, and maxWatching the watches in hand when they are. Beyond that each subscription
-	// gets a companion of its own: that is durable, and takes no memory.
+	// maxSpread bounds the subscriptions that get the messages of one companion directly, and
+	// maxWatching the watches in this worker at that time. Beyond that each subscription gets a
+	// companion of its own: that is durable, and takes no memory.
 	maxSpread   = 32
 	maxWatching = 100_000
 )
@@ -41,9 +41,9 @@ func (e *entity) asOf(due []*watch) time.Time {
 	return since
 }
 
-// spreadToSubscriptions hands the watches of a topic to its subscriptions. Each subscription
-// has a copy of its own, or none if its rules did not match. A copy that never existed looks
-// like one that was received in time.
+// spreadToSubscriptions hands the watches of a topic to its subscriptions. Each subscription has a
+// copy of its own, or none if its rules did not match. A copy that never existed cannot be
+// distinguished from one that was received in time.
 func (e *entity) spreadToSubscriptions(ctx context.Context, due []*watch) {
 	subscriptions := e.settings.subscriptions
 	for _, wt := range due {

@@ -37,7 +37,7 @@ type manySearch struct {
 	outside       []*link.Message // the other dead letters
 }
 
-// inUse is the messages that have a watch, or are about to get one.
+// inUse holds the messages that have a watch, or are about to get one.
 type inUse struct {
 	identities map[search.Identity]bool
 	named      map[string]bool          // message-ids of messages that were not seen yet
@@ -133,7 +133,8 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 	if err := e.work.Between(ctx, from, until, func(m *link.Message) { give(m, false) }); err != nil {
 		return err
 	}
-	// One that is being notified is adopted too: this companion may be all that is left of it.
+	// A dead letter whose notification is running gets a watch too: this companion may be all that is
+	// left of it.
 	if err := e.dead.Between(ctx, from, until, func(m *link.Message) {
 		if expired(m) && !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			give(m, true)
@@ -147,7 +148,7 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 		}
 	}
 	if len(withoutID) == 0 {
-		return nil // what has moved on is followed by name
+		return nil // forwarded messages are followed by message-id
 	}
 	if e.settings.forwardDead != "" {
 		if err := e.collectForwarded(ctx, withoutID, h); err != nil {
@@ -191,8 +192,8 @@ func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUs
 		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			return
 		}
-		// One without any name that was notified by the number it had before is notified again,
-		// rather than another not at all.
+		// A message without an id is notified again if its old number was notified: otherwise another one
+		// might be missed.
 		if m.MessageID == "" && h.forwarded[search.IdentityOf(m)] || m.MessageID != "" && (h.ids[m.MessageID] || e.w.notified.Has(e.forwardedID(m.MessageID))) {
 			return
 		}
@@ -218,8 +219,8 @@ func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUs
 	}))
 }
 
-// standsFor reports whether g may mean m, if m was enqueued in its window: m has the deadline
-// of the reference, by what it states or by what its entity gives it.
+// standsFor reports whether m may belong to g, if m was enqueued in its window: m has the deadline
+// of the reference, by its own statement or by the settings of its entity.
 func (g *manySearch) standsFor(m *link.Message, s Settings) bool {
 	if search.Pending(m) || g.want.NotWanted(m) {
 		return false
@@ -234,16 +235,16 @@ func (g *manySearch) standsFor(m *link.Message, s Settings) bool {
 	return false
 }
 
-// watchOver makes a watch over m. While it is in hand its identity names it. When it is
-// rewritten, the message-id does that the broker gave it.
+// watchOver makes a watch over m. In this worker, the sequence number and the stamp identify it. A
+// rewritten companion names it by the message-id that the broker gave it.
 func (g *manySearch) watchOver(m *link.Message) *watch {
 	ref := g.wt.ref
 	ref.MessageID, ref.SessionID = m.MessageID, m.SessionID
 	ref.Deadline = ref.DeadlineAt(m.EnqueuedTime)
 	ref.From, ref.Until = m.EnqueuedTime, m.EnqueuedTime
-	g.wt.companion.add(1) // its companion is completed when the message is seen to
+	g.wt.companion.add(1) // its companion is completed after the message is handled
 	wt := &watch{ref: ref, companion: g.wt.companion, since: g.wt.since, next: g.wt.next, hops: g.wt.hops}
-	wt.want = search.Want{Identity: search.IdentityOf(m), Ref: &wt.ref, Endless: g.want.Endless, Since: g.want.Since} // it may have no deadline, but have to be completed
+	wt.want = search.Want{Identity: search.IdentityOf(m), Ref: &wt.ref, Endless: g.want.Endless, Since: g.want.Since} // it may have only a completion deadline
 	return wt
 }
 
@@ -254,8 +255,8 @@ func (g *manySearch) searchAgain(at time.Time) {
 	}
 }
 
-// concludeMany ends the watch of g, or continues its search: while a send may still be in
-// flight, at the next deadline, and where messages were forwarded to.
+// concludeMany ends the watch of g, or continues its search: while a send may still arrive, at the
+// next deadline, and where messages were forwarded to.
 func (e *entity) concludeMany(ctx context.Context, g *manySearch) {
 	wt := g.wt
 	switch open := wt.open(e.w.clock.now()); {

@@ -31,7 +31,7 @@ func reflected(c *Companion) ([]byte, error) {
 }
 
 func TestCompanionIsEncodedAsEncodingJSONWould(t *testing.T) {
-	var e encoder // one for all, as in a flight
+	var e encoder // one for all, as in a batch
 	rapid.Check(t, func(t *rapid.T) {
 		instant := func(label string) time.Time {
 			zone := rapid.SampledFrom([]*time.Location{time.UTC, time.FixedZone("", 3600)}).Draw(t, "zone")

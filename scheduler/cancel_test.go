@@ -116,7 +116,7 @@ func (c *cancelling) want(left, cancelled int) {
 		c.Errorf("%d companions are left, want %d", got, left)
 	}
 	if got, errs := c.outcome(); got != cancelled {
-		c.Errorf("told of %d cancelled companions (%v), want %d", got, errs, cancelled)
+		c.Errorf("%d cancelled companions were reported (%v), want %d", got, errs, cancelled)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestCancelThatFails(t *testing.T) {
 		time.Sleep(time.Minute)
 		c.want(1, 0)
 		if _, errs := c.outcome(); len(errs) != 1 {
-			c.Errorf("told of %v, want one failure: what cannot be cancelled rings", errs)
+			c.Errorf("reported %v, want one failure: a companion that cannot be cancelled becomes due", errs)
 		}
 		remove()
 		c.send("lucky", time.Hour)()

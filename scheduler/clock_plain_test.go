@@ -63,7 +63,7 @@ func TestBrokersClockIsMeasuredWithoutScheduledMessages(t *testing.T) {
 				select {
 				case <-s.Measured():
 				default:
-					t.Error("nobody is told that the clock is measured")
+					t.Error("the measured clock is not reported")
 				}
 				ns.Net.Delay(pipenet.Both, 0)
 				got := s.Now()
@@ -79,7 +79,7 @@ func TestBrokersClockIsMeasuredWithoutScheduledMessages(t *testing.T) {
 	}
 }
 
-// What keeps the clock from being measured is told, and it stays ours.
+// A failed measurement of the clock is reported, and the local clock stays in use.
 func TestAClosedClientMeasuresNoClock(t *testing.T) {
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
 		client := ns.Lasting(t)

@@ -240,7 +240,7 @@ func TestADeadlineIsReckonedFromTheStampWhereItIsRelative(t *testing.T) {
 	}
 }
 
-// A year that JSON cannot hold is the sender's fault and is told to it alone.
+// A year that JSON cannot hold is the sender's fault, and only that sender gets the error.
 func TestACompanionThatCannotBeEncodedFailsItsCaller(t *testing.T) {
 	slotScene(t, func(t *testing.T, s *Scheduler, _ func() []Companion) {
 		bad := sent("bad", noon)

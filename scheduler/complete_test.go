@@ -46,10 +46,10 @@ func TestCompanionsOfALaterVersionStandAlone(t *testing.T) {
 		t.Errorf("compose makes %d companions, want one of version 1 and one of version 2", len(groups))
 	}
 	if c := (Companion{References: []Reference{{MessageID: "m", Missed: &Missed{Type: "overdue.deadline.near"}}}}); c.Version() != 2 {
-		t.Errorf("what is to be told beside a missed deadline has version %d, want 2", c.Version())
+		t.Errorf("an event other than a missed deadline has version %d, want 2", c.Version())
 	}
 	if c := (Companion{References: []Reference{{MessageID: "m", CompleteWithin: time.Second, Missed: &Missed{}}}}); c.Version() != 1 {
-		t.Errorf("a second deadline beside the first has version %d, want 1: the first one is kept by every reader", c.Version())
+		t.Errorf("a second deadline with the first has version %d, want 1: the first one is kept by every reader", c.Version())
 	}
 }
 

@@ -14,8 +14,7 @@ import (
 	"overdue/scheduler"
 )
 
-// A note waits on the monitor queue like a companion, and one that was kept twice by who does not
-// know better has one id.
+// A note waits on the monitor queue like a companion, and one that was kept twice has one id.
 func TestANoteWaitsOnTheMonitorQueueUntilItIsDue(t *testing.T) {
 	var written []error
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
@@ -54,7 +53,7 @@ func TestANoteWaitsOnTheMonitorQueueUntilItIsDue(t *testing.T) {
 			t.Errorf("a note after Close = %v, want ErrClosed", err)
 		}
 		if len(written) != 5 || slices.ContainsFunc(written[:4], func(err error) bool { return err != nil }) || written[4] == nil {
-			t.Errorf("told %v of the transfers, want four that succeeded and one that did not", written)
+			t.Errorf("transfers %v were reported, want four that succeeded and one that did not", written)
 		}
 	}, func(_ *broker.Config, c *scheduler.Config) {
 		c.Written = func(_ int, err error) { written = append(written, err) }

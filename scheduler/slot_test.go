@@ -16,7 +16,7 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// called is who is told how a ticket fared.
+// called gets the result of a ticket.
 type called chan error
 
 func (c called) Scheduled(err error) { c <- err }
@@ -156,8 +156,7 @@ func TestASlotSaysThatItsTimeToLiveWasTheDefault(t *testing.T) {
 	})
 }
 
-// A slot whose companion could not be written is asked for again; whoever waited for it hears of
-// the failure.
+// A slot whose companion could not be written is tried again, and its callers get the error.
 func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
 	s := &Scheduler{closed: true}
 	at := time.Now()
@@ -329,8 +328,8 @@ func TestSlotCompanionsAreChecked(t *testing.T) {
 	}
 }
 
-// What is known of the broker's clock gets blurred. For as long as slots pay it is measured anew
-// before it is of no use to them, and not more often than that takes.
+// The known time of the broker loses precision. While slots pay, the scheduler measures the clock
+// again before it is too imprecise for them, and no more often than necessary.
 func TestSlotsDoNotEndWithTheMeasurementOfTheClock(t *testing.T) {
 	slotScene(t, func(t *testing.T, s *Scheduler, _ func() []Companion) {
 		measure := func() {

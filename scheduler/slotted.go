@@ -25,7 +25,7 @@ func (s *slotted) of(entity string) *atomic.Int64 {
 
 // ExpectInSlots is Expect for messages for which slots stand, and that the broker stamps at the
 // instant until of its clock at the latest. The index does not know them, so for what is stamped by
-// then it cannot tell which message was settled.
+// then it cannot know which message was settled.
 func (s *Scheduler) ExpectInSlots(entity string, until time.Time) {
 	latest := s.slotted.of(entity)
 	for at := until.UnixNano(); ; {

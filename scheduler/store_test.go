@@ -74,7 +74,7 @@ func setupStore(t *testing.T, act func(t *testing.T, x *heldItems, s *scheduler.
 		defer func() { _ = s.Close(context.Background()) }() // nor this
 		act(t, x, s, r)
 		if got := companions(t, ns); len(got) != 0 {
-			t.Errorf("%d messages are on the monitor queue, want none beside a store", len(got))
+			t.Errorf("%d messages are on the monitor queue, want none with a store", len(got))
 		}
 	})
 }

@@ -59,7 +59,7 @@ func TestOnlyMessagesWithCompanionsAreWatched(t *testing.T) {
 		check("another slot", "orders", "orders", other, false)
 		ahead := found(time.Minute, "ttl")
 		ahead.Ahead = time.Second
-		check("to be told ahead of its deadline", "orders", "orders", ahead, false)
+		check("to be notified ahead of its deadline", "orders", "orders", ahead, false)
 
 		from = from.Add(10 * time.Second) // no slot stands for what is sent then
 		named := sent("named", from)

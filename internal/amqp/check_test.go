@@ -142,7 +142,7 @@ func TestPropertiesThatPassTheCheckCanBeRead(t *testing.T) {
 			}
 			again, err := DecodeProperties(p.Raw())
 			if diff := cmp.Diff(p, again); err != nil || diff != "" {
-				t.Errorf("%s in field %d, written anew: %v (-want +got):\n%s", name, field, err, diff)
+				t.Errorf("%s in field %d, written again: %v (-want +got):\n%s", name, field, err, diff)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ const (
 
 const none = int32(-1)
 
-// maxAlike bounds the references with one key. Where ids repeat so often nothing can be told apart.
+// maxAlike bounds the references with one key. Beyond that, references with repeated ids cannot be distinguished.
 const maxAlike = 16
 
 // bucket says where blind keeps what is about the key.

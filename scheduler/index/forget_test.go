@@ -39,7 +39,7 @@ func TestTheIndexForgetsCompanionsThatAreDue(t *testing.T) {
 	}
 }
 
-// Of messages with one id the latest are known, and no more than can be told apart with little
+// Of messages with one id the latest are known, and no more than can be distinguished with little
 // effort.
 func TestTheIndexForgetsTheOldestOfManyWithOneID(t *testing.T) {
 	x := NewMemory(1000)

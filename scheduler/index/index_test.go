@@ -27,7 +27,7 @@ func stamped(id string, at time.Time) Delivered {
 	return Delivered{Key: KeyOf("orders", id, ""), Enqueued: at, Deadline: at.Add(time.Minute)}
 }
 
-// carry tells the index of a companion with the references, and returns its id.
+// carry adds a companion with the references to the index, and returns its id.
 func carry(x Index, n byte, refs ...Reference) ID {
 	id := ID{n}
 	x.Carried(id, "orders", noon.Add(time.Minute), refs)
@@ -43,7 +43,7 @@ func needlessIDs(x Index) (ids []ID) {
 
 // All indexes pass this.
 func TestIndex(t *testing.T) {
-	answered := noon.Add(20 * time.Millisecond) // when its sender was told that the message is accepted
+	answered := noon.Add(20 * time.Millisecond) // when its sender got the acknowledgement
 	r := sent("m", noon)
 	taken := func(t *testing.T, x Index, d Delivered, want bool) {
 		t.Helper()
@@ -255,7 +255,7 @@ func TestMemoryIndexKeepsItsBoundOfNeedlessCompanions(t *testing.T) {
 		}
 	}
 	if got := needlessIDs(x); len(got) != 10 {
-		t.Errorf("%d companions are told to be needless, want 10", len(got))
+		t.Errorf("%d companions are reported needless, want 10", len(got))
 	}
 }
 
@@ -280,7 +280,7 @@ func TestForgottenReferenceWithoutCompanionForbidsTakes(t *testing.T) {
 }
 
 // Several sidecars send messages with few ids and learn of settlements of each other's. Whatever is
-// taken off where: as long as a message is in the queue, a companion that is left will look for it
+// taken off where: as long as a message is in the queue, a remaining companion will find it
 // at about its deadline.
 func TestEveryMessageKeepsACompanion(t *testing.T) {
 	seed := testseed.Of(t)
@@ -329,7 +329,7 @@ func TestEveryMessageKeepsACompanion(t *testing.T) {
 				watched = watched || stays && includes && o.ref.Deadline.Sub(m.ref.Deadline).Abs() <= 3*time.Second
 			}
 			if !watched {
-				t.Fatalf("round %d: message %d is in the queue, and no companion that is left looks for it", round, i)
+				t.Fatalf("round %d: message %d is in the queue, and no remaining companion would find it", round, i)
 			}
 		}
 	}

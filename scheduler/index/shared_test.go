@@ -75,7 +75,7 @@ type replicas struct {
 	*testing.T
 	a, b    *Shared
 	flush   func()
-	taken   func() int // how often a has been told that something was taken off
+	taken   func() int // how often a was notified of a removal
 	failed  func() int
 	inSlots bool // whether slots may stand for the messages
 }
@@ -166,7 +166,7 @@ func TestMessagesSettledElsewhereAreTakenOff(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		if r.taken() == 0 || len(needlessIDs(r.a)) != 1 {
-			t.Errorf("told %d times; want the companion to be needless", r.taken())
+			t.Errorf("notified %d times; want the companion to be needless", r.taken())
 		}
 		if n := r.failed(); n != 0 {
 			t.Errorf("%d failures", n)
@@ -183,7 +183,7 @@ func TestForgottenSharedCompanionsBecomeDue(t *testing.T) {
 		r.b.Take(first[1])
 		time.Sleep(5 * time.Second)
 		if ids := needlessIDs(r.a); len(ids) != 0 {
-			t.Errorf("needless %v, want none: nobody could tell", ids)
+			t.Errorf("needless %v, want none: nobody could know", ids)
 		}
 		if n := r.failed(); n != 0 {
 			t.Errorf("%d failures, want none: it was only empty", n)
@@ -248,7 +248,7 @@ func TestSharingIsBounded(t *testing.T) {
 		index.mu.Unlock()
 		synctest.Wait()
 		if failures == 0 {
-			t.Error("nobody was told")
+			t.Error("no error was reported")
 		}
 	})
 }
@@ -290,7 +290,7 @@ func TestAnAnnouncementThatFailsIsReported(t *testing.T) {
 		stop()
 		<-ended
 		if len(reported) != 1 || !errors.Is(reported[0], errBroken) {
-			t.Errorf("told %v, want once why it could not be announced", reported)
+			t.Errorf("reported %v, want once why it could not be announced", reported)
 		}
 	})
 }

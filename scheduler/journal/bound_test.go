@@ -84,7 +84,7 @@ func TestTheJournalsBoundIsThatOfAWholeCommit(t *testing.T) {
 	}
 }
 
-// A commit is on disk before anybody is told of it: nothing turns the syncs of the file off. That
+// A commit is on disk before its callers return: nothing turns the syncs of the file off. That
 // they reach the disk no test can see that does not cut the power.
 func TestACommitToTheJournalIsSynced(t *testing.T) {
 	st := openTestStore(t, defaultSize)

@@ -11,7 +11,7 @@ import (
 
 const (
 	// drainBatch and drainPace bound how fast the journal is written to a monitor queue that has
-	// just come back, beside the sends that go on: 1,000 companions a second.
+	// just come back, in addition to the current sends: 1,000 companions a second.
 	drainBatch = 100
 	drainPace  = 100 * time.Millisecond
 	// A monitor queue that is down is asked again after a pause, which grows.

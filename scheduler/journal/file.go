@@ -32,7 +32,7 @@ const (
 	// formatPrefix begins the name of every bucket; a namespace follows. It changes when an older
 	// program could not read what a newer one has written.
 	formatPrefix = "companions-1 "
-	// entryOverhead is what an entry costs beside its key and value, about.
+	// entryOverhead is the approximate size of an entry in addition to its key and value.
 	entryOverhead = 16
 	dueSize       = 8
 	sumSize       = 4

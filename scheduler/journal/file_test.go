@@ -54,7 +54,7 @@ func TestAJournalThatCannotBeOpenedSaysWhy(t *testing.T) {
 	})
 }
 
-// A file that lost its end, or in which bytes have turned, is told when it is opened, and stays as
+// A file that lost its end, or in which bytes have turned, is reported when it is opened, and stays as
 // it is.
 func TestADamagedJournalIsReportedAndLeftAsItIs(t *testing.T) {
 	directory := t.TempDir()
@@ -125,7 +125,7 @@ func TestAJournalOutlivesItsProcess(t *testing.T) {
 		}
 		stop()
 
-		end = outages["the queue is full"](t, ns) // it would be written before anybody looks
+		end = outages["the queue is full"](t, ns) // it would be written before the check
 		j, _ = start(t, s, directory, func(c *journal.Config) { c.Namespace, c.MustExist = "CONTOSO", true })
 		if st := j.Status(); st.Companions != 1 || st.Elsewhere != 0 {
 			t.Errorf("status %+v after the start, want the one companion", st)

@@ -31,7 +31,7 @@ func TestAFullJournalRefuses(t *testing.T) {
 		}
 		_ = j.Begin(one("more", time.Now().Add(time.Hour)))(t.Context()) // refused as well
 		if got := n.count("journal takes no companions"); got != 1 {
-			t.Errorf("the full journal was told %d times, want once: %q", got, n.events)
+			t.Errorf("the full journal was reported %d times, want once: %q", got, n.events)
 		}
 		if st := j.Status(); st.Refusing == nil || st.Bytes > 2000 {
 			t.Errorf("status %+v, want at most 2,000 bytes and why it refuses", st)
@@ -44,7 +44,7 @@ func TestAFullJournalRefuses(t *testing.T) {
 		end = outages["the queue is full"](t, ns)
 		schedule(t, j, one("later", time.Now().Add(time.Hour)))
 		if got := n.count("journal takes companions again"); got != 1 {
-			t.Errorf("that there is room again was told %d times, want once: %q", got, n.events)
+			t.Errorf("the free space was reported %d times, want once: %q", got, n.events)
 		}
 		end()
 	})

@@ -290,7 +290,7 @@ func (j *Journal) commit(requests []*request) {
 	j.mu.Unlock()
 	select {
 	case j.work <- struct{}{}:
-	default: // Run will look anyway
+	default: // Run will check anyway
 	}
 }
 

@@ -45,7 +45,7 @@ func TestCompanionsWaitOnDiskForTheMonitorQueue(t *testing.T) {
 				}
 				time.Sleep(10 * time.Minute)
 				if got := n.count("monitor queue is down"); got != 1 {
-					t.Errorf("the outage was told %d times, want once: %q", got, n.events)
+					t.Errorf("the outage was reported %d times, want once: %q", got, n.events)
 				}
 				end()
 				time.Sleep(time.Minute)
@@ -54,7 +54,7 @@ func TestCompanionsWaitOnDiskForTheMonitorQueue(t *testing.T) {
 				}
 				for _, want := range []string{"monitor queue is back", "journal is empty"} {
 					if got := n.count(want); got != 1 {
-						t.Errorf("%q was told %d times, want once: %q", want, got, n.events)
+						t.Errorf("%q was reported %d times, want once: %q", want, got, n.events)
 					}
 				}
 				seen := map[string]bool{}
@@ -79,7 +79,7 @@ func TestCompanionsWaitOnDiskForTheMonitorQueue(t *testing.T) {
 	}
 }
 
-// What is due first is written first; what became due meanwhile rings at once.
+// Companions are written in the order of their due times; those that are due already become due at once.
 func TestJournalIsWrittenInTheOrderOfDeadlines(t *testing.T) {
 	directory := t.TempDir()
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
@@ -163,7 +163,7 @@ func TestAJournalThatTakesNothingDoesNotHideThatTheQueueIsBack(t *testing.T) {
 			t.Errorf("status %+v, want the monitor queue up", st)
 		}
 		if down, back := n.count("monitor queue is down"), n.count("monitor queue is back"); down != 1 || back != 1 {
-			t.Errorf("told %q, want once down and once back", n.events)
+			t.Errorf("reported %q, want once down and once back", n.events)
 		}
 	})
 }
@@ -195,7 +195,7 @@ func TestACompanionThatIsTooLargeStaysInTheJournal(t *testing.T) {
 			t.Errorf("status %+v, want the large companion kept and the queue up", st)
 		}
 		if got := n.count("companion is too large"); got != 1 {
-			t.Errorf("the large companion was told %d times in a minute, want once: %q", got, n.events)
+			t.Errorf("the large companion was reported %d times in a minute, want once: %q", got, n.events)
 		}
 	}, func(c *broker.Config, _ *scheduler.Config) { c.MaxMessageSize = 4096 })
 }

@@ -36,7 +36,7 @@ func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 			t.Fatalf("a companion that the disk does not take = %v, want one sentence that names the journal", refused)
 		}
 		if got := n.count("journal takes no companions"); got != 1 {
-			t.Errorf("the full disk was told %d times, want once: %q", got, n.events)
+			t.Errorf("the full disk was reported %d times, want once: %q", got, n.events)
 		}
 		end()
 		time.Sleep(5 * time.Minute)
@@ -58,7 +58,7 @@ func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 		stop()
 		j, _ = start(t, s, directory)
 		if st := j.Status(); st.Companions != 1 {
-			t.Errorf("status %+v of the file opened anew, want one companion", st)
+			t.Errorf("status %+v of the reopened file, want one companion", st)
 		}
 		end()
 	})

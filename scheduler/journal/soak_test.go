@@ -18,7 +18,7 @@ import (
 )
 
 // Senders, outages of every kind and length, and restarts, in any order: every companion whose
-// sender was told that it is safe is on the monitor queue in the end.
+// sender got an acknowledgement is on the monitor queue in the end.
 func TestJournaledCompanionsReachTheMonitorQueue(t *testing.T) {
 	seed := testseed.Of(t)
 	kinds := []string{"the network is cut", "the queue is full", "the namespace throttles", "the queue is deleted"}

@@ -19,7 +19,7 @@ import (
 )
 
 // What keeps a journal from being read may pass, with a disk that answers again. So it is read
-// again by itself, and that it cannot be read is told once.
+// again by itself, and the unreadable journal is reported once.
 func TestAJournalThatCannotBeReadIsReadAgain(t *testing.T) {
 	directory := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestAJournalThatCannotBeReadIsReadAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		mu.Lock()
 		if unread != 1 {
-			t.Errorf("told %d times that the journal cannot be read, want once", unread)
+			t.Errorf("reported %d times that the journal cannot be read, want once", unread)
 		}
 		mu.Unlock()
 		turn()

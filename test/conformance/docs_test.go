@@ -85,7 +85,7 @@ func TestProtocolDocNamesWhatIsSpecialAboutLiveTests(t *testing.T) {
 	for _, name := range slices.Concat(slices.Collect(maps.Keys(exceptions)), slices.Collect(maps.Keys(distant))) {
 		_, test, _ := strings.Cut(name, ".")
 		if !strings.Contains(doc, "`"+test+"`") {
-			t.Errorf("%s does not tell about %s", protocolDoc, name)
+			t.Errorf("%s does not mention %s", protocolDoc, name)
 		}
 	}
 }

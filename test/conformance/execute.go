@@ -70,9 +70,9 @@ func anyFailed(results []result) bool {
 	return false
 }
 
-// parseEvents reads what test2json writes. A test whose subtests are in the results is left
-// out of them, unless it failed by itself: then none of its subtests tells. A test
-// that has begun and not ended, because the process died, has failed.
+// parseEvents reads what test2json writes. A test whose subtests are in the results is left out of
+// them, unless it failed by itself: then none of its subtests counts. A test that has begun and not
+// ended, because the process died, has failed.
 func parseEvents(pkg string, events *bytes.Buffer) (results []result, output string, err error) {
 	type state struct {
 		result

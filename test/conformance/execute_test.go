@@ -125,7 +125,7 @@ func TestReportEndsWithTheCounts(t *testing.T) {
 		t.Errorf("last lines (-want +got):\n%s", diff)
 	}
 	if !strings.Contains(out.String(), "FAIL azservicebus.TestB, through the relay (0.0s)\n\twhy\n") {
-		t.Errorf("the report does not tell TestB and its output:\n%s", out.String())
+		t.Errorf("the report does not show TestB and its output:\n%s", out.String())
 	}
 }
 

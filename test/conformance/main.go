@@ -48,7 +48,7 @@ func main() {
 	os.Exit(1)
 }
 
-// errFailed says that the report has told what is wrong already.
+// errFailed means that the report already shows the failures.
 var errFailed = errors.New("live tests failed")
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {

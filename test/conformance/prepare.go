@@ -59,9 +59,8 @@ func testBinary(dir, pkg string) string {
 	return filepath.Join(dir, filepath.Base(filepath.Join(sdkModule, pkg))+".test")
 }
 
-// prepare fills dir with all that a run needs, so that the run does without a network and
-// without a compiler. The module cache is read-only and tests may write beside their
-// source, hence the copy.
+// prepare fills dir with all that a run needs, so that the run does without a network and without a
+// compiler. The module cache is read-only and tests may write next to their source, hence the copy.
 func prepare(ctx context.Context, dir string) error {
 	out, err := command(ctx, "", "go", "mod", "download", "-json", sdkModule)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	companionNames = 100
 )
 
-// report gathers results and tells them. Safe for concurrent use.
+// report gathers results and prints them. Safe for concurrent use.
 type report struct {
 	out     io.Writer
 	ways    []way

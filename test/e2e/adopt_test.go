@@ -90,7 +90,7 @@ func (s *scene) adopted() (n float64) {
 	return n
 }
 
-// swept waits until the monitor queue holds nothing but the note of the next adopt pass of each
+// adoptPassed waits until the monitor queue holds only the note of the next adopt pass of each
 // entity.
 func (s *scene) adoptPassed(within time.Duration) {
 	s.Helper()

@@ -21,9 +21,9 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// Nine of ten messages are received in time, each with a time to live of its own, all through
-// the endpoints of the process that watches them. One in ten is missed, as soon as where nobody
-// receives, and what the others cost beside is little.
+// Nine of ten messages are received in time, each with a time to live of its own, all through the
+// endpoints of the process that watches them. One in ten is missed, as soon as where nobody
+// receives, and the others cost little.
 func TestMessagesThatAreMostlyReceivedInTimeCostLittle(t *testing.T) {
 	seed := testseed.Of(t)
 	play(t, func(s *scene) {

@@ -70,7 +70,7 @@ func TestALifeThatNoHeaderHolds(t *testing.T) {
 				if len(m) != 1 || m[0].TTL != life || m[0].ExpiresAt.Sub(m[0].EnqueuedTime) != life {
 					s.Fatalf("there wait %+v, want one that lives for %v", m, life)
 				}
-				// What the header says is over: who looks then, must see that it lives on.
+				// What the header says is over: a check then must see that it lives on.
 				s.ns.Broker.SetClockOffset(amqp.MaxTTL + time.Hour)
 				now := s.ns.Broker.Now()
 				err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: now, References: []scheduler.Reference{{

@@ -10,8 +10,8 @@ import (
 	"overdue/alert"
 )
 
-// drawMoments adds to the scenario what is notified beside missed deadlines. It has chances of
-// its own, so that it changes nothing else.
+// drawMoments adds reminders and completion deadlines to the scenario. It has chances of its own,
+// so that it changes nothing else.
 func (p *plan) drawReminders(rng *rand.Rand) {
 	if rng.IntN(3) == 0 {
 		p.warnings = []time.Duration{time.Duration(200+rng.IntN(2000)) * time.Millisecond, time.Duration(3+rng.IntN(60)) * time.Second}

@@ -45,7 +45,7 @@ type drawnBatch struct {
 
 // drawnMessage is one message and how it states its deadline.
 type drawnMessage struct {
-	key                  string // what tells it from all others
+	key                  string // distinguishes it from all others
 	id, session, label   string
 	complete             time.Duration // by when it has to be completed; 0 = no matter
 	life, within, at     time.Duration // 0: not stated; at is an instant, from when it is sent

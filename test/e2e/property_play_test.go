@@ -296,7 +296,7 @@ func (p *plan) down() (d time.Duration) {
 	return d
 }
 
-// played is what there is to check.
+// played has the results to check.
 type played struct {
 	*scene
 	*plan

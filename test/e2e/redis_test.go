@@ -13,13 +13,13 @@ import (
 	"overdue/scheduler"
 )
 
-// besideRedis runs a scene on fake time whose processes share a redis-server.
+// withRedis runs a scene on fake time whose processes share a redis-server.
 func withRedis(t *testing.T, act func(*scene, *redistest.Server), configure ...func(*scene, *broker.Config)) {
 	t.Helper()
 	withSlack(t, 20, act, configure...)
 }
 
-// withSlack is besideRedis whose bounds are stretched by a factor: they are real time, and a
+// withSlack is withRedis whose bounds are stretched by a factor: they are real time, and a
 // busy machine is no Redis that is gone.
 func withSlack(t *testing.T, slack float64, act func(*scene, *redistest.Server), configure ...func(*scene, *broker.Config)) {
 	t.Helper()
@@ -39,7 +39,7 @@ func openRedis(s *scene, addr string, slack float64) *redisstore.Store {
 	s.must(err)
 	s.Cleanup(func() {
 		_ = store.Close()           // its server may be gone
-		time.Sleep(2 * time.Second) // then its pool looks whether it is back, every second until it notices
+		time.Sleep(2 * time.Second) // then its pool checks every second whether it is back
 	})
 	return store
 }
@@ -79,8 +79,8 @@ func TestSettlementThroughAnotherSidecarCancels(t *testing.T) {
 }
 
 // Two companions stand for one missed message, as when two proxies have slots, and come to two
-// monitors: the second comes back to one that was not there when the first notified of it.
-// Together they tell once; without Redis each of them does.
+// monitors: the second comes back to one that was not there when the first notified of it. With
+// Redis they notify once; without Redis each of them does.
 func TestMonitorsTogetherNotifyOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail     func(*redistest.Server)

@@ -196,8 +196,8 @@ func (r *roll) client() *azservicebus.Client {
 	return c
 }
 
-// app sends: every fourth message to served, in good time for whoever receives, and every tenth
-// of the others so that it lives on.
+// app sends: every fourth message goes to served, early enough for its consumer, and every tenth of
+// the others has a long time to live.
 func (r *roll) app(ctx context.Context, app int) {
 	c := r.client()
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // its endpoint may be gone

@@ -74,7 +74,7 @@ type scene struct {
 	brimDial         func(context.Context) (net.Conn, error) // to the endpoint that brim sends through
 	shared           func() *redisstore.Store                // of each process; nil: there is no Redis
 	newStore         func() *waking                          // of each process: where companions are kept; nil: on the monitor queue
-	store            *waking                                 // of the process that has both, and of who looks
+	store            *waking                                 // of the process that has both, and of observers
 }
 
 // play runs a scene on fake time.
@@ -289,7 +289,7 @@ func (s *scene) post(queue, id string, properties string, headers ...string) (in
 
 func ttl(d time.Duration) string { return fmt.Sprintf(`"TimeToLive":%g`, d.Seconds()) }
 
-// queue is the engine's queue, to look behind the protocol.
+// queue returns the engine's queue, for checks without the protocol.
 func (s *scene) queue(name string) *queue.Queue {
 	s.Helper()
 	q, ok := s.ns.Broker.Queue(name)

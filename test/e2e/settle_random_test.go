@@ -176,7 +176,7 @@ func (f *fates) check() {
 		if most := 22 * time.Second; lag > most {
 			f.Errorf("%s was expired %v after its deadline, want %v at most", m.MessageID, lag, most)
 		}
-		// Where an id repeats a pass may take a message for another, and look again.
+		// Where an id repeats a pass may take a message for another, and check again.
 		if m.DeliveryCount == 0 && lag > 3*time.Second || m.DeliveryCount == 0 && lag > 500*time.Millisecond && !strings.HasPrefix(m.MessageID, often) {
 			f.Errorf("%s, which nobody has received, was expired %v after its deadline", m.MessageID, lag)
 		}

@@ -86,9 +86,8 @@ func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 						}
 					}
 					for id := range due {
-						// What was not answered may have come in, and stands beside what the
-						// journal brings: at two monitors, which do not know of each other here,
-						// that is two events.
+						// What was not answered may have come in, and is next to what the journal brings: at two
+						// monitors, which do not know of each other here, that is two events.
 						if notified[id] == 0 || notified[id] > 1 && !pass {
 							t.Errorf("%s was notified %d times, want once", id, notified[id])
 						}
@@ -119,7 +118,7 @@ func TestAStoreThatIsFlushedGoesOn(t *testing.T) {
 	}, inRedis(r.Addr))
 }
 
-// What a worker had in hand when it was killed comes to another, and is notified once.
+// The companions that a killed worker held come to another worker, which notifies once.
 func TestAWorkerIsKilledWithCompanionsInHand(t *testing.T) {
 	r := redistest.Start(t)
 	play(t, func(s *scene) {

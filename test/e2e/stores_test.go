@@ -38,8 +38,8 @@ func inRedisWithSlack(addr string, slack float64) func(*scene, *broker.Config) {
 	}
 }
 
-// notified tells the processes of a scene what Redis would: a connection that somebody listens
-// to stops fake time.
+// notified informs the processes of a scene as Redis would: a connection that somebody listens to
+// stops fake time.
 type waking struct {
 	*redisstore.Companions
 	wake func()

@@ -126,14 +126,14 @@ func (v *visit) receive(r *goamqp.Receiver) *goamqp.Message {
 // ends with the test.
 type endpoint func(t *testing.T, to string) (addr string)
 
-// brokerAttempts bounds how often compare starts anew because the broker failed.
+// brokerAttempts bounds how often compare starts again because the broker failed.
 const brokerAttempts = 4
 
 // compare visits a broker directly and through a relay. Clients have to see the same, and what goes
 // into the relay on one side has to come out of it on the other.
 //
 // RabbitMQ 3.10 sometimes breaks a connection off on a loaded machine, with a relay or without one.
-// A comparison that failed while the broker did that proves nothing, and is made anew.
+// A comparison that failed while the broker did that proves nothing, and is repeated.
 func compare(t *testing.T, b *broker, through endpoint, visits func(*visit)) {
 	t.Helper()
 	for round := 1; ; round++ {
@@ -145,7 +145,7 @@ func compare(t *testing.T, b *broker, through endpoint, visits func(*visit)) {
 			t.Errorf("attempt %d:\n%s", round, strings.Join(differences, "\n"))
 			return
 		}
-		t.Logf("attempt %d: the broker broke a connection off; starting anew after\n%.2000s", round, strings.Join(differences, "\n"))
+		t.Logf("attempt %d: the broker broke a connection off; starting again after\n%.2000s", round, strings.Join(differences, "\n"))
 	}
 }
 

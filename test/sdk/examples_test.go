@@ -51,7 +51,7 @@ func TestExamplesOfTheDocRun(t *testing.T) {
 	}
 }
 
-// What the doc shows is what runs.
+// The page quotes the examples that run.
 func TestDocQuotesTheExamples(t *testing.T) {
 	const name = "../../docs/broker/README.md"
 	page, err := os.ReadFile(name)

@@ -37,7 +37,7 @@ type suite struct {
 var suites = []suite{
 	{
 		sdk: "js",
-		// Modules are looked for beside the program, so it is run from a copy.
+		// Modules are found next to the program, so it runs from a copy.
 		build: func(ctx context.Context, installed, scratch string) *exec.Cmd {
 			return exec.CommandContext(ctx, "sh", "-c", `cp js/*.js js/package.json "$1" && ln -s "$0/node_modules" "$1/node_modules"`, installed, scratch)
 		},

@@ -53,7 +53,7 @@ func compareAdditions(t *testing.T, queue string, front, behind []wiretap.Delive
 		f, b := front[i], behind[i]
 		f.Payload, b.Payload = nil, nil
 		if diff := wiretap.Difference([]wiretap.Delivery{f}, []wiretap.Delivery{b}); diff != "" {
-			t.Errorf("%s, beside the messages: %s", queue, diff)
+			t.Errorf("%s, apart from the messages: %s", queue, diff)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func propertiesOf(t *testing.T, m amqp.Message) amqp.Properties {
 	return p
 }
 
-// A maker is who makes parts of a message anew each time.
+// A maker makes parts of a message again each time.
 type maker int
 
 const (
@@ -151,10 +151,10 @@ const (
 	ids                        // SDK, broker or proxy: an id where there was none, and maybe a time to live
 )
 
-// stamps are what the broker notes anew for each message and delivery.
+// stamps are annotations that the broker sets for each message and delivery.
 var stamps = []string{"x-opt-enqueued-time", "x-opt-sequence-number", "x-opt-enqueue-sequence-number", "x-opt-locked-until"}
 
-// compareMessages wants the same messages but for what is made anew each time.
+// compareMessages wants the same messages, except the parts that are made each time.
 func compareMessages(t *testing.T, what string, a, b []wiretap.Delivery, made maker) {
 	t.Helper()
 	if len(a) != len(b) || len(a) == 0 {
@@ -179,7 +179,7 @@ func compareMessages(t *testing.T, what string, a, b []wiretap.Delivery, made ma
 	}
 }
 
-// timeless takes what is made anew out of a message, and its properties, which it returns.
+// timeless removes the parts that are made each time, and the properties, which it returns.
 func timeless(t *testing.T, m *amqp.Message, made maker) amqp.Properties {
 	t.Helper()
 	p := propertiesOf(t, *m)

@@ -41,7 +41,6 @@ var properUses = map[string]string{
 	"internal/servicebus/sas.Covers":    "a signature covers an address",
 	"internal/broker.common":            "the fields that correlation filters share on the wire",
 	"internal/testing/exercise.manager": "the client of $management",
-	"alert.ring":                        "a ring buffer",
 	"alert.CommonLabels":                "a field of the webhook of Alertmanager",
 	"alert.CommonAnnotations":           "a field of the webhook of Alertmanager",
 }

@@ -117,7 +117,7 @@ func Run(t *testing.T, in func(*testing.T, func(*testing.T)), connect func(*test
 	}
 }
 
-// RealTime runs f as it is, beside the other cases: they have entities of their
+// RealTime runs f as it is, in parallel with the other cases: they have entities of their
 // own, and much of their time is waiting.
 func RealTime(t *testing.T, f func(*testing.T)) {
 	t.Parallel()

@@ -67,7 +67,7 @@ var forwardSpecs = []spec{
 		s.target.Wait(at.Sub(s.now()) + ttl)
 		s.wantBodies("afterwards", s.receive(s.receiver(), 1), "x")
 	}},
-	{name: "the time to live begins anew where a message is forwarded to", queue: deadLettering, check: func(s *scene) {
+	{name: "the time to live starts again where a message is forwarded to", queue: deadLettering, check: func(s *scene) {
 		first := s.another(broker.QueueConfig{ForwardTo: s.queue})
 		sender, err := s.client.NewSender(first, nil)
 		s.must(err)

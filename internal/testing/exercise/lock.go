@@ -110,7 +110,7 @@ var lockSpecs = []spec{
 		peeked := s.peek(r)
 		s.wantBodies("peeked", peeked, "x")
 		if peeked[0].LockedUntil != nil || peeked[0].LockToken != [16]byte{} {
-			s.Error("a peek tells of the lock")
+			s.Error("a peek shows the lock")
 		}
 	}},
 	{name: "a message whose lock lapsed comes again before later ones", check: func(s *scene) {

@@ -132,7 +132,7 @@ var ruleSpecs = []spec{
 			s.Errorf("the other subscription got %v, to %v, subject %v; want what was sent", b.ApplicationProperties, *b.To, *b.Subject)
 		}
 	}},
-	{name: "a filter that fails dead-letters the message unless told otherwise", check: func(s *scene) {
+	{name: "a filter that fails dead-letters the message unless configured otherwise", check: func(s *scene) {
 		t := s.topic(broker.TopicConfig{})
 		failing := []broker.RuleConfig{sqlRule("divides", "quantity / 0 = 1"), actionRule("changes", "1=1", "SET x = color * 2"), sqlRule("fine", "1=1")}
 		s.subscribe(t, broker.SubscriptionConfig{Name: "kept"}, failing...)
@@ -185,7 +185,7 @@ var ruleSpecs = []spec{
 		}
 		s.wantStatus(200, "", node, "remove-rule", map[string]any{"rule-name": "$default"})
 		s.wantStatus(404, "amqp:not-found", node, "remove-rule", map[string]any{"rule-name": "$Default"})
-		// By these words alone the JavaScript SDK tells what is not found from what went wrong.
+		// Only by these words does the JavaScript SDK distinguish a missing rule from other errors.
 		_, m := s.manage(node, "remove-rule", map[string]any{"rule-name": "$Default"})
 		if text, _ := m.ApplicationProperties["statusDescription"].(string); !regexp.MustCompile(`The messaging entity .* could not be found`).MatchString(text) {
 			s.Errorf("description %q, want the messaging entity that could not be found", text)

@@ -52,7 +52,7 @@ var scheduleSpecs = []spec{
 			s.Errorf("enqueued %v, want when it was sent", m.EnqueuedTime)
 		}
 	}},
-	{name: "activation enqueues the message anew", check: func(s *scene) {
+	{name: "activation enqueues the message again", check: func(s *scene) {
 		at := s.now().Add(soonest)
 		numbers := s.schedule(at, "x")
 		s.text("meanwhile")

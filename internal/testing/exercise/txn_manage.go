@@ -121,7 +121,7 @@ var txnManageSpecs = []spec{
 		ms := s.peek(r)
 		s.wantBodies("after", ms, "kept")
 		if *ms[0].SequenceNumber != number {
-			s.Errorf("sequence number = %d, want %d, as was told before the commit", *ms[0].SequenceNumber, number)
+			s.Errorf("sequence number = %d, want %d, as before the commit", *ms[0].SequenceNumber, number)
 		}
 		s.must(s.sender.CancelScheduledMessages(s.ctx, []int64{number}, nil))
 		s.wantBodies("cancelled", s.peek(r))

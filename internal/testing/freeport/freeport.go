@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package freeport finds ports for tests whose programs cannot choose one themselves and tell, or
+// Package freeport finds ports for tests whose programs cannot choose and report one themselves, or
 // that listen at one port again and again.
 package freeport
 

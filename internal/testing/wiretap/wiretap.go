@@ -101,7 +101,7 @@ func (t *Tap) accept(ln net.Listener) {
 		}
 		service, err := t.dial(context.Background())
 		if err != nil {
-			_ = client.Close() // which tells the client as much as its own dial would have
+			_ = client.Close() // which shows the client as much as its own dial would
 			continue
 		}
 		t.mu.Lock()

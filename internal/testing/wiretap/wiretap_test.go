@@ -19,7 +19,7 @@ import (
 	"overdue/internal/testing/wiretap"
 )
 
-// What a test sends and gets is what the tap has, in whatever pieces it came.
+// The tap has the bytes that a test sends and gets, in any pieces.
 func TestTheTapRecordsBytesUnchanged(t *testing.T) {
 	ns := brokertest.New(t)
 	tap := wiretap.StartDialing(t, ns.Dial)

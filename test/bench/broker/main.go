@@ -2,7 +2,7 @@
 
 // Command broker measures the embedded broker: a process of its own behind its real endpoint, on
 // TCP loopback, with the Go SDK, with a plain go-amqp client, and with a client that costs next to
-// nothing. Beside the rate it tells how much processor time a message costs on either side: on a
+// nothing. In addition to the rate, it reports the processor time of a message on either side: on a
 // shared machine the rate says what the machine was doing, and the processor time what the code
 // does. test/bench/README.md says what the lines mean.
 //

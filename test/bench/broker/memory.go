@@ -10,7 +10,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 )
 
-// memory measures what a message that waits costs beside its own bytes.
+// memory measures the memory of a waiting message in addition to its own bytes.
 func (b *bench) memory(context.Context) error {
 	if b.skips("memory") {
 		return nil

@@ -171,7 +171,7 @@ func (b *bench) sdkSender(queue string) opener {
 	}
 }
 
-// sdkBatchSender makes each batch anew: to encode the messages is what a sender does.
+// sdkBatchSender makes a new batch each time, since an app has to encode its messages.
 func (b *bench) sdkBatchSender(queue string) opener {
 	return func(ctx context.Context) (func() (int, error), func() error, error) {
 		client, err := b.srv.sdk()

@@ -99,7 +99,7 @@ func populate(n *broker.Namespace) error {
 	return err
 }
 
-// controls is what the parent asks for beside the protocol.
+// controls serves the parent's requests outside the protocol.
 func controls(n *broker.Namespace) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/reset", func(w http.ResponseWriter, _ *http.Request) {
@@ -112,7 +112,7 @@ func controls(n *broker.Namespace) http.Handler {
 	})
 	mux.HandleFunc("/heap", func(w http.ResponseWriter, _ *http.Request) {
 		runtime.GC()
-		runtime.GC() // the first only starts to sweep
+		runtime.GC() // the first call only starts the reclaim
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		fmt.Fprintln(w, m.HeapAlloc)

@@ -48,7 +48,7 @@ func (b *bench) startOnce(ctx context.Context) (took time.Duration, err error) {
 		return 0, err
 	}
 	defer func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // an error: it has ended, which Wait tells
+		_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended, which Wait reports
 		err = errors.Join(err, cmd.Wait())
 	}()
 	for lines := bufio.NewScanner(out); lines.Scan(); {

@@ -100,7 +100,7 @@ func sendOne(ctx context.Context, s *azservicebus.Sender) (int, error) {
 	return 1, s.SendMessage(ctx, sdkMessage(), nil)
 }
 
-// sendBatch makes each batch anew: to encode the messages is what a sender does.
+// sendBatch makes a new batch each time, since an app has to encode its messages.
 func sendBatch(ctx context.Context, s *azservicebus.Sender) (int, error) {
 	b, err := s.NewMessageBatch(ctx, nil)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"sync"
 )
 
-// forward is the least that can stand between a client and a broker: it copies bytes, connection
-// for connection, and understands none of them. What it costs is what the system charges for one
-// more hop; the rest is the endpoint's own. It says on standard output where it listens.
+// forward is the simplest process between a client and a broker: it only copies bytes, connection
+// by connection. Its cost is the system's price of one more hop; the endpoint's other costs are its
+// own. It prints its address on standard output.
 func forward(to string) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,9 +45,9 @@ func join(client net.Conn, to string) error {
 	defer broker.Close()
 	var wg sync.WaitGroup
 	pass := func(dst, src net.Conn) {
-		// Only the writer of a TCP connection that is no file is hidden, so that bytes are copied through
-		// this process, as they are in every relay that looks at them.
-		_, _ = io.Copy(struct{ io.Writer }{dst}, struct{ io.Reader }{src}) // how it ends says nothing
+		// The types hide the TCP connections from io.Copy, so that bytes are copied through this process,
+		// as in every relay that reads them.
+		_, _ = io.Copy(struct{ io.Writer }{dst}, struct{ io.Reader }{src}) // the error does not matter
 		_ = dst.Close()
 	}
 	wg.Go(func() { pass(broker, client) })

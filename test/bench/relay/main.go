@@ -30,7 +30,7 @@ func main() {
 	flag.IntVar(&b.sends, "sends", 2000, "sends of each way in a round, to measure latency")
 	flag.StringVar(&b.profiles, "profiles", "", "a `directory` for profiles of the sidecar, by line and way: processor and allocations")
 	to := flag.String("forward", "", "be a forwarder to this `address`; what the command starts itself with")
-	ways := flag.String("ways", "", "measure, beside direct, the ways that match this regular expression")
+	ways := flag.String("ways", "", "measure the way direct and the ways that match this regular expression")
 	only := flag.String("only", "", "measure the lines that match this regular expression")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -87,7 +87,7 @@ func (s scene) address(w way) string {
 
 var addresses = regexp.MustCompile(`(?m)^  (AMQP endpoint|embedded broker|admin) +\w+://(\S+)`)
 
-// start starts a command with settings of its own and waits until it is ready. What is told on
+// start starts a command with settings of its own and waits until it is ready. The banner on
 // standard output ends with the connection string.
 func (b *bench) start(ctx context.Context, command string, settings ...string) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, b.binary, command, "--log-level", "error")}

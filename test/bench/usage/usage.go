@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usage tells what processes have cost.
+// Package usage reports the processor time and memory of processes.
 package usage
 
 import (
