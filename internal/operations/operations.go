@@ -22,6 +22,7 @@ const (
 	Nudge      = "nudge"       // a receive that wakes the broker's own expiry
 	Scan       = "scan"        // a work message, received to expire it by hand or to get past it
 	Deferred   = "deferred"    // a request for deferred messages
+	Renew      = "renew"       // a request that renews locks of companions
 	Complete   = "complete"    // a companion
 	Release    = "release"     // a message that was received is given back
 	DeadLetter = "dead-letter" // of a work message by hand, or of a companion
