@@ -216,7 +216,7 @@ func (w *Worker) readmitNote(n adoptNote) {
 // adoptPass runs the pass of a note that is due.
 func (w *Worker) adoptPass(work context.Context, l lease) {
 	w.running.Go(func() {
-		defer func() { <-w.room }()
+		defer w.letGo(l)
 		n, err := parseAdoptNote(l.body())
 		if err != nil {
 			w.log.Warn("adopt note refused", zap.String("message_id", l.id()), zap.Error(err))

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// handleDue checks watches that are due, and hands each one on: to the notifier, to another
+// handleDue checks watches that are due, and hands each one on: to the sinks, to another
 // check, or to its end. nudged says that they have waited for a nudge.
 func (e *entity) handleDue(ctx context.Context, due []*watch, nudged bool) {
 	if due = e.skipSettled(ctx, due); len(due) == 0 {
@@ -126,7 +126,9 @@ func (e *entity) handOn(ctx context.Context, due []*watch, at time.Time, missing
 		}
 	}
 	e.giveUp(ctx, lost)
-	e.notifier.add(ctx, missed) // ⑥
+	for _, wt := range missed {
+		e.w.notify(ctx, e.name, wt) // ⑥
+	}
 }
 
 // check gives every watch a verdict: it finds the messages, judges them by their stamps,

@@ -4,9 +4,10 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"time"
 
-	"overdue/alert"
+	"overdue/monitor/notify"
 
 	"go.uber.org/zap"
 )
@@ -28,32 +29,45 @@ const (
 	claimTick = 250 * time.Millisecond
 )
 
-// notifyOnce notifies all sinks of e, unless another process has. It calls begin before it
-// notifies.
-func (w *Worker) notifyOnce(ctx context.Context, e alert.Event, before []string, begin func()) (taken []string, err error) {
-	mine := false
-	for end := time.Now().Add(claimWait); w.cfg.Notified != nil; {
-		claimed, done, err := w.cfg.Notified.Begin(ctx, e.ID)
-		if done {
-			return nil, nil
-		}
-		if mine = claimed; mine || err != nil || time.Now().After(end) {
-			break
-		}
-		select {
-		case <-time.After(claimTick):
-		case <-ctx.Done():
-			return before, context.Cause(ctx)
-		}
-	}
-	begin()
-	taken, err = w.notifySinks(ctx, e, before)
-	if mine {
-		if endErr := w.cfg.Notified.End(ctx, e.ID, err == nil); endErr != nil {
-			w.log.Debug("notification not recorded for other monitors", zap.String("event", e.ID), zap.Error(endErr))
-		}
-	}
-	return taken, err
+// errClaimed: another process is notifying of the event.
+var errClaimed = errors.New("claimed by another monitor")
+
+// claim has the event sent, unless another process has notified of it.
+func (n *notification) claim() {
+	id := n.event().ID
+	mine, done := false, false
+	began := time.Now()
+	n.w.claims.Put(&notify.Job{
+		Send: func() (err error) {
+			if mine, done, err = n.w.cfg.Notified.Begin(n.ctx, id); mine || done || err != nil || time.Since(began) > claimWait {
+				return nil
+			}
+			return errClaimed
+		},
+		End: func(error) {
+			if done {
+				n.end(notify.Result{})
+				return
+			}
+			if end := n.end; mine {
+				n.end = func(r notify.Result) { n.endClaim(id, r, end) }
+			}
+			n.send()
+		},
+	})
+}
+
+// endClaim reports the outcome of a claim, then ends the notification.
+func (n *notification) endClaim(id string, r notify.Result, end func(notify.Result)) {
+	n.w.claims.Put(&notify.Job{
+		Send: func() error {
+			if err := n.w.cfg.Notified.End(n.ctx, id, r.Err == nil); err != nil {
+				n.w.log.Debug("notification not recorded for other monitors", zap.String("event", id), zap.Error(err))
+			}
+			return nil
+		},
+		End: func(error) { end(r) },
+	})
 }
 
 // A Tally is the share of one worker in the figures of all processes.

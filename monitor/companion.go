@@ -23,8 +23,8 @@ const (
 	reasonUndeliverable = "AlertUndeliverable"
 )
 
-// maxHold bounds how long a companion stays locked. It is less than the default lock duration
-// of a minute, to leave time for rewriting it.
+// maxHold bounds how long a companion stays in hand for a check. What waits for longer is
+// rewritten.
 const maxHold = 40 * time.Second
 
 // maxAttempts bounds how often a companion is rewritten because a notification failed. With
@@ -37,7 +37,7 @@ type companion struct {
 	w       *Worker
 	lease   lease
 	content scheduler.Companion
-	until   time.Time // by our clock: settle or rewrite it by then
+	until   time.Time // by our clock: rewrite it by then, unless its events are being notified
 
 	mu        sync.Mutex
 	watches   int                   // made of it so far
@@ -108,14 +108,6 @@ func (wt *watch) open(now time.Time) time.Duration {
 	return wt.ref.Until.Add(search.WindowMargin).Sub(now)
 }
 
-func holdUntil(l lease, brokerNow time.Time) time.Time {
-	hold := maxHold
-	if until, ok := l.lockedUntil(); ok {
-		hold = min(hold, until.Sub(brokerNow)*2/3)
-	}
-	return time.Now().Add(max(hold, 0))
-}
-
 // newWatches makes a watch of each reference.
 func (h *companion) newWatches() []*watch {
 	now := time.Now()
@@ -156,7 +148,12 @@ func (h *companion) done(ctx context.Context, again *scheduler.Companion) {
 	h.open--
 	last := h.open == 0
 	h.mu.Unlock()
-	h.w.watching.Add(-1)
+	if h.w.watching.Add(-1) == maxWatched/2 {
+		select {
+		case h.w.eased <- struct{}{}:
+		default:
+		}
+	}
 	if last {
 		// In a goroutine, since these are round trips, and the caller has other watches to handle.
 		h.w.running.Go(func() { h.settle(ctx) })
@@ -212,9 +209,9 @@ const (
 	mergeMost = 100
 )
 
-// merged joins rewritten companions that are due at about the same time. Companions whose
-// notification failed are less urgent, and joined however far apart they are due. Otherwise
-// each event would end up with a companion of its own.
+// merged joins rewritten companions that are due at about the same time. Those whose messages
+// have expired are less urgent, and joined however far apart they are due. Otherwise each event
+// would end up with a companion of its own.
 func (h *companion) merged() []scheduler.Companion {
 	again := h.rewritten
 	slices.SortFunc(again, func(a, b scheduler.Companion) int {
@@ -224,8 +221,9 @@ func (h *companion) merged() []scheduler.Companion {
 	var first time.Time // due time of the first that went into the last of out
 	for _, c := range again {
 		if n := len(out); n > 0 {
-			last, repeated := &out[n-1], c.Attempt > h.content.Attempt
-			if !c.IsSlot() && !last.IsSlot() && last.Entity == c.Entity && last.Attempt == c.Attempt && last.Version() == c.Version() && (repeated || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
+			last := &out[n-1]
+			patient := onlyNotifies(last) && onlyNotifies(&c)
+			if !c.IsSlot() && !last.IsSlot() && last.Entity == c.Entity && last.Attempt == c.Attempt && last.Version() == c.Version() && (patient || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
 				last.Due = c.Due
 				last.References = append(last.References, c.References...)
 				continue
@@ -235,6 +233,9 @@ func (h *companion) merged() []scheduler.Companion {
 	}
 	return out
 }
+
+// onlyNotifies reports whether c stands for messages that have expired.
+func onlyNotifies(c *scheduler.Companion) bool { return !c.IsSlot() && c.References[0].Missed != nil }
 
 // deadLetter moves the companion to where operators find it.
 func (h *companion) deadLetter(ctx context.Context, reason, description string) {
@@ -259,7 +260,7 @@ func (h *companion) handBack(ctx context.Context) {
 }
 
 // release makes room for another companion.
-func (h *companion) release() { <-h.w.room }
+func (h *companion) release() { h.w.letGo(h.lease) }
 
 // attemptDelay returns the delay before attempt n of a notification, n ≥ 1.
 func attemptDelay(n int) time.Duration {

@@ -53,7 +53,7 @@ func (w *Worker) digest(work context.Context, l lease) {
 	end := func(what string, settle func() error) {
 		go func() {
 			defer w.running.Done()
-			defer func() { <-w.room }()
+			defer w.letGo(l)
 			if err := settle(); err != nil {
 				w.log.Warn("digest not "+what+", it will come back", zap.String("sink", d.Sink), zap.Error(err))
 			}

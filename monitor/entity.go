@@ -46,7 +46,6 @@ type entity struct {
 	soonest           time.Time // no watch is due before; zero: none
 	waiting           waiting
 	nudger            nudger
-	notifier          notifier
 	checking          []*watch // the watches of the running check
 	work              search.View
 	dead              search.View
@@ -68,7 +67,6 @@ func newEntity(w *Worker, key, name string) *entity {
 	e.dead = search.View{Links: w.cfg.Links, Path: name + "/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen, Kept: &e.kept}
 	e.transfer = search.View{Links: w.cfg.Links, Path: name + "/$Transfer/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen}
 	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
-	e.notifier = notifier{w: w, name: name}
 	e.nudger = nudger{w: w, key: key, name: name, afterNudge: e.wakeUp, log: e.log, earlier: make(chan struct{}, 1), kept: &e.kept,
 		dead: search.View{Links: w.cfg.Links, Path: e.dead.Path, Operations: w.metrics.operations}}
 	return e

@@ -73,12 +73,18 @@ func (w *Worker) receive(ctx, work context.Context) error {
 		take := func(m *amqp.Message) {
 			credit--
 			w.metrics.operation(operations.Receive, 1)
-			w.take(work, &queueLease{w: w, link: r, message: m})
+			l := &queueLease{w: w, link: r, message: m}
+			w.clock.observe(l.enqueuedTime())
+			w.renewer.Hold(m)
+			w.take(work, l)
 		}
 		take(m)
-		if w.yielding.take() {
-			for m, err = r.Receive(ctx, yieldAfter); m != nil; m, err = r.Receive(ctx, yieldAfter) {
-				take(m)
+		full, yields := w.watching.Load() > maxWatched, w.yielding.take()
+		if full || yields {
+			for yields && m != nil {
+				if m, err = r.Receive(ctx, yieldAfter); m != nil {
+					take(m)
+				}
 			}
 			if err := errors.Join(err, r.Drain(ctx)); err != nil {
 				return w.retire(ctx, work, r, err)
@@ -88,6 +94,19 @@ func (w *Worker) receive(ctx, work context.Context) error {
 			}
 			leave()
 			credit = 0
+			w.awaitEase(ctx)
+		}
+	}
+}
+
+// awaitEase waits while too many messages are in hand. The others stay on the monitor queue, where
+// any worker can receive them.
+func (w *Worker) awaitEase(ctx context.Context) {
+	for w.watching.Load() > maxWatched && ctx.Err() == nil {
+		w.log.Debug("no companions are received while events wait for their sinks")
+		select {
+		case <-w.eased:
+		case <-ctx.Done():
 		}
 	}
 }
@@ -133,7 +152,6 @@ type lease interface {
 	contentType() string
 	body() []byte
 	enqueuedTime() time.Time // by the broker's clock: an instant that has passed, just now mostly
-	lockedUntil() (until time.Time, limited bool)
 
 	complete(ctx context.Context) error
 	// handBack gives it to whichever worker is next, at once and as it was.
@@ -148,6 +166,42 @@ type queueLease struct {
 	w       *Worker
 	link    *link.Receiver
 	message *amqp.Message
+}
+
+// newRenewer makes what renews the locks of companions in hand, for as long as they are in hand.
+// Without it, a companion whose events wait in line would come back meanwhile.
+func (w *Worker) newRenewer() *link.Renewer {
+	return w.cfg.Links.Renewer(w.cfg.MonitorQueue, link.RenewerConfig{
+		Now:     w.latest,
+		Renewed: func(requests int) { w.metrics.operation(operations.Renew, requests) },
+		Failed: func(n int, err error) {
+			w.log.Debug("locks of companions not renewed", zap.Int("companions", n), zap.Error(err))
+		},
+		Lost: func(n int) { w.log.Warn("locks of companions lost, they come back", zap.Int("companions", n)) },
+	})
+}
+
+// startRenewing renews locks until stop is called.
+func (w *Worker) startRenewing(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.renewer.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// letGo makes room for another lease in place of l, and stops renewing its lock: an l that was not
+// settled comes back when that lapses.
+func (w *Worker) letGo(l lease) {
+	if l, ok := l.(*queueLease); ok {
+		w.renewer.Forget(l.message)
+	}
+	<-w.room
 }
 
 func (l *queueLease) id() string {
@@ -171,27 +225,28 @@ func (l *queueLease) enqueuedTime() time.Time {
 
 func (l *queueLease) body() []byte { return l.message.GetData() }
 
-func (l *queueLease) lockedUntil() (time.Time, bool) {
-	t, ok := l.message.Annotations["x-opt-locked-until"].(time.Time)
-	return t, ok
+// settling bounds a settlement. The lock of what is being settled is not renewed.
+func (l *queueLease) settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	l.w.renewer.Forget(l.message)
+	return context.WithTimeout(ctx, settleTime)
 }
 
 func (l *queueLease) complete(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := l.settling(ctx)
 	defer cancel()
 	l.w.metrics.operation(operations.Complete, 1)
 	return l.link.Complete(ctx, l.message)
 }
 
 func (l *queueLease) handBack(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := l.settling(ctx)
 	defer cancel()
 	l.w.metrics.operation(operations.Release, 1)
 	return l.link.Release(ctx, l.message)
 }
 
 func (l *queueLease) deadLetter(ctx context.Context, reason, description string) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := l.settling(ctx)
 	defer cancel()
 	l.w.metrics.operation(operations.DeadLetter, 1)
 	return l.link.DeadLetter(ctx, l.message, reason, description)

@@ -67,6 +67,7 @@ type scene struct {
 	senders          map[string]*sdk.Sender
 	hook             *hook
 	sinks            *pipenet.Network
+	monitorLinks     *link.Namespace                          // of the last monitor
 	moreHooks        []string                                 // hosts of further webhooks
 	groups           func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
 	adopt            []monitor.Adoption
@@ -169,6 +170,7 @@ func (s *scene) startMonitor() (stop func()) {
 		alerters = append(alerters, s.groups(sc))
 	}
 	links := s.links()
+	s.monitorLinks = links
 	cfg := monitor.Config{
 		Links: links, Scheduler: sc, MonitorQueue: monitorQueue,
 		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settings },
@@ -300,7 +302,8 @@ func (s *scene) companionsKept() redisstore.Counts {
 type hook struct {
 	mu     sync.Mutex
 	events []event
-	status int // to answer with
+	status int           // to answer with
+	takes  time.Duration // to answer
 }
 
 type event struct {
@@ -341,6 +344,7 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = json.Unmarshal(body, &e)
 	}
+	time.Sleep(h.takes)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {

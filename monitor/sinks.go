@@ -2,11 +2,15 @@
 
 package monitor
 
-import "overdue/alert"
+import (
+	"overdue/alert"
+	"overdue/monitor/notify"
+)
 
 // sinks holds the sinks of one configuration. It does not change; a new one replaces it.
 type sinks struct {
 	alerters []alert.Alerter
+	lines    []*notify.Line           // of alerters
 	groups   map[string]*alert.Groups // of alerters, by name
 }
 
@@ -17,6 +21,7 @@ func (w *Worker) SetAlerters(all []alert.Alerter) {
 	next := &sinks{alerters: all, groups: map[string]*alert.Groups{}}
 	before := w.sinks.Load()
 	for _, a := range all {
+		next.lines = append(next.lines, &notify.Line{Budget: notifyTime})
 		g := alert.GroupsOf(a)
 		if g == nil {
 			continue
@@ -34,5 +39,13 @@ func (w *Worker) SetAlerters(all []alert.Alerter) {
 		if next.groups[name] != g {
 			g.Close()
 		}
+	}
+}
+
+// leaveEvents leaves the events that still wait in line to the next worker.
+func (w *Worker) leaveEvents() {
+	w.claims.Stop()
+	for _, l := range w.sinks.Load().lines {
+		l.Stop()
 	}
 }

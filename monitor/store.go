@@ -53,6 +53,7 @@ func (w *Worker) claimFromStore(ctx, work context.Context) {
 	defer stop()
 	w.running.Go(func() { w.renewClaims(renewing) })
 	for down := false; ctx.Err() == nil; {
+		w.awaitEase(ctx)
 		n, err := w.takeRoom(ctx, claimRoom, true)
 		if err != nil {
 			return
@@ -119,9 +120,6 @@ func (l *storeLease) id() string              { return l.l.ID }
 func (l *storeLease) contentType() string     { return l.l.ContentType }
 func (l *storeLease) body() []byte            { return l.l.Body }
 func (l *storeLease) enqueuedTime() time.Time { return l.now }
-
-// lockedUntil is unknown, since claims are renewed.
-func (l *storeLease) lockedUntil() (time.Time, bool) { return time.Time{}, false }
 
 func (l *storeLease) complete(ctx context.Context) error {
 	return l.settle(ctx, func(ctx context.Context) error { return l.w.cfg.Store.Done(ctx, l.l) })

@@ -64,6 +64,9 @@ type Settings struct {
 const (
 	// maxHeld bounds the companions in hand. The others stay on the monitor queue.
 	maxHeld = 5000
+	// maxWatched bounds the messages in hand: those that are checked, and those whose events wait for
+	// their sinks. Beyond it, a worker receives no companion until there are half as many.
+	maxWatched = 250_000
 	// stopGrace is how long a running check may take when the worker stops.
 	stopGrace = 10 * time.Second
 )
@@ -76,12 +79,15 @@ type Worker struct {
 	metrics  *metrics
 	clock    brokerClock
 	notified notify.Record
+	renewer  *link.Renewer // of the locks of companions in hand
 	sinks    atomic.Pointer[sinks]
+	claims   notify.Line // of events that are shared with other monitors
 	states   entityStates
 
 	attached atomic.Bool
 	outage   outage
-	watching atomic.Int64 // watches that have not ended
+	watching atomic.Int64  // watches that have not ended
+	eased    chan struct{} // one token: there are no more than maxWatched/2
 
 	mu               sync.Mutex
 	stopping         bool
@@ -107,8 +113,10 @@ func New(cfg Config) (*Worker, error) {
 	}
 	w := &Worker{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Operations, cfg.Deadlines),
-		entities: map[string]*entity{}, adoptionsChanged: make(chan struct{}, 1), room: make(chan struct{}, maxHeld),
+		entities: map[string]*entity{}, adoptionsChanged: make(chan struct{}, 1), eased: make(chan struct{}, 1), room: make(chan struct{}, maxHeld),
+		claims: notify.Line{Budget: claimWait},
 	}
+	w.renewer = w.newRenewer()
 	w.SetAlerters(cfg.Alerters)
 	w.SetAdopted(cfg.Adopt)
 	return w, nil
@@ -130,6 +138,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.stop(work, stopWork)
 		return nil
 	}
+	defer w.startRenewing(work)()
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 5*time.Second
 	for first := true; ctx.Err() == nil; {
@@ -177,7 +186,7 @@ func (w *Worker) take(work context.Context, l lease) {
 		return
 	}
 	c, err := scheduler.ParseCompanion(l.body())
-	h := &companion{w: w, lease: l, content: c, until: holdUntil(l, w.clock.now())}
+	h := &companion{w: w, lease: l, content: c, until: time.Now().Add(maxHold)}
 	if err != nil {
 		w.log.Warn("companion refused", zap.String("message_id", l.id()), zap.Error(err))
 		// A flood of them must not delay the valid ones.
@@ -223,6 +232,7 @@ func (w *Worker) stop(work context.Context, stopWork context.CancelFunc) {
 		e.wakeUp()
 	}
 	w.mu.Unlock()
+	defer time.AfterFunc(stopGrace/2, w.leaveEvents).Stop()
 	ended := make(chan struct{})
 	go func() {
 		for _, g := range w.sinks.Load().groups {

@@ -38,8 +38,9 @@ type notification struct{ ended []func(Result) }
 
 // A Result is how a notification ended.
 type Result struct {
-	Taken []string // names of the sinks that have taken the event
-	Err   error    // why the others have not
+	Taken  []string // names of the sinks that have taken the event
+	Err    error    // why the others have not
+	Failed bool     // not only for a [PutOff]
 }
 
 // Begin has ended called with the result of the notification of k: at once if it is done. The

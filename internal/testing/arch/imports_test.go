@@ -58,7 +58,7 @@ var allowed = map[string]allowance{
 	},
 	"proxy":          {[]string{"scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
 	"monitor":        {[]string{"alert", "scheduler", "internal/servicebus/duration", "internal/servicebus/entities", "internal/operations", "internal/servicebus/link", "internal/redisstore", "monitor/notify", "monitor/search"}, []string{backoff, goamqp, prometheus, sync, zap}},
-	"monitor/notify": {},
+	"monitor/notify": {others: []string{backoff}},
 	"monitor/search": {ours: []string{"internal/operations", "internal/servicebus/duration", "internal/servicebus/link", "scheduler"}},
 	"alert":          {[]string{"internal/servicebus/address", "internal/httpclient", "internal/servicebus/sdk", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
 	"scheduler":      {[]string{"scheduler/index", "internal/servicebus/duration", "internal/operations", "internal/redisstore", "internal/servicebus/sdk", "internal/servicebus/link"}, []string{azcore, azservicebus, goamqp}},

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// results counts how jobs end.
+type results struct {
+	mu     sync.Mutex
+	sent   int
+	failed int
+	off    []time.Duration
+	all    sync.WaitGroup
+}
+
+func (r *results) job(send func() error) *Job {
+	r.all.Add(1)
+	return &Job{Send: send, End: func(err error) {
+		defer r.all.Done()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		off := (*PutOff)(nil)
+		switch {
+		case err == nil:
+			r.sent++
+		case errors.As(err, &off):
+			r.off = append(r.off, off.For)
+		default:
+			r.failed++
+		}
+	}}
+}
+
+func TestToWaitInLineCostsNothingOfTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Line{Budget: 10 * time.Second}
+		r := &results{}
+		const n = 1000 // at 128 a second, and each is sent twice
+		for range n {
+			failed := false
+			l.Put(r.job(func() error {
+				time.Sleep(500 * time.Millisecond)
+				if !failed {
+					failed = true
+					return errors.New("not yet")
+				}
+				return nil
+			}))
+		}
+		r.all.Wait()
+		if r.sent != n {
+			t.Errorf("%d sent, %d failed, %d put off; want all %d sent", r.sent, r.failed, len(r.off), n)
+		}
+	})
+}
+
+func TestAnAttemptIsRepeatedForAsLongAsTheBudgetLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Line{Budget: 10 * time.Second}
+		r := &results{}
+		attempts, refused := 0, 0
+		began := time.Now()
+		l.Put(r.job(func() error { attempts++; return errors.New("down") }))
+		l.Put(r.job(func() error { refused++; return backoff.Permanent(errors.New("never")) }))
+		r.all.Wait()
+		if took := time.Since(began); r.failed != 2 || attempts < 5 || took > 10*time.Second || refused != 1 {
+			t.Errorf("%d failed after %d attempts in %v, and %d; want both after several in 10 s, and one", r.failed, attempts, took, refused)
+		}
+	})
+}
+
+// What would wait for more than half a minute must not wait in memory. The times at which it comes
+// back are as far apart as the sink is slow.
+func TestWhatASlowSinkCannotTakeSoonIsPutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Line{Budget: 10 * time.Second}
+		r := &results{}
+		const n = 5000
+		sending, most := 0, 0
+		var mu sync.Mutex
+		for range n {
+			l.Put(r.job(func() error {
+				mu.Lock()
+				sending++
+				most = max(most, sending)
+				mu.Unlock()
+				time.Sleep(2 * time.Second)
+				mu.Lock()
+				sending--
+				mu.Unlock()
+				return nil
+			}))
+		}
+		began := time.Now()
+		r.all.Wait()
+		if took := time.Since(began); took > 2*longestWait || r.sent < 900 || r.sent+len(r.off) != n || most != maxSending {
+			t.Errorf("%d sent, %d at once, %d failed, %d put off within %v", r.sent, most, r.failed, len(r.off), took)
+		}
+		last := time.Duration(0)
+		for _, wait := range r.off {
+			last = max(last, wait)
+		}
+		if want := time.Duration(len(r.off)) * 2 * time.Second / maxSending; last < want/2 || last > 2*want {
+			t.Errorf("the last of %d comes back after %v, want about %v", len(r.off), last, want)
+		}
+	})
+}
+
+func TestAStoppedLinePutsOffWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Line{Budget: 10 * time.Second}
+		r := &results{}
+		for range 200 {
+			l.Put(r.job(func() error { time.Sleep(time.Second); return nil }))
+		}
+		l.Put(r.job(func() error { return errors.New("down") })) // rests between two attempts
+		time.Sleep(500 * time.Millisecond)
+		l.Stop()
+		l.Put(r.job(func() error { return nil }))
+		r.all.Wait()
+		if r.sent != maxSending || len(r.off) != 202-maxSending {
+			t.Errorf("%d sent, %d failed, %d put off; want what was being sent to end, and the others put off", r.sent, r.failed, len(r.off))
+		}
+	})
+}
+
+// A sink that needs nothing but a processor gets few goroutines, however much there is to send.
+func TestAFastSinkHasFewGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Line{Budget: 10 * time.Second}
+		r := &results{}
+		for range 10_000 {
+			l.Put(r.job(func() error { time.Sleep(100 * time.Microsecond); return nil }))
+		}
+		r.all.Wait()
+		if l.most != fewSending || r.sent != 10_000 {
+			t.Errorf("%d goroutines at most, %d sent; want %d and all", l.most, r.sent, fewSending)
+		}
+	})
+}
