@@ -84,7 +84,7 @@ $(GOLANGCI):
 PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md test/bench/README.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md \
 	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md
-PROSE_GO := alert cmd/overdue deploy deploy/check internal/amqp internal/amqp/client internal/amqp/server \
+PROSE_GO := alert cmd/overdue deploy deploy/check internal/amqp internal/amqp/client internal/amqp/relay internal/amqp/server \
 	internal/bench internal/bench/delay internal/bench/haproxy internal/broker internal/broker/adminapi \
 	internal/broker/emulator internal/broker/filter internal/broker/httpapi internal/broker/message \
 	internal/broker/queue internal/escape internal/httpclient internal/lag internal/listener internal/listener/accept internal/listener/socket \
@@ -95,7 +95,7 @@ PROSE_GO := alert cmd/overdue deploy deploy/check internal/amqp internal/amqp/cl
 	internal/servicebus/rest internal/servicebus/rights internal/servicebus/sas internal/servicebus/sdk \
 	internal/terminal internal/testing/arch internal/testing/brokertest internal/testing/exercise \
 	internal/testing/freeport internal/testing/pipenet internal/testing/redistest internal/testing/testseed \
-	internal/testing/wiretap internal/version monitor monitor/search scheduler scheduler/index scheduler/journal test/bench \
+	internal/testing/wiretap internal/version monitor monitor/search proxy scheduler scheduler/index scheduler/journal test/bench \
 	test/bench/broker test/bench/peers test/bench/pump test/bench/relay test/bench/usage test/conformance test/e2e test/foreign test/mutate test/sdk test/sdk/examples/go
 
 prose: $(VALE) ## the words and sentences of pages and comments, by .vale/styles/Overdue

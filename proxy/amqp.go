@@ -15,7 +15,7 @@ import (
 	"overdue/internal/listener"
 )
 
-// newRelay is what stands behind the AMQP endpoint; nil when the configuration has none.
+// newRelay returns the relay of the AMQP endpoint, or nil without one in the configuration.
 func (p *Proxy) newRelay() *relay.Relay {
 	cfg := p.cfg.AMQP
 	if cfg.Dial == nil {
@@ -33,16 +33,17 @@ func (p *Proxy) newRelay() *relay.Relay {
 	return relay.New(cfg)
 }
 
-// newPort is the port of both endpoints. The first bytes of a connection say which one it wants.
+// newPort returns the server of both endpoints. The first bytes of a connection select the
+// endpoint.
 func (p *Proxy) newPort() *listener.Server {
 	serve := func(nc net.Conn) error {
 		nc.Close()
-		return errors.New("proxy: Config.AMQP says not where to dial")
+		return errors.New("proxy: Config.AMQP has no Dial")
 	}
 	if p.behind != nil {
 		serve = p.behind.ServeConn
 	}
-	// Whoever can reach an endpoint can have it log; so no more than some lines a second.
+	// Anyone who can reach an endpoint can make it log, so limit the lines per second.
 	log := p.cfg.Log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, 20, 1000)
 	}))
@@ -53,14 +54,14 @@ func (p *Proxy) newPort() *listener.Server {
 	})
 }
 
-// Serve opens both endpoints on ln, until it fails or the proxy is closed. A connection of AMQP,
-// also over WebSocket, is passed on to the namespace over one of its own, and what is sent over it
-// to a monitored entity is watched; requests over HTTP are the REST endpoint's. Each may come
-// within TLS where Config.TLS is set. It closes ln and returns nil after Drain, Shutdown or Close,
-// else why it ended.
+// Serve serves both endpoints on ln until ln fails or the proxy is closed. It relays each AMQP
+// connection, also over WebSocket, over a connection of its own to the namespace, and watches the
+// sends to monitored entities. HTTP requests go to the REST endpoint. With Config.TLS, both also
+// work over TLS. Serve closes ln. It returns nil after Drain, Shutdown or Close, otherwise the
+// error.
 func (p *Proxy) Serve(ln net.Listener) error { return unlessClosed(p.port.Serve(ln)) }
 
-// ServeTLS is Serve for a listener on which nothing but TLS is taken.
+// ServeTLS is like Serve, but takes nothing but TLS.
 func (p *Proxy) ServeTLS(ln net.Listener) error { return unlessClosed(p.port.ServeTLS(ln)) }
 
 func unlessClosed(err error) error {
@@ -70,15 +71,16 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// Drain lets no more connections in, and returns when the last one has been closed by its app or
-// ctx ends, with the cause of that. Until Shutdown everything goes on over those that are there.
+// Drain stops accepting connections. It returns when apps have closed all connections, or with
+// the cause of ctx when ctx ends. Until Shutdown the open connections keep working.
 func (p *Proxy) Drain(ctx context.Context) error { return p.port.Drain(ctx) }
 
-// Connections returns how many connections of apps there are at both endpoints.
+// Connections returns the number of open app connections at both endpoints.
 func (p *Proxy) Connections() int { return p.port.Connections() }
 
-// Shutdown lets no more connections in and finishes the requests in flight; those that wait for a
-// message are told to come again. Connections of AMQP stay until Close.
+// Shutdown stops accepting connections and finishes the requests in flight. A request that waits
+// for a message gets an answer that asks the app to retry. AMQP connections stay open until
+// Close.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.endWaits()
 	err := p.port.Shutdown(ctx)
@@ -88,8 +90,8 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// closeAMQP lets what was sent through the AMQP endpoint be settled and closes its connections,
-// with a condition after which SDKs connect anew.
+// closeAMQP waits until the broker has settled the sends of the AMQP endpoint. Then it closes the
+// connections, with a condition after which SDKs reconnect.
 func (p *Proxy) closeAMQP(ctx context.Context) error {
 	if p.behind == nil {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"overdue/internal/servicebus/rest"
 )
 
-// maxBatch bounds the messages of one batch. Service Bus takes 4,500, on some tiers 15,885.
+// maxBatch bounds the messages of one batch. Service Bus accepts 4,500, and 15,885 on some tiers.
 const maxBatch = 20_000
 
-// readPayload reads what a transfer carries: one message, or the messages of a batch.
+// readPayload reads the payload of a transfer: one message, or the messages of a batch.
 func readPayload(payload []byte, format uint32) ([]*amqpMessage, error) {
 	if format != amqp.BatchMessageFormat {
 		m, err := readMessage(payload)
@@ -24,7 +24,7 @@ func readPayload(payload []byte, format uint32) ([]*amqpMessage, error) {
 		return nil, rest.BadRequest("The batch cannot be read: %s.", err)
 	}
 	var ms []*amqpMessage
-	var next []amqpMessage // room for some of them
+	var next []amqpMessage // allocated in chunks
 	for encoded, err := range amqp.DataSections(envelope.Body) {
 		if err != nil {
 			return nil, rest.BadRequest("The batch cannot be read: %s.", err)
@@ -45,16 +45,17 @@ func readPayload(payload []byte, format uint32) ([]*amqpMessage, error) {
 	return ms, nil
 }
 
-// completed is the payload with what its messages lack; payload itself when they lack nothing.
+// completed returns the payload with the missing ids and TTLs added, or payload itself if nothing
+// is missing.
 //
-// The envelope of a batch stays as it is. SDKs repeat properties of the first message there, and
-// brokers read no more of it than the partition key, which does not change. What the envelope
-// would say of one message must not be taken to be said of all.
+// The envelope of a batch stays unchanged. SDKs repeat properties of the first message there, and
+// brokers read only its partition key, which does not change. An id or a TTL of one message in
+// the envelope could be taken to apply to all.
 func completed(payload []byte, format uint32, ms []*amqpMessage) []byte {
 	extra := 0
 	for _, m := range ms {
 		if m.incomplete() {
-			extra += 64 // more than an id and a TTL take
+			extra += 64 // more than an id and a TTL need
 		}
 	}
 	if extra == 0 {
@@ -85,7 +86,7 @@ func completed(payload []byte, format uint32, ms []*amqpMessage) []byte {
 	return out
 }
 
-// known is what the send path has to know of the messages.
+// known returns the parts of the messages that the send path needs.
 func known(ms []*amqpMessage) []*message {
 	out := make([]*message, len(ms))
 	for i, m := range ms {

@@ -15,29 +15,29 @@ import (
 	"overdue/internal/amqp/relay"
 )
 
-// A delivery is the send of one delivery of a link. The relay calls Before and Settled, which must
-// not wait, and the send calls the methods of an endpoint. Nothing waits for it but, before it
-// begins, a goroutine where its entity's settings or a place are not there at once.
+// A delivery is the send of one AMQP delivery. The relay calls Before and Settled, which must not
+// block, and the send calls the methods of endpoint. It holds a goroutine only before it begins,
+// and only while it waits for its entity's settings or for a place.
 type delivery struct {
 	send
 	link *sendLink
 
-	before, after *delivery // among those of the link; its own
+	before, after *delivery // neighbors in linkSends; guarded by its mutex
 
-	queued bool        // it waits before it goes on; constant once Deliver has returned
-	late   *time.Timer // nil: the outcome may take as long as the link lives
+	queued bool        // the relay must hold it until transmit; constant once Deliver has returned
+	late   *time.Timer // nil: no timeout while the link lives
 
 	// Guarded by send.mu:
 	goesOn   bool           // the relay may pass the delivery on
-	refused  bool           // the send ended before that
-	refusal  *amqp.Error    // then
-	waits    relay.Resumer  // of Before
-	answerer relay.Answerer // of Settled
-	theirs   bool           // the outcome is not accepted, so the broker's own word stands
+	refused  bool           // the send ended before the delivery went on
+	refusal  *amqp.Error    // of a refused delivery
+	waits    relay.Resumer  // from Before
+	answerer relay.Answerer // from Settled
+	theirs   bool           // the broker did not accept the message, so its outcome stands
 }
 
-// Deliver begins a send with one delivery. What may block is done by a goroutine of its own, of
-// which there is no more than one for each AMQP session that waits.
+// Deliver begins the send of one delivery. If that may block, a goroutine does it. There is at
+// most one for each waiting AMQP session.
 func (l *sendLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Error) {
 	settings := l.p.cfg.Settings(l.entity)
 	if settings.passes() {
@@ -45,7 +45,7 @@ func (l *sendLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Erro
 	}
 	ms, err := readPayload(d.Payload, d.Format)
 	if err == nil && len(ms) == 0 {
-		return nil, nil // an empty batch; the broker says what it thinks of that
+		return nil, nil // an empty batch: the broker judges it
 	}
 	s := l.newDelivery(settings, ms)
 	s.unreadable = err
@@ -65,8 +65,8 @@ func (l *sendLink) newDelivery(settings Settings, ms []*amqpMessage) *delivery {
 	return d
 }
 
-// start begins the send at once where it is known what holds and a place is free. Otherwise it
-// leaves that to a goroutine.
+// start begins the send at once if the settings are known and a place is free. Otherwise a
+// goroutine begins it.
 func (d *delivery) start() (relay.DeliveryHandler, *amqp.Error) {
 	var entered bool
 	var err error
@@ -75,7 +75,7 @@ func (d *delivery) start() (relay.DeliveryHandler, *amqp.Error) {
 	}
 	if err == nil && !entered {
 		d.queued = true
-		go d.startLater() // ends when the place or the settings are there, after SendTimeout, or with the link
+		go d.startLater() // ends when it has settings and a place, after SendTimeout, or with the link
 		return d, nil
 	}
 	if err == nil {
@@ -97,7 +97,7 @@ func (d *delivery) start() (relay.DeliveryHandler, *amqp.Error) {
 	return nil, d.refusal
 }
 
-// beginOnLink reports false when the send has not begun: the link is gone.
+// beginOnLink reports false when the link is gone and the send has not begun.
 func (d *delivery) beginOnLink() bool {
 	if !d.link.sends.add(d) {
 		d.step(connectionEnded, nil)
@@ -106,7 +106,7 @@ func (d *delivery) beginOnLink() bool {
 	return d.begin()
 }
 
-// startLater waits and begins the send.
+// startLater waits for settings and a place, and begins the send.
 func (d *delivery) startLater() {
 	if err := d.wait(d.link.ctx); err != nil {
 		d.step(refused, err)
@@ -120,7 +120,7 @@ func (d *delivery) startLater() {
 	d.p.leave()
 }
 
-// Before is called by the relay when the delivery could go on.
+// Before is called by the relay when it is ready to pass the delivery on.
 func (d *delivery) Before(r relay.Resumer) (wait bool) {
 	if !d.queued {
 		return false
@@ -135,7 +135,7 @@ func (d *delivery) Before(r relay.Resumer) (wait bool) {
 	return true
 }
 
-// transmit lets the relay pass the delivery on.
+// transmit tells the relay to pass the delivery on.
 func (d *delivery) transmit() {
 	if d.link.timeout > 0 {
 		d.late = time.AfterFunc(d.link.timeout, func() { d.step(timeout, nil) })
@@ -149,8 +149,8 @@ func (d *delivery) transmit() {
 	}
 }
 
-// Settled is called by the relay when the broker has come to an outcome. One that comes after the
-// timeout passes to the app as it is.
+// Settled is called by the relay with the broker's outcome. An outcome that comes after the
+// timeout passes to the app unchanged.
 func (d *delivery) Settled(outcome amqp.DeliveryState, answerer relay.Answerer) {
 	if d.late != nil {
 		d.late.Stop()
@@ -166,9 +166,9 @@ func (d *delivery) Settled(outcome amqp.DeliveryState, answerer relay.Answerer) 
 
 func (d *delivery) schedulingContext() context.Context { return d.link.ctx }
 
-// finished counts the send and gives the app its outcome. A message that was sent settled goes on,
-// or has gone on, without a promise: its sender would not hear of a refusal, and the message would
-// be lost.
+// finished counts the send and gives the app its outcome. A message that was sent settled goes
+// on, or has gone on, without a promise: its sender would never see a refusal, and the message
+// would be lost.
 func (d *delivery) finished(err error) {
 	l := d.link
 	l.sends.remove(d)
@@ -202,8 +202,8 @@ func (d *delivery) finished(err error) {
 	}
 }
 
-// fit completes a delivery within the size that the link allows. When the delivery becomes too
-// large, Overdue drops the added TTLs first, then the added ids: the monitor keeps deadlines
+// fit completes a delivery within the maximum size of its link. If the delivery becomes too
+// large, the proxy drops the added TTLs first, then the added ids: the monitor keeps deadlines
 // without them.
 func (s *send) fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte) error {
 	exceeds := func(out []byte) bool { return d.MaxSize > 0 && uint64(len(out)) > d.MaxSize }
@@ -232,7 +232,7 @@ func (s *send) fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte)
 	return nil
 }
 
-// setDelay notes how much later than other messages these may be enqueued.
+// setDelay sets by how much later than usual the broker may enqueue the messages.
 func setDelay(ms []*amqpMessage, d *relay.Delivery, delay time.Duration) {
 	if _, part := d.State.(*amqp.TransactionalState); part {
 		delay += transactionTime
@@ -242,7 +242,7 @@ func setDelay(ms []*amqpMessage, d *relay.Delivery, delay time.Duration) {
 	}
 }
 
-// logFailed is where an error of a send ends.
+// logFailed logs the error of a send, which goes no further.
 func (l *sendLink) logFailed(err error, unwatched bool) {
 	status, _, _ := answer(err, l.entity)
 	log := l.p.cfg.Log.Debug
@@ -256,7 +256,7 @@ func (l *sendLink) logFailed(err error, unwatched bool) {
 	log(event, zap.String("work_queue", l.entity), zap.String("endpoint", endpointAMQP), zap.Error(err))
 }
 
-// unmonitored is a delivery without a deadline in an entity that is monitored. It is only counted.
+// unmonitored counts a delivery without a deadline in a monitored entity.
 type unmonitored struct {
 	p      *Proxy
 	entity string
@@ -268,14 +268,14 @@ func (u *unmonitored) Settled(outcome amqp.DeliveryState, answerer relay.Answere
 	answerer.Answer(nil)
 }
 
-// linkSends are the sends of one link, which end with it.
+// linkSends lists the sends of one link, which end with the link.
 type linkSends struct {
 	mu    sync.Mutex
 	head  *delivery
 	ended bool // the link has
 }
 
-// add reports false when the link has ended.
+// add adds d, or reports false when the link has ended.
 func (l *linkSends) add(d *delivery) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,7 +289,7 @@ func (l *linkSends) add(d *delivery) bool {
 	return true
 }
 
-// remove has no effect on a delivery that is not there.
+// remove removes d if it is in the list.
 func (l *linkSends) remove(d *delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -311,7 +311,7 @@ func (l *linkSends) removeLocked(d *delivery) {
 	d.before, d.after = nil, nil
 }
 
-// end ends all sends of the link. Whatever comes later does not begin.
+// end ends all sends of the link. No send begins after it.
 func (l *linkSends) end() {
 	for {
 		l.mu.Lock()

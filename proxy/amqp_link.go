@@ -17,16 +17,15 @@ import (
 const (
 	endpointAMQP = "amqp"
 
-	// transactionTime is how long a transaction of Service Bus may be open. Its messages are
-	// enqueued when it ends.
+	// transactionTime is how long Service Bus keeps a transaction open. It enqueues the messages
+	// when the transaction ends.
 	transactionTime = 2 * time.Minute
 )
 
-// watch decides which links of the AMQP endpoint are watched: those that send to an entity or
-// schedule messages there, unless it is excluded, and those that would write to the monitor queue.
-// All others pass untouched. What holds for the entity is asked at each send: it may be made anew
-// behind the name while the link is there, and here, where it may not be known yet, nothing may
-// wait.
+// watch chooses the links of the AMQP endpoint to watch: those that send to an entity or schedule
+// messages there, unless it is excluded, and those that would write to the monitor queue. All
+// other links pass untouched. Each send asks for the entity's settings: this call must not wait
+// for them, and the entity may be deleted and created again while the link is open.
 func (p *Proxy) watch(l relay.Link) relay.Watcher {
 	entity := l.Class.Entity()
 	management := l.Class.Kind == rights.Requests
@@ -51,9 +50,10 @@ func (p *Proxy) watch(l relay.Link) relay.Watcher {
 	return &at
 }
 
-// refuseLink refuses links that are in no table of rights, which could be sends that nobody
-// watches, and keeps apps from receiving companions: the endpoint has the sidecar's own rights,
-// and what an app takes off the monitor queue is a deadline that nobody keeps.
+// refuseLink refuses links that no table of rights lists, since they could send without being
+// watched. It also keeps apps from receiving companions. The endpoint has the sidecar's own
+// rights, and a companion that an app takes from the monitor queue is a deadline that nobody
+// keeps.
 func (p *Proxy) refuseLink(l relay.Link) *amqp.Error {
 	at := l.Class.Address
 	switch {
@@ -65,7 +65,6 @@ func (p *Proxy) refuseLink(l relay.Link) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondNotAllowed, "'%s' is the monitor queue, which gives no messages to apps.", at.Entity())
 }
 
-// isMonitorQueue reports whether an entity is the monitor queue.
 func (p *Proxy) isMonitorQueue(entity string) bool {
 	return p.cfg.MonitorQueue != "" && strings.EqualFold(entity, p.cfg.MonitorQueue)
 }
@@ -75,9 +74,9 @@ type sendLink struct {
 	p      *Proxy
 	at     address.Address // of the link
 	entity string
-	ctx    context.Context // ends when the link is gone, and with it whatever waits for its deliveries
+	ctx    context.Context // canceled when the link is gone: ends the waits of its deliveries
 	detach context.CancelFunc
-	// timeout is how long the broker may take to come to an outcome. 0 = as long as the link lives.
+	// timeout bounds the wait for the broker's outcome. 0 = no bound while the link lives.
 	timeout time.Duration
 
 	sends *linkSends
@@ -89,9 +88,9 @@ func (l *sendLink) Detached() {
 	l.sends.end()
 }
 
-// A monitorQueueLink refuses what would come to the monitor queue through this endpoint: who may
-// send work may not write companions, which anybody could forge, nor cancel, settle or delete
-// those of others.
+// A monitorQueueLink keeps apps from writing to the monitor queue. The right to send work
+// messages must not let an app forge companions, nor cancel, settle or delete those of other
+// apps.
 type monitorQueueLink struct {
 	p          *Proxy
 	at         address.Address
@@ -114,21 +113,21 @@ func (l *monitorQueueLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *a
 	return nil, refusal(err, l.entity)
 }
 
-// A deadLettersLink takes the requests to the management node of a dead-letter queue, where
-// nothing can be sent.
+// A deadLettersLink watches requests to the management node of a dead-letter queue, where nothing
+// can be sent.
 type deadLettersLink struct{ at address.Address }
 
 // Detached has nothing to do.
 func (l *deadLettersLink) Detached() {}
 
-// Deliver refuses what is in no table of rights.
+// Deliver refuses operations that no table of rights lists.
 func (l *deadLettersLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Error) {
 	_, _, err := rights.Operation(l.at, d.Payload)
 	return nil, err
 }
 
-// A nowhereLink sends to what takes no messages. The namespace refuses such a link; what comes
-// over it before that, or instead, goes no further.
+// A nowhereLink sends to an address that takes no messages. The namespace refuses such a link. A
+// delivery that comes first, or although the namespace did not refuse, goes no further.
 type nowhereLink struct{ at address.Address }
 
 // Detached has nothing to do.

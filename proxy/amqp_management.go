@@ -13,18 +13,18 @@ import (
 	"overdue/internal/servicebus/rights"
 )
 
-// requestTime is how long the broker may take for a request. SDKs do not wait longer.
+// requestTime bounds the wait for the response to a request. SDKs do not wait longer.
 const requestTime = time.Minute
 
-// A managementLink watches the requests to the management node of a monitored entity. Those that
-// schedule messages are sends. All others that are known pass untouched, the ones that cancel
-// among them: a companion whose message was cancelled finds nothing. What cannot be read, or in
-// two ways, or is not known, could be a send that nobody watches: it is refused.
+// A managementLink watches the requests to the management node of a monitored entity. Requests
+// that schedule messages are sends. All other known requests pass untouched, also those that
+// cancel: the companion of a cancelled message finds nothing. A request that is unknown,
+// unreadable or ambiguous could be a send that goes unwatched, so it is refused.
 type managementLink struct{ sendLink }
 
-// Deliver takes the steps of a send with a request that schedules messages. The app waits for the
-// response, which comes over another link, so the companions go first. The relay takes the
-// response for the outcome, and answers in place of the broker what is refused here.
+// Deliver begins the send of a request that schedules messages. The app waits for the response,
+// which comes over another link, so the companions go first. The relay takes the response for the
+// outcome. It also answers refused requests in place of the broker.
 func (l *managementLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Error) {
 	settings := l.p.cfg.Settings(l.entity)
 	if settings.passes() {
@@ -44,14 +44,16 @@ func (l *managementLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amq
 	s := l.newDelivery(settings, ms)
 	s.companionFirst = true
 	setDelay(ms, d, requestTime)
-	// A request that is sent settled (.NET) can be refused nevertheless: its app hears no response.
+	// A request that is sent settled (.NET) can be refused all the same: the refusal is a
+	// response.
 	s.complete = func() error {
 		return s.fit(d, ms, func() []byte { return scheduleCompleted(d.Payload, ms) })
 	}
 	return s.start()
 }
 
-// refuseRequest logs what a request is refused with. It may be settled: its app hears a response.
+// refuseRequest logs the refusal of a request. Its app gets the refusal as a response, even if
+// the request was sent settled.
 func (l *managementLink) refuseRequest(e *amqp.Error) *amqp.Error {
 	l.p.cfg.Log.Debug("request refused", zap.String("work_queue", l.entity), zap.String("endpoint", endpointAMQP), zap.Error(e))
 	return e
@@ -84,7 +86,7 @@ func readScheduled(payload []byte) ([]*amqpMessage, error) {
 		if err != nil {
 			return nil, rest.BadRequest("Message %d of the request: %s", i+1, sentenceOf(err))
 		}
-		// The entry names the message, too. What it says is taken over to the message.
+		// The entry repeats some fields of the message; they count for the message as well.
 		if r, ok := amqp.MapLookup(entry, "message-id"); m.idAdded && ok {
 			if id, err := idText(r, ok, "message-id"); err == nil && id != "" {
 				m.ID = id
@@ -95,8 +97,8 @@ func readScheduled(payload []byte) ([]*amqpMessage, error) {
 	return ms, nil
 }
 
-// scheduleCompleted is the request with what its messages lack. All else that it says stays
-// as it is encoded.
+// scheduleCompleted returns the request with the missing ids and TTLs added. Everything else
+// keeps its encoding.
 func scheduleCompleted(payload []byte, ms []*amqpMessage) []byte {
 	var out []byte
 	for r := amqp.NewReader(payload); !r.Done(); {
@@ -129,8 +131,8 @@ func scheduleCompleted(payload []byte, ms []*amqpMessage) []byte {
 	return out
 }
 
-// appendMapWith appends a map with the first value of a key replaced by what replace appends in its
-// place, and all other pairs as they are encoded. The map has been read before.
+// appendMapWith appends a map in which replace rewrites the first value of key. All other pairs
+// keep their encoding. The map must have been read before.
 func appendMapWith(dst []byte, m amqp.Raw, key string, replace func(dst []byte, old amqp.Raw) []byte) []byte {
 	r := amqp.NewReader(m)
 	pairs, n := r.Map()

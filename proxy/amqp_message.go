@@ -14,17 +14,18 @@ import (
 	"overdue/internal/servicebus/rights"
 )
 
-// maxID is the longest message-id, session-id or partition key of Service Bus, in characters.
+// maxID is the maximum length of a message-id, session-id or partition key in Service Bus, in
+// characters.
 const maxID = 128
 
-// An amqpMessage is one encoded message, read no further than the send path has to know it.
+// An amqpMessage is one encoded message, decoded only as far as the send path needs.
 type amqpMessage struct {
 	message
 	encoded []byte // as the app sent it; never changed
-	idAdded bool   // it has no message-id: its ID was made here and has to be put on it
+	idAdded bool   // the app set no message-id: ID is generated, and has to be added
 }
 
-// readMessage reads an encoded message, which the result keeps hold of.
+// readMessage reads an encoded message. The result refers to encoded.
 func readMessage(encoded []byte) (*amqpMessage, error) {
 	m := new(amqpMessage)
 	if err := m.read(encoded); err != nil {
@@ -33,7 +34,7 @@ func readMessage(encoded []byte) (*amqpMessage, error) {
 	return m, nil
 }
 
-// read is readMessage for a message that is zero.
+// read is readMessage into a zero message.
 func (m *amqpMessage) read(encoded []byte) error {
 	raw, err := amqp.ParseMessage(encoded)
 	if err != nil {
@@ -49,14 +50,14 @@ func (m *amqpMessage) read(encoded []byte) error {
 	if err := m.readFields(&raw); err != nil {
 		return err
 	}
-	// An empty id names nothing.
+	// An empty id identifies nothing.
 	if m.idAdded = m.ID == ""; m.idAdded {
 		m.ID = newMessageID()
 	}
 	return nil
 }
 
-// readFields reads what has a place of its own in the message.
+// readFields reads the message's own fields, as opposed to its properties.
 func (m *amqpMessage) readFields(raw *amqp.Message) (err error) {
 	id, named := amqp.ListField(raw.Properties, amqp.PropertyMessageID)
 	group, grouped := amqp.ListField(raw.Properties, amqp.PropertyGroupID)
@@ -82,7 +83,7 @@ func (m *amqpMessage) readFields(raw *amqp.Message) (err error) {
 	return nil
 }
 
-// idText is the text at r, "" when there is none. An id of another type is written out.
+// idText returns the text at r, "" when there is none. An id of another type is formatted.
 func idText(r amqp.Reader, ok bool, name string) (string, error) {
 	if !ok || r.Null() {
 		return "", nil
@@ -98,8 +99,8 @@ func idText(r amqp.Reader, ok bool, name string) (string, error) {
 	return bounded(id, name)
 }
 
-// keyText is the partition key at r, "" when there is none. It is text even where it is no string:
-// the Python SDK sends what it has received back as binary.
+// keyText returns the partition key at r, "" when there is none. It accepts types other than
+// string: the Python SDK sends a received key back as binary.
 func keyText(r amqp.Reader, ok bool) (string, error) {
 	const name = "partition key"
 	if text := r; ok {
@@ -117,9 +118,9 @@ func bounded(id, name string) (string, error) {
 	return id, nil
 }
 
-// newMessageID is short, because a batch may be filled to the last byte before it comes here. It
-// has to be like no other, not secret: the generator is seeded by the system, which is not asked
-// for each message of a batch.
+// newMessageID returns a unique id. It is short, because an app may have filled its batch to the
+// last byte. It need not be secret, so the generator asks the system for a seed only, and not for
+// each message of a batch.
 func newMessageID() string {
 	var b [12]byte
 	binary.BigEndian.PutUint64(b[:], rand.Uint64())
@@ -127,11 +128,11 @@ func newMessageID() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// propertyOf is an application property in the types that deadlines are stated in.
+// propertyOf returns an application property in one of the types that state deadlines.
 func propertyOf(properties amqp.Raw, name string) any {
 	v, err := mapValue(properties, name)
 	if err != nil {
-		return err // no statement has this type, so it is refused and not passed over
+		return err // no deadline has this type, so it is refused and not ignored
 	}
 	if t, ok := v.(amqp.Timestamp); ok {
 		return t.Time().UTC()
@@ -148,15 +149,14 @@ func mapValue(raw amqp.Raw, key string) (any, error) {
 	return v, r.Err()
 }
 
-// incomplete reports whether anything has to be put on the message before it goes on.
+// incomplete reports whether an id or a TTL has to be added to the message.
 func (m *amqpMessage) incomplete() bool { return m.idAdded || m.Stamp > 0 }
 
-// appendCompleted appends the message with what it lacks: its message-id and its stamp. A field
-// that is filled in leaves the other fields of its section as they are encoded, and all other
-// sections are copied byte for byte.
+// appendCompleted appends the message with its generated message-id and its stamp. All other
+// fields and sections keep their encoding byte for byte.
 func (m *amqpMessage) appendCompleted(dst []byte) []byte {
 	var id, ttl amqp.Raw
-	var idRoom [32]byte // more than one that was made here takes
+	var idRoom [32]byte // more than a generated id needs
 	var ttlRoom [8]byte
 	if m.idAdded {
 		id = amqp.AppendString(idRoom[:0], m.ID)
@@ -171,8 +171,8 @@ func (m *amqpMessage) appendCompleted(dst []byte) []byte {
 		value := r.Raw()
 		section = section[:len(section)-r.Len()]
 		descriptor := section[:len(section)-len(value)]
-		// What has no section yet gets one before the first that has to stand behind it. One that
-		// comes out of turn is the last, see amqp.ParseMessage.
+		// A missing section goes before the first section that must follow it. A section out of
+		// order is the last, see amqp.ParseMessage.
 		if ttl != nil && code > amqp.CodeHeader {
 			dst, ttl = appendWithField(amqp.AppendDescriptor(dst, amqp.CodeHeader), nil, amqp.HeaderTTL, ttl), nil
 		}
@@ -198,8 +198,8 @@ func (m *amqpMessage) appendCompleted(dst []byte) []byte {
 	return dst
 }
 
-// appendWithField appends a list with one of its fields set to value. Fields that are missing
-// before it become null, which means the same. list has been checked; nil is an empty one.
+// appendWithField appends a list with one of its fields set to value. Missing fields before it
+// become null, which means the same. list has been checked; nil is an empty one.
 func appendWithField(dst []byte, list amqp.Raw, field int, value amqp.Raw) []byte {
 	var fields amqp.Reader
 	n := 0

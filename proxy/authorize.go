@@ -14,8 +14,8 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
-// called reads what a request asks for: path, method and headers as every other reader has to read
-// them. What could be read in two ways is refused.
+// called parses the path, method and headers of a request into the operation that it asks for. It
+// refuses a request that could be read in two ways.
 func called(r *http.Request) (rights.Request, error) {
 	q, err := rights.OfHTTP(r.Method, r.URL.EscapedPath(), r.ContentLength != 0)
 	switch {
@@ -29,12 +29,12 @@ func called(r *http.Request) (rights.Request, error) {
 	return q, rest.CheckOnce(r.Header, r.URL.RawQuery)
 }
 
-// authorize says why a request may not go on, where there are keys: it has to show a token that
-// one of them has signed and that is good for what it asks. The AMQP endpoint asks for the same,
-// see relay.Keys.
+// authorize checks a request against the endpoint's keys, if there are any: its token must be
+// signed with one of them and grant the right that the request needs. The AMQP endpoint requires
+// the same, see relay.Keys.
 func (p *Proxy) authorize(r *http.Request, q *rights.Request) error {
 	if len(p.cfg.Keys) == 0 {
-		listener.Admit(r) // its tokens are for the namespace to judge
+		listener.Admit(r) // the namespace checks its tokens
 		return nil
 	}
 	now := time.Now()
@@ -49,12 +49,11 @@ func (p *Proxy) authorize(r *http.Request, q *rights.Request) error {
 	return nil
 }
 
-// keys are those that count now.
+// keys returns the keys in force.
 func (p *Proxy) keys() sas.Keys { return *p.known.Load() }
 
-// SetKeys puts other keys in the place of Config.Keys. An endpoint that asks for keys cannot come
-// to ask for none, nor the other way round: that is decided when it is opened. What clients were
-// granted lasts as long as their tokens, or their connections.
+// SetKeys replaces Config.Keys. It cannot change whether the endpoint requires keys: that is
+// fixed when it is opened. Existing grants last as long as their tokens, or their connections.
 func (p *Proxy) SetKeys(keys sas.Keys) error {
 	if (len(keys) == 0) != (len(p.cfg.Keys) == 0) {
 		return errors.New("proxy: whether the endpoints ask for keys is decided when they are opened")

@@ -10,12 +10,12 @@ import (
 	"overdue/scheduler"
 )
 
-// byComplete is how a deadline is stated that is no deadline for receiving: the message has to be
-// settled for good by then, and a notification is sent if it is not.
+// byComplete is the source of a completion deadline. If a consumer has not settled the message
+// for good by then, a notification is sent; nothing is expired.
 const byComplete = scheduler.StatedComplete
 
-// completion is how long after it was enqueued m has to be completed, whole milliseconds, and
-// whether it says so itself; 0 = nobody does.
+// completion returns the time in which m has to be completed after it was enqueued, in whole
+// milliseconds; 0 = no such deadline. stated reports whether m itself states it.
 func completion(m *message, s Settings) (within time.Duration, stated bool, err error) {
 	if m.Property != nil {
 		if within, err = scheduler.StatedCompletion(m.Property); err != nil {
@@ -28,9 +28,9 @@ func completion(m *message, s Settings) (within time.Duration, stated bool, err 
 	return duration.RoundUp(min(s.CompleteWithin, maxDeadline)), false, nil
 }
 
-// second adds the other notifications of m to the promise, besides the missed deadline. There is
-// still one companion: it becomes due ahead of the deadline if a notification may be due by then,
-// and is written anew for later ones.
+// second adds the reminder and the completion deadline of m to its promise. They share the
+// companion of the deadline. It becomes due early enough for the first notification, and the
+// monitor rewrites it for later ones.
 func (pr *promise) second(m *message, s Settings) error {
 	r := &pr.ref
 	within, stated, err := completion(m, s)
@@ -53,7 +53,7 @@ func (pr *promise) second(m *message, s Settings) error {
 			r.Ahead = max(r.Ahead, before)
 		}
 	}
-	// A slot becomes due at the deadline, and for that alone.
+	// A slot becomes due only at the deadline.
 	pr.findable = pr.findable && r.Ahead == 0
 	return nil
 }

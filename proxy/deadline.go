@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	// maxDeadline is how far ahead a deadline may be. It is what a companion can say.
+	// maxDeadline bounds how far ahead a deadline may be. A companion cannot state a longer one.
 	maxDeadline = amqp.LongestLife
 
-	// sendWindow is how long after the send the broker's stamp is expected. A send that
-	// takes longer gets a second companion.
+	// sendWindow is how long after the send the broker may stamp the message. A slower send gets
+	// a second companion.
 	sendWindow = 2 * time.Second
-	// activationWindow is how late a scheduled message may be enqueued and still be found.
+	// activationWindow is how late the broker may enqueue a scheduled message so that the monitor
+	// still finds it.
 	activationWindow = 5 * time.Minute
-	// unknownClock is how wrong our clock is taken to be, while it has not been compared
-	// with the broker's, before a deadline is refused for being past.
+	// unknownClock is the assumed error of our clock before it has been compared with the
+	// broker's. A deadline is refused as past only beyond this margin.
 	unknownClock = time.Hour
 )
 
-// How a deadline was stated, as the companion says it.
+// Sources of a deadline, as the companion spells them.
 const (
 	byDeadline = "deadline"
 	byWithin   = "within"
@@ -34,29 +35,29 @@ const (
 	byDefault  = "default"
 )
 
-// A promise is what the companion of one message will hold the monitor to.
+// A promise is the reference to one message in its companion, and the data needed to build it.
 type promise struct {
 	ref       scheduler.Reference
 	scheduled time.Time // of the message; zero = at once
-	// findable: the broker expires the message itself at its deadline, so that it is found by that
-	// and when it was enqueued.
+	// findable: the broker expires the message itself at its deadline, so the monitor can find it
+	// by its deadline and enqueued-time alone.
 	findable bool
 
-	of      int           // place of the message in its send
-	stamped time.Duration // what was to be stamped on it; there may have been no room
+	of      int           // index of the message in its send
+	stamped time.Duration // TTL meant for the message; it may lack room for it
 }
 
-// A statement is a deadline as it was stated: absolute, or relative to the instant at
-// which the broker enqueues the message.
+// A statement is a deadline as stated: absolute, or relative to the instant at which the broker
+// enqueues the message.
 type statement struct {
 	at     time.Time
 	within time.Duration
 	by     string // "" = there is no deadline
 }
 
-// promiseOf works out the deadline of m and stamps its TTL. ok is false when m has none.
+// promiseOf computes the deadline of m and stamps its TTL. ok is false when m has no deadline.
 func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bool, err error) {
-	// life is how long the broker keeps the message anyway; 0 = for ever.
+	// life is how long the broker keeps the message if nothing is stamped; 0 = for ever.
 	life := duration.Shorter(m.TTL, s.DefaultMessageTimeToLive)
 	st, err := statedBy(m, s)
 	if err != nil || st.by == "" {
@@ -74,28 +75,28 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 		}
 	}
 
-	// ttl is what the message's TTL would have to be to end at the deadline.
+	// ttl is the TTL that ends at the deadline.
 	ttl := st.within
 	if st.within > 0 {
 		pr.ref.Deadline = duration.Later(now.Time, m.ScheduledEnqueueTime).Add(st.within)
 		if pr.ref.Deadline.Sub(now.Time) > maxDeadline {
-			return promise{}, false, nil // scheduled for never, as some say it; nothing can be late
+			return promise{}, false, nil // "never", in effect; it cannot be missed
 		}
 	} else {
 		if err := plausible(st.at, m, now); err != nil {
 			return promise{}, false, err
 		}
 		pr.ref.Deadline = st.at
-		// Reckoned from the earliest stamp that the broker can make: whatever it makes of the
-		// clocks, enqueued-time + TTL is not before the deadline. While the broker's clock is
+		// Count from the earliest stamp that the broker can make, so that enqueued-time + TTL is
+		// never before the deadline, however far the clocks differ. While the broker's clock is
 		// unknown nothing bounds its stamp, and no TTL is safe.
 		if ttl = 0; known {
 			ttl = max(duration.RoundUp(st.at.Sub(earliest)), time.Millisecond)
 		}
 	}
-	// Of a deadline that is the end of a TTL there is nothing to stamp: the one of a copy in a
-	// subscription is not that of the others. What a header cannot hold, or only as a value that
-	// stands for more as well, is kept with no TTL stamped.
+	// A deadline that is the end of a TTL needs no stamp; a TTL for one subscription would
+	// shorten the copies in the others. If the header cannot hold the TTL, or holds it as a value
+	// with another meaning, the deadline is kept without a stamp.
 	stamps := s.StampTTL && st.by != byTTL && st.by != byDefault && st.by != byComplete
 	if stamps && ttl > 0 && ttl < amqp.MaxTTL && (life == 0 || ttl < life) {
 		m.Stamp = ttl
@@ -108,7 +109,7 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 	return pr, true, nil
 }
 
-// statedBy finds the statement that counts.
+// statedBy returns the statement that takes precedence.
 func statedBy(m *message, s Settings) (statement, error) {
 	byEntities := duration.Shorter(s.DefaultMessageTimeToLive, s.SubscriptionTimeToLive)
 	var at time.Time
@@ -119,12 +120,12 @@ func statedBy(m *message, s Settings) (statement, error) {
 	}
 	switch {
 	case err != nil:
-		// To pass it over would leave a message unwatched whose sender believes otherwise.
+		// Ignoring it would leave the message unwatched while its sender believes otherwise.
 		return statement{}, rest.BadRequest("%s.", err)
 	case !at.IsZero():
 		return statement{at: at, by: byDeadline}, nil
 	case within > 0:
-		// Nobody can receive it after the end of its life.
+		// No consumer can receive it after its TTL.
 		return statement{within: duration.RoundUp(duration.Shorter(within, duration.Shorter(m.TTL, s.DefaultMessageTimeToLive))), by: byWithin}, nil
 	case m.TTL > 0:
 		return statement{within: duration.RoundUp(duration.Shorter(m.TTL, byEntities)), by: byTTL}, nil
@@ -139,7 +140,7 @@ func statedBy(m *message, s Settings) (statement, error) {
 	return statement{within: within, by: byComplete}, nil
 }
 
-// plausible refuses an absolute deadline that has passed for certain, or is absurd.
+// plausible refuses an absolute deadline that has certainly passed, or is absurd.
 func plausible(at time.Time, m *message, now scheduler.Instant) error {
 	doubt := now.Uncertainty
 	if !now.Measured {
@@ -157,9 +158,9 @@ func plausible(at time.Time, m *message, now scheduler.Instant) error {
 	return nil
 }
 
-// earliestEnqueue is the earliest enqueued-time that the broker can stamp on m; known is
-// false when there is no telling. The broker never enqueues before the scheduled time,
-// so that is a bound even when its clock is unknown. Stamps are whole milliseconds, cut.
+// earliestEnqueue returns the earliest enqueued-time that the broker can stamp on m; known is
+// false when nothing bounds it. The broker never enqueues before the scheduled time, so that is a
+// bound even when its clock is unknown. Stamps are whole milliseconds, rounded down.
 func earliestEnqueue(m *message, now scheduler.Instant) (t time.Time, known bool) {
 	t = m.ScheduledEnqueueTime
 	if now.Measured {
@@ -168,8 +169,8 @@ func earliestEnqueue(m *message, now scheduler.Instant) (t time.Time, known bool
 	return t, !t.IsZero()
 }
 
-// widened is the reference for the second companion of a message that may have been
-// enqueued as late as now, after its window. ok is false when the window covers it.
+// widened returns the reference for the second companion of a message that the broker may have
+// enqueued as late as now, after its window. ok is false when the window covers now.
 func (pr *promise) widened(now scheduler.Instant) (ref scheduler.Reference, ok bool) {
 	latest := now.Time.Add(now.Uncertainty)
 	if pr.ref.Until.IsZero() || !latest.After(pr.ref.Until) {

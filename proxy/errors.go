@@ -18,20 +18,19 @@ import (
 	"overdue/internal/servicebus/sdk"
 )
 
-// How a send can fail. The endpoints branch on these and on nothing
-// else; classify finds them in what the SDK returns.
+// Errors of a send. The endpoints branch on these only; classify maps the SDK's errors to them.
 var (
-	errBadRequest   = rest.ErrBadRequest                             // a rest.RequestError, or the broker refused the message for what it is
-	errUnauthorized = errors.New("unauthorized")                     // our credentials do not hold for the entity
-	errDenied       = errors.New("denied")                           // the client's do not hold for the endpoint; wraps a sas.Refusal
+	errBadRequest   = rest.ErrBadRequest                             // a rest.RequestError, or the broker found the message invalid
+	errUnauthorized = errors.New("unauthorized")                     // our credentials lack the right to the entity
+	errDenied       = errors.New("denied")                           // the client's credentials are not good for the endpoint; wraps a sas.Refusal
 	errForbidden    = errors.New("entity is disabled")               //
 	errQuota        = errors.New("entity is full")                   //
-	errTooLarge     = rest.ErrTooLarge                               // for the link, the entity's settings or MaxBodySize
+	errTooLarge     = rest.ErrTooLarge                               // exceeds the link's, the entity's or MaxBodySize's limit
 	errSlowBody     = errors.New("request body did not come")        // in time
 	errGone         = errors.New("entity does not exist")            //
 	errUnsupported  = errors.New("request is not relayed")           //
-	errBusy         = errors.New("too many sends in flight")         // no free place within SendTimeout
-	errUnknown      = errors.New("entity's settings are not known")  // yet, and the app has left or SendTimeout has passed
+	errBusy         = errors.New("too many sends in flight")         // no place became free within SendTimeout
+	errUnknown      = errors.New("entity's settings are not known")  // the app left, or SendTimeout passed, first
 	errUpstream     = errors.New("namespace cannot be asked")        // over HTTP
 	errNoAnswer     = errors.New("namespace does not answer")        // over HTTP
 	errThrottled    = errors.New("broker is busy")                   //
@@ -42,12 +41,13 @@ var (
 	errCompanion    = errors.New("companion was not written")        // the message may be in the queue
 )
 
-// failures is the one table: what went wrong, the status that the Service Bus REST API answers,
-// after how many seconds a retry may help (0 = not as it stands), the condition for which the AMQP
-// SDKs retry or do not, and the sentence. %s is the entity. An empty sentence is the error's own.
+// failures maps each error to the answers of both endpoints: the status of the Service Bus REST
+// API, the seconds after which a retry may help (0 = a retry does not help), the AMQP condition,
+// by which the SDKs decide whether to retry, and a sentence. %s is the entity. If the sentence is
+// empty, the error's own applies.
 //
-// server-busy and timeout are retried by the SDKs of every language; not-allowed and
-// message-size-exceeded end the send in each. What only the REST endpoint can meet has none.
+// The SDKs of every language retry server-busy and timeout; not-allowed and message-size-exceeded
+// end the send in each. Errors that only the REST endpoint meets have no condition.
 var failures = []struct {
 	err        error
 	status     int
@@ -76,14 +76,14 @@ var failures = []struct {
 	{errClosed, http.StatusServiceUnavailable, 1, condServerBusy, "The proxy is stopping; send it again."},
 }
 
-// The conditions of Service Bus that AMQP does not know.
+// Conditions that Service Bus adds to those of AMQP.
 const (
 	condServerBusy     amqp.Symbol = "com.microsoft:server-busy"
 	condTimeout        amqp.Symbol = "com.microsoft:timeout"
 	condEntityDisabled amqp.Symbol = "com.microsoft:entity-disabled"
 )
 
-// ofBatch names the message of a batch that err is about.
+// ofBatch adds to err which message of the batch caused it.
 func ofBatch(err error, i, n int) error {
 	var re *rest.RequestError
 	if n > 1 && errors.As(err, &re) {
@@ -92,8 +92,8 @@ func ofBatch(err error, i, n int) error {
 	return err
 }
 
-// answer is what the namespace says itself, or the row of the table for err: what an endpoint
-// tells its client.
+// answer returns the endpoint's answer for err: the namespace's own, or that of the matching row
+// of failures.
 func answer(err error, entity string) (status, retryAfter int, sentence string) {
 	var theirs *namespaceAnswer
 	if errors.As(err, &theirs) {
@@ -113,11 +113,11 @@ func answer(err error, entity string) (status, retryAfter int, sentence string) 
 			return f.status, f.retryAfter, insert(f.sentence, entity)
 		}
 	}
-	// Whatever else the SDK or the namespace comes up with is no fault of the message.
+	// Any other error of the SDK or the namespace is no fault of the message.
 	return http.StatusServiceUnavailable, 1, insert("The message for '%s' could not be sent; send it again.", entity)
 }
 
-// refusal is the AMQP error that a client gets for err.
+// refusal returns the AMQP error for a client whose send failed with err.
 func refusal(err error, entity string) *amqp.Error {
 	_, _, sentence := answer(err, entity)
 	condition := condServerBusy // which the SDKs of all languages retry
@@ -130,8 +130,8 @@ func refusal(err error, entity string) *amqp.Error {
 	return &amqp.Error{Condition: condition, Description: sentence}
 }
 
-// outcomeError is what the outcome of a transfer means for the send; nil when the broker has
-// accepted it, be it as a part of a transaction.
+// outcomeError maps the outcome of a transfer to an error of the send. It is nil when the broker
+// has accepted the transfer, also as part of a transaction.
 func outcomeError(outcome amqp.DeliveryState) error {
 	if part, ok := outcome.(*amqp.TransactionalState); ok {
 		outcome = part.Outcome
@@ -149,8 +149,8 @@ func outcomeError(outcome amqp.DeliveryState) error {
 	return errReleased
 }
 
-// sentenceOf is the sentence of a rest.RequestError or of a refused token, or what the broker says
-// in refusing.
+// sentenceOf returns the sentence of a rest.RequestError, of a refused token, or of the broker's
+// refusal.
 func sentenceOf(err error) string {
 	var denied *sas.Refusal
 	if errors.As(err, &denied) {
@@ -167,7 +167,7 @@ func sentenceOf(err error) string {
 	return "The broker refused the message."
 }
 
-// conditions maps what the broker says when it refuses a transfer or a link.
+// conditions maps the AMQP conditions of a refused transfer or link to errors of a send.
 var conditions = map[goamqp.ErrCond]error{
 	goamqp.ErrCondNotFound:              errGone,
 	goamqp.ErrCondResourceDeleted:       errGone,
@@ -179,12 +179,12 @@ var conditions = map[goamqp.ErrCond]error{
 	"com.microsoft:server-busy":         errThrottled,
 	"com.microsoft:timeout":             errTimeout,
 	"com.microsoft:operation-cancelled": errTimeout,
-	goamqp.ErrCondTransferLimitExceeded: errThrottled, // go-amqp's word for: no credit came until the context ended
+	goamqp.ErrCondTransferLimitExceeded: errThrottled, // go-amqp returns it when no credit came before the context ended
 
 	goamqp.ErrCondConnectionForced: errConnection,
 	goamqp.ErrCondDetachForced:     errConnection,
 
-	goamqp.ErrCondNotAllowed:              errBadRequest, // no session-id for an entity with sessions, say
+	goamqp.ErrCondNotAllowed:              errBadRequest, // for example: no session-id for an entity with sessions
 	goamqp.ErrCondInvalidField:            errBadRequest,
 	goamqp.ErrCondDecodeError:             errBadRequest,
 	goamqp.ErrCondPreconditionFailed:      errBadRequest,
@@ -192,9 +192,9 @@ var conditions = map[goamqp.ErrCond]error{
 	"com.microsoft:argument-out-of-range": errBadRequest,
 }
 
-// classify finds the sentinel for what the SDK or the broker returned from a send. The SDK's own
-// Error hides what it wraps, so its code decides where there is one; where the SDK passes an AMQP
-// error on as it is, the condition does. An error that is none of these stays.
+// classify returns the sentinel for an error of the SDK or the broker. The SDK's own Error hides
+// the error that it wraps, so its code decides if there is one. If the SDK returns an AMQP error
+// unchanged, the condition decides. Any other error is returned as it is.
 func classify(err error) error {
 	if err == nil {
 		return nil
@@ -227,7 +227,7 @@ func classify(err error) error {
 	return err
 }
 
-// insert puts the entity into a sentence of the table.
+// insert fills the entity into a sentence of failures.
 func insert(sentence, entity string) string {
 	return strings.ReplaceAll(sentence, "%s", entity)
 }

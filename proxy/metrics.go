@@ -14,18 +14,18 @@ import (
 const (
 	resultMonitored   = "monitored"   // accepted, and so is its companion
 	resultUnmonitored = "unmonitored" // accepted; it has no deadline
-	resultRefused     = "refused"     // sending it again as it is does not help
-	resultFailed      = "failed"      // sending it again may help
+	resultRefused     = "refused"     // a retry does not help
+	resultFailed      = "failed"      // a retry may help
 )
 
-// Entity names come from outside, so they are labels only once the broker has taken a
-// message for them, and only so many.
+// Entity names come from clients. A name becomes a label only after the broker has accepted a
+// message for it, and the number of labels is bounded.
 const (
 	maxEntityLabels = 256
 	otherEntities   = "(other)"
 )
 
-// metrics are those of the room.
+// metrics are the metrics of the proxy.
 type metrics struct {
 	sends *prometheus.CounterVec
 
@@ -47,7 +47,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, r.Register(m.sends)
 }
 
-// sent counts the outcome of one send of n messages, of which promised have a deadline.
+// sent counts one send of n messages, of which promised have a deadline.
 func (m *metrics) sent(endpoint, entity string, n, promised int, err error) {
 	label := m.label(entity, err == nil)
 	if err == nil {
@@ -60,7 +60,7 @@ func (m *metrics) sent(endpoint, entity string, n, promised int, err error) {
 		result = resultFailed
 	}
 	if errors.Is(err, errBadRequest) {
-		n = max(n, 1) // a request that could not be read counts, too
+		n = max(n, 1) // an unreadable request counts as one message
 	}
 	m.add(label, endpoint, result, n)
 }
@@ -71,7 +71,7 @@ func (m *metrics) add(entity, endpoint, result string, n int) {
 	}
 }
 
-// label is the entity's name as it was spelled first, or otherEntities.
+// label returns the entity's name in the spelling that came first, or otherEntities.
 func (m *metrics) label(entity string, exists bool) string {
 	key := strings.ToLower(entity)
 	m.mu.RLock()

@@ -10,30 +10,30 @@ import (
 	"overdue/scheduler"
 )
 
-// A message is what the send path has to know of a message, whichever endpoint it came
+// A message has the fields of a message that the send path needs, whichever endpoint it came
 // through. The endpoint keeps the rest.
 type message struct {
-	ID           string // "" = it goes without an id, see withoutIDs
+	ID           string // sent without an id, see withoutIDs
 	SessionID    string // "" = none
 	PartitionKey string // "" = none
 
 	TTL                  time.Duration // of its header, whole milliseconds; 0 = none
 	ScheduledEnqueueTime time.Time     // whole milliseconds; zero = at once
 	Size                 int64         // bytes of its body
-	// Delay is how much later than any other message the broker may enqueue this one: at the end of
-	// its transaction, say.
+	// Delay is by how much later than usual the broker may enqueue the message: at the end of its
+	// transaction, for example.
 	Delay time.Duration
 
-	// Property is the application property of that name, nil when there is none. It is nil itself when
-	// the message has none at all.
+	// Property returns an application property by name, or nil. The function itself is nil when
+	// the message has no properties.
 	Property func(name string) any
 
-	// Stamp is set by promiseOf: the TTL that the endpoint has to put on the message. 0 leaves it
-	// as it is.
+	// Stamp is the TTL that the endpoint must put on the message. promiseOf sets it; 0 leaves the
+	// TTL unchanged.
 	Stamp time.Duration
 }
 
-// promise works out what the messages are promised, and which TTLs they need.
+// promise computes the promises of the messages and the TTLs that they need.
 func (s *send) promise() (err error) {
 	if err := s.checkSize(); err != nil || !s.settings.Monitored {
 		return err
@@ -42,14 +42,15 @@ func (s *send) promise() (err error) {
 		return s.unreadable
 	}
 	s.companionFirst = s.companionFirst || s.p.companionFirst.Load()
-	// What was sent settled goes on whatever becomes of its companions, so they need not go first.
+	// A message that was sent settled goes on even if its companions fail, so they need not go
+	// first.
 	s.companionFirst = s.companionFirst && !s.settled
 	s.now = s.p.cfg.Scheduler.Now()
 	s.promises, err = promiseAll(s.ms, s.settings, s.now)
 	return err
 }
 
-// checkSize holds the bodies against the entity's own bound, where there is one.
+// checkSize refuses bodies beyond the entity's own limit, if it has one.
 func (s *send) checkSize() error {
 	limit := s.settings.MaxMessageSize
 	if limit == 0 {
@@ -63,7 +64,7 @@ func (s *send) checkSize() error {
 	return nil
 }
 
-// promiseAll works out the promise of every message that has a deadline.
+// promiseAll computes the promise of every message that has a deadline.
 func promiseAll(ms []*message, settings Settings, now scheduler.Instant) ([]promise, error) {
 	promises := make([]promise, 0, len(ms))
 	for i, m := range ms {
@@ -79,8 +80,8 @@ func promiseAll(ms []*message, settings Settings, now scheduler.Instant) ([]prom
 	return promises, nil
 }
 
-// refer writes down what the companions are to say, once it is certain what the messages have on
-// them.
+// refer builds the references for the companions. Call it once the TTLs and ids of the messages
+// are final.
 func (s *send) refer() {
 	s.withoutIDs()
 	var room [8]time.Duration
@@ -90,8 +91,8 @@ func (s *send) refer() {
 		for i := range s.promises {
 			s.promises[i].ref.Until = until
 		}
-		// Slots need no names. One reference is enough for all that have the same time to live,
-		// and from the same: what the entity gives today its next default does not say.
+		// Slots need no names. One reference covers all messages with the same time to live from
+		// the same source. The source matters because the entity's default may change later.
 		r := scheduler.Reference{From: s.promises[0].ref.From, Until: until}
 		for i, life := range lives {
 			if stated := s.promises[i].ref.Stated; i == 0 || life != r.Within || stated != r.Stated {
@@ -111,8 +112,9 @@ func (s *send) refer() {
 	s.p.cfg.Scheduler.Expect(s.entity, s.refs)
 }
 
-// slots appends the times to live of the messages if slots are to stand for them: where all are
-// found without a name, and many come. The journal keeps references alone.
+// slots appends the times to live of the messages if slots can stand for them: the monitor finds
+// each without its name, and enough messages come. The journal keeps references only, so with a
+// journal there are no slots.
 func (s *send) slots(lives []time.Duration) []time.Duration {
 	if !s.settings.Findable || s.p.cfg.Journal != nil {
 		return nil
@@ -131,8 +133,9 @@ func (s *send) slots(lives []time.Duration) []time.Duration {
 }
 
 // late returns the references for second companions. A companion names the window in which the
-// broker has stamped the message. A send that was retried, or slow, may have been stamped later:
-// then a second companion, with a window up to now, is accepted before the app has its outcome.
+// broker has stamped the message. If a send was slow or retried, the broker may have stamped the
+// message later. A second companion, with a window up to now, is then accepted before the app has
+// its outcome.
 func (s *send) late() (late []scheduler.Reference) {
 	if len(s.promises) == 0 {
 		return nil
@@ -150,22 +153,22 @@ func (s *send) late() (late []scheduler.Reference) {
 	return distinct(late)
 }
 
-// mayGoWithoutID reports whether messages can be found without an id: where it is known when the
-// broker enqueues them.
+// mayGoWithoutID reports whether the monitor can find messages without an id. It needs the
+// broker's clock to know when they were enqueued.
 func (s *send) mayGoWithoutID() bool { return s.now.Measured }
 
-// withoutIDs takes over to the promises which messages go without an id, or without a stamp.
+// withoutIDs updates the promises of messages that are sent without an id or without a stamp.
 //
 // A message without an id gets one, by which its companion names it. An SDK may have filled a
-// batch to the last byte that the broker takes, so that there is no room for ids. The companion
-// then says when the broker has enqueued the message and what its deadline is, and stands for
-// whatever is found in that window: see docs/decisions.
+// batch to the last byte that the broker takes, which leaves no room for ids. The companion then
+// states the window in which the broker enqueued the message, and its deadline. It stands for
+// every message without an id in that window: see docs/decisions/0014.
 func (s *send) withoutIDs() {
 	for i := range s.promises {
 		pr := &s.promises[i]
 		m := s.ms[pr.of]
 		if m.Stamp != pr.stamped {
-			pr.findable = false // the broker does not expire it then
+			pr.findable = false // the broker does not expire it
 		}
 		if m.ID != "" {
 			continue
@@ -173,17 +176,17 @@ func (s *send) withoutIDs() {
 		ref := &pr.ref
 		ref.MessageID, ref.SessionID, ref.PartitionKey = "", "", ""
 		if s.settings.Findable && m.ScheduledEnqueueTime.IsZero() {
-			// The shorter the window, the fewer others are found in it. A send that takes longer
-			// gets a second companion.
+			// A short window holds fewer other messages. A send that takes longer gets a second
+			// companion.
 			ref.Until = s.now.StampedBy().Add(m.Delay)
 		}
 	}
 }
 
-// distinct leaves one of the references without a name that stand for the same messages.
+// distinct removes duplicates among references without an id.
 func distinct(refs []scheduler.Reference) []scheduler.Reference {
 	first := 0
-	for first < len(refs) && !refs[first].WithoutID() { // all of them, mostly
+	for first < len(refs) && !refs[first].WithoutID() { // usually all
 		first++
 	}
 	if first == len(refs) {

@@ -24,82 +24,83 @@ import (
 	"overdue/scheduler/journal"
 )
 
-// Config holds the settings of a Proxy. Client and Scheduler are needed; the zero value
-// of everything else is sensible.
+// Config configures a Proxy. Client and Scheduler are required; the zero value of every other
+// field is sensible.
 type Config struct {
 	Client    *sdk.Client
 	Scheduler *scheduler.Scheduler
-	// Journal keeps the companions that the monitor queue does not take, so that their sends go
-	// through. nil refuses those sends.
+	// Journal stores companions while the monitor queue cannot be written, so that their sends
+	// succeed. nil fails those sends.
 	Journal *journal.Journal
 
-	// Settings says what holds for an entity, whose name is spelled as the app spells it
-	// (Service Bus ignores case). It is asked at every send, from many goroutines, and must
-	// not block. nil monitors every entity and stamps TTLs.
+	// Settings returns the settings of an entity, whose name has the app's spelling (Service Bus
+	// ignores case). Every send calls it, from many goroutines, so it must not block. nil
+	// monitors every entity and stamps TTLs.
 	Settings func(entity string) Settings
-	// Learn is asked where Settings does not know yet, and waits until it does or somebody has
-	// decided what to assume. It fails only when ctx ends before that. nil: Settings always knows.
+	// Learn waits for the settings of an entity while Settings returns Unknown. It returns once
+	// they are known or a default applies, and fails only when ctx ends first. nil: Settings
+	// always knows.
 	Learn func(ctx context.Context, entity string) (Settings, error)
-	// Excluded reports that an entity is never monitored, whatever becomes of it: the AMQP
-	// endpoint does not look into links to it. nil excludes none.
+	// Excluded reports that an entity is never monitored, even if the configuration changes: the
+	// AMQP endpoint does not watch links to it. nil excludes none.
 	Excluded func(entity string) bool
 
-	// MonitorQueue is refused as the entity of a send: who may send work may not write
-	// companions, which anybody could forge. "" refuses none.
+	// MonitorQueue is refused as the entity of a send: the right to send work messages must not
+	// let an app forge companions. "" refuses none.
 	MonitorQueue string
 
-	MaxInFlight int           // sends at once, a batch counts as one; more wait. 0 = 1024
+	MaxInFlight int           // concurrent sends, a batch counts as one; others wait. 0 = 1024
 	MaxBodySize int64         // bytes of one request's body; 0 = 1 MiB
-	SendTimeout time.Duration // of one send, retries included; also the longest wait for a free place. 0 = 30 s
+	SendTimeout time.Duration // of one send with its retries; also bounds the wait for a place. 0 = 30 s
 
-	// AMQP says where the AMQP endpoint relays to and as whom, and how much it takes; its MaxConns
-	// holds for both endpoints together. Without its Dial there is no AMQP endpoint. Refuse, Watch
-	// and, where there are Keys, Admit are set by New; a nil ErrorLog writes to Log.
+	// AMQP configures the relay of the AMQP endpoint. Its MaxConns holds for both endpoints
+	// together. Without its Dial there is no AMQP endpoint. New sets Refuse, Watch, Observe and,
+	// if there are Keys, Admit; a nil ErrorLog writes to Log.
 	AMQP relay.Config
-	// Upstream is where requests of the REST API go that are no sends, and sends with ClientTokens.
+	// Upstream takes the requests of the REST API that are not sends, and with ClientTokens also
+	// the sends.
 	Upstream Upstream
-	// ClientTokens: AMQP.Tokens and Upstream.Authorize are nil on purpose. What clients prove
-	// themselves with is for the namespace to judge: sends through the REST endpoint go on over
-	// HTTP as they come, where the SDK's client would send as the proxy.
+	// ClientTokens: clients authenticate to the namespace themselves, so AMQP.Tokens and
+	// Upstream.Authorize must be nil. Sends through the REST endpoint go on over HTTP with the
+	// client's token, because the SDK's client would use the proxy's credentials.
 	ClientTokens bool
-	// Keys are those of the endpoints: clients have to know one that is good for what they do.
-	// None let everybody in. They exclude ClientTokens.
+	// Keys are the keys of the endpoints: each client must show a token signed with one that has
+	// the right it needs. Without keys the endpoints admit everyone. Keys exclude ClientTokens.
 	Keys sas.Keys
-	// TLS serves clients that begin with it. nil turns them away.
+	// TLS serves clients that start TLS. nil refuses them.
 	TLS *tls.Config
 
 	Log        *zap.Logger           // nil = none
-	Registerer prometheus.Registerer // nil = metrics are kept and not registered
-	Operations *operations.Counter   // nil = they are not counted
+	Registerer prometheus.Registerer // nil = metrics are not registered
+	Operations *operations.Counter   // nil = operations are not counted
 }
 
-// Settings say what holds for one entity.
+// Settings are the settings of one entity.
 type Settings struct {
-	// Unknown: what holds is not known yet, and a send has to wait for it. The other fields mean
-	// nothing then.
+	// Unknown: the settings are not known yet, and sends wait for them. The other fields are
+	// meaningless then.
 	Unknown bool
 	// Monitored is false for an entity whose messages pass through untouched.
 	Monitored bool
-	// Deadline applies to messages that state none and have no TTL; 0 = none.
+	// Deadline applies to messages that state no deadline and have no TTL; 0 = none.
 	Deadline time.Duration
-	// CompleteWithin is how long after they were enqueued messages have to be settled for good
-	// that do not say so themselves; 0 = no matter how long.
+	// CompleteWithin is the time in which a message must be settled for good after it was
+	// enqueued, unless it states one itself; 0 = no bound.
 	CompleteWithin time.Duration
-	// WarnBefore is how long before a deadline the monitor tells that it is near, as often as it
-	// has values.
+	// WarnBefore has the times before a deadline at which the monitor sends a reminder.
 	WarnBefore []time.Duration
-	// DefaultMessageTimeToLive is the entity's own, as the broker has it: it caps the TTL of
-	// every message. 0 = unlimited.
+	// DefaultMessageTimeToLive is the entity's setting on the broker: it caps the TTL of every
+	// message. 0 = unlimited.
 	DefaultMessageTimeToLive time.Duration
-	// SubscriptionTimeToLive is the shortest default of the subscriptions of a topic: the copy that
-	// expires first is the first deadline. 0 = unlimited.
+	// SubscriptionTimeToLive is the shortest default among the subscriptions of a topic: the
+	// first deadline is that of the copy that expires first. 0 = unlimited.
 	SubscriptionTimeToLive time.Duration
-	// StampTTL puts a TTL on a message whose deadline comes before the TTL that it has, so
-	// that the broker does not deliver it late even while no monitor runs.
+	// StampTTL shortens the TTL of a message to its deadline, so that the broker does not deliver
+	// it late even while no monitor runs.
 	StampTTL bool
-	// Findable says that the broker dead-letters what expires there by itself, and numbers
-	// messages in the order in which it enqueues them: a queue without sessions and partitions
-	// that dead-letters on expiry and forwards nothing.
+	// Findable: the broker dead-letters expired messages there by itself, and numbers messages in
+	// the order in which it enqueues them. It is true of a queue without sessions and partitions
+	// that dead-letters on expiry and does not forward.
 	Findable bool
 	// MaxMessageSize bounds the body of a message, in bytes; 0 = what the broker allows.
 	MaxMessageSize int64
@@ -107,23 +108,23 @@ type Settings struct {
 
 func (p *Proxy) excluded(entity string) bool { return p.cfg.Excluded != nil && p.cfg.Excluded(entity) }
 
-// passes reports that messages pass untouched, for certain.
+// passes reports that messages certainly pass untouched.
 func (s *Settings) passes() bool { return !s.Monitored && !s.Unknown }
 
 const (
 	defaultMaxInFlight = 1024
 	defaultMaxBodySize = 1 << 20
 	defaultSendTimeout = 30 * time.Second
-	// bodyBudget bounds the bytes of all request bodies held at once, so that many slow or
-	// large uploads cost waiting and not memory.
+	// bodyBudget bounds the bytes of all request bodies held at once, so that slow or large
+	// uploads wait instead of using memory.
 	bodyBudget = 64 << 20
-	// maxRelayed bounds the requests that are relayed at once, most of which wait for a message.
-	// Service Bus takes 5,000 receives of an entity.
+	// maxRelayed bounds the requests that are relayed at once; most of them wait for a message.
+	// Service Bus allows 5,000 concurrent receives on an entity.
 	maxRelayed = 5000
 )
 
-// A Proxy sends messages to Service Bus and promises their deadlines. It is safe for
-// concurrent use.
+// A Proxy sends messages to Service Bus and schedules their companions. It is safe for concurrent
+// use.
 type Proxy struct {
 	cfg     Config
 	senders *senders
@@ -134,15 +135,15 @@ type Proxy struct {
 	behind  *relay.Relay             // the AMQP endpoint; nil = there is none
 	port    *listener.Server
 
-	upstream *rest.Transport // to the namespace, for the REST API; nil = none
+	upstream *rest.Transport // to the namespace's REST API; nil = none
 	relays   chan struct{}   // one per relayed request
 	proven   provenTokens    // of clients
-	waits    context.Context // ends when nobody is to wait for a message any more
+	waits    context.Context // ends when Shutdown ends the waits for messages
 	endWaits context.CancelFunc
 
-	// companionFirst is set while the last word of the monitor queue was an error. Then the
-	// companion goes before the work message instead of together with it: an app that retries would
-	// otherwise leave one more work message with every refused attempt.
+	// companionFirst is set while the latest write to the monitor queue failed. Companions then
+	// go before work messages instead of together with them. Otherwise every refused attempt of
+	// an app that retries would leave one more work message.
 	companionFirst atomic.Bool
 
 	mu     sync.Mutex
@@ -150,7 +151,7 @@ type Proxy struct {
 	sends  sync.WaitGroup // MUST only grow under mu while closed is false
 }
 
-// New makes a Proxy. It opens no link yet: the first send to an entity does.
+// New returns a Proxy. The first send to an entity opens the link.
 func New(cfg Config) (*Proxy, error) {
 	switch {
 	case cfg.Client == nil:
@@ -202,8 +203,8 @@ func New(cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
-// enter takes a place among the sends in flight, which leave gives back. It waits for one until
-// ctx ends or SendTimeout has passed, and fails with errBusy then, or with errClosed after Close.
+// enter takes a place among the sends in flight; leave releases it. It waits until ctx ends or
+// SendTimeout has passed, and then fails with errBusy. After Close it fails with errClosed.
 func (p *Proxy) enter(ctx context.Context) error {
 	select {
 	case p.places <- struct{}{}:
@@ -219,7 +220,7 @@ func (p *Proxy) enter(ctx context.Context) error {
 	return p.entered()
 }
 
-// tryEnter is enter for who cannot wait. ok is false when no place is free.
+// tryEnter is like enter, but does not wait. ok is false when no place is free.
 func (p *Proxy) tryEnter() (ok bool, err error) {
 	select {
 	case p.places <- struct{}{}:
@@ -229,7 +230,7 @@ func (p *Proxy) tryEnter() (ok bool, err error) {
 	}
 }
 
-// entered counts the send of whoever has just taken a place, or takes the place away again.
+// entered counts a send that has taken a place. After Close it releases the place instead.
 func (p *Proxy) entered() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -246,11 +247,11 @@ func (p *Proxy) leave() {
 	p.sends.Done()
 }
 
-// Close does what Shutdown does, closes the connections of the AMQP endpoint, refuses new sends,
-// waits for those in flight and closes the links. The client and the scheduler stay open: they
-// belong to the caller.
+// Close does what Shutdown does, closes the AMQP connections, refuses new sends, waits for those
+// in flight and closes the links. The client and the scheduler stay open: they belong to the
+// caller.
 func (p *Proxy) Close(ctx context.Context) error {
-	defer p.port.Close() // of what has nothing to lose any more; how the endpoints ended, the others say
+	defer p.port.Close() // closes idle connections; the errors of the endpoints come from the calls below
 	endpointErr := errors.Join(p.Shutdown(ctx), p.closeAMQP(ctx))
 	p.mu.Lock()
 	p.closed = true

@@ -25,12 +25,13 @@ const (
 	about        = "Overdue: the REST endpoint of Service Bus. Send with POST /{queue or topic}/messages; other requests are passed on.\n"
 )
 
-// ServeHTTP is the REST endpoint: it takes POST /{entity}/messages as the Service Bus REST API
-// defines it, and relays every other request of that API, see relay. Of a send, the parameters
-// timeout and api-version are accepted and make no difference.
+// ServeHTTP serves the REST endpoint. It handles POST /{entity}/messages as the Service Bus REST
+// API defines it, and relays every other request of that API, see relay. A send may have the
+// parameters timeout and api-version; they have no effect.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// A read does not end with a context, only with the connection or its deadline. A
-	// writer without deadlines is a test's or a middleware's, whose server bounds reads itself.
+	// A context does not end a read; only the deadline or the end of the connection does. A
+	// writer without deadlines comes from a test or a middleware, whose server bounds reads
+	// itself.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.cfg.SendTimeout))
 
 	q, err := called(r)
@@ -63,7 +64,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// serveSend takes the message or the batch out of the request and sends it.
+// serveSend reads the message or the batch from the request and sends it.
 func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, q *rights.Request) error {
 	entity := q.Address.Entity()
 	if p.isMonitorQueue(entity) {
@@ -100,9 +101,9 @@ func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, q *rights.Requ
 	})
 }
 
-// checkHead refuses a batch with a deadline in a header of its request: the properties of a
-// batch are in its body, so it would be passed over in silence and leave messages unwatched
-// whose sender believes otherwise.
+// checkHead refuses a batch with a deadline in a header of its request. The properties of a batch
+// are in its body, so the header would have no effect, and the messages would go unwatched while
+// their sender believes otherwise.
 func checkHead(h http.Header) error {
 	at, within, err := scheduler.StatedDeadline(func(name string) any {
 		if v := h.Get(name); v != "" {
@@ -116,7 +117,7 @@ func checkHead(h http.Header) error {
 	return nil
 }
 
-// transmit hands the messages to the broker, a batch as one transfer.
+// transmit sends the messages to the broker, a batch as one transfer.
 func (p *Proxy) transmit(ctx context.Context, entity string, ms []*azservicebus.AMQPAnnotatedMessage, batch bool) error {
 	p.cfg.Operations.Add(operations.Send, len(ms))
 	return p.senders.do(ctx, entity, func(ctx context.Context, sender *azservicebus.Sender) error {
@@ -136,8 +137,8 @@ func (p *Proxy) transmit(ctx context.Context, entity string, ms []*azservicebus.
 	})
 }
 
-// body reads the body of a request, which may have most bytes, into the budget for bodies; done
-// gives its room back.
+// body reads the body of a request, at most most bytes, within the budget for bodies; done
+// releases its share.
 func (p *Proxy) body(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), err error) {
 	size := r.ContentLength
 	if size > most {
@@ -151,13 +152,13 @@ func (p *Proxy) body(w http.ResponseWriter, r *http.Request, most int64) (body [
 	if err != nil {
 		return nil, nil, bodyError(err)
 	}
-	// Left in place, the deadline would cut the wait for the broker short as well. Where
-	// the body did not come it stays: net/http would otherwise wait for the rest of it.
+	// A deadline left in place would also cut the wait for the broker. After a failed read it
+	// stays: without it net/http would wait for the rest of the body.
 	_ = control.SetReadDeadline(time.Time{})
 	return body, done, nil
 }
 
-// bodyError is why there is no body.
+// bodyError maps a failed read of the body to an error of the send.
 func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	var timeout interface{ Timeout() bool }
@@ -174,8 +175,8 @@ func bodyError(err error) error {
 	return rest.BadRequest("The body of the request ended early.")
 }
 
-// refuse answers with an error, in the form of Service Bus. The log has what the client
-// is not told; it is where an error of a send ends.
+// refuse writes err in the form of Service Bus, and logs the details that the client must not
+// see. It is the last stop of a send's error.
 func (p *Proxy) refuse(w http.ResponseWriter, event, entity string, err error) {
 	var theirs *namespaceAnswer
 	if errors.As(err, &theirs) {

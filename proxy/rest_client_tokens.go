@@ -18,16 +18,15 @@ import (
 )
 
 const (
-	// provenTime is for how long a token that the namespace has taken is believed to be good, and
-	// provenMost bounds how many are remembered.
+	// provenTime is how long the proxy trusts a token after the namespace has accepted it.
+	// provenMost bounds the number of tokens that it remembers.
 	provenTime = 5 * time.Minute
 	provenMost = 4096
 	// maxAnswer bounds the body of an answer to a send.
 	maxAnswer = 64 << 10
 )
 
-// A namespaceAnswer is what the namespace says of a send that it does not take. Its client is told
-// just that.
+// A namespaceAnswer is the namespace's refusal of a send. The client gets it unchanged.
 type namespaceAnswer struct {
 	status int
 	header http.Header
@@ -36,10 +35,10 @@ type namespaceAnswer struct {
 
 func (a *namespaceAnswer) Error() string { return fmt.Sprintf("the namespace answered %d", a.status) }
 
-// pass makes the send of a request whose client proves itself to the namespace: the request goes
-// on over HTTP with the token that it shows, and the companions are written as the proxy. Until
-// the namespace has taken a send with that token the companions go behind it, or anybody could
-// have them written; see docs/decisions.
+// pass runs the send of a client that authenticates to the namespace itself. The request goes on
+// over HTTP with the client's token, and the proxy writes the companions with its own
+// credentials. Until the namespace has accepted a send with that token, the companions go after
+// the message. Otherwise anyone could make the proxy write them; see docs/decisions.
 func (p *Proxy) pass(r *http.Request, q *rights.Request, s *request, body []byte, batch bool) error {
 	if p.upstream == nil {
 		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
@@ -59,8 +58,8 @@ func (p *Proxy) pass(r *http.Request, q *rights.Request, s *request, body []byte
 	})
 }
 
-// passedSend is the request as the namespace gets it: with ids and times to live where there are
-// promises, and otherwise as it is.
+// passedSend returns the request for the namespace, with added ids and TTLs if there are
+// promises, and otherwise unchanged.
 func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Request, s *request, ms []*message, body []byte, batch bool) (*http.Request, error) {
 	additions := make([]rest.Addition, len(ms))
 	for i, m := range ms {
@@ -76,8 +75,8 @@ func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Reque
 	if err != nil || batch {
 		return out, err
 	}
-	// Properties that state deadlines have one spelling, which the monitor knows; a header may
-	// have any.
+	// The monitor reads the properties that state deadlines in one spelling; a header may have
+	// any case.
 	for name, values := range out.Header {
 		if lower := strings.ToLower(name); lower != name && isOurs(lower) {
 			delete(out.Header, name)
@@ -90,8 +89,8 @@ func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Reque
 	return out, err
 }
 
-// exchange returns nil when the namespace has taken the send. Whether it has is not known where no
-// answer comes.
+// exchange returns nil when the namespace has accepted the send. Without an answer the outcome is
+// unknown.
 func (p *Proxy) exchange(out *http.Request) error {
 	resp, err := p.upstream.RoundTrip(out)
 	if err != nil {
@@ -100,7 +99,7 @@ func (p *Proxy) exchange(out *http.Request) error {
 		}
 		return fmt.Errorf("%w: %w", errUpstream, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // read, or given up
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case resp.StatusCode == http.StatusCreated:
@@ -111,23 +110,24 @@ func (p *Proxy) exchange(out *http.Request) error {
 	return &namespaceAnswer{resp.StatusCode, endToEnd(resp.Header), body}
 }
 
-// write is the answer as the client gets it.
+// write passes the answer on to the client.
 func (a *namespaceAnswer) write(w http.ResponseWriter) {
 	for name, values := range a.header {
 		w.Header()[name] = values
 	}
-	delete(w.Header(), "Content-Length") // net/http knows
+	delete(w.Header(), "Content-Length") // net/http sets it
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body) // the client may be gone
 }
 
-// provenTokens remembers with which tokens the namespace has taken sends. The zero value is ready.
+// provenTokens remembers the tokens whose sends the namespace has accepted. The zero value is
+// ready.
 type provenTokens struct {
 	mu    sync.Mutex
 	until map[[sha256.Size]byte]time.Time
 }
 
-// tokenOf stands for a token that is shown for an entity.
+// tokenOf returns the key of a token and the entity that it was shown for.
 func tokenOf(header, entity string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(strings.ToLower(entity) + "\x00" + header))
 }
@@ -138,7 +138,7 @@ func (t *provenTokens) holds(token [sha256.Size]byte, now time.Time) bool {
 	return now.Before(t.until[token])
 }
 
-// note remembers, or forgets, the token.
+// note remembers a token that the namespace has accepted, and forgets one that it has not.
 func (t *provenTokens) note(token [sha256.Size]byte, taken bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,7 +147,7 @@ func (t *provenTokens) note(token [sha256.Size]byte, taken bool, now time.Time) 
 		return
 	}
 	if len(t.until) >= provenMost {
-		clear(t.until) // they prove themselves again
+		clear(t.until) // clients prove them again
 	}
 	if t.until == nil {
 		t.until = map[[sha256.Size]byte]time.Time{}

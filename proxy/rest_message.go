@@ -12,23 +12,23 @@ import (
 	"overdue/internal/servicebus/rest"
 )
 
-// Annotations by which Service Bus knows these properties on the wire.
+// Annotations that carry these properties on the wire.
 const (
 	annotationPartitionKey         = "x-opt-partition-key"
 	annotationViaPartitionKey      = "x-opt-via-partition-key"
 	annotationScheduledEnqueueTime = "x-opt-scheduled-enqueue-time"
 )
 
-// defaultPriority is the one that AMQP leaves out of a header.
+// defaultPriority is AMQP's default, which a header omits.
 const defaultPriority = 4
 
-// isOurs reports whether a property is one that states a deadline. Those are found however
-// they are spelled, and have one spelling on the message, which the monitor reads as well.
+// isOurs reports whether a property states a deadline. Such properties match in any case, and get
+// the one spelling on the message that the monitor reads.
 func isOurs(property string) bool {
 	return strings.HasPrefix(property, "overdue-") || property == "ce-expirytime"
 }
 
-// knownOf is what the send path has to know of the message.
+// knownOf returns the parts of the message that the send path needs.
 func knownOf(m *rest.Message) *message {
 	return &message{
 		ID: m.Broker.MessageID, SessionID: m.Broker.SessionID, PartitionKey: m.Broker.PartitionKey,
@@ -38,7 +38,7 @@ func knownOf(m *rest.Message) *message {
 	}
 }
 
-// amqpOf is the message on the wire, with the TTL that is stamped on it, if any.
+// amqpOf returns the message for the wire, with the stamped TTL, if any.
 func amqpOf(m *rest.Message, stamp time.Duration) *azservicebus.AMQPAnnotatedMessage {
 	b := &m.Broker
 	out := &azservicebus.AMQPAnnotatedMessage{

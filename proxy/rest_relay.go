@@ -22,31 +22,32 @@ import (
 )
 
 const (
-	// relayGrace is how much longer the namespace may take for an answer than it was asked to wait.
+	// relayGrace is the time for the namespace's answer on top of the wait that the client asked
+	// for.
 	relayGrace = 30 * time.Second
-	// defaultReceiveWait is how long a receive waits that does not say, and longestReceiveWait what is
-	// believed of one that does.
+	// defaultReceiveWait is the wait of a receive without a timeout; longestReceiveWait caps a
+	// stated one.
 	defaultReceiveWait = time.Minute
 	longestReceiveWait = time.Hour
-	// relayStall is how long the body of an answer may stand still.
+	// relayStall is how long the body of an answer may make no progress.
 	relayStall = 2 * time.Minute
 )
 
-// Upstream is where the requests of the REST API go that are no sends, and sends that clients make
-// as themselves.
+// Upstream configures the connection to the namespace's REST API. Requests that are not sends go
+// there, and sends that clients make with their own tokens.
 type Upstream struct {
-	// Dial opens a connection to the namespace's HTTP endpoint, TLS included. nil: there is none,
-	// and such requests are refused.
+	// Dial opens a connection to the namespace's HTTP endpoint, TLS included. nil: such requests
+	// are refused.
 	Dial func(context.Context) (net.Conn, error)
-	// Host is the name of the namespace, with a port where it is not the usual one.
+	// Host is the name of the namespace, with the port unless it is the default.
 	Host string
-	// Authorize makes an Authorization header for what is at an address, such as
-	// https://contoso.servicebus.windows.net/orders. nil passes on what the client shows.
+	// Authorize returns an Authorization header for an address, such as
+	// https://contoso.servicebus.windows.net/orders. nil passes the client's own on.
 	Authorize func(ctx context.Context, address string) (string, error)
 }
 
-// relay passes on every request of the REST API that is not a send, and its answer: peek-lock,
-// receive, settle, the administration of entities. It returns nil when the answer has begun.
+// relay relays a request of the REST API that is not a send, and its answer: peek-lock, receive,
+// settle, the administration of entities. It returns nil once the answer has begun.
 func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request) error {
 	if p.upstream == nil {
 		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
@@ -57,14 +58,15 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request)
 		return err
 	}
 	defer func() { done() }()
-	select { // behind the body: one that dribbles keeps no place
+	select { // after the body: a slow body takes no place
 	case p.relays <- struct{}{}:
 		defer func() { <-p.relays }()
 	default:
 		return errBusy
 	}
 	if isReceive || len(body) == 0 {
-		// A receive needs no body, and may wait for long: what others need for theirs it does not keep.
+		// A receive needs no body and may wait for long, so it releases its share of the body
+		// budget.
 		done()
 		body, done = nil, func() {}
 	}
@@ -77,7 +79,7 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	if isReceive {
-		// A stop does not wait for a message that may not come for a minute.
+		// A stop does not wait for a message, which could take a minute.
 		defer context.AfterFunc(p.waits, func() { cancel(errClosed) })()
 	}
 	silent := time.AfterFunc(wait+relayGrace, func() { cancel(errNoAnswer) })
@@ -90,14 +92,14 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request)
 	if err != nil {
 		return relayError(ctx, r, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
+	defer func() { _ = resp.Body.Close() }()
 	silent.Reset(relayStall)
 	p.passAnswer(w, r, resp, func() { silent.Reset(relayStall) })
 	return nil
 }
 
-// relayError is why there is no answer. A client that has hung up gets none: its request is given
-// up, so that no message is locked for it.
+// relayError returns the error for a relayed request without an answer. If the client has hung
+// up, it aborts the request instead, so that no message is locked for it.
 func relayError(ctx context.Context, r *http.Request, err error) error {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler) // net/http ends the connection
@@ -108,7 +110,7 @@ func relayError(ctx context.Context, r *http.Request, err error) error {
 	return fmt.Errorf("%w: %w", errUpstream, err)
 }
 
-// waitOf is how long the namespace is asked to wait before it answers.
+// waitOf returns how long the request asks the namespace to wait for a message.
 func waitOf(r *http.Request, q *rights.Request) (wait time.Duration, isReceive bool) {
 	if q.Call != rights.PeekLock && q.Call != rights.ReceiveAndDelete {
 		return 0, false
@@ -120,8 +122,8 @@ func waitOf(r *http.Request, q *rights.Request) (wait time.Duration, isReceive b
 	return min(time.Duration(seconds)*time.Second, longestReceiveWait), true
 }
 
-// passedOn is the request as the namespace gets it. The path of one that is about messages is
-// written anew, from what was read of it.
+// passedOn returns the request for the namespace. It rebuilds the path of a request about
+// messages from the parsed form.
 func (p *Proxy) passedOn(ctx context.Context, r *http.Request, q *rights.Request, body []byte) (*http.Request, error) {
 	host := p.cfg.Upstream.Host
 	out, err := http.NewRequestWithContext(ctx, r.Method, "http://namespace/", bytes.NewReader(body))
@@ -138,10 +140,10 @@ func (p *Proxy) passedOn(ctx context.Context, r *http.Request, q *rights.Request
 	out.Host = host
 	out.Header = endToEnd(rest.RequestHeader(r))
 	for _, name := range []string{"Expect", "Host", "Content-Length"} {
-		delete(out.Header, name) // written anew, or done with
+		delete(out.Header, name) // net/http writes them, or they are done with
 	}
 	if _, ok := out.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = []string{""} // then net/http adds none
+		out.Header["User-Agent"] = []string{""} // keeps net/http from adding one
 	}
 	if p.cfg.Upstream.Authorize == nil {
 		return out, nil
@@ -149,15 +151,15 @@ func (p *Proxy) passedOn(ctx context.Context, r *http.Request, q *rights.Request
 	return out, p.introduce(out, q)
 }
 
-// What clients prove themselves with: for the request, and for the entities that one is to forward
-// to.
+// Headers with a client's credentials: for the request, and for the entities to which a new
+// entity forwards.
 const (
 	authorization              = "Authorization"
 	supplementaryAuthorization = "ServiceBusSupplementaryAuthorization"
 	deadLetterAuthorization    = "ServiceBusDlqSupplementaryAuthorization"
 )
 
-// introduce puts the proxy's own proof in the place of the client's, which was for the endpoint.
+// introduce replaces the client's credentials, which were for the endpoint, with the proxy's own.
 func (p *Proxy) introduce(out *http.Request, q *rights.Request) error {
 	address := "https://" + out.Host + "/"
 	for _, header := range []struct{ name, about string }{
@@ -182,8 +184,9 @@ func (p *Proxy) introduce(out *http.Request, q *rights.Request) error {
 	return nil
 }
 
-// passAnswer answers with what the namespace says, and tells of every step. A body that does not
-// come to its end ends the connection, so that nobody takes it for whole.
+// passAnswer passes the namespace's answer on to the client, and calls step after each part. If
+// the body ends early, it ends the connection, so that the client does not take the body for
+// complete.
 func (p *Proxy) passAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response, step func()) {
 	h := w.Header()
 	for name, values := range endToEnd(resp.Header) {
@@ -193,7 +196,7 @@ func (p *Proxy) passAnswer(w http.ResponseWriter, r *http.Request, resp *http.Re
 		h[name] = values
 	}
 	if _, ok := h["Content-Type"]; !ok {
-		h["Content-Type"] = nil // then net/http does not guess one
+		h["Content-Type"] = nil // keeps net/http from guessing one
 	}
 	w.WriteHeader(resp.StatusCode)
 	if r.Method == http.MethodHead {
@@ -201,11 +204,11 @@ func (p *Proxy) passAnswer(w http.ResponseWriter, r *http.Request, resp *http.Re
 	}
 	if _, err := io.Copy(w, stepping{resp.Body, step}); err != nil {
 		p.cfg.Log.Debug("answer ended early", zap.String("endpoint", endpointREST), zap.Error(err))
-		panic(http.ErrAbortHandler) // as net/http asks for
+		panic(http.ErrAbortHandler) // net/http's way to end the connection
 	}
 }
 
-// stepping is a reader that reports each read.
+// stepping is a reader that calls a function at each read.
 type stepping struct {
 	io.Reader
 	step func()
@@ -216,8 +219,8 @@ func (s stepping) Read(b []byte) (int, error) {
 	return s.Reader.Read(b)
 }
 
-// ownLocation is where a client that came to this endpoint finds what the namespace has at
-// location: a message that it has locked is settled there.
+// ownLocation translates a Location of the namespace to this endpoint, where the client settles
+// the message that it has locked.
 func (p *Proxy) ownLocation(r *http.Request, location string) string {
 	u, err := url.Parse(location)
 	if err != nil || r.Host == "" || !strings.EqualFold(u.Hostname(), hostname(p.cfg.Upstream.Host)) {
@@ -234,7 +237,7 @@ func (p *Proxy) ownLocation(r *http.Request, location string) string {
 	return scheme + r.Host + rest
 }
 
-// hostname is a host without its port.
+// hostname returns a host without its port.
 func hostname(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		return h
@@ -242,12 +245,12 @@ func hostname(host string) string {
 	return host
 }
 
-// hopByHop are the headers that are about one connection (RFC 9110, section 7.6.1).
+// hopByHop lists the headers that apply to one connection only (RFC 9110, section 7.6.1).
 var hopByHop = []string{
 	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// endToEnd is a copy of h without what is about one connection.
+// endToEnd returns a copy of h without the headers that apply to one connection only.
 func endToEnd(h http.Header) http.Header {
 	out := h.Clone()
 	drop := slices.Clone(hopByHop)

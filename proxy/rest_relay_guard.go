@@ -17,13 +17,13 @@ import (
 )
 
 // refuseOfMonitorQueue keeps clients from reading, writing and changing the monitor queue, as
-// refuseLink and watch do at the AMQP endpoint: the relay has the proxy's own rights. To look at
-// its description and to receive its dead letters is free.
+// refuseLink and watch do at the AMQP endpoint: the relay has the proxy's own rights. Clients may
+// read its description and receive its dead letters.
 func (p *Proxy) refuseOfMonitorQueue(method string, q *rights.Request) error {
 	var guarded bool
 	switch {
 	case p.cfg.MonitorQueue == "":
-	case q.Call == rights.Administer: // a client that takes it away, or what lies below it
+	case q.Call == rights.Administer: // deleting or changing the queue, or an address below it
 		guarded = method != http.MethodGet && method != http.MethodHead && address.Below(q.Need.Path, p.cfg.MonitorQueue)
 	default:
 		guarded = q.Address.SubQueue == address.Main && p.isMonitorQueue(q.Address.Entity())
@@ -34,9 +34,9 @@ func (p *Proxy) refuseOfMonitorQueue(method string, q *rights.Request) error {
 	return rest.BadRequest("%s is the monitor queue, which apps do not receive from and do not change.", rest.Quoted(p.cfg.MonitorQueue))
 }
 
-// refuseForward keeps clients from having messages forwarded to where they may not send
-// themselves: to the monitor queue, and, where there are keys, to what theirs are not good for.
-// The namespace cannot judge that, since it sees the proxy's own token.
+// refuseForward keeps clients from forwarding messages to entities to which they may not send: to
+// the monitor queue, and, with keys, to entities for which they have no token. The namespace
+// cannot check that, since it sees the proxy's own token.
 func (p *Proxy) refuseForward(r *http.Request, body []byte) error {
 	if r.Method != http.MethodPut || p.cfg.Upstream.Authorize == nil && p.cfg.MonitorQueue == "" {
 		return nil
@@ -68,8 +68,8 @@ func (p *Proxy) refuseForward(r *http.Request, body []byte) error {
 	return nil
 }
 
-// proofs are the headers whose tokens have to be good for where messages, or dead letters, are to
-// go.
+// proofs lists the headers whose tokens must be good for the target of forwarded messages and
+// dead letters.
 var proofs = map[string]string{
 	atom.ForwardTo: supplementaryAuthorization, atom.ForwardDeadLettersTo: deadLetterAuthorization,
 }

@@ -6,13 +6,13 @@ import (
 	"context"
 )
 
-// A request is the send of one HTTP request. Its handler's goroutine transmits when the send says
-// so, and waits for the result.
+// A request is the send of one HTTP request. Its handler's goroutine transmits when the send
+// steps to it, and waits for the result.
 type request struct {
 	send
-	ctx    context.Context // of what the send waits for, once it has begun
-	goesOn chan struct{}   // one token: transmit
-	result chan error      // one
+	ctx    context.Context // of the send, once it has begun
+	goesOn chan struct{}   // a token: transmit
+	result chan error      // takes the one result
 }
 
 func (p *Proxy) newRequest(entity string, settings Settings, ms []*message) *request {
@@ -21,15 +21,15 @@ func (p *Proxy) newRequest(entity string, settings Settings, ms []*message) *req
 	return r
 }
 
-// run makes the send. carry takes the messages to the broker, with the TTLs that are stamped on
-// them by then, and returns when they are accepted.
+// run runs the send. carry sends the messages, with their stamped TTLs, and returns when the
+// broker has accepted them.
 func (r *request) run(ctx context.Context, carry func(context.Context) error) error {
 	if err := r.wait(ctx); err != nil {
 		r.step(refused, err)
 		return <-r.result
 	}
-	// From here on the send runs to its end whether or not the app still waits: a caller
-	// that hangs up between the work message and its companion must not part them.
+	// From here on the send runs to its end even if the app hangs up: leaving between the work
+	// message and its companion must not separate them.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.p.cfg.SendTimeout)
 	defer cancel()
 	r.ctx = ctx

@@ -11,15 +11,15 @@ import (
 	"overdue/scheduler"
 )
 
-// A send is some messages on their way to one entity, all of them or none, with the promise of
-// their deadlines. An endpoint begins it: wait, prepare and begin, in this order. From then on
-// the send moves by [send.step] alone, and holds no goroutine. It ends with one call of
+// A send carries messages to one entity, all of them or none, together with the promise to watch
+// their deadlines. An endpoint begins it by calling wait, prepare and begin, in this order. After
+// that only [send.step] moves it, and the send holds no goroutine. It ends with one call of
 // endpoint.finished.
 //
-// When it ends without an error, the messages and the companions of those that have a deadline
-// are accepted. When it ends with an error, the messages may be in the queue nevertheless: an
-// acknowledgement was lost, or the companion failed and the work message did not. Every
-// such error is one to retry, so a send is delivered at least once.
+// When it ends without an error, the broker has accepted the messages and the companions of those
+// that have a deadline. When it ends with an error, the messages may be in the queue
+// nevertheless: an acknowledgement was lost, or the companion failed and the work message did
+// not. Every such error is retryable, so a send is delivered at least once.
 type send struct {
 	p        *Proxy
 	to       endpoint
@@ -28,48 +28,48 @@ type send struct {
 	settings Settings
 
 	n  int        // messages
-	ms []*message // until they are promised
-	// unreadable is why there are no messages. Where nothing is monitored that is the broker's
-	// business.
+	ms []*message // nil once prepare has run
+	// unreadable is the error that left ms empty. It matters only in a monitored entity:
+	// elsewhere the broker judges the messages.
 	unreadable error
-	// complete puts on the messages what was stamped on them. nil: the endpoint does it in transmit.
+	// complete writes the stamped TTLs and added ids into the messages. nil: the endpoint does so
+	// in transmit.
 	complete func() error
 
 	now      scheduler.Instant // read before anything leaves: the broker's stamp cannot be earlier
 	promises []promise
 	refs     []scheduler.Reference // of the promises; one may stand for several
-	slotted  bool                  // slots stand for the messages, instead of references
-	// once says that the broker has each message once, stamped by then, when it has accepted them.
-	// So their settlement can be distinguished from that of others.
+	slotted  bool                  // the companions are slots, not references
+	// once: the broker stores each message exactly once, with a stamp that is no later than its
+	// acceptance. So a settlement can be tied to one message.
 	once bool
 
-	settled        bool // sent settled: the app does not want to hear of failures
-	companionFirst bool // the companions go before the messages instead of together with them
-	// companionLast makes them go behind, unless they go first: until it is known that the sender
-	// may send.
+	settled        bool // sent settled: the app gets no outcome
+	companionFirst bool // write the companions before the messages, not together with them
+	// companionLast: write the companions after the messages, because the sender has not yet
+	// proved its right to send. companionFirst overrides it.
 	companionLast bool
 
 	mu        sync.Mutex
 	state     state
-	scheduled error // what came of the companions
+	scheduled error // error of the companions, if they failed
 }
 
-// An endpoint is where a send came in, and where its result goes. The methods must not block,
-// and may be called from any goroutine.
+// An endpoint accepts a send from an app and returns the result to it. The methods must not
+// block, and may be called from any goroutine.
 type endpoint interface {
-	// transmit lets the messages go to the broker. The endpoint steps the send on with
+	// transmit sends the messages to the broker. The endpoint then steps the send with
 	// brokerSettled when it has the outcome.
 	transmit()
 	// schedulingContext bounds how long the journal waits for the monitor queue.
 	schedulingContext() context.Context
-	// finished is called with the result, once.
+	// finished takes the result. It is called once.
 	finished(err error)
 }
 
-// wait blocks until it is known what holds for the entity, and until a place among the sends in
-// flight is free. A message whose deadline only the entity states must not go unwatched because
-// the entity's settings came late. Their wait needs no place, so that one entity without an
-// answer holds up no other.
+// wait blocks until the entity's settings are known and a place among the sends in flight is
+// free. Late settings must not leave a message unwatched whose deadline only the entity states.
+// Waiting for settings takes no place, so one entity that does not respond holds up no other.
 func (s *send) wait(ctx context.Context) error {
 	if s.settings.Unknown {
 		known, err := s.learn(ctx)
@@ -87,11 +87,10 @@ func (s *send) learn(ctx context.Context) (Settings, error) {
 	return s.p.cfg.Learn(ctx, s.entity)
 }
 
-// prepare works out what the messages are promised, has their TTLs stamped, and writes down what
-// their companions are to say. It takes no time, so a send needs its place from here on and not
-// before.
+// prepare computes the promises, has the TTLs stamped, and builds the references for the
+// companions. It does not block, so a send takes its place only just before.
 func (s *send) prepare() error {
-	defer func() { s.ms, s.complete = nil, nil }() // what is in flight must not keep payloads in memory
+	defer func() { s.ms, s.complete = nil, nil }() // a send in flight must not keep payloads in memory
 	if err := s.promise(); err != nil {
 		return err
 	}
@@ -107,11 +106,11 @@ func (s *send) prepare() error {
 	return nil
 }
 
-// begin moves a send on that is prepared and has its place. It reports false when the send has
-// ended meanwhile; the place is still the caller's then.
+// begin starts a prepared send that has its place. It reports false if the send has already
+// ended; the caller then keeps the place.
 func (s *send) begin() bool { return s.step(s.order(), nil) }
 
-// order says in which order messages and companions go.
+// order returns the input that sets the order of messages and companions.
 func (s *send) order() input {
 	switch {
 	case len(s.promises) == 0:
@@ -124,8 +123,9 @@ func (s *send) order() input {
 	return beginTogether
 }
 
-// step moves the send on and does what is due then. err is how the input turned out. It reports
-// false for an input that has no meaning in the send's state: one that comes too late.
+// step moves the send to its next state and runs the action that is due there. err is the result
+// of the input. It reports false when the input comes too late to mean anything in the current
+// state.
 func (s *send) step(in input, err error) bool {
 	s.mu.Lock()
 	from := s.state
@@ -149,7 +149,7 @@ func (s *send) step(in input, err error) bool {
 		s.to.transmit()
 	case schedule:
 		s.schedule(s.refs)
-	case scheduleAndTransmit: // in this order: the message must not be first
+	case scheduleAndTransmit: // in this order: the message must not go first
 		s.schedule(s.refs)
 		s.to.transmit()
 	case scheduleAgain:
@@ -160,7 +160,7 @@ func (s *send) step(in input, err error) bool {
 	return true
 }
 
-// finish gives the endpoint the result, and gives the place back.
+// finish hands the result to the endpoint and releases the place.
 func (s *send) finish(from state, in input, err, scheduled error) {
 	switch {
 	case in == timeout && from.awaitsCompanions():
@@ -179,7 +179,7 @@ func (s *send) finish(from state, in input, err, scheduled error) {
 	}
 }
 
-// schedule hands companions over. Without references they are accepted at once.
+// schedule starts writing companions. Without references it is done at once.
 func (s *send) schedule(refs []scheduler.Reference) {
 	if len(refs) == 0 {
 		s.step(companionScheduled, nil)
@@ -191,9 +191,9 @@ func (s *send) schedule(refs []scheduler.Reference) {
 		return
 	}
 	wait, ctx := s.p.cfg.Journal.Begin(c), s.to.schedulingContext()
-	go func() { // ends when the monitor queue or the journal has them, or with ctx
+	go func() { // ends when the monitor queue or the journal has the companions, or with ctx
 		err := wait(ctx)
-		if errors.Is(ctx.Err(), context.Canceled) { // the app has left, which says nothing of the monitor queue
+		if errors.Is(ctx.Err(), context.Canceled) { // the app has gone: no verdict on the monitor queue
 			s.step(companionScheduled, err)
 			return
 		}
@@ -201,27 +201,28 @@ func (s *send) schedule(refs []scheduler.Reference) {
 	}()
 }
 
-// Scheduled is called when companions are accepted, or have failed.
+// Scheduled takes the result of writing the companions.
 func (s *send) Scheduled(err error) {
 	s.p.noteCompanions(err)
 	s.step(companionScheduled, err)
 }
 
-// noteCompanions remembers what the monitor queue said last.
+// noteCompanions records whether the last companions failed. If so, the next sends write theirs
+// first.
 func (p *Proxy) noteCompanions(err error) {
-	if first := err != nil; p.companionFirst.Load() != first { // mostly it is what it was
+	if first := err != nil; p.companionFirst.Load() != first { // avoids a write: it rarely changes
 		p.companionFirst.Store(first)
 	}
 }
 
-// confirm follows the acceptance of the messages.
+// confirm lets the scheduler tie settlements to these messages. Call it once the broker has
+// accepted them.
 func (s *send) confirm() {
 	if s.once && !s.slotted {
 		s.p.cfg.Scheduler.Confirm(s.entity, s.refs)
 	}
 }
 
-// count counts how the send ended.
 func (s *send) count(err error) {
 	promised := 0
 	if err == nil {
@@ -230,5 +231,5 @@ func (s *send) count(err error) {
 	s.p.metrics.sent(s.via, s.entity, s.n, promised, err)
 }
 
-// countUnwatched counts a send that has gone on although its deadlines could not be promised.
+// countUnwatched counts a send whose messages went on without a promise.
 func (s *send) countUnwatched() { s.p.metrics.sent(s.via, s.entity, s.n, 0, nil) }

@@ -2,7 +2,7 @@
 
 package proxy
 
-// A state is how far a send has come. doc.go has the picture.
+// A state is the stage of a send. doc.go has the picture.
 type state uint8
 
 const (
@@ -17,40 +17,40 @@ const (
 	done
 )
 
-// An input is what can happen to a send.
+// An input is an event that moves a send.
 type input uint8
 
 const (
-	// The send is prepared, has its place, and begins: without companions, or in one of three orders.
+	// The prepared send has its place and begins: without companions, or in one of three orders.
 	beginAlone input = iota
 	beginCompanionFirst
 	beginTogether
 	beginCompanionLast
 
-	refused            // the send got no settings or no place, or it is not a good one
-	brokerSettled      // the broker has come to an outcome
-	companionScheduled // the monitor queue has
-	timeout            // nobody waits for either any longer
-	connectionEnded    // of the app; nobody hears the result
+	refused            // the send got no settings or no place, or is invalid
+	brokerSettled      // the broker has accepted or refused the messages
+	companionScheduled // the companions are accepted, or have failed
+	timeout            // the time for both outcomes is up
+	connectionEnded    // the app's connection is gone, and no one reads the result
 )
 
-// An action is what follows a step.
+// An action is the work that a step causes.
 type action uint8
 
 const (
-	ignore  action = iota // the input comes too late, or has no meaning in the state
-	nothing               // but the new state
+	ignore  action = iota // the input comes too late, or is meaningless in the state
+	nothing               // only the state changes
 	transmit
 	schedule
 	scheduleAndTransmit
-	scheduleAgain // what the broker may have stamped too late for the first companions
+	scheduleAgain // second companions, for stamps later than the window of the first
 	finish
 )
 
-// next is the table of a send. failed says that the input is an error.
+// next is the transition table of a send. failed says that the input is an error.
 //
-// It never transmits before the companions are on their way, with one exception: behind
-// beginCompanionLast the sender has yet to prove that it may send.
+// It never transmits before it schedules the companions, except with beginCompanionLast: there
+// the sender must first prove its right to send.
 func next(from state, in input, failed bool) (state, action) {
 	if from == done {
 		return done, ignore
@@ -86,8 +86,7 @@ func nextBegun(in input) (state, action) {
 	return sending, transmit
 }
 
-// nextSettled follows the broker's outcome. Messages that the broker does not take need no
-// companions.
+// nextSettled handles the broker's outcome. Refused messages need no companions.
 func nextSettled(from state, failed bool) (state, action) {
 	switch from {
 	case together, sending, unscheduled, proving:
@@ -108,7 +107,7 @@ func nextSettled(from state, failed bool) (state, action) {
 	return done, finish
 }
 
-// nextScheduled follows the monitor queue's outcome.
+// nextScheduled handles the result of the companions.
 func nextScheduled(from state, failed bool) (state, action) {
 	switch from {
 	case scheduling:
@@ -132,7 +131,7 @@ func nextScheduled(from state, failed bool) (state, action) {
 	return from, ignore
 }
 
-// awaitsCompanions reports whether companions are all that the send waits for.
+// awaitsCompanions reports whether the send waits for companions only.
 func (st state) awaitsCompanions() bool {
 	return st == scheduling || st == sent || st == widening
 }

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// maxSenders bounds the links that are kept open, since entity names come from outside.
-	// More are open only while more entities are being sent to.
+	// maxSenders bounds the links that are kept open, since entity names come from clients. There
+	// are more only while sends to more entities are in flight.
 	maxSenders = 256
-	// idleSender is how long an unused link is kept. The service detaches one that was idle
-	// for 10 minutes, and finding that out would cost the next send a round of recovery.
+	// idleSender is how long an unused link is kept. The service detaches a link that was idle
+	// for 10 minutes, and the next send would pay for the recovery.
 	idleSender = 9 * time.Minute
-	// closeTimeout bounds the goodbye to a link.
+	// closeTimeout bounds closing a link.
 	closeTimeout = 10 * time.Second
 )
 
@@ -34,20 +34,20 @@ type senders struct {
 
 	mu         sync.Mutex
 	byName     map[string]*sender // by the entity's name in lower case
-	closeTimer *time.Timer        // armed while an idle sender is kept; a wake-up, never the truth
+	closeTimer *time.Timer        // armed while an idle sender is kept; closeIdle compares with the clock
 	closed     bool
-	closing    sync.WaitGroup // of links that say goodbye
+	closing    sync.WaitGroup // counts links that are being closed
 }
 
 // sender is the link to one entity, with the number of sends that use it.
 type sender struct {
 	sdk  *azservicebus.Sender
-	of   *azservicebus.Client // whose link it is
+	of   *azservicebus.Client // that made the link
 	name string               // in lower case
 
-	opened  atomic.Bool   // the link is open, as far as is known
-	opening chan struct{} // holds one token while somebody opens it
-	refused error         // what the broker said when it refused the link; guarded by opening
+	opened  atomic.Bool   // no failure seen since the link was opened
+	opening chan struct{} // holds a token while a send opens the link
+	refused error         // the broker's refusal of the link; guarded by opening
 
 	// Guarded by senders.mu.
 	users    int
@@ -59,20 +59,20 @@ func newSenders(client *sdk.Client, log *zap.Logger) *senders {
 	return &senders{client: client, log: log, byName: map[string]*sender{}}
 }
 
-// do has f send something to an entity, over a link that is open. It is called again where the
-// client had to be made anew, see [sdk.Client.Do].
+// do calls f with an open link to an entity. It calls f again if the client had to be replaced,
+// see [sdk.Client.Do].
 func (s *senders) do(ctx context.Context, entity string, f func(context.Context, *azservicebus.Sender) error) error {
 	return classify(s.client.Do(ctx, func(ctx context.Context, client *azservicebus.Client) error {
 		kept, err := s.once(ctx, entity, client, f)
 		if kept && errors.Is(err, errGone) {
-			// The entity that the link was opened to is gone. Another may have been made under its name.
+			// The entity behind the link is gone. It may have been created again under its name.
 			_, err = s.once(ctx, entity, client, f)
 		}
 		return err
 	}))
 }
 
-// once is one try. kept says that it was made over a link that was open before.
+// once tries once. kept reports whether the link was open before.
 func (s *senders) once(ctx context.Context, entity string, client *azservicebus.Client, f func(context.Context, *azservicebus.Sender) error) (kept bool, err error) {
 	sn, err := s.acquire(entity, client)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *senders) once(ctx context.Context, entity string, client *azservicebus.
 	return kept, err
 }
 
-// acquire returns the sender of a client for an entity, for one send. It opens no link.
+// acquire returns client's sender for an entity and counts one user. It opens no link.
 func (s *senders) acquire(entity string, client *azservicebus.Client) (*sender, error) {
 	name := strings.ToLower(entity)
 	s.mu.Lock()
@@ -104,7 +104,7 @@ func (s *senders) acquire(entity string, client *azservicebus.Client) (*sender, 
 			s.goodbyeLocked(sn)
 		}
 	}
-	sdk, err := client.NewSender(entity, nil) // makes a value; it does not dial
+	sdk, err := client.NewSender(entity, nil) // does not dial
 	if err != nil {
 		return nil, classify(err)
 	}
@@ -116,10 +116,10 @@ func (s *senders) acquire(entity string, client *azservicebus.Client) (*sender, 
 	return sn, nil
 }
 
-// release hands sn back with the outcome of the send. A sender that has no future is
-// dropped, one whose link was lost is opened anew by the next send.
+// release returns sn with the result of its send. It drops a sender that cannot recover. After
+// any other error the next send opens the link again.
 func (s *senders) release(sn *sender, err error) {
-	if err != nil { // whatever it says: to open what is open takes no round trip
+	if err != nil { // any error: opening an open link costs no round trip
 		sn.opened.Store(false)
 	}
 	s.mu.Lock()
@@ -137,15 +137,15 @@ func (s *senders) release(sn *sender, err error) {
 	}
 }
 
-// hopeless reports whether a sender that failed with err is of no more use: its entity
-// is gone, its rights are, or it was closed, which the SDK never undoes.
+// hopeless reports whether a sender that failed with err cannot recover: its entity or its rights
+// are gone, or it was closed, which the SDK never undoes.
 func hopeless(err error) bool {
 	var sb *azservicebus.Error
 	return errors.Is(err, errGone) || errors.Is(err, errUnauthorized) ||
 		errors.As(err, &sb) && sb.Code == azservicebus.CodeClosed
 }
 
-// dropLocked takes sn out of the map, so that the next send starts afresh.
+// dropLocked removes sn from the map, so that the next send makes a new sender.
 func (s *senders) dropLocked(sn *sender) {
 	if sn.dropped {
 		return
@@ -154,7 +154,7 @@ func (s *senders) dropLocked(sn *sender) {
 	delete(s.byName, sn.name)
 }
 
-// dropOldestLocked closes the sender that was unused the longest, if any is unused.
+// dropOldestLocked closes the sender that has been unused the longest, if there is one.
 func (s *senders) dropOldestLocked() {
 	var oldest *sender
 	for _, sn := range s.byName {
@@ -168,7 +168,7 @@ func (s *senders) dropOldestLocked() {
 	}
 }
 
-// closeIdle closes links that have been idle for long enough and is called again when the next is.
+// closeIdle closes links that have been idle for idleSender, and arms the timer for the next one.
 func (s *senders) closeIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +194,8 @@ func (s *senders) closeIdle() {
 	}
 }
 
-// goodbyeLocked closes the link in a goroutine: the SDK waits for whoever holds its
-// lock, and for the broker.
+// goodbyeLocked closes the link in a goroutine: the SDK waits for its own lock and for the
+// broker.
 func (s *senders) goodbyeLocked(sn *sender) {
 	s.closing.Add(1)
 	go func() {
@@ -208,7 +208,7 @@ func (s *senders) goodbyeLocked(sn *sender) {
 	}()
 }
 
-// close closes every link. It is called when no send is in flight.
+// close closes every link. Call it when no send is in flight.
 func (s *senders) close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -223,9 +223,9 @@ func (s *senders) close(ctx context.Context) error {
 	return waitFor(ctx, &s.closing)
 }
 
-// open opens the link. The SDK opens it at the first use, and twice when two come first
-// together, which leaks a session and the goroutine that renews its token: so one opens
-// it and the others wait.
+// open opens the link. The SDK opens a link at its first use. Two first uses at once would open
+// it twice and leak a session with the goroutine that renews its token. So one caller opens the
+// link and the others wait.
 func (sn *sender) open(ctx context.Context) error {
 	if sn.opened.Load() {
 		return nil
@@ -242,7 +242,7 @@ func (sn *sender) open(ctx context.Context) error {
 	if _, err := sn.sdk.NewMessageBatch(ctx, nil); err != nil {
 		err = classify(err)
 		if hopeless(err) {
-			sn.refused = err // whoever waits here need not hear it for himself
+			sn.refused = err // callers that wait here share the refusal
 		}
 		return err
 	}

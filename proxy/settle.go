@@ -12,16 +12,15 @@ import (
 	"overdue/scheduler/index"
 )
 
-// Annotations that identify a delivered message.
 const (
 	annotationEnqueuedTime          = "x-opt-enqueued-time"
 	annotationSequenceNumber        = "x-opt-sequence-number"
 	annotationEnqueueSequenceNumber = "x-opt-enqueue-sequence-number"
 )
 
-// observe decides over which links of the AMQP endpoint settlements are looked for: those on which
-// apps receive from a monitored queue. The copies of a topic are many and its companion is one, so
-// a settlement in a subscription says nothing.
+// observe chooses the links of the AMQP endpoint whose settlements to observe: those on which
+// apps receive from a monitored queue. A settlement in a subscription says nothing: a topic has
+// many copies of a message, and one companion.
 func (p *Proxy) observe(l relay.Link) relay.Observer {
 	at := l.Class.Address
 	if l.Class.Kind != rights.Receive || at.SubQueue != address.Main || at.Subscription != "" || p.excluded(at.Name) {
@@ -30,13 +29,13 @@ func (p *Proxy) observe(l relay.Link) relay.Observer {
 	return &settleLink{p, at.Name}
 }
 
-// A settleLink observes what an app receives from a monitored queue.
+// A settleLink observes the deliveries from one monitored queue to an app.
 type settleLink struct {
 	p      *Proxy
 	entity string
 }
 
-// Delivered notes a message that may have been sent from here.
+// Delivered identifies a message that this process may have sent.
 func (l *settleLink) Delivered(payload []byte) (relay.Note, bool) {
 	raw, ok := headOf(payload)
 	if !ok {
@@ -46,20 +45,19 @@ func (l *settleLink) Delivered(payload []byte) (relay.Note, bool) {
 	return noteOf(d), ok
 }
 
-// Settled reports a message to the scheduler that was settled for good.
+// Settled reports a message that was settled for good to the scheduler.
 func (l *settleLink) Settled(n relay.Note) {
 	d := deliveredOf(n)
 	d.Entity = l.entity
 	l.p.settled(d)
 }
 
-// settled is called when the broker has confirmed that a message was completed or dead-lettered by
-// whoever received it, or was received and deleted: its companion may be needless.
+// settled tells the scheduler that the broker has confirmed a Complete or DeadLetter by the
+// receiver, or a receive-and-delete. The companion may be needless.
 func (p *Proxy) settled(d index.Delivered) { p.cfg.Scheduler.Settle(d) }
 
-// delivered is what has to be known of a message that was delivered from a queue, for settled. ok
-// is false for one that was not sent from here, as far as its ids tell, or that does not say when
-// it came there.
+// delivered identifies a message that was delivered from a queue, for settled. ok is false if its
+// ids are not those of a message sent from here, or if it lacks an enqueued-time.
 func (p *Proxy) delivered(entity string, m *amqp.Message) (d index.Delivered, ok bool) {
 	id, named := idBytes(m.Properties, amqp.PropertyMessageID)
 	session, legible := idBytes(m.Properties, amqp.PropertyGroupID)
@@ -81,8 +79,8 @@ func (p *Proxy) delivered(entity string, m *amqp.Message) (d index.Delivered, ok
 	return d, ok
 }
 
-// forwarded reports whether the message was first enqueued elsewhere: it may have been sent there
-// with the id that another has here.
+// forwarded reports whether the message was first enqueued in another entity. Its id may there
+// have been given to another message than here.
 func forwarded(annotations amqp.Raw) bool {
 	was, ok := amqp.MapLookup(annotations, annotationEnqueueSequenceNumber)
 	if !ok {
@@ -93,8 +91,8 @@ func forwarded(annotations amqp.Raw) bool {
 	return was.Err() != nil || first != 0 && (!ok || first != is.Long() || is.Err() != nil)
 }
 
-// deadlineOf is the deadline that a message with that stamp has, reckoned as when it was sent. Its
-// TTL may have been stamped since: that ends at the deadline, too.
+// deadlineOf returns the deadline of a message that was enqueued then, computed as at its send.
+// If a TTL was stamped meanwhile, it ends at the same deadline.
 func (p *Proxy) deadlineOf(entity string, raw *amqp.Message, enqueued time.Time) (time.Time, bool) {
 	ttl, err := raw.LifeSince(enqueued)
 	if err != nil {
@@ -113,7 +111,7 @@ func (p *Proxy) deadlineOf(entity string, raw *amqp.Message, enqueued time.Time)
 	return st.at, true
 }
 
-// headOf cuts the sections before the body. ok is false when they do not end within b.
+// headOf reads the sections before the body. ok is false when they do not end within b.
 func headOf(b []byte) (m amqp.Message, ok bool) {
 	for r := amqp.NewReader(b); !r.Done(); {
 		code := r.Descriptor()
@@ -138,7 +136,7 @@ func headOf(b []byte) (m amqp.Message, ok bool) {
 	return m, len(b) > 0
 }
 
-// idBytes is the text of an id, empty when there is none. An id of another type is written out.
+// idBytes returns an id as text, empty when there is none. An id of another type is formatted.
 func idBytes(properties amqp.Raw, field int) (text []byte, ok bool) {
 	r, ok := amqp.ListField(properties, field)
 	if !ok {
@@ -153,7 +151,6 @@ func idBytes(properties amqp.Raw, field int) (text []byte, ok bool) {
 	return []byte(amqp.IDText(v)), id.Err() == nil
 }
 
-// noteOf is d as the relay keeps it.
 func noteOf(d index.Delivered) relay.Note {
 	return relay.Note{d.Key[0], d.Key[1], uint64(d.Enqueued.UnixNano()), uint64(d.Deadline.UnixNano())}
 }

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// waitFor waits until all of wg are done, or returns the cause of ctx's end. After that its goroutine stays until they are.
+// waitFor waits for wg, or returns the cause of ctx when ctx ends. Its goroutine then stays until
+// wg is done.
 func waitFor(ctx context.Context, wg *sync.WaitGroup) error {
 	landed := make(chan struct{})
 	go func() {

@@ -82,9 +82,9 @@ func (c *conn) nodeLocked(l *link) node {
 	return nil
 }
 
-// answerToken answers a request to $cbs. What upstream says of the relay's own
-// token is what the client is told: that is where the SDKs learn that an entity
-// does not exist, and when the link comes, its token is there.
+// answerToken answers a request to $cbs. The client gets upstream's answer to the relay's own
+// token: from that answer the SDKs learn that an entity does not exist. It also means that the
+// token is in place when the link comes.
 func (c *conn) answerToken(request []byte, answer func([]byte, *amqp.Error)) {
 	req, rejected := readTokenRequest(request)
 	if rejected != nil {

@@ -318,12 +318,11 @@ func (p *pair) transferLocked(f *amqp.Transfer, payload []byte) *amqp.Error {
 	return nil
 }
 
-// answerLocked hands a response to who waits for it. Nobody does when it comes
-// too late.
+// answerLocked hands a response to the put that waits for it. A late response finds none.
 func (p *pair) answerLocked(payload []byte) {
 	id, res, err := readTokenResponse(payload)
 	if err != nil {
-		return // whoever waits gives up in time
+		return // the put times out
 	}
 	p.finishLocked(p.puts[id], putAnswer{res: res})
 }
@@ -335,8 +334,8 @@ func (p *pair) finishLocked(q *put, a putAnswer) {
 	}
 }
 
-// dispositionLocked ends the puts whose requests the upstream does not take: it
-// will not answer them.
+// dispositionLocked ends the puts whose requests upstream does not accept: upstream will not
+// answer them.
 func (p *pair) dispositionLocked(f *amqp.Disposition) {
 	if f.Role != amqp.RoleReceiver {
 		return
@@ -364,7 +363,7 @@ func (p *pair) dispositionLocked(f *amqp.Disposition) {
 	}
 }
 
-// endLocked parts with the session, and with those who wait.
+// endLocked ends the session and fails the puts that wait.
 func (p *pair) endLocked(why *amqp.Error) {
 	p.state = pairEnding
 	p.send(&amqp.End{}, nil)
@@ -381,8 +380,8 @@ func (p *pair) loseLocked(why *amqp.Error) {
 	}
 }
 
-// endedLocked is the end of the session, whoever began it. What has been queued
-// since gets a new one.
+// endedLocked handles upstream's end, whichever side began it. Puts that were queued since get a
+// new session.
 func (p *pair) endedLocked(why *amqp.Error) *amqp.Error {
 	switch p.state {
 	case pairClosed:

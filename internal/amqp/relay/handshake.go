@@ -214,10 +214,9 @@ func (c *conn) answerOpenLocked() {
 	}
 }
 
-// refuse ends a connection whose handshake failed. A client that can be told is
-// told: close may only follow open, so that comes first. What fails upstream is
-// amqp:connection:forced to the client, which every SDK takes as a reason to
-// connect again.
+// refuse ends a connection whose handshake failed. It sends open first, if possible, because
+// close may only follow open. A failure upstream becomes amqp:connection:forced, after which
+// every SDK reconnects.
 func (c *conn) refuse(err error) {
 	down, up := &c.sides[client], &c.sides[upstream]
 	var ue *upstreamError

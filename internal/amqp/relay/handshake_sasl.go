@@ -44,12 +44,11 @@ func (c *conn) welcome() error {
 	return nil
 }
 
-// passPassword has upstream judge a name and a password, where they are not for the
-// relay to judge. A client that is told OK before would go on in the belief that
-// they are right. The other mechanisms prove nothing; what their clients put is
-// judged over $cbs. So those wait with upstream until their open has come, as do
-// all when upstream cannot be reached: a client connects again after the close
-// that says so, and not after an outcome of SASL.
+// passPassword has upstream check a name and a password, if the relay does not check them itself.
+// A client that saw OK earlier would believe that they are right. The other mechanisms prove
+// nothing; their clients put tokens over $cbs. For those, the relay dials upstream only after the
+// client's open. An unreachable upstream is reported after the open as well: a client reconnects
+// after a close, but not after a SASL outcome.
 func (c *conn) passPassword(init *amqp.SASLInit) error {
 	if c.ownSession || init.Mechanism != mechPlain {
 		return nil

@@ -8,30 +8,28 @@ import (
 	"overdue/internal/amqp"
 )
 
-// An Observer learns how a client settles what it receives over one link. It changes nothing and
-// holds nothing up: its methods are called with the connection's lock held, and must neither block
-// nor call back.
+// An Observer sees how a client settles the deliveries of one link. It changes nothing and delays
+// nothing: its methods run with the connection's lock held, and must neither block nor call back.
 type Observer interface {
-	// Delivered is shown what the first frame of a delivery carries, valid during the call: the
-	// sections before the body, unless they are very long. It returns what to remember of the
-	// delivery until it is settled, or false to hear no more of it.
+	// Delivered gets the payload of a delivery's first frame, valid during the call: the sections
+	// before the body, unless they are very long. It returns a Note that the relay keeps until
+	// the delivery is settled, or false to ignore the delivery.
 	Delivered(payload []byte) (Note, bool)
 
-	// Settled is told that a delivery is off its queue: it was sent settled and has come
-	// completely, or the client has accepted or rejected it and upstream has confirmed just that.
-	// What a client settles without waiting for confirmation, what it settles in a transaction,
-	// through a management node, or after the link is gone, is not told.
+	// Settled is called when a delivery is off its queue. Either it was sent settled and has
+	// arrived completely, or the client has accepted or rejected it and upstream has confirmed
+	// that outcome. It is not called for settlements that need no confirmation, in a transaction,
+	// through a management node, or after the link is gone.
 	Settled(Note)
 }
 
-// A Note is what an Observer has to know of a delivery when it is settled.
+// A Note identifies a delivery to its Observer.
 type Note [4]uint64
 
-// maxObserved bounds the deliveries of a session that are observed at once. Of more, the latest
-// are.
+// maxObserved bounds the deliveries of a session that are observed at once. The latest stay.
 const maxObserved = 4096
 
-// observation is what an observed link is about to deliver.
+// observation is the delivery that an observed link is receiving.
 type observation struct {
 	observer Observer
 	note     Note
@@ -39,12 +37,12 @@ type observation struct {
 	settled  bool
 }
 
-// An observed delivery is with the client, which has not settled it.
+// An observed delivery has reached the client, and is not settled.
 type observed struct {
 	in      uint32 // delivery-id of upstream
 	link    *link  // nil: it is settled
 	note    Note
-	outcome outcome // that the client has stated
+	outcome outcome // stated by the client
 }
 
 type outcome uint8
@@ -55,7 +53,7 @@ const (
 	outcomeRejected
 )
 
-// observeLocked looks at one frame of a delivery from upstream.
+// observeLocked shows one frame of a delivery from upstream to the observer.
 func (h *half) observeLocked(l *link, t *amqp.Transfer, payload []byte, first bool) {
 	o := l.observed
 	if first {
@@ -108,8 +106,8 @@ func (h *half) statedLocked(d *amqp.Disposition, in span) {
 	})
 }
 
-// confirmedLocked notes what upstream says of its deliveries, and tells of those that it has done
-// with as the client wanted. A rejected with an error says that it has not.
+// confirmedLocked handles a disposition from upstream, and reports deliveries whose outcome is
+// the one that the client stated. A rejected with an error means that upstream did not apply it.
 func (h *half) confirmedLocked(d *amqp.Disposition) {
 	if h.observed.len() == 0 || !d.Settled {
 		return

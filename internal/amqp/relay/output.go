@@ -12,14 +12,14 @@ import (
 	"overdue/internal/listener/socket"
 )
 
-// output is the part of a side that is about writing. Everything is encoded into
-// out under the connection's mutex. Whoever takes it from there writes it and nobody else
-// does meanwhile: a read loop that comes to rest, as much as the socket takes at once, or
-// the side's writer, which may wait. What is queued meanwhile goes out with the next write.
+// output is the writing half of a side. The relay encodes everything into out under the
+// connection's mutex. One goroutine at a time takes out and writes it: a read loop that comes to
+// rest, as much as the socket takes at once, or the side's writer, which may block. Bytes that
+// are queued meanwhile go out with the next write.
 type output struct {
 	out     *outBuffer    // encoded and not yet taken; nil = nothing
-	rest    *outBuffer    // what a read loop has taken and the socket has not; the writer's, before all else
-	writing bool          // somebody writes what he has taken
+	rest    *outBuffer    // the remainder of a read loop's write; the writer sends it first
+	writing bool          // a goroutine is writing the bytes that it took
 	wake    chan struct{} // one token: the writer has work
 	socket  socket.Socket
 
@@ -30,8 +30,8 @@ type output struct {
 	ack       amqp.Disposition
 }
 
-// An outBuffer is bytes on their way to a socket. It belongs to the one whose bytes it holds, and
-// to nobody afterwards: a connection that is idle has none.
+// An outBuffer holds bytes on their way to a socket. It goes back to the pool when they are
+// written, so an idle connection has none.
 type outBuffer struct {
 	b       []byte
 	written int
@@ -39,7 +39,7 @@ type outBuffer struct {
 
 var outBuffers = sync.Pool{New: func() any { return new(outBuffer) }}
 
-// free gives b to whoever needs one next, unless a burst has made it large.
+// free returns b to the pool, unless a burst has made it large.
 func (b *outBuffer) free() {
 	if cap(b.b) <= outKeep {
 		b.b, b.written = b.b[:0], 0
@@ -47,7 +47,7 @@ func (b *outBuffer) free() {
 	}
 }
 
-// queuedLen is how many bytes wait to be taken.
+// queuedLen returns the number of bytes not yet taken.
 func (o *output) queuedLen() int {
 	if o.out == nil {
 		return 0
@@ -55,7 +55,7 @@ func (o *output) queuedLen() int {
 	return len(o.out.b)
 }
 
-// roomLocked is where to encode what is queued.
+// roomLocked returns the buffer to encode into.
 func (o *output) roomLocked() *outBuffer {
 	if o.out == nil {
 		o.out = outBuffers.Get().(*outBuffer)

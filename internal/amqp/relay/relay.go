@@ -66,11 +66,10 @@ func (r *Relay) ServeConn(nc net.Conn) error {
 	return nil
 }
 
-// Shutdown stops accepting, lets what clients have sent be settled, then closes
-// every connection with amqp:connection:forced and waits until the last one has
-// ended. Deliveries that come meanwhile do not go on, so that no client is told
-// that they were accepted. When ctx ends first, the rest are cut, and ctx's error
-// is returned after they have ended.
+// Shutdown stops accepting connections and waits until upstream has settled all pending
+// deliveries. Then it closes every connection with amqp:connection:forced and waits for their
+// end. New deliveries do not go on, so no client sees them accepted. When ctx ends first,
+// Shutdown cuts the remaining connections and returns the error of ctx after they have ended.
 func (r *Relay) Shutdown(ctx context.Context) error {
 	for _, c := range r.conns.Close() {
 		c.drain()

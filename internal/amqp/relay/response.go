@@ -56,7 +56,7 @@ type response struct {
 	condition   amqp.Symbol // of a failure, "" = none
 }
 
-// encode builds the message that returns res to who asked.
+// encode builds the message that returns res to the requester.
 func (res response) encode(to *returnAddress) []byte {
 	return amqp.Answer{
 		To: to.replyTo, CorrelationID: to.messageID,
@@ -64,7 +64,7 @@ func (res response) encode(to *returnAddress) []byte {
 	}.Append(make([]byte, 0, 320))
 }
 
-// readResponse reads a response but for whose it is.
+// readResponse reads a response, except for its correlation-id.
 func readResponse(m *amqp.Message) (res response) {
 	for _, name := range [...]string{"status-code", "statusCode"} {
 		if r, ok := amqp.MapLookup(m.ApplicationProperties, name); ok {

@@ -318,9 +318,8 @@ func (k *keeper) armLocked(c *claim, now time.Time) {
 	})
 }
 
-// renewAfter says how long after it was put a token is renewed, of one that holds
-// for life from then on: early enough for a few failures, and not all tokens of a
-// connection at once.
+// renewAfter returns the delay between a put and the renewal of a token that is valid for life.
+// It leaves time for a few failures, and spreads the renewals of a connection.
 func renewAfter(life time.Duration) time.Duration {
 	return max(life/10*7+rand.N(max(life/10, 1)), minRenewal)
 }
@@ -331,9 +330,9 @@ func saidUpstream(err error) bool {
 	return errors.As(err, &said)
 }
 
-// refusalOf says what a client is told whose link has to wait for a token that
-// does not come: what the upstream said, else something that clients try again
-// after. Why is for the log.
+// refusalOf returns the error for a client whose link waits for a token that does not come. It is
+// upstream's answer if there is one, otherwise an error after which clients retry. The log has
+// the cause.
 func refusalOf(err error) *amqp.Error {
 	var said *amqp.Error
 	switch {

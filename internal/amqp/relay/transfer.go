@@ -29,8 +29,8 @@ func (h *half) onTransferLocked(t *amqp.Transfer, payload []byte) {
 		return
 	}
 	if l.watcher != nil && h.side.at == client && !l.credited {
-		// Upstream has not let the client in yet, and may not: a watcher must not act on what somebody
-		// sends who has no right to.
+		// Upstream has not accepted the link yet, and may refuse it. A watcher must not act on
+		// transfers from a client without the right to send.
 		h.s.failLocked(&amqp.Error{Condition: amqp.ErrCondLinkTransferLimitExceeded, Description: "A transfer came before any credit was given."})
 		return
 	}
@@ -41,7 +41,7 @@ func (h *half) onTransferLocked(t *amqp.Transfer, payload []byte) {
 	first := !l.came.more
 	if first {
 		l.came = coming{id: t.DeliveryID}
-		// What the client is not told to be accepted it sends again, elsewhere.
+		// A client sends a delivery again, elsewhere, unless it has seen it accepted.
 		l.came.dropped = h.s.c.draining && h.side.at == client && !t.Settled
 	} else if t.HasDeliveryID && t.DeliveryID != l.came.id {
 		h.s.failLocked(amqp.Errorf(amqp.ErrCondNotAllowed, "Delivery %d began before delivery %d of the same link was complete.", t.DeliveryID, l.came.id))
