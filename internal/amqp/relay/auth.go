@@ -14,17 +14,16 @@ import (
 // ownChannel is the channel upstream of the relay's own session.
 const ownChannel = 0
 
-// auth is what a connection knows of tokens: what the client has proven to the
-// relay, and what the relay proves upstream. It is empty where the client's
-// tokens pass.
+// auth is the authentication of a connection: the grants of the client, and the tokens of the
+// relay upstream. It is empty when the client's tokens pass through.
 type auth struct {
-	grants *grants // nil lets everybody in
+	grants *grants // nil admits every client
 	pair   *pair
 	keeper *keeper
 }
 
-// connLock is the connection's mutex for those who are no read loop: what they
-// have queued is written when they let go.
+// connLock is the connection's mutex for goroutines other than read loops: Unlock flushes the
+// frames that they queued.
 type connLock struct{ c *conn }
 
 func (l connLock) Lock() { l.c.mu.Lock() }
@@ -34,15 +33,14 @@ func (l connLock) Unlock() {
 	l.c.unlock()
 }
 
-// beginAuth comes before the client is heard.
+// beginAuth runs before the relay reads from the client.
 func (c *conn) beginAuth(remote net.Addr) {
 	if c.ownSession {
 		c.auth.grants = newGrants(c.cfg.Admit, remote, c.lapsed)
 	}
 }
 
-// upstreamOpenLocked readies the relay's own session, which begins with the first
-// token.
+// upstreamOpenLocked prepares the relay's own session, which begins with the first token.
 func (c *conn) upstreamOpenLocked() {
 	up := &c.sides[upstream]
 	c.auth.pair = newPair(connLock{c},
@@ -56,7 +54,7 @@ func (c *conn) upstreamOpenLocked() {
 	c.auth.grants.wait()
 }
 
-// endAuth follows the end of the connection, and waits for the last put.
+// endAuth ends the authentication with the connection, and waits for the last put.
 func (c *conn) endAuth() {
 	c.auth.grants.close()
 	if c.auth.keeper != nil {
@@ -64,17 +62,17 @@ func (c *conn) endAuth() {
 	}
 }
 
-// ownFrameLocked takes what upstream sends on the relay's own session.
+// ownFrameLocked handles a frame of upstream on the relay's own session.
 func (c *conn) ownFrameLocked(p amqp.Performative, payload []byte) {
 	if _, over := p.(*amqp.End); over {
-		c.ownBegun = false // the pair may begin it again, in the course of this
+		c.ownBegun = false // the pair may begin it again during this call
 	}
 	if err := c.auth.pair.frameLocked(p, payload); err != nil {
 		c.failLocked(&c.sides[upstream], err)
 	}
 }
 
-// nodeLocked returns what answers a link in place of upstream, or nil.
+// nodeLocked returns the node that answers a link in place of upstream, or nil.
 func (c *conn) nodeLocked(l *link) node {
 	if c.ownSession && (l.class.Kind == rights.TokenRequests || l.class.Kind == rights.TokenResponses) {
 		return c.answerToken
@@ -112,26 +110,26 @@ func (c *conn) answerToken(request []byte, answer func([]byte, *amqp.Error)) {
 	}
 	k := c.auth.keeper
 	claim, inEffect := k.prove(path, done)
-	k.release(claim) // what is being put is put all the same, for the link that will come
+	k.release(claim) // a put that has started goes on, for the link that will come
 	if inEffect {
-		done(nil) // there is nothing to prove for that audience
+		done(nil) // that audience needs no token
 	}
 }
 
-// admitLocked classifies a link of a client and says why it may not be attached,
-// nil when it may. Everything that comes after goes by the class.
+// admitLocked classifies a client's link. It returns the reason to refuse it, or nil. All later
+// decisions use the class.
 func (c *conn) admitLocked(l *link, a *amqp.Attach) *amqp.Error {
 	l.class, l.unlisted = rights.Classify(a)
 	switch {
 	case !c.ownSession:
-		return nil // upstream judges the client itself, and may know more kinds of links
+		return nil // upstream checks the client itself, and may know more kinds of links
 	case l.unlisted != nil:
 		return l.unlisted
 	}
 	return c.mayLocked(l)
 }
 
-// mayLocked judges a link by what the client has proven so far.
+// mayLocked checks a link against the client's grants so far.
 func (c *conn) mayLocked(l *link) *amqp.Error {
 	for _, n := range l.class.Needs {
 		if err := c.auth.grants.refuse(n.Path, n.OneOf); err != nil {
@@ -141,11 +139,10 @@ func (c *conn) mayLocked(l *link) *amqp.Error {
 	return nil
 }
 
-// authorizeLocked asks for the tokens that a link needs upstream. It reports true
-// if the attach has to wait for them; then done is called, from another
-// goroutine, with the refusal of the link if there is to be one.
+// authorizeLocked requests the tokens that a link needs upstream. If the attach has to wait for
+// them, it returns true. Another goroutine then calls done, with an error if the link is refused.
 func (c *conn) authorizeLocked(l *link, done func(*amqp.Error)) (wait bool) {
-	left := 0 // of the tokens to wait for; guarded by the mutex, which all calls of one need
+	left := 0 // tokens still awaited; guarded by the mutex, which every call of one holds
 	var refusal *amqp.Error
 	for _, n := range l.class.Needs {
 		claim, inEffect := c.auth.keeper.need(n.Path, func(err *amqp.Error) {
@@ -168,7 +165,7 @@ func (c *conn) authorizeLocked(l *link, done func(*amqp.Error)) (wait bool) {
 	return left > 0
 }
 
-// leaveLocked follows the end of a link.
+// leaveLocked releases the claims of a link that has ended.
 func (c *conn) leaveLocked(l *link) {
 	for _, claim := range l.claims {
 		c.auth.keeper.release(claim)
@@ -176,8 +173,8 @@ func (c *conn) leaveLocked(l *link) {
 	l.claims = nil
 }
 
-// lapsed follows the end of something that the client has proven, or the end of
-// how long the relay waits for one that has proven nothing.
+// lapsed handles the expiry of a grant of the client, or, with never, the end of the wait for its
+// first proof.
 func (c *conn) lapsed(never bool) {
 	lock := connLock{c}
 	lock.Lock()

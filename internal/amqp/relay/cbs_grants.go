@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	// admissionTimeout is how long a client may stay that has proven nothing. The
-	// service waits as long for a first token.
+	// admissionTimeout is how long a client may stay without proof. The service waits as long for
+	// a first token.
 	admissionTimeout = accept.FirstTokenTimeout
 	// maxGrants bounds the audiences of one client; it needs two per entity.
 	maxGrants = 20_000
 )
 
-// grants are what a client has proven to be let in for, where the relay judges
-// it. nil grants judge nothing.
+// grants are the rights that a client has proven, if the relay checks them. nil grants allow
+// everything.
 type grants struct {
 	admit   func(Credentials) (sas.Grant, error)
 	remote  net.Addr
-	lapsed  func(never bool) // something that was proven holds no longer, or nothing has been proven in time
-	proof   func()           // something good was proven; must not block
+	lapsed  func(never bool) // called when a grant has expired, or, with never, when no proof came in time
+	proof   func()           // called after each good proof; must not block
 	mu      sync.Mutex
 	over    bool
 	waiting bool                 // for the first proof
-	proven  map[string]sas.Grant // by the path of what it is for, in lower case
+	proven  map[string]sas.Grant // by path in lower case
 	timer   *time.Timer          // a wake-up
 	due     time.Time            // of timer
 }
 
-// newGrants returns what a client has proven, nothing yet. lapsed is called
-// without locks, from a goroutine of its own: the owner closes a connection that
-// has never proven anything, else detaches the links that may no longer be.
+// newGrants returns the empty grants of a client. lapsed is called without locks, from a
+// goroutine of its own. The owner then closes a connection that has never proven anything, or
+// detaches the links that have lost their right.
 func newGrants(admit func(Credentials) (sas.Grant, error), remote net.Addr, lapsed func(never bool)) *grants {
 	if admit == nil {
 		return nil
@@ -47,14 +47,14 @@ func newGrants(admit func(Credentials) (sas.Grant, error), remote net.Addr, laps
 	return &grants{admit: admit, remote: remote, lapsed: lapsed, proven: make(map[string]sas.Grant)}
 }
 
-// onProof has f called with every good proof, under g's lock. It comes before the first.
+// onProof sets f to be called at every good proof, under g's lock. Call it before the first.
 func (g *grants) onProof(f func()) {
 	if g != nil {
 		g.proof = f
 	}
 }
 
-// wait starts waiting for a first proof, if there was none.
+// wait starts the time limit for the first proof, unless one has come.
 func (g *grants) wait() {
 	if g == nil {
 		return
@@ -67,7 +67,7 @@ func (g *grants) wait() {
 	}
 }
 
-// wanting reports whether the client has yet to prove anything.
+// wanting reports whether the client has proven nothing yet.
 func (g *grants) wanting() bool {
 	if g == nil {
 		return false
@@ -87,7 +87,7 @@ func (g *grants) close() {
 	g.armLocked(time.Time{})
 }
 
-// password judges what SASL PLAIN says.
+// password checks a name and a password of SASL PLAIN.
 func (g *grants) password(username, password string) error {
 	if g == nil {
 		return nil
@@ -100,8 +100,8 @@ func (g *grants) password(username, password string) error {
 	return nil
 }
 
-// token judges a token put for an audience. The error is the admitter's, or an
-// *amqp.Error when there is no room for more.
+// token checks a token put for an audience. The error comes from admit, or is an *amqp.Error when
+// there are too many grants.
 func (g *grants) token(req *tokenRequest) error {
 	if g == nil {
 		return nil
@@ -134,8 +134,8 @@ func (g *grants) put(proven sas.Grant) bool {
 	return true
 }
 
-// refuse says why a client may not do at a plain path what any one of the rights
-// allows, nil when it may.
+// refuse returns the error for a client that has none of the rights oneOf at a plain path, or nil
+// if it has one.
 func (g *grants) refuse(path string, oneOf sas.Rights) *amqp.Error {
 	if g == nil {
 		return nil
@@ -161,8 +161,7 @@ func (g *grants) refuse(path string, oneOf sas.Rights) *amqp.Error {
 		"Unauthorized access. A token that is in effect is required to perform this operation. Resource: '%.300s'.", path)
 }
 
-// judge answers a request to $cbs, where the tokens of clients end here. It does
-// not block.
+// judge answers a request to $cbs, if the relay checks the tokens of clients. It does not block.
 func (g *grants) judge(req *tokenRequest) response {
 	switch {
 	case req.operation == "":
@@ -194,7 +193,7 @@ func (g *grants) armLocked(due time.Time) {
 	}
 }
 
-// dropExpired forgets what has expired.
+// dropExpired drops expired grants.
 func (g *grants) dropExpired() {
 	now := time.Now()
 	var next time.Time

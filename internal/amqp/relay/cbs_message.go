@@ -11,15 +11,15 @@ import (
 	"overdue/internal/servicebus/rights"
 )
 
-// The messages of $cbs, both ways: the relay answers those of its client, and
-// asks the upstream itself.
+// Messages of $cbs in both directions: the relay answers its client's, and sends its own
+// upstream.
 
 // maxTokenMessage bounds a request and a response on $cbs, in bytes. Tokens of
 // Microsoft Entra have a few thousand.
 const maxTokenMessage = 64 << 10
 
-// A tokenRequest is what a client asks of $cbs. It shares no memory with the
-// payload it was read from.
+// A tokenRequest is a client's request to $cbs. It shares no memory with the payload that it was
+// read from.
 type tokenRequest struct {
 	returnAddress
 	operation string
@@ -29,8 +29,8 @@ type tokenRequest struct {
 	ambiguous *amqp.Error // it states something twice
 }
 
-// readTokenRequest reads a message sent to $cbs. The error is for messages that
-// cannot be answered, and shows nothing of them.
+// readTokenRequest reads a message sent to $cbs. It returns an error for messages that cannot be
+// answered; the error quotes nothing of them.
 func readTokenRequest(payload []byte) (tokenRequest, *amqp.Error) {
 	m, err := amqp.ParseMessage(payload)
 	if err == nil {
@@ -51,7 +51,7 @@ func readTokenRequest(payload []byte) (tokenRequest, *amqp.Error) {
 	return req, nil
 }
 
-// textProperty returns a property that is a string, "" when there is none.
+// textProperty returns a string property, "" when there is none.
 func textProperty(properties amqp.Raw, name string) string {
 	r, ok := amqp.MapLookup(properties, name)
 	if !ok {
@@ -60,8 +60,7 @@ func textProperty(properties amqp.Raw, name string) string {
 	return r.String()
 }
 
-// textOrBytes returns a string, or what a binary holds: Python puts a token's
-// bytes.
+// textOrBytes returns a string, or the bytes of a binary as one: Python puts a token as binary.
 func textOrBytes(r amqp.Reader) string {
 	probe := r
 	if s := r.String(); r.Err() == nil {
@@ -105,13 +104,13 @@ const (
 	opPutToken = "put-token"
 )
 
-// correlation is how the relay names its requests: by strings, which are what the
-// SDKs send, so that every broker echoes them.
+// correlation returns the message-id of a request of the relay. It is a string, as with the SDKs,
+// so that every broker echoes it.
 func correlation(id uint64) string { return correlationPrefix + strconv.FormatUint(id, 10) }
 
 const correlationPrefix = "overdue-"
 
-// readTokenResponse reads what the upstream answers, and to which request.
+// readTokenResponse reads an answer of upstream and the id of its request.
 func readTokenResponse(payload []byte) (id uint64, res response, err error) {
 	m, err := amqp.ParseMessage(payload)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"overdue/internal/amqp"
 )
 
-// errPairLost is wrapped by the error of a put whose pair of links ended before
-// the answer came.
+// errPairLost is wrapped by the error of a put whose links ended before the answer came.
 var errPairLost = errors.New("the links to $cbs were lost")
 
 // Handles of the pair on the relay's own session.
@@ -27,30 +26,29 @@ const (
 	maxPuts    = 4096 // puts that wait for credit or an answer
 )
 
-// A pair is the relay's own two links to $cbs of one upstream connection, on a
-// session that no client sees. It is opened for the first token, stays, and is
-// opened again for the next token when the upstream has ended it, as the service
-// does with links that idle.
+// A pair is the relay's own pair of links to $cbs on one upstream connection, on a session that
+// no client sees. The first token opens it. The service ends links that idle; the next token
+// opens the pair again.
 //
 //	closed ─ put ─▶ opening ─ both attached ─▶ open ─ detach, end ─▶ ending ─ end ─▶ closed
 type pair struct {
-	sync.Locker // of the connection, which guards all of this
+	sync.Locker // the connection's; guards all fields
 	// send queues a frame on the channel of the pair, under the lock. It does not
 	// block and calls nothing of the pair.
 	send     func(p amqp.Performative, payload []byte)
 	maxFrame func() uint32 // of the upstream, bytes; called under the lock
 
 	state pairState
-	puts  map[uint64]*put // every one that waits
-	queue []*put          // of those: not sent yet, in order
+	puts  map[uint64]*put // all that wait
+	queue []*put          // those not yet sent, in order
 	next  uint64          // id of a put
 
 	attached [2]bool // by our handle
 	theirs   [2]uint32
 	nextOut  uint32 // transfer-id
-	room     uint32 // transfer frames that the upstream takes
+	room     uint32 // transfer frames that upstream accepts
 	count    uint32 // deliveries sent on the link for requests
-	credit   uint32 // requests that the upstream takes
+	credit   uint32 // requests that upstream accepts
 	nextIn   uint32 // transfer-id
 	window   uint32 // transfer frames that the upstream may still send
 	taken    uint32 // deliveries received
@@ -67,8 +65,8 @@ const (
 	pairEnding
 )
 
-// A put is one request. Its id is its place among all of the pair; delivery is
-// what the session calls it.
+// A put is one request. Its id counts the requests of the pair; delivery is its delivery-id on
+// the session.
 type put struct {
 	id       uint64
 	payload  []byte
@@ -130,8 +128,7 @@ func (p *pair) forgetLocked(q *put) {
 	}
 }
 
-// openLocked sends all that it takes to have the pair; only requests wait for
-// the answers.
+// openLocked sends begin and both attaches at once; only requests wait for the answers.
 func (p *pair) openLocked() {
 	p.state = pairOpening
 	p.attached = [2]bool{}
@@ -152,8 +149,8 @@ func (p *pair) openLocked() {
 	}, nil)
 }
 
-// frameLocked takes what the upstream sends on the pair's session. An error is to
-// end the connection: the upstream does not speak AMQP.
+// frameLocked handles a frame of upstream on the pair's session. An error ends the connection:
+// upstream does not speak AMQP.
 func (p *pair) frameLocked(frame amqp.Performative, payload []byte) *amqp.Error {
 	switch f := frame.(type) {
 	case *amqp.End:
@@ -165,7 +162,7 @@ func (p *pair) frameLocked(frame amqp.Performative, payload []byte) *amqp.Error 
 		return nil
 	}
 	if p.state != pairOpening && p.state != pairOpen {
-		return nil // on its way since before the upstream heard of the end
+		return nil // sent before upstream received our end
 	}
 	switch f := frame.(type) {
 	case *amqp.Attach:
@@ -202,8 +199,7 @@ func (p *pair) attachLocked(f *amqp.Attach) *amqp.Error {
 	return nil
 }
 
-// flowLocked keeps the windows; credit counts from what both have counted of the
-// deliveries.
+// flowLocked updates the windows. Credit counts from the delivery-count that both sides know.
 func (p *pair) flowLocked(f *amqp.Flow) {
 	seen := f.NextIncomingID
 	if !f.HasNextIncomingID {
@@ -232,7 +228,7 @@ func (p *pair) flowLocked(f *amqp.Flow) {
 	p.flushLocked()
 }
 
-// grantLocked tells the upstream what it may send.
+// grantLocked grants upstream window and credit.
 func (p *pair) grantLocked() {
 	p.window, p.owed = pairWindow, pairCredit
 	p.send(&amqp.Flow{
@@ -243,9 +239,8 @@ func (p *pair) grantLocked() {
 	}, nil)
 }
 
-// flushLocked sends the requests that there is credit and room for. One that is
-// larger than the window goes out as a whole, or never: a window is not less
-// than a few frames anywhere, and a token no more than that.
+// flushLocked sends the requests for which there is credit and window. It sends a request as a
+// whole or not at all: every window holds a few frames, and a token needs no more.
 func (p *pair) flushLocked() {
 	for p.state == pairOpen && p.credit > 0 && len(p.queue) > 0 {
 		q := p.queue[0]
@@ -273,8 +268,8 @@ func (p *pair) flushLocked() {
 	}
 }
 
-// cut divides a payload into what fits the frames of the upstream. The largest
-// transfer that the pair sends decides for all of them.
+// cut splits a payload to fit the frames of upstream, by the largest transfer that the pair
+// sends.
 func (p *pair) cut(payload []byte) (frames [][]byte) {
 	t := amqp.Transfer{
 		Handle: handleRequests, DeliveryID: ^uint32(0), HasDeliveryID: true,

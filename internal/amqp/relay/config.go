@@ -21,28 +21,27 @@ type Config struct {
 	Dial     func(context.Context) (net.Conn, error)
 	Hostname string // of the upstream open; default what the client says
 
-	// Tokens is the sidecar's identity: a token for an audience, such as
-	// sb://host/entity. It may wait, but no longer than its context, and several calls
-	// come at once. nil passes the client's own tokens on: $cbs is relayed.
+	// Tokens returns a token of the sidecar's identity for an audience, such as sb://host/entity.
+	// It may block until its context ends, and several calls run at once. nil passes the client's
+	// own tokens on: $cbs is relayed.
 	Tokens func(ctx context.Context, audience string) (Token, error)
-	// Admit judges a client where tokens end here (see Tokens): by its name and
-	// password in SASL PLAIN, and by each token that it puts. Other mechanisms prove
-	// nothing, and their clients have to put tokens. What is admitted holds for the
-	// links that the grant has the rights for: a sender's is Send, a receiver's
-	// Listen, and each operation of a management node has its own. The text of the
-	// error is shown to the client. Admit must not block. nil admits all, without
-	// asking. Keys makes one.
+	// Admit checks a client when the relay has tokens of its own (see Tokens): its name and
+	// password in SASL PLAIN, and each token that it puts. Other mechanisms prove nothing, and
+	// their clients have to put tokens. A grant holds for the links that its rights allow: a
+	// sender needs Send, a receiver Listen, and each operation of a management node its own
+	// right. The client sees the text of the error. Admit must not block. nil admits every
+	// client. Keys returns an Admit.
 	Admit func(Credentials) (sas.Grant, error)
 
-	// Refuse is asked for every link that goes upstream, before Watch; its error is
-	// what the client is refused with. It must not block. nil refuses none.
+	// Refuse is called for every link that goes upstream, before Watch; the client gets its error
+	// as the refusal. It must not block. nil refuses none.
 	Refuse func(Link) *amqp.Error
-	// Watch is asked when a client attaches a sender, or a receiver of a management
-	// node. nil, or a nil Watcher, lets the link pass untouched.
+	// Watch is called when a client attaches a sender, or a receiver of a management node. nil,
+	// or a nil Watcher, lets the link pass untouched.
 	Watch func(Link) Watcher
 
-	// Observe is asked when a client attaches a receiver of anything but a management
-	// node. nil, or a nil Observer, lets the link pass unseen.
+	// Observe is called when a client attaches any receiver but that of a management node. nil,
+	// or a nil Observer, lets the link pass unobserved.
 	Observe func(Link) Observer
 
 	Mechanisms []amqp.Symbol // SASL mechanisms for clients, in the order offered; default those of Service Bus
@@ -51,20 +50,20 @@ type Config struct {
 	MaxFrameSize   uint32 // bytes, of frames that either side accepts; at least 512; default 65536
 	ChannelMax     uint16 // highest channel of a connection; default 4999
 	MaxLinks       int    // per connection; default 10000
-	MaxMessageSize uint64 // bytes, of a delivery on a watched link, where upstream allows no less; default 1 MiB
-	MaxBuffered    uint64 // bytes per connection and direction, of what waits to go on or to be complete; beyond it, its sender is not read; default 64 MiB
+	MaxMessageSize uint64 // bytes, of a delivery on a watched link, unless upstream allows less; default 1 MiB
+	MaxBuffered    uint64 // bytes per connection and direction that wait to go on or to be complete; beyond it, the relay does not read from the sender; default 64 MiB
 	MaxPending     int    // deliveries per session that wait for a DeliveryHandler; default 10000
 	IncomingWindow uint32 // transfer frames per session; default 512
 
-	IdleTimeout         time.Duration // advertised to clients; one silent for twice as long is dropped; default 4 min
+	IdleTimeout         time.Duration // advertised to clients; a client silent for twice as long is dropped; default 4 min
 	UpstreamIdleTimeout time.Duration // advertised to upstream, likewise; default 30 s
 	HandshakeTimeout    time.Duration // from a client's first byte to its open, and again from there to upstream's; default 30 s
 	WriteTimeout        time.Duration // in which either side must take 64 KiB; default 30 s
 	CloseTimeout        time.Duration // in which either side must answer a close; default 5 s
 
-	// ErrorLog is called with the reason why a connection accepted by Serve ended, unless it ended
-	// cleanly, and when a token from Tokens is not to be had, or is refused upstream.
-	// It may be called from several goroutines at once.
+	// ErrorLog is called with the error that ended a connection accepted by Serve, unless it
+	// ended cleanly. It is also called when Tokens fails, or upstream refuses its token. Several
+	// goroutines may call it at once.
 	ErrorLog func(error)
 	// Trace is called with every performative: side is "client" or "upstream", dir "in" or
 	// "out", and line has the channel and the fields, never a payload. It is called
@@ -93,14 +92,14 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// What is not worth a setting.
+// Limits without a setting.
 const (
 	outSoftLimit      = 256 << 10 // bytes of unwritten output at which transfers wait
 	outHardLimit      = 4 << 20   // bytes at which the read loop that causes them waits
-	outStrangerLimit  = 16 << 10  // the same, of a client that has shown no good token
-	outEager          = 32 << 10  // bytes worth a write before the read loop has come to rest
-	outKeep           = 512 << 10 // bytes of capacity of a buffer that is used again
+	outStrangerLimit  = 16 << 10  // likewise, for a client that has shown no good token
+	outEager          = 32 << 10  // bytes that justify a write before the read loop rests
+	outKeep           = 512 << 10 // capacity up to which a buffer is reused
 	maxSASLFrame      = 4096      // bytes; the spec says 512, initial responses with tokens are longer
-	minIdleTimeout    = 100       // milliseconds; less would have us do little but keep-alives
-	idleTimeoutFactor = 2         // part 2 section 4.5: what is advertised should be half of what is enforced
+	minIdleTimeout    = 100       // milliseconds; less would leave time for little but keep-alives
+	idleTimeoutFactor = 2         // part 2 section 4.5: advertise half of the enforced time-out
 )

@@ -14,37 +14,37 @@ import (
 	"overdue/internal/listener/accept"
 )
 
-// A conn is one client and what is upstream of it.
+// A conn is one client connection and its upstream connection.
 type conn struct {
 	r      *Relay
 	cfg    *Config
 	id     uint64
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
-	quota  *accept.Quota // its place among the unauthenticated; nil: it has nothing to prove
+	quota  *accept.Quota // its place among the unauthenticated; nil: it needs no token
 
 	mu    sync.Mutex
 	room  *sync.Cond // an output became shorter, or a side is over
 	sides [2]side    // by client and upstream
 
-	active   int // read loops that are handling what they read; the last to rest flushes
+	active   int // read loops that are handling input; the last to rest flushes
 	links    int // that exist
 	calls    []call
-	spare    []call // a list that was worked off, to be used again
+	spare    []call // an emptied list, for reuse
 	draining bool
 	wasCut   bool
 	cause    error // why the first side ended
 
 	saslInit  amqp.SASLInit // of the client, until upstream has it
 	reached   bool          // upstream has been dialled
-	unreached error         // what came of that
+	unreached error         // the error of the dial
 	wrote     chan written  // how the writers ended
 
 	nodes map[string]*nodeLinks // by address
 
-	replies    []*link                          // over which management nodes upstream respond
-	requests   map[requestName]*pendingDelivery // that have gone on, until their handlers have the response
-	responding int                              // responses that their handlers check
+	replies    []*link                          // links that carry responses of upstream management nodes
+	requests   map[requestName]*pendingDelivery // requests sent upstream whose handlers await the response
+	responding int                              // responses that handlers are checking
 	tags       uint32                           // of the relay's own responses
 
 	// The relay's own session upstream, over which it puts its tokens.
@@ -64,8 +64,7 @@ func newConn(r *Relay, nc net.Conn, id uint64) *conn {
 	return c
 }
 
-// unlock releases the mutex and makes the calls that are due, which may lock it
-// again.
+// unlock releases the mutex and makes the pending calls, which may lock it again.
 func (c *conn) unlock() {
 	calls := c.calls
 	if len(calls) == 0 {
@@ -86,8 +85,8 @@ func (c *conn) unlock() {
 	c.mu.Unlock()
 }
 
-// A call is made without the lock: of a function, or of a handler with an outcome. Every watched
-// delivery has the latter, so that it needs no function of its own.
+// A call is a function, or a handler with its outcome, to call without the lock. Every watched
+// delivery needs the latter, so it needs no closure.
 type call struct {
 	f        func()
 	settled  *pendingDelivery
@@ -95,7 +94,7 @@ type call struct {
 	answerer Answerer
 }
 
-// maxSpareCalls bounds what a connection keeps room for.
+// maxSpareCalls bounds the capacity that a connection keeps for calls.
 const maxSpareCalls = 64
 
 func (c *call) do() {
@@ -106,7 +105,7 @@ func (c *call) do() {
 	c.f()
 }
 
-// callLocked has f called when the lock is released.
+// callLocked schedules f for when the lock is released.
 func (c *conn) callLocked(f func()) { c.calls = append(c.calls, call{f: f}) }
 
 // callSettledLocked calls the handler of k with its outcome when the lock is released.
@@ -114,7 +113,7 @@ func (c *conn) callSettledLocked(k *pendingDelivery, outcome amqp.DeliveryState,
 	c.calls = append(c.calls, call{settled: k, outcome: outcome, answerer: answerer})
 }
 
-// flushLocked writes what is owed and wakes the writers.
+// flushLocked queues the owed frames and wakes the writers.
 func (c *conn) flushLocked() {
 	c.payLocked()
 	for i := range c.sides {
@@ -124,7 +123,7 @@ func (c *conn) flushLocked() {
 	}
 }
 
-// payLocked writes what is owed.
+// payLocked queues the owed frames.
 func (c *conn) payLocked() {
 	for i := range c.sides {
 		s := &c.sides[i]
@@ -137,7 +136,7 @@ func (c *conn) payLocked() {
 	}
 }
 
-// restLocked ends what a read loop has done. It returns what it is to write by itself.
+// restLocked ends a turn of a read loop. It returns the buffers that the loop writes itself.
 func (c *conn) restLocked() (direct [2]*outBuffer) {
 	c.payLocked()
 	for i := range c.sides {
@@ -149,8 +148,7 @@ func (c *conn) restLocked() (direct [2]*outBuffer) {
 	return direct
 }
 
-// doneLocked ends what a goroutine that is no read loop has done: nobody else may
-// be awake to flush it.
+// doneLocked ends the work of any other goroutine. It flushes if no read loop is active to do so.
 func (c *conn) doneLocked() {
 	if c.active == 0 {
 		c.flushLocked()
@@ -196,7 +194,7 @@ func (c *conn) serve() error {
 	return err
 }
 
-// start begins to write to a side.
+// start starts the writer of a side.
 func (c *conn) start(s *side) {
 	s.deadline = time.Now().Add(c.cfg.HandshakeTimeout)
 	go func() {
@@ -209,7 +207,7 @@ func (c *conn) start(s *side) {
 	}()
 }
 
-// failLocked ends the connection because of what s did or cannot take.
+// failLocked ends the connection because of an error of s.
 func (c *conn) failLocked(s *side, e *amqp.Error) {
 	if c.cause == nil {
 		c.cause = fmt.Errorf("%s: %w", s.name, e)
@@ -232,7 +230,8 @@ func (s *side) closeLocked(e *amqp.Error) {
 		s.putLocked(0, &amqp.Close{Error: e}, nil)
 		s.state = sideClosing
 		s.deadline = time.Now().Add(s.c.cfg.CloseTimeout)
-		// What is stalled already must not hold up the end. Failures show in the read and in the write.
+		// A stalled read or write must not delay the end. Failures show in the read and in the
+		// write.
 		_ = s.nc.SetDeadline(s.deadline)
 	}
 	s.signalLocked()
@@ -301,7 +300,7 @@ func (c *conn) announceEnd(s *side, err error) (linger bool) {
 	}
 	s.state = sideDead
 	s.deadline = time.Now().Add(c.cfg.CloseTimeout)
-	_ = s.nc.SetWriteDeadline(s.deadline) // of a write that is stalled already; a failure shows in the write
+	_ = s.nc.SetWriteDeadline(s.deadline) // for a write that has stalled; a failure shows in the write
 	s.signalLocked()
 	c.room.Broadcast()
 	var far *amqp.Error
@@ -324,14 +323,14 @@ func (s *side) drainInput() {
 	}
 	buf := make([]byte, 512)
 	for {
-		// The peer's last words do not matter, nor does how they end.
+		// The peer's remaining input and its error do not matter.
 		if _, err := s.nc.Read(buf); err != nil {
 			return
 		}
 	}
 }
 
-// abandon ends everything that outlives a frame.
+// abandon ends the pending work of the connection.
 func (c *conn) abandon() {
 	c.mu.Lock()
 	for _, h := range c.sides[client].halves {
@@ -346,7 +345,7 @@ func (c *conn) abandon() {
 	c.endAuth()
 }
 
-// cut ends the connection without a word, from any goroutine.
+// cut ends the connection without a close. Any goroutine may call it.
 func (c *conn) cut() {
 	c.cancel()
 	c.mu.Lock()
@@ -359,8 +358,7 @@ func (c *conn) cut() {
 	}
 }
 
-// drain closes the connection once nothing that its client has sent awaits its
-// outcome.
+// drain closes the connection once every delivery of its client has an outcome.
 func (c *conn) drain() {
 	c.mu.Lock()
 	defer c.unlock()
@@ -375,7 +373,7 @@ func (c *conn) drain() {
 	c.doneLocked()
 }
 
-// drainedLocked closes a connection that drains if it is quiet.
+// drainedLocked closes a draining connection when it is quiet.
 func (c *conn) drainedLocked() {
 	if !c.draining || c.sides[client].state != sideOpen {
 		return

@@ -4,9 +4,8 @@ package relay
 
 import "overdue/internal/amqp"
 
-// onDispositionLocked passes on what a peer says of deliveries. A receiver speaks
-// of what it has got, so nothing that waits can be meant; a sender may speak of
-// what waits here.
+// onDispositionLocked passes a disposition on. A receiver's covers only deliveries that it has; a
+// sender's may cover deliveries that wait here.
 func (h *half) onDispositionLocked(d *amqp.Disposition) {
 	if before(d.Last, d.First) {
 		h.s.failLocked(amqp.Errorf(amqp.ErrCondInvalidField, "A disposition is about deliveries %d to %d.", d.First, d.Last))
@@ -23,8 +22,8 @@ func (h *half) onDispositionLocked(d *amqp.Disposition) {
 	}
 }
 
-// emitOutcomeLocked passes on what a receiver says, but for the deliveries whose
-// sender has to wait for it.
+// emitOutcomeLocked passes a receiver's disposition on, except for deliveries whose handler
+// decides first.
 func (h *half) emitOutcomeLocked(d *amqp.Disposition) {
 	o := h.other()
 	rest := span{d.First, d.Last}
@@ -45,8 +44,8 @@ func (h *half) emitOutcomeLocked(d *amqp.Disposition) {
 	o.putOutcomeLocked(d, rest)
 }
 
-// putOutcomeLocked sends the outcome to the sender of the deliveries r, as their receiver knows
-// them, what the receiver says.
+// putOutcomeLocked sends a receiver's disposition to the sender of the deliveries r, which are
+// the receiver's ids.
 func (h *half) putOutcomeLocked(d *amqp.Disposition, r span) {
 	h.ids.ins(r, func(in span) {
 		h.statedLocked(d, in)
@@ -60,7 +59,7 @@ func (h *half) putOutcomeLocked(d *amqp.Disposition, r span) {
 	}
 }
 
-// emitSettledLocked passes on what a sender says.
+// emitSettledLocked passes a sender's disposition on.
 func (h *half) emitSettledLocked(d *amqp.Disposition) {
 	o := h.other()
 	h.confirmedLocked(d)
@@ -72,7 +71,7 @@ func (h *half) emitSettledLocked(d *amqp.Disposition) {
 	})
 }
 
-// putDispositionLocked sends d about other deliveries.
+// putDispositionLocked sends d for the deliveries r.
 func (h *half) putDispositionLocked(d *amqp.Disposition, r span) {
 	if h.sentEnd {
 		return

@@ -8,7 +8,7 @@ import (
 	"overdue/internal/amqp"
 )
 
-// onFlowLocked takes the session's part of a flow and passes the link's on.
+// onFlowLocked applies the session's part of a flow and passes the link's part on.
 func (h *half) onFlowLocked(f *amqp.Flow) {
 	// A peer that has not seen our begin counts from our first transfer, which is 0.
 	left := int32(f.NextIncomingID + min(f.IncomingWindow, math.MaxInt32) - h.nextOutgoing)
@@ -31,7 +31,7 @@ func (h *half) onFlowLocked(f *amqp.Flow) {
 	case h.queue.len() > 0 && l.reply != nil && l.sender == h.side.at && !l.reply.mayGoLocked():
 		l.answerDrainLocked(f)
 	case h.queue.len() > 0 && (l.sender == h.side.at || !l.ends[1-h.side.at].sentAttach):
-		// What a sender says of its link holds behind the transfers that it sent before.
+		// A sender's flow takes effect after the transfers that it sent before.
 		kept := *f
 		h.passLocked(&entry{link: l, p: &kept})
 	default:
@@ -65,14 +65,14 @@ func (h *half) emitFlowLocked(l *link, f *amqp.Flow) {
 	o.sendFlowLocked(g)
 }
 
-// granted is what a link's receiver has said last.
+// granted is the latest credit of a link's receiver.
 type granted struct {
 	deliveryCount, credit uint32
 	known                 bool
 }
 
-// grantAgainLocked sends the credit to the sender again, after a delivery of its
-// took credit and did not reach the receiver.
+// grantAgainLocked repeats the credit to the sender, after a delivery used credit and did not
+// reach the receiver.
 func (l *link) grantAgainLocked() {
 	h := &l.s.halves[l.sender]
 	if !l.granted.known || h.sentEnd || l.ends[l.sender].sentDetach {
@@ -87,7 +87,7 @@ func (l *link) grantAgainLocked() {
 	h.sendFlowLocked(f)
 }
 
-// putFlowLocked sends the session's state alone.
+// putFlowLocked sends a flow with the session's state only.
 func (h *half) putFlowLocked() {
 	if h.sentEnd {
 		return
@@ -97,7 +97,7 @@ func (h *half) putFlowLocked() {
 	h.sendFlowLocked(f)
 }
 
-// sendFlowLocked completes a flow with the session's state and sends it.
+// sendFlowLocked adds the session's state to a flow and sends it.
 func (h *half) sendFlowLocked(f *amqp.Flow) {
 	w := h.s.c.cfg.IncomingWindow
 	h.inWindow = max(h.inWindow, w-min(w, h.queued))

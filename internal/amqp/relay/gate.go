@@ -8,8 +8,8 @@ import (
 	"overdue/internal/servicebus/rights"
 )
 
-// gated returns what watches the requests of a client to a management node, where
-// what it may do there depends on what it has proven. next may be nil.
+// gated returns the watcher of a client's requests to a management node, if its grants decide
+// which ones it may send. next may be nil.
 func (c *conn) gated(l *link, next Watcher) Watcher {
 	if c.auth.grants == nil || l.class.Kind != rights.Requests {
 		return next
@@ -17,15 +17,15 @@ func (c *conn) gated(l *link, next Watcher) Watcher {
 	return &gate{c.auth.grants, l.class.Address, next}
 }
 
-// A gate refuses the requests to a management node that the client has no right to.
-// Upstream, which knows the relay's own rights alone, would not.
+// A gate refuses requests to a management node for which the client lacks the right. Upstream
+// would not, since it sees only the relay's own rights.
 type gate struct {
 	grants *grants
 	at     address.Address // of the node
-	next   Watcher         // nil: what is let in passes
+	next   Watcher         // nil: admitted requests pass
 }
 
-// Deliver asks for the rights of the operation.
+// Deliver checks the right that the operation needs.
 func (g *gate) Deliver(d *Delivery) (DeliveryHandler, *amqp.Error) {
 	_, oneOf, err := rights.Operation(g.at, d.Payload)
 	if err == nil {
@@ -40,7 +40,7 @@ func (g *gate) Deliver(d *Delivery) (DeliveryHandler, *amqp.Error) {
 	return g.next.Deliver(d)
 }
 
-// Detached passes it on.
+// Detached calls next.
 func (g *gate) Detached() {
 	if g.next != nil {
 		g.next.Detached()

@@ -12,8 +12,8 @@ import (
 	"overdue/internal/listener/accept"
 )
 
-// handshakeClient takes the client from its first byte to its open. The answer
-// waits for upstream.
+// handshakeClient handles the client's input from its first byte to its open. The answer waits
+// for upstream.
 func (c *conn) handshakeClient() error {
 	s := &c.sides[client]
 	c.beginAuth(s.nc.RemoteAddr())
@@ -35,7 +35,7 @@ func (c *conn) handshakeClient() error {
 			return fmt.Errorf("protocol header % x after SASL, want AMQP 1.0.0", proto)
 		}
 	} else if proto != amqp.ProtoAMQP || c.needsSASL() {
-		// Part 2 section 2.2: say what would have been right, then close.
+		// Part 2 section 2.2: send the supported header, then close.
 		s.putHeader(amqp.ProtoSASL)
 		return fmt.Errorf("protocol header % x, want SASL 1.0.0", proto)
 	}
@@ -72,8 +72,7 @@ func (s *side) readOpen() error {
 	return nil
 }
 
-// openedLocked takes what the peer's open says into force, after our open has
-// been queued.
+// openedLocked applies the peer's open, after our open has been queued.
 func (s *side) openedLocked() {
 	s.maxFrame = s.open.MaxFrameSize
 	// Half of the time-out, so that one late keep-alive is not the end.
@@ -82,15 +81,13 @@ func (s *side) openedLocked() {
 	s.signalLocked()
 }
 
-// upstreamError is a failure of what is upstream before the client's open was
-// answered.
+// upstreamError is a failure upstream before the client's open was answered.
 type upstreamError struct{ err error }
 
 func (e *upstreamError) Error() string { return "upstream: " + e.err.Error() }
 func (e *upstreamError) Unwrap() error { return e.err }
 
-// reachUpstream dials, and goes through headers and SASL. What it came to is kept
-// for a second call.
+// reachUpstream dials, and exchanges headers and SASL. It keeps the result for a second call.
 func (c *conn) reachUpstream() error {
 	if !c.reached {
 		c.reached, c.unreached = true, c.dialUpstream()
@@ -144,7 +141,7 @@ func (c *conn) connectUpstream() error {
 	}
 	s.openedLocked()
 	if c.auth.grants == nil {
-		c.quota.Admit() // upstream has taken it, or nobody asks for tokens
+		c.quota.Admit() // upstream has accepted it, or it needs no token
 	}
 	if c.ownSession {
 		s.channels = append(s.channels, nil) // ownChannel
@@ -154,8 +151,8 @@ func (c *conn) connectUpstream() error {
 	return nil
 }
 
-// openUpstream exchanges headers and opens. Ours says of the client what
-// is not of the hop.
+// openUpstream exchanges headers and opens. Our open repeats the client's fields that do not
+// belong to the hop.
 func (c *conn) openUpstream() error {
 	s := &c.sides[upstream]
 	s.putHeader(amqp.ProtoAMQP)
@@ -240,7 +237,7 @@ func (c *conn) refuse(err error) {
 		c.answerOpenLocked()
 		down.putLocked(0, &amqp.Close{Error: e}, nil)
 	}
-	// The peer has to get what was written; it is not waited for longer than that.
+	// Wait only until the peer has the output.
 	linger := !errors.Is(err, errHungUp) && !errors.Is(err, errHandshakeTime) || fromUpstream
 	for i := range c.sides {
 		s := &c.sides[i]
@@ -254,7 +251,7 @@ func (c *conn) refuse(err error) {
 	c.room.Broadcast()
 	c.unlock()
 	if up.nc != nil {
-		up.nc.Close() // nothing has been said that is worth an answer
+		up.nc.Close() // upstream expects no answer
 	}
 	if linger {
 		down.drainInput()

@@ -14,8 +14,8 @@ import (
 // needsSASL reports whether a client has to come through SASL.
 func (c *conn) needsSASL() bool { return c.cfg.Tokens != nil && c.cfg.Admit != nil }
 
-// welcome lets the client choose a mechanism and judges what it says. Its SASL
-// header has been read.
+// welcome lets the client choose a mechanism and checks its response. The SASL header has been
+// read.
 func (c *conn) welcome() error {
 	s := &c.sides[client]
 	s.putHeader(amqp.ProtoSASL)
@@ -67,8 +67,8 @@ func (e *saslRefusal) Error() string {
 	return fmt.Sprintf("the namespace refuses the credentials: SASL outcome %d", e.code)
 }
 
-// judgeSASL judges a client that names a password, where the relay judges it at
-// all. The others prove nothing yet; they put tokens.
+// judgeSASL checks a client's password, if the relay checks passwords. The other mechanisms prove
+// nothing yet; their clients put tokens.
 func (c *conn) judgeSASL(init *amqp.SASLInit) error {
 	switch {
 	case !slices.Contains(c.cfg.Mechanisms, init.Mechanism):
@@ -76,7 +76,7 @@ func (c *conn) judgeSASL(init *amqp.SASLInit) error {
 	case init.Mechanism != mechPlain || c.auth.grants == nil:
 		return nil
 	}
-	parts := bytes.Split(init.InitialResponse, []byte{0}) // who to be, who one is, password
+	parts := bytes.Split(init.InitialResponse, []byte{0}) // authorization identity, authentication identity, password
 	if len(parts) != 3 {
 		return errors.New("the response is malformed")
 	}
@@ -89,8 +89,8 @@ const (
 	mechMSSBCBS   amqp.Symbol = "MSSBCBS" // ANONYMOUS by the name that .NET looks for
 )
 
-// introduce goes through SASL with upstream: as anybody where what the relay may
-// do is a matter of its own tokens, else as the client has.
+// introduce does SASL with upstream: anonymously when the relay has tokens of its own, otherwise
+// with the client's credentials.
 func (c *conn) introduce() error {
 	s := &c.sides[upstream]
 	s.putHeader(amqp.ProtoSASL)
@@ -112,8 +112,8 @@ func (c *conn) introduce() error {
 	}
 	init := amqp.SASLInit{Mechanism: mechAnonymous, InitialResponse: []byte("anonymous")}
 	switch {
-	// The client chose before upstream was asked. What proves nothing is as good as anonymous; a
-	// password is not given up.
+	// The client chose before upstream made its offer. A mechanism that proves nothing may be
+	// replaced with ANONYMOUS; a password may not.
 	case c.saslInit.Mechanism == mechPlain || slices.Contains(offer.Mechanisms, c.saslInit.Mechanism):
 		init = c.saslInit
 	case !slices.Contains(offer.Mechanisms, mechAnonymous):

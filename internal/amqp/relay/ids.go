@@ -3,22 +3,20 @@
 package relay
 
 const (
-	// maxRuns bounds what is remembered of the places where the numbering of the two
-	// sides parts. There is one for each delivery that did not go on or that the relay
-	// sent itself. What is forgotten is settled long since, or is never settled.
+	// maxRuns bounds the runs that are kept. A run begins after each delivery that did not go on
+	// or that the relay sent itself. A dropped run was settled long ago, or is never settled.
 	maxRuns = 8192
 	// maxRun keeps the ids of a run comparable.
 	maxRun = 1 << 30
 )
 
-// An idMap knows the deliveries of one peer by the ids that they have on the
-// other side. Both count up by one, because there are peers that insist on it;
-// they part where a delivery has not gone on, or where the relay has sent one of
-// its own. Ids are serial numbers and wrap.
+// An idMap maps the delivery-ids of one peer to those on the other side. Both count up by one,
+// because some peers insist on it. They diverge where a delivery has not gone on, or where the
+// relay has sent one of its own. Ids are serial numbers and wrap.
 //
-// What a peer calls its deliveries need not rise: the Python SDK repeats an id when
-// several threads send (Session._outgoing_transfer of azure/servicebus/_pyamqp). Each
-// is a delivery of its own on the other side, and gets its own outcome.
+// The ids of a peer need not rise: the Python SDK repeats an id when several threads send
+// (Session._outgoing_transfer of azure/servicebus/_pyamqp). Each is a delivery of its own on the
+// other side, and gets its own outcome.
 type idMap struct {
 	runs     []run
 	unsorted bool // by the ids where they came from
@@ -34,7 +32,7 @@ type span struct{ first, last uint32 }
 // before compares serial numbers.
 func before(a, b uint32) bool { return int32(a-b) < 0 }
 
-// add notes that the delivery in has gone on as out.
+// add records that the delivery in went on as out.
 func (m *idMap) add(in, out uint32) {
 	if n := len(m.runs); n > 0 {
 		if r := &m.runs[n-1]; in == r.in+r.n && out == r.out+r.n && r.n < maxRun {
@@ -50,8 +48,8 @@ func (m *idMap) add(in, out uint32) {
 	m.runs = append(m.runs, run{in, out, 1})
 }
 
-// outs calls f with what the deliveries of r, as their sender knows them, are
-// on the other side. Those that have not gone on are left out.
+// outs calls f with the ids on the other side of the deliveries r, which are the sender's ids. It
+// skips those that have not gone on.
 func (m *idMap) outs(r span, f func(span)) {
 	ends := func(p run) (uint32, uint32) { return p.in, p.out }
 	if m.unsorted {
@@ -77,7 +75,7 @@ func (m *idMap) each(r span, ends func(run) (from, to uint32), f func(span)) {
 	}
 }
 
-// meet calls f with what of r is in the run, as the other side knows it.
+// meet calls f with the part of r in the run, in ids of the other side.
 func (p run) meet(r span, ends func(run) (from, to uint32), f func(span)) {
 	from, to := ends(p)
 	end := from + p.n - 1

@@ -9,31 +9,31 @@ import (
 	"overdue/internal/servicebus/rights"
 )
 
-// A link is one link of the client and the one upstream that it has become, or
-// that the relay answers itself.
+// A link is a link of the client with its counterpart upstream, or one that the relay answers
+// itself.
 type link struct {
 	s      *session
 	name   string
 	sender int        // the side whose peer sends
 	ends   [2]linkEnd // by side
 	gone   bool
-	left   bool // the client has detached, and gets nothing more
+	left   bool // the client has detached, and receives nothing more
 
-	came coming  // the delivery whose frames are coming
-	pass passing // the delivery whose frames are going on
+	came coming  // the delivery that is arriving
+	pass passing // the delivery that is being passed on
 
-	awaits  bool        // a token, before it is attached upstream
-	refusal *amqp.Error // in place of the token
+	awaits  bool        // waits for a token before it is attached upstream
+	refusal *amqp.Error // if there is no token
 
-	class    rights.Class // what it is, of a link of the client's; constant
-	unlisted *amqp.Error  // why it has no class
-	claims   []*claim     // to the tokens that it needs upstream
+	class    rights.Class // of a client's link; constant
+	unlisted *amqp.Error  // the reason when it has no class
+	claims   []*claim     // for the tokens that it needs upstream
 
 	node     *nodeLinks // not nil: answered here
 	watcher  Watcher
-	observed *observation // nil: nobody asks how it is settled
+	observed *observation // nil: no observer
 	watch    assembly
-	skipped  uint32 // deliveries that the sender has counted and the receiver will not; wraps where it is the other way round
+	skipped  uint32 // deliveries counted by the sender and not by the receiver; wraps when the receiver counts more
 
 	requests string     // path of the management node that watched requests go to
 	reply    *replyLink // not nil: a management node responds over the link
@@ -41,17 +41,17 @@ type link struct {
 	credited bool // the sender has had credit
 }
 
-// A linkEnd is what a link is to one peer.
+// A linkEnd is the state of a link towards one peer.
 type linkEnd struct {
 	in, out               uint32 // handle of the peer, and ours
 	sentAttach            bool
 	gotDetach, sentDetach bool
 }
 
-// over reports whether nothing more will be said about the link to that peer.
+// over reports whether both have detached the link.
 func (e *linkEnd) over() bool { return e.gotDetach && e.sentDetach }
 
-// onAttachLocked passes an attach on: it makes a link, or is the answer to one.
+// onAttachLocked passes an attach on. The attach opens a link, or answers ours.
 func (h *half) onAttachLocked(a *amqp.Attach) {
 	if h.links[a.Handle] != nil {
 		h.s.failLocked(amqp.Errorf(amqp.ErrCondSessionHandleInUse, "Handle %d is attached already.", a.Handle))
@@ -113,8 +113,8 @@ func (h *half) onAttachLocked(a *amqp.Attach) {
 	h.passLocked(&e)
 }
 
-// openLocked looks at what a client attaches. It reports true if the link is
-// answered here.
+// openLocked handles a new link of the client. It reports whether the relay answers the link
+// itself.
 func (h *half) openLocked(l *link, a *amqp.Attach) bool {
 	c := h.s.c
 	w := Link{Class: l.class, Unlisted: l.unlisted, Receiver: a.Role == amqp.RoleReceiver, Name: a.Name, Conn: c.id}
@@ -159,8 +159,8 @@ func (h *half) openLocked(l *link, a *amqp.Attach) bool {
 	return false
 }
 
-// authorizeLocked lets an attach wait for the token that it needs upstream, and
-// with it what follows in the session.
+// authorizeLocked makes an attach wait for the token that it needs upstream, and with it all
+// later frames of the session.
 func (h *half) authorizeLocked(l *link) (wait bool) {
 	c := h.s.c
 	l.awaits = c.authorizeLocked(l, func(e *amqp.Error) {
@@ -173,7 +173,7 @@ func (h *half) authorizeLocked(l *link) (wait bool) {
 	return l.awaits
 }
 
-// handleLocked gives l a handle of ours.
+// handleLocked assigns l one of our handles.
 func (h *half) handleLocked(l *link) bool {
 	c := h.s.c
 	if c.links > c.cfg.MaxLinks {
@@ -223,8 +223,7 @@ func (h *half) emitAttachLocked(e *entry, a *amqp.Attach) bool {
 	return true
 }
 
-// abandonLocked takes back what was prepared for a link that the peer will not
-// be asked for.
+// abandonLocked undoes the preparation of a link that is not attached to the peer.
 func (h *half) abandonLocked(l *link) {
 	if i := slices.Index(h.opening, l); i >= 0 {
 		h.opening = slices.Delete(h.opening, i, i+1)
@@ -232,7 +231,7 @@ func (h *half) abandonLocked(l *link) {
 	h.handles[l.ends[h.side.at].out] = nil
 }
 
-// onDetachLocked passes a detach on, behind what waits.
+// onDetachLocked passes a detach on, after the entries that wait.
 func (h *half) onDetachLocked(d *amqp.Detach) {
 	l := h.links[d.Handle]
 	if l == nil {
@@ -259,7 +258,7 @@ func (h *half) emitDetachLocked(l *link, d *amqp.Detach) {
 	l.settleEndsLocked()
 }
 
-// detachLocked detaches the link towards the peer of h, unless that was done.
+// detachLocked detaches the link towards the peer of h, unless it has done so.
 func (l *link) detachLocked(h *half, closed bool, e *amqp.Error) {
 	end := &l.ends[h.side.at]
 	if end.sentDetach || h.sentEnd {
@@ -269,7 +268,7 @@ func (l *link) detachLocked(h *half, closed bool, e *amqp.Error) {
 	h.side.putLocked(h.out, &amqp.Detach{Handle: end.out, Closed: closed, Error: e}, nil)
 }
 
-// breakLocked detaches the link on both sides because of what a peer did.
+// breakLocked detaches the link on both sides, because of an error of a peer.
 func (l *link) breakLocked(e *amqp.Error) {
 	for i := range l.s.halves {
 		if l.ends[i].sentAttach || l.ends[1-i].sentAttach {
@@ -282,7 +281,7 @@ func (l *link) breakLocked(e *amqp.Error) {
 // refuseLocked answers an attach the way links are refused: attached without a
 // terminus, then detached.
 func (l *link) refuseLocked(h *half, a *amqp.Attach, e *amqp.Error) {
-	l.name, l.class = "", rights.Class{} // until the client answers, nothing is kept but the handle
+	l.name, l.class = "", rights.Class{} // only the handle is kept until the client answers
 	end, far := &l.ends[h.side.at], &l.ends[1-h.side.at]
 	far.gotDetach, far.sentDetach = true, true
 	end.sentAttach = true
@@ -290,7 +289,7 @@ func (l *link) refuseLocked(h *half, a *amqp.Attach, e *amqp.Error) {
 	l.detachLocked(h, true, e)
 }
 
-// settleEndsLocked gives handles back where both have detached.
+// settleEndsLocked frees the handles on each side where both have detached.
 func (l *link) settleEndsLocked() {
 	for i := range l.ends {
 		h := &l.s.halves[i]
@@ -303,7 +302,7 @@ func (l *link) settleEndsLocked() {
 	}
 }
 
-// goneLocked forgets the link.
+// goneLocked drops the link.
 func (l *link) goneLocked() {
 	if l.gone {
 		return

@@ -9,25 +9,25 @@ import (
 	"overdue/internal/servicebus/rights"
 )
 
-// A replyLink is a link over which a client gets the responses of a management
-// node upstream. What a watcher refuses is answered there by the relay itself: most
-// clients wait for a response and not for the outcome of their request.
+// A replyLink is a link over which a client gets the responses of a management node upstream. The
+// relay itself answers there the requests that a watcher refuses: most clients wait for a
+// response and not for the outcome of their request.
 //
-// A response of the relay takes credit that upstream counts as its own, so the
-// link's delivery-count differs between the sides by the number of them.
+// A response of the relay takes credit that upstream counts as its own. So the link's
+// delivery-counts on the two sides differ by the number of these responses.
 type replyLink struct {
 	node    string // key of the node's address
-	target  string // of the client's attach, what its requests name as reply-to
+	target  string // of the client's attach; its requests name it as reply-to
 	credit  uint32 // of the client
 	count   uint32 // delivery-count, as the client sees it
 	ready   bool   // attached on both sides
-	drains  bool   // the client takes its credit back: what is left is upstream's to give
+	drains  bool   // the client drains; upstream answers for the credit left
 	unlike  bool   // the delivery-counts of the two sides differ
 	settled bool   // deliveries are sent settled
 	waiting [][]byte
 }
 
-// asReplyLinkLocked notes that a client attaches l to get responses.
+// asReplyLinkLocked makes l a link for responses.
 func (l *link) asReplyLinkLocked(a *amqp.Attach) {
 	if l.class.Kind != rights.Responses {
 		return
@@ -39,13 +39,13 @@ func (l *link) asReplyLinkLocked(a *amqp.Attach) {
 	l.s.c.replies = append(l.s.c.replies, l)
 }
 
-// attachedLocked follows upstream's attach on its way to the client.
+// attachedLocked applies upstream's attach on its way to the client.
 func (r *replyLink) attachedLocked(a *amqp.Attach) {
 	r.ready, r.count = true, a.InitialDeliveryCount
 	r.settled = a.SndSettleMode != amqp.SndUnsettled
 }
 
-// grantedLocked takes what the client says of its credit.
+// grantedLocked applies a flow of the client.
 func (r *replyLink) grantedLocked(f *amqp.Flow) {
 	if f.HasLinkCredit {
 		left := int32(f.LinkCredit)
@@ -57,17 +57,17 @@ func (r *replyLink) grantedLocked(f *amqp.Flow) {
 	r.drains = f.Drain
 }
 
-// countedLocked takes what upstream says of the link, in the client's counting.
+// countedLocked applies upstream's delivery-count, converted to the client's.
 func (r *replyLink) countedLocked(count uint32) {
 	r.credit -= min(count-r.count, r.credit)
 	r.count = count
 }
 
-// mayGoLocked reports whether the client takes a delivery. As long as the two
-// sides count alike that is for upstream to know.
+// mayGoLocked reports whether the client has credit for a delivery. While the counts of both
+// sides are equal, upstream decides.
 func (r *replyLink) mayGoLocked() bool { return !r.unlike || r.credit > 0 }
 
-// goesLocked counts a delivery that goes to the client, of the relay's own or not.
+// goesLocked counts a delivery to the client; own marks a response of the relay.
 func (l *link) goesLocked(own bool) {
 	r := l.reply
 	r.count++
@@ -78,8 +78,8 @@ func (l *link) goesLocked(own bool) {
 	}
 }
 
-// answerDrainLocked passes on what upstream says of a link for which responses wait
-// here. The client has no credit left, and gives no more before its drain is over.
+// answerDrainLocked passes on upstream's flow for a link with responses that wait here. The
+// client has no credit left, and grants no more before its drain is over.
 func (l *link) answerDrainLocked(f *amqp.Flow) {
 	if !f.Drain {
 		return
@@ -94,8 +94,7 @@ func (l *link) answerDrainLocked(f *amqp.Flow) {
 	h.sendFlowLocked(g)
 }
 
-// respondLocked sends a response of the relay, or keeps it until the client takes
-// it.
+// respondLocked sends a response of the relay, or keeps it until the client grants credit.
 func (l *link) respondLocked(payload []byte) {
 	r := l.reply
 	if r.credit == 0 || r.drains {
@@ -113,8 +112,8 @@ func (l *link) respondLocked(payload []byte) {
 	}})
 }
 
-// respondWaitingLocked sends the responses that there is credit for now, and lets
-// in what upstream has sent meanwhile.
+// respondWaitingLocked sends the responses that now have credit, and lets upstream's later ones
+// through.
 func (l *link) respondWaitingLocked() {
 	r := l.reply
 	if r.unlike {
@@ -127,9 +126,8 @@ func (l *link) respondWaitingLocked() {
 	}
 }
 
-// replyLinkLocked finds the link that the response to a request of l goes to, as
-// the broker would: by what the request names, else the only one there is. nil =
-// none.
+// replyLinkLocked finds the link for the response to a request of l, as the broker would: the one
+// that the request names, else the only one. nil = none.
 func (l *link) replyLinkLocked(replyTo string) (found *link) {
 	n := 0
 	for _, other := range l.s.c.replies {
@@ -148,8 +146,8 @@ func (l *link) replyLinkLocked(replyTo string) (found *link) {
 	return found
 }
 
-// answerRefusedLocked answers a request that does not go on with what it is
-// refused for. It reports false if there is no way to.
+// answerRefusedLocked answers a refused request with the refusal. It reports false if there is no
+// link for the answer.
 func (l *link) answerRefusedLocked(d *Delivery, e *amqp.Error) bool {
 	if l.requests == "" {
 		return false
@@ -167,8 +165,8 @@ func (l *link) answerRefusedLocked(d *Delivery, e *amqp.Error) bool {
 	return true
 }
 
-// forgetReplyLinkLocked follows the end of a link for responses. Requests whose
-// responses would have come over it get none.
+// forgetReplyLinkLocked drops a link for responses that has ended. Requests that await a response
+// over it get none.
 func (c *conn) forgetReplyLinkLocked(l *link) {
 	if i := slices.Index(c.replies, l); i >= 0 {
 		c.replies = slices.Delete(c.replies, i, i+1)
@@ -191,9 +189,8 @@ func nameOf(node string, id amqp.Raw) requestName {
 	return requestName{node, amqp.IDText(r.Value())}
 }
 
-// awaitLocked has the response to a request that goes on shown to its handler, in
-// place of the request's own outcome. Without a way for the response it is the
-// outcome that counts.
+// awaitLocked makes the handler of a request wait for its response instead of its outcome.
+// Without a link for responses the outcome counts.
 func (c *conn) awaitLocked(k *pendingDelivery) {
 	m, err := amqp.ParseMessage(k.delivery.Payload)
 	if err != nil {
@@ -211,8 +208,7 @@ func (c *conn) awaitLocked(k *pendingDelivery) {
 	c.requests[name] = k
 }
 
-// forgetRequestLocked is for a request that gets no response, or whose handler is
-// gone.
+// forgetRequestLocked drops a request that gets no response, or whose handler is gone.
 func (c *conn) forgetRequestLocked(k *pendingDelivery) {
 	if k.awaits {
 		k.awaits = false
@@ -220,7 +216,7 @@ func (c *conn) forgetRequestLocked(k *pendingDelivery) {
 	}
 }
 
-// forgetRequestsLocked forgets those of a link.
+// forgetRequestsLocked drops the requests of a link.
 func (c *conn) forgetRequestsLocked(l *link) {
 	if l.requests == "" {
 		return
@@ -232,8 +228,8 @@ func (c *conn) forgetRequestsLocked(l *link) {
 	}
 }
 
-// responseLocked takes a response of upstream. It stays here until the handler of
-// its request, if there is one, lets it pass or has it replaced.
+// responseLocked handles a response of upstream. The response waits until the handler of its
+// request, if there is one, lets it pass or replaces it.
 func (l *link) responseLocked(h *half, t amqp.Transfer, d *Delivery) {
 	c := h.s.c
 	var k *pendingDelivery

@@ -4,37 +4,35 @@ package relay
 
 import "overdue/internal/amqp"
 
-// A node answers requests in place of a node upstream. It is called by the
-// client's read loop, without locks, and must not block. It calls answer once, at
-// once or later from another goroutine, unless the connection ends first;
-// rejected is for requests that cannot be answered: their client would wait for
-// ever.
+// A node answers requests in place of a node upstream. The client's read loop calls it without
+// locks, so it must not block. It calls answer once, at once or later from another goroutine,
+// unless the connection ends first. It rejects a request that cannot be answered; otherwise its
+// client would wait for ever.
 type node func(request []byte, answer func(reply []byte, rejected *amqp.Error))
 
 const (
-	nodeCredit  = 100       // requests that a client may have under way
+	nodeCredit  = 100       // concurrent requests of a client
 	maxRequest  = 256 << 10 // bytes
 	maxReplies  = 1000      // that wait for credit
 	maxReplyTag = 4         // bytes of a delivery tag, a number
 )
 
-// nodeLinks is the pair of links over which a client uses a node: it sends
-// requests on one and gets replies on the other. There is one pair for a
-// connection, as on the service: the Go SDK takes a refused second one as the sign
-// that the first is stuck.
+// nodeLinks is the pair of links over which a client uses a node: it sends requests on one and
+// receives replies on the other. A connection has one pair, as on the service: the Go SDK takes
+// the refusal of a second one as the sign that the first is stuck.
 type nodeLinks struct {
 	answer            node
 	requests, replies *link
 
-	request []byte // what has come of one
+	request []byte // the part of a request that has arrived
 	count   uint32 // of requests, the delivery-count
 	left    uint32 // credit of the client
 	sent    uint32 // replies, the delivery-count
 	credit  uint32 // of ours
 	waiting [][]byte
 	tags    uint32
-	settled bool // the request that is coming
-	asked   int  // requests that await their answers
+	settled bool // the request that is arriving
+	asked   int  // requests without an answer so far
 }
 
 // attachNodeLocked answers the attach of a link to a node.
@@ -73,7 +71,7 @@ func (c *conn) attachNodeLocked(h *half, l *link, a *amqp.Attach, answer node) {
 	}
 }
 
-// grantLocked gives the client its credit back.
+// grantLocked tops up the client's credit.
 func (n *nodeLinks) grantLocked(h *half) {
 	n.left = nodeCredit
 	n.putFlowLocked(h, n.requests, n.count, n.left, false)
@@ -89,8 +87,7 @@ func (n *nodeLinks) putFlowLocked(h *half, l *link, count, credit uint32, drain 
 	h.sendFlowLocked(f)
 }
 
-// onTransferLocked takes one frame of a request, and answers it when it is
-// complete.
+// onTransferLocked handles one frame of a request, and answers a complete one.
 func (n *nodeLinks) onTransferLocked(h *half, l *link, t *amqp.Transfer, payload []byte) {
 	c := h.s.c
 	if len(n.request) == 0 {
@@ -136,8 +133,8 @@ func (n *nodeLinks) onTransferLocked(h *half, l *link, t *amqp.Transfer, payload
 	c.mu.Lock()
 }
 
-// answeredLocked settles a request that came over l, unless it came settled, and
-// replies to it over to, if that is still there.
+// answeredLocked settles a request that came over l, unless it came settled, and sends the reply
+// over to, if that link is still there.
 func (n *nodeLinks) answeredLocked(h *half, l, to *link, id uint32, settled bool, reply []byte, rejected *amqp.Error) {
 	if rejected == nil && (to == nil || to != n.replies) {
 		rejected = &amqp.Error{Condition: amqp.ErrCondNotFound, Description: "No link of this connection returns the responses."}
@@ -154,7 +151,7 @@ func (n *nodeLinks) answeredLocked(h *half, l, to *link, id uint32, settled bool
 	}
 }
 
-// replyLocked sends a reply, or keeps it until the client has given credit.
+// replyLocked sends a reply, or keeps it until the client grants credit.
 func (n *nodeLinks) replyLocked(reply []byte) {
 	l := n.replies
 	if n.credit == 0 {
@@ -177,7 +174,7 @@ func (n *nodeLinks) replyLocked(reply []byte) {
 	}})
 }
 
-// onFlowLocked takes the client's part of a link's state.
+// onFlowLocked applies a flow of the client for one of the links.
 func (n *nodeLinks) onFlowLocked(h *half, l *link, f *amqp.Flow) {
 	if l == n.requests {
 		if f.Echo {
@@ -219,7 +216,7 @@ func (n *nodeLinks) onDetachLocked(h *half, l *link, d *amqp.Detach) {
 	n.goneLocked(h.s.c, l)
 }
 
-// goneLocked makes room for another link in the place of l.
+// goneLocked removes l, so that the client can attach another link.
 func (n *nodeLinks) goneLocked(_ *conn, l *link) {
 	switch l {
 	case n.requests:

@@ -70,7 +70,7 @@ func (h *half) observeLocked(l *link, t *amqp.Transfer, payload []byte, first bo
 	}
 }
 
-// openObservedLocked asks whether anybody wants to observe a link that a client receives over.
+// openObservedLocked asks Config.Observe for an observer of a client's receiving link.
 func (h *half) openObservedLocked(l *link, w Link) {
 	c := h.s.c
 	if c.cfg.Observe == nil {
@@ -84,7 +84,8 @@ func (h *half) openObservedLocked(l *link, w Link) {
 	}
 }
 
-// statedLocked notes what the client says of deliveries. What it settles at once nobody confirms.
+// statedLocked records the client's outcome of deliveries. A delivery that it settles at once
+// gets no confirmation.
 func (h *half) statedLocked(d *amqp.Disposition, in span) {
 	if h.observed.len() == 0 {
 		return
@@ -130,7 +131,7 @@ func (h *half) confirmedLocked(d *amqp.Disposition) {
 	})
 }
 
-// unobserveLocked forgets the deliveries of a link.
+// unobserveLocked drops the deliveries of a link.
 func (h *half) unobserveLocked(l *link) {
 	for i := range h.observed.list {
 		if o := &h.observed.list[i]; o.link == l {
@@ -140,7 +141,7 @@ func (h *half) unobserveLocked(l *link) {
 	h.observed.trim()
 }
 
-// observedList is deliveries in the order in which they came.
+// observedList holds deliveries in the order of their arrival.
 type observedList struct {
 	list []observed
 	head int
@@ -160,7 +161,7 @@ func (q *observedList) push(o observed) {
 	q.list = append(q.list, o)
 }
 
-// each calls f with those of r that are not settled.
+// each calls f with the unsettled deliveries of r.
 func (q *observedList) each(r span, f func(*observed)) {
 	waiting := q.list[q.head:]
 	first := sort.Search(len(waiting), func(i int) bool { return !before(waiting[i].in, r.first) })
@@ -172,7 +173,7 @@ func (q *observedList) each(r span, f func(*observed)) {
 	q.trim()
 }
 
-// trim forgets what is settled, from the front.
+// trim drops settled deliveries from the front.
 func (q *observedList) trim() {
 	for q.head < len(q.list) && q.list[q.head].link == nil {
 		q.head++

@@ -71,19 +71,19 @@ func (o *output) signalLocked() {
 	}
 }
 
-// queuedLocked follows whatever has been appended to out: the writer is woken at
-// once when no read loop is at work that would write, or wake the writer, when it comes
-// to rest, which puts the results of many frames into one write. A read loop rests after
-// as many bytes as it reads at once, so what it writes itself does not become long.
+// queuedLocked is called after each append to out. It wakes the writer if no read loop is active.
+// An active read loop writes, or wakes the writer, when it comes to rest, so the results of many
+// frames go out in one write. A read loop rests after one read's worth of input, so its output
+// stays small.
 func (s *side) queuedLocked() {
 	if s.c.active == 0 || s.queuedLen() >= outEager && !s.socket.Exists() || s.state != sideOpen {
 		s.signalLocked()
 	}
 }
 
-// putLocked queues one frame. A frame that is too large for the peer is shortened
-// if all that is too long is an error's explanation; otherwise the connection
-// ends, because the peer can never get it.
+// putLocked queues one frame. If it is too large for the peer, putLocked shortens the error in
+// it. If there is none to shorten, it ends the connection, because the peer can never receive the
+// frame.
 func (s *side) putLocked(ch uint16, p amqp.Performative, payload []byte) {
 	if s.state != sideOpen && s.state != sideHandshake {
 		return // after close nothing may follow
@@ -106,8 +106,8 @@ func (s *side) putLocked(ch uint16, p amqp.Performative, payload []byte) {
 	s.queuedLocked()
 }
 
-// writeLoop writes what is queued, and a keep-alive when nothing was for
-// keepAlive. It returns nil when the side is dead and everything is written.
+// writeLoop writes the queued output, and a keep-alive after keepAlive without any. It returns
+// nil when the side is dead and everything is written.
 func (s *side) writeLoop() error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -145,7 +145,7 @@ func (s *side) writeLoop() error {
 	}
 }
 
-// taken is what a side's writer is to do.
+// taken is the next work of a side's writer.
 type taken struct {
 	buf       *outBuffer // to write; nil = nothing now
 	over      bool       // there is nothing to write, and never will be
@@ -159,7 +159,7 @@ func (s *side) takeOutput() taken {
 	s.c.mu.Lock()
 	defer s.c.unlock()
 	t := taken{wrote: s.wrote}
-	if s.state == sideOpen { // after our close there are none, and one that is due is no reason to wake
+	if s.state == sideOpen { // after our close there are no keep-alives, so none must wake the writer
 		t.keepAlive = s.keepAlive
 	}
 	switch {
@@ -178,7 +178,7 @@ func (s *side) takeOutput() taken {
 	return t
 }
 
-// takeLocked takes everything that is queued, and lets in what waited for room.
+// takeLocked takes everything that is queued, and resumes transfers that waited for room.
 func (s *side) takeLocked() (buf *outBuffer) {
 	buf, s.out = s.out, nil
 	s.writing = true
@@ -192,7 +192,7 @@ func (s *side) takeLocked() (buf *outBuffer) {
 	return buf
 }
 
-// takeDirectLocked takes what is queued for a side whose socket may take it at once.
+// takeDirectLocked takes the queued output of a side whose socket may accept it at once.
 func (s *side) takeDirectLocked() *outBuffer {
 	if !s.socket.Exists() || s.writing || s.rest != nil || s.state != sideOpen {
 		s.signalLocked()
@@ -201,7 +201,7 @@ func (s *side) takeDirectLocked() *outBuffer {
 	return s.takeLocked()
 }
 
-// wroteDirectLocked follows the direct write of buf.
+// wroteDirectLocked handles the result of a read loop's write of buf.
 func (s *side) wroteDirectLocked(buf *outBuffer) {
 	s.writing = false
 	if buf.written > 0 {
@@ -217,7 +217,7 @@ func (s *side) wroteDirectLocked(buf *outBuffer) {
 	}
 }
 
-// wroteAll follows a write of the writer's.
+// wroteAll releases buf after the writer has written it.
 func (s *side) wroteAll(buf *outBuffer) {
 	buf.free()
 	now := time.Now()

@@ -4,7 +4,7 @@ package relay
 
 import "overdue/internal/amqp"
 
-// An entry is something on its way from one peer to the other.
+// An entry is a frame on its way from one peer to the other.
 type entry struct {
 	link     *link             // nil for an end and for a disposition
 	p        amqp.Performative // nil for a transfer
@@ -45,7 +45,7 @@ func (q *waitingList) pop() {
 	}
 }
 
-// passLocked sends e to the other peer, at once or in its turn.
+// passLocked sends e to the other peer, at once or after the entries before it.
 func (h *half) passLocked(e *entry) {
 	if h.queue.len() == 0 && h.emitLocked(e) {
 		return
@@ -70,8 +70,8 @@ func (h *half) passLocked(e *entry) {
 // bufferLocked counts n more bytes that wait.
 func (h *half) bufferLocked(n int) { h.side.buffered += uint64(n) }
 
-// unbufferLocked counts n bytes that wait no longer; n may be negative where a
-// watcher has made a payload longer.
+// unbufferLocked counts n bytes that no longer wait; n is negative if a watcher has made a
+// payload longer.
 func (h *half) unbufferLocked(n int) {
 	s := h.side
 	was := s.buffered
@@ -81,7 +81,7 @@ func (h *half) unbufferLocked(n int) {
 	}
 }
 
-// pumpLocked sends what has its turn.
+// pumpLocked sends entries in order, as far as they can go on.
 func (h *half) pumpLocked() {
 	for h.queue.len() > 0 {
 		e := h.queue.front()
@@ -103,7 +103,7 @@ func (h *half) pumpLocked() {
 	h.topUpLocked()
 }
 
-// dropQueueLocked forgets what waits.
+// dropQueueLocked drops the entries that wait.
 func (h *half) dropQueueLocked() {
 	for h.queue.len() > 0 {
 		h.unbufferLocked(len(h.queue.front().payload))
@@ -112,8 +112,8 @@ func (h *half) dropQueueLocked() {
 	h.queued = 0
 }
 
-// emitLocked sends e to the other peer. It reports false if the other peer does
-// not take it now; e has what is left of it then.
+// emitLocked sends e to the other peer. It reports false if the other peer cannot take all of it
+// now; e then has the rest.
 func (h *half) emitLocked(e *entry) bool {
 	o := h.other()
 	if o.sentEnd {

@@ -10,8 +10,7 @@ import (
 	"overdue/internal/listener/accept"
 )
 
-// ErrClosed is returned by Serve and ServeConn once Shutdown or Close has been
-// called.
+// ErrClosed is returned by Serve and ServeConn after Shutdown or Close.
 var ErrClosed = accept.ErrClosed
 
 // ErrTooManyConns is returned by ServeConn when Config.MaxConns clients are
@@ -25,11 +24,10 @@ type Relay struct {
 	cancel context.CancelFunc
 	conns  *accept.Table[*conn]
 
-	unauthenticated *accept.Unauthenticated // clients that have yet to show a good token; nil: they need none, see Config.Admit
+	unauthenticated *accept.Unauthenticated // clients that have shown no good token yet; nil: they need none, see Config.Admit
 }
 
-// New returns a relay. It panics if cfg.Dial is nil, which no configuration file
-// can cause.
+// New returns a relay. It panics if cfg.Dial is nil, which is a bug in the caller.
 func New(cfg Config) *Relay {
 	if cfg.Dial == nil {
 		panic("relay: Config.Dial is nil")
@@ -49,9 +47,9 @@ func New(cfg Config) *Relay {
 // waits for a client or for upstream. It closes ln.
 func (r *Relay) Serve(ln net.Listener) error { return r.conns.Serve(ln, r.ServeConn) }
 
-// ServeConn serves one client and closes its connection and the one upstream. It
-// returns when both have ended and nothing of them runs any more: nil after a
-// clean close, else the reason, which is not passed to Config.ErrorLog.
+// ServeConn serves one client and closes its connection and the one upstream. It returns when
+// both have ended and all their goroutines have. It returns nil after a clean close, else the
+// reason, which is not passed to Config.ErrorLog.
 func (r *Relay) ServeConn(nc net.Conn) error {
 	c, err := r.conns.Enter(nc, func(id uint64) *conn { return newConn(r, nc, id) })
 	if err != nil {
@@ -86,15 +84,14 @@ func (r *Relay) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Close stops accepting, cuts every connection and waits until the last one has
-// ended.
+// Close stops accepting, cuts every connection and waits until all have ended.
 func (r *Relay) Close() error {
 	r.cut()
 	<-r.conns.Gone()
 	return nil
 }
 
-// cut ends all connections and dials without a word.
+// cut ends all connections and dials without a close.
 func (r *Relay) cut() {
 	r.cancel()
 	for _, c := range r.conns.Close() {

@@ -10,7 +10,7 @@ import (
 	"overdue/internal/amqp"
 )
 
-// statuses of responses. They are those of HTTP.
+// Statuses of responses, as in HTTP.
 const (
 	statusAccepted       = 202
 	statusBadRequest     = 400
@@ -23,7 +23,7 @@ const (
 	statusServerBusy     = 503
 )
 
-// Conditions of Service Bus that AMQP does not have.
+// Conditions that Service Bus adds to those of AMQP.
 const (
 	condArgumentError  amqp.Symbol = "com.microsoft:argument-error"
 	condAuthFailed     amqp.Symbol = "com.microsoft:auth-failed"
@@ -32,13 +32,13 @@ const (
 	condTimeout        amqp.Symbol = "com.microsoft:timeout"
 )
 
-// A returnAddress is what a response needs of its request.
+// A returnAddress has the fields of a request that its response needs.
 type returnAddress struct {
 	messageID amqp.Raw // as the client encoded it, nil = none
 	replyTo   string
 }
 
-// returnAddressOf copies it, so that it shares no memory with the request.
+// returnAddressOf copies the fields, so that the result shares no memory with the request.
 func returnAddressOf(m *amqp.Message) (to returnAddress) {
 	if r, ok := amqp.ListField(m.Properties, amqp.PropertyMessageID); ok {
 		to.messageID = append(amqp.Raw(nil), r.Raw()...)
@@ -86,12 +86,12 @@ func readResponse(m *amqp.Message) (res response) {
 	return res
 }
 
-// failure answers a request that is in order with what is wrong with it.
+// failure returns the response to a well-formed request that fails.
 func failure(status int32, condition amqp.Symbol, format string, args ...any) response {
 	return response{status: status, condition: condition, description: printable(fmt.Sprintf(format, args...))}
 }
 
-// printable makes a string of AMQP of any text.
+// printable turns any text into a valid AMQP string.
 func printable(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -102,8 +102,8 @@ func printable(s string) string {
 // succeeded reports whether a token is in effect.
 func (res response) succeeded() bool { return res.status >= 200 && res.status < 300 }
 
-// refusal returns how the upstream would have refused a link for want of the
-// token that it refused.
+// refusal returns the error with which upstream would have refused a link that lacks the refused
+// token.
 func (res response) refusal() *amqp.Error {
 	e := &amqp.Error{Condition: res.condition, Description: printable(res.description)}
 	switch {

@@ -8,29 +8,28 @@ import (
 	"overdue/internal/amqp"
 )
 
-// A session is one session of the client and the one upstream that it has
-// become. It has a half for each.
+// A session is a session of the client with its counterpart upstream. It has one half for each.
 type session struct {
 	c      *conn
 	halves [2]half
 	over   bool
 }
 
-// A half is what a session is to one peer: what comes from it, and on what
-// terms something can be sent to it.
+// A half is the state of a session towards one peer: the input from it, and the limits of the
+// output to it.
 type half struct {
 	s       *session
 	side    *side
 	in, out uint16 // channel of the peer, and ours
 
-	toBegin         *amqp.Begin // ours to upstream, which goes with the first link
+	toBegin         *amqp.Begin // our begin to upstream, sent with the first link
 	begun           bool        // the peer's begin has come
 	gotEnd, sentEnd bool
 	handleMax       uint32 // the peer's
 
 	// To the peer.
 	nextOutgoing uint32 // transfer-id
-	remoteWindow uint32 // transfers that it takes
+	remoteWindow uint32 // transfers that it accepts
 	nextDelivery uint32 // delivery-id
 	isDirty      bool   // in side.dirty
 	isBlocked    bool   // in side.blocked
@@ -39,7 +38,7 @@ type half struct {
 	nextIncoming uint32
 	inWindow     uint32      // transfers that it may send
 	ids          idMap       // of its deliveries, as the other peer knows them
-	queue        waitingList // what waits to go on, in order
+	queue        waitingList // entries that wait to go on, in order
 	queued       uint32      // transfers in queue that the window is kept closed for
 	unsettled    int         // deliveries that have gone on and are not settled
 	pending      pendingList
@@ -47,13 +46,13 @@ type half struct {
 
 	links   map[uint32]*link // by the peer's handle
 	handles []*link          // by ours
-	opening []*link          // attached by us, the peer's attach is awaited
+	opening []*link          // attached by us, awaiting the peer's attach
 }
 
 func (h *half) other() *half { return &h.s.halves[1-h.side.at] }
 
-// sendsLocked reports whether the peer has a link to send on: what went over
-// others is never settled.
+// sendsLocked reports whether the peer has a link to send on: deliveries of its other links are
+// never settled.
 func (h *half) sendsLocked() bool {
 	for _, l := range h.links {
 		if l.sender == h.side.at && l.node == nil {
@@ -63,12 +62,12 @@ func (h *half) sendsLocked() bool {
 	return false
 }
 
-// onBeginLocked answers the begin of the client, and begins the same session
-// upstream. The answer does not wait for upstream's: a client that does not wait
-// either, as the Python SDK, gets answers to what it attaches from us ($cbs, a
-// refusal), and they must not come before it. What upstream refuses, it ends.
-// Upstream hears of the session with its first link: a client that has none to go
-// there costs it nothing, and the relay's own first token comes before all else.
+// onBeginLocked answers the client's begin without waiting for upstream's. The relay itself
+// answers some attaches ($cbs, refusals). A client that does not wait for the begin, such as the
+// Python SDK, must not get those answers first. If upstream refuses the session, it ends it.
+//
+// The relay begins the session upstream with its first link. A client that may attach none costs
+// upstream nothing, and the relay's own first token comes before everything else.
 func (s *side) onBeginLocked(ch uint16, b *amqp.Begin) error {
 	switch {
 	case s.halves[ch] != nil:
@@ -100,7 +99,7 @@ func (s *side) onBeginLocked(ch uint16, b *amqp.Begin) error {
 	return nil
 }
 
-// beginNowLocked begins the session upstream, if that was not done.
+// beginNowLocked begins the session upstream, unless it has begun.
 func (h *half) beginNowLocked() {
 	if b := h.toBegin; b != nil {
 		h.toBegin = nil
@@ -108,7 +107,7 @@ func (h *half) beginNowLocked() {
 	}
 }
 
-// onBegunLocked takes the answer to our begin.
+// onBegunLocked handles the answer to our begin.
 func (s *side) onBegunLocked(ch uint16, b *amqp.Begin) error {
 	if s.c.ownSession && s.at == upstream && b.RemoteChannel == ownChannel && !s.c.ownBegun {
 		s.c.ownBegun, s.c.ownPeerChannel = true, ch
@@ -124,7 +123,7 @@ func (s *side) onBegunLocked(ch uint16, b *amqp.Begin) error {
 	return nil
 }
 
-// allocate gives h a channel of ours.
+// allocate assigns h one of our channels.
 func (s *side) allocate(h *half) bool {
 	first := 0
 	if s.at == upstream && s.c.ownSession {
@@ -143,7 +142,7 @@ func (s *side) allocate(h *half) bool {
 	return false
 }
 
-// beginLocked takes what the peer says of its session.
+// beginLocked applies the peer's begin.
 func (h *half) beginLocked(ch uint16, b *amqp.Begin) {
 	h.in, h.begun = ch, true
 	h.side.halves[ch] = h
@@ -152,7 +151,7 @@ func (h *half) beginLocked(ch uint16, b *amqp.Begin) {
 	h.handleMax = b.HandleMax
 }
 
-// putBeginLocked begins our half of the session as b says, on terms of our own.
+// putBeginLocked sends our begin for the peer's b, with limits of our own.
 func (h *half) putBeginLocked(b *amqp.Begin) {
 	h.side.putLocked(h.out, &amqp.Begin{
 		RemoteChannel: h.in, HasRemoteChannel: h.begun,
@@ -166,8 +165,8 @@ func (h *half) putBeginLocked(b *amqp.Begin) {
 	}, nil)
 }
 
-// onEndLocked passes the end on, behind what waits. Each peer's end is answered
-// with the other's.
+// onEndLocked passes the end on, after the entries that wait. Each peer's end is answered with
+// the other's.
 func (h *half) onEndLocked(e *amqp.End) {
 	h.gotEnd = true
 	delete(h.side.halves, h.in)
@@ -175,7 +174,7 @@ func (h *half) onEndLocked(e *amqp.End) {
 	if h.side.at == client {
 		o.releaseUnsentLocked(nil)
 	}
-	o.dropQueueLocked() // nobody takes it any more
+	o.dropQueueLocked() // no peer takes it any more
 	if o.gotEnd {
 		h.dropQueueLocked()
 	}
@@ -187,14 +186,14 @@ func (h *half) onEndLocked(e *amqp.End) {
 	}
 }
 
-// putEndLocked ends the session towards the peer.
+// putEndLocked sends our end to the peer.
 func (h *half) putEndLocked(e *amqp.Error) {
 	if h.sentEnd {
 		return
 	}
 	h.sentEnd = true
 	if h.toBegin != nil {
-		h.toBegin, h.gotEnd = nil, true // what was never begun needs no end
+		h.toBegin, h.gotEnd = nil, true // a session that never began needs no end
 	} else {
 		h.side.putLocked(h.out, &amqp.End{Error: e}, nil)
 	}
@@ -204,7 +203,7 @@ func (h *half) putEndLocked(e *amqp.Error) {
 	}
 }
 
-// releaseLocked gives our channel back: both have sent end.
+// releaseLocked frees our channel: both have sent end.
 func (h *half) releaseLocked() {
 	h.side.channels[h.out] = nil
 	if o := h.other(); o.gotEnd && o.sentEnd {
@@ -220,14 +219,14 @@ func (h *half) releaseLocked() {
 	}
 }
 
-// failLocked ends the session on both sides, because of what one peer did.
+// failLocked ends the session on both sides, because of an error of one peer.
 func (s *session) failLocked(e *amqp.Error) {
 	for i := range s.halves {
 		s.halves[i].putEndLocked(e)
 	}
 }
 
-// overLocked forgets everything about the session.
+// overLocked drops all state of the session.
 func (s *session) overLocked() {
 	if s.over {
 		return

@@ -17,7 +17,7 @@ const (
 	sideHandshake sideState = iota // headers, SASL, opens
 	sideOpen
 	sideClosing // our close is sent, the peer's is awaited; nothing else is sent
-	sideDead    // nothing more is queued; the writer ends when it has flushed
+	sideDead    // queues no more frames; the writer ends after flushing
 )
 
 // Indexes of the two sides, in a conn, a session and a link.
@@ -26,9 +26,9 @@ const (
 	upstream = 1
 )
 
-// A side is what the relay is to one of the two peers. The mutex of the
-// connection guards it, but for in and dec, which belong to its read loop, and
-// nc, which is constant once its goroutines run.
+// A side is the relay's end of the connection to one peer. The mutex of the connection guards it,
+// except in and dec, which belong to its read loop, and nc, which is constant once its goroutines
+// run.
 type side struct {
 	c    *conn
 	name string // in traces and errors
@@ -41,7 +41,7 @@ type side struct {
 	idleTimeout time.Duration // advertised
 	deadline    time.Time     // of the handshake, then of the answer to our close
 	closeErr    *amqp.Error   // of our close
-	saidClose   bool          // the peer has closed, and need not hear anything more
+	saidClose   bool          // the peer has closed, and expects no more frames
 
 	open       *amqp.Open // the peer's
 	maxFrame   uint32     // the peer's
@@ -50,8 +50,8 @@ type side struct {
 	halves   map[uint16]*half // by the peer's channel
 	channels []*half          // by ours
 	buffered uint64           // bytes that came from the peer and wait to go on or to be complete
-	dirty    []*half          // those that owe the peer a flow
-	blocked  []*half          // those whose transfers wait for room in the output
+	dirty    []*half          // halves that owe the peer a flow
+	blocked  []*half          // halves whose transfers wait for room in the output
 
 	output
 }
@@ -63,7 +63,7 @@ func (s *side) init(c *conn, at int, name string, idleTimeout time.Duration) {
 	s.wake = make(chan struct{}, 1)
 }
 
-// connect gives the side its transport.
+// connect sets the transport of the side.
 func (s *side) connect(nc net.Conn) {
 	s.nc = nc
 	s.in = amqp.NewFrameReader((*sideReader)(s), s.c.cfg.MaxFrameSize)
@@ -73,9 +73,9 @@ func (s *side) connect(nc net.Conn) {
 
 func (s *side) other() *side { return &s.c.sides[1-s.at] }
 
-// sideReader is what the frame reader of a side reads from. Whenever it is
-// asked, the frames that came with the previous read have been handled, so this
-// is where what they resulted in is written or given to the writers, all in one.
+// sideReader is the input of a side's frame reader. At each Read, the frames of the previous read
+// have been handled. So Read first writes their results, or hands them to the writers, all at
+// once.
 type sideReader side
 
 // Read waits for input until the deadline of the side's state.
@@ -84,7 +84,7 @@ func (r *sideReader) Read(p []byte) (int, error) {
 	var n int
 	var err error
 	if s.beforeRead() == sideHandshake || !s.socket.Exists() {
-		n, err = s.nc.Read(p) // what wraps the socket may have bytes of its own, by which it knew the protocol
+		n, err = s.nc.Read(p) // a wrapper may hold the bytes that identified the protocol
 	} else {
 		n, err = s.socket.Read(p)
 	}
@@ -92,7 +92,7 @@ func (r *sideReader) Read(p []byte) (int, error) {
 	s.c.active++
 	s.c.unlock()
 	if n > 0 {
-		err = nil // it comes again with the next read
+		err = nil // the next read returns it again
 	}
 	if s.at == client {
 		if spent := s.c.quota.Spend(n); spent != nil {
@@ -102,7 +102,7 @@ func (r *sideReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limitExceeded is the error for a client that exceeds its quota; nil for nil.
+// limitExceeded returns the error for a client that exceeds its quota; nil for nil.
 func limitExceeded(err error) *amqp.Error {
 	if err == nil {
 		return nil
@@ -110,7 +110,7 @@ func limitExceeded(err error) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection is closed: %v.", err)
 }
 
-// beforeRead brings the read loop to rest.
+// beforeRead rests the read loop: it flushes the results and waits for room.
 func (s *side) beforeRead() sideState {
 	c := s.c
 	c.mu.Lock()
@@ -128,25 +128,25 @@ func (s *side) beforeRead() sideState {
 			c.sides[i].wroteDirectLocked(buf)
 		}
 	}
-	c.doneLocked() // what had waited for room was sent on
-	// What came from this peer is too much for one of the two: it asks faster than they
-	// take the answers. The writers have deadlines, so this ends.
+	c.doneLocked() // flush the transfers that had waited for room
+	// This peer asks faster than a peer takes the answers. The writers have deadlines, so the
+	// wait ends.
 	for s.state != sideDead && (s.overfullLocked() || s.other().overfullLocked()) {
 		c.room.Wait()
 	}
 	s.waitUnbufferedLocked()
 	deadline := s.deadline
 	if s.state == sideOpen {
-		// From now on, because while it waited for room the peer could not be heard.
+		// Start the timeout now: while waiting for room, the relay could not hear the peer.
 		deadline = time.Now().Add(idleTimeoutFactor * s.idleTimeout)
 	}
 	_ = s.nc.SetReadDeadline(deadline) // a failure shows in the read
 	return s.state
 }
 
-// waitUnbufferedLocked waits while too much of what came from this peer is still
-// here. The windows bound what one session has, this is about many. It does not
-// wait for ever: each of two peers that do not read may be what the other needs.
+// waitUnbufferedLocked waits while too many bytes from this peer are buffered. Windows bound one
+// session; this bounds all sessions together. The wait has a limit, because each of two peers
+// that do not read may wait for the other.
 func (s *side) waitUnbufferedLocked() {
 	c := s.c
 	if s.buffered <= c.cfg.MaxBuffered || s.state != sideOpen {
@@ -168,8 +168,8 @@ func (s *side) waitUnbufferedLocked() {
 	}
 }
 
-// overfullLocked reports whether the output is so long that what adds to it has
-// to wait.
+// overfullLocked reports whether the output is so long that the read loops that add to it must
+// wait.
 func (s *side) overfullLocked() bool {
 	limit := outHardLimit
 	if s.c.quota.Limited() {
@@ -178,8 +178,8 @@ func (s *side) overfullLocked() bool {
 	return s.state != sideDead && s.queuedLen() > limit
 }
 
-// readLoop handles the peer's frames until the side ends; nil means that it has
-// closed without an error, or answered our close.
+// readLoop handles the peer's frames until the side ends. It returns nil when the peer has closed
+// without an error, or answered our close.
 func (s *side) readLoop() error {
 	for {
 		f, err := s.in.Next()
@@ -190,7 +190,7 @@ func (s *side) readLoop() error {
 			return amqp.Errorf(amqp.ErrCondConnectionFramingError, "Frame of type %d after open.", f.Type)
 		}
 		if len(f.Body) == 0 { // keep-alive
-			s.dec = amqp.Decoder{} // what it has decoded last keeps a buffer in memory
+			s.dec = amqp.Decoder{} // the last decoded values keep a buffer in memory
 			continue
 		}
 		p, payload, err := s.dec.Decode(f.Body)
@@ -227,7 +227,7 @@ func (s *side) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 	c.mu.Lock()
 	defer c.unlock()
 	if s.state != sideOpen {
-		return nil // whatever crossed our close
+		return nil // the frame crossed our close
 	}
 	if b, ok := p.(*amqp.Begin); ok {
 		return s.onBeginLocked(ch, b)
@@ -247,7 +247,7 @@ func (s *side) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 		if e, ok := p.(*amqp.End); ok {
 			h.onEndLocked(e)
 		}
-		return nil // what crossed our end is of no interest
+		return nil // the frame crossed our end
 	}
 	switch p := p.(type) {
 	case *amqp.Transfer:
@@ -268,7 +268,7 @@ func (s *side) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 	return nil
 }
 
-// Why a side ended.
+// Errors that end a side.
 var (
 	errHungUp          = errors.New("peer hung up")                    // without a close performative
 	errSilent          = errors.New("peer was silent for too long")    // not even a keep-alive
@@ -288,7 +288,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// readError says what the end of the input means.
+// readError maps a read error to the reason for the end of the side.
 func (s *side) readError(err error) error {
 	s.c.mu.Lock()
 	defer s.c.unlock()
@@ -310,24 +310,24 @@ func (s *side) readError(err error) error {
 	return err
 }
 
-// written is how the writer of a side ended.
+// written is the result of a side's writer.
 type written struct {
 	side *side
 	err  error
 }
 
-// unwritable follows a write that failed. What the peer has said before it hung up is still read:
-// a client that closes and does not wait for the answer, as the Python SDK, has not failed. From a
-// peer that stalls nothing is awaited.
+// unwritable handles a failed write. It still reads the peer's remaining input: a client that
+// closes without waiting for the answer, such as the Python SDK, has not failed. It expects
+// nothing from a peer that stalls.
 func (s *side) unwritable(stalled bool) {
 	s.c.mu.Lock()
 	defer s.c.unlock()
-	s.state = sideDead // nobody may wait for room in an output that nobody writes
+	s.state = sideDead // no read loop may wait for room in an output without a writer
 	s.deadline = time.Now().Add(s.c.cfg.CloseTimeout)
 	s.c.room.Broadcast()
 	if stalled {
 		s.nc.Close() // which the read loop notices
 		return
 	}
-	_ = s.nc.SetReadDeadline(s.deadline) // of a read that goes on; a failure shows in it
+	_ = s.nc.SetReadDeadline(s.deadline) // for a pending read; a failure shows in it
 }

@@ -10,13 +10,13 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
-// The types of token that Service Bus takes.
+// Token types of Service Bus.
 const (
 	TokenSAS = "servicebus.windows.net:sastoken"
 	TokenJWT = "jwt"
 )
 
-// A Token proves to upstream who the relay is, for one audience.
+// A Token authenticates the relay to upstream, for one audience.
 type Token struct {
 	Text    string
 	Type    string    // TokenSAS or TokenJWT
@@ -26,11 +26,10 @@ type Token struct {
 // String shows nothing of the token.
 func (t Token) String() string { return "token of type " + t.Type }
 
-// GoString shows nothing of the token.
+// GoString omits the token.
 func (t Token) GoString() string { return t.String() }
 
-// sasLifetime is how long the tokens hold that the relay signs itself. The SDKs
-// sign for an hour as well.
+// sasLifetime is the lifetime of tokens that the relay signs. The SDKs sign for an hour as well.
 const sasLifetime = time.Hour
 
 // SAS signs tokens with a shared access key, for Config.Tokens.
@@ -41,9 +40,8 @@ func SAS(keyName, key string) func(context.Context, string) (Token, error) {
 	}
 }
 
-// Credentials are what a client proves itself with: a name and a password by
-// SASL PLAIN, or a token put for an audience. The other mechanisms of SASL say
-// nothing; their clients put tokens.
+// Credentials are a client's name and password in SASL PLAIN, or a token put for an audience.
+// With the other SASL mechanisms clients put tokens.
 type Credentials struct {
 	Username, Password string // of SASL PLAIN
 
@@ -57,5 +55,5 @@ type Credentials struct {
 // String shows nothing of the credentials.
 func (Credentials) String() string { return "credentials" }
 
-// GoString shows nothing of the credentials.
+// GoString omits the credentials.
 func (Credentials) GoString() string { return "credentials" }

@@ -17,8 +17,8 @@ func Keys(keys ...sas.Key) func(Credentials) (sas.Grant, error) {
 	return KeysOf(func() sas.Keys { return known })
 }
 
-// KeysOf is Keys with keys that change: current says which count when a client comes or brings a
-// token. What a client was granted before lasts as long as its token, or its connection.
+// KeysOf is like Keys with keys that change: it calls current for each password and token.
+// Earlier grants last as long as their token, or their connection.
 func KeysOf(current func() sas.Keys) func(Credentials) (sas.Grant, error) {
 	return func(c Credentials) (sas.Grant, error) {
 		known := current()

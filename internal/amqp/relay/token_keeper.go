@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// putTimeout bounds one token: making it, putting it, and the answer.
+	// putTimeout bounds one token: getting it, putting it, and the answer.
 	putTimeout = 20 * time.Second
-	// putsAtOnce bounds the tokens of one connection that are put at a time.
+	// putsAtOnce bounds the concurrent puts of one connection.
 	putsAtOnce = 16
-	// putTries is how often a token that links wait for is put, as long as the
-	// pair of $cbs links is lost and not the token refused.
+	// putTries bounds the attempts to put a token when the $cbs links are lost. A refused token
+	// is not put again.
 	putTries = 3
 	// maxClaims bounds the addresses of one connection that have a token.
 	maxClaims = 20_000
-	// maxAddress bounds an address that a token is put for, in bytes. The paths of
-	// Service Bus end at 260 characters, and those of subscriptions at twice that.
+	// maxAddress bounds an address for a token, in bytes. The paths of Service Bus end at 260
+	// characters, and those of subscriptions at twice that.
 	maxAddress = 1024
 
 	minRenewal = time.Second      // between a token and the next for the same address
@@ -33,19 +33,18 @@ const (
 	lastRetry  = 60 * time.Second // the longest pause between two
 )
 
-// A keeper keeps the tokens of the relay's own identity alive on one upstream
-// connection. Every address that a link leads to has a claim of its own, as it
-// has with the SDKs: whether the service lets a token for an entity open the
-// nodes below it is not documented.
+// A keeper renews the tokens of the relay's own identity on one upstream connection. As in the
+// SDKs, every address of a link has a claim of its own: whether a token for an entity also opens
+// the nodes below it is not documented.
 type keeper struct {
 	host   string // of the namespace, for audiences
 	tokens func(context.Context, string) (Token, error)
 	put    func(ctx context.Context, audience string, t Token) (response, error)
-	log    func(error) // of tokens that are not to be had, and of the relay's that are refused
+	log    func(error) // for tokens that are unavailable or refused
 
 	ctx     context.Context
 	cancel  context.CancelFunc
-	turns   chan struct{} // one per put at work
+	turns   chan struct{} // one per put in progress
 	running sync.WaitGroup
 
 	mu     sync.Mutex
@@ -53,19 +52,18 @@ type keeper struct {
 	claims map[string]*claim // by path, in lower case
 }
 
-// A claim is what the keeper knows of the token for one address. The keeper's
-// mutex guards it.
+// A claim is the state of the token for one address. The keeper's mutex guards it.
 type claim struct {
 	path     string // its key
 	audience string
-	links    int // that need it
+	links    int // links that need it
 	waiting  []waiter
-	asked    bool          // a put is at work
+	asked    bool          // a put is in progress
 	has      bool          // a token is in effect, until expires
 	expires  time.Time     // zero: unknown
 	due      time.Time     // when to renew it; zero: never
 	retry    time.Duration // after the next renewal that fails
-	timer    *time.Timer   // a wake-up for due, nil: nobody needs the token or it is not renewed
+	timer    *time.Timer   // wakes at due; nil: no link needs the token, or it is not renewed
 }
 
 // newKeeper returns a keeper that lives until close, or until ctx ends.
@@ -77,9 +75,8 @@ func newKeeper(ctx context.Context, host string, tokens func(context.Context, st
 	return k
 }
 
-// close stops all work and waits for it to end. Links that still wait are not
-// told: their connection is gone. The caller must not hold a lock that done
-// takes.
+// close stops all work and waits for its end. Waiting links get no result: their connection is
+// gone. The caller must not hold a lock that done takes.
 func (k *keeper) close() {
 	k.mu.Lock()
 	k.over = true
@@ -92,29 +89,28 @@ func (k *keeper) close() {
 	k.running.Wait()
 }
 
-// need says that a link leads to the node at path, which is plain. It reports true when a token is
-// in effect; else done is called when one is, or with the refusal of the link, from another
-// goroutine. Whatever comes of it, the claim is to be released.
+// need claims the token for a link to the node at path, which is plain. It reports true when a
+// token is in effect. Otherwise another goroutine calls done when a token is, or with the refusal
+// of the link. In every case the claim must be released.
 func (k *keeper) need(path string, done func(*amqp.Error)) (*claim, bool) {
 	return k.ask(path, waiter{done: done})
 }
 
-// prove is need for somebody who wants to hear what upstream says now: it puts
-// another token though one is in effect.
+// prove is like need, but always puts a token, to get upstream's current answer.
 func (k *keeper) prove(path string, done func(*amqp.Error)) (*claim, bool) {
 	return k.ask(path, waiter{done: done, anew: true})
 }
 
-// A waiter is called when there is a token, or why there is none.
+// A waiter is called when a token is in effect, or with the error.
 type waiter struct {
 	done func(*amqp.Error)
-	anew bool // that an older one is in effect is no answer
+	anew bool // a token already in effect does not suffice
 }
 
 func (k *keeper) ask(spelled string, w waiter) (c *claim, inEffect bool) {
 	path := strings.ToLower(spelled)
 	if path == "" || len(path) > maxAddress {
-		return nil, true // nothing that there could be a token for: the upstream says what it thinks
+		return nil, true // no token can exist for it; upstream judges the link
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -144,8 +140,7 @@ func (k *keeper) ask(spelled string, w waiter) (c *claim, inEffect bool) {
 	return c, false
 }
 
-// release undoes a need; nil is nothing to release. A token that no link needs is
-// not renewed.
+// release undoes a need; nil has no effect. A token that no link needs is not renewed.
 func (k *keeper) release(c *claim) {
 	if c == nil {
 		return
@@ -158,16 +153,16 @@ func (k *keeper) release(c *claim) {
 	}
 }
 
-// dropLocked forgets a claim that is good for nothing. One with a token stays
-// for the next link: clients that come back need not wait.
+// dropLocked drops a claim without a token. A claim with one stays for the next link, so that
+// clients that come back need not wait.
 func (k *keeper) dropLocked(c *claim) {
 	if c.links == 0 && !c.has && !c.asked {
 		delete(k.claims, c.path)
 	}
 }
 
-// inEffect reports whether a link may rely on the token. One that is due for
-// renewal still counts, as long as its renewal has only failed.
+// inEffect reports whether a link may rely on the token. It still may after a failed renewal,
+// until the token expires. It may not if no renewal was tried when one was due.
 func (c *claim) inEffect(now time.Time) bool {
 	return c.has && (c.expires.IsZero() || now.Before(c.expires)) &&
 		(c.timer != nil || c.asked || c.due.IsZero() || now.Before(c.due))
@@ -180,8 +175,8 @@ func (c *claim) stop() {
 	}
 }
 
-// forgetLocked drops the claims that no link needs. It reports whether that has
-// made room.
+// forgetLocked drops the claims that no link needs. It reports whether there is room for another
+// claim.
 func (k *keeper) forgetLocked() bool {
 	for path, c := range k.claims {
 		if c.links == 0 && !c.asked {
@@ -210,7 +205,7 @@ func (k *keeper) work(c *claim) {
 	expires, err := k.try(c.audience)
 	<-k.turns
 	if k.ctx.Err() != nil {
-		return // the connection has ended, whatever came of it
+		return // the connection has ended, so the result does not matter
 	}
 	if err != nil {
 		k.failed(c, err)
@@ -219,7 +214,7 @@ func (k *keeper) work(c *claim) {
 	}
 }
 
-// try puts a token, again when the pair was lost underway.
+// try puts a token, and tries again when the pair is lost meanwhile.
 func (k *keeper) try(audience string) (expires time.Time, err error) {
 	ctx, cancel := context.WithTimeout(k.ctx, putTimeout)
 	defer cancel()
@@ -240,7 +235,7 @@ func (k *keeper) try(audience string) (expires time.Time, err error) {
 		case n < putTries && ctx.Err() == nil && errors.Is(err, errPairLost):
 			continue
 		}
-		// Nobody promises that an upstream does not quote what it refuses.
+		// Upstream may quote the token that it refuses.
 		if token.Text != "" && strings.Contains(err.Error(), token.Text) {
 			err = amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "The token was refused.")
 		}
@@ -267,9 +262,9 @@ func (k *keeper) succeeded(c *claim, expires time.Time) {
 	}
 }
 
-// failed refuses the links that wait. A renewal is tried again until the token
-// lapses; then the upstream ends the links that live on it. That there is no such
-// entity is the end of the token, too.
+// failed refuses the links that wait. It retries a renewal until the token expires; then upstream
+// ends the links that depend on it. If upstream reports that the entity does not exist, the token
+// is no longer in effect.
 func (k *keeper) failed(c *claim, err error) {
 	refusal := refusalOf(err)
 	now := time.Now()
@@ -292,7 +287,7 @@ func (k *keeper) failed(c *claim, err error) {
 	}
 	k.mu.Unlock()
 	if len(waiting) == 0 || !saidUpstream(err) || refusal.Condition == amqp.ErrCondUnauthorizedAccess {
-		k.log(err) // else it is no business of the operator's that a client names what is not there
+		k.log(err) // otherwise a client named a missing entity, which is no concern of the operator
 	}
 	for _, w := range waiting {
 		if stands && !w.anew {
@@ -324,7 +319,7 @@ func renewAfter(life time.Duration) time.Duration {
 	return max(life/10*7+rand.N(max(life/10, 1)), minRenewal)
 }
 
-// saidUpstream reports whether err is an answer of the upstream.
+// saidUpstream reports whether err is an answer of upstream.
 func saidUpstream(err error) bool {
 	var said *amqp.Error
 	return errors.As(err, &said)

@@ -4,7 +4,7 @@ package relay
 
 import "overdue/internal/amqp"
 
-// passing is the delivery of a link whose frames are going on.
+// passing is the delivery that a link is passing on.
 type passing struct {
 	more    bool // its last frame has not
 	out     uint32
@@ -65,7 +65,7 @@ func (h *half) onTransferLocked(t *amqp.Transfer, payload []byte) {
 	h.topUpLocked()
 }
 
-// coming is the delivery of a link whose frames are coming.
+// coming is the delivery that is arriving on a link.
 type coming struct {
 	more    bool // its last frame has not come
 	settled bool // by its sender
@@ -73,8 +73,8 @@ type coming struct {
 	dropped bool // it does not go on
 }
 
-// topUpLocked notes that the peer may be due a wider window: as wide as what has
-// left, or will not be kept.
+// topUpLocked notes that the peer may be due a wider window, because transfers have left or are
+// dropped.
 func (h *half) topUpLocked() {
 	w := h.s.c.cfg.IncomingWindow
 	if !h.isDirty && h.inWindow < (w+1)/2 && w > h.queued+h.inWindow {
@@ -82,7 +82,7 @@ func (h *half) topUpLocked() {
 	}
 }
 
-// oweFlowLocked has the peer told the session's state.
+// oweFlowLocked marks the peer for a flow with the session's state.
 func (h *half) oweFlowLocked() {
 	if !h.isDirty && h.begun && !h.sentEnd {
 		h.isDirty = true
@@ -90,19 +90,19 @@ func (h *half) oweFlowLocked() {
 	}
 }
 
-// emitTransferLocked sends what the other peer's window and output take of a
-// frame, cut to what it takes in one.
+// emitTransferLocked sends as much of a frame as the other peer's window and output allow, cut to
+// the peer's frame size.
 func (h *half) emitTransferLocked(e *entry) bool {
 	o, l := h.other(), e.link
 	end := &l.ends[o.side.at]
-	// What upstream has settled is nowhere else: a client that has detached gets it all the same,
-	// before the detach that it waits for, as it would get what is on the wire.
+	// A delivery that upstream has settled exists only here. A client that has detached gets it
+	// before the detach that it waits for, like a delivery on the wire.
 	gone := l.left && l.sender == upstream
 	if end.sentDetach || gone && !e.transfer.Settled && !l.pass.settled {
 		return true
 	}
 	if e.transfer.Aborted {
-		e.payload = nil // it counts for nothing, and need not fit
+		e.payload = nil // an aborted delivery's payload does not matter and need not fit
 	}
 	if l.reply != nil && !l.pass.more && !l.reply.mayGoLocked() {
 		return false
@@ -121,7 +121,7 @@ func (h *half) emitTransferLocked(e *entry) bool {
 	t := &o.side.transfer
 	for {
 		if gone && o.remoteWindow == 0 {
-			return true // it may never open again, and the detach must not wait for that
+			return true // the window may never open again, and the detach must not wait for it
 		}
 		if o.remoteWindow == 0 || !o.begun {
 			return false
@@ -160,7 +160,7 @@ func (h *half) emitTransferLocked(e *entry) bool {
 			break
 		}
 		e.payload = e.payload[len(piece):]
-		// What is left is a frame that says less; what was said holds.
+		// The remaining frames repeat no fields of the first; those still apply.
 		e.transfer = amqp.Transfer{More: e.transfer.More, Batchable: e.transfer.Batchable}
 	}
 	if !e.transfer.More || e.transfer.Aborted {
@@ -175,7 +175,7 @@ func (h *half) emitTransferLocked(e *entry) bool {
 	return true
 }
 
-// blockLocked has the other half's queue looked at when the output is shorter.
+// blockLocked has the queue of the other half resumed when the output is shorter.
 func (h *half) blockLocked() {
 	if !h.isBlocked {
 		h.isBlocked = true

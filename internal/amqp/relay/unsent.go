@@ -4,13 +4,13 @@ package relay
 
 import "overdue/internal/amqp"
 
-// releaseUnsentLocked gives back the deliveries of upstream, h, that wait here whole when their
-// receiver goes: the client has seen nothing of them, and upstream would keep them locked for it.
+// releaseUnsentLocked releases the complete deliveries of upstream, h, that wait here when their
+// receiver goes. The client has seen nothing of them, and upstream would keep them locked.
 // Without the relay they would not have left upstream, whose window to the client was closed. of
-// is the link that goes, nil: all of them go.
+// is the link that goes; nil: all links go.
 //
-// What the client has a part of stays with it, and so does what it may have got: only it knows
-// what became of that.
+// A delivery that the client has in part, or may have, is not released: only the client knows its
+// outcome.
 func (h *half) releaseUnsentLocked(of *link) {
 	type delivery struct {
 		id            uint32

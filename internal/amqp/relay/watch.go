@@ -8,7 +8,7 @@ import (
 	"overdue/internal/amqp"
 )
 
-// assembly is what has come of a delivery on a watched link.
+// assembly is the part of a delivery that has arrived on a watched link.
 type assembly struct {
 	first   amqp.Transfer
 	payload []byte
@@ -21,8 +21,7 @@ func (a *assembly) dropLocked(h *half) {
 	a.payload, a.begun, a.first = nil, false, amqp.Transfer{}
 }
 
-// limit returns the most bytes that a delivery may have, given what upstream
-// allows.
+// limit returns the maximum size of a delivery in bytes, given upstream's limit.
 func (l *link) limit(allowed uint64) uint64 {
 	most := l.s.c.cfg.MaxMessageSize
 	if allowed != 0 {
@@ -32,14 +31,14 @@ func (l *link) limit(allowed uint64) uint64 {
 	return most
 }
 
-// onWatchedLocked takes one frame of a delivery that has to be complete before it
-// goes on. The window opens again at once: what bounds an assembly is its size.
+// onWatchedLocked handles one frame of a delivery that must be complete before it goes on. The
+// window opens again at once: the size limit bounds an assembly.
 func (l *link) onWatchedLocked(h *half, t *amqp.Transfer, payload []byte) {
 	a := &l.watch
 	if !a.begun {
 		a.begun = true
 		a.first = *t
-		if !t.More && !t.Aborted { // mostly there is no other frame
+		if !t.More && !t.Aborted { // usually the only frame
 			kept := make([]byte, 0, len(payload)+len(t.DeliveryTag))
 			a.first.DeliveryTag = append(kept[len(payload):len(payload)], t.DeliveryTag...)
 			a.payload = kept[:0:len(payload)]
@@ -64,7 +63,7 @@ func (l *link) onWatchedLocked(h *half, t *amqp.Transfer, payload []byte) {
 	}
 	if l.sender == client && uint64(len(a.payload)+len(payload)) > limit {
 		e := amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The message has more than %d bytes, which is max-message-size.", limit)
-		// The detach says it to the link's owner, but senders wait for the outcome.
+		// The detach carries the error as well, but senders wait for the outcome.
 		l.settleLocked(a.first.DeliveryID, a.first.Settled, &amqp.Rejected{Error: e})
 		a.dropLocked(h)
 		l.came.dropped = true
@@ -90,8 +89,8 @@ func (l *link) onWatchedLocked(h *half, t *amqp.Transfer, payload []byte) {
 	}
 }
 
-// deliverLocked shows a delivery to the watcher, without the lock, and passes it
-// on as the watcher says.
+// deliverLocked calls the watcher with a delivery, without the lock, and then passes the delivery
+// on unless the watcher decides otherwise.
 func (l *link) deliverLocked(h *half, t amqp.Transfer, delivery Delivery) {
 	c := h.s.c
 	k := &pendingDelivery{half: h, link: l, in: t.DeliveryID, own: delivery}
@@ -111,15 +110,14 @@ func (l *link) deliverLocked(h *half, t amqp.Transfer, delivery Delivery) {
 		l.skipLocked(t.DeliveryID, d, refusal)
 	case handler == nil:
 		h.passLocked(&entry{link: l, transfer: t, payload: d.Payload})
-	case k.waits: // until it is ready d is the watcher's, and what came stands for its size
+	case k.waits: // until Resume the watcher owns d, and the arrived size counts
 		h.passLocked(&entry{link: l, transfer: t, payload: came, pending: k})
 	default:
 		h.passLocked(&entry{link: l, transfer: t, payload: d.Payload, pending: k})
 	}
 }
 
-// skipLocked rejects a delivery that does not go on, or answers a request that does
-// not.
+// skipLocked rejects a delivery that does not go on, or answers such a request.
 func (l *link) skipLocked(id uint32, d *Delivery, e *amqp.Error) {
 	l.skipped++
 	var outcome amqp.DeliveryState = &amqp.Rejected{Error: e}
@@ -130,10 +128,10 @@ func (l *link) skipLocked(id uint32, d *Delivery, e *amqp.Error) {
 	l.grantAgainLocked()
 }
 
-// settleLocked gives the sender an outcome of the relay's own.
+// settleLocked sends the sender an outcome of the relay's own.
 func (l *link) settleLocked(id uint32, settled bool, outcome amqp.DeliveryState) {
 	if settled {
-		return // it does not want to know
+		return // it expects no outcome
 	}
 	l.s.halves[l.sender].putDispositionLocked(&amqp.Disposition{
 		Role: amqp.RoleReceiver, Settled: true, State: outcome,
@@ -145,7 +143,7 @@ type pendingDelivery struct {
 	half     *half // of its sender
 	link     *link
 	delivery *Delivery
-	own      Delivery // what delivery points to, where it was made with it
+	own      Delivery // storage for delivery, to save an allocation
 	handler  DeliveryHandler
 	in, out  uint32 // delivery-ids
 
@@ -157,7 +155,7 @@ type pendingDelivery struct {
 	answered bool             // and has answered
 	outcome  amqp.Disposition // of the receiver, once asked
 
-	// Of a request whose outcome is its response.
+	// For a request whose outcome is its response.
 	to       returnAddress
 	responds bool
 	awaits   bool // the response has not come
@@ -203,13 +201,13 @@ func (h *half) addPendingLocked(k *pendingDelivery, out uint32) {
 	h.pending.list = append(h.pending.list, k)
 }
 
-// goneOnLocked follows the last frame of a delivery that was sent settled.
+// goneOnLocked handles the end of a delivery that was sent settled.
 func (h *half) goneOnLocked(k *pendingDelivery) {
 	h.s.c.callSettledLocked(k, nil, discardAnswer)
 }
 
-// outcomeLocked takes the receiver's outcome of a pending delivery. It reports false
-// if the sender gets it unchanged.
+// outcomeLocked handles the receiver's outcome of a pending delivery. It reports false if the
+// sender gets it unchanged.
 func (h *half) outcomeLocked(k *pendingDelivery, d *amqp.Disposition) bool {
 	if _, partial := d.State.(*amqp.Received); partial {
 		return false
@@ -231,7 +229,7 @@ func (h *half) outcomeLocked(k *pendingDelivery, d *amqp.Disposition) bool {
 	return true
 }
 
-// Answer is called by the handler when the sender may have its outcome.
+// Answer is called by the handler when the sender may get its outcome.
 func (k *pendingDelivery) Answer(e *amqp.Error) {
 	h := k.half
 	c := h.s.c
@@ -249,11 +247,10 @@ func (k *pendingDelivery) Answer(e *amqp.Error) {
 	c.doneLocked()
 }
 
-// pendingList is the deliveries that have gone on and whose senders wait, in the
-// order in which they went.
+// pendingList holds the deliveries that have gone on and whose senders wait, in that order.
 type pendingList struct{ list []*pendingDelivery }
 
-// find returns the index of the first that went as id or later.
+// find returns the index of the first delivery that went on as id or later.
 func (l *pendingList) find(id uint32) int {
 	return sort.Search(len(l.list), func(i int) bool { return !before(l.list[i].out, id) })
 }
@@ -264,7 +261,7 @@ func (l *pendingList) remove(k *pendingDelivery) {
 	}
 }
 
-// drop forgets the deliveries of a link.
+// drop removes the deliveries of a link.
 func (l *pendingList) drop(of *link) {
 	kept := l.list[:0]
 	for _, k := range l.list {
@@ -276,7 +273,7 @@ func (l *pendingList) drop(of *link) {
 	l.list = kept
 }
 
-// settle forgets deliveries whose sender does not wait any more.
+// settle removes deliveries whose sender no longer waits.
 func (l *pendingList) settle(h *half, r span) {
 	for i := l.find(r.first); i < len(l.list) && !before(r.last, l.list[i].out); {
 		k := l.list[i]

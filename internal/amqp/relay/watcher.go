@@ -7,18 +7,17 @@ import (
 	"overdue/internal/servicebus/rights"
 )
 
-// A Link is what a client attaches, as [Config.Watch] sees it.
+// A Link describes a link of a client to [Config.Watch] and the other callbacks.
 type Link struct {
 	// Class is the purpose of the link and its entity. It is zero for a link that is in no
 	// table; Unlisted has the reason. Such a link goes upstream where the tokens of clients do,
 	// unless Config.Refuse refuses it.
 	Class    rights.Class
 	Unlisted *amqp.Error
-	// Receiver says that the client receives, which only links from a management
-	// node are watched for.
+	// Receiver: the client receives. Of such links only those from a management node are watched.
 	Receiver bool
-	// Name is the link's, unique per client and direction. Nothing else ties the
-	// two links of a management node together but the connection.
+	// Name is the name of the link, unique per client and direction. Only the connection ties
+	// together the two links of a management node.
 	Name string
 	// Conn is a number that all links of one client connection share, and no other.
 	Conn uint64
@@ -31,13 +30,13 @@ type Delivery struct {
 	// the delivery may go on: in Deliver, or until it calls Resume for a QueuedDelivery.
 	Payload []byte
 	Format  uint32 // the message format, amqp.BatchMessageFormat for a batch
-	Settled bool   // its sender does not want to know the outcome
-	// State is what the sender says of it: a *amqp.TransactionalState when it is
-	// part of a transaction.
+	Settled bool   // its sender expects no outcome
+	// State is the sender's delivery state: a *amqp.TransactionalState when it is part of a
+	// transaction.
 	State amqp.DeliveryState
 	Tag   []byte
-	// MaxSize is the most bytes that the payload may have where it goes, also after the
-	// watcher has changed it. 0 = no bound.
+	// MaxSize is the maximum size of the payload at its receiver, also after the watcher has
+	// changed it. 0 = no bound.
 	MaxSize uint64
 }
 
