@@ -94,8 +94,8 @@ PROSE_GO := alert cmd/overdue deploy deploy/check internal/amqp internal/amqp/cl
 	internal/servicebus/duration internal/servicebus/entities internal/servicebus/failure internal/servicebus/link \
 	internal/servicebus/rest internal/servicebus/rights internal/servicebus/sas internal/servicebus/sdk \
 	internal/terminal internal/testing/arch internal/testing/brokertest internal/testing/exercise \
-	internal/testing/freeport internal/testing/pipenet internal/testing/redistest internal/testing/testseed \
-	internal/testing/wiretap internal/version monitor monitor/search proxy scheduler scheduler/index scheduler/journal test/bench \
+	internal/testing/freeport internal/testing/hooktest internal/testing/pipenet internal/testing/redistest internal/testing/testseed \
+	internal/testing/wiretap internal/version monitor monitor/notify monitor/search proxy scheduler scheduler/index scheduler/journal test/bench \
 	test/bench/broker test/bench/peers test/bench/pump test/bench/relay test/bench/usage test/conformance test/e2e test/foreign test/mutate test/sdk test/sdk/examples/go
 
 prose: $(VALE) ## the words and sentences of pages and comments, by .vale/styles/Overdue

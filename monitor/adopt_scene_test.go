@@ -157,7 +157,7 @@ func TestBacklogIsAdopted(t *testing.T) {
 		if s.expiry == queue.Eager {
 			found = 300
 		}
-		if got := len(s.hook.notified()); got != found-300 {
+		if got := len(s.hook.Events()); got != found-300 {
 			t.Errorf("%d events, want %d", got, found-300)
 		}
 		if got := s.adopted(); got != float64(found) {

@@ -105,7 +105,7 @@ func anyConsumers(s *scene, to string, places []place, named bool) {
 	consumers.Wait()
 	time.Sleep(5 * time.Minute)
 	notified := map[string]int{}
-	for _, e := range s.hook.notified() {
+	for _, e := range s.hook.Events() {
 		notified[e.Data.Subscription+" "+e.Subject]++
 	}
 	for i, p := range places {

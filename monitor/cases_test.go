@@ -28,15 +28,15 @@ func TestLockedAtItsDeadlineIsLeftAlone(t *testing.T) {
 		s.send(workQueue, "m", ttl(2*time.Second))
 		r, m := s.receive(workQueue)
 		time.Sleep(30 * time.Second)
-		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.notified()) != 0 {
-			s.Errorf("%d dead letters, %d events while a consumer holds the message, want none", dead, len(s.hook.notified()))
+		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.Events()) != 0 {
+			s.Errorf("%d dead letters, %d events while a consumer holds the message, want none", dead, len(s.hook.Events()))
 		}
 		if err := r.CompleteMessage(s.Context(), m, nil); err != nil {
 			s.Errorf("Complete after the deadline = %v, want it to succeed", err)
 		}
 		s.settled(5 * time.Second)
-		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.notified()) != 0 {
-			s.Errorf("%d dead letters, %d events about a message that was completed, want none", dead, len(s.hook.notified()))
+		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.Events()) != 0 {
+			s.Errorf("%d dead letters, %d events about a message that was completed, want none", dead, len(s.hook.Events()))
 		}
 	})
 }
@@ -72,7 +72,7 @@ func notifiedWithinASecond(s *scene) {
 	if dead := s.lags(workQueue); len(dead) != 1 {
 		s.Errorf("%d dead letters a second after the consumer gave the message back, want 1", len(dead))
 	}
-	if got := s.hook.subjects(); len(got) != 1 || got[0] != "m" {
+	if got := s.hook.Subjects(); len(got) != 1 || got[0] != "m" {
 		s.Errorf("notified of %v, want of m, once", got)
 	}
 	s.settled(time.Second)
@@ -90,8 +90,8 @@ func TestCompletedInTimeIsNeverNotified(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second)
-		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.notified()) != 0 {
-			s.Errorf("%d dead letters, %d events, want none", dead, len(s.hook.notified()))
+		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.Events()) != 0 {
+			s.Errorf("%d dead letters, %d events, want none", dead, len(s.hook.Events()))
 		}
 		s.settled(time.Second)
 	})
@@ -107,7 +107,7 @@ func TestDeadLetteredByItsConsumerIsNotAMissedDeadline(t *testing.T) {
 			s.Fatal(err)
 		}
 		s.settled(10 * time.Second)
-		if notified := s.hook.notified(); len(notified) != 0 {
+		if notified := s.hook.Events(); len(notified) != 0 {
 			s.Errorf("notified %v, want nothing: the message was received in time", notified)
 		}
 	})

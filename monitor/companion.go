@@ -222,8 +222,8 @@ func (h *companion) merged() []scheduler.Companion {
 	for _, c := range again {
 		if n := len(out); n > 0 {
 			last := &out[n-1]
-			patient := onlyNotifies(last) && onlyNotifies(&c)
-			if !c.IsSlot() && !last.IsSlot() && last.Entity == c.Entity && last.Attempt == c.Attempt && last.Version() == c.Version() && (patient || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
+			notificationsOnly := onlyNotifies(last) && onlyNotifies(&c)
+			if !c.IsSlot() && !last.IsSlot() && last.Entity == c.Entity && last.Attempt == c.Attempt && last.Version() == c.Version() && (notificationsOnly || c.Due.Sub(first) <= mergeSpan) && len(last.References) < mergeMost {
 				last.Due = c.Due
 				last.References = append(last.References, c.References...)
 				continue

@@ -26,7 +26,7 @@ func completed(d time.Duration) []string {
 func (s *scene) wantEvents(want ...string) {
 	s.Helper()
 	var got []string
-	for _, e := range s.hook.notified() {
+	for _, e := range s.hook.Events() {
 		name := e.Type[len("overdue.deadline."):] + " " + e.Subject
 		if sub := e.Data.Subscription; sub != "" {
 			name += " of " + sub
@@ -130,7 +130,7 @@ func TestMessageThatIsDeferredTooLongIsNotified(t *testing.T) {
 		s.defers(workQueue)
 		time.Sleep(6 * time.Second)
 		s.wantEvents("incomplete m")
-		if e := s.hook.notified(); len(e) == 1 && e[0].Data.State != "deferred" {
+		if e := s.hook.Events(); len(e) == 1 && e[0].Data.State != "deferred" {
 			t.Errorf("state %q, want deferred", e[0].Data.State)
 		}
 		s.settled(time.Second)
@@ -151,7 +151,7 @@ func TestSessionThatIsLockedTooLongIsNotified(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		s.wantEvents("missed b-1", "incomplete a-1")
-		for _, e := range s.hook.notified() {
+		for _, e := range s.hook.Events() {
 			if e.Data.SessionID != e.Subject[:1] {
 				t.Errorf("%s is said to be in session %q", e.Subject, e.Data.SessionID)
 			}
@@ -190,21 +190,21 @@ func TestIncompleteMessageWhoseSinkIsDown(t *testing.T) {
 		s.send(workQueue, "both", "", append(within(2*time.Second), completed(5*time.Second)...)...)
 		s.receive(workQueue)
 		r, both := s.receive(workQueue)
-		s.hook.answer(http.StatusServiceUnavailable)
+		s.hook.Answer(http.StatusServiceUnavailable)
 		time.Sleep(20 * time.Second)
 		stop()
 		s.startMonitor()
 		time.Sleep(5 * time.Second)
-		s.hook.answer(http.StatusOK)
+		s.hook.Answer(http.StatusOK)
 		time.Sleep(20 * time.Second)
-		notified := s.hook.subjects()
+		notified := s.hook.Subjects()
 		if want := []string{"alone", "both"}; !slices.Equal(notified, want) {
 			t.Errorf("notified of %v, want %v", notified, want)
 		}
 		s.startMonitor()
 		s.must(r.CompleteMessage(s.Context(), both, nil))
 		s.settled(10 * time.Second)
-		if again := s.hook.subjects(); !slices.Equal(notified, again) {
+		if again := s.hook.Subjects(); !slices.Equal(notified, again) {
 			t.Errorf("notified of %v in the end, want %v", again, notified)
 		}
 	})

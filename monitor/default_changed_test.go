@@ -54,7 +54,7 @@ func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 					s.must(err)
 					time.Sleep(15 * time.Second)
 					var notified []string
-					for _, e := range s.hook.notified() {
+					for _, e := range s.hook.Events() {
 						notified = append(notified, e.Subject)
 						if lag := e.Data.DeadLetteredTime.Sub(due[e.Subject]); lag < -time.Millisecond || lag > time.Second {
 							t.Errorf("%s was dead-lettered %v after the end of the life that it was enqueued with, want at most a second", e.Subject, lag)

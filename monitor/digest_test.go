@@ -63,7 +63,7 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(1000+i*20)*time.Millisecond))
 		}
 		time.Sleep(15 * time.Second)
-		if got := len(s.hook.notified()); got != n {
+		if got := len(s.hook.Events()); got != n {
 			t.Errorf("events at the webhook = %d, want %d", got, n)
 		}
 		if got := sink.notified(); len(got) != 0 {
@@ -85,7 +85,7 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 		if c := s.companionsKept(); c != (redisstore.Counts{}) {
 			t.Errorf("companions are left: %+v", c)
 		}
-		if got := len(s.hook.notified()); got != n {
+		if got := len(s.hook.Events()); got != n {
 			t.Errorf("events at the webhook in the end = %d, want %d", got, n)
 		}
 	})

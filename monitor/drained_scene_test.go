@@ -65,7 +65,7 @@ func TestDeadLettersThatAreTakenAwayAtOnce(t *testing.T) {
 		if n := len(s.dead(workQueue)); n != 0 {
 			s.Fatalf("%d dead letters are left, want none", n)
 		}
-		notified := s.hook.subjects()
+		notified := s.hook.Subjects()
 		if s.expiry == queue.Eager { // eager: the broker has moved them before the monitor could look
 			return
 		}
@@ -90,10 +90,10 @@ func TestSlotsWhoseDeadLettersAreTakenAwayAtOnce(t *testing.T) {
 		}
 		s.sendLives(workQueue, lives)
 		time.Sleep(20 * time.Second)
-		if n := len(slices.Compact(s.hook.subjects())); n != len(lives) || n != len(s.hook.notified()) {
-			s.Errorf("%d events for %d messages, want one for each of %d", len(s.hook.notified()), n, len(lives))
+		if n := len(slices.Compact(s.hook.Subjects())); n != len(lives) || n != len(s.hook.Events()) {
+			s.Errorf("%d events for %d messages, want one for each of %d", len(s.hook.Events()), n, len(lives))
 		}
-		for _, e := range s.hook.notified() {
+		for _, e := range s.hook.Events() {
 			if e.Data.Evidence != "deadLetter" && e.Data.Evidence != "expired" {
 				s.Errorf("%s: evidence %q, want deadLetter or expired", e.Subject, e.Data.Evidence)
 			}
@@ -151,7 +151,7 @@ func TestSettledDuringTheNudge(t *testing.T) {
 					s.Fatal(err)
 				}
 				time.Sleep(time.Minute)
-				if n := len(s.hook.notified()); n > len(want) {
+				if n := len(s.hook.Events()); n > len(want) {
 					mistaken++
 				} else {
 					s.wantNotified(want...)
@@ -183,7 +183,7 @@ func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		defer s.drainDeadLetters()()
 		time.Sleep(30 * time.Second)
-		notified := s.hook.subjects()
+		notified := s.hook.Subjects()
 		if all := len(slices.Compact(slices.Clone(notified))); all != len(notified) || all < n-3 {
 			s.Errorf("notified of %d messages, %d times, want of all but 3 of %d at least, once", all, len(notified), n)
 		}
@@ -257,7 +257,7 @@ func TestManyDeadLettersThatAreTakenAway(t *testing.T) {
 		rand.New(rand.NewPCG(testseed.Of(s.T), 0)).Shuffle(len(lives), func(i, j int) { lives[i], lives[j] = lives[j], lives[i] })
 		s.sendLives(workQueue, lives)
 		time.Sleep(20 * time.Second)
-		all := s.hook.subjects()
+		all := s.hook.Subjects()
 		if n := len(slices.Compact(slices.Clone(all))); n != len(all) || n < len(lives)*9/10 {
 			s.Errorf("%d events for %d messages, want one for each of nine tenths of %d at least", len(all), n, len(lives)+10)
 		}

@@ -76,7 +76,7 @@ func TestQueueThatDropsByTheStrategyNative(t *testing.T) {
 		if n := len(s.waiting(workQueue)); n != 0 {
 			s.Errorf("%d messages wait, want none", n)
 		}
-		switch notified := s.hook.notified(); {
+		switch notified := s.hook.Events(); {
 		case s.expiry == queue.Eager: // eager: gone before anybody has checked
 		case len(notified) != 1 || notified[0].Data.DeadLetterReason != "Dropped":
 			s.Errorf("notified %+v, want of one that was dropped", notified)

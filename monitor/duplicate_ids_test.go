@@ -64,7 +64,7 @@ func (s *scene) wantNotifiedOfAll(path string) {
 	for _, m := range s.dead(path) {
 		want = append(want, m.SequenceNumber)
 	}
-	for _, e := range s.hook.notified() {
+	for _, e := range s.hook.Events() {
 		if e.Source == "sb://overdue.test/"+path && e.Type == alert.TypeMissed {
 			got = append(got, e.Data.SequenceNumber)
 		}

@@ -48,7 +48,7 @@ func TestForwardedMessagesAreFollowed(t *testing.T) {
 					}
 					s.wantDead("end", reason, 3*time.Second, time.Second, "a", "b")
 					s.wantNotified("a", "b")
-					for _, e := range s.hook.notified() {
+					for _, e := range s.hook.Events() {
 						if e.Data.Entity != "end" {
 							s.Errorf("notified of %s in %q, want it where the message was missed", e.Subject, e.Data.Entity)
 						}

@@ -39,7 +39,7 @@ func TestRenewedFarBeyondTheDeadline(t *testing.T) {
 						s.Fatal(err)
 					}
 					s.settled(2 * time.Second)
-					if dead, notified := len(s.dead(workQueue)), len(s.hook.notified()); dead != 0 || notified != 0 {
+					if dead, notified := len(s.dead(workQueue)), len(s.hook.Events()); dead != 0 || notified != 0 {
 						s.Errorf("%d dead letters, %d events, want none: it was completed", dead, notified)
 					}
 					return
@@ -78,7 +78,7 @@ func TestBrokerThatIsAwayForTenMinutes(t *testing.T) {
 		if got := len(s.lags(workQueue)); got != n {
 			s.Errorf("%d dead letters a minute after the broker is back, want %d", got, n)
 		}
-		notified := s.hook.subjects()
+		notified := s.hook.Subjects()
 		if distinct := slices.Compact(notified); len(distinct) != n {
 			s.Errorf("notified of %d messages, want %d", len(distinct), n)
 		}
@@ -110,7 +110,7 @@ func TestTwoMonitors(t *testing.T) {
 				if dead := len(s.dead(workQueue)); dead != n {
 					s.Errorf("%d dead letters, want %d", dead, n)
 				}
-				if notified := s.hook.subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
+				if notified := s.hook.Subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
 					s.Errorf("%d events, want one about each of %d messages", len(notified), n)
 				}
 			})
@@ -163,7 +163,7 @@ func TestSendThatIsMadeTwice(t *testing.T) {
 					if got := len(s.waiting(workQueue)); got != 0 {
 						s.Errorf("%d of %d messages wait, want none", got, copies)
 					}
-					if notified := s.hook.notified(); len(notified) < 1+copies {
+					if notified := s.hook.Events(); len(notified) < 1+copies {
 						s.Errorf("%d events, want at least one for each of %d messages", len(notified), 1+copies)
 					}
 				})

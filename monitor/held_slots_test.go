@@ -61,7 +61,7 @@ func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 				<-over
 				time.Sleep(2 * time.Minute)
 				notified := map[string]int{}
-				for _, e := range s.hook.notified() {
+				for _, e := range s.hook.Events() {
 					notified[e.Subject]++
 					if at := e.Data.DeadLetteredTime; at.Before(due[e.Subject].Truncate(time.Millisecond)) {
 						t.Errorf("%s was dead-lettered %v before its deadline", e.Subject, due[e.Subject].Sub(at))

@@ -146,7 +146,7 @@ func (s *scene) wantDead(path, reason string, within, late time.Duration, ids ..
 func (s *scene) wantNotified(ids ...string) {
 	s.Helper()
 	slices.Sort(ids)
-	if diff := cmp.Diff(ids, s.hook.subjects()); diff != "" {
+	if diff := cmp.Diff(ids, s.hook.Subjects()); diff != "" {
 		s.Errorf("notified of (-want +got):\n%s", diff)
 	}
 }

@@ -62,7 +62,7 @@ func TestLiveMessagesAreNotDisturbed(t *testing.T) {
 						s.Errorf("%s: reason %q, %v after its deadline", m.MessageID, m.DeadLetterReason, m.DeadLetteredTime.Sub(due))
 					}
 				}
-				if got := len(s.hook.notified()); got != overdue {
+				if got := len(s.hook.Events()); got != overdue {
 					s.Errorf("%d events, want %d", got, overdue)
 				}
 				s.receivableInOrder(live)

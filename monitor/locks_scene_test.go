@@ -39,7 +39,7 @@ func TestACompanionWhoseLockIsLostIsNotNotifiedAgain(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
-		s.hook.takes = 4500 * time.Millisecond
+		s.hook.Delay(4500 * time.Millisecond)
 		s.send(workQueue, "m", ttl(time.Second))
 		time.Sleep(1500 * time.Millisecond)
 		s.ns.Net.Stall(pipenet.Both)
@@ -62,7 +62,7 @@ func TestASlowSinkGetsEachEventOfABurstOnce(t *testing.T) {
 			play(t, func(s *scene) {
 				s.measure()
 				s.startMonitor()
-				s.hook.takes = takes
+				s.hook.Delay(takes)
 				const n = 4000
 				s.sendBatch(workQueue, n, 3*time.Second)
 				time.Sleep(10 * time.Second)
@@ -76,7 +76,7 @@ func TestASlowSinkGetsEachEventOfABurstOnce(t *testing.T) {
 	}
 }
 
-// A monitor that dies costs no more than the lock of what it had in hand.
+// A monitor that dies costs no more than the locks of its companions.
 func TestAMonitorThatIsKilledCostsTenSeconds(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
@@ -88,7 +88,7 @@ func TestAMonitorThatIsKilledCostsTenSeconds(t *testing.T) {
 		s.startMonitor()
 		s.must(r.AbandonMessage(s.Context(), m, nil))
 		began := time.Now()
-		for len(s.hook.notified()) == 0 && time.Since(began) < time.Minute {
+		for len(s.hook.Events()) == 0 && time.Since(began) < time.Minute {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if took := time.Since(began); took > 11*time.Second {

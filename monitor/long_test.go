@@ -54,7 +54,7 @@ func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 					s.Fatal(err)
 				}
 				time.Sleep(time.Until(due.Add(30 * time.Second)))
-				if notified := s.hook.subjects(); len(notified) != c.overdue || len(slices.Compact(notified)) != c.overdue {
+				if notified := s.hook.Subjects(); len(notified) != c.overdue || len(slices.Compact(notified)) != c.overdue {
 					s.Errorf("%d events, want one for each of %d messages", len(notified), c.overdue)
 				}
 				if n := q.Counts(); n.Active != c.live || n.DeadLetter != c.overdue {

@@ -78,8 +78,8 @@ func TestCompanionsOfADeletedQueueAreGivenUp(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		s.settled(time.Second)
-		if dead := len(s.dead(monitorQueue)); dead != 0 || len(s.hook.notified()) != 0 {
-			s.Errorf("%d companions were dead-lettered and %d events notified, want neither", dead, len(s.hook.notified()))
+		if dead := len(s.dead(monitorQueue)); dead != 0 || len(s.hook.Events()) != 0 {
+			s.Errorf("%d companions were dead-lettered and %d events notified, want neither", dead, len(s.hook.Events()))
 		}
 		if s.slots {
 			return // nobody knows of how many messages

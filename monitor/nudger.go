@@ -170,8 +170,8 @@ func (n *nudger) nudge(ctx context.Context) error {
 const maxKeptPages = 4
 
 // keepDeadLetters reads the dead letters that the nudge has just made, where they may be taken
-// away. Whoever empties the queue needs a round trip to settle. A read that is sent right behind
-// the nudge mostly comes first.
+// away. A consumer that empties the queue needs a round trip to settle. A read right after the
+// nudge usually comes first.
 func (n *nudger) keepDeadLetters(ctx context.Context) error {
 	if known := n.w.states.get(n.key).deadLetters; known.current(time.Now()) == deadLettersStay {
 		return nil

@@ -47,7 +47,7 @@ func TestMetDeadlinesDoNotHoldUpAMissedOne(t *testing.T) {
 		s.ns.Net.Delay(pipenet.Both, 20*time.Millisecond)
 		time.Sleep(time.Until(base.Add(20 * time.Second)))
 
-		notified := s.hook.notified()
+		notified := s.hook.Events()
 		if len(notified) != 1 || notified[0].Subject != "late" {
 			s.Fatalf("notified %v, want the one message that nobody received", notified)
 		}

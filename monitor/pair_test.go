@@ -62,7 +62,7 @@ func TestMonitorsSideBySide(t *testing.T) {
 						if dead := len(s.dead(workQueue)); dead != n || latest > 5*time.Second {
 							s.Errorf("%d dead letters, the latest %v late; want %d and 5s", dead, latest, n)
 						}
-						if notified := s.hook.subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
+						if notified := s.hook.Subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
 							s.Errorf("%d events, want one about each of %d messages", len(notified), n)
 						}
 						costs[workers] = s.operations("") / n

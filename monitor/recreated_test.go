@@ -42,7 +42,7 @@ func TestDeadlinesOfARecreatedQueue(t *testing.T) {
 						s.send(workQueue, fmt.Sprint("old-", i), ttl(8*time.Second))
 					}
 					time.Sleep(2500 * time.Millisecond)
-					before := len(s.hook.notified())
+					before := len(s.hook.Events())
 					if before != 300 {
 						s.Fatalf("%d notified before, want 300", before)
 					}
@@ -63,7 +63,7 @@ func TestDeadlinesOfARecreatedQueue(t *testing.T) {
 					}
 					time.Sleep(7 * time.Second)
 					notified := map[string]int{}
-					for _, e := range s.hook.notified()[before:] {
+					for _, e := range s.hook.Events()[before:] {
 						notified[e.Subject]++
 						if lag := e.Data.DeadLetteredTime.Sub(e.Data.Deadline); lag < 0 || lag > time.Second {
 							s.Errorf("%s was dead-lettered %v after its deadline, want at most a second", e.Subject, lag)

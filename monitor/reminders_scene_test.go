@@ -42,7 +42,7 @@ func TestDeadlineThatIsNearIsNotified(t *testing.T) {
 				time.Sleep(40 * time.Second)
 				s.wantEvents("missed shortest", "near short", "missed short", "near long", "near long", "missed long")
 				s.settled(time.Second)
-				for _, e := range s.hook.notified() {
+				for _, e := range s.hook.Events() {
 					if e.Type != "overdue.deadline.near" {
 						continue
 					}
@@ -124,15 +124,15 @@ func TestWarningThatNoSinkAcceptsCostsNoDeadline(t *testing.T) {
 		s.measure()
 		stop := s.startMonitor()
 		s.send(workQueue, "m", "", within(20*time.Second)...)
-		s.hook.answer(http.StatusServiceUnavailable)
+		s.hook.Answer(http.StatusServiceUnavailable)
 		time.Sleep(12 * time.Second)
 		stop()
 		s.startMonitor()
 		time.Sleep(9 * time.Second)
 		s.wantDead(workQueue, "TTLExpiredException", 20*time.Second, time.Second, "m")
-		s.hook.answer(http.StatusOK)
+		s.hook.Answer(http.StatusOK)
 		time.Sleep(time.Minute)
-		if got := len(s.hook.notified()); got != 2 {
+		if got := len(s.hook.Events()); got != 2 {
 			t.Errorf("%d events, want the warning and the missed deadline, once each", got)
 		}
 		s.settled(time.Second)
@@ -152,16 +152,16 @@ func TestAMonitorThatStartsLateStillWarns(t *testing.T) {
 		s.startMonitor()
 		time.Sleep(2 * time.Second)
 		var near []int64
-		for _, e := range s.hook.notified() {
+		for _, e := range s.hook.Events() {
 			if e.Type == "overdue.deadline.near" {
 				near = append(near, e.Data.WarnBeforeMs)
 			}
 		}
-		if len(near) != 1 || near[0] != 20_000 || len(s.hook.notified()) != 2 {
-			t.Errorf("warned %v ms before among %d events, want once, 20 s before, and the missed deadline", near, len(s.hook.notified()))
+		if len(near) != 1 || near[0] != 20_000 || len(s.hook.Events()) != 2 {
+			t.Errorf("warned %v ms before among %d events, want once, 20 s before, and the missed deadline", near, len(s.hook.Events()))
 		}
 		time.Sleep(20 * time.Second)
-		if got := len(s.hook.notified()); got != 4 {
+		if got := len(s.hook.Events()); got != 4 {
 			t.Errorf("%d events in the end, want 4", got)
 		}
 		s.settled(time.Second)

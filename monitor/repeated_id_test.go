@@ -95,8 +95,8 @@ func TestMessageWithoutADeadlineThatSharesAnID(t *testing.T) {
 				}
 				s.send(workQueue, "same", "")
 				time.Sleep(time.Minute)
-				if got := len(s.waiting(workQueue)); got != 1 || len(s.hook.notified()) != 0 {
-					s.Errorf("%d messages wait and %d were notified, want the one without a deadline, and none", got, len(s.hook.notified()))
+				if got := len(s.waiting(workQueue)); got != 1 || len(s.hook.Events()) != 0 {
+					s.Errorf("%d messages wait and %d were notified, want the one without a deadline, and none", got, len(s.hook.Events()))
 				}
 				s.settled(time.Second)
 			})
@@ -126,7 +126,7 @@ func TestRepeatedMessageIDOfADeadLetter(t *testing.T) {
 		if got := len(s.waiting(workQueue)); got != 0 {
 			s.Errorf("%d messages wait, want none", got)
 		}
-		if notified := s.hook.notified(); len(notified) == 0 || notified[len(notified)-1].Data.SequenceNumber != 3 {
+		if notified := s.hook.Events(); len(notified) == 0 || notified[len(notified)-1].Data.SequenceNumber != 3 {
 			s.Errorf("notified %v, want message 3 at last", notified)
 		}
 		s.settled(5 * time.Second)
@@ -137,7 +137,7 @@ func TestRepeatedMessageIDOfADeadLetter(t *testing.T) {
 func notifiedOnceEach(s *scene, n int) {
 	s.Helper()
 	var numbers []int64
-	for _, e := range s.hook.notified() {
+	for _, e := range s.hook.Events() {
 		numbers = append(numbers, e.Data.SequenceNumber)
 	}
 	slices.Sort(numbers)
@@ -264,7 +264,7 @@ func TestMissedDeadlineOfADeletedQueueIsNotified(t *testing.T) {
 			s.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
-		if got := s.hook.subjects(); len(got) != 1 || got[0] != "missed" {
+		if got := s.hook.Subjects(); len(got) != 1 || got[0] != "missed" {
 			s.Errorf("notified of %v, want of the one that was missed", got)
 		}
 		time.Sleep(65 * time.Minute) // the other one waits for its queue
@@ -326,7 +326,7 @@ func TestDeadlineBeyondTheTimeToLive(t *testing.T) {
 		for _, m := range s.dead(workQueue) {
 			ends[m.MessageID] = m.ExpiresAt
 		}
-		for _, e := range s.hook.notified() {
+		for _, e := range s.hook.Events() {
 			if off := e.Data.Deadline.Sub(ends[e.Subject]).Abs(); off > time.Millisecond || e.Data.LagMs < 0 {
 				s.Errorf("%s: notified of a deadline %v away from the end of its life, and a lag of %d ms", e.Subject, off, e.Data.LagMs)
 			}

@@ -4,9 +4,7 @@ package monitor_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -25,6 +23,7 @@ import (
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/hooktest"
 	"overdue/internal/testing/pipenet"
 	"overdue/monitor"
 	"overdue/scheduler"
@@ -65,7 +64,7 @@ type scene struct {
 	oneProcess       bool // monitors and sender share a scheduler
 	sending          *sdk.Client
 	senders          map[string]*sdk.Sender
-	hook             *hook
+	hook             *hooktest.Hook
 	sinks            *pipenet.Network
 	monitorLinks     *link.Namespace                          // of the last monitor
 	moreHooks        []string                                 // hosts of further webhooks
@@ -98,7 +97,7 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 		s.scheduler = s.newScheduler(nil)
 		s.sending, s.senders = s.ns.Lasting(t, retryAsOverdueDoes), map[string]*sdk.Sender{}
 		s.sinks = pipenet.New()
-		s.hook = newHook(t, s.sinks, "hook")
+		s.hook = hooktest.New(t, s.sinks, "hook")
 		act(s)
 	})
 }
@@ -296,86 +295,4 @@ func (s *scene) companionsKept() redisstore.Counts {
 	c, err := s.store.Counts(s.Context())
 	s.must(err)
 	return c
-}
-
-// hook is a webhook that remembers what it was notified.
-type hook struct {
-	mu     sync.Mutex
-	events []event
-	status int           // to answer with
-	takes  time.Duration // to answer
-}
-
-type event struct {
-	ID, Type, Source, Subject string
-	Data                      struct {
-		SequenceNumber   int64
-		LagMs            int64
-		Entity           string
-		Subscription     string
-		SessionID        string
-		Strategy         string
-		Evidence         string
-		DeadLetterReason string
-		DeadlineKind     string
-		State            string
-		WarnBeforeMs     int64
-		EnqueuedTime     time.Time
-		Deadline         time.Time
-		DeadLetteredTime time.Time
-	}
-}
-
-func newHook(t *testing.T, network *pipenet.Network, host string) *hook {
-	h := &hook{status: http.StatusOK}
-	ln, err := network.Listen(host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &http.Server{Handler: h}
-	go func() { _ = srv.Serve(ln) }()
-	t.Cleanup(func() { _ = srv.Close() })
-	return h
-}
-
-func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	var e event
-	if err == nil {
-		err = json.Unmarshal(body, &e)
-	}
-	time.Sleep(h.takes)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	if h.status == http.StatusOK {
-		h.events = append(h.events, e)
-	}
-	w.WriteHeader(h.status)
-}
-
-func (h *hook) answer(status int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.status = status
-}
-
-// notified are the events so far.
-func (h *hook) notified() []event {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.events)
-}
-
-// subjects are the message-ids that were notified, sorted, with repetitions.
-func (h *hook) subjects() []string {
-	var ids []string
-	for _, e := range h.notified() {
-		ids = append(ids, e.Subject)
-	}
-	slices.Sort(ids)
-	return ids
 }

@@ -88,7 +88,7 @@ func TestSessionThatIsHeldAtTheDeadline(t *testing.T) {
 				}
 				s.send(workQueue, "other", session("other"), "Overdue-Within", `"2s"`)
 				time.Sleep(5 * time.Second)
-				if notified := s.hook.subjects(); !slices.Contains(notified, "other") || slices.Contains(notified, "held-0") {
+				if notified := s.hook.Subjects(); !slices.Contains(notified, "other") || slices.Contains(notified, "held-0") {
 					s.Errorf("notified of %v, want of the one in the other session", notified)
 				}
 				if err := r.Close(s.Context()); err != nil {

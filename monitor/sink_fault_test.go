@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/broker"
+	"overdue/internal/testing/hooktest"
 	"overdue/scheduler"
 )
 
@@ -19,7 +20,7 @@ func TestSinkThatIsDown(t *testing.T) {
 	inStores(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
-		s.hook.answer(http.StatusInternalServerError)
+		s.hook.Answer(http.StatusInternalServerError)
 		const n = 20
 		for i := range n {
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(2*time.Second))
@@ -30,7 +31,7 @@ func TestSinkThatIsDown(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		s.emptyDeadLetters(n) // what is still to be notified does not live there
-		s.hook.answer(http.StatusOK)
+		s.hook.Answer(http.StatusOK)
 		time.Sleep(6 * time.Minute)
 		notifiedOnceEach(s, n)
 	})
@@ -42,7 +43,7 @@ func TestAlertThatOutlastsItsLock(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
-		s.hook.answer(http.StatusInternalServerError)
+		s.hook.Answer(http.StatusInternalServerError)
 		s.send(workQueue, "m", ttl(time.Second))
 		for range 300 {
 			time.Sleep(100 * time.Millisecond)
@@ -50,7 +51,7 @@ func TestAlertThatOutlastsItsLock(t *testing.T) {
 				s.Fatalf("no companion is left of an alert that nobody has taken")
 			}
 		}
-		s.hook.answer(http.StatusOK)
+		s.hook.Answer(http.StatusOK)
 		time.Sleep(time.Minute)
 		notifiedOnceEach(s, 1)
 	}, func(_ *scene, c *broker.Config) { c.Queues[2].LockDuration = 5 * time.Second })
@@ -61,7 +62,7 @@ func TestAlertThatOutlastsItsLock(t *testing.T) {
 func TestRewrittenCompanionStaysWhole(t *testing.T) {
 	inStores(t, func(s *scene) {
 		s.startMonitor()
-		s.hook.answer(http.StatusInternalServerError)
+		s.hook.Answer(http.StatusInternalServerError)
 		sender, err := s.client.NewSender(workQueue, nil)
 		if err != nil {
 			s.Fatal(err)
@@ -83,7 +84,7 @@ func TestRewrittenCompanionStaysWhole(t *testing.T) {
 		if left := s.companionsLeft(); left > n/4 {
 			s.Errorf("%d companions are left of one", left)
 		}
-		s.hook.answer(http.StatusOK)
+		s.hook.Answer(http.StatusOK)
 		time.Sleep(6 * time.Minute)
 		notifiedOnceEach(s, n)
 	})
@@ -92,8 +93,8 @@ func TestRewrittenCompanionStaysWhole(t *testing.T) {
 // While one sink is down the others are notified once, also over a change of monitors.
 func TestSinkThatIsDownDoesNotRepeatTheOthers(t *testing.T) {
 	inStores(t, func(s *scene) {
-		down := newHook(s.T, s.sinks, "down")
-		down.answer(http.StatusInternalServerError)
+		down := hooktest.New(s.T, s.sinks, "down")
+		down.Answer(http.StatusInternalServerError)
 		s.moreHooks = []string{"down"}
 		s.measure()
 		stop := s.startMonitor()
@@ -102,12 +103,12 @@ func TestSinkThatIsDownDoesNotRepeatTheOthers(t *testing.T) {
 		stop()
 		s.startMonitor()
 		time.Sleep(4 * time.Minute)
-		if got := len(s.hook.notified()); got != 1 {
+		if got := len(s.hook.Events()); got != 1 {
 			s.Errorf("the sink that is well was notified %d times, want once", got)
 		}
-		down.answer(http.StatusOK)
+		down.Answer(http.StatusOK)
 		time.Sleep(6 * time.Minute)
-		if got := len(down.notified()); got != 1 {
+		if got := len(down.Events()); got != 1 {
 			s.Errorf("the sink that was down was notified %d times, want once", got)
 		}
 		notifiedOnceEach(s, 1)

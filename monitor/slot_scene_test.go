@@ -54,7 +54,7 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 				received := <-done
 				time.Sleep(3 * time.Minute)
 				notified := map[string]int{}
-				for _, e := range s.hook.notified() {
+				for _, e := range s.hook.Events() {
 					notified[e.Subject]++
 					if at := e.Data.DeadLetteredTime; at.Before(due[e.Subject].Truncate(time.Millisecond)) {
 						t.Errorf("%s was dead-lettered %v before its deadline", e.Subject, due[e.Subject].Sub(at))
@@ -149,7 +149,7 @@ func TestSlotsCostLittle(t *testing.T) {
 				if ops/n > want {
 					t.Errorf("%.3f operations for each message, want at most %v", ops/n, want)
 				}
-				if got := len(s.hook.notified()); got != 0 {
+				if got := len(s.hook.Events()); got != 0 {
 					t.Errorf("%d notified, want none", got)
 				}
 			}, func(s *scene, c *broker.Config) { s.slots = true })
@@ -205,7 +205,7 @@ func TestSlotsOfSpansKeepEveryDeadline(t *testing.T) {
 		received := <-done
 		time.Sleep(time.Minute)
 		notified := map[string]int{}
-		for _, e := range s.hook.notified() {
+		for _, e := range s.hook.Events() {
 			notified[e.Subject]++
 			if at := e.Data.DeadLetteredTime; at.Before(due[e.Subject].Truncate(time.Millisecond)) {
 				t.Errorf("%s was dead-lettered %v before its deadline", e.Subject, due[e.Subject].Sub(at))

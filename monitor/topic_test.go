@@ -42,7 +42,7 @@ func of(name string) string { return topic + "/Subscriptions/" + name }
 // notified are the subjects of the events about each subscription, sorted.
 func notifiedBySubscription(s *scene) map[string][]string {
 	got := map[string][]string{}
-	for _, e := range s.hook.notified() {
+	for _, e := range s.hook.Events() {
 		if want := "sb://overdue.test/" + of(e.Data.Subscription); e.Source != want || e.Data.Entity != topic {
 			s.Errorf("an event from %q about %q, want %q about %q", e.Source, e.Data.Entity, want, topic)
 		}

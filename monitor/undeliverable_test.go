@@ -14,7 +14,7 @@ func TestAnEventThatNoSinkAcceptsIsGivenUpAfterADay(t *testing.T) {
 	play(t, func(s *scene) {
 		s.measure()
 		s.startMonitor()
-		s.hook.answer(http.StatusInternalServerError)
+		s.hook.Answer(http.StatusInternalServerError)
 		s.send(workQueue, "m", ttl(3*time.Second))
 		dead := func() int64 { return s.companionsKept().Dead }
 		time.Sleep(24 * time.Hour)

@@ -126,7 +126,7 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 						}
 					}
 					notified := map[string]int{}
-					for _, e := range s.hook.notified() {
+					for _, e := range s.hook.Events() {
 						notified[e.ID]++
 						if early := e.Data.DeadLetteredTime.Sub(start.Add(kind.later + within)); early < -time.Millisecond || early > time.Second {
 							s.Errorf("dead-lettered %v after its deadline", early)
@@ -196,7 +196,7 @@ func TestMessagesWithoutIDsAmongOthers(t *testing.T) {
 					}
 				}
 				left := len(s.dead(workQueue)) // of 20 with the shortest time to live, and what is named
-				if notified := len(s.hook.notified()); notified != left || left != 10+1 {
+				if notified := len(s.hook.Events()); notified != left || left != 10+1 {
 					s.Errorf("%d dead letters, notified of %d, want 11: what nobody holds", left, notified)
 				}
 				for _, m := range held {
@@ -208,7 +208,7 @@ func TestMessagesWithoutIDsAmongOthers(t *testing.T) {
 					s.Fatal(err)
 				}
 				time.Sleep(3 * time.Second)
-				if got, want := len(s.hook.notified()), 11+heldShort; got != want {
+				if got, want := len(s.hook.Events()), 11+heldShort; got != want {
 					s.Errorf("notified of %d after what was held came back, want %d", got, want)
 				}
 				time.Sleep(10 * time.Second)
@@ -216,8 +216,8 @@ func TestMessagesWithoutIDsAmongOthers(t *testing.T) {
 				for _, m := range s.dead(workQueue) {
 					byLife[m.ExpiresAt.Sub(m.EnqueuedTime)]++
 				}
-				if byLife[lives[2]] != 0 || len(s.hook.notified()) != len(s.dead(workQueue)) {
-					s.Errorf("dead letters by time to live: %v; notified of %d", byLife, len(s.hook.notified()))
+				if byLife[lives[2]] != 0 || len(s.hook.Events()) != len(s.dead(workQueue)) {
+					s.Errorf("dead letters by time to live: %v; notified of %d", byLife, len(s.hook.Events()))
 				}
 				if waiting := s.waiting(workQueue); len(waiting) != 60-byLife[lives[0]]-byLife[lives[1]]-18+2 {
 					s.Errorf("%d messages wait with dead letters %v", len(waiting), byLife)
@@ -275,7 +275,7 @@ func TestMessagesWithoutIDsOutliveAMonitor(t *testing.T) {
 			s.Errorf("%d dead letters, want %d", dead, n*2/3)
 		}
 		notified := map[string]bool{}
-		for _, e := range s.hook.notified() {
+		for _, e := range s.hook.Events() {
 			notified[e.ID] = true
 		}
 		if len(notified) != n*2/3 {
@@ -312,7 +312,7 @@ func TestMessagesWithoutIDsHaveToBeCompleted(t *testing.T) {
 					s.must(r.CompleteMessage(s.Context(), held[0], nil))
 					time.Sleep(12 * time.Second)
 					types := map[string]int{}
-					for _, e := range s.hook.notified() {
+					for _, e := range s.hook.Events() {
 						types[e.Type]++
 					}
 					missed, incomplete := n/2, n/2-1 // what nobody had; what somebody has had for too long
@@ -358,7 +358,7 @@ func TestReferenceWithoutAnIDThatStandsForTooMuch(t *testing.T) {
 			Sent: now, From: now.Add(-365 * 24 * time.Hour), Until: now, Deadline: now.Add(life), Within: life, Stated: "ttl",
 		}}}))
 		time.Sleep(15 * time.Second)
-		if dead, notified := len(s.dead(workQueue)), len(s.hook.notified()); dead != n || notified != n {
+		if dead, notified := len(s.dead(workQueue)), len(s.hook.Events()); dead != n || notified != n {
 			s.Errorf("%d dead letters, notified of %d, want all %d", dead, notified, n)
 		}
 		s.settled(time.Second)

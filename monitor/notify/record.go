@@ -19,7 +19,7 @@ const maxDone = 1 << 18
 type Record struct {
 	mu    sync.Mutex
 	ids   map[Key]*notification // nil: done
-	done  []Key                 // a ring, the oldest at next
+	done  []Key                 // a circular buffer, the oldest at next
 	next  int
 	limit int // 0: maxDone
 }

@@ -33,7 +33,7 @@ func TestMessagesOfAnEndpointAreNotAdopted(t *testing.T) {
 				if got := s.adopted(); got != 1 {
 					t.Errorf("%v messages were adopted, want the one that bypassed the endpoint", got)
 				}
-				if got := len(s.hook.notified()); got != 21 {
+				if got := len(s.hook.Events()); got != 21 {
 					t.Errorf("%d events, want 21", got)
 				}
 				s.adoptPassed(time.Second)

@@ -109,7 +109,7 @@ func TestMissedDeadlinesOfAnAppAtTheAMQPEndpoint(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		lags := s.lags(workQueue)
 		slices.Sort(want)
-		if got := s.hook.subjects(); !slices.Equal(got, want) {
+		if got := s.hook.Subjects(); !slices.Equal(got, want) {
 			s.Fatalf("%d messages were notified, want %d", len(got), len(want))
 		}
 		if len(lags) != len(want) || lags[len(lags)-1] > 250*time.Millisecond {
@@ -141,13 +141,13 @@ func TestMissedDeadlinesOfATransaction(t *testing.T) {
 		undone := exercise.Transact(s.T, dial, workQueue, encode("undone"))
 		quick(true)
 		time.Sleep(20 * time.Second) // longer than the deadline
-		if got := s.hook.subjects(); !slices.Equal(got, []string{"quick"}) {
+		if got := s.hook.Subjects(); !slices.Equal(got, []string{"quick"}) {
 			s.Fatalf("notified of %v, want the message that was committed at once", got)
 		}
 		slow(true)
 		undone(false)
 		time.Sleep(2*time.Minute + 10*time.Second)
-		if got := s.hook.subjects(); !slices.Equal(got, []string{"quick", "slow"}) {
+		if got := s.hook.Subjects(); !slices.Equal(got, []string{"quick", "slow"}) {
 			s.Errorf("notified of %v, want what was committed", got)
 		}
 		lags := s.lags(workQueue)

@@ -49,7 +49,7 @@ func TestSettlementTakesTheSecondDeadlineAlong(t *testing.T) {
 func (s *scene) wantEvents(want ...string) {
 	s.Helper()
 	var got []string
-	for _, e := range s.hook.notified() {
+	for _, e := range s.hook.Events() {
 		name := e.Type[len("overdue.deadline."):] + " " + e.Subject
 		if sub := e.Data.Subscription; sub != "" {
 			name += " of " + sub

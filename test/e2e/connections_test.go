@@ -80,7 +80,7 @@ func connectionsThatFail(s *scene, rng *rand.Rand, to string, places []place) {
 	}
 	time.Sleep(10 * time.Minute)
 	notified := map[string]bool{}
-	for _, e := range s.hook.notified() {
+	for _, e := range s.hook.Events() {
 		notified[e.Data.Subscription+" "+e.Subject] = true
 	}
 	for _, p := range places {

@@ -56,7 +56,7 @@ func TestMessagesThatAreMostlyReceivedInTimeCostLittle(t *testing.T) {
 		consuming.Wait()
 
 		lags := s.lags(workQueue)
-		if notified := s.hook.subjects(); len(notified) != n/10 || len(slices.Compact(notified)) != n/10 || len(lags) != n/10 {
+		if notified := s.hook.Subjects(); len(notified) != n/10 || len(slices.Compact(notified)) != n/10 || len(lags) != n/10 {
 			s.Fatalf("%d events and %d dead letters, want one for each of %d messages", len(notified), len(lags), n/10)
 		}
 		if p99 := lags[len(lags)*99/100]; p99 > 50*time.Millisecond {

@@ -68,7 +68,7 @@ func receiveNothing(s *scene, r *azservicebus.Receiver) {
 func notifiedOnceEach(s *scene, n int) {
 	s.Helper()
 	var numbers []int64
-	for _, e := range s.hook.notified() {
+	for _, e := range s.hook.Events() {
 		numbers = append(numbers, e.Data.SequenceNumber)
 	}
 	slices.Sort(numbers)

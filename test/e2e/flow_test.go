@@ -40,7 +40,7 @@ func TestMissedDeadlinesAreDeadLetteredAndNotified(t *testing.T) {
 		if p99 := lags[n*99/100]; p99 > 250*time.Millisecond {
 			s.Errorf("p99 of the lag is %v, want at most 250ms", p99)
 		}
-		subjects := s.hook.subjects()
+		subjects := s.hook.Subjects()
 		if notified := slices.Compact(slices.Clone(subjects)); len(subjects) != n || len(notified) != n {
 			s.Errorf("%d events about %d messages, want one for each of %d", len(subjects), len(notified), n)
 		}

@@ -49,7 +49,7 @@ func TestMessageOfAnotherSDK(t *testing.T) {
 					s.send(workQueue, fmt.Sprint("m-", i), "", "Overdue-Within", fmt.Sprintf(`"%dms"`, 1000+200*i))
 				}
 				time.Sleep(8 * time.Second)
-				if got := len(s.hook.notified()); got != n {
+				if got := len(s.hook.Events()); got != n {
 					s.Errorf("%d events, want %d", got, n)
 				}
 				dead := 0

@@ -16,6 +16,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/link"
+	"overdue/internal/testing/hooktest"
 )
 
 // What has missed its deadline is on the other queue, once and as it was, and no dead letter any
@@ -49,7 +50,7 @@ func TestMissedMessagesAreForwardedAndReported(t *testing.T) {
 			s.send(workQueue, fmt.Sprint("m-", i), props, "kind", `"coffee"`, "overdue-within", `"1s"`)
 		}
 		time.Sleep(20 * time.Second)
-		if got := len(s.hook.notified()); got != n {
+		if got := len(s.hook.Events()); got != n {
 			t.Errorf("events = %d, want %d", got, n)
 		}
 		if c := s.queue(workQueue).Counts(); c.Active != 0 || c.DeadLetter != 3 {
@@ -75,7 +76,7 @@ func TestMissedMessagesAreForwardedAndReported(t *testing.T) {
 		}
 		var reports []string
 		for _, m := range s.drainQueue("replies") {
-			var e event
+			var e hooktest.Event
 			if err := json.Unmarshal(m.Body, &e); err != nil || *m.Subject != alert.TypeMissed {
 				t.Errorf("report %s: %v", m.Body, err)
 			}

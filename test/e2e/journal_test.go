@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/testing/hooktest"
 	"overdue/internal/testing/testseed"
 	"overdue/scheduler"
 	"overdue/scheduler/journal"
@@ -64,7 +65,7 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 		time.Sleep(outage)
 		heal()
 		back := time.Now()
-		for len(s.hook.subjects()) < 1+n/2 && time.Since(back) < time.Minute {
+		for len(s.hook.Subjects()) < 1+n/2 && time.Since(back) < time.Minute {
 			time.Sleep(10 * time.Millisecond)
 		}
 		s.Logf("%d deadlines that passed in the outage were notified %v after it", n/2, time.Since(back))
@@ -72,7 +73,7 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 			s.Errorf("deadlines that passed in the outage were notified %v after it, want 10s at most", took)
 		}
 		time.Sleep(2 * time.Minute)
-		if notified := s.hook.subjects(); len(notified) != n+1 || len(slices.Compact(notified)) != n+1 {
+		if notified := s.hook.Subjects(); len(notified) != n+1 || len(slices.Compact(notified)) != n+1 {
 			s.Errorf("%d events were notified, want one for each of %d messages", len(notified), n+1)
 		}
 		late := 0
@@ -94,7 +95,7 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	h := &hook{status: http.StatusOK}
+	h := &hooktest.Hook{}
 	sink := httptest.NewServer(h)
 	defer sink.Close()
 	p := newProcesses(t, built(t), sink.URL)
@@ -141,7 +142,7 @@ func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 
 	notified := func() map[string]bool {
 		all := map[string]bool{}
-		for _, s := range h.subjects() {
+		for _, s := range h.Subjects() {
 			all[s] = true
 		}
 		return all
@@ -160,7 +161,7 @@ func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 	if left := missing(); len(left) > 0 {
 		t.Errorf("%d of %d acknowledged messages were not notified, such as %s", len(left), len(acknowledged), left[0])
 	}
-	for _, e := range h.notified() {
+	for _, e := range h.Events() {
 		if e.Data.DeadLetteredTime.Before(e.Data.Deadline) {
 			t.Errorf("%s was dead-lettered %v early", e.Subject, e.Data.Deadline.Sub(e.Data.DeadLetteredTime))
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/testing/freeport"
+	"overdue/internal/testing/hooktest"
 	"overdue/internal/testing/testseed"
 )
 
@@ -32,7 +33,7 @@ import (
 func TestMonitorIsKilledAndRestarted(t *testing.T) {
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	h := &hook{status: http.StatusOK}
+	h := &hooktest.Hook{}
 	sink := httptest.NewServer(h)
 	defer sink.Close()
 	p := newProcesses(t, built(t), sink.URL)
@@ -56,13 +57,13 @@ func TestMonitorIsKilledAndRestarted(t *testing.T) {
 	// What the last one held comes back when its locks lapse: the monitor queue of this
 	// test has five seconds.
 	end := time.Now().Add(30 * time.Second)
-	for len(slices.Compact(h.subjects())) < overdue && time.Now().Before(end) {
+	for len(slices.Compact(h.Subjects())) < overdue && time.Now().Before(end) {
 		time.Sleep(100 * time.Millisecond)
 	}
-	if notified := slices.Compact(h.subjects()); len(notified) != overdue {
+	if notified := slices.Compact(h.Subjects()); len(notified) != overdue {
 		t.Errorf("%d messages were notified, want %d", len(notified), overdue)
 	}
-	for _, e := range h.notified() {
+	for _, e := range h.Events() {
 		if e.Data.DeadLetteredTime.Before(e.Data.Deadline) {
 			t.Errorf("%s was dead-lettered %v early", e.Subject, e.Data.Deadline.Sub(e.Data.DeadLetteredTime))
 		}

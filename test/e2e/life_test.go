@@ -83,7 +83,7 @@ func TestALifeThatNoHeaderHolds(t *testing.T) {
 				if n := len(s.waiting(workQueue)); n != 1 {
 					s.Errorf("%d messages wait after 49.7 days, want the one that lives for 100", n)
 				}
-				if notified := s.hook.notified(); len(notified) != 0 {
+				if notified := s.hook.Events(); len(notified) != 0 {
 					s.Errorf("notified of %d missed deadlines after 49.7 days, want none", len(notified))
 				}
 				s.ns.Broker.SetClockOffset(life)

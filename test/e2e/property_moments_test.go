@@ -34,7 +34,7 @@ func (p *plan) drawReminders(rng *rand.Rand) {
 func (p *played) remindedInTime() {
 	p.Helper()
 	times := map[string]int{}
-	for _, e := range p.hook.notified() {
+	for _, e := range p.hook.Events() {
 		if e.Type == alert.TypeMissed {
 			continue
 		}

@@ -149,7 +149,7 @@ func (p *played) accepted() map[string]drawnMessage {
 // events counts what was notified, by subscription and sequence number.
 func (p *played) events() map[string]int {
 	notified := map[string]int{}
-	for _, e := range p.hook.notified() {
+	for _, e := range p.hook.Events() {
 		if e.Type == alert.TypeMissed {
 			notified[fmt.Sprint(e.Data.Subscription, "/", e.Data.SequenceNumber)]++
 		}

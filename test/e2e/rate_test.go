@@ -51,10 +51,10 @@ func TestTenThousandDeadlinesASecond(t *testing.T) {
 					s.sendLives(workQueue, lives)
 				}
 				time.Sleep(20 * time.Second)
-				if notified := s.hook.subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
+				if notified := s.hook.Subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
 					s.Errorf("%d events, want one for each of %d messages", len(notified), n)
 				}
-				for _, e := range s.hook.notified() {
+				for _, e := range s.hook.Events() {
 					if e.Data.LagMs < 0 || e.Data.LagMs > 100 {
 						s.Errorf("%s: notified that it was dead-lettered %d ms late, want 0 to 100", e.Subject, e.Data.LagMs)
 						break
@@ -108,7 +108,7 @@ func TestSlotsAndNamesShareWhatIsRead(t *testing.T) {
 			s.sendLives(workQueue, part)
 		}
 		time.Sleep(15 * time.Second)
-		if notified := s.hook.subjects(); len(notified) != n+first || len(slices.Compact(notified)) != n+first {
+		if notified := s.hook.Subjects(); len(notified) != n+first || len(slices.Compact(notified)) != n+first {
 			s.Errorf("%d events, want one for each of %d messages", len(notified), n+first)
 		}
 		peeks := s.operations(operations.Peek) - before

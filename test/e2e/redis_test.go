@@ -70,7 +70,7 @@ func TestSettlementThroughAnotherSidecarCancels(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				s.settled(time.Second)
-				if notified := s.hook.subjects(); len(notified) != 0 {
+				if notified := s.hook.Subjects(); len(notified) != 0 {
 					t.Errorf("notified of %v, want nobody: all was received in time", notified)
 				}
 			}, early)
@@ -100,7 +100,7 @@ func TestMonitorsTogetherNotifyOnce(t *testing.T) {
 				const slot = 20 * time.Millisecond
 				end := s.waiting(workQueue)[0].EnqueuedTime.Add(2*time.Second - 1).Truncate(slot).Add(slot)
 				time.Sleep(5 * time.Second)
-				if notified := s.hook.subjects(); len(notified) != 1 {
+				if notified := s.hook.Subjects(); len(notified) != 1 {
 					t.Fatalf("notified of %v, want m", notified)
 				}
 				stop()
@@ -111,7 +111,7 @@ func TestMonitorsTogetherNotifyOnce(t *testing.T) {
 				}))
 				time.Sleep(time.Minute)
 				s.settled(time.Second)
-				if notified := s.hook.subjects(); len(notified) != c.notified {
+				if notified := s.hook.Subjects(); len(notified) != c.notified {
 					t.Errorf("notified %d times, want %d", len(notified), c.notified)
 				}
 			}, func(s *scene, _ *broker.Config) { s.slots = true })
@@ -174,7 +174,7 @@ func TestDeadlinesThatPassWhileRedisFails(t *testing.T) {
 					time.Sleep(2 * time.Minute)
 					s.settled(time.Second)
 					notified := map[string]int{}
-					for _, e := range s.hook.notified() {
+					for _, e := range s.hook.Events() {
 						notified[e.Subject]++
 						if late := e.Data.DeadLetteredTime.Sub(due[e.Subject]); late < -10*time.Millisecond || late > 250*time.Millisecond {
 							t.Errorf("%s was dead-lettered %v after its deadline, want 250ms at most", e.Subject, late)

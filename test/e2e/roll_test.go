@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/testing/freeport"
+	"overdue/internal/testing/hooktest"
 	"overdue/internal/testing/redistest"
 )
 
@@ -43,10 +43,10 @@ func TestRollingRestarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait, mostly
-			h := &hook{status: http.StatusOK}
+			h := &hooktest.Hook{}
 			sink := httptest.NewServer(h)
 			t.Cleanup(sink.Close)
-			r := &roll{processes: newProcesses(t, binary, sink.URL), hook: h, signal: c.signal, settings: []string{"OVERDUE_COMPANIONS=" + c.companions}}
+			r := &roll{processes: newProcesses(t, binary, sink.URL), Hook: h, signal: c.signal, settings: []string{"OVERDUE_COMPANIONS=" + c.companions}}
 			lock := "1m" // which no machine is too busy for; what is stopped hands back what it holds
 			if c.signal == syscall.SIGKILL {
 				lock = "5s"
@@ -89,7 +89,7 @@ const (
 // A roll is one of TestRollingRestarts.
 type roll struct {
 	*processes
-	*hook
+	*hooktest.Hook
 	signal    syscall.Signal
 	settings  []string
 	endpoints *balancer
@@ -271,9 +271,9 @@ func (r *roll) check() {
 			r.Fatal("companions are not done with after two minutes")
 		}
 	}
-	events := map[string]map[int64]event{workQueue: {}, served: {}}
+	events := map[string]map[int64]hooktest.Event{workQueue: {}, served: {}}
 	ids := map[string]int{}
-	for _, e := range r.notified() {
+	for _, e := range r.Events() {
 		if ids[e.ID]++; ids[e.ID] > 1 && r.signal != syscall.SIGKILL {
 			r.Errorf("%s was notified %d times, want once", e.Subject, ids[e.ID])
 		}
@@ -329,7 +329,7 @@ func (r *roll) check() {
 	if touched > most {
 		r.Errorf("messages that nobody received were delivered %d times, want %d at most", touched, most)
 	}
-	r.Logf("notified %d, settled %d", len(r.notified()), len(r.completed))
+	r.Logf("notified %d, settled %d", len(r.Events()), len(r.completed))
 }
 
 // busy reports whether deadlines that are near are not seen to yet.

@@ -25,6 +25,7 @@ import (
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/hooktest"
 	"overdue/internal/testing/pipenet"
 	"overdue/monitor"
 	"overdue/proxy"
@@ -66,7 +67,7 @@ type scene struct {
 	counter          *operations.Counter // of such processes
 	deadlines        *operations.Deadlines
 	journal          string // directory of the proxy's journal; "" = it has none
-	hook             *hook
+	hook             *hooktest.Hook
 	sinks            *pipenet.Network
 	adopt            []monitor.Adoption
 	direct           map[string]*azservicebus.Sender         // of messages that come through no endpoint
@@ -103,7 +104,7 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 		s.scheduler = s.newScheduler(s.counter)
 		s.proxy = s.newProxy(s.scheduler)
 		s.sinks = pipenet.New()
-		s.hook = newHook(t, s.sinks, "hook")
+		s.hook = hooktest.New(t, s.sinks, "hook")
 		act(s)
 	})
 }

@@ -185,7 +185,7 @@ func (f *fates) check() {
 	// Of messages with one id that are sent and missed together, the monitor may notify of one
 	// alone.
 	repeated := func(id string) bool { return strings.HasPrefix(id, often) }
-	notified := f.hook.subjects()
+	notified := f.hook.Subjects()
 	missed, notified = slices.DeleteFunc(missed, repeated), slices.DeleteFunc(notified, repeated)
 	if diff := cmp.Diff(missed, notified); diff != "" {
 		f.Errorf("what was missed and what was notified (-want +got):\n%s", diff)

@@ -146,7 +146,7 @@ func TestMessageThatIsSettledInTimeTakesItsCompanionAlong(t *testing.T) {
 				if got := s.operations("receive"); got != 0 {
 					t.Errorf("the monitor received %v companions, want none", got)
 				}
-				if notified := s.hook.subjects(); len(notified) != 0 {
+				if notified := s.hook.Subjects(); len(notified) != 0 {
 					t.Errorf("notified %v, want nothing", notified)
 				}
 			}, early)
@@ -189,7 +189,7 @@ func TestMessageThatIsNotSettledKeepsItsCompanion(t *testing.T) {
 					t.Errorf("%d companions wait, want the one", got)
 				}
 				time.Sleep(5 * time.Minute)
-				if got := s.hook.subjects(); !slices.Equal(got, []string{"m"}) {
+				if got := s.hook.Subjects(); !slices.Equal(got, []string{"m"}) {
 					t.Errorf("notified %v, want that m was missed", got)
 				}
 			}, early)
@@ -213,7 +213,7 @@ func TestCompanionOfManyWaitsForTheLast(t *testing.T) {
 		}
 		tr.must(tr.receiver.AbandonMessage(tr.Context(), got[29], nil))
 		time.Sleep(2 * time.Minute)
-		if got, want := s.hook.subjects(), []string{got[29].MessageID}; !slices.Equal(got, want) {
+		if got, want := s.hook.Subjects(), []string{got[29].MessageID}; !slices.Equal(got, want) {
 			t.Errorf("notified %v, want %v", got, want)
 		}
 		if lags := s.lags(workQueue); len(lags) != 1 || lags[0] > 250*time.Millisecond {
@@ -234,7 +234,7 @@ func TestAmbiguousSettlementCancelsNothing(t *testing.T) {
 			t.Error("no companion waits for the twin that is left")
 		}
 		time.Sleep(2 * time.Minute)
-		if got := s.hook.subjects(); !slices.Equal(got, []string{"twin"}) {
+		if got := s.hook.Subjects(); !slices.Equal(got, []string{"twin"}) {
 			t.Errorf("notified %v, want the twin that nobody received", got)
 		}
 	}, early)

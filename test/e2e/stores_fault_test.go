@@ -27,7 +27,7 @@ func hasty(addr string) func(*scene, *broker.Config) { return inRedisWithSlack(a
 // toldOnceEachOf wants events about these messages, one of each, and no other.
 func notifiedOnceEachOf(s *scene, ids ...string) {
 	s.Helper()
-	if notified := s.hook.subjects(); !slices.Equal(notified, ids) {
+	if notified := s.hook.Subjects(); !slices.Equal(notified, ids) {
 		s.Errorf("notified of %v, want %v", notified, ids)
 	}
 }
@@ -79,7 +79,7 @@ func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 					time.Sleep(time.Minute)
 					s.settled(time.Second)
 					notified := map[string]int{}
-					for _, e := range s.hook.notified() {
+					for _, e := range s.hook.Events() {
 						notified[e.Subject]++
 						if at, ok := due[e.Subject]; ok && e.Data.DeadLetteredTime.Before(at.Truncate(time.Millisecond)) {
 							t.Errorf("%s was dead-lettered %v early", e.Subject, at.Sub(e.Data.DeadLetteredTime))
@@ -134,7 +134,7 @@ func TestAWorkerIsKilledWithCompanionsInHand(t *testing.T) {
 		}
 		s.startMonitor()
 		time.Sleep(10 * time.Second)
-		if notified := s.hook.subjects(); len(notified) != 0 {
+		if notified := s.hook.Subjects(); len(notified) != 0 {
 			t.Errorf("notified of %v while another has the companions in hand", notified)
 		}
 		r.Must("EVAL", `for _, k in ipairs(redis.call('KEYS', 'overdue:*:leased')) do

@@ -105,10 +105,11 @@ var allowed = map[string]allowance{
 	"internal/broker/httpapi": {
 		ours: []string{"internal/servicebus/duration", "internal/listener/accept", "internal/servicebus/address", "internal/broker", "internal/listener", "internal/broker/queue", "internal/amqp", "internal/broker/adminapi", "internal/servicebus/rights", "internal/servicebus/rest", "internal/servicebus/sas"},
 	},
-	"internal/listener":        {[]string{"internal/listener/accept", "internal/servicebus/rest", "internal/listener/tlsrecord"}, []string{websocket}},
-	"internal/amqp/relay":      {ours: []string{"internal/listener/accept", "internal/listener/socket", "internal/servicebus/address", "internal/amqp", "internal/servicebus/rights", "internal/servicebus/sas"}},
-	"internal/testing/pipenet": {},
-	"internal/broker/emulator": {[]string{"internal/broker"}, []string{hujson}},
+	"internal/listener":         {[]string{"internal/listener/accept", "internal/servicebus/rest", "internal/listener/tlsrecord"}, []string{websocket}},
+	"internal/amqp/relay":       {ours: []string{"internal/listener/accept", "internal/listener/socket", "internal/servicebus/address", "internal/amqp", "internal/servicebus/rights", "internal/servicebus/sas"}},
+	"internal/testing/pipenet":  {},
+	"internal/testing/hooktest": {ours: []string{"internal/testing/pipenet"}},
+	"internal/broker/emulator":  {[]string{"internal/broker"}, []string{hujson}},
 	"internal/testing/brokertest": {
 		[]string{"internal/amqp", "internal/amqp/server", "internal/broker", "internal/testing/pipenet", "internal/servicebus/link", "internal/servicebus/sdk"},
 		[]string{azservicebus},
@@ -138,7 +139,7 @@ var allowed = map[string]allowance{
 // allowedInTests is what the tests of every package may import as well. A test builds the scene around its
 // package; only proxy and monitor still never meet.
 var allowedInTests = allowance{
-	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/brokertest", "internal/testing/exercise", "internal/listener", "internal/testing/pipenet",
+	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/brokertest", "internal/testing/exercise", "internal/testing/hooktest", "internal/listener", "internal/testing/pipenet",
 		"internal/operations", "internal/broker/queue", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "scheduler", "scheduler/index", "scheduler/journal"},
 	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		"github.com/santhosh-tekuri/jsonschema", pflag,
