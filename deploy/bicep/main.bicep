@@ -54,7 +54,7 @@ resource companions 'Microsoft.ServiceBus/namespaces/queues@2022-10-01-preview' 
   parent: namespace
   name: monitorQueue
   properties: {
-    lockDuration: 'PT1M'
+    lockDuration: 'PT10S' // how long the companions of a monitor that was killed wait for the next one
     maxDeliveryCount: 2000
     requiresSession: false
     requiresDuplicateDetection: false

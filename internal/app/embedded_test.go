@@ -73,7 +73,7 @@ func TestAFileOfTheEmulatorMayNameTheMonitorQueue(t *testing.T) {
 					found = append(found, q)
 				}
 			}
-			if len(found) != 1 || found[0].MaxDeliveryCount != 2000 || found[0].DefaultMessageTimeToLive != 0 || found[0].LockDuration < time.Minute {
+			if len(found) != 1 || found[0].MaxDeliveryCount != 2000 || found[0].DefaultMessageTimeToLive != 0 || found[0].LockDuration < 10*time.Second {
 				t.Errorf("%s: overdue %s makes %+v, want one queue for companions", properties, r.Name, found)
 			}
 			if warned := strings.Join(c.EmulatorWarnings(), "; "); !strings.Contains(warned, "queue Overdue-Monitor: DefaultMessageTimeToLive, MaxDeliveryCount; it is the monitor queue") {

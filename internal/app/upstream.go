@@ -193,7 +193,7 @@ func explain(err error, host, queue string) error {
 	}
 	switch {
 	case code == azservicebus.CodeNotFound || condition == amqp.ErrCondNotFound:
-		return fmt.Errorf("the namespace %s has no queue %q; create it (lock duration 1 minute or more, "+
+		return fmt.Errorf("the namespace %s has no queue %q; create it (lock duration 10 seconds, "+
 			"max delivery count 2000), or name another with monitorQueue", host, queue)
 	case code == azservicebus.CodeUnauthorizedAccess || condition == amqp.ErrCondUnauthorizedAccess:
 		return fmt.Errorf("the namespace %s refuses access to the queue %q: %s; "+

@@ -14,10 +14,11 @@ import (
 // isMonitorQueue reports whether that is the name of the monitor queue.
 func (c *Config) isMonitorQueue(name string) bool { return strings.EqualFold(name, c.MonitorQueue) }
 
-// CompanionQueue is the monitor queue as the embedded broker makes it. Companions want a lock that outlasts a pass over them, and
+// CompanionQueue is the monitor queue as the embedded broker makes it. Monitors renew the
+// locks of companions in hand, so the lock is only how long those of a monitor that was killed wait for the next one. Companions want
 // no end of deliveries, because one is given back whenever a monitor stops.
 func CompanionQueue(name string) broker.QueueConfig {
-	return broker.QueueConfig{Name: name, LockDuration: time.Minute, MaxDeliveryCount: 2000}
+	return broker.QueueConfig{Name: name, LockDuration: 10 * time.Second, MaxDeliveryCount: 2000}
 }
 
 // forCompanions is a monitor queue that a file of the emulator names: as it is there, but for what companions want and the file, which
@@ -45,7 +46,7 @@ func raised(q broker.QueueConfig) string {
 		return ""
 	}
 	slices.Sort(what)
-	return fmt.Sprintf("queue %s: %s; it is the monitor queue, where companions wait without an end, for a lock of a minute and up to %d deliveries",
+	return fmt.Sprintf("queue %s: %s; it is the monitor queue, where companions wait without an end, for a lock of ten seconds and up to %d deliveries",
 		q.Name, strings.Join(what, ", "), now.MaxDeliveryCount)
 }
 

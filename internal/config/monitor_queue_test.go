@@ -14,7 +14,7 @@ import (
 
 func TestTheEmulatorsMonitorQueueIsRaisedToWhatCompanionsWant(t *testing.T) {
 	file := broker.QueueConfig{Name: "Overdue-Monitor", LockDuration: 5 * time.Second, MaxDeliveryCount: 10, DefaultMessageTimeToLive: time.Hour}
-	want := broker.QueueConfig{Name: "Overdue-Monitor", LockDuration: time.Minute, MaxDeliveryCount: 2000}
+	want := broker.QueueConfig{Name: "Overdue-Monitor", LockDuration: 10 * time.Second, MaxDeliveryCount: 2000}
 	if diff := cmp.Diff(want, forCompanions(file)); diff != "" {
 		t.Errorf("queue (-want +got):\n%s", diff)
 	}
@@ -35,7 +35,7 @@ func TestTheEmulatorsWarningsNameWhatIsRaised(t *testing.T) {
 	monitor.Name, other.Name = "Overdue-Monitor", "orders"
 	c.Broker.emulator = &emulator.Config{Warnings: []string{"w"}, Queues: []broker.QueueConfig{other, monitor}}
 	want := []string{"w", "queue Overdue-Monitor: DefaultMessageTimeToLive, LockDuration, MaxDeliveryCount; " +
-		"it is the monitor queue, where companions wait without an end, for a lock of a minute and up to 2000 deliveries"}
+		"it is the monitor queue, where companions wait without an end, for a lock of ten seconds and up to 2000 deliveries"}
 	if diff := cmp.Diff(want, c.EmulatorWarnings()); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}

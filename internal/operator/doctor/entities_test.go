@@ -160,10 +160,10 @@ func TestCompanionsThatNobodyReceivesAreReported(t *testing.T) {
 			}
 		}
 		expect("at once", healthy)
-		time.Sleep(50 * time.Second)
+		time.Sleep(8 * time.Second)
 		expect("within the lock duration", healthy)
 		time.Sleep(time.Minute)
-		expect("after it", "[warning 2 companions are due, the oldest for 1m49s, and nobody receives them.]")
+		expect("after it", "[warning 2 companions are due, the oldest for 1m7s, and nobody receives them.]")
 		cfg.CompanionsInRedis = true
 		expect("with the companions in Redis", healthy)
 		cfg.CompanionsInRedis = false

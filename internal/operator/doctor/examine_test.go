@@ -131,7 +131,7 @@ func list(r *Report) []string {
 }
 
 var wellMade = []broker.QueueConfig{
-	{Name: "overdue-monitor", LockDuration: time.Minute, MaxDeliveryCount: 2000},
+	{Name: "overdue-monitor", LockDuration: 10 * time.Second, MaxDeliveryCount: 2000},
 	{Name: "orders", DefaultMessageTimeToLive: time.Hour, DeadLetteringOnMessageExpiration: true},
 }
 
@@ -290,7 +290,7 @@ func TestRepairsCreateTheMonitorQueueAndChangeSettings(t *testing.T) {
 func TestRepairsCorrectAnExistingMonitorQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, broker.QueueConfig{
-			Name: "overdue-monitor", LockDuration: 10 * time.Second, MaxDeliveryCount: 10, DefaultMessageTimeToLive: time.Hour, AutoDeleteOnIdle: time.Hour,
+			Name: "overdue-monitor", LockDuration: 5 * time.Second, MaxDeliveryCount: 10, DefaultMessageTimeToLive: time.Hour, AutoDeleteOnIdle: time.Hour,
 		})
 		cfg := c.config("manage", "bQ==")
 		cfg.OnlyEntities = true

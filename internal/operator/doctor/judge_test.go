@@ -17,7 +17,7 @@ import (
 // right is a monitor queue without faults.
 func right() entities.Details {
 	return entities.Details{
-		Info: entities.Info{Kind: entities.Queue, LockDuration: time.Minute}, Status: "Active", MaxDeliveryCount: 2000,
+		Info: entities.Info{Kind: entities.Queue, LockDuration: 10 * time.Second}, Status: "Active", MaxDeliveryCount: 2000,
 	}
 }
 
@@ -47,7 +47,8 @@ func TestJudgeMonitorQueue(t *testing.T) {
 		"short life":         {func(d *entities.Details) { d.DefaultMessageTimeToLive = time.Hour }, []string{"error time-to-live"}},
 		"limited life":       {func(d *entities.Details) { d.DefaultMessageTimeToLive = 14 * 24 * time.Hour }, []string{"advice time-to-live"}},
 		"auto-delete":        {func(d *entities.Details) { d.AutoDeleteOnIdle = 24 * time.Hour }, []string{"error auto-delete"}},
-		"short lock":         {func(d *entities.Details) { d.LockDuration = 30 * time.Second }, []string{"warning lock-duration"}},
+		"short lock":         {func(d *entities.Details) { d.LockDuration = 5 * time.Second }, []string{"warning lock-duration"}},
+		"long lock":          {func(d *entities.Details) { d.LockDuration = time.Minute }, []string{"advice lock-duration"}},
 		"few deliveries":     {func(d *entities.Details) { d.MaxDeliveryCount = 10 }, []string{"warning max-delivery-count"}},
 		"fewer deliveries":   {func(d *entities.Details) { d.MaxDeliveryCount = 1000 }, []string{"advice max-delivery-count"}},
 		"failed companions":  {func(d *entities.Details) { d.Counts.DeadLetter = 3 }, []string{"warning failed-companions"}},
@@ -203,14 +204,14 @@ func TestFixesAreCommandsToPaste(t *testing.T) {
 		fixes = append(fixes, f.Fix)
 	}
 	want := []string{
-		"az servicebus queue update --resource-group <group> --namespace-name contoso --name overdue-monitor --lock-duration PT1M",
+		"az servicebus queue update --resource-group <group> --namespace-name contoso --name overdue-monitor --lock-duration PT10S",
 		"az servicebus topic subscription update --resource-group <group> --namespace-name contoso --topic-name events --name audit --enable-dead-lettering-on-message-expiration true",
 		"set monitor.entities[0].deadline",
 	}
 	if diff := cmp.Diff(want, fixes); diff != "" {
 		t.Errorf("fixes (-want +got):\n%s", diff)
 	}
-	if got, want := x.createCommand("overdue-monitor"), "az servicebus queue create --resource-group <group> --namespace-name contoso --name overdue-monitor --lock-duration PT1M --max-delivery-count 2000"; got != want {
+	if got, want := x.createCommand("overdue-monitor"), "az servicebus queue create --resource-group <group> --namespace-name contoso --name overdue-monitor --lock-duration PT10S --max-delivery-count 2000"; got != want {
 		t.Errorf("create = %s, want %s", got, want)
 	}
 }
@@ -225,7 +226,7 @@ func TestRepairsOfOneEntityAreMerged(t *testing.T) {
 	for _, p := range r.Repairs() {
 		got = append(got, p.String())
 	}
-	if diff := cmp.Diff([]string{"queue overdue-monitor: set LockDuration = PT1M, MaxDeliveryCount = 2000"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"queue overdue-monitor: set LockDuration = PT10S, MaxDeliveryCount = 2000"}, got); diff != "" {
 		t.Errorf("repairs (-want +got):\n%s", diff)
 	}
 	if again := r.Repairs(); len(again) != 1 || len(again[0].Set) != 2 {

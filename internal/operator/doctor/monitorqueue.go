@@ -13,8 +13,9 @@ import (
 
 // What the monitor queue needs.
 const (
-	// minLock is longer than the monitor takes to check all companions that it holds.
-	minLock = time.Minute
+	// bestLock is how long the companions of a monitor that was killed wait for the next one. Monitors
+	// renew the locks of companions in hand.
+	bestLock = 10 * time.Second
 	// maxDeliveries is the most that Service Bus allows. A monitor that stops gives its companions
 	// back, which counts.
 	maxDeliveries = 2000
@@ -29,7 +30,7 @@ const (
 
 // monitorSettings are the settings of a new monitor queue.
 var monitorSettings = []Setting{
-	{lockDuration, "PT1M"}, {maxDelivery, strconv.Itoa(maxDeliveries)}, {timeToLive, never}, {deadLettering, "false"},
+	{lockDuration, "PT10S"}, {maxDelivery, strconv.Itoa(maxDeliveries)}, {timeToLive, never}, {deadLettering, "false"},
 }
 
 // judgeMonitorQueue reports what is wrong with the queue that holds the companions.
@@ -66,8 +67,12 @@ func (x *examiner) judgeMonitorQueue(n *notes, d *entities.Details) {
 	if d.AutoDeleteOnIdle > 0 {
 		n.addChange(Error, "auto-delete", fmt.Sprintf("It is deleted, with all companions in it, after %s without use.", span(d.AutoDeleteOnIdle)), set(autoDelete, never))
 	}
-	if d.LockDuration > 0 && d.LockDuration < minLock {
-		n.addChange(Warning, "lock-duration", fmt.Sprintf("Its lock duration is %s. Checking many companions takes longer, so some are checked twice.", span(d.LockDuration)), set(lockDuration, "PT1M"))
+	switch lock := d.LockDuration; {
+	case lock == 0 || lock == bestLock:
+	case lock < bestLock:
+		n.addChange(Warning, "lock-duration", fmt.Sprintf("Its lock duration is %s. Monitors renew locks, but a connection that is lost for that long has companions checked twice.", span(lock)), set(lockDuration, "PT10S"))
+	default:
+		n.addChange(Advice, "lock-duration", fmt.Sprintf("Its lock duration is %s: the companions of a monitor that was killed wait that long for the next monitor.", span(lock)), set(lockDuration, "PT10S"))
 	}
 	switch c := d.MaxDeliveryCount; {
 	case c == 0 || c >= maxDeliveries:
@@ -100,9 +105,9 @@ func (x *examiner) anotherQueue() string {
 // createCommand says how to create a monitor queue.
 func (x *examiner) createCommand(name string) string {
 	if x.cfg.Emulator {
-		return fmt.Sprintf("add the queue %s to the configuration of the emulator, with LockDuration PT1M and the highest possible MaxDeliveryCount", name)
+		return fmt.Sprintf("add the queue %s to the configuration of the emulator, with LockDuration PT10S and the highest possible MaxDeliveryCount", name)
 	}
-	return fmt.Sprintf("az servicebus queue create %s --name %s --lock-duration PT1M --max-delivery-count %d", azTarget(x.cfg.Host), name, maxDeliveries)
+	return fmt.Sprintf("az servicebus queue create %s --name %s --lock-duration PT10S --max-delivery-count %d", azTarget(x.cfg.Host), name, maxDeliveries)
 }
 
 func (x *examiner) unforward(flag, property string) string {

@@ -66,7 +66,7 @@ func TestFixAsksBeforeItChangesAnything(t *testing.T) {
 			text, err := c.run(Options{Fix: true, In: strings.NewReader(answer)})
 			const plan = `
 --fix makes these changes in contoso.test:
-  create queue overdue-monitor with LockDuration = PT1M, MaxDeliveryCount = 2000, DefaultMessageTimeToLive = unlimited, DeadLetteringOnMessageExpiration = false
+  create queue overdue-monitor with LockDuration = PT10S, MaxDeliveryCount = 2000, DefaultMessageTimeToLive = unlimited, DeadLetteringOnMessageExpiration = false
   queue orders: set DeadLetteringOnMessageExpiration = true
 Proceed? [y/N] `
 			if !strings.Contains(text, plan) {
