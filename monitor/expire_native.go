@@ -39,7 +39,7 @@ func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 		}
 		// A consumer that empties the dead-letter queue needs a round trip to settle. A read right after
 		// the nudge usually comes first.
-		read = func() { reading.Go(func() error { return e.readDeadLetters(ctx, l.watches) }) }
+		read = func() { reading.Go(func() error { return e.readNewDeadLetters(ctx, l.watches) }) }
 	}
 	first, err := e.w.nudgeOver(ctx, r, read)
 	if err = errors.Join(err, reading.Wait()); err != nil {
@@ -51,6 +51,17 @@ func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 		wt.locked = first > wt.want.Number && !e.settings.partitioned && !e.work.Cursor
 	}
 	return nil
+}
+
+// readNewDeadLetters finds the dead letters that a nudge has just made, and keeps those of other
+// messages.
+func (e *entity) readNewDeadLetters(ctx context.Context, watches []*watch) error {
+	if e.deadLetters() == deadLettersTaken && !e.settings.partitioned && e.settings.forwardDead == "" {
+		if err := keepPages(ctx, &e.dead, &e.kept); err != nil {
+			return err
+		}
+	}
+	return e.readDeadLetters(ctx, watches)
 }
 
 // nudgeReach is how long after the decision to nudge a message may become due and be expired by the

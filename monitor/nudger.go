@@ -176,12 +176,17 @@ func (n *nudger) keepDeadLetters(ctx context.Context) error {
 	if known := n.w.states.get(n.key).deadLetters; known.current(time.Now()) == deadLettersStay {
 		return nil
 	}
+	return keepPages(ctx, &n.dead, n.kept)
+}
+
+// keepPages keeps what the first pages of a dead-letter queue have.
+func keepPages(ctx context.Context, dead *search.View, kept *search.Kept) error {
 	for from, pages := int64(0), 0; pages < maxKeptPages; pages++ {
-		page, err := n.dead.Peek(ctx, from, search.PageSize)
+		page, err := dead.Peek(ctx, from, search.PageSize)
 		if err != nil || len(page) == 0 {
 			return err
 		}
-		n.kept.Add(page)
+		kept.Add(page)
 		if len(page) < search.PageSize {
 			return nil
 		}
