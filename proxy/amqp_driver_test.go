@@ -56,7 +56,7 @@ func (x *driven) settle(outcome amqp.DeliveryState) *driven {
 	return x
 }
 
-// want fails the test unless c has been told condition; "" is no error, "-" is nothing yet.
+// want fails the test unless c has seen condition; "" is no error, "-" is nothing yet.
 func (x *driven) want(what string, c chan *amqp.Error, condition string) {
 	x.Helper()
 	synctest.Wait()

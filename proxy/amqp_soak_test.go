@@ -24,7 +24,7 @@ import (
 
 var soakSeeds = flag.Int("soak.seeds", 75, "seeds of the soak of the AMQP endpoint")
 
-// Whatever fails: what an app was told to be accepted is upstream exactly once, or was received,
+// Whatever fails: each accepted message is upstream exactly once, or was received,
 // and has a companion; and when all works again the apps do, without help. `go test ./proxy -run
 // Soak -soak.seeds 1` with OVERDUE_SEED=<number> runs one seed again.
 func TestTheAMQPDoorSoaksInFaults(t *testing.T) {
@@ -225,7 +225,7 @@ func (s *soaking) worksOver(sender *azservicebus.Sender, name string) {
 	s.acked(body)
 }
 
-// check compares what the apps were told with what is upstream.
+// check compares the outcomes that the apps got with the messages upstream.
 func (s *soaking) check() {
 	upstream := make(map[string]int)
 	for _, sub := range []azservicebus.SubQueue{0, azservicebus.SubQueueDeadLetter} {

@@ -61,7 +61,7 @@ func TestTheSecondDeadlineIsPromisedWithTheFirst(t *testing.T) {
 				t.Errorf("TTL of %v stamped for a message that is never to be expired", m.Stamp)
 			}
 			if pr.findable && (r.Ahead > 0 || tt.by == byComplete) {
-				t.Error("a slot is to stand for it, which rings at the end of its time to live only")
+				t.Error("a slot stands for it, but a slot becomes due only at the end of its time to live")
 			}
 		})
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // What a monitored delivery costs the sidecar in addition to being relayed, its companions
-// included: until its app is told.
+// included, until its app has the outcome.
 func BenchmarkDelivery(b *testing.B) {
 	message := &goamqp.Message{
 		Header: &goamqp.MessageHeader{TTL: time.Hour}, Properties: &goamqp.MessageProperties{}, Data: [][]byte{make([]byte, 256)},

@@ -17,13 +17,13 @@ import (
 	"overdue/internal/amqp/relay"
 )
 
-// knowledge is what becomes known of all entities, once it is told.
-type knowledge struct {
+// lateSettings holds the settings of all entities, which become known when known is closed.
+type lateSettings struct {
 	known chan struct{}
 	holds Settings
 }
 
-func (k *knowledge) settings(string) Settings {
+func (k *lateSettings) settings(string) Settings {
 	select {
 	case <-k.known:
 		return k.holds
@@ -32,7 +32,7 @@ func (k *knowledge) settings(string) Settings {
 	}
 }
 
-func (k *knowledge) learn(ctx context.Context, _ string) (Settings, error) {
+func (k *lateSettings) learn(ctx context.Context, _ string) (Settings, error) {
 	select {
 	case <-k.known:
 		return k.holds, nil
@@ -41,9 +41,9 @@ func (k *knowledge) learn(ctx context.Context, _ string) (Settings, error) {
 	}
 }
 
-// unknown is a change of a scene: nothing is known of its entities before told is closed.
-func unknown(holds Settings) (*knowledge, func(*setting)) {
-	k := &knowledge{known: make(chan struct{}), holds: holds}
+// unknown changes a scene: the settings of its entities are unknown until known is closed.
+func unknown(holds Settings) (*lateSettings, func(*setting)) {
+	k := &lateSettings{known: make(chan struct{}), holds: holds}
 	return k, func(s *setting) { s.proxy.Settings, s.proxy.Learn = k.settings, k.learn }
 }
 
@@ -124,7 +124,7 @@ func TestWhatIsNotMonitoredPassesOnceThatIsKnown(t *testing.T) {
 	})
 }
 
-// What cannot be learnt in time is told as something to retry.
+// What cannot be learnt in time is refused with an error that SDKs retry.
 func TestASendDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, change := unknown(Settings{})

@@ -105,8 +105,8 @@ func TestSendsOfClientsOverRESTPassOn(t *testing.T) {
 	})
 }
 
-// The namespace judges, and its client is told in its own words. Nobody has a companion written
-// before that.
+// The namespace checks the token, and its client gets the answer unchanged. Nobody has a companion
+// written before that.
 func TestTheNamespaceJudgesWhoSendsOverREST(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupClients(t)

@@ -84,7 +84,7 @@ func TestNoMessageGoesBeforeItsCompanions(t *testing.T) {
 	type way struct {
 		at                              state
 		scheduled, transmitted, proving bool
-		companions, accepted            bool // the last word of the monitor queue; of the broker
+		companions, accepted            bool // the last outcome of the monitor queue; of the broker
 	}
 	seen := map[way]bool{}
 	var walk func(w way)

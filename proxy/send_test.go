@@ -97,7 +97,7 @@ func TestAScheduledMessageIsDueAfterItsActivation(t *testing.T) {
 	})
 }
 
-// The machine's clock and the broker's differ; the app reckons its deadline on the
+// The machine's clock and the broker's differ; the app computes its deadline on the
 // broker's. Whatever the proxy makes of it, the broker must not expire the message
 // before.
 func TestAnAbsoluteDeadlineHoldsOnTheBrokersClock(t *testing.T) {

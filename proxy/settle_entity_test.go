@@ -12,7 +12,7 @@ import (
 	"overdue/scheduler/index"
 )
 
-// taking is an index that keeps what it is told.
+// taking is an index that records the settlements reported to it.
 type taking struct {
 	*index.Memory
 	taken []index.Delivered
@@ -37,11 +37,11 @@ func TestASettlementSaysWhereTheMessageWasReceived(t *testing.T) {
 		l := &settleLink{&Proxy{cfg: Config{Scheduler: s}}, "orders"}
 		l.Settled(noteOf(d))
 		if len(known.taken) != 1 {
-			t.Fatalf("%d settlements were told, want 1", len(known.taken))
+			t.Fatalf("%d settlements reported, want 1", len(known.taken))
 		}
 		got := known.taken[0]
 		if got.Entity != "orders" || got.Key != d.Key || !got.Enqueued.Equal(d.Enqueued) || !got.Deadline.Equal(d.Deadline) {
-			t.Errorf("told %+v, want %+v on orders", got, d)
+			t.Errorf("settlement = %+v, want %+v on orders", got, d)
 		}
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)

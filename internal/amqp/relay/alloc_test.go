@@ -79,7 +79,7 @@ func (l *loop) pass() {
 	l.outcome = amqp.Disposition{Role: amqp.RoleReceiver, First: id, Last: id, Settled: true, State: amqp.Accepted{}}
 	l.hand(upstream, &l.outcome, nil)
 	if l.written(client) == 0 {
-		l.t.Fatalf("delivery %d: the client is told nothing", id)
+		l.t.Fatalf("delivery %d: the client got no outcome", id)
 	}
 	l.c.mu.Lock()
 	l.c.payLocked() // of windows that are due

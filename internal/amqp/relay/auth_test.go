@@ -376,7 +376,7 @@ func TestNoOutputContainsASecret(t *testing.T) {
 		}
 		for _, secret := range secrets {
 			if at := strings.Index(said.String(), secret); at >= 0 {
-				t.Errorf("%q is told: …%s", secret, said.String()[max(0, at-200):at+len(secret)])
+				t.Errorf("the client sees %q: …%s", secret, said.String()[max(0, at-200):at+len(secret)])
 			}
 		}
 	})

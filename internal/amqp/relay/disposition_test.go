@@ -37,7 +37,7 @@ func TestADeliveryThatItsSenderSettlesIsOver(t *testing.T) {
 					t.Errorf("the watcher of delivery %d hears %v, want no outcome", id, outcome)
 				}
 			default:
-				t.Errorf("the watcher of delivery %d is not told that it is over", id)
+				t.Errorf("the handler of delivery %d got no outcome", id)
 			}
 		}
 		s.ns.Net.Resume(pipenet.ToListener)

@@ -169,7 +169,7 @@ func TestAWatcherSeesNothingBeforeUpstreamHasGivenCredit(t *testing.T) {
 		}, nil)
 		p.tryTransfer(0, 0)
 		if got := p.expect("end", "close"); !strings.Contains(got, "amqp:link:transfer-limit-exceeded") && !strings.Contains(got, "unauthorized") {
-			t.Errorf("the client got %s, want it told of its credit", got)
+			t.Errorf("the client got %s, want a flow with its credit", got)
 		}
 		synctest.Wait()
 		if len(seen) != 0 {
@@ -279,7 +279,7 @@ func TestAGatePassesOnTheEndOfItsLink(t *testing.T) {
 	var d detached
 	(&gate{next: &d}).Detached()
 	if d.times != 1 {
-		t.Errorf("the watcher behind the gate is told %d times that the link is gone, want once", d.times)
+		t.Errorf("the watcher behind the gate got %d calls of Detached, want 1", d.times)
 	}
 	(&gate{}).Detached() // nobody is behind this one
 }

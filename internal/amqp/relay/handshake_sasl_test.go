@@ -162,7 +162,7 @@ func TestTheRelayIntroducesItselfAsTheUpstreamKnowsIt(t *testing.T) {
 	}
 }
 
-// A client whose password passes on is told what upstream says of it, and no OK
+// A client whose password passes on gets the verdict of upstream, and no OK
 // before.
 func TestAPasswordThatPassesOnIsJudgedUpstream(t *testing.T) {
 	for name, upstreamSays := range map[string]uint8{"right": amqp.SASLOK, "wrong": amqp.SASLAuth, "for later": 4} {
@@ -187,13 +187,13 @@ func TestAPasswordThatPassesOnIsJudgedUpstream(t *testing.T) {
 				synctest.Wait()
 				select {
 				case got := <-code:
-					t.Fatalf("the client is told %d before upstream has answered", got)
+					t.Fatalf("the client got outcome %d before upstream answered", got)
 				default:
 				}
 				broker.write(amqp.AppendSASLFrame(nil, &amqp.SASLOutcome{Code: upstreamSays}))
 				if upstreamSays != amqp.SASLOK {
 					if got := <-code; got != amqp.SASLAuth {
-						t.Errorf("the client is told %d, want %d", got, amqp.SASLAuth)
+						t.Errorf("the client got outcome %d, want %d", got, amqp.SASLAuth)
 					}
 					if rest, err := io.ReadAll(nc); len(rest) > 0 {
 						t.Errorf("after that comes % x, %v; want the end", rest, err)
@@ -201,7 +201,7 @@ func TestAPasswordThatPassesOnIsJudgedUpstream(t *testing.T) {
 					return
 				}
 				if got := <-code; got != amqp.SASLOK {
-					t.Errorf("the client is told %d, want ok", got)
+					t.Errorf("the client got outcome %d, want ok", got)
 				}
 				client.write(amqp.AppendFrame(bytes.Clone(amqp.ProtoAMQP[:]), 0, &amqp.Open{ContainerID: "app", MaxFrameSize: 4096}, nil))
 				broker.proto(amqp.ProtoAMQP)

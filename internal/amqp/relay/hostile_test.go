@@ -100,7 +100,7 @@ func nonsense(r *rand.Rand) amqp.Performative {
 }
 
 // An upstream that says anything in any order cannot bring the relay down; its
-// client is told that the connection is gone.
+// client gets a close.
 func TestAnUpstreamThatMakesNoSenseEndsItsClientsAlone(t *testing.T) {
 	seed := testseed.Of(t)
 	for i := range uint64(150) {

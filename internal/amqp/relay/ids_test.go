@@ -90,7 +90,7 @@ func TestDeliveriesThatShareAnIDAllGoOn(t *testing.T) {
 					if !slices.ContainsFunc(got, func(d string) bool {
 						return strings.HasPrefix(d, "disposition") && strings.Contains(d, id) && strings.Contains(d, "accepted")
 					}) {
-						t.Errorf("told %q, want %s accepted", got, id)
+						t.Errorf("the client got %q, want %s accepted", got, id)
 					}
 				}
 				if n := len(s.waiting()); n != len(ids) {

@@ -191,7 +191,7 @@ func TestARequestIsRejectedWhereNoLinkTakesItsResponse(t *testing.T) {
 	})
 }
 
-// A verdict keeps what it is told of outcomes, and answers as the test says.
+// A verdict records the outcomes that it gets, and answers as the test says.
 type verdict struct {
 	outcomes chan amqp.DeliveryState
 	answer   *amqp.Error
@@ -246,14 +246,14 @@ func TestTheOutcomeOfARequestIsItsResponse(t *testing.T) {
 				s.must(m.ask(2, "here"))
 				_, status, ok := m.response(time.Minute)
 				if !ok || status != c.status {
-					t.Errorf("the client is told %d, %v, want %d", status, ok, c.status)
+					t.Errorf("the client got status %d, %v, want %d", status, ok, c.status)
 				}
 				var got []amqp.DeliveryState
 				for len(j.outcomes) > 0 {
 					got = append(got, <-j.outcomes)
 				}
 				if len(got) != 1 {
-					t.Fatalf("the verdict is told %v, want one outcome", got)
+					t.Fatalf("the handler got %v, want one outcome", got)
 				}
 				rejected, _ := got[0].(*amqp.Rejected)
 				switch {
@@ -284,12 +284,12 @@ func TestARequestWhoseResponseHasNoWayLeftIsReleased(t *testing.T) {
 		s.must(m.ask(2, "here"))
 		synctest.Wait()
 		if len(j.outcomes) != 0 {
-			t.Fatalf("the verdict is told %v before a response has come", <-j.outcomes)
+			t.Fatalf("the handler got %v before a response came", <-j.outcomes)
 		}
 		s.must(m.responses.Close(t.Context()))
 		synctest.Wait()
 		if len(j.outcomes) != 1 {
-			t.Fatalf("the verdict is told %d outcomes, want one", len(j.outcomes))
+			t.Fatalf("the handler got %d outcomes, want one", len(j.outcomes))
 		}
 		if o, ok := (<-j.outcomes).(amqp.Released); !ok {
 			t.Errorf("outcome %v, want released", o)

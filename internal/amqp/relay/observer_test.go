@@ -92,7 +92,7 @@ func (s *scene) wantSettled(o *fakeObserver, want ...string) {
 	s.Helper()
 	synctest.Wait()
 	if !slices.Equal(o.settled, want) {
-		s.Errorf("told that %v were settled, want %v", o.settled, want)
+		s.Errorf("observed as settled: %v, want %v", o.settled, want)
 	}
 }
 
@@ -248,7 +248,7 @@ func TestDispositionsAboutManyObservedDeliveries(t *testing.T) {
 				h.confirmedLocked(&d)
 			}
 			if !slices.Equal(o.settled, tc.want) {
-				t.Errorf("told that %v were settled, want %v", o.settled, tc.want)
+				t.Errorf("observed as settled: %v, want %v", o.settled, tc.want)
 			}
 		})
 	}

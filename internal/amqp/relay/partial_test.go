@@ -43,7 +43,7 @@ func next[T amqp.Performative](s *saslSpeaker, frames <-chan amqp.Performative) 
 }
 
 // A receiver may say how far a delivery has come before it says what became of it. That is no
-// outcome: nobody is told of one, and the one that follows counts.
+// outcome: no watcher sees one, and the one that follows counts.
 func TestReceivedIsNoOutcome(t *testing.T) {
 	for name, outcome := range map[string]amqp.DeliveryState{
 		"accepted": amqp.Accepted{},
@@ -81,14 +81,14 @@ func TestReceivedIsNoOutcome(t *testing.T) {
 				synctest.Wait()
 				select {
 				case o := <-hold.outcome:
-					t.Fatalf("the watcher was told of the outcome %v, want none yet", o)
+					t.Fatalf("the watcher got the outcome %v, want none yet", o)
 				default:
 				}
 				broker.write(amqp.AppendFrame(nil, 0, &amqp.Disposition{
 					Role: amqp.RoleReceiver, First: sent.DeliveryID, Last: sent.DeliveryID, Settled: true, State: outcome,
 				}, nil))
 				if got := <-hold.outcome; amqp.Trace(&amqp.Disposition{State: got}, 0) != amqp.Trace(&amqp.Disposition{State: outcome}, 0) {
-					t.Errorf("the watcher was told of the outcome %v, want %v", got, outcome)
+					t.Errorf("the watcher got the outcome %v, want %v", got, outcome)
 				}
 				(<-hold.answer)(nil)
 				for {
@@ -100,7 +100,7 @@ func TestReceivedIsNoOutcome(t *testing.T) {
 						continue
 					}
 					if !d.Settled || amqp.Trace(&amqp.Disposition{State: d.State}, 0) != amqp.Trace(&amqp.Disposition{State: outcome}, 0) {
-						t.Errorf("the app was told %s, want %v", amqp.Trace(d, 0), outcome)
+						t.Errorf("the app got %s, want %v", amqp.Trace(d, 0), outcome)
 					}
 					break
 				}

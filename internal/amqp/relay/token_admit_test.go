@@ -13,7 +13,7 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
-// grantScene returns grants, and what they tell their owner.
+// grantScene returns grants, and their calls of lapsed.
 func grantScene(t *testing.T) (*grants, chan bool) {
 	lapsed := make(chan bool, 100)
 	g := newGrants(Keys(sas.Key{Name: "app", Value: "first", Rights: sas.All}), nil, func(never bool) { lapsed <- never })
@@ -110,7 +110,7 @@ func TestAGrantHoldsAsLongAsItsToken(t *testing.T) {
 			t.Errorf("the token that holds for longer = %v", err)
 		}
 		if len(lapsed) == 0 || <-lapsed {
-			t.Error("the owner is not told of a token that has expired, or as of one that never was")
+			t.Error("lapsed was not called for an expired token, or was called with never")
 		}
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()

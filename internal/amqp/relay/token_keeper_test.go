@@ -276,14 +276,14 @@ func TestTheEndOfAConnectionEndsItsPuts(t *testing.T) {
 		s := newTokenScene(t)
 		s.delay = time.Hour
 		for i := range 100 {
-			s.need(fmt.Sprint("q", i), func(err *amqp.Error) { t.Errorf("a link is told %v after the end", err) })
+			s.need(fmt.Sprint("q", i), func(err *amqp.Error) { t.Errorf("a link got %v after the end", err) })
 		}
 		time.Sleep(time.Second)
 		s.close() // the bubble fails if a goroutine is left
 		if n := s.count(); n != putsAtOnce {
 			t.Errorf("%d puts at a time, want %d", n, putsAtOnce)
 		}
-		s.need("late", func(err *amqp.Error) { t.Errorf("a link is told %v after the end", err) })
+		s.need("late", func(err *amqp.Error) { t.Errorf("a link got %v after the end", err) })
 	})
 }
 

@@ -47,7 +47,7 @@ func TestAClientGetsInWhileStrangersFillTheRoom(t *testing.T) {
 				living++
 			}
 		}
-		// Each is reckoned at what it costs, and at its connection to the namespace.
+		// Each counts at its own cost and that of its connection to the namespace.
 		if most := 682; living == 0 || living > most {
 			t.Errorf("%d of %d unauthenticated connections have a place, want some, and at most %d", living, len(unauthenticated), most)
 		}
