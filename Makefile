@@ -85,6 +85,7 @@ PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md test/bench/README.md docs/REA
 	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md
 PROSE_GO := alert cmd/overdue deploy deploy/check internal/amqp internal/amqp/client internal/amqp/relay internal/amqp/server \
+	internal/adminport internal/app internal/catalog internal/config internal/connect internal/demo internal/lifecycle \
 	internal/bench internal/bench/delay internal/bench/haproxy internal/broker internal/broker/adminapi \
 	internal/broker/emulator internal/broker/filter internal/broker/httpapi internal/broker/message \
 	internal/broker/queue internal/escape internal/httpclient internal/lag internal/listener internal/listener/accept internal/listener/socket \

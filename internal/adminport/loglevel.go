@@ -47,7 +47,7 @@ func (a *Port) setLevel(w http.ResponseWriter, r *http.Request) {
 	a.showLevel(w, r)
 }
 
-// index is what the admin port has, for who comes with a browser.
+// index lists the endpoints of the admin port, for a browser.
 const index = `overdue
 
 GET  /livez             the process is there

@@ -26,7 +26,7 @@ const (
 func LimitConns(ln net.Listener) net.Listener { return yielding(ln, maxConns) }
 
 // NewServer bounds what one peer can hold: the header and the time to send it, the time to read and
-// to write. Each connection carries one request: probes and scrapers come seldom, and a connection
+// to write. Each connection carries one request: probes and scrapers come rarely, and a connection
 // that waits for its next request has a place that somebody else needs. It does not outlive its
 // listener.
 func NewServer(h http.Handler, write time.Duration, log *zap.Logger) *http.Server {

@@ -21,7 +21,7 @@ type yieldingListener struct {
 	mu     sync.Mutex
 	idle   []*yieldingConn // since when is their order: the first one yields first
 	busy   int
-	change chan struct{} // has a value when a connection became idle or left since the last look
+	change chan struct{} // has a value when a connection became idle or left since the last check
 
 	once   sync.Once
 	closed chan struct{}
@@ -98,7 +98,7 @@ func (l *yieldingListener) moveLocked(c *yieldingConn, to connState) {
 	}
 	select {
 	case l.change <- struct{}{}:
-	default: // whoever waits looks again anyway
+	default: // the waiting goroutine checks again anyway
 	}
 }
 

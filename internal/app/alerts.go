@@ -35,7 +35,7 @@ type sinkRack struct {
 	racked []racked
 }
 
-// racked is a sink that tells.
+// racked is a sink in force.
 type racked struct {
 	key  string // where the configuration has it
 	cfg  config.Alert
@@ -56,7 +56,7 @@ func (p *Process) newSinkRack(client *sdk.Client, links *link.Namespace, outbox 
 }
 
 // fill makes what c has and the rack has not. Nothing of it counts before take is called with what it returns. An error
-// is of type *configError.
+// is of type *config.Error.
 func (s *sinkRack) fill(c *config.Config) (next []racked, err error) {
 	for i := range c.Alerts {
 		a := c.Alerts[i]
@@ -93,7 +93,7 @@ func sinkKey(key string, err error) string {
 	return key
 }
 
-// take is everybody who is told from now on: the log always, then the sinks of the configuration.
+// take returns the sinks that get events from now on: the log always, then those of the configuration.
 func (s *sinkRack) take(next []racked) []alert.Alerter {
 	s.racked = next
 	all := []alert.Alerter{s.log}
@@ -116,7 +116,7 @@ func (s *sinkRack) take(next []racked) []alert.Alerter {
 	return all
 }
 
-// handling is what becomes of a message that has missed its deadline, beside being told of.
+// handling says what to do with a message that has missed its deadline, in addition to notifications.
 func (p *Process) handling(entity string) alert.Handling {
 	e, _ := p.knowledge.View().Entity(entity)
 	if e == nil {

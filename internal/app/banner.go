@@ -12,7 +12,7 @@ import (
 	"overdue/internal/version"
 )
 
-// banner tells whoever typed the command what listens where. It goes to stdout; the log
+// banner prints the addresses of all listeners for the person who typed the command. It goes to stdout; the log
 // goes to stderr. Each connection string is a line of its own, from its first character:
 // programs that start Overdue wait for the first line that begins with Endpoint=.
 func (p *Process) banner(w io.Writer) {
@@ -56,7 +56,7 @@ func (p *Process) brokerNote(i int) string {
 	return note
 }
 
-// bannerOfBroker tells what to paste into an app.
+// bannerOfBroker prints the connection strings to paste into an app.
 func (p *Process) bannerOfBroker(b *strings.Builder) {
 	how := ""
 	if p.cfg.Broker.AutoCreate {
@@ -78,7 +78,7 @@ func (p *Process) bannerOfBroker(b *strings.Builder) {
 	b.WriteString(trust(p.certificate))
 }
 
-// trust tells how a client comes to believe a certificate.
+// trust says how to make clients trust a certificate.
 func trust(c *listener.Certificate) string {
 	switch {
 	case c == nil:

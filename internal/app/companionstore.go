@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// The store is looked at after storeCheck, by a process that counts what is there; after storeCheckRarely by others; and after
+	// The store is checked after storeCheck, by a process that counts companions; after storeCheckRarely by others; and after
 	// storeCheckAgain while it does not answer.
 	storeCheck       = 5 * time.Second
 	storeCheckRarely = 30 * time.Second
@@ -34,7 +34,7 @@ type companionStore struct {
 	kept    *prometheus.GaugeVec
 
 	mu      sync.Mutex
-	err     error  // of the last look
+	err     error  // of the last check
 	problem string // why what it keeps may be lost; "" = it is not
 }
 
@@ -90,22 +90,22 @@ func (s *companionStore) state(context.Context) error {
 	return s.err
 }
 
-// doubted asks for another look.
+// doubted asks for another check.
 func (s *companionStore) doubted() {
 	select {
 	case s.doubt <- struct{}{}:
-	default: // a look is on its way
+	default: // a check is pending
 	}
 }
 
-// run looks at the store until ctx ends. It fails where the store forgets what it is given and has done so from the start.
+// run checks the store until ctx ends. It fails where the store forgets what it is given and has done so from the start.
 func (s *companionStore) run(ctx context.Context) error {
 	for fresh := true; ctx.Err() == nil; {
 		wait := storeCheckRarely
 		if s.counts {
 			wait = storeCheck
 		}
-		hopeless, err := s.look(ctx)
+		hopeless, err := s.check(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -126,8 +126,8 @@ func (s *companionStore) run(ctx context.Context) error {
 	return nil
 }
 
-// look asks how the store is.
-func (s *companionStore) look(ctx context.Context) (hopeless bool, err error) {
+// check asks how the store is.
+func (s *companionStore) check(ctx context.Context) (hopeless bool, err error) {
 	d, err := s.Inspect(ctx)
 	if err == nil && s.counts {
 		err = s.count(ctx)

@@ -85,7 +85,7 @@ func Start(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLev
 		return nil, err
 	}
 	if err := p.startAll(ls); err != nil {
-		// The start's own error is the one to tell. Components whose listeners were closed under them would have another.
+		// The start's own error is the one to report. Components whose listeners were closed under them would have another.
 		if stopErr := p.Stop(); stopErr != nil {
 			log.Warn("stop after a failed start", zap.Error(stopErr))
 		}
@@ -111,7 +111,7 @@ func (ls *listeners) close() {
 	}
 }
 
-// bind opens every listener before anything runs, so that a port in use is told at once.
+// bind opens every listener before anything runs, so that a port in use is an error at once.
 func (p *Process) bind() (*listeners, error) {
 	ls := &listeners{}
 	var failure error

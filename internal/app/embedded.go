@@ -88,7 +88,7 @@ func brokerCertificate(c *config.Config, changed func(error)) (*listener.Certifi
 	return selfMade(c, "broker.tls", t.Directory)
 }
 
-// certificateChanged tells of the files of a certificate that have been replaced.
+// certificateChanged logs that the files of a certificate have been replaced.
 func (p *Process) certificateChanged(err error) {
 	if err != nil {
 		p.log.Warn("the new certificate is of no use; the one before is still served", zap.Error(err))

@@ -167,7 +167,7 @@ func (p *Process) rowsOfEndpoints(row func(what, where, note string)) {
 	}
 }
 
-// bannerOfEndpoints tells what to paste into an app. Keys are not shown.
+// bannerOfEndpoints prints the connection strings to paste into an app. Keys are not shown.
 func (p *Process) bannerOfEndpoints(b *strings.Builder) {
 	name, key := config.AnyKeyName, config.AnyKey
 	if keys := p.cfg.Listen.Keys; len(keys) > 0 {

@@ -12,7 +12,7 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// adminSource asks the administration API of a namespace as who we are there. Our own endpoints are not it.
+// adminSource asks the administration API of a namespace, with our own credentials. Our own endpoints are not that API.
 func (p *Process) adminSource(ns *connect.Namespace, tokens link.TokenSource, endpoints []net.Listener) (entities.Source, *http.Client, error) {
 	var taken []string
 	for _, ln := range endpoints {

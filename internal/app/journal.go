@@ -116,7 +116,7 @@ func registerJournal(r prometheus.Registerer, j *journal.Journal) {
 }
 
 // passing is a readiness check of a process that goes on without its monitor queue: once the namespace has
-// been reached, what is wrong is only told.
+// been reached, a failure is only logged.
 func (p *Process) passing(up *upstream, ok func(context.Context) error) func(context.Context) error {
 	if !p.passes() {
 		return ok

@@ -17,7 +17,7 @@ import (
 	"overdue/internal/version"
 )
 
-// runProcess runs a role until ctx ends, somebody asks it to quit or a component fails. load reads the configuration anew.
+// Run runs a role until ctx ends, somebody asks it to quit or a component fails. load reads the configuration again.
 // The banner goes to stdout, the log to stderr.
 func Run(ctx context.Context, r config.Role, c *config.Config, load func() (*config.Config, error), stdout, stderr io.Writer) error {
 	log, level, err := NewLog(stderr, c.Log)
@@ -63,12 +63,12 @@ func (p *Process) wait(ctx context.Context) error {
 }
 
 const (
-	// readyTimeout bounds how long untilReady waits for a namespace that does not answer.
+	// readyTimeout bounds how long UntilReady waits for a namespace that does not answer.
 	readyTimeout = 30 * time.Second
 	readyPoll    = 20 * time.Millisecond
 )
 
-// untilReady waits until the namespace can be worked with, and says why it cannot.
+// UntilReady waits until the namespace can be worked with, and says why it cannot.
 func (p *Process) UntilReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -93,11 +93,11 @@ func (p *Process) UntilReady(ctx context.Context) error {
 	}
 }
 
-// embedded is the broker of this process; nil where there is a namespace.
+// Embedded is the broker of this process; nil where there is a namespace.
 func (p *Process) Embedded() *broker.Broker { return p.broker }
 
-// adminAddress is where the admin port listens.
+// AdminAddress is where the admin port listens.
 func (p *Process) AdminAddress() string { return p.AdminAddr }
 
-// failure gets the first error of a component that ended by itself.
+// Failure gets the first error of a component that ended by itself.
 func (p *Process) Failure() <-chan error { return p.life.Failed }

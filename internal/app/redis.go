@@ -47,7 +47,7 @@ func (p *Process) startRedis(ns *connect.Namespace) (*redisstore.Store, error) {
 			case err != nil:
 				next := "going on without it"
 				if use == "companions" {
-					next = "sends with a deadline are refused or go to the journal, and no companion rings, until it is back"
+					next = "sends with a deadline are refused or go to the journal, and no companion becomes due, until it is back"
 				}
 				p.log.Warn("redis unavailable", zap.String("use", use), zap.Error(err), zap.String("next", next))
 			default:
@@ -73,8 +73,8 @@ func (p *Process) newIndex(shared *redisstore.Store) index.Index {
 		return own
 	}
 	return index.NewShared(own, shared.Settlements(), func(err error) {
-		if !errors.Is(err, redisstore.ErrDown) { // which has been told
-			p.log.Debug("settlements not shared, companions will ring for nothing", zap.Error(err))
+		if !errors.Is(err, redisstore.ErrDown) { // which is logged already
+			p.log.Debug("settlements not shared, companions become due needlessly", zap.Error(err))
 		}
 	})
 }
@@ -87,9 +87,9 @@ type fleetView struct {
 	monitors    prometheus.Gauge
 }
 
-// shareTellings has the monitors of the fleet tell of each missed deadline once, send one page for a group, and each of them show what
+// shareNotifications has the monitors of the fleet notify of each missed deadline once, send one page for a group, and each of them show what
 // all know together.
-func (p *Process) shareTellings(shared *redisstore.Store, c *monitor.Config) (view func(*monitor.Worker)) {
+func (p *Process) shareNotifications(shared *redisstore.Store, c *monitor.Config) (view func(*monitor.Worker)) {
 	if shared == nil {
 		return func(*monitor.Worker) {}
 	}
@@ -102,7 +102,7 @@ func (p *Process) shareTellings(shared *redisstore.Store, c *monitor.Config) (vi
 	f := &fleetView{
 		view: shared.View(),
 		outstanding: gauges("overdue_fleet_outstanding_deadlines",
-			"Messages whose deadlines have come and that no monitor of the fleet has settled, expired or told yet; every monitor shows the same. Absent while Redis is."),
+			"Messages whose deadlines have come and that no monitor of the fleet has settled, expired or notified of yet; every monitor shows the same. Absent while Redis is."),
 		missed: gauges("overdue_fleet_missed_deadlines",
 			"Missed deadlines of the fleet, counted since Redis knows it; every monitor shows the same. Absent while Redis is."),
 		monitors: prometheus.NewGauge(prometheus.GaugeOpts{Name: "overdue_fleet_monitors", Help: "Monitors that have reported to Redis lately; 0 while Redis is gone."}),

@@ -29,7 +29,7 @@ type reloader struct {
 	successful, last prometheus.Gauge
 }
 
-// newReloader makes the reloader of a process. load reads file, environment and flags anew.
+// newReloader makes the reloader of a process. load reads file, environment and flags again.
 func newReloader(p *Process, load func() (*config.Config, error)) *reloader {
 	r := &reloader{
 		p: p, load: load,

@@ -196,7 +196,7 @@ func TestAChangeOfFilesIsNoticed(t *testing.T) {
 	notices("a file that is gone")
 	// What stays the same is not told, however often it is written.
 	write("other", "x")
-	w.look()
+	w.check()
 	select {
 	case <-w.changed():
 		t.Error("a file that is none of the configuration was told")

@@ -65,11 +65,11 @@ func (u *upstream) wasReached() bool {
 	return u.reached
 }
 
-// doubted asks for another look.
+// doubted asks for another check.
 func (u *upstream) doubted() {
 	select {
 	case u.doubt <- struct{}{}:
-	default: // a look is on its way
+	default: // a check is pending
 	}
 }
 
@@ -89,7 +89,7 @@ func (u *upstream) run(ctx context.Context) error {
 // attach tries until the monitor queue takes messages, or ctx ends.
 func (u *upstream) attach(ctx context.Context) {
 	wait := newBackOff(200*time.Millisecond, 5*time.Second)
-	for told := ""; ; {
+	for logged := ""; ; {
 		event, err := u.try(ctx)
 		if ctx.Err() != nil {
 			return
@@ -106,8 +106,8 @@ func (u *upstream) attach(ctx context.Context) {
 			}
 			return
 		}
-		if told != event {
-			told = event
+		if logged != event {
+			logged = event
 			u.log.Warn(event, zap.String("namespace", u.ns.Host), zap.String("monitor_queue", u.queue), zap.Error(err),
 				zap.String("next", u.next()))
 		}

@@ -19,8 +19,8 @@ import (
 // quiet is how long nothing may happen to the files before they are read: editors and deployments write in steps.
 const quiet = 200 * time.Millisecond
 
-// A fileWatch tells when the content of some files has changed. It watches their folders: a file that is replaced is
-// another one, and what a cluster mounts is a link to a folder that is replaced as a whole. A nil one tells nothing.
+// A fileWatch reports when the content of some files has changed. It watches their folders: a file that is replaced is
+// another one, and what a cluster mounts is a link to a folder that is replaced as a whole. A nil one reports nothing.
 type fileWatch struct {
 	watcher *fsnotify.Watcher
 	news    chan struct{}
@@ -47,7 +47,7 @@ func watchFiles(files []string) (*fileWatch, error) {
 	return w, nil
 }
 
-// changed gets a value when a file has other content than when it was last told, or followed.
+// changed gets a value when a file has other content than when it was last reported, or followed.
 func (w *fileWatch) changed() <-chan struct{} {
 	if w == nil {
 		return nil
@@ -62,7 +62,7 @@ func (w *fileWatch) follow(files []string) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// One that cannot be watched is told of by the next SIGHUP, as all of them are where nothing can be.
+	// The next SIGHUP reads a file that cannot be watched.
 	_ = w.add(files)
 	if !slices.Equal(files, w.files) {
 		w.files, w.digest = files, digestOf(files)
@@ -108,13 +108,13 @@ func (w *fileWatch) run() {
 			}
 			settled.Reset(quiet)
 		case <-settled.C:
-			w.look()
+			w.check()
 		}
 	}
 }
 
-// look tells when the content is another one.
-func (w *fileWatch) look() {
+// check reports content that is another one.
+func (w *fileWatch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// A link that leads elsewhere now leads to a folder that may not be watched yet.

@@ -70,7 +70,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		Cancelled: func(n int, err error) {
 			cancelled(n)
 			if err != nil {
-				p.log.Info("companions not cancelled, they will ring for nothing", zap.Error(err))
+				p.log.Info("companions not cancelled, they become due needlessly", zap.Error(err))
 			}
 		},
 	}
@@ -103,7 +103,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		if store != nil {
 			c.Store = store
 		}
-		showFleet := p.shareTellings(shared, &c)
+		showFleet := p.shareNotifications(shared, &c)
 		w, err := p.newMonitor(client, c)
 		if err != nil {
 			return err

@@ -26,7 +26,7 @@ import (
 const unreachableFor = 15 * time.Second
 
 // Catalog is what is known of queues and topics: how the namespace says that they were made, how
-// the configuration says that they were where the namespace does not tell, and how the operator
+// the configuration says that they were where the namespace does not say, and how the operator
 // wants them monitored.
 type Catalog struct {
 	log     *zap.Logger
@@ -139,7 +139,7 @@ func (k *Catalog) Settings(name string) proxy.Settings {
 	return w.proxied(name, info, err)
 }
 
-// Learn is settings for who waits.
+// Learn returns the settings of an entity, and reads them first where they are unknown.
 func (k *Catalog) Learn(ctx context.Context, name string) (proxy.Settings, error) {
 	info, err := k.store.Lookup(ctx, name)
 	if err != nil && ctx.Err() != nil {

@@ -21,7 +21,7 @@ func (Nowhere) Read(context.Context, string) (entities.Info, error) {
 	return entities.Info{}, errors.New(NowhereToAsk)
 }
 
-// embeddedSource looks behind the protocol of the embedded broker.
+// embeddedSource asks the embedded broker directly, without a protocol.
 type embeddedSource struct {
 	ns *broker.Namespace
 	// made is how a queue will be made that is not there; nil: none is.

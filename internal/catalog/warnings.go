@@ -52,7 +52,7 @@ func (n *notices) first(name, what string) bool {
 	return first
 }
 
-// onRead is called with what is held of an entity after each read, see entities.Config.
+// onRead is called with what is known of an entity after each read, see entities.Config.
 func (k *Catalog) onRead(name string, info entities.Info, err error) {
 	w := k.current.Load()
 	if w.excluded(name) {

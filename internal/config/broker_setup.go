@@ -103,7 +103,7 @@ func (c *Config) newKeyCheck(list string) func(i int, name string, key *string, 
 	}
 }
 
-// minKey is the fewest characters of a key. Whoever sees one token can try keys until one makes its signature,
+// minKey is the fewest characters of a key. Anyone who sees one token can try keys until one makes its signature,
 // without asking anybody: 12 characters of base64 are 72 bits. The keys of Service Bus have 44, and that of its
 // emulator, SAS_KEY_VALUE, which nobody takes for a secret, has 13.
 const minKey = 12
@@ -117,7 +117,7 @@ func (c *Config) readEmulatorConfig() error {
 		return nil
 	}
 	if _, given := c.origin["broker.autoCreate"]; !given {
-		c.Broker.AutoCreate = false // it says what there is, as a file of ours does
+		c.Broker.AutoCreate = false // it lists all queues, as a file of ours does
 	}
 	text, err := ReadBounded(name, MaxEmulatorConfig)
 	if err != nil {

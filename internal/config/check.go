@@ -198,7 +198,7 @@ func (c *Config) checkQueues() error {
 			if err := another(key, q.Name); err != nil {
 				return err
 			}
-			// The official emulator needs to be told of the monitor queue, so its file names it.
+			// The official emulator has to be given the monitor queue, so its file names it.
 			if why := unfit(q); why != "" && c.isMonitorQueue(q.Name) {
 				return fmt.Errorf("%s: queue %q, the monitor queue: %s, or change monitorQueue", c.At(key), q.Name, why)
 			}
@@ -222,7 +222,7 @@ func (c *Config) checkQueues() error {
 	return nil
 }
 
-// checkOwnQueue refuses a monitor queue that is listed where Overdue makes one that is fit for it. Beside a broker alone it is a queue like
+// checkOwnQueue refuses a monitor queue that is listed where Overdue makes one that is fit for it. With a broker alone it is a queue like
 // any other.
 func (c *Config) checkOwnQueue() error {
 	for i, q := range c.Broker.Queues {
@@ -308,7 +308,7 @@ func (c *Config) checkEntities() error {
 		if name == strings.ToLower(c.MonitorQueue) {
 			return fmt.Errorf("%s is %q, the monitor queue, which cannot monitor itself", place, e.Name())
 		}
-		if err := errors.Join(c.checkMade(e, key), c.checkForwardMissed(e, key), c.checkMoments(e, key)); err != nil {
+		if err := errors.Join(c.checkMade(e, key), c.checkForwardMissed(e, key), c.checkReminders(e, key)); err != nil {
 			return err
 		}
 		if !c.Embedded() {

@@ -60,7 +60,7 @@ type Monitor struct {
 }
 
 // Entity is one monitored queue or topic. The fields from DefaultMessageTimeToLive on say how it
-// was made, for a namespace that does not tell us.
+// was made, for a namespace that does not say.
 type Entity struct {
 	Queue                            string               `mapstructure:"queue"`
 	Topic                            string               `mapstructure:"topic"`
@@ -103,7 +103,7 @@ type Journal struct {
 	MaxSize   int64  `mapstructure:"maxSize"`
 }
 
-// Log says what is logged and how it looks.
+// Log says what is logged, and in which format.
 type Log struct {
 	Level  string `mapstructure:"level"`
 	Format string `mapstructure:"format"`

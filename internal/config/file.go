@@ -132,7 +132,7 @@ func (l *layer) section(n *yaml.Node, path, shown string, into map[string]any) {
 		return
 	}
 	if len(n.Content) == 0 && shown != "" {
-		l.origin[strings.TrimSuffix(shown, ".")] = l.place(n.Line) // it has no key that could tell where it is
+		l.origin[strings.TrimSuffix(shown, ".")] = l.place(n.Line) // it has no key that could say where it is
 	}
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {

@@ -44,7 +44,7 @@ func ParseNamespace(text string) (*Namespace, error) {
 	return &Namespace{Host: host, DialAddress: net.JoinHostPort(host, "5671")}, nil
 }
 
-// hostName is a DNS name or an IPv4 address; what of it exists, a dial will tell.
+// hostName is a DNS name or an IPv4 address; only a dial shows whether it exists.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 
 // parseConnectionString reads what the portal shows. Keys that it does not know are left

@@ -44,8 +44,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// MisspeltVariables are those of the environment that look like a setting, and are none: an empty result is silence in
-// a cluster, where a service of the name overdue brings OVERDUE_PORT and others like it.
+// MisspeltVariables are variables whose names are close to that of a setting, and are none. Others are ignored: in a
+// cluster, a service of the name overdue brings OVERDUE_PORT and others like it.
 func MisspeltVariables(environ []string) (lines []string) {
 	known := []string{"OVERDUE_CONFIG", "OVERDUE_SEED"}
 	for _, s := range Settings {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxWarnings bounds the warnings of one deadline: each takes a look, and a companion written anew.
+// maxWarnings bounds the warnings of one deadline: each takes a check, and a companion that is written again.
 const maxWarnings = 8
 
 // parseDurations reads several, separated by commas, within the bounds of the setting. They are kept as they are written in Go.
@@ -27,8 +27,8 @@ func (s *Setting) parseDurations(text string) ([]string, error) {
 	return all, nil
 }
 
-// checkMoments refuses moments at which nothing can be told.
-func (c *Config) checkMoments(e *Entity, key string) error {
+// checkReminders refuses reminders that can never be sent.
+func (c *Config) checkReminders(e *Entity, key string) error {
 	switch {
 	case e.CompleteWithin > 0 && e.CompleteWithin <= e.Deadline:
 		return fmt.Errorf("%s is %v, and deadline is %v: a message has to be received before it can be completed; make completeWithin the longer one",

@@ -18,7 +18,7 @@ type Setting struct {
 	Help    string // one or two sentences
 	Flag    string // "" = none
 
-	DefaultNote string // what else there is to say of the default
+	DefaultNote string // more about the default
 
 	min, max int64    // of durations (nanoseconds), sizes (bytes) and counts; both 0 = unbounded
 	Choices  []string // of a choice

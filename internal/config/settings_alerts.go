@@ -12,13 +12,13 @@ import (
 // alertSettings is the part of the table about sinks: what all have, then one kind after the other.
 var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 	{Path: "alerts", Kind: kindList,
-		Help: "Who is told of missed deadlines and what else there is to tell, beside the log. Each element names one kind of sink and how it is told."},
+		Help: "Sinks that get the events of missed deadlines and others, in addition to the log. Each element names one kind of sink."},
 	{Path: "alerts[].name", Kind: kindString, DefaultNote: "the kind of sink; from the second of a kind on with a number",
-		Help: "What the sink is called in logs and metrics. It is part of what is kept of events that it has not taken yet: one that is renamed is told of those once more."},
+		Help: "What the sink is called in logs and metrics. It is part of what is kept of events that it has not taken yet: one that is renamed gets those once more."},
 	{Path: "alerts[].entities", Kind: kindStrings, DefaultNote: "all",
-		Help: "Patterns of the queues and topics that the sink is told of, such as `orders*`. A `*` stands for anything but a slash."},
+		Help: "Patterns of the queues and topics whose events the sink gets, such as `orders*`. A `*` stands for anything but a slash."},
 	{Path: "alerts[].events", Kind: kindStrings, DefaultNote: "all",
-		Help: "What the sink is told of: any of `missed` (a deadline), `incomplete` (a message that was not completed in time) and `near` (a deadline, see warnBefore)."},
+		Help: "Events that the sink gets: any of `missed` (a deadline), `incomplete` (a message that was not completed in time) and `near` (a deadline, see warnBefore)."},
 	{Path: "alerts[].title", Kind: kindString, DefaultNote: "words of its own",
 		Help: "A Go template for the first line of a page, such as `{{.Count}} late on {{.Where}}`."},
 	{Path: "alerts[].text", Kind: kindString, DefaultNote: "words of its own",
@@ -30,7 +30,7 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 	{Path: "alerts[].group.interval", Kind: kindDuration, Default: "5m", min: int64(time.Second), max: day,
 		Help: "How long after a page the next one of the group may be sent."},
 	{Path: "alerts[].group.resolveAfter", Kind: kindDuration, Default: "15m", min: int64(time.Second), max: 7 * day,
-		Help: "How long there must be no event before the group is told to be over."},
+		Help: "How long there must be no event before the group counts as over."},
 
 	{Path: "alerts[].webhook.url", Kind: kindURL, secret: true,
 		Help: "Where a CloudEvent is posted for each missed deadline."},
@@ -38,7 +38,7 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 		Help: "Post pages of groups instead, in the form that Alertmanager posts to its webhooks (version 4)."},
 }, requests("webhook", "the webhook"),
 	[]*Setting{{Path: "alerts[].alertmanager.url", Kind: kindURL, secret: true,
-		Help: "An Alertmanager, which is told over its API v2 and reminded every minute until the group is over. It does the waiting itself, so group.wait is 0 here unless it is given. Name each of a cluster."}},
+		Help: "An Alertmanager, which gets alerts over its API v2 and is reminded every minute until the group is over. It does the waiting itself, so group.wait is 0 here unless it is given. Name each of a cluster."}},
 	requests("alertmanager", "the Alertmanager"),
 	[]*Setting{{Path: "alerts[].slack.url", Kind: kindURL, secret: true,
 		Help: "An incoming webhook of Slack."}},
@@ -89,7 +89,7 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 // watchSettings is how Overdue watches itself.
 var watchSettings = []*Setting{
 	{Path: "canary.queue", Kind: kindString,
-		Help: "A queue for nothing but canaries: messages whose deadlines are missed on purpose, to see whether that is noticed. It has to dead-letter on expiry; the embedded broker makes it. Empty = no canary. Sinks are not told of canaries."},
+		Help: "A queue for nothing but canaries: messages whose deadlines are missed on purpose, to see whether that is noticed. It has to dead-letter on expiry; the embedded broker makes it. Empty = no canary. Sinks get no events of canaries."},
 	{Path: "canary.interval", Kind: kindDuration, Default: "1m", min: int64(10 * time.Second), max: day,
 		Help: "How often one is sent. Each costs about ten broker operations."},
 	{Path: "heartbeat.url", Kind: kindURL, secret: true,

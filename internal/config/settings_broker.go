@@ -23,7 +23,7 @@ var brokerSettings = slices.Concat([]*Setting{
 		Help: "The keys of the embedded broker. Without this list every key is good, and none is needed."},
 }, keySettings("broker.keys"), []*Setting{
 	{Path: "broker.acceptJwt", Kind: KindBool, Default: "false",
-		Help: "Whether any token of Microsoft Entra ID is good beside the keys. The broker cannot check whose it is."},
+		Help: "Whether any token of Microsoft Entra ID is good in addition to the keys. The broker cannot check whose it is."},
 	{Path: "broker.isolate", Kind: KindBool, Default: "false", Flag: "isolate",
 		Help: "Whether each SharedAccessKeyName other than RootManageSharedAccessKey is a namespace of its own, so that parallel tests share one broker."},
 	{Path: "broker.expiry", Kind: KindChoice, Default: "lazy", Choices: []string{"lazy", "lazy-head", "eager"}, Flag: "broker-expiry",
@@ -84,7 +84,7 @@ func storeSettings() []*Setting {
 		{Path: ".duplicateDetectionHistoryTimeWindow", Kind: kindDuration, Default: "10m", min: int64(20 * time.Second), max: 7 * day,
 			Help: "For how long message-ids are remembered."},
 		{Path: ".enablePartitioning", Kind: KindBool, Default: "false",
-			Help: "Whether sequence numbers look like those of a partitioned entity."},
+			Help: "Whether sequence numbers have the form of those of a partitioned entity."},
 		{Path: ".maxSizeInMegabytes", Kind: kindCount, Default: "0", max: 1 << 20,
 			Help: "How much it holds, subscriptions and dead letters included. 0 = as much as there is memory."},
 	}

@@ -18,7 +18,7 @@ import (
 	"overdue/internal/servicebus/duration"
 )
 
-// kind says what the values of a setting look like.
+// kind says which values a setting takes.
 type kind int
 
 const (

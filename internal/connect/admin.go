@@ -74,7 +74,7 @@ func AdminAPI(c *config.Config, ns *Namespace, tokens link.TokenSource, taken ..
 	transport := httpclient.Transport()
 	transport.DialContext = (&net.Dialer{Timeout: DialTimeout / 2}).DialContext
 	transport.TLSHandshakeTimeout = DialTimeout / 2
-	client := httpclient.New(transport, 0) // a token is for who was asked
+	client := httpclient.New(transport, 0) // a token is only for the host that was asked
 	return &entities.Admin{
 		Endpoints: endpoints, Client: client, UserAgent: "overdue/" + version.String(),
 		Authorize: func(ctx context.Context, audience string) (string, error) {

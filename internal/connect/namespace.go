@@ -155,7 +155,7 @@ func (n *Namespace) openAt(ctx context.Context, address string) (net.Conn, error
 	if err != nil {
 		return nil, errors.Join(err, nc.Close())
 	}
-	c := tls.Client(tlsrecord.Whole(nc), &tls.Config{ServerName: host, DynamicRecordSizingDisabled: true}) // as doors have it
+	c := tls.Client(tlsrecord.Whole(nc), &tls.Config{ServerName: host, DynamicRecordSizingDisabled: true}) // as the endpoints have it
 	if err := c.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(err, nc.Close())
 	}

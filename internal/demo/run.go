@@ -154,7 +154,7 @@ func (d *demo) watchUntil(ctx context.Context, deadline time.Time, done func() b
 	}
 }
 
-// counts looks into the broker from behind: it is no receive and moves nothing.
+// counts reads the counters of the broker: that is no receive, and moves nothing.
 func (d *demo) counts(name string) queueCounts {
 	q, ok := d.proc.Embedded().Queue(name)
 	if !ok {

@@ -117,7 +117,7 @@ func (s *liveScreen) show(f frame) {
 }
 
 // row is one bar. Every message is worth a part of a block, so a queue that is not empty
-// never looks it.
+// never seems to be.
 func (s *liveScreen) row(queue, what string, n, total int, color string) string {
 	full := min(barWidth, (n*barWidth+total-1)/max(1, total))
 	bar := strings.Repeat("█", full)

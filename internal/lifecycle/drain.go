@@ -49,7 +49,7 @@ func (f *Delays) linger(hurry context.Context, said func(func() string)) {
 		}
 		ctx, cancel := context.WithTimeout(hurry, f.Max-f.Min)
 		defer cancel()
-		_ = f.Apps.Drain(ctx) // whoever is still there has had the time
+		_ = f.Apps.Drain(ctx) // apps that are still connected have had the time
 	}
 }
 

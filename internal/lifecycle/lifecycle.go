@@ -213,7 +213,7 @@ func Bounded(ctx context.Context, stop func(context.Context) error) error {
 }
 
 // Drain waits for the Delays, stops all components, the last one first, and returns their
-// errors. Whoever calls it a second time waits for the first.
+// errors. A second call waits for the first.
 func (l *Lifecycle) Drain() error {
 	l.mu.Lock()
 	if l.state == StateDraining || l.state == StateStopped {

@@ -51,7 +51,7 @@ var wordsKept = []string{
 	"alert", "deploy", "internal/adminport", "internal/amqp", "internal/amqp/client", "internal/amqp/relay", "internal/amqp/server",
 	"internal/bench", "internal/bench/delay", "internal/bench/haproxy", "internal/broker", "internal/broker/adminapi", "internal/broker/emulator",
 	"internal/broker/filter", "internal/broker/httpapi", "internal/broker/message", "internal/broker/queue",
-	"internal/catalog", "internal/connect", "internal/escape", "internal/httpclient", "internal/lag",
+	"internal/catalog", "internal/config", "internal/connect", "internal/demo", "internal/escape", "internal/httpclient", "internal/lag",
 	"internal/lifecycle", "internal/listener", "internal/listener/accept", "internal/listener/socket",
 	"internal/listener/tlsrecord", "internal/notifications", "internal/operations", "internal/operator",
 	"internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor",
