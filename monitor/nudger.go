@@ -37,8 +37,10 @@ type nudger struct {
 	name       string
 	afterNudge func() // is called after each nudge
 	log        *zap.Logger
-	dead       search.View  // used by run only
-	kept       *search.Kept // gets the dead letters that are read right behind a nudge
+	dead       search.View     // used by run only
+	front      search.Identity // see keepPages
+	keepAgain  time.Time       // by our clock: no dead letters are kept before
+	kept       *search.Kept    // gets the dead letters that are read right behind a nudge
 
 	mu      sync.Mutex
 	running bool
@@ -176,23 +178,41 @@ func (n *nudger) keepDeadLetters(ctx context.Context) error {
 	if known := n.w.states.get(n.key).deadLetters; known.current(time.Now()) == deadLettersStay {
 		return nil
 	}
-	return keepPages(ctx, &n.dead, n.kept)
+	if time.Now().Before(n.keepAgain) {
+		return nil
+	}
+	changed, err := keepPages(ctx, &n.dead, n.kept, &n.front)
+	if !changed {
+		n.keepAgain = time.Now().Add(keepPause)
+	}
+	return err
 }
 
-// keepPages keeps what the first pages of a dead-letter queue have.
-func keepPages(ctx context.Context, dead *search.View, kept *search.Kept) error {
+// keepPause is how long no pages are read after nobody had taken a message from the first one.
+const keepPause = 100 * time.Millisecond
+
+// keepPages keeps what the first pages of a dead-letter queue have. front is the message that the
+// queue began with last time. If a full page still begins with it, nobody empties the queue, and
+// the new dead letters stand anywhere behind. Then it reports false.
+func keepPages(ctx context.Context, dead *search.View, kept *search.Kept, front *search.Identity) (changed bool, err error) {
 	for from, pages := int64(0), 0; pages < maxKeptPages; pages++ {
 		page, err := dead.Peek(ctx, from, search.PageSize)
 		if err != nil || len(page) == 0 {
-			return err
+			return true, err
 		}
 		kept.Add(page)
-		if len(page) < search.PageSize {
-			return nil
+		first := search.IdentityOf(page[0])
+		switch {
+		case len(page) < search.PageSize:
+			return true, nil
+		case first == *front:
+			return false, nil
+		case pages == 0:
+			*front = first
 		}
 		from = page[len(page)-1].SequenceNumber + 1
 	}
-	return nil
+	return true, nil
 }
 
 // nudgeOver nudges over a receiver that was opened for it, and calls sent when the nudge is on its
