@@ -49,10 +49,9 @@ type entity struct {
 	checking          []*watch // the watches of the running check
 	work              search.View
 	dead              search.View
-	transfer          search.View     // transfer dead-letter queue: messages it could not forward
-	deadTarget        search.View     // the queue that its dead letters are forwarded to, if they are
-	kept              search.Kept     // dead letters that were read right behind a nudge
-	front             search.Identity // of the dead-letter queue, see keepPages
+	transfer          search.View // transfer dead-letter queue: messages it could not forward
+	deadTarget        search.View // the queue that its dead letters are forwarded to, if they are
+	kept              search.Kept // dead letters that were read right behind a nudge
 	ranges            rangeCache
 	seen              search.SeenIDs           // in work and dead: a dead letter keeps its number
 	adoptedDuplicates map[search.Identity]bool // see noteAdoptedDuplicate

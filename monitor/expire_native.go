@@ -57,7 +57,7 @@ func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 // messages.
 func (e *entity) readNewDeadLetters(ctx context.Context, watches []*watch) error {
 	if e.deadLetters() == deadLettersTaken && !e.settings.partitioned && e.settings.forwardDead == "" {
-		if _, err := keepPages(ctx, &e.dead, &e.kept, &e.front); err != nil {
+		if _, err := keepPages(ctx, &e.dead, &e.kept, search.Identity{}); err != nil {
 			return err
 		}
 	}

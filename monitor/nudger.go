@@ -171,48 +171,54 @@ func (n *nudger) nudge(ctx context.Context) error {
 // somebody empties is short.
 const maxKeptPages = 4
 
+// keepPause is how long no pages are read after nobody had taken a message from the first one, as
+// long as it is not known whether dead letters stay.
+const keepPause = 100 * time.Millisecond
+
 // keepDeadLetters reads the dead letters that the nudge has just made, where they may be taken
 // away. A consumer that empties the queue needs a round trip to settle. A read right after the
 // nudge usually comes first.
 func (n *nudger) keepDeadLetters(ctx context.Context) error {
-	if known := n.w.states.get(n.key).deadLetters; known.current(time.Now()) == deadLettersStay {
+	known := n.w.states.get(n.key).deadLetters
+	switch known.current(time.Now()) {
+	case deadLettersStay:
 		return nil
+	case deadLettersTaken:
+		_, err := keepPages(ctx, &n.dead, n.kept, search.Identity{})
+		return err
 	}
 	if time.Now().Before(n.keepAgain) {
 		return nil
 	}
-	changed, err := keepPages(ctx, &n.dead, n.kept, &n.front)
-	if !changed {
+	front, err := keepPages(ctx, &n.dead, n.kept, n.front)
+	if front == n.front && front != (search.Identity{}) {
 		n.keepAgain = time.Now().Add(keepPause)
 	}
+	n.front = front
 	return err
 }
 
-// keepPause is how long no pages are read after nobody had taken a message from the first one.
-const keepPause = 100 * time.Millisecond
-
-// keepPages keeps what the first pages of a dead-letter queue have. front is the message that the
-// queue began with last time. If a full page still begins with it, nobody empties the queue, and
-// the new dead letters stand anywhere behind. Then it reports false.
-func keepPages(ctx context.Context, dead *search.View, kept *search.Kept, front *search.Identity) (changed bool, err error) {
+// keepPages keeps what the first pages of a dead-letter queue have, and returns the first message
+// of a full page, which front was the last time. If a full page still begins with it, nobody empties
+// the queue, and the new dead letters stand anywhere behind.
+func keepPages(ctx context.Context, dead *search.View, kept *search.Kept, front search.Identity) (now search.Identity, err error) {
 	for from, pages := int64(0), 0; pages < maxKeptPages; pages++ {
 		page, err := dead.Peek(ctx, from, search.PageSize)
 		if err != nil || len(page) == 0 {
-			return true, err
+			return now, err
 		}
 		kept.Add(page)
-		first := search.IdentityOf(page[0])
-		switch {
-		case len(page) < search.PageSize:
-			return true, nil
-		case first == *front:
-			return false, nil
-		case pages == 0:
-			*front = first
+		if len(page) < search.PageSize {
+			return now, nil
+		}
+		if pages == 0 {
+			if now = search.IdentityOf(page[0]); now == front {
+				return now, nil
+			}
 		}
 		from = page[len(page)-1].SequenceNumber + 1
 	}
-	return true, nil
+	return now, nil
 }
 
 // nudgeOver nudges over a receiver that was opened for it, and calls sent when the nudge is on its

@@ -13,10 +13,14 @@ import (
 )
 
 const (
-	// A line starts with fewSending jobs at once, and adds one every growEvery while they take
-	// longer than that: goroutines that only need a processor would keep the nudges waiting.
+	// A line sends one job at once, and adds one every growEvery while they take longer than that; up
+	// to fewSending also while they take a quarter of it. Goroutines that only need a processor would keep the nudges waiting: Go looks
+	// for network input only where a processor has nothing else to run. So a goroutine pauses for
+	// turnPause after a turn of jobs that took less.
 	fewSending, maxSending = 8, 64
 	growEvery              = 2 * time.Millisecond
+	turn                   = 16
+	turnPause              = 500 * time.Microsecond
 	// measureEvery is how often a line measures how fast it is.
 	measureEvery = time.Second
 	// longestWait is how long a job may have to wait in line. Those that would wait longer are put
@@ -81,7 +85,7 @@ func (l *Line) Put(j *Job) {
 // readyLocked is called before a job is added. A line is measured only while jobs wait.
 func (l *Line) readyLocked() {
 	if l.sending == 0 {
-		l.most = fewSending
+		l.most = 1
 	}
 	if l.waitingLocked() == 0 {
 		l.measured, l.count = time.Now(), 0
@@ -112,7 +116,7 @@ func (l *Line) tick() {
 		l.mu.Unlock()
 		return
 	}
-	if l.finished < l.most && l.most < maxSending {
+	if l.finished < l.most && l.most < maxSending || l.finished < 4*l.most && l.most < fewSending {
 		l.most++
 		l.startLocked()
 	}
@@ -167,10 +171,19 @@ func (l *Line) putOffLocked() (off []*Job, booked []time.Duration) {
 
 // send sends jobs until none waits.
 func (l *Line) send() {
+	quick := 0
 	for j := l.next(); j != nil; j = l.next() {
 		began := time.Now()
 		err := j.Send()
-		l.finish(j, err, time.Since(began))
+		took := time.Since(began)
+		l.finish(j, err, took)
+		if quick++; took > turnPause {
+			quick = 0
+		}
+		if quick == turn {
+			quick = 0
+			time.Sleep(turnPause)
+		}
 	}
 }
 
