@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/amqp/relay"
+	"overdue/internal/lifecycle"
 	"overdue/internal/listener"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/rest"
@@ -256,7 +257,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	if err := waitFor(ctx, &p.sends); err != nil {
+	if err := lifecycle.Wait(ctx, &p.sends); err != nil {
 		return fmt.Errorf("proxy: sends still in flight: %w", err)
 	}
 	return errors.Join(endpointErr, p.senders.close(ctx))

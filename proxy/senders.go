@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
 
+	"overdue/internal/lifecycle"
 	"overdue/internal/servicebus/sdk"
 )
 
@@ -220,7 +221,7 @@ func (s *senders) close(ctx context.Context) error {
 		s.goodbyeLocked(sn)
 	}
 	s.mu.Unlock()
-	return waitFor(ctx, &s.closing)
+	return lifecycle.Wait(ctx, &s.closing)
 }
 
 // open opens the link. The SDK opens a link at its first use. Two first uses at once would open

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"overdue/internal/lifecycle"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
@@ -219,7 +220,7 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	err := waitFor(ctx, &s.running)
+	err := lifecycle.Wait(ctx, &s.running)
 	if err != nil {
 		err = fmt.Errorf("scheduler: companions still in flight: %w", err)
 	}

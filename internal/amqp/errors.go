@@ -126,3 +126,11 @@ func appendError(dst []byte, e *Error) []byte {
 	}
 	return e.Append(dst)
 }
+
+// LimitExceeded returns the error for a peer that exceeds its quota; nil for nil.
+func LimitExceeded(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	return Errorf(ErrCondResourceLimitExceeded, "The connection is closed: %v.", err)
+}

@@ -21,9 +21,9 @@ import (
 	"overdue/internal/servicebus/sdk"
 )
 
-// A sinkRack makes the sinks of configurations, and keeps those that the next one has, too: what groups know of the
+// A sinkSet makes the sinks of configurations, and keeps those that the next one has, too: what groups know of the
 // events of the last minutes is theirs.
-type sinkRack struct {
+type sinkSet struct {
 	p       *Process
 	client  *sdk.Client
 	links   *link.Namespace
@@ -32,20 +32,20 @@ type sinkRack struct {
 	forward atomic.Pointer[alert.Forward] // nil until a configuration needs it
 	history *notifications.History
 
-	racked []racked
+	active []activeSink
 }
 
-// racked is a sink in force.
-type racked struct {
+// activeSink is a sink in force.
+type activeSink struct {
 	key  string // where the configuration has it
 	cfg  config.Alert
 	sink alert.Alerter
 }
 
-func (p *Process) newSinkRack(client *sdk.Client, links *link.Namespace, outbox alert.Outbox) *sinkRack {
+func (p *Process) newSinkSet(client *sdk.Client, links *link.Namespace, outbox alert.Outbox) *sinkSet {
 	history := &notifications.History{}
 	p.admin.Notified.Store(history)
-	s := &sinkRack{p: p, client: client, links: links, outbox: outbox, log: history.Record(alert.NewLog(p.log.Named("alert"))), history: history}
+	s := &sinkSet{p: p, client: client, links: links, outbox: outbox, log: history.Record(alert.NewLog(p.log.Named("alert"))), history: history}
 	p.life.Links("forwarding", func(ctx context.Context) error {
 		if f := s.forward.Load(); f != nil {
 			return f.Close(ctx)
@@ -55,15 +55,15 @@ func (p *Process) newSinkRack(client *sdk.Client, links *link.Namespace, outbox 
 	return s
 }
 
-// fill makes what c has and the rack has not. Nothing of it counts before take is called with what it returns. An error
+// fill makes what c has and the set has not. Nothing of it counts before take is called with what it returns. An error
 // is of type *config.Error.
-func (s *sinkRack) fill(c *config.Config) (next []racked, err error) {
+func (s *sinkSet) fill(c *config.Config) (next []activeSink, err error) {
 	for i := range c.Alerts {
 		a := c.Alerts[i]
 		key := a.Key
 		a.Key = "" // where it stands in the list says nothing of the sink
-		if j := slices.IndexFunc(s.racked, func(r racked) bool { return reflect.DeepEqual(r.cfg, a) }); j >= 0 {
-			next = append(next, racked{key, a, s.racked[j].sink})
+		if j := slices.IndexFunc(s.active, func(r activeSink) bool { return reflect.DeepEqual(r.cfg, a) }); j >= 0 {
+			next = append(next, activeSink{key, a, s.active[j].sink})
 			continue
 		}
 		sink, err := s.p.alerter(&a, s.client, s.outbox)
@@ -73,7 +73,7 @@ func (s *sinkRack) fill(c *config.Config) (next []racked, err error) {
 		if err != nil {
 			return nil, &config.Error{Err: fmt.Errorf("%s: %w", c.At(sinkKey(key, err)), err)}
 		}
-		next = append(next, racked{key, a, sink})
+		next = append(next, activeSink{key, a, sink})
 	}
 	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e config.Entity) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
 		f, err := alert.NewForward(alert.ForwardConfig{Client: s.client, Links: s.links, Handling: s.p.handling, MonitorQueue: s.p.cfg.MonitorQueue, Log: s.p.log.Named("alert")})
@@ -94,8 +94,8 @@ func sinkKey(key string, err error) string {
 }
 
 // take returns the sinks that get events from now on: the log always, then those of the configuration.
-func (s *sinkRack) take(next []racked) []alert.Alerter {
-	s.racked = next
+func (s *sinkSet) take(next []activeSink) []alert.Alerter {
+	s.active = next
 	all := []alert.Alerter{s.log}
 	var checks []adminport.Check
 	for i := range next {
@@ -118,7 +118,7 @@ func (s *sinkRack) take(next []racked) []alert.Alerter {
 
 // handling says what to do with a message that has missed its deadline, in addition to notifications.
 func (p *Process) handling(entity string) alert.Handling {
-	e, _ := p.knowledge.View().Entity(entity)
+	e, _ := p.catalog.View().Entity(entity)
 	if e == nil {
 		return alert.Handling{}
 	}

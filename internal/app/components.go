@@ -46,10 +46,10 @@ type Process struct {
 	brokerKey   broker.AuthorizationRule // our own, where the broker has keys
 	certificate *listener.Certificate    // of the embedded broker; nil without TLS
 	namespace   *connect.Namespace
-	knowledge   *catalog.Catalog // of entities
+	catalog     *catalog.Catalog // of entities
 	proxy       *proxy.Proxy     // nil without the role
 	worker      *monitor.Worker  // nil without the role
-	sinks       *sinkRack        // of the worker
+	sinks       *sinkSet         // of the worker
 	pages       alert.Pool       // of the fleet; nil without Redis
 	reloads     bool             // the configuration may change
 

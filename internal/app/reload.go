@@ -109,7 +109,7 @@ func (p *Process) excluded(name string) bool {
 	if p.reloads {
 		return strings.EqualFold(name, p.cfg.MonitorQueue)
 	}
-	return p.knowledge.Excluded(name)
+	return p.catalog.Excluded(name)
 }
 
 // current is the configuration in force.
@@ -129,9 +129,9 @@ func (p *Process) adopt(next *config.Config) (changed, restart []string, err err
 		}
 	}
 	c := before.WithLive(next)
-	var rack []racked
+	var active []activeSink
 	if p.sinks != nil {
-		if rack, err = p.sinks.fill(c); err != nil {
+		if active, err = p.sinks.fill(c); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -152,11 +152,11 @@ func (p *Process) adopt(next *config.Config) (changed, restart []string, err err
 	// From here on nothing can fail.
 	changed = config.Changes(before, c)
 	p.admin.Current.Store(c)
-	if p.knowledge != nil {
-		p.knowledge.Reconfigure(c)
+	if p.catalog != nil {
+		p.catalog.Reconfigure(c)
 	}
 	if p.sinks != nil {
-		p.worker.SetAlerters(p.sinks.take(rack))
+		p.worker.SetAlerters(p.sinks.take(active))
 		p.worker.SetAdopted(catalog.Adoptions(c))
 	}
 	if c.Log.Level != before.Log.Level { // PUT /loglevel may have set another, for a while

@@ -78,10 +78,10 @@ func TestWhatIsLiveIsAdoptedAndTheRestIsNamed(t *testing.T) {
 	if place := c.At("monitor.entities[0].deadline"); place != "overdue.yaml:4: monitor.entities[0].deadline" {
 		t.Errorf("the deadline is said to come from %q", place)
 	}
-	if p.knowledge.Settings("orders").Monitored {
+	if p.catalog.Settings("orders").Monitored {
 		t.Error("what is gone from the list is still monitored")
 	}
-	s, err := p.knowledge.Learn(t.Context(), "events")
+	s, err := p.catalog.Learn(t.Context(), "events")
 	if err != nil || !s.Monitored || s.Deadline != time.Minute {
 		t.Errorf("settings of what is new = %+v, %v", s, err)
 	}
@@ -124,7 +124,7 @@ func TestSinksThatStayAreKept(t *testing.T) {
 		return "{name: " + name + ", webhook: {url: \"" + hook.URL + "\", grouped: true}}"
 	}
 	p, adopt := reloaded(t, reloadQueues+"alerts: ["+sink("first")+", "+sink("second")+"]\n")
-	before := slices.Clone(p.sinks.racked)
+	before := slices.Clone(p.sinks.active)
 	changed, _, err := adopt(reloadQueues + "alerts: [" + sink("third") + ", " + sink("second") + "]\n")
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestSinksThatStayAreKept(t *testing.T) {
 	if diff := cmp.Diff([]string{"alerts: third is new", "alerts: first is gone"}, changed); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
-	after := p.sinks.racked
+	after := p.sinks.active
 	if len(after) != 2 || after[1].sink != before[1].sink || after[0].sink == before[0].sink {
 		t.Errorf("the sinks are %v, were %v", after, before)
 	}
@@ -140,7 +140,7 @@ func TestSinksThatStayAreKept(t *testing.T) {
 	if _, _, err := adopt(reloadQueues + "log: {level: debug}\nalerts: [{name: third, title: \"{{.Nope\", slack: {url: \"" + hook.URL + "\"}}]\n"); err == nil {
 		t.Error("a sink with a broken template was taken")
 	}
-	if p.current().Log.Level != "info" || len(p.sinks.racked) != 2 {
+	if p.current().Log.Level != "info" || len(p.sinks.active) != 2 {
 		t.Errorf("what was refused is in force in part: level %s", p.current().Log.Level)
 	}
 }

@@ -124,7 +124,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		return p.startWatch(client, s, nil)
 	}
 	px, err := p.newProxy(proxy.Config{
-		Client: client, Scheduler: s, Journal: journal, Operations: ops, Settings: p.knowledge.Settings, Learn: p.knowledge.Learn, Excluded: p.excluded,
+		Client: client, Scheduler: s, Journal: journal, Operations: ops, Settings: p.catalog.Settings, Learn: p.catalog.Learn, Excluded: p.excluded,
 		MonitorQueue: p.cfg.MonitorQueue,
 		MaxInFlight:  int(p.cfg.Proxy.MaxInFlight), MaxBodySize: p.cfg.Proxy.MaxBodySize,
 		Log: p.log.Named("proxy"), Registerer: p.registry,
@@ -141,7 +141,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 func (p *Process) startKnowledge(ns *connect.Namespace, tokens link.TokenSource, endpoints []net.Listener) error {
 	if p.broker != nil {
 		source := catalog.NewEmbeddedSource(p.broker, p.cfg.Broker.AutoCreate)
-		p.knowledge = catalog.New(p.cfg, source, p.broker.Default().Changes, p.log)
+		p.catalog = catalog.New(p.cfg, source, p.broker.Default().Changes, p.log)
 	} else {
 		source, client, err := p.adminSource(ns, tokens, endpoints)
 		if err != nil {
@@ -151,13 +151,13 @@ func (p *Process) startKnowledge(ns *connect.Namespace, tokens link.TokenSource,
 			client.CloseIdleConnections()
 			return nil
 		})
-		p.knowledge = catalog.New(p.cfg, source, nil, p.log)
+		p.catalog = catalog.New(p.cfg, source, nil, p.log)
 	}
 	p.life.Started("entities", func(context.Context) error {
-		p.knowledge.Close()
+		p.catalog.Close()
 		return nil
 	})
-	p.life.Background("settings of entities", p.knowledge.Run)
+	p.life.Background("settings of entities", p.catalog.Run)
 	return nil
 }
 
@@ -168,7 +168,7 @@ func (p *Process) warnOfDrops() {
 		return
 	}
 	for _, q := range p.cfg.Broker.Queues {
-		if !p.knowledge.Excluded(q.Name) && !q.DeadLetteringOnMessageExpiration {
+		if !p.catalog.Excluded(q.Name) && !q.DeadLetteringOnMessageExpiration {
 			p.log.Warn("queue drops what expires", zap.String("work_queue", q.Name),
 				zap.String("next", "set its deadLetteringOnMessageExpiration: true, or its missed deadlines go unseen"))
 		}
@@ -178,15 +178,15 @@ func (p *Process) warnOfDrops() {
 // newMonitor gives the monitor its sinks: the log always, then those of the configuration.
 func (p *Process) newMonitor(client *sdk.Client, c monitor.Config) (*monitor.Worker, error) {
 	c.MonitorQueue = p.cfg.MonitorQueue
-	c.Settings, c.Describe = p.knowledge.Monitored, p.knowledge.Describe
+	c.Settings, c.Describe = p.catalog.Monitored, p.catalog.Describe
 	c.Log, c.Adopt = p.log.Named("monitor"), catalog.Adoptions(p.cfg)
 	c.Registerer = p.registry
-	p.sinks = p.newSinkRack(client, c.Links, monitor.NewOutbox(c.Scheduler))
-	racked, err := p.sinks.fill(p.cfg)
+	p.sinks = p.newSinkSet(client, c.Links, monitor.NewOutbox(c.Scheduler))
+	active, err := p.sinks.fill(p.cfg)
 	if err != nil {
 		return nil, err
 	}
-	c.Alerters = p.sinks.take(racked)
+	c.Alerters = p.sinks.take(active)
 	if p.worker, err = monitor.New(c); err != nil {
 		return nil, fmt.Errorf("make the monitor: %w", err)
 	}

@@ -200,7 +200,7 @@ func (c *conn) start(s *side) {
 	go func() {
 		err := s.writeLoop()
 		if err != nil {
-			s.unwritable(isTimeout(err))
+			s.unwritable(accept.IsTimeout(err))
 			err = fmt.Errorf("%s: %w", s.name, err)
 		}
 		c.wrote <- written{s, err}

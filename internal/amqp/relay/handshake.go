@@ -99,7 +99,7 @@ func (c *conn) dialUpstream() error {
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.HandshakeTimeout)
 	defer cancel()
 	if err := c.quota.Spend(accept.UpstreamCost); err != nil {
-		return limitExceeded(err)
+		return amqp.LimitExceeded(err)
 	}
 	nc, err := c.cfg.Dial(ctx)
 	if err != nil {

@@ -76,7 +76,7 @@ func (h *half) onAttachLocked(a *amqp.Attach) {
 	}
 	if h.side.at == client {
 		if err := h.s.c.quota.Link(h.s.c.links + 1); err != nil {
-			h.s.c.failLocked(h.side, limitExceeded(err))
+			h.s.c.failLocked(h.side, amqp.LimitExceeded(err))
 			return
 		}
 	}

@@ -80,7 +80,7 @@ func (s *side) onBeginLocked(ch uint16, b *amqp.Begin) error {
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "Sessions are begun by clients.")
 	}
 	if err := s.c.quota.Session(len(s.halves) + 1); err != nil {
-		return limitExceeded(err)
+		return amqp.LimitExceeded(err)
 	}
 	sess := &session{c: s.c}
 	for i := range sess.halves {

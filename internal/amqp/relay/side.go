@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/listener/accept"
 )
 
 type sideState uint8
@@ -96,18 +97,10 @@ func (r *sideReader) Read(p []byte) (int, error) {
 	}
 	if s.at == client {
 		if spent := s.c.quota.Spend(n); spent != nil {
-			return 0, limitExceeded(spent)
+			return 0, amqp.LimitExceeded(spent)
 		}
 	}
 	return n, err
-}
-
-// limitExceeded returns the error for a client that exceeds its quota; nil for nil.
-func limitExceeded(err error) *amqp.Error {
-	if err == nil {
-		return nil
-	}
-	return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection is closed: %v.", err)
 }
 
 // beforeRead rests the read loop: it flushes the results and waits for room.
@@ -283,16 +276,11 @@ type peerClosed struct{ err *amqp.Error }
 func (p *peerClosed) Error() string { return "peer closed it: " + p.err.Error() }
 func (p *peerClosed) Unwrap() error { return p.err }
 
-func isTimeout(err error) bool {
-	var ne net.Error
-	return errors.As(err, &ne) && ne.Timeout()
-}
-
 // readError maps a read error to the reason for the end of the side.
 func (s *side) readError(err error) error {
 	s.c.mu.Lock()
 	defer s.c.unlock()
-	timeout := isTimeout(err)
+	timeout := accept.IsTimeout(err)
 	switch {
 	case s.c.quota.Why() != nil:
 		return s.c.quota.Why()

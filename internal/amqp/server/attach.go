@@ -26,7 +26,7 @@ func (s *Session) onAttach(a *amqp.Attach) error {
 		return nil
 	}
 	if err := c.quota.Link(c.nlinks + 1); err != nil {
-		return limitExceeded(err)
+		return amqp.LimitExceeded(err)
 	}
 	l := link{s: s, attach: a, key: linkKey{a.Name, a.Role}, handle: noHandle}
 	p := &l

@@ -4,11 +4,11 @@ package server
 
 import (
 	"errors"
-	"net"
 	"slices"
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/listener/accept"
 )
 
 // finish sends close if err is the peer's fault and the connection can still carry it. It reports
@@ -33,7 +33,7 @@ func (c *Conn) finish(err error) (linger bool) {
 			c.putLocked(0, &amqp.Close{Error: e})
 		}
 	} else if err != nil && c.state == connHandshake {
-		linger = !errors.Is(err, errHungUp) && !isTimeout(err)
+		linger = !errors.Is(err, errHungUp) && !accept.IsTimeout(err)
 	}
 	c.state = connDead
 	c.endIdleLocked()
@@ -41,11 +41,6 @@ func (c *Conn) finish(err error) (linger bool) {
 	_ = c.nc.SetWriteDeadline(c.deadline) // for a stalled write; a failure shows in the write
 	c.releaseLocked()
 	return linger
-}
-
-func isTimeout(err error) bool {
-	var ne net.Error
-	return errors.As(err, &ne) && ne.Timeout()
 }
 
 // closeSent reports whether the connection ends because of our own close.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/listener/accept"
 )
 
 // handshake takes the connection from its first byte to both opens: an optional SASL layer, the
@@ -128,7 +129,7 @@ func (c *Conn) negotiate() error {
 
 // openAnyway sends our open before a refusal, since close may only follow open.
 func (c *Conn) openAnyway(err error) {
-	if errors.Is(err, errHungUp) || isTimeout(err) {
+	if errors.Is(err, errHungUp) || accept.IsTimeout(err) {
 		return
 	}
 	c.mu.Lock()

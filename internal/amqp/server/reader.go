@@ -31,17 +31,9 @@ func (r *connReader) Read(p []byte) (int, error) {
 		err = nil // the next read returns it again
 	}
 	if spent := c.quota.Spend(n); spent != nil {
-		return 0, limitExceeded(spent)
+		return 0, amqp.LimitExceeded(spent)
 	}
 	return n, err
-}
-
-// limitExceeded returns the error for a peer that exceeds its quota; nil for nil.
-func limitExceeded(err error) *amqp.Error {
-	if err == nil {
-		return nil
-	}
-	return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection is closed: %v.", err)
 }
 
 // beforeRead prepares the connection to wait: it makes the pending calls of the handler, and

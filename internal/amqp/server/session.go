@@ -93,7 +93,7 @@ func (c *Conn) onBegin(ch uint16, b *amqp.Begin) error {
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "Begin on channel %d answers a session that was never begun.", ch)
 	}
 	if err := c.quota.Session(len(c.sessions) + 1); err != nil {
-		return limitExceeded(err)
+		return amqp.LimitExceeded(err)
 	}
 	out := slices.Index(c.channels, nil)
 	if out < 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+package lifecycle
 
 import (
 	"context"
@@ -21,10 +21,10 @@ func TestAWaitEndsWithTheLastOrWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, late)
 		defer cancel()
 		began := time.Now()
-		if err := waitFor(ctx, &wg); !errors.Is(err, late) {
+		if err := Wait(ctx, &wg); !errors.Is(err, late) {
 			t.Errorf("Wait for an hour, of a minute = %v, want %v", err, late)
 		}
-		if err := waitFor(t.Context(), &wg); err != nil {
+		if err := Wait(t.Context(), &wg); err != nil {
 			t.Errorf("Wait = %v", err)
 		}
 		if d := time.Since(began); d != time.Hour {
