@@ -142,7 +142,7 @@ func (p *Process) alerter(a *config.Alert, client *sdk.Client, outbox alert.Outb
 	return alert.NewGroups(group)
 }
 
-// newSink makes the sink of events, or else the sink of grouped events, of a configuration.
+// NewSink makes the sink of events, or else the sink of grouped events, of a configuration.
 func NewSink(a *config.Alert, client *sdk.Client) (events alert.Alerter, pages alert.Notifier, err error) {
 	text, err := alert.NewText(a.Title, a.Text)
 	if err != nil {
@@ -179,7 +179,7 @@ func NewSink(a *config.Alert, client *sdk.Client) (events alert.Alerter, pages a
 	return events, pages, err
 }
 
-// sinkAddress is the URL of the sink; "" when it has none.
+// SinkAddress is the URL of the sink; "" when it has none.
 func SinkAddress(a *config.Alert) string {
 	switch {
 	case a.Webhook != nil:
@@ -196,7 +196,7 @@ func SinkAddress(a *config.Alert) string {
 	return ""
 }
 
-// sinkCheck opens a connection to where a sink lives. It sends nothing.
+// SinkCheck opens a connection to where a sink lives. It sends nothing.
 func SinkCheck(name, raw string) adminport.Check {
 	return adminport.Check{Name: name, OK: func(ctx context.Context) error {
 		u, err := url.Parse(raw)

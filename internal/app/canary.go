@@ -23,7 +23,7 @@ import (
 	"overdue/scheduler"
 )
 
-// startWatch lets the canary fly and the heart beat. px is nil where there is no proxy.
+// startWatch starts the canary and the heartbeat. px is nil where there is no proxy.
 func (p *Process) startWatch(client *sdk.Client, s *scheduler.Scheduler, px *proxy.Proxy) error {
 	if queue := p.cfg.Canary.Queue; queue != "" {
 		send, err := p.canarySend(client, s, px)

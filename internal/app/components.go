@@ -27,7 +27,7 @@ import (
 // adminStopTimeout bounds the end of answers of the admin port.
 const adminStopTimeout = 2 * time.Second
 
-// A process is the components of one role, wired. Started in this order, stopped in reverse:
+// A Process is the components of one role, wired. Started in this order, stopped in reverse:
 //
 //	admin ─ embedded broker ─ clients ─ scheduler ─ clock, upstream ─ monitor ─ proxy ─ endpoints
 //
@@ -69,7 +69,7 @@ type Process struct {
 // which a million messages wait. test/bench/README.md has what it is worth.
 const HeapHeadroom = 24 << 20
 
-// start makes and starts the components of a role. What had been started is stopped again
+// Start makes and starts the components of a role. What had been started is stopped again
 // when a later one cannot be.
 func Start(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (*Process, error) {
 	p := &Process{
@@ -181,7 +181,7 @@ func (p *Process) serveAdmin(name string, ln net.Listener, h http.Handler, write
 	}()
 }
 
-// stop ends all components, then the admin port. It waits for no app.
+// Stop ends all components, then the admin port. It waits for no app.
 func (p *Process) Stop() error {
 	p.life.Hurry()
 	return p.stopAfterDrain()

@@ -138,7 +138,7 @@ func (p *Process) startBroker(endpoints []net.Listener) error {
 	return nil
 }
 
-// ownConnectionString is how proxy and monitor reach the embedded broker.
+// OwnConnectionString is how proxy and monitor reach the embedded broker.
 func (p *Process) OwnConnectionString() string {
 	return config.ConnectionString(p.brokerAddrs[0], cmp.Or(p.brokerKey.KeyName, config.AnyKeyName), cmp.Or(p.brokerKey.PrimaryKey, config.AnyKey))
 }

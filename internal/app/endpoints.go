@@ -137,7 +137,7 @@ func (p *Process) openEndpoints(px *proxy.Proxy, listeners []net.Listener) {
 	})
 }
 
-// amqpAddr and restAddr are where the endpoints listen, "" where there are none.
+// AMQPAddr and restAddr are where the endpoints listen, "" where there are none.
 func (p *Process) AMQPAddr() string { return p.endpointAddr(0) }
 func (p *Process) RestAddr() string { return p.endpointAddr(1) }
 

@@ -16,7 +16,7 @@ import (
 	"overdue/internal/terminal"
 )
 
-// newLog logs to w in the configured format. The level can be changed while it runs.
+// NewLog logs to w in the configured format. The level can be changed while it runs.
 func NewLog(w io.Writer, c config.Log) (*zap.Logger, zap.AtomicLevel, error) {
 	level, err := zap.ParseAtomicLevel(c.Level)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // The embedded broker: from settings to a namespace that is served.
 
-// An address is where to listen, and the setting that says so.
+// An Address is where to listen, and the setting that says so.
 type Address struct{ Key, Addr string }
 
 // BrokerAddresses are those of the embedded broker, that of broker.listen first.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A role is which components a process has.
+// A Role is which components a process has.
 type Role struct {
 	Name    string
 	Proxy   bool

@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// A setting is one row of the table from which flags, environment variables,
+// A Setting is one row of the table from which flags, environment variables,
 // validation and docs/reference/configuration.md come.
 type Setting struct {
 	Path    string // as in the file; "[]." stands before the keys of a list's elements
