@@ -72,10 +72,10 @@ func TestBrokersOnAnyFreePortDoNotMeet(t *testing.T) {
 	_, one := runBroker(t, "--broker-listen", "127.0.0.1:0", "--tls", "--monitor-queue", "companions")
 	_, two := runBroker(t, "--broker-listen", "127.0.0.1:0", "--tls")
 	if got := get(t, "http://"+one+"/_overdue/entities"); !strings.Contains(got, `"companions"`) {
-		t.Errorf("entities of a broker that is told of a monitor queue: %s", got)
+		t.Errorf("entities of a broker with a monitor queue: %s", got)
 	}
 	if got := get(t, "http://"+two+"/_overdue/entities"); got != "200 []\n" {
-		t.Errorf("entities of a broker that is told of nothing = %s, want none", got)
+		t.Errorf("entities of a broker without one = %s, want none", got)
 	}
 }
 

@@ -23,10 +23,10 @@ import (
 	"overdue/internal/config"
 )
 
-// A hook is a webhook that remembers what it was told.
+// A hook is a webhook that remembers the events that it got.
 type hook struct {
-	mu   sync.Mutex
-	told []string
+	mu     sync.Mutex
+	events []string
 }
 
 func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.told = append(h.told, string(body))
+	h.events = append(h.events, string(body))
 }
 
 // hook NAME: starts a webhook and puts its URL into the variable.
@@ -47,8 +47,8 @@ func scriptHook(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], s.URL+"/hook")
 }
 
-// told N: waits until the webhook was told N events and prints them.
-func scriptTold(ts *testscript.TestScript, _ bool, args []string) {
+// notified N: waits until the webhook has N events and prints them.
+func scriptNotified(ts *testscript.TestScript, _ bool, args []string) {
 	h := ts.Value("hook").(*hook)
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -57,10 +57,10 @@ func scriptTold(ts *testscript.TestScript, _ bool, args []string) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		all.Reset()
-		for _, event := range h.told {
+		for _, event := range h.events {
 			all.WriteString(event + "\n")
 		}
-		return len(h.told) >= want, all.String()
+		return len(h.events) >= want, all.String()
 	})
 	_, err = all.WriteTo(ts.Stdout())
 	ts.Check(err)
@@ -69,7 +69,7 @@ func scriptTold(ts *testscript.TestScript, _ bool, args []string) {
 // deadletter ADDR QUEUE: receives one message from the dead-letter queue with the SDK and
 // prints its id and reason.
 func scriptDeadLetter(ts *testscript.TestScript, _ bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), scriptTimeout)
 	defer cancel()
 	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(args[0], config.AnyKeyName, config.AnyKey), nil)
 	ts.Check(err)
@@ -85,7 +85,7 @@ func scriptDeadLetter(ts *testscript.TestScript, _ bool, args []string) {
 
 // send ADDR QUEUE ID: sends one message without a time to live with the SDK.
 func scriptSend(ts *testscript.TestScript, _ bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), scriptTimeout)
 	defer cancel()
 	client, err := azservicebus.NewClientFromConnectionString(config.ConnectionString(args[0], config.AnyKeyName, config.AnyKey), nil)
 	ts.Check(err)
@@ -104,7 +104,7 @@ type connectedApp struct {
 // app connect ADDR QUEUE: connects an app with the SDK. app send ID: it sends a message with a time to live of a
 // second, over the connection that it has. app close: it ends.
 func scriptApp(ts *testscript.TestScript, neg bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), scriptTimeout)
 	defer cancel()
 	a := ts.Value("app").(*connectedApp)
 	var err error

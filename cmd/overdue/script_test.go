@@ -65,13 +65,13 @@ func TestScripts(t *testing.T) {
 			"send":       scriptSend,
 			"terminate":  scriptTerminate,
 			"tlsfront":   scriptTLSFront,
-			"told":       scriptTold,
+			"notified":   scriptNotified,
 			"deadletter": scriptDeadLetter,
 		},
 	})
 }
 
-const scriptPatience = 20 * time.Second
+const scriptTimeout = 20 * time.Second
 
 // exits CODE PROGRAM ARGS…: the program ends with that exit code.
 func scriptExits(ts *testscript.TestScript, neg bool, args []string) {
@@ -129,7 +129,7 @@ func scriptAnswers(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func await(ts *testscript.TestScript, what string, ok func() (bool, string)) {
-	deadline := time.After(scriptPatience)
+	deadline := time.After(scriptTimeout)
 	for {
 		done, last := ok()
 		if done {
@@ -138,7 +138,7 @@ func await(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-deadline:
-			ts.Fatalf("%s: not within %v; last seen: %s", what, scriptPatience, last)
+			ts.Fatalf("%s: not within %v; last seen: %s", what, scriptTimeout, last)
 		}
 	}
 }

@@ -217,7 +217,7 @@ func hostileMessages(t *testing.T, p *app.Process) {
 	send(time.Hour)
 }
 
-// hostileConfig is a file with a mistake that is told.
+// hostileConfig is a file with a mistake that is reported.
 func hostileConfig(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "overdue.yaml")

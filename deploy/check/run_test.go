@@ -25,7 +25,7 @@ import (
 // container, against the broker that comes with it instead of a namespace. Ports are others,
 // because all of them are on one machine.
 
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
 func TestTheChartsMonitorKeepsTheDeadlinesOfTheChartsSidecars(t *testing.T) {
 	monitor := workloads(t, objects(t, mustHelm(t, overdueChart(t), "v1.34.0", least)))[0]
@@ -174,7 +174,7 @@ func (p *process) run(t *testing.T, env map[string]string, args []string) {
 
 func (p *process) wait(t *testing.T) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), program(t), "wait", "--listen-admin", p.admin, "--timeout", patience.String()).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), program(t), "wait", "--listen-admin", p.admin, "--timeout", timeout.String()).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, read(t, p.log))
 	}
 }
@@ -183,7 +183,7 @@ func (p *process) wait(t *testing.T) {
 func (p *process) answers(t *testing.T, path, want string) {
 	t.Helper()
 	var last string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		resp, err := http.Get("http://" + p.probes + path)
 		if err != nil {
 			last = err.Error()
