@@ -67,8 +67,7 @@ func newEntity(w *Worker, key, name string) *entity {
 	e.dead = search.View{Links: w.cfg.Links, Path: name + "/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen, Kept: &e.kept}
 	e.transfer = search.View{Links: w.cfg.Links, Path: name + "/$Transfer/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen}
 	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
-	e.nudger = nudger{w: w, key: key, name: name, afterNudge: e.wakeUp, log: e.log, earlier: make(chan struct{}, 1), kept: &e.kept,
-		dead: search.View{Links: w.cfg.Links, Path: e.dead.Path, Operations: w.metrics.operations}}
+	e.nudger = nudger{w: w, key: key, name: name, afterNudge: e.wakeUp, log: e.log, earlier: make(chan struct{}, 1), kept: &e.kept}
 	return e
 }
 

@@ -37,7 +37,6 @@ type nudger struct {
 	name       string
 	afterNudge func() // is called after each nudge
 	log        *zap.Logger
-	dead       search.View     // used by run only
 	front      search.Identity // see keepPages
 	keepAgain  time.Time       // by our clock: no dead letters are kept before
 	kept       *search.Kept    // gets the dead letters that are read right behind a nudge
@@ -94,7 +93,8 @@ func (n *nudger) movedAt(since time.Time) (at time.Time, known bool) {
 }
 
 func (n *nudger) run(ctx context.Context) {
-	defer n.dead.Close(ctx)
+	dead := search.View{Links: n.w.cfg.Links, Path: n.name + "/$DeadLetterQueue", Operations: n.w.metrics.operations}
+	defer dead.Close(ctx) // when the next run may have begun
 	for {
 		wait, more := n.untilNext()
 		if !more {
@@ -112,7 +112,7 @@ func (n *nudger) run(ctx context.Context) {
 			}
 		}
 		again := time.Now().Add(nudgeEvery)
-		n.nudgeOnce(ctx)
+		n.nudgeOnce(ctx, &dead)
 		select {
 		case <-time.After(time.Until(again)):
 		case <-ctx.Done():
@@ -133,12 +133,12 @@ func (n *nudger) untilNext() (wait time.Duration, more bool) {
 }
 
 // nudgeOnce nudges for all that is due now.
-func (n *nudger) nudgeOnce(ctx context.Context) {
+func (n *nudger) nudgeOnce(ctx context.Context, dead *search.View) {
 	begun := n.w.clock.now()
 	n.mu.Lock()
 	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(begun) || ctx.Err() != nil })
 	n.mu.Unlock()
-	err := n.nudge(ctx)
+	err := n.nudge(ctx, dead)
 	if err != nil {
 		logFailed(n.log, "nudge failed", err) // what it was for is searched for all the same
 	}
@@ -152,14 +152,14 @@ func (n *nudger) nudgeOnce(ctx context.Context) {
 	n.afterNudge()
 }
 
-func (n *nudger) nudge(ctx context.Context) error {
+func (n *nudger) nudge(ctx context.Context, dead *search.View) error {
 	r, err := n.w.cfg.Links.BareReceiver(ctx, n.name, nil)
 	if link.Condition(err) == link.ConditionNotAllowed {
 		n.w.states.update(n.key, func(f *entityState) { f.sessions = true })
 	}
 	var reading errgroup.Group
 	if err == nil {
-		_, err = n.w.nudgeOver(ctx, r, func() { reading.Go(func() error { return n.keepDeadLetters(ctx) }) })
+		_, err = n.w.nudgeOver(ctx, r, func() { reading.Go(func() error { return n.keepDeadLetters(ctx, dead) }) })
 	}
 	if err = errors.Join(err, reading.Wait()); err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", n.name, err)
@@ -178,19 +178,19 @@ const keepPause = 100 * time.Millisecond
 // keepDeadLetters reads the dead letters that the nudge has just made, where they may be taken
 // away. A consumer that empties the queue needs a round trip to settle. A read right after the
 // nudge usually comes first.
-func (n *nudger) keepDeadLetters(ctx context.Context) error {
+func (n *nudger) keepDeadLetters(ctx context.Context, dead *search.View) error {
 	known := n.w.states.get(n.key).deadLetters
 	switch known.current(time.Now()) {
 	case deadLettersStay:
 		return nil
 	case deadLettersTaken:
-		_, err := keepPages(ctx, &n.dead, n.kept, search.Identity{})
+		_, err := keepPages(ctx, dead, n.kept, search.Identity{})
 		return err
 	}
 	if time.Now().Before(n.keepAgain) {
 		return nil
 	}
-	front, err := keepPages(ctx, &n.dead, n.kept, n.front)
+	front, err := keepPages(ctx, dead, n.kept, n.front)
 	if front == n.front && front != (search.Identity{}) {
 		n.keepAgain = time.Now().Add(keepPause)
 	}

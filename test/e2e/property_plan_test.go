@@ -31,7 +31,8 @@ type plan struct {
 	life        time.Duration            // the entity's default time to live; 0 = none
 	lives       map[string]time.Duration // those of subscriptions, by name
 	batches     []drawnBatch
-	consumers   int // at each place
+	consumers   int  // at each place
+	drained     bool // somebody completes dead letters as they come
 	warnings    []time.Duration
 	changes     []change
 }

@@ -9,9 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"overdue/internal/broker/queue"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
@@ -300,12 +303,41 @@ func (p *plan) down() (d time.Duration) {
 type played struct {
 	*scene
 	*plan
-	due  map[string]time.Time // absolute deadlines, by key
-	seen []*history           // by place
+	due   map[string]time.Time    // absolute deadlines, by key
+	seen  []*history              // by place
+	taken map[string][]queue.View // dead letters that were taken away, by place
 }
 
+// drain completes the dead letters of a place as they come, until ctx ends.
+func (p *played) drain(ctx context.Context, at place, mu *sync.Mutex) {
+	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
+	r, err := p.client.NewReceiverForQueue(at.path, options)
+	if at.subscription != "" {
+		r, err = p.client.NewReceiverForSubscription(topic, at.subscription, options)
+	}
+	p.must(err)
+	for {
+		ms, err := r.ReceiveMessages(ctx, 10, nil)
+		if err != nil {
+			break // ctx has ended
+		}
+		for _, m := range ms {
+			there := p.scene.dead(at.path)
+			i := slices.IndexFunc(there, func(v queue.View) bool { return v.SequenceNumber == *m.SequenceNumber })
+			p.must(r.CompleteMessage(p.Context(), m, nil))
+			mu.Lock()
+			p.taken[at.path] = append(p.taken[at.path], there[i])
+			mu.Unlock()
+		}
+	}
+	p.must(r.Close(p.Context()))
+}
+
+// dead returns the dead letters of a place, with those that were taken away.
+func (p *played) dead(path string) []queue.View { return append(p.scene.dead(path), p.taken[path]...) }
+
 func (p *plan) play(s *scene, seed uint64) *played {
-	done := &played{scene: s, plan: p, due: map[string]time.Time{}}
+	done := &played{scene: s, plan: p, due: map[string]time.Time{}, taken: map[string][]queue.View{}}
 	if p.measured {
 		s.measure()
 	}
@@ -323,8 +355,18 @@ func (p *plan) play(s *scene, seed uint64) *played {
 			all.Go(c.run)
 		}
 	}
+	ctx, stop := context.WithCancel(s.Context())
+	var drains sync.WaitGroup
+	var mu sync.Mutex
+	for _, at := range p.places {
+		if p.drained {
+			drains.Go(func() { done.drain(ctx, at, &mu) })
+		}
+	}
 	p.deliver(s, done.due)
 	all.Wait()
 	time.Sleep(2 * time.Minute) // until every lock has lapsed
+	stop()
+	drains.Wait()
 	return done
 }

@@ -45,13 +45,14 @@ func TestWhateverHappens(t *testing.T) {
 func playScenario(t *testing.T, seed, i uint64) {
 	p := drawPlan(rand.New(rand.NewPCG(seed, i)))
 	p.drawReminders(rand.New(rand.NewPCG(seed, ^i)))
+	p.drained = rand.New(rand.NewPCG(^seed, i)).IntN(5) == 0
 	configure := []func(*scene, *broker.Config){p.configure}
 	inStore := i%8 == 3
 	if inStore {
 		p.measured = true // or nothing becomes due
 		configure = append(configure, inRedis(redistest.Start(t).Addr))
 	}
-	t.Log(p, p.warnings, inStore)
+	t.Log(p, p.warnings, inStore, p.drained)
 	play(t, func(s *scene) { p.play(s, seed^i).check() }, configure...)
 }
 
@@ -121,6 +122,9 @@ func (p *played) notifiedOfTheExpired() {
 // expired: once. Where ids repeat within seconds, several monitors may notify of one, and
 // without a measured clock one may be taken for the other.
 func (p *played) notifiedOften(id string, n int) bool {
+	if n == 0 && p.drained { // whoever made the broker expire it, its dead letter may have left no trace
+		return true
+	}
 	if !strings.HasPrefix(id, often) {
 		return n == 1
 	}
