@@ -37,7 +37,7 @@ public final class Steady {
         watch.start();
         try (var processor = builder.processor().queueName(args[0])
                 .processMessage(context -> got.add(context.getMessage().getBody().toString()))
-                .processError(context -> { }) // the SDK reports what it recovers from
+                .processError(context -> System.err.println(context.getException())) // it recovers from most
                 .buildProcessorClient();
             var sender = builder.sender().queueName(args[0]).buildClient()) {
             processor.start();
@@ -56,7 +56,7 @@ public final class Steady {
                 }
                 Thread.sleep(5);
             }
-            long until = System.currentTimeMillis() + 60_000;
+            long until = System.currentTimeMillis() + 120_000; // its processor restarts what has ended every ten seconds
             while (!got.containsAll(sent) && System.currentTimeMillis() < until) {
                 Thread.sleep(100);
             }
