@@ -136,10 +136,8 @@ func (e *entity) confirmDeadLetters(ctx context.Context) (deadLetterState, error
 	case len(wants) == 0:
 		return deadLettersUnknown, nil
 	}
-	e.dead.Kept = nil // a kept letter proves nothing about the queue
-	err := e.dead.FindNumbered(ctx, wants, nil)
-	e.dead.Kept = &e.kept
-	if err != nil {
+	// A kept letter proves nothing about the queue.
+	if err := e.dead.WithoutKept(func() error { return e.dead.FindNumbered(ctx, wants, nil) }); err != nil {
 		return deadLettersUnknown, err
 	}
 	kept := 0

@@ -57,7 +57,10 @@ func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 // messages.
 func (e *entity) readNewDeadLetters(ctx context.Context, watches []*watch) error {
 	if e.deadLetters() == deadLettersTaken && !e.settings.partitioned && e.settings.forwardDead == "" {
-		if _, err := keepPages(ctx, &e.dead, &e.kept, search.Identity{}); err != nil {
+		if err := e.dead.WithoutKept(func() (err error) {
+			_, err = keepPages(ctx, &e.dead, &e.kept, search.Identity{})
+			return err
+		}); err != nil {
 			return err
 		}
 	}

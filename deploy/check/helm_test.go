@@ -47,7 +47,7 @@ const least = "namespace: contoso.servicebus.windows.net\n"
 func TestTheChartHasNothingToComplainOf(t *testing.T) {
 	linter := lint.All(chartFolder, map[string]any{"namespace": "contoso.servicebus.windows.net"}, "default", true)
 	for _, m := range linter.Messages {
-		// That there is no icon is told as information.
+		// That there is no icon is reported as information.
 		if m.Severity > support.InfoSev {
 			t.Error(m)
 		}

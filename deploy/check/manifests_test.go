@@ -128,12 +128,12 @@ func TestComposeFilesLoad(t *testing.T) {
 	for _, c := range compose(t, "embedded").Configs {
 		checkFile(t, "compose/embedded", c.Content)
 	}
-	// Whoever has not accepted the licences has not, and is told.
+	// Without ACCEPT_EULA the licences are not accepted, and an error says so.
 	_, err := loader.LoadWithContext(context.Background(), types.ConfigDetails{
 		WorkingDir: "../compose/emulator", Environment: types.Mapping{}, ConfigFiles: []types.ConfigFile{{Filename: "../compose/emulator/compose.yaml"}},
 	})
 	if err == nil || !strings.Contains(err.Error(), "ACCEPT_EULA=Y") {
-		t.Errorf("without ACCEPT_EULA: %v, want to be told", err)
+		t.Errorf("without ACCEPT_EULA: %v, want an error that names it", err)
 	}
 }
 

@@ -31,7 +31,7 @@ func startStored(t *testing.T, addr, more string) (*Process, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.Stop(); err != nil && !strings.Contains(err.Error(), "redis forgets") { // what it has ended of is told again
+		if err := p.Stop(); err != nil && !strings.Contains(err.Error(), "redis forgets") { // what it has ended of is reported again
 			t.Errorf("stop: %v", err)
 		}
 	})
@@ -90,7 +90,7 @@ func TestTheJournalStandsInForRedis(t *testing.T) {
 	})
 }
 
-// A Redis that would forget companions is told at the start.
+// A Redis that would forget companions is reported at the start.
 func TestARedisThatForgetsIsNoPlaceForCompanions(t *testing.T) {
 	r := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	p, _ := startStored(t, r.Addr, "")

@@ -190,7 +190,7 @@ func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Companions stay where they can be counted: the broker has been told of no monitor
+	// Companions stay where they can be counted: the broker knows of no monitor
 	// queue of this name, so it makes one, and nobody receives from it.
 	c.MonitorQueue = "companions"
 	p, err := Start(config.RoleProxy, c, zap.NewNop(), zap.NewAtomicLevel())

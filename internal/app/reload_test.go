@@ -194,12 +194,12 @@ func TestAChangeOfFilesIsNoticed(t *testing.T) {
 	notices("the target of a link")
 	must(os.Remove(filepath.Join(dir, "plain")))
 	notices("a file that is gone")
-	// What stays the same is not told, however often it is written.
+	// What stays the same is not logged, however often it is written.
 	write("other", "x")
 	w.check()
 	select {
 	case <-w.changed():
-		t.Error("a file that is none of the configuration was told")
+		t.Error("a file that is none of the configuration was logged")
 	default:
 	}
 }

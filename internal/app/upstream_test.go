@@ -162,7 +162,7 @@ func TestUpstreamThatWasDoubtedForNothingSaysNothing(t *testing.T) {
 		<-u.up // it has looked
 	}
 	if n := logs.FilterMessage("namespace attached").Len(); n != 1 {
-		t.Errorf("told %d times that the namespace is attached, want once", n)
+		t.Errorf("logged %d times that the namespace is attached, want once", n)
 	}
 }
 

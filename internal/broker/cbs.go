@@ -39,9 +39,8 @@ func errSecondCBS() *amqp.Error {
 }
 
 // putToken answers a request on $cbs. Without keys every token is good, and not
-// read, but for the namespace that it may name. The audience is read: here the
-// service tells clients that an entity does not exist, after it has told them
-// whether they may know.
+// read, but for the namespace that it may name. The audience is read: here a client
+// learns that an entity does not exist, once its token shows that it may know.
 func (c *conn) putToken(req *request) response {
 	if req.operation != "put-token" {
 		return unsupported(req.operation)

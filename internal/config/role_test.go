@@ -48,7 +48,7 @@ func TestQueuesAreNotMadeOnDemandWithAFileOfTheEmulator(t *testing.T) {
 	}
 }
 
-// What the pass setting needs is told at the start of the role that it is for.
+// What the pass setting needs is reported at the start of the role that it is for.
 func TestPassNeedsADirectory(t *testing.T) {
 	c, err := load(t, "onMonitorDown: pass\n", nil, nil)
 	if err != nil {

@@ -50,8 +50,8 @@ type Lifecycle struct {
 	err     error // of drain; MUST only be read after drained is closed
 }
 
-// lastWords is what a stop gets to return once its time is over.
-const lastWords = 100 * time.Millisecond
+// stopGrace is what a stop gets to return once its time is over.
+const stopGrace = 100 * time.Millisecond
 
 // CloseTimeout is what the close of a connection may take.
 const CloseTimeout = time.Second
@@ -202,7 +202,7 @@ func Bounded(ctx context.Context, stop func(context.Context) error) error {
 	case <-ctx.Done():
 		select {
 		case err = <-ended: // it may know better what is not done
-		case <-time.After(lastWords):
+		case <-time.After(stopGrace):
 			err = ctx.Err()
 		}
 	}

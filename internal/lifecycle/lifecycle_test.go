@@ -158,7 +158,7 @@ func TestAStopThatDoesNotReturnIsGivenUp(t *testing.T) {
 		if err == nil || err.Error() != "stop component: not done within 8.9s" {
 			t.Errorf("drain = %v, want the component named and the connection not", err)
 		}
-		if took := time.Since(began); took != 10*time.Second+lastWords {
+		if took := time.Since(began); took != 10*time.Second+stopGrace {
 			t.Errorf("drain took %v, want 10s and last words", took)
 		}
 		close(dial)

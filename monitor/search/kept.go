@@ -82,6 +82,14 @@ func (k *Kept) orderLocked() {
 	k.ordered, k.added = all, k.added[:0]
 }
 
+// WithoutKept calls read while v shows only what is on the queue.
+func (v *View) WithoutKept(read func() error) error {
+	kept := v.Kept
+	v.Kept = nil
+	defer func() { v.Kept = kept }()
+	return read()
+}
+
 // Clear drops all messages.
 func (k *Kept) Clear() {
 	k.mu.Lock()

@@ -12,7 +12,7 @@ import (
 // When an entity is deleted and recreated under its name, its sequence numbers start at 1
 // again. Nothing that is known of the old entity may hide a message of the new one:
 //
-//   - A message is told apart by its identity, never by its sequence number alone.
+//   - A message is distinguished by its identity, never by its sequence number alone.
 //   - A sequence index is proven before use, by a message that is as old as one of its points.
 //     A new queue has none.
 //   - forget drops everything else, as soon as anything shows that the entity was recreated.

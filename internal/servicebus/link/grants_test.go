@@ -30,11 +30,11 @@ func TestAReceiverLearnsWhenCreditIsWritten(t *testing.T) {
 		select {
 		case <-granted:
 			if !want {
-				t.Errorf("%s: told of credit", what)
+				t.Errorf("%s: notified of credit", what)
 			}
 		default:
 			if want {
-				t.Errorf("%s: not told of credit", what)
+				t.Errorf("%s: not notified of credit", what)
 			}
 		}
 	}
