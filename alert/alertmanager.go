@@ -5,31 +5,87 @@ package alert
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
-// AlertmanagerResend is how often an Alertmanager gets an alert that still fires, as its API
+// alertmanagerResend is how often an Alertmanager gets an alert that still fires, as its API
 // requires.
-const AlertmanagerResend = time.Minute
+const alertmanagerResend = time.Minute
 
 // alertmanager posts to the v2 API of Alertmanager, which groups, silences and routes from there.
 type alertmanager struct {
 	name string
 	text Text
+	cfg  AlertmanagerConfig
 	*poster
 	now func() time.Time
 }
 
-// NewAlertmanager makes a Notifier. The URL is the base URL of the Alertmanager, without
-// api/v2/alerts.
-func NewAlertmanager(name string, cfg HTTP, text Text) (Notifier, error) {
-	cfg.URL = strings.TrimSuffix(cfg.URL, "/") + "/api/v2/alerts"
-	p, err := newPoster("alertmanager", cfg)
+// AlertmanagerConfig configures a sink that posts alerts to an Alertmanager.
+type AlertmanagerConfig struct {
+	HTTP                          // its URL is the base URL of the Alertmanager, without api/v2/alerts
+	Severity    string            // of a missed deadline, "" = critical; critical, error, warning or info
+	Labels      map[string]string // added to those of each alert
+	Annotations map[string]string // likewise
+}
+
+// Bounds of the labels, and of the annotations, of a configuration.
+const (
+	maxExtras     = 32
+	maxExtraValue = 4 << 10 // bytes
+)
+
+// labelName is how Prometheus lets labels and annotations be called.
+var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+// check checks the labels and the annotations. Its errors are of the type [SettingError].
+func (c *AlertmanagerConfig) check() error {
+	ownLabels := slices.AppendSeq([]string{"alertname", "source", "severity"}, maps.Keys(labelOf))
+	for _, extra := range []struct {
+		key    string
+		values map[string]string
+		own    []string
+	}{
+		{"labels", c.Labels, ownLabels},
+		{"annotations", c.Annotations, []string{"summary", "description", "dashboard_url", "runbook_url"}},
+	} {
+		wrong := func(format string, args ...any) error {
+			return &SettingError{"alertmanager." + extra.key, fmt.Errorf(format, args...)}
+		}
+		if len(extra.values) > maxExtras {
+			return wrong("there are %d entries; give %d at most", len(extra.values), maxExtras)
+		}
+		for _, name := range slices.Sorted(maps.Keys(extra.values)) {
+			switch value := extra.values[name]; {
+			case !labelName.MatchString(name) || len(name) > 100:
+				return wrong("%.60q is not a name; use letters, digits and '_', and no digit in front", name)
+			case slices.Contains(extra.own, name):
+				return wrong("Overdue sets %s itself; use another name", name)
+			case len(value) > maxExtraValue || !utf8.ValidString(value):
+				return wrong("the value of %s is not UTF-8 of %d bytes at most", name, maxExtraValue)
+			}
+		}
+	}
+	return nil
+}
+
+// NewAlertmanager makes a Notifier that posts alerts to an Alertmanager.
+func NewAlertmanager(name string, cfg AlertmanagerConfig, text Text) (Notifier, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg.URL, cfg.Severity = strings.TrimSuffix(cfg.URL, "/")+"/api/v2/alerts", cmp.Or(cfg.Severity, "critical")
+	p, err := newPoster("alertmanager", cfg.HTTP)
 	if err != nil {
 		return nil, err
 	}
-	return &alertmanager{cmp.Or(name, "alertmanager"), text, p, time.Now}, nil
+	return &alertmanager{cmp.Or(name, "alertmanager"), text, cfg, p, time.Now}, nil
 }
 
 func (a *alertmanager) Name() string { return a.name }
@@ -39,6 +95,7 @@ type postableAlert struct {
 	Annotations map[string]string `json:"annotations"`
 	StartsAt    time.Time         `json:"startsAt"`
 	EndsAt      time.Time         `json:"endsAt"`
+	Generator   string            `json:"generatorURL,omitempty"`
 }
 
 func (a *alertmanager) Notify(ctx context.Context, p Notification) error {
@@ -47,12 +104,15 @@ func (a *alertmanager) Notify(ctx context.Context, p Notification) error {
 		return err
 	}
 	// The labels identify an alert. It ends by itself if this process does.
-	ends := a.now().Add(4 * AlertmanagerResend)
+	ends := a.now().Add(4 * alertmanagerResend)
 	if p.Resolved {
 		ends = a.now()
 	}
-	return a.post(ctx, "application/json", []postableAlert{{
-		Labels: p.alertLabels(), Annotations: map[string]string{"summary": title, "description": text},
-		StartsAt: p.Since, EndsAt: ends.UTC(),
-	}})
+	one := postableAlert{
+		Labels: p.alertLabels(), Annotations: p.annotations(title, text), StartsAt: p.Since, EndsAt: ends.UTC(), Generator: p.Dashboard,
+	}
+	maps.Copy(one.Labels, a.cfg.Labels)
+	one.Labels["severity"] = p.severity(a.cfg.Severity)
+	maps.Copy(one.Annotations, a.cfg.Annotations)
+	return a.post(ctx, "application/json", "", []postableAlert{one})
 }

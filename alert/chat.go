@@ -16,23 +16,19 @@ type chat struct {
 	*poster
 }
 
-func newChat(kind, name string, cfg HTTP, text Text, form func(p *Notification, title, text string) any) (Notifier, error) {
+// NewChat makes a Notifier that posts to a channel of a kind of chat: "slack", by an incoming
+// webhook, or "teams", an Adaptive Card to a workflow with the trigger "When a Teams webhook request
+// is received".
+func NewChat(kind, name string, cfg HTTP, text Text) (Notifier, error) {
+	form := slackMessage
+	if kind == "teams" {
+		form = teamsMessage
+	}
 	p, err := newPoster(kind, cfg)
 	if err != nil {
 		return nil, err
 	}
 	return &chat{cmp.Or(name, kind), text, form, p}, nil
-}
-
-// NewSlack makes a Notifier that posts to an incoming webhook of Slack.
-func NewSlack(name string, cfg HTTP, text Text) (Notifier, error) {
-	return newChat("slack", name, cfg, text, slackMessage)
-}
-
-// NewTeams makes a Notifier that posts an Adaptive Card to a workflow of Teams with the trigger
-// "When a Teams webhook request is received".
-func NewTeams(name string, cfg HTTP, text Text) (Notifier, error) {
-	return newChat("teams", name, cfg, text, teamsMessage)
 }
 
 func (c *chat) Name() string { return c.name }
@@ -42,7 +38,7 @@ func (c *chat) Notify(ctx context.Context, p Notification) error {
 	if err != nil {
 		return err
 	}
-	return c.post(ctx, "application/json", c.form(&p, title, text))
+	return c.post(ctx, "application/json", "", c.form(&p, title, text))
 }
 
 type object = map[string]any
@@ -53,11 +49,18 @@ const (
 	maxSlackSection = 3000
 )
 
-func slackMessage(_ *Notification, title, text string) any {
+func slackMessage(p *Notification, title, text string) any {
 	blocks := []object{{"type": "header", "text": object{"type": "plain_text", "text": cut(title, maxSlackHeader), "emoji": false}}}
 	if text != "" {
 		// Plain text: message ids come from outside and must not become links or mentions.
 		blocks = append(blocks, object{"type": "section", "text": object{"type": "plain_text", "text": cut(text, maxSlackSection), "emoji": false}})
+	}
+	var links []string
+	for _, l := range p.links() {
+		links = append(links, "<"+slackEscape.Replace(l.Href)+"|"+l.Text+">")
+	}
+	if links != nil {
+		blocks = append(blocks, object{"type": "section", "text": object{"type": "mrkdwn", "text": strings.Join(links, " · ")}})
 	}
 	return object{"text": slackEscape.Replace(title), "blocks": blocks}
 }
@@ -76,14 +79,17 @@ func teamsMessage(p *Notification, title, text string) any {
 	for line := range strings.Lines(text) {
 		body = append(body, object{"type": "TextBlock", "text": teamsEscape.Replace(strings.TrimSpace(line)), "wrap": true, "spacing": "small"})
 	}
+	card := object{"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": body}
+	var actions []object
+	for _, l := range p.links() {
+		actions = append(actions, object{"type": "Action.OpenUrl", "title": l.Text, "url": l.Href})
+	}
+	if actions != nil {
+		card["actions"] = actions
+	}
 	return object{
-		"type": "message",
-		"attachments": []object{{
-			"contentType": "application/vnd.microsoft.card.adaptive",
-			"content": object{
-				"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": body,
-			},
-		}},
+		"type":        "message",
+		"attachments": []object{{"contentType": "application/vnd.microsoft.card.adaptive", "content": card}},
 	}
 }
 

@@ -104,7 +104,7 @@ func (a *email) Notify(ctx context.Context, p Notification) error {
 	if err != nil {
 		return err
 	}
-	m, err := a.message(p, title, text)
+	m, err := a.message(p, title, p.withLinks(text))
 	if err != nil {
 		return backoff.Permanent(err)
 	}

@@ -95,9 +95,9 @@ func TestSinksHideNothing(t *testing.T) {
 	for _, text := range []Text{{}, words} {
 		for name, make := range map[string]func() (Notifier, error){
 			"webhook":      func() (Notifier, error) { return NewWebhookNotifier("", cfg, text) },
-			"alertmanager": func() (Notifier, error) { return NewAlertmanager("", cfg, text) },
-			"slack":        func() (Notifier, error) { return NewSlack("", cfg, text) },
-			"teams":        func() (Notifier, error) { return NewTeams("", cfg, text) },
+			"alertmanager": func() (Notifier, error) { return NewAlertmanager("", AlertmanagerConfig{HTTP: cfg}, text) },
+			"slack":        func() (Notifier, error) { return NewChat("slack", "", cfg, text) },
+			"teams":        func() (Notifier, error) { return NewChat("teams", "", cfg, text) },
 			"pagerduty":    func() (Notifier, error) { return NewPagerDuty("", PagerDutyConfig{HTTP: cfg, RoutingKey: "r"}, text) },
 			"shoutrrr": func() (Notifier, error) {
 				return NewShoutrrr("", "ntfy://"+strings.TrimPrefix(srv.URL, "http://")+"/topic?scheme=http", text)

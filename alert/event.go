@@ -20,6 +20,9 @@ const (
 	TypeNear       = "overdue.deadline.near"       // a message is not settled, and its deadline is near
 )
 
+// typeTest is the type of the events of `overdue doctor --send-test`: nothing has happened.
+const typeTest = "overdue.test"
+
 // typePrefix is omitted where filters name a type.
 const typePrefix = "overdue.deadline."
 

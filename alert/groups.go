@@ -43,7 +43,11 @@ type GroupsConfig struct {
 	Wait         time.Duration // between the first event of a group and its notification
 	Interval     time.Duration // between notifications of a group that fires; at least a second
 	ResolveAfter time.Duration // without events, until a group is resolved; at least a second
-	Resend       time.Duration // between notifications of a group without new events; 0 = none
+	Resend       time.Duration // between notifications of a group without new events; 0 = as the sink requires
+
+	// DeadLetters counts the dead letters of an entity, for the notification that a group of missed
+	// deadlines is resolved. nil: they are not counted.
+	DeadLetters func(ctx context.Context, entity, subscription string) (DeadLetters, error)
 
 	Pool Pool        // nil: each process sends its own notifications
 	Log  *zap.Logger // nil: none
@@ -114,6 +118,9 @@ func NewGroups(cfg GroupsConfig) (*Groups, error) {
 	}
 	if cfg.Interval < time.Second || cfg.ResolveAfter < time.Second {
 		return nil, errors.New("alert: interval and resolveAfter of a group must be at least one second")
+	}
+	if _, ok := cfg.Sink.(*alertmanager); ok && cfg.Resend == 0 {
+		cfg.Resend = alertmanagerResend
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()

@@ -14,6 +14,8 @@ import (
 const (
 	// collectTime is how long a notification waits for digests that are due with the first.
 	collectTime = 250 * time.Millisecond
+	// countTime bounds how long the dead letters of an entity are counted.
+	countTime = 5 * time.Second
 	// notifyTime bounds the tries to send one notification before its digest is kept again.
 	notifyTime = 10 * time.Second
 	// maxAttempts bounds how often a digest is kept again because the sink did not take it. With
@@ -140,6 +142,7 @@ func (g *Groups) resolvesAt(gr *group) time.Time {
 // other error nothing has changed.
 func (g *Groups) notify(gr *group, d Digest, n *Notification) error {
 	if n != nil {
+		g.countDeadLetters(n)
 		err := g.send(n)
 		switch {
 		case err == nil:
@@ -172,6 +175,24 @@ func (g *Groups) notify(gr *group, d Digest, n *Notification) error {
 		g.mu.Unlock()
 	}
 	return err
+}
+
+// countDeadLetters completes the notification that a group is resolved. Without a count it is sent
+// all the same.
+func (g *Groups) countDeadLetters(n *Notification) {
+	entity := n.Labels["entity"]
+	if !n.Resolved || n.Labels["type"] != TypeMissed || entity == "" || g.cfg.DeadLetters == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(g.ctx, countTime)
+	defer cancel()
+	d, err := g.cfg.DeadLetters(ctx, entity, n.Labels["subscription"])
+	if err != nil {
+		g.cfg.Log.Warn("dead letters not counted for a notification", zap.String("sink", g.Name()),
+			zap.String("work_queue", n.Where()), zap.Error(err))
+		return
+	}
+	n.DeadLetters = &d
 }
 
 // reminderLocked returns the reminder that a firing group needs on the outbox, unless it has one.

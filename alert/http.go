@@ -5,6 +5,8 @@ package alert
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,14 +26,25 @@ import (
 // maxConns bounds the connections to one sink, and so its requests under way.
 const maxConns = 64
 
-// maxQuote is how much of a response an error quotes, in bytes.
-const maxQuote = 200
+// Bounds of a response: how much is read, so that the connection can be reused, in bytes, and how
+// much of it an error quotes, in characters.
+const (
+	maxAnswer = 64 << 10
+	maxQuote  = 200
+)
 
-// HTTP configures a sink behind a URL. The URL may hold a secret, so no log or error shows it.
+// HTTP configures a sink behind a URL. Everything but the host may be a secret, so no log or error
+// shows it.
 type HTTP struct {
 	URL     string        // http or https
 	Timeout time.Duration // of one request; 0 = 5 s
 	Client  *http.Client  // nil: a new one; redirects are never followed
+	Roots   string        // certificates in PEM that the server is checked against; "" = those of the machine
+
+	Headers            map[string]string // added to each request
+	BearerToken        string            // "" = none
+	Username, Password string            // of basic authentication; "" = none
+	SigningSecrets     []string          // one, or two during a rotation; none = unsigned. See signer
 }
 
 // poster posts to one URL.
@@ -41,7 +54,10 @@ type poster struct {
 	host    string
 	timeout time.Duration
 	client  *http.Client
-	slots   chan struct{} // a token for each request under way
+	header  http.Header
+	signer  signer
+	secrets *strings.Replacer // hides secrets in an answer
+	slots   chan struct{}     // a token for each request under way
 }
 
 func newPoster(sink string, cfg HTTP) (*poster, error) {
@@ -50,6 +66,14 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 		return nil, fmt.Errorf("alert: %s needs an http or https URL with a host", sink)
 	}
 	p := &poster{sink: sink, url: cfg.URL, host: u.Host, timeout: cfg.Timeout, client: cfg.Client, slots: make(chan struct{}, maxConns)}
+	if p.header, err = cfg.header(); err == nil {
+		p.signer, err = newSigner(cfg.SigningSecrets)
+	}
+	if bad := (*SettingError)(nil); errors.As(err, &bad) {
+		bad.Key = sink + "." + bad.Key // the kind of a sink is its key
+		return nil, bad
+	}
+	p.secrets = cfg.hideSecrets(u)
 	if p.timeout == 0 {
 		p.timeout = 5 * time.Second
 	}
@@ -57,6 +81,13 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 		transport := httpclient.Transport()
 		transport.MaxIdleConnsPerHost = maxConns
 		transport.MaxConnsPerHost = maxConns
+		if cfg.Roots != "" {
+			roots := x509.NewCertPool()
+			if !roots.AppendCertsFromPEM([]byte(cfg.Roots)) {
+				return nil, fmt.Errorf("alert: %s: authorityFile has no certificate in PEM", sink)
+			}
+			transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+		}
 		p.client = httpclient.New(transport, 0)
 	} else {
 		p.client = httpclient.New(p.client.Transport, p.client.Timeout)
@@ -65,9 +96,11 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 }
 
 // post sends body as JSON, in which control characters are escaped. Any 2xx accepts it. 429 and 503
-// may say when to try again; other 4xx are permanent errors.
-func (p *poster) post(ctx context.Context, contentType string, body any) error {
+// may say when to try again; other 4xx are permanent errors. A signed request has the id, which is
+// the same each time that the same body is sent.
+func (p *poster) post(ctx context.Context, contentType, id string, body any) error {
 	b, err := json.Marshal(body)
+	b = escape.JSON(b)
 	if err != nil {
 		return backoff.Permanent(fmt.Errorf("alert: %s: %w", p.sink, err))
 	}
@@ -80,11 +113,13 @@ func (p *poster) post(ctx context.Context, contentType string, body any) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(escape.JSON(b)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(b))
 	if err != nil {
 		return backoff.Permanent(fmt.Errorf("alert: %s at %s: invalid request", p.sink, p.host))
 	}
+	req.Header = p.header.Clone()
 	req.Header.Set("Content-Type", contentType)
+	p.signer.sign(req.Header, id, time.Now(), b)
 	resp, err := p.client.Do(req)
 	if err != nil {
 		// The text of a url.Error names the whole URL, which may hold a secret.
@@ -97,8 +132,7 @@ func (p *poster) post(ctx context.Context, contentType string, body any) error {
 		return fmt.Errorf("alert: %s at %s: %w", p.sink, p.host, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	quote, _ := io.ReadAll(io.LimitReader(resp.Body, maxQuote)) // the status decides; the text is extra
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)              // so that the connection can be reused
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status decides; the text is extra
 	if resp.StatusCode/100 == 2 {
 		return nil
 	}
@@ -107,9 +141,14 @@ func (p *poster) post(ctx context.Context, contentType string, body any) error {
 			return backoff.RetryAfter(seconds)
 		}
 	}
-	err = fmt.Errorf("alert: %s at %s answered %s: %s", p.sink, p.host, resp.Status, strings.Join(strings.Fields(string(quote)), " "))
+	err = fmt.Errorf("alert: %s at %s answered %s: %s", p.sink, p.host, p.quote(resp.Status), p.quote(string(answer)))
 	if resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout {
 		return backoff.Permanent(err)
 	}
 	return err
+}
+
+// quote returns what an error shows of an answer: a server may repeat the request.
+func (p *poster) quote(answer string) string {
+	return cut(strings.Join(strings.Fields(p.secrets.Replace(strings.ToValidUTF8(answer, "�"))), " "), maxQuote)
 }

@@ -83,7 +83,7 @@ func TestEmail(t *testing.T) {
 	got := <-mails
 	for _, want := range []string{
 		"RCPT TO:<a@example.com>", "RCPT TO:<b@example.com>", "Subject: 3 more missed deadlines on orders", "Auto-Submitted: auto-generated",
-		"References: <overdue-k@overdue>", "Oldest: m-1",
+		"References: <overdue-k@overdue>", "Namespace: n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the mail lacks %q:\n%s", want, got)

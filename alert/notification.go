@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"time"
 )
 
@@ -27,6 +28,23 @@ type Notification struct {
 	Oldest   *Event        // the one with the earliest deadline, of those in Count
 	WorstLag time.Duration // of those in Count
 	Samples  []Event       // at most five of those in Count, by deadline
+
+	DeadLetters        *DeadLetters // of a group of missed deadlines that is resolved; nil if not known
+	Dashboard, Runbook string       // links, filled in by the sink; "" = none
+}
+
+// DeadLetters describes the dead-letter queue of an entity.
+type DeadLetters struct {
+	Count  int       // all of them
+	More   bool      // there are more, which were not counted
+	Missed int       // of Count, those that missed a deadline
+	Time   time.Time // when they were counted
+}
+
+// id identifies n and is the same when it is sent again.
+func (n Notification) id() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d\n%d", n.Key, n.state(), n.Total, n.Since.UnixMilli(), n.Last.UnixMilli()))
+	return hex.EncodeToString(sum[:16])
 }
 
 // A Notifier delivers notifications. Notify returns nil once the sink has accepted n for good. Its

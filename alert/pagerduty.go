@@ -58,5 +58,8 @@ func (a *pagerDuty) Notify(ctx context.Context, p Notification) error {
 		"summary": title, "source": p.Source, "severity": p.severity(a.cfg.Severity), "timestamp": p.Last.UTC().Format(time.RFC3339),
 		"component": p.Where(), "class": p.Labels["type"], "custom_details": details,
 	}
-	return a.post(ctx, "application/json", event)
+	if links := p.links(); len(links) > 0 {
+		event["links"] = links
+	}
+	return a.post(ctx, "application/json", "", event)
 }

@@ -34,9 +34,11 @@ func TestSinksFollowNoRedirect(t *testing.T) {
 			return func(t *testing.T) error { return a.Alert(t.Context(), someEvent()) }, err
 		},
 		"grouped webhook": func(c HTTP) (func(*testing.T) error, error) { return pager(NewWebhookNotifier("", c, Text{})) },
-		"alertmanager":    func(c HTTP) (func(*testing.T) error, error) { return pager(NewAlertmanager("", c, Text{})) },
-		"slack":           func(c HTTP) (func(*testing.T) error, error) { return pager(NewSlack("", c, Text{})) },
-		"teams":           func(c HTTP) (func(*testing.T) error, error) { return pager(NewTeams("", c, Text{})) },
+		"alertmanager": func(c HTTP) (func(*testing.T) error, error) {
+			return pager(NewAlertmanager("", AlertmanagerConfig{HTTP: c}, Text{}))
+		},
+		"slack": func(c HTTP) (func(*testing.T) error, error) { return pager(NewChat("slack", "", c, Text{})) },
+		"teams": func(c HTTP) (func(*testing.T) error, error) { return pager(NewChat("teams", "", c, Text{})) },
 		"pagerduty": func(c HTTP) (func(*testing.T) error, error) {
 			return pager(NewPagerDuty("", PagerDutyConfig{HTTP: c, RoutingKey: "r"}, Text{}))
 		},

@@ -28,7 +28,7 @@ const shoutrrrTimeout = 10 * time.Second
 // shoutrrr delivers notifications through the library of that name, which has some twenty services.
 type shoutrrr struct {
 	name, service string
-	secrets       []string
+	secrets       *strings.Replacer
 	text          Text
 	sender        types.Service
 }
@@ -40,7 +40,7 @@ func NewShoutrrr(name, rawURL string, text Text) (Notifier, error) {
 	if err != nil || u.Scheme == "" {
 		return nil, errors.New("alert: shoutrrr needs a URL such as ntfy://host/topic")
 	}
-	a := &shoutrrr{name: cmp.Or(name, "shoutrrr"), service: u.Scheme, secrets: secretsOf(u, rawURL), text: text}
+	a := &shoutrrr{name: cmp.Or(name, "shoutrrr"), service: u.Scheme, secrets: hiding(secretsOf(u, rawURL)), text: text}
 	if a.sender, err = newService(u); err != nil {
 		return nil, fmt.Errorf("alert: shoutrrr: %w", a.redacted(err))
 	}
@@ -101,11 +101,11 @@ func (a *shoutrrr) Name() string { return a.name }
 
 // Notify waits for the service for at most shoutrrrTimeout: the library takes no context.
 func (a *shoutrrr) Notify(_ context.Context, p Notification) error {
-	_, title, text, err := a.text.of(p)
+	p, title, text, err := a.text.of(p)
 	if err != nil {
 		return err
 	}
-	if text == "" {
+	if text = p.withLinks(text); text == "" {
 		text = title
 	}
 	params := types.Params{}
@@ -125,8 +125,7 @@ func (a *shoutrrr) Notify(_ context.Context, p Notification) error {
 	return nil
 }
 
-// secretsOf returns every part of the URL that may be a secret, the longest first. Services put
-// keys into any part.
+// secretsOf returns every part of the URL that may be a secret. Services put keys into any part.
 func secretsOf(u *url.URL, rawURL string) []string {
 	parts := []string{rawURL, u.User.String(), u.User.Username(), u.Host, u.Path, u.RawQuery}
 	if password, ok := u.User.Password(); ok {
@@ -136,17 +135,10 @@ func secretsOf(u *url.URL, rawURL string) []string {
 	for _, values := range u.Query() {
 		parts = append(parts, values...)
 	}
-	parts = slices.DeleteFunc(parts, func(s string) bool { return len(s) < 4 })
-	slices.SortFunc(parts, func(a, b string) int { return len(b) - len(a) })
 	return parts
 }
 
 // redacted returns err without the parts of the URL, which errors of the library quote.
 func (a *shoutrrr) redacted(err error) error {
-	text := err.Error()
-	for _, secret := range a.secrets {
-		text = strings.ReplaceAll(text, secret, "(hidden)")
-		text = strings.ReplaceAll(text, url.QueryEscape(secret), "(hidden)")
-	}
-	return errors.New(text)
+	return errors.New(a.secrets.Replace(err.Error()))
 }

@@ -77,7 +77,8 @@ func resolved() Notification {
 
 const (
 	firingTitle   = "3 more missed deadlines on orders, 10 since 2026-01-31 11:00:00Z"
-	firingText    = "Oldest: m-1, due 2026-01-31 11:59:59Z\nWorst lag: 25 ms\n- m-1, session s, due 2026-01-31 11:59:59Z, correlation id c\nand 2 more"
+	firingText    = "Namespace: n\nDead-lettered up to 25 ms after the deadline\n" + firingAdvice + "Messages, the earliest deadline first:\n- m-1, session s, due 2026-01-31 11:59:59Z, correlation id c\nand 2 more"
+	firingAdvice  = "What to do: Check that a consumer of orders is running and keeps up. Then resubmit or purge the dead letters: overdue dlq list orders\n"
 	resolvedTitle = "Resolved: 10 missed deadlines on orders, the last at 2026-01-31 12:00:00Z"
 )
 
@@ -121,7 +122,7 @@ func TestDefaultWordingOfNotifications(t *testing.T) {
 
 func TestAlertmanager(t *testing.T) {
 	url, posted := hooked(t)
-	a, err := NewAlertmanager("", HTTP{URL: url + "/am/"}, Text{})
+	a, err := NewAlertmanager("", AlertmanagerConfig{HTTP: HTTP{URL: url + "/am/"}}, Text{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,15 +184,15 @@ func TestChats(t *testing.T) {
 	hostile := firing()
 	hostile.Labels = map[string]string{"type": TypeMissed, "entity": "<!channel> *[x](http://x)*"}
 	for _, tc := range []struct {
-		make        func(string, HTTP, Text) (Notifier, error)
+		kind        string
 		title, text []any
 		hostile     string
 	}{
-		{NewSlack, []any{"blocks", 0, "text", "text"}, []any{"blocks", 1, "text", "text"}, "3 more missed deadlines on <!channel> *[x](http://x)*"},
-		{NewTeams, []any{"attachments", 0, "content", "body", 0, "text"}, []any{"attachments", 0, "content", "body", 1, "text"}, `3 more missed deadlines on &lt;!channel&gt; \*\[x\](http://x)\*`},
+		{"slack", []any{"blocks", 0, "text", "text"}, []any{"blocks", 1, "text", "text"}, "3 more missed deadlines on <!channel> *[x](http://x)*"},
+		{"teams", []any{"attachments", 0, "content", "body", 0, "text"}, []any{"attachments", 0, "content", "body", 1, "text"}, `3 more missed deadlines on &lt;!channel&gt; \*\[x\](http://x)\*`},
 	} {
 		url, posted := hooked(t)
-		c, err := tc.make("", HTTP{URL: url}, Text{})
+		c, err := NewChat(tc.kind, "", HTTP{URL: url}, Text{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +204,7 @@ func TestChats(t *testing.T) {
 			if got := at(t, body, tc.title...); got != firingTitle {
 				t.Errorf("title = %v, want %q", got, firingTitle)
 			}
-			if got := at(t, body, tc.text...); !strings.HasPrefix(got.(string), "Oldest: m-1") {
+			if got := at(t, body, tc.text...); !strings.HasPrefix(got.(string), "Namespace: n") {
 				t.Errorf("text = %v", got)
 			}
 			if err := c.Notify(t.Context(), hostile); err != nil {

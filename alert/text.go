@@ -25,24 +25,27 @@ const (
 
 // Text words the notifications of a sink. The zero value uses [Notification.Title] and
 // [Notification.Text].
-type Text struct{ title, text *template.Template }
+type Text struct {
+	title, text        *template.Template
+	dashboard, runbook string // with placeholders
+}
 
-// A TemplateError is a mistake in one of the templates of a Text.
-type TemplateError struct {
-	Key string // "title" or "text"
+// A SettingError is a mistake in a setting of a sink.
+type SettingError struct {
+	Key string // such as title, links.runbook or webhook.headers
 	Err error
 }
 
-// Error is the error of the template, which names the line and the action.
-func (e *TemplateError) Error() string { return e.Err.Error() }
+// Error is the error without the key. That of a template names the line and the action.
+func (e *SettingError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error of the template.
-func (e *TemplateError) Unwrap() error { return e.Err }
+// Unwrap returns the error without the key.
+func (e *SettingError) Unwrap() error { return e.Err }
 
 // NewText parses two Go templates, which are executed with a [Notification]. An empty template
 // keeps the default wording. NewText also executes both, for a group that fires and for one that is
 // resolved, so that a mistake shows at start and not when an alert is due. Its error is a
-// *[TemplateError].
+// *[SettingError].
 func NewText(title, text string) (t Text, err error) {
 	if t.title, err = parse("title", title); err != nil {
 		return Text{}, err
@@ -53,7 +56,7 @@ func NewText(title, text string) (t Text, err error) {
 	e := Event{Type: TypeMissed, Subject: "order-1"}
 	for _, p := range []Notification{
 		{Labels: map[string]string{"entity": "orders"}, Count: 1, Total: 1, Oldest: &e, Samples: []Event{e}},
-		{Labels: map[string]string{"entity": "orders"}, Resolved: true, Total: 1},
+		{Labels: map[string]string{"entity": "orders"}, Resolved: true, Total: 1, DeadLetters: &DeadLetters{}},
 	} {
 		if _, _, _, err := t.of(p); err != nil {
 			return Text{}, err
@@ -69,7 +72,7 @@ func parse(key, text string) (*template.Template, error) {
 	// A label that a group does not have is "", not "<no value>".
 	t, err := template.New(key).Option("missingkey=zero").Parse(text)
 	if err != nil {
-		return nil, &TemplateError{Key: key, Err: err}
+		return nil, &SettingError{Key: key, Err: err}
 	}
 	return t, nil
 }
@@ -81,7 +84,7 @@ func execute(t *template.Template, p Notification, fallback string) (string, err
 	}
 	var out boundedBuilder
 	if err := t.Execute(&out, p); err != nil {
-		return "", &TemplateError{Key: t.Name(), Err: err}
+		return "", &SettingError{Key: t.Name(), Err: err}
 	}
 	return out.text.String(), nil
 }
@@ -102,6 +105,7 @@ func (b *boundedBuilder) Write(p []byte) (int, error) {
 // a template fails each time in the same way.
 func (t Text) of(raw Notification) (p Notification, title, text string, err error) {
 	p = raw.visible()
+	p.Dashboard, p.Runbook = raw.link(t.dashboard), raw.link(t.runbook)
 	title, titleErr := execute(t.title, p, p.Title())
 	text, textErr := execute(t.text, p, p.Text())
 	if err := errors.Join(titleErr, textErr); err != nil {
@@ -146,75 +150,6 @@ func cut(s string, n int) string {
 		return s
 	}
 	return string(r[:n-1]) + "…"
-}
-
-// Where names the entity of the group, or else the namespace.
-func (p Notification) Where() string {
-	entity, subscription := p.Labels["entity"], p.Labels["subscription"]
-	switch {
-	case entity == "":
-		return strings.TrimPrefix(p.Source, "sb://")
-	case subscription != "":
-		return entity + "/" + subscription
-	}
-	return entity
-}
-
-// events returns the kind of n events: missed deadlines, for example.
-func (p Notification) events(n int) string {
-	nouns, ok := nounsOf[p.Labels["type"]]
-	if !ok {
-		nouns = [2]string{"event", "events"}
-	}
-	if n == 1 {
-		return nouns[0]
-	}
-	return nouns[1]
-}
-
-var nounsOf = map[string][2]string{
-	TypeMissed:     {"missed deadline", "missed deadlines"},
-	TypeIncomplete: {"message not completed in time", "messages not completed in time"},
-	TypeNear:       {"approaching deadline", "approaching deadlines"},
-}
-
-// Title returns the default title, one line.
-func (p Notification) Title() string {
-	switch {
-	case p.Resolved:
-		return fmt.Sprintf("Resolved: %d %s on %s, the last at %s", p.Total, p.events(p.Total), p.Where(), stamp(p.Last))
-	case p.Count == 0:
-		return fmt.Sprintf("%d %s on %s since %s", p.Total, p.events(p.Total), p.Where(), stamp(p.Since))
-	case p.Total > p.Count:
-		return fmt.Sprintf("%d more %s on %s, %d since %s", p.Count, p.events(p.Count), p.Where(), p.Total, stamp(p.Since))
-	}
-	return fmt.Sprintf("%d %s on %s", p.Count, p.events(p.Count), p.Where())
-}
-
-// Text returns the default text, several lines, or "".
-func (p Notification) Text() string {
-	var lines []string
-	if p.Oldest != nil {
-		lines = append(lines, fmt.Sprintf("Oldest: %s, due %s", p.Oldest.Subject, stamp(p.Oldest.Data.Deadline)))
-	}
-	if p.WorstLag > 0 && p.Labels["type"] != TypeNear {
-		lines = append(lines, "Worst lag: "+roughly(p.WorstLag))
-	}
-	for _, e := range p.Samples {
-		line := "- " + e.Subject
-		if e.Data.SessionID != "" {
-			line += ", session " + e.Data.SessionID
-		}
-		line += ", due " + stamp(e.Data.Deadline)
-		if e.Data.CorrelationID != "" {
-			line += ", correlation id " + e.Data.CorrelationID
-		}
-		lines = append(lines, line)
-	}
-	if more := p.Count - len(p.Samples); more > 0 && len(p.Samples) > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(lines, "\n")
 }
 
 // roughly returns d with a unit and no more digits than a reader needs.

@@ -37,6 +37,7 @@ func TestAMistakeInATemplateNamesItsKey(t *testing.T) {
 		"{{nothing 1}}":                          `function "nothing" not defined`,
 		"{{.Nothing}}":                           "can't evaluate field Nothing in type alert.Notification",
 		"{{.Oldest.Subject}}":                    "nil pointer evaluating *alert.Event.Subject", // a resolved group has none
+		"{{with .DeadLetters}}{{.X}}{{end}}":     "can't evaluate field X in type *alert.DeadLetters",
 		"{{range .Samples}}{{.X}}{{end}}":        "can't evaluate field X in type alert.Event",
 		`{{template "none"}}`:                    `template "none" not defined`,
 		"{{range 200000}}late on orders {{end}}": "writes more than 1048576 bytes",
@@ -48,9 +49,9 @@ func TestAMistakeInATemplateNamesItsKey(t *testing.T) {
 			"text":  func() (Text, error) { return NewText("", bad) },
 		} {
 			_, err := parse()
-			wrong := (*TemplateError)(nil)
+			wrong := (*SettingError)(nil)
 			if !errors.As(err, &wrong) || wrong.Key != key || !strings.Contains(err.Error(), want) {
-				t.Errorf("a %s of %s: %v, want a TemplateError about %s with %q", key, bad, err, key, want)
+				t.Errorf("a %s of %s: %v, want a SettingError about %s with %q", key, bad, err, key, want)
 			}
 		}
 	}

@@ -28,7 +28,7 @@ func NewWebhook(name string, cfg HTTP) (Alerter, error) {
 func (a *webhook) Name() string { return a.name }
 
 func (a *webhook) Alert(ctx context.Context, e Event) error {
-	return a.post(ctx, "application/cloudevents+json; charset=utf-8", e)
+	return a.post(ctx, "application/cloudevents+json; charset=utf-8", e.ID, e)
 }
 
 // webhookNotifier posts notifications as Alertmanager posts to its webhooks, version 4, so that
@@ -81,10 +81,10 @@ func (a *webhookNotifier) Notify(ctx context.Context, p Notification) error {
 	}
 	m := hookMessage{
 		Version: "4", GroupKey: p.Key, Status: p.state(), Receiver: a.name, GroupLabels: seen.Labels, CommonLabels: seen.alertLabels(),
-		CommonAnnotations: map[string]string{"summary": title, "description": text},
+		CommonAnnotations: seen.annotations(title, text),
 		TruncatedAlerts:   max(p.Count-len(p.Samples), 0),
 	}
-	one := hookAlert{Status: p.state(), Labels: seen.alertLabels(), Annotations: m.CommonAnnotations, StartsAt: p.Since, Fingerprint: p.Key}
+	one := hookAlert{Status: p.state(), Labels: seen.alertLabels(), Annotations: m.CommonAnnotations, StartsAt: p.Since, GeneratorURL: seen.Dashboard, Fingerprint: p.Key}
 	if p.Resolved {
 		one.EndsAt = p.Last
 	}
@@ -100,5 +100,5 @@ func (a *webhookNotifier) Notify(ctx context.Context, p Notification) error {
 		of.StartsAt, of.Fingerprint, of.Event = e.Time, seen.Samples[i].ID, &e
 		m.Alerts = append(m.Alerts, of)
 	}
-	return a.post(ctx, "application/json", m)
+	return a.post(ctx, "application/json", p.id(), m)
 }

@@ -66,12 +66,12 @@ func (s *sinkSet) fill(c *config.Config) (next []activeSink, err error) {
 			next = append(next, activeSink{key, a, s.active[j].sink})
 			continue
 		}
-		sink, err := s.p.alerter(&a, s.client, s.outbox)
+		sink, err := s.p.alerter(&a, s.client, s.links, s.outbox)
 		if err == nil {
 			sink, err = alert.Only(s.history.Record(sink), a.Entities, a.Events)
 		}
 		if err != nil {
-			return nil, &config.Error{Err: fmt.Errorf("%s: %w", c.At(sinkKey(key, err)), err)}
+			return nil, &config.Error{Err: fmt.Errorf("%s: %w", sinkAt(c, key, err), err)}
 		}
 		next = append(next, activeSink{key, a, sink})
 	}
@@ -85,12 +85,18 @@ func (s *sinkSet) fill(c *config.Config) (next []activeSink, err error) {
 	return next, nil
 }
 
-// sinkKey is the key that an error of a sink is about: its title, its text, or else the sink itself.
-func sinkKey(key string, err error) string {
-	if bad := (*alert.TemplateError)(nil); errors.As(err, &bad) {
-		return key[:strings.LastIndexByte(key, '.')+1] + bad.Key
+// sinkAt names the setting that an error of a sink is about, or else the sink, and its place. A
+// value that comes from a file has the place of that.
+func sinkAt(c *config.Config, key string, err error) string {
+	bad := (*alert.SettingError)(nil)
+	if !errors.As(err, &bad) {
+		return c.At(key)
 	}
-	return key
+	key = key[:strings.LastIndexByte(key, '.')+1] + bad.Key
+	if at := c.At(key); at != key {
+		return at
+	}
+	return c.At(key + "File")
 }
 
 // take returns the sinks that get events from now on: the log always, then those of the configuration.
@@ -126,20 +132,16 @@ func (p *Process) handling(entity string) alert.Handling {
 }
 
 // alerter is one sink: of events, or of pages behind groups.
-func (p *Process) alerter(a *config.Alert, client *sdk.Client, outbox alert.Outbox) (alert.Alerter, error) {
+func (p *Process) alerter(a *config.Alert, client *sdk.Client, links *link.Namespace, outbox alert.Outbox) (alert.Alerter, error) {
 	events, pager, err := NewSink(a, client)
 	if err != nil || events != nil {
 		return events, err
 	}
-	group := alert.GroupsConfig{
+	return alert.NewGroups(alert.GroupsConfig{
 		Outbox: outbox, Source: alert.SourceOf(p.namespace.Host, ""), Sink: pager, Pool: p.pages,
 		By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
-		Log: p.log.Named("alert"),
-	}
-	if a.Alertmanager != nil {
-		group.Resend = alert.AlertmanagerResend
-	}
-	return alert.NewGroups(group)
+		DeadLetters: deadLetters(links), Log: p.log.Named("alert"),
+	})
 }
 
 // NewSink makes the sink of events, or else the sink of grouped events, of a configuration.
@@ -148,20 +150,26 @@ func NewSink(a *config.Alert, client *sdk.Client) (events alert.Alerter, pages a
 	if err != nil {
 		return nil, nil, err
 	}
+	if text, err = text.WithLinks(a.Links.Dashboard, a.Links.Runbook); err != nil {
+		return nil, nil, err
+	}
 	request := func(r *config.Request) alert.HTTP { return alert.HTTP{URL: r.URL, Timeout: r.Timeout} }
 	switch {
 	case a.ServiceBus != nil:
 		events = alert.NewServiceBus(a.Name, client, a.ServiceBus.Entity)
 	case a.Webhook != nil && !a.Webhook.Grouped:
-		events, err = alert.NewWebhook(a.Name, request(&a.Webhook.Request))
+		events, err = alert.NewWebhook(a.Name, webhook(a.Webhook))
 	case a.Webhook != nil:
-		pages, err = alert.NewWebhookNotifier(a.Name, request(&a.Webhook.Request), text)
+		pages, err = alert.NewWebhookNotifier(a.Name, webhook(a.Webhook), text)
 	case a.Alertmanager != nil:
-		pages, err = alert.NewAlertmanager(a.Name, request(a.Alertmanager), text)
+		d := a.Alertmanager
+		pages, err = alert.NewAlertmanager(a.Name, alert.AlertmanagerConfig{
+			HTTP: server(&d.Server), Severity: d.Severity, Labels: d.Labels, Annotations: d.Annotations,
+		}, text)
 	case a.Slack != nil:
-		pages, err = alert.NewSlack(a.Name, request(a.Slack), text)
+		pages, err = alert.NewChat("slack", a.Name, request(a.Slack), text)
 	case a.Teams != nil:
-		pages, err = alert.NewTeams(a.Name, request(a.Teams), text)
+		pages, err = alert.NewChat("teams", a.Name, request(a.Teams), text)
 	case a.PagerDuty != nil:
 		d := a.PagerDuty
 		pages, err = alert.NewPagerDuty(a.Name, alert.PagerDutyConfig{
@@ -177,6 +185,20 @@ func NewSink(a *config.Alert, client *sdk.Client) (events alert.Alerter, pages a
 		pages, err = alert.NewShoutrrr(a.Name, a.Shoutrrr.URL, text)
 	}
 	return events, pages, err
+}
+
+// server is a sink behind a server of the operator's own.
+func server(s *config.Server) alert.HTTP {
+	return alert.HTTP{
+		URL: s.URL, Timeout: s.Timeout, Roots: s.Authority, Headers: s.Headers,
+		BearerToken: s.BearerToken, Username: s.Username, Password: s.Password,
+	}
+}
+
+func webhook(w *config.Webhook) alert.HTTP {
+	h := server(&w.Server)
+	h.SigningSecrets = strings.Fields(w.SigningSecret)
+	return h
 }
 
 // SinkAddress is the URL of the sink; "" when it has none.

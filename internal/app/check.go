@@ -28,7 +28,7 @@ func Check(c *config.Config, r config.Role) error {
 			_, err = alert.Only(nil, a.Entities, a.Events)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", c.At(sinkKey(a.Key, err)), err))
+			errs = append(errs, fmt.Errorf("%s: %w", sinkAt(c, a.Key, err), err))
 		}
 	}
 	pair := func(key, cert, private string) {

@@ -3,8 +3,10 @@
 package config
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,18 +19,25 @@ type Alert struct {
 	Events   []string `mapstructure:"events"`
 	Title    string   `mapstructure:"title"`
 	Text     string   `mapstructure:"text"`
+	Links    Links    `mapstructure:"links"`
 	Group    Group    `mapstructure:"group"`
 
-	Webhook      *Webhook    `mapstructure:"webhook"`
-	Alertmanager *Request    `mapstructure:"alertmanager"`
-	Slack        *Request    `mapstructure:"slack"`
-	Teams        *Request    `mapstructure:"teams"`
-	PagerDuty    *PagerDuty  `mapstructure:"pagerduty"`
-	Email        *Email      `mapstructure:"email"`
-	ServiceBus   *ServiceBus `mapstructure:"serviceBus"`
-	Shoutrrr     *Shoutrrr   `mapstructure:"shoutrrr"`
+	Webhook      *Webhook      `mapstructure:"webhook"`
+	Alertmanager *Alertmanager `mapstructure:"alertmanager"`
+	Slack        *Request      `mapstructure:"slack"`
+	Teams        *Request      `mapstructure:"teams"`
+	PagerDuty    *PagerDuty    `mapstructure:"pagerduty"`
+	Email        *Email        `mapstructure:"email"`
+	ServiceBus   *ServiceBus   `mapstructure:"serviceBus"`
+	Shoutrrr     *Shoutrrr     `mapstructure:"shoutrrr"`
 
 	Key string // alerts[0].webhook: where the kind is given
+}
+
+// Links are URLs with placeholders, which notifications show.
+type Links struct {
+	Dashboard string `mapstructure:"dashboard"`
+	Runbook   string `mapstructure:"runbook"`
 }
 
 // Group says how events become pages.
@@ -46,10 +55,34 @@ type Request struct {
 	Timeout time.Duration `mapstructure:"timeout"`
 }
 
+// Server is a sink behind a server of the operator's own.
+type Server struct {
+	Request         `mapstructure:",squash"`
+	Headers         map[string]string `mapstructure:"headers"`
+	HeadersFile     string            `mapstructure:"headersFile"`
+	BearerToken     string            `mapstructure:"bearerToken"`
+	BearerTokenFile string            `mapstructure:"bearerTokenFile"`
+	Username        string            `mapstructure:"username"`
+	Password        string            `mapstructure:"password"`
+	PasswordFile    string            `mapstructure:"passwordFile"`
+	AuthorityFile   string            `mapstructure:"authorityFile"`
+
+	Authority string // what AuthorityFile holds
+}
+
 // Webhook gets a CloudEvent for each event, or pages.
 type Webhook struct {
-	Request `mapstructure:",squash"`
-	Grouped bool `mapstructure:"grouped"`
+	Server            `mapstructure:",squash"`
+	Grouped           bool   `mapstructure:"grouped"`
+	SigningSecret     string `mapstructure:"signingSecret"` // one or two, separated by space
+	SigningSecretFile string `mapstructure:"signingSecretFile"`
+}
+
+type Alertmanager struct {
+	Server      `mapstructure:",squash"`
+	Severity    string            `mapstructure:"severity"`
+	Labels      map[string]string `mapstructure:"labels"`
+	Annotations map[string]string `mapstructure:"annotations"`
 }
 
 type PagerDuty struct {
@@ -144,9 +177,11 @@ func (c *Config) completeSink(a *Alert) error {
 	}
 	switch {
 	case a.Webhook != nil:
-		return url(&a.Webhook.Request)
+		w := a.Webhook
+		return errors.Join(url(&w.Request), c.completeServer(a.Key, &w.Server),
+			c.optionalSecret(a.Key, "signingSecret", &w.SigningSecret, "signingSecretFile", w.SigningSecretFile))
 	case a.Alertmanager != nil:
-		return url(a.Alertmanager)
+		return errors.Join(url(&a.Alertmanager.Request), c.completeServer(a.Key, &a.Alertmanager.Server))
 	case a.Slack != nil:
 		return url(a.Slack)
 	case a.Teams != nil:
@@ -176,6 +211,70 @@ func (c *Config) completeSink(a *Alert) error {
 		return nil
 	}
 	return c.secret(a.Key, "password", &e.Password, "passwordFile", e.PasswordFile)
+}
+
+// completeServer reads the files with the credentials of a server.
+func (c *Config) completeServer(section string, s *Server) error {
+	errs := []error{c.optionalSecret(section, "bearerToken", &s.BearerToken, "bearerTokenFile", s.BearerTokenFile)}
+	if s.Username != "" {
+		errs = append(errs, c.secret(section, "password", &s.Password, "passwordFile", s.PasswordFile))
+	} else if s.Password != "" || s.PasswordFile != "" {
+		errs = append(errs, fmt.Errorf("%s has a password and no username; give both or none", c.At(section)))
+	}
+	if s.AuthorityFile != "" {
+		pem, err := ReadBounded(s.AuthorityFile, maxCAFile)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", c.At(section+".authorityFile"), err))
+		}
+		if s.Authority = string(pem); err == nil && !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			errs = append(errs, fmt.Errorf("%s: %s holds no certificate in PEM", c.At(section+".authorityFile"), s.AuthorityFile))
+		}
+		if strings.HasPrefix(s.URL, "http://") {
+			errs = append(errs, fmt.Errorf("%s is given, and the URL is not https; write https for TLS", c.At(section+".authorityFile")))
+		}
+	}
+	return errors.Join(append(errs, c.readHeaders(section, s))...)
+}
+
+// readHeaders adds the headers of a file, one on each line. No error shows a value.
+func (c *Config) readHeaders(section string, s *Server) error {
+	if s.HeadersFile == "" {
+		return nil
+	}
+	text, err := ReadBounded(s.HeadersFile, maxHeadersFile)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.At(section+".headersFile"), err)
+	}
+	all := maps.Clone(s.Headers)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if !ok {
+			return fmt.Errorf("%s: line %d of %s has no colon; write each header as name: value", c.At(section+".headersFile"), i+1, s.HeadersFile)
+		}
+		if _, twice := all[name]; twice {
+			return fmt.Errorf("%s: line %d of %s has the header %s again; keep one", c.At(section+".headersFile"), i+1, s.HeadersFile, Clip(name))
+		}
+		all[name] = strings.TrimSpace(value)
+	}
+	s.Headers = all
+	return nil
+}
+
+// maxHeadersFile bounds a headersFile.
+const maxHeadersFile = 64 << 10
+
+// optionalSecret is secret for one that may be missing.
+func (c *Config) optionalSecret(section, key string, value *string, fileKey, file string) error {
+	if *value == "" && file == "" {
+		return nil
+	}
+	return c.secret(section, key, value, fileKey, file)
 }
 
 // secret demands one of a value and a file that holds it, and reads the file.

@@ -160,8 +160,8 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 			into[key.Value] = list
 			l.origin[shown+key.Value] = l.place(key.Line)
 		}
-	case s != nil && s.Kind == kindMap:
-		if m, ok := l.mapping(value, shown+key.Value); ok {
+	case s != nil && s.Kind.isMap():
+		if m, ok := l.mapping(s, value, shown+key.Value); ok {
 			into[key.Value] = m
 			l.origin[shown+key.Value] = l.place(key.Line)
 		}
@@ -208,8 +208,9 @@ func (l *layer) sequence(s *Setting, n *yaml.Node, key, shown string, into map[s
 	l.origin[shown+key] = l.place(n.Line)
 }
 
-// mapping reads names that are the user's own. Values are what YAML takes them for.
-func (l *layer) mapping(n *yaml.Node, shown string) (map[string]any, bool) {
+// mapping reads names that are the user's own. Values are texts as written, or what YAML takes them
+// for.
+func (l *layer) mapping(s *Setting, n *yaml.Node, shown string) (map[string]any, bool) {
 	if n.Kind != yaml.MappingNode {
 		l.fail(n.Line, "%s has to be a mapping of names to values", shown)
 		return nil, false
@@ -224,6 +225,9 @@ func (l *layer) mapping(n *yaml.Node, shown string) (map[string]any, bool) {
 		if value.Kind != yaml.ScalarNode || value.Decode(&v) != nil {
 			l.fail(value.Line, "%s.%s has to be a single value", shown, Clip(key.Value))
 			return nil, false
+		}
+		if s.Kind == kindTexts {
+			v = value.Value
 		}
 		m[key.Value] = v
 	}

@@ -33,7 +33,7 @@ func (s *Setting) standard() any {
 	switch s.Kind {
 	case kindList:
 		return []any{}
-	case kindMap:
+	case kindMap, kindTexts:
 		return map[string]any{}
 	}
 	if s.Default == "" {

@@ -46,7 +46,7 @@ func (c *Config) section(values map[string]any, path, shown string, given bool) 
 		switch v := v.(type) {
 		case map[string]any:
 			if s := byPath[path+key]; s != nil { // a mapping of the user's own
-				node, name.LineComment = scalarNode(v), came
+				node, name.LineComment = scalarNode(redact(v, path+key)), came
 			} else if node = c.section(v, path+key+".", shown+key+".", given); len(node.Content) == 0 {
 				continue
 			}

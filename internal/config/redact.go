@@ -15,6 +15,9 @@ import (
 func redact(v any, path string) any {
 	switch v := v.(type) {
 	case map[string]any:
+		if s := byPath[path]; s != nil && s.Kind.isMap() && !s.secret {
+			return v // names of the user's own are not in the table
+		}
 		m := make(map[string]any, len(v))
 		for key, inner := range v {
 			p := key

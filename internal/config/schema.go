@@ -61,7 +61,7 @@ func (s *Setting) schema() schema {
 			element["type"] = []string{"object", "null"}
 		}
 		m = schema{"type": []string{"array", "null"}, "items": element}
-	case kindMap:
+	case kindMap, kindTexts:
 		m = schema{"type": []string{"object", "null"}, "additionalProperties": schema{"type": text}}
 	case kindStrings, kindEndpoints:
 		m = schema{"type": append([]string{"array"}, text...), "items": schema{"type": text}}

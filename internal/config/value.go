@@ -37,14 +37,18 @@ const (
 	KindChoice                // one of enum
 	kindList                  // elements of the keys below path + "[]."
 	kindMap                   // names of the user's own, with single values
+	kindTexts                 // the same, with values that are texts
 )
 
 // several reports whether a value may be written as a list.
 func (k kind) several() bool { return k == kindEndpoints || k == kindStrings || k == kindDurations }
 
+// isMap reports whether the value is a mapping of names that are the user's own.
+func (k kind) isMap() bool { return k == kindMap || k == kindTexts }
+
 // String names the kind for docs/reference/configuration.md.
 func (k kind) String() string {
-	return [...]string{"string", "queue name", "address", "address", "addresses", "names", "URL", "duration", "durations", "size", "number", "bool", "choice", "list", "mapping"}[k]
+	return [...]string{"string", "queue name", "address", "address", "addresses", "names", "URL", "duration", "durations", "size", "number", "bool", "choice", "list", "mapping", "mapping"}[k]
 }
 
 // Parse reads one value as somebody wrote it, in the file, a variable or a flag. The

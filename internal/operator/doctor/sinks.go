@@ -10,7 +10,7 @@ import (
 	"overdue/alert"
 )
 
-// testType is the type of a test event. Receivers may ignore it.
+// testType is the type of a test event, which package alert words as such. Receivers may ignore it.
 const testType = "overdue.test"
 
 // testSubject is the name of everything in a test event.

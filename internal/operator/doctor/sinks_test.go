@@ -76,6 +76,9 @@ func TestATestNotificationIsResolvedAtOnce(t *testing.T) {
 	if first.Resolved || first.Count != 1 || len(first.Samples) != 1 || !second.Resolved || second.Count != 0 || first.Key != second.Key {
 		t.Errorf("notifications %+v, then %+v; want one of an event, and its end", first, second)
 	}
+	if got, want := first.Title()+"; "+first.Advice(), "1 test event on overdue-doctor; Nothing. overdue doctor sent this to test the sink"; got != want {
+		t.Errorf("the test says %q, want %q", got, want)
+	}
 	s = &pagerSink{err: errSink}
 	if err := SendTest(t.Context(), host, nil, s); !errors.Is(err, errSink) || len(s.notifications) != 1 {
 		t.Errorf("SendTest = %v after %d notifications, want the error of the first", err, len(s.notifications))

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"overdue/internal/servicebus/address"
+)
+
+// Where names the entity of the group, or else the namespace.
+func (p Notification) Where() string {
+	entity, subscription := p.Labels["entity"], p.Labels["subscription"]
+	switch {
+	case entity == "":
+		return p.Namespace()
+	case subscription != "":
+		return entity + "/" + subscription
+	}
+	return entity
+}
+
+// Namespace returns the host of the namespace, with its port unless that is a default one.
+func (p Notification) Namespace() string { return strings.TrimPrefix(p.Source, "sb://") }
+
+// events returns the kind of n events: missed deadlines, for example.
+func (p Notification) events(n int) string {
+	nouns, ok := nounsOf[p.Labels["type"]]
+	if !ok {
+		nouns = [2]string{"event", "events"}
+	}
+	if n == 1 {
+		return nouns[0]
+	}
+	return nouns[1]
+}
+
+var nounsOf = map[string][2]string{
+	TypeMissed:     {"missed deadline", "missed deadlines"},
+	TypeIncomplete: {"message not completed in time", "messages not completed in time"},
+	TypeNear:       {"approaching deadline", "approaching deadlines"},
+	typeTest:       {"test event", "test events"},
+}
+
+// Title returns the default title, one line.
+func (p Notification) Title() string {
+	switch {
+	case p.Resolved:
+		return fmt.Sprintf("Resolved: %d %s on %s, the last at %s", p.Total, p.events(p.Total), p.Where(), stamp(p.Last))
+	case p.Count == 0:
+		return fmt.Sprintf("%d %s on %s since %s", p.Total, p.events(p.Total), p.Where(), stamp(p.Since))
+	case p.Total > p.Count:
+		return fmt.Sprintf("%d more %s on %s, %d since %s", p.Count, p.events(p.Count), p.Where(), p.Total, stamp(p.Since))
+	}
+	return fmt.Sprintf("%d %s on %s", p.Count, p.events(p.Count), p.Where())
+}
+
+// Text returns the default text, several lines.
+func (p Notification) Text() string {
+	var lines []string
+	if p.Namespace() != "" {
+		lines = append(lines, "Namespace: "+p.Namespace())
+	}
+	if p.WorstLag > 0 && p.Labels["type"] == TypeMissed {
+		lines = append(lines, fmt.Sprintf("Dead-lettered up to %s after the deadline", roughly(p.WorstLag)))
+	}
+	if p.Resolved && p.Labels["type"] == TypeMissed {
+		lines = append(lines, p.remaining())
+	}
+	if advice := p.Advice(); advice != "" {
+		lines = append(lines, "What to do: "+advice)
+	}
+	if len(p.Samples) > 0 {
+		lines = append(lines, "Messages, the earliest deadline first:")
+	}
+	for _, e := range p.Samples {
+		line := "- " + e.Subject
+		if e.Data.SessionID != "" {
+			line += ", session " + e.Data.SessionID
+		}
+		line += ", due " + stamp(e.Data.Deadline)
+		if e.Data.CorrelationID != "" {
+			line += ", correlation id " + e.Data.CorrelationID
+		}
+		lines = append(lines, line)
+	}
+	if more := p.Count - len(p.Samples); more > 0 && len(p.Samples) > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// remaining says whether the dead letters are still there.
+func (p Notification) remaining() string {
+	d := p.DeadLetters
+	if d == nil {
+		return "Dead letters: not counted, see the dead-letter queue"
+	}
+	asOf := " (as of " + stamp(d.Time) + ")"
+	if d.Count == 0 {
+		return "Dead letters: none left" + asOf
+	}
+	count, missed := fmt.Sprint(d.Count), fmt.Sprint(d.Missed)
+	switch d.Missed {
+	case 0:
+		missed = "none"
+	case d.Count:
+		missed = "all"
+	}
+	if d.More {
+		count = "at least " + count
+	}
+	return fmt.Sprintf("Dead letters: %s left, %s of them from missed deadlines%s", count, missed, asOf)
+}
+
+// Advice says what to do, or is "".
+func (p Notification) Advice() string {
+	fix := "resubmit or purge the dead letters"
+	if path := p.path(); path != "" {
+		fix += ": overdue dlq list " + path
+	}
+	switch kind := p.Labels["type"]; {
+	case kind == typeTest:
+		return "Nothing. overdue doctor sent this to test the sink"
+	case kind == TypeMissed && !p.Resolved:
+		return "Check that a consumer of " + p.Where() + " is running and keeps up. Then " + fix
+	case kind == TypeMissed && (p.DeadLetters == nil || p.DeadLetters.Count > 0):
+		return "R" + fix[1:]
+	case kind == TypeNear && !p.Resolved:
+		return "Check that a consumer of " + p.Where() + " is running and keeps up. Messages that nobody receives in time become dead letters"
+	case kind == TypeIncomplete && !p.Resolved:
+		return "Check whether consumers of " + p.Where() + " hang or keep abandoning messages. The messages are still there"
+	}
+	return ""
+}
+
+// plainPath is what a path must look like to be shown in a command. Labels come from the monitor
+// queue, where anyone with the right to send can write, and people paste commands into a shell.
+var plainPath = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`)
+
+// path returns the path of the entity for a command line, or "" if there is none.
+func (p Notification) path() string {
+	path := p.Labels["entity"]
+	if name := p.Labels["subscription"]; name != "" {
+		path = address.SubscriptionPath(path, name)
+	}
+	if !plainPath.MatchString(path) {
+		return ""
+	}
+	return path
+}
