@@ -111,7 +111,7 @@ func (a *email) Notify(ctx context.Context, p Notification) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
 	if err := a.client.DialAndSendWithContext(ctx, m); err != nil {
-		err = fmt.Errorf("alert: email by %s: %w", a.cfg.Host, err)
+		err = fmt.Errorf("alert: email through %s: %w", a.cfg.Host, err)
 		if sent := (*mail.SendError)(nil); errors.As(err, &sent) && sent.ErrorCode() >= 500 {
 			return backoff.Permanent(err)
 		}

@@ -52,7 +52,7 @@ func (g *Groups) run(gr *group) {
 		err := g.takeTurn(gr, d)
 		if err != nil && !errors.Is(err, errUndeliverable) {
 			if g.ctx.Err() == nil {
-				g.cfg.Log.Warn("digest not kept again, another attempt follows",
+				g.cfg.Log.Warn("notification neither sent nor kept for later, its digest will be received again",
 					zap.String("sink", g.Name()), zap.Error(err))
 			}
 			for _, r := range due {
@@ -218,7 +218,7 @@ func (g *Groups) keepAgain(gr *group, d Digest, n *Notification, cause error) er
 	}
 	log := g.cfg.Log.With(zap.String("sink", g.Name()), zap.Int("attempt", d.Attempt), zap.Int("events", d.Count), zap.Error(cause))
 	if d.Attempt > maxAttempts {
-		log.Error("notification undeliverable")
+		log.Error("notification undeliverable", zap.String("next", "repair the sink; the dead-letter queue of the monitor queue has the digest, reason AlertUndeliverable"))
 		return errUndeliverable
 	}
 	wait := attemptDelay(d.Attempt)

@@ -33,6 +33,9 @@ const (
 	maxQuote  = 200
 )
 
+// maxRetryAfter bounds how long a server can ask to wait, in seconds.
+const maxRetryAfter = 3600
+
 // HTTP configures a sink behind a URL. Everything but the host may be a secret, so no log or error
 // shows it.
 type HTTP struct {
@@ -111,7 +114,7 @@ func (p *poster) post(ctx context.Context, contentType, id string, body any) err
 	case <-ctx.Done():
 		return fmt.Errorf("alert: %s at %s: %w", p.sink, p.host, context.Cause(ctx))
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %v", p.timeout))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(b))
 	if err != nil {
@@ -129,6 +132,9 @@ func (p *poster) post(ctx context.Context, contentType, id string, body any) err
 		if redirect := (*httpclient.RedirectError)(nil); errors.As(err, &redirect) {
 			return fmt.Errorf("alert: %s: %w", p.sink, err) // err names the host
 		}
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return fmt.Errorf("alert: %s at %s: %w", p.sink, p.host, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
@@ -138,7 +144,9 @@ func (p *poster) post(ctx context.Context, contentType, id string, body any) err
 	}
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds >= 0 {
-			return backoff.RetryAfter(seconds)
+			// 0 would be a request after the other, and a huge number overflows.
+			wait := backoff.RetryAfter(min(max(seconds, 1), maxRetryAfter))
+			return fmt.Errorf("alert: %s at %s answered %s: %w", p.sink, p.host, p.quote(resp.Status), wait)
 		}
 	}
 	err = fmt.Errorf("alert: %s at %s answered %s: %s", p.sink, p.host, p.quote(resp.Status), p.quote(string(answer)))

@@ -59,6 +59,12 @@ func TestANamespaceIsWrittenInOneWay(t *testing.T) {
 }
 
 func TestWebhook(t *testing.T) {
+	after := func(want time.Duration) func(error) bool {
+		return func(err error) bool {
+			var after *backoff.RetryAfterError
+			return errors.As(err, &after) && after.Duration == want && strings.Contains(err.Error(), "alert: webhook at 127.0.0.1:")
+		}
+	}
 	for _, tc := range []struct {
 		status     int
 		retryAfter string
@@ -69,10 +75,9 @@ func TestWebhook(t *testing.T) {
 		{http.StatusInternalServerError, "", func(err error) bool { return err != nil && !isPermanent(err) }},
 		{http.StatusBadRequest, "", isPermanent},
 		{http.StatusGone, "", isPermanent},
-		{http.StatusTooManyRequests, "3", func(err error) bool {
-			var after *backoff.RetryAfterError
-			return errors.As(err, &after) && after.Duration == 3*time.Second
-		}},
+		{http.StatusTooManyRequests, "3", after(3 * time.Second)},
+		{http.StatusServiceUnavailable, "0", after(time.Second)},
+		{http.StatusTooManyRequests, "9223372036854775807", after(time.Hour)},
 		{http.StatusTooManyRequests, "", func(err error) bool { return err != nil && !isPermanent(err) }},
 	} {
 		t.Run(fmt.Sprint(tc.status, tc.retryAfter), func(t *testing.T) {
@@ -120,5 +125,20 @@ func TestWebhookErrorsDoNotShowTheURL(t *testing.T) {
 		if _, err := NewWebhook("", HTTP{URL: bad}); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("NewWebhook(%q) = %v, want an error without the URL", bad, err)
 		}
+	}
+}
+
+func TestASinkThatDoesNotAnswerIsNamed(t *testing.T) {
+	release := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer srv.Close()
+	defer close(release)
+	a, err := NewWebhook("", HTTP{URL: srv.URL, Timeout: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "alert: webhook at " + strings.TrimPrefix(srv.URL, "http://") + ": no answer within 10ms"
+	if err := a.Alert(t.Context(), someEvent()); err == nil || err.Error() != want {
+		t.Errorf("Alert = %v, want %s", err, want)
 	}
 }
