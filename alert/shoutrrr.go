@@ -40,6 +40,7 @@ func NewShoutrrr(name, rawURL string, text Text) (Notifier, error) {
 	if err != nil || u.Scheme == "" {
 		return nil, errors.New("alert: shoutrrr needs a URL such as ntfy://host/topic")
 	}
+	text.mentions = true // the services send texts as they are
 	a := &shoutrrr{name: cmp.Or(name, "shoutrrr"), service: u.Scheme, secrets: hiding(secretsOf(u, rawURL)), text: text}
 	if a.sender, err = newService(u); err != nil {
 		return nil, fmt.Errorf("alert: shoutrrr: %w", a.redacted(err))

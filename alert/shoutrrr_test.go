@@ -3,6 +3,9 @@
 package alert
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -32,5 +35,41 @@ func TestShoutrrrRefusesURLsThatAServiceCannotConvert(t *testing.T) {
 		if _, err := NewShoutrrr("", url, Text{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("NewShoutrrr(%q) = %v, want an error with %q", url, err, want)
 		}
+	}
+}
+
+// Slack, Mattermost and Discord notify a whole channel when a text says so. A template may, and a
+// message id may not.
+func TestAMessageIDMentionsNobody(t *testing.T) {
+	titles, texts := make(chan string, 1), make(chan string, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		titles <- r.Header.Get("Title")
+		texts <- string(b)
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer srv.Close()
+	text, err := NewText("@oncall: {{.Where}}", "<!here> {{range .Samples}}{{.Subject}}{{end}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := NewShoutrrr("", "ntfy://"+strings.TrimPrefix(srv.URL, "http://")+"/topic?scheme=http", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := firing()
+	p.Labels["entity"] = "@channel"
+	p.Samples[0].Subject = "a@example.com, @all <!here> <@U1> <#C1> a < b"
+	if err := a.Notify(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := <-titles, "@oncall: @ channel"; got != want {
+		t.Errorf("title = %q, want %q", got, want)
+	}
+	if got, want := <-texts, "<!here> a@example.com, @ all < !here> <@ U1> < #C1> a < b"; got != want {
+		t.Errorf("text = %q, want %q", got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -28,6 +29,7 @@ const (
 type Text struct {
 	title, text        *template.Template
 	dashboard, runbook string // with placeholders
+	mentions           bool   // in the chat, some words of a text notify people
 }
 
 // A SettingError is a mistake in a setting of a sink.
@@ -104,7 +106,11 @@ func (b *boundedBuilder) Write(p []byte) (int, error) {
 // of returns p with every text made visible, its title and its text. Errors are permanent, since
 // a template fails each time in the same way.
 func (t Text) of(raw Notification) (p Notification, title, text string, err error) {
-	p = raw.visible()
+	show := escape.Text
+	if t.mentions {
+		show = func(s string) string { return mention.ReplaceAllString(escape.Text(s), "$1 $2") }
+	}
+	p = raw.shown(show)
 	p.Dashboard, p.Runbook = raw.link(t.dashboard), raw.link(t.runbook)
 	title, titleErr := execute(t.title, p, p.Title())
 	text, textErr := execute(t.text, p, p.Text())
@@ -115,30 +121,33 @@ func (t Text) of(raw Notification) (p Notification, title, text string, err erro
 	return p, cut(title, maxTitle), cut(escape.Lines(text), maxText), nil
 }
 
-// visible returns a copy of p in which every text from an event is escaped. A message id may have
+// mention matches what notifies people in some chats, such as @channel and <!here>.
+var mention = regexp.MustCompile(`((?:^|[^0-9A-Za-z])@|<)([!@#&0-9A-Za-z])`)
+
+// shown returns a copy of p with show applied to every text from an event. A message id may have
 // line ends, which would look like further lines of the notification.
-func (p Notification) visible() Notification {
-	p.Source, p.Labels = escape.Text(p.Source), maps.Clone(p.Labels)
+func (p Notification) shown(show func(string) string) Notification {
+	p.Source, p.Labels = show(p.Source), maps.Clone(p.Labels)
 	for name, value := range p.Labels {
-		p.Labels[name] = escape.Text(value)
+		p.Labels[name] = show(value)
 	}
 	if p.Oldest != nil {
-		oldest := p.Oldest.visible()
+		oldest := p.Oldest.shown(show)
 		p.Oldest = &oldest
 	}
 	p.Samples = slices.Clone(p.Samples)
 	for i := range p.Samples {
-		p.Samples[i] = p.Samples[i].visible()
+		p.Samples[i] = p.Samples[i].shown(show)
 	}
 	return p
 }
 
-func (e Event) visible() Event {
+func (e Event) shown(show func(string) string) Event {
 	for _, s := range []*string{
 		&e.ID, &e.Type, &e.Source, &e.Subject, &e.Data.Entity, &e.Data.Subscription, &e.Data.MessageID, &e.Data.SessionID,
 		&e.Data.DeadlineKind, &e.Data.Strategy, &e.Data.DeadLetterReason, &e.Data.State, &e.Data.CorrelationID,
 	} {
-		*s = escape.Text(*s)
+		*s = show(*s)
 	}
 	return e
 }
