@@ -131,7 +131,7 @@ func (p *Process) handling(entity string) alert.Handling {
 	return alert.Handling{ForwardTo: e.ForwardMissedTo, Report: e.ReportToSender}
 }
 
-// alerter is one sink: of events, or of pages behind groups.
+// alerter is one sink: of events, or of notifications behind groups.
 func (p *Process) alerter(a *config.Alert, client *sdk.Client, links *link.Namespace, outbox alert.Outbox) (alert.Alerter, error) {
 	events, pager, err := NewSink(a, client)
 	if err != nil || events != nil {

@@ -40,7 +40,7 @@ type Links struct {
 	Runbook   string `mapstructure:"runbook"`
 }
 
-// Group says how events become pages.
+// Group says how events become notifications.
 type Group struct {
 	By           []string      `mapstructure:"by"`
 	Wait         time.Duration `mapstructure:"wait"`
@@ -70,7 +70,7 @@ type Server struct {
 	Authority string // what AuthorityFile holds
 }
 
-// Webhook gets a CloudEvent for each event, or pages.
+// Webhook gets a CloudEvent for each event, or notifications of groups.
 type Webhook struct {
 	Server            `mapstructure:",squash"`
 	Grouped           bool   `mapstructure:"grouped"`

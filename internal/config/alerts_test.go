@@ -108,3 +108,23 @@ func TestMistakesInCredentialsOfSinksNameTheirKey(t *testing.T) {
 		t.Errorf("an authority without TLS: %v, want an error", err)
 	}
 }
+
+// Whoever only replaces the content of the file has changed the sink.
+func TestARotatedSecretChangesItsSink(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "secret")
+	read := func(text string) *Config {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := load(t, "alerts: [{webhook: {url: \"https://h\", signingSecretFile: "+name+"}}, {slack: {url: \"https://s\"}}]\n", nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	before, after := read("whsec_old\n"), read("whsec_new\nwhsec_old\n")
+	if diff := cmp.Diff([]string{"alerts: webhook has changed"}, Changes(before, after)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
