@@ -14,8 +14,9 @@ import (
 const (
 	// collectTime is how long a notification waits for digests that are due with the first.
 	collectTime = 250 * time.Millisecond
-	// countTime bounds how long the dead letters of an entity are counted.
-	countTime = 5 * time.Second
+	// countTime bounds how long the dead letters of an entity are counted. Other processes wait that
+	// much longer than notifyTime, see poolWait.
+	countTime = 2 * time.Second
 	// notifyTime bounds the tries to send one notification before its digest is kept again.
 	notifyTime = 10 * time.Second
 	// maxAttempts bounds how often a digest is kept again because the sink did not take it. With
@@ -187,12 +188,12 @@ func (g *Groups) countDeadLetters(n *Notification) {
 	ctx, cancel := context.WithTimeout(g.ctx, countTime)
 	defer cancel()
 	d, err := g.cfg.DeadLetters(ctx, entity, n.Labels["subscription"])
-	if err != nil {
-		g.cfg.Log.Warn("dead letters not counted for a notification", zap.String("sink", g.Name()),
-			zap.String("work_queue", n.Where()), zap.Error(err))
-		return
+	switch {
+	case err == nil:
+		n.DeadLetters = &d
+	case g.ctx.Err() == nil:
+		g.cfg.Log.Warn("dead letters not counted for a notification", zap.String("sink", g.Name()), zap.String("work_queue", n.Where()), zap.Error(err))
 	}
-	n.DeadLetters = &d
 }
 
 // reminderLocked returns the reminder that a firing group needs on the outbox, unless it has one.
