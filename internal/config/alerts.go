@@ -147,7 +147,7 @@ func (c *Config) completeAlerts() error {
 			continue
 		}
 		a.Key = element + "." + kinds[0]
-		errs = append(errs, c.completeSink(a), c.checkEvents(a))
+		errs = append(errs, c.completeSink(a), c.checkEvents(a), c.checkWording(a, element))
 		if a.Alertmanager != nil && c.origin[element+".group.wait"] == "" {
 			a.Group.Wait = 0
 		}
@@ -159,6 +159,25 @@ func (c *Config) completeAlerts() error {
 		}
 		if taken[a.Name]++; taken[a.Name] > 1 || a.Name == "log" {
 			errs = append(errs, fmt.Errorf("%s: there is another sink %q; give each a name of its own", c.At(element+".name"), a.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkWording refuses the wording of notifications for a sink that gets single events. The settings
+// of groups pass: a configuration that was printed has their defaults.
+func (c *Config) checkWording(a *Alert, element string) error {
+	cure := "remove it"
+	switch {
+	case a.Webhook != nil && !a.Webhook.Grouped:
+		cure = "set webhook.grouped: true, or remove it"
+	case a.ServiceBus == nil:
+		return nil
+	}
+	var errs []error
+	for key, value := range map[string]string{"title": a.Title, "text": a.Text, "links.dashboard": a.Links.Dashboard, "links.runbook": a.Links.Runbook} {
+		if value != "" {
+			errs = append(errs, fmt.Errorf("%s has no effect, since the sink gets single events and no notifications; %s", c.At(element+"."+key), cure))
 		}
 	}
 	return errors.Join(errs...)

@@ -128,3 +128,18 @@ func TestARotatedSecretChangesItsSink(t *testing.T) {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }
+
+func TestTheWordingOfNotificationsNeedsASinkThatGetsThem(t *testing.T) {
+	for sink, want := range map[string]string{
+		`webhook: {url: "https://h"}, title: x`:                         "alerts[0].title has no effect, since the sink gets single events and no notifications; set webhook.grouped: true, or remove it",
+		`webhook: {url: "https://h"}, group: {wait: 10s}`:               "",
+		`serviceBus: {entity: events}, links: {runbook: "https://w"}`:   "alerts[0].links.runbook has no effect, since the sink gets single events and no notifications; remove it",
+		`webhook: {url: "https://h", grouped: true}, group: {wait: 1s}`: "",
+		`slack: {url: "https://h"}, text: x`:                            "",
+	} {
+		_, err := load(t, "broker: {queues: [{name: events}]}\nalerts: [{"+sink+"}]\n", nil, nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "overdue.yaml:2: "+want) {
+			t.Errorf("%s: %v, want %q", sink, err, want)
+		}
+	}
+}
