@@ -5,6 +5,7 @@ package alert
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -215,5 +216,26 @@ func TestDeadLettersAreCountedWhenAGroupIsResolved(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestThePageShowsANotificationAsItIs(t *testing.T) {
+	page, err := os.ReadFile("../docs/operate/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := func(id string, due time.Duration) Event {
+		return Event{Subject: id, Data: EventData{Deadline: noon.Add(due)}}
+	}
+	p := Notification{
+		Source: "sb://contoso.servicebus.windows.net", Labels: map[string]string{"type": TypeMissed, "entity": "orders"},
+		Count: 3, Total: 3, WorstLag: 25 * time.Millisecond, Samples: []Event{sample("order-1", -time.Second), sample("order-2", 4*time.Second)},
+	}
+	if want := p.Title() + "\n" + p.Text() + "\n"; !strings.Contains(string(page), "```text\n"+want+"```\n") {
+		t.Errorf("docs/operate/alerts.md does not show\n%s", want)
+	}
+	p.DeadLetters, p.Resolved = &DeadLetters{Count: 5, Missed: 3, Time: noon.Add(15 * time.Minute)}, true
+	if want := p.remaining(); !strings.Contains(strings.ReplaceAll(string(page), "\n", " "), "`"+want+"`") {
+		t.Errorf("docs/operate/alerts.md does not show %s", want)
 	}
 }
