@@ -40,7 +40,7 @@ func TestShoutrrrRefusesURLsThatAServiceCannotConvert(t *testing.T) {
 
 // Slack, Mattermost and Discord notify a whole channel when a text says so. A template may, and a
 // message id may not.
-func TestAMessageIDMentionsNobody(t *testing.T) {
+func TestAMessageIDMentionsNobodyAndHidesNoLink(t *testing.T) {
 	titles, texts := make(chan string, 1), make(chan string, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
@@ -62,14 +62,14 @@ func TestAMessageIDMentionsNobody(t *testing.T) {
 	}
 	p := firing()
 	p.Labels["entity"] = "@channel"
-	p.Samples[0].Subject = "a@example.com, @all <!here> <@U1> <#C1> a < b"
+	p.Samples[0].Subject = "a@example.com, @all <!here> <@U1> <#C1> a < b [x](y) <https://y|x>"
 	if err := a.Notify(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := <-titles, "@oncall: @ channel"; got != want {
 		t.Errorf("title = %q, want %q", got, want)
 	}
-	if got, want := <-texts, "<!here> a@example.com, @ all < !here> <@ U1> < #C1> a < b"; got != want {
+	if got, want := <-texts, "<!here> a@example.com, @ all < !here> <@ U1> < #C1> a < b [x] (y) < https://y|x>"; got != want {
 		t.Errorf("text = %q, want %q", got, want)
 	}
 }

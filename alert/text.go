@@ -29,7 +29,7 @@ const (
 type Text struct {
 	title, text        *template.Template
 	dashboard, runbook string // with placeholders
-	mentions           bool   // in the chat, some words of a text notify people
+	mentions           bool   // the sink sends texts as they are, and some words of them notify people or link
 }
 
 // A SettingError is a mistake in a setting of a sink.
@@ -108,7 +108,7 @@ func (b *boundedBuilder) Write(p []byte) (int, error) {
 func (t Text) of(raw Notification) (p Notification, title, text string, err error) {
 	show := escape.Text
 	if t.mentions {
-		show = func(s string) string { return mention.ReplaceAllString(escape.Text(s), "$1 $2") }
+		show = func(s string) string { return mention.ReplaceAllString(escape.Text(s), "$1$3 $2$4") }
 	}
 	p = raw.shown(show)
 	p.Dashboard, p.Runbook = raw.link(t.dashboard), raw.link(t.runbook)
@@ -121,8 +121,9 @@ func (t Text) of(raw Notification) (p Notification, title, text string, err erro
 	return p, cut(title, maxTitle), cut(escape.Lines(text), maxText), nil
 }
 
-// mention matches what notifies people in some chats, such as @channel and <!here>.
-var mention = regexp.MustCompile(`((?:^|[^0-9A-Za-z])@|<)([!@#&0-9A-Za-z])`)
+// mention matches what notifies people in some chats, such as @channel and <!here>, and links whose
+// text hides where they lead, such as [x](https://y) and <https://y|x>.
+var mention = regexp.MustCompile(`((?:^|[^0-9A-Za-z])@|<)([!@#&0-9A-Za-z])|(\])(\()`)
 
 // shown returns a copy of p with show applied to every text from an event. A message id may have
 // line ends, which would look like further lines of the notification.
