@@ -70,7 +70,7 @@ func TestBrokersOnAnyFreePortDoNotMeet(t *testing.T) {
 		defer ln.Close()
 	}
 	_, one := runBroker(t, "--broker-listen", "127.0.0.1:0", "--tls", "--monitor-queue", "companions")
-	_, two := runBroker(t, "--broker-listen", "127.0.0.1:0", "--tls")
+	_, two := runBroker(t, "--broker-listen", "127.0.0.1:0", "--tls", "--broker-monitor-queue=false")
 	if got := get(t, "http://"+one+"/_overdue/entities"); !strings.Contains(got, `"companions"`) {
 		t.Errorf("entities of a broker with a monitor queue: %s", got)
 	}

@@ -43,8 +43,7 @@ func embeddedBroker(c *config.Config, r config.Role, log *zap.Logger) (cfg broke
 		Queues:                c.BrokerQueues(),
 		Topics:                c.BrokerTopics(),
 	}
-	// Who uses the broker for itself wants to find there what they asked for and no more.
-	if c.Given("monitorQueue") || r.Proxy || r.Monitor {
+	if b.MonitorQueue || r.Proxy || r.Monitor {
 		if _, there := c.Queue(c.MonitorQueue); !there {
 			cfg.Queues = append(cfg.Queues, config.CompanionQueue(c.MonitorQueue))
 		}

@@ -106,7 +106,7 @@ func TestExampleOfTheBrokerIsAccepted(t *testing.T) {
 		t.Fatalf("the broker refuses the example: %v", err)
 	}
 	defer b.Close()
-	if n := len(b.Default().Entities()); n != 6 {
-		t.Errorf("the example makes %d entities, want two queues, a topic and its three subscriptions", n)
+	if n := len(b.Default().Entities()); n != 7 {
+		t.Errorf("the example makes %d entities, want two queues, the monitor queue, a topic and its three subscriptions", n)
 	}
 }

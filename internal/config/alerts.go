@@ -147,7 +147,7 @@ func (c *Config) completeAlerts() error {
 			continue
 		}
 		a.Key = element + "." + kinds[0]
-		errs = append(errs, c.completeSink(a), c.checkEvents(a), c.checkWording(a, element))
+		errs = append(errs, c.completeSink(a), c.checkFilters(a), c.checkWording(a, element))
 		if a.Alertmanager != nil && c.origin[element+".group.wait"] == "" {
 			a.Group.Wait = 0
 		}

@@ -19,6 +19,7 @@ type Broker struct {
 	Isolate               bool          `mapstructure:"isolate"`
 	Expiry                string        `mapstructure:"expiry"`
 	AutoCreate            bool          `mapstructure:"autoCreate"`
+	MonitorQueue          bool          `mapstructure:"monitorQueue"`
 	ClockOffset           time.Duration `mapstructure:"clockOffset"`
 	MaxMessageSize        int64         `mapstructure:"maxMessageSize"`
 	LinkIdleTimeout       time.Duration `mapstructure:"linkIdleTimeout"`

@@ -34,6 +34,9 @@ func (c *Config) completeWatch() error {
 		c.watchCanary()
 	}
 	if c.Heartbeat.URL == "" && c.Heartbeat.URLFile == "" {
+		if c.Heartbeat.Interval != byPath["heartbeat.interval"].standard() {
+			return fmt.Errorf("%s is given, but there is no URL to ask for; set heartbeat.url or heartbeat.urlFile, or remove it", c.At("heartbeat.interval"))
+		}
 		return nil
 	}
 	if err := c.secret("heartbeat", "url", &c.Heartbeat.URL, "urlFile", c.Heartbeat.URLFile); err != nil {

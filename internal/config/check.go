@@ -289,43 +289,48 @@ func (c *Config) checkForwards() error {
 // checkEntities refuses a list of monitored queues and topics that cannot be meant as it stands.
 func (c *Config) checkEntities() error {
 	seen := map[string]bool{}
+	var errs []error
 	for i := range c.Monitor.Entities {
-		e := &c.Monitor.Entities[i]
-		key := fmt.Sprintf("monitor.entities[%d]", i)
-		if (e.Queue == "") == (e.Topic == "") {
-			return fmt.Errorf("%s: an element has either queue or topic; give one of them", c.At(key))
-		}
-		kind := "queue"
-		if e.Topic != "" {
-			kind = "topic"
-		}
-		place := c.At(key + "." + kind)
-		name := strings.ToLower(e.Name())
-		if seen[name] {
-			return fmt.Errorf("%s: %q is in the list already; keep one", place, e.Name())
-		}
-		seen[name] = true
-		if name == strings.ToLower(c.MonitorQueue) {
-			return fmt.Errorf("%s is %q, the monitor queue, which cannot monitor itself", place, e.Name())
-		}
-		if err := errors.Join(c.checkMade(e, key), c.checkForwardMissed(e, key), c.checkReminders(e, key)); err != nil {
-			return err
-		}
-		if !c.Embedded() {
-			continue
-		}
-		q, isQueue := c.Queue(e.Name())
-		isTopic := slices.ContainsFunc(c.BrokerTopics(), func(t broker.TopicSetup) bool { return strings.EqualFold(t.Name, e.Name()) })
-		switch {
-		case e.Topic != "" && isQueue || e.Queue != "" && isTopic:
-			return fmt.Errorf("%s: %q of the embedded broker is not a %s; write it under the other key", place, e.Name(), kind)
-		case e.Topic != "" && !isTopic:
-			return fmt.Errorf("%s: the embedded broker has no topic %q; add it to broker.topics", place, e.Topic)
-		case e.Queue != "" && !isQueue && !c.Broker.AutoCreate:
-			return fmt.Errorf("%s: the embedded broker has no queue %q; add it to broker.queues or set broker.autoCreate: true", place, e.Queue)
-		case isQueue && e.Expire == "native" && !q.DeadLetteringOnMessageExpiration:
-			return fmt.Errorf("%s: expire is native, but queue %q drops what expires; set its deadLetteringOnMessageExpiration: true or choose expire: scan", place, e.Queue)
-		}
+		errs = append(errs, c.checkMonitored(&c.Monitor.Entities[i], fmt.Sprintf("monitor.entities[%d]", i), seen))
+	}
+	return errors.Join(errs...)
+}
+
+// checkMonitored is checkEntities for one element. seen has the names of those before it.
+func (c *Config) checkMonitored(e *Entity, key string, seen map[string]bool) error {
+	if (e.Queue == "") == (e.Topic == "") {
+		return fmt.Errorf("%s: an element has either queue or topic; give one of them", c.At(key))
+	}
+	kind := "queue"
+	if e.Topic != "" {
+		kind = "topic"
+	}
+	place := c.At(key + "." + kind)
+	name := strings.ToLower(e.Name())
+	if seen[name] {
+		return fmt.Errorf("%s: %q is in the list already; keep one", place, e.Name())
+	}
+	seen[name] = true
+	if name == strings.ToLower(c.MonitorQueue) {
+		return fmt.Errorf("%s is %q, the monitor queue, which cannot monitor itself", place, e.Name())
+	}
+	if err := errors.Join(c.checkMade(e, key), c.checkForwardMissed(e, key), c.checkReminders(e, key)); err != nil {
+		return err
+	}
+	if !c.Embedded() {
+		return nil
+	}
+	q, isQueue := c.Queue(e.Name())
+	isTopic := slices.ContainsFunc(c.BrokerTopics(), func(t broker.TopicSetup) bool { return strings.EqualFold(t.Name, e.Name()) })
+	switch {
+	case e.Topic != "" && isQueue || e.Queue != "" && isTopic:
+		return fmt.Errorf("%s: %q of the embedded broker is not a %s; write it under the other key", place, e.Name(), kind)
+	case e.Topic != "" && !isTopic:
+		return fmt.Errorf("%s: the embedded broker has no topic %q; add it to broker.topics", place, e.Topic)
+	case e.Queue != "" && !isQueue && !c.Broker.AutoCreate:
+		return fmt.Errorf("%s: the embedded broker has no queue %q; add it to broker.queues or set broker.autoCreate: true", place, e.Queue)
+	case isQueue && e.Expire == "native" && !q.DeadLetteringOnMessageExpiration:
+		return fmt.Errorf("%s: expire is native, but queue %q drops what expires; set its deadLetteringOnMessageExpiration: true or choose expire: scan", place, e.Queue)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ const (
 // A layer is the settings that one source gives, by key, with the place of each.
 type layer struct {
 	place  func(line int) string
+	folder string // of the file: relative paths in it start there; "" = in the working directory
 	values map[string]any
 	origin map[string]string
 	errs   []error
@@ -50,6 +52,7 @@ func readFile(name string) (*layer, error) {
 		return nil, fmt.Errorf("the configuration file cannot be read: %w; check --config", err)
 	}
 	l := newLayer(func(line int) string { return fmt.Sprintf("%s:%d", name, line) })
+	l.folder = filepath.Dir(name)
 	root, err := parseYAML(text)
 	if err != nil {
 		var s *yamlError
@@ -174,6 +177,9 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 		if err != nil {
 			l.fail(value.Line, "%s: %w", shown+key.Value, err)
 			return
+		}
+		if path, _ := v.(string); s.Kind == kindFile && path != "" && !filepath.IsAbs(path) {
+			v = filepath.Join(l.folder, path)
 		}
 		into[key.Value] = v
 		l.origin[shown+key.Value] = l.place(key.Line)

@@ -28,7 +28,7 @@ func TestReferencePagesAreFresh(t *testing.T) {
 	if err := e.Encode(Schema()); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"configuration.md": document(), "overdue.schema.json": s.String()} {
+	for name, want := range map[string]string{"configuration.md": document(), "overdue.schema.json": s.String(), "overdue.example.yaml": Example()} {
 		file := "../../docs/reference/" + name
 		if *updatePages {
 			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
@@ -70,7 +70,7 @@ names, environment variables, flags. An empty variable counts as not set. An unk
 file that cannot be read are errors, which name the key and the line; the exit code is 2 then.
 
 ` + "`overdue config check`" + ` checks all of that. ` + "`overdue config print`" + ` shows the configuration in force and the source of each value,
-without secrets. ` + "`overdue config schema`" + ` prints [overdue.schema.json](overdue.schema.json) for editors with a YAML language server:
+without secrets. ` + "`overdue config example`" + ` prints [overdue.example.yaml](overdue.example.yaml): every key with its description. ` + "`overdue config schema`" + ` prints [overdue.schema.json](overdue.schema.json) for editors with a YAML language server:
 name it in the first line of the file, ` + "`# yaml-language-server: $schema=overdue.schema.json`" + `.
 
 A running process reads the file, and the files with secrets that it names, again when one of them changes, and on SIGHUP. Settings that
@@ -83,6 +83,8 @@ Certificates are read again by themselves.
 
 - **duration**: ` + "`30s`, `1h30m`, or `PT30S`" + ` as Service Bus writes it.
 - **size**: bytes, or with a unit: ` + "`256KiB`, `1MiB`" + `.
+- **path**: of a file or directory. In the file, relative paths start at the directory of that file, so they do not depend on the
+  directory that a process starts in. In a variable or a flag they start at the working directory.
 - **address**: ` + "`host:port`" + `, on loopback, unless its row says otherwise. Port 0 takes any free port.
 - **addresses**, **names**: separated by commas, or a list in the file.
 - **list**: in the file as usual; in a variable as YAML on one line, ` + "`OVERDUE_MONITOR_ENTITIES='[{queue: orders}]'`" + `.

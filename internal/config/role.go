@@ -27,6 +27,15 @@ var (
 // Roles are all of them, the one with every component first.
 var Roles = []Role{RoleRun, RoleProxy, RoleMonitor, RoleBroker}
 
+// Roles are those that the configuration could serve: a broker is a namespace itself, and proxy and monitor alone
+// need one.
+func (c *Config) Roles() []Role {
+	if c.Embedded() {
+		return []Role{RoleRun, RoleBroker}
+	}
+	return []Role{RoleRun, RoleProxy, RoleMonitor}
+}
+
 // Wants reports whether a setting has a meaning for the role.
 func (r *Role) Wants(path string) bool {
 	switch {

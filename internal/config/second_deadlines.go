@@ -4,7 +4,7 @@ package config
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 )
 
@@ -35,21 +35,11 @@ func (c *Config) checkReminders(e *Entity, key string) error {
 			c.At(key+".completeWithin"), e.CompleteWithin, e.Deadline)
 	case !e.Adopt && e.AdoptEvery != byPath["monitor.entities[].adoptEvery"].standard():
 		return fmt.Errorf("%s is given and adopt is not; set adopt: true, or remove it", c.At(key+".adoptEvery"))
+	case e.Deadline > 0 && slices.ContainsFunc(e.WarnBefore, func(d time.Duration) bool { return d >= e.Deadline }):
+		return fmt.Errorf("%s is %v, and deadline is %v: the reminder would come before the message; make each of warnBefore shorter than deadline",
+			c.At(key+".warnBefore"), slices.Max(e.WarnBefore), e.Deadline)
 	case len(e.WarnBefore) > maxWarnings:
 		return fmt.Errorf("%s has %d durations; give at most %d", c.At(key+".warnBefore"), len(e.WarnBefore), maxWarnings)
-	}
-	return nil
-}
-
-// checkEvents refuses filters that nothing passes.
-func (c *Config) checkEvents(a *Alert) error {
-	for _, name := range a.Events {
-		switch name {
-		case "missed", "incomplete", "near":
-		default:
-			section, _, _ := strings.Cut(a.Key, ".")
-			return fmt.Errorf("%s: there are no events called %q; choose of missed, incomplete, near", c.At(section+".events"), name)
-		}
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func TestSecondDeadlinesAndWarningsOfAnEntity(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
-	for _, text := range []string{"warnBefore: [1m30s, PT5S]", "warnBefore: 90s, deadline: 30s", `warnBefore: "90s, 5s"`} {
+	for _, text := range []string{"warnBefore: [1m30s, PT5S]", "warnBefore: 90s, deadline: 2m", `warnBefore: "90s, 5s"`} {
 		c, err := load(t, entity+"completeWithin: 10m, "+text+"}]}\nalerts: [{events: \"missed,near\", slack: {url: \"http://x\"}}]\n", nil, nil)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)

@@ -71,12 +71,12 @@ var processSettings = slices.Concat([]*Setting{
 		Help: "Which Service Bus namespace to work with: empty for the embedded broker, a name such as `contoso.servicebus.windows.net` " +
 			"to sign in with the machine's Azure identity, or a connection string. A connection string on the command line shows in the process list; " +
 			"better give it by environment variable or namespaceFile."},
-	{Path: "namespaceFile", Kind: kindString,
+	{Path: "namespaceFile", Kind: kindFile,
 		Help: "A file that holds what namespace would, such as a mounted secret. Give one of the two."},
 	{Path: "namespaceAdmin", Kind: kindURL, DefaultNote: "HTTPS at the namespace's name; of an emulator HTTP at its port, or at 5300",
 		Help: "Where the administration API of the namespace is, if it is elsewhere, such as `http://localhost:5301`. It is asked how queues and topics were made."},
 	{Path: "monitorQueue", Kind: kindEntity, Default: "overdue-monitor", Flag: "monitor-queue",
-		Help: "The queue that holds the companions. The embedded broker of `overdue run` makes it by itself, that of `overdue broker` when it is named here, and either takes the one that a file of the emulator names; in a namespace it has to exist."},
+		Help: "The queue that holds the companions. The embedded broker makes it, or takes the one that a file of the emulator names; in a namespace it has to exist."},
 	{Path: "companions", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "each", "slot"},
 		Help: "What is written for a message with a deadline. `each` names it; `slot` is an alarm that all messages of a queue share whose deadlines fall into the same 100 ms, and costs next to nothing at high rates. `auto` takes slots from 100 messages per second of one queue and time to live on, and from 500 where times to live differ by less than five seconds. " +
 			"Slots are for queues without sessions, partitions and forwarding that dead-letter on expiry, and for messages whose deadline is their time to live; everything else is named, and so is all where the monitor queue takes 20 ms or more to answer."},
@@ -89,9 +89,9 @@ var processSettings = slices.Concat([]*Setting{
 	{Path: "redis", Kind: kindString, secret: true,
 		Help: "A Redis that the processes of one monitor queue share, so that they do less of the same work twice: `redis://host:6379`, `rediss://user:password@host:6380` for TLS, " +
 			"`redis+cluster://host:6379,host2:6379` or `redis+sentinel://host:26379,host2:26379/mymaster`. Every deadline is kept without it, unless companionStore says that it keeps the companions; docs/operate/redis.md. Empty = none."},
-	{Path: "redisFile", Kind: kindString,
+	{Path: "redisFile", Kind: kindFile,
 		Help: "A file that holds what redis would, such as a mounted secret. Give one of the two."},
-	{Path: "redisAuthorityFile", Kind: kindString, DefaultNote: "the authorities that the machine trusts",
+	{Path: "redisAuthorityFile", Kind: kindFile, DefaultNote: "the authorities that the machine trusts",
 		Help: "The certificates, in PEM, of who may vouch for a Redis with TLS."},
 	{Path: "shutdownTimeout", Kind: kindDuration, Default: "25s", min: int64(time.Second), max: int64(10 * time.Minute),
 		Help: "How long a clean stop may take before it is a failure. The two delays come before it and do not count."},
@@ -160,7 +160,7 @@ var componentSettings = []*Setting{
 		Help: "Whether a message that has missed its deadline is reported to its reply-to, a queue or topic of the same namespace."},
 	{Path: "monitor.entities[].subscriptions", Kind: kindList,
 		Help: "The subscriptions of the topic. The monitor checks each on its own. Needed only without the right Manage."},
-	{Path: "monitor.entities[].subscriptions[].name", Kind: kindString, need: true,
+	{Path: "monitor.entities[].subscriptions[].name", Kind: kindEntity, need: true,
 		Help: "The name of the subscription."},
 	{Path: "monitor.entities[].subscriptions[].defaultMessageTimeToLive", Kind: kindDuration, Default: "0s", max: 1<<63 - 1,
 		Help: "The subscription's own setting of that name."},
@@ -177,7 +177,7 @@ var componentSettings = []*Setting{
 	{Path: "proxy.maxBodySize", Kind: kindSize, Default: "1MiB", min: 1 << 10, max: 100 << 20,
 		Help: "The largest request body that the REST endpoint reads, and the largest message that the AMQP endpoint takes to a monitored entity."},
 
-	{Path: "journal.directory", Kind: kindString,
+	{Path: "journal.directory", Kind: kindFile,
 		Help: "Where the journal is: a directory of this process alone, on a disk that outlives it. `onMonitorDown: pass` needs it. With `refuse` a journal that is there is emptied to the monitor queue and takes nothing more."},
 	{Path: "journal.maxSize", Kind: kindSize, Default: "64MiB", min: 1 << 20, max: 4 << 30,
 		Help: "How much the journal holds at most; its file takes about twice as much. A full journal refuses sends. A companion has about 250 bytes, and a start reads them all: 64 MiB take a second."},

@@ -42,7 +42,7 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 		Help: "Post notifications of groups instead, in the form that Alertmanager posts to its webhooks (version 4)."},
 	{Path: "alerts[].webhook.signingSecret", Kind: kindString, secret: true,
 		Help: "The secret that each request is signed with, by Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. Two, separated by a space, during a rotation: each request has a signature for both. docs/operate/webhooks.md shows how to check one."},
-	{Path: "alerts[].webhook.signingSecretFile", Kind: kindString,
+	{Path: "alerts[].webhook.signingSecretFile", Kind: kindFile,
 		Help: "A file that holds the secret, or the two on a line each. A changed file takes effect at once."},
 }, servers("webhook", "the webhook"),
 	[]*Setting{{Path: "alerts[].alertmanager.url", Kind: kindURL, secret: true,
@@ -65,7 +65,7 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 	[]*Setting{
 		{Path: "alerts[].pagerduty.routingKey", Kind: kindString, secret: true,
 			Help: "The integration key of a service that uses the Events API v2."},
-		{Path: "alerts[].pagerduty.routingKeyFile", Kind: kindString,
+		{Path: "alerts[].pagerduty.routingKeyFile", Kind: kindFile,
 			Help: "A file that holds the integration key."},
 		{Path: "alerts[].pagerduty.severity", Kind: KindChoice, Default: "error", Choices: []string{"critical", "error", "warning", "info"},
 			Help: "The severity of a missed deadline, or of a message that was not completed in time. A deadline that is near is a warning at most."},
@@ -84,7 +84,7 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 			Help: "The user name for the mail server. Empty = no authentication."},
 		{Path: "alerts[].email.password", Kind: kindString, secret: true,
 			Help: "The password that goes with it."},
-		{Path: "alerts[].email.passwordFile", Kind: kindString,
+		{Path: "alerts[].email.passwordFile", Kind: kindFile,
 			Help: "A file that holds the password."},
 		{Path: "alerts[].email.from", Kind: kindString,
 			Help: "The address of the sender."},
@@ -98,7 +98,7 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 
 		{Path: "alerts[].shoutrrr.url", Kind: kindString, secret: true,
 			Help: "A URL of the library shoutrrr, which supports many more services, such as `ntfy://ntfy.sh/topic`. Its services `smtp`, `generic` and `logger` are not supported: use `email`, `webhook` and the log."},
-		{Path: "alerts[].shoutrrr.urlFile", Kind: kindString,
+		{Path: "alerts[].shoutrrr.urlFile", Kind: kindFile,
 			Help: "A file that holds the URL."},
 	}), "webhook", "alertmanager", "slack", "teams", "pagerduty", "email", "serviceBus", "shoutrrr")
 
@@ -110,7 +110,7 @@ var watchSettings = []*Setting{
 		Help: "How often one is sent. Each costs about ten broker operations."},
 	{Path: "heartbeat.url", Kind: kindURL, secret: true,
 		Help: "Asked for (GET) every heartbeat.interval as long as this process is ready and its canary comes back: a dead man's switch behind it, such as healthchecks.io, notices when that ends."},
-	{Path: "heartbeat.urlFile", Kind: kindString,
+	{Path: "heartbeat.urlFile", Kind: kindFile,
 		Help: "A file that holds the URL."},
 	{Path: "heartbeat.interval", Kind: kindDuration, Default: "1m", min: int64(time.Second), max: day,
 		Help: "How often."},
@@ -128,7 +128,7 @@ func sections(path string, all []*Setting, names ...string) []*Setting {
 // requests is what sinks have in common that take them over HTTP.
 func requests(kind, what string) []*Setting {
 	return []*Setting{
-		{Path: "alerts[]." + kind + ".urlFile", Kind: kindString,
+		{Path: "alerts[]." + kind + ".urlFile", Kind: kindFile,
 			Help: "A file that holds the URL, such as a mounted secret."},
 		{Path: "alerts[]." + kind + ".timeout", Kind: kindDuration, Default: "5s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
 			Help: "How long one attempt to reach " + what + " may take."},
@@ -141,19 +141,19 @@ func servers(kind, what string) []*Setting {
 	return append(requests(kind, what), []*Setting{
 		{Path: path + "headers", Kind: kindTexts, secret: true,
 			Help: "Headers that each request gets in addition, such as `{X-Scope-OrgID: payments}`."},
-		{Path: path + "headersFile", Kind: kindString,
+		{Path: path + "headersFile", Kind: kindFile,
 			Help: "A file that holds such headers, each on a line of its own as `name: value`."},
 		{Path: path + "bearerToken", Kind: kindString, secret: true,
 			Help: "A token for the header `Authorization: Bearer`."},
-		{Path: path + "bearerTokenFile", Kind: kindString,
+		{Path: path + "bearerTokenFile", Kind: kindFile,
 			Help: "A file that holds the token."},
 		{Path: path + "username", Kind: kindString,
 			Help: "The user name for basic authentication."},
 		{Path: path + "password", Kind: kindString, secret: true,
 			Help: "The password that goes with it."},
-		{Path: path + "passwordFile", Kind: kindString,
+		{Path: path + "passwordFile", Kind: kindFile,
 			Help: "A file that holds the password."},
-		{Path: path + "authorityFile", Kind: kindString,
+		{Path: path + "authorityFile", Kind: kindFile,
 			Help: "The certificates, in PEM, that the server's certificate is checked against, instead of those of the machine."},
 	}...)
 }

@@ -7,13 +7,13 @@ package config
 // certificateSettings are those of what an endpoint shows who speaks TLS, below the section at.
 func certificateSettings(at string) []*Setting {
 	return []*Setting{
-		{Path: at + ".certFile", Kind: kindString,
+		{Path: at + ".certFile", Kind: kindFile,
 			Help: "A certificate of your own, in PEM, with its chain. It is read again when it has been replaced."},
-		{Path: at + ".keyFile", Kind: kindString,
+		{Path: at + ".keyFile", Kind: kindFile,
 			Help: "The key of the certificate, in PEM."},
 		{Path: at + ".hosts", Kind: kindStrings,
 			Help: "Further names and addresses that the certificate which Overdue makes itself is for, separated by commas; localhost always is."},
-		{Path: at + ".directory", Kind: kindString, DefaultNote: "a folder of the user's cache",
+		{Path: at + ".directory", Kind: kindFile, DefaultNote: "a folder of the user's cache",
 			Help: "Where the certificate that Overdue makes itself is kept."},
 	}
 }
@@ -25,7 +25,7 @@ func keySettings(at string) []*Setting {
 			Help: "The SharedAccessKeyName."},
 		{Path: at + "[].key", Kind: kindString, secret: true,
 			Help: "The SharedAccessKey, of at least 12 characters."},
-		{Path: at + "[].keyFile", Kind: kindString,
+		{Path: at + "[].keyFile", Kind: kindFile,
 			Help: "A file that holds the key. Give one of the two."},
 		{Path: at + "[].send", Kind: KindBool, Default: "false",
 			Help: "Whether the key is good for sending."},

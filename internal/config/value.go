@@ -23,6 +23,7 @@ type kind int
 
 const (
 	kindString    kind = iota // anything
+	kindFile                  // a file or a directory; in the file of settings, relative to that
 	kindEntity                // the path of a queue, as Service Bus allows them
 	kindAddress               // host:port on loopback
 	kindEndpoint              // host:port; what is not on loopback needs TLS and keys
@@ -48,7 +49,7 @@ func (k kind) isMap() bool { return k == kindMap || k == kindTexts }
 
 // String names the kind for docs/reference/configuration.md.
 func (k kind) String() string {
-	return [...]string{"string", "queue name", "address", "address", "addresses", "names", "URL", "duration", "durations", "size", "number", "bool", "choice", "list", "mapping", "mapping"}[k]
+	return [...]string{"string", "path", "queue name", "address", "address", "addresses", "names", "URL", "duration", "durations", "size", "number", "bool", "choice", "list", "mapping", "mapping"}[k]
 }
 
 // Parse reads one value as somebody wrote it, in the file, a variable or a flag. The
@@ -101,6 +102,9 @@ func (s *Setting) Parse(text string) (any, error) {
 	case kindStrings:
 		return splitList(text), nil
 	case kindEntity:
+		if at, err := grammar.Name(text); err == nil && at.Subscription != "" && s.Path == "monitor.entities[].queue" {
+			return nil, fmt.Errorf("%q is a subscription; write topic: %s, and each of its subscriptions is monitored", Clip(text), at.Name)
+		}
 		return text, CheckEntity(text)
 	case kindURL:
 		return text, checkURL(text)
@@ -232,7 +236,11 @@ func CheckEntity(text string) error {
 	if n := utf8.RuneCountInString(text); n > grammar.MaxName {
 		return fmt.Errorf("%q has %d characters; a queue name has at most %d", Clip(text), n, grammar.MaxName)
 	}
-	if at, err := grammar.Name(text); err != nil || at.Subscription != "" {
+	at, err := grammar.Name(text)
+	if err == nil && at.Subscription != "" {
+		return fmt.Errorf("%q is a subscription; give a queue or topic, such as its topic %s", Clip(text), at.Name)
+	}
+	if err != nil {
 		return fmt.Errorf("%q is not the name of a queue; use letters, digits, '.', '-', '_' and '/', with a letter or digit at both ends, and no segment that is empty or of dots", Clip(text))
 	}
 	return nil

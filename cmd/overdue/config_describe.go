@@ -3,6 +3,8 @@
 package main
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
@@ -18,5 +20,19 @@ func (p *program) configSchemaCommand() *cobra.Command {
 			"  # yaml-language-server: $schema=overdue.schema.json",
 		Example: "  overdue config schema > overdue.schema.json",
 		RunE:    func(*cobra.Command, []string) error { return escape.WriteJSON(p.stdout, config.Schema()) },
+	}
+}
+
+func (p *program) configExampleCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "example",
+		Short: "Print a configuration file with every key and its description",
+		Long: "Prints a configuration file with every key, its description, and its default or an example. Keep what you\n" +
+			"need: a key that you leave out has its default.",
+		Example: "  overdue config example > overdue.yaml",
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(p.stdout, config.Example())
+			return err
+		},
 	}
 }
