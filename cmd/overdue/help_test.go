@@ -38,3 +38,29 @@ func TestHelpFitsIntoATerminal(t *testing.T) {
 		t.Errorf("%d commands, want all", commands)
 	}
 }
+
+func TestHelpGroupsTheCommands(t *testing.T) {
+	var b bytes.Buffer
+	root := tree()
+	root.SetOut(&b)
+	if err := root.Help(); err != nil {
+		t.Fatal(err)
+	}
+	at := -1
+	for _, title := range []string{"Start here:", "Run:", "Operate:", "Develop:", "Other commands:"} {
+		next := strings.Index(b.String(), "\n"+title+"\n")
+		if next <= at {
+			t.Errorf("the group %q is missing, or not in its place:\n%s", title, &b)
+		}
+		at = next
+	}
+	if strings.Contains(b.String(), "Additional Commands") {
+		t.Errorf("a command is in no group:\n%s", &b)
+	}
+	for _, name := range []string{"run", "proxy", "monitor", "broker"} {
+		c, _, err := root.Find([]string{name})
+		if err != nil || !strings.Contains(c.Example, "overdue "+name) {
+			t.Errorf("the help of %s has no example (%v)", name, err)
+		}
+	}
+}

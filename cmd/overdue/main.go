@@ -79,7 +79,7 @@ func (p *program) rootCommand() *cobra.Command {
 		Use:   "overdue",
 		Short: "Eager expiry for Azure Service Bus",
 		Long: "Overdue dead-letters Service Bus messages at their deadline, also while no consumer is\n" +
-			"connected, and tells somebody. Try `overdue demo` first: it needs no Azure.",
+			"connected, and sends an alert. Try `overdue demo` first: it needs no Azure.",
 		SilenceErrors:    true,
 		SilenceUsage:     true,
 		PersistentPreRun: func(*cobra.Command, []string) { p.running = true },
@@ -87,23 +87,28 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(
-		p.roleCommand(config.RoleRun), p.roleCommand(config.RoleProxy), p.roleCommand(config.RoleMonitor), p.roleCommand(config.RoleBroker),
-		p.demoCommand(),
-		p.benchCommand(),
-		p.doctorCommand(),
-		p.configCommand(),
-		p.sendCommand(),
-		p.dlqCommand(),
-		p.deadlinesCommand(),
-		p.explainCommand(),
-		p.healthcheckCommand(),
-		p.waitCommand(),
-		p.versionCommand(),
-	)
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"start", "Start here:", []*cobra.Command{p.demoCommand(), p.doctorCommand(), p.configCommand()}},
+		{"run", "Run:", []*cobra.Command{p.roleCommand(config.RoleRun), p.roleCommand(config.RoleProxy), p.roleCommand(config.RoleMonitor),
+			p.healthcheckCommand(), p.waitCommand()}},
+		{"operate", "Operate:", []*cobra.Command{p.deadlinesCommand(), p.explainCommand(), p.dlqCommand(), p.sendCommand()}},
+		{"develop", "Develop:", []*cobra.Command{p.roleCommand(config.RoleBroker), p.benchCommand()}},
+		{"other", "Other commands:", []*cobra.Command{p.versionCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+		}
+		root.AddCommand(g.commands...)
+	}
+	root.SetCompletionCommandGroupID("other")
 	root.Version = version.String()
 	root.SetVersionTemplate(version.Line() + "\n")
 	root.SetHelpCommand(helpCommand())
+	root.SetHelpCommandGroupID("other")
 	root.InitDefaultCompletionCmd()
 	instruct(root)
 	wrapHelp(root)

@@ -18,13 +18,21 @@ var roleTexts = map[string]struct{ short, long, example string }{
 		short: "Run proxy and monitor, and without a namespace the embedded broker too",
 		long: "Runs proxy and monitor in one process. With no namespace configured it also runs the\n" +
 			"embedded broker, and without --config that broker makes queues on demand and every\n" +
-			"queue is monitored."},
+			"queue is monitored.",
+		example: "  overdue run                         # all on this machine; it prints a connection string\n" +
+			"  overdue run --config overdue.yaml   # `overdue config example` prints such a file\n" +
+			"  OVERDUE_NAMESPACE=contoso.servicebus.windows.net overdue run"},
 	"proxy": {
 		short: "Run the proxy alone: the sidecar beside an app",
-		long:  "Runs the proxy alone, against a namespace. Somewhere a monitor has to run for that namespace."},
+		long:  "Runs the proxy alone, against a namespace. Somewhere a monitor has to run for that namespace.",
+		example: "  overdue proxy --namespace contoso.servicebus.windows.net\n" +
+			"  OVERDUE_NAMESPACE_FILE=/run/secrets/servicebus overdue proxy --config overdue.yaml\n" +
+			"  overdue proxy --config overdue.yaml --min-sigterm-delay 5s"},
 	"monitor": {
 		short: "Run the monitor alone: once per namespace, in any number of replicas",
-		long:  "Runs the monitor alone, against a namespace."},
+		long:  "Runs the monitor alone, against a namespace. Replicas share the companions that are due.",
+		example: "  overdue monitor --namespace contoso.servicebus.windows.net\n" +
+			"  OVERDUE_REDIS=redis://redis:6379 overdue monitor --config overdue.yaml   # one replica of several"},
 	"broker": {
 		short: "Run the embedded broker alone: a Service Bus namespace on this machine",
 		long: "Runs the embedded broker alone: a Service Bus namespace in memory, for tests and local\n" +

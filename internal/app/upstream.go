@@ -38,6 +38,9 @@ type upstream struct {
 	reached bool  // the namespace has answered once
 }
 
+// remindEvery is how often an outage that lasts is logged.
+const remindEvery = time.Minute
+
 // errNotTried is the state before the first answer.
 var errNotTried = errors.New("not reached yet")
 
@@ -89,7 +92,8 @@ func (u *upstream) run(ctx context.Context) error {
 // attach tries until the monitor queue takes messages, or ctx ends.
 func (u *upstream) attach(ctx context.Context) {
 	wait := newBackOff(200*time.Millisecond, 5*time.Second)
-	for logged := ""; ; {
+	logged, at := "", time.Time{}
+	for {
 		event, err := u.try(ctx)
 		if ctx.Err() != nil {
 			return
@@ -106,8 +110,8 @@ func (u *upstream) attach(ctx context.Context) {
 			}
 			return
 		}
-		if logged != event {
-			logged = event
+		if logged != event || time.Since(at) >= remindEvery {
+			logged, at = event, time.Now()
 			u.log.Warn(event, zap.String("namespace", u.ns.Host), zap.String("monitor_queue", u.queue), zap.Error(err),
 				zap.String("next", u.next()))
 		}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -204,4 +205,28 @@ func TestUpstreamWaitsForAQueueThatIsNotThere(t *testing.T) {
 		t.Errorf("run ended with %v", err)
 	default:
 	}
+}
+
+// One line at the start of a night is far up in the log by the morning; one for each attempt hides the others.
+func TestAnOutageThatLastsIsLoggedOnceAMinute(t *testing.T) {
+	addr := freeport.Address(t)
+	ns, err := connect.Parse(config.ConnectionString(addr, config.AnyKeyName, config.AnyKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+30*time.Second)
+		defer cancel()
+		newUpstream(ns, nil, "overdue-monitor", zap.New(core)).attach(ctx) // nobody listens, so it needs no client
+		all := logs.FilterMessage(eventUnreachable).All()
+		if len(all) != 4 || logs.Len() != 4 {
+			t.Fatalf("%d lines in three and a half minutes, want 4: %v", logs.Len(), logs.All())
+		}
+		for i := 1; i < len(all); i++ {
+			if d := all[i].Time.Sub(all[i-1].Time); d < time.Minute || d > 70*time.Second {
+				t.Errorf("line %d came %v after the one before, want about a minute", i, d)
+			}
+		}
+	})
 }
