@@ -264,7 +264,13 @@ type unmonitored struct {
 }
 
 func (u *unmonitored) Settled(outcome amqp.DeliveryState, answerer relay.Answerer) {
-	u.p.metrics.sent(endpointAMQP, u.entity, u.n, 0, outcomeError(outcome))
+	err := outcomeError(outcome)
+	u.p.metrics.sent(endpointAMQP, u.entity, u.n, 0, err)
+	if err == nil {
+		u.p.logAccepted(endpointAMQP, u.entity, u.n, "none", nil)
+	} else {
+		u.p.cfg.Log.Debug("send failed", zap.String("work_queue", u.entity), zap.String("endpoint", endpointAMQP), zap.Error(err))
+	}
 	answerer.Answer(nil)
 }
 

@@ -227,6 +227,7 @@ func (s *send) count(err error) {
 	promised := 0
 	if err == nil {
 		promised = len(s.promises)
+		s.p.logAccepted(s.via, s.entity, s.n, s.companionKind(), s.refs)
 	}
 	s.p.metrics.sent(s.via, s.entity, s.n, promised, err)
 }

@@ -45,7 +45,7 @@ type activeSink struct {
 func (p *Process) newSinkSet(client *sdk.Client, links *link.Namespace, outbox alert.Outbox) *sinkSet {
 	history := &notifications.History{}
 	p.admin.Notified.Store(history)
-	s := &sinkSet{p: p, client: client, links: links, outbox: outbox, log: history.Record(alert.NewLog(p.log.Named("alert"))), history: history}
+	s := &sinkSet{p: p, client: client, links: links, outbox: outbox, log: history.Record(alert.NewLog(p.log.Named(alertLog))), history: history}
 	p.life.Links("forwarding", func(ctx context.Context) error {
 		if f := s.forward.Load(); f != nil {
 			return f.Close(ctx)
@@ -76,7 +76,7 @@ func (s *sinkSet) fill(c *config.Config) (next []activeSink, err error) {
 		next = append(next, activeSink{key, a, sink})
 	}
 	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e config.Entity) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
-		f, err := alert.NewForward(alert.ForwardConfig{Client: s.client, Links: s.links, Handling: s.p.handling, MonitorQueue: s.p.cfg.MonitorQueue, Log: s.p.log.Named("alert")})
+		f, err := alert.NewForward(alert.ForwardConfig{Client: s.client, Links: s.links, Handling: s.p.handling, MonitorQueue: s.p.cfg.MonitorQueue, Log: s.p.log.Named(alertLog)})
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +140,7 @@ func (p *Process) alerter(a *config.Alert, client *sdk.Client, links *link.Names
 	return alert.NewGroups(alert.GroupsConfig{
 		Outbox: outbox, Source: alert.SourceOf(p.namespace.Host, ""), Sink: pager, Pool: p.pages,
 		By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
-		DeadLetters: deadLetters(links), Log: p.log.Named("alert"),
+		DeadLetters: deadLetters(links), Log: p.log.Named(alertLog),
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/listener"
+	"overdue/internal/terminal"
 	"overdue/internal/version"
 )
 
@@ -18,7 +19,8 @@ import (
 func (p *Process) banner(w io.Writer) {
 	var b strings.Builder
 	row := func(what, where, note string) {
-		b.WriteString(strings.TrimRight(fmt.Sprintf("  %-16s %-28s %s", what, where, note), " ") + "\n")
+		head := fmt.Sprintf("  %-16s %-28s ", what, where)
+		b.WriteString(strings.TrimRight(head+terminal.Wrap(note, bannerWidth, len(head)), " ") + "\n")
 	}
 	fmt.Fprintf(&b, "overdue %s %s\n\n", p.role.Name, version.String())
 	p.rowsOfEndpoints(row)
@@ -40,6 +42,9 @@ func (p *Process) banner(w io.Writer) {
 	}
 	_, _ = io.WriteString(w, b.String()) // nobody reads it, nobody misses it
 }
+
+// bannerWidth is how many columns a line of the banner has at most, unless it is there to be copied.
+const bannerWidth = 100
 
 // brokerNote says what an address of the embedded broker is for.
 func (p *Process) brokerNote(i int) string {

@@ -16,6 +16,9 @@ import (
 	"overdue/internal/terminal"
 )
 
+// alertLog is the name of the logger of sinks.
+const alertLog = "alert"
+
 // NewLog logs to w in the configured format. The level can be changed while it runs.
 func NewLog(w io.Writer, c config.Log) (*zap.Logger, zap.AtomicLevel, error) {
 	level, err := zap.ParseAtomicLevel(c.Level)
@@ -32,7 +35,8 @@ func NewLog(w io.Writer, c config.Log) (*zap.Logger, zap.AtomicLevel, error) {
 		encoding.ConsoleSeparator = " "
 		encoder = oneLine{zapcore.NewConsoleEncoder(encoding)}
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(escape.NewWriter(w))), level)), level, nil
+	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(escape.NewWriter(w))), level)
+	return zap.New(leaveOutRepeats(core, level)), level, nil
 }
 
 // oneLine keeps an entry on its line. It escapes the message, which is not JSON as the fields are. Of

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -66,4 +67,55 @@ func TestJSONLogsHaveTheCloudEventOnce(t *testing.T) {
 			t.Errorf("%s stands %d times in %s, want once", once, n, b.Bytes())
 		}
 	}
+}
+
+// An outage has a line for each send; nobody reads the others then.
+func TestRepeatedWarningsAreLeftOutAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		log, level, err := NewLog(&b, config.Log{Level: "info", Format: "json"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := func(text string) int { return strings.Count(b.String(), text) }
+		for range 200 {
+			log.Warn("request refused")
+			log.Named("proxy").With(zap.String("work_queue", "orders")).Warn("request refused")
+			log.Info("another")
+		}
+		log.Warn("something else")
+		if n := count("request refused"); n != repeatsMax {
+			t.Errorf("%d of 400 equal warnings are logged, want %d", n, repeatsMax)
+		}
+		if n := count("another"); n != 200 {
+			t.Errorf("%d of 200 lines of level info are logged, want all", n)
+		}
+		if !strings.HasSuffix(b.String(), "\"msg\":\"something else\",\"lines_left_out\":395}\n") {
+			t.Errorf("the next warning does not say how many lines were left out: %s", b.String()[b.Len()-200:])
+		}
+		b.Reset()
+		time.Sleep(repeatSpan)
+		log.Warn("request refused")
+		if count("request refused") != 1 || count("lines_left_out") != 0 {
+			t.Errorf("after %v the log has %q, want the warning again, and no number", repeatSpan, &b)
+		}
+		b.Reset()
+		sink := alert.NewLog(log.Named(alertLog))
+		for range 50 {
+			if err := sink.Alert(t.Context(), missedEvent()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := count("deadline missed"); n != 50 {
+			t.Errorf("%d of 50 events are logged, want all", n)
+		}
+		level.SetLevel(zap.DebugLevel)
+		b.Reset()
+		for range 50 {
+			log.Warn("request refused")
+		}
+		if n := count("request refused"); n != 50 {
+			t.Errorf("at level debug %d of 50 warnings are logged, want all", n)
+		}
+	})
 }

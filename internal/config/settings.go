@@ -183,7 +183,8 @@ var componentSettings = []*Setting{
 		Help: "How much the journal holds at most; its file takes about twice as much. A full journal refuses sends. A companion has about 250 bytes, and a start reads them all: 64 MiB take a second."},
 
 	{Path: "log.level", Kind: KindChoice, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Flag: "log-level",
-		Help: "The least level that is logged, on stderr. `PUT /loglevel` with the body `level=debug` and the header `Overdue-Admin: 1` changes it at run time."},
+		Help: "The least level that is logged, on stderr. `PUT /loglevel` with the body `level=debug` and the header `Overdue-Admin: 1` changes it at run time. " +
+			"Of warnings and errors with the same message, five in 10 s are logged; `lines_left_out` in the next one says how many were left out. Events are logged without limit, and so is everything at `debug`, which also logs each send."},
 	{Path: "log.format", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "json", "console"}, Flag: "log-format",
 		Help: "`auto` is console on a terminal and JSON elsewhere."},
 	{Path: "log.frames", Kind: KindBool, Default: "false",
