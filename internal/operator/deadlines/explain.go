@@ -220,7 +220,7 @@ func (x *Explanation) monitoring() string {
 	case x.stated == 0:
 		return ", and not monitored: it states no deadline"
 	case x.overdue > 0:
-		return ", and not monitored: it was sent past Overdue, or was checked already"
+		return ", and not monitored: its entity is not in monitor.entities, it was sent past Overdue, or was checked already"
 	}
-	return ", and not monitored: it was sent past Overdue, or its companion is still in the journal of a proxy"
+	return ", and not monitored: its entity is not in monitor.entities, it was sent past Overdue, or its companion is still in the journal of a proxy"
 }

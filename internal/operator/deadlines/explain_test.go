@@ -236,10 +236,10 @@ func TestExplainDoesNotTakeConsumersForTheMonitor(t *testing.T) {
 			"deadline: its deadline, as its companion states it (ttl)",
 		)
 		s.send("orders", "late", time.Minute)
-		past := "sent past Overdue, or its companion is still in the journal of a proxy"
+		past := "its entity is not in monitor.entities, it was sent past Overdue, or its companion is still in the journal of a proxy"
 		for _, want := range []string{
-			"in its queue, and not monitored: it was " + past + ".",
-			"in its queue, past its deadline, and not monitored: it was sent past Overdue, or was checked already.",
+			"in its queue, and not monitored: " + past + ".",
+			"in its queue, past its deadline, and not monitored: its entity is not in monitor.entities, it was sent past Overdue, or was checked already.",
 		} {
 			if got := s.explain("late").Verdict; got != want {
 				t.Errorf("verdict %q, want %q", got, want)
