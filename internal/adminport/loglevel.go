@@ -50,6 +50,7 @@ func (a *Port) setLevel(w http.ResponseWriter, r *http.Request) {
 // index lists the endpoints of the admin port, for a browser.
 const index = `overdue
 
+GET  /dashboard/        deadlines, health, sinks and settings as a page
 GET  /livez             the process is there
 GET  /startupz          its endpoints are open
 GET  /readyz            it can do its work; ?verbose says what was asked

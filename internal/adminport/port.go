@@ -46,16 +46,17 @@ func (r Remark) Error() string { return string(r) }
 
 // Port is the operator's view of a running process.
 type Port struct {
-	Life     *lifecycle.Lifecycle
-	Level    zap.AtomicLevel
-	Metrics  prometheus.Gatherer
-	Config   *config.Config                        // as of the start
-	Current  atomic.Pointer[config.Config]         // in force; nil = cfg
-	Ready    []Check                               // ask for a state; they do not go out
-	Outbound []Check                               // go out and ask
-	Sinks    atomic.Pointer[[]Check]               // so do these, of the sinks of alerts; nil = none
-	Notified atomic.Pointer[notifications.History] // of the monitor; nil without one
-	Quit     chan struct{}                         // gets a value when somebody wants the process to end
+	Life      *lifecycle.Lifecycle
+	Level     zap.AtomicLevel
+	Metrics   prometheus.Gatherer
+	Config    *config.Config                        // as of the start
+	Current   atomic.Pointer[config.Config]         // in force; nil = cfg
+	Ready     []Check                               // ask for a state; they do not go out
+	Outbound  []Check                               // go out and ask
+	Sinks     atomic.Pointer[[]Check]               // so do these, of the sinks of alerts; nil = none
+	Notified  atomic.Pointer[notifications.History] // of the monitor; nil without one
+	Dashboard http.Handler                          // nil = none
+	Quit      chan struct{}                         // gets a value when somebody wants the process to end
 }
 
 // Probes serves what other machines may ask, too: nothing that changes anything, nor goes out.
@@ -72,6 +73,9 @@ func (a *Port) Probes() *http.ServeMux {
 func (a *Port) Handler() http.Handler {
 	mux := a.Probes()
 	mux.Handle("GET /{$}", local(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, strings.TrimSpace(index)) }))
+	if a.Dashboard != nil {
+		mux.Handle("GET /dashboard/", local(a.Dashboard.ServeHTTP))
+	}
 	mux.HandleFunc("GET /healthz/outbound", a.healthzOutbound)
 	mux.Handle("POST /drain", local(a.drain))
 	mux.Handle("POST /quitquitquit", local(a.quitquitquit))

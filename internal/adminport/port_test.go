@@ -33,7 +33,8 @@ func testAdmin(t *testing.T) *Port {
 	a := &Port{
 		Life:  lifecycle.New(zap.NewNop(), time.Minute),
 		Level: zap.NewAtomicLevelAt(zap.InfoLevel), Metrics: prometheus.NewRegistry(), Config: c,
-		Quit: make(chan struct{}, 1),
+		Quit:      make(chan struct{}, 1),
+		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "a page") }),
 	}
 	a.Life.Serving()
 	return a
@@ -218,6 +219,26 @@ func TestLogLevelChangesAtRunTime(t *testing.T) {
 	}
 }
 
+func TestTheDashboardIsForThisMachineOnly(t *testing.T) {
+	a := testAdmin(t)
+	if code, body := ask(a, "GET", "/dashboard/", ""); code != 200 || body != "a page\n" {
+		t.Errorf("GET /dashboard/ = %d %q, want the page", code, body)
+	}
+	for name, change := range map[string]func(*http.Request){
+		"another machine":     func(r *http.Request) { r.RemoteAddr = "192.0.2.1:40000" },
+		"a name that rebinds": func(r *http.Request) { r.Host = "evil.example:9095" },
+	} {
+		if code, _ := ask(a, "GET", "/dashboard/events", "", change); code != 403 {
+			t.Errorf("%s: GET /dashboard/events = %d, want 403", name, code)
+		}
+	}
+	w := httptest.NewRecorder()
+	a.Probes().ServeHTTP(w, httptest.NewRequest("GET", "/dashboard/", nil))
+	if w.Code != 404 {
+		t.Errorf("GET /dashboard/ at listen.probes = %d, want 404", w.Code)
+	}
+}
+
 // Who opens the admin port in a browser sees what there is.
 func TestTheAdminPortSaysWhatItHas(t *testing.T) {
 	a := testAdmin(t)
@@ -240,8 +261,8 @@ func TestTheAdminPortSaysWhatItHas(t *testing.T) {
 			t.Errorf("GET / names %s %s, which is not there", method, path)
 		}
 	}
-	if lines != 12 {
-		t.Errorf("GET / names %d endpoints, want 12:\n%s", lines, text)
+	if lines != 13 {
+		t.Errorf("GET / names %d endpoints, want 13:\n%s", lines, text)
 	}
 	if code, _ := ask(a, "GET", "/nosuch", ""); code != 404 {
 		t.Errorf("GET /nosuch = %d, want 404", code)
@@ -276,11 +297,9 @@ alerts:
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := []any{"Endpoint=sb://contoso.servicebus.windows.net;(hidden)",
-		map[string]any{"url": "https://hooks.example/(hidden)", "urlFile": "", "timeout": "3s", "grouped": false},
-		"overdue.yaml:2"}
-	webhook := got.Settings["alerts"].([]any)[0].(map[string]any)["webhook"]
-	if diff := cmp.Diff(want, []any{got.Settings["namespace"], webhook, got.Origin["namespace"]}); diff != "" {
+	want := []any{"Endpoint=sb://contoso.servicebus.windows.net;(hidden)", "https://hooks.example/(hidden)", "overdue.yaml:2"}
+	webhook := got.Settings["alerts"].([]any)[0].(map[string]any)["webhook"].(map[string]any)
+	if diff := cmp.Diff(want, []any{got.Settings["namespace"], webhook["url"], got.Origin["namespace"]}); diff != "" {
 		t.Errorf("configz (-want +got):\n%s", diff)
 	}
 }

@@ -161,6 +161,7 @@ func (p *Process) startAll(ls *listeners) error {
 			return err
 		}
 	}
+	p.startDashboard()
 	p.AdminAddr = ls.admin.Addr().String()
 	p.serveAdmin("admin", ls.admin, p.admin.Handler(), adminport.WriteTimeout)
 	if ls.probes != nil {

@@ -88,22 +88,27 @@ func (h *History) add(e alert.Event, sink string, at time.Time) {
 // Latest returns up to 100 notifications of messages with that id, or of all messages for "". The
 // latest comes first.
 func (h *History) Latest(messageID string) []Notification {
-	latest := []Notification{}
+	return h.Find(func(e *alert.Event) bool { return messageID == "" || e.Data.MessageID == messageID }, maxShown)
+}
+
+// Find returns up to limit notifications that match. The latest comes first.
+func (h *History) Find(match func(*alert.Event) bool, limit int) []Notification {
+	found := []Notification{}
 	if h == nil {
-		return latest
+		return found
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.latest {
 		n := h.latest[(h.next+len(h.latest)-1-i)%len(h.latest)]
-		if messageID != "" && n.Event.Data.MessageID != messageID {
+		if !match(&n.Event) {
 			continue
 		}
-		if latest = append(latest, Notification{n.Event, slices.Clone(n.TakenBy)}); len(latest) == maxShown {
+		if found = append(found, Notification{n.Event, slices.Clone(n.TakenBy)}); len(found) == limit {
 			break
 		}
 	}
-	return latest
+	return found
 }
 
 // messageIDParameter restricts an answer to one message.

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"overdue/internal/escape"
+)
+
+const (
+	// maxStreams bounds the open pages that are kept up to date. The admin port has 128 connections,
+	// and probes need theirs.
+	maxStreams = 8
+	// streamTime ends before the admin port would cut an answer; the browser connects again.
+	streamTime     = 90 * time.Second
+	streamInterval = 2 * time.Second
+	// checkInterval is the time between checks while somebody views the dashboard. They go out, so
+	// none are made for nobody.
+	checkInterval = 10 * time.Second
+	checkTimeout  = 3 * time.Second
+)
+
+// Run takes samples, and makes checks while somebody views the dashboard. It ends with ctx, and with
+// it all streams end.
+func (d *Dashboard) Run(ctx context.Context) {
+	defer close(d.ended)
+	tick := time.NewTicker(sampleInterval)
+	defer tick.Stop()
+	d.sample()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.check:
+			d.makeChecks(ctx)
+		case <-tick.C:
+			d.sample()
+		}
+	}
+}
+
+func (d *Dashboard) sample() {
+	r, err := read(d.source.Metrics)
+	if err != nil {
+		return // a page reads the same metrics, and shows the error
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.samples.take(r)
+}
+
+// wantChecks makes Run check, unless it did a short time ago.
+func (d *Dashboard) wantChecks() {
+	d.mu.Lock()
+	fresh := !d.checked.IsZero() && time.Since(d.checked) < checkInterval
+	d.mu.Unlock()
+	if fresh {
+		return
+	}
+	select {
+	case d.check <- struct{}{}:
+	default: // somebody wants them already
+	}
+}
+
+func (d *Dashboard) makeChecks(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	checks := d.source.Checks(ctx)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.checks, d.checked = checks, time.Now()
+}
+
+// liveParts are the templates that a stream sends, by the id of the element that they fill.
+var liveParts = []string{"cards", "entities", "missed", "health", "sinks"}
+
+// events sends the parts of the overview that have changed, as {"id": "markup"}.
+func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
+	// Another site cannot read the stream, but it could open so many that none are left.
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+		http.Error(w, "only the dashboard itself may open this stream", http.StatusForbidden)
+		return
+	}
+	select {
+	case d.streams <- struct{}{}:
+		defer func() { <-d.streams }()
+	default:
+		w.Header().Set("Retry-After", "30")
+		http.Error(w, fmt.Sprintf("%d pages are kept up to date already; close one, or reload this page by hand", maxStreams), http.StatusServiceUnavailable)
+		return
+	}
+	// The admin port bounds the time to read a request, which would end the stream with it. A writer
+	// without deadlines, as in a test, needs none lifted.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	ctx, cancel := context.WithTimeout(r.Context(), streamTime)
+	defer cancel()
+	tick := time.NewTicker(streamInterval)
+	defer tick.Stop()
+	sent := map[string]string{}
+	for {
+		d.wantChecks()
+		if err := d.send(w, query(r), sent); err != nil {
+			return // the reader is gone, or the browser connects again and shows that it cannot
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.ended:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// send writes one event, and remembers what it has sent.
+func (d *Dashboard) send(w http.ResponseWriter, q string, sent map[string]string) error {
+	v, err := d.view(q)
+	if err != nil {
+		return err
+	}
+	changed := map[string]string{}
+	for _, part := range liveParts {
+		var markup bytes.Buffer
+		if err := pages.ExecuteTemplate(&markup, part, v); err != nil {
+			return fmt.Errorf("render %s: %w", part, err)
+		}
+		if text := markup.String(); text != sent[part] {
+			sent[part], changed[part] = text, text
+		}
+	}
+	data, err := json.Marshal(changed)
+	if err != nil {
+		return fmt.Errorf("write an event: %w", err)
+	}
+	if _, err := fmt.Fprintf(w, "data: %s\n\n", escape.JSON(data)); err != nil {
+		return fmt.Errorf("write an event: %w", err)
+	}
+	return http.NewResponseController(w).Flush()
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"overdue/alert"
+)
+
+// maxRows bounds the entities on one page.
+const maxRows = 100
+
+// A view is the overview, ready to be rendered.
+type view struct {
+	Role, Version, State string
+	Query                string
+	Monitor              bool
+	Cards                []card
+	Entities             []entityRow
+	MoreEntities         int
+	Missed               []missedRow
+	Checks               []Check
+	Checked              bool
+	Sinks                []sinkRow
+	Settings             string
+}
+
+type card struct {
+	Name, Value, Note string
+	Bad               bool
+}
+
+type entityRow struct {
+	Name                                          string
+	Outstanding, Met, Missed, Incomplete, Unknown string
+	Within                                        string
+	Graph                                         graph
+}
+
+// A graph has a bar for each sample with a lag.
+type graph struct {
+	Label string // for those who do not see it
+	Bars  []bar
+}
+
+type bar struct{ X, Y, Height string }
+
+type missedRow struct {
+	Entity, MessageID, SessionID, Reason, Lag string
+	Deadline                                  string // RFC 3339, to the millisecond
+	TakenBy                                   string
+}
+
+type sinkRow struct {
+	Name, OK, Failed string
+	Bad              bool
+}
+
+// view reads everything that the overview shows, except the settings.
+func (d *Dashboard) view(q string) (*view, error) {
+	r, err := read(d.source.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{Role: d.source.Role, Version: d.source.Version, State: d.source.State(), Query: q, Monitor: d.source.Missed != nil}
+	d.mu.Lock()
+	v.Checks, v.Checked = d.checks, !d.checked.IsZero()
+	total := figure{}
+	for _, name := range slices.Sorted(maps.Keys(r.entities)) {
+		if d.source.Canary != "" && strings.EqualFold(name, d.source.Canary) {
+			continue
+		}
+		f := r.entities[name]
+		total.met += f.met
+		total.missed += f.missed
+		total.incomplete += f.incomplete
+		total.unknown += f.unknown
+		total.outstanding += f.outstanding
+		if len(v.Entities) == maxRows {
+			v.MoreEntities++
+			continue
+		}
+		v.Entities = append(v.Entities, rowOf(name, f, d.samples.means(name)))
+	}
+	d.mu.Unlock()
+	v.Cards = cards(v, &total)
+	for _, name := range slices.Sorted(maps.Keys(r.sinks)) {
+		s := r.sinks[name]
+		v.Sinks = append(v.Sinks, sinkRow{name, number(s.ok), number(s.failed), s.failed > 0})
+	}
+	if v.Monitor {
+		v.Missed = d.missed(q)
+	}
+	return v, nil
+}
+
+func cards(v *view, total *figure) []card {
+	failed := 0
+	for _, c := range v.Checks {
+		if c.Failed {
+			failed++
+		}
+	}
+	checks := card{Name: "Checks", Value: "all passed", Note: fmt.Sprintf("%d checks", len(v.Checks))}
+	switch {
+	case !v.Checked:
+		checks = card{Name: "Checks", Value: "…", Note: "not finished yet"}
+	case failed > 0:
+		checks = card{Name: "Checks", Value: fmt.Sprintf("%d failed", failed), Note: "see Health", Bad: true}
+	}
+	return []card{
+		{Name: "State", Value: v.State, Note: v.Role, Bad: v.State != "serving"},
+		checks,
+		{Name: "Outstanding", Value: number(total.outstanding), Note: "due, not finished yet"},
+		{Name: "Met", Value: number(total.met), Note: "settled in time"},
+		{Name: "Missed", Value: number(total.missed), Note: "since the start", Bad: total.missed > 0},
+		{Name: "Unknown", Value: number(total.unknown), Note: "outcome not known"},
+	}
+}
+
+func rowOf(name string, f *figure, means []float64) entityRow {
+	row := entityRow{
+		Name: name, Outstanding: number(f.outstanding), Met: number(f.met), Missed: number(f.missed),
+		Incomplete: number(f.incomplete), Unknown: number(f.unknown), Within: "–", Graph: graphOf(means),
+	}
+	if bound, ok := f.within(); ok {
+		row.Within = "≤ " + span(bound)
+	} else if f.lags > 0 {
+		row.Within = "> " + span(seconds(f.buckets[len(f.buckets)-1].upTo))
+	}
+	return row
+}
+
+// The size of a graph, in units of its SVG.
+const (
+	barStep     = 2
+	graphHeight = 32
+)
+
+// graphOf draws the latest sample at the right edge, and the highest one at full height.
+func graphOf(means []float64) graph {
+	highest := slices.Max(append([]float64{-1}, means...))
+	if highest < 0 {
+		return graph{Label: "none in 15 min"}
+	}
+	g := graph{Label: "up to " + span(seconds(highest))}
+	for i, mean := range means {
+		if mean < 0 {
+			continue
+		}
+		height := 2.0 // a lag of 0 is a lag too
+		if highest > 0 {
+			height = max(height, mean/highest*graphHeight)
+		}
+		x := (maxSamples - len(means) + i) * barStep
+		g.Bars = append(g.Bars, bar{strconv.Itoa(x), decimal(graphHeight - height), decimal(height)})
+	}
+	return g
+}
+
+// missed finds the latest missed deadlines that have q in their entity, message-id or session-id.
+func (d *Dashboard) missed(q string) (rows []missedRow) {
+	q = strings.ToLower(q)
+	found := d.source.Missed(func(e *alert.Event) bool {
+		if e.Type != alert.TypeMissed {
+			return false
+		}
+		return slices.ContainsFunc([]string{place(&e.Data), e.Data.MessageID, e.Data.SessionID}, func(s string) bool {
+			return strings.Contains(strings.ToLower(s), q)
+		})
+	}, maxMatches)
+	for i := range found {
+		data := &found[i].Event.Data
+		var sinks []string
+		for _, t := range found[i].TakenBy {
+			sinks = append(sinks, t.Sink)
+		}
+		rows = append(rows, missedRow{
+			Entity: place(data), MessageID: data.MessageID, SessionID: data.SessionID, Reason: data.DeadLetterReason, Lag: span(data.Lag()),
+			Deadline: data.Deadline.UTC().Format("2006-01-02T15:04:05.000Z"), TakenBy: strings.Join(sinks, ", "),
+		})
+	}
+	return rows
+}
+
+// place is the queue, or the topic and its subscription.
+func place(data *alert.EventData) string {
+	if data.Subscription == "" {
+		return data.Entity
+	}
+	return data.Entity + "/" + data.Subscription
+}
+
+// number is a count with a comma at each thousand.
+func number(f float64) string {
+	text := strconv.FormatFloat(math.Round(f), 'f', 0, 64)
+	sign := ""
+	if text[0] == '-' {
+		sign, text = "-", text[1:]
+	}
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return sign + text
+}
+
+func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) }
+
+// span is a lag for a person: 14 ms, 2.5 s, 1h0m0s.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return strconv.FormatFloat(math.Round(d.Seconds()*10)/10, 'f', -1, 64) + " s"
+	}
+	return d.Round(time.Second).String()
+}
