@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -54,8 +55,8 @@ func TestMonitorIsKilledAndRestarted(t *testing.T) {
 		kill()
 		kill = p.start("monitor")
 	}
-	// What the last one held comes back when its locks lapse: the monitor queue of this
-	// test has five seconds.
+	// What a killed one held comes back when its locks lapse, after five seconds on both queues: the
+	// companions, and a message that its nudge received right before its deadline.
 	end := time.Now().Add(30 * time.Second)
 	for len(slices.Compact(h.Subjects())) < overdue && time.Now().Before(end) {
 		time.Sleep(100 * time.Millisecond)
@@ -80,6 +81,11 @@ func TestMonitorIsKilledAndRestarted(t *testing.T) {
 	waiting := p.peekAll(0)
 	if len(waiting) != live {
 		t.Errorf("%d live messages wait, want %d", len(waiting), live)
+	}
+	for _, m := range waiting {
+		if strings.HasPrefix(m.MessageID, "overdue") {
+			t.Errorf("%s waits on delivery %d, expires at %v", m.MessageID, m.DeliveryCount, m.ExpiresAt)
+		}
 	}
 	touched := 0
 	for i, m := range waiting {
@@ -162,7 +168,7 @@ func (p *processes) begin(role string, settings ...string) *running {
 	r := &running{role: role, admin: freeport.Address(p.T), cmd: exec.Command(p.binary, role, "--config", p.config)}
 	r.cmd.Env = append(os.Environ(), "OVERDUE_LISTEN_ADMIN="+r.admin, "OVERDUE_LOG_LEVEL=error")
 	if role == "broker" {
-		r.cmd.Env = append(r.cmd.Env, "OVERDUE_BROKER_QUEUES=[{name: orders, deadLetteringOnMessageExpiration: true}, {name: companions, lockDuration: 5s, maxDeliveryCount: 2000}]")
+		r.cmd.Env = append(r.cmd.Env, "OVERDUE_BROKER_QUEUES=[{name: orders, deadLetteringOnMessageExpiration: true, lockDuration: 5s}, {name: companions, lockDuration: 5s, maxDeliveryCount: 2000}]")
 	} else {
 		// Not the monitor queue that the broker makes by itself: its locks last a minute.
 		r.cmd.Env = append(r.cmd.Env, "OVERDUE_NAMESPACE="+p.namespace, "OVERDUE_MONITOR_QUEUE=companions")
