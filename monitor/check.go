@@ -38,15 +38,18 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 		return due, false, err
 	}
 	mayNudge := e.mayNudgeFirst()
-	e.nudgesFirst.Store(mayNudge && e.nudgeComesFirst())
+	e.nudgesFirst.Store(mayNudge && e.order() == nudgeFirst)
 	if e.nudgesFirst.Load() && !nudged {
+		if err := e.cacheSlots(ctx, due); err != nil {
+			return due, false, err
+		}
 		if due = e.awaitNudge(ctx, due, false); len(due) == 0 {
 			return nil, true, nil
 		}
 	}
 	if mayNudge && !nudged && !slices.ContainsFunc(due, func(wt *watch) bool { return !wt.untried() }) {
 		if e.fallsBehind(due) {
-			e.suspect()
+			e.checkFell()
 			return e.awaitNudge(ctx, due, true), false, nil
 		}
 		e.work.Limit(peekBudget(due))
@@ -54,8 +57,8 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 	}
 	slots := slices.ContainsFunc(due, func(wt *watch) bool { return wt.slot != nil })
 	if due, err = e.searchSlots(ctx, due); err == nil {
-		if nudged && slots && len(due) == 0 {
-			e.doubtNudges()
+		if nudged && slots && len(due) == 0 && e.deadLetters() == search.LettersTaken {
+			e.noteOrder(nothingFound)
 		}
 		if due = e.awaitDeadlines(ctx, due); len(due) == 0 {
 			return nil, true, nil
@@ -73,7 +76,7 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 	}
 	switch {
 	case errors.Is(err, search.ErrTooManyPeeks):
-		e.suspect()
+		e.checkFell()
 		return e.awaitNudge(ctx, due, true), false, nil
 	case err == nil:
 		err = e.learnFromNudges(ctx, due)

@@ -236,8 +236,9 @@ func TestSettledDuringANudgeThatCannotExpireIt(t *testing.T) {
 	}
 }
 
-// Deadlines are missed faster than checks can come before them, while consumers complete dead
-// letters as they come. What was read right behind each nudge is enough for nearly all of them.
+// Deadlines are missed faster than checks can come before them, while a consumer completes the dead
+// letters as they come. What is read right behind each nudge shows most of them. The others were there
+// before, while nobody received.
 func TestManyDeadLettersThatAreTakenAway(t *testing.T) {
 	play(t, func(s *scene) {
 		s.slots = true
@@ -246,26 +247,107 @@ func TestManyDeadLettersThatAreTakenAway(t *testing.T) {
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
 		s.completeDeadLetters(ctx)
+		s.sendBatch(workQueue, 20, time.Minute)                                          // the oldest messages stay
 		for _, life := range []time.Duration{2 * time.Second, 2500 * time.Millisecond} { // by these it learns that they are taken
 			s.sendBatch(workQueue, 5, life)
 		}
 		time.Sleep(5 * time.Second)
-		lives := make([]time.Duration, 4000)
-		for i := range lives {
-			lives[i] = 2*time.Second + time.Duration(i)*75*time.Microsecond
-		}
-		rand.New(rand.NewPCG(testseed.Of(s.T), 0)).Shuffle(len(lives), func(i, j int) { lives[i], lives[j] = lives[j], lives[i] })
+		lives := s.shuffled(4000, 3*time.Second, 125*time.Microsecond)
 		s.sendLives(workQueue, lives)
 		time.Sleep(20 * time.Second)
 		all := s.hook.Subjects()
-		if n := len(slices.Compact(slices.Clone(all))); n != len(all) || n < len(lives)*9/10 {
-			s.Errorf("%d events for %d messages, want one for each of nine tenths of %d at least", len(all), n, len(lives)+10)
+		if n := len(slices.Compact(slices.Clone(all))); n != len(all) || n < len(lives)*19/20 {
+			s.Errorf("%d events for %d messages, want one for each of 19 in 20 of %d at least", len(all), n, len(lives)+10)
 		}
 		if n := len(s.dead(workQueue)); n != 0 {
 			s.Errorf("%d dead letters are left, want none", n)
 		}
-		s.settled(time.Second)
 	})
+}
+
+// From some moment on, nobody can read the dead letters: a consumer takes each before a peek arrives.
+// Messages that were on the work queue while nobody received from it have expired.
+func TestDeadLettersThatAreGoneBeforeAnyRead(t *testing.T) {
+	play(t, func(s *scene) {
+		s.slots = true
+		s.measure()
+		s.startMonitor()
+		ctx, cancel := context.WithCancel(s.Context())
+		defer cancel()
+		s.completeDeadLetters(ctx)
+		s.sendBatch(workQueue, 20, time.Minute)
+		lives := s.shuffled(8000, 3*time.Second, 250*time.Microsecond)
+		s.sendLives(workQueue, lives[:4000])
+		s.sendLives(workQueue, lives[4000:])
+		time.Sleep(4 * time.Second) // half of them are due
+		defer s.drainDeadLetters()()
+		defer s.ns.Broker.Default().Inject(broker.Fault{
+			Operation: broker.OnManagement, Entity: workQueue, Request: "com.microsoft:peek-message", Delay: 3 * time.Millisecond,
+		})()
+		time.Sleep(20 * time.Second)
+		all := s.hook.Subjects()
+		if n := len(slices.Compact(slices.Clone(all))); n != len(all) || n < len(lives)*19/20 {
+			s.Errorf("%d events for %d messages, want one for each of 19 in 20 of %d at least", len(all), n, len(lives))
+		}
+		expired := 0
+		for _, e := range s.hook.Events() {
+			if e.Data.Evidence == "expired" {
+				expired++
+			}
+		}
+		if expired < 100 {
+			s.Errorf("%d events rest on what was seen before, want hundreds", expired)
+		}
+	})
+}
+
+// The same while a consumer completes messages of the work queue, the oldest first: none of those is
+// notified.
+func TestMessagesThatAreCompletedAmongManyDeadLetters(t *testing.T) {
+	play(t, func(s *scene) {
+		s.slots = true
+		s.measure()
+		s.startMonitor()
+		defer s.drainDeadLetters()()
+		for _, life := range []time.Duration{2 * time.Second, 2500 * time.Millisecond} {
+			s.sendBatch(workQueue, 5, life)
+		}
+		time.Sleep(5 * time.Second)
+		s.sendLives(workQueue, s.shuffled(4000, 3*time.Second, 75*time.Microsecond))
+		time.Sleep(2900 * time.Millisecond)
+		r, err := s.client.NewReceiverForQueue(workQueue, nil)
+		s.must(err)
+		completed := map[string]bool{}
+		for end := time.Now().Add(400 * time.Millisecond); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+			ctx, cancel := context.WithTimeout(s.Context(), time.Millisecond)
+			ms, _ := r.ReceiveMessages(ctx, 5, nil) // an error: none is left
+			cancel()
+			for _, m := range ms {
+				if r.CompleteMessage(s.Context(), m, nil) == nil {
+					completed[m.MessageID] = true
+				}
+			}
+		}
+		time.Sleep(20 * time.Second)
+		if len(completed) < 50 {
+			s.Fatalf("%d messages were completed, want many", len(completed))
+		}
+		for _, id := range s.hook.Subjects() {
+			if completed[id] {
+				s.Errorf("%s was completed in time, and notified", id)
+			}
+		}
+	})
+}
+
+// shuffled returns n times to live from first on, one step apart, in the order of the seed.
+func (s *scene) shuffled(n int, first, step time.Duration) []time.Duration {
+	lives := make([]time.Duration, n)
+	for i := range lives {
+		lives[i] = first + time.Duration(i)*step
+	}
+	rand.New(rand.NewPCG(testseed.Of(s.T), 0)).Shuffle(n, func(i, j int) { lives[i], lives[j] = lives[j], lives[i] })
+	return lives
 }
 
 // completeDeadLetters receives dead letters of the work queue and completes each, until ctx ends.

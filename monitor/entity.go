@@ -52,7 +52,8 @@ type entity struct {
 	transfer          search.View // transfer dead-letter queue: messages it could not forward
 	deadTarget        search.View // the queue that its dead letters are forwarded to, if they are
 	kept              search.Kept // dead letters that were read right behind a nudge
-	ranges            rangeCache
+	ranges            search.RangeCache
+	quiet             search.Quiet             // whether somebody receives from the work queue
 	seen              search.SeenIDs           // in work and dead: a dead letter keeps its number
 	adoptedDuplicates map[search.Identity]bool // see noteAdoptedDuplicate
 	settings          entitySettings

@@ -5,6 +5,8 @@ package monitor
 import (
 	"sync"
 	"time"
+
+	"overdue/monitor/search"
 )
 
 // maxEntityStates bounds the entities whose state is kept.
@@ -18,12 +20,10 @@ type entityState struct {
 	created    time.Time // by the clock of the namespace; zero: unknown
 
 	// By our clock.
-	missing   time.Time // since when it does not exist; zero: it does
-	missed    time.Time // when a deadline was last missed
-	suspected time.Time // when missed deadlines were last suspected
-	misled    time.Time // when a nudge on such a suspicion last found nothing
+	missing time.Time // since when it does not exist; zero: it does
 
-	deadLetters deadLetterQueue
+	deadLetters search.Letters
+	order       order
 }
 
 // entityStates keeps the states by entity. A dropped state is observed again.

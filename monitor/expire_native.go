@@ -32,7 +32,7 @@ func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 	}
 	var reading errgroup.Group
 	read, after := func() {}, func() {}
-	if l.session == nil && e.deadLetters() != deadLettersStay {
+	if l.session == nil && e.deadLetters() != search.LettersStay {
 		if after, err = e.confirmPresent(ctx, l.watches); err != nil {
 			r.Close(ctx)
 			return err
@@ -56,7 +56,7 @@ func (e *entity) nudge(ctx context.Context, l receiveScope) error {
 // readNewDeadLetters finds the dead letters that a nudge has just made, and keeps those of other
 // messages.
 func (e *entity) readNewDeadLetters(ctx context.Context, watches []*watch) error {
-	if e.deadLetters() == deadLettersTaken && !e.settings.partitioned && e.settings.forwardDead == "" {
+	if e.deadLetters() == search.LettersTaken && !e.settings.partitioned && e.settings.forwardDead == "" {
 		if err := e.dead.WithoutKept(func() (err error) {
 			_, err = keepPages(ctx, &e.dead, &e.kept, search.Identity{})
 			return err

@@ -19,19 +19,12 @@ import (
 // count as a listener.
 
 const (
-	// missedRecently is how long after a missed deadline the nudge comes first.
-	missedRecently = 30 * time.Second
 	// Checks cannot keep up where behindMin messages that were seen before are overdue for behindBy, or
 	// soonMin become due within soonWithin.
 	behindMin  = 64
 	behindBy   = 20 * time.Millisecond
 	soonMin    = 250
 	soonWithin = 100 * time.Millisecond
-	// misledRest is how long the check comes first after a nudge on a suspicion that found nothing.
-	misledRest = time.Minute
-	// suspectedFor is how long the nudge comes first where missed deadlines are only
-	// suspected.
-	suspectedFor = 2 * time.Second
 	// peeksFirst bounds the peeks of a first check, besides peeksPerMessage for each message that was
 	// seen before. A check that needs more reads through a long queue, where consumers do not keep up.
 	// There a nudge and a read of the dead letters are cheaper.
@@ -58,14 +51,18 @@ func (e *entity) mayNudgeFirst() bool {
 		t.forwardTo != "" || t.forwardDead != "" {
 		return false
 	}
-	return time.Since(e.w.states.get(e.key).misled) > misledRest
+	return e.order() != checkOnly
 }
 
-// nudgeComesFirst reports whether it does, where it may: deadlines on e are being missed and dead
-// letters stay, or a check would read through a long queue.
-func (e *entity) nudgeComesFirst() bool {
-	f := e.w.states.get(e.key)
-	return e.deadLetters() == deadLettersStay && time.Since(f.missed) < missedRecently || time.Since(f.suspected) < suspectedFor
+// order returns what comes first on e, where a nudge may.
+func (e *entity) order() orderState {
+	known := e.w.states.get(e.key).order
+	return known.current(time.Now())
+}
+
+// noteOrder moves the order on.
+func (e *entity) noteOrder(event orderEvent) {
+	e.w.states.update(e.key, func(f *entityState) { f.order.observe(event, time.Now()) })
 }
 
 // peekBudget returns how many peeks a first check may take.
@@ -241,45 +238,43 @@ func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
 	return nil
 }
 
-// suspect records that a check needed too many peeks, so that the nudge comes first for a
-// while.
-func (e *entity) suspect() {
-	e.w.states.update(e.key, func(f *entityState) { f.suspected = time.Now() })
+// checkFell records that checks do not keep up, so that the nudge comes first for a while.
+func (e *entity) checkFell() {
+	e.noteOrder(fellBehind)
 	e.nudgesFirst.Store(true)
 }
 
 // learnFromNudges records, after a check, whether deadlines are being missed. Where a nudge came
 // first on a mere suspicion, and left no dead letter, nobody knows what became of the messages.
 func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
-	found := false
+	missed := 0
 	var lost []*watch
 	for _, wt := range due {
 		switch {
 		case wt.missed != nil && wt.ref.Missed == nil && wt.missed.DeadLetterReason == search.ReasonExpired:
-			found = true
+			missed++
 		case wt.awaitsNudge && wt.judgement.verdict == gone && wt.missed == nil:
 			lost = append(lost, wt)
 		}
 	}
-	if !found && len(lost) > 0 && e.deadLetters() != deadLettersStay {
-		e.w.states.update(e.key, func(f *entityState) { f.misled = time.Now() })
+	switch {
+	case missed > 0:
+		if err := e.keepConfirmed(ctx); err != nil {
+			return err
+		}
+		if e.deadLetters() == search.LettersStay {
+			e.noteOrder(lettersStayed)
+		}
+		if missed >= soonMin {
+			e.noteOrder(manyMissed)
+		}
+	case len(lost) > 0 && e.deadLetters() != search.LettersStay:
+		e.noteOrder(nothingFound)
 		for _, wt := range lost {
 			wt.unaccounted = true
 		}
 	}
-	if !found {
-		return nil
-	}
-	e.w.states.update(e.key, func(f *entityState) { f.missed = time.Now() })
-	return e.keepConfirmed(ctx)
-}
-
-// doubtNudges has the check come first for a while, after slots of which a nudge left no dead
-// letter. Where they are taken away before they can be read, only the check knows of the messages.
-func (e *entity) doubtNudges() {
-	if e.deadLetters() == deadLettersTaken {
-		e.w.states.update(e.key, func(f *entityState) { f.misled = time.Now() })
-	}
+	return nil
 }
 
 // restAfter delays the next read of dead letters, in proportion to the peeks of the last one.

@@ -25,6 +25,8 @@ const (
 	nudgeEvery = 5 * time.Millisecond
 	// nudgeSlotEvery is the interval between nudges within a slot.
 	nudgeSlotEvery = 8 * time.Millisecond
+	// maxShown is how many nudges show whether the oldest message is available.
+	maxShown = 16
 	// maxNudged bounds the remembered nudges: at that interval, those of more than a second.
 	maxNudged = 256
 )
@@ -52,7 +54,10 @@ type nudger struct {
 
 // nudgeTimes says when a nudge was made, by the broker's clock as the worker knows it, which is
 // never ahead.
-type nudgeTimes struct{ begun, ended time.Time }
+type nudgeTimes struct {
+	begun, ended time.Time
+	first        int64 // the sequence number of the live message that came; 0: none
+}
 
 // want requests a nudge that begins at each of these instants, or shortly after it.
 func (n *nudger) want(ctx context.Context, due ...time.Time) {
@@ -138,33 +143,44 @@ func (n *nudger) nudgeOnce(ctx context.Context, dead *search.View) {
 	n.mu.Lock()
 	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(begun) || ctx.Err() != nil })
 	n.mu.Unlock()
-	err := n.nudge(ctx, dead)
+	first, err := n.nudge(ctx, dead)
 	if err != nil {
 		logFailed(n.log, "nudge failed", err) // what it was for is searched for all the same
 	}
 	n.mu.Lock()
 	n.last = begun
 	if err == nil {
-		n.past[n.worked%maxNudged] = nudgeTimes{begun, n.w.clock.now()}
+		n.past[n.worked%maxNudged] = nudgeTimes{begun, n.w.clock.now(), first}
 		n.worked++
 	}
 	n.mu.Unlock()
 	n.afterNudge()
 }
 
-func (n *nudger) nudge(ctx context.Context, dead *search.View) error {
+func (n *nudger) nudge(ctx context.Context, dead *search.View) (first int64, err error) {
 	r, err := n.w.cfg.Links.BareReceiver(ctx, n.name, nil)
 	if link.Condition(err) == link.ConditionNotAllowed {
 		n.w.states.update(n.key, func(f *entityState) { f.sessions = true })
 	}
 	var reading errgroup.Group
 	if err == nil {
-		_, err = n.w.nudgeOver(ctx, r, func() { reading.Go(func() error { return n.keepDeadLetters(ctx, dead) }) })
+		first, err = n.w.nudgeOver(ctx, r, func() { reading.Go(func() error { return n.keepDeadLetters(ctx, dead) }) })
 	}
 	if err = errors.Join(err, reading.Wait()); err != nil {
-		return fmt.Errorf("monitor: nudge %s: %w", n.name, err)
+		return 0, fmt.Errorf("monitor: nudge %s: %w", n.name, err)
 	}
-	return nil
+	return first, nil
+}
+
+// lastNudges returns what the last nudges have shown.
+func (n *nudger) lastNudges() (last []search.Nudge) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := n.worked; i > max(0, n.worked-maxShown); i-- {
+		past := n.past[(i-1)%maxNudged]
+		last = append(last, search.Nudge{Ended: past.ended, First: past.first})
+	}
+	return last
 }
 
 // maxKeptPages bounds the pages that are read right behind a nudge. A dead-letter queue that
@@ -180,10 +196,10 @@ const keepPause = 100 * time.Millisecond
 // nudge usually comes first.
 func (n *nudger) keepDeadLetters(ctx context.Context, dead *search.View) error {
 	known := n.w.states.get(n.key).deadLetters
-	switch known.current(time.Now()) {
-	case deadLettersStay:
+	switch known.Current(time.Now()) {
+	case search.LettersStay:
 		return nil
-	case deadLettersTaken:
+	case search.LettersTaken:
 		_, err := keepPages(ctx, dead, n.kept, search.Identity{})
 		return err
 	}

@@ -14,11 +14,11 @@ import (
 // forget drops what is known of e, which was deleted or recreated. It keeps the links of the
 // views: those of a deleted entity end by themselves.
 func (e *entity) forget(why string) {
-	if len(e.work.Index)+len(e.dead.Index)+len(e.ranges.known) > 0 {
+	if len(e.work.Index)+len(e.dead.Index) > 0 || !e.ranges.Empty() {
 		e.log.Info("entity was recreated or deleted: cached state dropped", zap.String("noticed_by", why))
 	}
 	e.kept.Clear()
-	e.ranges, e.seen, e.adoptedDuplicates = rangeCache{}, search.SeenIDs{}, nil
+	e.ranges, e.seen, e.adoptedDuplicates, e.quiet = search.RangeCache{}, search.SeenIDs{}, nil, search.Quiet{}
 	for _, v := range []*search.View{&e.work, &e.dead, &e.transfer} {
 		v.Index = nil
 	}

@@ -3,10 +3,8 @@
 package monitor
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -64,7 +62,12 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 			return due, err
 		}
 	}
-	e.ranges.clear(windows, e.settings.Settings)
+	e.ranges.Clear(windows[0].timeRange().From, func(m search.CachedMessage) bool {
+		return slices.ContainsFunc(windows, func(w window) bool {
+			slot, _ := w.slotFor(m.Message(), e.settings.Settings)
+			return slot != nil && w.timeRange().Holds(m.Enqueued)
+		})
+	})
 	for _, wt := range slots {
 		wt.companion.done(ctx, nil)
 	}
@@ -140,10 +143,10 @@ func (u *slotSearch) read(ctx context.Context) error {
 	u.early = u.isEarly()
 	named := e.namedIn(u.window, u.rest)
 	u.assignFirst(named, nil)
-	noted := map[search.Identity]bool{} // what was seen on the work queue before
-	if err := e.waitingIn(ctx, u.window, u.present, func(m cachedMessage) {
-		if slot, _ := u.slotOf(e, m.message(), u.known); slot != nil {
-			noted[search.Identity{Number: m.number, Enqueued: m.enqueued}] = true
+	noted := map[search.Identity]search.CachedMessage{} // what was seen on the work queue before
+	if err := e.waitingIn(ctx, u.window, u.present, func(m search.CachedMessage) {
+		if slot, _ := u.slotOf(e, m.Message(), u.known); slot != nil {
+			noted[m.Identity] = m
 		}
 	}); err != nil {
 		return err
@@ -168,7 +171,7 @@ func (u *slotSearch) read(ctx context.Context) error {
 	if err := e.tookDeadLetters(ctx, nudged, func(n *search.Want) bool { return n.Found != nil || n.Number == 0 && u.contains(n) }); err != nil {
 		return err
 	}
-	return u.readCached(ctx, inOrder(noted))
+	return u.readCached(ctx, noted)
 }
 
 // isEarly reports whether no message of the window can be overdue yet. What has been searched for
@@ -176,80 +179,6 @@ func (u *slotSearch) read(ctx context.Context) error {
 func (u *slotSearch) isEarly() bool {
 	now, known := u.e.w.notAfter()
 	return known && now.Before(u.slots[0].slot.SlotStart())
-}
-
-func inOrder(noted map[search.Identity]bool) []search.Identity {
-	return slices.SortedFunc(maps.Keys(noted), func(a, b search.Identity) int { return cmp.Compare(a.Number, b.Number) })
-}
-
-// maxConfirmed is how many cached messages are searched for before they are due.
-const maxConfirmed = 100
-
-// confirmCached makes watches over messages that the range cache has, before any of them is due.
-// Those that are gone were received in time. Where there are too many to search for, all are taken
-// to be there until they are due.
-func (u *slotSearch) confirmCached(ctx context.Context, noted map[search.Identity]bool) error {
-	e := u.e
-	if len(noted) > maxConfirmed {
-		for _, m := range e.ranges.messages {
-			if at := (search.Identity{Number: m.number, Enqueued: m.enqueued}); noted[at] {
-				u.present(m.message())
-			}
-		}
-		return nil
-	}
-	var left []*search.Want
-	for _, at := range inOrder(noted) {
-		left = append(left, &search.Want{Identity: at})
-	}
-	if err := e.work.FindNumbered(ctx, left, nil); err != nil {
-		return err
-	}
-	for _, n := range left {
-		if n.Found != nil {
-			u.present(n.Found)
-		}
-	}
-	return nil
-}
-
-// readCached searches for messages that the range cache has and that are no dead letters. A
-// consumer holds them, or has settled them.
-func (u *slotSearch) readCached(ctx context.Context, seats []search.Identity) error {
-	if len(seats) == 0 {
-		return nil
-	}
-	e := u.e
-	var left, gone []*search.Want
-	for _, at := range seats {
-		left = append(left, &search.Want{Identity: at})
-	}
-	if err := e.work.FindNumbered(ctx, left, nil); err != nil {
-		return err
-	}
-	named := e.namedIn(u.window, u.rest)
-	u.assignFirst(named, nil)
-	for _, n := range left {
-		if n.Found == nil {
-			gone = append(gone, n)
-		} else {
-			u.present(n.Found)
-		}
-	}
-	e.identify(named...)
-	if err := e.dead.FindNumbered(ctx, gone, nil); err != nil {
-		return err
-	}
-	u.assignFirst(nil, nil) // the others that are named are searched for by name
-	for _, n := range gone {
-		switch {
-		case n.Found != nil: // given back and moved in the meantime
-			u.deadLettered(n.Found)
-		case e.deadLetters() == deadLettersTaken:
-			e.w.metrics.verdict(e.name, verdictUnknown) // it was settled, or its dead letter was
-		}
-	}
-	return nil
 }
 
 // namedIn prepares the search for messages that are known by message-id alone and may lie in

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+package search
 
 import (
 	"context"
 	"errors"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/testseed"
-	"overdue/monitor/search"
-	"overdue/scheduler"
 )
 
 // The range cache agrees with a read of the queue, after any earlier windows of any length, with
@@ -21,18 +18,18 @@ func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, round))
-		m := queueModel{waiting: map[search.Identity]bool{}}
-		var s rangeCache
+		m := queueModel{waiting: map[Identity]bool{}}
+		var s RangeCache
 		for range 400 {
 			m.pass(rng)
 			// Of all lengths, near now and long ago, some of which touch, overlap, or have gaps
 			// between them.
 			length := []int64{20, 500, 999, 1000, 1001, 5000}[rng.IntN(6)]
 			from := m.now - length - rng.Int64N(20_000) + rng.Int64N(3)
-			in := search.TimeRange{From: from, Until: from + length}
+			in := TimeRange{From: from, Until: from + length}
 			fails := rng.IntN(10) == 0
-			seen, noted := map[search.Identity]bool{}, map[search.Identity]bool{}
-			err := s.waiting(t.Context(), in, m.now-search.SettledAge.Milliseconds(), func(_ context.Context, of search.TimeRange, see func(*link.Message)) (bool, error) {
+			seen, noted := map[Identity]bool{}, map[Identity]bool{}
+			err := s.Waiting(t.Context(), in, m.now-SettledAge.Milliseconds(), func(_ context.Context, of TimeRange, see func(*link.Message)) (bool, error) {
 				if of.Empty() || of.From < in.From || of.Until > in.Until {
 					t.Fatalf("read %v for %v", of, in)
 				}
@@ -41,8 +38,8 @@ func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 					return false, errors.New("the line broke")
 				}
 				return false, nil
-			}, func(msg *link.Message) { seen[search.IdentityOf(msg)] = true }, func(msg cachedMessage) {
-				at := search.Identity{Number: msg.number, Enqueued: msg.enqueued}
+			}, func(msg *link.Message) { seen[IdentityOf(msg)] = true }, func(msg CachedMessage) {
+				at := msg.Identity
 				if noted[at] || seen[at] || !in.Holds(at.Enqueued) {
 					t.Fatalf("%v was noted for %v: twice, or it is not of it", at, in)
 				}
@@ -70,7 +67,7 @@ func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 type queueModel struct {
 	now     int64 // Unix milliseconds
 	number  int64
-	waiting map[search.Identity]bool
+	waiting map[Identity]bool
 }
 
 // pass lets some time go by.
@@ -81,7 +78,7 @@ func (m *queueModel) pass(rng *rand.Rand) {
 	m.now += rng.Int64N(400)
 	for range rng.IntN(20) {
 		m.number++
-		m.waiting[search.Identity{Number: m.number, Enqueued: m.now - rng.Int64N(search.SettledAge.Milliseconds()-1)}] = true
+		m.waiting[Identity{Number: m.number, Enqueued: m.now - rng.Int64N(SettledAge.Milliseconds()-1)}] = true
 	}
 	for at := range m.waiting {
 		if rng.IntN(300) == 0 || at.Enqueued < m.now-25_000 {
@@ -90,7 +87,7 @@ func (m *queueModel) pass(rng *rand.Rand) {
 	}
 }
 
-func (m *queueModel) read(of search.TimeRange, see func(*link.Message)) {
+func (m *queueModel) read(of TimeRange, see func(*link.Message)) {
 	for at := range m.waiting {
 		if of.Holds(at.Enqueued) {
 			see(&link.Message{SequenceNumber: at.Number, EnqueuedTime: at.EnqueuedTime()})
@@ -102,18 +99,18 @@ func (m *queueModel) read(of search.TimeRange, see func(*link.Message)) {
 // it lacks a message.
 func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 	begin := noon.UnixMilli()
-	fill := func(from, until int64, each int) (all []cachedMessage) {
+	fill := func(from, until int64, each int) (all []CachedMessage) {
 		for ms := from; ms < until; ms++ {
 			for range each {
-				all = append(all, cachedMessage{int64(len(all)), begin + ms, 60_000})
+				all = append(all, CachedMessage{Identity: Identity{int64(len(all)), begin + ms}, life: 60_000})
 			}
 		}
 		return all
 	}
-	of := func(from, until int64) search.TimeRange {
-		return search.TimeRange{From: begin + from, Until: begin + until}
+	of := func(from, until int64) TimeRange {
+		return TimeRange{From: begin + from, Until: begin + until}
 	}
-	var s rangeCache
+	var s RangeCache
 	const each = 100
 	full := int64(maxCachedMessages / each) // milliseconds, and 44 messages of the next one
 	s.add(of(0, 1000), fill(0, 1000, each))
@@ -127,12 +124,11 @@ func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 	}
 	// Slots of that life become due, for what was enqueued in the first 20 ms; nothing becomes
 	// due for what is older than the window by more than cacheGap.
-	slot := &watch{slot: &scheduler.Companion{SlotEnd: time.UnixMilli(begin + 60_019), Lives: []time.Duration{time.Minute}}}
-	s.clear([]window{{time.UnixMilli(begin), time.UnixMilli(begin + 999), []*watch{slot}}}, Settings{})
+	s.Clear(begin, func(m CachedMessage) bool { return m.Enqueued < begin+20 })
 	if got, want := len(s.messages), int(full)*each-20*each; got != want {
 		t.Errorf("%d messages after a slot of 20 ms, want %d", got, want)
 	}
-	s.clear([]window{{time.UnixMilli(begin + 11_000), time.UnixMilli(begin + 12_000), nil}}, Settings{})
+	s.Clear(begin+11_000, func(CachedMessage) bool { return false })
 	if got, want := len(s.messages), int(full-1000)*each; got != want || s.known[0] != of(1000, full) {
 		t.Errorf("%d messages in %v, want %d from %v", got, s.known, want, of(1000, full))
 	}
@@ -145,9 +141,9 @@ func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 // Windows that have nothing to do with each other are remembered side by side, as many as there
 // may be.
 func TestTheRangeCacheDropsTheOldestOfManyRanges(t *testing.T) {
-	var s rangeCache
+	var s RangeCache
 	for i := range int64(maxCachedRanges + 10) {
-		s.add(search.TimeRange{From: i * 10, Until: i*10 + 5}, []cachedMessage{{i, i * 10, 0}})
+		s.add(TimeRange{From: i * 10, Until: i*10 + 5}, []CachedMessage{{Identity: Identity{i, i * 10}}})
 	}
 	if len(s.known) != maxCachedRanges || len(s.messages) != maxCachedRanges || s.contains(90) || !s.contains(100) {
 		t.Errorf("%d stretches, %d messages, the first %v, want %d from 100 on", len(s.known), len(s.messages), s.known[0], maxCachedRanges)

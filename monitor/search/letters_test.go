@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTheStateOfDeadLettersFollowsTheirWitnesses(t *testing.T) {
+	of := func(state LetterState) Letters { return Letters{state: state, Confirmed: noon} }
+	for _, c := range []struct {
+		from       LetterState
+		kept, lost int
+		want       LetterState
+	}{
+		{LettersUnknown, 0, 0, LettersUnknown},
+		{LettersUnknown, 2, 0, LettersStay},
+		{LettersUnknown, 0, 1, LettersTaken},
+		{LettersUnknown, 7, 1, LettersTaken},
+		{LettersStay, 0, 0, LettersStay},
+		{LettersStay, 1, 0, LettersStay},
+		{LettersStay, 7, 1, LettersTaken},
+		{LettersTaken, 0, 0, LettersTaken},
+		{LettersTaken, 8, 0, LettersTaken},
+		{LettersTaken, 0, 8, LettersTaken},
+	} {
+		q := of(c.from)
+		q.Observe(noon.Add(time.Second), c.kept, c.lost)
+		if got := q.Current(noon.Add(time.Second)); got != c.want {
+			t.Errorf("state %d with %d kept and %d lost becomes %d, want %d", c.from, c.kept, c.lost, got, c.want)
+		}
+	}
+	for state, holds := range map[LetterState]time.Duration{LettersStay: stayHolds, LettersTaken: takenHolds} {
+		q := of(state)
+		if got := q.Current(noon.Add(holds)); got != state {
+			t.Errorf("after %v state %d is %d, want it unchanged", holds, state, got)
+		}
+		if got := q.Current(noon.Add(holds + 1)); got != LettersUnknown {
+			t.Errorf("after more than %v state %d is %d, want unknown", holds, state, got)
+		}
+	}
+}
+
+func TestWitnessesAreOldAndApart(t *testing.T) {
+	var q Letters
+	for i := range int64(20) {
+		q.Add(Identity{i + 1, noon.UnixMilli()}, noon.Add(time.Duration(i)*witnessEvery/2))
+	}
+	if n := len(q.Witnesses(noon.Add(witnessAge - 1))); n != 0 {
+		t.Errorf("%d letters are witnesses at once, want none", n)
+	}
+	all := q.Witnesses(noon.Add(time.Minute))
+	if len(all) != maxWitnesses {
+		t.Fatalf("%d witnesses, want the last %d", len(all), maxWitnesses)
+	}
+	for _, w := range all {
+		if w.Number%2 == 0 || w.Number < 5 {
+			t.Errorf("number %d is a witness, want the last of those that are %v apart", w.Number, witnessEvery)
+		}
+	}
+}

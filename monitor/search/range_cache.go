@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"overdue/internal/servicebus/link"
+)
+
+// Slots for spans of times to live become due ten times a second. The messages of each are in a
+// range of the work queue as long as the span, and these ranges overlap. No new message joins such
+// a range. So it is read once, and cached until the slots of its messages are due.
+
+const (
+	// cacheFrom is the least length of a cached range. A shorter one is read for a single slot.
+	cacheFrom = time.Second
+	// cacheGap is how long before the first window a full cache drops messages.
+	cacheGap = 10 * time.Second
+	// maxCachedMessages bounds the cached messages, to about 10 MiB, and ten times that where they are
+	// kept whole. Messages beyond that are read each time.
+	maxCachedMessages = 1 << 18
+	// maxCachedRanges bounds the separate ranges. The oldest is dropped.
+	maxCachedRanges = 64
+)
+
+// A RangeCache keeps the messages that were read from some ranges of the work queue. It answers
+// for these ranges only. A message in it may be gone since; a message that it lacks was gone
+// when its range was read.
+type RangeCache struct {
+	known    []TimeRange     // in order; they neither overlap nor touch
+	messages []CachedMessage // that waited in these ranges, and whose slots are not due yet
+	Whole    bool            // keep messages whole, and those of short ranges too
+}
+
+// A CachedMessage is a message that was read, with its time to live in milliseconds.
+type CachedMessage struct {
+	Identity
+	life  int64
+	Read  time.Time     // by our clock: it was there
+	Whole *link.Message // nil unless the cache keeps messages whole
+}
+
+// Message returns the fields that assign it to a slot.
+func (m CachedMessage) Message() *link.Message {
+	return &link.Message{SequenceNumber: m.Number, EnqueuedTime: m.EnqueuedTime(), TimeToLive: time.Duration(m.life) * time.Millisecond}
+}
+
+// A RangeReader reads the messages in a range of the work queue. partitioned: sequence numbers
+// are not in the order of time.
+type RangeReader func(ctx context.Context, s TimeRange, see func(*link.Message)) (partitioned bool, err error)
+
+// Waiting calls see with the messages that wait in a range. For messages from the cache it calls noted
+// instead. Ranges before final are read once.
+func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, read RangeReader, see func(*link.Message), noted func(CachedMessage)) error {
+	unknown := s.missing(in)
+	for _, m := range s.messages {
+		if in.Holds(m.Enqueued) && s.contains(m.Enqueued) {
+			noted(m)
+		}
+	}
+	long := in.Length() >= cacheFrom || s.Whole
+	now := time.Now()
+	for _, u := range unknown {
+		var seen []CachedMessage
+		partitioned, err := read(ctx, u, func(m *link.Message) {
+			at := m.EnqueuedTime.UnixMilli()
+			if !u.Holds(at) {
+				return
+			}
+			see(m)
+			if long && at < final && len(seen) <= maxCachedMessages {
+				c := CachedMessage{IdentityOf(m), m.TimeToLive.Milliseconds(), now, nil}
+				if s.Whole {
+					c.Whole = m
+				}
+				seen = append(seen, c)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if long && !partitioned {
+			s.add(TimeRange{From: u.From, Until: min(u.Until, final)}, seen)
+		}
+	}
+	return nil
+}
+
+// contains reports whether the cache has the messages of that millisecond.
+func (s *RangeCache) contains(at int64) bool {
+	return slices.ContainsFunc(s.known, func(k TimeRange) bool { return k.Holds(at) })
+}
+
+// missing returns the parts of a range that the cache does not cover.
+func (s *RangeCache) missing(in TimeRange) (parts []TimeRange) {
+	for _, k := range s.known {
+		if before := (TimeRange{From: in.From, Until: min(in.Until, k.From)}); !before.Empty() {
+			parts = append(parts, before)
+		}
+		in.From = max(in.From, k.Until)
+	}
+	if !in.Empty() {
+		parts = append(parts, in)
+	}
+	return parts
+}
+
+// add caches what was read of a range, from its beginning as far as there is room.
+func (s *RangeCache) add(of TimeRange, seen []CachedMessage) {
+	if room := maxCachedMessages - len(s.messages); len(seen) > room {
+		// Sequence numbers rise with time, but stamps of several nodes may not.
+		slices.SortFunc(seen, func(a, b CachedMessage) int { return int(a.Enqueued - b.Enqueued) })
+		of.Until = min(of.Until, seen[room].Enqueued) // the range ends before the first omitted message's millisecond
+	}
+	if of.Empty() {
+		return
+	}
+	for _, m := range seen {
+		if of.Holds(m.Enqueued) {
+			s.messages = append(s.messages, m)
+		}
+	}
+	i, _ := slices.BinarySearchFunc(s.known, of.From, func(k TimeRange, from int64) int { return int(k.From - from) })
+	s.known = slices.Insert(s.known, i, of)
+	joined := s.known[:1]
+	for _, k := range s.known[1:] {
+		if last := &joined[len(joined)-1]; last.Until == k.From {
+			last.Until = k.Until
+		} else {
+			joined = append(joined, k)
+		}
+	}
+	if s.known = joined; len(s.known) > maxCachedRanges {
+		s.forget(s.known[1].From)
+	}
+}
+
+// forget drops messages that were enqueued before an instant.
+func (s *RangeCache) forget(before int64) {
+	s.known = slices.DeleteFunc(s.known, func(k TimeRange) bool { return k.Until <= before })
+	if len(s.known) > 0 {
+		s.known[0].From = max(s.known[0].From, before)
+	}
+	s.messages = slices.DeleteFunc(s.messages, func(m CachedMessage) bool { return m.Enqueued < before })
+}
+
+// Clear drops the messages of slots that have been handled. If the cache is more than half full, it
+// also drops those that were enqueued cacheGap before first: probably no slot needs them.
+func (s *RangeCache) Clear(first int64, handled func(CachedMessage) bool) {
+	if len(s.messages) > maxCachedMessages/2 {
+		s.forget(first - cacheGap.Milliseconds())
+	}
+	s.messages = slices.DeleteFunc(s.messages, handled)
+}
+
+// ReadBefore reports whether the cache has messages that were read before an instant of our clock.
+func (s *RangeCache) ReadBefore(t time.Time) bool {
+	return slices.ContainsFunc(s.messages, func(m CachedMessage) bool { return m.Read.Before(t) })
+}
+
+// Empty reports whether nothing is cached.
+func (s *RangeCache) Empty() bool { return len(s.known) == 0 }
