@@ -301,7 +301,7 @@ func start(t *testing.T, name string, args ...string) {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // it was told to end
+		_ = cmd.Wait() // it was asked to end
 		_ = w.Close()
 		<-read
 		if t.Failed() {

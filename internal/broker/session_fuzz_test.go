@@ -30,7 +30,7 @@ func FuzzSessionFilter(f *testing.F) {
 		}
 		granted, err := grantSession(filters, "granted")
 		if err != nil {
-			return // the client is told
+			return // the client gets an error
 		}
 		filter, ok = amqp.MapLookup(granted, sessionFilter)
 		id, named, refusal := wantedSession(filter.Raw())

@@ -62,7 +62,7 @@ func TestLinksThatAskForMoreThanThereIsAreRefused(t *testing.T) {
 					asked := amqp.Attach{Source: &amqp.Source{Address: "q"}, Target: &amqp.Target{Address: "q"}}
 					tc.ask(&asked)
 					if keys && tc.role == amqp.RoleReceiver && asked.Source.Address != "" {
-						want = amqp.ErrCondUnauthorizedAccess // who has shown no token is told nothing of what is there
+						want = amqp.ErrCondUnauthorizedAccess // without a token, a client learns nothing of what exists
 					}
 					if d, _ := await[*amqp.Detach](r); d.Error == nil || d.Error.Condition != want || d.Error.Description == "" {
 						t.Errorf("detached with %v, want %s and a sentence", d.Error, want)

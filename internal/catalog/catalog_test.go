@@ -339,7 +339,7 @@ func TestSettingsOfASendMakeNothing(t *testing.T) {
 		"no right": saysOf(entities.Info{}, entities.ErrNoRight),
 	} {
 		for _, text := range []string{"", "monitor: {entities: [{queue: Orders}, {topic: events, subscriptions: [{name: a}]}]}\n"} {
-			k, _ := knows(t, text+"alerts: [{serviceBus: {entity: told}}]\n", source)
+			k, _ := knows(t, text+"alerts: [{serviceBus: {entity: notified}}]\n", source)
 			for _, entity := range []string{"orders", "events", "bills"} {
 				_, err := k.Learn(t.Context(), entity)
 				if n := testing.AllocsPerRun(1000, func() { k.Settings(entity) }); n > 0 || err != nil {

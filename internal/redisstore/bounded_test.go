@@ -154,7 +154,7 @@ func TestAHostileRedisIsBoundedWhereItIsListenedTo(t *testing.T) {
 	})
 }
 
-// loudConn is told something whenever it is read.
+// loudConn has data whenever it is read.
 type loudConn struct {
 	net.Conn
 	message []byte
@@ -169,7 +169,7 @@ func (c *loudConn) Read(b []byte) (int, error) {
 func (c *loudConn) Write(b []byte) (int, error) { return len(b), nil }
 func (c *loudConn) Close() error                { return nil }
 
-// Who listens asks once and may be told for ever, if it is not too much at once.
+// A subscriber asks once and may get messages for ever, if they are not too large.
 func TestAListenerIsNotifiedForEver(t *testing.T) {
 	message := []byte("*3\r\n$7\r\nmessage\r\n$4\r\nwake\r\n$1000\r\n" + strings.Repeat("0", 1000) + "\r\n")
 	for every, forEver := range map[time.Duration]bool{10 * time.Millisecond: true, 100 * time.Microsecond: false} {
@@ -185,7 +185,7 @@ func TestAListenerIsNotifiedForEver(t *testing.T) {
 				read += n
 			}
 			if (err == nil) != forEver {
-				t.Errorf("told %d bytes every %v for long: %v, want an error %v", len(message), every, err, !forEver)
+				t.Errorf("%d bytes every %v for long: %v, want an error %v", len(message), every, err, !forEver)
 			}
 		})
 	}

@@ -199,7 +199,7 @@ func TestEachItemIsClaimedOnce(t *testing.T) {
 	}
 }
 
-// A worker is told of what is due before all that it knows of, whoever keeps it, and not of
+// A worker learns what is due before all that it knows of, whoever keeps it, and not of
 // anything else.
 func TestAWorkerIsWokenForWhatIsDueFirst(t *testing.T) {
 	r := redistest.Start(t)

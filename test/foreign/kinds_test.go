@@ -12,7 +12,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 )
 
-// breaksRabbit says of what the plugin of RabbitMQ 3 ends a session without telling.
+// breaksRabbit reports what makes the plugin of RabbitMQ 3 end a session without an error.
 func breaksRabbit(m *goamqp.Message) bool {
 	switch m.Value.(type) {
 	case []any, []int32:

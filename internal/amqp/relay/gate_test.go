@@ -187,7 +187,7 @@ func (c counting) Deliver(*Delivery) (DeliveryHandler, *amqp.Error) {
 
 func (counting) Detached() {}
 
-// opened is a client and what is upstream of it, after their opens, both in the hands of the
+// opened is a client and what is upstream of it, after their opens, both owned by the
 // test.
 func opened(t *testing.T, configure func(*Config)) (client, upstream *saslSpeaker) {
 	t.Helper()

@@ -205,7 +205,7 @@ func TestTheAuthorizerDecides(t *testing.T) {
 		right                adminapi.Right
 	}{
 		{"GET", "/fwd", "fwd", adminapi.Read},
-		{"GET", "/none", "none", adminapi.Read}, // a token that is no good is told so even here
+		{"GET", "/none", "none", adminapi.Read}, // a bad token is refused here too
 		{"GET", "/$Resources/Queues", "", adminapi.Read},
 		{"GET", "/$namespaceinfo", "", adminapi.Read},
 		{"PUT", "/fwd", "fwd", adminapi.Write},

@@ -139,7 +139,7 @@ func TestEveryRequestIsAuthorised(t *testing.T) {
 		}})
 		requests := []struct{ method, path, want string }{
 			{"POST", "/q/messages", "Send q x"},
-			{"POST", "/missing/messages", "Send missing x"}, // which a stranger is not told
+			{"POST", "/missing/messages", "Send missing x"}, // which only an authorized client may learn
 			{"POST", "/q/messages/head?timeout=0", "Listen q x"},
 			{"DELETE", "/t/subscriptions/s/$DeadLetterQueue/messages/head?timeout=0", "Listen t/Subscriptions/s/$DeadLetterQueue x"},
 			{"PUT", "/q/messages/1/" + noToken, "Listen q x"},

@@ -25,7 +25,7 @@ func TestAReceiveWaits(t *testing.T) {
 		status int
 	}{
 		{"for as long as the API says", "", 0, 60 * time.Second, http.StatusNoContent},
-		{"for as long as it was told to", "?timeout=5", 0, 5 * time.Second, http.StatusNoContent},
+		{"for the timeout of the request", "?timeout=5", 0, 5 * time.Second, http.StatusNoContent},
 		{"not at all", "?timeout=0", 0, 0, http.StatusNoContent},
 		{"until a message comes", "?timeout=20", 10 * time.Second, 10 * time.Second, http.StatusCreated},
 		{"for more than the deadline of a body", "?timeout=600", 500 * time.Second, 500 * time.Second, http.StatusCreated},

@@ -313,7 +313,7 @@ func TestWhatMayHaveBeenReceivedIsLeftAlone(t *testing.T) {
 		}
 		o, err = s.resubmit(path, func(r *Resubmission) { r.Resend = true })
 		if err != nil || o.Copied != 10 || len(s.letters(orders, everything)) != 0 {
-			s.Errorf("the third run, told to resend: %+v, %v, want 10 copied and none left", o, err)
+			s.Errorf("the third run, with resend: %+v, %v, want 10 copied and none left", o, err)
 		}
 	})
 }

@@ -66,7 +66,7 @@ func TestAJournalThatCannotWriteSaysSo(t *testing.T) {
 	}
 }
 
-// Nor is anything done on the word of a journal that cannot be told of it.
+// Nor does a run rely on a journal that cannot be written.
 func TestAResubmissionEndsWhenItsJournalCannotBeWritten(t *testing.T) {
 	run := func(s *scene, r *Resubmission) error { _, err := r.Run(s.Context(), nil); return err }
 	check := func(s *scene, r *Resubmission) error { _, err := r.reconcile(s.Context()); return err }

@@ -222,7 +222,7 @@ func TestWhatChangesInTheNamespaceIsNoticed(t *testing.T) {
 	})
 }
 
-// answers is a server that says what it is told to.
+// answers is a server with prepared answers.
 type answers struct {
 	status int
 	header http.Header

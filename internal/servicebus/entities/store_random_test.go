@@ -95,7 +95,7 @@ func (m *moody) calm(long time.Duration) bool {
 }
 
 // Whatever the namespace does: no answer is older than is promised while it answers, none is made
-// up, nobody waits longer than patience, and it is never asked too much at once.
+// up, no caller waits longer than the timeout, and it is never asked too much at once.
 func TestWhateverTheNamespaceDoes(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(20) {
@@ -150,7 +150,7 @@ func (m *moody) live(ctx context.Context) {
 	}
 }
 
-// use looks entities up until ctx ends, and judges what it is told.
+// use looks entities up until ctx ends, and judges the answers.
 func use(ctx context.Context, t *testing.T, store *Store, m *moody, rnd *rand.Rand) {
 	// While the namespace is away, and for as long as it takes to be asked again, answers may be of
 	// any age.
@@ -188,7 +188,7 @@ func use(ctx context.Context, t *testing.T, store *Store, m *moody, rnd *rand.Ra
 			t.Errorf("%s: %v, though it exists", name, err)
 		}
 		if took := time.Since(began); took > 18*time.Second {
-			t.Errorf("%s: an answer after %v, want patience to be over by then", name, took)
+			t.Errorf("%s: an answer after %v, want the timeout to end it by then", name, took)
 		}
 		sleepUntil(ctx, time.Now().Add(time.Duration(rnd.Int64N(int64(90*time.Second)))))
 	}

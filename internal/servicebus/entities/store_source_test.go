@@ -77,7 +77,7 @@ func TestASourceThatIsDownIsTriedAgain(t *testing.T) {
 				t.Fatalf("Lookup of what was never known = %v, want %v", err, errDown)
 			}
 			if d := time.Since(began); d > 16*time.Second || d > 0 && time.Since(down) > 20*time.Second {
-				t.Fatalf("Lookup took %v, %v after the source went down; want nobody to wait longer than patience", d, time.Since(down))
+				t.Fatalf("Lookup took %v, %v after the source went down; want no caller to wait longer than the timeout", d, time.Since(down))
 			}
 		}
 		if n := sc.source.total() - before; n < 50 || n > 200 {

@@ -130,7 +130,7 @@ func TestAnAnswerIsRememberedAndAskedForAnew(t *testing.T) {
 		if n := sc.source.total(); n != 1 {
 			t.Fatalf("%d reads while the answer is fresh, want 1", n)
 		}
-		// It has changed. Who asks is the last to be told what was.
+		// It has changed. This caller is the last to get the old description.
 		sc.source.sayOne(ttl(time.Hour), nil)
 		time.Sleep(20 * time.Second)
 		sc.wantCached("orders", ttl(time.Minute), nil)

@@ -220,11 +220,11 @@ func converse(conn net.Conn, batches [][]sample, rng *rand.Rand) error {
 func TestADoubtfulRequestIsSpelledAsHTTPSpellsIt(t *testing.T) {
 	const plain = postLine + "orderId: 7\r\n\r\n"
 	for name, request := range map[string]string{
-		"folded line":                  postLine + "orderId: 7\r\n and more\r\n\r\n",
-		"folded line that looks whole": postLine + "orderId: 7\r\n ORDERID: 7\r\n\r\n",
-		"chunks and a length":          postLine + "orderId: 7\r\nTransfer-Encoding: chunked\r\nContent-Length: 7\r\n\r\n0\r\n\r\n",
-		"a length that is told twice":  postLine + "orderId: 7\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n",
-		"chunks of HTTP 1.0":           "POST /orders/messages HTTP/1.0\r\nConnection: keep-alive\r\norderId: 7\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"folded line":                   postLine + "orderId: 7\r\n and more\r\n\r\n",
+		"folded line that looks whole":  postLine + "orderId: 7\r\n ORDERID: 7\r\n\r\n",
+		"chunks and a length":           postLine + "orderId: 7\r\nTransfer-Encoding: chunked\r\nContent-Length: 7\r\n\r\n0\r\n\r\n",
+		"a length that is stated twice": postLine + "orderId: 7\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n",
+		"chunks of HTTP 1.0":            "POST /orders/messages HTTP/1.0\r\nConnection: keep-alive\r\norderId: 7\r\nTransfer-Encoding: chunked\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
