@@ -16,7 +16,7 @@ import (
 // firstPage is the size of the first peek after a seek, and pages grow by pageGrowth: what is
 // searched for mostly stands within a few messages of its send time.
 const (
-	firstPage  = 16
+	firstPage  = 64
 	pageGrowth = 4
 )
 
@@ -33,6 +33,9 @@ func (v *View) Find(ctx context.Context, wants []*Want, better Chooser) error {
 // costs about as much as reading so many.
 const pageGap = 64
 
+// sparsePage is the least size of the first page. In a short dead-letter queue it has all that is wanted.
+const sparsePage = 32
+
 // maxRanges bounds the ranges that findNumbered peeks at side by side.
 const maxRanges = 32
 
@@ -43,6 +46,9 @@ func (v *View) FindNumbered(ctx context.Context, all []*Want, better Chooser) er
 	slices.SortFunc(wants, func(a, b *Want) int { return cmp.Compare(a.position(), b.position()) })
 	for n := 1; len(wants) > 0; n = min(2*n, maxRanges) {
 		ranges, starts := rangesOf(wants, n)
+		if n == 1 {
+			ranges[0].N = max(ranges[0].N, sparsePage)
+		}
 		pages, err := v.peekEach(ctx, ranges)
 		if err != nil {
 			return err

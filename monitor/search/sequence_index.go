@@ -57,7 +57,7 @@ func (l SequenceIndex) Around(t time.Time) (before, after IndexPoint, hasBefore,
 
 // seekPrecision is how many messages before t a seek may leave. Reading them costs less than
 // another peek.
-const seekPrecision = 32
+const seekPrecision = 64
 
 // seek returns a sequence number from which on everything is found that was enqueued at t or
 // later, with at most seekPrecision older messages before it. Without an index it costs about
