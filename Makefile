@@ -79,29 +79,14 @@ $(GOLANGCI):
 	GOBIN="$(CURDIR)/bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv bin/golangci-lint $@
 
-# Vale reads the pages that people write: decisions are history, and generated pages come from code. Of the Go code it reads the
-# comments of the packages in PROSE_GO, which grows until it has them all.
+# Vale reads the pages that people write: decisions are history, and generated pages come from code. Of the Go code it reads all
+# comments, those of tests included.
 PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md test/bench/README.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md \
 	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md
-PROSE_GO := alert cmd/overdue deploy deploy/check internal/amqp internal/amqp/client internal/amqp/relay internal/amqp/server \
-	internal/adminport internal/app internal/catalog internal/config internal/connect internal/demo internal/lifecycle \
-	internal/bench internal/bench/delay internal/bench/haproxy internal/broker internal/broker/adminapi \
-	internal/broker/emulator internal/broker/filter internal/broker/httpapi internal/broker/message \
-	internal/broker/queue internal/escape internal/httpclient internal/lag internal/listener internal/listener/accept internal/listener/socket \
-	internal/listener/tlsrecord internal/notifications internal/operations internal/operator \
-	internal/operator/canary internal/operator/deadlines internal/operator/dlq internal/operator/doctor \
-	internal/operator/messages internal/redisstore internal/servicebus/address internal/servicebus/atom \
-	internal/servicebus/duration internal/servicebus/entities internal/servicebus/failure internal/servicebus/link \
-	internal/servicebus/rest internal/servicebus/rights internal/servicebus/sas internal/servicebus/sdk \
-	internal/terminal internal/testing/arch internal/testing/brokertest internal/testing/exercise \
-	internal/testing/freeport internal/testing/hooktest internal/testing/pipenet internal/testing/redistest internal/testing/testseed \
-	internal/testing/wiretap internal/version monitor monitor/notify monitor/search proxy scheduler scheduler/index scheduler/journal test/bench \
-	test/bench/broker test/bench/peers test/bench/pump test/bench/relay test/bench/usage test/conformance test/e2e test/foreign test/mutate test/sdk test/sdk/examples/go
-
 prose: $(VALE) ## the words and sentences of pages and comments, by .vale/styles/Overdue
 	$(VALE) $(PROSE)
-	@$(VALE) --glob='!*_test.go' $(foreach dir,$(PROSE_GO),$(wildcard $(dir)/*.go))
+	@find * -name '*.go' -not -path '*/node_modules/*' -print0 | xargs -0 $(VALE)
 	sed -n '/^## Unreleased/,/^## [^U]/p' CHANGELOG.md | $(VALE) --ext=.md
 
 $(VALE):

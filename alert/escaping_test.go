@@ -72,8 +72,8 @@ func seen(v any) (all []string) {
 	return all
 }
 
-// What is posted hides nothing, neither as it goes over the wire nor to who reads what the service
-// shows of it.
+// A post hides no text: neither the bytes on the wire nor the text that the service shows contain
+// invisible marks.
 func TestSinksHideNothing(t *testing.T) {
 	bodies := make(chan []byte, 1)
 	titles := make(chan string, 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Whoever sends a message says where the report goes, in any spelling of an address. One that leads
-// nowhere costs its sender the report, and nobody else a try.
+// The sender of a message names the address of the report, in any spelling. An address that leads
+// nowhere costs that sender the report, and costs other senders no attempt.
 func TestReportsGoWhereAnAddressLeads(t *testing.T) {
 	for replyTo, want := range map[string]int{
 		"replies": 1, "/replies": 1, "sb://overdue.test/replies": 1, "amqps://overdue.test/REPLIES/": 1,

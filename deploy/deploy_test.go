@@ -77,7 +77,7 @@ func TestEveryMetricNamedIsExported(t *testing.T) {
 	}
 }
 
-// Whoever is woken by an alert finds what to do.
+// The runbook of every alert says what to do.
 func TestEveryAlertHasASectionThatSaysWhatToDo(t *testing.T) {
 	page, err := os.ReadFile("../docs/operate/troubleshoot.md")
 	if err != nil {

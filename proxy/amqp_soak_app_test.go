@@ -21,7 +21,7 @@ import (
 const operationTimeout = 20 * time.Second
 
 // An app is one of the clients of a soak. It runs in one goroutine: the SDK dials with locks held,
-// and fake time stands still for who waits for a lock.
+// and a goroutine that waits for a lock stops fake time.
 type app struct {
 	*soaking
 	name string

@@ -125,8 +125,8 @@ func TestAnAppAtTheAMQPDoorNeedsAKey(t *testing.T) {
 	})
 }
 
-// Keys are replaced while apps send: whoever comes with the one before is refused, and whoever is
-// there goes on.
+// Keys are replaced while apps send: a new connection with the old key is refused, and open
+// connections go on.
 func TestKeysChangeWhileTheEndpointsAreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t, withKeys(sas.Key{Name: appKey, Value: appValue, Rights: sas.Send}))

@@ -139,7 +139,7 @@ func TestTheNamespaceJudgesWhoSendsOverREST(t *testing.T) {
 		}
 		sc.wantCompanions(0)
 
-		// The monitor queue is not even for who may send to it.
+		// Even a token with the right to send gives no access to the monitor queue.
 		a := sc.ask(sc.browser(), "POST", "/"+monitorQueue+"/messages", "x", "Authorization", signed(brokertest.Key(), monitorQueue))
 		sc.wantAnswer("send to the monitor queue", a, http.StatusBadRequest, "monitor queue")
 		if n := len(sc.messages(monitorQueue)); n != 0 {

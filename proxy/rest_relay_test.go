@@ -322,7 +322,7 @@ func TestWhatIsRelayedIsBounded(t *testing.T) {
 		sc := setupAMQP(t, upstreamSays(func(net.Conn, string) {}), func(s *setting) { s.proxy.MaxBodySize = 1000 })
 		c := sc.browser()
 		sc.wantAnswer("a body that is too large", sc.ask(c, "PUT", "/q", strings.Repeat("x", 1001)), http.StatusForbidden, "larger")
-		// Receives that wait keep none of the room that the bodies of sends need.
+		// Waiting receives occupy none of the memory that the bodies of sends need.
 		for range 3 {
 			nc, err := sc.dial(t.Context())
 			sc.must(err)

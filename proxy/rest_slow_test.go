@@ -14,8 +14,7 @@ import (
 )
 
 // A thousand uploads state a megabyte each, send a little and then a byte every second: sends,
-// batches and relayed requests. Whoever sends at once is not held up by them, and they hold
-// little.
+// batches and relayed requests. They delay no other send, and occupy little memory.
 func TestUploadsThatDribbleHoldNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t, upstreamSays(func(nc net.Conn, _ string) {

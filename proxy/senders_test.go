@@ -127,8 +127,8 @@ func TestAStallBeforeTheFirstTokenIsOverWithTheNextClient(t *testing.T) {
 	})
 }
 
-// A client of the SDK that is made anew is closed under who uses it, and says so in an error that
-// is no error of the API. A send has time, and the next client.
+// When a client of the SDK is replaced, calls on the old one fail with an error that is not an API
+// error. A send has time left, and uses the next client.
 func TestASendOutlivesTheRenewalOfTheClient(t *testing.T) {
 	for _, monitored := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestASendOutlivesTheRenewalOfTheClient(t *testing.T) {
 			})
 			headers := []string{"overdue-within", "1h"}
 			sc.want(sc.post("/orders/messages", "a", headers...), http.StatusCreated, "")
-			for i := range 3 { // each sooner after the last than a client is made anew
+			for i := range 3 { // each sooner after the last than a client is replaced
 				if err := sc.client.Current().Close(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -151,8 +151,8 @@ func TestASendOutlivesTheRenewalOfTheClient(t *testing.T) {
 	}
 }
 
-// A client that was replaced is closed when its time is over, whoever still waits on it: the SDK
-// calls that closed by the user.
+// A replaced client is closed when its time is over, even if a send still waits on it. The SDK
+// reports that as closed by the user.
 func TestASendThatWaitsOnAClientThatWasReplacedIsMadeWithTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) {

@@ -37,5 +37,6 @@ func TestPropertiesKeepTheSpellingOfTheSender(t *testing.T) {
 	})
 }
 
-// write sends text. Whoever waits for the answer notices when it fails.
+// write sends text. It drops the error: after a failed write no answer comes, and the test that
+// waits for it fails.
 func write(conn net.Conn, text string) { _, _ = io.WriteString(conn, text) }

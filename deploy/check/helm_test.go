@@ -149,7 +149,7 @@ func TestTheSidecarIsNativeWhereTheClusterHasIt(t *testing.T) {
 			t.Errorf("%s: the classic sidecar is not first, or nothing waits for it", version)
 		}
 	}
-	// Whoever knows better says so.
+	// A value overrides the version of the cluster.
 	for values, native := range map[string]bool{"overdue: {sidecar: {native: false}}": false, "overdue: {sidecar: {native: true}}": true} {
 		if w := workloads(t, objects(t, mustHelm(t, appChart(t), "v1.28.0", values)))[0]; w.native != native {
 			t.Errorf("%s: native sidecar %v", values, w.native)

@@ -112,7 +112,7 @@ func (w *workload) file(t *testing.T, path string) string {
 	return ""
 }
 
-// check looks for what a pod of Overdue has to be, whoever has rendered it.
+// check verifies the rules for a pod of Overdue, however the pod was rendered.
 func (w *workload) check(t *testing.T) {
 	t.Helper()
 	c := w.container

@@ -60,7 +60,7 @@ func helm(t *testing.T, c *chart.Chart, version, values string) ([]byte, error) 
 	return out.Bytes(), nil
 }
 
-// overdueChart loads the chart anew: rendering changes a chart.
+// overdueChart loads a fresh chart: rendering changes a chart.
 func overdueChart(t *testing.T) *chart.Chart {
 	t.Helper()
 	c, err := loader.LoadDir(chartFolder)

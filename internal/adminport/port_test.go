@@ -239,7 +239,7 @@ func TestTheDashboardIsForThisMachineOnly(t *testing.T) {
 	}
 }
 
-// Who opens the admin port in a browser sees what there is.
+// The root page of the admin port lists its pages, for a person with a browser.
 func TestTheAdminPortSaysWhatItHas(t *testing.T) {
 	a := testAdmin(t)
 	code, text := ask(a, "GET", "/", "")

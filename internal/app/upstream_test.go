@@ -147,7 +147,7 @@ func TestUpstreamIsCheckedAgainWhenAWriteHasFailed(t *testing.T) {
 	}
 	serveBroker(t, ln, broker.QueueConfig{Name: "overdue-monitor"})
 	eventually(t, "attached again", func() bool { return u.attached(t.Context()) == nil })
-	<-u.up // the clock is to be measured anew
+	<-u.up // requests another measurement of the clock
 }
 
 func TestUpstreamThatWasDoubtedForNothingSaysNothing(t *testing.T) {

@@ -109,7 +109,7 @@ func TestMistakesInCredentialsOfSinksNameTheirKey(t *testing.T) {
 	}
 }
 
-// Whoever only replaces the content of the file has changed the sink.
+// New content in the same file is a changed sink.
 func TestARotatedSecretChangesItsSink(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "secret")
 	read := func(text string) *Config {

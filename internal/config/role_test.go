@@ -27,7 +27,7 @@ func TestTheBrokerTakesThePortsOfTheEmulator(t *testing.T) {
 	}
 }
 
-// Whoever brings a list of entities wants to hear of a name that is misspelt.
+// With a list of entities, a misspelt name must be an error and not a new queue.
 func TestQueuesAreNotMadeOnDemandWithAFileOfTheEmulator(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "Config.json")
 	if err := os.WriteFile(file, []byte(`{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "orders"}]}]}}`), 0o600); err != nil {

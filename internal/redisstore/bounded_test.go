@@ -133,7 +133,7 @@ func TestAHostileRedisIsBoundedInAPipeline(t *testing.T) {
 	}
 }
 
-// Whoever listens begins anew.
+// The listener subscribes again.
 func TestAHostileRedisIsBoundedWhereItIsListenedTo(t *testing.T) {
 	address, closed := hostile(t, func(nc net.Conn) {
 		_, _ = io.WriteString(nc, "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$2000000000\r\n")

@@ -55,7 +55,7 @@ func TestACircuitRestsLongerAndAsksAgain(t *testing.T) {
 	})
 }
 
-// The bound is that of the question, and not of who asks.
+// The timeout belongs to the command, not to the caller's context.
 func TestAnAnswerThatDoesNotComeIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &circuit{s: &Store{}, use: "test"}

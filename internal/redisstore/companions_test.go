@@ -199,8 +199,8 @@ func TestEachItemIsClaimedOnce(t *testing.T) {
 	}
 }
 
-// A worker learns what is due before all that it knows of, whoever keeps it, and not of
-// anything else.
+// A worker is woken by a companion that is due before all that it knows of, whichever process keeps
+// it, and by nothing else.
 func TestAWorkerIsWokenForWhatIsDueFirst(t *testing.T) {
 	r := redistest.Start(t)
 	ctx := t.Context()
@@ -268,7 +268,7 @@ func TestAFrozenServerIsWaitedForAndThenNot(t *testing.T) {
 	wantCounts(t, c, 1, 0, 0)
 }
 
-// Memory that is full refuses what is new, at once, and keeps what there is.
+// A server whose memory is full refuses new companions at once, and keeps the old ones.
 func TestAFullServerRefusesAndKeeps(t *testing.T) {
 	r := redistest.Start(t)
 	ctx, c := t.Context(), open(t, "redis://"+r.Addr).Companions()

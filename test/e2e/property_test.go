@@ -118,11 +118,11 @@ func (p *played) notifiedOfTheExpired() {
 	}
 }
 
-// toldOften reports whether n is how often a message with that id may be notified of that was
-// expired: once. Where ids repeat within seconds, several monitors may notify of one, and
-// without a measured clock one may be taken for the other.
+// notifiedOften reports whether n notifications are right for an expired message with that id. One
+// is right. Where ids repeat within seconds, several monitors may notify of one message, and without
+// a measured clock one message may be taken for the other.
 func (p *played) notifiedOften(id string, n int) bool {
-	if n == 0 && p.drained { // whoever made the broker expire it, its dead letter may have left no trace
+	if n == 0 && p.drained { // another receive may have expired it, and its dead letter may have left no trace
 		return true
 	}
 	if !strings.HasPrefix(id, often) {

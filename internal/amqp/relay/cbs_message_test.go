@@ -119,7 +119,7 @@ func TestRequestsThatAreNoneAreAnswered(t *testing.T) {
 	}
 }
 
-// What the relay asks of its upstream is what it answers to its client.
+// The relay, as a server, understands the token requests that it sends upstream as a client.
 func TestTheRelayUnderstandsItself(t *testing.T) {
 	token := Token{Text: sas.Make("app", "first", "sb://h/orders", time.Unix(2e9, 0)), Type: TokenSAS, Expires: time.Unix(2e9, 0)}
 	payload := putTokenMessage(42, "reply", "sb://h/orders", token)

@@ -17,8 +17,7 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
-// Whoever attaches a receiver whose target is a transaction coordinator is no coordinator's
-// client, but a receiver.
+// A receiver whose target is a transaction coordinator is classified as a receiver.
 func TestAReceiverIsNoCoordinator(t *testing.T) {
 	for name, proven := range map[string]bool{"nothing proven": false, "a key that may only send": true} {
 		t.Run(name, func(t *testing.T) {

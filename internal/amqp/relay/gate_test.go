@@ -106,7 +106,7 @@ func TestAKeyOfOneEntityOpensNoOther(t *testing.T) {
 	})
 }
 
-// PLAIN names no entity: what it proves is what the key is for.
+// PLAIN names no entity: the password proves the rights of its key.
 func TestAPasswordOpensWhatItsKeyIsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rightsScene(t, sas.Send, "orders")

@@ -34,7 +34,7 @@ var largePayload = make([]byte, 60_000)
 // what is measured is the relay's.
 type endlessUpstream struct {
 	idle      time.Duration // between its keep-alives
-	burst     int           // messages, large ones, to whoever gives it credit
+	burst     int           // large messages, sent to each link that grants credit
 	open      amqp.Open
 	handleMax uint32
 }

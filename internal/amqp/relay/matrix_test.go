@@ -97,7 +97,7 @@ var matrixSpellings = []struct {
 func opens(receiver bool, source, target string, plain bool, key int) bool {
 	k := matrixKeys[key]
 	if target == "coordinator" {
-		return !receiver // whoever sends to one; what it then sends, other links judge
+		return !receiver // any sender may attach; the operations need rights on other links
 	}
 	at := target
 	if receiver {
@@ -149,7 +149,7 @@ func TestEveryLinkOpensForWhomTheMatrixSays(t *testing.T) {
 							}
 							a.Source, a.Target, a.Coordinator = matrixAttach(source.kind, target.kind, spelling.of(source.address), spelling.of(target.address))
 							tried++
-							if k.name == "none" && tried%20 == 0 { // whoever proves nothing may do little on one connection
+							if k.name == "none" && tried%20 == 0 { // the budget of a connection without a token is small
 								p.nc.Close()
 								p = s.as(k.name)
 							}

@@ -45,7 +45,8 @@ func (o *fakeObserver) Delivered(payload []byte) (Note, bool) {
 
 func (o *fakeObserver) Settled(n Note) { o.settled = append(o.settled, o.seen[n[0]]) }
 
-// observed starts a scene with n messages in orders, and an observer of who receives them.
+// observedScene starts a scene with n messages in orders, and an observer of the link that receives
+// them.
 func observedScene(t *testing.T, o *fakeObserver, n int, configure ...func(*Config)) *scene {
 	t.Helper()
 	s := setup(t, func(c *Config) {

@@ -79,8 +79,8 @@ func described[T any](fields []field[T], v T) func(*node) string {
 	}
 }
 
-// stable asserts that what through makes of a document is what it makes of that
-// again. "" is what through makes of a document that it refuses.
+// stable asserts that through changes nothing in its own output. It returns "" for a document that
+// it refuses.
 func stable(t *testing.T, body string, n *node, through func(*node) string) {
 	t.Helper()
 	once := through(n)

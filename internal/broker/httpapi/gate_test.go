@@ -140,7 +140,8 @@ func TestForwardsNeedATokenForTheirDestination(t *testing.T) {
 	})
 }
 
-// What a page makes a browser send has no token, which is what counts then.
+// Requests that a page makes a browser send carry no token. So a broker with keys needs no other
+// check.
 func TestABrokerWithKeysServesPagesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupBroker(t, withKeys())

@@ -109,7 +109,7 @@ func TestPingsAreAnsweredAndTheEndIsSaid(t *testing.T) {
 		}
 		read := make(chan error, 1)
 		var answer []byte
-		go func() { // pongs are seen by who reads
+		go func() { // a reader handles pongs
 			for {
 				_, b, err := ws.Read(t.Context())
 				answer = append(answer, b...)

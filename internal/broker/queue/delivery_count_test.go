@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestWhatCountsAsADelivery has one case per event. A message that was received once, and to which
-// the event happened, shows this count to whoever peeks, and to whoever receives it next.
+// TestWhatCountsAsADelivery has one case per event. It receives a message once, causes the event,
+// and compares the delivery count that a peek and the next receive show.
 func TestWhatCountsAsADelivery(t *testing.T) {
 	for name, test := range map[string]struct {
 		event func(t *testing.T, q *Queue, c *Consumer, d Delivery)

@@ -11,7 +11,7 @@ import (
 // heapInUse is what is reachable, in bytes.
 func heapInUse() int64 {
 	runtime.GC()
-	runtime.GC() // the first only starts to sweep
+	runtime.GC() // the first returns before the memory is free
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)

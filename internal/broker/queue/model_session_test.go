@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// modelSessions is the part of a model that knows of sessions. Nothing is kept for a session but
-// its state: whether it is available is asked anew after every step.
+// modelSessions is the part of a model that knows of sessions. It keeps only the state of a
+// session: after every step it computes whether the session is available.
 type modelSessions struct {
 	locks     []*modelLock // unordered
 	states    map[string]modelState

@@ -12,8 +12,8 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// Whoever is stopped, or refused, holds nothing: the next run gets at all of it at once, not when
-// locks have lapsed.
+// A run that is stopped or refused keeps no locks: the next run gets all dead letters at once, not
+// after the locks have lapsed.
 func TestWhatARunDoesNotFinishIsGivenBack(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		play(t, func(s *scene) {
@@ -47,7 +47,7 @@ func TestWhatARunDoesNotFinishIsGivenBack(t *testing.T) {
 	})
 }
 
-// purgesAll purges what is there, at once.
+// purgesAll purges all dead letters, without waiting.
 func (s *scene) purgesAll(want int) {
 	s.Helper()
 	chosen := numbersOf(s.letters(orders, everything))

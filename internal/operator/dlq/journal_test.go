@@ -112,7 +112,7 @@ func (s *scene) putCopy(number int64) {
 	}
 }
 
-// Whoever takes a dead letter off whose copy has been sent leaves nothing to be remembered.
+// When a dead letter whose copy was sent has left the queue, the journal forgets the copy.
 func TestWhatWasSentAndIsGoneIsForgotten(t *testing.T) {
 	play(t, func(s *scene) {
 		path := filepath.Join(s.TempDir(), "journal.db")

@@ -63,8 +63,8 @@ func TestALetterHasItsNumberAndItsSource(t *testing.T) {
 	}
 }
 
-// Whoever may send to a queue may send this, and the broker takes it. One such letter must not keep
-// its operator from the others. A copy has all of it, whether it can be decoded or not.
+// Any sender may send such a message, and the broker accepts it. One such dead letter must not hide
+// the others from an operator. A copy has all of its bytes, whether they can be decoded or not.
 func TestALetterWithOddPropertiesIsReadAndHidesNoOther(t *testing.T) {
 	play(t, func(s *scene) {
 		links := s.links()
@@ -140,7 +140,7 @@ func TestALetterWithOddPropertiesIsReadAndHidesNoOther(t *testing.T) {
 	})
 }
 
-// What a letter shows of its time to live and its body is what its sender has given it.
+// A dead letter shows the time to live and the whole body that its sender set.
 func TestALetterHasItsTimeToLiveAndItsWholeBody(t *testing.T) {
 	m := amqp.Message{Header: amqp.Header{TTL: 2500, HasTTL: true}.Raw(), Body: amqp.AppendData(amqp.AppendData(nil, []byte("one")), []byte("two"))}
 	l, err := parse(m.Append(nil))

@@ -118,7 +118,7 @@ func TestCopiesKeepTheOrder(t *testing.T) {
 	})
 }
 
-// Whoever keeps others until their locks have lapsed says so: that has cost them a delivery.
+// A lock that lapses costs the message one of its deliveries, so the run reports it.
 func TestWhatCannotBeReleasedIsAnError(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(2)

@@ -79,7 +79,7 @@ Proceed? [y/N] `
 			if agreed != strings.Contains(text, "done: queue orders: set DeadLetteringOnMessageExpiration = true\n") || agreed == strings.Contains(text, "Nothing was changed.\n") {
 				t.Errorf("answer %q:\n%s", answer, text)
 			}
-			// After changes, it reports anew.
+			// After changes, it examines and reports again.
 			if agreed != strings.HasSuffix(text, "\ncontoso.test: nothing to fix.\n") {
 				t.Errorf("answer %q: the last report is\n%s", answer, text)
 			}

@@ -131,8 +131,8 @@ func TestAudiencesResourcesAndURLsAreReadAlike(t *testing.T) {
 	}
 }
 
-// What is read is what is written: an address has one canonical form, which means the same, and
-// every other spelling of it has that form, too.
+// An address has one canonical form. It parses to the same address, and every other spelling of the
+// address has the same canonical form.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"", "q", "/Q/", "sb://h/q/$Management", "t/subscriptions/s/$Transfer/$DeadLetterQueue/$management", "$CBS", "a/../b", "q//", "q%2F", "amqp://h//q", "subscriptions/subscriptions/x"} {
 		f.Add(text)

@@ -190,7 +190,7 @@ func TestWhatChangesInTheNamespaceIsNoticed(t *testing.T) {
 		s.must(err)
 		store := New(Config{Source: s.admin("manager", "bWFuYWdl")})
 		t.Cleanup(store.Close)
-		// within makes a look every second until check is content, as sends would.
+		// within looks the entity up every second until check returns true, as sends would.
 		within := func(most time.Duration, what string, check func(Info, error) bool) {
 			t.Helper()
 			began := time.Now()

@@ -223,7 +223,7 @@ func TestALateAnswerIsWaitedFor(t *testing.T) {
 		sc := setup(t)
 		sc.source.takes = 12 * time.Second
 		sc.wantLookup("orders", ttl(time.Minute), nil, 12*time.Second)
-		// Not for ever, and not by who has left.
+		// The wait is bounded, and ends with the caller's context.
 		sc.source.takes = time.Hour
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -64,7 +64,7 @@ func TestNextWakesALazyBrokerAndLeavesNoCredit(t *testing.T) {
 	})
 }
 
-// Whoever stops in the middle gives back what has come, what is on its way, and the credit.
+// A receiver that stops early gives back the messages it has, those in transit, and the credit.
 func TestGiveBackLeavesNothingLocked(t *testing.T) {
 	play(t, func(s *scene) {
 		s.ns.Net.Delay(pipenet.Both, 10*time.Millisecond)

@@ -50,7 +50,7 @@ func (r *trickle) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// upload reads r in a goroutine of its own. The room of what came is given back at once.
+// upload reads r in a goroutine of its own, and frees the memory of the body at once.
 func (b *Bodies) upload(ctx context.Context, r *trickle, most int64) <-chan error {
 	ended := make(chan error, 1)
 	size := r.left

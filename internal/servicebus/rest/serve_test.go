@@ -75,8 +75,8 @@ func TestPropertiesKeepTheSpellingOfTheSender(t *testing.T) {
 	})
 }
 
-// write sends text in slices of so many bytes. Whoever waits for the answer notices when
-// it fails.
+// write sends text in slices of so many bytes. It drops the error: after a failed write no answer
+// comes, and the test that waits for it fails.
 func write(conn net.Conn, text string, slice func() int) {
 	for text != "" {
 		n := min(slice(), len(text))
@@ -93,7 +93,7 @@ type sample struct {
 	properties        map[string]any
 }
 
-// headLike is text of a body that looks like the head of a request, in another spelling.
+// headLike is a body that resembles the head of a request, in another spelling.
 const headLike = "\r\n\r\nPOST /orders/messages HTTP/1.1\r\nHost: h\r\nORDERID: %d\r\nContent-Length: 0\r\n\r\n"
 
 // randomSample is a send with one property, spelled at random, and a body that net/http has
