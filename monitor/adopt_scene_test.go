@@ -11,91 +11,27 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
-	"overdue/monitor"
 )
-
-// adopts has these entities checked through every two seconds.
-func adopts(names ...string) func(*scene, *broker.Config) {
-	return func(s *scene, _ *broker.Config) {
-		for _, name := range names {
-			s.adopt = append(s.adopt, monitor.Adoption{Entity: name, Every: 2 * time.Second})
-		}
-	}
-}
-
-// past sends a message past all endpoints. An id of "" is left out.
-func (s *scene) sendDirectly(to, id string, m azservicebus.Message) {
-	s.Helper()
-	sender := s.direct[to]
-	if sender == nil {
-		var err error
-		sender, err = s.client.NewSender(to, nil)
-		s.must(err)
-		if s.direct == nil {
-			s.direct = map[string]*azservicebus.Sender{}
-		}
-		s.direct[to] = sender
-	}
-	if id != "" {
-		m.MessageID = &id
-	}
-	m.Body = []byte("body of " + id)
-	s.must(sender.SendMessage(s.Context(), &m, nil))
-}
-
-func lives(d time.Duration) azservicebus.Message { return azservicebus.Message{TimeToLive: &d} }
 
 func states(name string, d time.Duration) azservicebus.Message {
 	return azservicebus.Message{ApplicationProperties: map[string]any{name: d.String()}}
 }
 
-// adopted is how many messages were given a companion by adopt passes.
-func (s *scene) adopted() (n float64) {
-	s.Helper()
-	for _, registry := range s.metrics {
-		families, err := registry.Gather()
-		s.must(err)
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				if f.GetName() == "overdue_adopted_total" {
-					n += m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	return n
-}
-
-// adoptPassed waits until the monitor queue holds only the note of the next adopt pass of each
-// entity.
-func (s *scene) adoptPassed(within time.Duration) {
-	s.Helper()
-	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
-		c := s.companionsKept()
-		if c.Leased == 0 && int(c.Waiting) == len(s.adopt) && c.Dead == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			s.Fatalf("there are %+v companions after %v, want %d adopt notes", c, within, len(s.adopt))
-		}
-	}
-}
-
 func TestMessagesThatBypassTheEndpoints(t *testing.T) {
 	inModesAndRedis(t, adopts(workQueue), func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		stop := s.startMonitor()
 		time.Sleep(10 * time.Second)
-		s.sendDirectly(workQueue, "done", lives(8*time.Second))
-		s.sendDirectly(workQueue, "ttl", lives(8*time.Second))
-		s.sendDirectly(workQueue, "within", states("overdue-within", 9*time.Second))
-		s.sendDirectly(workQueue, "complete", states("overdue-complete-within", 8*time.Second))
-		s.sendDirectly(workQueue, "for ever", azservicebus.Message{})
+		s.SendDirectly(workQueue, "done", lives(8*time.Second))
+		s.SendDirectly(workQueue, "ttl", lives(8*time.Second))
+		s.SendDirectly(workQueue, "within", states("overdue-within", 9*time.Second))
+		s.SendDirectly(workQueue, "complete", states("overdue-complete-within", 8*time.Second))
+		s.SendDirectly(workQueue, "for ever", azservicebus.Message{})
 		for range 3 {
-			s.sendDirectly(workQueue, "", lives(8*time.Second))
+			s.SendDirectly(workQueue, "", lives(8*time.Second))
 		}
 		for range 3 {
-			s.sendDirectly(workQueue, "twice", lives(8*time.Second))
+			s.SendDirectly(workQueue, "twice", lives(8*time.Second))
 		}
 		time.Sleep(4 * time.Second)
 		stop()
@@ -105,9 +41,9 @@ func TestMessagesThatBypassTheEndpoints(t *testing.T) {
 		if m.MessageID != "done" {
 			t.Fatalf("received %s, want the first", m.MessageID)
 		}
-		s.must(r.CompleteMessage(s.Context(), m, nil))
+		s.Must(r.CompleteMessage(s.Context(), m, nil))
 		time.Sleep(8 * time.Second)
-		for _, m := range s.dead(workQueue) {
+		for _, m := range s.Dead(workQueue) {
 			if len(m.MessageID) == 32 { // the broker gives one to a message without
 				want = append(want, "missed "+m.MessageID)
 			}
@@ -115,12 +51,12 @@ func TestMessagesThatBypassTheEndpoints(t *testing.T) {
 		if len(want) != 9 {
 			t.Errorf("%d events are expected, want 9: three of messages that were sent without names", len(want))
 		}
-		s.wantEvents(want...)
-		s.adoptPassed(time.Second)
-		if got := len(s.waiting(workQueue)); got != 2 {
+		s.WantEvents(want...)
+		s.AdoptPassed(time.Second)
+		if got := len(s.Waiting(workQueue)); got != 2 {
 			t.Errorf("%d messages wait, want the one without a deadline and the one that only had to be completed", got)
 		}
-		if got := s.adopted(); got != 10 {
+		if got := s.Adopted(); got != 10 {
 			t.Errorf("%v messages were adopted, want the ten with deadlines", got)
 		}
 		stop()
@@ -131,43 +67,43 @@ func TestMessagesThatBypassTheEndpoints(t *testing.T) {
 // and read once.
 func TestBacklogIsAdopted(t *testing.T) {
 	inModes(t, adopts(workQueue), func(s *scene) {
-		s.measure()
-		sender, err := s.client.NewSender(workQueue, nil)
-		s.must(err)
+		s.MeasureClock()
+		sender, err := s.Client.NewSender(workQueue, nil)
+		s.Must(err)
 		for i := range 3 {
 			batch, err := sender.NewMessageBatch(s.Context(), nil)
-			s.must(err)
+			s.Must(err)
 			for j := range 200 {
 				id, m := fmt.Sprintf("m-%d-%03d", i, j), lives([]time.Duration{time.Second, time.Hour}[j%2])
 				m.MessageID = &id
-				s.must(batch.AddMessage(&m, nil))
+				s.Must(batch.AddMessage(&m, nil))
 			}
-			s.must(sender.SendMessageBatch(s.Context(), batch, nil))
+			s.Must(sender.SendMessageBatch(s.Context(), batch, nil))
 		}
-		s.must(sender.Close(s.Context()))
+		s.Must(sender.Close(s.Context()))
 		time.Sleep(10 * time.Second)
 		s.startMonitor()
 		time.Sleep(10 * time.Second)
-		if got := len(s.lags(workQueue)); got != 300 {
+		if got := len(s.Lags(workQueue)); got != 300 {
 			t.Errorf("%d messages are dead letters, want 300", got)
 		}
 		// What a broker has expired by itself before anybody checked is a dead letter, and was
 		// on no queue to be found.
 		found := 600
-		if s.expiry == queue.Eager {
+		if s.Expiry == queue.Eager {
 			found = 300
 		}
-		if got := len(s.hook.Events()); got != found-300 {
+		if got := len(s.Hook.Events()); got != found-300 {
 			t.Errorf("%d events, want %d", got, found-300)
 		}
-		if got := s.adopted(); got != float64(found) {
+		if got := s.Adopted(); got != float64(found) {
 			t.Errorf("%v messages were adopted, want %d", got, found)
 		}
-		before, peeks := s.operations(""), s.operations("peek")
+		before, peeks := s.Operations(""), s.Operations("peek")
 		time.Sleep(20 * time.Second)
 		// An interval in which nothing comes costs two peeks and a note: written, received and
 		// completed.
-		if ops, peeks := s.operations("")-before, s.operations("peek")-peeks; ops > 55 || peeks > 22 {
+		if ops, peeks := s.Operations("")-before, s.Operations("peek")-peeks; ops > 55 || peeks > 22 {
 			t.Errorf("ten intervals without news cost %v operations, %v of them peeks; want 50 and 20, or a little more", ops, peeks)
 		}
 	})
@@ -179,23 +115,23 @@ func TestAdoptPassesOfSessionsAndSubscriptions(t *testing.T) {
 		withSessions(s, c)
 		adopts(topic, workQueue)(s, c)
 	}, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		time.Sleep(5 * time.Second)
 		m, id := lives(6*time.Second), "s"
 		m.SessionID = &id
-		s.sendDirectly(topic, "copy", m)
-		s.sendDirectly(workQueue, "alone", m)
+		s.SendDirectly(topic, "copy", m)
+		s.SendDirectly(workQueue, "alone", m)
 		time.Sleep(8 * time.Second)
-		s.wantEvents("missed alone", "missed copy of a", "missed copy of sessions")
-		s.adoptPassed(time.Second)
+		s.WantEvents("missed alone", "missed copy of a", "missed copy of sessions")
+		s.AdoptPassed(time.Second)
 	})
 }
 
 // Several monitors look through an entity once, and what one leaves the others go on with.
 func TestMonitorsThatAdoptSideBySide(t *testing.T) {
 	inModes(t, adopts(workQueue), func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		stop := s.startMonitor()
 		s.startMonitor()
 		s.startMonitor()
@@ -204,7 +140,7 @@ func TestMonitorsThatAdoptSideBySide(t *testing.T) {
 		send := func(n int) {
 			for range n {
 				id := fmt.Sprintf("m-%03d", len(want))
-				s.sendDirectly(workQueue, id, lives(6*time.Second))
+				s.SendDirectly(workQueue, id, lives(6*time.Second))
 				want = append(want, "missed "+id)
 				time.Sleep(300 * time.Millisecond)
 			}
@@ -213,9 +149,9 @@ func TestMonitorsThatAdoptSideBySide(t *testing.T) {
 		stop()
 		send(20)
 		time.Sleep(10 * time.Second)
-		s.wantEvents(want...)
-		s.adoptPassed(time.Second)
-		if got := s.adopted(); got != 40 {
+		s.WantEvents(want...)
+		s.AdoptPassed(time.Second)
+		if got := s.Adopted(); got != 40 {
 			t.Errorf("%v messages were adopted, want 40: each once", got)
 		}
 	})
@@ -224,65 +160,65 @@ func TestMonitorsThatAdoptSideBySide(t *testing.T) {
 // To look through a queue that is deleted when it is idle would keep it, so nobody does.
 func TestQueueThatIsDeletedWhenIdleIsNotAdopted(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
-		s.sendDirectly(workQueue, "m", lives(8*time.Second))
-		s.must(s.direct[workQueue].Close(s.Context()))
+		s.SendDirectly(workQueue, "m", lives(8*time.Second))
+		s.CloseDirect(workQueue)
 		time.Sleep(4 * time.Minute)
-		if got := s.adopted(); got != 0 {
+		if got := s.Adopted(); got != 0 {
 			t.Errorf("%v messages were adopted, want none", got)
 		}
 		time.Sleep(2 * time.Minute)
-		if _, ok := s.ns.Broker.Queue(workQueue); ok {
+		if _, ok := s.Namespace.Broker.Queue(workQueue); ok {
 			t.Error("the queue is there after five minutes without use")
 		}
-		s.adoptPassed(time.Second)
+		s.AdoptPassed(time.Second)
 	}, adopts(workQueue), func(_ *scene, c *broker.Config) { c.Queues[0].AutoDeleteOnIdle = 5 * time.Minute })
 }
 
 // The numbers of a queue that is recreated begin again.
 func TestAdoptionOfARecreatedQueue(t *testing.T) {
 	inModes(t, adopts(workQueue), func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		for i := range 10 {
-			s.sendDirectly(workQueue, fmt.Sprint("old-", i), lives(time.Hour))
+			s.SendDirectly(workQueue, fmt.Sprint("old-", i), lives(time.Hour))
 		}
 		time.Sleep(6 * time.Second)
-		ns := s.ns.Broker.Default()
+		ns := s.Namespace.Broker.Default()
 		info, err := ns.QueueInfo(workQueue)
-		s.must(err)
-		s.must(ns.DeleteQueue(workQueue))
+		s.Must(err)
+		s.Must(ns.DeleteQueue(workQueue))
 		_, err = ns.CreateQueue(info.Config)
-		s.must(err)
-		delete(s.direct, workQueue) // its link is gone with its queue
-		s.sendDirectly(workQueue, "new", lives(8*time.Second))
+		s.Must(err)
+		s.CloseDirect(workQueue) // its link is gone with its queue
+		s.SendDirectly(workQueue, "new", lives(8*time.Second))
 		time.Sleep(10 * time.Second)
-		s.wantEvents("missed new")
+		s.WantEvents("missed new")
 	})
 }
 
 // A note that cannot be read goes where an operator finds it, and costs nobody a adopt pass.
 func TestAdoptNoteThatCannotBeRead(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		kind := "application/vnd.overdue.sweep+json"
 		for _, body := range []string{"", "{}", `{"version":2,"entity":"orders","line":"a"}`, `{"version":1,"entity":"orders","line":"","places":{}}`} {
-			sender, err := s.client.NewSender(monitorQueue, nil)
-			s.must(err)
-			s.must(sender.SendMessage(s.Context(), &azservicebus.Message{Body: []byte(body), ContentType: &kind}, nil))
-			s.must(sender.Close(s.Context()))
+			sender, err := s.Client.NewSender(monitorQueue, nil)
+			s.Must(err)
+			s.Must(sender.SendMessage(s.Context(), &azservicebus.Message{Body: []byte(body), ContentType: &kind}, nil))
+			s.Must(sender.Close(s.Context()))
 		}
-		s.sendDirectly(workQueue, "m", lives(8*time.Second))
+		s.SendDirectly(workQueue, "m", lives(8*time.Second))
 		time.Sleep(10 * time.Second)
-		s.wantEvents("missed m")
-		for _, m := range s.dead(monitorQueue) {
+		s.WantEvents("missed m")
+		for _, m := range s.Dead(monitorQueue) {
 			if m.DeadLetterReason != "CompanionMalformed" {
 				t.Errorf("dead-lettered for %s", m.DeadLetterReason)
 			}
 		}
-		if got := len(s.dead(monitorQueue)); got != 4 {
+		if got := len(s.Dead(monitorQueue)); got != 4 {
 			t.Errorf("%d notes were refused, want 4", got)
 		}
 	}, adopts(workQueue))

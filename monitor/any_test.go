@@ -71,7 +71,7 @@ func anyConsumers(s *scene, to string, places []place, named bool) {
 	const n, batch = 25, 5 // messages, and how many of those without names come at once
 	seed := testseed.Of(s)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	s.measure()
+	s.MeasureClock()
 	s.startMonitor()
 	within := map[string]time.Duration{}
 	var consumers sync.WaitGroup
@@ -105,15 +105,15 @@ func anyConsumers(s *scene, to string, places []place, named bool) {
 	consumers.Wait()
 	time.Sleep(5 * time.Minute)
 	notified := map[string]int{}
-	for _, e := range s.hook.Events() {
+	for _, e := range s.Hook.Events() {
 		notified[e.Data.Subscription+" "+e.Subject]++
 	}
 	for i, p := range places {
-		if left := len(s.waiting(p.path)); left != 0 {
+		if left := len(s.Waiting(p.path)); left != 0 {
 			s.Errorf("%s: %d messages are left", p.path, left)
 		}
 		expired := map[string]bool{}
-		for _, m := range s.dead(p.path) {
+		for _, m := range s.Dead(p.path) {
 			if m.DeadLetterReason != "TTLExpiredException" && m.DeadLetterReason != "DeadlineExceeded" {
 				settled[i].ids[m.MessageID] = true // by a consumer, or given back too often
 				continue
@@ -150,7 +150,7 @@ func anyConsumers(s *scene, to string, places []place, named bool) {
 		}
 		s.Logf("%s: %d settled, %d expired", p.path, len(settled[i].ids), len(expired))
 	}
-	s.settled(time.Minute)
+	s.Settled(time.Minute)
 }
 
 // withinOf is what a message says of its deadline.
@@ -212,13 +212,13 @@ func (c *consumer) open() receiver {
 	defer cancel()
 	switch {
 	case c.place.sessions && c.place.subscription != "":
-		r, err = c.client.AcceptNextSessionForSubscription(ctx, topic, c.place.subscription, nil)
+		r, err = c.Client.AcceptNextSessionForSubscription(ctx, topic, c.place.subscription, nil)
 	case c.place.sessions:
-		r, err = c.client.AcceptNextSessionForQueue(ctx, c.place.path, nil)
+		r, err = c.Client.AcceptNextSessionForQueue(ctx, c.place.path, nil)
 	case c.place.subscription != "":
-		r, err = c.client.NewReceiverForSubscription(topic, c.place.subscription, nil)
+		r, err = c.Client.NewReceiverForSubscription(topic, c.place.subscription, nil)
 	default:
-		r, err = c.client.NewReceiverForQueue(c.place.path, nil)
+		r, err = c.Client.NewReceiverForQueue(c.place.path, nil)
 	}
 	if err != nil {
 		return nil // nothing waits

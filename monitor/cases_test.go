@@ -23,27 +23,27 @@ func receiveNothing(s *scene, r *azservicebus.Receiver) {
 
 func TestLockedAtItsDeadlineIsLeftAlone(t *testing.T) {
 	inStores(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(2*time.Second))
 		r, m := s.receive(workQueue)
 		time.Sleep(30 * time.Second)
-		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.Events()) != 0 {
-			s.Errorf("%d dead letters, %d events while a consumer holds the message, want none", dead, len(s.hook.Events()))
+		if dead := len(s.Dead(workQueue)); dead != 0 || len(s.Hook.Events()) != 0 {
+			s.Errorf("%d dead letters, %d events while a consumer holds the message, want none", dead, len(s.Hook.Events()))
 		}
 		if err := r.CompleteMessage(s.Context(), m, nil); err != nil {
 			s.Errorf("Complete after the deadline = %v, want it to succeed", err)
 		}
-		s.settled(5 * time.Second)
-		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.Events()) != 0 {
-			s.Errorf("%d dead letters, %d events about a message that was completed, want none", dead, len(s.hook.Events()))
+		s.Settled(5 * time.Second)
+		if dead := len(s.Dead(workQueue)); dead != 0 || len(s.Hook.Events()) != 0 {
+			s.Errorf("%d dead letters, %d events about a message that was completed, want none", dead, len(s.Hook.Events()))
 		}
 	})
 }
 
 func TestAbandonedAfterItsDeadlineIsExpiredAtOnce(t *testing.T) {
 	inStores(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(2*time.Second))
 		r, m := s.receive(workQueue)
@@ -57,7 +57,7 @@ func TestAbandonedAfterItsDeadlineIsExpiredAtOnce(t *testing.T) {
 
 func TestLapsedAfterItsDeadlineIsExpiredAtOnce(t *testing.T) {
 	inStores(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(2*time.Second))
 		_, m := s.receive(workQueue)
@@ -69,18 +69,18 @@ func TestLapsedAfterItsDeadlineIsExpiredAtOnce(t *testing.T) {
 func notifiedWithinASecond(s *scene) {
 	s.Helper()
 	time.Sleep(time.Second)
-	if dead := s.lags(workQueue); len(dead) != 1 {
+	if dead := s.Lags(workQueue); len(dead) != 1 {
 		s.Errorf("%d dead letters a second after the consumer gave the message back, want 1", len(dead))
 	}
-	if got := s.hook.Subjects(); len(got) != 1 || got[0] != "m" {
+	if got := s.Hook.Subjects(); len(got) != 1 || got[0] != "m" {
 		s.Errorf("notified of %v, want of m, once", got)
 	}
-	s.settled(time.Second)
+	s.Settled(time.Second)
 }
 
 func TestCompletedInTimeIsNeverNotified(t *testing.T) {
 	inStores(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		for range 20 {
 			s.send(workQueue, "m", ttl(5*time.Second))
@@ -90,24 +90,24 @@ func TestCompletedInTimeIsNeverNotified(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second)
-		if dead := len(s.dead(workQueue)); dead != 0 || len(s.hook.Events()) != 0 {
-			s.Errorf("%d dead letters, %d events, want none", dead, len(s.hook.Events()))
+		if dead := len(s.Dead(workQueue)); dead != 0 || len(s.Hook.Events()) != 0 {
+			s.Errorf("%d dead letters, %d events, want none", dead, len(s.Hook.Events()))
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
 func TestDeadLetteredByItsConsumerIsNotAMissedDeadline(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(2*time.Second))
 		r, m := s.receive(workQueue)
 		if err := r.DeadLetterMessage(s.Context(), m, nil); err != nil {
 			s.Fatal(err)
 		}
-		s.settled(10 * time.Second)
-		if notified := s.hook.Events(); len(notified) != 0 {
+		s.Settled(10 * time.Second)
+		if notified := s.Hook.Events(); len(notified) != 0 {
 			s.Errorf("notified %v, want nothing: the message was received in time", notified)
 		}
 	})

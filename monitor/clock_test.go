@@ -19,7 +19,7 @@ func TestSkewedClocks(t *testing.T) {
 			t.Run(fmt.Sprintf("broker %v, measured %v", offset, measured), func(t *testing.T) {
 				play(t, func(s *scene) {
 					if measured {
-						s.measure()
+						s.MeasureClock()
 					}
 					s.startMonitor()
 					const n = 50
@@ -33,7 +33,7 @@ func TestSkewedClocks(t *testing.T) {
 						time.Sleep(11 * time.Minute)
 						bound = 10*time.Minute + time.Second
 					}
-					lags := s.lags(workQueue)
+					lags := s.Lags(workQueue)
 					if len(lags) != n || lags[n-1] > bound {
 						s.Errorf("%d dead letters, the latest %v late, want %d and %v at most", len(lags), lags[max(len(lags)-1, 0)], n, bound)
 					}
@@ -52,16 +52,16 @@ func TestMonitorWhoseClockRunsFast(t *testing.T) {
 		s.startMonitor()
 		s.send(workQueue, "before", "", "Overdue-Within", `"1s"`)
 		time.Sleep(24 * time.Hour)
-		s.ns.Broker.SetClockOffset(-8 * time.Second)
+		s.Namespace.Broker.SetClockOffset(-8 * time.Second)
 		s.send(workQueue, "m", "", "Overdue-Within", `"6s"`) // its companion comes late
-		err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: s.ns.Broker.Now(), References: []scheduler.Reference{{
+		err := s.Scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: s.Namespace.Broker.Now(), References: []scheduler.Reference{{
 			MessageID: "m", Sent: time.Now(), Within: 6 * time.Second, Deadline: time.Now(), Stated: "within",
 		}}})
 		if err != nil {
 			s.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		dead := s.dead(workQueue)
+		dead := s.Dead(workQueue)
 		if len(dead) != 2 {
 			s.Fatalf("%d dead letters, want 2", len(dead))
 		}
@@ -76,12 +76,12 @@ func TestMonitorWhoseClockRunsFast(t *testing.T) {
 func TestAbsoluteDeadlineOnASkewedClock(t *testing.T) {
 	const offset = 10 * time.Minute
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		due := time.Now().Add(offset + 5*time.Second)
 		s.send(workQueue, "m", "", "Overdue-Deadline", fmt.Sprintf("%q", due.UTC().Format(time.RFC3339Nano)))
 		time.Sleep(10 * time.Second)
-		dead := s.dead(workQueue)
+		dead := s.Dead(workQueue)
 		if len(dead) != 1 {
 			s.Fatalf("%d dead letters, want 1", len(dead))
 		}

@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"overdue/alert"
 	"overdue/internal/broker"
 )
 
@@ -21,38 +18,12 @@ func completed(d time.Duration) []string {
 	return []string{"overdue-complete-within", fmt.Sprintf("%q", d)}
 }
 
-// wantEvents wants these and no other events, as "type subject" without what all types begin
-// with, in any order; each no later than a second after what it is about, and not before.
-func (s *scene) wantEvents(want ...string) {
-	s.Helper()
-	var got []string
-	for _, e := range s.hook.Events() {
-		name := e.Type[len("overdue.deadline."):] + " " + e.Subject
-		if sub := e.Data.Subscription; sub != "" {
-			name += " of " + sub
-		}
-		got = append(got, name)
-		kind := "received"
-		if e.Type == alert.TypeIncomplete {
-			kind = "completed"
-		}
-		if e.Data.DeadlineKind != kind || e.Data.LagMs < 0 || e.Data.LagMs > 1000 || e.Data.SequenceNumber == 0 || e.Data.EnqueuedTime.IsZero() {
-			s.Errorf("%s: %+v; want a deadline to be %s and a lag of 0 to 1000 ms", name, e.Data, kind)
-		}
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if diff := cmp.Diff(want, got); diff != "" {
-		s.Errorf("notified of (-want +got):\n%s", diff)
-	}
-}
-
 // nothing is how most scenes set their entities up.
 func nothing(*scene, *broker.Config) {}
 
 func TestMessageThatIsLockedTooLongIsNotified(t *testing.T) {
 	inModes(t, nothing, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", "", append(within(2*time.Second), completed(10*time.Second)...)...)
 		s.send(workQueue, "in time", "", append(within(2*time.Second), completed(10*time.Second)...)...)
@@ -60,18 +31,18 @@ func TestMessageThatIsLockedTooLongIsNotified(t *testing.T) {
 		r, m := s.receive(workQueue)
 		quick, n := s.receive(workQueue)
 		time.Sleep(9 * time.Second)
-		s.must(quick.CompleteMessage(s.Context(), n, nil))
-		s.wantEvents("missed expired")
+		s.Must(quick.CompleteMessage(s.Context(), n, nil))
+		s.WantEvents("missed expired")
 		time.Sleep(2 * time.Second)
 		// Its first deadline was missed: of the second one nobody is notified.
-		s.wantEvents("missed expired", "incomplete m")
+		s.WantEvents("missed expired", "incomplete m")
 		time.Sleep(20 * time.Second)
-		s.must(r.CompleteMessage(s.Context(), m, nil))
-		s.settled(5 * time.Second)
-		s.wantEvents("missed expired", "incomplete m")
+		s.Must(r.CompleteMessage(s.Context(), m, nil))
+		s.Settled(5 * time.Second)
+		s.WantEvents("missed expired", "incomplete m")
 		s.wantDead(workQueue, "TTLExpiredException", 2*time.Second, time.Second, "expired")
 		for verdict, want := range map[string]float64{"met": 2, "missed": 1, "incomplete": 1} {
-			if got := s.verdicts(workQueue, verdict); got != want {
+			if got := s.Verdicts(workQueue, verdict); got != want {
 				t.Errorf("%v deadlines %s, want %v", got, verdict, want)
 			}
 		}
@@ -80,25 +51,25 @@ func TestMessageThatIsLockedTooLongIsNotified(t *testing.T) {
 
 func TestMessageThatOnlyHasToBeCompleted(t *testing.T) {
 	inModes(t, nothing, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		for _, id := range []string{"done", "held", "waits"} {
 			s.send(workQueue, id, "", completed(5*time.Second)...)
 		}
 		r, done := s.receive(workQueue)
 		_, held := s.receive(workQueue)
-		s.must(r.CompleteMessage(s.Context(), done, nil))
+		s.Must(r.CompleteMessage(s.Context(), done, nil))
 		time.Sleep(time.Until(held.EnqueuedTime.Add(5*time.Second - 50*time.Millisecond)))
-		s.wantEvents()
+		s.WantEvents()
 		time.Sleep(time.Second)
-		s.wantEvents("incomplete held", "incomplete waits")
-		s.settled(time.Second) // nobody checks them any more
+		s.WantEvents("incomplete held", "incomplete waits")
+		s.Settled(time.Second) // nobody checks them any more
 		time.Sleep(5 * time.Minute)
-		s.wantEvents("incomplete held", "incomplete waits")
-		if got := len(s.waiting(workQueue)); got != 2 || len(s.dead(workQueue)) != 0 {
-			t.Errorf("%d messages wait and %d are dead letters, want both there: they are never expired", got, len(s.dead(workQueue)))
+		s.WantEvents("incomplete held", "incomplete waits")
+		if got := len(s.Waiting(workQueue)); got != 2 || len(s.Dead(workQueue)) != 0 {
+			t.Errorf("%d messages wait and %d are dead letters, want both there: they are never expired", got, len(s.Dead(workQueue)))
 		}
-		if met, not := s.verdicts(workQueue, "met"), s.verdicts(workQueue, "incomplete"); met != 1 || not != 2 {
+		if met, not := s.Verdicts(workQueue, "met"), s.Verdicts(workQueue, "incomplete"); met != 1 || not != 2 {
 			t.Errorf("%v deadlines met and %v incomplete, want 1 and 2", met, not)
 		}
 	})
@@ -106,40 +77,40 @@ func TestMessageThatOnlyHasToBeCompleted(t *testing.T) {
 
 func TestCompletionThatTheEntityDemands(t *testing.T) {
 	inModes(t, func(s *scene, _ *broker.Config) { s.settings.CompleteWithin = 5 * time.Second }, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "entity", "")
 		s.send(workQueue, "own", "", completed(8*time.Second)...)
 		s.send(workQueue, "expired", ttl(2*time.Second))
 		s.send(workQueue, "lives", ttl(time.Minute))
 		time.Sleep(7 * time.Second)
-		s.wantEvents("missed expired", "incomplete entity", "incomplete lives")
+		s.WantEvents("missed expired", "incomplete entity", "incomplete lives")
 		time.Sleep(3 * time.Second)
-		s.wantEvents("missed expired", "incomplete entity", "incomplete lives", "incomplete own")
+		s.WantEvents("missed expired", "incomplete entity", "incomplete lives", "incomplete own")
 		time.Sleep(time.Minute)
-		s.wantEvents("missed expired", "incomplete entity", "incomplete lives", "incomplete own", "missed lives")
-		s.settled(time.Second)
+		s.WantEvents("missed expired", "incomplete entity", "incomplete lives", "incomplete own", "missed lives")
+		s.Settled(time.Second)
 	})
 }
 
 func TestMessageThatIsDeferredTooLongIsNotified(t *testing.T) {
 	inModes(t, nothing, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", "", completed(5*time.Second)...)
 		s.defers(workQueue)
 		time.Sleep(6 * time.Second)
-		s.wantEvents("incomplete m")
-		if e := s.hook.Events(); len(e) == 1 && e[0].Data.State != "deferred" {
+		s.WantEvents("incomplete m")
+		if e := s.Hook.Events(); len(e) == 1 && e[0].Data.State != "deferred" {
 			t.Errorf("state %q, want deferred", e[0].Data.State)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
 func TestSessionThatIsLockedTooLongIsNotified(t *testing.T) {
 	inModes(t, withSessions, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		for _, id := range []string{"a-1", "b-1"} {
 			s.send(workQueue, id, session(id[:1]), append(within(2*time.Second), completed(8*time.Second)...)...)
@@ -150,8 +121,8 @@ func TestSessionThatIsLockedTooLongIsNotified(t *testing.T) {
 			t.Fatalf("receive = %d, %v", len(ms), err)
 		}
 		time.Sleep(10 * time.Second)
-		s.wantEvents("missed b-1", "incomplete a-1")
-		for _, e := range s.hook.Events() {
+		s.WantEvents("missed b-1", "incomplete a-1")
+		for _, e := range s.Hook.Events() {
 			if e.Data.SessionID != e.Subject[:1] {
 				t.Errorf("%s is said to be in session %q", e.Subject, e.Data.SessionID)
 			}
@@ -165,16 +136,16 @@ func TestCompletionOfATopicsCopies(t *testing.T) {
 		withTopic(subscription("done"), subscription("idle"), short)(s, c)
 		s.subscriptionLife = 2 * time.Second
 	}, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(topic, "m", "", completed(6*time.Second)...)
 		s.receiveFrom("done", 1)
 		time.Sleep(5 * time.Second)
-		s.wantEvents("missed m of short")
+		s.WantEvents("missed m of short")
 		time.Sleep(3 * time.Second)
-		s.wantEvents("missed m of short", "incomplete m of idle")
-		s.settled(time.Second)
-		if got := len(s.waiting(of("idle"))); got != 1 {
+		s.WantEvents("missed m of short", "incomplete m of idle")
+		s.Settled(time.Second)
+		if got := len(s.Waiting(of("idle"))); got != 1 {
 			t.Errorf("%d messages wait in idle, want 1: it has no time to live", got)
 		}
 	})
@@ -184,27 +155,27 @@ func TestCompletionOfATopicsCopies(t *testing.T) {
 // once although monitors change.
 func TestIncompleteMessageWhoseSinkIsDown(t *testing.T) {
 	inModes(t, nothing, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		stop := s.startMonitor()
 		s.send(workQueue, "alone", "", completed(5*time.Second)...)
 		s.send(workQueue, "both", "", append(within(2*time.Second), completed(5*time.Second)...)...)
 		s.receive(workQueue)
 		r, both := s.receive(workQueue)
-		s.hook.Answer(http.StatusServiceUnavailable)
+		s.Hook.Answer(http.StatusServiceUnavailable)
 		time.Sleep(20 * time.Second)
 		stop()
 		s.startMonitor()
 		time.Sleep(5 * time.Second)
-		s.hook.Answer(http.StatusOK)
+		s.Hook.Answer(http.StatusOK)
 		time.Sleep(20 * time.Second)
-		notified := s.hook.Subjects()
+		notified := s.Hook.Subjects()
 		if want := []string{"alone", "both"}; !slices.Equal(notified, want) {
 			t.Errorf("notified of %v, want %v", notified, want)
 		}
 		s.startMonitor()
-		s.must(r.CompleteMessage(s.Context(), both, nil))
-		s.settled(10 * time.Second)
-		if again := s.hook.Subjects(); !slices.Equal(notified, again) {
+		s.Must(r.CompleteMessage(s.Context(), both, nil))
+		s.Settled(10 * time.Second)
+		if again := s.Hook.Subjects(); !slices.Equal(notified, again) {
 			t.Errorf("notified of %v in the end, want %v", again, notified)
 		}
 	})
@@ -212,7 +183,7 @@ func TestIncompleteMessageWhoseSinkIsDown(t *testing.T) {
 
 func TestSlotsKeepSecondDeadlines(t *testing.T) {
 	inModes(t, func(s *scene, _ *broker.Config) { s.slots = true }, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		for i := range 20 {
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(2*time.Second), completed(10*time.Second)...)
@@ -226,6 +197,6 @@ func TestSlotsKeepSecondDeadlines(t *testing.T) {
 			want = append(want, fmt.Sprint("missed m-", i+5))
 		}
 		time.Sleep(12 * time.Second)
-		s.wantEvents(want...)
+		s.WantEvents(want...)
 	})
 }

@@ -23,7 +23,7 @@ func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 					c.Queues[0].DefaultMessageTimeToLive = 10 * time.Second
 				}, func(s *scene) {
 					s.queueLife = 10 * time.Second
-					s.measure()
+					s.MeasureClock()
 					s.startMonitor()
 					due := map[string]time.Time{}
 					send := func(id string, life time.Duration) {
@@ -46,15 +46,15 @@ func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 						send(fmt.Sprint("default-", i), 0)
 					}
 					time.Sleep(time.Second)
-					ns := s.ns.Broker.Default()
+					ns := s.Namespace.Broker.Default()
 					info, err := ns.QueueInfo(workQueue)
-					s.must(err)
+					s.Must(err)
 					info.Config.DefaultMessageTimeToLive = to
 					_, err = ns.UpdateQueue(info.Config)
-					s.must(err)
+					s.Must(err)
 					time.Sleep(15 * time.Second)
 					var notified []string
-					for _, e := range s.hook.Events() {
+					for _, e := range s.Hook.Events() {
 						notified = append(notified, e.Subject)
 						if lag := e.Data.DeadLetteredTime.Sub(due[e.Subject]); lag < -time.Millisecond || lag > time.Second {
 							t.Errorf("%s was dead-lettered %v after the end of the life that it was enqueued with, want at most a second", e.Subject, lag)
@@ -69,7 +69,7 @@ func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 					if !slices.Equal(notified, want) {
 						t.Errorf("notified of %v, want %v", notified, want)
 					}
-					s.settled(2 * time.Second)
+					s.Settled(2 * time.Second)
 				})
 			})
 		}

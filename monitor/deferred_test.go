@@ -21,7 +21,7 @@ func TestDeferredAtItsDeadline(t *testing.T) {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
 			inModes(t, plain, func(s *scene) {
 				s.stamp = stamp
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				var ids []string
 				for i := range 5 {
@@ -36,7 +36,7 @@ func TestDeferredAtItsDeadline(t *testing.T) {
 				}
 				s.wantDead(workQueue, reason, 3*time.Second, time.Second, ids...)
 				s.wantNotified(ids...)
-				s.settled(time.Second)
+				s.Settled(time.Second)
 			})
 		})
 	}
@@ -48,11 +48,11 @@ func TestDeferredAndLockedAtItsDeadline(t *testing.T) {
 	for _, complete := range []bool{true, false} {
 		t.Run(fmt.Sprint("complete ", complete), func(t *testing.T) {
 			inModes(t, plain, func(s *scene) {
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				s.send(workQueue, "m", ttl(3*time.Second))
 				number := s.defers(workQueue)
-				r, err := s.client.NewReceiverForQueue(workQueue, nil)
+				r, err := s.Client.NewReceiverForQueue(workQueue, nil)
 				if err != nil {
 					s.Fatal(err)
 				}
@@ -77,7 +77,7 @@ func TestDeferredAndLockedAtItsDeadline(t *testing.T) {
 				} else {
 					s.wantNotified("m")
 				}
-				s.settled(time.Second)
+				s.Settled(time.Second)
 			})
 		})
 	}
@@ -86,20 +86,20 @@ func TestDeferredAndLockedAtItsDeadline(t *testing.T) {
 // What else is deferred there, and not due, stays as it is.
 func TestOtherDeferredMessagesAreNotDisturbed(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "live", ttl(time.Hour))
 		number := s.defers(workQueue)
 		s.send(workQueue, "m", ttl(2*time.Second))
 		s.defers(workQueue)
-		before := s.waiting(workQueue)[0]
+		before := s.Waiting(workQueue)[0]
 		time.Sleep(10 * time.Second)
 		s.wantNotified("m")
-		left := s.waiting(workQueue)
+		left := s.Waiting(workQueue)
 		if len(left) != 1 || left[0].SequenceNumber != number || left[0].DeliveryCount != before.DeliveryCount {
 			s.Fatalf("left are %+v, want the deferred message as it was", left)
 		}
-		r, err := s.client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
+		r, err := s.Client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
 		if err != nil {
 			s.Fatal(err)
 		}

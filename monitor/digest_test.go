@@ -56,14 +56,14 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 			}
 			return g
 		}
-		s.measure()
+		s.MeasureClock()
 		stop := s.startMonitor()
 		const n = 250
 		for i := range n {
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(1000+i*20)*time.Millisecond))
 		}
 		time.Sleep(15 * time.Second)
-		if got := len(s.hook.Events()); got != n {
+		if got := len(s.Hook.Events()); got != n {
 			t.Errorf("events at the webhook = %d, want %d", got, n)
 		}
 		if got := sink.notified(); len(got) != 0 {
@@ -82,10 +82,10 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 		if got := sink.notified(); !slices.Equal(got, want) {
 			t.Errorf("pages = %q, want %q", got, want)
 		}
-		if c := s.companionsKept(); c != (redisstore.Counts{}) {
+		if c := s.CompanionsKept(); c != (redisstore.Counts{}) {
 			t.Errorf("companions are left: %+v", c)
 		}
-		if got := len(s.hook.Events()); got != n {
+		if got := len(s.Hook.Events()); got != n {
 			t.Errorf("events at the webhook in the end = %d, want %d", got, n)
 		}
 	})
@@ -109,7 +109,7 @@ func TestSinksChangeWhileTheMonitorRuns(t *testing.T) {
 			group = g
 			return g
 		}
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.worker.SetAlerters([]alert.Alerter{goes, group})
 		s.send(workQueue, "m-1", ttl(time.Second))

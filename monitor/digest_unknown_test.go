@@ -27,12 +27,12 @@ func rolledOut(t *testing.T, act func(s *scene, sink *pages, digests int, know f
 					Sink: sink, Outbox: monitor.NewOutbox(sc), Source: "sb://overdue.test",
 					Wait: 30 * time.Second, Interval: time.Minute, ResolveAfter: 2 * time.Minute,
 				})
-				s.must(err)
+				s.Must(err)
 				return g
 			}
 		}
 		know()
-		s.measure()
+		s.MeasureClock()
 		stop := s.startMonitor()
 		for i := range 20 {
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Second))
@@ -42,7 +42,7 @@ func rolledOut(t *testing.T, act func(s *scene, sink *pages, digests int, know f
 		s.groups = nil
 		s.startMonitor()
 		time.Sleep(time.Minute)
-		c := s.queue(monitorQueue).Counts()
+		c := s.Queue(monitorQueue).Counts()
 		if c.DeadLetter != 0 || c.Active+c.Scheduled == 0 {
 			t.Fatalf("on the monitor queue once the page was due: %+v, want it to wait", c)
 		}
@@ -61,7 +61,7 @@ func TestDigestsWaitForAMonitorThatKnowsTheirSink(t *testing.T) {
 		if got := sink.notified(); !slices.Equal(got, want) {
 			t.Errorf("pages = %q, want %q", got, want)
 		}
-		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled+c.DeadLetter != 0 {
+		if c := s.Queue(monitorQueue).Counts(); c.Active+c.Scheduled+c.DeadLetter != 0 {
 			t.Errorf("left on the monitor queue: %+v", c)
 		}
 	})
@@ -72,22 +72,22 @@ func TestDigestsWaitForAMonitorThatKnowsTheirSink(t *testing.T) {
 func TestDigestOfASinkThatIsGone(t *testing.T) {
 	rolledOut(t, func(s *scene, sink *pages, digests int, _ func()) {
 		time.Sleep(57 * time.Minute)
-		if c := s.queue(monitorQueue).Counts(); c.DeadLetter != 0 {
+		if c := s.Queue(monitorQueue).Counts(); c.DeadLetter != 0 {
 			t.Errorf("on the monitor queue within the hour: %+v, want the digest to wait", c)
 		}
-		if n := s.operations("complete"); n > float64(100*digests) {
+		if n := s.Operations("complete"); n > float64(100*digests) {
 			t.Errorf("%d digests were put back %v times within the hour, want each once a minute or so", digests, n)
 		}
 		time.Sleep(5 * time.Minute)
-		for _, m := range s.dead(monitorQueue) {
+		for _, m := range s.Dead(monitorQueue) {
 			if m.DeadLetterReason != "AlertUndeliverable" || !strings.Contains(m.DeadLetterErrorDescription, `"pages"`) {
 				t.Errorf("dead-lettered for %s: %q, want the sink that nobody has to be named", m.DeadLetterReason, m.DeadLetterErrorDescription)
 			}
 		}
-		if n := len(s.dead(monitorQueue)); n != digests {
+		if n := len(s.Dead(monitorQueue)); n != digests {
 			t.Errorf("%d dead letters after an hour, want all of %d digests", n, digests)
 		}
-		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled != 0 {
+		if c := s.Queue(monitorQueue).Counts(); c.Active+c.Scheduled != 0 {
 			t.Errorf("left on the monitor queue: %+v", c)
 		}
 		if got := sink.notified(); len(got) != 0 {

@@ -27,7 +27,7 @@ func TestDeadLettersThatAreForwarded(t *testing.T) {
 				c.Queues = append(c.Queues, broker.QueueConfig{Name: "graves", DeadLetteringOnMessageExpiration: true})
 			}, func(s *scene) {
 				s.stamp = stamp
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				var ids []string
 				for i := range 20 {
@@ -38,11 +38,11 @@ func TestDeadLettersThatAreForwarded(t *testing.T) {
 				s.send(workQueue, "rejected", "", "Overdue-Within", `"3s"`)
 				time.Sleep(8 * time.Second)
 				// Their times to live begin again there, and end once more.
-				if n := len(s.waiting("graves")) + len(s.dead("graves")); n != len(ids)+1 {
+				if n := len(s.Waiting("graves")) + len(s.Dead("graves")); n != len(ids)+1 {
 					s.Errorf("%d messages were forwarded, want %d", n, len(ids)+1)
 				}
 				s.wantNotified(append(ids, "rejected")...)
-				s.settled(time.Second)
+				s.Settled(time.Second)
 			})
 		})
 	}
@@ -52,7 +52,7 @@ func TestDeadLettersThatAreForwarded(t *testing.T) {
 // has moved is notified, once it has understood that.
 func TestDeadLettersThatAreTakenAwayAtOnce(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		defer s.drainDeadLetters()()
 		var ids []string
@@ -62,17 +62,17 @@ func TestDeadLettersThatAreTakenAwayAtOnce(t *testing.T) {
 			ids = append(ids, id)
 		}
 		time.Sleep(40 * time.Second)
-		if n := len(s.dead(workQueue)); n != 0 {
+		if n := len(s.Dead(workQueue)); n != 0 {
 			s.Fatalf("%d dead letters are left, want none", n)
 		}
-		notified := s.hook.Subjects()
-		if s.expiry == queue.Eager { // eager: the broker has moved them before the monitor could look
+		notified := s.Hook.Subjects()
+		if s.Expiry == queue.Eager { // eager: the broker has moved them before the monitor could look
 			return
 		}
 		if diff := slices.Compact(slices.Clone(notified)); len(notified) != len(diff) || len(notified) != len(ids) {
 			s.Errorf("notified of %v, want of each of %d once", notified, len(ids))
 		}
-		s.settled(time.Minute)
+		s.Settled(time.Minute)
 	})
 }
 
@@ -81,7 +81,7 @@ func TestDeadLettersThatAreTakenAwayAtOnce(t *testing.T) {
 func TestSlotsWhoseDeadLettersAreTakenAwayAtOnce(t *testing.T) {
 	play(t, func(s *scene) {
 		s.slots = true
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		defer s.drainDeadLetters()()
 		lives := make([]time.Duration, 200)
@@ -90,25 +90,25 @@ func TestSlotsWhoseDeadLettersAreTakenAwayAtOnce(t *testing.T) {
 		}
 		s.sendLives(workQueue, lives)
 		time.Sleep(20 * time.Second)
-		if n := len(slices.Compact(s.hook.Subjects())); n != len(lives) || n != len(s.hook.Events()) {
-			s.Errorf("%d events for %d messages, want one for each of %d", len(s.hook.Events()), n, len(lives))
+		if n := len(slices.Compact(s.Hook.Subjects())); n != len(lives) || n != len(s.Hook.Events()) {
+			s.Errorf("%d events for %d messages, want one for each of %d", len(s.Hook.Events()), n, len(lives))
 		}
-		for _, e := range s.hook.Events() {
+		for _, e := range s.Hook.Events() {
 			if e.Data.Evidence != "deadLetter" && e.Data.Evidence != "expired" {
 				s.Errorf("%s: evidence %q, want deadLetter or expired", e.Subject, e.Data.Evidence)
 			}
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
 // drainDeadLetters deletes the dead letters of the work queue as they come, until stop is called.
 func (s *scene) drainDeadLetters() (stop func()) {
 	s.Helper()
-	r, err := s.client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{
+	r, err := s.Client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{
 		SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete,
 	})
-	s.must(err)
+	s.Must(err)
 	ctx, cancel := context.WithCancel(s.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -120,7 +120,7 @@ func (s *scene) drainDeadLetters() (stop func()) {
 	return func() {
 		cancel()
 		<-ended
-		s.must(r.Close(s.Context()))
+		s.Must(r.Close(s.Context()))
 	}
 }
 
@@ -133,7 +133,7 @@ func TestSettledDuringTheNudge(t *testing.T) {
 		mistaken := 0
 		for after := time.Duration(0); after < 40*time.Millisecond; after += time.Millisecond {
 			play(t, func(s *scene) {
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				var want []string
 				if known {
@@ -151,12 +151,12 @@ func TestSettledDuringTheNudge(t *testing.T) {
 					s.Fatal(err)
 				}
 				time.Sleep(time.Minute)
-				if n := len(s.hook.Events()); n > len(want) {
+				if n := len(s.Hook.Events()); n > len(want) {
 					mistaken++
 				} else {
 					s.wantNotified(want...)
 				}
-				s.settled(time.Second)
+				s.Settled(time.Second)
 			})
 		}
 		most := 3
@@ -174,7 +174,7 @@ func TestSettledDuringTheNudge(t *testing.T) {
 // expire what is overdue, and all are notified.
 func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		const n, every = 80, 200 * time.Millisecond
 		for i := range n {
@@ -183,11 +183,11 @@ func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		defer s.drainDeadLetters()()
 		time.Sleep(30 * time.Second)
-		notified := s.hook.Subjects()
+		notified := s.Hook.Subjects()
 		if all := len(slices.Compact(slices.Clone(notified))); all != len(notified) || all < n-3 {
 			s.Errorf("notified of %d messages, %d times, want of all but 3 of %d at least, once", all, len(notified), n)
 		}
-		s.settled(time.Minute)
+		s.Settled(time.Minute)
 	})
 }
 
@@ -195,7 +195,7 @@ func TestDeadLettersThatAreTakenAwayFromNowOn(t *testing.T) {
 // takes dead letters away: where one lies for longer, nobody does.
 func TestSettledDuringManyNudges(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "missed", ttl(time.Second))
 		time.Sleep(time.Minute)
@@ -204,13 +204,13 @@ func TestSettledDuringManyNudges(t *testing.T) {
 			expires := time.Now().Add(2 * time.Second)
 			r, m := s.receive(workQueue)
 			time.Sleep(time.Until(expires.Add(after)))
-			s.must(r.CompleteMessage(s.Context(), m, nil))
-			s.must(r.Close(s.Context()))
+			s.Must(r.CompleteMessage(s.Context(), m, nil))
+			s.Must(r.Close(s.Context()))
 			time.Sleep(10 * time.Second)
 		}
 		time.Sleep(time.Minute)
 		s.wantNotified("missed")
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
@@ -221,14 +221,14 @@ func TestSettledDuringANudgeThatCannotExpireIt(t *testing.T) {
 		for after := time.Duration(0); after <= 12*time.Millisecond; after += time.Millisecond {
 			play(t, func(s *scene) {
 				s.stamp = false
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				s.send(workQueue, "settled", "", "Overdue-Within", fmt.Sprintf(`"%dms"`, 2000+gap.Milliseconds()))
 				sent := time.Now()
 				r, m := s.receive(workQueue)
 				s.send(workQueue, "missed", ttl(time.Until(sent.Add(2*time.Second))))
 				time.Sleep(time.Until(sent.Add(2*time.Second + after)))
-				s.must(r.CompleteMessage(s.Context(), m, nil))
+				s.Must(r.CompleteMessage(s.Context(), m, nil))
 				time.Sleep(10 * time.Second)
 				s.wantNotified("missed")
 			})
@@ -242,7 +242,7 @@ func TestSettledDuringANudgeThatCannotExpireIt(t *testing.T) {
 func TestManyDeadLettersThatAreTakenAway(t *testing.T) {
 	play(t, func(s *scene) {
 		s.slots = true
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
@@ -255,11 +255,11 @@ func TestManyDeadLettersThatAreTakenAway(t *testing.T) {
 		lives := s.shuffled(4000, 3*time.Second, 125*time.Microsecond)
 		s.sendLives(workQueue, lives)
 		time.Sleep(20 * time.Second)
-		all := s.hook.Subjects()
+		all := s.Hook.Subjects()
 		if n := len(slices.Compact(slices.Clone(all))); n != len(all) || n < len(lives)*19/20 {
 			s.Errorf("%d events for %d messages, want one for each of 19 in 20 of %d at least", len(all), n, len(lives)+10)
 		}
-		if n := len(s.dead(workQueue)); n != 0 {
+		if n := len(s.Dead(workQueue)); n != 0 {
 			s.Errorf("%d dead letters are left, want none", n)
 		}
 	})
@@ -270,7 +270,7 @@ func TestManyDeadLettersThatAreTakenAway(t *testing.T) {
 func TestDeadLettersThatAreGoneBeforeAnyRead(t *testing.T) {
 	play(t, func(s *scene) {
 		s.slots = true
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
@@ -281,16 +281,16 @@ func TestDeadLettersThatAreGoneBeforeAnyRead(t *testing.T) {
 		s.sendLives(workQueue, lives[4000:])
 		time.Sleep(4 * time.Second) // half of them are due
 		defer s.drainDeadLetters()()
-		defer s.ns.Broker.Default().Inject(broker.Fault{
+		defer s.Namespace.Broker.Default().Inject(broker.Fault{
 			Operation: broker.OnManagement, Entity: workQueue, Request: "com.microsoft:peek-message", Delay: 3 * time.Millisecond,
 		})()
 		time.Sleep(20 * time.Second)
-		all := s.hook.Subjects()
+		all := s.Hook.Subjects()
 		if n := len(slices.Compact(slices.Clone(all))); n != len(all) || n < len(lives)*19/20 {
 			s.Errorf("%d events for %d messages, want one for each of 19 in 20 of %d at least", len(all), n, len(lives))
 		}
 		expired := 0
-		for _, e := range s.hook.Events() {
+		for _, e := range s.Hook.Events() {
 			if e.Data.Evidence == "expired" {
 				expired++
 			}
@@ -306,7 +306,7 @@ func TestDeadLettersThatAreGoneBeforeAnyRead(t *testing.T) {
 func TestMessagesThatAreCompletedAmongManyDeadLetters(t *testing.T) {
 	play(t, func(s *scene) {
 		s.slots = true
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		defer s.drainDeadLetters()()
 		for _, life := range []time.Duration{2 * time.Second, 2500 * time.Millisecond} {
@@ -315,8 +315,8 @@ func TestMessagesThatAreCompletedAmongManyDeadLetters(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.sendLives(workQueue, s.shuffled(4000, 3*time.Second, 75*time.Microsecond))
 		time.Sleep(2900 * time.Millisecond)
-		r, err := s.client.NewReceiverForQueue(workQueue, nil)
-		s.must(err)
+		r, err := s.Client.NewReceiverForQueue(workQueue, nil)
+		s.Must(err)
 		completed := map[string]bool{}
 		for end := time.Now().Add(400 * time.Millisecond); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 			ctx, cancel := context.WithTimeout(s.Context(), time.Millisecond)
@@ -332,7 +332,7 @@ func TestMessagesThatAreCompletedAmongManyDeadLetters(t *testing.T) {
 		if len(completed) < 50 {
 			s.Fatalf("%d messages were completed, want many", len(completed))
 		}
-		for _, id := range s.hook.Subjects() {
+		for _, id := range s.Hook.Subjects() {
 			if completed[id] {
 				s.Errorf("%s was completed in time, and notified", id)
 			}
@@ -353,8 +353,8 @@ func (s *scene) shuffled(n int, first, step time.Duration) []time.Duration {
 // completeDeadLetters receives dead letters of the work queue and completes each, until ctx ends.
 func (s *scene) completeDeadLetters(ctx context.Context) {
 	s.Helper()
-	r, err := s.client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
-	s.must(err)
+	r, err := s.Client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+	s.Must(err)
 	go func() {
 		for ctx.Err() == nil {
 			ms, _ := r.ReceiveMessages(ctx, 100, nil) // an error: ctx has ended

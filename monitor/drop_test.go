@@ -17,7 +17,7 @@ func dropping(_ *scene, c *broker.Config) { c.Queues[0].DeadLetteringOnMessageEx
 func TestQueueThatDropsKeepsDeadlinesByHand(t *testing.T) {
 	inModes(t, dropping, func(s *scene) {
 		s.stamp = false // as the proxy does for such a queue
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "deferred", ttl(time.Hour), "Overdue-Within", `"3s"`)
 		s.defers(workQueue)
@@ -26,7 +26,7 @@ func TestQueueThatDropsKeepsDeadlinesByHand(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		s.wantDead(workQueue, "DeadlineExceeded", 3*time.Second, time.Second, "deferred", "a", "b")
 		s.wantNotified("a", "b", "deferred")
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
@@ -34,18 +34,18 @@ func TestQueueThatDropsKeepsDeadlinesByHand(t *testing.T) {
 // message dropped, and does not say that it was received when somebody else is.
 func TestQueueThatDropsIsLeftAlone(t *testing.T) {
 	inModes(t, dropping, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(3*time.Second))
 		number := s.defers(workQueue)
 		s.send(workQueue, "n", ttl(3*time.Second))
 		time.Sleep(10 * time.Minute)
 		s.wantNotified()
-		left := s.waiting(workQueue)
+		left := s.Waiting(workQueue)
 		if len(left) == 0 || left[0].SequenceNumber != number {
 			s.Errorf("%d messages are left, want the deferred one among them", len(left))
 		}
-		r, err := s.client.NewReceiverForQueue(workQueue, nil)
+		r, err := s.Client.NewReceiverForQueue(workQueue, nil)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -58,10 +58,10 @@ func TestQueueThatDropsIsLeftAlone(t *testing.T) {
 		}
 		time.Sleep(11 * time.Minute)
 		s.wantNotified()
-		if met, unknown := s.verdicts(workQueue, "met"), s.verdicts(workQueue, "unknown"); met+unknown != 2 || unknown == 0 {
+		if met, unknown := s.Verdicts(workQueue, "met"), s.Verdicts(workQueue, "unknown"); met+unknown != 2 || unknown == 0 {
 			s.Errorf("%v met and %v unknown", met, unknown)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
@@ -69,18 +69,18 @@ func TestQueueThatDropsIsLeftAlone(t *testing.T) {
 func TestQueueThatDropsByTheStrategyNative(t *testing.T) {
 	inModes(t, dropping, func(s *scene) {
 		s.settings.Strategy = "native"
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(3*time.Second))
 		time.Sleep(6 * time.Second)
-		if n := len(s.waiting(workQueue)); n != 0 {
+		if n := len(s.Waiting(workQueue)); n != 0 {
 			s.Errorf("%d messages wait, want none", n)
 		}
-		switch notified := s.hook.Events(); {
-		case s.expiry == queue.Eager: // eager: gone before anybody has checked
+		switch notified := s.Hook.Events(); {
+		case s.Expiry == queue.Eager: // eager: gone before anybody has checked
 		case len(notified) != 1 || notified[0].Data.DeadLetterReason != "Dropped":
 			s.Errorf("notified %+v, want of one that was dropped", notified)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }

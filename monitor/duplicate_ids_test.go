@@ -19,7 +19,7 @@ func TestDeferredMessageWhoseIDRepeats(t *testing.T) {
 		for _, pause := range []time.Duration{0, time.Second} {
 			t.Run(fmt.Sprintf("the first %v, pause %v", first, pause), func(t *testing.T) {
 				inModes(t, plain, func(s *scene) {
-					s.measure()
+					s.MeasureClock()
 					s.startMonitor()
 					s.send(workQueue, "missed", ttl(time.Second)) // so that from now on the nudge comes first
 					time.Sleep(3 * time.Second)
@@ -35,8 +35,8 @@ func TestDeferredMessageWhoseIDRepeats(t *testing.T) {
 					if !first {
 						r, m := s.receive(workQueue)
 						s.defers(workQueue)
-						s.must(r.AbandonMessage(s.Context(), m, nil))
-						s.must(r.Close(s.Context()))
+						s.Must(r.AbandonMessage(s.Context(), m, nil))
+						s.Must(r.Close(s.Context()))
 					}
 					s.wantAllExpired(workQueue, 10*time.Second, 3)
 				})
@@ -50,21 +50,21 @@ func TestDeferredMessageWhoseIDRepeats(t *testing.T) {
 func (s *scene) wantAllExpired(path string, wait time.Duration, n int) {
 	s.Helper()
 	time.Sleep(wait)
-	if waiting, dead := len(s.waiting(path)), len(s.dead(path)); waiting != 0 || dead != n {
+	if waiting, dead := len(s.Waiting(path)), len(s.Dead(path)); waiting != 0 || dead != n {
 		s.Errorf("%s: %d wait and %d are dead letters, want none and %d", path, waiting, dead, n)
 	}
 	s.wantNotifiedOfAll(path)
-	s.settled(5 * time.Second)
+	s.Settled(5 * time.Second)
 }
 
 // wantToldOfAll wants each dead letter at a path to have been notified of once.
 func (s *scene) wantNotifiedOfAll(path string) {
 	s.Helper()
 	var want, got []int64
-	for _, m := range s.dead(path) {
+	for _, m := range s.Dead(path) {
 		want = append(want, m.SequenceNumber)
 	}
-	for _, e := range s.hook.Events() {
+	for _, e := range s.Hook.Events() {
 		if e.Source == "sb://overdue.test/"+path && e.Type == alert.TypeMissed {
 			got = append(got, e.Data.SequenceNumber)
 		}
@@ -86,7 +86,7 @@ func TestCopiesOfATopicWhoseIDRepeats(t *testing.T) {
 		for _, pause := range []time.Duration{0, time.Second} {
 			t.Run(fmt.Sprintf("defers %v, pause %v", defers, pause), func(t *testing.T) {
 				inModes(t, withTopic(subscription("short", capped(2*time.Second)), subscription("long", capped(9*time.Second)), subscription("free")), func(s *scene) {
-					s.measure()
+					s.MeasureClock()
 					s.startMonitor()
 					for range 4 {
 						s.send(topic, "same", "", "Overdue-Within", `"7s"`)
@@ -118,20 +118,20 @@ func TestCopiesOfATopicWhoseIDRepeats(t *testing.T) {
 // deferFrom sets messages of a subscription, or of the work queue, aside.
 func (s *scene) deferFrom(name string, n int) {
 	s.Helper()
-	r, err := s.client.NewReceiverForSubscription(topic, name, nil)
+	r, err := s.Client.NewReceiverForSubscription(topic, name, nil)
 	if name == workQueue {
-		r, err = s.client.NewReceiverForQueue(name, nil)
+		r, err = s.Client.NewReceiverForQueue(name, nil)
 	}
-	s.must(err)
+	s.Must(err)
 	for n > 0 {
 		ms, err := r.ReceiveMessages(s.Context(), n, nil)
-		s.must(err)
+		s.Must(err)
 		for _, m := range ms {
-			s.must(r.DeferMessage(s.Context(), m, nil))
+			s.Must(r.DeferMessage(s.Context(), m, nil))
 		}
 		n -= len(ms)
 	}
-	s.must(r.Close(s.Context()))
+	s.Must(r.Close(s.Context()))
 }
 
 // What a message is sent with may say that its deadline is the one of another, or that is where
@@ -148,7 +148,7 @@ func TestEqualDeadlinesOfMessagesWhoseIDRepeats(t *testing.T) {
 					b.Queues[0].DefaultMessageTimeToLive, s.settings.DefaultMessageTimeToLive = c.life, c.life
 				}, func(s *scene) {
 					s.stamp = c.stamp
-					s.measure()
+					s.MeasureClock()
 					for range monitors {
 						s.startMonitor()
 					}
@@ -178,7 +178,7 @@ func TestOneIDForAllMessages(t *testing.T) {
 			play(t, func(s *scene) {
 				const n = 60
 				s.settings.WarnBefore = c.warnings
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				for i := range n {
 					s.send(workQueue, "same", ttl(10*time.Second))
@@ -188,7 +188,7 @@ func TestOneIDForAllMessages(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				s.wantAllExpired(workQueue, time.Minute, n)
-				ops, companions := s.operations("")+float64(s.written.Load()), float64(s.written.Load())
+				ops, companions := s.Operations("")+float64(s.written.Load()), float64(s.written.Load())
 				t.Logf("%.1f operations a message, %.1f of them for companions", ops/n, companions/n)
 				if ops/n > c.most || companions/n > 4 {
 					t.Errorf("%.1f operations a message, and %.1f companions; want %.0f and 4 at most", ops/n, companions/n, c.most)
@@ -202,7 +202,7 @@ func TestOneIDForAllMessages(t *testing.T) {
 // was missed.
 func TestDeadLetterWhoseIDWaits(t *testing.T) {
 	inModes(t, withTopic(subscription("one")), func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		for _, to := range []string{workQueue, topic} {
 			s.send(to, "same", ttl(3*time.Second))
@@ -211,7 +211,7 @@ func TestDeadLetterWhoseIDWaits(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		for _, path := range []string{workQueue, of("one")} {
-			if waiting, dead := len(s.waiting(path)), len(s.dead(path)); waiting != 1 || dead != 1 {
+			if waiting, dead := len(s.Waiting(path)), len(s.Dead(path)); waiting != 1 || dead != 1 {
 				s.Errorf("%s: %d wait and %d are dead letters, want one and one", path, waiting, dead)
 			}
 			s.wantNotifiedOfAll(path)

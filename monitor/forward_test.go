@@ -37,7 +37,7 @@ func TestForwardedMessagesAreFollowed(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, stamp %v", name, stamp), func(t *testing.T) {
 				inModes(t, func(_ *scene, c *broker.Config) { entities(c) }, func(s *scene) {
 					s.stamp = stamp
-					s.measure()
+					s.MeasureClock()
 					s.startMonitor()
 					s.send(workQueue, "a", session("x"), "Overdue-Within", `"3s"`)
 					s.send(workQueue, "b", session("y"), "Overdue-Within", `"3s"`)
@@ -48,12 +48,12 @@ func TestForwardedMessagesAreFollowed(t *testing.T) {
 					}
 					s.wantDead("end", reason, 3*time.Second, time.Second, "a", "b")
 					s.wantNotified("a", "b")
-					for _, e := range s.hook.Events() {
+					for _, e := range s.Hook.Events() {
 						if e.Data.Entity != "end" {
 							s.Errorf("notified of %s in %q, want it where the message was missed", e.Subject, e.Data.Entity)
 						}
 					}
-					s.settled(time.Second)
+					s.Settled(time.Second)
 				})
 			})
 		}
@@ -67,7 +67,7 @@ func TestForwardedMessagesAreCountedOnce(t *testing.T) {
 		c.Queues[0].ForwardTo = "end"
 		c.Queues = append(c.Queues, broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true})
 	}, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(3*time.Second))
 		r, m := s.receive("end")
@@ -78,15 +78,15 @@ func TestForwardedMessagesAreCountedOnce(t *testing.T) {
 			s.Fatal(err)
 		}
 		s.send(workQueue, "lost", ttl(3*time.Second))
-		if err := s.ns.Broker.Default().DeleteQueue("end"); err != nil {
+		if err := s.Namespace.Broker.Default().DeleteQueue("end"); err != nil {
 			s.Fatal(err)
 		}
 		time.Sleep(65 * time.Minute)
 		s.wantNotified()
-		if met, unknown := s.verdicts(workQueue, "met")+s.verdicts("end", "met"), s.verdicts("end", "unknown"); met != 0 || unknown != 2 {
+		if met, unknown := s.Verdicts(workQueue, "met")+s.Verdicts("end", "met"), s.Verdicts("end", "unknown"); met != 0 || unknown != 2 {
 			s.Errorf("%v met and %v unknown, want none and both: the queue is gone", met, unknown)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
@@ -97,14 +97,14 @@ func TestMessageThatCannotBeForwarded(t *testing.T) {
 		c.Queues[0].ForwardTo = "end"
 		c.Queues = append(c.Queues, broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true, Status: broker.Disabled})
 	}, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(3*time.Second))
 		time.Sleep(8 * time.Second)
-		if n := s.queue(workQueue).TransferDeadLetterQueue().Counts().Active; n != 1 {
+		if n := s.Queue(workQueue).TransferDeadLetterQueue().Counts().Active; n != 1 {
 			s.Errorf("%d messages could not be forwarded, want 1", n)
 		}
 		s.wantNotified("m")
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }

@@ -36,8 +36,8 @@ func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 			for after := 16 * time.Millisecond; after < 60*time.Millisecond; after += time.Duration(sized(3, 8)) * time.Millisecond {
 				play(t, func(s *scene) {
 					s.stamp = false // to be expired by hand
-					s.ns.Net.Delay(pipenet.Both, time.Millisecond)
-					s.measure()
+					s.Namespace.Net.Delay(pipenet.Both, time.Millisecond)
+					s.MeasureClock()
 					s.startMonitor()
 					for i := range c.before {
 						s.send(workQueue, fmt.Sprint("before-", i), ttl(time.Hour))
@@ -49,10 +49,10 @@ func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 						s.holdFirst(c.before + 1)
 					}
 					time.Sleep(time.Until(due) + after)
-					s.ns.Net.Stall(pipenet.Both)
+					s.Namespace.Net.Stall(pipenet.Both)
 					time.Sleep(lock + time.Second)
 					touched := 0
-					for _, m := range s.waiting(workQueue) {
+					for _, m := range s.Waiting(workQueue) {
 						if m.DeliveryCount > 0 && m.MessageID != "overdue" && (!c.held || !strings.HasPrefix(m.MessageID, "before")) {
 							touched++
 						}
@@ -63,10 +63,10 @@ func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 					if touched > c.most {
 						s.Errorf("frozen %v after the deadline: %d live messages are delivered once more, want %d at most", after, touched, c.most)
 					}
-					s.ns.Net.Resume(pipenet.Both)
-					s.ns.Net.Cut()
+					s.Namespace.Net.Resume(pipenet.Both)
+					s.Namespace.Net.Cut()
 					time.Sleep(2 * time.Minute)
-					if n := len(s.dead(workQueue)); n != 1 {
+					if n := len(s.Dead(workQueue)); n != 1 {
 						s.Errorf("frozen %v after the deadline: %d dead letters in the end, want the overdue one", after, n)
 					}
 				}, func(_ *scene, c *broker.Config) { c.Queues[0].LockDuration = lock })
@@ -81,7 +81,7 @@ func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 // holdFirst has a consumer lock the first n messages. It needs no line.
 func (s *scene) holdFirst(n int) {
 	s.Helper()
-	c := s.queue(workQueue).NewConsumer(queue.PeekLock)
+	c := s.Queue(workQueue).NewConsumer(queue.PeekLock)
 	c.AddCredit(int64(n))
 	if ds, _ := c.Take(nil); len(ds) != n {
 		s.Fatalf("%d messages are held, want %d", len(ds), n)

@@ -24,7 +24,7 @@ func TestRenewedFarBeyondTheDeadline(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.stamp = mode.stamp
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				s.send(workQueue, "m", "", "Overdue-Within", `"2s"`)
 				r, m := s.receive(workQueue)
@@ -38,8 +38,8 @@ func TestRenewedFarBeyondTheDeadline(t *testing.T) {
 					if err := r.CompleteMessage(s.Context(), m, nil); err != nil {
 						s.Fatal(err)
 					}
-					s.settled(2 * time.Second)
-					if dead, notified := len(s.dead(workQueue)), len(s.hook.Events()); dead != 0 || notified != 0 {
+					s.Settled(2 * time.Second)
+					if dead, notified := len(s.Dead(workQueue)), len(s.Hook.Events()); dead != 0 || notified != 0 {
 						s.Errorf("%d dead letters, %d events, want none: it was completed", dead, notified)
 					}
 					return
@@ -51,7 +51,7 @@ func TestRenewedFarBeyondTheDeadline(t *testing.T) {
 					s.Fatal(err)
 				}
 				time.Sleep(1500 * time.Millisecond)
-				if dead := len(s.dead(workQueue)); dead != 1 {
+				if dead := len(s.Dead(workQueue)); dead != 1 {
 					s.Errorf("%d dead letters after it was abandoned, want 1", dead)
 				}
 				notifiedOnceEach(s, 1)
@@ -63,26 +63,26 @@ func TestRenewedFarBeyondTheDeadline(t *testing.T) {
 // Nothing of the broker can be reached while the deadlines pass, for ten minutes.
 func TestBrokerThatIsAwayForTenMinutes(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		const n = 50
 		for i := range n {
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(2000+40*i)*time.Millisecond))
 		}
 		time.Sleep(3 * time.Second)
-		s.ns.Net.Refuse(true)
-		s.ns.Net.Cut()
+		s.Namespace.Net.Refuse(true)
+		s.Namespace.Net.Cut()
 		time.Sleep(10 * time.Minute)
-		s.ns.Net.Refuse(false)
+		s.Namespace.Net.Refuse(false)
 		time.Sleep(time.Minute)
-		if got := len(s.lags(workQueue)); got != n {
+		if got := len(s.Lags(workQueue)); got != n {
 			s.Errorf("%d dead letters a minute after the broker is back, want %d", got, n)
 		}
-		notified := s.hook.Subjects()
+		notified := s.Hook.Subjects()
 		if distinct := slices.Compact(notified); len(distinct) != n {
 			s.Errorf("notified of %d messages, want %d", len(distinct), n)
 		}
-		s.settled(2 * time.Minute)
+		s.Settled(2 * time.Minute)
 	})
 }
 
@@ -92,7 +92,7 @@ func TestTwoMonitors(t *testing.T) {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.stamp = stamp
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				s.startMonitor()
 				const n = 100
@@ -107,10 +107,10 @@ func TestTwoMonitors(t *testing.T) {
 				}) {
 					s.Errorf("the live messages changed: %d before, %d after", len(before), len(after))
 				}
-				if dead := len(s.dead(workQueue)); dead != n {
+				if dead := len(s.Dead(workQueue)); dead != n {
 					s.Errorf("%d dead letters, want %d", dead, n)
 				}
-				if notified := s.hook.Subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
+				if notified := s.Hook.Subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
 					s.Errorf("%d events, want one about each of %d messages", len(notified), n)
 				}
 			})
@@ -123,15 +123,15 @@ func TestTimeToLiveShorterThanTheSend(t *testing.T) {
 	for _, expiry := range []queue.Expiry{queue.Lazy, queue.LazyHead, queue.Eager} {
 		t.Run(fmt.Sprint("expiry ", expiry), func(t *testing.T) {
 			play(t, func(s *scene) {
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
-				s.ns.Net.Delay(pipenet.Both, 500*time.Millisecond)
+				s.Namespace.Net.Delay(pipenet.Both, 500*time.Millisecond)
 				lives := []time.Duration{time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond, time.Second}
 				for i, life := range lives {
 					s.send(workQueue, fmt.Sprint("m-", i), ttl(life))
 				}
 				time.Sleep(time.Minute)
-				if got := len(s.lags(workQueue)); got != len(lives) {
+				if got := len(s.Lags(workQueue)); got != len(lives) {
 					s.Errorf("%d dead letters, want %d", got, len(lives))
 				}
 				notifiedOnceEach(s, len(lives))
@@ -149,21 +149,21 @@ func TestSendThatIsMadeTwice(t *testing.T) {
 			t.Run(fmt.Sprintf("cut %d, stamp %v", cut, stamp), func(t *testing.T) {
 				play(t, func(s *scene) {
 					s.stamp = stamp
-					s.measure()
+					s.MeasureClock()
 					s.startMonitor()
 					s.send(workQueue, "first", "", "Overdue-Within", `"1s"`) // opens the links
 					time.Sleep(5 * time.Second)
-					s.ns.Net.CutAfter(pipenet.ToDialer, cut)
+					s.Namespace.Net.CutAfter(pipenet.ToDialer, cut)
 					s.send(workQueue, "m", "", "Overdue-Within", `"5s"`)
-					copies := len(s.waiting(workQueue))
+					copies := len(s.Waiting(workQueue))
 					if copies > 1 {
 						twice++
 					}
 					time.Sleep(5 * time.Minute)
-					if got := len(s.waiting(workQueue)); got != 0 {
+					if got := len(s.Waiting(workQueue)); got != 0 {
 						s.Errorf("%d of %d messages wait, want none", got, copies)
 					}
-					if notified := s.hook.Events(); len(notified) < 1+copies {
+					if notified := s.Hook.Events(); len(notified) < 1+copies {
 						s.Errorf("%d events, want at least one for each of %d messages", len(notified), 1+copies)
 					}
 				})
@@ -178,7 +178,7 @@ func TestSendThatIsMadeTwice(t *testing.T) {
 // The shortest locks, on both queues: a companion in flight goes round quickly and is not lost.
 func TestShortLocksOnTheMonitorQueue(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(2*time.Second))
 		r, m := s.receive(workQueue)
@@ -190,7 +190,7 @@ func TestShortLocksOnTheMonitorQueue(t *testing.T) {
 		}
 		time.Sleep(time.Until(*m.LockedUntil) + 1500*time.Millisecond)
 		notifiedOnceEach(s, 1)
-		if got := s.queue(monitorQueue).DeadLetterQueue().Counts().Active; got != 0 {
+		if got := s.Queue(monitorQueue).DeadLetterQueue().Counts().Active; got != 0 {
 			s.Errorf("%d companions are dead letters, want none", got)
 		}
 	}, func(_ *scene, c *broker.Config) {

@@ -28,7 +28,7 @@ func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			play(t, func(s *scene) {
 				rng := rand.New(rand.NewPCG(seed, round))
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				// Short ones have windows that are read for one slot alone, spans those that are
 				// remembered.
@@ -61,7 +61,7 @@ func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 				<-over
 				time.Sleep(2 * time.Minute)
 				notified := map[string]int{}
-				for _, e := range s.hook.Events() {
+				for _, e := range s.Hook.Events() {
 					notified[e.Subject]++
 					if at := e.Data.DeadLetteredTime; at.Before(due[e.Subject].Truncate(time.Millisecond)) {
 						t.Errorf("%s was dead-lettered %v before its deadline", e.Subject, due[e.Subject].Sub(at))
@@ -72,10 +72,10 @@ func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 						t.Errorf("%s was notified %d times, want once: nobody has completed it", id, notified[id])
 					}
 				}
-				if c := s.queue(workQueue).Counts(); c.Active+c.Deferred != 0 {
+				if c := s.Queue(workQueue).Counts(); c.Active+c.Deferred != 0 {
 					t.Errorf("left on the work queue: %+v", c)
 				}
-				if n := s.companionsLeft(); n != 0 {
+				if n := s.CompanionsLeft(); n != 0 {
 					t.Errorf("%d companions are left", n)
 				}
 			}, func(s *scene, c *broker.Config) {
@@ -90,7 +90,7 @@ func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 // holdAndGiveBack receives all messages, holds them for some seconds, and abandons them or lets
 // their locks lapse, until ctx ends.
 func (s *scene) holdAndGiveBack(ctx context.Context, rng *rand.Rand) {
-	r, err := s.client.NewReceiverForQueue(workQueue, nil)
+	r, err := s.Client.NewReceiverForQueue(workQueue, nil)
 	if err != nil {
 		s.Error(err)
 		return

@@ -27,13 +27,13 @@ func TestMessagesAreFollowedOverFourHops(t *testing.T) {
 			c.Queues = append(c.Queues, q)
 		}
 	}, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(3*time.Second))
 		time.Sleep(8 * time.Second)
 		s.wantDead(fmt.Sprint("hop-", hops), "TTLExpiredException", 3*time.Second, time.Second, "m")
 		s.wantNotified("m")
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
@@ -44,12 +44,12 @@ func TestASubscriptionThatIsNewerThanTheListIsSeen(t *testing.T) {
 		source := &countingSource{s: s}
 		s.remembers = entities.New(entities.Config{Source: source})
 		s.Cleanup(s.remembers.Close)
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(topic, "before", ttl(3*time.Second))
 		time.Sleep(10 * time.Second)
-		_, err := s.ns.Broker.Default().CreateSubscription(topic, broker.SubscriptionConfig{Name: "two", DeadLetteringOnMessageExpiration: true})
-		s.must(err)
+		_, err := s.Namespace.Broker.Default().CreateSubscription(topic, broker.SubscriptionConfig{Name: "two", DeadLetteringOnMessageExpiration: true})
+		s.Must(err)
 		time.Sleep(time.Second)
 		s.send(topic, "after", ttl(3*time.Second))
 		time.Sleep(10 * time.Second)
@@ -61,7 +61,7 @@ func TestASubscriptionThatIsNewerThanTheListIsSeen(t *testing.T) {
 		if fmt.Sprint(got) != "map[one:[after before] two:[after]]" {
 			s.Errorf("notified of %v, want of both in one and of the later in two", got)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	}, withTopic(subscription("one")))
 }
 
@@ -73,5 +73,5 @@ type countingSource struct {
 
 func (c *countingSource) Read(_ context.Context, name string) (entities.Info, error) {
 	c.reads.Add(1)
-	return c.s.made(name)
+	return c.s.Describe(name)
 }

@@ -30,7 +30,7 @@ func TestLiveMessagesAreNotDisturbed(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.stamp = mode.stamp
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				live, overdue := sized(1000, 300), sized(100, 30)
 				for i := range live {
@@ -49,7 +49,7 @@ func TestLiveMessagesAreNotDisturbed(t *testing.T) {
 				if diff := cmp.Diff(before, after); diff != "" {
 					s.Errorf("the live messages changed (-before +after):\n%s", diff)
 				}
-				dead := s.dead(workQueue)
+				dead := s.Dead(workQueue)
 				if len(dead) != overdue {
 					s.Errorf("%d dead letters, want %d", len(dead), overdue)
 				}
@@ -62,7 +62,7 @@ func TestLiveMessagesAreNotDisturbed(t *testing.T) {
 						s.Errorf("%s: reason %q, %v after its deadline", m.MessageID, m.DeadLetterReason, m.DeadLetteredTime.Sub(due))
 					}
 				}
-				if got := len(s.hook.Events()); got != overdue {
+				if got := len(s.Hook.Events()); got != overdue {
 					s.Errorf("%d events, want %d", got, overdue)
 				}
 				s.receivableInOrder(live)
@@ -81,7 +81,7 @@ type living struct {
 
 func livingOf(s *scene) []living {
 	var out []living
-	for _, m := range s.waiting(workQueue) {
+	for _, m := range s.Waiting(workQueue) {
 		if bytes.HasPrefix([]byte(m.MessageID), []byte("live-")) {
 			out = append(out, living{m.MessageID, m.SequenceNumber, m.DeliveryCount, m.Body})
 		}
@@ -93,7 +93,7 @@ func livingOf(s *scene) []living {
 // unlocked, in the order in which they were sent, on their first delivery.
 func (s *scene) receivableInOrder(n int) {
 	s.Helper()
-	r, err := s.client.NewReceiverForQueue(workQueue, nil)
+	r, err := s.Client.NewReceiverForQueue(workQueue, nil)
 	if err != nil {
 		s.Fatal(err)
 	}

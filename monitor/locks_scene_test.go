@@ -17,14 +17,14 @@ func shortMonitorLock(_ *scene, c *broker.Config) { c.Queues[2].LockDuration = 5
 // companion lasts.
 func TestACompanionInHandKeepsItsLock(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(time.Second))
 		s.receive(workQueue) // for a minute
 		time.Sleep(2 * time.Second)
-		before := s.waiting(monitorQueue)
+		before := s.Waiting(monitorQueue)
 		time.Sleep(30 * time.Second)
-		after := s.waiting(monitorQueue)
+		after := s.Waiting(monitorQueue)
 		if len(before) != 1 || len(after) != 1 || after[0].SequenceNumber != before[0].SequenceNumber || after[0].DeliveryCount != 0 {
 			s.Fatalf("before: %+v\nafter 30 s: %+v\nwant the same companion, whose lock never lapsed", before, after)
 		}
@@ -37,18 +37,18 @@ func TestACompanionInHandKeepsItsLock(t *testing.T) {
 // way to the sink, which must not get it a second time.
 func TestACompanionWhoseLockIsLostIsNotNotifiedAgain(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
-		s.hook.Delay(4500 * time.Millisecond)
+		s.Hook.Delay(4500 * time.Millisecond)
 		s.send(workQueue, "m", ttl(time.Second))
 		time.Sleep(1500 * time.Millisecond)
-		s.ns.Net.Stall(pipenet.Both)
+		s.Namespace.Net.Stall(pipenet.Both)
 		time.Sleep(2 * time.Second)
-		if c := s.queue(monitorQueue).Counts(); c.Active != 1 {
+		if c := s.Queue(monitorQueue).Counts(); c.Active != 1 {
 			s.Fatalf("the monitor queue holds %+v, want the companion of the event", c)
 		}
-		s.ns.Net.Cut()
-		s.ns.Net.Resume(pipenet.Both)
+		s.Namespace.Net.Cut()
+		s.Namespace.Net.Resume(pipenet.Both)
 		time.Sleep(30 * time.Second)
 		notifiedOnceEach(s, 1)
 	}, func(_ *scene, c *broker.Config) { c.Queues[2].LockDuration = time.Second })
@@ -60,13 +60,13 @@ func TestASlowSinkGetsEachEventOfABurstOnce(t *testing.T) {
 	for _, takes := range []time.Duration{500 * time.Millisecond, 2 * time.Second} {
 		t.Run(fmt.Sprint(takes), func(t *testing.T) {
 			play(t, func(s *scene) {
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
-				s.hook.Delay(takes)
+				s.Hook.Delay(takes)
 				const n = 4000
 				s.sendBatch(workQueue, n, 3*time.Second)
 				time.Sleep(10 * time.Second)
-				if lags := s.lags(workQueue); len(lags) != n || lags[n-1] > time.Second {
+				if lags := s.Lags(workQueue); len(lags) != n || lags[n-1] > time.Second {
 					s.Errorf("%d dead letters, the latest %v late, want %d and a second at most", len(lags), lags[max(len(lags)-1, 0)], n)
 				}
 				time.Sleep(n * takes / 64 * 2)
@@ -79,16 +79,16 @@ func TestASlowSinkGetsEachEventOfABurstOnce(t *testing.T) {
 // A monitor that dies costs no more than the locks of its companions.
 func TestAMonitorThatIsKilledCostsTenSeconds(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(time.Second))
 		r, m := s.receive(workQueue)
 		time.Sleep(20 * time.Second) // its lock was renewed
-		s.must(s.monitorLinks.Close())
+		s.Must(s.monitorLinks.Close())
 		s.startMonitor()
-		s.must(r.AbandonMessage(s.Context(), m, nil))
+		s.Must(r.AbandonMessage(s.Context(), m, nil))
 		began := time.Now()
-		for len(s.hook.Events()) == 0 && time.Since(began) < time.Minute {
+		for len(s.Hook.Events()) == 0 && time.Since(began) < time.Minute {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if took := time.Since(began); took > 11*time.Second {

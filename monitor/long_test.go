@@ -25,9 +25,9 @@ func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 	}{{10, sized(200_000, 50_000), 100}, {1000, sized(1_000_000, 100_000), 3000}} {
 		t.Run(fmt.Sprint(c.overdue), func(t *testing.T) {
 			play(t, func(s *scene) {
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
-				q, patterns := s.queue(workQueue), s.patterns("live", "overdue")
+				q, patterns := s.Queue(workQueue), s.patterns("live", "overdue")
 				filler := slices.Repeat([]queue.Message{{Body: patterns["live"], MessageID: "live", TTL: time.Hour}}, batch)
 				due := time.Now().Add(time.Minute)
 				var refs []scheduler.Reference
@@ -50,24 +50,24 @@ func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 						})
 					}
 				}
-				if err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, References: refs}); err != nil {
+				if err := s.Scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, References: refs}); err != nil {
 					s.Fatal(err)
 				}
 				time.Sleep(time.Until(due.Add(30 * time.Second)))
-				if notified := s.hook.Subjects(); len(notified) != c.overdue || len(slices.Compact(notified)) != c.overdue {
+				if notified := s.Hook.Subjects(); len(notified) != c.overdue || len(slices.Compact(notified)) != c.overdue {
 					s.Errorf("%d events, want one for each of %d messages", len(notified), c.overdue)
 				}
 				if n := q.Counts(); n.Active != c.live || n.DeadLetter != c.overdue {
 					s.Errorf("%d live messages and %d dead letters, want %d and %d", n.Active, n.DeadLetter, c.live, c.overdue)
 				}
-				for _, lag := range s.lags(workQueue) {
+				for _, lag := range s.Lags(workQueue) {
 					if lag > 100*time.Millisecond {
 						s.Errorf("dead-lettered %v late, want 100ms at most", lag)
 						break
 					}
 				}
-				ops := float64(s.written.Load()) + s.operations("")
-				s.Logf("%d overdue among %d: %.0f operations, %.0f of them peeks", c.overdue, c.live, ops, s.operations("peek"))
+				ops := float64(s.written.Load()) + s.Operations("")
+				s.Logf("%d overdue among %d: %.0f operations, %.0f of them peeks", c.overdue, c.live, ops, s.Operations("peek"))
 				if ops > c.most {
 					s.Errorf("%.0f operations, want at most %.0f", ops, c.most)
 				}
@@ -80,16 +80,16 @@ func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 // name of each.
 func (s *scene) patterns(names ...string) map[string][]byte {
 	s.Helper()
-	sender, err := s.client.NewSender(otherQueue, nil)
-	s.must(err)
+	sender, err := s.Client.NewSender(otherQueue, nil)
+	s.Must(err)
 	all := map[string][]byte{}
 	for _, name := range names {
 		id := name + "-000000"
-		s.must(sender.SendMessage(s.Context(), &azservicebus.Message{MessageID: &id, Body: []byte("x")}, nil))
+		s.Must(sender.SendMessage(s.Context(), &azservicebus.Message{MessageID: &id, Body: []byte("x")}, nil))
 	}
-	for i, v := range s.waiting(otherQueue) {
+	for i, v := range s.Waiting(otherQueue) {
 		all[names[i]] = v.Body
 	}
-	s.must(sender.Close(s.Context()))
+	s.Must(sender.Close(s.Context()))
 	return all
 }

@@ -19,7 +19,7 @@ func companionsOfEachKind(t *testing.T, act func(s *scene, send func(id string) 
 		t.Run(kind, func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.slots = kind == "slot"
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				act(s, func(id string) time.Time {
 					at, p := time.Now(), ttl(5*time.Second)
@@ -41,19 +41,19 @@ func TestCompanionsWaitForAQueueThatIsMissing(t *testing.T) {
 	companionsOfEachKind(t, func(s *scene, send func(string) time.Time) {
 		for i, missing := range []time.Duration{10 * time.Second, 50 * time.Minute} {
 			due := send(fmt.Sprint("m-", i))
-			remove := s.ns.Broker.Default().Inject(broker.Fault{
+			remove := s.Namespace.Broker.Default().Inject(broker.Fault{
 				Operation: broker.OnAttach, Entity: workQueue, Error: amqp.Errorf(amqp.ErrCondNotFound, "The messaging entity 'orders' could not be found."),
 			})
 			time.Sleep(time.Until(due) + missing)
-			if n := len(s.dead(monitorQueue)); n != 0 {
+			if n := len(s.Dead(monitorQueue)); n != 0 {
 				s.Errorf("%d companions were dead-lettered while their queue was missing, want none", n)
 			}
-			if s.companionsLeft() == 0 {
+			if s.CompanionsLeft() == 0 {
 				s.Error("no companion waits for the queue")
 			}
 			remove()
 			time.Sleep(2*time.Minute + time.Second)
-			if n := len(s.dead(workQueue)); n != i+1 {
+			if n := len(s.Dead(workQueue)); n != i+1 {
 				s.Errorf("%d dead letters two minutes after the queue was there again, want %d", n, i+1)
 			}
 			notifiedOnceEach(s, i+1)
@@ -70,24 +70,24 @@ func TestCompanionsOfADeletedQueueAreGivenUp(t *testing.T) {
 		for i := range n {
 			due = send(fmt.Sprint("m-", i))
 		}
-		s.must(s.ns.Broker.Default().DeleteQueue(workQueue))
-		before := s.operations("")
+		s.Must(s.Namespace.Broker.Default().DeleteQueue(workQueue))
+		before := s.Operations("")
 		time.Sleep(time.Until(due) + 58*time.Minute)
-		if s.companionsLeft() == 0 {
+		if s.CompanionsLeft() == 0 {
 			s.Error("no companion waits for the queue, an hour after the deadline at the latest")
 		}
 		time.Sleep(5 * time.Minute)
-		s.settled(time.Second)
-		if dead := len(s.dead(monitorQueue)); dead != 0 || len(s.hook.Events()) != 0 {
-			s.Errorf("%d companions were dead-lettered and %d events notified, want neither", dead, len(s.hook.Events()))
+		s.Settled(time.Second)
+		if dead := len(s.Dead(monitorQueue)); dead != 0 || len(s.Hook.Events()) != 0 {
+			s.Errorf("%d companions were dead-lettered and %d events notified, want neither", dead, len(s.Hook.Events()))
 		}
 		if s.slots {
 			return // nobody knows of how many messages
 		}
-		if got := s.verdicts(workQueue, "unknown"); got != n {
+		if got := s.Verdicts(workQueue, "unknown"); got != n {
 			s.Errorf("%v deadlines are counted as unknown, want %d", got, n)
 		}
-		if ops := s.operations("") - before; ops > 120*n {
+		if ops := s.Operations("") - before; ops > 120*n {
 			s.Errorf("%v operations for %d companions in an hour, want not more than 120 for each", ops, n)
 		} else {
 			s.Logf("%v operations", ops)
@@ -98,16 +98,16 @@ func TestCompanionsOfADeletedQueueAreGivenUp(t *testing.T) {
 func TestCompanionsOfASubscriptionThatIsDeletedWithItsTopicWait(t *testing.T) {
 	play(t, func(s *scene) {
 		s.monitored["events"] = true
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send("events", "m", ttl(5*time.Second))
-		s.must(s.ns.Broker.Default().DeleteTopic("events"))
+		s.Must(s.Namespace.Broker.Default().DeleteTopic("events"))
 		time.Sleep(time.Minute)
-		if s.companionsLeft() == 0 || len(s.dead(monitorQueue)) != 0 {
-			s.Errorf("%d companions wait and %d were dead-lettered, want one that waits", s.companionsLeft(), len(s.dead(monitorQueue)))
+		if s.CompanionsLeft() == 0 || len(s.Dead(monitorQueue)) != 0 {
+			s.Errorf("%d companions wait and %d were dead-lettered, want one that waits", s.CompanionsLeft(), len(s.Dead(monitorQueue)))
 		}
 		time.Sleep(65 * time.Minute)
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	}, func(_ *scene, c *broker.Config) {
 		c.Topics = []broker.TopicSetup{{TopicConfig: broker.TopicConfig{Name: "events"}, Subscriptions: []broker.SubscriptionSetup{
 			{SubscriptionConfig: broker.SubscriptionConfig{Name: "audit", DeadLetteringOnMessageExpiration: true}},

@@ -21,7 +21,7 @@ func TestMissedDeadlinesAfterAnOutage(t *testing.T) {
 			t.Run(fmt.Sprint(outage, ", ", kind), func(t *testing.T) {
 				play(t, func(s *scene) {
 					s.stamp, s.slots = kind != "scan", kind == "slots"
-					s.measure()
+					s.MeasureClock()
 					s.startMonitor()
 					s.send(workQueue, "held", "", "Overdue-Within", `"1s"`)
 					r, _ := s.receive(workQueue)
@@ -31,14 +31,14 @@ func TestMissedDeadlinesAfterAnOutage(t *testing.T) {
 					for i := range n {
 						s.send(workQueue, fmt.Sprint("before-", i), "", "Overdue-Within", fmt.Sprintf(`"%dms"`, 200+10*i))
 					}
-					s.ns.Net.Refuse(true)
-					s.ns.Net.Cut()
+					s.Namespace.Net.Refuse(true)
+					s.Namespace.Net.Cut()
 					time.Sleep(outage)
-					s.ns.Net.Refuse(false)
+					s.Namespace.Net.Refuse(false)
 					back := time.Now()
 					time.Sleep(bound)
 					found := map[string]bool{}
-					for _, m := range s.dead(workQueue) {
+					for _, m := range s.Dead(workQueue) {
 						found[m.MessageID] = true
 					}
 					for i := range n {
@@ -51,7 +51,7 @@ func TestMissedDeadlinesAfterAnOutage(t *testing.T) {
 					}
 					time.Sleep(5 * time.Second)
 					after := 0
-					for _, m := range s.dead(workQueue) {
+					for _, m := range s.Dead(workQueue) {
 						if m.EnqueuedTime.Before(back) {
 							continue
 						}
@@ -73,20 +73,20 @@ func TestMissedDeadlinesAfterAnOutage(t *testing.T) {
 // does not inherit that.
 func TestAFailingCheckDelaysNoOther(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "first", ttl(time.Second))
-		remove := s.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnManagement, Entity: workQueue, Error: amqp.Errorf("com.microsoft:argument-error", "Not now.")})
+		remove := s.Namespace.Broker.Default().Inject(broker.Fault{Operation: broker.OnManagement, Entity: workQueue, Error: amqp.Errorf("com.microsoft:argument-error", "Not now.")})
 		s.send(workQueue, "second", ttl(20*time.Second))
 		time.Sleep(20*time.Second + 250*time.Millisecond)
 		remove()
 		time.Sleep(time.Second)
-		for _, m := range s.dead(workQueue) {
+		for _, m := range s.Dead(workQueue) {
 			if lag := m.DeadLetteredTime.Sub(m.EnqueuedTime.Add(20 * time.Second)); m.MessageID == "second" && lag > time.Second {
 				s.Errorf("the second was %v late, want a second at most", lag)
 			}
 		}
-		if n := len(s.dead(workQueue)); n != 2 {
+		if n := len(s.Dead(workQueue)); n != 2 {
 			s.Errorf("%d dead letters a second after the failures have ended, want both", n)
 		}
 		time.Sleep(11 * time.Second) // the first is asked after again

@@ -14,7 +14,7 @@ import (
 // take longer than they take to come, and whatever is missed would wait behind them.
 func TestMetDeadlinesDoNotHoldUpAMissedOne(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		const n = 300
 		base := time.Now().Add(30 * time.Second)
@@ -24,7 +24,7 @@ func TestMetDeadlinesDoNotHoldUpAMissedOne(t *testing.T) {
 		for i := range n {
 			s.send(workQueue, fmt.Sprint("m-", i), "", "Overdue-Deadline", at(i))
 		}
-		r, err := s.client.NewReceiverForQueue(workQueue, nil)
+		r, err := s.Client.NewReceiverForQueue(workQueue, nil)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -44,16 +44,16 @@ func TestMetDeadlinesDoNotHoldUpAMissedOne(t *testing.T) {
 			s.Fatal(err)
 		}
 		s.send(workQueue, "late", "", "Overdue-Deadline", at(n))
-		s.ns.Net.Delay(pipenet.Both, 20*time.Millisecond)
+		s.Namespace.Net.Delay(pipenet.Both, 20*time.Millisecond)
 		time.Sleep(time.Until(base.Add(20 * time.Second)))
 
-		notified := s.hook.Events()
+		notified := s.Hook.Events()
 		if len(notified) != 1 || notified[0].Subject != "late" {
 			s.Fatalf("notified %v, want the one message that nobody received", notified)
 		}
 		if lag := time.Duration(notified[0].Data.LagMs) * time.Millisecond; lag > 2*time.Second {
 			s.Errorf("it was dead-lettered %v after its deadline, want 2s at most", lag)
 		}
-		s.settled(5 * time.Second)
+		s.Settled(5 * time.Second)
 	})
 }

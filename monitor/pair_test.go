@@ -32,7 +32,7 @@ func TestMonitorsSideBySide(t *testing.T) {
 				t.Run(fmt.Sprint(workers), func(t *testing.T) {
 					play(t, func(s *scene) {
 						s.stamp = kind.stamp
-						s.measure()
+						s.MeasureClock()
 						for range workers {
 							s.startMonitor()
 						}
@@ -43,7 +43,7 @@ func TestMonitorsSideBySide(t *testing.T) {
 							}
 							s.send(workQueue, fmt.Sprint("m-", i), session(fmt.Sprint(i%5)), "Overdue-Deadline", due.Format(`"`+time.RFC3339Nano+`"`))
 						}
-						s.ns.Net.Delay(pipenet.Both, 5*time.Millisecond) // so that passes take their time, and meet
+						s.Namespace.Net.Delay(pipenet.Both, 5*time.Millisecond) // so that passes take their time, and meet
 						before := livingOf(s)
 						time.Sleep(time.Minute)
 						if after := livingOf(s); !slices.EqualFunc(before, after, func(a, b living) bool {
@@ -52,20 +52,20 @@ func TestMonitorsSideBySide(t *testing.T) {
 							s.Errorf("the live messages changed: %d before, %d after", len(before), len(after))
 						}
 						var latest time.Duration
-						for _, m := range s.dead(workQueue) {
+						for _, m := range s.Dead(workQueue) {
 							lag := m.DeadLetteredTime.Sub(due)
 							latest = max(latest, lag)
 							if lag < 0 {
 								s.Errorf("%s was dead-lettered %v early", m.MessageID, -lag)
 							}
 						}
-						if dead := len(s.dead(workQueue)); dead != n || latest > 5*time.Second {
+						if dead := len(s.Dead(workQueue)); dead != n || latest > 5*time.Second {
 							s.Errorf("%d dead letters, the latest %v late; want %d and 5s", dead, latest, n)
 						}
-						if notified := s.hook.Subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
+						if notified := s.Hook.Subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
 							s.Errorf("%d events, want one about each of %d messages", len(notified), n)
 						}
-						costs[workers] = s.operations("") / n
+						costs[workers] = s.Operations("") / n
 						s.Logf("%d monitors: %.2f operations a message, latest %v", workers, costs[workers], latest)
 					}, kind.configure)
 				})

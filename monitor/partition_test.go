@@ -19,7 +19,7 @@ func TestPartitionedQueue(t *testing.T) {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
 			inModes(t, func(_ *scene, c *broker.Config) { c.Queues[0].EnablePartitioning = true }, func(s *scene) {
 				s.stamp = stamp
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				s.send(workQueue, "held", "", "Overdue-Within", `"2s"`)
 				r, held := s.receive(workQueue)
@@ -38,7 +38,7 @@ func TestPartitionedQueue(t *testing.T) {
 				if diff := cmp.Diff(before, livingOf(s)); diff != "" {
 					s.Errorf("the live messages changed (-before +after):\n%s", diff)
 				}
-				if dead := len(s.dead(workQueue)); dead != len(want) {
+				if dead := len(s.Dead(workQueue)); dead != len(want) {
 					s.Errorf("%d dead letters, want %d", dead, len(want))
 				}
 				s.wantNotified(want...)
@@ -58,7 +58,7 @@ func TestPartitionedQueue(t *testing.T) {
 // A deadline that was met costs a read of the queue, not an event.
 func TestPartitionedQueueThatIsServed(t *testing.T) {
 	inModes(t, func(_ *scene, c *broker.Config) { c.Queues[0].EnablePartitioning = true }, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		for i := range 20 {
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(3*time.Second))
@@ -69,6 +69,6 @@ func TestPartitionedQueueThatIsServed(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		s.wantNotified()
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }

@@ -23,7 +23,7 @@ func TestDeadlinesOfARecreatedQueue(t *testing.T) {
 					s.slots, s.undescribed = slots, blind
 					c.Queues[0].MaxDeliveryCount = 1000
 				}, func(s *scene) {
-					s.measure()
+					s.MeasureClock()
 					s.startMonitor()
 					// So many that a page ends within them, half of which are missed before and
 					// half of which go with the queue.
@@ -42,7 +42,7 @@ func TestDeadlinesOfARecreatedQueue(t *testing.T) {
 						s.send(workQueue, fmt.Sprint("old-", i), ttl(8*time.Second))
 					}
 					time.Sleep(2500 * time.Millisecond)
-					before := len(s.hook.Events())
+					before := len(s.Hook.Events())
 					if before != 300 {
 						s.Fatalf("%d notified before, want 300", before)
 					}
@@ -63,7 +63,7 @@ func TestDeadlinesOfARecreatedQueue(t *testing.T) {
 					}
 					time.Sleep(7 * time.Second)
 					notified := map[string]int{}
-					for _, e := range s.hook.Events()[before:] {
+					for _, e := range s.Hook.Events()[before:] {
 						notified[e.Subject]++
 						if lag := e.Data.DeadLetteredTime.Sub(e.Data.Deadline); lag < 0 || lag > time.Second {
 							s.Errorf("%s was dead-lettered %v after its deadline, want at most a second", e.Subject, lag)
@@ -87,12 +87,12 @@ func TestDeadlinesOfARecreatedQueue(t *testing.T) {
 // remake deletes a queue and makes it again as it was.
 func (s *scene) recreate(name string) {
 	s.Helper()
-	ns := s.ns.Broker.Default()
+	ns := s.Namespace.Broker.Default()
 	info, err := ns.QueueInfo(name)
-	s.must(err)
-	s.must(ns.DeleteQueue(name))
+	s.Must(err)
+	s.Must(ns.DeleteQueue(name))
 	_, err = ns.CreateQueue(info.Config)
-	s.must(err)
+	s.Must(err)
 	if sender := s.senders[name]; sender != nil { // its link went with the queue
 		_ = sender.Close(s.Context())
 		delete(s.senders, name)

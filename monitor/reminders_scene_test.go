@@ -24,7 +24,7 @@ func TestDeadlineThatIsNearIsNotified(t *testing.T) {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
 			inModes(t, warns(30*time.Second, 3*time.Second), func(s *scene) {
 				s.stamp = stamp
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				s.send(workQueue, "done", "", within(time.Minute)...)
 				s.send(workQueue, "long", "", within(time.Minute)...)
@@ -32,17 +32,17 @@ func TestDeadlineThatIsNearIsNotified(t *testing.T) {
 				s.send(workQueue, "shortest", "", within(2*time.Second)...)
 				s.send(workQueue, "for ever", "")
 				time.Sleep(6 * time.Second)
-				s.wantEvents("missed shortest")
+				s.WantEvents("missed shortest")
 				time.Sleep(6 * time.Second)
-				s.wantEvents("missed shortest", "near short", "missed short")
+				s.WantEvents("missed shortest", "near short", "missed short")
 				r, done := s.receive(workQueue)
-				s.must(r.CompleteMessage(s.Context(), done, nil))
+				s.Must(r.CompleteMessage(s.Context(), done, nil))
 				time.Sleep(20 * time.Second)
-				s.wantEvents("missed shortest", "near short", "missed short", "near long")
+				s.WantEvents("missed shortest", "near short", "missed short", "near long")
 				time.Sleep(40 * time.Second)
-				s.wantEvents("missed shortest", "near short", "missed short", "near long", "near long", "missed long")
-				s.settled(time.Second)
-				for _, e := range s.hook.Events() {
+				s.WantEvents("missed shortest", "near short", "missed short", "near long", "near long", "missed long")
+				s.Settled(time.Second)
+				for _, e := range s.Hook.Events() {
 					if e.Type != "overdue.deadline.near" {
 						continue
 					}
@@ -51,7 +51,7 @@ func TestDeadlineThatIsNearIsNotified(t *testing.T) {
 						t.Errorf("near: %+v", e.Data)
 					}
 				}
-				if got := s.verdicts(workQueue, "missed"); got != 3 {
+				if got := s.Verdicts(workQueue, "missed"); got != 3 {
 					t.Errorf("%v deadlines missed, want 3: warnings are none", got)
 				}
 			})
@@ -62,18 +62,18 @@ func TestDeadlineThatIsNearIsNotified(t *testing.T) {
 // A message that a consumer holds or has set aside is not settled: that is what a warning says.
 func TestWarningOfALockedOrDeferredMessage(t *testing.T) {
 	inModes(t, warns(5*time.Second), func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "aside", "", within(20*time.Second)...)
 		s.defers(workQueue)
 		s.send(workQueue, "held", "", within(20*time.Second)...)
 		r, m := s.receive(workQueue)
 		time.Sleep(17 * time.Second)
-		s.wantEvents("near aside", "near held")
-		s.must(r.CompleteMessage(s.Context(), m, nil))
+		s.WantEvents("near aside", "near held")
+		s.Must(r.CompleteMessage(s.Context(), m, nil))
 		time.Sleep(10 * time.Second)
-		s.wantEvents("near aside", "near held", "missed aside")
-		s.settled(time.Second)
+		s.WantEvents("near aside", "near held", "missed aside")
+		s.Settled(time.Second)
 	})
 }
 
@@ -83,37 +83,37 @@ func TestWarningsOfCopiesAndSessions(t *testing.T) {
 		withSessions(s, c)
 		warns(5*time.Second)(s, c)
 	}, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(topic, "copy", session("s"), within(12*time.Second)...)
 		s.send(workQueue, "alone", session("s"), within(12*time.Second)...)
 		s.receiveFrom("done", 1)
 		time.Sleep(15 * time.Second)
-		s.wantEvents("near copy of idle", "near copy of sessions", "near alone", "missed copy of idle", "missed copy of sessions", "missed alone")
-		s.settled(time.Second)
+		s.WantEvents("near copy of idle", "near copy of sessions", "near alone", "missed copy of idle", "missed copy of sessions", "missed alone")
+		s.Settled(time.Second)
 	})
 }
 
 // The clock of a scheduled message starts when it is activated.
 func TestWarningOfAScheduledMessage(t *testing.T) {
 	inModes(t, warns(5*time.Second), func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
-		id, at := "m", s.ns.Broker.Now().Add(20*time.Second)
+		id, at := "m", s.Namespace.Broker.Now().Add(20*time.Second)
 		ms := []*azservicebus.Message{{
 			MessageID: &id, ScheduledEnqueueTime: &at, ApplicationProperties: map[string]any{"overdue-within": "10s", "overdue-complete-within": "30s"},
 		}}
-		s.must(s.watched(workQueue, ms, func(ctx context.Context, sender *azservicebus.Sender) error {
+		s.Must(s.watched(workQueue, ms, func(ctx context.Context, sender *azservicebus.Sender) error {
 			_, err := sender.ScheduleMessages(ctx, ms, at, nil)
 			return err
 		}))
 		time.Sleep(24 * time.Second)
-		s.wantEvents()
+		s.WantEvents()
 		time.Sleep(2 * time.Second)
-		s.wantEvents("near m")
+		s.WantEvents("near m")
 		_, _ = s.receive(workQueue)
 		time.Sleep(30 * time.Second)
-		s.wantEvents("near m", "incomplete m")
+		s.WantEvents("near m", "incomplete m")
 	})
 }
 
@@ -121,21 +121,21 @@ func TestWarningOfAScheduledMessage(t *testing.T) {
 // was due.
 func TestWarningThatNoSinkAcceptsCostsNoDeadline(t *testing.T) {
 	inModes(t, warns(10*time.Second), func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		stop := s.startMonitor()
 		s.send(workQueue, "m", "", within(20*time.Second)...)
-		s.hook.Answer(http.StatusServiceUnavailable)
+		s.Hook.Answer(http.StatusServiceUnavailable)
 		time.Sleep(12 * time.Second)
 		stop()
 		s.startMonitor()
 		time.Sleep(9 * time.Second)
 		s.wantDead(workQueue, "TTLExpiredException", 20*time.Second, time.Second, "m")
-		s.hook.Answer(http.StatusOK)
+		s.Hook.Answer(http.StatusOK)
 		time.Sleep(time.Minute)
-		if got := len(s.hook.Events()); got != 2 {
+		if got := len(s.Hook.Events()); got != 2 {
 			t.Errorf("%d events, want the warning and the missed deadline, once each", got)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
@@ -145,25 +145,25 @@ func TestAMonitorThatStartsLateStillWarns(t *testing.T) {
 		s.oneProcess = true
 		warns(30*time.Second, 20*time.Second, 5*time.Second)(s, c)
 	}, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.send(workQueue, "m", "", within(40*time.Second)...)
 		s.send(workQueue, "over", "", within(20*time.Second)...)
 		time.Sleep(25 * time.Second)
 		s.startMonitor()
 		time.Sleep(2 * time.Second)
 		var near []int64
-		for _, e := range s.hook.Events() {
+		for _, e := range s.Hook.Events() {
 			if e.Type == "overdue.deadline.near" {
 				near = append(near, e.Data.WarnBeforeMs)
 			}
 		}
-		if len(near) != 1 || near[0] != 20_000 || len(s.hook.Events()) != 2 {
-			t.Errorf("warned %v ms before among %d events, want once, 20 s before, and the missed deadline", near, len(s.hook.Events()))
+		if len(near) != 1 || near[0] != 20_000 || len(s.Hook.Events()) != 2 {
+			t.Errorf("warned %v ms before among %d events, want once, 20 s before, and the missed deadline", near, len(s.Hook.Events()))
 		}
 		time.Sleep(20 * time.Second)
-		if got := len(s.hook.Events()); got != 4 {
+		if got := len(s.Hook.Events()); got != 4 {
 			t.Errorf("%d events in the end, want 4", got)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }

@@ -27,7 +27,7 @@ func TestRepeatedMessageIDs(t *testing.T) {
 			play(t, func(s *scene) {
 				s.stamp = mode.stamp
 				if mode.measured {
-					s.measure()
+					s.MeasureClock()
 				}
 				s.startMonitor()
 				within := []string{"2s", "9s", "4s", "4s", "30s"}
@@ -36,10 +36,10 @@ func TestRepeatedMessageIDs(t *testing.T) {
 					time.Sleep(time.Duration(i) * 300 * time.Millisecond)
 				}
 				time.Sleep(15 * time.Second)
-				if got := len(s.waiting(workQueue)); got != 1 {
+				if got := len(s.Waiting(workQueue)); got != 1 {
 					s.Errorf("%d messages wait, want the one with 30s", got)
 				}
-				for _, m := range s.dead(workQueue) {
+				for _, m := range s.Dead(workQueue) {
 					life, err := time.ParseDuration(within[m.SequenceNumber-1])
 					if err != nil {
 						s.Fatal(err)
@@ -63,14 +63,14 @@ func TestRepeatedMessageIDsThatWereSeenBefore(t *testing.T) {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.stamp = stamp
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				s.send(workQueue, "first", "", "Overdue-Within", `"1s"`)
 				for range 3 {
 					s.send(workQueue, "same", "", "Overdue-Within", `"3s"`)
 				}
 				time.Sleep(10 * time.Second)
-				if got := len(s.waiting(workQueue)); got != 0 {
+				if got := len(s.Waiting(workQueue)); got != 0 {
 					s.Errorf("%d messages wait, want none", got)
 				}
 				notifiedOnceEach(s, 4)
@@ -90,15 +90,15 @@ func TestMessageWithoutADeadlineThatSharesAnID(t *testing.T) {
 				for range 2 {
 					s.send(workQueue, "same", "", "Overdue-Within", `"2s"`)
 					r, m := s.receive(workQueue)
-					s.must(r.CompleteMessage(s.Context(), m, nil))
-					s.must(r.Close(s.Context()))
+					s.Must(r.CompleteMessage(s.Context(), m, nil))
+					s.Must(r.Close(s.Context()))
 				}
 				s.send(workQueue, "same", "")
 				time.Sleep(time.Minute)
-				if got := len(s.waiting(workQueue)); got != 1 || len(s.hook.Events()) != 0 {
-					s.Errorf("%d messages wait and %d were notified, want the one without a deadline, and none", got, len(s.hook.Events()))
+				if got := len(s.Waiting(workQueue)); got != 1 || len(s.Hook.Events()) != 0 {
+					s.Errorf("%d messages wait and %d were notified, want the one without a deadline, and none", got, len(s.Hook.Events()))
 				}
-				s.settled(time.Second)
+				s.Settled(time.Second)
 			})
 		})
 	}
@@ -123,13 +123,13 @@ func TestRepeatedMessageIDOfADeadLetter(t *testing.T) {
 		}
 		s.send(workQueue, "same", ttl(2*time.Second))
 		time.Sleep(10 * time.Second)
-		if got := len(s.waiting(workQueue)); got != 0 {
+		if got := len(s.Waiting(workQueue)); got != 0 {
 			s.Errorf("%d messages wait, want none", got)
 		}
-		if notified := s.hook.Events(); len(notified) == 0 || notified[len(notified)-1].Data.SequenceNumber != 3 {
+		if notified := s.Hook.Events(); len(notified) == 0 || notified[len(notified)-1].Data.SequenceNumber != 3 {
 			s.Errorf("notified %v, want message 3 at last", notified)
 		}
-		s.settled(5 * time.Second)
+		s.Settled(5 * time.Second)
 	})
 }
 
@@ -137,23 +137,23 @@ func TestRepeatedMessageIDOfADeadLetter(t *testing.T) {
 func notifiedOnceEach(s *scene, n int) {
 	s.Helper()
 	var numbers []int64
-	for _, e := range s.hook.Events() {
+	for _, e := range s.Hook.Events() {
 		numbers = append(numbers, e.Data.SequenceNumber)
 	}
 	slices.Sort(numbers)
 	if distinct := slices.Compact(slices.Clone(numbers)); len(numbers) != n || len(distinct) != n {
 		s.Errorf("notified of messages %v, want each of %d once", numbers, n)
 	}
-	s.settled(5 * time.Second)
+	s.Settled(5 * time.Second)
 }
 
 func TestCompanionThatComesTwice(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "m", ttl(3*time.Second))
 		again := s.newScheduler(nil)
-		now := s.scheduler.Now()
+		now := s.Scheduler.Now()
 		for _, due := range []time.Duration{time.Second, 3 * time.Second, 3 * time.Second, 5 * time.Second} {
 			err := again.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: now.Time.Add(due), References: []scheduler.Reference{{
 				MessageID: "m", Sent: now.Time, From: now.Time.Add(-time.Second), Until: now.Time.Add(time.Second),
@@ -164,7 +164,7 @@ func TestCompanionThatComesTwice(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second)
-		if lags := s.lags(workQueue); len(lags) != 1 {
+		if lags := s.Lags(workQueue); len(lags) != 1 {
 			s.Errorf("%d dead letters, want 1", len(lags))
 		}
 		notifiedOnceEach(s, 1)
@@ -177,7 +177,7 @@ func TestDeadlineOfTheEntity(t *testing.T) {
 			play(t, func(s *scene) {
 				s.stamp = stamp
 				s.settings.Deadline = 2 * time.Second
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				s.send(workQueue, "m", "")
 				time.Sleep(4 * time.Second)
@@ -189,12 +189,12 @@ func TestDeadlineOfTheEntity(t *testing.T) {
 
 func TestDefaultTimeToLiveOfTheQueue(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "capped", ttl(time.Hour))
 		s.send(workQueue, "default", "")
 		time.Sleep(4 * time.Second)
-		if lags := s.lags(workQueue); len(lags) != 2 {
+		if lags := s.Lags(workQueue); len(lags) != 2 {
 			s.Errorf("%d dead letters, want both: the queue's own time-to-live caps the messages'", len(lags))
 		}
 		notifiedOnceEach(s, 2)
@@ -207,16 +207,16 @@ func TestDefaultTimeToLiveOfTheQueue(t *testing.T) {
 // The time-to-live of a scheduled message starts when it is activated.
 func TestScheduledWorkMessage(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		at := time.Now().Add(30 * time.Second)
 		s.send(workQueue, "m", ttl(2*time.Second)+fmt.Sprintf(`,"ScheduledEnqueueTimeUtc":%q`, at.UTC().Format(http.TimeFormat)))
 		time.Sleep(31 * time.Second)
-		if got := len(s.waiting(workQueue)); got != 1 {
+		if got := len(s.Waiting(workQueue)); got != 1 {
 			s.Errorf("%d messages wait a second after the activation, want 1", got)
 		}
 		time.Sleep(3 * time.Second)
-		if lags := s.lags(workQueue); len(lags) != 1 {
+		if lags := s.Lags(workQueue); len(lags) != 1 {
 			s.Errorf("%d dead letters, want 1", len(lags))
 		}
 		notifiedOnceEach(s, 1)
@@ -227,7 +227,7 @@ func TestScheduledWorkMessage(t *testing.T) {
 func TestScheduledWorkMessageThatIsSeenBeforeItsActivation(t *testing.T) {
 	play(t, func(s *scene) {
 		s.startMonitor()
-		sender, err := s.client.NewSender(workQueue, nil)
+		sender, err := s.Client.NewSender(workQueue, nil)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -236,14 +236,14 @@ func TestScheduledWorkMessageThatIsSeenBeforeItsActivation(t *testing.T) {
 		if _, err := sender.ScheduleMessages(s.Context(), []*azservicebus.Message{{MessageID: to.Ptr("m"), TimeToLive: &life}}, at, nil); err != nil {
 			s.Fatal(err)
 		}
-		err = s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: time.Now(), References: []scheduler.Reference{{
+		err = s.Scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: time.Now(), References: []scheduler.Reference{{
 			MessageID: "m", Sent: time.Now(), Within: life, Deadline: at.Add(life), Stated: "ttl",
 		}}})
 		if err != nil {
 			s.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if lags := s.lags(workQueue); len(lags) != 1 {
+		if lags := s.Lags(workQueue); len(lags) != 1 {
 			s.Errorf("%d dead letters, want 1", len(lags))
 		}
 		notifiedOnceEach(s, 1)
@@ -259,26 +259,26 @@ func TestMissedDeadlineOfADeletedQueueIsNotified(t *testing.T) {
 		missed := scheduler.Reference{MessageID: "missed", Sent: now, Deadline: now, Missed: &scheduler.Missed{
 			SequenceNumber: 7, EnqueuedTime: now, Deadline: now, DeadLetteredTime: now, DeadLetterReason: "TTLExpiredException", Strategy: "native",
 		}}
-		err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: "nowhere", Due: now, References: []scheduler.Reference{fresh, missed}})
+		err := s.Scheduler.Schedule(s.Context(), scheduler.Companion{Entity: "nowhere", Due: now, References: []scheduler.Reference{fresh, missed}})
 		if err != nil {
 			s.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
-		if got := s.hook.Subjects(); len(got) != 1 || got[0] != "missed" {
+		if got := s.Hook.Subjects(); len(got) != 1 || got[0] != "missed" {
 			s.Errorf("notified of %v, want of the one that was missed", got)
 		}
 		time.Sleep(65 * time.Minute) // the other one waits for its queue
-		if dead := s.dead(monitorQueue); len(dead) != 0 {
+		if dead := s.Dead(monitorQueue); len(dead) != 0 {
 			s.Errorf("%d companions were dead-lettered, want none", len(dead))
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
 func TestCompanionThatCannotBeReadIsDeadLettered(t *testing.T) {
 	play(t, func(s *scene) {
 		s.startMonitor()
-		sender, err := s.client.NewSender(monitorQueue, nil)
+		sender, err := s.Client.NewSender(monitorQueue, nil)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -295,7 +295,7 @@ func TestCompanionThatCannotBeReadIsDeadLettered(t *testing.T) {
 		s.send(workQueue, "m", ttl(time.Second))
 		time.Sleep(5 * time.Second)
 		reasons := map[string]int{}
-		for _, m := range s.dead(monitorQueue) {
+		for _, m := range s.Dead(monitorQueue) {
 			reasons[m.DeadLetterReason]++
 			if m.DeadLetterErrorDescription == "" {
 				s.Errorf("%s has no description", m.DeadLetterReason)
@@ -316,17 +316,17 @@ func TestDeadlineBeyondTheTimeToLive(t *testing.T) {
 		c.Queues[0].DefaultMessageTimeToLive = 5 * time.Second
 		s.settings.DefaultMessageTimeToLive = 5 * time.Second
 	}, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "within", "", "Overdue-Within", `"8s"`)
 		s.send(workQueue, "instant", "", "Overdue-Deadline", fmt.Sprintf("%q", time.Now().Add(8*time.Second).UTC().Format(time.RFC3339Nano)))
 		time.Sleep(20 * time.Second)
 		s.wantNotified("instant", "within")
 		ends := map[string]time.Time{}
-		for _, m := range s.dead(workQueue) {
+		for _, m := range s.Dead(workQueue) {
 			ends[m.MessageID] = m.ExpiresAt
 		}
-		for _, e := range s.hook.Events() {
+		for _, e := range s.Hook.Events() {
 			if off := e.Data.Deadline.Sub(ends[e.Subject]).Abs(); off > time.Millisecond || e.Data.LagMs < 0 {
 				s.Errorf("%s: notified of a deadline %v away from the end of its life, and a lag of %d ms", e.Subject, off, e.Data.LagMs)
 			}
@@ -335,6 +335,6 @@ func TestDeadlineBeyondTheTimeToLive(t *testing.T) {
 				s.Errorf("%s: notified of a lag of %d ms, want 1000 at most", e.Subject, e.Data.LagMs)
 			}
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }

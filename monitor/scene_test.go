@@ -4,11 +4,6 @@ package monitor_test
 
 import (
 	"context"
-	"fmt"
-	"net"
-	"net/http"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,38 +11,42 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/broker"
-	"overdue/internal/broker/queue"
 	"overdue/internal/operations"
-	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
-	"overdue/internal/testing/brokertest"
-	"overdue/internal/testing/hooktest"
-	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/bubble"
 	"overdue/monitor"
 	"overdue/scheduler"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest"
 )
 
 const (
-	workQueue    = "orders"
-	otherQueue   = "unwatched"
-	monitorQueue = "overdue-monitor"
+	workQueue    = bubble.WorkQueue
+	otherQueue   = bubble.OtherQueue
+	monitorQueue = bubble.MonitorQueue
+	topic        = bubble.Topic
+)
+
+// What the scenes share, under the names that the tests use.
+var (
+	ttl, lives, subscription, of = bubble.TTL, bubble.Lives, bubble.Subscription, bubble.SubscriptionPath
+
+	inModes         = bubble.Play[*scene](play).InModes
+	inModeOfTurn    = bubble.Play[*scene](play).InModeOfTurn
+	inStores        = bubble.Play[*scene](play).InStores
+	inModesAndRedis = bubble.Play[*scene](play).InModesAndRedis
+	inRedis         = bubble.InRedis[*scene]
+	adopts          = bubble.Adopts[*scene]
 )
 
 // scene is a namespace, a scheduler that writes companions as the proxy does, monitors, and a
 // webhook.
 type scene struct {
-	worker *monitor.Worker // the last that was started
-	*testing.T
-	ns               *brokertest.Namespace
-	client           *azservicebus.Client // the app's and the consumer's own
-	scheduler        *scheduler.Scheduler
+	*bubble.Scene
+	worker           *monitor.Worker // the last that was started
 	settings         monitor.Settings
 	sent             int             // by sendBatch
 	written          atomic.Int64    // companions
@@ -59,69 +58,41 @@ type scene struct {
 	remembers        *entities.Store // caches the descriptions; nil: no cache
 	queueLife        time.Duration   // the default time to live as the sender knows it
 	subscriptionLife time.Duration   // the shortest of the subscriptions, as the sender knows it
-	expiry           queue.Expiry    // as inModes has set it
-	metrics          []*prometheus.Registry
-	oneProcess       bool // monitors and sender share a scheduler
+	oneProcess       bool            // monitors and sender share a scheduler
 	sending          *sdk.Client
 	senders          map[string]*sdk.Sender
-	hook             *hooktest.Hook
-	sinks            *pipenet.Network
 	monitorLinks     *link.Namespace                          // of the last monitor
 	moreHooks        []string                                 // hosts of further webhooks
 	groups           func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
-	adopt            []monitor.Adoption
-	direct           map[string]*azservicebus.Sender // of messages that come through no endpoint
-	newStore         func() *waking                  // of each process: where companions are kept; nil: on the monitor queue
-	store            *waking                         // of the process that has both, and of observers
 }
 
 // play runs a scene on fake time.
 func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{T: t, stamp: true, monitored: map[string]bool{workQueue: true}}
-		s.ns = brokertest.New(t, func(c *broker.Config) {
-			c.AutoCreate = false
-			work := broker.QueueConfig{Name: workQueue, DeadLetteringOnMessageExpiration: true, LockDuration: time.Minute}
-			other := work
-			other.Name = otherQueue
-			c.Queues = []broker.QueueConfig{work, other, {Name: monitorQueue, MaxDeliveryCount: 2000}}
+		s := &scene{Scene: &bubble.Scene{T: t}, stamp: true, monitored: map[string]bool{workQueue: true}}
+		s.Open(func(c *broker.Config) {
 			for _, f := range configure {
 				f(s, c)
 			}
 		})
-		s.client = s.ns.Client(t)
-		if s.newStore != nil {
-			s.store = s.newStore()
-		}
-		s.scheduler = s.newScheduler(nil)
-		s.sending, s.senders = s.ns.Lasting(t, retryAsOverdueDoes), map[string]*sdk.Sender{}
-		s.sinks = pipenet.New()
-		s.hook = hooktest.New(t, s.sinks, "hook")
+		s.Scheduler = s.newScheduler(nil)
+		s.sending, s.senders = s.Lasting(), map[string]*sdk.Sender{}
 		act(s)
 	})
-}
-
-// retryAsTheBinary sets what cmd/overdue has the SDK do after a failure.
-func retryAsOverdueDoes(o *azservicebus.ClientOptions) {
-	o.RetryOptions = azservicebus.RetryOptions{MaxRetries: 9, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond}
-}
-
-func (s *scene) logger() *zap.Logger {
-	return zaptest.NewLogger(s.T, zaptest.Level(zap.WarnLevel))
 }
 
 func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
 	cfg := scheduler.Config{
-		Client: s.ns.Lasting(s.T, retryAsOverdueDoes), Links: s.links(), MonitorQueue: monitorQueue, Operations: o,
+		Client: s.Lasting(), Links: s.Namespace.Links(s.T), MonitorQueue: monitorQueue, Operations: o,
 		Companions: "slot", Written: func(n int, _ error) { s.written.Add(int64(n)) },
 	}
 	if s.auto {
 		cfg.Companions = "auto"
 	}
-	if s.newStore != nil {
-		cfg.Store = s.newStore()
+	if s.NewStore != nil {
+		cfg.Store = s.NewStore()
 	}
 	sc, err := scheduler.New(cfg)
 	if err != nil {
@@ -131,55 +102,38 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	return sc
 }
 
-// measure lets the sender know the broker's clock, as a running one does.
-func (s *scene) measure() {
-	s.Helper()
-	if err := s.scheduler.MeasureClock(s.Context()); err != nil {
-		s.Fatalf("MeasureClock: %v", err)
-	}
-}
-
-// webhook is a sink that posts to the host of that name.
-func (s *scene) webhook(host string) alert.Alerter {
-	s.Helper()
-	a, err := alert.NewWebhook(host, alert.HTTP{URL: "http://" + host + "/", Client: &http.Client{
-		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.sinks.Dial(ctx, host) }, IdleConnTimeout: time.Second},
-	}})
-	if err != nil {
-		s.Fatal(err)
-	}
-	return a
-}
-
 // startMonitor runs a monitor until the returned function is called, or the scene ends.
 func (s *scene) startMonitor() (stop func()) {
 	s.Helper()
-	alerters := []alert.Alerter{s.webhook("hook")}
+	alerters := []alert.Alerter{s.Webhook("hook")}
 	for _, name := range s.moreHooks {
-		alerters = append(alerters, s.webhook(name))
+		alerters = append(alerters, s.Webhook(name))
 	}
 	registry := prometheus.NewRegistry()
-	s.metrics = append(s.metrics, registry)
+	s.Registries = append(s.Registries, registry)
 	counter := operations.New(registry)
-	sc := s.scheduler
+	sc := s.Scheduler
 	if !s.oneProcess {
 		sc = s.newScheduler(counter)
 	}
 	if s.groups != nil {
 		alerters = append(alerters, s.groups(sc))
 	}
-	links := s.links()
+	links := s.Namespace.Links(s.T)
 	s.monitorLinks = links
 	cfg := monitor.Config{
 		Links: links, Scheduler: sc, MonitorQueue: monitorQueue,
 		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settings },
-		Describe: s.describe, Alerters: alerters, Log: s.logger(), Registerer: registry, Operations: counter, Adopt: s.adopt,
+		Describe: s.describe, Alerters: alerters, Log: s.Logger(), Registerer: registry, Operations: counter,
+	}
+	for _, name := range s.Adopt {
+		cfg.Adopt = append(cfg.Adopt, monitor.Adoption{Entity: name, Every: 2 * time.Second})
 	}
 	if s.undescribed {
 		cfg.Describe = nil
 	}
-	if s.newStore != nil {
-		cfg.Store = s.newStore()
+	if s.NewStore != nil {
+		cfg.Store = s.NewStore()
 	}
 	if err := sc.MeasureClock(s.Context()); err != nil {
 		s.Fatalf("MeasureClock: %v", err)
@@ -189,67 +143,13 @@ func (s *scene) startMonitor() (stop func()) {
 		s.Fatal(err)
 	}
 	s.worker = w
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			s.Errorf("Run = %v, want nil after a stop", err)
-		}
-	})
-	s.Cleanup(stop)
-	return stop
-}
-
-// links lead to the namespace until the scene ends.
-func (s *scene) links() *link.Namespace {
-	links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: s.ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
-	s.Cleanup(func() { _ = links.Close() }) // its connection may be broken
-	return links
-}
-
-func ttl(d time.Duration) string { return fmt.Sprintf(`"TimeToLive":%g`, d.Seconds()) }
-
-// queue returns the engine's queue, for checks without the protocol.
-func (s *scene) queue(name string) *queue.Queue {
-	s.Helper()
-	q, ok := s.ns.Broker.Queue(name)
-	if !ok {
-		s.Fatalf("the broker has no queue %s", name)
-	}
-	return q
-}
-
-// waiting and dead are what stands in a queue and in its dead-letter queue.
-func (s *scene) waiting(name string) []queue.View { return s.queue(name).Peek(nil, 0, 1<<20) }
-func (s *scene) dead(name string) []queue.View {
-	return s.queue(name).DeadLetterQueue().Peek(nil, 0, 1<<20)
-}
-
-// lags are how long after their deadlines the dead letters of a queue were moved, in order.
-// All of them have to have died of their time-to-live, none of them early.
-func (s *scene) lags(name string) []time.Duration {
-	s.Helper()
-	var lags []time.Duration
-	for _, m := range s.dead(name) {
-		if m.DeadLetterReason != "TTLExpiredException" {
-			s.Errorf("%s: dead-letter reason %q, want TTLExpiredException", m.MessageID, m.DeadLetterReason)
-		}
-		lag := m.DeadLetteredTime.Sub(m.ExpiresAt)
-		if lag < 0 {
-			s.Errorf("%s was dead-lettered %v early", m.MessageID, -lag)
-		}
-		lags = append(lags, lag)
-	}
-	slices.Sort(lags)
-	return lags
+	return s.Run(w.Run)
 }
 
 // receive takes one message under lock, as a consumer would.
 func (s *scene) receive(queue string) (*azservicebus.Receiver, *azservicebus.ReceivedMessage) {
 	s.Helper()
-	r, err := s.client.NewReceiverForQueue(queue, nil)
+	r, err := s.Client.NewReceiverForQueue(queue, nil)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -259,40 +159,4 @@ func (s *scene) receive(queue string) (*azservicebus.Receiver, *azservicebus.Rec
 		s.Fatalf("receive from %s = %d messages, %v", queue, len(ms), err)
 	}
 	return r, ms[0]
-}
-
-// settled waits until the monitor queue holds no companion any more.
-func (s *scene) settled(within time.Duration) {
-	s.Helper()
-	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
-		left := s.companionsLeft()
-		if left == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			s.Fatalf("%d companions are left after %v", left, within)
-		}
-	}
-}
-
-// companionsLeft is how many companions and notes there are, wherever they are kept.
-func (s *scene) companionsLeft() int {
-	s.Helper()
-	c := s.companionsKept()
-	return int(c.Waiting + c.Leased)
-}
-
-// companionsKept are those that wait, are due, and could not be done, wherever they are kept.
-func (s *scene) companionsKept() redisstore.Counts {
-	s.Helper()
-	q := s.queue(monitorQueue).Counts()
-	if s.newStore == nil {
-		return redisstore.Counts{Waiting: int64(q.Scheduled), Leased: int64(q.Active), Dead: int64(q.DeadLetter)}
-	}
-	if q.Scheduled > 0 {
-		s.Errorf("%d messages are scheduled on the monitor queue, which cannot", q.Scheduled)
-	}
-	c, err := s.store.Counts(s.Context())
-	s.must(err)
-	return c
 }

@@ -46,7 +46,7 @@ func (s *scene) trySend(entity, id string, properties string, headers ...string)
 		h.Set(headers[i], headers[i+1])
 	}
 	parsed, err := rest.ParseSingle(h, []byte("body of "+id))
-	s.must(err)
+	s.Must(err)
 	m := &azservicebus.Message{Body: parsed[0].Body, ApplicationProperties: parsed[0].Properties, MessageID: &parsed[0].Broker.MessageID}
 	b := parsed[0].Broker
 	if b.SessionID != "" {
@@ -99,12 +99,12 @@ func (s *scene) watched(entity string, ms []*azservicebus.Message, transmit func
 	if !s.monitored[entity] {
 		return sender.Do(ctx, transmit)
 	}
-	now := s.scheduler.Now()
+	now := s.Scheduler.Now()
 	refs, findable := s.references(ms, now)
 	if len(refs) == 0 {
 		return sender.Do(ctx, transmit)
 	}
-	written := s.scheduler.Begin(scheduler.Companion{Entity: entity, References: refs, Findable: findable})
+	written := s.Scheduler.Begin(scheduler.Companion{Entity: entity, References: refs, Findable: findable})
 	if err := sender.Do(ctx, transmit); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (s *scene) watched(entity string, ms []*azservicebus.Message, transmit func
 	}
 	// A send that was retried may have been stamped after its window: those messages get a
 	// second companion.
-	later := s.scheduler.Now()
+	later := s.Scheduler.Now()
 	latest := later.Time.Add(later.Uncertainty)
 	var again []scheduler.Reference
 	for _, r := range refs {
@@ -129,7 +129,7 @@ func (s *scene) watched(entity string, ms []*azservicebus.Message, transmit func
 	if len(again) == 0 {
 		return nil
 	}
-	return s.scheduler.Schedule(ctx, scheduler.Companion{Entity: entity, References: again, Findable: findable})
+	return s.Scheduler.Schedule(ctx, scheduler.Companion{Entity: entity, References: again, Findable: findable})
 }
 
 // references are those of messages, without repetitions where they name none. findable says that
@@ -145,7 +145,7 @@ func (s *scene) references(ms []*azservicebus.Message, now scheduler.Instant) (r
 		// As Pays has it: a slot's companion is due long before such a deadline.
 		refs, lives, findable = append(refs, r), append(lives, r.Within), findable && found && r.Within >= time.Second
 	}
-	if findable = findable && len(refs) > 0 && (!s.auto || s.scheduler.Pays(workQueue, lives, now)); findable {
+	if findable = findable && len(refs) > 0 && (!s.auto || s.Scheduler.Pays(workQueue, lives, now)); findable {
 		until := now.StampedBy()
 		var slots []scheduler.Reference
 		for _, r := range refs {
@@ -183,9 +183,9 @@ func (s *scene) reference(m *azservicebus.Message, now scheduler.Instant) (r sch
 	byEntity := max(s.settings.DefaultMessageTimeToLive, s.queueLife)
 	shortest := duration.Shorter(byEntity, s.subscriptionLife)
 	at, within, err := scheduler.StatedDeadline(property)
-	s.must(err)
+	s.Must(err)
 	complete, err := scheduler.StatedCompletion(property)
-	s.must(err)
+	s.Must(err)
 	if complete == 0 {
 		complete = s.settings.CompleteWithin
 	}
@@ -258,14 +258,6 @@ func (s *scene) reference(m *azservicebus.Message, now scheduler.Instant) (r sch
 	return r, findable && r.Ahead == 0, true
 }
 
-// must ends the test on an error.
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
 // sendLives sends a message for each time to live, all in one batch.
 func (s *scene) sendLives(entity string, lives []time.Duration) {
 	s.Helper()
@@ -274,5 +266,5 @@ func (s *scene) sendLives(entity string, lives []time.Duration) {
 		s.sent++
 		ms[i] = &azservicebus.Message{Body: []byte("b"), MessageID: new(fmt.Sprint("b-", s.sent)), TimeToLive: &lives[i]}
 	}
-	s.must(s.sendAll(entity, ms...))
+	s.Must(s.sendAll(entity, ms...))
 }

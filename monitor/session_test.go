@@ -25,7 +25,7 @@ func TestMissedDeadlinesInSessions(t *testing.T) {
 			t.Run(fmt.Sprintf("blind %v, stamp %v", blind, stamp), func(t *testing.T) {
 				inModes(t, withSessions, func(s *scene) {
 					s.undescribed, s.stamp = blind, stamp
-					s.measure()
+					s.MeasureClock()
 					s.startMonitor()
 					var ids []string
 					for i := range 30 {
@@ -40,7 +40,7 @@ func TestMissedDeadlinesInSessions(t *testing.T) {
 					}
 					s.wantDead(workQueue, reason, 2*time.Second, time.Second, ids...)
 					s.wantNotified(ids...)
-					s.settled(time.Second)
+					s.Settled(time.Second)
 				})
 			})
 		}
@@ -50,10 +50,10 @@ func TestMissedDeadlinesInSessions(t *testing.T) {
 // The empty session-id names a session too.
 func TestMissedDeadlineInTheSessionWithAnEmptyID(t *testing.T) {
 	inModes(t, withSessions, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		id, none, life := "m", "", 2*time.Second
-		s.must(s.sendAll(workQueue, &azservicebus.Message{MessageID: &id, SessionID: &none, TimeToLive: &life}))
+		s.Must(s.sendAll(workQueue, &azservicebus.Message{MessageID: &id, SessionID: &none, TimeToLive: &life}))
 		time.Sleep(4 * time.Second)
 		s.wantDead(workQueue, "TTLExpiredException", life, time.Second, "m")
 		s.wantNotified("m")
@@ -67,7 +67,7 @@ func TestSessionThatIsHeldAtTheDeadline(t *testing.T) {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
 			inModes(t, withSessions, func(s *scene) {
 				s.stamp = stamp
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				for i := range 3 {
 					s.send(workQueue, fmt.Sprint("held-", i), session("held"), "Overdue-Within", `"2s"`)
@@ -78,7 +78,7 @@ func TestSessionThatIsHeldAtTheDeadline(t *testing.T) {
 					s.Fatalf("receive = %d messages, %v", len(ms), err)
 				}
 				time.Sleep(20 * time.Second)
-				if s.expiry == queue.Eager && stamp {
+				if s.Expiry == queue.Eager && stamp {
 					s.wantNotified("held-1", "held-2") // the broker has moved what only waits there
 				} else {
 					s.wantNotified()
@@ -88,7 +88,7 @@ func TestSessionThatIsHeldAtTheDeadline(t *testing.T) {
 				}
 				s.send(workQueue, "other", session("other"), "Overdue-Within", `"2s"`)
 				time.Sleep(5 * time.Second)
-				if notified := s.hook.Subjects(); !slices.Contains(notified, "other") || slices.Contains(notified, "held-0") {
+				if notified := s.Hook.Subjects(); !slices.Contains(notified, "other") || slices.Contains(notified, "held-0") {
 					s.Errorf("notified of %v, want of the one in the other session", notified)
 				}
 				if err := r.Close(s.Context()); err != nil {
@@ -96,7 +96,7 @@ func TestSessionThatIsHeldAtTheDeadline(t *testing.T) {
 				}
 				time.Sleep(1500 * time.Millisecond)
 				s.wantNotified("other", "held-1", "held-2")
-				s.settled(time.Second)
+				s.Settled(time.Second)
 			})
 		})
 	}
@@ -119,7 +119,7 @@ func TestSessionsAreNotDisturbed(t *testing.T) {
 						s.Fatal(err)
 					}
 				}
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				const live = 100
 				for i := range live {
@@ -133,7 +133,7 @@ func TestSessionsAreNotDisturbed(t *testing.T) {
 				if diff := cmp.Diff(before, livingOf(s)); diff != "" {
 					s.Errorf("the live messages changed (-before +after):\n%s", diff)
 				}
-				if dead := len(s.dead(workQueue)); dead != live/10 {
+				if dead := len(s.Dead(workQueue)); dead != live/10 {
 					s.Errorf("%d dead letters, want %d", dead, live/10)
 				}
 				for i, name := range names {
@@ -173,7 +173,7 @@ func TestDeferredInASession(t *testing.T) {
 		t.Run(fmt.Sprint("blind ", blind), func(t *testing.T) {
 			inModes(t, withSessions, func(s *scene) {
 				s.undescribed, s.stamp = blind, false
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				s.send(workQueue, "m", session("a"), "Overdue-Within", `"3s"`)
 				r := s.accept(workQueue, "a")
@@ -192,7 +192,7 @@ func TestDeferredInASession(t *testing.T) {
 				time.Sleep(1500 * time.Millisecond)
 				s.wantDead(workQueue, "DeadlineExceeded", 3*time.Second, 9*time.Second, "m")
 				s.wantNotified("m")
-				s.settled(time.Second)
+				s.Settled(time.Second)
 			})
 		})
 	}

@@ -18,20 +18,20 @@ import (
 // A sink that is down holds nothing up and loses nothing: the events come when it is back.
 func TestSinkThatIsDown(t *testing.T) {
 	inStores(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
-		s.hook.Answer(http.StatusInternalServerError)
+		s.Hook.Answer(http.StatusInternalServerError)
 		const n = 20
 		for i := range n {
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(2*time.Second))
 		}
 		time.Sleep(3 * time.Second)
-		if lags := s.lags(workQueue); len(lags) != n {
+		if lags := s.Lags(workQueue); len(lags) != n {
 			s.Errorf("%d dead letters while the sink is down, want all %d", len(lags), n)
 		}
 		time.Sleep(5 * time.Minute)
 		s.emptyDeadLetters(n) // what is still to be notified does not live there
-		s.hook.Answer(http.StatusOK)
+		s.Hook.Answer(http.StatusOK)
 		time.Sleep(6 * time.Minute)
 		notifiedOnceEach(s, n)
 	})
@@ -41,17 +41,17 @@ func TestSinkThatIsDown(t *testing.T) {
 // meanwhile must not be taken for another one: it is all that is left of the alert.
 func TestAlertThatOutlastsItsLock(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
-		s.hook.Answer(http.StatusInternalServerError)
+		s.Hook.Answer(http.StatusInternalServerError)
 		s.send(workQueue, "m", ttl(time.Second))
 		for range 300 {
 			time.Sleep(100 * time.Millisecond)
-			if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled == 0 {
+			if c := s.Queue(monitorQueue).Counts(); c.Active+c.Scheduled == 0 {
 				s.Fatalf("no companion is left of an alert that nobody has taken")
 			}
 		}
-		s.hook.Answer(http.StatusOK)
+		s.Hook.Answer(http.StatusOK)
 		time.Sleep(time.Minute)
 		notifiedOnceEach(s, 1)
 	}, func(_ *scene, c *broker.Config) { c.Queues[2].LockDuration = 5 * time.Second })
@@ -62,8 +62,8 @@ func TestAlertThatOutlastsItsLock(t *testing.T) {
 func TestRewrittenCompanionStaysWhole(t *testing.T) {
 	inStores(t, func(s *scene) {
 		s.startMonitor()
-		s.hook.Answer(http.StatusInternalServerError)
-		sender, err := s.client.NewSender(workQueue, nil)
+		s.Hook.Answer(http.StatusInternalServerError)
+		sender, err := s.Client.NewSender(workQueue, nil)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -77,14 +77,14 @@ func TestRewrittenCompanionStaysWhole(t *testing.T) {
 			}
 			refs = append(refs, scheduler.Reference{MessageID: id, Sent: time.Now(), Within: life, Deadline: time.Now().Add(life), Stated: "ttl"})
 		}
-		if err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: time.Now().Add(life), References: refs}); err != nil {
+		if err := s.Scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: time.Now().Add(life), References: refs}); err != nil {
 			s.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
-		if left := s.companionsLeft(); left > n/4 {
+		if left := s.CompanionsLeft(); left > n/4 {
 			s.Errorf("%d companions are left of one", left)
 		}
-		s.hook.Answer(http.StatusOK)
+		s.Hook.Answer(http.StatusOK)
 		time.Sleep(6 * time.Minute)
 		notifiedOnceEach(s, n)
 	})
@@ -93,17 +93,17 @@ func TestRewrittenCompanionStaysWhole(t *testing.T) {
 // While one sink is down the others are notified once, also over a change of monitors.
 func TestSinkThatIsDownDoesNotRepeatTheOthers(t *testing.T) {
 	inStores(t, func(s *scene) {
-		down := hooktest.New(s.T, s.sinks, "down")
+		down := hooktest.New(s.T, s.Sinks, "down")
 		down.Answer(http.StatusInternalServerError)
 		s.moreHooks = []string{"down"}
-		s.measure()
+		s.MeasureClock()
 		stop := s.startMonitor()
 		s.send(workQueue, "m", ttl(2*time.Second))
 		time.Sleep(time.Minute)
 		stop()
 		s.startMonitor()
 		time.Sleep(4 * time.Minute)
-		if got := len(s.hook.Events()); got != 1 {
+		if got := len(s.Hook.Events()); got != 1 {
 			s.Errorf("the sink that is well was notified %d times, want once", got)
 		}
 		down.Answer(http.StatusOK)
@@ -118,7 +118,7 @@ func TestSinkThatIsDownDoesNotRepeatTheOthers(t *testing.T) {
 // emptyDeadLetters takes n messages out of the dead-letter queue, as an operator would.
 func (s *scene) emptyDeadLetters(n int) {
 	s.Helper()
-	r, err := s.client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{
+	r, err := s.Client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{
 		SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete,
 	})
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *scene) emptyDeadLetters(n int) {
 // A monitor that stops hands back what it holds; the next one goes on at once.
 func TestMonitorThatIsReplaced(t *testing.T) {
 	inStores(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		const n = 200
 		stop := s.startMonitor()
 		for i := range n {
@@ -150,7 +150,7 @@ func TestMonitorThatIsReplaced(t *testing.T) {
 			stop = s.startMonitor()
 		}
 		time.Sleep(5 * time.Second)
-		if lags := s.lags(workQueue); len(lags) != n-1 || lags[n-2] > time.Second {
+		if lags := s.Lags(workQueue); len(lags) != n-1 || lags[n-2] > time.Second {
 			s.Errorf("%d dead letters, the latest %v late, want %d and a second at most", len(lags), lags[max(len(lags)-1, 0)], n-1)
 		}
 		time.Sleep(time.Until(*locked.LockedUntil) + time.Second)
@@ -163,7 +163,7 @@ func TestMonitorThatIsReplaced(t *testing.T) {
 func TestMonitorThatStopsDoesNotNotifyAgain(t *testing.T) {
 	inStores(t, func(s *scene) {
 		stop := s.startMonitor()
-		sender, err := s.client.NewSender(workQueue, nil)
+		sender, err := s.Client.NewSender(workQueue, nil)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestMonitorThatStopsDoesNotNotifyAgain(t *testing.T) {
 			}
 			refs = append(refs, scheduler.Reference{MessageID: id, Sent: time.Now(), Within: life, Deadline: time.Now().Add(life), Stated: "ttl"})
 		}
-		if err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: time.Now().Add(life), References: refs}); err != nil {
+		if err := s.Scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: time.Now().Add(life), References: refs}); err != nil {
 			s.Fatal(err)
 		}
 		_, locked := s.receive(workQueue)

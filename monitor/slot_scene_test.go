@@ -32,7 +32,7 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 			}
 			play(t, func(s *scene) {
 				rng := rand.New(rand.NewPCG(seed, 0))
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				n := sized(200, 120)
 				lives := []time.Duration{900 * time.Millisecond, 2 * time.Second, 2015 * time.Millisecond, 7 * time.Second}
@@ -54,7 +54,7 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 				received := <-done
 				time.Sleep(3 * time.Minute)
 				notified := map[string]int{}
-				for _, e := range s.hook.Events() {
+				for _, e := range s.Hook.Events() {
 					notified[e.Subject]++
 					if at := e.Data.DeadLetteredTime; at.Before(due[e.Subject].Truncate(time.Millisecond)) {
 						t.Errorf("%s was dead-lettered %v before its deadline", e.Subject, due[e.Subject].Sub(at))
@@ -68,10 +68,10 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 						t.Errorf("%s was received and notified of", id)
 					}
 				}
-				if c := s.companionsKept(); c != (redisstore.Counts{}) {
+				if c := s.CompanionsKept(); c != (redisstore.Counts{}) {
 					t.Errorf("companions are left: %+v", c)
 				}
-				if c := s.queue(workQueue).Counts(); c.Active+c.Deferred != 0 {
+				if c := s.Queue(workQueue).Counts(); c.Active+c.Deferred != 0 {
 					t.Errorf("left on the work queue: %+v", c)
 				}
 			}, func(s *scene, c *broker.Config) {
@@ -87,7 +87,7 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 func (s *scene) consumeAtRandom(ctx context.Context, seed uint64) map[string]bool {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	completed := map[string]bool{}
-	r, err := s.client.NewReceiverForQueue(workQueue, nil)
+	r, err := s.Client.NewReceiverForQueue(workQueue, nil)
 	if err != nil {
 		s.Error(err)
 		return nil
@@ -125,7 +125,7 @@ func TestSlotsCostLittle(t *testing.T) {
 	for _, rate := range []int{1000, 10_000}[:sized(2, 1)] {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
 			play(t, func(s *scene) {
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				ctx, stop := context.WithCancel(s.Context())
 				done := make(chan struct{})
@@ -142,14 +142,14 @@ func TestSlotsCostLittle(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				stop()
 				<-done
-				ops := float64(s.written.Load()) + s.operations("")
+				ops := float64(s.written.Load()) + s.Operations("")
 				n := float64(seconds * 200 * batch)
 				want := map[int]float64{1000: .3, 10_000: .05}[rate]
 				t.Logf("%.0f messages, %.0f operations: %.3f for each", n, ops, ops/n)
 				if ops/n > want {
 					t.Errorf("%.3f operations for each message, want at most %v", ops/n, want)
 				}
-				if got := len(s.hook.Events()); got != 0 {
+				if got := len(s.Hook.Events()); got != 0 {
 					t.Errorf("%d notified, want none", got)
 				}
 			}, func(s *scene, c *broker.Config) { s.slots = true })
@@ -165,7 +165,7 @@ func (s *scene) sendBatch(queue string, n int, life time.Duration) {
 
 // drainForever receives all that comes until ctx ends.
 func (s *scene) drainForever(ctx context.Context) {
-	r, err := s.client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
+	r, err := s.Client.NewReceiverForQueue(workQueue, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
 	if err != nil {
 		s.Error(err)
 		return
@@ -183,7 +183,7 @@ func TestSlotsOfSpansKeepEveryDeadline(t *testing.T) {
 	seed := testseed.Of(t)
 	play(t, func(s *scene) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		const batch, batches = 20, 10
 		due := map[string]time.Time{}
@@ -205,7 +205,7 @@ func TestSlotsOfSpansKeepEveryDeadline(t *testing.T) {
 		received := <-done
 		time.Sleep(time.Minute)
 		notified := map[string]int{}
-		for _, e := range s.hook.Events() {
+		for _, e := range s.Hook.Events() {
 			notified[e.Subject]++
 			if at := e.Data.DeadLetteredTime; at.Before(due[e.Subject].Truncate(time.Millisecond)) {
 				t.Errorf("%s was dead-lettered %v before its deadline", e.Subject, due[e.Subject].Sub(at))
@@ -216,10 +216,10 @@ func TestSlotsOfSpansKeepEveryDeadline(t *testing.T) {
 				t.Errorf("%s: received %v, notified %d times", id, received[id], notified[id])
 			}
 		}
-		if c := s.queue(monitorQueue).Counts(); c.Active+c.Scheduled+c.DeadLetter != 0 {
+		if c := s.Queue(monitorQueue).Counts(); c.Active+c.Scheduled+c.DeadLetter != 0 {
 			t.Errorf("left on the monitor queue: %+v", c)
 		}
-		if c := s.queue(workQueue).Counts(); c.Active+c.Deferred != 0 {
+		if c := s.Queue(workQueue).Counts(); c.Active+c.Deferred != 0 {
 			t.Errorf("left on the work queue: %+v", c)
 		}
 	}, func(s *scene, c *broker.Config) {

@@ -11,38 +11,24 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/testing/bubble"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-const topic = "events"
 
 // withTopic makes a topic with these subscriptions, all of which dead-letter what expires, and
 // has it monitored.
 func withTopic(subscriptions ...broker.SubscriptionSetup) func(*scene, *broker.Config) {
 	return func(s *scene, c *broker.Config) {
-		for i := range subscriptions {
-			subscriptions[i].DeadLetteringOnMessageExpiration = true
-		}
-		c.Topics = []broker.TopicSetup{{TopicConfig: broker.TopicConfig{Name: topic}, Subscriptions: slices.Clone(subscriptions)}}
+		c.Topics = bubble.Topics(subscriptions...)
 		s.monitored[topic] = true
 	}
 }
 
-func subscription(name string, change ...func(*broker.SubscriptionSetup)) broker.SubscriptionSetup {
-	s := broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{Name: name}}
-	for _, f := range change {
-		f(&s)
-	}
-	return s
-}
-
-func of(name string) string { return topic + "/Subscriptions/" + name }
-
 // notified are the subjects of the events about each subscription, sorted.
 func notifiedBySubscription(s *scene) map[string][]string {
 	got := map[string][]string{}
-	for _, e := range s.hook.Events() {
+	for _, e := range s.Hook.Events() {
 		if want := "sb://overdue.test/" + of(e.Data.Subscription); e.Source != want || e.Data.Entity != topic {
 			s.Errorf("an event from %q about %q, want %q about %q", e.Source, e.Data.Entity, want, topic)
 		}
@@ -57,7 +43,7 @@ func notifiedBySubscription(s *scene) map[string][]string {
 // receiveFrom takes and completes n messages of a subscription.
 func (s *scene) receiveFrom(name string, n int) {
 	s.Helper()
-	r, err := s.client.NewReceiverForSubscription(topic, name, nil)
+	r, err := s.Client.NewReceiverForSubscription(topic, name, nil)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -88,7 +74,7 @@ func TestMissedDeadlinesOfATopic(t *testing.T) {
 				}),
 			), func(s *scene) {
 				s.stamp = stamp
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				var ids []string
 				for i := range 10 {
@@ -105,14 +91,14 @@ func TestMissedDeadlinesOfATopic(t *testing.T) {
 				s.wantDead(of("offline"), reason, 3*time.Second, time.Second, ids...)
 				s.wantDead(of("sessions"), reason, 3*time.Second, time.Second, ids...)
 				for _, name := range []string{"served", "choosy"} {
-					if n := len(s.dead(of(name))); n != 0 {
+					if n := len(s.Dead(of(name))); n != 0 {
 						s.Errorf("%d dead letters of %s, want none", n, name)
 					}
 				}
 				if diff := cmp.Diff(map[string][]string{"offline": ids, "sessions": ids}, notifiedBySubscription(s)); diff != "" {
 					s.Errorf("notified (-want +got):\n%s", diff)
 				}
-				s.settled(time.Second)
+				s.Settled(time.Second)
 			})
 		})
 	}
@@ -127,14 +113,14 @@ func TestTimesToLiveOfTopicAndSubscription(t *testing.T) {
 		c.Topics[0].DefaultMessageTimeToLive = 9 * time.Second
 		s.subscriptionLife = 4 * time.Second
 	}, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(topic, "capped", ttl(time.Hour))
 		s.send(topic, "default", "")
 		s.send(topic, "own", ttl(2*time.Second))
 		time.Sleep(15 * time.Second)
 		for name, cap := range map[string]time.Duration{"long": 9 * time.Second, "short": 4 * time.Second} {
-			for _, m := range s.dead(of(name)) {
+			for _, m := range s.Dead(of(name)) {
 				want := cap
 				if m.MessageID == "own" {
 					want = 2 * time.Second
@@ -148,7 +134,7 @@ func TestTimesToLiveOfTopicAndSubscription(t *testing.T) {
 		if diff := cmp.Diff(map[string][]string{"long": all, "short": all}, notifiedBySubscription(s)); diff != "" {
 			s.Errorf("notified (-want +got):\n%s", diff)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
@@ -156,15 +142,15 @@ func TestTimesToLiveOfTopicAndSubscription(t *testing.T) {
 // deadlines. One that goes takes its messages with it, and holds up nobody.
 func TestSubscriptionsThatComeAndGo(t *testing.T) {
 	inModes(t, withTopic(subscription("first"), subscription("doomed")), func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(topic, "before", ttl(5*time.Second))
-		_, err := s.ns.Broker.Default().CreateSubscription(topic, broker.SubscriptionConfig{Name: "second", DeadLetteringOnMessageExpiration: true})
+		_, err := s.Namespace.Broker.Default().CreateSubscription(topic, broker.SubscriptionConfig{Name: "second", DeadLetteringOnMessageExpiration: true})
 		if err != nil {
 			s.Fatal(err)
 		}
 		s.send(topic, "after", ttl(5*time.Second))
-		if err := s.ns.Broker.Default().DeleteSubscription(topic, "doomed"); err != nil {
+		if err := s.Namespace.Broker.Default().DeleteSubscription(topic, "doomed"); err != nil {
 			s.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -172,7 +158,7 @@ func TestSubscriptionsThatComeAndGo(t *testing.T) {
 		if diff := cmp.Diff(want, notifiedBySubscription(s)); diff != "" {
 			s.Errorf("notified (-want +got):\n%s", diff)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
@@ -180,10 +166,10 @@ func TestSubscriptionsThatComeAndGo(t *testing.T) {
 // the other copy is notified once.
 func TestCopyThatIsLockedOverAChangeOfMonitors(t *testing.T) {
 	inModes(t, withTopic(subscription("held"), subscription("offline")), func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		stop := s.startMonitor()
 		s.send(topic, "m", ttl(3*time.Second))
-		r, err := s.client.NewReceiverForSubscription(topic, "held", nil)
+		r, err := s.Client.NewReceiverForSubscription(topic, "held", nil)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -206,7 +192,7 @@ func TestCopyThatIsLockedOverAChangeOfMonitors(t *testing.T) {
 		if diff := cmp.Diff(map[string][]string{"held": {"m"}, "offline": {"m"}}, notifiedBySubscription(s)); diff != "" {
 			s.Errorf("notified after it was given back (-want +got):\n%s", diff)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
@@ -217,7 +203,7 @@ func TestTopicWithManySubscriptions(t *testing.T) {
 		many = append(many, subscription(fmt.Sprint("s", i)))
 	}
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(topic, "a", ttl(2*time.Second))
 		s.send(topic, "b", ttl(2*time.Second))
@@ -228,7 +214,7 @@ func TestTopicWithManySubscriptions(t *testing.T) {
 				s.Errorf("notified of %v in %s, want a and b", got[name], name)
 			}
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	}, withTopic(many...))
 }
 
@@ -236,13 +222,13 @@ func TestTopicWithManySubscriptions(t *testing.T) {
 // clocks start then.
 func TestScheduledMessageOfATopic(t *testing.T) {
 	inModes(t, withTopic(subscription("served"), subscription("offline")), func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		at := time.Now().Add(30 * time.Second)
 		s.send(topic, "m", ttl(2*time.Second)+fmt.Sprintf(`,"ScheduledEnqueueTimeUtc":%q`, at.UTC().Format(http.TimeFormat)))
 		time.Sleep(31 * time.Second)
 		s.receiveFrom("served", 1)
-		if n := len(s.waiting(of("offline"))); n != 1 {
+		if n := len(s.Waiting(of("offline"))); n != 1 {
 			s.Errorf("%d copies wait a second after the activation, want 1", n)
 		}
 		time.Sleep(4 * time.Second)

@@ -12,18 +12,18 @@ import (
 // letter then, where operators find it.
 func TestAnEventThatNoSinkAcceptsIsGivenUpAfterADay(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
-		s.hook.Answer(http.StatusInternalServerError)
+		s.Hook.Answer(http.StatusInternalServerError)
 		s.send(workQueue, "m", ttl(3*time.Second))
-		dead := func() int64 { return s.companionsKept().Dead }
+		dead := func() int64 { return s.CompanionsKept().Dead }
 		time.Sleep(24 * time.Hour)
-		if n := dead(); n != 0 || s.companionsLeft() != 1 {
-			s.Errorf("%d companions are given up within a day and %d left, want none and one", n, s.companionsLeft())
+		if n := dead(); n != 0 || s.CompanionsLeft() != 1 {
+			s.Errorf("%d companions are given up within a day and %d left, want none and one", n, s.CompanionsLeft())
 		}
 		time.Sleep(3 * time.Hour)
-		if n := dead(); n != 1 || s.companionsLeft() != 0 {
-			s.Errorf("%d companions are given up after 27 hours and %d left, want one and none", n, s.companionsLeft())
+		if n := dead(); n != 1 || s.CompanionsLeft() != 0 {
+			s.Errorf("%d companions are given up after 27 hours and %d left, want one and none", n, s.CompanionsLeft())
 		}
 		s.wantNotified()
 	})

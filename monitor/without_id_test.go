@@ -24,7 +24,7 @@ func (s *scene) sendWithoutIDs(entity string, n int, change func(i int, m *azser
 		ms[i] = &azservicebus.Message{Body: []byte("b")}
 		change(i, ms[i])
 	}
-	s.must(s.sendAll(entity, ms...))
+	s.Must(s.sendAll(entity, ms...))
 }
 
 // In every kind of entity, batches that have no room for the ids that their messages lack pass,
@@ -95,7 +95,7 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 						}
 					}
 				}, func(s *scene) {
-					s.measure()
+					s.MeasureClock()
 					s.startMonitor()
 					start := time.Now()
 					for range 2 { // both are in the windows of both
@@ -117,16 +117,16 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 					}
 					time.Sleep(kind.later + within + 2*time.Second)
 					for _, path := range kind.ends {
-						dead := s.dead(path)
+						dead := s.Dead(path)
 						if strings.HasPrefix(kind.name, "forwards its dead letters") {
-							dead = s.waiting(path)
+							dead = s.Waiting(path)
 						}
 						if len(dead) != 2*n {
 							s.Errorf("%d dead letters in %s, want %d", len(dead), path, 2*n)
 						}
 					}
 					notified := map[string]int{}
-					for _, e := range s.hook.Events() {
+					for _, e := range s.Hook.Events() {
 						notified[e.ID]++
 						if early := e.Data.DeadLetteredTime.Sub(start.Add(kind.later + within)); early < -time.Millisecond || early > time.Second {
 							s.Errorf("dead-lettered %v after its deadline", early)
@@ -141,7 +141,7 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 						}
 					}
 					time.Sleep(6 * time.Minute) // until nothing can still arrive of what was scheduled
-					s.settled(time.Second)
+					s.Settled(time.Second)
 				})
 			})
 		}
@@ -155,7 +155,7 @@ func TestMessagesWithoutIDsAmongOthers(t *testing.T) {
 	for _, slots := range []bool{false, true} {
 		t.Run(fmt.Sprint("slots ", slots), func(t *testing.T) {
 			inModes(t, func(s *scene, c *broker.Config) { s.slots = slots }, func(s *scene) {
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				lives := []time.Duration{3 * time.Second, 10 * time.Second, time.Hour}
 				s.send(workQueue, "lives on", "")
@@ -163,7 +163,7 @@ func TestMessagesWithoutIDsAmongOthers(t *testing.T) {
 				s.sendWithoutIDs(workQueue, 60, func(i int, m *azservicebus.Message) { m.TimeToLive = &lives[i%3] })
 				s.send(workQueue, "named, too", ttl(lives[0]))
 				s.send(workQueue, "lives on, too", "")
-				r, err := s.client.NewReceiverForQueue(workQueue, nil)
+				r, err := s.Client.NewReceiverForQueue(workQueue, nil)
 				if err != nil {
 					s.Fatal(err)
 				}
@@ -195,8 +195,8 @@ func TestMessagesWithoutIDsAmongOthers(t *testing.T) {
 						heldShort++
 					}
 				}
-				left := len(s.dead(workQueue)) // of 20 with the shortest time to live, and what is named
-				if notified := len(s.hook.Events()); notified != left || left != 10+1 {
+				left := len(s.Dead(workQueue)) // of 20 with the shortest time to live, and what is named
+				if notified := len(s.Hook.Events()); notified != left || left != 10+1 {
 					s.Errorf("%d dead letters, notified of %d, want 11: what nobody holds", left, notified)
 				}
 				for _, m := range held {
@@ -208,18 +208,18 @@ func TestMessagesWithoutIDsAmongOthers(t *testing.T) {
 					s.Fatal(err)
 				}
 				time.Sleep(3 * time.Second)
-				if got, want := len(s.hook.Events()), 11+heldShort; got != want {
+				if got, want := len(s.Hook.Events()), 11+heldShort; got != want {
 					s.Errorf("notified of %d after what was held came back, want %d", got, want)
 				}
 				time.Sleep(10 * time.Second)
 				byLife := map[time.Duration]int{}
-				for _, m := range s.dead(workQueue) {
+				for _, m := range s.Dead(workQueue) {
 					byLife[m.ExpiresAt.Sub(m.EnqueuedTime)]++
 				}
-				if byLife[lives[2]] != 0 || len(s.hook.Events()) != len(s.dead(workQueue)) {
-					s.Errorf("dead letters by time to live: %v; notified of %d", byLife, len(s.hook.Events()))
+				if byLife[lives[2]] != 0 || len(s.Hook.Events()) != len(s.Dead(workQueue)) {
+					s.Errorf("dead letters by time to live: %v; notified of %d", byLife, len(s.Hook.Events()))
 				}
-				if waiting := s.waiting(workQueue); len(waiting) != 60-byLife[lives[0]]-byLife[lives[1]]-18+2 {
+				if waiting := s.Waiting(workQueue); len(waiting) != 60-byLife[lives[0]]-byLife[lives[1]]-18+2 {
 					s.Errorf("%d messages wait with dead letters %v", len(waiting), byLife)
 				}
 			})
@@ -231,7 +231,7 @@ func TestMessagesWithoutIDsAmongOthers(t *testing.T) {
 // and each event has one id.
 func TestMessagesWithoutIDsOutliveAMonitor(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		first, second := s.startMonitor(), s.startMonitor()
 		const n = 30
 		for range 3 {
@@ -239,7 +239,7 @@ func TestMessagesWithoutIDsOutliveAMonitor(t *testing.T) {
 				m.TimeToLive = new(5*time.Second + time.Duration(i)*100*time.Millisecond)
 			})
 		}
-		r, err := s.client.NewReceiverForQueue(workQueue, nil)
+		r, err := s.Client.NewReceiverForQueue(workQueue, nil)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -271,17 +271,17 @@ func TestMessagesWithoutIDsOutliveAMonitor(t *testing.T) {
 			s.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute) // locks of companions that were not handed back have lapsed
-		if dead := len(s.dead(workQueue)); dead != n*2/3 {
+		if dead := len(s.Dead(workQueue)); dead != n*2/3 {
 			s.Errorf("%d dead letters, want %d", dead, n*2/3)
 		}
 		notified := map[string]bool{}
-		for _, e := range s.hook.Events() {
+		for _, e := range s.Hook.Events() {
 			notified[e.ID] = true
 		}
 		if len(notified) != n*2/3 {
 			s.Errorf("notified of %d messages, want %d", len(notified), n*2/3)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
@@ -291,7 +291,7 @@ func TestMessagesWithoutIDsHaveToBeCompleted(t *testing.T) {
 		for _, alone := range []bool{true, false} {
 			t.Run(fmt.Sprintf("empty id %v, alone %v", id != nil, alone), func(t *testing.T) {
 				inModes(t, plain, func(s *scene) {
-					s.measure()
+					s.MeasureClock()
 					s.startMonitor()
 					const n = 20
 					s.sendWithoutIDs(workQueue, n, func(_ int, m *azservicebus.Message) {
@@ -301,18 +301,18 @@ func TestMessagesWithoutIDsHaveToBeCompleted(t *testing.T) {
 							m.TimeToLive = new(3 * time.Second)
 						}
 					})
-					r, err := s.client.NewReceiverForQueue(workQueue, nil)
-					s.must(err)
+					r, err := s.Client.NewReceiverForQueue(workQueue, nil)
+					s.Must(err)
 					var held []*azservicebus.ReceivedMessage
 					for len(held) < n/2 {
 						ms, err := r.ReceiveMessages(s.Context(), n/2-len(held), nil)
-						s.must(err)
+						s.Must(err)
 						held = append(held, ms...)
 					}
-					s.must(r.CompleteMessage(s.Context(), held[0], nil))
+					s.Must(r.CompleteMessage(s.Context(), held[0], nil))
 					time.Sleep(12 * time.Second)
 					types := map[string]int{}
-					for _, e := range s.hook.Events() {
+					for _, e := range s.Hook.Events() {
 						types[e.Type]++
 					}
 					missed, incomplete := n/2, n/2-1 // what nobody had; what somebody has had for too long
@@ -323,10 +323,10 @@ func TestMessagesWithoutIDsHaveToBeCompleted(t *testing.T) {
 						s.Errorf("notified of %v, want %d missed and %d incomplete", types, missed, incomplete)
 					}
 					for _, m := range held[1:] {
-						s.must(r.CompleteMessage(s.Context(), m, nil))
+						s.Must(r.CompleteMessage(s.Context(), m, nil))
 					}
-					s.must(r.Close(s.Context()))
-					if waiting := len(s.waiting(workQueue)); alone != (waiting > 0) {
+					s.Must(r.Close(s.Context()))
+					if waiting := len(s.Waiting(workQueue)); alone != (waiting > 0) {
 						s.Errorf("%d messages wait", waiting)
 					}
 				})
@@ -340,27 +340,27 @@ func TestMessagesWithoutIDsHaveToBeCompleted(t *testing.T) {
 func TestReferenceWithoutAnIDThatStandsForTooMuch(t *testing.T) {
 	const n = 5500
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
-		sender, err := s.client.NewSender(workQueue, nil)
-		s.must(err)
+		sender, err := s.Client.NewSender(workQueue, nil)
+		s.Must(err)
 		life := 2 * time.Second
 		for sent := 0; sent < n; sent += 500 {
 			batch, err := sender.NewMessageBatch(s.Context(), nil)
-			s.must(err)
+			s.Must(err)
 			for range 500 {
-				s.must(batch.AddMessage(&azservicebus.Message{TimeToLive: &life}, nil))
+				s.Must(batch.AddMessage(&azservicebus.Message{TimeToLive: &life}, nil))
 			}
-			s.must(sender.SendMessageBatch(s.Context(), batch, nil))
+			s.Must(sender.SendMessageBatch(s.Context(), batch, nil))
 		}
 		now := time.Now()
-		s.must(s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, References: []scheduler.Reference{{
+		s.Must(s.Scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, References: []scheduler.Reference{{
 			Sent: now, From: now.Add(-365 * 24 * time.Hour), Until: now, Deadline: now.Add(life), Within: life, Stated: "ttl",
 		}}}))
 		time.Sleep(15 * time.Second)
-		if dead, notified := len(s.dead(workQueue)), len(s.hook.Events()); dead != n || notified != n {
+		if dead, notified := len(s.Dead(workQueue)), len(s.Hook.Events()); dead != n || notified != n {
 			s.Errorf("%d dead letters, notified of %d, want all %d", dead, notified, n)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }

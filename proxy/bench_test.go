@@ -12,6 +12,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/rest"
+	"overdue/internal/testing/apptest"
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
@@ -94,7 +95,7 @@ func BenchmarkServe(b *testing.B) {
 						b.Error(err)
 						return
 					}
-					if status, body, err := answered(in); err != nil || status != http.StatusCreated {
+					if status, body, err := apptest.Answered(in); err != nil || status != http.StatusCreated {
 						b.Errorf("status %d %s, %v; want 201", status, body, err)
 						return
 					}

@@ -5,12 +5,12 @@ package proxy
 import (
 	"bufio"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"time"
 
 	"overdue/internal/servicebus/rest"
+	"overdue/internal/testing/apptest"
 )
 
 const endpointAddr = "proxy.test"
@@ -54,24 +54,9 @@ func (sc *scene) connectAgain() net.Conn {
 // answered reads one answer that is final, and returns its status and its body.
 func (sc *scene) answered(in *bufio.Reader) (status int, body string) {
 	sc.Helper()
-	status, body, err := answered(in)
+	status, body, err := apptest.Answered(in)
 	if err != nil {
 		sc.Fatal(err)
 	}
 	return status, body
-}
-
-func answered(in *bufio.Reader) (status int, body string, err error) {
-	for status < http.StatusOK {
-		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			return 0, "", err
-		}
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			return 0, "", err
-		}
-		status, body = resp.StatusCode, string(text)
-	}
-	return status, body, nil
 }

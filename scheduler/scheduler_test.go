@@ -12,85 +12,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/bubble"
 	"overdue/internal/testing/pipenet"
 	"overdue/scheduler"
 )
 
-const monitorQueue = "overdue-monitor"
+const monitorQueue = bubble.MonitorQueue
 
-// setup is a scheduler on a namespace that has a monitor queue, on fake time.
-func setup(t *testing.T, act func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler), configure ...func(*broker.Config, *scheduler.Config)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		cfg := scheduler.Config{MonitorQueue: monitorQueue}
-		ns := brokertest.New(t, func(c *broker.Config) {
-			c.AutoCreate = false
-			c.Queues = []broker.QueueConfig{{Name: monitorQueue}}
-			for _, f := range configure {
-				f(c, &cfg)
-			}
-		})
-		cfg.Client, cfg.Links = ns.Lasting(t), ns.Links(t)
-		s, err := scheduler.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close(context.Background()) }) // some tests have closed it
-		act(t, ns, s)
-	})
-}
-
-// companions are what stands on the monitor queue.
-func companions(t *testing.T, ns *brokertest.Namespace) []queue.View {
-	t.Helper()
-	q, ok := ns.Broker.Queue(monitorQueue)
-	if !ok {
-		t.Fatal("there is no monitor queue")
-	}
-	return q.Peek(nil, 0, 10_000)
-}
-
-// ids are the message-ids that the companions on the monitor queue name, in the order in which the
-// broker has taken them.
-func ids(t *testing.T, ns *brokertest.Namespace) (all []string) {
-	t.Helper()
-	for _, v := range companions(t, ns) {
-		c := parse(t, v)
-		for _, r := range c.References {
-			all = append(all, r.MessageID)
-		}
-	}
-	return all
-}
-
-// parse reads a companion as the broker holds it.
-func parse(t *testing.T, v queue.View) scheduler.Companion {
-	t.Helper()
-	m, err := amqp.ParseMessage(v.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for body, err := range amqp.DataSections(m.Body) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := scheduler.ParseCompanion(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	t.Fatal("a companion has no body")
-	return scheduler.Companion{}
-}
-
-func one(id string, deadline time.Time) scheduler.Companion {
-	return scheduler.Companion{Entity: "orders", References: []scheduler.Reference{{MessageID: id, Sent: time.Now(), Deadline: deadline, Stated: "ttl"}}}
-}
+var setup, companions, ids, one = bubble.WithScheduler, bubble.OnMonitorQueue, bubble.MessageIDs, bubble.CompanionOf
 
 func TestSchedulerNeedsToKnowWhereItWrites(t *testing.T) {
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -19,36 +18,12 @@ import (
 
 	"overdue/internal/adminport"
 	"overdue/internal/lifecycle"
+	"overdue/internal/testing/apptest"
 )
-
-// testApps are connected until gone is closed.
-type testApps struct {
-	gone   chan struct{}
-	n      atomic.Int64
-	closed atomic.Bool // no more connections are let in
-}
-
-func newTestApps(n int64) *testApps {
-	a := &testApps{gone: make(chan struct{})}
-	a.n.Store(n)
-	return a
-}
-
-func (a *testApps) Connections() int { return int(a.n.Load()) }
-
-func (a *testApps) Drain(ctx context.Context) error {
-	a.closed.Store(true)
-	select {
-	case <-a.gone:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 func TestReadinessSaysWhatADrainWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		apps := newTestApps(2)
+		apps := apptest.Connected(2)
 		a := startedAdmin(t)
 		a.Life.Delays = lifecycle.Delays{Min: 5 * time.Second, Max: 20 * time.Second, Apps: apps}
 		done := make(chan error)
@@ -63,9 +38,9 @@ func TestReadinessSaysWhatADrainWaitsFor(t *testing.T) {
 		time.Sleep(time.Second)
 		expect("[-] state: draining; the endpoints stay open for 4s more\nnot ready\n")
 		time.Sleep(5 * time.Second)
-		apps.n.Store(1)
+		apps.N.Store(1)
 		expect("[-] state: draining; waits for the connections of apps (1), for 14s at most\nnot ready\n")
-		close(apps.gone)
+		close(apps.Gone)
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +85,7 @@ func TestOnlySigtermLeavesTime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &Process{log: zap.NewNop(), life: lifecycle.New(zap.NewNop(), time.Minute)}
 				p.admin = &adminport.Port{Life: p.life, Quit: make(chan struct{}, 1)}
-				p.life.Delays = lifecycle.Delays{Max: patient, Apps: newTestApps(1)}
+				p.life.Delays = lifecycle.Delays{Max: patient, Apps: apptest.Connected(1)}
 				p.life.Serving()
 				ctx, cancel := context.WithCancelCause(t.Context())
 				began := time.Now()
@@ -134,7 +109,7 @@ func TestStateIsAMetric(t *testing.T) {
 	registry := newRegistry()
 	a.Metrics = registry
 	registerState(registry, a.Life)
-	apps := newTestApps(3)
+	apps := apptest.Connected(3)
 	registerConnections(registry, apps)
 	expect := func(want ...string) {
 		t.Helper()

@@ -4,38 +4,13 @@ package lifecycle
 
 import (
 	"context"
-	"sync/atomic"
+	"overdue/internal/testing/apptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
 )
-
-// connectedApps are connected until gone is closed.
-type connectedApps struct {
-	gone   chan struct{}
-	n      atomic.Int64
-	closed atomic.Bool // no more connections are let in
-}
-
-func newConnectedApps(n int64) *connectedApps {
-	a := &connectedApps{gone: make(chan struct{})}
-	a.n.Store(n)
-	return a
-}
-
-func (a *connectedApps) Connections() int { return int(a.n.Load()) }
-
-func (a *connectedApps) Drain(ctx context.Context) error {
-	a.closed.Store(true)
-	select {
-	case <-a.gone:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // drained starts a drain of a lifecycle with these delays, and sends how long it took until its
 // component was stopped.
@@ -55,11 +30,11 @@ func drained(f Delays) (*Lifecycle, <-chan time.Duration) {
 
 func TestTheEndpointsStayOpenForTheMinimum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		apps := newConnectedApps(0)
-		close(apps.gone)
+		apps := apptest.Connected(0)
+		close(apps.Gone)
 		l, took := drained(Delays{Min: 5 * time.Second, Max: 20 * time.Second, Apps: apps})
-		if apps.closed.Load() || l.State() != StateDraining {
-			t.Errorf("at once: endpoints closed %v, state %s; want them open while it drains", apps.closed.Load(), l.State())
+		if apps.Closed.Load() || l.State() != StateDraining {
+			t.Errorf("at once: endpoints closed %v, state %s; want them open while it drains", apps.Closed.Load(), l.State())
 		}
 		if got := <-took; got != 5*time.Second {
 			t.Errorf("the components were stopped after %v, want 5s: nobody was connected then", got)
@@ -77,8 +52,8 @@ func TestAStopWaitsForTheLastConnectionAndNotLonger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				apps := newConnectedApps(2)
-				leave := time.AfterFunc(tt.leaves, func() { close(apps.gone) })
+				apps := apptest.Connected(2)
+				leave := time.AfterFunc(tt.leaves, func() { close(apps.Gone) })
 				defer leave.Stop()
 				_, took := drained(Delays{Min: 5 * time.Second, Max: 20 * time.Second, Apps: apps})
 				if got := <-took; got != tt.want {
@@ -91,7 +66,7 @@ func TestAStopWaitsForTheLastConnectionAndNotLonger(t *testing.T) {
 
 func TestWithoutDelaysOrEndpointsNobodyIsWaitedFor(t *testing.T) {
 	for name, f := range map[string]Delays{
-		"no delays":    {Apps: newConnectedApps(1)},
+		"no delays":    {Apps: apptest.Connected(1)},
 		"no endpoints": {Min: time.Minute, Max: time.Hour},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -108,7 +83,7 @@ func TestADelayCanBeCutShort(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, 8 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			l := New(zap.NewNop(), time.Minute)
-			l.Delays = Delays{Min: 5 * time.Second, Max: 20 * time.Second, Apps: newConnectedApps(1)}
+			l.Delays = Delays{Min: 5 * time.Second, Max: 20 * time.Second, Apps: apptest.Connected(1)}
 			began := time.Now()
 			if after == 0 {
 				l.Hurry()

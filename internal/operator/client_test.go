@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/broker/httpapi"
 	"overdue/internal/config"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
+	"overdue/internal/testing/httpapitest"
 	"overdue/internal/testing/redistest"
 )
 
@@ -32,19 +32,7 @@ func serve(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httpapi.New(httpapi.Config{Broker: b})
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
-	t.Cleanup(func() {
-		for _, err := range []error{server.Close(), b.Close()} {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-		if err := <-done; !errors.Is(err, httpapi.ErrServerClosed) {
-			t.Errorf("Serve = %v", err)
-		}
-	})
+	httpapitest.Serve(t, b, ln)
 	return ln.Addr().String()
 }
 

@@ -58,7 +58,7 @@ func (s *scene) app(dial func(context.Context) (net.Conn, error)) *azservicebus.
 // clientAt is a client of such an app.
 func (s *scene) clientAt(dial func(context.Context) (net.Conn, error)) *azservicebus.Client {
 	s.Helper()
-	c, err := azservicebus.NewClientFromConnectionString(s.ns.ConnectionString(), &azservicebus.ClientOptions{
+	c, err := azservicebus.NewClientFromConnectionString(s.Namespace.ConnectionString(), &azservicebus.ClientOptions{
 		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) { return dial(ctx) },
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *scene) clientAt(dial func(context.Context) (net.Conn, error)) *azservic
 // The same promise for an app that speaks AMQP: one by one, in batches, scheduled either way.
 func TestMissedDeadlinesOfAnAppAtTheAMQPEndpoint(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		app := s.app(s.endpoint())
 		message := func(id string, life time.Duration) *azservicebus.Message {
@@ -107,16 +107,16 @@ func TestMissedDeadlinesOfAnAppAtTheAMQPEndpoint(t *testing.T) {
 		want = append(want, "requested", "annotated")
 
 		time.Sleep(10 * time.Second)
-		lags := s.lags(workQueue)
+		lags := s.Lags(workQueue)
 		slices.Sort(want)
-		if got := s.hook.Subjects(); !slices.Equal(got, want) {
+		if got := s.Hook.Subjects(); !slices.Equal(got, want) {
 			s.Fatalf("%d messages were notified, want %d", len(got), len(want))
 		}
 		if len(lags) != len(want) || lags[len(lags)-1] > 250*time.Millisecond {
 			s.Errorf("%d were dead-lettered, the last %v late, want %d at most 250 ms late", len(lags), lags[len(lags)-1], len(want))
 		}
 		time.Sleep(10 * time.Minute) // until nothing can still arrive of what was cancelled
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }
 
@@ -124,7 +124,7 @@ func TestMissedDeadlinesOfAnAppAtTheAMQPEndpoint(t *testing.T) {
 // for an answer.
 func TestMissedDeadlinesOfATransaction(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		dial := s.endpoint()
 		encode := func(id string) []byte {
@@ -141,20 +141,20 @@ func TestMissedDeadlinesOfATransaction(t *testing.T) {
 		undone := exercise.Transact(s.T, dial, workQueue, encode("undone"))
 		quick(true)
 		time.Sleep(20 * time.Second) // longer than the deadline
-		if got := s.hook.Subjects(); !slices.Equal(got, []string{"quick"}) {
+		if got := s.Hook.Subjects(); !slices.Equal(got, []string{"quick"}) {
 			s.Fatalf("notified of %v, want the message that was committed at once", got)
 		}
 		slow(true)
 		undone(false)
 		time.Sleep(2*time.Minute + 10*time.Second)
-		if got := s.hook.Subjects(); !slices.Equal(got, []string{"quick", "slow"}) {
+		if got := s.Hook.Subjects(); !slices.Equal(got, []string{"quick", "slow"}) {
 			s.Errorf("notified of %v, want what was committed", got)
 		}
-		lags := s.lags(workQueue)
+		lags := s.Lags(workQueue)
 		s.Logf("lags %v", lags)
 		if len(lags) != 2 || lags[0] > 250*time.Millisecond {
 			s.Errorf("dead-lettered %v late, want two, and the one committed at once at most 250 ms", lags)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	})
 }

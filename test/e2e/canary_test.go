@@ -16,14 +16,14 @@ import (
 // queue do not take each other's; and nothing stays behind.
 func TestCanaryComesBackWhileTheMonitorRuns(t *testing.T) {
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		stop := s.startMonitor()
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 2)
 		var birds []*canary.Canary
 		for range 2 {
 			c, err := canary.New(canary.Config{
-				Client: s.ns.Lasting(s.T), Queue: workQueue, Interval: time.Minute,
+				Client: s.Namespace.Lasting(s.T), Queue: workQueue, Interval: time.Minute,
 				Send: func(_ context.Context, id string, life time.Duration) error {
 					if code, body := s.post(workQueue, id, ttl(life)); code != http.StatusCreated {
 						return fmt.Errorf("%d %s", code, body)
@@ -62,7 +62,7 @@ func TestCanaryComesBackWhileTheMonitorRuns(t *testing.T) {
 		}
 		// What the monitor found late was lost to its canary, and the next of them buried it
 		// once it was stale.
-		if c := s.queue(workQueue).Counts(); c.Active != 0 || c.DeadLetter > 10 {
+		if c := s.Queue(workQueue).Counts(); c.Active != 0 || c.DeadLetter > 10 {
 			t.Errorf("left: %+v", c)
 		}
 	})

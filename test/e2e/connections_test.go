@@ -52,8 +52,8 @@ func TestConnectionsThatFail(t *testing.T) {
 func connectionsThatFail(s *scene, rng *rand.Rand, to string, places []place) {
 	// A line under delay takes bytes while it is stalled, as a socket does. Without, the
 	// client would wait for it with a lock held, and fake time could not pass.
-	s.ns.Net.Delay(pipenet.Both, time.Millisecond)
-	s.measure()
+	s.Namespace.Net.Delay(pipenet.Both, time.Millisecond)
+	s.MeasureClock()
 	s.startMonitor()
 	var acknowledged []string
 	within := map[string]time.Duration{}
@@ -66,28 +66,28 @@ func connectionsThatFail(s *scene, rng *rand.Rand, to string, places []place) {
 		time.Sleep(time.Duration(rng.IntN(40)) * time.Millisecond)
 		switch rng.IntN(30) {
 		case 0:
-			s.ns.Net.Cut()
+			s.Namespace.Net.Cut()
 		case 1:
-			s.ns.Net.Stall(pipenet.Both)
+			s.Namespace.Net.Stall(pipenet.Both)
 			time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
-			s.ns.Net.Resume(pipenet.Both)
+			s.Namespace.Net.Resume(pipenet.Both)
 		case 2:
-			s.ns.Net.Refuse(true)
-			s.ns.Net.Cut()
+			s.Namespace.Net.Refuse(true)
+			s.Namespace.Net.Cut()
 			time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
-			s.ns.Net.Refuse(false)
+			s.Namespace.Net.Refuse(false)
 		}
 	}
 	time.Sleep(10 * time.Minute)
 	notified := map[string]bool{}
-	for _, e := range s.hook.Events() {
+	for _, e := range s.Hook.Events() {
 		notified[e.Data.Subscription+" "+e.Subject] = true
 	}
 	for _, p := range places {
-		if left := len(s.waiting(p.path)); left != 0 {
+		if left := len(s.Waiting(p.path)); left != 0 {
 			s.Errorf("%s: %d messages wait, want none", p.path, left)
 		}
-		for _, m := range s.dead(p.path) {
+		for _, m := range s.Dead(p.path) {
 			if m.DeadLetteredTime.Before(m.EnqueuedTime.Add(within[m.MessageID])) {
 				s.Errorf("%s: %s was dead-lettered early", p.path, m.MessageID)
 			}
@@ -98,5 +98,5 @@ func connectionsThatFail(s *scene, rng *rand.Rand, to string, places []place) {
 			}
 		}
 	}
-	s.settled(time.Minute)
+	s.Settled(time.Minute)
 }

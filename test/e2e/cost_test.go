@@ -27,9 +27,9 @@ import (
 func TestMessagesThatAreMostlyReceivedInTimeCostLittle(t *testing.T) {
 	seed := testseed.Of(t)
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
-		s.ns.Net.Delay(pipenet.Both, 5*time.Millisecond) // sending takes a while
+		s.Namespace.Net.Delay(pipenet.Both, 5*time.Millisecond) // sending takes a while
 		const n, senders, consumers = 2000, 4, 4
 		rng := rand.New(rand.NewPCG(seed, 0))
 		lives := make([]time.Duration, n)
@@ -50,27 +50,27 @@ func TestMessagesThatAreMostlyReceivedInTimeCostLittle(t *testing.T) {
 			sending.Go(func() { s.sendInBatches(app, part) })
 		}
 		sending.Wait()
-		s.ns.Net.Delay(pipenet.Both, time.Millisecond)
+		s.Namespace.Net.Delay(pipenet.Both, time.Millisecond)
 		time.Sleep(9 * time.Second)
 		stop()
 		consuming.Wait()
 
-		lags := s.lags(workQueue)
-		if notified := s.hook.Subjects(); len(notified) != n/10 || len(slices.Compact(notified)) != n/10 || len(lags) != n/10 {
+		lags := s.Lags(workQueue)
+		if notified := s.Hook.Subjects(); len(notified) != n/10 || len(slices.Compact(notified)) != n/10 || len(lags) != n/10 {
 			s.Fatalf("%d events and %d dead letters, want one for each of %d messages", len(notified), len(lags), n/10)
 		}
 		if p99 := lags[len(lags)*99/100]; p99 > 50*time.Millisecond {
 			s.Errorf("one in a hundred is dead-lettered more than %v late, want 50ms at most", p99)
 		}
-		ops := s.operations("") / n
+		ops := s.Operations("") / n
 		s.Logf("%.3f operations a message; lag %v, %v at most", ops, lags[len(lags)/2], lags[len(lags)-1])
 		for _, kind := range []string{operations.Schedule, operations.Receive, operations.Complete, operations.Peek, operations.Nudge, operations.Release} {
-			s.Logf("%s: %.3f", kind, s.operations(kind)/n)
+			s.Logf("%s: %.3f", kind, s.Operations(kind)/n)
 		}
 		if ops > .8 {
 			s.Errorf("%.3f operations a message, want 0.8 at most", ops)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	}, early, func(s *scene, _ *broker.Config) { s.slots, s.auto = true, true })
 }
 

@@ -15,7 +15,7 @@ func TestTheEndpointRefusesCompanions(t *testing.T) {
 				s.Errorf("a send to %s = %d %s, want 400 with a sentence about the monitor queue", name, code, body)
 			}
 		}
-		if got := len(s.waiting(monitorQueue)); got != 0 {
+		if got := len(s.Waiting(monitorQueue)); got != 0 {
 			s.Errorf("%d messages on the monitor queue, want none", got)
 		}
 	})

@@ -9,33 +9,19 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/testing/bubble"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
-
-const topic = "events"
 
 // withTopic makes a topic with these subscriptions, all of which dead-letter what expires, and
 // has it monitored.
 func withTopic(subscriptions ...broker.SubscriptionSetup) func(*scene, *broker.Config) {
 	return func(s *scene, c *broker.Config) {
-		for i := range subscriptions {
-			subscriptions[i].DeadLetteringOnMessageExpiration = true
-		}
-		c.Topics = []broker.TopicSetup{{TopicConfig: broker.TopicConfig{Name: topic}, Subscriptions: slices.Clone(subscriptions)}}
+		c.Topics = bubble.Topics(subscriptions...)
 		s.monitored[topic] = true
 	}
 }
-
-func subscription(name string, change ...func(*broker.SubscriptionSetup)) broker.SubscriptionSetup {
-	s := broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{Name: name}}
-	for _, f := range change {
-		f(&s)
-	}
-	return s
-}
-
-func of(name string) string { return topic + "/Subscriptions/" + name }
 
 // place is where copies of the messages are received.
 type place struct {
@@ -68,14 +54,14 @@ func receiveNothing(s *scene, r *azservicebus.Receiver) {
 func notifiedOnceEach(s *scene, n int) {
 	s.Helper()
 	var numbers []int64
-	for _, e := range s.hook.Events() {
+	for _, e := range s.Hook.Events() {
 		numbers = append(numbers, e.Data.SequenceNumber)
 	}
 	slices.Sort(numbers)
 	if distinct := slices.Compact(slices.Clone(numbers)); len(numbers) != n || len(distinct) != n {
 		s.Errorf("notified of messages %v, want each of %d once", numbers, n)
 	}
-	s.settled(5 * time.Second)
+	s.Settled(5 * time.Second)
 }
 
 func plain(*scene, *broker.Config) {}

@@ -20,10 +20,10 @@ func TestMissedDeadlinesAreDeadLetteredAndNotified(t *testing.T) {
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	inStores(t, func(s *scene) {
-		if s.newStore != nil {
+		if s.NewStore != nil {
 			n = 300 // which is the same, at the pace of a server
 		}
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		for i := range n {
 			life := 2*time.Second + time.Duration(rng.IntN(6000))*time.Millisecond
@@ -32,7 +32,7 @@ func TestMissedDeadlinesAreDeadLetteredAndNotified(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 
-		lags := s.lags(workQueue)
+		lags := s.Lags(workQueue)
 		if len(lags) != n {
 			s.Fatalf("%d messages were dead-lettered, want %d", len(lags), n)
 		}
@@ -40,22 +40,22 @@ func TestMissedDeadlinesAreDeadLetteredAndNotified(t *testing.T) {
 		if p99 := lags[n*99/100]; p99 > 250*time.Millisecond {
 			s.Errorf("p99 of the lag is %v, want at most 250ms", p99)
 		}
-		subjects := s.hook.Subjects()
+		subjects := s.Hook.Subjects()
 		if notified := slices.Compact(slices.Clone(subjects)); len(subjects) != n || len(notified) != n {
 			s.Errorf("%d events about %d messages, want one for each of %d", len(subjects), len(notified), n)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 
-		if got := len(s.waiting(otherQueue)); got != n {
+		if got := len(s.Waiting(otherQueue)); got != n {
 			s.Errorf("%d messages wait on the unwatched queue, want all %d: nobody has received", got, n)
 		}
-		r, err := s.client.NewReceiverForQueue(otherQueue, nil)
+		r, err := s.Client.NewReceiverForQueue(otherQueue, nil)
 		if err != nil {
 			s.Fatal(err)
 		}
 		defer func() { _ = r.Close(s.Context()) }()
 		receiveNothing(s, r)
-		if got := len(s.lags(otherQueue)); got != n {
+		if got := len(s.Lags(otherQueue)); got != n {
 			s.Errorf("%d of them are dead letters after one receive, want %d", got, n)
 		}
 	})

@@ -34,10 +34,10 @@ func TestMessageOfAnotherSDK(t *testing.T) {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.stamp = stamp
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				send := func(id string, life time.Duration, body int) {
-					if _, err := s.queue(workQueue).Send(queue.Message{Body: foreign(body), MessageID: id, TTL: life}); err != nil {
+					if _, err := s.Queue(workQueue).Send(queue.Message{Body: foreign(body), MessageID: id, TTL: life}); err != nil {
 						s.Fatal(err)
 					}
 				}
@@ -49,11 +49,11 @@ func TestMessageOfAnotherSDK(t *testing.T) {
 					s.send(workQueue, fmt.Sprint("m-", i), "", "Overdue-Within", fmt.Sprintf(`"%dms"`, 1000+200*i))
 				}
 				time.Sleep(8 * time.Second)
-				if got := len(s.hook.Events()); got != n {
+				if got := len(s.Hook.Events()); got != n {
 					s.Errorf("%d events, want %d", got, n)
 				}
 				dead := 0
-				for _, m := range s.dead(workQueue) {
+				for _, m := range s.Dead(workQueue) {
 					var i int
 					if _, err := fmt.Sscanf(m.MessageID, "m-%d", &i); err != nil {
 						continue
@@ -68,7 +68,7 @@ func TestMessageOfAnotherSDK(t *testing.T) {
 				}
 				time.Sleep(5 * time.Minute) // locks would lapse
 				left := 0
-				for _, m := range s.waiting(workQueue) {
+				for _, m := range s.Waiting(workQueue) {
 					if left++; m.DeliveryCount != 0 {
 						s.Errorf("%s has lost %d deliveries, want none", m.MessageID, m.DeliveryCount)
 					}

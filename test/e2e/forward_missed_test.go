@@ -25,7 +25,7 @@ func TestMissedMessagesAreForwardedAndReported(t *testing.T) {
 	play(t, func(s *scene) {
 		s.forward = func(links *link.Namespace) *alert.Forward {
 			f, err := alert.NewForward(alert.ForwardConfig{
-				Client: s.ns.Lasting(s.T), Links: links, Log: s.logger(),
+				Client: s.Namespace.Lasting(s.T), Links: links, Log: s.Logger(),
 				Handling: func(entity string) alert.Handling {
 					if entity != workQueue {
 						return alert.Handling{}
@@ -38,7 +38,7 @@ func TestMissedMessagesAreForwardedAndReported(t *testing.T) {
 			}
 			return f
 		}
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.deadLetterByHand("foreign", 3)
 		const n = 300
@@ -50,10 +50,10 @@ func TestMissedMessagesAreForwardedAndReported(t *testing.T) {
 			s.send(workQueue, fmt.Sprint("m-", i), props, "kind", `"coffee"`, "overdue-within", `"1s"`)
 		}
 		time.Sleep(20 * time.Second)
-		if got := len(s.hook.Events()); got != n {
+		if got := len(s.Hook.Events()); got != n {
 			t.Errorf("events = %d, want %d", got, n)
 		}
-		if c := s.queue(workQueue).Counts(); c.Active != 0 || c.DeadLetter != 3 {
+		if c := s.Queue(workQueue).Counts(); c.Active != 0 || c.DeadLetter != 3 {
 			t.Errorf("on the work queue: %+v, want the three foreign dead letters alone", c)
 		}
 		ids := map[string]int{}
@@ -94,11 +94,11 @@ func TestMissedMessagesAreForwardedAndReported(t *testing.T) {
 // deadLetterByHand leaves n dead letters of a consumer's making on the work queue.
 func (s *scene) deadLetterByHand(id string, n int) {
 	s.Helper()
-	sender, err := s.client.NewSender(workQueue, nil)
+	sender, err := s.Client.NewSender(workQueue, nil)
 	if err != nil {
 		s.Fatal(err)
 	}
-	r, err := s.client.NewReceiverForQueue(workQueue, nil)
+	r, err := s.Client.NewReceiverForQueue(workQueue, nil)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func (s *scene) deadLetterByHand(id string, n int) {
 // drainQueue receives all that there is.
 func (s *scene) drainQueue(name string) (all []*azservicebus.ReceivedMessage) {
 	s.Helper()
-	r, err := s.client.NewReceiverForQueue(name, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
+	r, err := s.Client.NewReceiverForQueue(name, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
 	if err != nil {
 		s.Fatal(err)
 	}

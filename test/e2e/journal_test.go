@@ -53,10 +53,10 @@ func (s *scene) openJournal(sc *scheduler.Scheduler) *journal.Journal {
 func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 	directory := t.TempDir()
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "before", ttl(2*time.Second))
-		heal := s.ns.Broker.Default().Inject(broker.Fault{Entity: monitorQueue, Operation: broker.OnSend, Error: broker.EntityFull()})
+		heal := s.Namespace.Broker.Default().Inject(broker.Fault{Entity: monitorQueue, Operation: broker.OnSend, Error: broker.EntityFull()})
 		const outage = 5 * time.Minute
 		n := sized(600, 200)
 		for i := range n { // every second one is due after the outage
@@ -65,7 +65,7 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 		time.Sleep(outage)
 		heal()
 		back := time.Now()
-		for len(s.hook.Subjects()) < 1+n/2 && time.Since(back) < time.Minute {
+		for len(s.Hook.Subjects()) < 1+n/2 && time.Since(back) < time.Minute {
 			time.Sleep(10 * time.Millisecond)
 		}
 		s.Logf("%d deadlines that passed in the outage were notified %v after it", n/2, time.Since(back))
@@ -73,11 +73,11 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 			s.Errorf("deadlines that passed in the outage were notified %v after it, want 10s at most", took)
 		}
 		time.Sleep(2 * time.Minute)
-		if notified := s.hook.Subjects(); len(notified) != n+1 || len(slices.Compact(notified)) != n+1 {
+		if notified := s.Hook.Subjects(); len(notified) != n+1 || len(slices.Compact(notified)) != n+1 {
 			s.Errorf("%d events were notified, want one for each of %d messages", len(notified), n+1)
 		}
 		late := 0
-		for _, lag := range s.lags(workQueue) {
+		for _, lag := range s.Lags(workQueue) {
 			if lag > 250*time.Millisecond {
 				late++
 			}

@@ -60,35 +60,35 @@ func TestALifeThatNoHeaderHolds(t *testing.T) {
 			play(t, func(s *scene) {
 				made = time.Now()
 				s.stamp = false // what is stamped is not what was stated
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				if err := send(s, s.app(s.endpoint())); err != nil {
 					s.Fatal(err)
 				}
 				time.Sleep(10 * time.Second)
-				m := s.waiting(workQueue)
+				m := s.Waiting(workQueue)
 				if len(m) != 1 || m[0].TTL != life || m[0].ExpiresAt.Sub(m[0].EnqueuedTime) != life {
 					s.Fatalf("there wait %+v, want one that lives for %v", m, life)
 				}
 				// What the header says is over: a check then must see that it lives on.
-				s.ns.Broker.SetClockOffset(amqp.MaxTTL + time.Hour)
-				now := s.ns.Broker.Now()
-				err := s.scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: now, References: []scheduler.Reference{{
+				s.Namespace.Broker.SetClockOffset(amqp.MaxTTL + time.Hour)
+				now := s.Namespace.Broker.Now()
+				err := s.Scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: now, References: []scheduler.Reference{{
 					MessageID: "m", Sent: m[0].EnqueuedTime, Within: amqp.MaxTTL, Deadline: now, Stated: "ttl",
 				}}})
 				if err != nil {
 					s.Fatal(err)
 				}
 				time.Sleep(time.Minute)
-				if n := len(s.waiting(workQueue)); n != 1 {
+				if n := len(s.Waiting(workQueue)); n != 1 {
 					s.Errorf("%d messages wait after 49.7 days, want the one that lives for 100", n)
 				}
-				if notified := s.hook.Events(); len(notified) != 0 {
+				if notified := s.Hook.Events(); len(notified) != 0 {
 					s.Errorf("notified of %d missed deadlines after 49.7 days, want none", len(notified))
 				}
-				s.ns.Broker.SetClockOffset(life)
+				s.Namespace.Broker.SetClockOffset(life)
 				time.Sleep(time.Minute)
-				if lags := s.lags(workQueue); len(lags) != 1 {
+				if lags := s.Lags(workQueue); len(lags) != 1 {
 					s.Errorf("%d dead letters after %v, want one", len(lags), life)
 				}
 				notifiedOnceEach(s, 1)

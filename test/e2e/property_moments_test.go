@@ -34,7 +34,7 @@ func (p *plan) drawReminders(rng *rand.Rand) {
 func (p *played) remindedInTime() {
 	p.Helper()
 	times := map[string]int{}
-	for _, e := range p.hook.Events() {
+	for _, e := range p.Hook.Events() {
 		if e.Type == alert.TypeMissed {
 			continue
 		}
@@ -48,7 +48,7 @@ func (p *played) remindedInTime() {
 	}
 	accepted := p.accepted()
 	for _, at := range p.places {
-		for _, v := range p.waiting(at.path) {
+		for _, v := range p.Waiting(at.path) {
 			key := string(keyOf.Find(v.Body))
 			m := accepted[key]
 			k := fmt.Sprint(alert.TypeIncomplete, " ", at.subscription, "/", v.SequenceNumber, " ", 0)

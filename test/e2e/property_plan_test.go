@@ -68,7 +68,7 @@ func drawPlan(rng *rand.Rand) *plan {
 	p := &plan{
 		kind: []string{"queue", "queue", "sessions", "partitioned", "topic"}[rng.IntN(5)],
 		to:   workQueue, places: []place{{path: workQueue}},
-		expiry: modes[rng.IntN(len(modes))].expiry,
+		expiry: []queue.Expiry{queue.Lazy, queue.LazyHead, queue.Eager}[rng.IntN(3)],
 		slots:  one(2), stamp: !one(3), undescribed: one(6), oneProcess: one(2), duplicates: one(4), measured: !one(4),
 		lock: time.Duration(5+rng.IntN(10)) * time.Second, deliveries: []int{3, 10, 1000}[rng.IntN(3)],
 		consumers: rng.IntN(4),

@@ -30,12 +30,12 @@ type history struct {
 // deliver sends what the plan says, and notes when absolute deadlines are.
 func (p *plan) deliver(s *scene, due map[string]time.Time) {
 	sender, err := s.clientAt(s.endpoint()).NewSender(p.to, nil)
-	s.must(err)
+	s.Must(err)
 	for _, b := range p.batches {
 		time.Sleep(b.pause)
 		for _, m := range b.messages {
 			if m.at > 0 {
-				due[m.key] = s.ns.Broker.Now().Add(m.at).Truncate(time.Millisecond)
+				due[m.key] = s.Namespace.Broker.Now().Add(m.at).Truncate(time.Millisecond)
 			}
 		}
 		if b.amqp {
@@ -60,7 +60,7 @@ func (b *drawnBatch) byREST(s *scene, to string, due map[string]time.Time) {
 		entries = append(entries, e)
 	}
 	body, err := json.Marshal(entries)
-	s.must(err)
+	s.Must(err)
 	r := httptest.NewRequest(http.MethodPost, "/"+to+"/messages", strings.NewReader(string(body)))
 	r.Header.Set("Content-Type", "application/vnd.microsoft.servicebus.json")
 	w := httptest.NewRecorder()
@@ -94,23 +94,23 @@ func (b *drawnBatch) byAMQP(s *scene, sender *azservicebus.Sender, due map[strin
 		}
 		messages = append(messages, a)
 	}
-	first, at := b.messages[0], s.ns.Broker.Now().Add(b.messages[0].delay)
+	first, at := b.messages[0], s.Namespace.Broker.Now().Add(b.messages[0].delay)
 	switch {
 	case first.delay > 0 && first.byRequest:
 		_, err := sender.ScheduleMessages(s.Context(), messages, at, nil)
-		s.must(err)
+		s.Must(err)
 	case first.delay > 0:
 		messages[0].ScheduledEnqueueTime = &at
 		fallthrough
 	case len(messages) == 1:
-		s.must(sender.SendMessage(s.Context(), messages[0], nil))
+		s.Must(sender.SendMessage(s.Context(), messages[0], nil))
 	default:
 		batch, err := sender.NewMessageBatch(s.Context(), nil)
-		s.must(err)
+		s.Must(err)
 		for _, m := range messages {
-			s.must(batch.AddMessage(m, nil))
+			s.Must(batch.AddMessage(m, nil))
 		}
-		s.must(sender.SendMessageBatch(s.Context(), batch, nil))
+		s.Must(sender.SendMessageBatch(s.Context(), batch, nil))
 	}
 }
 
@@ -147,7 +147,7 @@ func (c *drawnConsumer) rest(most int) {
 }
 
 func (c *drawnConsumer) connect() {
-	client, err := azservicebus.NewClientFromConnectionString(c.ns.ConnectionString(), &azservicebus.ClientOptions{
+	client, err := azservicebus.NewClientFromConnectionString(c.Namespace.ConnectionString(), &azservicebus.ClientOptions{
 		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
 			conn, err := c.dial(ctx)
 			c.seen.mu.Lock()
@@ -157,7 +157,7 @@ func (c *drawnConsumer) connect() {
 		},
 		RetryOptions: azservicebus.RetryOptions{MaxRetries: -1},
 	})
-	c.must(err)
+	c.Must(err)
 	c.own = client
 }
 
@@ -311,37 +311,37 @@ type played struct {
 // drain completes the dead letters of a place as they come, until ctx ends.
 func (p *played) drain(ctx context.Context, at place, mu *sync.Mutex) {
 	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
-	r, err := p.client.NewReceiverForQueue(at.path, options)
+	r, err := p.Client.NewReceiverForQueue(at.path, options)
 	if at.subscription != "" {
-		r, err = p.client.NewReceiverForSubscription(topic, at.subscription, options)
+		r, err = p.Client.NewReceiverForSubscription(topic, at.subscription, options)
 	}
-	p.must(err)
+	p.Must(err)
 	for {
 		ms, err := r.ReceiveMessages(ctx, 10, nil)
 		if err != nil {
 			break // ctx has ended
 		}
 		for _, m := range ms {
-			there := p.scene.dead(at.path)
+			there := p.Dead(at.path)
 			i := slices.IndexFunc(there, func(v queue.View) bool { return v.SequenceNumber == *m.SequenceNumber })
-			p.must(r.CompleteMessage(p.Context(), m, nil))
+			p.Must(r.CompleteMessage(p.Context(), m, nil))
 			mu.Lock()
 			p.taken[at.path] = append(p.taken[at.path], there[i])
 			mu.Unlock()
 		}
 	}
-	p.must(r.Close(p.Context()))
+	p.Must(r.Close(p.Context()))
 }
 
-// dead returns the dead letters of a place, with those that were taken away.
-func (p *played) dead(path string) []queue.View { return append(p.scene.dead(path), p.taken[path]...) }
+// everDead returns the dead letters of a place, with those that were taken away.
+func (p *played) everDead(path string) []queue.View { return append(p.Dead(path), p.taken[path]...) }
 
 func (p *plan) play(s *scene, seed uint64) *played {
 	done := &played{scene: s, plan: p, due: map[string]time.Time{}, taken: map[string][]queue.View{}}
 	if p.measured {
-		s.measure()
+		s.MeasureClock()
 	}
-	dials := []func(context.Context) (net.Conn, error){s.endpoint(), s.ns.Dial}
+	dials := []func(context.Context) (net.Conn, error){s.endpoint(), s.Namespace.Dial}
 	var all sync.WaitGroup
 	all.Go(func() { p.change(s) })
 	for i, at := range p.places {

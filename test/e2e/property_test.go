@@ -91,8 +91,8 @@ func (p *played) check() {
 		p.takeInnocents(at, st, i)
 	}
 	time.Sleep(innocent + p.offset.Abs())
-	p.settled(time.Minute)
-	if dead := p.companionsKept().Dead; dead != 0 {
+	p.Settled(time.Minute)
+	if dead := p.CompanionsKept().Dead; dead != 0 {
 		p.Errorf("%d companions could not be done, want none", dead)
 	}
 	p.notifiedOfTheExpired()
@@ -104,7 +104,7 @@ func (p *played) notifiedOfTheExpired() {
 	p.Helper()
 	times := p.events()
 	for _, at := range p.places {
-		for _, v := range p.dead(at.path) {
+		for _, v := range p.everDead(at.path) {
 			k := fmt.Sprint(at.subscription, "/", v.SequenceNumber)
 			n, one := times[k], v.DeadLetterReason == "TTLExpiredException" || v.DeadLetterReason == "DeadlineExceeded"
 			delete(times, k)
@@ -153,7 +153,7 @@ func (p *played) accepted() map[string]drawnMessage {
 // events counts what was notified, by subscription and sequence number.
 func (p *played) events() map[string]int {
 	notified := map[string]int{}
-	for _, e := range p.hook.Events() {
+	for _, e := range p.Hook.Events() {
 		if e.Type == alert.TypeMissed {
 			notified[fmt.Sprint(e.Data.Subscription, "/", e.Data.SequenceNumber)]++
 		}
@@ -163,14 +163,14 @@ func (p *played) events() map[string]int {
 
 func (p *played) standing(at place, seen *history) standing {
 	st := standing{map[string]queue.View{}, map[string]queue.View{}}
-	for _, v := range p.waiting(at.path) {
+	for _, v := range p.Waiting(at.path) {
 		key := string(keyOf.Find(v.Body))
 		if _, ok := st.live[key]; ok {
 			p.Errorf("%s: %s stands there twice", at.path, key)
 		}
 		st.live[key] = v
 	}
-	for _, v := range p.dead(at.path) {
+	for _, v := range p.everDead(at.path) {
 		key := string(keyOf.Find(v.Body))
 		switch v.DeadLetterReason {
 		case "TTLExpiredException", "DeadlineExceeded":
@@ -217,8 +217,8 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, noti
 	case lives && (expired || settled), expired && settled:
 		p.Errorf("%s: lives %v, expired %v, settled %v; want one", where, lives, expired, settled)
 	case lives:
-		if due := p.deadline(at, m, live); !due.IsZero() && !due.After(p.ns.Broker.Now()) {
-			p.Errorf("%s: stands there %v after its deadline, state %v", where, p.ns.Broker.Now().Sub(due), live.State)
+		if due := p.deadline(at, m, live); !due.IsZero() && !due.After(p.Namespace.Broker.Now()) {
+			p.Errorf("%s: stands there %v after its deadline, state %v", where, p.Namespace.Broker.Now().Sub(due), live.State)
 		}
 		most := seen.delivered[m.key]
 		if p.consumers > 0 {
@@ -270,24 +270,24 @@ func (p *played) takeInnocents(at place, st standing, i int) {
 	var r *azservicebus.Receiver
 	var err error
 	if at.subscription != "" {
-		r, err = p.client.NewReceiverForSubscription(topic, at.subscription, nil)
+		r, err = p.Client.NewReceiverForSubscription(topic, at.subscription, nil)
 	} else {
-		r, err = p.client.NewReceiverForQueue(at.path, nil)
+		r, err = p.Client.NewReceiverForQueue(at.path, nil)
 	}
-	p.must(err)
+	p.Must(err)
 	var got []string
 	for len(got) < len(want) {
 		ms, err := r.ReceiveMessages(p.Context(), len(want)-len(got), nil)
-		p.must(err)
+		p.Must(err)
 		for _, m := range ms {
 			if v := st.live[string(m.Body)]; int(m.DeliveryCount) != v.DeliveryCount+1 {
 				p.Errorf("%s: %s comes on delivery %d, want %d", at.path, m.Body, m.DeliveryCount, v.DeliveryCount+1)
 			}
 			got = append(got, string(m.Body))
-			p.must(r.CompleteMessage(p.Context(), m, nil))
+			p.Must(r.CompleteMessage(p.Context(), m, nil))
 		}
 	}
-	p.must(r.Close(p.Context()))
+	p.Must(r.Close(p.Context()))
 	keys := make([]string, len(want))
 	for j, v := range want {
 		keys[j] = string(keyOf.Find(v.Body))

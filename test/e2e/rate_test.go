@@ -35,7 +35,7 @@ func TestTenThousandDeadlinesASecond(t *testing.T) {
 		t.Run(fmt.Sprint("slots ", slots), func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.slots = slots
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				const batch, spread = 1000, 500 // milliseconds, over which the deadlines of 5,000 are spread
 				n := 5 * batch
@@ -51,24 +51,24 @@ func TestTenThousandDeadlinesASecond(t *testing.T) {
 					s.sendLives(workQueue, lives)
 				}
 				time.Sleep(20 * time.Second)
-				if notified := s.hook.Subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
+				if notified := s.Hook.Subjects(); len(notified) != n || len(slices.Compact(notified)) != n {
 					s.Errorf("%d events, want one for each of %d messages", len(notified), n)
 				}
-				for _, e := range s.hook.Events() {
+				for _, e := range s.Hook.Events() {
 					if e.Data.LagMs < 0 || e.Data.LagMs > 100 {
 						s.Errorf("%s: notified that it was dead-lettered %d ms late, want 0 to 100", e.Subject, e.Data.LagMs)
 						break
 					}
 				}
-				lags := s.lags(workQueue)
+				lags := s.Lags(workQueue)
 				if len(lags) != n {
 					s.Fatalf("%d dead letters, want %d", len(lags), n)
 				}
 				if p99 := lags[n*99/100]; p99 > mostLag {
 					s.Errorf("one in a hundred is dead-lettered more than %v late, want %v at most", p99, mostLag)
 				}
-				ops := float64(s.written.Load()) + s.operations("")
-				companions := float64(s.written.Load()) + s.operations("receive") + s.operations("complete")
+				ops := float64(s.written.Load()) + s.Operations("")
+				companions := float64(s.written.Load()) + s.Operations("receive") + s.Operations("complete")
 				s.Logf("%.3f operations a message, of them %.3f for companions; lag %v, %v at most", ops/float64(n), companions/float64(n), lags[n/2], lags[n-1])
 				most := .2 // peeks and nudges, where companions name their messages
 				if slots {
@@ -77,7 +77,7 @@ func TestTenThousandDeadlinesASecond(t *testing.T) {
 				if got := (ops - companions) / float64(n); got > most {
 					s.Errorf("%.3f operations a message, want %v at most", got, most)
 				}
-				s.settled(time.Second)
+				s.Settled(time.Second)
 			})
 		})
 	}
@@ -90,7 +90,7 @@ func TestSlotsAndNamesShareWhatIsRead(t *testing.T) {
 	seed := testseed.Of(t)
 	n := sized(20_000, 5_000)
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		rng := rand.New(rand.NewPCG(seed, 0))
 		lives := make([]time.Duration, n)
@@ -103,20 +103,20 @@ func TestSlotsAndNamesShareWhatIsRead(t *testing.T) {
 			s.sendLives(workQueue, []time.Duration{time.Second})
 			time.Sleep(3 * time.Second)
 		}
-		before := s.operations(operations.Peek)
+		before := s.Operations(operations.Peek)
 		for part := range slices.Chunk(lives, 1000) {
 			s.sendLives(workQueue, part)
 		}
 		time.Sleep(15 * time.Second)
-		if notified := s.hook.Subjects(); len(notified) != n+first || len(slices.Compact(notified)) != n+first {
+		if notified := s.Hook.Subjects(); len(notified) != n+first || len(slices.Compact(notified)) != n+first {
 			s.Errorf("%d events, want one for each of %d messages", len(notified), n+first)
 		}
-		peeks := s.operations(operations.Peek) - before
+		peeks := s.Operations(operations.Peek) - before
 		s.Logf("%v peeks", peeks)
 		if most := float64(sized(1200, 1000)); peeks > most {
 			s.Errorf("%v peeks for %d messages, want %v at most", peeks, n, most)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	}, early, func(s *scene, _ *broker.Config) { s.slots, s.auto = true, true })
 }
 
@@ -155,7 +155,7 @@ func TestManyEventsAreNotifiedInTurn(t *testing.T) {
 	} {
 		t.Run(test.takes.String(), func(t *testing.T) {
 			play(t, func(s *scene) {
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				sink := &busySink{takes: test.takes}
 				s.worker.SetAlerters([]alert.Alerter{sink})

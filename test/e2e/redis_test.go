@@ -25,23 +25,9 @@ func withSlack(t *testing.T, slack float64, act func(*scene, *redistest.Server),
 	t.Helper()
 	r := redistest.Start(t) // outside of the bubble
 	configure = append(configure, func(s *scene, _ *broker.Config) {
-		s.shared = func() *redisstore.Store { return openRedis(s, r.Addr, slack) }
+		s.shared = func() *redisstore.Store { return s.OpenRedis(r.Addr, slack) }
 	})
 	play(t, func(s *scene) { act(s, r) }, configure...)
-}
-
-// openRedis opens what a process of a scene shares.
-func openRedis(s *scene, addr string, slack float64) *redisstore.Store {
-	s.Helper()
-	a, err := redisstore.ParseAddress("redis://" + addr)
-	s.must(err)
-	store, err := redisstore.Open(redisstore.Config{Address: a, Fleet: []string{"overdue.test", monitorQueue}, Slack: slack})
-	s.must(err)
-	s.Cleanup(func() {
-		_ = store.Close()           // its server may be gone
-		time.Sleep(2 * time.Second) // then its pool checks every second whether it is back
-	})
-	return store
 }
 
 // A message that is sent through one sidecar and settled through another takes its companion along.
@@ -69,8 +55,8 @@ func TestSettlementThroughAnotherSidecarCancels(t *testing.T) {
 					t.Errorf("%d companions wait after all messages were settled elsewhere, want %d", got, c.left)
 				}
 				time.Sleep(time.Minute)
-				s.settled(time.Second)
-				if notified := s.hook.Subjects(); len(notified) != 0 {
+				s.Settled(time.Second)
+				if notified := s.Hook.Subjects(); len(notified) != 0 {
 					t.Errorf("notified of %v, want nobody: all was received in time", notified)
 				}
 			}, early)
@@ -92,26 +78,26 @@ func TestMonitorsTogetherNotifyOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRedis(t, func(s *scene, r *redistest.Server) {
-				s.measure()
+				s.MeasureClock()
 				other := s.newScheduler(nil)
-				s.must(other.MeasureClock(s.Context()))
+				s.Must(other.MeasureClock(s.Context()))
 				stop := s.startMonitor()
 				s.send(workQueue, "m", ttl(2*time.Second))
 				const slot = 20 * time.Millisecond
-				end := s.waiting(workQueue)[0].EnqueuedTime.Add(2*time.Second - 1).Truncate(slot).Add(slot)
+				end := s.Waiting(workQueue)[0].EnqueuedTime.Add(2*time.Second - 1).Truncate(slot).Add(slot)
 				time.Sleep(5 * time.Second)
-				if notified := s.hook.Subjects(); len(notified) != 1 {
+				if notified := s.Hook.Subjects(); len(notified) != 1 {
 					t.Fatalf("notified of %v, want m", notified)
 				}
 				stop()
 				c.fail(r)
 				s.startMonitor()
-				s.must(other.Schedule(s.Context(), scheduler.Companion{
+				s.Must(other.Schedule(s.Context(), scheduler.Companion{
 					Entity: workQueue, Due: time.Now().Add(time.Second), SlotEnd: end, Lives: []time.Duration{2 * time.Second},
 				}))
 				time.Sleep(time.Minute)
-				s.settled(time.Second)
-				if notified := s.hook.Subjects(); len(notified) != c.notified {
+				s.Settled(time.Second)
+				if notified := s.Hook.Subjects(); len(notified) != c.notified {
 					t.Errorf("notified %d times, want %d", len(notified), c.notified)
 				}
 			}, func(s *scene, _ *broker.Config) { s.slots = true })
@@ -165,16 +151,16 @@ func TestDeadlinesThatPassWhileRedisFails(t *testing.T) {
 						tr.send(7*time.Second, id)
 						if i%5 == 0 {
 							for _, m := range tr.receive(1) {
-								tr.must(tr.receiver.CompleteMessage(tr.Context(), m, nil))
+								tr.Must(tr.receiver.CompleteMessage(tr.Context(), m, nil))
 								settled[m.MessageID] = true
 							}
 						}
 						time.Sleep(50 * time.Millisecond)
 					}
 					time.Sleep(2 * time.Minute)
-					s.settled(time.Second)
+					s.Settled(time.Second)
 					notified := map[string]int{}
-					for _, e := range s.hook.Events() {
+					for _, e := range s.Hook.Events() {
 						notified[e.Subject]++
 						if late := e.Data.DeadLetteredTime.Sub(due[e.Subject]); late < -10*time.Millisecond || late > 250*time.Millisecond {
 							t.Errorf("%s was dead-lettered %v after its deadline, want 250ms at most", e.Subject, late)
@@ -188,7 +174,7 @@ func TestDeadlinesThatPassWhileRedisFails(t *testing.T) {
 							t.Errorf("%s was notified %d times, want once", id, notified[id])
 						}
 					}
-					if left := len(s.waiting(workQueue)); left != 0 {
+					if left := len(s.Waiting(workQueue)); left != 0 {
 						t.Errorf("%d messages are left on the queue", left)
 					}
 				}, early, func(s *scene, _ *broker.Config) { s.slots = slots })

@@ -49,15 +49,15 @@ func (f *fates) send(i int, senders []*azservicebus.Sender) {
 		return m
 	}
 	if f.rng.IntN(4) > 0 {
-		f.must(sender.SendMessage(f.Context(), message(0), nil))
+		f.Must(sender.SendMessage(f.Context(), message(0), nil))
 		return
 	}
 	b, err := sender.NewMessageBatch(f.Context(), nil)
-	f.must(err)
+	f.Must(err)
 	for n := range 2 + f.rng.IntN(6) {
-		f.must(b.AddMessage(message(n), nil))
+		f.Must(b.AddMessage(message(n), nil))
 	}
-	f.must(sender.SendMessageBatch(f.Context(), b, nil))
+	f.Must(sender.SendMessageBatch(f.Context(), b, nil))
 }
 
 // consume takes what a consumer gets and does one thing or another with it.
@@ -87,7 +87,7 @@ func (f *fates) consume(r *azservicebus.Receiver) {
 		if code := (*azservicebus.Error)(nil); errors.As(err, &code) && code.Code == azservicebus.CodeLockLost {
 			continue
 		}
-		f.must(err)
+		f.Must(err)
 		if done {
 			f.settled[number] = true
 		}
@@ -96,7 +96,7 @@ func (f *fates) consume(r *azservicebus.Receiver) {
 
 func (f *fates) receiveSome(r *azservicebus.Receiver) []*azservicebus.ReceivedMessage {
 	f.Helper()
-	if f.queue(workQueue).Counts().Active == 0 {
+	if f.Queue(workQueue).Counts().Active == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(f.Context(), 200*time.Millisecond)
@@ -123,23 +123,23 @@ func TestRandomSettlementsCostNoDeadline(t *testing.T) {
 }
 
 func randomFates(s *scene, rng *rand.Rand) {
-	s.measure()
+	s.MeasureClock()
 	other := s.newScheduler(s.counter) // of the second sidecar
-	s.must(other.MeasureClock(s.Context()))
+	s.Must(other.MeasureClock(s.Context()))
 	f := &fates{scene: s, rng: rng, settled: map[int64]bool{}}
 	f.clients = []*azservicebus.Client{s.clientAt(s.endpoint()), s.clientAt(s.endpointOf(s.newProxy(other)))}
-	f.receivers = []*azservicebus.Receiver{s.consumer(f.clients[0], nil), s.consumer(f.clients[1], nil), s.consumer(s.client, nil)}
+	f.receivers = []*azservicebus.Receiver{s.consumer(f.clients[0], nil), s.consumer(f.clients[1], nil), s.consumer(s.Client, nil)}
 	var senders []*azservicebus.Sender
 	for _, c := range f.clients {
 		sender, err := c.NewSender(workQueue, nil)
-		s.must(err)
-		s.must(sender.SendMessage(s.Context(), &azservicebus.Message{MessageID: new(string)}, nil)) // opens what is slow to open
+		s.Must(err)
+		s.Must(sender.SendMessage(s.Context(), &azservicebus.Message{MessageID: new(string)}, nil)) // opens what is slow to open
 		senders = append(senders, sender)
 	}
 	for _, r := range f.receivers[:2] {
 		ms, err := r.ReceiveMessages(s.Context(), 1, nil)
-		s.must(err)
-		s.must(r.CompleteMessage(s.Context(), ms[0], nil))
+		s.Must(err)
+		s.Must(r.CompleteMessage(s.Context(), ms[0], nil))
 	}
 	s.startMonitor()
 	time.Sleep(time.Second)
@@ -151,17 +151,17 @@ func randomFates(s *scene, rng *rand.Rand) {
 		time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
 	}
 	time.Sleep(5 * time.Minute)
-	s.settled(time.Minute)
+	s.Settled(time.Minute)
 	f.check()
 }
 
 func (f *fates) check() {
 	f.Helper()
-	if left := f.waiting(workQueue); len(left) != 0 {
+	if left := f.Waiting(workQueue); len(left) != 0 {
 		f.Errorf("%d messages are on the work queue after their deadlines, such as %s, want none", len(left), left[0].MessageID)
 	}
 	var missed []string
-	for _, m := range f.dead(workQueue) {
+	for _, m := range f.Dead(workQueue) {
 		if m.DeadLetterReason == "" {
 			continue // by a consumer
 		}
@@ -185,11 +185,11 @@ func (f *fates) check() {
 	// Of messages with one id that are sent and missed together, the monitor may notify of one
 	// alone.
 	repeated := func(id string) bool { return strings.HasPrefix(id, often) }
-	notified := f.hook.Subjects()
+	notified := f.Hook.Subjects()
 	missed, notified = slices.DeleteFunc(missed, repeated), slices.DeleteFunc(notified, repeated)
 	if diff := cmp.Diff(missed, notified); diff != "" {
 		f.Errorf("what was missed and what was notified (-want +got):\n%s", diff)
 	}
 	f.Logf("%d settled, %d missed of unique id, %v cancels, %v peeks, %v companions received of %v",
-		len(f.settled), len(missed), f.operations("cancel"), f.operations("peek"), f.operations("receive"), f.operations("schedule"))
+		len(f.settled), len(missed), f.Operations("cancel"), f.Operations("peek"), f.Operations("receive"), f.Operations("schedule"))
 }

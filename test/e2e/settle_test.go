@@ -30,7 +30,7 @@ type traffic struct {
 
 func (s *scene) traffic() *traffic {
 	s.Helper()
-	s.measure()
+	s.MeasureClock()
 	tr := &traffic{scene: s, client: s.clientAt(s.endpoint())}
 	var err error
 	if tr.sender, err = tr.client.NewSender(workQueue, nil); err != nil {
@@ -50,18 +50,11 @@ func (s *scene) consumer(c *azservicebus.Client, o *azservicebus.ReceiverOptions
 	return r
 }
 
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatalf("unexpected error: %v", err)
-	}
-}
-
 // send sends messages one by one.
 func (tr *traffic) send(life time.Duration, ids ...string) {
 	tr.Helper()
 	for _, id := range ids {
-		tr.must(tr.sender.SendMessage(tr.Context(), &azservicebus.Message{MessageID: &id, TimeToLive: &life, Body: []byte(id)}, nil))
+		tr.Must(tr.sender.SendMessage(tr.Context(), &azservicebus.Message{MessageID: &id, TimeToLive: &life, Body: []byte(id)}, nil))
 	}
 }
 
@@ -69,11 +62,11 @@ func (tr *traffic) send(life time.Duration, ids ...string) {
 func (tr *traffic) batch(life time.Duration, ids ...string) {
 	tr.Helper()
 	b, err := tr.sender.NewMessageBatch(tr.Context(), nil)
-	tr.must(err)
+	tr.Must(err)
 	for _, id := range ids {
-		tr.must(b.AddMessage(&azservicebus.Message{MessageID: &id, TimeToLive: &life, Body: []byte(id)}, nil))
+		tr.Must(b.AddMessage(&azservicebus.Message{MessageID: &id, TimeToLive: &life, Body: []byte(id)}, nil))
 	}
-	tr.must(tr.sender.SendMessageBatch(tr.Context(), b, nil))
+	tr.Must(tr.sender.SendMessageBatch(tr.Context(), b, nil))
 }
 
 // receive takes n messages under lock.
@@ -82,7 +75,7 @@ func (tr *traffic) receive(n int) []*azservicebus.ReceivedMessage {
 	var got []*azservicebus.ReceivedMessage
 	for len(got) < n {
 		ms, err := tr.receiver.ReceiveMessages(tr.Context(), n-len(got), nil)
-		tr.must(err)
+		tr.Must(err)
 		got = append(got, ms...)
 	}
 	return got
@@ -92,12 +85,12 @@ func (tr *traffic) receive(n int) []*azservicebus.ReceivedMessage {
 func (tr *traffic) complete(n int) {
 	tr.Helper()
 	for _, m := range tr.receive(n) {
-		tr.must(tr.receiver.CompleteMessage(tr.Context(), m, nil))
+		tr.Must(tr.receiver.CompleteMessage(tr.Context(), m, nil))
 	}
 }
 
 // waitingCompanions is how many are not due yet.
-func (s *scene) waitingCompanions() int { return int(s.companionsKept().Waiting) }
+func (s *scene) waitingCompanions() int { return int(s.CompanionsKept().Waiting) }
 
 func numbered(prefix string, n int) (ids []string) {
 	for i := range n {
@@ -111,7 +104,7 @@ func TestMessageThatIsSettledInTimeTakesItsCompanionAlong(t *testing.T) {
 		"completed": func(tr *traffic) { tr.complete(20) },
 		"dead-lettered": func(tr *traffic) {
 			for _, m := range tr.receive(20) {
-				tr.must(tr.receiver.DeadLetterMessage(tr.Context(), m, &azservicebus.DeadLetterOptions{Reason: to.Ptr("Bad")}))
+				tr.Must(tr.receiver.DeadLetterMessage(tr.Context(), m, &azservicebus.DeadLetterOptions{Reason: to.Ptr("Bad")}))
 			}
 		},
 		"received and deleted": func(tr *traffic) {
@@ -120,7 +113,7 @@ func TestMessageThatIsSettledInTimeTakesItsCompanionAlong(t *testing.T) {
 		},
 		"completed at the second delivery": func(tr *traffic) {
 			for _, m := range tr.receive(20) {
-				tr.must(tr.receiver.AbandonMessage(tr.Context(), m, nil))
+				tr.Must(tr.receiver.AbandonMessage(tr.Context(), m, nil))
 			}
 			tr.complete(20)
 		},
@@ -139,14 +132,14 @@ func TestMessageThatIsSettledInTimeTakesItsCompanionAlong(t *testing.T) {
 				if got := s.waitingCompanions(); got != 0 {
 					t.Errorf("%d companions wait after all messages were settled, want none", got)
 				}
-				if got := s.verdicts(workQueue, "met"); got != 20 {
+				if got := s.Verdicts(workQueue, "met"); got != 20 {
 					t.Errorf("%v deadlines are counted as met, want 20", got)
 				}
 				time.Sleep(2 * time.Minute)
-				if got := s.operations("receive"); got != 0 {
+				if got := s.Operations("receive"); got != 0 {
 					t.Errorf("the monitor received %v companions, want none", got)
 				}
-				if notified := s.hook.Subjects(); len(notified) != 0 {
+				if notified := s.Hook.Subjects(); len(notified) != 0 {
 					t.Errorf("notified %v, want nothing", notified)
 				}
 			}, early)
@@ -156,7 +149,7 @@ func TestMessageThatIsSettledInTimeTakesItsCompanionAlong(t *testing.T) {
 
 func TestMessageThatIsNotSettledKeepsItsCompanion(t *testing.T) {
 	for name, leave := range map[string]func(*traffic){
-		"abandoned": func(tr *traffic) { tr.must(tr.receiver.AbandonMessage(tr.Context(), tr.receive(1)[0], nil)) },
+		"abandoned": func(tr *traffic) { tr.Must(tr.receiver.AbandonMessage(tr.Context(), tr.receive(1)[0], nil)) },
 		"lapsed":    func(tr *traffic) { tr.receive(1) },
 		"settled too late": func(tr *traffic) {
 			m := tr.receive(1)[0]
@@ -168,14 +161,14 @@ func TestMessageThatIsNotSettledKeepsItsCompanion(t *testing.T) {
 		},
 		"refused by the broker": func(tr *traffic) {
 			m := tr.receive(1)[0]
-			defer tr.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSettle, Error: amqp.Errorf(amqp.ErrCondInternalError, "Not now.")})()
+			defer tr.Namespace.Broker.Default().Inject(broker.Fault{Operation: broker.OnSettle, Error: amqp.Errorf(amqp.ErrCondInternalError, "Not now.")})()
 			// The SDK tries again, finds that it has settled the message, and says that all is
 			// well.
 			_ = tr.receiver.CompleteMessage(tr.Context(), m, nil)
 		},
 		"left by a consumer that is gone": func(tr *traffic) {
 			tr.receive(1)
-			tr.must(tr.receiver.Close(tr.Context()))
+			tr.Must(tr.receiver.Close(tr.Context()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +182,7 @@ func TestMessageThatIsNotSettledKeepsItsCompanion(t *testing.T) {
 					t.Errorf("%d companions wait, want the one", got)
 				}
 				time.Sleep(5 * time.Minute)
-				if got := s.hook.Subjects(); !slices.Equal(got, []string{"m"}) {
+				if got := s.Hook.Subjects(); !slices.Equal(got, []string{"m"}) {
 					t.Errorf("notified %v, want that m was missed", got)
 				}
 			}, early)
@@ -205,18 +198,18 @@ func TestCompanionOfManyWaitsForTheLast(t *testing.T) {
 		tr.batch(time.Minute, ids...)
 		got := tr.receive(30)
 		for _, m := range got[:29] {
-			tr.must(tr.receiver.CompleteMessage(tr.Context(), m, nil))
+			tr.Must(tr.receiver.CompleteMessage(tr.Context(), m, nil))
 		}
 		time.Sleep(10 * time.Second)
 		if got := s.waitingCompanions(); got != 1 {
 			t.Errorf("%d companions wait for the last message, want 1", got)
 		}
-		tr.must(tr.receiver.AbandonMessage(tr.Context(), got[29], nil))
+		tr.Must(tr.receiver.AbandonMessage(tr.Context(), got[29], nil))
 		time.Sleep(2 * time.Minute)
-		if got, want := s.hook.Subjects(), []string{got[29].MessageID}; !slices.Equal(got, want) {
+		if got, want := s.Hook.Subjects(), []string{got[29].MessageID}; !slices.Equal(got, want) {
 			t.Errorf("notified %v, want %v", got, want)
 		}
-		if lags := s.lags(workQueue); len(lags) != 1 || lags[0] > 250*time.Millisecond {
+		if lags := s.Lags(workQueue); len(lags) != 1 || lags[0] > 250*time.Millisecond {
 			t.Errorf("lags %v, want one of at most 250ms", lags)
 		}
 	}, early)
@@ -234,7 +227,7 @@ func TestAmbiguousSettlementCancelsNothing(t *testing.T) {
 			t.Error("no companion waits for the twin that is left")
 		}
 		time.Sleep(2 * time.Minute)
-		if got := s.hook.Subjects(); !slices.Equal(got, []string{"twin"}) {
+		if got := s.Hook.Subjects(); !slices.Equal(got, []string{"twin"}) {
 			t.Errorf("notified %v, want the twin that nobody received", got)
 		}
 	}, early)
@@ -249,13 +242,13 @@ func TestSettlementOfAnEarlierMessageWithTheSameID(t *testing.T) {
 		first := tr.receive(1)[0]
 		time.Sleep(10 * time.Second)
 		tr.send(time.Minute, "again")
-		tr.must(tr.receiver.CompleteMessage(tr.Context(), first, nil))
+		tr.Must(tr.receiver.CompleteMessage(tr.Context(), first, nil))
 		time.Sleep(10 * time.Second)
 		if got := s.waitingCompanions(); got != 1 {
 			t.Errorf("%d companions wait, want that of the second message alone", got)
 		}
 		time.Sleep(2 * time.Minute)
-		if lags := s.lags(workQueue); len(lags) != 1 || lags[0] > 250*time.Millisecond {
+		if lags := s.Lags(workQueue); len(lags) != 1 || lags[0] > 250*time.Millisecond {
 			t.Errorf("lags %v, want one of at most 250ms", lags)
 		}
 	}, early)
@@ -269,16 +262,16 @@ func TestDueCompanionOfSettledMessagesCostsNoCheck(t *testing.T) {
 		tr.send(2*time.Second, numbered("m", 20)...)
 		tr.complete(20)
 		time.Sleep(time.Minute)
-		if got := s.operations("peek"); got != 0 {
+		if got := s.Operations("peek"); got != 0 {
 			t.Errorf("%v peeks, want none", got)
 		}
-		if got := s.verdicts(workQueue, "met"); got != 20 {
+		if got := s.Verdicts(workQueue, "met"); got != 20 {
 			t.Errorf("%v deadlines are counted as met, want 20", got)
 		}
-		if got := s.operations("receive"); got == 0 {
+		if got := s.Operations("receive"); got == 0 {
 			t.Error("the monitor received no companion, want those that became due")
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	}, early)
 }
 
@@ -288,7 +281,7 @@ func TestEarlyCancelSparesOperations(t *testing.T) {
 		play(t, func(s *scene) {
 			tr := s.traffic()
 			if !through {
-				tr.receiver = s.consumer(s.client, nil)
+				tr.receiver = s.consumer(s.Client, nil)
 			}
 			s.startMonitor()
 			const seconds, rate = 20, 25
@@ -300,11 +293,11 @@ func TestEarlyCancelSparesOperations(t *testing.T) {
 				time.Sleep(time.Second / rate)
 			}
 			time.Sleep(2 * time.Minute)
-			s.settled(time.Second)
-			schedules, all := s.operations("schedule")+s.operations("probe"), s.operations("")
+			s.Settled(time.Second)
+			schedules, all := s.Operations("schedule")+s.Operations("probe"), s.Operations("")
 			perMessage = (all - schedules) / (seconds * rate)
 			t.Logf("consumed through the endpoint %v: %.3f operations a message beyond writing its companion (receive %v, peek %v, complete %v, cancel %v)",
-				through, perMessage, s.operations("receive"), s.operations("peek"), s.operations("complete"), s.operations("cancel"))
+				through, perMessage, s.Operations("receive"), s.Operations("peek"), s.Operations("complete"), s.Operations("cancel"))
 		}, early)
 		return perMessage
 	}

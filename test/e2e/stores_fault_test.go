@@ -27,7 +27,7 @@ func hasty(addr string) func(*scene, *broker.Config) { return inRedisWithSlack(a
 // toldOnceEachOf wants events about these messages, one of each, and no other.
 func notifiedOnceEachOf(s *scene, ids ...string) {
 	s.Helper()
-	if notified := s.hook.Subjects(); !slices.Equal(notified, ids) {
+	if notified := s.Hook.Subjects(); !slices.Equal(notified, ids) {
 		s.Errorf("notified of %v, want %v", notified, ids)
 	}
 }
@@ -50,7 +50,7 @@ func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 					directory = t.TempDir()
 				}
 				play(t, func(s *scene) {
-					s.measure()
+					s.MeasureClock()
 					s.startMonitor()
 					s.startMonitor()
 					const n, life = 16, 1500 * time.Millisecond
@@ -77,9 +77,9 @@ func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 						time.Sleep(50 * time.Millisecond)
 					}
 					time.Sleep(time.Minute)
-					s.settled(time.Second)
+					s.Settled(time.Second)
 					notified := map[string]int{}
-					for _, e := range s.hook.Events() {
+					for _, e := range s.Hook.Events() {
 						notified[e.Subject]++
 						if at, ok := due[e.Subject]; ok && e.Data.DeadLetteredTime.Before(at.Truncate(time.Millisecond)) {
 							t.Errorf("%s was dead-lettered %v early", e.Subject, at.Sub(e.Data.DeadLetteredTime))
@@ -106,7 +106,7 @@ func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 func TestAStoreThatIsFlushedGoesOn(t *testing.T) {
 	r := redistest.Start(t)
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
 		s.send(workQueue, "lost", ttl(time.Minute))
 		r.Must("FLUSHALL")
@@ -114,7 +114,7 @@ func TestAStoreThatIsFlushedGoesOn(t *testing.T) {
 		s.send(workQueue, "m", ttl(2*time.Second))
 		time.Sleep(10 * time.Second)
 		notifiedOnceEachOf(s, "m")
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	}, inRedis(r.Addr))
 }
 
@@ -122,19 +122,19 @@ func TestAStoreThatIsFlushedGoesOn(t *testing.T) {
 func TestAWorkerIsKilledWithCompanionsInHand(t *testing.T) {
 	r := redistest.Start(t)
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.send(workQueue, "m-1", ttl(2*time.Second))
 		s.send(workQueue, "m-2", ttl(2*time.Second))
 		time.Sleep(3 * time.Second)
-		dead := s.newStore() // it never renews, and is never heard of again
+		dead := s.NewStore() // it never renews, and is never heard of again
 		leases, _, err := dead.Claim(s.Context(), time.Now(), 100)
-		s.must(err)
+		s.Must(err)
 		if len(leases) != 2 {
 			t.Fatalf("%d companions are due, want 2", len(leases))
 		}
 		s.startMonitor()
 		time.Sleep(10 * time.Second)
-		if notified := s.hook.Subjects(); len(notified) != 0 {
+		if notified := s.Hook.Subjects(); len(notified) != 0 {
 			t.Errorf("notified of %v while another has the companions in hand", notified)
 		}
 		r.Must("EVAL", `for _, k in ipairs(redis.call('KEYS', 'overdue:*:leased')) do
@@ -142,7 +142,7 @@ func TestAWorkerIsKilledWithCompanionsInHand(t *testing.T) {
 		end`, "0") // as if their time were over, which is Redis's own
 		time.Sleep(10 * time.Second)
 		notifiedOnceEachOf(s, "m-1", "m-2")
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	}, inRedis(r.Addr))
 }
 
@@ -150,9 +150,9 @@ func TestAWorkerIsKilledWithCompanionsInHand(t *testing.T) {
 func TestACompanionInTheStoreThatCannotBeRead(t *testing.T) {
 	r := redistest.Start(t)
 	play(t, func(s *scene) {
-		s.measure()
+		s.MeasureClock()
 		s.startMonitor()
-		s.must(s.store.Put(s.Context(), []redisstore.Item{
+		s.Must(s.Store.Put(s.Context(), []redisstore.Item{
 			{ID: "odd", Due: time.Now(), ContentType: "application/octet-stream", Body: []byte("x")},
 			{ID: "a note that is odd", Due: time.Now(), ContentType: "application/vnd.overdue.digest+json", Body: []byte("x"), Note: true},
 		}))
@@ -160,11 +160,11 @@ func TestACompanionInTheStoreThatCannotBeRead(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		notifiedOnceEachOf(s, "m")
 		reasons := map[string]string{}
-		s.must(s.store.Dead(s.Context(), func(d redisstore.Dead) bool { reasons[d.ID] = d.Reason; return true }))
+		s.Must(s.Store.Dead(s.Context(), func(d redisstore.Dead) bool { reasons[d.ID] = d.Reason; return true }))
 		if len(reasons) != 2 || reasons["odd"] != "CompanionMalformed" || reasons["a note that is odd"] != "CompanionMalformed" {
 			t.Errorf("the dead are %v, want both that cannot be read", reasons)
 		}
-		s.settled(time.Second)
+		s.Settled(time.Second)
 	}, inRedis(r.Addr))
 }
 
@@ -174,17 +174,17 @@ func TestTheStoreGoesByTheClockOfTheBroker(t *testing.T) {
 	for _, offset := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
 		r := redistest.Start(t)
 		play(t, func(s *scene) {
-			s.measure()
+			s.MeasureClock()
 			s.startMonitor()
 			for i := range 20 {
 				s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(2000+i*37)*time.Millisecond))
 			}
 			time.Sleep(5 * time.Second)
-			lags := s.lags(workQueue)
+			lags := s.Lags(workQueue)
 			if len(lags) != 20 || lags[19] > 100*time.Millisecond {
 				t.Errorf("offset %v: lags %v, want 20 of 100ms at most", offset, lags)
 			}
-			s.settled(time.Second)
+			s.Settled(time.Second)
 		}, inRedis(r.Addr), func(_ *scene, c *broker.Config) { c.ClockOffset = offset })
 	}
 }

@@ -80,7 +80,7 @@ func TestBatchWithoutRoomForIDsPassesTheProxy(t *testing.T) {
 	for _, slots := range []bool{false, true} {
 		t.Run(fmt.Sprint("slots ", slots), func(t *testing.T) {
 			play(t, func(s *scene) {
-				s.measure()
+				s.MeasureClock()
 				s.startMonitor()
 				s.brimDial = s.endpoint()
 				for range 2 { // both are in the windows of both
@@ -88,7 +88,7 @@ func TestBatchWithoutRoomForIDsPassesTheProxy(t *testing.T) {
 					time.Sleep(50 * time.Millisecond)
 				}
 				time.Sleep(life + 2*time.Second)
-				if dead := len(s.dead(workQueue)); dead != 2*n {
+				if dead := len(s.Dead(workQueue)); dead != 2*n {
 					s.Errorf("%d dead letters, want %d", dead, 2*n)
 				}
 				notifiedOnceEach(s, 2*n)

@@ -19,10 +19,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/broker"
-	"overdue/internal/broker/httpapi"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sas"
+	"overdue/internal/testing/httpapitest"
 	"overdue/internal/testing/pipenet"
 )
 
@@ -54,20 +54,8 @@ func open(t *testing.T, queues ...broker.QueueConfig) *clinic {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httpapi.New(httpapi.Config{Broker: b})
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
-	t.Cleanup(func() {
-		for _, err := range []error{server.Close(), b.Close()} {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-		if err := <-done; !errors.Is(err, httpapi.ErrServerClosed) {
-			t.Errorf("Serve = %v", err)
-		}
-		c.net.Cut()
-	})
+	t.Cleanup(func() { c.net.Cut() })
+	httpapitest.Serve(t, b, ln)
 	return c
 }
 

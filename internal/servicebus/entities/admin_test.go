@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/broker"
-	"overdue/internal/broker/httpapi"
 	"overdue/internal/servicebus/sas"
+	"overdue/internal/testing/httpapitest"
 	"overdue/internal/testing/pipenet"
 )
 
@@ -49,20 +49,8 @@ func serve(t *testing.T) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httpapi.New(httpapi.Config{Broker: b})
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
-	t.Cleanup(func() {
-		for _, err := range []error{server.Close(), b.Close()} {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-		if err := <-done; !errors.Is(err, httpapi.ErrServerClosed) {
-			t.Errorf("Serve = %v", err)
-		}
-		s.net.Cut()
-	})
+	t.Cleanup(func() { s.net.Cut() })
+	httpapitest.Serve(t, b, ln)
 	return s
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"overdue/internal/testing/apptest"
 	"overdue/internal/testing/pipenet"
 )
 
@@ -107,24 +108,9 @@ func (sc *scene) connectOrServe(i int) net.Conn {
 // answered reads one answer that is final, and returns its status and its body.
 func (sc *scene) answered(in *bufio.Reader) (status int, body string) {
 	sc.Helper()
-	status, body, err := answered(in)
+	status, body, err := apptest.Answered(in)
 	if err != nil {
 		sc.Fatal(err)
 	}
 	return status, body
-}
-
-func answered(in *bufio.Reader) (status int, body string, err error) {
-	for status < http.StatusOK {
-		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			return 0, "", err
-		}
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			return 0, "", err
-		}
-		status, body = resp.StatusCode, string(text)
-	}
-	return status, body, nil
 }

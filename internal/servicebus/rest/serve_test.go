@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"overdue/internal/testing/apptest"
 	"overdue/internal/testing/testseed"
 )
 
@@ -203,7 +204,7 @@ func converse(conn net.Conn, batches [][]sample, rng *rand.Rand) error {
 		size := 1 + rng.IntN(1<<rng.IntN(14))
 		texts <- func() { write(conn, text.String(), func() int { return size }) }
 		for _, s := range batch {
-			status, body, err := answered(in)
+			status, body, err := apptest.Answered(in)
 			if err != nil {
 				return err
 			}

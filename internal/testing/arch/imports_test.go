@@ -110,7 +110,14 @@ var allowed = map[string]allowance{
 	"internal/amqp/relay":       {ours: []string{"internal/listener/accept", "internal/listener/socket", "internal/servicebus/address", "internal/amqp", "internal/servicebus/rights", "internal/servicebus/sas"}},
 	"internal/testing/pipenet":  {},
 	"internal/testing/hooktest": {ours: []string{"internal/testing/pipenet"}},
-	"internal/broker/emulator":  {[]string{"internal/broker"}, []string{hujson}},
+	"internal/testing/bubble": {
+		[]string{"alert", "internal/broker", "internal/broker/queue", "internal/httpclient", "internal/redisstore", "internal/servicebus/entities", "internal/servicebus/sdk", "internal/testing/brokertest", "internal/testing/hooktest",
+			"internal/testing/pipenet", "internal/testing/redistest", "internal/testing/testseed", "internal/amqp", "scheduler"},
+		[]string{azservicebus, prometheus, zap, "github.com/google/go-cmp"},
+	},
+	"internal/testing/apptest":     {},
+	"internal/testing/httpapitest": {ours: []string{"internal/broker", "internal/broker/httpapi"}},
+	"internal/broker/emulator":     {[]string{"internal/broker"}, []string{hujson}},
 	"internal/testing/brokertest": {
 		[]string{"internal/amqp", "internal/amqp/server", "internal/broker", "internal/testing/pipenet", "internal/servicebus/link", "internal/servicebus/sdk"},
 		[]string{azservicebus},
@@ -140,7 +147,7 @@ var allowed = map[string]allowance{
 // allowedInTests is what the tests of every package may import as well. A test builds the scene around its
 // package; only proxy and monitor still never meet.
 var allowedInTests = allowance{
-	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/brokertest", "internal/testing/exercise", "internal/testing/hooktest", "internal/listener", "internal/testing/pipenet",
+	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/hooktest", "internal/testing/httpapitest", "internal/listener", "internal/testing/pipenet",
 		"internal/operations", "internal/broker/queue", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "scheduler", "scheduler/index", "scheduler/journal"},
 	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		"github.com/santhosh-tekuri/jsonschema", pflag,

@@ -59,7 +59,7 @@ var wordsKept = []string{
 	"internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration",
 	"internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link",
 	"internal/servicebus/rest", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk",
-	"internal/terminal", "internal/testing/brokertest", "internal/testing/exercise", "internal/testing/freeport", "internal/testing/hooktest",
+	"internal/terminal", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/freeport", "internal/testing/hooktest", "internal/testing/httpapitest",
 	"internal/testing/pipenet", "internal/testing/redistest", "internal/testing/testseed", "internal/testing/wiretap",
 	"internal/version", "internal/web", "monitor", "monitor/notify", "monitor/search", "proxy", "scheduler", "scheduler/index", "scheduler/journal", "test/bench",
 	"test/bench/broker", "test/bench/peers", "test/bench/pump", "test/bench/relay", "test/bench/usage",
