@@ -85,6 +85,7 @@ func TestACanaryThatTheEndpointRefusesIsAnErrorWithItsAnswer(t *testing.T) {
 }
 
 func TestTheHeartBeatsWhileTheProcessIsReady(t *testing.T) {
+	t.Parallel()
 	beats := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {

@@ -44,34 +44,49 @@ func (p *Process) isReady(t *testing.T) {
 	eventually(t, "ready", func() bool { status, _ := askAdmin(p.admin, "GET", "/readyz", ""); return status == http.StatusOK })
 }
 
-// A process that keeps companions in Redis says so where operators look, shows what it keeps, and is not ready while it cannot.
+// shows waits until a page of the admin port has this status, and says want.
+func (p *Process) shows(t *testing.T, target string, status int, want string) {
+	t.Helper()
+	eventually(t, target+" says "+want, func() bool {
+		got, body := askAdmin(p.admin, "GET", target, "")
+		return got == status && strings.Contains(body, want)
+	})
+}
+
+// A process that keeps companions in Redis says so where operators look, and shows what it keeps.
 func TestAProcessKeepsCompanionsInRedis(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	p, _ := startStored(t, r.Addr, "")
+	p.isReady(t)
+	if status := postDue(t, p, "m"); status != http.StatusCreated {
+		t.Fatalf("send = %d, want 201", status)
+	}
+	p.shows(t, "/metrics", http.StatusOK, `overdue_stored_companions{state="waiting"} 1`)
+	p.shows(t, "/metrics", http.StatusOK, "overdue_companion_store_durable 1")
+	p.shows(t, "/healthz/outbound?verbose", http.StatusOK, "[+] companion store")
+}
+
+// A process that keeps companions in Redis refuses sends and is not ready while Redis is away.
+func TestAProcessIsNotReadyWithoutItsCompanionStore(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	p, _ := startStored(t, r.Addr, "")
 	p.isReady(t)
 	if status := postDue(t, p, "m-1"); status != http.StatusCreated {
 		t.Fatalf("send = %d, want 201", status)
 	}
-	shows := func(target string, status int, want string) {
-		t.Helper()
-		eventually(t, target+" says "+want, func() bool {
-			got, body := askAdmin(p.admin, "GET", target, "")
-			return got == status && strings.Contains(body, want)
-		})
-	}
-	shows("/metrics", http.StatusOK, `overdue_stored_companions{state="waiting"} 1`)
-	shows("/metrics", http.StatusOK, "overdue_companion_store_durable 1")
-	shows("/healthz/outbound?verbose", http.StatusOK, "[+] companion store")
 	r.Kill()
 	eventually(t, "a send is refused", func() bool { return postDue(t, p, "m-2") == http.StatusServiceUnavailable })
-	shows("/readyz?verbose", http.StatusServiceUnavailable, "[-] companion store: redis: companions")
+	p.shows(t, "/readyz?verbose", http.StatusServiceUnavailable, "[-] companion store: redis: companions")
 	r.Restart()
 	p.isReady(t)
-	shows("/metrics", http.StatusOK, `overdue_stored_companions{state="waiting"} 1`)
+	p.shows(t, "/metrics", http.StatusOK, `overdue_stored_companions{state="waiting"} 1`)
 }
 
 // With a journal sends go through while Redis is away, and their companions come to it when it is back.
 func TestTheJournalStandsInForRedis(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	p, _ := startStored(t, r.Addr, "onMonitorDown: pass\njournal: {directory: "+filepath.Join(t.TempDir(), "journal")+"}\n")
 	p.isReady(t)

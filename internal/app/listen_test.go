@@ -14,7 +14,7 @@ func TestPortInUseNamesPortKeyAndCure(t *testing.T) {
 	}
 	defer taken.Close()
 	addr := taken.Addr().String()
-	c, err := loadText(t, "# where\n# it listens\nlisten: {http: \""+addr+"\"}\n", nil, nil)
+	c, err := loadHere(t, "# where\n# it listens\nlisten: {http: \""+addr+"\"}\n", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

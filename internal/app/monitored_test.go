@@ -10,6 +10,7 @@ import (
 
 // Sessions and topics are monitored as everything else is, without a word in the configuration.
 func TestSessionsAndTopicsAreMonitored(t *testing.T) {
+	t.Parallel()
 	p := startTest(t, `
 broker:
   queues: [{name: jobs, requiresSession: true, deadLetteringOnMessageExpiration: true, defaultMessageTimeToLive: 1s}]

@@ -15,6 +15,7 @@ import (
 // A process with a Redis says where operators look how that is, without a word of its password, and is ready and sends whatever
 // becomes of it.
 func TestAProcessShowsHowItsRedisIs(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t, "--requirepass", "sesame")
 	file := filepath.Join(t.TempDir(), "redis")
 	if err := os.WriteFile(file, []byte("redis://:sesame@"+r.Addr+"\n"), 0o600); err != nil {

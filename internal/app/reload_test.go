@@ -24,7 +24,7 @@ func reloaded(t *testing.T, text string) (*Process, func(text string) (changed, 
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
 	}
 	read := func(text string) (*config.Config, error) {
-		c, err := loadText(t, text, env, nil)
+		c, err := loadHere(t, text, env, nil)
 		if err == nil {
 			err = c.CheckRole(config.RoleRun)
 		}
@@ -146,6 +146,7 @@ func TestSinksThatStayAreKept(t *testing.T) {
 }
 
 func TestAChangeOfFilesIsNoticed(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()

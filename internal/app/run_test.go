@@ -52,7 +52,7 @@ type run struct {
 // startRun runs a role until ctx ends, or the process ends by itself.
 func startRun(t *testing.T, ctx context.Context, text string) *run {
 	t.Helper()
-	c, err := loadText(t, text, freePorts, nil)
+	c, err := loadHere(t, text, freePorts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func TestCheckFindsWhatAStartWouldFind(t *testing.T) {
 
 func TestCheckReadsTheCertificates(t *testing.T) {
 	text := "listen: {amqps: \"127.0.0.1:0\", tls: {certFile: c.pem, keyFile: k.pem}}\nbroker: {tls: {enabled: true, certFile: c.pem, keyFile: k.pem}}\n"
-	c, err := loadText(t, text, nil, nil)
+	c, err := loadHere(t, text, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
