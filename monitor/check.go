@@ -323,6 +323,8 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 		wt.companion.done(ctx, nil)
 	case v == notDue:
 		e.postpone(ctx, wt)
+	case v == expiring:
+		e.later(ctx, wt, max(wt.judgement.expiry.Add(search.StampPrecision).Sub(e.w.clock.now()), time.Millisecond))
 	case wt.willBeDropped:
 		e.later(ctx, wt, e.droppedWait(wt))
 	case e.w.crowded():
@@ -330,7 +332,7 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 	default:
 		wt.checks++
 		wait := min(checkAgainMin*time.Duration(wt.checks), checkAgainMax)
-		if e.settings.partitioned {
+		if e.unordered() {
 			wait = max(wait, 4*e.searchTook) // it may have read the whole queue
 		}
 		e.later(ctx, wt, e.untilComplete(wt, wait))

@@ -80,14 +80,14 @@ type watch struct {
 	unaccounted    bool          // gone, and nobody knows how
 
 	// Attempts to expire it, see receive_scope.go.
-	unreached          bool      // the last scan made progress and ended before it
-	locked             bool      // the last nudge has shown that a consumer holds it
-	refused            bool      // nobody could receive it at the last attempt
-	willBeDropped      bool      // it has expired, and the entity drops expired messages
-	checks             int       // checks that found it in flight
-	failures           int       // checks that failed in a row
-	triedAt            time.Time // by our clock: the last attempt; zero: none
-	triedDeliveryCount uint32    // its delivery count at that attempt
+	unreached          bool       // the last scan made progress and ended before it
+	nudged             nudgeShows // of a message that is still there
+	refused            bool       // nobody could receive it at the last attempt
+	willBeDropped      bool       // it has expired, and the entity drops expired messages
+	checks             int        // checks that found it in flight
+	failures           int        // checks that failed in a row
+	triedAt            time.Time  // by our clock: the last attempt; zero: none
+	triedDeliveryCount uint32     // its delivery count at that attempt
 	retryDelay         time.Duration
 	retryAt            time.Time // by our clock: the next attempt
 }

@@ -94,6 +94,10 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 	return nil
 }
 
+// unordered reports whether sequence numbers are not in the order of arrival: the entity is
+// partitioned, by its description or by the numbers that a peek has shown.
+func (e *entity) unordered() bool { return e.settings.partitioned || e.work.Cursor }
+
 // apply sets the settings that queues and subscriptions share.
 func (t *entitySettings) apply(sessions, deadLetters bool, forwardTo, forwardDead string) {
 	t.sessions, t.drops = sessions, !deadLetters

@@ -121,7 +121,7 @@ func (e *entity) decideUnaccounted(ctx context.Context, watches []*watch) error 
 	for _, wt := range watches {
 		seen := wt.expiredByNudge
 		if seen == nil || state == search.LettersStay && !e.settings.drops {
-			wt.unaccounted = state == search.LettersTaken
+			wt.unaccounted = state != search.LettersStay
 			continue
 		}
 		wt.missed = e.missed(wt, seen)

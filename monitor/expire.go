@@ -34,6 +34,8 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 			wt.judgement.verdict = inFlight
 		case e.wouldBeDropped(wt):
 			spared = append(spared, wt)
+		case e.expiresSoon(wt):
+			wt.judgement.verdict = expiring
 		case wt.judgement.deferred:
 			deferred = append(deferred, wt)
 		default:
@@ -55,22 +57,36 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 	return nil
 }
 
+// expiryWait is how long the monitor waits for the end of a time to live rather than scan.
+const expiryWait = 50 * time.Millisecond
+
+// expiresSoon reports whether the broker can expire the message of wt in a moment. The proxy stamps
+// the rest of the time to an absolute deadline as a time to live, which counts from when the broker
+// enqueues the message: it ends later than the deadline, by the duration of the send. A nudge then
+// disturbs no other message, as a scan before would.
+func (e *entity) expiresSoon(wt *watch) bool {
+	j := &wt.judgement
+	return !j.native && !j.deferred && !j.expiry.IsZero() && !e.settings.drops && e.settings.Strategy != strategyScan &&
+		j.expiry.Sub(e.w.clock.now()) < expiryWait
+}
+
 // expireActive expires messages that are neither deferred nor scheduled.
 func (e *entity) expireActive(ctx context.Context, try []*watch) error {
 	left := try
 	for _, wt := range try {
-		wt.locked = false
+		wt.nudged, wt.mayExpireNow = nothing, e.settings.sessions || wt.isFree()
 	}
 	if e.settings.Strategy != strategyScan && anyNative(left) {
 		if err := e.wake(ctx, left); err != nil {
 			return err
 		}
-		left = filter(present(left), func(wt *watch) bool { return !wt.locked })
+		left = filter(present(left), func(wt *watch) bool { return wt.nudged != locked })
 	}
 	if e.settings.Strategy == strategyNative || len(left) == 0 {
 		return nil
 	}
-	if err := e.eachScope(ctx, e.scopes(left), e.scan); err != nil {
+	scopes := e.scopes(left)
+	if err := eachScope(scopes, func(i int) error { return e.scan(ctx, scopes[i]) }); err != nil {
 		return err
 	}
 	return e.findAgain(ctx, unaccounted(left))
@@ -80,9 +96,6 @@ func (e *entity) expireActive(ctx context.Context, try []*watch) error {
 // may wake the whole entity, or only the session that it receives from. So wake nudges once,
 // and then where messages are left.
 func (e *entity) wake(ctx context.Context, watches []*watch) error {
-	for _, wt := range watches {
-		wt.mayExpireNow = wt.judgement.native && (e.settings.sessions || wt.isFree())
-	}
 	lines := e.scopes(watches)
 	first := 0
 	for i, l := range lines {
@@ -102,8 +115,10 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 		if len(nudged) == 0 {
 			continue
 		}
-		if err := e.eachScope(ctx, nudged, e.nudge); err != nil {
-			return err
+		for some := range slices.Chunk(nudged, maxScopes) {
+			if err := e.nudge(ctx, some); err != nil {
+				return err
+			}
 		}
 		left := present(watches)
 		if err := e.readDeadLetters(ctx, unaccounted(left)); err != nil {
@@ -116,7 +131,10 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 	return nil
 }
 
-// findAgain searches again and sets the verdict of messages that are gone.
+// findAgain searches again, after an attempt to expire them, and sets the verdict of messages that
+// are gone. One that a nudge left in place is probably locked, unless the nudge has not reached it. In
+// a session nobody else has a lock while this worker has accepted it, and nobody is delivered an
+// expired message afterwards.
 func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
@@ -125,15 +143,16 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	for i, wt := range watches {
 		before[i] = wt.want
 	}
+	now, known := e.w.notAfter()
 	err := e.find(ctx, watches)
 	for i, wt := range watches {
 		if wt.want.Found != nil {
-			wt.mayExpireNow = false // the nudge left it in place: a consumer holds it
+			wt.mayExpireNow = wt.mayExpireNow && (e.settings.sessions && wt.judgement.native || wt.nudged == notReached)
 			continue
 		}
 		wt.judgement.verdict = gone
 		wt.want.Found = before[i].Found // as it was last seen
-		if err == nil && wt.missed == nil && wt.mayExpireNow {
+		if err == nil && wt.missed == nil && wt.mayExpireNow && (wt.judgement.native || known && e.nudgeExpires(wt, wt.want.Found, now)) {
 			wt.expiredByNudge = wt.want.Found
 		}
 	}

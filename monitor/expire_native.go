@@ -7,12 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/search"
 
 	"golang.org/x/sync/errgroup"
+)
+
+// nudgeShows is what a nudge shows about a message that it leaves in place.
+type nudgeShows int
+
+const (
+	nothing    nudgeShows = iota // no nudge, or no live message came
+	locked                       // the first available message is behind it, so a consumer has locked it
+	notReached                   // a live message that may stand before it took the credit
 )
 
 // nudge makes the broker expire messages whose time to live has passed. It grants one credit, which
@@ -22,41 +32,77 @@ import (
 //
 // The documentation does not say whether one receive clears away all expired messages, or only
 // those before the first live one. So a check follows every nudge.
-func (e *entity) nudge(ctx context.Context, l receiveScope) error {
-	r, err := e.receiver(ctx, l)
-	if err != nil {
+//
+// The scopes, maxScopes at most, are nudged together: between their receivers and their credit comes
+// one peek that confirms their messages.
+func (e *entity) nudge(ctx context.Context, scopes []receiveScope) error {
+	receivers := make([]*link.Receiver, len(scopes))
+	if err := errors.Join(eachScope(scopes, func(i int) (err error) {
+		receivers[i], err = e.receiver(ctx, scopes[i])
+		return err
+	}), e.nudgeOver(ctx, scopes, receivers)); err != nil {
 		return fmt.Errorf("monitor: nudge %s: %w", e.name, err)
-	}
-	if r == nil {
-		return nil
-	}
-	var reading errgroup.Group
-	read, after := func() {}, func() {}
-	if l.session == nil && e.deadLetters() != search.LettersStay {
-		if after, err = e.confirmPresent(ctx, l.watches); err != nil {
-			r.Close(ctx)
-			return err
-		}
-		// A consumer that empties the dead-letter queue needs a round trip to settle. A read right after
-		// the nudge usually comes first.
-		read = func() { reading.Go(func() error { return e.readNewDeadLetters(ctx, l.watches) }) }
-	}
-	first, err := e.w.nudgeOver(ctx, r, read)
-	if err = errors.Join(err, reading.Wait()); err != nil {
-		return fmt.Errorf("monitor: nudge %s: %w", e.name, err)
-	}
-	after()
-	for _, wt := range l.watches {
-		// The first available message is behind it, so a consumer has locked it.
-		wt.locked = first > wt.want.Number && !e.settings.partitioned && !e.work.Cursor
 	}
 	return nil
+}
+
+// nudgeOver nudges over receivers and closes them.
+func (e *entity) nudgeOver(ctx context.Context, scopes []receiveScope, receivers []*link.Receiver) error {
+	var watches []*watch
+	open := 0
+	for i, r := range receivers {
+		if r != nil {
+			open++
+			watches = append(watches, scopes[i].watches...)
+		}
+	}
+	if open == 0 {
+		return nil
+	}
+	after, read, err := func() {}, func() {}, error(nil)
+	var reading errgroup.Group
+	if e.deadLetters() != search.LettersStay {
+		after, err = e.confirmPresent(ctx, watches)
+		// A consumer that empties the dead-letter queue needs a round trip to settle. A read right after
+		// the nudge usually comes first.
+		read = func() { reading.Go(func() error { return e.readNewDeadLetters(ctx, watches) }) }
+	}
+	var sent atomic.Int32
+	err = errors.Join(err, eachScope(scopes, func(i int) error {
+		switch {
+		case receivers[i] == nil:
+			return nil
+		case err != nil:
+			receivers[i].Close(ctx)
+			return nil
+		}
+		first, err := e.w.nudgeOver(ctx, receivers[i], func() {
+			if int(sent.Add(1)) == open {
+				read()
+			}
+		})
+		for _, wt := range scopes[i].watches {
+			switch {
+			case err != nil || first == 0:
+				wt.nudged = nothing
+			case first > wt.want.Number && !e.unordered():
+				wt.nudged = locked
+			default:
+				wt.nudged = notReached
+			}
+		}
+		return err
+	}), reading.Wait())
+	if err == nil {
+		after()
+	}
+	return err
 }
 
 // readNewDeadLetters finds the dead letters that a nudge has just made, and keeps those of other
 // messages.
 func (e *entity) readNewDeadLetters(ctx context.Context, watches []*watch) error {
-	if e.deadLetters() == search.LettersTaken && !e.settings.partitioned && e.settings.forwardDead == "" {
+	if e.deadLetters() == search.LettersTaken && e.settings.forwardDead == "" {
 		if err := e.dead.WithoutKept(func() (err error) {
 			_, err = keepPages(ctx, &e.dead, &e.kept, search.Identity{})
 			return err
@@ -76,7 +122,7 @@ const nudgeReach = 50 * time.Millisecond
 // about now and have not been checked yet. confirmPresent records those that are present. The
 // caller calls after when the nudge has ended, which keeps those that it can have expired.
 func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after func(), err error) {
-	if e.work.Cursor || e.settings.partitioned {
+	if e.unordered() {
 		return func() {}, nil // a peek by number may not find a message
 	}
 	soon := e.w.clock.now().Add(nudgeReach)

@@ -133,7 +133,7 @@ func (s *scan) run(ctx context.Context) error {
 // In a session no other receiver has locks, and in a partitioned entity numbers do not show the
 // order.
 func (s *scan) credit(ctx context.Context, most int) (int, error) {
-	if s.line.session != nil || s.e.settings.partitioned || s.e.work.Cursor {
+	if s.line.session != nil || s.e.unordered() {
 		return most, nil
 	}
 	for len(s.ahead) == 0 && !s.reached {
@@ -206,12 +206,12 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 	wt := s.ours[at]
 	if deadline, stated := s.overdue(m); wt == nil && stated {
 		s.settling.Go(func() error { return s.deadLetter(ctx, nil, m, deadline) })
-		return number > s.last && !s.e.settings.partitioned
+		return number > s.last && !s.e.unordered()
 	}
 	if wt == nil {
 		s.live = append(s.live, m)
 		// The numbers of a partitioned entity are not in order of arrival.
-		return number > s.last && !s.e.settings.partitioned
+		return number > s.last && !s.e.unordered()
 	}
 	delete(s.ours, at)
 	s.settling.Go(func() error { return s.deadLetter(ctx, wt, m, wt.judgement.deadline) })
@@ -249,10 +249,32 @@ func (s *scan) deadLetter(ctx context.Context, wt *watch, m *amqp.Message, deadl
 	}
 	if wt == nil {
 		s.e.w.metrics.operation(operations.DeadLetter, 1)
+		s.keep(m)
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dead = append(s.dead, wt)
 	return nil
+}
+
+// keep shows m, which was just dead-lettered for a companion that is not in this scan, to the check
+// of that companion. A consumer may take the dead letter before.
+func (s *scan) keep(m *amqp.Message) {
+	letter := &link.Message{DeadLetterReason: reasonDeadline, Properties: m.ApplicationProperties}
+	letter.SequenceNumber, _ = m.Annotations["x-opt-sequence-number"].(int64)
+	letter.EnqueuedTime, _ = m.Annotations["x-opt-enqueued-time"].(time.Time)
+	if h := m.Header; h != nil {
+		letter.TimeToLive, letter.DeliveryCount = h.TTL, h.DeliveryCount
+	}
+	if p := m.Properties; p != nil {
+		letter.MessageID = fmt.Sprint(p.MessageID)
+		if p.CorrelationID != nil {
+			letter.CorrelationID = fmt.Sprint(p.CorrelationID)
+		}
+		if p.GroupID != nil {
+			letter.SessionID = *p.GroupID
+		}
+	}
+	s.e.kept.Add([]*link.Message{letter})
 }

@@ -16,7 +16,7 @@ import (
 // findUnforwarded finds messages that could not be forwarded. With any dead-letter reason, nobody
 // has received them.
 func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
-	e.transfer.Cursor = e.settings.partitioned
+	e.transfer.Cursor = e.unordered()
 	wants := make([]*search.Want, len(watches))
 	for i, wt := range watches {
 		w := &search.Want{Identity: wt.want.Identity}

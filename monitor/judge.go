@@ -18,6 +18,7 @@ const (
 	notDue   verdict = iota // its deadline, or a reminder, is still to come
 	gone                    // it is not on the work queue any more
 	inFlight                // it is overdue, and a consumer probably holds it
+	expiring                // it is overdue, and its time to live ends within a moment
 	overdue                 // its deadline has passed
 )
 
@@ -26,7 +27,8 @@ type judgement struct {
 	verdict    verdict
 	deadline   time.Time // by the clock of the broker; zero: none
 	completeBy time.Time // when it must be completed; zero: never
-	native     bool      // its time to live has passed: the broker no longer delivers it
+	expiry     time.Time // when the broker stops delivering it; zero: never
+	native     bool      // that has passed
 	deferred   bool      // a consumer has deferred it: the broker does not expire it by itself
 }
 
@@ -47,7 +49,11 @@ func judge(r *scheduler.Reference, m *link.Message, s Settings, now time.Time) j
 	case deadline.IsZero() || deadline.After(now):
 		return judgement{verdict: notDue, deadline: deadline, completeBy: by}
 	}
-	return judgement{verdict: overdue, deadline: deadline, completeBy: by, native: mortal && !expiry.After(now), deferred: m.State == link.Deferred}
+	j := judgement{verdict: overdue, deadline: deadline, completeBy: by, deferred: m.State == link.Deferred}
+	if mortal {
+		j.expiry, j.native = expiry, !expiry.After(now)
+	}
+	return j
 }
 
 // deadlineOf returns the deadline of m: the stated one, or the end of its time to live if that

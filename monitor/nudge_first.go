@@ -47,7 +47,7 @@ type waiting struct {
 // messages of e by itself, all of them end in its dead-letter queue, and one receiver reaches them.
 func (e *entity) mayNudgeFirst() bool {
 	t := &e.settings
-	if t.Strategy == strategyScan || t.Strategy == strategySession || t.topic || t.sessions || t.drops || t.partitioned || e.work.Cursor ||
+	if t.Strategy == strategyScan || t.Strategy == strategySession || t.topic || t.sessions || t.drops || e.unordered() ||
 		t.forwardTo != "" || t.forwardDead != "" {
 		return false
 	}

@@ -41,12 +41,12 @@ func (e *entity) scopes(watches []*watch) []receiveScope {
 	return lines
 }
 
-// eachScope calls do for several scopes in parallel.
-func (e *entity) eachScope(ctx context.Context, lines []receiveScope, do func(context.Context, receiveScope) error) error {
+// eachScope calls do with the index of each scope, in parallel.
+func eachScope(scopes []receiveScope, do func(i int) error) error {
 	var g errgroup.Group
 	g.SetLimit(maxScopes)
-	for _, l := range lines {
-		g.Go(func() error { return do(ctx, l) })
+	for i := range scopes {
+		g.Go(func() error { return do(i) })
 	}
 	return g.Wait()
 }
@@ -65,7 +65,7 @@ func (e *entity) receiver(ctx context.Context, l receiveScope) (*link.Receiver, 
 	switch condition := link.Condition(err); {
 	case condition == link.ConditionSessionLocked || condition == link.ConditionNotAllowed && (l.session != nil || e.settings.forwardTo != ""):
 		for _, wt := range l.watches {
-			wt.refused = true
+			wt.refused, wt.mayExpireNow = true, false
 		}
 		return nil, nil
 	case condition == link.ConditionNotAllowed:

@@ -158,7 +158,7 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 	if e.settings.forwardTo == "" {
 		return nil
 	}
-	e.transfer.Cursor = e.settings.partitioned
+	e.transfer.Cursor = e.unordered()
 	return e.transfer.Between(ctx, from, until, func(m *link.Message) {
 		if !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			give(m, true)

@@ -168,8 +168,14 @@ func (v *View) ReadAll(ctx context.Context, all []*Want, better Chooser) error {
 	})
 }
 
-// everywhere reads all messages, in the order of peeks, until see needs no more.
+// everywhere reads all messages, those that were kept and then in the order of peeks, until see
+// needs no more.
 func (v *View) everywhere(ctx context.Context, see func(page []*link.Message) (more bool)) error {
+	if v.Kept != nil && v.Cursor {
+		if kept := v.Kept.all(); len(kept) > 0 && !see(kept) {
+			return nil
+		}
+	}
 	for from := int64(0); ; {
 		page, err := v.Peek(ctx, from, PageSize)
 		if err != nil || len(page) == 0 || !see(page) {

@@ -97,6 +97,21 @@ func (k *Kept) Clear() {
 	k.ordered, k.added = nil, nil
 }
 
+// all returns the messages that are kept, by number.
+func (k *Kept) all() []*link.Message {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.orderLocked()
+	var all []*link.Message
+	oldest := time.Now().Add(-keptFor)
+	for _, m := range k.ordered {
+		if !m.at.Before(oldest) {
+			all = append(all, m.Message)
+		}
+	}
+	return all
+}
+
 // with returns page, which was read from the sequence number from on, with the kept messages that
 // would stand in it. An empty page is the end of the queue.
 func (k *Kept) with(page []*link.Message, from int64) []*link.Message {
