@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
 	"overdue/monitor/search"
 
 	"go.uber.org/zap"
@@ -108,11 +109,11 @@ func (e *entity) handOn(ctx context.Context, due []*watch, at time.Time, missing
 		if err == nil {
 			e.remind(ctx, wt, at)
 		}
-		if err == nil || wt.missed != nil {
+		if err == nil || wt.state == stateMissed {
 			e.watchDuplicates(wt)
 		}
 		switch {
-		case wt.missed != nil:
+		case wt.state == stateMissed:
 			if e.settings.forwardDead != "" && !wt.ref.WithoutID() {
 				e.w.notified.Note(e.forwardedID(wt.ref.MessageID))
 			}
@@ -146,7 +147,7 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	}
 	undecided := make([]*watch, 0, len(due))
 	for _, wt := range due {
-		if wt.missed == nil {
+		if wt.state != stateMissed {
 			undecided = append(undecided, wt)
 		}
 	}
@@ -161,24 +162,27 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	now := e.w.clock.now().Add(-search.StampPrecision)
 	var toExpire, left []*watch
 	for _, wt := range undecided {
-		wt.judgement = judgement{verdict: gone}
+		wt.judgement = judge.Judgement{}
 		wt.expiredByNudge, wt.unaccounted = wt.atNudge, false
+		seen := notFound
 		if m := wt.want.Found; m != nil {
 			wt.expiredByNudge, wt.atNudge = nil, nil
 			wt.seenAt = now
 			wt.learnID(m)
-			wt.judgement = e.judge(wt, now)
+			seen = foundEarly
+			if wt.judgement = e.judge(wt, now); wt.judgement.Overdue {
+				seen = foundOverdue
+				toExpire = append(toExpire, wt)
+			}
 		}
-		if wt.judgement.verdict == overdue {
-			toExpire = append(toExpire, wt)
-		}
+		wt.see(seen)
 	}
 	// ⑤ expire: a message that stays is in flight
 	if err := e.expire(ctx, toExpire); err != nil {
 		return err
 	}
 	for _, wt := range undecided {
-		if wt.judgement.verdict == gone && wt.missed == nil && (!certain || e.settings.forwardTo != "" || !e.dueAfter(wt, before)) {
+		if wt.state == stateGone && (!certain || e.settings.forwardTo != "" || !e.dueAfter(wt, before)) {
 			left = append(left, wt)
 		}
 	}
@@ -231,7 +235,7 @@ func (e *entity) find(ctx context.Context, watches []*watch) error {
 	}
 	wants = wants[:0]
 	for _, wt := range watches {
-		if wt.missed == nil {
+		if wt.state != stateMissed {
 			wants = append(wants, &wt.want)
 		}
 	}
@@ -260,7 +264,7 @@ func (e *entity) wantOf(wt *watch) *search.Want {
 	if w.Number == 0 {
 		w.Seek(&wt.ref)
 		w.Hint = e.hint(w)
-		w.Endless, w.Since = e.settings.known && e.settings.DefaultMessageTimeToLive == 0, e.settings.defaultSince
+		w.Endless, w.Since = e.settings.known && e.settings.DefaultMessageTimeToLive == 0, e.settings.DefaultSince
 	}
 	return w
 }
@@ -287,7 +291,7 @@ func (e *entity) chooser(suits func(*link.Message) bool) search.Chooser {
 	taken := e.taken()
 	return func(w *search.Want, m *link.Message) bool {
 		n := search.IdentityOf(m)
-		if taken[n] || !agrees(w.Ref, m, e.settings.Settings) || suits != nil && !suits(m) {
+		if taken[n] || !judge.Agrees(w.Ref, m, e.settings.Settings) || suits != nil && !suits(m) {
 			return false
 		}
 		taken[n] = true
@@ -301,7 +305,7 @@ func (e *entity) taken() map[search.Identity]bool {
 	for _, list := range [][]*watch{e.watches, e.waiting.watches, e.checking} {
 		for _, wt := range list {
 			taken[wt.want.Identity] = true
-			if wt.missed != nil {
+			if wt.state == stateMissed {
 				taken[search.Identity{Number: wt.missed.SequenceNumber, Enqueued: wt.missed.EnqueuedTime.UnixMilli()}] = true
 			}
 		}
@@ -311,20 +315,20 @@ func (e *entity) taken() map[search.Identity]bool {
 
 // conclude ends a watch whose deadline was not missed, or has it checked again.
 func (e *entity) conclude(ctx context.Context, wt *watch) {
-	switch v := wt.judgement.verdict; {
-	case v == gone && wt.open(e.w.clock.now()) > 0:
+	switch v := wt.state; {
+	case v == stateGone && wt.open(e.w.clock.now()) > 0:
 		// Its send may still be in flight: the companion can be faster.
 		wt.checks++
 		e.later(ctx, wt, min(wt.open(e.w.clock.now()), checkAgainMin<<min(wt.checks, 10)))
-	case v == gone && e.settings.forwardTo != "":
+	case v == stateGone && e.settings.forwardTo != "":
 		e.follow(ctx, wt)
-	case v == gone:
+	case v == stateGone:
 		e.countGone(wt)
 		wt.companion.done(ctx, nil)
-	case v == notDue:
+	case v == stateWaiting:
 		e.postpone(ctx, wt)
-	case v == expiring:
-		e.later(ctx, wt, max(wt.judgement.expiry.Add(search.StampPrecision).Sub(e.w.clock.now()), time.Millisecond))
+	case v == stateExpiring:
+		e.later(ctx, wt, max(wt.judgement.Expiry.Add(search.StampPrecision).Sub(e.w.clock.now()), time.Millisecond))
 	case wt.willBeDropped:
 		e.later(ctx, wt, e.droppedWait(wt))
 	case e.w.crowded():

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 
@@ -58,8 +59,9 @@ type watch struct {
 	next      time.Time // by our clock: when to check
 
 	want      search.Want // the last search and its result
-	judgement judgement
-	missed    *scheduler.Missed // it has expired; only the notification is left
+	state     state
+	judgement judge.Judgement   // of the last check
+	missed    *scheduler.Missed // how it expired, once it has
 	seenAt    time.Time         // by the clock of the broker: when it was last on the work queue
 	hops      int               // how often it was forwarded, as far as it was followed
 
@@ -117,7 +119,10 @@ func (h *companion) newWatches() []*watch {
 	}
 	watches := make([]*watch, len(h.content.References))
 	for i, r := range h.content.References {
-		watches[i] = &watch{ref: r, companion: h, since: now, next: now, missed: r.Missed}
+		watches[i] = &watch{ref: r, companion: h, since: now, next: now}
+		if r.Missed != nil {
+			watches[i].expired(r.Missed)
+		}
 	}
 	h.add(len(watches))
 	return watches

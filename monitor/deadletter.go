@@ -8,6 +8,7 @@ import (
 
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
@@ -40,7 +41,7 @@ func (e *entity) decideGone(ctx context.Context, gone []*watch) error {
 		}
 		switch {
 		case m != nil && expired(m):
-			wt.missed = e.missed(wt, m)
+			wt.expired(e.missed(wt, m))
 		case m == nil:
 			nowhere = append(nowhere, wt)
 		}
@@ -62,9 +63,9 @@ func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
 	err := e.dead.FindNumbered(ctx, wants, nil)
 	for i, wt := range watches {
 		if m := wants[i].Found; m != nil {
-			wt.judgement.verdict = gone
+			wt.see(notFound)
 			if expired(m) {
-				wt.missed = e.missed(wt, m)
+				wt.expired(e.missed(wt, m))
 			}
 		}
 	}
@@ -92,7 +93,7 @@ func (e *entity) readSeenDeadLetters(ctx context.Context, watches []*watch) erro
 	for i, wt := range hinted {
 		wt.want.Merge(wants[i])
 		if m := wants[i].Found; m != nil {
-			wt.missed = e.missed(wt, m)
+			wt.expired(e.missed(wt, m))
 		}
 	}
 	return err
@@ -111,7 +112,7 @@ func expired(m *link.Message) bool {
 // missed describes the missed deadline of m, a dead letter.
 func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	wt.learnID(m)
-	strategy, deadline, moved := strategyNative, deadlineOf(&wt.ref, m, e.settings.Settings), e.w.clock.now()
+	strategy, deadline, moved := strategyNative, judge.DeadlineOf(&wt.ref, m, e.settings.Settings), e.w.clock.now()
 	if m.DeadLetterReason == reasonDeadline {
 		strategy = strategyScan
 	} else if at, known := e.nudger.movedAt(duration.Later(deadline, wt.seenAt)); known {

@@ -9,6 +9,14 @@
 //	                    │       └─▶ overdue ──▶ expire ─┬─▶ gone
 //	                    └──────────── in flight ◀───────┘
 //
+// A watched deadline has one of these states, and one function moves it on (state.go):
+//
+//	waiting ──found overdue──▶ overdue ──expires soon──▶ expiring
+//	   ▲                         │  │                       │ found overdue
+//	   │ found early             │  └──left in place──▶ in flight ──found overdue──▶ overdue
+//	   └──── any of these ──not found──▶ gone ──found again──▶ waiting or overdue
+//	         any of these ──evidence───▶ missed ──▶ notify ──▶ done
+//
 // Read worker.go, check.go, expire.go and notify.go in this order:
 //
 //   - Due: a companion is a scheduled message on the monitor queue. The broker activates it

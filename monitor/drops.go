@@ -27,7 +27,7 @@ const (
 // wouldBeDropped reports whether the message of wt must not be expired, since the broker would drop
 // it. It logs the setting to change once.
 func (e *entity) wouldBeDropped(wt *watch) bool {
-	wt.willBeDropped = e.settings.drops && wt.judgement.native && e.settings.Strategy != strategyNative
+	wt.willBeDropped = e.settings.drops && wt.judgement.Native && e.settings.Strategy != strategyNative
 	if !wt.willBeDropped {
 		return false
 	}
@@ -43,7 +43,7 @@ func (e *entity) wouldBeDropped(wt *watch) bool {
 
 // droppedWait returns when to check such a message again.
 func (e *entity) droppedWait(wt *watch) time.Duration {
-	late := e.w.clock.now().Sub(wt.judgement.deadline)
+	late := e.w.clock.now().Sub(wt.judgement.Deadline)
 	return min(max(late/2, droppedWaitMin), droppedWaitMax)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
@@ -66,9 +67,9 @@ func (e *entity) watchDuplicates(wt *watch) {
 	}
 	kind := whilePresent
 	switch {
-	case wt.missed != nil || wt.judgement.verdict == gone && wt.open(e.w.clock.now()) <= 0:
+	case wt.state == stateMissed || wt.state == stateGone && wt.open(e.w.clock.now()) <= 0:
 		kind = whenGone
-	case wt.duplicatesWatched || wt.judgement.verdict == gone:
+	case wt.duplicatesWatched || wt.state == stateGone:
 		return
 	}
 	upTo, some := e.mayHaveDuplicates(wt)
@@ -92,7 +93,7 @@ func (e *entity) mayHaveDuplicates(wt *watch) (upTo time.Time, some bool) {
 		return time.Time{}, wt.want.Duplicates
 	}
 	own := wt.want.Identity
-	if own.Number == 0 && wt.missed != nil {
+	if own.Number == 0 && wt.state == stateMissed {
 		own = search.Identity{Number: wt.missed.SequenceNumber, Enqueued: wt.missed.EnqueuedTime.UnixMilli()}
 	}
 	seen := e.seen.Last(wt.ref.MessageID)
@@ -130,11 +131,11 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 	}
 	// A message that is not overdue and has another deadline is left to its own reference, unless it
 	// may belong to g.
-	ours := !g.want.Agreed || search.IdentityOf(m) == g.want.FirstFit || agrees(&g.wt.ref, m, e.settings.Settings)
+	ours := !g.want.Agreed || search.IdentityOf(m) == g.want.FirstFit || judge.Agrees(&g.wt.ref, m, e.settings.Settings)
 	j := e.judgeFound(&g.wt.ref, &g.want, m, now)
-	next := j.deadline
+	next := j.Deadline
 	switch {
-	case j.verdict == overdue || ours && !next.IsZero() && !next.After(now.Add(nearDeadline)):
+	case j.Overdue || ours && !next.IsZero() && !next.After(now.Add(nearDeadline)):
 	case ours && e.hasReminders(&g.wt.ref, m) && !e.adoptedDuplicates[search.IdentityOf(m)]:
 	case ours && !next.IsZero():
 		g.searchAgain(next)
@@ -149,9 +150,9 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 	e.noteAdoptedDuplicate(search.IdentityOf(m))
 	wt := e.take(g, m, false, h)
 	wt.duplicate = true
-	if !next.IsZero() && !agrees(&wt.ref, m, e.settings.Settings) {
+	if !next.IsZero() && !judge.Agrees(&wt.ref, m, e.settings.Settings) {
 		// The companion is rewritten with this deadline.
-		wt.ref.Within, wt.ref.Deadline, wt.ref.Stated = 0, next, howStated(m, e.settings.Settings)
+		wt.ref.Within, wt.ref.Deadline, wt.ref.Stated = 0, next, judge.HowStated(m, e.settings.Settings)
 	}
 }
 
@@ -159,7 +160,7 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 // enqueued before the send of g belongs to another send, unless there is no other.
 func (e *entity) assignDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 	r := &g.wt.ref
-	if r.From.IsZero() || g.want.Agreed && search.IdentityOf(m) != g.want.FirstFit && !agrees(r, m, e.settings.Settings) {
+	if r.From.IsZero() || g.want.Agreed && search.IdentityOf(m) != g.want.FirstFit && !judge.Agrees(r, m, e.settings.Settings) {
 		return // any message that has ever expired may have that id
 	}
 	if at := m.EnqueuedTime; at.Before(r.From.Add(-search.StampPrecision)) || at.After(r.Until.Add(search.StampPrecision)) {

@@ -223,7 +223,7 @@ func (e *entity) due(now time.Time) []*watch {
 // process, and returns the others.
 func (e *entity) skipSettled(ctx context.Context, due []*watch) []*watch {
 	return slices.DeleteFunc(due, func(wt *watch) bool {
-		if wt.ref.WithoutID() || wt.missed != nil || wt.duplicate || wt.duplicates != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
+		if wt.ref.WithoutID() || wt.state == stateMissed || wt.duplicate || wt.duplicates != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
 			return false
 		}
 		e.w.metrics.verdict(e.name, verdictMet)

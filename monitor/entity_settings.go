@@ -68,7 +68,7 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 	}
 	t.DefaultMessageTimeToLive = duration.Shorter(t.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
 	t.known, t.partitioned, t.shortest = true, info.Partitioned, t.DefaultMessageTimeToLive
-	t.defaultSince, t.defaultStated = info.UpdatedAt, info.Kind == entities.Queue
+	t.DefaultSince, t.DefaultStated = info.UpdatedAt, info.Kind == entities.Queue
 	if subscription == "" {
 		e.noteCreation(&info, nil)
 		t.topic = info.Kind == entities.Topic
@@ -86,7 +86,7 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 			t.unlisted = false
 			e.noteCreation(&info, &s)
 			t.DefaultMessageTimeToLive = duration.Shorter(t.DefaultMessageTimeToLive, s.DefaultMessageTimeToLive)
-			t.defaultSince = duration.Later(t.defaultSince, s.UpdatedAt)
+			t.DefaultSince = duration.Later(t.DefaultSince, s.UpdatedAt)
 			t.apply(s.RequiresSession, s.DeadLetteringOnMessageExpiration, s.ForwardTo, s.ForwardDeadLetteredMessagesTo)
 		}
 	}

@@ -124,7 +124,7 @@ func (e *entity) decideUnaccounted(ctx context.Context, watches []*watch) error 
 			wt.unaccounted = state != search.LettersStay
 			continue
 		}
-		wt.missed = e.missed(wt, seen)
+		wt.expired(e.missed(wt, seen))
 		wt.missed.Evidence, wt.missed.DeadLetterReason = evidenceExpired, search.ReasonExpired
 		if e.settings.drops {
 			wt.missed.DeadLetterReason = reasonDropped

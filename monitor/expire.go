@@ -31,12 +31,12 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 	for _, wt := range overdue {
 		switch {
 		case !wt.mayTryExpiry(time.Now()):
-			wt.judgement.verdict = inFlight
+			wt.see(leftInPlace)
 		case e.wouldBeDropped(wt):
 			spared = append(spared, wt)
 		case e.expiresSoon(wt):
-			wt.judgement.verdict = expiring
-		case wt.judgement.deferred:
+			wt.see(expiresSoon)
+		case wt.judgement.Deferred:
 			deferred = append(deferred, wt)
 		default:
 			try = append(try, wt)
@@ -51,7 +51,7 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 	left := present(slices.Concat(try, deferred, spared))
 	quiet := len(filter(left, (*watch).harmless))
 	for _, wt := range left {
-		wt.judgement.verdict = inFlight
+		wt.see(leftInPlace)
 		wt.triedExpiry(time.Now(), quiet)
 	}
 	return nil
@@ -66,8 +66,8 @@ const expiryWait = 50 * time.Millisecond
 // disturbs no other message, as a scan before would.
 func (e *entity) expiresSoon(wt *watch) bool {
 	j := &wt.judgement
-	return !j.native && !j.deferred && !j.expiry.IsZero() && !e.settings.drops && e.settings.Strategy != strategyScan &&
-		j.expiry.Sub(e.w.clock.now()) < expiryWait
+	return !j.Native && !j.Deferred && !j.Expiry.IsZero() && !e.settings.drops && e.settings.Strategy != strategyScan &&
+		j.Expiry.Sub(e.w.clock.now()) < expiryWait
 }
 
 // expireActive expires messages that are neither deferred nor scheduled.
@@ -147,12 +147,12 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	err := e.find(ctx, watches)
 	for i, wt := range watches {
 		if wt.want.Found != nil {
-			wt.mayExpireNow = wt.mayExpireNow && (e.settings.sessions && wt.judgement.native || wt.nudged == notReached)
+			wt.mayExpireNow = wt.mayExpireNow && (e.settings.sessions && wt.judgement.Native || wt.nudged == notReached)
 			continue
 		}
-		wt.judgement.verdict = gone
+		wt.see(notFound)
 		wt.want.Found = before[i].Found // as it was last seen
-		if err == nil && wt.missed == nil && wt.mayExpireNow && (wt.judgement.native || known && e.nudgeExpires(wt, wt.want.Found, now)) {
+		if err == nil && wt.state == stateGone && wt.mayExpireNow && (wt.judgement.Native || known && e.nudgeExpires(wt, wt.want.Found, now)) {
 			wt.expiredByNudge = wt.want.Found
 		}
 	}
@@ -162,12 +162,11 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 // expiredByHand records that this worker has dead-lettered the message of wt.
 func (e *entity) expiredByHand(wt *watch, strategy string) {
 	seen := wt.want.Found
-	wt.judgement.verdict = gone
-	wt.missed = &scheduler.Missed{
-		SequenceNumber: seen.SequenceNumber, EnqueuedTime: seen.EnqueuedTime, Deadline: wt.judgement.deadline,
+	wt.expired(&scheduler.Missed{
+		SequenceNumber: seen.SequenceNumber, EnqueuedTime: seen.EnqueuedTime, Deadline: wt.judgement.Deadline,
 		DeadLetteredTime: e.w.clock.now(), DeadLetterReason: reasonDeadline, Strategy: strategy,
 		CorrelationID: bounded(seen.CorrelationID), DeliveryCount: seen.DeliveryCount, Evidence: evidenceDeadLetter,
-	}
+	})
 	e.w.metrics.operation(operations.DeadLetter, 1)
 }
 
@@ -178,7 +177,7 @@ func description(deadline time.Time) string {
 
 func anyNative(watches []*watch) bool {
 	for _, wt := range watches {
-		if wt.judgement.native {
+		if wt.judgement.Native {
 			return true
 		}
 	}
@@ -187,12 +186,12 @@ func anyNative(watches []*watch) bool {
 
 // present returns the watches whose messages are still on the work queue.
 func present(watches []*watch) []*watch {
-	return filter(watches, func(wt *watch) bool { return wt.judgement.verdict != gone })
+	return filter(watches, func(wt *watch) bool { return wt.state != stateGone && wt.state != stateMissed })
 }
 
 // unaccounted returns the watches whose messages are not known to be dead letters.
 func unaccounted(watches []*watch) []*watch {
-	return filter(watches, func(wt *watch) bool { return wt.missed == nil })
+	return filter(watches, func(wt *watch) bool { return wt.state != stateMissed })
 }
 
 func filter(watches []*watch, keep func(*watch) bool) []*watch {

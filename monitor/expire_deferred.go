@@ -61,7 +61,7 @@ func (e *entity) takeDeferred(ctx context.Context, l receiveScope) error {
 		defer r.Close(ctx)
 	}
 	for _, wt := range l.watches {
-		dead, err := e.work.DeadLetterDeferred(ctx, wt.want.Number, l.session, reasonDeadline, description(wt.judgement.deadline))
+		dead, err := e.work.DeadLetterDeferred(ctx, wt.want.Number, l.session, reasonDeadline, description(wt.judgement.Deadline))
 		if err != nil {
 			return err
 		}

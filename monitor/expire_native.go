@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
 	"overdue/monitor/search"
 
 	"golang.org/x/sync/errgroup"
@@ -127,7 +128,7 @@ func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after fu
 	}
 	soon := e.w.clock.now().Add(nudgeReach)
 	others := filter(e.watches, func(wt *watch) bool {
-		return wt.want.Number != 0 && wt.missed == nil && wt.triedAt.IsZero() && !wt.due().After(soon)
+		return wt.want.Number != 0 && wt.state != stateMissed && wt.triedAt.IsZero() && !wt.due().After(soon)
 	})
 	wants := make([]*search.Want, 0, len(watches)+len(others))
 	for _, wt := range slices.Concat(watches, others) {
@@ -152,6 +153,6 @@ func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after fu
 // nudgeExpires reports whether a nudge that ended before now can have expired m, the message of wt.
 // A deadline before the end of its time to live does not count, and a deferred message stays.
 func (e *entity) nudgeExpires(wt *watch, m *link.Message, now time.Time) bool {
-	expiry, mortal := nativeExpiry(&wt.ref, m, e.settings.Settings)
+	expiry, mortal := judge.NativeExpiry(&wt.ref, m, e.settings.Settings)
 	return mortal && expiry.Before(now) && m.State != link.Deferred
 }

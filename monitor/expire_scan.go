@@ -214,7 +214,7 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 		return number > s.last && !s.e.unordered()
 	}
 	delete(s.ours, at)
-	s.settling.Go(func() error { return s.deadLetter(ctx, wt, m, wt.judgement.deadline) })
+	s.settling.Go(func() error { return s.deadLetter(ctx, wt, m, wt.judgement.Deadline) })
 	return len(s.ours) == 0
 }
 

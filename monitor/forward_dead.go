@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 
@@ -28,7 +29,7 @@ func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
 	}
 	for i, wt := range watches {
 		if m := wants[i].Found; m != nil {
-			wt.missed = e.missed(wt, m)
+			wt.expired(e.missed(wt, m))
 		}
 	}
 	return nil
@@ -60,7 +61,7 @@ func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error 
 	}
 	for i, wt := range watches {
 		if m := wants[i].Found; m != nil {
-			wt.missed = e.missedElsewhere(wt, m)
+			wt.expired(e.missedElsewhere(wt, m))
 		}
 	}
 	return nil
@@ -97,7 +98,7 @@ func (e *entity) missedElsewhere(wt *watch, m *link.Message) *scheduler.Missed {
 	missed := e.missed(wt, m)
 	if seen := wt.expiredByNudge; seen != nil {
 		missed.SequenceNumber, missed.EnqueuedTime = seen.SequenceNumber, seen.EnqueuedTime
-		missed.Deadline = deadlineOf(&wt.ref, seen, e.settings.Settings)
+		missed.Deadline = judge.DeadlineOf(&wt.ref, seen, e.settings.Settings)
 	} else {
 		missed.Deadline = wt.ref.Deadline
 	}

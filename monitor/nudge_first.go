@@ -90,7 +90,7 @@ func (e *entity) fallsBehind(due []*watch) bool {
 
 // untried reports whether nothing has been done for wt yet.
 func (wt *watch) untried() bool {
-	return wt.missed == nil && !wt.beforeDeadline() && !wt.awaitsNudge && wt.triedAt.IsZero() && wt.checks == 0 && !wt.duplicate && wt.duplicates == 0 && wt.hops == 0 &&
+	return wt.state != stateMissed && !wt.beforeDeadline() && !wt.awaitsNudge && wt.triedAt.IsZero() && wt.checks == 0 && !wt.duplicate && wt.duplicates == 0 && wt.hops == 0 &&
 		(wt.slot != nil || !wt.ref.From.IsZero())
 }
 
@@ -99,8 +99,8 @@ func (wt *watch) due() time.Time {
 	switch {
 	case wt.slot != nil:
 		return wt.slot.SlotEnd
-	case !wt.judgement.deadline.IsZero():
-		return wt.judgement.deadline
+	case !wt.judgement.Deadline.IsZero():
+		return wt.judgement.Deadline
 	}
 	return wt.ref.Deadline
 }
@@ -173,7 +173,7 @@ type deadLetterSearch struct {
 func (e *entity) deadLetterSearchFor(watches []*watch) *deadLetterSearch {
 	r := &deadLetterSearch{}
 	for _, wt := range watches {
-		if wt.awaitsNudge && !wt.deadLetterSought && wt.missed == nil {
+		if wt.awaitsNudge && !wt.deadLetterSought && wt.state != stateMissed {
 			w := &search.Want{Identity: wt.want.Identity, FirstFit: wt.want.FirstFit}
 			w.Seek(&wt.ref)
 			// It is not searched for on the work queue before, so it must not be another message
@@ -195,7 +195,7 @@ func (e *entity) tookDeadLetters(ctx context.Context, r *deadLetterSearch, searc
 		wt.deadLetterSought = true
 		wt.want.Merge(r.wants[i])
 		if m := r.wants[i].Found; m != nil && expired(m) {
-			wt.missed = e.missed(wt, m)
+			wt.expired(e.missed(wt, m))
 			if !wt.ref.Once {
 				repeatable = append(repeatable, m.SequenceNumber)
 			}
@@ -251,9 +251,9 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
 	var lost []*watch
 	for _, wt := range due {
 		switch {
-		case wt.missed != nil && wt.ref.Missed == nil && wt.missed.DeadLetterReason == search.ReasonExpired:
+		case wt.state == stateMissed && wt.ref.Missed == nil && wt.missed.DeadLetterReason == search.ReasonExpired:
 			missed++
-		case wt.awaitsNudge && wt.judgement.verdict == gone && wt.missed == nil:
+		case wt.awaitsNudge && wt.state == stateGone:
 			lost = append(lost, wt)
 		}
 	}

@@ -103,7 +103,7 @@ func (wt *watch) isFree() bool {
 }
 
 // harmless reports whether an attempt to expire the message of wt affects no other message.
-func (wt *watch) harmless() bool { return wt.judgement.deferred || wt.refused }
+func (wt *watch) harmless() bool { return wt.judgement.Deferred || wt.refused }
 
 // triedExpiry records an attempt that left the message of wt in place, together with so many
 // harmless ones.

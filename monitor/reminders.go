@@ -8,6 +8,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
@@ -19,27 +20,9 @@ import (
 // A peek does not show who holds a message. So a reminder says that the message is not settled,
 // and whether it is deferred, but not whether anybody has received it.
 
-// completeBy returns when m must be completed; zero: never. As with the deadline, the statement of
-// the message comes first, then the entity, then the reference.
-func completeBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
-	within, err := scheduler.StatedCompletion(func(name string) any { return m.Properties[name] })
-	switch {
-	case err == nil && within > 0:
-	case s.CompleteWithin > 0:
-		within = s.CompleteWithin
-	case r.CompleteWithin > 0:
-		within = r.CompleteWithin
-	case r.Stated == scheduler.StatedComplete:
-		return r.DeadlineAt(m.EnqueuedTime)
-	default:
-		return time.Time{}
-	}
-	return m.EnqueuedTime.Add(within)
-}
-
 // hasReminders reports whether there may be a reminder for m.
 func (e *entity) hasReminders(r *scheduler.Reference, m *link.Message) bool {
-	return len(e.settings.WarnBefore) > 0 || !completeBy(r, m, e.settings.Settings).IsZero()
+	return len(e.settings.WarnBefore) > 0 || !judge.CompleteBy(r, m, e.settings.Settings).IsZero()
 }
 
 // beforeDeadline reports whether the companion of wt is due for a reminder, before the
@@ -51,48 +34,37 @@ func (wt *watch) beforeDeadline() bool {
 // earlyBy is how long before its deadline a companion without a reminder is due, at most.
 const earlyBy = 500 * time.Millisecond
 
-// firstReminder is how long after its activation a scheduled message has its first check.
-func firstReminder(r *scheduler.Reference, s Settings) time.Duration {
-	switch {
-	case len(s.WarnBefore) > 0:
-		return 0 // its stamp shows the activation
-	case r.CompleteWithin > 0:
-		return min(r.Within, r.CompleteWithin)
-	}
-	return r.Within
-}
-
-// judge returns the verdict on the message of wt.
-func (e *entity) judge(wt *watch, now time.Time) judgement {
+// judge judges the message of wt.
+func (e *entity) judge(wt *watch, now time.Time) judge.Judgement {
 	return e.judgeFound(&wt.ref, &wt.want, wt.want.Found, now)
 }
 
-// judgeFound returns the verdict on m, which r and w stand for. The copy of a message in a
+// judgeFound judges m, which r and w stand for. The copy of a message in a
 // subscription without a time to live may have to be completed although it can be received at any
 // time.
-func (e *entity) judgeFound(r *scheduler.Reference, w *search.Want, m *link.Message, now time.Time) judgement {
+func (e *entity) judgeFound(r *scheduler.Reference, w *search.Want, m *link.Message, now time.Time) judge.Judgement {
 	if w.Ref == nil || !w.HasNoDeadline(m) {
-		return judge(r, m, e.settings.Settings, now)
+		return judge.Message(r, m, e.settings.Settings, now)
 	}
 	completed := *r
 	completed.Stated = scheduler.StatedComplete
-	return judge(&completed, m, e.settings.Settings, now)
+	return judge.Message(&completed, m, e.settings.Settings, now)
 }
 
 // remind notifies of the due reminders of wt. Its message was on the queue at the instant at.
 func (e *entity) remind(ctx context.Context, wt *watch, at time.Time) {
 	m, j := wt.want.Found, &wt.judgement
-	if wt.slot != nil || wt.missed != nil || j.verdict == gone || m == nil || search.Pending(m) {
+	if wt.slot != nil || wt.state == stateMissed || wt.state == stateGone || m == nil || search.Pending(m) {
 		return
 	}
 	at = at.Add(-search.StampPrecision)
-	if !wt.ref.Incomplete && !j.completeBy.IsZero() && !j.completeBy.After(at) {
+	if !wt.ref.Incomplete && !j.CompleteBy.IsZero() && !j.CompleteBy.After(at) {
 		wt.ref.Incomplete = true
-		e.notifyReminder(ctx, wt, alert.TypeIncomplete, j.completeBy, 0)
+		e.notifyReminder(ctx, wt, alert.TypeIncomplete, j.CompleteBy, 0)
 	}
-	if before := e.reachedWarning(wt, at); j.verdict == notDue && j.deadline.After(at) && before > 0 {
+	if before := e.reachedWarning(wt, at); wt.state == stateWaiting && j.Deadline.After(at) && before > 0 {
 		wt.ref.Warned = before
-		e.notifyReminder(ctx, wt, alert.TypeNear, j.deadline, before)
+		e.notifyReminder(ctx, wt, alert.TypeNear, j.Deadline, before)
 	}
 }
 
@@ -139,7 +111,7 @@ func (e *entity) reachedWarning(wt *watch, at time.Time) (nearest time.Duration)
 // warnings calls each for the reminders without a notification. A reminder that would have been due
 // before the message was enqueued is skipped.
 func (e *entity) warnings(wt *watch, each func(before time.Duration, when time.Time)) {
-	m, deadline := wt.want.Found, wt.judgement.deadline
+	m, deadline := wt.want.Found, wt.judgement.Deadline
 	if m == nil || deadline.IsZero() {
 		return
 	}
@@ -159,9 +131,9 @@ func (e *entity) nextReminder(wt *watch) (next time.Time) {
 			next = t
 		}
 	}
-	consider(j.deadline)
+	consider(j.Deadline)
 	if !wt.ref.Incomplete {
-		consider(j.completeBy)
+		consider(j.CompleteBy)
 	}
 	if m := wt.want.Found; m != nil && !search.Pending(m) {
 		e.warnings(wt, func(_ time.Duration, when time.Time) { consider(when) })
@@ -171,7 +143,7 @@ func (e *entity) nextReminder(wt *watch) (next time.Time) {
 
 // untilComplete shortens wait to the instant at which the message of wt must be completed.
 func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
-	by := wt.judgement.completeBy
+	by := wt.judgement.CompleteBy
 	if by.IsZero() || wt.ref.Incomplete {
 		return wait
 	}

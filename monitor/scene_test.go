@@ -17,6 +17,7 @@ import (
 	"overdue/internal/servicebus/sdk"
 	"overdue/internal/testing/bubble"
 	"overdue/monitor"
+	"overdue/monitor/adopt"
 	"overdue/scheduler"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -127,7 +128,7 @@ func (s *scene) startMonitor() (stop func()) {
 		Describe: s.describe, Alerters: alerters, Log: s.Logger(), Registerer: registry, Operations: counter,
 	}
 	for _, name := range s.Adopt {
-		cfg.Adopt = append(cfg.Adopt, monitor.Adoption{Entity: name, Every: 2 * time.Second})
+		cfg.Adopt = append(cfg.Adopt, adopt.Entity{Entity: name, Every: 2 * time.Second})
 	}
 	if s.undescribed {
 		cfg.Describe = nil

@@ -131,7 +131,7 @@ func (u *slotSearch) deadLettered(m *link.Message) {
 	}
 	if slot, life := u.slotOf(u.e, m, u.known); slot != nil && expired(m) && !u.e.w.notified.IsFinal(u.e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		wt := slot.watchOver(m, life, u.known)
-		wt.missed = u.e.missed(wt, m)
+		wt.expired(u.e.missed(wt, m))
 		u.found = append(u.found, wt)
 	}
 }
@@ -185,7 +185,7 @@ func (u *slotSearch) isEarly() bool {
 // the window.
 func (e *entity) namedIn(w *window, watches []*watch) (named []*search.Want) {
 	for _, wt := range watches {
-		if wt.missed != nil || wt.want.Number != 0 || wt.standsForMany() {
+		if wt.state == stateMissed || wt.want.Number != 0 || wt.standsForMany() {
 			continue
 		}
 		if n := e.wantOf(wt); !n.Until.Before(w.from) && !n.From.After(w.until) {
@@ -259,7 +259,7 @@ func (w *window) slotFor(m *link.Message, s Settings) (*watch, time.Duration) {
 			return wt, life
 		}
 	}
-	if m.TimeToLive > 0 || !m.EnqueuedTime.Before(s.defaultSince) {
+	if m.TimeToLive > 0 || !m.EnqueuedTime.Before(s.DefaultSince) {
 		return nil, 0
 	}
 	// It has the default of its time. Only the slot knows it.

@@ -170,7 +170,7 @@ func (u *slotSearch) expired(m *link.Message) {
 		return
 	}
 	wt := slot.watchOver(m, life, u.known)
-	wt.missed = u.e.missed(wt, m)
+	wt.expired(u.e.missed(wt, m))
 	wt.missed.Evidence, wt.missed.DeadLetterReason = evidenceExpired, search.ReasonExpired
 	u.found = append(u.found, wt)
 }

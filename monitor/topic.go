@@ -48,7 +48,7 @@ func (e *entity) spreadToSubscriptions(ctx context.Context, due []*watch) {
 	subscriptions := e.settings.subscriptions
 	for _, wt := range due {
 		switch {
-		case wt.missed != nil:
+		case wt.state == stateMissed:
 			e.w.notify(ctx, e.name, wt)
 			continue
 		case len(subscriptions) == 0:

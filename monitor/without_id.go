@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
 	"overdue/monitor/search"
 )
 
 // standsForMany reports whether wt is over several messages: its reference has no message-id,
 // or others share it.
 func (wt *watch) standsForMany() bool {
-	return wt.slot == nil && wt.missed == nil && wt.want.Number == 0 && (wt.ref.WithoutID() || wt.duplicates != 0)
+	return wt.slot == nil && wt.state != stateMissed && wt.want.Number == 0 && (wt.ref.WithoutID() || wt.duplicates != 0)
 }
 
 const (
@@ -62,7 +63,7 @@ func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error
 		if upTo := wt.want.UpTo; !upTo.IsZero() {
 			g.want.Until = upTo
 		}
-		g.want.Endless, g.want.Since = e.settings.known && e.settings.DefaultMessageTimeToLive == 0, e.settings.defaultSince
+		g.want.Endless, g.want.Since = e.settings.known && e.settings.DefaultMessageTimeToLive == 0, e.settings.DefaultSince
 		all = append(all, g)
 		return true
 	})
@@ -118,7 +119,7 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 			if m.EnqueuedTime.Before(g.want.From) || m.EnqueuedTime.After(g.want.Until) || !g.standsFor(m, e.settings.Settings) {
 				continue
 			}
-			if at := judge(&g.wt.ref, m, e.settings.Settings, now).deadline; !missed && at.After(now.Add(nearDeadline)) && !e.hasReminders(&g.wt.ref, m) {
+			if at := judge.Message(&g.wt.ref, m, e.settings.Settings, now).Deadline; !missed && at.After(now.Add(nearDeadline)) && !e.hasReminders(&g.wt.ref, m) {
 				g.searchAgain(at)
 				continue
 			}
@@ -172,7 +173,7 @@ func (e *entity) take(g *manySearch, m *link.Message, missed bool, h *inUse) *wa
 	h.identities[search.IdentityOf(m)], h.ids[m.MessageID] = true, true
 	wt := g.watchOver(m)
 	if missed {
-		wt.missed = e.missed(wt, m)
+		wt.expired(e.missed(wt, m))
 	}
 	g.found = append(g.found, wt)
 	return wt
@@ -212,7 +213,7 @@ func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUs
 			wt := g.watchOver(m)
 			wt.ref = g.wt.ref
 			wt.ref.MessageID, wt.ref.SessionID = m.MessageID, m.SessionID
-			wt.missed = e.missedElsewhere(wt, m)
+			wt.expired(e.missedElsewhere(wt, m))
 			g.found = append(g.found, wt)
 			return
 		}
@@ -225,7 +226,7 @@ func (g *manySearch) standsFor(m *link.Message, s Settings) bool {
 	if search.Pending(m) || g.want.NotWanted(m) {
 		return false
 	}
-	if agrees(&g.wt.ref, m, s) {
+	if judge.Agrees(&g.wt.ref, m, s) {
 		return true
 	}
 	switch g.wt.ref.Stated {

@@ -14,6 +14,8 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/adopt"
+	"overdue/monitor/judge"
 	"overdue/monitor/notify"
 	"overdue/scheduler"
 
@@ -42,24 +44,11 @@ type Config struct {
 	Operations *operations.Counter   // nil: not counted
 	Deadlines  *operations.Deadlines // nil: registered here
 	Notified   Notified              // nil: this process is the only one
-	Adopt      []Adoption            // entities whose messages get companions although no endpoint saw them
+	Adopt      []adopt.Entity        // entities whose messages get companions although no endpoint saw them
 }
 
 // Settings is what an operator configures for an entity. The zero value configures nothing.
-type Settings struct {
-	Strategy                 string          // "auto" or "", "native", "scan", "session"
-	Deadline                 time.Duration   // of messages that state none; 0: none
-	CompleteWithin           time.Duration   // of messages that do not state it; 0: none
-	WarnBefore               []time.Duration // reminders, so long before a deadline
-	DefaultMessageTimeToLive time.Duration   // of the entity; 0: unlimited or unknown
-
-	// Messages that were enqueued before defaultSince, by the clock of the broker, may have had
-	// another default time to live. Zero: no change is known.
-	defaultSince time.Time
-	// defaultStated: companions state the default of this entity, not that of a topic for all of
-	// its subscriptions.
-	defaultStated bool
-}
+type Settings = judge.Settings
 
 const (
 	// maxHeld bounds the companions in hand. The others stay on the monitor queue.
@@ -83,21 +72,20 @@ type Worker struct {
 	sinks    atomic.Pointer[sinks]
 	claims   notify.Line // of events that are shared with other monitors
 	states   entityStates
+	adopter  *adopt.Adopter
 
 	attached atomic.Bool
 	outage   outage
 	watching atomic.Int64  // watches that have not ended
 	eased    chan struct{} // one token: there are no more than maxWatched/2
 
-	mu               sync.Mutex
-	stopping         bool
-	adoptions        map[string]adoption // by lower-case name
-	adoptionsChanged chan struct{}       // one token: SetAdopted was called
-	entities         map[string]*entity  // by lower-case path; each one runs while it is here
-	room             chan struct{}       // one token for each companion in hand
-	running          sync.WaitGroup      // entities, notifications and settlements
-	last             *link.Receiver      // the link at the stop; used by Run only
-	yielding         yielding            // used by Run only
+	mu       sync.Mutex
+	stopping bool
+	entities map[string]*entity // by lower-case path; each one runs while it is here
+	room     chan struct{}      // one token for each companion in hand
+	running  sync.WaitGroup     // entities, notifications and settlements
+	last     *link.Receiver     // the link at the stop; used by Run only
+	yielding yielding           // used by Run only
 }
 
 // New makes a Worker. Run starts it.
@@ -113,12 +101,13 @@ func New(cfg Config) (*Worker, error) {
 	}
 	w := &Worker{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Operations, cfg.Deadlines),
-		entities: map[string]*entity{}, adoptionsChanged: make(chan struct{}, 1), eased: make(chan struct{}, 1), room: make(chan struct{}, maxHeld),
+		entities: map[string]*entity{}, eased: make(chan struct{}, 1), room: make(chan struct{}, maxHeld),
 		claims: notify.Line{Budget: claimWait},
 	}
 	w.renewer = w.newRenewer()
 	w.SetAlerters(cfg.Alerters)
-	w.SetAdopted(cfg.Adopt)
+	w.adopter = w.newAdopter()
+	w.adopter.Set(cfg.Adopt)
 	return w, nil
 }
 
@@ -132,7 +121,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	// Running checks may outlive ctx by stopGrace.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
-	w.running.Go(func() { w.runAdoptions(ctx) })
+	w.running.Go(func() { w.adopter.Run(ctx) })
 	if w.cfg.Store != nil {
 		w.claimFromStore(ctx, work)
 		w.stop(work, stopWork)
@@ -181,7 +170,7 @@ func (w *Worker) take(work context.Context, l lease) {
 	case digestType:
 		w.digest(work, l)
 		return
-	case adoptNoteType:
+	case adopt.NoteType:
 		w.adoptPass(work, l)
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"overdue/internal/config"
-	"overdue/monitor"
+	"overdue/monitor/adopt"
 )
 
 // warningsOf are those of an entity, nil when there are none.
@@ -19,10 +19,10 @@ func warningsOf(e *config.Entity) []time.Duration {
 
 // Adoptions are the queues and topics whose messages are watched although they did not pass an
 // endpoint.
-func Adoptions(c *config.Config) (all []monitor.Adoption) {
+func Adoptions(c *config.Config) (all []adopt.Entity) {
 	for i := range c.Monitor.Entities {
 		if e := &c.Monitor.Entities[i]; e.Adopt {
-			all = append(all, monitor.Adoption{Entity: e.Name(), Every: e.AdoptEvery})
+			all = append(all, adopt.Entity{Entity: e.Name(), Every: e.AdoptEvery})
 		}
 	}
 	return all

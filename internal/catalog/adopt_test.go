@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"overdue/monitor"
+	"overdue/monitor/adopt"
 )
 
 func TestTheProxyKnowsSecondDeadlinesAndReminders(t *testing.T) {
@@ -33,7 +33,7 @@ func TestAdoptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []monitor.Adoption{{Entity: "q", Every: 30 * time.Second}, {Entity: "t", Every: time.Minute}}
+	want := []adopt.Entity{{Entity: "q", Every: 30 * time.Second}, {Entity: "t", Every: time.Minute}}
 	if diff := cmp.Diff(want, Adoptions(c)); diff != "" {
 		t.Errorf("adoptions (-want +got):\n%s", diff)
 	}

@@ -141,7 +141,7 @@ func (p *played) notifiedOften(id string, n int) bool {
 // or not at all. Then that monitor knows of every missed deadline, also where somebody empties the
 // dead-letter queue.
 func (p *played) onlyTheMonitorExpires() bool {
-	return p.plan.expiry != queue.Eager && p.consumers == 0 && len(p.changes) == 0
+	return p.expiry != queue.Eager && p.consumers == 0 && len(p.changes) == 0
 }
 
 // accepted are the messages that the broker has taken, by key: of those with one id the first,

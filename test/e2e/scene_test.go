@@ -23,6 +23,7 @@ import (
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/bubble"
 	"overdue/monitor"
+	"overdue/monitor/adopt"
 	"overdue/proxy"
 	"overdue/scheduler"
 	"overdue/scheduler/index"
@@ -180,7 +181,7 @@ func (s *scene) startMonitor() (stop func()) {
 		Describe: s.describe, Alerters: alerters, Log: s.Logger(), Registerer: registry, Operations: counter, Deadlines: s.deadlines,
 	}
 	for _, name := range s.Adopt {
-		cfg.Adopt = append(cfg.Adopt, monitor.Adoption{Entity: name, Every: 2 * time.Second})
+		cfg.Adopt = append(cfg.Adopt, adopt.Entity{Entity: name, Every: 2 * time.Second})
 	}
 	if s.undescribed {
 		cfg.Describe = nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+package adopt
 
 import (
 	"context"
@@ -15,26 +15,31 @@ import (
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
 const (
-	// maxAdoptPages and maxAdoptTime bound one adopt pass, well within the lock of its note.
-	// The next pass continues adoptRest later.
-	maxAdoptPages = 20
-	maxAdoptTime  = 15 * time.Second
-	adoptRest     = time.Second
-	// adoptMinAge is the least age of a message: sequence numbers may become visible out of
+	// maxPages and maxTime bound one adopt pass, well within the lock of its note.
+	// The next pass continues rest later.
+	maxPages = 20
+	maxTime  = 15 * time.Second
+	rest     = time.Second
+	// minAge is the least age of a message: sequence numbers may become visible out of
 	// order, and an endpoint may be about to write a companion.
-	adoptMinAge = time.Second
-	// maxAdoptedPaths bounds the subscriptions of an adopted topic: the note has a position
+	minAge = time.Second
+	// staleTopic is the least age at which the subscriptions of a topic are read again.
+	staleTopic = 5 * time.Second
+	// mostReferences bounds the references of a companion of overdue messages.
+	mostReferences = 100
+	// maxPaths bounds the subscriptions of an adopted topic: the note has a position
 	// for each.
-	maxAdoptedPaths = 1000
+	maxPaths = 1000
 )
 
-// errAdoptPartitioned: the messages have no order that a pass could follow.
-var errAdoptPartitioned = errors.New("a partitioned entity cannot be scanned for new messages")
+// errPartitioned: the messages have no order that a pass could follow.
+var errPartitioned = errors.New("a partitioned entity cannot be scanned for new messages")
 
 // position is how far a queue or subscription has been read.
 type position struct {
@@ -42,14 +47,14 @@ type position struct {
 	Enqueued time.Time `json:"enqueued,omitzero"` // of the last seen message
 }
 
-// adoptPass reads an entity from where the last pass ended, and writes companions for its
+// pass reads an entity from where the last pass ended, and writes companions for its
 // messages.
-type adoptPass struct {
-	w         *Worker
+type pass struct {
+	a         *Adopter
 	entity    string
-	path      string   // the entity, or the subscription that is read
-	settings  Settings // of the path
-	pages     int      // that may still be read
+	path      string         // the entity, or the subscription that is read
+	settings  judge.Settings // of the path
+	pages     int            // that may still be read
 	until     time.Time
 	positions map[string]position   // by subscription, "" for a queue
 	more      bool                  // the bounds have ended it
@@ -57,15 +62,15 @@ type adoptPass struct {
 }
 
 // run reads the entity. Its progress is in positions, also after an error.
-func (s *adoptPass) run(ctx context.Context) error {
-	s.pages, s.until = maxAdoptPages, time.Now().Add(maxAdoptTime)
-	base := s.w.cfg.Settings(ctx, s.entity)
-	if s.w.cfg.Describe == nil {
+func (s *pass) run(ctx context.Context) error {
+	s.pages, s.until = maxPages, time.Now().Add(maxTime)
+	base := s.a.cfg.Settings(ctx, s.entity)
+	if s.a.cfg.Describe == nil {
 		return s.readPath(ctx, "", base)
 	}
-	info, err := s.w.cfg.Describe(ctx, s.entity, time.Time{})
+	info, err := s.a.cfg.Describe(ctx, s.entity, time.Time{})
 	if err == nil && info.Kind == entities.Topic {
-		info, err = s.w.cfg.Describe(ctx, s.entity, time.Now().Add(-staleTopic))
+		info, err = s.a.cfg.Describe(ctx, s.entity, time.Now().Add(-staleTopic))
 	}
 	switch {
 	case errors.Is(err, entities.ErrNotFound):
@@ -88,11 +93,11 @@ func (s *adoptPass) run(ctx context.Context) error {
 
 // subscriptions reads the subscriptions of a topic, from a random one on, so that each gets its
 // turn if a pass cannot read all.
-func (s *adoptPass) subscriptions(ctx context.Context, info entities.Info, base Settings) error {
+func (s *pass) subscriptions(ctx context.Context, info entities.Info, base judge.Settings) error {
 	all := info.Subscriptions
-	if len(all) > maxAdoptedPaths {
-		s.refuse(s.entity, fmt.Sprintf("only the first %d of its subscriptions are scanned", maxAdoptedPaths), "send through an endpoint of Overdue to monitor the others")
-		all = all[:maxAdoptedPaths]
+	if len(all) > maxPaths {
+		s.refuse(s.entity, fmt.Sprintf("only the first %d of its subscriptions are scanned", maxPaths), "send through an endpoint of Overdue to monitor the others")
+		all = all[:maxPaths]
 	}
 	for name := range s.positions {
 		if !slices.ContainsFunc(all, func(sub entities.Subscription) bool { return sub.Name == name }) {
@@ -105,7 +110,7 @@ func (s *adoptPass) subscriptions(ctx context.Context, info entities.Info, base 
 		first = rand.IntN(len(all)) // if there is no time for all, each gets its turn
 	}
 	for _, sub := range slices.Concat(all[first:], all[:first]) {
-		if !s.canAdopt(subscriptionPath(s.entity, sub.Name), sub.AutoDeleteOnIdle, sub.ForwardTo, info.Partitioned) {
+		if !s.canAdopt(s.a.cfg.Subscription(s.entity, sub.Name), sub.AutoDeleteOnIdle, sub.ForwardTo, info.Partitioned) {
 			continue
 		}
 		settings := base
@@ -117,14 +122,14 @@ func (s *adoptPass) subscriptions(ctx context.Context, info entities.Info, base 
 }
 
 // canAdopt reports whether a queue or subscription can be adopted, and logs once why not.
-func (s *adoptPass) canAdopt(path string, idle time.Duration, forwardTo string, partitioned bool) bool {
+func (s *pass) canAdopt(path string, idle time.Duration, forwardTo string, partitioned bool) bool {
 	switch {
 	case idle > 0:
 		s.refuse(path, "scanning it would keep it from being deleted when it is idle", "remove adopt or its autoDeleteOnIdle")
 	case forwardTo != "":
 		s.refuse(path, "it forwards its messages", "set adopt on the entity it forwards to: "+forwardTo)
 	case partitioned:
-		s.refuse(path, errAdoptPartitioned.Error(), "send through an endpoint of Overdue")
+		s.refuse(path, errPartitioned.Error(), "send through an endpoint of Overdue")
 	default:
 		return true
 	}
@@ -132,21 +137,19 @@ func (s *adoptPass) canAdopt(path string, idle time.Duration, forwardTo string, 
 }
 
 // refuse logs once why messages are not adopted.
-func (s *adoptPass) refuse(path, why, next string) {
-	warned := false
-	s.w.states.update("adopt "+path, func(f *entityState) { warned, f.warned = f.warned, true })
-	if !warned {
-		s.w.log.Warn("messages are not adopted", zap.String("work_queue", path), zap.String("why", why), zap.String("next", next))
+func (s *pass) refuse(path, why, next string) {
+	if _, warned := s.a.refused.LoadOrStore(path, true); !warned {
+		s.a.cfg.Log.Warn("messages are not adopted", zap.String("work_queue", path), zap.String("why", why), zap.String("next", next))
 	}
 }
 
 // readPath reads one queue or subscription and writes companions for its new messages.
-func (s *adoptPass) readPath(ctx context.Context, subscription string, settings Settings) error {
+func (s *pass) readPath(ctx context.Context, subscription string, settings judge.Settings) error {
 	s.path, s.settings = s.entity, settings
 	if subscription != "" {
-		s.path = subscriptionPath(s.entity, subscription)
+		s.path = s.a.cfg.Subscription(s.entity, subscription)
 	}
-	v := search.View{Links: s.w.cfg.Links, Path: s.path, Operations: s.w.metrics.operations, Seen: &search.SeenIDs{}}
+	v := search.View{Links: s.a.cfg.Links, Path: s.path, Operations: s.a.cfg.Operations, Seen: &search.SeenIDs{}}
 	defer v.Close(ctx)
 	start := s.positions[subscription]
 	at, err := s.readPages(ctx, &v, start)
@@ -160,19 +163,19 @@ func (s *adoptPass) readPath(ctx context.Context, subscription string, settings 
 }
 
 // readPages reads from a position on, and returns the next position.
-func (s *adoptPass) readPages(ctx context.Context, v *search.View, at position) (position, error) {
+func (s *pass) readPages(ctx context.Context, v *search.View, at position) (position, error) {
 	for first := true; ; first = false {
-		if s.pages == 0 || time.Now().After(s.until) || s.w.crowded() || s.w.isStopping() {
+		if s.pages == 0 || time.Now().After(s.until) || s.a.cfg.Crowded() || s.a.cfg.Stopping() {
 			s.more = true
 			return at, nil
 		}
 		s.pages--
 		page, err := v.Peek(ctx, at.Next, search.PageSize)
 		if errors.Is(err, search.ErrPartitioned) {
-			s.refuse(s.path, errAdoptPartitioned.Error(), "send through an endpoint of Overdue")
+			s.refuse(s.path, errPartitioned.Error(), "send through an endpoint of Overdue")
 			return at, nil
 		}
-		if entityMissing(err) {
+		if link.Condition(err) == link.ConditionNotFound {
 			return position{}, nil
 		}
 		if err != nil {
@@ -197,14 +200,14 @@ func (s *adoptPass) readPages(ctx context.Context, v *search.View, at position) 
 
 // wasRecreated reports whether the queue was deleted and recreated: its sequence numbers start
 // over.
-func (s *adoptPass) wasRecreated(ctx context.Context, v *search.View, at position) bool {
+func (s *pass) wasRecreated(ctx context.Context, v *search.View, at position) bool {
 	head, err := v.Peek(ctx, 0, 1)
 	return err == nil && len(head) > 0 && head[0].SequenceNumber < at.Next && head[0].EnqueuedTime.After(at.Enqueued)
 }
 
 // oldEnough returns the messages before the first one that is too young, and whether one is.
-func (s *adoptPass) oldEnough(page []*link.Message) (old []*link.Message, young bool) {
-	limit := s.w.latest().Add(-adoptMinAge)
+func (s *pass) oldEnough(page []*link.Message) (old []*link.Message, young bool) {
+	limit := s.a.cfg.Latest().Add(-minAge)
 	for i, m := range page {
 		if m.EnqueuedTime.After(limit) {
 			return page[:i], true
@@ -215,17 +218,17 @@ func (s *adoptPass) oldEnough(page []*link.Message) (old []*link.Message, young 
 
 // giveCompanions writes companions, and returns when all are accepted. Those of overdue messages
 // are kept for giveLate.
-func (s *adoptPass) giveCompanions(ctx context.Context, page []*link.Message) error {
+func (s *pass) giveCompanions(ctx context.Context, page []*link.Message) error {
 	late, ahead := s.adoptAll(page)
 	s.late = append(s.late, late...)
 	if len(ahead) == 0 {
 		return nil
 	}
-	return s.write(ctx, len(ahead), s.w.cfg.Scheduler.Begin(scheduler.Companion{Entity: s.path, References: ahead}))
+	return s.write(ctx, len(ahead), s.a.cfg.Scheduler.Begin(scheduler.Companion{Entity: s.path, References: ahead}))
 }
 
 // giveLate writes the companions of the overdue messages that were read.
-func (s *adoptPass) giveLate(ctx context.Context) error {
+func (s *pass) giveLate(ctx context.Context) error {
 	late := s.late
 	s.late = nil
 	var waits []func(context.Context) error
@@ -233,15 +236,15 @@ func (s *adoptPass) giveLate(ctx context.Context) error {
 		part := slices.DeleteFunc(slices.Clone(late), func(r scheduler.Reference) bool {
 			return ((&scheduler.Companion{References: []scheduler.Reference{r}}).Version() > 1) != second
 		})
-		for refs := range slices.Chunk(part, mergeMost) {
-			waits = append(waits, s.w.cfg.Scheduler.Begin(scheduler.Companion{Entity: s.path, Due: s.w.latest(), References: refs}))
+		for refs := range slices.Chunk(part, mostReferences) {
+			waits = append(waits, s.a.cfg.Scheduler.Begin(scheduler.Companion{Entity: s.path, Due: s.a.cfg.Latest(), References: refs}))
 		}
 	}
 	return s.write(ctx, len(late), waits...)
 }
 
 // write waits until the companions of n messages are accepted.
-func (s *adoptPass) write(ctx context.Context, n int, waits ...func(context.Context) error) error {
+func (s *pass) write(ctx context.Context, n int, waits ...func(context.Context) error) error {
 	var errs []error
 	for _, wait := range waits {
 		errs = append(errs, wait(ctx))
@@ -249,6 +252,6 @@ func (s *adoptPass) write(ctx context.Context, n int, waits ...func(context.Cont
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	s.w.metrics.adopted.WithLabelValues(s.w.metrics.entity(s.path)).Add(float64(n))
+	s.a.cfg.Adopted(s.path, n)
 	return nil
 }

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package judge says by when a message has to be received or completed, and whether it is overdue.
+// It knows the stamps that the broker made, what the message states, and the settings of its entity.
+package judge
+
+import (
+	"time"
+
+	"overdue/internal/servicebus/duration"
+	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
+	"overdue/scheduler"
+)
+
+// Settings is what an operator configures for an entity, and what is known of its default time to
+// live. The zero value configures nothing.
+type Settings struct {
+	Strategy                 string          // "auto" or "", "native", "scan", "session"
+	Deadline                 time.Duration   // of messages that state none; 0: none
+	CompleteWithin           time.Duration   // of messages that do not state it; 0: none
+	WarnBefore               []time.Duration // reminders, so long before a deadline
+	DefaultMessageTimeToLive time.Duration   // of the entity; 0: unlimited or unknown
+
+	// Messages that were enqueued before DefaultSince, by the clock of the broker, may have had
+	// another default time to live. Zero: no change is known.
+	DefaultSince time.Time
+	// DefaultStated: companions state the default of this entity, not that of a topic for all of
+	// its subscriptions.
+	DefaultStated bool
+}
+
+// pendingDelay is the least delay of the first check of a message that is still scheduled.
+const pendingDelay = 200 * time.Millisecond
+
+// A Judgement says whether a message on the work queue is overdue, with the instants behind it.
+type Judgement struct {
+	Overdue    bool      // its deadline has passed
+	Deadline   time.Time // by the clock of the broker; zero: none
+	CompleteBy time.Time // when it must be completed; zero: never
+	Expiry     time.Time // of an overdue message: when the broker stops delivering it; zero: never
+	Native     bool      // that has passed
+	Deferred   bool      // a consumer has deferred it: the broker does not expire it by itself
+}
+
+// Message judges m, which r names, at the instant now of the clock of the broker. now
+// MUST NOT be ahead of that clock.
+func Message(r *scheduler.Reference, m *link.Message, s Settings, now time.Time) Judgement {
+	deadline := DeadlineOf(r, m, s)
+	by := CompleteBy(r, m, s)
+	expiry, mortal := NativeExpiry(r, m, s)
+	switch {
+	case search.Pending(m):
+		// Its durations count from its activation, whose stamp does not exist yet.
+		start := now
+		if m.ScheduledEnqueueTime.After(now) {
+			start = m.ScheduledEnqueueTime
+		}
+		return Judgement{Deadline: start.Add(max(firstReminder(r, s), pendingDelay))}
+	case deadline.IsZero() || deadline.After(now):
+		return Judgement{Deadline: deadline, CompleteBy: by}
+	}
+	j := Judgement{Overdue: true, Deadline: deadline, CompleteBy: by, Deferred: m.State == link.Deferred}
+	if mortal {
+		j.Expiry, j.Native = expiry, !expiry.After(now)
+	}
+	return j
+}
+
+// DeadlineOf returns the deadline of m: the stated one, or the end of its time to live if that
+// is earlier, since nobody can receive m after that. Zero: m has no deadline.
+func DeadlineOf(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
+	at := statedBy(r, m, s)
+	if expiry, mortal := NativeExpiry(r, m, s); mortal && expiry.Before(at) {
+		return expiry
+	}
+	return at
+}
+
+// statedBy returns the deadline that m states, by the rules of the proxy. It does not rely on
+// the reference: if a message-id repeats, that may stand for another message. Only a deadline
+// that the entity gave it comes from the reference, since no message states it. Zero: m states
+// none.
+func statedBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
+	enqueued := m.EnqueuedTime
+	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
+	if err == nil && !at.IsZero() {
+		return at
+	}
+	if err == nil && within > 0 {
+		return enqueued.Add(within)
+	}
+	expiry, mortal := NativeExpiry(r, m, s)
+	switch {
+	case m.TimeToLive > 0:
+		return expiry
+	case s.Deadline > 0:
+		return enqueued.Add(s.Deadline)
+	case mortal:
+		return expiry
+	}
+	if r.Stated == scheduler.StatedComplete {
+		return time.Time{}
+	}
+	return r.DeadlineAt(enqueued)
+}
+
+// Agrees reports whether m has the deadline of r. If not, m may be another message with the
+// same message-id.
+func Agrees(r *scheduler.Reference, m *link.Message, s Settings) bool {
+	if r.Stated == scheduler.StatedComplete {
+		return CompleteBy(r, m, s).Sub(r.DeadlineAt(m.EnqueuedTime)).Abs() <= time.Millisecond
+	}
+	// The proxy may have limited the deadline to the time to live that it knew.
+	at := r.DeadlineAt(m.EnqueuedTime)
+	return statedBy(r, m, s).Sub(at).Abs() <= time.Millisecond || DeadlineOf(r, m, s).Sub(at).Abs() <= time.Millisecond
+}
+
+// NativeExpiry returns when the broker stops delivering m, which r names.
+func NativeExpiry(r *scheduler.Reference, m *link.Message, s Settings) (time.Time, bool) {
+	life := lifeOf(r, m, s)
+	return m.EnqueuedTime.Add(life), life > 0
+}
+
+// lifeOf returns the time to live of m, which r names; 0: none.
+//
+// Service Bus sets it when it enqueues a message: the time to live that the message states,
+// capped by the default of the entity, or that default
+// (learn.microsoft.com/azure/service-bus-messaging/message-expiration, "Entity-level
+// expiration"). A later change of the default does not affect the message. A peek shows what
+// the message states, but no time to live that comes from the default alone. So a message that
+// was enqueued under another default has the time to live that it states, or the one that its
+// companion states.
+func lifeOf(r *scheduler.Reference, m *link.Message, s Settings) time.Duration {
+	if m.EnqueuedTime.Before(s.DefaultSince) {
+		switch {
+		case m.TimeToLive > 0:
+			return m.TimeToLive
+		case r.Stated == "default" && r.Within > 0 && s.DefaultStated:
+			return r.Within
+		}
+	}
+	return duration.Shorter(m.TimeToLive, s.DefaultMessageTimeToLive)
+}
+
+// CompleteBy returns when m must be completed; zero: never. As with the deadline, the statement of
+// the message comes first, then the entity, then the reference.
+func CompleteBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
+	within, err := scheduler.StatedCompletion(func(name string) any { return m.Properties[name] })
+	switch {
+	case err == nil && within > 0:
+	case s.CompleteWithin > 0:
+		within = s.CompleteWithin
+	case r.CompleteWithin > 0:
+		within = r.CompleteWithin
+	case r.Stated == scheduler.StatedComplete:
+		return r.DeadlineAt(m.EnqueuedTime)
+	default:
+		return time.Time{}
+	}
+	return m.EnqueuedTime.Add(within)
+}
+
+// firstReminder is how long after its activation a scheduled message has its first check.
+func firstReminder(r *scheduler.Reference, s Settings) time.Duration {
+	switch {
+	case len(s.WarnBefore) > 0:
+		return 0 // its stamp shows the activation
+	case r.CompleteWithin > 0:
+		return min(r.Within, r.CompleteWithin)
+	}
+	return r.Within
+}
+
+// HowStated returns how the deadline of m was stated, in the order of DeadlineOf.
+func HowStated(m *link.Message, s Settings) string {
+	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
+	switch {
+	case err == nil && !at.IsZero():
+		return "deadline"
+	case err == nil && within > 0:
+		return "within"
+	case m.TimeToLive > 0:
+		return "ttl"
+	case s.Deadline > 0:
+		return "entity"
+	}
+	return "default"
+}

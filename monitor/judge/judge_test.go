@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"testing"
+	"time"
+
+	"overdue/internal/servicebus/link"
+	"overdue/scheduler"
+)
+
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+func message(change func(*link.Message)) *link.Message {
+	m := &link.Message{MessageID: "m", EnqueuedTime: noon, SequenceNumber: 7}
+	if change != nil {
+		change(m)
+	}
+	return m
+}
+
+func TestJudge(t *testing.T) {
+	ttl := func(d time.Duration) func(*link.Message) {
+		return func(m *link.Message) { m.TimeToLive = d }
+	}
+	property := func(name string, v any) func(*link.Message) {
+		return func(m *link.Message) { m.Properties = map[string]any{name: v} }
+	}
+	both := func(a, b func(*link.Message)) func(*link.Message) {
+		return func(m *link.Message) { a(m); b(m) }
+	}
+	within := func(d time.Duration) scheduler.Reference { return scheduler.Reference{MessageID: "m", Within: d} }
+	for _, tc := range []struct {
+		name     string
+		ref      scheduler.Reference
+		message  func(*link.Message)
+		settings Settings
+		at       time.Duration // after the enqueued-time
+		overdue  bool
+		deadline time.Duration // after the enqueued-time
+		native   bool
+		deferred bool
+	}{
+		{name: "a moment before its time-to-live ends", ref: within(30 * time.Second), message: ttl(30 * time.Second), at: 30*time.Second - 1, deadline: 30 * time.Second},
+		{name: "at the end of its time-to-live", ref: within(30 * time.Second), message: ttl(30 * time.Second), at: 30 * time.Second, overdue: true, deadline: 30 * time.Second, native: true},
+		{name: "the default caps the time-to-live", ref: within(30 * time.Second), message: ttl(30 * time.Second), settings: Settings{DefaultMessageTimeToLive: 10 * time.Second}, at: 10 * time.Second, overdue: true, deadline: 10 * time.Second, native: true},
+		{name: "the default stands in for a time-to-live", ref: within(10 * time.Second), settings: Settings{DefaultMessageTimeToLive: 10 * time.Second}, at: 10 * time.Second, overdue: true, deadline: 10 * time.Second, native: true},
+		{name: "deadline before the time-to-live", ref: within(10 * time.Second), message: both(ttl(time.Minute), property("overdue-within", "10s")), at: 10 * time.Second, overdue: true, deadline: 10 * time.Second},
+		{name: "the default ends its life before the deadline that it states", ref: within(30 * time.Second), message: property("overdue-within", "30s"), settings: Settings{DefaultMessageTimeToLive: 10 * time.Second}, at: 10 * time.Second, overdue: true, deadline: 10 * time.Second, native: true},
+		{name: "its own time-to-live ends before the instant that it states", message: both(ttl(3*time.Second), property("overdue-deadline", noon.Add(5*time.Second))), at: 3 * time.Second, overdue: true, deadline: 3 * time.Second, native: true},
+		{name: "instant, no time-to-live", message: property("overdue-deadline", noon.Add(5*time.Second)), at: 5 * time.Second, overdue: true, deadline: 5 * time.Second},
+		{name: "instant, not yet", message: property("overdue-deadline", noon.Add(5*time.Second)), at: 4 * time.Second, deadline: 5 * time.Second},
+		{name: "deadline of the entity", ref: within(3 * time.Second), settings: Settings{Deadline: 3 * time.Second}, at: 3 * time.Second, overdue: true, deadline: 3 * time.Second},
+		{name: "deadline of the entity before its default time-to-live", ref: within(3 * time.Second), settings: Settings{Deadline: 3 * time.Second, DefaultMessageTimeToLive: time.Minute}, at: 3 * time.Second, overdue: true, deadline: 3 * time.Second},
+		{name: "its own time-to-live before the deadline of the entity", ref: within(time.Minute), message: ttl(time.Minute), settings: Settings{Deadline: 3 * time.Second}, at: 3 * time.Second, deadline: time.Minute},
+		{name: "deadline that only the reference knows", ref: within(3 * time.Second), at: 3 * time.Second, overdue: true, deadline: 3 * time.Second},
+		{name: "the companion of another send with this id does not shorten it", ref: within(time.Second), message: ttl(time.Minute), at: 2 * time.Second, deadline: time.Minute},
+		{name: "a companion that came too early by a skewed clock", ref: scheduler.Reference{Deadline: noon.Add(-10 * time.Minute), Within: 30 * time.Second}, message: ttl(30 * time.Second), at: time.Second, deadline: 30 * time.Second},
+		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) { m.State = link.Deferred }), at: 2 * time.Second, overdue: true, deadline: time.Second, native: true, deferred: true},
+		{name: "still scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) {
+			m.State, m.ScheduledEnqueueTime = link.Scheduled, noon.Add(time.Hour)
+		}), at: 2 * time.Second, deadline: time.Hour + time.Second},
+		{name: "activated, and still said to be scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) {
+			m.State, m.ScheduledEnqueueTime = link.Scheduled, noon
+		}), at: 2 * time.Second, overdue: true, deadline: time.Second, native: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := Message(&tc.ref, message(tc.message), tc.settings, noon.Add(tc.at))
+			want := Judgement{Overdue: tc.overdue, Deadline: noon.Add(tc.deadline), Native: tc.native, Deferred: tc.deferred}
+			if got.Overdue != want.Overdue || !got.Deadline.Equal(want.Deadline) || got.Native != want.Native || got.Deferred != want.Deferred {
+				t.Errorf("Message = %+v, want %+v", got, want)
+			}
+		})
+	}
+}
