@@ -46,6 +46,7 @@ func TestWrongConfigurationIsOneSentence(t *testing.T) {
 		"key of another place":              {"lockDuration: 1m", "overdue.yaml:1: lockDuration is not a known key; did you mean broker.queues[].lockDuration?"},
 		"key like none":                     {"log:\n  qqqqqqqq: 1", "overdue.yaml:2: log.qqqqqqqq is not a known key; the keys here are level, format"},
 		"unknown key in a list":             {"broker:\n  queues:\n    - name: orders\n      lockduration: 1m", "overdue.yaml:4: broker.queues[0].lockduration is not a known key; did you mean lockDuration?"},
+		"name of a mapping given twice":     {"alerts:\n  - name: a\n    webhook:\n      url: https://alerts.test\n      headers:\n        X-Team: a\n        X-Team: b", "overdue.yaml:7: alerts[0].webhook.headers.X-Team is given a second time, after line 6; keep one"},
 		"key given twice":                   {"log:\n  level: info\n  level: warn", "overdue.yaml:3: log.level is given a second time, after line 2; keep one"},
 		"not YAML":                          {"log:\n  level: [info\n", "overdue.yaml:2: this is not YAML: "},
 		"bad indentation":                   {"log:\n  level: info\n    format: json\n", "overdue.yaml:3: this is not YAML: mapping values are not allowed in this context"},

@@ -143,13 +143,22 @@ func (l *layer) section(n *yaml.Node, path, shown string, into map[string]any) {
 		if value == nil {
 			return
 		}
-		if first, ok := seen[key.Value]; ok {
-			l.fail(key.Line, "%s%s is given a second time, after line %d; keep one", shown, Clip(key.Value), first)
+		if !l.first(seen, key, shown) {
 			continue
 		}
-		seen[key.Value] = key.Line
 		l.key(key, value, path, shown, into)
 	}
+}
+
+// first reports whether a mapping has this key for the first time, and fails if not. seen has the
+// lines of its keys.
+func (l *layer) first(seen map[string]int, key *yaml.Node, shown string) bool {
+	if line, ok := seen[key.Value]; ok {
+		l.fail(key.Line, "%s%s is given a second time, after line %d; keep one", shown, Clip(key.Value), line)
+		return false
+	}
+	seen[key.Value] = key.Line
+	return true
 }
 
 // key reads one key of a mapping into what the table says that it is.
@@ -221,11 +230,14 @@ func (l *layer) mapping(s *Setting, n *yaml.Node, shown string) (map[string]any,
 		l.fail(n.Line, "%s has to be a mapping of names to values", shown)
 		return nil, false
 	}
-	m := map[string]any{}
+	m, seen := map[string]any{}, map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], l.follow(n.Content[i+1])
 		if value == nil {
 			return nil, false
+		}
+		if !l.first(seen, key, shown+".") {
+			continue
 		}
 		var v any
 		if value.Kind != yaml.ScalarNode || value.Decode(&v) != nil {
