@@ -131,6 +131,9 @@ func runWithoutNamespace(ctx context.Context, cfg Config, w io.Writer, o Options
 		if err := o.writeText(w, found.Report); err != nil {
 			return err
 		}
+		if _, err := fmt.Fprintf(w, "Only sinks and Redis were examined, because %s.\n", found.Hint); err != nil {
+			return err
+		}
 	}
 	return o.verdict(found.Report)
 }
@@ -163,7 +166,14 @@ func (o *Options) verdict(r *Report) error {
 	case failures > 0:
 		return fmt.Errorf("the doctor found %s", counted(failures, Error))
 	case o.Strict && warnings+unknown > 0:
-		return fmt.Errorf("the doctor found %s and could not check %s (--strict)", counted(warnings, Warning), plural(unknown, "thing"))
+		var what []string
+		if warnings > 0 {
+			what = append(what, "found "+counted(warnings, Warning))
+		}
+		if unknown > 0 {
+			what = append(what, "could not check "+plural(unknown, "thing"))
+		}
+		return fmt.Errorf("the doctor %s (--strict)", strings.Join(what, " and "))
 	}
 	return nil
 }

@@ -206,11 +206,11 @@ func TestOnlyErrorsAreShownOnRequest(t *testing.T) {
 		want   string
 		err    string
 	}{
-		{[]Check{check("a", Warning), check("b", Error)}, "\nb\n  error    Refused.\n\n: 1 error, 1 warning.\n", "the doctor found 1 error"},
-		{[]Check{check("a", Warning)}, "\n: 1 warning.\n", "the doctor found 1 warning and could not check 0 things (--strict)"},
+		{[]Check{check("a", Warning), check("b", Error)}, "\nb\n  error    Refused.\n\nconfiguration without a namespace: 1 error, 1 warning.\nOnly sinks and Redis were examined, because no namespace is configured: set --namespace or OVERDUE_NAMESPACE.\n", "the doctor found 1 error"},
+		{[]Check{check("a", Warning)}, "\nconfiguration without a namespace: 1 warning.\nOnly sinks and Redis were examined, because no namespace is configured: set --namespace or OVERDUE_NAMESPACE.\n", "the doctor found 1 warning (--strict)"},
 	} {
 		var out bytes.Buffer
-		o := Options{Errors: true, Strict: true}
+		o := Options{Errors: true, Strict: true, NamespaceVariable: "OVERDUE_NAMESPACE"}
 		if err := Run(t.Context(), Config{Others: tt.others}, &out, o); err == nil || err.Error() != tt.err || out.String() != tt.want {
 			t.Errorf("Run = %v, %q; want %q, %q", err, &out, tt.err, tt.want)
 		}
@@ -246,11 +246,11 @@ func TestWithoutANamespaceRunSaysWhatItWouldCheck(t *testing.T) {
 func TestWithoutANamespaceRunChecksTheRest(t *testing.T) {
 	down := Check{Subject: "sink pager", Name: "reachable", Severity: Error, Fix: "check alerts[0]", Run: func(context.Context) error { return errors.New("connection refused") }}
 	var out bytes.Buffer
-	err := Run(t.Context(), Config{Others: []Check{down}}, &out, Options{})
+	err := Run(t.Context(), Config{Others: []Check{down}}, &out, Options{NamespaceVariable: "OVERDUE_NAMESPACE"})
 	if err == nil || err.Error() != "the doctor found 1 error" {
 		t.Errorf("Run = %v, want 1 error", err)
 	}
-	const want = "\nsink pager\n  error    Connection refused.\n           fix: check alerts[0]\n\n: 1 error.\n"
+	const want = "\nsink pager\n  error    Connection refused.\n           fix: check alerts[0]\n\nconfiguration without a namespace: 1 error.\nOnly sinks and Redis were examined, because no namespace is configured: set --namespace or OVERDUE_NAMESPACE.\n"
 	if out.String() != want {
 		t.Errorf("text %q, want %q", &out, want)
 	}

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -14,6 +15,9 @@ import (
 
 // colors are the SGR parameters of severities on a terminal.
 var colors = map[Severity]string{OK: "32", Unknown: "36", Advice: "34", Warning: "33", Error: "1;31"}
+
+// withoutNamespace stands for the namespace where there was none to examine.
+const withoutNamespace = "configuration without a namespace"
 
 const (
 	// summaryIndent is the width of what stands before a summary, fixIndent that of what stands
@@ -64,7 +68,7 @@ func (r *Report) writeText(w io.Writer, shown []Finding, color bool, width int) 
 	if len(counts) == 0 {
 		counts = []string{"nothing to fix"}
 	}
-	fmt.Fprintf(&b, "\n%s: %s.\n", escape.Text(r.Namespace), strings.Join(counts, ", "))
+	fmt.Fprintf(&b, "\n%s: %s.\n", escape.Text(cmp.Or(r.Namespace, withoutNamespace)), strings.Join(counts, ", "))
 	_, err := b.WriteTo(w)
 	return err
 }
