@@ -112,7 +112,7 @@ func (r *allResults) WriteTable(w io.Writer) error {
 	if send, ok := r.results[(*Send)(nil).Name()].(*SendResult); ok && send.HAProxy == nil {
 		hint = "\n" + haproxyHint + "\n"
 	}
-	return writeText(w, fmt.Sprintf("overdue %s, %s\n\n%s%s", r.Version, r.where(),
+	return writeLines(w, fmt.Sprintf("overdue %s, %s\n\n%s%s", r.Version, r.where(),
 		tableOfFigures(r.Figures()), hint))
 }
 

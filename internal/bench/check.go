@@ -103,7 +103,7 @@ func (r *CheckResult) WriteTable(w io.Writer) error {
 		rows = append(rows, row)
 		notes += fmt.Sprintf("%d live: %s\n", c.Live, listCounts(c.Operations))
 	}
-	return writeText(w, fmt.Sprintf("%s\n\n%s%s\n%s", r.where(), tableOf(rows), notes,
+	return writeLines(w, fmt.Sprintf("%s\n\n%s%s\n%s", r.where(), tableOf(rows), notes,
 		tableOfFigures(r.Figures())))
 }
 

@@ -97,7 +97,7 @@ func (r *CostResult) WriteTable(w io.Writer) error {
 		})
 		notes += fmt.Sprintf("%d a second: %s\n", c.Asked, listCounts(c.Operations))
 	}
-	return writeText(w, fmt.Sprintf("deadlines %d ms after each send, companions: %s, %s\n\n%s%s\n%s",
+	return writeLines(w, fmt.Sprintf("deadlines %d ms after each send, companions: %s, %s\n\n%s%s\n%s",
 		r.DeadlineMs, r.Companions, r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))
 }
 

@@ -138,7 +138,7 @@ func (r *ExpireResult) WriteTable(w io.Writer) error {
 				c.LoadMs/1000)
 		}
 	}
-	return writeText(w, fmt.Sprintf("deadlines %d to %d ms after each send, payloads of %d bytes, companions: %s, %s\n\n%s\n%s\n%s",
+	return writeLines(w, fmt.Sprintf("deadlines %d to %d ms after each send, payloads of %d bytes, companions: %s, %s\n\n%s\n%s\n%s",
 		r.DeadlineRangeMs[0], r.DeadlineRangeMs[1], r.PayloadBytes, r.Companions, r.where(),
 		tableOf(rows), notes.String(), tableOfFigures(r.Figures())))
 }

@@ -118,7 +118,7 @@ func (r *LatencyResult) WriteTable(w io.Writer) error {
 			})
 		}
 	}
-	return writeText(w, fmt.Sprintf("payloads of %d bytes, %s\n\n%s\n%s", r.PayloadBytes, r.where(),
+	return writeLines(w, fmt.Sprintf("payloads of %d bytes, %s\n\n%s\n%s", r.PayloadBytes, r.where(),
 		tableOf(rows), tableOfFigures(r.Figures())))
 }
 

@@ -174,7 +174,7 @@ func (r *MemoryResult) WriteTable(w io.Writer) error {
 				fmt.Sprintf("%.1f", p.LiveMiB))
 		}
 	}
-	return writeText(w, fmt.Sprintf("companions: %s, %s\n\n%s\n%s", r.Companions, r.where(),
+	return writeLines(w, fmt.Sprintf("companions: %s, %s\n\n%s\n%s", r.Companions, r.where(),
 		tableOf(rows), tableOfFigures(r.Figures())))
 }
 

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Head describes the measured program and the machine.
@@ -137,41 +136,6 @@ func medianOf(values []float64) (median, lowest, highest float64) {
 	sorted := slices.Sorted(slices.Values(values))
 	return rounded((sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2), rounded(sorted[0]),
 		rounded(sorted[len(sorted)-1])
-}
-
-// tableOf aligns rows, the first of which has the titles. All columns but the first are aligned to
-// the right.
-func tableOf(rows [][]string) string {
-	width := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var b strings.Builder
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			space := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
-				line.WriteString(cell + space)
-			} else {
-				line.WriteString("  " + space + cell)
-			}
-		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-	return b.String()
-}
-
-// tableOfFigures returns the output of `overdue bench`.
-func tableOfFigures(figures []Figure) string {
-	rows := [][]string{{"", "measured", "target", "met"}}
-	for _, f := range figures {
-		row := f.row()
-		rows = append(rows, row[:])
-	}
-	return tableOf(rows)
 }
 
 // MissedTargets returns an error that names the figures with missed targets.

@@ -201,9 +201,8 @@ func (r *SendResult) Figures() (all []Figure) {
 // WriteTable writes a row for each kind of client and way.
 func (r *SendResult) WriteTable(w io.Writer) error {
 	rows := [][]string{{
-		"", "messages/s", "÷ HAProxy", "lowest", "highest", "CPU", "÷ direct", "lowest", "highest",
-		"CPU",
-		"client µs", "sidecar µs", "broker µs",
+		"", "messages/s", "÷ HAProxy", "range", "CPU", "÷ direct", "CPU",
+		"client µs", "sidecar", "broker",
 	}}
 	clients := ""
 	for _, l := range r.Lines {
@@ -211,15 +210,13 @@ func (r *SendResult) WriteTable(w io.Writer) error {
 			clients = l.Clients
 			rows = append(rows, append([]string{clients}, make([]string, len(rows[0])-1)...))
 		}
-		row := []string{"  " + l.Way, fmt.Sprintf("%.0f", l.MessagesPerSecond), "–", "–", "–", "–"}
+		row := []string{"  " + l.Way, fmt.Sprintf("%.0f", l.MessagesPerSecond), "–", "–", "–"}
 		if l.HAProxyRatio != nil {
-			for i, v := range []float64{*l.HAProxyRatio, l.HAProxyRatioSpread[0],
-				l.HAProxyRatioSpread[1], *l.HAProxyCost} {
-				row[2+i] = fmt.Sprintf("%.2f", v)
-			}
+			row[2] = fmt.Sprintf("%.2f", *l.HAProxyRatio)
+			row[3] = fmt.Sprintf("%.2f–%.2f", l.HAProxyRatioSpread[0], l.HAProxyRatioSpread[1])
+			row[4] = fmt.Sprintf("%.2f", *l.HAProxyCost)
 		}
-		for _, v := range []float64{l.Ratio, l.RatioSpread[0], l.RatioSpread[1], l.Cost,
-			l.ClientMicros, l.SidecarMicros, l.BrokerMicros} {
+		for _, v := range []float64{l.Ratio, l.Cost, l.ClientMicros, l.SidecarMicros, l.BrokerMicros} {
 			row = append(row, fmt.Sprintf("%.2f", v))
 		}
 		rows = append(rows, row)
@@ -228,7 +225,7 @@ func (r *SendResult) WriteTable(w io.Writer) error {
 	if r.HAProxy != nil {
 		against = "HAProxy " + *r.HAProxy
 	}
-	return writeText(w, fmt.Sprintf("%d rounds of %d ms for each way, payloads of %d bytes, %s\n%s\n\n%s\n%s",
+	return writeLines(w, fmt.Sprintf("%d rounds of %d ms for each way, payloads of %d bytes, %s\n%s\n\n%s\n%s",
 		r.Rounds, r.SpanMs, r.PayloadBytes, r.where(), against, tableOf(rows),
 		tableOfFigures(r.Figures())))
 }

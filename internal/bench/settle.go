@@ -89,7 +89,7 @@ func (r *SettleResult) WriteTable(w io.Writer) error {
 			notes += fmt.Sprintf("%s: false notifications by evidence: %s\n", c.Way, listCounts(c.Evidence))
 		}
 	}
-	return writeText(w, fmt.Sprintf("completed up to %v ms before and after the deadline, %s\n\n%s%s\n%s",
+	return writeLines(w, fmt.Sprintf("completed up to %v ms before and after the deadline, %s\n\n%s%s\n%s",
 		r.SpreadMs, r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))
 }
 

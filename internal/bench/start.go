@@ -46,7 +46,7 @@ func (r *StartResult) Figures() []Figure {
 
 // WriteTable writes the figures.
 func (r *StartResult) WriteTable(w io.Writer) error {
-	return writeText(w, fmt.Sprintf("%d starts, %s\n\n%s", len(r.ReadyMs), r.where(),
+	return writeLines(w, fmt.Sprintf("%d starts, %s\n\n%s", len(r.ReadyMs), r.where(),
 		tableOfFigures(r.Figures())))
 }
 

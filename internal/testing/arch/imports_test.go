@@ -137,7 +137,7 @@ var allowed = map[string]allowance{
 	"internal/listener/tlsrecord": {},
 	"internal/escape":             {},
 	"internal/lag":                {},
-	"internal/bench":              {[]string{"alert", "internal/bench/delay", "internal/bench/haproxy", "internal/httpclient", "internal/lag"}, []string{azservicebus, sync}},
+	"internal/bench":              {[]string{"alert", "internal/bench/delay", "internal/bench/haproxy", "internal/httpclient", "internal/lag", "internal/terminal"}, []string{azservicebus, sync}},
 	"internal/bench/delay":        {},
 	"internal/bench/haproxy":      {},
 	"internal/testing/freeport":   {},
