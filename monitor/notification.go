@@ -70,7 +70,7 @@ func (n *notification) over(i int, err error) {
 	if !last {
 		return
 	}
-	r := notify.Result{Err: errors.Join(n.errs...)}
+	r := notify.Result{Err: notify.Join(n.errs...)}
 	for i, a := range n.all {
 		if n.errs[i] == nil {
 			r.Taken = append(r.Taken, a.Name())

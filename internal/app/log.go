@@ -5,6 +5,7 @@ package app
 import (
 	"io"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/buffer"
@@ -36,7 +37,44 @@ func NewLog(w io.Writer, c config.Log) (*zap.Logger, zap.AtomicLevel, error) {
 		encoder = oneLine{zapcore.NewConsoleEncoder(encoding)}
 	}
 	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(escape.NewWriter(w))), level)
-	return zap.New(leaveOutRepeats(core, level)), level, nil
+	return zap.New(leaveOutRepeats(joinsLines{core}, level)), level, nil
+}
+
+// joinsLines writes an error of several lines, as errors.Join makes them, on one.
+type joinsLines struct{ zapcore.Core }
+
+func (j joinsLines) With(fields []zapcore.Field) zapcore.Core {
+	return joinsLines{j.Core.With(joined(fields))}
+}
+
+func (j joinsLines) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if j.Enabled(e.Level) {
+		return ce.AddCore(e, j)
+	}
+	return ce
+}
+
+func (j joinsLines) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	return j.Core.Write(e, joined(fields))
+}
+
+// joined returns fields whose errors take one line each.
+func joined(fields []zapcore.Field) []zapcore.Field {
+	var changed []zapcore.Field
+	for i, f := range fields {
+		err, ok := f.Interface.(error)
+		if f.Type != zapcore.ErrorType || !ok || !strings.Contains(err.Error(), "\n") {
+			continue
+		}
+		if changed == nil {
+			changed = slices.Clone(fields)
+		}
+		changed[i] = zap.String(f.Key, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	if changed == nil {
+		return fields
+	}
+	return changed
 }
 
 // oneLine keeps an entry on its line. It escapes the message, which is not JSON as the fields are. Of

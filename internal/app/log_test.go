@@ -5,6 +5,8 @@ package app
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -118,4 +120,21 @@ func TestRepeatedWarningsAreLeftOutAndCounted(t *testing.T) {
 			t.Errorf("at level debug %d of 50 warnings are logged, want all", n)
 		}
 	})
+}
+
+// The errors of several sinks are one, which takes a line for each.
+func TestAJoinedErrorIsOneLine(t *testing.T) {
+	err := fmt.Errorf("notify: %w", errors.Join(errors.New("a: refused"), errors.New("b: timeout")))
+	for format, want := range map[string]string{
+		"console": ` WARN alert not taken {"work_queue": "orders", "error": "notify: a: refused; b: timeout"}`,
+		"json":    `"msg":"alert not taken","work_queue":"orders","error":"notify: a: refused; b: timeout"}`,
+	} {
+		var b bytes.Buffer
+		log := loggerTo(t, &b, format)
+		log.Warn("alert not taken", zap.String("work_queue", "orders"), zap.Error(err))
+		log.With(zap.String("work_queue", "orders"), zap.Error(err)).Warn("alert not taken")
+		if got := b.String(); strings.Count(got, want+"\n") != 2 || strings.Count(got, "\n") != 2 {
+			t.Errorf("%s: logged\n%swant twice %s", format, got, want)
+		}
+	}
 }

@@ -4,6 +4,8 @@ package notify
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -146,4 +148,19 @@ func TestAFastSinkHasFewGoroutines(t *testing.T) {
 		}
 		time.Sleep(turnPause) // fake: the goroutine ends
 	})
+}
+
+// The errors of several sinks are one line, in which each can still be found.
+func TestJoinedErrorsAreOneLine(t *testing.T) {
+	if err := Join(nil, nil); err != nil {
+		t.Errorf("Join of no errors = %v, want nil", err)
+	}
+	err := Join(errors.New("a: refused"), nil, fmt.Errorf("b: %w", &PutOff{For: time.Second}))
+	var off *PutOff
+	if !errors.As(err, &off) || off.For != time.Second {
+		t.Errorf("%v does not wrap the error of b", err)
+	}
+	if text := err.Error(); strings.Contains(text, "\n") || !strings.HasPrefix(text, "a: refused; b: ") {
+		t.Errorf("Join = %q, want one line", text)
+	}
 }

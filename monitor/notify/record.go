@@ -6,6 +6,8 @@ package notify
 
 import (
 	"crypto/sha256"
+	"errors"
+	"strings"
 	"sync"
 )
 
@@ -122,3 +124,16 @@ func (t *Record) IsFinal(id string) bool {
 	n, ok := t.ids[KeyOf(id)]
 	return ok && n == nil
 }
+
+// Join is errors.Join on one line: the error becomes the description of a dead letter.
+func Join(errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
+		return oneLine{err}
+	}
+	return nil
+}
+
+type oneLine struct{ error }
+
+func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
+func (e oneLine) Unwrap() error { return e.error }
