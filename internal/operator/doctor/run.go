@@ -131,7 +131,8 @@ func runWithoutNamespace(ctx context.Context, cfg Config, w io.Writer, o Options
 		if err := o.writeText(w, found.Report); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(w, "Only sinks and Redis were examined, because %s.\n", found.Hint); err != nil {
+		hint := fmt.Sprintf("Only sinks and Redis were examined, because %s.", found.Hint)
+		if _, err := fmt.Fprintln(w, terminal.Wrap(hint, o.Width, 0)); err != nil {
 			return err
 		}
 	}
