@@ -74,6 +74,7 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 		t.topic = info.Kind == entities.Topic
 		for _, s := range info.Subscriptions {
 			t.subscriptions = append(t.subscriptions, s.Name)
+			e.w.metrics.show(subscriptionPath(e.name, s.Name))
 		}
 		if !t.topic {
 			t.apply(info.RequiresSession, info.DeadLetteringOnMessageExpiration, info.ForwardTo, info.ForwardDeadLetteredMessagesTo)

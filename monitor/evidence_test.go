@@ -106,3 +106,17 @@ func TestSettledWhileTheMonitorWaitsForItsSession(t *testing.T) {
 		}, withSessions)
 	}
 }
+
+// A canary misses its deadline on purpose. It is notified like any message, and counted apart.
+func TestCanariesAreNoMissedDeadlines(t *testing.T) {
+	play(t, func(s *scene) {
+		s.MeasureClock()
+		s.startMonitor()
+		s.send(workQueue, "overdue-canary-1", ttl(2*time.Second))
+		time.Sleep(10 * time.Second)
+		s.wantNotified("overdue-canary-1")
+		if missed, canaries := s.Verdicts(workQueue, "missed"), s.Verdicts(workQueue, "canary"); missed != 0 || canaries != 1 {
+			t.Errorf("%v missed and %v canaries, want 0 and 1", missed, canaries)
+		}
+	})
+}

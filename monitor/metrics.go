@@ -4,6 +4,7 @@ package monitor
 
 import (
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,7 @@ const (
 	// received at any time.
 	verdictIncomplete = "incomplete"
 	verdictUnknown    = "unknown"
+	verdictCanary     = "canary" // missed on purpose
 )
 
 // metrics are the metrics of a worker. All are safe for concurrent use.
@@ -45,7 +47,8 @@ type metrics struct {
 	late   map[string]int64 // missed since tally
 }
 
-func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines) *metrics {
+// newMetrics makes the metrics, with series for the entities that are known from the start.
+func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines, known ...string) *metrics {
 	if d == nil {
 		d = operations.NewDeadlines(r)
 	}
@@ -75,6 +78,9 @@ func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.De
 		}, []string{"entity"}),
 		labels: map[string]struct{}{}, inHand: map[string]int64{}, late: map[string]int64{},
 	}
+	for _, name := range known {
+		m.show(name)
+	}
 	if r != nil {
 		r.MustRegister(m.lag, m.waiting, m.alerts, m.reminders, m.adopted)
 	}
@@ -95,6 +101,21 @@ func (m *metrics) entity(name string) string {
 	return name
 }
 
+// show makes the series of an entity, at 0.
+func (m *metrics) show(entity string) {
+	m.deadlines.Show(entity, verdictMet, verdictMissed, verdictUnknown)
+	label := m.entity(entity)
+	m.lag.WithLabelValues(label)
+	m.waiting.WithLabelValues(label)
+}
+
+// showSink makes the series of a sink, at 0.
+func (m *metrics) showSink(sink string) {
+	for _, result := range []string{"ok", "error"} {
+		m.alerts.WithLabelValues(sink, result)
+	}
+}
+
 func (m *metrics) operation(name string, n int) { m.operations.Add(name, n) }
 
 func (m *metrics) verdict(entity, verdict string) {
@@ -105,6 +126,10 @@ func (m *metrics) verdict(entity, verdict string) {
 func (m *metrics) notified(entity string, e *alert.Event) {
 	switch e.Type {
 	case alert.TypeMissed:
+		if strings.HasPrefix(e.Subject, operations.CanaryID) {
+			m.verdict(entity, verdictCanary)
+			return
+		}
 		m.verdict(entity, verdictMissed)
 		label := m.entity(entity)
 		m.lag.WithLabelValues(label).Observe(e.Data.Lag().Seconds())

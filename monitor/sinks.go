@@ -21,6 +21,7 @@ func (w *Worker) SetAlerters(all []alert.Alerter) {
 	next := &sinks{alerters: all, groups: map[string]*alert.Groups{}}
 	before := w.sinks.Load()
 	for _, a := range all {
+		w.metrics.showSink(a.Name())
 		next.lines = append(next.lines, &notify.Line{Budget: notifyTime})
 		g := alert.GroupsOf(a)
 		if g == nil {

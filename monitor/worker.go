@@ -44,6 +44,7 @@ type Config struct {
 	Operations *operations.Counter   // nil: not counted
 	Deadlines  *operations.Deadlines // nil: registered here
 	Notified   Notified              // nil: this process is the only one
+	Entities   []string              // monitored ones that are known from the start: their series are at 0
 	Adopt      []adopt.Entity        // entities whose messages get companions although no endpoint saw them
 }
 
@@ -100,7 +101,7 @@ func New(cfg Config) (*Worker, error) {
 		cfg.Log = zap.NewNop()
 	}
 	w := &Worker{
-		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Operations, cfg.Deadlines),
+		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Operations, cfg.Deadlines, cfg.Entities...),
 		entities: map[string]*entity{}, eased: make(chan struct{}, 1), room: make(chan struct{}, maxHeld),
 		claims: notify.Line{Budget: claimWait},
 	}

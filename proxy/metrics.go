@@ -71,6 +71,14 @@ func (m *metrics) add(entity, endpoint, result string, n int) {
 	}
 }
 
+// show makes the series of an entity at one endpoint, at 0.
+func (m *metrics) show(entity, endpoint string) {
+	label := m.label(entity, true)
+	for _, result := range []string{resultMonitored, resultUnmonitored, resultRefused, resultFailed} {
+		m.sends.WithLabelValues(label, endpoint, result)
+	}
+}
+
 // label returns the entity's name in the spelling that came first, or otherEntities.
 func (m *metrics) label(entity string, exists bool) string {
 	key := strings.ToLower(entity)

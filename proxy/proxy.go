@@ -73,6 +73,7 @@ type Config struct {
 
 	Log        *zap.Logger           // nil = none
 	Registerer prometheus.Registerer // nil = metrics are not registered
+	Entities   []string              // monitored ones that are known from the start: their series are at 0
 	Operations *operations.Counter   // nil = operations are not counted
 }
 
@@ -185,6 +186,10 @@ func New(cfg Config) (*Proxy, error) {
 	m, err := newMetrics(cfg.Registerer)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: register metrics: %w", err)
+	}
+	for _, name := range cfg.Entities {
+		m.show(name, endpointAMQP)
+		m.show(name, endpointREST)
 	}
 	p := &Proxy{
 		cfg:     cfg,

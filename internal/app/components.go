@@ -75,7 +75,7 @@ func Start(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLev
 	p := &Process{
 		role: r, cfg: c, log: log,
 		life:     lifecycle.New(log, c.ShutdownTimeout),
-		registry: newRegistry(), reloads: c.Reloads(),
+		registry: newRegistry(r), reloads: c.Reloads(),
 		headroom: make([]byte, HeapHeadroom),
 	}
 	registerState(p.registry, p.life)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/adminport"
+	"overdue/internal/config"
 	"overdue/internal/lifecycle"
 	"overdue/internal/testing/apptest"
 )
@@ -106,7 +107,7 @@ func TestOnlySigtermLeavesTime(t *testing.T) {
 
 func TestStateIsAMetric(t *testing.T) {
 	a := startedAdmin(t)
-	registry := newRegistry()
+	registry := newRegistry(config.RoleRun)
 	a.Metrics = registry
 	registerState(registry, a.Life)
 	apps := apptest.Connected(3)

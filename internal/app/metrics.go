@@ -10,20 +10,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"overdue/internal/config"
 	"overdue/internal/lifecycle"
 	"overdue/internal/version"
 	"overdue/scheduler"
 )
 
 // newRegistry is a registry with the metrics of the process itself. The components add theirs.
-func newRegistry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
+func newRegistry(r config.Role) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "overdue_build_info", Help: "Always 1; the labels say what runs.",
-	}, []string{"version", "revision", "goversion"})
-	build.WithLabelValues(version.String(), version.Revision(), runtime.Version()).Set(1)
-	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
+		Name: "overdue_build_info", Help: "Always 1; the labels say what runs, role is the command: run, proxy, monitor or broker.",
+	}, []string{"role", "version", "revision", "goversion"})
+	build.WithLabelValues(r.Name, version.String(), version.Revision(), runtime.Version()).Set(1)
+	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
 }
 
 // companionCounter counts what the scheduler writes and cancels and what goes to the journal; it makes

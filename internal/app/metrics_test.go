@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/adminport"
+	"overdue/internal/config"
 	"overdue/internal/lifecycle"
 )
 
@@ -25,7 +26,7 @@ func startedAdmin(t *testing.T) *adminport.Port {
 	}
 	a := &adminport.Port{
 		Life:  lifecycle.New(zap.NewNop(), time.Minute),
-		Level: zap.NewAtomicLevelAt(zap.InfoLevel), Metrics: newRegistry(), Config: c,
+		Level: zap.NewAtomicLevelAt(zap.InfoLevel), Metrics: newRegistry(config.RoleRun), Config: c,
 		Quit: make(chan struct{}, 1),
 	}
 	a.Life.Serving()
@@ -63,7 +64,7 @@ func TestASinkThatIsDownIsOutboundAndNotReadiness(t *testing.T) {
 
 func TestMetricsNameTheBuild(t *testing.T) {
 	a := startedAdmin(t)
-	registry := newRegistry()
+	registry := newRegistry(config.RoleRun)
 	a.Metrics = registry
 	count, kept, cancelled := companionCounter(registry)
 	count(3, nil)
@@ -79,5 +80,31 @@ func TestMetricsNameTheBuild(t *testing.T) {
 		if !strings.Contains(body, want) {
 			t.Errorf("GET /metrics lacks %s", want)
 		}
+	}
+}
+
+// A counter that begins with its first increase shows no increase. So what the configuration names
+// is at 0 before anything has happened.
+func TestWhatIsConfiguredHasSeriesFromTheStart(t *testing.T) {
+	p := startTest(t, `
+broker: {queues: [{name: orders}, {name: unwatched}], topics: [{name: events, subscriptions: [{name: audit}]}]}
+monitor: {entities: [{queue: orders}, {topic: events}]}
+alerts: [{webhook: {url: "http://127.0.0.1:1/hook"}}]
+`)
+	_, body := askAdmin(p.admin, "GET", "/metrics", "")
+	for _, want := range []string{
+		`overdue_build_info{goversion="`, `role="run"`,
+		`overdue_deadlines_total{entity="orders",verdict="missed"} 0`, `overdue_deadlines_total{entity="orders",verdict="met"} 0`,
+		`overdue_deadlines_total{entity="orders",verdict="unknown"} 0`, `overdue_deadlines_total{entity="events",verdict="missed"} 0`,
+		`overdue_deadline_lag_seconds_count{entity="orders"} 0`, `overdue_outstanding_deadlines{entity="orders"} 0`,
+		`overdue_sends_total{endpoint="amqp",entity="orders",result="monitored"} 0`, `overdue_sends_total{endpoint="rest",entity="events",result="refused"} 0`,
+		`overdue_alerts_total{result="ok",sink="webhook"} 0`, `overdue_alerts_total{result="error",sink="webhook"} 0`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("GET /metrics lacks %s", want)
+		}
+	}
+	if strings.Contains(body, `"unwatched"`) {
+		t.Error("a queue that is not monitored has series")
 	}
 }

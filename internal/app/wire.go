@@ -127,7 +127,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		Client: client, Scheduler: s, Journal: journal, Operations: ops, Settings: p.catalog.Settings, Learn: p.catalog.Learn, Excluded: p.excluded,
 		MonitorQueue: p.cfg.MonitorQueue,
 		MaxInFlight:  int(p.cfg.Proxy.MaxInFlight), MaxBodySize: p.cfg.Proxy.MaxBodySize,
-		Log: p.log.Named("proxy"), Registerer: p.registry,
+		Log: p.log.Named("proxy"), Registerer: p.registry, Entities: p.cfg.MonitoredNames(),
 	}, ns, tokens)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (p *Process) newMonitor(client *sdk.Client, c monitor.Config) (*monitor.Wor
 	c.MonitorQueue = p.cfg.MonitorQueue
 	c.Settings, c.Describe = p.catalog.Monitored, p.catalog.Describe
 	c.Log, c.Adopt = p.log.Named("monitor"), catalog.Adoptions(p.cfg)
-	c.Registerer = p.registry
+	c.Registerer, c.Entities = p.registry, p.cfg.MonitoredNames()
 	p.sinks = p.newSinkSet(client, c.Links, monitor.NewOutbox(c.Scheduler))
 	active, err := p.sinks.fill(p.cfg)
 	if err != nil {

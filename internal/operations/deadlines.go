@@ -11,6 +11,9 @@ import (
 // Met is the verdict about a message that was settled in time.
 const Met = "met"
 
+// CanaryID begins the message-ids of canaries, which miss their deadlines on purpose.
+const CanaryID = "overdue-canary-"
+
 const (
 	// maxEntities bounds the entities that have series of their own: names come from companions, and
 	// those from anybody who may write to the monitor queue.
@@ -32,7 +35,7 @@ func NewDeadlines(r prometheus.Registerer) *Deadlines {
 	d := &Deadlines{
 		vec: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_deadlines_total",
-			Help: "Deadlines by what became of them: met, missed, unknown where nobody can tell, or incomplete, of a second deadline: the message was not completed when it had to be. " +
+			Help: "Deadlines by what became of them: met, missed, unknown where nobody can tell, canary, which was missed on purpose, or incomplete, of a second deadline: the message was not completed when it had to be. " +
 				"They are counted when they have passed, or when the companion is cancelled because they are met.",
 		}, []string{"entity", "verdict"}),
 		labels: map[string]struct{}{},
@@ -47,6 +50,18 @@ func NewDeadlines(r prometheus.Registerer) *Deadlines {
 func (d *Deadlines) Add(entity, verdict string, n int) {
 	if d != nil && n > 0 {
 		d.vec.WithLabelValues(d.label(entity), verdict).Add(float64(n))
+	}
+}
+
+// Show makes the series of an entity with these verdicts, at 0: only then the first one that is
+// counted is an increase.
+func (d *Deadlines) Show(entity string, verdicts ...string) {
+	if d == nil {
+		return
+	}
+	label := d.label(entity)
+	for _, v := range verdicts {
+		d.vec.WithLabelValues(label, v)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"overdue/internal/operations"
 	"overdue/internal/servicebus/sdk"
 )
 
@@ -233,5 +234,5 @@ func (c *Canary) Check(context.Context) error {
 func newID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // it never fails
-	return "overdue-canary-" + hex.EncodeToString(b[:])
+	return operations.CanaryID + hex.EncodeToString(b[:])
 }

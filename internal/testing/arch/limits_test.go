@@ -39,7 +39,7 @@ var largePackages = map[string]struct {
 	"internal/amqp/relay":       {5_600, "links, tokens and settlements share the state of one pair of connections"},
 	"internal/broker":           {6_650, "namespace, entities and links share the state of one namespace"},
 	"internal/testing/exercise": {5_250, "one suite of statements, in a file for each group"},
-	"monitor":                   {5_900, "check, expiry and evidence share the watches of one entity"},
+	"monitor":                   {5_930, "check, expiry and evidence share the watches of one entity"},
 }
 
 // exportedNow are the product's packages with the exported names that they may have. maxExported is
