@@ -36,7 +36,7 @@ func (w *Worker) adoptPass(work context.Context, l lease) {
 		what := "completed"
 		switch outcome {
 		case adopt.DeadLetter:
-			w.log.Warn("adopt note refused", zap.String("message_id", l.id()), zap.Error(err))
+			w.log.Warn("adopt note refused: it is kept as a dead letter", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.String("message_id", l.id()), zap.Error(err))
 			what, err = "dead-lettered", l.deadLetter(work, reasonMalformed, err.Error())
 		case adopt.HandBack:
 			what, err = "handed back", l.handBack(work)
@@ -44,7 +44,7 @@ func (w *Worker) adoptPass(work context.Context, l lease) {
 			err = l.complete(work)
 		}
 		if err != nil {
-			w.log.Warn("adopt note not "+what+", it will come back", zap.Error(err))
+			w.log.Warn("adopt note not "+what+": the pass is repeated", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.Error(err))
 		}
 	})
 }

@@ -46,9 +46,9 @@ func (o *outage) noteResult(log *zap.Logger, err error) {
 	o.mu.Unlock()
 	switch {
 	case down && since.IsZero():
-		log.Warn("connection lost", zap.Error(err), zap.Duration("retry_every", reconnectEvery))
+		log.Warn("connection to the namespace lost", zap.Error(err), zap.Duration("retry_every", reconnectEvery))
 	case up && !since.IsZero():
-		log.Info("connection restored", zap.Duration("down_for", time.Since(since)))
+		log.Info("connection to the namespace restored", zap.Duration("down_for", time.Since(since)))
 	}
 }
 

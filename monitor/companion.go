@@ -179,7 +179,7 @@ func (h *companion) settle(ctx context.Context) {
 	w := h.w
 	w.metrics.outstanding(h.content.Entity, -len(h.content.References))
 	if err := h.rewrite(ctx); err != nil {
-		w.log.Warn("companion not rewritten, it will come back", zap.String("work_queue", h.content.Entity), zap.Error(err))
+		w.log.Warn("companion not rewritten: its messages are checked again", zap.String("work_queue", h.content.Entity), zap.Error(err))
 		h.release()
 		return
 	}
@@ -189,7 +189,7 @@ func (h *companion) settle(ctx context.Context) {
 	}
 	defer h.release()
 	if err := h.lease.complete(ctx); err != nil {
-		w.log.Warn("companion not completed, it will come back", zap.String("work_queue", h.content.Entity), zap.Error(err))
+		w.log.Warn("companion not completed: its messages are checked again", zap.String("work_queue", h.content.Entity), zap.Error(err))
 	}
 }
 
@@ -246,7 +246,7 @@ func onlyNotifies(c *scheduler.Companion) bool { return !c.IsSlot() && c.Referen
 func (h *companion) deadLetter(ctx context.Context, reason, description string) {
 	defer h.release()
 	if err := h.lease.deadLetter(ctx, reason, description); err != nil {
-		h.w.log.Warn("companion not dead-lettered, it will come back", zap.String("reason", reason), zap.Error(err))
+		h.w.log.Warn("companion not dead-lettered: it comes back when its lock lapses", zap.String("work_queue", h.content.Entity), zap.String("reason", reason), zap.Error(err))
 	}
 }
 
@@ -259,7 +259,7 @@ func (h *companion) handBack(ctx context.Context) {
 	h.w.running.Go(func() {
 		defer h.release()
 		if err := h.lease.handBack(ctx); err != nil {
-			h.w.log.Warn("companion not handed back, it comes back when its lock lapses", zap.Error(err))
+			h.w.log.Warn("companion not handed back: it comes back when its lock lapses", zap.String("work_queue", h.content.Entity), zap.Error(err))
 		}
 	})
 }

@@ -55,7 +55,7 @@ func (w *Worker) digest(work context.Context, l lease) {
 			defer w.running.Done()
 			defer w.letGo(l)
 			if err := settle(); err != nil {
-				w.log.Warn("digest not "+what+", it will come back", zap.String("sink", d.Sink), zap.Error(err))
+				w.log.Warn("digest not "+what+": it comes back when its lock lapses", zap.String("sink", d.Sink), zap.Error(err))
 			}
 		}()
 	}
@@ -63,7 +63,7 @@ func (w *Worker) digest(work context.Context, l lease) {
 		end("dead-lettered", func() error { return l.deadLetter(work, reason, cause.Error()) })
 	}
 	if err != nil {
-		w.log.Warn("digest refused", zap.String("message_id", l.id()), zap.Error(err))
+		w.log.Warn("digest refused: it is kept as a dead letter", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.String("message_id", l.id()), zap.Error(err))
 		refuse(reasonMalformed, err)
 		return
 	}
@@ -74,7 +74,7 @@ func (w *Worker) digest(work context.Context, l lease) {
 			end("put back", func() error { return w.putBackDigest(work, l, d, due) })
 			return
 		}
-		w.log.Error("digest undeliverable", zap.String("sink", d.Sink), zap.Error(errUnknownSink))
+		w.log.Error("digest undeliverable: it is kept as a dead letter", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.String("sink", d.Sink), zap.Error(errUnknownSink))
 		refuse(reasonUndeliverable, fmt.Errorf("%w: %q", errUnknownSink, d.Sink))
 		return
 	}

@@ -77,7 +77,7 @@ func (e *entity) confirmDeadLetters(ctx context.Context) (search.LetterState, er
 		e.noteOrder(lettersTaken)
 	}
 	if before != after && after == search.LettersTaken {
-		e.log.Info("dead letters are taken away: missed deadlines are recognized at the nudge")
+		e.log.Info("a consumer empties the dead-letter queue: missed deadlines are recognized at the nudge")
 	}
 	return after, nil
 }

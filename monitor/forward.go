@@ -22,7 +22,7 @@ const maxHops = 5
 // while, it was enqueued later and is not found.
 func (e *entity) follow(ctx context.Context, wt *watch) {
 	if wt.hops == maxHops {
-		e.log.Warn("message forwarded too often, no longer followed", zap.String("message_id", wt.ref.MessageID))
+		e.log.Warn("message forwarded too often: its deadline is no longer watched", zap.String("message_id", wt.ref.MessageID), zap.Int("forwards", maxHops), zap.String("next", "check forwardTo of the entities for a cycle"))
 		e.w.metrics.verdict(e.name, verdictUnknown)
 		wt.companion.done(ctx, nil)
 		return

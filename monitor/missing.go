@@ -36,8 +36,8 @@ func (e *entity) noteMissing(missing bool, err error) {
 	switch {
 	case missing && since.IsZero():
 		e.w.states.update(e.key, func(f *entityState) { f.missing = time.Now() })
-		e.log.Warn("work queue does not exist", zap.Error(err),
-			zap.String("next", "companions wait for the queue, and are given up an hour after their deadlines"))
+		e.log.Warn("work queue does not exist: its deadlines wait", zap.Error(err),
+			zap.String("next", "create the queue again, or leave it: companions are given up an hour after their deadlines"))
 	case err == nil && !since.IsZero():
 		e.w.states.update(e.key, func(f *entityState) { f.missing = time.Time{} })
 		e.log.Info("work queue exists again", zap.Duration("missing_for", time.Since(since)))
@@ -76,7 +76,7 @@ func (e *entity) giveUp(ctx context.Context, lost []*watch) {
 	if e.settings.unlisted {
 		say = e.log.Info
 	}
-	say("companions given up: work queue does not exist", zap.Int("messages", len(lost)), zap.Duration("missing_for", e.missingFor()))
+	say("deadlines given up: their queue or subscription does not exist", zap.Int("messages", len(lost)), zap.Duration("missing_for", e.missingFor()))
 	for _, wt := range lost {
 		e.w.metrics.verdict(e.name, verdictUnknown)
 		wt.companion.done(ctx, nil)

@@ -63,11 +63,11 @@ func (w *Worker) notifyLater(ctx context.Context, entity string, wt *watch, r no
 		wait = attemptDelay(attempt)
 		log := w.log.With(zap.String("work_queue", entity), zap.String("message_id", wt.ref.MessageID), zap.Int("attempt", attempt), zap.Error(r.Err))
 		if attempt > maxAttempts {
-			log.Error("alert undeliverable")
+			log.Error("alert undeliverable: its companion is kept as a dead letter", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.String("next", "check the sink: overdue doctor --send-test"))
 			wt.companion.refuse(ctx, reasonUndeliverable, r.Err.Error())
 			return
 		}
-		log.Warn("alert not taken", zap.Duration("retry_in", wait))
+		log.Warn("alert not delivered", zap.Duration("retry_in", wait))
 	}
 	ref := wt.ref
 	ref.Missed = wt.missed

@@ -87,7 +87,7 @@ func (w *Worker) claimFromStore(ctx, work context.Context) {
 
 func (w *Worker) logStore(err error) {
 	if err != nil {
-		w.log.Warn("companion store unreachable", zap.Error(err))
+		w.log.Warn("companion store unreachable: no deadline is checked", zap.Error(err), zap.String("next", "check Redis and the setting redis; the monitor goes on trying"))
 	} else {
 		w.log.Info("companion store is back")
 	}

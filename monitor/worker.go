@@ -149,7 +149,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			wait = reconnectEvery
 			retry.Reset()
 		}
-		say("monitor queue unreachable", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.Duration("retry_in", wait), zap.Error(err))
+		say("monitor queue unreachable: no deadline is checked", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.Duration("retry_in", wait), zap.Error(err))
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -178,7 +178,7 @@ func (w *Worker) take(work context.Context, l lease) {
 	c, err := scheduler.ParseCompanion(l.body())
 	h := &companion{w: w, lease: l, content: c, until: time.Now().Add(maxHold)}
 	if err != nil {
-		w.log.Warn("companion refused", zap.String("message_id", l.id()), zap.Error(err))
+		w.log.Warn("companion refused: it is kept as a dead letter", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.String("message_id", l.id()), zap.Error(err))
 		// A flood of them must not delay the valid ones.
 		w.running.Go(func() { h.deadLetter(work, reasonMalformed, err.Error()) })
 		return

@@ -27,7 +27,7 @@ func (p *Proxy) newRelay() *relay.Relay {
 	}
 	if cfg.ErrorLog == nil {
 		cfg.ErrorLog = func(err error) {
-			p.cfg.Log.Warn("the proxy cannot prove itself to the namespace", zap.String("endpoint", endpointAMQP), zap.Error(err))
+			p.cfg.Log.Warn("no token for the namespace: apps cannot use the AMQP endpoint", zap.String("endpoint", endpointAMQP), zap.Error(err), zap.String("next", "check the setting namespace and the rights of its key or identity; overdue doctor examines both"))
 		}
 	}
 	return relay.New(cfg)

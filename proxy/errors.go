@@ -31,7 +31,7 @@ var (
 	errUnsupported  = errors.New("request is not relayed")           //
 	errBusy         = errors.New("too many sends in flight")         // no place became free within SendTimeout
 	errUnknown      = errors.New("entity's settings are not known")  // the app left, or SendTimeout passed, first
-	errUpstream     = errors.New("namespace cannot be asked")        // over HTTP
+	errUpstream     = errors.New("namespace cannot be reached")      // over HTTP
 	errNoAnswer     = errors.New("namespace does not answer")        // over HTTP
 	errThrottled    = errors.New("broker is busy")                   //
 	errReleased     = errors.New("broker gave the message back")     //
@@ -56,7 +56,7 @@ var failures = []struct {
 	sentence   string
 }{
 	{errBadRequest, http.StatusBadRequest, 0, amqp.ErrCondNotAllowed, ""},
-	{errUnauthorized, http.StatusUnauthorized, 0, amqp.ErrCondUnauthorizedAccess, "The credentials of the proxy do not allow to send to '%s'."},
+	{errUnauthorized, http.StatusUnauthorized, 0, amqp.ErrCondUnauthorizedAccess, "The credentials of the proxy do not have the right to send to '%s'."},
 	{errDenied, http.StatusUnauthorized, 0, "", ""},
 	{errForbidden, http.StatusForbidden, 0, condEntityDisabled, "The messaging entity '%s' is disabled for sends."},
 	{errQuota, http.StatusForbidden, 0, amqp.ErrCondResourceLimitExceeded, "The messaging entity '%s' has reached its size quota."},
@@ -64,11 +64,11 @@ var failures = []struct {
 	{errSlowBody, http.StatusRequestTimeout, 1, "", "The body of the request did not come in time."},
 	{errGone, http.StatusGone, 0, amqp.ErrCondNotFound, "The messaging entity '%s' could not be found."},
 	{errUnsupported, http.StatusNotImplemented, 0, "", "The proxy takes POST /{entity}/messages only; send this request to the Service Bus namespace itself."},
-	{errUpstream, http.StatusBadGateway, 1, "", "The namespace cannot be asked; try again."},
+	{errUpstream, http.StatusBadGateway, 1, "", "The namespace could not be reached; try again."},
 	{errNoAnswer, http.StatusGatewayTimeout, 1, "", "The namespace has not answered in time; try again."},
 	{errCompanion, http.StatusServiceUnavailable, 1, condServerBusy, "The deadline of the message for '%s' could not be written to the monitor queue, or to the Redis that stands in for it; send it again."},
 	{errBusy, http.StatusServiceUnavailable, 1, condServerBusy, "Too many requests are in flight; try again."},
-	{errUnknown, http.StatusServiceUnavailable, 1, condServerBusy, "What holds for '%s' is not known yet; send it again."},
+	{errUnknown, http.StatusServiceUnavailable, 1, condServerBusy, "The settings of '%s' are not known yet; send the message again."},
 	{errThrottled, http.StatusServiceUnavailable, 10, condServerBusy, "The broker is busy; send it again."}, // 10 s: its own advice when it throttles
 	{errReleased, http.StatusServiceUnavailable, 1, condServerBusy, "The broker gave the message for '%s' back; send it again."},
 	{errTimeout, http.StatusServiceUnavailable, 1, condTimeout, "The broker did not accept the message for '%s' in time; send it again."},

@@ -147,7 +147,7 @@ func (s *companionStore) check(ctx context.Context) (hopeless bool, err error) {
 	case err != nil:
 		s.kept.Reset()
 		if errors.Is(err0, errNotTried) {
-			s.log.Warn("companion store unreachable", zap.Error(err), zap.String("next", "trying on"))
+			s.log.Warn("companion store unreachable", zap.Error(err), zap.String("next", "check Redis and the setting redis; the process goes on trying"))
 		}
 		return false, err
 	case is != "":

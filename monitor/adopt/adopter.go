@@ -112,7 +112,7 @@ func (a *Adopter) Run(ctx context.Context) {
 		lost, wait = a.lost(time.Now())
 		for _, e := range lost {
 			if err := a.begin(ctx, e); err != nil && ctx.Err() == nil {
-				a.cfg.Log.Warn("adoption not started", zap.String("work_queue", e.Entity), zap.Duration("retry_in", wait), zap.Error(err))
+				a.cfg.Log.Warn("adopt pass not scheduled", zap.String("work_queue", e.Entity), zap.Duration("retry_in", wait), zap.Error(err))
 			}
 		}
 	}
@@ -237,7 +237,7 @@ func (a *Adopter) Pass(ctx context.Context, body []byte) (Outcome, error) {
 	}
 	next := note{Entity: n.Entity, Series: n.Series, Turn: n.Turn + 1, Positions: p.positions}
 	if err := a.write(ctx, next, due); err != nil {
-		a.cfg.Log.Warn("adopt note not rewritten, it will come back", zap.String("work_queue", n.Entity), zap.Error(err))
+		a.cfg.Log.Warn("adopt note not rewritten: the pass is repeated", zap.String("work_queue", n.Entity), zap.Error(err))
 		select {
 		case <-time.After(min(e.Every, retryMost)):
 		case <-ctx.Done():

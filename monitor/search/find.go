@@ -183,7 +183,7 @@ func (v *View) everywhere(ctx context.Context, see func(page []*link.Message) (m
 		}
 		next := page[len(page)-1].SequenceNumber + 1
 		if next <= from {
-			return fmt.Errorf("monitor: peek at %s from %d comes back to %d", v.Path, from, next)
+			return fmt.Errorf("monitor: peek at %s from %d: the broker goes back to number %d", v.Path, from, next)
 		}
 		from = next
 	}

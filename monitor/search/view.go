@@ -98,7 +98,7 @@ func (v *View) notePage(from int64, page []*link.Message) error {
 			return fmt.Errorf("monitor: peek at %s: %w", v.Path, ErrPartitioned)
 		}
 		if m.SequenceNumber < from && !v.Cursor {
-			return fmt.Errorf("monitor: peek at %s from %d brought number %d", v.Path, from, m.SequenceNumber)
+			return fmt.Errorf("monitor: peek at %s from %d: the broker returned the earlier number %d", v.Path, from, m.SequenceNumber)
 		}
 		if !Pending(m) && v.Seen != nil { // it gets another number when it is activated
 			v.Seen.add(m.MessageID, IdentityOf(m))

@@ -78,7 +78,7 @@ func openFile(cfg Config) (*file, error) {
 		}
 	}
 	if err := os.MkdirAll(cfg.Directory, 0o700); err != nil {
-		return nil, fmt.Errorf("the journal's directory cannot be made: %w", err)
+		return nil, fmt.Errorf("the journal's directory cannot be created: %w", err)
 	}
 	if err := guard(f.open); err != nil {
 		if f.db != nil {
@@ -123,7 +123,7 @@ func (f *file) read(tx *bbolt.Tx) error {
 	}
 	err = tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 		if !strings.HasPrefix(string(name), formatPrefix) {
-			return fmt.Errorf("it has a part %q, which this program does not know; it may be a newer one's", name)
+			return fmt.Errorf("it has a part %q that this version does not know; a newer version may have written it", name)
 		}
 		return b.ForEach(func(k, v []byte) error {
 			if _, err := parseEntry(k, v); err != nil {
@@ -163,7 +163,7 @@ func (f *file) put(companions []scheduler.Companion) []error {
 					errs[i] = err
 				case b.Get(k) != nil: // it is there already
 				case before+bytes+n > f.maxSize:
-					errs[i] = f.explain(fmt.Errorf("%w: it holds %d bytes of companions, at most %d", errFull, before+bytes, f.maxSize))
+					errs[i] = f.explain(fmt.Errorf("%w: it would hold %d bytes of companions, at most %d are allowed (journal.maxSize)", errFull, before+bytes, f.maxSize))
 				default:
 					if err := b.Put(k, v); err != nil {
 						return err

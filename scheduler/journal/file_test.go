@@ -30,7 +30,7 @@ func TestAJournalThatCannotBeOpenedSaysWhy(t *testing.T) {
 					t.Fatal(err)
 				}
 				write(t, filepath.Dir(file), "a file")
-			}, "directory cannot be made"},
+			}, "directory cannot be created"},
 			"a directory in its place": {func(t *testing.T, file string) {
 				if err := os.Mkdir(file, 0o700); err != nil {
 					t.Fatal(err)

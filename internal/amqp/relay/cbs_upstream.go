@@ -94,7 +94,7 @@ func (p *pair) put(ctx context.Context, audience string, t Token) (response, err
 	p.Lock()
 	if len(p.puts) >= maxPuts {
 		p.Unlock()
-		return response{}, errors.New("too many tokens wait to be put")
+		return response{}, errors.New("too many token requests wait for the namespace")
 	}
 	q.id = p.next
 	p.next++
@@ -341,12 +341,12 @@ func (p *pair) dispositionLocked(f *amqp.Disposition) {
 	var err error
 	switch st := f.State.(type) {
 	case *amqp.Rejected:
-		err = errors.New("the request was rejected")
+		err = errors.New("the namespace rejected the token request")
 		if st.Error != nil {
 			err = st.Error
 		}
 	case amqp.Released, *amqp.Modified:
-		err = fmt.Errorf("the request was given back: %w", errPairLost)
+		err = fmt.Errorf("the namespace released the token request: %w", errPairLost)
 	default:
 		return
 	}

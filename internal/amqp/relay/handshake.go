@@ -137,7 +137,7 @@ func (c *conn) connectUpstream() error {
 		return &upstreamError{errCut}
 	}
 	if c.ownSession && s.channelMax == 0 {
-		return &upstreamError{errors.New("it allows one session (channel-max 0), which the relay's own tokens take; have the clients' tokens passed on")}
+		return &upstreamError{errors.New("it allows one session (channel-max 0), which the tokens of the proxy need; set proxy.credentials: client, so that clients bring theirs")}
 	}
 	s.openedLocked()
 	if c.auth.grants == nil {

@@ -223,7 +223,7 @@ func (k *keeper) try(audience string) (expires time.Time, err error) {
 		return time.Time{}, fmt.Errorf("relay: get a token for %.300q: %w", audience, err)
 	}
 	if !token.Expires.IsZero() && !time.Now().Before(token.Expires) {
-		return time.Time{}, fmt.Errorf("relay: get a token for %.300q: the one that came has expired", audience)
+		return time.Time{}, fmt.Errorf("relay: get a token for %.300q: the new token has already expired; check the clock of this machine", audience)
 	}
 	for n := 1; ; n++ {
 		res, err := k.put(ctx, audience, token)
