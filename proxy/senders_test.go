@@ -6,15 +6,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	goamqp "github.com/Azure/go-amqp"
 
 	"overdue/internal/broker"
+	"overdue/internal/servicebus/rest"
 	"overdue/internal/testing/brokertest"
 )
 
@@ -142,12 +147,31 @@ func TestASendOutlivesTheRenewalOfTheClient(t *testing.T) {
 					t.Fatal(err)
 				}
 				before := time.Now()
-				sc.want(sc.post("/orders/messages", "b", headers...), http.StatusCreated, "")
+				if i == 1 { // a batch
+					sc.want(sc.post("/orders/messages", `[{"Body":"b","UserProperties":{"overdue-within":"1h"}},{"Body":"c"}]`, "Content-Type", rest.BatchContentType), http.StatusCreated, "")
+				} else {
+					sc.want(sc.post("/orders/messages", "b", headers...), http.StatusCreated, "")
+				}
 				if took := time.Since(before); took > 5*time.Second {
 					t.Errorf("send %d took %v, want not more than the pause between two renewals", i, took)
 				}
 			}
 		})
+	}
+}
+
+// An error of the SDK that nobody foresaw, such as that of a closed client, asks for another try. It
+// never looks like a fault of the proxy.
+func TestNoErrorOfTheSDKSurfacesAs500(t *testing.T) {
+	for _, err := range []error{
+		errors.New("client has been closed by user"), io.ErrUnexpectedEOF, net.ErrClosed, context.Canceled,
+		&azservicebus.Error{Code: azservicebus.CodeClosed}, &azservicebus.Error{Code: azservicebus.CodeConnectionLost}, &azservicebus.Error{Code: "new"},
+		&goamqp.ConnError{}, &goamqp.SessionError{}, &goamqp.LinkError{}, &goamqp.Error{Condition: "com.example:new"}, &goamqp.Error{Condition: goamqp.ErrCondInternalError},
+	} {
+		status, retryAfter, sentence := answer(fmt.Errorf("send: %w", classify(err)), "orders")
+		if status != http.StatusServiceUnavailable || retryAfter == 0 || !strings.Contains(sentence, "again") {
+			t.Errorf("%T %v is answered with %d, retry after %d: %s; want 503 and a retry", err, err, status, retryAfter, sentence)
+		}
 	}
 }
 
