@@ -39,11 +39,14 @@ type Job struct {
 }
 
 // PutOff is the error of a job that nothing is wrong with, but that has to wait for so long that it
-// must not wait in memory.
+// must not wait in memory. For is 0 if its line has stopped.
 type PutOff struct{ For time.Duration }
 
 func (e *PutOff) Error() string {
-	return fmt.Sprintf("the sink has more to take than it can within %v", longestWait)
+	if e.For == 0 {
+		return "the monitor stops or has new sinks: the event is sent later"
+	}
+	return fmt.Sprintf("the sink is too slow: the event would wait longer than %v, so it is sent later", longestWait)
 }
 
 // A Line has jobs wait for their turn: no goroutine waits with them. An attempt that fails is

@@ -160,6 +160,9 @@ func TestJoinedErrorsAreOneLine(t *testing.T) {
 	if !errors.As(err, &off) || off.For != time.Second {
 		t.Errorf("%v does not wrap the error of b", err)
 	}
+	if stopped := (&PutOff{}).Error(); !strings.Contains(stopped, "stops") || strings.Contains(stopped, "slow") {
+		t.Errorf("the error of a line that has stopped is %q, want no word of a slow sink", stopped)
+	}
 	if text := err.Error(); strings.Contains(text, "\n") || !strings.HasPrefix(text, "a: refused; b: ") {
 		t.Errorf("Join = %q, want one line", text)
 	}
