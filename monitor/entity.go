@@ -51,7 +51,8 @@ type entity struct {
 	dead              search.View
 	transfer          search.View // transfer dead-letter queue: messages it could not forward
 	deadTarget        search.View // the queue that its dead letters are forwarded to, if they are
-	kept              search.Kept // dead letters that were read right behind a nudge
+	kept              search.Kept // dead letters that were read right behind a receive of this worker
+	newLetters        search.NewLetters
 	ranges            search.RangeCache
 	quiet             search.Quiet             // whether somebody receives from the work queue
 	seen              search.SeenIDs           // in work and dead: a dead letter keeps its number

@@ -132,9 +132,9 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 }
 
 // findAgain searches again, after an attempt to expire them, and sets the verdict of messages that
-// are gone. One that a nudge left in place is probably locked, unless the nudge has not reached it. In
-// a session nobody else has a lock while this worker has accepted it, and nobody is delivered an
-// expired message afterwards.
+// are gone. One that a nudge left in place is probably locked. In a session nobody else has a lock
+// while this worker has accepted it, and nobody is delivered an expired message afterwards. Where
+// somebody empties the dead-letter queue, one that a nudge has not reached may yet expire in the scan.
 func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
@@ -144,10 +144,11 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 		before[i] = wt.want
 	}
 	now, known := e.w.notAfter()
+	taken := e.deadLetters() == search.LettersTaken
 	err := e.find(ctx, watches)
 	for i, wt := range watches {
 		if wt.want.Found != nil {
-			wt.mayExpireNow = wt.mayExpireNow && (e.settings.sessions && wt.judgement.Native || wt.nudged == notReached)
+			wt.mayExpireNow = wt.mayExpireNow && (e.settings.sessions && wt.judgement.Native || wt.nudged == notReached && taken)
 			continue
 		}
 		wt.see(notFound)

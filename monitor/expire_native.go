@@ -21,9 +21,9 @@ import (
 type nudgeShows int
 
 const (
-	nothing    nudgeShows = iota // no nudge, or no live message came
+	nothing    nudgeShows = iota // no live message came, or numbers do not show the order
 	locked                       // the first available message is behind it, so a consumer has locked it
-	notReached                   // a live message that may stand before it took the credit
+	notReached                   // a live message before it took the credit
 )
 
 // nudge makes the broker expire messages whose time to live has passed. It grants one credit, which
@@ -84,9 +84,9 @@ func (e *entity) nudgeOver(ctx context.Context, scopes []receiveScope, receivers
 		})
 		for _, wt := range scopes[i].watches {
 			switch {
-			case err != nil || first == 0:
+			case err != nil || first == 0 || e.unordered():
 				wt.nudged = nothing
-			case first > wt.want.Number && !e.unordered():
+			case first > wt.want.Number:
 				wt.nudged = locked
 			default:
 				wt.nudged = notReached
@@ -103,15 +103,18 @@ func (e *entity) nudgeOver(ctx context.Context, scopes []receiveScope, receivers
 // readNewDeadLetters finds the dead letters that a nudge has just made, and keeps those of other
 // messages.
 func (e *entity) readNewDeadLetters(ctx context.Context, watches []*watch) error {
-	if e.deadLetters() == search.LettersTaken && e.settings.forwardDead == "" {
-		if err := e.dead.WithoutKept(func() (err error) {
-			_, err = keepPages(ctx, &e.dead, &e.kept, search.Identity{})
-			return err
-		}); err != nil {
-			return err
-		}
+	if err := e.keepNewDeadLetters(ctx); err != nil {
+		return err
 	}
 	return e.readDeadLetters(ctx, watches)
+}
+
+// keepNewDeadLetters keeps the dead letters that a receive of this worker has just made.
+func (e *entity) keepNewDeadLetters(ctx context.Context) error {
+	if e.settings.forwardDead != "" {
+		return nil
+	}
+	return e.dead.WithoutKept(func() error { return e.newLetters.Keep(ctx, e.deadLetters(), &e.dead, &e.kept) })
 }
 
 // nudgeReach is how long after the decision to nudge a message may become due and be expired by the

@@ -112,8 +112,9 @@ func (s *scan) run(ctx context.Context) error {
 		if err := s.r.Grant(uint32(credit)); err != nil {
 			return err
 		}
+		reading := s.keepNewDeadLetters(ctx)
 		met, passed, err := s.batch(ctx, credit, end)
-		if err != nil {
+		if err = errors.Join(err, reading()); err != nil {
 			return err
 		}
 		if passed || met < credit && time.Now().Before(end) {
@@ -122,6 +123,18 @@ func (s *scan) run(ctx context.Context) error {
 	}
 	s.cut = len(s.ours) > 0
 	return nil
+}
+
+// keepNewDeadLetters reads the dead letters that the credit has just made, as behind a nudge. The
+// caller calls done before it goes on. In a session they need no proof, see findAgain, and other
+// scans run beside this one.
+func (s *scan) keepNewDeadLetters(ctx context.Context) (done func() error) {
+	if s.line.session != nil {
+		return func() error { return nil }
+	}
+	var reading errgroup.Group
+	reading.Go(func() error { return s.e.keepNewDeadLetters(ctx) })
+	return reading.Wait
 }
 
 // credit returns how many messages to request at most: as many as a peek shows up to the last of

@@ -39,9 +39,8 @@ type nudger struct {
 	name       string
 	afterNudge func() // is called after each nudge
 	log        *zap.Logger
-	front      search.Identity // see keepPages
-	keepAgain  time.Time       // by our clock: no dead letters are kept before
-	kept       *search.Kept    // gets the dead letters that are read right behind a nudge
+	letters    search.NewLetters // behind its nudges
+	kept       *search.Kept      // gets the dead letters that are read right behind a nudge
 
 	mu      sync.Mutex
 	running bool
@@ -183,58 +182,10 @@ func (n *nudger) lastNudges() (last []search.Nudge) {
 	return last
 }
 
-// maxKeptPages bounds the pages that are read right behind a nudge. A dead-letter queue that
-// somebody empties is short.
-const maxKeptPages = 4
-
-// keepPause is how long no pages are read after nobody had taken a message from the first one, as
-// long as it is not known whether dead letters stay.
-const keepPause = 100 * time.Millisecond
-
-// keepDeadLetters reads the dead letters that the nudge has just made, where they may be taken
-// away. A consumer that empties the queue needs a round trip to settle. A read right after the
-// nudge usually comes first.
+// keepDeadLetters keeps the dead letters that the nudge has just made.
 func (n *nudger) keepDeadLetters(ctx context.Context, dead *search.View) error {
 	known := n.w.states.get(n.key).deadLetters
-	switch known.Current(time.Now()) {
-	case search.LettersStay:
-		return nil
-	case search.LettersTaken:
-		_, err := keepPages(ctx, dead, n.kept, search.Identity{})
-		return err
-	}
-	if time.Now().Before(n.keepAgain) {
-		return nil
-	}
-	front, err := keepPages(ctx, dead, n.kept, n.front)
-	if front == n.front && front != (search.Identity{}) {
-		n.keepAgain = time.Now().Add(keepPause)
-	}
-	n.front = front
-	return err
-}
-
-// keepPages keeps what the first pages of a dead-letter queue have, and returns the first message
-// of a full page, which front was the last time. If a full page still begins with it, nobody empties
-// the queue, and the new dead letters stand anywhere behind.
-func keepPages(ctx context.Context, dead *search.View, kept *search.Kept, front search.Identity) (now search.Identity, err error) {
-	for from, pages := int64(0), 0; pages < maxKeptPages; pages++ {
-		page, err := dead.Peek(ctx, from, search.PageSize)
-		if err != nil || len(page) == 0 {
-			return now, err
-		}
-		kept.Add(page)
-		if len(page) < search.PageSize {
-			return now, nil
-		}
-		if pages == 0 {
-			if now = search.IdentityOf(page[0]); now == front {
-				return now, nil
-			}
-		}
-		from = page[len(page)-1].SequenceNumber + 1
-	}
-	return now, nil
+	return n.letters.Keep(ctx, known.Current(time.Now()), dead, n.kept)
 }
 
 // nudgeOver nudges over a receiver that was opened for it, and calls sent when the nudge is on its

@@ -138,10 +138,10 @@ func (p *played) notifiedOften(id string, n int) bool {
 }
 
 // onlyTheMonitorExpires reports whether a message expires at a receive of one and the same monitor
-// or not at all. Then that monitor knows of every missed deadline, also where somebody empties the
-// dead-letter queue.
+// or not at all, at a time that its companion knows. Then that monitor knows of every missed
+// deadline, also where somebody empties the dead-letter queue.
 func (p *played) onlyTheMonitorExpires() bool {
-	return p.expiry != queue.Eager && p.consumers == 0 && len(p.changes) == 0
+	return p.expiry != queue.Eager && p.consumers == 0 && len(p.changes) == 0 && len(p.lives) == 0 && p.measured
 }
 
 // accepted are the messages that the broker has taken, by key: of those with one id the first,

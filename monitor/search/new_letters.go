@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"time"
+)
+
+// maxKeptPages bounds the pages that are read right behind a nudge. A dead-letter queue that
+// somebody empties is short.
+const maxKeptPages = 4
+
+// keepPause is how long no pages are read after nobody had taken a message from the first one, as
+// long as it is not known whether dead letters stay.
+const keepPause = 100 * time.Millisecond
+
+// NewLetters reads dead letters right behind receives that may have made them.
+type NewLetters struct {
+	front Identity  // the first of a full page, at the last read
+	again time.Time // by our clock: no read before, while it is unknown whether letters stay
+}
+
+// Keep reads the dead letters that a receive has just made, where they may be taken away. A consumer
+// that empties the queue needs a round trip to settle. A read right after the receive usually comes
+// first.
+func (l *NewLetters) Keep(ctx context.Context, state LetterState, dead *View, kept *Kept) error {
+	switch state {
+	case LettersStay:
+		return nil
+	case LettersTaken:
+		_, err := keepPages(ctx, dead, kept, Identity{})
+		return err
+	}
+	if time.Now().Before(l.again) {
+		return nil
+	}
+	front, err := keepPages(ctx, dead, kept, l.front)
+	if front == l.front && front != (Identity{}) {
+		l.again = time.Now().Add(keepPause)
+	}
+	l.front = front
+	return err
+}
+
+// keepPages keeps what the first pages of a dead-letter queue have, and returns the first message
+// of a full page, which front was the last time. If a full page still begins with it, nobody empties
+// the queue, and the new dead letters stand anywhere behind.
+func keepPages(ctx context.Context, dead *View, kept *Kept, front Identity) (now Identity, err error) {
+	for from, pages := int64(0), 0; pages < maxKeptPages; pages++ {
+		page, err := dead.Peek(ctx, from, PageSize)
+		if err != nil || len(page) == 0 {
+			return now, err
+		}
+		kept.Add(page)
+		if len(page) < PageSize {
+			return now, nil
+		}
+		if pages == 0 {
+			if now = IdentityOf(page[0]); now == front {
+				return now, nil
+			}
+		}
+		from = page[len(page)-1].SequenceNumber + 1
+	}
+	return now, nil
+}
