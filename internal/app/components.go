@@ -20,6 +20,7 @@ import (
 	"overdue/internal/connect"
 	"overdue/internal/lifecycle"
 	"overdue/internal/listener"
+	"overdue/internal/redisstore"
 	"overdue/monitor"
 	"overdue/proxy"
 )
@@ -46,12 +47,13 @@ type Process struct {
 	brokerKey   broker.AuthorizationRule // our own, where the broker has keys
 	certificate *listener.Certificate    // of the embedded broker; nil without TLS
 	namespace   *connect.Namespace
-	catalog     *catalog.Catalog // of entities
-	proxy       *proxy.Proxy     // nil without the role
-	worker      *monitor.Worker  // nil without the role
-	sinks       *sinkSet         // of the worker
-	pages       alert.Pool       // of the fleet; nil without Redis
-	reloads     bool             // the configuration may change
+	catalog     *catalog.Catalog  // of entities
+	proxy       *proxy.Proxy      // nil without the role
+	worker      *monitor.Worker   // nil without the role
+	sinks       *sinkSet          // of the worker
+	pages       alert.Pool        // of the fleet; nil without Redis
+	shared      *redisstore.Store // nil without Redis
+	reloads     bool              // the configuration may change
 
 	AdminAddr           string                // as bound, like all of these
 	probesAddr          string                // "" without listen.probes
@@ -161,7 +163,9 @@ func (p *Process) startAll(ls *listeners) error {
 			return err
 		}
 	}
-	p.startDashboard()
+	if err := p.startDashboard(); err != nil {
+		return err
+	}
 	p.AdminAddr = ls.admin.Addr().String()
 	p.serveAdmin("admin", ls.admin, p.admin.Handler(), adminport.WriteTimeout)
 	if ls.probes != nil {

@@ -6,16 +6,23 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"overdue/internal/adminport"
+	"overdue/internal/catalog"
+	"overdue/internal/connect"
+	"overdue/internal/operator/deadlines"
+	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/entities"
 	"overdue/internal/version"
 	"overdue/internal/web"
 )
 
 // startDashboard makes the dashboard of the admin port. Everything that it shows has to be there.
-func (p *Process) startDashboard() {
+func (p *Process) startDashboard() error {
 	s := web.Source{
 		Role: p.role.Name, Version: version.String(), Metrics: p.registry, Canary: p.cfg.Canary.Queue, Checks: p.checks,
 		State:    func() string { return string(p.life.State()) },
@@ -24,12 +31,68 @@ func (p *Process) startDashboard() {
 	if h := p.admin.Notified.Load(); h != nil {
 		s.Missed = h.Find
 	}
+	var err error
+	if s.Namespace, err = p.dashboardNamespace(); err != nil {
+		return err
+	}
 	d := web.New(s)
 	p.admin.Dashboard = d
 	p.life.Background("dashboard", func(ctx context.Context) error {
 		d.Run(ctx)
 		return nil
 	})
+	return nil
+}
+
+// dashboardNamespace is what the pages about messages read. They have connections of their own, which
+// are made when somebody opens such a page: reading a long queue takes nothing from the monitor.
+func (p *Process) dashboardNamespace() (*web.Namespace, error) {
+	ns := p.namespace
+	if ns == nil { // a broker alone
+		var err error
+		if ns, err = connect.Parse(p.OwnConnectionString()); err != nil {
+			return nil, fmt.Errorf("the dashboard has no way to the broker: %w", err)
+		}
+	}
+	_, links, _, err := ns.Connect(p.log)
+	if err != nil {
+		return nil, fmt.Errorf("the dashboard has no way to the namespace: %w", err)
+	}
+	p.life.Connection("dashboard links", func(context.Context) error { return links.Close() })
+	describe := func(ctx context.Context, name string) (entities.Info, error) {
+		if p.catalog == nil {
+			return catalog.NewEmbeddedSource(p.broker, p.cfg.Broker.AutoCreate).Read(ctx, name)
+		}
+		return p.catalog.Describe(ctx, name, time.Time{})
+	}
+	return &web.Namespace{
+		Deadlines: &deadlines.Source{
+			Links: links, MonitorQueue: p.cfg.MonitorQueue, Redis: p.shared, CompanionsInRedis: p.cfg.CompanionsInRedis(),
+			IsTopic: func(ctx context.Context, place dlq.Place) bool {
+				info, err := describe(ctx, place.Entity)
+				return place.Subscription == "" && err == nil && info.Kind == entities.Topic
+			},
+		},
+		History: p.admin.Notified.Load(), Names: p.names, Describe: describe, DeadLetters: deadLetters(links),
+	}, nil
+}
+
+// names are the queues and topics that the configuration in force names.
+func (p *Process) names() (all []string) {
+	c := cmp.Or(p.admin.Current.Load(), p.cfg)
+	for i := range c.Monitor.Entities {
+		all = append(all, cmp.Or(c.Monitor.Entities[i].Queue, c.Monitor.Entities[i].Topic))
+	}
+	if p.broker == nil {
+		return all
+	}
+	for i := range c.Broker.Queues {
+		all = append(all, c.Broker.Queues[i].Name)
+	}
+	for i := range c.Broker.Topics {
+		all = append(all, c.Broker.Topics[i].Name)
+	}
+	return all
 }
 
 // checks makes the checks of /readyz and /healthz/outbound. They run at once, so that a sink that

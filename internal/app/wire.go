@@ -53,6 +53,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 	if err != nil {
 		return err
 	}
+	p.shared = shared
 	store := p.startStore(shared)
 	sc := scheduler.Config{
 		Client: client, MonitorQueue: p.cfg.MonitorQueue, Companions: p.cfg.Companions,

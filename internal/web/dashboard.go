@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package web is the dashboard on the admin port: pages that the server renders, and a stream of
-// events that keeps them up to date. It only reads. Each figure comes from the metrics of the
-// process, so that a page and a Prometheus never disagree.
+// events that keeps the overview up to date. It only reads. Each figure of the overview comes from
+// the metrics of the process, so that a page and a Prometheus never disagree. The pages about
+// messages read the namespace, by peeks that disturb nothing.
 package web
 
 import (
@@ -17,21 +18,23 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/alert"
 	"overdue/internal/escape"
 	"overdue/internal/notifications"
+	"overdue/internal/operator/deadlines"
+	"overdue/internal/servicebus/entities"
 )
 
 // Path is where the admin port serves a [Dashboard].
 const Path = "/dashboard/"
 
 const (
-	maxQuery   = 200 // bytes of a search
-	maxMatches = 50  // missed deadlines on one page
+	maxQuery     = 200 // bytes of a search
+	maxParameter = 400 // bytes of another parameter: a topic and its subscription have 324
+	maxMatches   = 50  // missed deadlines on one page
 )
 
 // A Source is the process that a dashboard shows. All fields but Missed and Canary are required.
@@ -45,6 +48,17 @@ type Source struct {
 
 	// Missed finds the latest missed deadlines; nil without a monitor.
 	Missed func(match func(*alert.Event) bool, limit int) []notifications.Notification
+
+	Namespace *Namespace // nil = this process has none
+}
+
+// A Namespace is what the pages about messages read. All fields but History are required.
+type Namespace struct {
+	Deadlines   *deadlines.Source // its links are for the dashboard alone
+	History     *notifications.History
+	Names       func() []string // of queues and topics; more come from the metrics
+	Describe    func(ctx context.Context, name string) (entities.Info, error)
+	DeadLetters func(ctx context.Context, entity, subscription string) (alert.DeadLetters, error)
 }
 
 // A Check is the answer of one check of the process.
@@ -67,18 +81,20 @@ type Dashboard struct {
 	streams chan struct{} // holds a value for each stream that is open
 	ended   chan struct{} // closed when Run ends
 	check   chan struct{} // has a value when somebody waits for new checks
+	reads   chan struct{} // holds a value for each page that reads the namespace
 }
 
 //go:embed assets
 var assets embed.FS
 
-var pages = template.Must(template.New("").Funcs(template.FuncMap{"text": escape.Text}).ParseFS(assets, "assets/*.html"))
+var pages = template.Must(template.New("").Funcs(template.FuncMap{"text": escape.Text, "lines": escape.Lines}).ParseFS(assets, "assets/*.html"))
 
 // New makes a dashboard. [Dashboard.Run] takes its samples.
 func New(s Source) *Dashboard {
 	d := &Dashboard{
 		source: s, mux: http.NewServeMux(),
 		streams: make(chan struct{}, maxStreams), ended: make(chan struct{}), check: make(chan struct{}, 1),
+		reads: make(chan struct{}, maxReads),
 	}
 	files, err := fs.Sub(assets, "assets")
 	if err != nil {
@@ -86,6 +102,9 @@ func New(s Source) *Dashboard {
 	}
 	d.mux.HandleFunc("GET "+Path+"{$}", d.overview)
 	d.mux.HandleFunc("GET "+Path+"events", d.events)
+	d.mux.HandleFunc("GET "+Path+"deadletters", d.deadLetters)
+	d.mux.HandleFunc("GET "+Path+"deadletter", d.deadLetter)
+	d.mux.HandleFunc("GET "+Path+"message", d.message)
 	for _, name := range []string{"style.css", "dashboard.js", "icon.svg"} {
 		d.mux.HandleFunc("GET "+Path+name, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "no-cache") // another version may be served at the same address
@@ -113,14 +132,19 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // query returns the search of a request, cut to a length that costs little.
 func query(r *http.Request) string {
-	q := strings.TrimSpace(r.URL.Query().Get("q"))
-	if len(q) > maxQuery {
-		q = q[:maxQuery]
+	return bounded(strings.TrimSpace(r.URL.Query().Get("q")), maxQuery)
+}
+
+// parameter returns a parameter of a request, cut in the same way.
+func parameter(r *http.Request, name string) string {
+	return bounded(r.URL.Query().Get(name), maxParameter)
+}
+
+func bounded(s string, most int) string {
+	if len(s) > most {
+		s = s[:most]
 	}
-	for !utf8.ValidString(q) && q != "" {
-		q = q[:len(q)-1]
-	}
-	return q
+	return strings.ToValidUTF8(s, "")
 }
 
 func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
@@ -129,17 +153,28 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		v.Settings, err = settings(d.source.Settings())
 	}
-	var page bytes.Buffer
-	if err == nil {
-		err = pages.ExecuteTemplate(&page, "overview.html", v)
-	}
 	if err != nil {
-		http.Error(w, escape.Lines("the dashboard cannot be shown: "+err.Error()), http.StatusInternalServerError)
+		cannotShow(w, err)
+		return
+	}
+	show(w, http.StatusOK, "overview.html", v)
+}
+
+// show renders a page as a whole before it writes any of it.
+func show(w http.ResponseWriter, status int, name string, v any) {
+	var page bytes.Buffer
+	if err := pages.ExecuteTemplate(&page, name, v); err != nil {
+		cannotShow(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
 	_, _ = page.WriteTo(w) // an error is the caller's loss only
+}
+
+func cannotShow(w http.ResponseWriter, err error) {
+	http.Error(w, escape.Lines("the dashboard cannot be shown: "+err.Error()), http.StatusInternalServerError)
 }
 
 // settings returns the settings as text. The page escapes markup, so the JSON need not.

@@ -4,6 +4,8 @@ package web
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +37,16 @@ type deliveries struct{ ok, failed float64 }
 type reading struct {
 	entities map[string]*figure
 	sinks    map[string]*deliveries
+	fleet    *fleet // nil without Redis
 }
+
+// A fleet is what the monitors that share a Redis know together.
+type fleet struct {
+	monitors float64
+	entities map[string]*fleetFigure
+}
+
+type fleetFigure struct{ outstanding, missed float64 }
 
 // read reads the metrics. They bound the number of entities themselves.
 func read(g prometheus.Gatherer) (*reading, error) {
@@ -43,7 +54,7 @@ func read(g prometheus.Gatherer) (*reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the metrics: %w", err)
 	}
-	r := &reading{map[string]*figure{}, map[string]*deliveries{}}
+	r := &reading{entities: map[string]*figure{}, sinks: map[string]*deliveries{}}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			labels := map[string]string{}
@@ -63,6 +74,12 @@ func read(g prometheus.Gatherer) (*reading, error) {
 				}
 			case "overdue_alerts_total":
 				r.sink(labels).count(labels["result"], m.GetCounter().GetValue())
+			case "overdue_fleet_monitors":
+				r.ofFleet().monitors = m.GetGauge().GetValue()
+			case "overdue_fleet_outstanding_deadlines":
+				r.ofFleet().entity(labels).outstanding = m.GetGauge().GetValue()
+			case "overdue_fleet_missed_deadlines":
+				r.ofFleet().entity(labels).missed = m.GetGauge().GetValue()
 			}
 		}
 	}
@@ -75,6 +92,40 @@ func (r *reading) entity(labels map[string]string) *figure {
 		r.entities[name] = &figure{}
 	}
 	return r.entities[name]
+}
+
+func (r *reading) ofFleet() *fleet {
+	if r.fleet == nil {
+		r.fleet = &fleet{entities: map[string]*fleetFigure{}}
+	}
+	return r.fleet
+}
+
+func (f *fleet) entity(labels map[string]string) *fleetFigure {
+	name := labels["entity"]
+	if f.entities[name] == nil {
+		f.entities[name] = &fleetFigure{}
+	}
+	return f.entities[name]
+}
+
+// fleetRows are the first entities of the fleet, ready to be shown. nil without Redis.
+func (r *reading) fleetRows() *fleetRows {
+	if r.fleet == nil {
+		return nil
+	}
+	rows := &fleetRows{}
+	if r.fleet.monitors > 0 {
+		rows.Monitors = number(r.fleet.monitors)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.fleet.entities)) {
+		if len(rows.Entities) == maxRows {
+			break
+		}
+		f := r.fleet.entities[name]
+		rows.Entities = append(rows.Entities, fleetRow{name, number(f.outstanding), number(f.missed)})
+	}
+	return rows
 }
 
 func (r *reading) sink(labels map[string]string) *deliveries {

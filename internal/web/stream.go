@@ -79,7 +79,7 @@ func (d *Dashboard) makeChecks(ctx context.Context) {
 }
 
 // liveParts are the templates that a stream sends, by the id of the element that they fill.
-var liveParts = []string{"cards", "entities", "missed", "health", "sinks"}
+var liveParts = []string{"cards", "entities", "missed", "fleet", "health", "sinks"}
 
 // events sends the parts of the overview that have changed, as {"id": "markup"}.
 func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {

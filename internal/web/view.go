@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/operator/dlq"
 )
 
 // maxRows bounds the entities on one page.
@@ -19,18 +20,37 @@ const maxRows = 100
 
 // A view is the overview, ready to be rendered.
 type view struct {
-	Role, Version, State string
-	Query                string
-	Monitor              bool
-	Cards                []card
-	Entities             []entityRow
-	MoreEntities         int
-	Missed               []missedRow
-	Checks               []Check
-	Checked              bool
-	Sinks                []sinkRow
-	Settings             string
+	page
+	State, Query string
+	Monitor      bool
+	Cards        []card
+	Entities     []entityRow
+	MoreEntities int
+	Missed       []missedRow
+	Checks       []Check
+	Checked      bool
+	Sinks        []sinkRow
+	Settings     string
+	Fleet        *fleetRows // nil without Redis
 }
+
+// A page is what all pages have in common.
+type page struct {
+	Page, Title, Role, Version string
+	Live                       bool // a stream keeps it up to date
+}
+
+func (d *Dashboard) page(name, title string) page {
+	return page{Page: name, Title: title, Role: d.source.Role, Version: d.source.Version}
+}
+
+// fleetRows are what the monitors that share a Redis know together.
+type fleetRows struct {
+	Monitors string // that reported lately; "" = none
+	Entities []fleetRow
+}
+
+type fleetRow struct{ Name, Outstanding, Missed string }
 
 type card struct {
 	Name, Value, Note string
@@ -55,7 +75,7 @@ type bar struct{ X, Y, Height string }
 type missedRow struct {
 	Entity, MessageID, SessionID, Reason, Lag string
 	Deadline                                  string // RFC 3339, to the millisecond
-	TakenBy                                   string
+	TakenBy, Link                             string
 }
 
 type sinkRow struct {
@@ -69,7 +89,8 @@ func (d *Dashboard) view(q string) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{Role: d.source.Role, Version: d.source.Version, State: d.source.State(), Query: q, Monitor: d.source.Missed != nil}
+	v := &view{page: d.page("overview", ""), State: d.source.State(), Query: q, Monitor: d.source.Missed != nil, Fleet: r.fleetRows()}
+	v.Live = true
 	d.mu.Lock()
 	v.Checks, v.Checked = d.checks, !d.checked.IsZero()
 	total := figure{}
@@ -185,6 +206,7 @@ func (d *Dashboard) missed(q string) (rows []missedRow) {
 		rows = append(rows, missedRow{
 			Entity: place(data), MessageID: data.MessageID, SessionID: data.SessionID, Reason: data.DeadLetterReason, Lag: span(data.Lag()),
 			Deadline: data.Deadline.UTC().Format("2006-01-02T15:04:05.000Z"), TakenBy: strings.Join(sinks, ", "),
+			Link: messageLink(dlq.Place{Entity: data.Entity, Subscription: data.Subscription}, data.MessageID),
 		})
 	}
 	return rows

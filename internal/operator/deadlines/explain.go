@@ -22,6 +22,8 @@ type ExplainOptions struct {
 	// AdminAddress is host:port of an admin port on this machine, that of the monitor if there is
 	// one; "" if no port is known. What was notified is asked there.
 	AdminAddress string
+	// History is what the process that explains has notified. With it AdminAddress is not asked.
+	History *notifications.History
 }
 
 // Words for [Event.What].
@@ -79,7 +81,15 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 		Entity: o.Place.String(), MessageID: o.MessageID, Timeline: []Event{},
 		source: s, place: o.Place, timesToLive: map[time.Duration]struct{}{},
 	}
-	x.fetchNotifications(ctx, o.AdminAddress)
+	if o.History != nil {
+		for _, n := range o.History.Latest(o.MessageID) {
+			f := notifications.Fetched{TakenBy: n.TakenBy}
+			f.Event.ID, f.Event.Type, f.Event.Data = n.Event.ID, n.Event.Type, n.Event.Data
+			x.keepNotification(f)
+		}
+	} else {
+		x.fetchNotifications(ctx, o.AdminAddress)
+	}
 	if err := x.readMessages(ctx); err != nil {
 		return nil, err
 	}

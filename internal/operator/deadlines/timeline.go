@@ -164,10 +164,15 @@ func (x *Explanation) fetchNotifications(ctx context.Context, adminAddress strin
 		return
 	}
 	for _, n := range all {
-		d := &n.Event.Data
-		if strings.EqualFold(d.Entity, x.place.Entity) && strings.EqualFold(d.Subscription, x.place.Subscription) {
-			x.notified = append(x.notified, n)
-		}
+		x.keepNotification(n)
+	}
+}
+
+// keepNotification keeps a notification of the message-id if it is of the entity as well.
+func (x *Explanation) keepNotification(n notifications.Fetched) {
+	d := &n.Event.Data
+	if strings.EqualFold(d.Entity, x.place.Entity) && strings.EqualFold(d.Subscription, x.place.Subscription) {
+		x.notified = append(x.notified, n)
 	}
 }
 

@@ -65,7 +65,7 @@ var allowed = map[string]allowance{
 	"alert":          {[]string{"internal/servicebus/address", "internal/httpclient", "internal/servicebus/sdk", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
 	"scheduler":      {[]string{"internal/lifecycle", "scheduler/index", "internal/servicebus/duration", "internal/operations", "internal/redisstore", "internal/servicebus/sdk", "internal/servicebus/link"}, []string{azcore, azservicebus, goamqp}},
 	"internal/app": {
-		ours:   []string{"alert", "internal/adminport", "internal/amqp/relay", "internal/broker", "internal/broker/httpapi", "internal/broker/queue", "internal/catalog", "internal/config", "internal/connect", "internal/escape", "internal/lifecycle", "internal/listener", "internal/notifications", "internal/operations", "internal/operator/canary", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "internal/version", "internal/web", "monitor", "proxy", "scheduler", "scheduler/index", "scheduler/journal"},
+		ours:   []string{"alert", "internal/adminport", "internal/amqp/relay", "internal/broker", "internal/broker/httpapi", "internal/broker/queue", "internal/catalog", "internal/config", "internal/connect", "internal/escape", "internal/lifecycle", "internal/listener", "internal/notifications", "internal/operations", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "internal/version", "internal/web", "monitor", "proxy", "scheduler", "scheduler/index", "scheduler/journal"},
 		others: []string{azcore, azservicebus, backoff, fsnotify, goamqp, prometheus, sync, zap},
 	},
 	"internal/demo":                {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/terminal"}, []string{azcore, azservicebus, sync, term, zap}},
@@ -76,7 +76,7 @@ var allowed = map[string]allowance{
 	"internal/catalog":             {[]string{"internal/broker", "internal/config", "internal/servicebus/entities", "monitor", "monitor/adopt", "proxy"}, []string{zap}},
 	"internal/lifecycle":           {others: []string{zap}},
 	"internal/adminport":           {[]string{"internal/config", "internal/escape", "internal/lifecycle", "internal/notifications"}, []string{prometheus, zap}},
-	"internal/web":                 {[]string{"alert", "internal/escape", "internal/notifications"}, []string{prometheus}},
+	"internal/web":                 {[]string{"alert", "internal/escape", "internal/notifications", "internal/operator/deadlines", "internal/operator/dlq", "internal/servicebus/entities"}, []string{prometheus}},
 	"scheduler/index":              {},
 	"scheduler/journal":            {[]string{"scheduler", "internal/servicebus/link"}, []string{bbolt}},
 	"internal/operations":          {others: []string{prometheus}},

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"overdue/internal/operator/dlq"
+)
+
+// The bounds of what is shown of a dead letter.
+const (
+	maxProperties = 100
+	maxValue      = 1 << 10  // bytes of a property
+	maxBody       = 16 << 10 // bytes of a body that is text
+	maxBinary     = 1 << 10  // bytes of another body
+)
+
+// A letterView is one dead letter whole.
+type letterView struct {
+	page
+	Entity, Error    string
+	Back, Message    string
+	Fields           []field
+	Properties       []field
+	MoreProperties   int
+	Body             string
+	BodyNote         string
+	HasBody, IsThere bool
+}
+
+type field struct{ Name, Value string }
+
+// deadLetter shows one dead letter.
+func (d *Dashboard) deadLetter(w http.ResponseWriter, r *http.Request) {
+	v := &letterView{page: d.page("deadletters", "Dead letter"), Entity: strings.TrimSpace(parameter(r, "entity"))}
+	status := http.StatusOK
+	if err := v.read(r, d); err != nil {
+		v.Error, status = err.Error(), statusOf(err)
+	} else if !v.IsThere {
+		v.Error, status = "This dead letter is not there any more: it was received, resubmitted or purged.", http.StatusNotFound
+	}
+	show(w, status, "letter.html", v)
+}
+
+func (v *letterView) read(r *http.Request, d *Dashboard) error {
+	if d.source.Namespace == nil {
+		return badRequest{errors.New("this process reads no namespace")}
+	}
+	place, err := dlq.ParsePlace(v.Entity)
+	if err != nil {
+		return badRequest{err}
+	}
+	v.Back = lettersLink(place)
+	number, err := strconv.ParseInt(parameter(r, "number"), 10, 64)
+	if err != nil || number < 0 {
+		return badRequest{errors.New("number is not a sequence number")}
+	}
+	v.Title = fmt.Sprintf("Dead letter %d of %s", number, place)
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = dlq.Walk(ctx, d.source.Namespace.Deadlines.Links, place, number, func(l *dlq.Letter) bool {
+		if l.Number == number {
+			v.fill(place, l)
+		}
+		return false
+	})
+	return dlq.Failure(place, err)
+}
+
+// fill takes over what the page shows of l.
+func (v *letterView) fill(place dlq.Place, l *dlq.Letter) {
+	v.IsThere = true
+	add := func(name, value string) {
+		if value != "" {
+			v.Fields = append(v.Fields, field{name, cut(value)})
+		}
+	}
+	add("Reason", cmp.Or(l.Reason, "none given"))
+	add("Description", l.Description)
+	add("Message ID", l.MessageID)
+	if l.SessionID != nil {
+		add("Session ID", *l.SessionID)
+	}
+	if l.PartitionKey != nil {
+		add("Partition key", *l.PartitionKey)
+	}
+	add("Enqueued (UTC)", stamp(l.EnqueuedTime))
+	add("Deadline (UTC)", stamp(l.Due))
+	if l.TimeToLive > 0 {
+		add("Time to live", l.TimeToLive.String())
+	}
+	add("Delivery count", strconv.FormatUint(uint64(l.DeliveryCount), 10))
+	add("Dead-lettered in", l.Source)
+	add("Correlation ID", l.CorrelationID)
+	add("Subject", l.Subject)
+	add("Content type", l.ContentType)
+	add("Reply to", l.ReplyTo)
+	add("To", l.To)
+	add("Body size", size(l))
+	for _, name := range slices.Sorted(maps.Keys(l.Properties)) {
+		if len(v.Properties) == maxProperties {
+			v.MoreProperties = len(l.Properties) - maxProperties
+			break
+		}
+		v.Properties = append(v.Properties, field{cut(name), cut(dlq.Text(l.Properties[name]))})
+	}
+	if l.MessageID != "" {
+		v.Message = messageLink(place, l.MessageID)
+	}
+	v.fillBody(l)
+}
+
+func (v *letterView) fillBody(l *dlq.Letter) {
+	body, err := l.Body()
+	if err != nil {
+		v.BodyNote = "The body cannot be read: " + err.Error()
+		return
+	}
+	b, isBytes := body.([]byte)
+	if !isBytes {
+		b = []byte(dlq.Text(body))
+	}
+	v.HasBody = len(b) > 0
+	isText, most := utf8.Valid(b), maxBinary
+	if isText {
+		most = maxBody
+	}
+	if len(b) > most {
+		v.BodyNote = fmt.Sprintf("The first %d of %d bytes. `overdue dlq show` has all of them.", most, len(b))
+		b = b[:most]
+	}
+	if v.Body = hex.Dump(b); isText {
+		v.Body = strings.ToValidUTF8(string(b), "") // a rune may be cut
+	}
+}
+
+// cut bounds a text on a page.
+func cut(s string) string {
+	if len(s) <= maxValue {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxValue], "") + "…"
+}

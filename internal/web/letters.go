@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"overdue/alert"
+	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/entities"
+)
+
+const (
+	maxReads     = 4 // pages that read the namespace at a time
+	readTimeout  = 10 * time.Second
+	countTimeout = 3 * time.Second
+	maxPlaces    = 50    // dead-letter queues that are listed, with their counts
+	maxLetters   = 50    // rows of one page
+	maxScanned   = 5_000 // dead letters that are read for one page
+)
+
+var errBusy = errors.New("other pages read the namespace at the moment; reload this page")
+
+// enter waits for one of the places of pages that read the namespace.
+func (d *Dashboard) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case d.reads <- struct{}{}:
+		return func() { <-d.reads }, nil
+	case <-ctx.Done():
+		return nil, errBusy
+	}
+}
+
+// A lettersView is the list of the dead letters of one place, or of the places.
+type lettersView struct {
+	page
+	Entity, Reason, Query string
+	Error                 string
+	NoNamespace           bool
+	Places                []placeRow
+	MorePlaces            bool
+	Letters               []letterRow
+	Read                  int
+	Next                  string // link to the next page; "" = this is the last
+	Partial               bool   // the page ends at maxScanned, not at maxLetters
+}
+
+type placeRow struct{ Name, Link, Count, Missed, Error string }
+
+type letterRow struct {
+	Number, Enqueued, Age, MessageID, SessionID, Reason, Description, Size string
+	Properties                                                             int
+	Link, Message                                                          string // to the dead letter, to its timeline
+}
+
+// deadLetters lists the dead letters of one place, or the places.
+func (d *Dashboard) deadLetters(w http.ResponseWriter, r *http.Request) {
+	v := &lettersView{page: d.page("deadletters", "Dead letters"), Entity: strings.TrimSpace(parameter(r, "entity")), Reason: parameter(r, "reason"), Query: query(r)}
+	if d.source.Namespace == nil {
+		v.NoNamespace = true
+		show(w, http.StatusOK, "letters.html", v)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	leave, err := d.enter(ctx)
+	if err == nil {
+		defer leave()
+		if v.Entity == "" {
+			v.Places, v.MorePlaces = d.places(ctx)
+		} else {
+			v.Title = "Dead letters of " + v.Entity
+			err = v.read(ctx, d, r.URL.Query().Get("from"))
+		}
+	}
+	status := http.StatusOK
+	if err != nil {
+		v.Error, status = err.Error(), statusOf(err)
+	}
+	show(w, status, "letters.html", v)
+}
+
+// A badRequest is the error of parameters that make no sense.
+type badRequest struct{ error }
+
+func statusOf(err error) int {
+	var bad badRequest
+	switch {
+	case errors.As(err, &bad):
+		return http.StatusBadRequest
+	case errors.Is(err, errBusy):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadGateway
+}
+
+// read reads one page of dead letters from a sequence number on.
+func (v *lettersView) read(ctx context.Context, d *Dashboard, from string) error {
+	place, err := dlq.ParsePlace(v.Entity)
+	if err != nil {
+		return badRequest{err}
+	}
+	first := int64(0)
+	if from != "" {
+		if first, err = strconv.ParseInt(from, 10, 64); err != nil || first < 0 {
+			return badRequest{errors.New("from is not a sequence number")}
+		}
+	}
+	now, next, more := time.Now(), int64(0), false
+	filter := dlq.Filter{Reason: v.Reason}
+	err = dlq.Walk(ctx, d.source.Namespace.Deadlines.Links, place, first, func(l *dlq.Letter) bool {
+		if len(v.Letters) == maxLetters || v.Read == maxScanned {
+			more = true
+			return false
+		}
+		v.Read++
+		next = l.Number + 1
+		if filter.Fits(l, now) && contains(l, v.Query) {
+			v.Letters = append(v.Letters, newLetterRow(place, l, now))
+		}
+		return true
+	})
+	switch {
+	case ctx.Err() != nil && v.Read > 0:
+		more = true // the next page goes on from here
+	case err != nil:
+		return dlq.Failure(place, err)
+	case v.Read == 0 && d.source.Namespace.Deadlines.IsTopic(ctx, place):
+		return badRequest{dlq.NoMessages(place)} // brokers differ in whether they refuse a peek there
+	}
+	if more {
+		v.Partial = len(v.Letters) < maxLetters
+		v.Next = lettersLink(place, "from", strconv.FormatInt(next, 10), "reason", v.Reason, "q", v.Query)
+	}
+	return nil
+}
+
+// contains reports whether one of the texts of a dead letter has q in it, whatever the case.
+func contains(l *dlq.Letter, q string) bool {
+	q = strings.ToLower(q)
+	texts := []string{l.MessageID, l.Description, l.CorrelationID, l.Subject}
+	if l.SessionID != nil {
+		texts = append(texts, *l.SessionID)
+	}
+	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), q) })
+}
+
+func newLetterRow(place dlq.Place, l *dlq.Letter, now time.Time) letterRow {
+	row := letterRow{
+		Number: strconv.FormatInt(l.Number, 10), Enqueued: stamp(l.EnqueuedTime), Age: span(max(0, now.Sub(l.EnqueuedTime))),
+		MessageID: l.MessageID, Reason: l.Reason, Description: l.Description, Size: size(l), Properties: len(l.Properties),
+		Link: Path + "deadletter?" + values("entity", place.String(), "number", strconv.FormatInt(l.Number, 10)),
+	}
+	if l.SessionID != nil {
+		row.SessionID = *l.SessionID
+	}
+	if l.MessageID != "" {
+		row.Message = messageLink(place, l.MessageID)
+	}
+	return row
+}
+
+// size is the size of a body.
+func size(l *dlq.Letter) string {
+	body, err := l.Body()
+	b, isBytes := body.([]byte)
+	switch {
+	case err != nil:
+		return "unreadable"
+	case !isBytes:
+		b = []byte(dlq.Text(body))
+	}
+	if len(b) < 1<<10 {
+		return strconv.Itoa(len(b)) + " B"
+	}
+	return strconv.FormatFloat(float64(len(b))/(1<<10), 'f', 1, 64) + " KiB"
+}
+
+// places are the dead-letter queues of the namespace that this process knows, with how many dead
+// letters each has.
+func (d *Dashboard) places(ctx context.Context) (rows []placeRow, more bool) {
+	all := d.knownPlaces(ctx)
+	if more = len(all) > maxPlaces; more {
+		all = all[:maxPlaces]
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	rows = make([]placeRow, len(all))
+	var wg sync.WaitGroup
+	turn := make(chan struct{}, 8)
+	for i, place := range all {
+		wg.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			n, err := d.source.Namespace.DeadLetters(ctx, place.Entity, place.Subscription)
+			rows[i] = placeRow{Name: place.String(), Link: lettersLink(place)}
+			if err != nil {
+				rows[i].Error = dlq.Failure(place, err).Error()
+				return
+			}
+			rows[i].Count, rows[i].Missed = counts(&n)
+		})
+	}
+	wg.Wait()
+	return rows, more
+}
+
+func counts(n *alert.DeadLetters) (all, missed string) {
+	mark := ""
+	if n.More {
+		mark = " or more"
+	}
+	return number(float64(n.Count)) + mark, number(float64(n.Missed)) + mark
+}
+
+// knownPlaces are the queues, and the subscriptions of topics, that the configuration or the metrics
+// name.
+func (d *Dashboard) knownPlaces(ctx context.Context) (all []dlq.Place) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	names := map[string]string{} // by their lower case
+	for _, name := range d.source.Namespace.Names() {
+		names[strings.ToLower(name)] = name
+	}
+	if r, err := read(d.source.Metrics); err == nil { // an error shows on the overview
+		for name := range r.entities {
+			names[strings.ToLower(name)] = cmp.Or(names[strings.ToLower(name)], name)
+		}
+	}
+	delete(names, strings.ToLower(d.source.Canary))
+	for _, key := range slices.Sorted(maps.Keys(names)) {
+		place, err := dlq.ParsePlace(names[key])
+		if err != nil {
+			continue // a label that stands for many entities
+		}
+		info, err := d.source.Namespace.Describe(ctx, place.Entity)
+		if place.Subscription != "" || err != nil || info.Kind != entities.Topic {
+			all = append(all, place)
+			continue
+		}
+		for _, s := range info.Subscriptions {
+			all = append(all, dlq.Place{Entity: place.Entity, Subscription: s.Name})
+		}
+	}
+	slices.SortFunc(all, func(a, b dlq.Place) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(all)
+}
+
+// stamp is a time in UTC, to the millisecond; "" for none.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// values is the query of a link. Parameters without a value are left out.
+func values(pairs ...string) string {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return q.Encode()
+}
+
+func lettersLink(place dlq.Place, more ...string) string {
+	return Path + "deadletters?" + values(append([]string{"entity", place.String()}, more...)...)
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"overdue/internal/operator/deadlines"
+	"overdue/internal/operator/dlq"
+)
+
+// explainTimeout bounds the reading of a queue, its dead letters and the monitor queue.
+const explainTimeout = 20 * time.Second
+
+// A messageView is the timeline of one message.
+type messageView struct {
+	page
+	Entity, MessageID, Error string
+	NoNamespace              bool
+	Verdict, Note            string
+	Timeline                 []timelineRow
+	Letters                  string // link to the dead letters of the place
+}
+
+type timelineRow struct{ Time, Text, Where string }
+
+func messageLink(place dlq.Place, id string) string {
+	return Path + "message?" + values("entity", place.String(), "id", id)
+}
+
+// message shows what `overdue explain` says of a message.
+func (d *Dashboard) message(w http.ResponseWriter, r *http.Request) {
+	v := &messageView{page: d.page("message", "Timeline of a message"), Entity: strings.TrimSpace(parameter(r, "entity")), MessageID: parameter(r, "id")}
+	v.NoNamespace = d.source.Namespace == nil
+	status := http.StatusOK
+	if !v.NoNamespace && v.Entity+v.MessageID != "" {
+		if err := v.explain(r.Context(), d); err != nil {
+			v.Error, status = err.Error(), statusOf(err)
+		}
+	}
+	show(w, status, "message.html", v)
+}
+
+var errSlow = errors.New("the queues are too long to be read in the time that a page has; run `overdue explain`")
+
+func (v *messageView) explain(ctx context.Context, d *Dashboard) error {
+	if v.Entity == "" || v.MessageID == "" {
+		return badRequest{errors.New("both an entity and a message ID are needed")}
+	}
+	place, err := dlq.ParsePlace(v.Entity)
+	if err != nil {
+		return badRequest{err}
+	}
+	v.Letters = lettersLink(place)
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ns := d.source.Namespace
+	x, err := deadlines.Explain(ctx, ns.Deadlines, deadlines.ExplainOptions{Place: place, MessageID: v.MessageID, History: ns.History})
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errSlow
+	}
+	if err != nil {
+		return err
+	}
+	v.Title = "Timeline of " + v.MessageID
+	v.Verdict, v.Note = x.Verdict, x.Note
+	if ns.History == nil {
+		v.Note = "Notifications are unknown: this process has no monitor."
+	}
+	for _, e := range x.Timeline {
+		if len(v.Timeline) == maxRows {
+			v.Note = "The timeline is longer than this page. `overdue explain` shows all of it."
+			break
+		}
+		v.Timeline = append(v.Timeline, timelineRow{stamp(e.Time), e.Text, e.Where})
+	}
+	return nil
+}
