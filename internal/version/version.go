@@ -12,6 +12,9 @@ import (
 // release is set by the linker for a release; see the Makefile.
 var release = ""
 
+// commit is set by the linker for a release, which is built without the stamps of version control.
+var commit = ""
+
 // String is the release, or what the toolchain knows of the checkout.
 func String() string {
 	if release != "" {
@@ -27,6 +30,9 @@ const unknownRevision = "unknown"
 
 // Revision is the commit that the program was built from, unknownRevision outside of a checkout.
 func Revision() string {
+	if commit != "" {
+		return commit
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
@@ -40,9 +46,9 @@ func Revision() string {
 // Line says what this is. A build outside of a checkout, as that of an image is, knows no commit;
 // its release names it.
 func Line() string {
-	commit := ""
+	built := ""
 	if r := Revision(); r != unknownRevision {
-		commit = ", commit " + r
+		built = ", commit " + r
 	}
-	return fmt.Sprintf("overdue %s%s, %s %s/%s", String(), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("overdue %s%s, %s %s/%s", String(), built, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
