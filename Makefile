@@ -15,7 +15,7 @@ VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo deve
 # measure programs.
 export GOGC := 400
 
-.PHONY: build image check test test-packages test-scenes deploy conformance sdks lint fuzz soak mutate bench peers docs man clean
+.PHONY: build image check test test-packages test-scenes deploy conformance sdks lint fuzz soak mutate bench peers docs man release release-check changelog release-notes clean
 
 build: ## the binary, in bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X overdue/internal/version.release=$(VERSION)" -o bin/overdue ./cmd/overdue
@@ -60,8 +60,23 @@ test-scenes:
 # Scenes of the full size, which the race detector makes too slow.
 LARGE := ASecond|WhateverHappens|ShareWhat|MissedDeadlinesAreDeadLettered|NoDeadline|QueueIsDown
 
-deploy: ## what is in deploy/, rendered, decoded and run; a module of its own, for Helm and the types of Kubernetes
+deploy: ## what is in deploy/, rendered, decoded and run, and a release of this machine's platform; modules of their own
 	cd deploy/check && go test -vet=off -count=1 -timeout 10m ./...
+	cd deploy/release && go test -vet=off -count=1 -timeout 15m ./...
+
+RELEASE ?=
+SIGN ?=
+release: ## the artefacts of a release in bin/release; RELEASE=0.1.0 names it when no tag does, SIGN='cosign …{}' signs the checksums
+	cd deploy/release && go run . -source "$(CURDIR)" -out "$(CURDIR)/bin/release" -version "$(RELEASE)" -sign "$(SIGN)"
+
+release-check: ## all platforms of a release, built twice on two paths and compared; installs what this machine can install
+	cd deploy/release && OVERDUE_RELEASE=full go test -vet=off -count=1 -timeout 60m -v ./...
+
+changelog: ## what is unreleased in CHANGELOG.md becomes the section of RELEASE
+	cd deploy/release && go run . notes -source "$(CURDIR)" -version "$(RELEASE)" -turn
+
+release-notes: ## the section of RELEASE in CHANGELOG.md
+	@cd deploy/release && go run . notes -source "$(CURDIR)" -version "$(RELEASE)"
 
 sdks: ## what the scenarios with other SDKs and other brokers need; as root, Debian packages too
 	test/sdk/install.sh --tools
@@ -74,6 +89,7 @@ lint: $(GOLANGCI) prose ## gofmt, go vet and the other linters, and the words of
 	if [ -n "$$unformatted" ]; then echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; fi
 	$(GOLANGCI) run ./... # go vet is one of its linters
 	cd deploy/check && "$(CURDIR)/$(GOLANGCI)" run --config "$(CURDIR)/.golangci.yaml" ./...
+	cd deploy/release && "$(CURDIR)/$(GOLANGCI)" run --config "$(CURDIR)/.golangci.yaml" ./...
 
 $(GOLANGCI):
 	GOBIN="$(CURDIR)/bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -24,6 +24,9 @@ missing() {
 	command -v redis-server >/dev/null || echo redis-server
 	command -v haproxy >/dev/null || echo haproxy
 	command -v mvn >/dev/null || echo maven
+	# The tests of a release install its packages.
+	command -v systemd-analyze >/dev/null || echo systemd
+	command -v rpm >/dev/null || echo rpm
 	[ "${2:-}" != postgresql ] || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || echo postgresql
 	command -v javac >/dev/null || echo default-jdk-headless
 	command -v erl >/dev/null || echo erlang-base

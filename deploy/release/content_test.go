@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"debug/buildinfo"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/CycloneDX/cyclonedx-go"
+)
+
+// inArchive returns the folder of the unpacked archive for this machine, and the modules of its binary.
+func inArchive(t *testing.T) (folder string, modules map[string]string) {
+	t.Helper()
+	unpacked := t.TempDir()
+	command(t, "tar", "-xzf", artefact(t, ".tar.gz"), "-C", unpacked)
+	folder = filepath.Join(unpacked, "overdue_"+testVersion+"_"+runtime.GOOS+"_"+runtime.GOARCH)
+	info, err := buildinfo.ReadFile(filepath.Join(folder, "overdue"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules = map[string]string{}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		modules[m.Path] = m.Version
+	}
+	if len(modules) < 20 {
+		t.Fatalf("the binary has %d modules, want those of the SDK at least", len(modules))
+	}
+	return folder, modules
+}
+
+func TestNoticesNameEveryModule(t *testing.T) {
+	folder, modules := inArchive(t)
+	text, err := os.ReadFile(filepath.Join(folder, noticesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := strings.Split(string(text), "\n"+strings.Repeat("=", 80)+"\n")
+	long := func(title string) bool {
+		for _, s := range sections {
+			if first, rest, _ := strings.Cut(s, "\n"); strings.HasPrefix(first, title+", ") && len(rest) > 500 {
+				return true
+			}
+		}
+		return false
+	}
+	for name, version := range modules {
+		if !long(name + " " + version) {
+			t.Errorf("no licence text of %s %s", name, version)
+		}
+	}
+	if !long("Go standard library " + runtime.Version()) {
+		t.Error("no licence text of Go")
+	}
+	if err := notice(&strings.Builder{}, "a module without a licence", t.TempDir()); err == nil {
+		t.Error("a module without a licence is no error")
+	}
+}
+
+func TestTheBillOfMaterialsNamesEveryModule(t *testing.T) {
+	_, modules := inArchive(t)
+	f, err := os.Open(artefact(t, ".cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	var bom cyclonedx.BOM
+	if err := cyclonedx.NewBOMDecoder(f, cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	if c := bom.Metadata.Component; c == nil || c.Version != "v"+testVersion {
+		t.Errorf("it describes %+v, want version v%s", c, testVersion)
+	}
+	listed := map[string]string{}
+	for _, c := range *bom.Components {
+		listed[c.Name] = c.Version
+	}
+	for name, version := range modules {
+		if listed[name] != version {
+			t.Errorf("%s is listed as %q, want %q", name, listed[name], version)
+		}
+	}
+	if want := strings.TrimPrefix(runtime.Version(), "go"); !strings.Contains(listed["std"], want) {
+		t.Errorf("the standard library is listed as %q, want %s", listed["std"], want)
+	}
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+// The tests of this file install what this machine can install. They need root, for chroot and
+// mounts, and fail without it.
+
+func TestTheArchiveRuns(t *testing.T) {
+	folder := t.TempDir()
+	command(t, "tar", "-xzf", artefact(t, ".tar.gz"), "-C", folder)
+	root := filepath.Join(folder, "overdue_"+testVersion+"_"+runtime.GOOS+"_"+runtime.GOARCH)
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", noticesFile, "overdue.example.yaml", "man/overdue.1", "man/overdue-run.1",
+		"completion/overdue.bash", "completion/_overdue", "completion/overdue.fish", "completion/overdue.ps1", "deploy/systemd/overdue.service"} {
+		if info, err := os.Stat(filepath.Join(root, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v, want a file with content", name, err)
+		}
+	}
+	command(t, "bash", "-n", filepath.Join(root, "completion/overdue.bash"))
+	runs(t, filepath.Join(root, "overdue"))
+}
+
+func TestTheDebInstallsAndRuns(t *testing.T) {
+	root := t.TempDir()
+	for _, folder := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers"} {
+		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// The scripts of the package run outside of the root, which has no shell.
+	dpkg := []string{"dpkg", "--root=" + root, "--force-script-chrootless", "--force-architecture"}
+	command(t, append(dpkg, "--install", artefact(t, ".deb"))...)
+	if out := command(t, append(dpkg, "--verify", "overdue")...); out != "" {
+		t.Errorf("dpkg --verify finds changes: %s", out)
+	}
+	runs(t, "chroot", root, "/usr/bin/overdue")
+	command(t, "chroot", root, "/usr/bin/overdue", "config", "check", "--config", "/etc/overdue/overdue.yaml") // as the unit does
+	checkUnit(t, root)
+
+	// A configuration that somebody wrote stays, through an upgrade and a removal.
+	config := filepath.Join(root, "etc/overdue/overdue.yaml")
+	if err := os.WriteFile(config, []byte("monitorQueue: mine\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, append(dpkg, "--install", artefact(t, ".deb"))...)
+	command(t, append(dpkg, "--remove", "overdue")...)
+	if text, err := os.ReadFile(config); err != nil || string(text) != "monitorQueue: mine\n" {
+		t.Errorf("the configuration after an upgrade and a removal: %q, %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "usr/bin/overdue")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the binary after a removal: %v, want none", err)
+	}
+	command(t, append(dpkg, "--purge", "overdue")...)
+}
+
+func TestTheRPMInstallsAndRuns(t *testing.T) {
+	root := t.TempDir()
+	const database = "/var/lib/rpm"
+	rpm := []string{"rpm", "--root", root, "--dbpath", database}
+	// Scripts would run inside of the root, which has no shell.
+	command(t, append(rpm, "--install", "--nodeps", "--noscripts", artefact(t, ".rpm"))...)
+	command(t, append(rpm, "--verify", "overdue")...)
+	runs(t, "chroot", root, "/usr/bin/overdue")
+	checkUnit(t, root)
+	// Both packages have the same files.
+	other := t.TempDir()
+	command(t, "dpkg", "-x", artefact(t, ".deb"), other)
+	var lists [2][]string
+	for i, folder := range []string{root, other} {
+		files, err := under(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if !strings.HasPrefix("/"+f.path, database+"/") {
+				lists[i] = append(lists[i], f.path)
+			}
+		}
+	}
+	if !slices.Equal(lists[0], lists[1]) || len(lists[0]) < 20 {
+		t.Errorf("the rpm has %q, the deb %q", lists[0], lists[1])
+	}
+}
+
+// checkUnit checks the systemd unit below root: it is valid, and it exposes little.
+func checkUnit(t *testing.T, root string) {
+	t.Helper()
+	unit := filepath.Join(root, "usr/lib/systemd/system/overdue.service")
+	// 20 stands for an exposure of 2.0.
+	command(t, "systemd-analyze", "security", "--offline=yes", "--threshold=20", "--no-pager", unit)
+	// systemd-analyze looks for the binary on this machine, so it gets the path below root.
+	text, err := os.ReadFile(unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := filepath.Join(t.TempDir(), "overdue.service")
+	if err := os.WriteFile(moved, []byte(strings.ReplaceAll(string(text), "/usr/bin/overdue", root+"/usr/bin/overdue")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := command(t, "systemd-analyze", "verify", "--man=no", "--recursive-errors=no", moved); strings.Contains(out, "overdue.service") {
+		t.Errorf("systemd-analyze verify: %s", out)
+	}
+}
+
+func TestTheImageRunsReadOnlyAndWithoutRoot(t *testing.T) {
+	l, err := layout.FromPath(filepath.Join(released(t), "overdue_"+testVersion+"_oci"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := l.ImageIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(top); err != nil {
+		t.Error(err)
+	}
+	manifest, err := top.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		t.Fatalf("the layout has %v, %v, want one index", manifest, err)
+	}
+	index, err := top.ImageIndex(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if manifest, err = index.IndexManifest(); err != nil {
+		t.Fatal(err)
+	}
+	if full && len(manifest.Manifests) != 2 {
+		t.Errorf("the image has %d platforms, want 2", len(manifest.Manifests))
+	}
+	ran := false
+	for _, m := range manifest.Manifests {
+		img, err := index.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := checkConfig(t, img, m.Platform)
+		if m.Platform.Architecture == runtime.GOARCH {
+			ran = true
+			inImage(t, img, config)
+		}
+	}
+	if !ran {
+		t.Errorf("the image has no platform of this machine: %v", manifest.Manifests)
+	}
+}
+
+func checkConfig(t *testing.T, img v1.Image, p *v1.Platform) *v1.ConfigFile {
+	t.Helper()
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.OS != p.OS || config.Architecture != p.Architecture || config.Config.User != "65532:65532" {
+		t.Errorf("%v: the configuration says %s/%s, user %q", p, config.OS, config.Architecture, config.Config.User)
+	}
+	for label, want := range map[string]string{
+		"org.opencontainers.image.version": testVersion, "org.opencontainers.image.revision": testCommit, "org.opencontainers.image.licenses": "Apache-2.0",
+		"org.opencontainers.image.created": time.Unix(testTime, 0).UTC().Format(time.RFC3339),
+	} {
+		if config.Config.Labels[label] != want {
+			t.Errorf("%v: label %s is %q, want %q", p, label, config.Config.Labels[label], want)
+		}
+	}
+	return config
+}
+
+// inImage runs the command of the image in its root file system, mounted read-only.
+func inImage(t *testing.T, img v1.Image, config *v1.ConfigFile) {
+	t.Helper()
+	root := t.TempDir()
+	content := mutate.Extract(img)
+	cmd := exec.CommandContext(t.Context(), "tar", "-xp", "-C", root)
+	cmd.Stdin = content
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+	if err := content.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// A container mounts /dev; the program needs none of it.
+	mounted := `mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec chroot "$@"`
+	runs(t, "unshare", "--mount", "sh", "-ec", mounted, "sh", root, "--userspec="+config.Config.User, root, config.Config.Entrypoint[0])
+	out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-ec", mounted, "sh", root, "--userspec="+config.Config.User, root,
+		"/overdue", "config", "check", "--config", "/missing.yaml").CombinedOutput()
+	if err == nil {
+		t.Errorf("a configuration that is missing: %s, want an error", out)
+	}
+}
+
+// command runs one and returns what it prints.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// runs starts the program at the end of args on free ports, waits until it says that it is ready,
+// and stops it. The version has to be that of the release.
+func runs(t *testing.T, args ...string) {
+	t.Helper()
+	version := command(t, append(slices.Clone(args), "version")...)
+	if want := "overdue v" + testVersion + ", commit " + testCommit + ", "; !strings.HasPrefix(version, want) {
+		t.Errorf("version %q, want it to begin with %q", version, want)
+	}
+	admin := freeAddress(t)
+	env := append(os.Environ(), "OVERDUE_LISTEN_ADMIN="+admin, "OVERDUE_LISTEN_AMQP=127.0.0.1:0", "OVERDUE_LISTEN_HTTP=127.0.0.1:0", "OVERDUE_BROKER_LISTEN=127.0.0.1:0")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var printed strings.Builder
+	server := exec.CommandContext(ctx, args[0], append(slices.Clone(args[1:]), "run")...)
+	server.Env, server.Stdout, server.Stderr = env, &printed, &printed
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waiter := exec.CommandContext(ctx, args[0], append(slices.Clone(args[1:]), "wait", "--for", "serving")...)
+	waiter.Env = env
+	out, failed := waiter.CombinedOutput()
+	healthy := exec.CommandContext(ctx, args[0], append(slices.Clone(args[1:]), "healthcheck")...)
+	healthy.Env = env
+	health, unhealthy := healthy.CombinedOutput()
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if err := server.Wait(); err != nil {
+		t.Errorf("%s run: %v", strings.Join(args, " "), err)
+	}
+	if failed != nil || unhealthy != nil || !strings.Contains(printed.String(), "Endpoint=sb://") {
+		t.Errorf("%s: wait: %v %s, healthcheck: %v %s, printed:\n%s", strings.Join(args, " "), failed, out, unhealthy, health, printed.String())
+	}
+}
+
+// freeAddress is one on which nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // only its number is needed
+	return fmt.Sprint(l.Addr())
+}
