@@ -61,7 +61,7 @@ func (l *sendLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Erro
 
 func (l *sendLink) newDelivery(settings Settings, ms []*amqpMessage) *delivery {
 	d := &delivery{link: l}
-	d.p, d.to, d.via, d.entity, d.settings, d.n, d.ms = l.p, d, endpointAMQP, l.entity, settings, len(ms), known(ms)
+	d.p, d.to, d.via, d.entity, d.settings, d.n, d.ms, d.began = l.p, d, endpointAMQP, l.entity, settings, len(ms), known(ms), time.Now()
 	return d
 }
 
@@ -87,7 +87,7 @@ func (d *delivery) start() (relay.DeliveryHandler, *amqp.Error) {
 		d.step(refused, err)
 	case len(d.promises) == 0:
 		d.p.leave()
-		return &unmonitored{d.p, d.entity, d.n}, nil
+		return &unmonitored{d.p, d.entity, d.n, d.began}, nil
 	case d.beginOnLink():
 		return d, nil
 	}
@@ -261,10 +261,14 @@ type unmonitored struct {
 	p      *Proxy
 	entity string
 	n      int // messages
+	began  time.Time
 }
 
 func (u *unmonitored) Settled(outcome amqp.DeliveryState, answerer relay.Answerer) {
 	err := outcomeError(outcome)
+	took := time.Since(u.began)
+	u.p.metrics.sentUpstream(endpointAMQP, false, took)
+	u.p.metrics.ended(endpointAMQP, false, took)
 	u.p.metrics.sent(endpointAMQP, u.entity, u.n, 0, err)
 	if err == nil {
 		u.p.logAccepted(endpointAMQP, u.entity, u.n, "none", nil)

@@ -28,12 +28,13 @@ const (
 // metrics are the metrics of the proxy.
 type metrics struct {
 	sends *prometheus.CounterVec
+	*durations
 
 	mu       sync.RWMutex
 	entities map[string]string // name in lower case → label
 }
 
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, inFlight func() int, queued func() int64) (*metrics, error) {
 	m := &metrics{
 		entities: map[string]string{},
 		sends: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -41,10 +42,19 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Help: "Messages sent through the proxy, by entity, endpoint (amqp or rest) and result (monitored, unmonitored, refused, failed).",
 		}, []string{"entity", "endpoint", "result"}),
 	}
-	if r == nil {
-		return m, nil
+	register := func(c prometheus.Collector) error {
+		if r == nil {
+			return nil
+		}
+		return r.Register(c)
 	}
-	return m, r.Register(m.sends)
+	var err error
+	if m.durations, err = newDurations(register); err != nil {
+		return nil, err
+	}
+	return m, errors.Join(register(m.sends),
+		register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "overdue_sends_in_flight", Help: "Sends to monitored entities that have no outcome yet."}, func() float64 { return float64(inFlight()) })),
+		register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "overdue_sends_queued", Help: "Sends that wait for a place among those in flight (proxy.maxInFlight)."}, func() float64 { return float64(queued()) })))
 }
 
 // sent counts one send of n messages, of which promised have a deadline.

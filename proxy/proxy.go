@@ -132,6 +132,7 @@ type Proxy struct {
 	senders *senders
 	metrics *metrics
 	places  chan struct{} // one per send in flight
+	queued  atomic.Int64  // sends that wait for one
 	bodies  *rest.Bodies
 	known   atomic.Pointer[sas.Keys] // see SetKeys
 	behind  *relay.Relay             // the AMQP endpoint; nil = there is none
@@ -183,20 +184,20 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	m, err := newMetrics(cfg.Registerer)
+	p := &Proxy{
+		cfg:     cfg,
+		senders: newSenders(cfg.Client, cfg.Log),
+		places:  make(chan struct{}, cfg.MaxInFlight),
+		bodies:  rest.NewBodies(bodyBudget),
+	}
+	var err error
+	p.metrics, err = newMetrics(cfg.Registerer, func() int { return len(p.places) }, p.queued.Load)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: register metrics: %w", err)
 	}
 	for _, name := range cfg.Entities {
-		m.show(name, endpointAMQP)
-		m.show(name, endpointREST)
-	}
-	p := &Proxy{
-		cfg:     cfg,
-		senders: newSenders(cfg.Client, cfg.Log),
-		metrics: m,
-		places:  make(chan struct{}, cfg.MaxInFlight),
-		bodies:  rest.NewBodies(bodyBudget),
+		p.metrics.show(name, endpointAMQP)
+		p.metrics.show(name, endpointREST)
 	}
 	p.known.Store(&cfg.Keys)
 	p.waits, p.endWaits = context.WithCancel(context.Background())
@@ -215,6 +216,8 @@ func (p *Proxy) enter(ctx context.Context) error {
 	select {
 	case p.places <- struct{}{}:
 	default:
+		p.queued.Add(1)
+		defer p.queued.Add(-1)
 		ctx, cancel := context.WithTimeout(ctx, p.cfg.SendTimeout)
 		defer cancel()
 		select {

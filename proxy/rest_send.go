@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"context"
+	"time"
 )
 
 // A request is the send of one HTTP request. Its handler's goroutine transmits when the send
@@ -17,7 +18,7 @@ type request struct {
 
 func (p *Proxy) newRequest(entity string, settings Settings, ms []*message) *request {
 	r := &request{goesOn: make(chan struct{}, 1), result: make(chan error, 1)}
-	r.p, r.to, r.via, r.entity, r.settings, r.n, r.ms = p, r, endpointREST, entity, settings, len(ms), ms
+	r.p, r.to, r.via, r.entity, r.settings, r.n, r.ms, r.began = p, r, endpointREST, entity, settings, len(ms), ms, time.Now()
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"overdue/scheduler"
 )
@@ -36,6 +37,8 @@ type send struct {
 	// in transmit.
 	complete func() error
 
+	began time.Time // by our clock: the proxy had all of it
+
 	now      scheduler.Instant // read before anything leaves: the broker's stamp cannot be earlier
 	promises []promise
 	refs     []scheduler.Reference // of the promises; one may stand for several
@@ -52,7 +55,8 @@ type send struct {
 
 	mu        sync.Mutex
 	state     state
-	scheduled error // error of the companions, if they failed
+	left      time.Time // the messages left for the namespace
+	scheduled error     // error of the companions, if they failed
 }
 
 // An endpoint accepts a send from an app and returns the result to it. The methods must not
@@ -138,11 +142,17 @@ func (s *send) step(in input, err error) bool {
 	if in == companionScheduled && err != nil {
 		s.scheduled = fmt.Errorf("%w: %w", errCompanion, err)
 	}
-	scheduled := s.scheduled
+	if due == transmit || due == scheduleAndTransmit {
+		s.left = time.Now()
+	}
+	scheduled, left := s.scheduled, s.left
 	s.mu.Unlock()
 
-	if in == brokerSettled && err == nil {
-		s.confirm()
+	if in == brokerSettled {
+		s.p.metrics.sentUpstream(s.via, len(s.promises) > 0, time.Since(left))
+		if err == nil {
+			s.confirm()
+		}
 	}
 	switch due {
 	case transmit:
@@ -172,6 +182,9 @@ func (s *send) finish(from state, in input, err, scheduled error) {
 		err = errConnection
 	case err == nil || in == companionScheduled:
 		err = scheduled
+	}
+	if !s.settled {
+		s.p.metrics.ended(s.via, len(s.promises) > 0, time.Since(s.began))
 	}
 	s.to.finished(err)
 	if from != waiting {

@@ -35,10 +35,15 @@ func companionCounter(r prometheus.Registerer) (written func(n int, err error), 
 		Help: "Companions by how their write to the monitor queue ended (accepted, failed), or journaled: kept in the journal, and accepted later; " +
 			"cancelled: taken back before they were due, because all their messages were settled.",
 	}, []string{"result"})
-	r.MustRegister(c)
+	batch := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "overdue_companion_batch_size", Help: "Companions that were written in one transfer.",
+		Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000},
+	})
+	r.MustRegister(c, batch)
 	accepted, failed := c.WithLabelValues("accepted"), c.WithLabelValues("failed")
 	journaled, early := c.WithLabelValues("journaled"), c.WithLabelValues("cancelled")
 	written = func(n int, err error) {
+		batch.Observe(float64(n))
 		if err != nil {
 			failed.Add(float64(n))
 			return
