@@ -11,7 +11,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 )
 
 // histogram returns the count and the sum of a series.
@@ -23,7 +22,11 @@ func (sc *scene) histogram(name, endpoint, monitored string) (n uint64, sum time
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == name && label(m, "endpoint") == endpoint && label(m, "monitored") == monitored {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if f.GetName() == name && labels["endpoint"] == endpoint && labels["monitored"] == monitored {
 				return m.GetHistogram().GetSampleCount(), time.Duration(m.GetHistogram().GetSampleSum() * float64(time.Second)).Round(time.Millisecond)
 			}
 		}
@@ -32,18 +35,9 @@ func (sc *scene) histogram(name, endpoint, monitored string) (n uint64, sum time
 	return 0, 0
 }
 
-func label(m *dto.Metric, name string) string {
-	for _, l := range m.GetLabel() {
-		if l.GetName() == name {
-			return l.GetValue()
-		}
-	}
-	return ""
-}
-
 // The app waits for the settings of the entity, which take three seconds, and the namespace answers
 // at once.
-func TestDurationsTellTheProxyFromTheNamespace(t *testing.T) {
+func TestDurationsSeparateTheProxyFromTheNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t, func(s *setting) {
 			s.proxy.Settings = func(string) Settings { return Settings{Unknown: true} }

@@ -75,6 +75,19 @@ func (m *metrics) sent(endpoint, entity string, n, promised int, err error) {
 	m.add(label, endpoint, result, n)
 }
 
+// count counts a send that has ended.
+func (s *send) count(err error) {
+	promised := 0
+	if err == nil {
+		promised = len(s.promises)
+		s.p.logAccepted(s.via, s.entity, s.n, s.companionKind(), s.refs)
+	}
+	s.p.metrics.sent(s.via, s.entity, s.n, promised, err)
+}
+
+// countUnwatched counts a send whose messages went on without a promise.
+func (s *send) countUnwatched() { s.p.metrics.sent(s.via, s.entity, s.n, 0, nil) }
+
 func (m *metrics) add(entity, endpoint, result string, n int) {
 	if n > 0 {
 		m.sends.WithLabelValues(entity, endpoint, result).Add(float64(n))

@@ -235,15 +235,3 @@ func (s *send) confirm() {
 		s.p.cfg.Scheduler.Confirm(s.entity, s.refs)
 	}
 }
-
-func (s *send) count(err error) {
-	promised := 0
-	if err == nil {
-		promised = len(s.promises)
-		s.p.logAccepted(s.via, s.entity, s.n, s.companionKind(), s.refs)
-	}
-	s.p.metrics.sent(s.via, s.entity, s.n, promised, err)
-}
-
-// countUnwatched counts a send whose messages went on without a promise.
-func (s *send) countUnwatched() { s.p.metrics.sent(s.via, s.entity, s.n, 0, nil) }
