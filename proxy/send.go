@@ -37,8 +37,7 @@ type send struct {
 	// in transmit.
 	complete func() error
 
-	began time.Time // by our clock: the proxy had all of it
-
+	began    time.Time         // by our clock: the proxy had all of it
 	now      scheduler.Instant // read before anything leaves: the broker's stamp cannot be earlier
 	promises []promise
 	refs     []scheduler.Reference // of the promises; one may stand for several
