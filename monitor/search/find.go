@@ -200,6 +200,7 @@ func (v *View) readWindows(ctx context.Context, wants []*Want, better Chooser, w
 			i++
 			continue
 		}
+		sought := i
 		page, err := v.approach(ctx, from(wants[i]))
 		for size := firstPage; i < len(wants); {
 			if err != nil || len(page) == 0 {
@@ -216,8 +217,8 @@ func (v *View) readWindows(ctx context.Context, wants []*Want, better Chooser, w
 				}
 				i++
 			}
-			if i < len(wants) && from(wants[i]).After(reached) {
-				break // a gap: seek across it
+			if i > sought && i < len(wants) && from(wants[i]).After(reached) {
+				break // a gap: seek across it. Behind a seek it is none: kept messages may follow the page
 			}
 			if i < len(wants) {
 				size = min(size*pageGrowth, PageSize)

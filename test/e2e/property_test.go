@@ -68,6 +68,10 @@ func TestPartitionedQueueThatIsScannedWithoutItsDescription(t *testing.T) {
 	playScenario(t, 8065301643202554276, 141)
 }
 
+// A search of the dead letters sought the same place for ever: the page there ended before a letter
+// that was taken away, which the monitor had kept.
+func TestKeptDeadLetterBehindTheLastPage(t *testing.T) { playScenario(t, 1007, 178) }
+
 var keyOf = regexp.MustCompile(`<key-\d+>`)
 
 // standing is where each message of a place is.
