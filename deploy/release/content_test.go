@@ -6,6 +6,7 @@ import (
 	"debug/buildinfo"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -89,5 +90,35 @@ func TestTheBillOfMaterialsNamesEveryModule(t *testing.T) {
 	}
 	if want := strings.TrimPrefix(runtime.Version(), "go"); !strings.Contains(listed["std"], want) {
 		t.Errorf("the standard library is listed as %q, want %s", listed["std"], want)
+	}
+}
+
+// A workflow runs make targets, so that each step can be tried on any machine.
+func TestWorkflowsRunTargetsThatExist(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	workflows, err := filepath.Glob("../../.github/workflows/*.yml")
+	if err != nil || len(workflows) < 4 {
+		t.Fatalf("workflows %q, %v, want those for test, release, image and CodeQL", workflows, err)
+	}
+	target := regexp.MustCompile(`\bmake((?: --?[a-z-]+)*) ([a-z][a-z -]*)`)
+	for _, name := range workflows {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := target.FindAllStringSubmatch(string(text), -1)
+		if len(found) == 0 {
+			t.Errorf("%s runs no target", name)
+		}
+		for _, m := range found {
+			for _, name := range strings.Fields(m[2]) {
+				if !strings.Contains(string(makefile), "\n"+name+": ") {
+					t.Errorf("%s: no target %q", m[0], name)
+				}
+			}
+		}
 	}
 }
