@@ -61,6 +61,7 @@ func (p *program) deadlinesCommand() *cobra.Command {
 			return listing.WriteText(p.stdout, time.Now(), terminal.Width(p.stdout))
 		})
 	}
+	cmd.AddCommand(p.missedCommand())
 	return cmd
 }
 

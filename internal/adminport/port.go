@@ -25,6 +25,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/history"
 	"overdue/internal/lifecycle"
 	"overdue/internal/notifications"
 )
@@ -55,6 +56,7 @@ type Port struct {
 	Outbound  []Check                               // go out and ask
 	Sinks     atomic.Pointer[[]Check]               // so do these, of the sinks of alerts; nil = none
 	Notified  atomic.Pointer[notifications.History] // of the monitor; nil without one
+	Past      atomic.Pointer[history.History]       // of this process; nil keeps none
 	Dashboard http.Handler                          // nil = none
 	Quit      chan struct{}                         // gets a value when somebody wants the process to end
 }
@@ -80,6 +82,7 @@ func (a *Port) Handler() http.Handler {
 	mux.Handle("POST /drain", local(a.drain))
 	mux.Handle("POST /quitquitquit", local(a.quitquitquit))
 	mux.Handle("GET "+notifications.Path, local(func(w http.ResponseWriter, r *http.Request) { a.Notified.Load().ServeHTTP(w, r) }))
+	mux.Handle("GET "+history.Path, local(func(w http.ResponseWriter, r *http.Request) { a.Past.Load().ServeHTTP(w, r) }))
 	mux.Handle("GET /loglevel", local(a.showLevel))
 	mux.Handle("PUT /loglevel", local(a.setLevel))
 	mux.Handle("GET /configz", local(a.configz))

@@ -45,7 +45,7 @@ type activeSink struct {
 func (p *Process) newSinkSet(client *sdk.Client, links *link.Namespace, outbox alert.Outbox) *sinkSet {
 	history := &notifications.History{}
 	p.admin.Notified.Store(history)
-	s := &sinkSet{p: p, client: client, links: links, outbox: outbox, log: history.Record(alert.NewLog(p.log.Named(alertLog))), history: history}
+	s := &sinkSet{p: p, client: client, links: links, outbox: outbox, log: p.admin.Past.Load().Record(history.Record(alert.NewLog(p.log.Named(alertLog)))), history: history}
 	p.life.Links("forwarding", func(ctx context.Context) error {
 		if f := s.forward.Load(); f != nil {
 			return f.Close(ctx)

@@ -54,6 +54,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		return err
 	}
 	p.shared = shared
+	p.startHistory()
 	store := p.startStore(shared)
 	sc := scheduler.Config{
 		Client: client, MonitorQueue: p.cfg.MonitorQueue, Companions: p.cfg.Companions,

@@ -28,6 +28,7 @@ type Config struct {
 	MonitorQueue       string        `mapstructure:"monitorQueue"`
 	OnMonitorDown      string        `mapstructure:"onMonitorDown"`
 	Journal            Journal       `mapstructure:"journal"`
+	History            History       `mapstructure:"history"`
 	Listen             Listen        `mapstructure:"listen"`
 	Broker             Broker        `mapstructure:"broker"`
 	Monitor            Monitor       `mapstructure:"monitor"`
@@ -101,6 +102,13 @@ type Proxy struct {
 type Journal struct {
 	Directory string `mapstructure:"directory"`
 	MaxSize   int64  `mapstructure:"maxSize"`
+}
+
+// History says where and for how long missed deadlines and counts are kept.
+type History struct {
+	Directory string        `mapstructure:"directory"`
+	Keep      time.Duration `mapstructure:"keep"`
+	MaxSize   int64         `mapstructure:"maxSize"`
 }
 
 // Log says what is logged, and in which format.

@@ -43,6 +43,8 @@ func (r *Role) Wants(path string) bool {
 		return r.Broker
 	case path == "onMonitorDown" || strings.HasPrefix(path, "journal.") || path == "listen.amqp" || path == "listen.http" || strings.HasSuffix(path, "SigtermDelay") || strings.HasPrefix(path, "proxy."):
 		return r.Proxy
+	case strings.HasPrefix(path, "history."):
+		return r.Proxy || r.Monitor
 	case path == "namespace":
 		return r.Proxy || r.Monitor
 	}

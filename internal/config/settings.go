@@ -182,6 +182,13 @@ var componentSettings = []*Setting{
 	{Path: "journal.maxSize", Kind: kindSize, Default: "64MiB", min: 1 << 20, max: 4 << 30,
 		Help: "How much the journal holds at most; its file takes about twice as much. A full journal refuses sends. A companion has about 250 bytes, and a start reads them all: 64 MiB take a second."},
 
+	{Path: "history.directory", Kind: kindFile,
+		Help: "Where the history is: a directory of this process alone. It keeps missed deadlines in full, and sends, outcomes and alerts by the minute. Without a directory there is no history. If the directory cannot be written, Overdue warns and goes on without."},
+	{Path: "history.keep", Kind: kindDuration, Default: "168h", min: int64(time.Hour), max: 366 * day,
+		Help: "How long the history is kept. The oldest is removed first."},
+	{Path: "history.maxSize", Kind: kindSize, Default: "32MiB", min: 1 << 20, max: 4 << 30,
+		Help: "How much the history holds at most; its file takes about twice as much."},
+
 	{Path: "log.level", Kind: KindChoice, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Flag: "log-level",
 		Help: "The least level that is logged, on stderr. `PUT /loglevel` with the body `level=debug` and the header `Overdue-Admin: 1` changes it at run time. " +
 			"Of warnings and errors with the same message, five in 10 s are logged; `lines_left_out` in the next one says how many were left out. Events are logged without limit, and so is everything at `debug`, which also logs each send."},

@@ -53,7 +53,7 @@ type allowance struct {
 // allowed has a row for every package of this module, by folder.
 var allowed = map[string]allowance{
 	"cmd/overdue": {
-		ours:   []string{"internal/app", "internal/bench", "internal/config", "internal/demo", "internal/escape", "internal/lifecycle", "internal/notifications", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/messages", "internal/servicebus/duration", "internal/terminal", "internal/version"},
+		ours:   []string{"internal/app", "internal/bench", "internal/config", "internal/demo", "internal/escape", "internal/history", "internal/lifecycle", "internal/notifications", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/messages", "internal/servicebus/duration", "internal/terminal", "internal/version"},
 		others: []string{cobra, pflag},
 	},
 	"proxy":          {[]string{"internal/lifecycle", "scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
@@ -65,7 +65,7 @@ var allowed = map[string]allowance{
 	"alert":          {[]string{"internal/servicebus/address", "internal/httpclient", "internal/servicebus/sdk", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
 	"scheduler":      {[]string{"internal/lifecycle", "scheduler/index", "internal/servicebus/duration", "internal/operations", "internal/redisstore", "internal/servicebus/sdk", "internal/servicebus/link"}, []string{azcore, azservicebus, goamqp}},
 	"internal/app": {
-		ours:   []string{"alert", "internal/adminport", "internal/amqp/relay", "internal/broker", "internal/broker/httpapi", "internal/broker/queue", "internal/catalog", "internal/config", "internal/connect", "internal/escape", "internal/lifecycle", "internal/listener", "internal/notifications", "internal/operations", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "internal/version", "internal/web", "monitor", "proxy", "scheduler", "scheduler/index", "scheduler/journal"},
+		ours:   []string{"alert", "internal/adminport", "internal/amqp/relay", "internal/broker", "internal/broker/httpapi", "internal/broker/queue", "internal/catalog", "internal/config", "internal/connect", "internal/escape", "internal/history", "internal/lifecycle", "internal/listener", "internal/notifications", "internal/operations", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "internal/version", "internal/web", "monitor", "proxy", "scheduler", "scheduler/index", "scheduler/journal"},
 		others: []string{azcore, azservicebus, backoff, fsnotify, goamqp, prometheus, sync, zap},
 	},
 	"internal/demo":                {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/terminal"}, []string{azcore, azservicebus, sync, term, zap}},
@@ -75,7 +75,7 @@ var allowed = map[string]allowance{
 	"internal/version":             {},
 	"internal/catalog":             {[]string{"internal/broker", "internal/config", "internal/servicebus/entities", "monitor", "monitor/adopt", "proxy"}, []string{zap}},
 	"internal/lifecycle":           {others: []string{zap}},
-	"internal/adminport":           {[]string{"internal/config", "internal/escape", "internal/lifecycle", "internal/notifications"}, []string{prometheus, zap}},
+	"internal/adminport":           {[]string{"internal/config", "internal/escape", "internal/history", "internal/lifecycle", "internal/notifications"}, []string{prometheus, zap}},
 	"internal/web":                 {[]string{"alert", "internal/escape", "internal/notifications", "internal/operator/deadlines", "internal/operator/dlq", "internal/servicebus/entities"}, []string{prometheus}},
 	"scheduler/index":              {},
 	"scheduler/journal":            {[]string{"scheduler", "internal/servicebus/link"}, []string{bbolt}},
@@ -128,6 +128,7 @@ var allowed = map[string]allowance{
 		[]string{"internal/amqp", "internal/broker", "internal/broker/queue", "internal/servicebus/sas", "internal/testing/brokertest"},
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
+	"internal/history":            {[]string{"alert", "internal/escape", "internal/httpclient"}, []string{bbolt, prometheus}},
 	"internal/notifications":      {ours: []string{"alert", "internal/escape", "internal/httpclient"}},
 	"internal/operator/canary":    {[]string{"internal/operations", "internal/httpclient", "internal/servicebus/sdk"}, []string{azservicebus, prometheus, zap}},
 	"internal/operator":           {[]string{"alert", "internal/app", "internal/catalog", "internal/config", "internal/connect", "internal/httpclient", "internal/lifecycle", "internal/operator/dlq", "internal/operator/doctor", "internal/redisstore", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "scheduler"}, []string{azservicebus, zap}},

@@ -53,7 +53,7 @@ var wordsKept = []string{
 	"internal/broker/filter", "internal/broker/httpapi", "internal/broker/message", "internal/broker/queue",
 	"internal/catalog", "internal/config", "internal/connect", "internal/demo", "internal/escape", "internal/httpclient", "internal/lag",
 	"internal/lifecycle", "internal/listener", "internal/listener/accept", "internal/listener/socket",
-	"internal/listener/tlsrecord", "internal/notifications", "internal/operations", "internal/operator",
+	"internal/listener/tlsrecord", "internal/history", "internal/notifications", "internal/operations", "internal/operator",
 	"internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor",
 	"internal/operator/messages", "internal/redisstore",
 	"internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration",
