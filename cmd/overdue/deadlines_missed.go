@@ -26,7 +26,7 @@ func (p *program) missedCommand() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 	}
 	load := p.configFlags(cmd, isAdminAddress)
-	cmd.Flags().DurationVar(&since, "since", 24*time.Hour, "how far back to list deadlines")
+	durationVar(cmd.Flags(), &since, "since", 24*time.Hour, "how far back to list deadlines")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if since <= 0 {

@@ -28,7 +28,7 @@ func (p *Process) startHistory() {
 		},
 	})
 	if aside != "" {
-		log.Warn("history was damaged and is moved aside, it begins anew", zap.String("file", aside))
+		log.Warn("history was damaged and is moved aside, a new one begins", zap.String("file", aside))
 	}
 	if err != nil {
 		log.Warn("history is off", zap.Error(err), zap.String("next", "check history.directory and start again"))

@@ -38,7 +38,7 @@ type Config struct {
 	Keep      time.Duration // what is older is removed
 	MaxSize   int64         // of the records; the file takes about twice as much
 	Metrics   prometheus.Gatherer
-	// Changed is told when writes begin to fail, and with nil when they succeed again.
+	// Changed is called when writes begin to fail, and with nil when they succeed again.
 	Changed func(error)
 }
 

@@ -108,7 +108,7 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if text := q.Get("since"); text != "" {
 		var err error
 		if since, err = time.Parse(time.RFC3339, text); err != nil {
-			http.Error(w, "since is no time such as 2026-05-04T03:02:01Z", http.StatusBadRequest)
+			http.Error(w, "since is not a time such as 2026-05-04T03:02:01Z", http.StatusBadRequest)
 			return
 		}
 	}
