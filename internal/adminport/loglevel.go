@@ -58,7 +58,7 @@ GET  /healthz/outbound  the namespace and the sinks of alerts answer
 GET  /metrics           for Prometheus
 GET  /configz           the settings in force, without secrets
 GET  /notifications     the latest events and the sinks that took them; ?message-id= of one message
-GET  /history/missed     missed deadlines; ?since= a time, ?entity= of one queue or topic
+GET  /history/missed    missed deadlines; ?since= a time, ?entity= of one queue or topic
 GET  /loglevel          the least level that is logged
 PUT  /loglevel          level=debug, info, warn or error: another one
 POST /drain             do what SIGTERM does, and stay

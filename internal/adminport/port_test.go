@@ -261,8 +261,8 @@ func TestTheAdminPortSaysWhatItHas(t *testing.T) {
 			t.Errorf("GET / names %s %s, which is not there", method, path)
 		}
 	}
-	if lines != 13 {
-		t.Errorf("GET / names %d endpoints, want 13:\n%s", lines, text)
+	if lines != 14 {
+		t.Errorf("GET / names %d endpoints, want 14:\n%s", lines, text)
 	}
 	if code, _ := ask(a, "GET", "/nosuch", ""); code != 404 {
 		t.Errorf("GET /nosuch = %d, want 404", code)

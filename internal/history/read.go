@@ -100,7 +100,7 @@ func (h *History) each(bucket []byte, since time.Time, do func(k, v []byte) (mor
 // so does entity.
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h == nil {
-		http.Error(w, "this process keeps no history: set history.directory", http.StatusNotFound)
+		http.Error(w, "this process keeps no history: set history.directory", http.StatusServiceUnavailable)
 		return
 	}
 	q := r.URL.Query()
@@ -147,7 +147,7 @@ func Fetch(ctx context.Context, addr, entity string, since time.Time) ([]Fetched
 	defer func() { _ = resp.Body.Close() }() // only read
 	switch resp.StatusCode {
 	case http.StatusOK:
-	case http.StatusNotFound:
+	case http.StatusServiceUnavailable:
 		return nil, fmt.Errorf("history: the process at %s keeps none: set history.directory", addr)
 	default:
 		return nil, fmt.Errorf("history: http://%s%s answered %s", addr, Path, resp.Status)
