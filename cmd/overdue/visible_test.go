@@ -30,6 +30,7 @@ import (
 	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/history"
 	"overdue/internal/notifications"
 )
 
@@ -91,6 +92,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 	logged := &lockedBuffer{}
 	c := loadConfig(t, "", map[string]string{
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
+		"OVERDUE_HISTORY_DIRECTORY": t.TempDir(),
 	})
 	log := zap.New(zapcore.NewTee(logsTo(t, logged, "json").Core(), logsTo(t, logged, "console").Core()))
 	p, err := app.Start(config.RoleRun, c, log, zap.NewAtomicLevelAt(zap.DebugLevel))
@@ -109,6 +111,10 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 	waitUntil(t, "an alert is logged", func() bool { return bytes.Contains(logged.Bytes(), []byte("overdue.deadline.missed")) })
 
 	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.AMQPAddr(), "OVERDUE_LISTEN_ADMIN": p.AdminAddress()}
+	waitUntil(t, "the history has it", func() bool { // it is written every few seconds
+		missed, err := history.Fetch(t.Context(), p.AdminAddr, "", time.Now().Add(-time.Hour))
+		return err == nil && len(missed) > 0
+	})
 	asked := map[string]bool{}
 	ask := func(shows bool, args ...string) {
 		t.Helper()
@@ -144,6 +150,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		ask(false, slices.Concat([]string{"explain", "orders", hostileID + "!"}, json)...)
 		ask(false, slices.Concat([]string{"deadlines"}, json)...)
 		ask(true, slices.Concat([]string{"deadlines", "orders"}, json)...)
+		ask(true, slices.Concat([]string{"deadlines", "missed", "orders"}, json)...)
 		ask(true, slices.Concat([]string{"dlq", "resubmit", "orders", "--all", "--dry-run"}, json)...)
 		ask(true, slices.Concat([]string{"dlq", "purge", "orders", "--all", "--dry-run"}, json)...)
 		ask(true, slices.Concat([]string{"send", "orders", "--message-id", hostileID, "--within", "1h"}, json)...)
