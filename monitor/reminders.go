@@ -206,5 +206,8 @@ func (e *entity) countGone(wt *watch) {
 	if wt.ref.Stated == scheduler.StatedComplete && wt.ref.Incomplete {
 		return
 	}
+	if e.w.cfg.Scheduler.Refused(e.name, &wt.ref) {
+		return // it never was on its queue
+	}
 	e.w.metrics.verdict(e.name, e.verdictWhenGone(wt))
 }

@@ -149,9 +149,7 @@ func (s *send) step(in input, err error) bool {
 
 	if in == brokerSettled {
 		s.p.metrics.sentUpstream(s.via, len(s.promises) > 0, time.Since(left))
-		if err == nil {
-			s.confirm()
-		}
+		s.report(err)
 	}
 	switch due {
 	case transmit:
@@ -227,10 +225,12 @@ func (p *Proxy) noteCompanions(err error) {
 	}
 }
 
-// confirm lets the scheduler tie settlements to these messages. Call it once the broker has
-// accepted them.
-func (s *send) confirm() {
-	if s.once && !s.slotted {
+// report gives the scheduler the broker's outcome, so that it ties settlements to these messages.
+func (s *send) report(err error) {
+	switch {
+	case err != nil:
+		s.p.cfg.Scheduler.Refuse(s.entity, s.refs)
+	case s.once && !s.slotted:
 		s.p.cfg.Scheduler.Confirm(s.entity, s.refs)
 	}
 }

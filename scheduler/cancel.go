@@ -57,6 +57,24 @@ func (s *Scheduler) Confirm(entity string, refs []Reference) {
 	}
 }
 
+// Refuse notes that the broker has refused the messages. Their companions are checked as any other: a
+// send that is repeated may be refused after it was accepted. If nothing is found, that is no deadline
+// that was met.
+func (s *Scheduler) Refuse(entity string, refs []Reference) {
+	if s.cfg.Index != nil {
+		s.cfg.Index.Refuse(entity, indexed(refs))
+	}
+}
+
+// Refused reports whether the message that r was sent with is known to be refused.
+func (s *Scheduler) Refused(entity string, r *Reference) bool {
+	if s.cfg.Index == nil {
+		return false
+	}
+	indexed := r.indexed()
+	return s.cfg.Index.Refused(entity, &indexed)
+}
+
 // Expects reports whether a message of entity may have been sent from here, or from another process
 // that wants to know, and the key by which it is known then. Where it reports false, nobody waits
 // for its settlement.

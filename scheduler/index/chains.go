@@ -18,6 +18,7 @@ type indexed struct {
 	within      int64
 	settled     *Delivered // what would have taken it off, had it been confirmed
 	carrier     *carrier   // nil until it is written
+	refused     bool       // the broker has refused the message, as far as its sender knows
 }
 
 type refState uint8

@@ -28,6 +28,11 @@ type Index interface {
 	// Confirm takes references of messages that the broker had accepted at the instant by of its
 	// clock. Only those can be taken.
 	Confirm(entity string, refs []Reference, by time.Time)
+	// Refuse takes references of messages that the broker has refused. One of them may be on its queue
+	// all the same: a send that is repeated may be refused after it was accepted.
+	Refuse(entity string, refs []Reference)
+	// Refused reports whether the message of r was refused.
+	Refused(entity string, r *Reference) bool
 	// Carried notes that a companion waits on the monitor queue, and what for.
 	Carried(id ID, entity string, due time.Time, refs []Reference)
 	// Expects reports whether a message may have been sent from here, or from another process that

@@ -155,6 +155,15 @@ func (x *Memory) carriedByLocked(k *carrier, key Key, r *Reference) {
 	}
 }
 
+// Refuse is described at Index.
+func (x *Memory) Refuse(entity string, refs []Reference) {
+	x.keyed(entity, refs, func(key Key, r *Reference) {
+		if at := x.findLocked(key, r, func(in *indexed) bool { return in.latest == 0 }); at != none {
+			x.refs[at].refused = true
+		}
+	})
+}
+
 // noteNeedlessLocked notes that k is needless, once it is.
 func (x *Memory) noteNeedlessLocked(k *carrier) {
 	if k.open == 0 && len(x.unneeded) < x.most { // or nobody asks for them
@@ -241,6 +250,14 @@ func (x *Memory) Taken(entity string, r *Reference) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.findLocked(key, r, func(in *indexed) bool { return in.state == refTaken }) != none
+}
+
+// Refused is described at Index.
+func (x *Memory) Refused(entity string, r *Reference) bool {
+	key := KeyOf(entity, r.MessageID, r.SessionID)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.findLocked(key, r, func(in *indexed) bool { return in.refused }) != none
 }
 
 // waits reports whether r, whose key is given, waits for its message to be settled.
