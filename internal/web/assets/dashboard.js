@@ -3,8 +3,13 @@
 const status = document.getElementById("status");
 const say = (text) => { if (status.textContent !== text) status.textContent = text; };
 const events = new EventSource("/dashboard/events" + location.search);
+let lost;
 
-events.onopen = () => say("Live");
+events.onopen = () => {
+  clearTimeout(lost);
+  lost = undefined;
+  say("Live");
+};
 events.onmessage = (e) => {
   for (const [id, markup] of Object.entries(JSON.parse(e.data))) {
     const parsed = new DOMParser().parseFromString(markup, "text/html");
@@ -12,14 +17,12 @@ events.onmessage = (e) => {
   }
 };
 
-// Streams end by themselves after a while. Only when the next one does not open in time has the
-// connection been lost.
-let lost;
+// Streams end by themselves after a while. Only when no other one opens in time has the connection
+// been lost. The browser tries more often than that, and each try is another error.
 events.onerror = () => {
-  clearTimeout(lost);
   if (events.readyState === EventSource.CLOSED) {
     say("Not live: reload the page");
     return;
   }
-  lost = setTimeout(() => { if (events.readyState !== EventSource.OPEN) say("Connection lost, trying again"); }, 5000);
+  lost ??= setTimeout(() => say("Connection lost, trying again"), 5000);
 };
