@@ -4,6 +4,8 @@ package config
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -130,20 +132,26 @@ func (c *Config) readEmulatorConfig() error {
 }
 
 // BrokerQueues are the queues of the configuration and of the emulator's file.
-func (c *Config) BrokerQueues() []broker.QueueConfig {
-	var all []broker.QueueConfig
-	if c.Broker.emulator != nil {
-		for _, q := range c.Broker.emulator.Queues {
-			if c.isMonitorQueue(q.Name) {
-				q = forCompanions(q)
+func (c *Config) BrokerQueues() []broker.QueueConfig { return slices.Collect(c.brokerQueues()) }
+
+func (c *Config) brokerQueues() iter.Seq[broker.QueueConfig] {
+	return func(yield func(broker.QueueConfig) bool) {
+		if c.Broker.emulator != nil {
+			for _, q := range c.Broker.emulator.Queues {
+				if c.isMonitorQueue(q.Name) {
+					q = forCompanions(q)
+				}
+				if !yield(q) {
+					return
+				}
 			}
-			all = append(all, q)
+		}
+		for i := range c.Broker.Queues {
+			if !yield(c.Broker.Queues[i].broker()) {
+				return
+			}
 		}
 	}
-	for i := range c.Broker.Queues {
-		all = append(all, c.Broker.Queues[i].broker())
-	}
-	return all
 }
 
 func (c *Config) BrokerTopics() []broker.TopicSetup {

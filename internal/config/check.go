@@ -256,7 +256,7 @@ func (c *Config) checkForwards() error {
 		return nil
 	}
 	known := map[string]bool{strings.ToLower(c.MonitorQueue): true}
-	for _, q := range c.BrokerQueues() {
+	for q := range c.brokerQueues() {
 		known[strings.ToLower(q.Name)] = true
 	}
 	for _, t := range c.BrokerTopics() {
@@ -386,7 +386,7 @@ func (c *Config) Given(key string) bool {
 
 // Queue is the embedded broker's queue of that name.
 func (c *Config) Queue(name string) (broker.QueueConfig, bool) {
-	for _, q := range c.BrokerQueues() {
+	for q := range c.brokerQueues() {
 		if strings.EqualFold(q.Name, name) {
 			return q, true
 		}

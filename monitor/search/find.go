@@ -43,6 +43,9 @@ const maxRanges = 32
 // doubles their number: where the queue is sparse, the first pages reach far, and few are needed.
 func (v *View) FindNumbered(ctx context.Context, all []*Want, better Chooser) error {
 	wants := slices.DeleteFunc(slices.Clone(all), func(w *Want) bool { return w.position() == 0 })
+	if v.Kept != nil {
+		wants = v.Kept.take(wants)
+	}
 	slices.SortFunc(wants, func(a, b *Want) int { return cmp.Compare(a.position(), b.position()) })
 	for n := 1; len(wants) > 0; n = min(2*n, maxRanges) {
 		ranges, starts := rangesOf(wants, n)

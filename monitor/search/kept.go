@@ -112,6 +112,27 @@ func (k *Kept) all() []*link.Message {
 	return all
 }
 
+// take gives the kept messages to those wants that name them by their identities, and returns the
+// others. No peek is needed for what was read a moment ago.
+func (k *Kept) take(wants []*Want) (left []*Want) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.orderLocked()
+	oldest := time.Now().Add(-keptFor)
+	for _, w := range wants {
+		i, _ := slices.BinarySearchFunc(k.ordered, w.Number, func(m keptMessage, n int64) int { return cmp.Compare(m.SequenceNumber, n) })
+		for ; w.Number != 0 && w.Found == nil && i < len(k.ordered) && k.ordered[i].SequenceNumber == w.Number; i++ {
+			if m := k.ordered[i]; !m.at.Before(oldest) && IdentityOf(m.Message) == w.Identity {
+				w.Found = m.Message
+			}
+		}
+		if w.Number == 0 || w.Found == nil {
+			left = append(left, w)
+		}
+	}
+	return left
+}
+
 // with returns page, which was read from the sequence number from on, with the kept messages that
 // would stand in it. An empty page is the end of the queue.
 func (k *Kept) with(page []*link.Message, from int64) []*link.Message {

@@ -39,6 +39,7 @@ type Namespace struct {
 type receiving struct {
 	*amqp.Conn
 	grants *grants
+	cbs    *rpc // nil: none is open; of whose turn it is to claim
 }
 
 // sending is a connection to send over.
@@ -76,7 +77,7 @@ func (n *Namespace) openReceiving(ctx context.Context) (*receiving, error) {
 			SASLType:    amqp.SASLTypeAnonymous(),
 			MaxSessions: 5000, // of Service Bus, see its channel-max
 		})
-		return &receiving{opened, &bare.grants}, err
+		return &receiving{Conn: opened, grants: &bare.grants}, err
 	})
 }
 
